@@ -1,0 +1,50 @@
+# Two commands on a fresh machine: make run, make test. Everything lives in .venv, data/ and outputs/.
+
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/pip --disable-pip-version-check install --quiet --constraint constraints.txt
+JOBS ?= 2
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test test-slow lint format wheel clean
+
+help: ## list the targets
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+# the stamps are made anew when what is to be installed changes
+.venv/.run: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(PIP) --editable .
+	@touch $@
+
+.venv/.dev: .venv/.run
+	$(PIP) --editable '.[dev]'
+	@touch $@
+
+setup: .venv/.dev ## make .venv with everything that running and testing need
+
+run: .venv/.run ## the main job: Adults from end to end, all six explainers (ARGS="k=2 seed=1" adds settings)
+	$(BIN)/cfeval run dataset=adults search=discrete $(ARGS)
+
+test: .venv/.dev lint ## lint, types and all tests but the slow ones
+	$(BIN)/pytest --numprocesses $(JOBS) -m "not slow"
+
+test-slow: .venv/.dev ## the slow tests
+	$(BIN)/pytest --numprocesses $(JOBS) -m slow
+
+lint: .venv/.dev ## ruff and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: .venv/.dev ## put the code into the form that lint wants
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+wheel: .venv/.dev ## build dist/cfeval-*.whl
+	$(BIN)/python -m build --wheel
+
+clean: ## remove what the other targets made, downloads and results included
+	rm -rf .venv build dist outputs multirun *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+	find data -mindepth 1 ! -name README.md -delete

@@ -1,0 +1,131 @@
+"""The `cfeval` command: picks the sub-command, hands the rest to it, and turns errors into one message."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import sys
+
+from cfeval_cli import __version__
+from cfeval_cli.errors import Failure, UserError, did_you_mean
+
+COMMANDS = {
+    "run": "train, explain, search, score: one experiment, or a sweep with --multirun",
+    "data": "list, fetch or verify the data files",
+}
+
+_USAGE = """\
+cfeval {version}: which explanation method tells the truth about a model, and which metric can be trusted to say so?
+
+usage: cfeval COMMAND [ARGUMENTS]
+
+{commands}
+
+  cfeval run dataset=adults search=discrete
+  cfeval COMMAND --help for more; HYDRA_FULL_ERROR=1 shows the traceback of an error
+"""
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    arguments = sys.argv[1:]
+    if arguments[:1] in (["-sc"], ["--shell-completion"]):
+        arguments = _completion(arguments)
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        commands = "\n".join(f"  {name:<6} {what}" for name, what in COMMANDS.items())
+        sys.stdout.write(_USAGE.format(version=__version__, commands=commands))
+        return
+    if arguments[0] == "--version":
+        sys.stdout.write(f"cfeval {__version__}\n")
+        return
+    command, *rest = arguments
+    if command not in COMMANDS:
+        sys.exit(
+            complain(UserError(f"there is no command {command!r}.{did_you_mean(command, COMMANDS)} See cfeval --help."))
+        )
+    if any(argument.startswith("--experimental-rerun") for argument in rest):
+        sys.exit(
+            complain(UserError("--experimental-rerun unpickles a file, which could run anything in it: not supported."))
+        )
+    sys.argv = [sys.argv[0], *rest]  # Hydra and argparse read it
+    sys.path.append(str(os.getcwd()))  # noqa: PTH109  a user's own components may lie beside their configs
+    full = os.environ.get("HYDRA_FULL_ERROR") == "1"
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # so that Hydra passes errors on instead of printing them
+    try:
+        importlib.import_module(f"cfeval_cli.commands.{command}").main()
+    except KeyboardInterrupt:
+        sys.stderr.write("cfeval: stopped\n")
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(1)
+    except Exception as error:
+        if full:
+            raise
+        sys.exit(complain(error))
+
+
+def complain(error: Exception) -> int:
+    """Write one message to standard error; returns the exit code."""
+    from omegaconf.errors import OmegaConfBaseException
+
+    message, code = str(error).strip(), 1
+    if isinstance(error, UserError):
+        code = 2
+    elif type(error).__module__.startswith("hydra") or isinstance(error, OmegaConfBaseException):
+        message, code = _explain_hydra(error), 2
+    elif not isinstance(error, Failure):
+        message = f"{type(error).__name__}: {message}\nHYDRA_FULL_ERROR=1 shows where."
+    sys.stderr.write(f"cfeval: {message}\n")
+    return code
+
+
+def _explain_hydra(error: Exception) -> str:
+    """Hydra's message, with the closest names that do exist."""
+    message = str(error).strip()
+    if match := re.search(r"Could not override '([^']+)'", message):
+        return f"there is no setting {match[1]!r}.{did_you_mean(match[1], _settings())} See cfeval run --cfg job."
+    if match := re.search(r"Could not (?:find|load) '([^']+)/([^'/]+)'", message):
+        options = _options(match[1])
+        return f"there is no {match[1]} {match[2]!r}.{did_you_mean(match[2], options)} There is: {', '.join(options)}."
+    cause = f" {error.__cause__}" if error.__cause__ else ""
+    return " ".join(f"{message}{cause}".split())
+
+
+def _settings() -> list[str]:
+    """Every key of the default config, in dotted form."""
+    from hydra import compose, initialize_config_module
+    from hydra.core.global_hydra import GlobalHydra
+    from omegaconf import OmegaConf
+
+    def keys(node: object, prefix: str) -> list[str]:
+        if not isinstance(node, dict):
+            return []
+        return [key for name, child in node.items() for key in (f"{prefix}{name}", *keys(child, f"{prefix}{name}."))]
+
+    GlobalHydra.instance().clear()
+    with initialize_config_module("cfeval_cli.conf", version_base="1.3"):
+        return keys(OmegaConf.to_container(compose("run"), resolve=False), "")
+
+
+def _options(group: str) -> list[str]:
+    """The options of a config group."""
+    from hydra import initialize_config_module
+    from hydra.core.global_hydra import GlobalHydra
+
+    GlobalHydra.instance().clear()
+    with initialize_config_module("cfeval_cli.conf", version_base="1.3"):
+        return list(GlobalHydra.instance().config_loader().get_group_options(group))
+
+
+def _completion(arguments: list[str]) -> list[str]:
+    """Hydra's shell hook leaves the sub-command in COMP_LINE: take it from there."""
+    line = os.environ.get("COMP_LINE", "")
+    words = line.split()
+    command = words[1] if len(words) > 1 else ""
+    if command == "run" and (len(words) > 2 or line.endswith(" ")):
+        os.environ["COMP_LINE"] = re.sub(rf"^(\s*\S+)\s+{command}", r"\1", line, count=1)
+        return ["run", *arguments]
+    sys.stdout.write(" ".join(name for name in COMMANDS if name.startswith(command)) + "\n")
+    sys.exit(0)

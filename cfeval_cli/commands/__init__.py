@@ -1,0 +1,1 @@
+"""The sub-commands, one file each, with their heavy imports inside."""

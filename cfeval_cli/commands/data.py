@@ -1,0 +1,97 @@
+"""`cfeval data`: what data is there, getting it, checking it."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from hydra import compose, initialize_config_module
+from hydra.core.global_hydra import GlobalHydra
+from omegaconf import OmegaConf
+
+from cfeval_cli.dataset.sources import File
+from cfeval_cli.errors import UserError, did_you_mean
+
+_HELP = "Where data files are, and what can be done about it. data_dir=PATH chooses the folder."
+
+
+def main() -> None:
+    """Show, fetch or verify data files."""
+    parser = argparse.ArgumentParser("cfeval data", description=_HELP)
+    parser.add_argument("action", choices=("list", "fetch", "verify"))
+    parser.add_argument("names", nargs="*", metavar="NAME", help="datasets; all of them if none is named")
+    arguments = parser.parse_args()
+    overrides = [name for name in arguments.names if "=" in name]
+    names = [name for name in arguments.names if "=" not in name]
+    data_dir, files = _files(overrides)
+    for name in names:
+        if name not in files:
+            raise UserError(f"there is no dataset {name}.{did_you_mean(name, files)} There is: {', '.join(files)}.")
+    if arguments.action == "fetch" and not names:
+        raise UserError(f"name what to fetch: cfeval data fetch {' '.join(files)}")
+    chosen = {name: files[name] for name in names or files}
+    actions: dict[str, Callable[[Path, dict[str, list[File]]], int]] = {
+        "list": _list,
+        "fetch": _fetch,
+        "verify": _verify,
+    }
+    code = actions[arguments.action](data_dir, chosen)
+    if code:
+        sys.exit(code)
+
+
+def _files(overrides: list[str]) -> tuple[Path, dict[str, list[File]]]:
+    """The data folder and the files of every dataset that the configs describe."""
+    from hydra.utils import instantiate
+
+    files: dict[str, list[File]] = {}
+    with initialize_config_module("cfeval_cli.conf", version_base="1.3"):
+        loader = GlobalHydra.instance().config_loader()
+        for name in loader.get_group_options("dataset"):
+            cfg = compose("run", [f"dataset={name}", *overrides])
+            files[name] = [instantiate(node, _convert_="all") for node in _file_nodes(cfg.dataset)]
+    return Path(str(cfg.data_dir)).expanduser(), files
+
+
+def _file_nodes(node: Any) -> list[Any]:
+    """All descriptions of files below a node of a config."""
+    if not OmegaConf.is_dict(node):
+        return []
+    if str(node.get("_target_", "")).endswith("dataset.sources.File"):
+        return [node]
+    return [found for key in node for found in _file_nodes(node.get(key))]
+
+
+def _list(data_dir: Path, files: dict[str, list[File]]) -> int:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=f"Data in {data_dir.absolute()}", title_justify="left")
+    for title in ("dataset", "file", "state", "sources, in order"):
+        table.add_column(title, overflow="fold")
+    for name, wanted in files.items():
+        for file in wanted:
+            table.add_row(name, file.name, file.state(data_dir), "\n".join(source.label for source in file.sources))
+    Console(width=None if sys.stdout.isatty() else 140).print(table)
+    return 0
+
+
+def _fetch(data_dir: Path, files: dict[str, list[File]]) -> int:
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    for wanted in files.values():
+        for file in wanted:
+            found = file.find(data_dir)
+            sys.stdout.write(f"{found.path}: from {found.source}, sha256 {found.sha256}\n")
+    return 0
+
+
+def _verify(data_dir: Path, files: dict[str, list[File]]) -> int:
+    """Exit code 1 if a file that is there is not what it should be."""
+    states = [(data_dir / file.name, file.state(data_dir)) for wanted in files.values() for file in wanted]
+    for path, state in states:
+        sys.stdout.write(f"{path}: {state}\n")
+    return int(any(state == "damaged" for _, state in states))

@@ -1,0 +1,137 @@
+"""From a composed config to a Plan: the only place that instantiates, and the last that knows of Hydra."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from hydra.errors import InstantiationException
+from hydra.utils import instantiate
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from cfeval_cli import gold
+from cfeval_cli.errors import UserError, one_of, whole
+from cfeval_cli.types import Access, Dataset, Distance, Explainer, Loadable, Metric, Search, Trainable
+
+_ACCESS = {level.name.lower(): level for level in (Access.LABEL, Access.PROBABILITY, Access.GRADIENT)}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that a run is made of."""
+
+    dataset: Loadable
+    model: Trainable
+    explainers: Mapping[str, Explainer]  # by config key, in the order of the tables
+    search: Search
+    distance: Distance
+    metrics: Mapping[str, Metric]  # by name, in the order of the tables
+    access: Access
+    levels: tuple[Access, ...]  # at which the search is to run
+    seed: int
+    k: int
+    n_explain: int | None
+    gold: str
+    agreement: str
+    incomplete: str
+    data_dir: Path
+
+    def check(self, dataset: Dataset) -> None:
+        """Refuse what the data cannot give, before anything is computed."""
+        if self.k > dataset.width:
+            raise UserError(f"k={self.k} is more than the {dataset.width} features of {dataset.name}.")
+        if self.n_explain is not None and self.n_explain > len(dataset.test):
+            raise UserError(
+                f"n_explain={self.n_explain} is more than the {len(dataset.test)} test instances of {dataset.name}. "
+                "Use n_explain=null for all of them."
+            )
+        self.search.check(dataset, self.k)
+        for name, explainer in self.explainers.items():
+            if hasattr(explainer, "check"):
+                _check(f"explainer.{name}", partial(explainer.check, dataset))
+
+
+def plan(cfg: DictConfig) -> Plan:
+    """Check the settings and instantiate the components."""
+    _check("seed", lambda: whole("seed", cfg.seed, 0))
+    _check("k", lambda: whole("k", cfg.k, 1))
+    if cfg.n_explain is not None:
+        _check("n_explain", lambda: whole("n_explain", cfg.n_explain, 1))
+    _check("access", lambda: one_of("access", cfg.access, _ACCESS))
+    _check("gold", lambda: one_of("gold", cfg.gold, gold.DEFINITIONS))
+    _check("agreement", lambda: one_of("agreement", cfg.agreement, ("recall", "hit")))
+    _check("incomplete", lambda: one_of("incomplete", cfg.incomplete, ("skip", "random", "keep")))
+    access = _ACCESS[cfg.access]
+    search: Search = _make(cfg, "search")
+    levels = tuple(level for level in search.levels if level <= access)
+    if not levels:
+        needed = min(search.levels).name.lower()
+        raise UserError(f"access={cfg.access} is not enough for this search, which needs access={needed}.")
+    return Plan(
+        dataset=_make(cfg, "dataset"),
+        model=_make(cfg, "model"),
+        explainers=_several(cfg, "explainer"),
+        search=search,
+        distance=_make(cfg, "distance"),
+        metrics=_permitted(_several(cfg, "metric"), access),
+        access=access,
+        levels=levels,
+        seed=cfg.seed,
+        k=cfg.k,
+        n_explain=cfg.n_explain,
+        gold=cfg.gold,
+        agreement=cfg.agreement,
+        incomplete=cfg.incomplete,
+        data_dir=Path(str(cfg.data_dir)).expanduser(),
+    )
+
+
+def _permitted(metrics: dict[str, Any], access: Access) -> dict[str, Any]:
+    """The metrics that the access allows; the ground truth is not asked of the model and always stays."""
+    kept = {name: m for name, m in metrics.items() if m.access <= access or m.access == Access.WHITE_BOX}
+    dropped = [name for name in metrics if name not in kept]
+    if dropped and not any(m.better != "none" and m.access != Access.WHITE_BOX for m in kept.values()):
+        raise UserError(
+            f"access={access.name.lower()} leaves no metric to compute: {', '.join(dropped)} "
+            f"need{'s' if len(dropped) == 1 else ''} more. Raise access, or choose validity, proximity, c or dfr."
+        )
+    return kept
+
+
+def _several(cfg: DictConfig, group: str) -> dict[str, Any]:
+    """The components of a group that is chosen several at a time, in the order of the tables."""
+    chosen = cfg.get(group)
+    if not chosen:
+        raise UserError(f"{group}=[] chooses nothing. Name at least one, for example {group}=[{_EXAMPLE[group]}].")
+    made = {str(key): _make(cfg, f"{group}.{key}") for key in chosen}
+    # not the order of the command line: the same choice must give the same bytes
+    return dict(sorted(made.items(), key=lambda item: (getattr(item[1], "place", 55), item[0])))
+
+
+_EXAMPLE = {"explainer": "lr,lime", "metric": "c,recall"}
+
+
+def _make(cfg: DictConfig, path: str) -> Any:
+    """Instantiate one node of the config; what its settings object to is told with the node's key."""
+    node = OmegaConf.select(cfg, path)
+    if not isinstance(node, DictConfig) or "_target_" not in node:
+        raise UserError(f"{path} has no _target_: it must name the class of the component.")
+    try:
+        return instantiate(node, _convert_="all")
+    except (InstantiationException, OmegaConfBaseException) as error:
+        cause = error.__cause__
+        if isinstance(cause, ValueError | TypeError):
+            raise UserError(f"{path}: {cause}") from error
+        raise UserError(f"{path}: {str(error).splitlines()[0]}") from error
+
+
+def _check(key: str, test: Callable[[], None]) -> None:
+    """Tell what a test objects to, with the key of the config."""
+    try:
+        test()
+    except ValueError as error:
+        raise UserError(str(error) if str(error).startswith(key) else f"{key}: {error}") from error

@@ -1,0 +1,1 @@
+"""Finding, verifying and encoding data."""

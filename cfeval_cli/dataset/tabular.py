@@ -1,0 +1,212 @@
+"""Tables: a CSV file becomes categorical features, balanced and split."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from cfeval_cli.dataset.sources import File
+from cfeval_cli.errors import UserError, number
+from cfeval_cli.seeding import stream
+from cfeval_cli.types import Codes, Dataset, Feature, Floats, Ints, Split
+
+
+class Column(Protocol):
+    """How one column becomes a categorical feature."""
+
+    def encode(self, name: str, cells: list[str]) -> tuple[Codes, tuple[str, ...], Mapping[str, Any]]:
+        """Codes, the values' names, and what was fitted; ValueError((row, reason)) for a bad cell."""
+        ...
+
+
+@dataclass(frozen=True)
+class Category:
+    """Text values, some of them put together in groups."""
+
+    groups: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    def encode(self, name: str, cells: list[str]) -> tuple[Codes, tuple[str, ...], Mapping[str, Any]]:
+        """Values in alphabetical order."""
+        group_of = {old: new for new, olds in self.groups.items() for old in olds}
+        values, codes = np.unique([group_of.get(cell, cell) for cell in cells], return_inverse=True)
+        return codes.astype(np.int32), tuple(values.tolist()), {}
+
+
+@dataclass(frozen=True)
+class Quartiles:
+    """Numbers, cut at the quartiles of all rows."""
+
+    def encode(self, name: str, cells: list[str]) -> tuple[Codes, tuple[str, ...], Mapping[str, Any]]:
+        """The lowest quarter first; equal quartiles make fewer bins."""
+        numbers = _numbers(cells)
+        cuts = np.unique(np.percentile(numbers, [25, 50, 75]))
+        first, last = f"{name} ≤ {cuts[0]:g}", f"{name} > {cuts[-1]:g}"
+        between = [f"{low:g} < {name} ≤ {high:g}" for low, high in pairwise(cuts)]
+        return _cut(numbers, cuts), (first, *between, last), {"cuts": cuts.tolist()}
+
+
+@dataclass(frozen=True)
+class Tiers:
+    """Amounts that are mostly zero: None, Low or High, split at the median of the non-zero ones."""
+
+    def encode(self, name: str, cells: list[str]) -> tuple[Codes, tuple[str, ...], Mapping[str, Any]]:
+        """None, Low, High."""
+        numbers = _numbers(cells)
+        median = float(np.median(numbers[numbers > 0])) if (numbers > 0).any() else 0.0
+        return _cut(numbers, np.array([0.0, median])), ("None", "Low", "High"), {"median": median}
+
+
+@dataclass(frozen=True)
+class Table:
+    """A CSV file of two classes."""
+
+    name: str
+    file: File
+    columns: Sequence[str]  # of the file, in order
+    features: Mapping[str, Column]
+    label: str
+    classes: Sequence[str]  # the label's two values, the positive one last
+    balance: bool = True
+    split: Sequence[float] = (0.8, 0.1, 0.1)
+    delimiter: str = ","
+    header: bool = False
+    reference: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        missing = [name for name in (*self.features, self.label) if name not in self.columns]
+        if missing:
+            raise ValueError(f"columns does not list {', '.join(missing)}")
+        if len(self.classes) != 2:
+            raise ValueError(f"classes must name two values of {self.label}, not {list(self.classes)}")
+        if len(self.split) != 3 or abs(sum(self.split) - 1) > 1e-9:
+            raise ValueError(f"split must be three shares that add up to 1, not {list(self.split)}")
+        for share in self.split:
+            number("split", share, 0, 1, open_low=True)
+
+    def load(self, data_dir: Path, seed: int) -> Dataset:
+        """Read, encode on all rows, balance without replacement, split."""
+        found = self.file.find(data_dir)
+        lines, cells = self._read(found.path)
+        labels = self._labels(found.path, lines, cells[self.label])
+        columns, features, fitted = [], [], {}
+        for name, column in self.features.items():
+            try:
+                codes, values, facts = column.encode(name, cells[name])
+            except _BadCell as bad:
+                raise UserError(f"{found.path}, line {lines[bad.row]}, column {name}: {bad.reason}") from None
+            # a constant column could be named by an explainer but never edited
+            if len(np.unique(codes)) < 2:
+                raise UserError(f"{found.path}: column {name} has one value only. Leave it out of dataset.features.")
+            columns.append(codes)
+            features.append(Feature(name, values))
+            fitted[name] = dict(facts)
+        table = np.stack(columns, axis=1)
+        chosen = self._balanced(labels, seed) if self.balance else np.arange(len(labels))
+        train, validation, test = self._split(chosen, seed)
+        if not (len(train) and len(validation) and len(test)):
+            raise UserError(f"{found.path}: {len(chosen)} rows are too few for a split of {list(self.split)}.")
+        frequencies = tuple(
+            np.bincount(table[train, j], minlength=len(feature.values)) / len(train)
+            for j, feature in enumerate(features)
+        )
+        return Dataset(
+            name=self.name,
+            kind="tabular",
+            features=tuple(features),
+            classes=(self.classes[0], self.classes[1]),
+            train=Split(train, table[train], labels[train]),
+            validation=Split(validation, table[validation], labels[validation]),
+            test=Split(test, table[test], labels[test]),
+            frequencies=frequencies,
+            candidates=tuple(np.arange(len(feature.values), dtype=np.int32) for feature in features),
+            origin={
+                "file": found.path.name,
+                "source": found.source,
+                "sha256": found.sha256,
+                "rows_read": len(labels),
+                "rows_used": len(chosen),
+                "complete": True,
+            },
+            fitted=fitted,
+            reference=dict(self.reference),
+        )
+
+    def _read(self, path: Path) -> tuple[list[int], dict[str, list[str]]]:
+        """Line numbers and cells by column; every row must have every column."""
+        lines: list[int] = []
+        rows: list[list[str]] = []
+        try:
+            with path.open(newline="", encoding="utf-8") as stream:
+                reader = csv.reader(stream, delimiter=self.delimiter, skipinitialspace=True, strict=True)
+                for row in reader:
+                    if not row or (self.header and reader.line_num == 1):
+                        continue
+                    if len(row) != len(self.columns):
+                        raise UserError(
+                            f"{path}, line {reader.line_num}: {len(row)} fields where dataset.columns names "
+                            f"{len(self.columns)}."
+                        )
+                    lines.append(reader.line_num)
+                    rows.append([cell.strip() for cell in row])
+        except UnicodeDecodeError as error:
+            raise UserError(f"{path} is not UTF-8 text ({error.reason} at byte {error.start}).") from error
+        except csv.Error as error:
+            raise UserError(f"{path}, line {reader.line_num}: {error}.") from error
+        if not rows:
+            raise UserError(f"{path} has no rows.")
+        return lines, {name: [row[i] for row in rows] for i, name in enumerate(self.columns)}
+
+    def _labels(self, path: Path, lines: list[int], cells: list[str]) -> Ints:
+        index = {value: i for i, value in enumerate(self.classes)}
+        for line, cell in zip(lines, cells, strict=True):
+            if cell not in index:
+                raise UserError(
+                    f"{path}, line {line}, column {self.label}: {cell!r} is not one of dataset.classes "
+                    f"{list(self.classes)}."
+                )
+        labels = np.array([index[cell] for cell in cells], dtype=np.int64)
+        if len(np.unique(labels)) < 2:
+            raise UserError(f"{path}: all rows are of one class in column {self.label}.")
+        return labels
+
+    def _balanced(self, labels: Ints, seed: int) -> Ints:
+        """As many rows of each class as the smaller has, none of them twice."""
+        size = np.bincount(labels, minlength=2).min()
+        rng = stream(seed, "dataset.balance")
+        kept = [rng.choice(np.flatnonzero(labels == label), size, replace=False) for label in (0, 1)]
+        return np.sort(np.concatenate(kept))
+
+    def _split(self, rows: Ints, seed: int) -> tuple[Ints, Ints, Ints]:
+        order = stream(seed, "dataset.split").permutation(rows)
+        # the small term keeps 0.1 * 30 from being 2.9999
+        first, second = (int(share * len(rows) + 1e-9) for share in self.split[:2])
+        train, validation, test = np.split(order, [first, first + second])
+        return np.sort(train), np.sort(validation), np.sort(test)
+
+
+class _BadCell(Exception):
+    def __init__(self, row: int, reason: str) -> None:
+        self.row, self.reason = row, reason
+
+
+def _numbers(cells: list[str]) -> Floats:
+    numbers = np.empty(len(cells))
+    for row, cell in enumerate(cells):
+        try:
+            numbers[row] = float(cell)
+        except ValueError:
+            raise _BadCell(row, f"{cell!r} is not a number.") from None
+        if not np.isfinite(numbers[row]):
+            raise _BadCell(row, f"{cell!r} is not a finite number.")
+    return numbers
+
+
+def _cut(numbers: Floats, cuts: Floats) -> Codes:
+    """The bin of each number; a number equal to a cut belongs below it."""
+    return np.searchsorted(cuts, numbers, side="left").astype(np.int32)

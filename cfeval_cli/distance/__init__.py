@@ -1,0 +1,1 @@
+"""How far an edit moves an input."""

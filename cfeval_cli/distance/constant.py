@@ -1,0 +1,36 @@
+"""A constant, for when only the number of flips should count."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cfeval_cli.errors import number
+from cfeval_cli.types import Access, Codes, Dataset, Floats, Ints, Measure
+
+
+@dataclass(frozen=True)
+class Constant:
+    """The same for every edit."""
+
+    value: float = 1.0
+
+    def __post_init__(self) -> None:
+        number("value", self.value, 0, open_low=True)
+
+    def fit(self, dataset: Dataset, model: Any, access: Access) -> Measure:
+        """Nothing to prepare."""
+        return _Constant(float(self.value))
+
+
+@dataclass(frozen=True)
+class _Constant:
+    value: float
+
+    def between(self, codes: Codes, edited: Codes) -> Floats:
+        return np.full(len(codes), self.value)
+
+    def matrix(self, codes: Codes, features: Ints, values: Codes) -> Floats:
+        return np.full((len(codes), len(values)), self.value)

@@ -1,0 +1,44 @@
+"""Cosine distance."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cfeval_cli.distance.space import SPACES, Space, choose
+from cfeval_cli.errors import one_of
+from cfeval_cli.types import Access, Codes, Dataset, Floats, Ints, Measure
+
+
+@dataclass(frozen=True)
+class Cosine:
+    """One less the cosine of the angle between whole inputs."""
+
+    space: str = "auto"
+
+    def __post_init__(self) -> None:
+        one_of("space", self.space, SPACES)
+
+    def fit(self, dataset: Dataset, model: Any, access: Access) -> Measure:
+        """Settle the space."""
+        return _Cosine(choose(self.space, dataset, model, access))
+
+
+@dataclass(frozen=True)
+class _Cosine:
+    space: Space
+
+    def between(self, codes: Codes, edited: Codes) -> Floats:
+        return _cosine(self.space.norms(codes), self.space.norms(edited), self.space.squared(codes, edited))
+
+    def matrix(self, codes: Codes, features: Ints, values: Codes) -> Floats:
+        edited = self.space.norms_matrix(codes, features, values)
+        return _cosine(self.space.norms(codes)[:, None], edited, self.space.squared_matrix(codes, features, values))
+
+
+def _cosine(a: Floats, b: Floats, squared: Floats) -> Floats:
+    """From squared norms and the squared distance: 2 a·b = |a|² + |b|² - |a - b|²."""
+    size = 2.0 * np.sqrt(a * b)
+    return 1.0 - np.divide(a + b - squared, size, out=np.zeros_like(squared), where=size > 0)

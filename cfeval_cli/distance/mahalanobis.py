@@ -1,0 +1,61 @@
+"""Mahalanobis distance."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cfeval_cli.distance.space import SPACES, Embedding, OneHot, choose
+from cfeval_cli.errors import UserError, number, one_of
+from cfeval_cli.types import Access, Codes, Dataset, Floats, Ints, Measure
+
+_MAX_DIMENSIONS = 5000  # a covariance matrix of 200 MB
+
+
+@dataclass(frozen=True)
+class Mahalanobis:
+    """The length of the difference in units of the training set's spread.
+
+    The covariance S of the training rows is drawn towards a multiple of the identity,
+    (1 - shrinkage)·S + shrinkage·(trace S / D)·I, since one-hot rows and small tables do not fill their space.
+    """
+
+    space: str = "auto"
+    shrinkage: float = 0.01
+
+    def __post_init__(self) -> None:
+        one_of("space", self.space, SPACES)
+        number("shrinkage", self.shrinkage, 0, 1, open_low=True)
+
+    def fit(self, dataset: Dataset, model: Any, access: Access) -> Measure:
+        """Invert the covariance of the training rows."""
+        space = choose(self.space, dataset, model, access)
+        size = len(space.columns(np.arange(dataset.width)))
+        if size > _MAX_DIMENSIONS:
+            raise UserError(
+                f"distance=mahalanobis would need a covariance of {size:,} dimensions, over {_MAX_DIMENSIONS:,}. "
+                "Use distance=euclidean or distance=cosine, or distance.space=embedding."
+            )
+        covariance = np.cov(space.rows(dataset.train.codes), rowvar=False)
+        target = np.eye(size) * np.trace(covariance) / size
+        shrunk = (1.0 - self.shrinkage) * covariance + self.shrinkage * target
+        return _Mahalanobis(space, np.linalg.inv(shrunk))
+
+
+@dataclass(frozen=True)
+class _Mahalanobis:
+    space: OneHot | Embedding
+    precision: Floats  # (D, D)
+
+    def between(self, codes: Codes, edited: Codes) -> Floats:
+        gap = self.space.rows(edited) - self.space.rows(codes)
+        return np.asarray(np.sqrt(np.einsum("nd,de,ne->n", gap, self.precision, gap, optimize=True)))
+
+    def matrix(self, codes: Codes, features: Ints, values: Codes) -> Floats:
+        own, new = self.space.block(features, codes[:, features]), self.space.block(features, values)
+        columns = self.space.columns(features)
+        precision = self.precision[np.ix_(columns, columns)]
+        squared = ((own @ precision) * own).sum(axis=1)[:, None] - 2.0 * own @ precision @ new.T
+        return np.asarray(np.sqrt(np.maximum(squared + ((new @ precision) * new).sum(axis=1), 0.0)))

@@ -1,0 +1,139 @@
+"""The two spaces in which inputs have positions: the model's embeddings, and one-hot codes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+
+from cfeval_cli.errors import UserError, one_of
+from cfeval_cli.types import ABSENT, Access, Codes, Dataset, Floats, Ints
+
+SPACES = ("auto", "embedding", "onehot")
+
+_ROWS = 4096  # rows embedded at a time, to bound memory
+
+
+class Space(Protocol):
+    """Squared Euclidean geometry on codes; (n,) for pairs of rows, (n, C) for rows and edits of them."""
+
+    def squared(self, codes: Codes, edited: Codes) -> Floats:
+        """Squared distances between rows and their edits."""
+        ...
+
+    def norms(self, codes: Codes) -> Floats:
+        """Squared norms of rows."""
+        ...
+
+    def squared_matrix(self, codes: Codes, features: Ints, values: Codes) -> Floats:
+        """Squared distances from each row to each of C edits (C, k) of the same features."""
+        ...
+
+    def norms_matrix(self, codes: Codes, features: Ints, values: Codes) -> Floats:
+        """Squared norms of each row under each edit."""
+        ...
+
+
+class OneHot:
+    """Each value of a feature is a unit vector of its own; an absent feature is zero."""
+
+    def __init__(self, dataset: Dataset) -> None:
+        self.dataset = dataset
+
+    def squared(self, codes: Codes, edited: Codes) -> Floats:
+        """2 for every exchanged value, 1 where a feature came or went."""
+        sides = (codes != ABSENT).astype(float) + (edited != ABSENT)
+        return np.asarray(((codes != edited) * sides).sum(axis=1))
+
+    def norms(self, codes: Codes) -> Floats:
+        """The number of features that are there."""
+        return np.asarray((codes != ABSENT).sum(axis=1), dtype=float)
+
+    def squared_matrix(self, codes: Codes, features: Ints, values: Codes) -> Floats:
+        """2 for every exchanged value, 1 where a feature came."""
+        squared = np.zeros((len(codes), len(values)))
+        for i, j in enumerate(features):
+            own = codes[:, j, None]
+            squared += (own != values[:, i]) * (1.0 + (own != ABSENT))
+        return squared
+
+    def norms_matrix(self, codes: Codes, features: Ints, values: Codes) -> Floats:
+        """One for each feature that is there after the edit."""
+        came = (codes[:, features] == ABSENT).sum(axis=1)
+        return np.repeat((self.norms(codes) + came)[:, None], len(values), axis=1)
+
+    def rows(self, codes: Codes) -> Floats:
+        """Rows as vectors (n, Σ V)."""
+        blocks = [np.eye(len(feature.values) + 1)[codes[:, j], :-1] for j, feature in enumerate(self.dataset.features)]
+        return np.concatenate(blocks, axis=1)
+
+    def block(self, features: Ints, values: Codes) -> Floats:
+        """Values of some features as vectors."""
+        sizes = [len(self.dataset.features[j].values) for j in features]
+        return np.concatenate([np.eye(size + 1)[values[:, i], :-1] for i, size in enumerate(sizes)], axis=1)
+
+    def columns(self, features: Ints) -> Ints:
+        """Where the vectors of some features stand in a row's."""
+        ends = np.cumsum([len(feature.values) for feature in self.dataset.features])
+        starts = np.concatenate([[0], ends[:-1]])
+        return np.concatenate([np.arange(starts[j], ends[j]) for j in features])
+
+
+class Embedding:
+    """The model's own embeddings, one after the other."""
+
+    def __init__(self, dataset: Dataset, model: Any) -> None:
+        self.dataset, self.model = dataset, model
+
+    def squared(self, codes: Codes, edited: Codes) -> Floats:
+        """The squared length of the difference."""
+        return _in_parts(
+            lambda a, b: ((self.model.embed(a) - self.model.embed(b)) ** 2).sum(axis=(1, 2)), codes, edited
+        )
+
+    def norms(self, codes: Codes) -> Floats:
+        """The squared length."""
+        return _in_parts(lambda a: (self.model.embed(a) ** 2).sum(axis=(1, 2)), codes)
+
+    def squared_matrix(self, codes: Codes, features: Ints, values: Codes) -> Floats:
+        """By matrix products, which may round to 1e-8 where vectors are nearly the same."""
+        own, new = self.block(features, codes[:, features]), self.block(features, values)
+        squared = (own**2).sum(axis=1)[:, None] - 2.0 * own @ new.T + (new**2).sum(axis=1)
+        return np.asarray(np.maximum(squared, 0.0))
+
+    def norms_matrix(self, codes: Codes, features: Ints, values: Codes) -> Floats:
+        """The row's, with the edited features' part exchanged."""
+        own, new = self.block(features, codes[:, features]), self.block(features, values)
+        return np.asarray((self.norms(codes) - (own**2).sum(axis=1))[:, None] + (new**2).sum(axis=1))
+
+    def rows(self, codes: Codes) -> Floats:
+        """Rows as vectors (n, M·d)."""
+        return np.asarray(self.model.embed(codes)).reshape(len(codes), -1)
+
+    def block(self, features: Ints, values: Codes) -> Floats:
+        """Values of some features as vectors (n, k·d)."""
+        return np.concatenate([self.model.vectors(int(j), values[:, i]) for i, j in enumerate(features)], axis=1)
+
+    def columns(self, features: Ints) -> Ints:
+        """Where the vectors of some features stand in a row's."""
+        dim = self.model.vectors(0, np.zeros(1, dtype=np.int32)).shape[1]
+        return np.asarray(features[:, None] * dim + np.arange(dim)).ravel()
+
+
+def choose(space: str, dataset: Dataset, model: Any, access: Access) -> OneHot | Embedding:
+    """The space that a setting means; auto is one-hot with label access, embeddings with more."""
+    one_of("distance.space", space, SPACES)
+    if space == "auto":
+        space = "onehot" if access <= Access.LABEL else "embedding"
+    if space == "onehot":
+        return OneHot(dataset)
+    if model.access < Access.GRADIENT:
+        raise UserError("distance.space=embedding needs a model with embeddings. Use distance.space=onehot.")
+    return Embedding(dataset, model)
+
+
+def _in_parts(function: Callable[..., Floats], *arrays: Codes) -> Floats:
+    parts = range(0, len(arrays[0]), _ROWS)
+    done = [function(*(array[start : start + _ROWS] for array in arrays)) for start in parts]
+    return np.concatenate(done) if done else np.zeros(0)

@@ -1,0 +1,27 @@
+"""Features at random: the floor that every explainer should beat."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cfeval_cli.types import ABSENT, Access, Batch, Dataset, Explanation
+
+
+@dataclass(frozen=True)
+class Random:
+    """A uniform order of the features."""
+
+    access = Access.NOTHING
+    title = "Random"
+    place = 10
+
+    def fit(self, dataset: Dataset, model: Any) -> Callable[[Batch], Explanation]:
+        """Nothing to prepare."""
+
+        def explain(batch: Batch) -> Explanation:
+            scores = np.stack([batch.rng(i).random(dataset.width) for i in range(len(batch))])
+            return Explanation.ranked(scores, batch.codes != ABSENT)
+
+        return explain

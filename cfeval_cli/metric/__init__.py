@@ -1,0 +1,1 @@
+"""Scores of an explainer, computed per instance."""

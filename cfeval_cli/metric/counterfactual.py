@@ -1,0 +1,118 @@
+"""Counterfactual metrics: does editing the explained features change the prediction, and how far must one go?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from cfeval_cli.types import Access, Case, Counterfactuals, Floats, Score
+
+
+def flips(counterfactuals: Counterfactuals) -> Floats:
+    """1 where the label changed."""
+    return counterfactuals.flipped.astype(float)
+
+
+def drops(case: Case, probability: Floats | None) -> Floats:
+    """How much of the predicted class's probability an edit took away."""
+    if case.probability is None or probability is None:
+        raise ValueError("a drop needs probabilities before and after the edit")
+    return case.probability - probability
+
+
+@dataclass(frozen=True)
+class Validity:
+    """Share of instances whose label changed."""
+
+    name = "validity"
+    title = "Validity"
+    better = "higher"
+    range = (0.0, 1.0)
+    access = Access.LABEL
+    place = 40
+
+    def score(self, case: Case) -> Iterator[Score]:
+        """One for each level at which the search ran."""
+        for level, found in case.counterfactuals.items():
+            yield Score(_name(level), flips(found), np.ones(len(found.distance)))
+
+
+@dataclass(frozen=True)
+class Proximity:
+    """Mean distance between an input and its counterfactual."""
+
+    name = "proximity"
+    title = "Proximity"
+    better = "lower"
+    range = (0.0, float("inf"))
+    access = Access.LABEL
+    place = 50
+
+    def score(self, case: Case) -> Iterator[Score]:
+        """One for each level at which the search ran."""
+        for level, found in case.counterfactuals.items():
+            yield Score(_name(level), found.distance, np.ones(len(found.distance)))
+
+
+@dataclass(frozen=True)
+class C:
+    """Label changes for each unit of distance."""
+
+    name = "c"
+    title = "C"
+    latex = r"$\mathcal{C}$"
+    better = "higher"
+    range = (0.0, float("inf"))
+    access = Access.LABEL
+    place = 60
+
+    def score(self, case: Case) -> Iterator[Score]:
+        """One for each level at which the search ran."""
+        for level, found in case.counterfactuals.items():
+            yield Score(_name(level), flips(found), found.distance)
+
+
+@dataclass(frozen=True)
+class ValiditySoft:
+    """Mean drop in the predicted class's probability."""
+
+    name = "validity_soft"
+    title = "Validity_soft"
+    latex = r"Validity$_{\mathrm{soft}}$"
+    better = "higher"
+    range = (-1.0, 1.0)
+    access = Access.PROBABILITY
+    place = 40
+
+    def score(self, case: Case) -> Iterator[Score]:
+        """One for each level at which the search saw probabilities."""
+        for level, found in _soft(case):
+            yield Score(_name(level), drops(case, found.probability), np.ones(len(found.distance)))
+
+
+@dataclass(frozen=True)
+class CSoft:
+    """Drop in probability for each unit of distance."""
+
+    name = "c_soft"
+    title = "C_soft"
+    latex = r"$\mathcal{C}_{\mathrm{soft}}$"
+    better = "higher"
+    range = (float("-inf"), float("inf"))
+    access = Access.PROBABILITY
+    place = 60
+
+    def score(self, case: Case) -> Iterator[Score]:
+        """One for each level at which the search saw probabilities."""
+        for level, found in _soft(case):
+            yield Score(_name(level), drops(case, found.probability), found.distance)
+
+
+def _soft(case: Case) -> Iterator[tuple[Access, Counterfactuals]]:
+    return ((level, found) for level, found in case.counterfactuals.items() if found.probability is not None)
+
+
+def _name(level: Access) -> str:
+    return level.name.lower()

@@ -1,0 +1,26 @@
+"""How often an explainer named as many features as were asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from cfeval_cli.types import Access, Case, Score
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """Share of instances with a complete explanation; a fact about the scores, not a score itself."""
+
+    name = "coverage"
+    title = "Coverage"
+    better = "none"
+    range = (0.0, 1.0)
+    access = Access.NOTHING
+    place = 99
+
+    def score(self, case: Case) -> Iterator[Score]:
+        """Over all instances."""
+        yield Score("all", case.complete.astype(float), np.ones(len(case.complete)), everyone=True)

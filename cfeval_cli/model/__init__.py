@@ -1,0 +1,1 @@
+"""Models, and the gate through which everything else sees them."""

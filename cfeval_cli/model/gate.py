@@ -1,0 +1,117 @@
+"""The one door to a model: it lets through a level of access and counts the rows asked."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+
+from cfeval_cli.errors import Failure, UserError
+from cfeval_cli.types import Access, Codes, Floats, Ints, WhiteBox
+
+if TYPE_CHECKING:
+    import torch
+
+
+_T = TypeVar("_T")
+_Edited = Callable[[Codes, Ints, Codes], _T]  # what a model has if it can evaluate edits without making every row
+
+
+class Ledger:
+    """How many rows each component asked of the model."""
+
+    def __init__(self) -> None:
+        self.rows: Counter[str] = Counter()
+
+    def gate(self, model: WhiteBox, access: Access, asker: str) -> Gate:
+        """A gate whose rows are written to the asker's account."""
+        if model.access < access:
+            raise UserError(
+                f"{asker} needs {access.name.lower()} access, and the model offers {model.access.name.lower()} only."
+            )
+        self.rows[asker] += 0
+        return Gate(model, access, self, asker)
+
+
+class Gate:
+    """A model as one component sees it."""
+
+    def __init__(self, model: WhiteBox, access: Access, ledger: Ledger, asker: str) -> None:
+        self._model, self.access, self._ledger, self._asker = model, access, ledger, asker
+
+    def labels(self, codes: Codes) -> Ints:
+        """Predicted classes of (n, M) codes."""
+        self._ask(Access.LABEL, len(codes))
+        return self._model.labels(codes)
+
+    def proba(self, codes: Codes) -> Floats:
+        """P(1|x) of (n, M) codes."""
+        self._ask(Access.PROBABILITY, len(codes))
+        return self._model.proba(codes)
+
+    def edited_labels(self, codes: Codes, features: Ints, values: Codes) -> Ints:
+        """Predicted classes (n, C) of each row under each of C edits (C, k) of the same k features."""
+        self._ask(Access.LABEL, len(codes) * len(values))
+        cheaper: _Edited[Ints] | None = getattr(self._model, "edited_labels", None)
+        if cheaper is not None:
+            return cheaper(codes, features, values)
+        return self._model.labels(apply_edits(codes, features, values)).reshape(len(codes), len(values))
+
+    def edited_proba(self, codes: Codes, features: Ints, values: Codes) -> Floats:
+        """P(1|x) (n, C) of each row under each of C edits (C, k) of the same k features."""
+        self._ask(Access.PROBABILITY, len(codes) * len(values))
+        cheaper: _Edited[Floats] | None = getattr(self._model, "edited_proba", None)
+        if cheaper is not None:
+            return cheaper(codes, features, values)
+        return self._model.proba(apply_edits(codes, features, values)).reshape(len(codes), len(values))
+
+    def vectors(self, feature: int, codes: Codes) -> Floats:
+        """Embeddings (n, d) of values of one feature."""
+        self._ask(Access.GRADIENT, 0)
+        return self._model.vectors(feature, codes)
+
+    def embed(self, codes: Codes) -> Floats:
+        """Embeddings (n, M, d) of whole rows."""
+        self._ask(Access.GRADIENT, 0)
+        return self._model.embed(codes)
+
+    def proba_embedded(self, vectors: torch.Tensor) -> torch.Tensor:
+        """P(1|x) of embeddings (n, M, d), differentiable."""
+        self._ask(Access.GRADIENT, len(vectors))
+        return self._model.proba_embedded(vectors)
+
+    def effects(self, codes: Codes) -> Floats:
+        """Effects (n, M) of the values on the logit."""
+        self._ask(Access.WHITE_BOX, 0)
+        return self._model.effects(codes)
+
+    def value_effects(self, feature: int) -> Floats:
+        """Effects of every value of one feature."""
+        self._ask(Access.WHITE_BOX, 0)
+        return self._model.value_effects(feature)
+
+    def mean_effects(self) -> Floats:
+        """Mean effect (M,) of each feature over the training set."""
+        self._ask(Access.WHITE_BOX, 0)
+        return self._model.mean_effects()
+
+    def _ask(self, needed: Access, rows: int) -> None:
+        if self.access < needed:
+            raise Failure(
+                f"{self._asker} declares {self.access.name.lower()} access but asked for {needed.name.lower()} access"
+            )
+        self._ledger.rows[self._asker] += rows
+
+
+def apply_edits(codes: Codes, features: Ints, values: Codes) -> Codes:
+    """Every row under every edit (n·C, M), for models that cannot evaluate edits more cheaply."""
+    rows = np.repeat(codes, len(values), axis=0)
+    rows[:, features] = np.tile(values, (len(codes), 1))
+    return rows
+
+
+def probability_of(labels: Ints, positive: Floats) -> Floats:
+    """The probability of each row's given class, from P(1|x)."""
+    return np.where(labels.reshape(labels.shape + (1,) * (positive.ndim - 1)) == 1, positive, 1.0 - positive)

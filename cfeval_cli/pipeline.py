@@ -1,0 +1,260 @@
+"""A run from top to bottom: data, model, explanations, counterfactuals, scores, tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from cfeval_cli import gold
+from cfeval_cli.config import Plan
+from cfeval_cli.errors import Failure
+from cfeval_cli.model.gate import Ledger, probability_of
+from cfeval_cli.progress import Progress
+from cfeval_cli.report import tables
+from cfeval_cli.seeding import stream
+from cfeval_cli.statistics.summary import correlate, summarise
+from cfeval_cli.store import RunFolder
+from cfeval_cli.types import (
+    ABSENT,
+    NONE,
+    Absent,
+    Access,
+    Batch,
+    Case,
+    Codes,
+    Counterfactuals,
+    Dataset,
+    Explanation,
+    Floats,
+    Ints,
+    Measure,
+    Metric,
+    Quest,
+    Split,
+    WhiteBox,
+)
+
+_CHUNK = 64  # instances explained between two updates of the display
+
+Found = Mapping[Access, Counterfactuals]
+
+
+@dataclass(frozen=True)
+class Study:
+    """What all stages after training share."""
+
+    plan: Plan
+    dataset: Dataset
+    model: WhiteBox
+    instances: Split  # to be explained
+    labels: Ints  # (N,) predicted
+    positive: Floats  # (N,) P(1|x)
+    measures: Mapping[Access, Measure]  # the distance at each level of the search
+    ledger: Ledger = field(default_factory=Ledger)
+
+
+def run(plan: Plan, folder: RunFolder, progress: Progress) -> list[tables.Table]:
+    """Compute everything that the plan asks for, and store each part as soon as it is there."""
+    with progress.stage("data"):
+        dataset = plan.dataset.load(plan.data_dir, plan.seed)
+        plan.check(dataset)
+    folder.begin(plan, dataset)
+
+    with progress.stage("train"):
+        model = plan.model.fit(dataset, plan.seed)
+    folder.save_model(model, accuracies(model, dataset))
+
+    study = prepare(plan, dataset, model)
+    folder.save_instances(dataset, study.instances, study.labels, study.positive)
+
+    explanations: dict[str, Explanation] = {}
+    for name in plan.explainers:
+        with progress.stage(f"explain: {name}", len(study.instances)) as advance:
+            explanations[name] = explain(study, name, advance)
+        folder.save_explanations(study.instances, explanations)
+
+    usable = {name: select(study, name, told) for name, told in explanations.items()}
+    counterfactuals: dict[str, Found] = {}
+    for name, features in usable.items():
+        with progress.stage(f"search: {name}", len(study.instances)) as advance:
+            counterfactuals[name] = find(study, name, features)
+            advance(len(study.instances))
+    folder.save_counterfactuals(study.instances, usable, counterfactuals)
+
+    with progress.stage("score"):
+        scores, order = score(study, explanations, usable, counterfactuals)
+        metrics = summarise(scores, order)
+        correlations = correlate(metrics)
+    folder.save_scores(scores, metrics, correlations)
+    return folder.finish(study.ledger, progress)
+
+
+def accuracies(model: WhiteBox, dataset: Dataset) -> dict[str, float]:
+    """Shares of right predictions; the test labels are looked at here, once, after training."""
+    splits = {"train": dataset.train, "validation": dataset.validation, "test": dataset.test}
+    return {name: float((model.labels(split.codes) == split.labels).mean()) for name, split in splits.items()}
+
+
+def prepare(plan: Plan, dataset: Dataset, model: WhiteBox) -> Study:
+    """Choose the instances, all of the test set or a seeded sample, and predict them."""
+    instances = dataset.test
+    if plan.n_explain is not None:
+        rows = stream(plan.seed, "instances").choice(len(instances), plan.n_explain, replace=False)
+        instances = instances.take(np.sort(rows))
+    measures = {level: plan.distance.fit(dataset, model, level) for level in plan.levels}
+    return Study(plan, dataset, model, instances, model.labels(instances.codes), model.proba(instances.codes), measures)
+
+
+def explain(study: Study, name: str, advance: Callable[[int], None]) -> Explanation:
+    """One explainer's explanations, chunk by chunk."""
+    explainer, asker = study.plan.explainers[name], f"explainer.{name}"
+    function = explainer.fit(study.dataset, study.ledger.gate(study.model, explainer.access, asker))
+    codes, ids = study.instances.codes, study.instances.ids
+    parts = []
+    for rows in (slice(start, start + _CHUNK) for start in range(0, len(ids), _CHUNK)):
+        batch = Batch(codes[rows], study.labels[rows], ids[rows], study.plan.seed, asker)
+        parts.append(checked(name, function(batch), batch.codes))
+        advance(len(batch))
+    return Explanation.concatenate(parts)
+
+
+def checked(name: str, told: Explanation, codes: Codes) -> Explanation:
+    """Refuse an explanation that names a feature twice, or one that is not there."""
+    if told.features.shape != told.scores.shape or len(told) != len(codes):
+        raise Failure(f"explainer.{name} returned {told.features.shape} features for {len(codes)} instances")
+    for features, row in zip(told.features, codes, strict=True):
+        named = features[features != NONE]
+        if len(set(named.tolist())) != len(named) or (named < 0).any() or (named >= len(row)).any():
+            raise Failure(f"explainer.{name} named features {named.tolist()}, which repeat or do not exist")
+        if (row[named] == ABSENT).any():
+            raise Failure(f"explainer.{name} named padding as a feature")
+    return told
+
+
+def select(study: Study, name: str, told: Explanation) -> Ints:
+    """The k features (N, k) to be evaluated; a row of NONE is left out."""
+    plan, instances = study.plan, study.instances
+    features = told.top(plan.k)
+    short = np.flatnonzero((features == NONE).any(axis=1))
+    if plan.incomplete == "skip":
+        features[short] = NONE
+    elif plan.incomplete == "random":
+        for row in short:
+            named = features[row][features[row] != NONE]
+            others = np.setdiff1d(np.flatnonzero(instances.codes[row] != ABSENT), named)
+            more = stream(plan.seed, f"incomplete.{name}", int(instances.ids[row])).permutation(others)
+            filled = np.concatenate([named, more])[: plan.k]
+            features[row] = NONE if len(filled) < plan.k else filled
+    return features
+
+
+def used(features: Ints) -> Ints:
+    """The instances that have anything to evaluate."""
+    return np.flatnonzero((features != NONE).any(axis=1))
+
+
+def find(study: Study, name: str, features: Ints) -> Found:
+    """Counterfactuals of the instances in use, at each level of access that the search has."""
+    rows, instances = used(features), study.instances
+    found = {}
+    for level, measure in study.measures.items():
+        asker = f"search.{name}.{level.name.lower()}"
+        quest = Quest(
+            dataset=study.dataset,
+            model=study.ledger.gate(study.model, level, asker),
+            measure=measure,
+            access=level,
+            codes=instances.codes[rows],
+            labels=study.labels[rows],
+            features=features[rows],
+            ids=instances.ids[rows],
+            seed=study.plan.seed,
+            component=asker,
+        )
+        found[level] = study.plan.search.find(quest)
+    return found
+
+
+def score(
+    study: Study,
+    explanations: Mapping[str, Explanation],
+    usable: Mapping[str, Ints],
+    counterfactuals: Mapping[str, Found],
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Scores per instance, and the rows that their summary should have."""
+    plan, instances = study.plan, study.instances
+    truth = golden(study)
+    probability = probability_of(study.labels, study.positive)
+    parts, order = [], []
+    for metric in plan.metrics.values():
+        gate = study.ledger.gate(study.model, metric.access, f"metric.{metric.name}")
+        for name, features in usable.items():
+            rows = used(features)
+            case = Case(
+                dataset=study.dataset,
+                model=gate,
+                codes=instances.codes[rows],
+                labels=study.labels[rows],
+                probability=probability[rows] if metric.access >= Access.PROBABILITY else None,
+                features=features[rows],
+                k=plan.k,
+                complete=(explanations[name].top(plan.k) != NONE).all(axis=1),
+                counterfactuals=counterfactuals[name],
+                gold={definition: importance[rows] for definition, importance in truth.items()},
+            )
+            for result in metric.score(case):
+                reason = result.reason if isinstance(result, Absent) else ""
+                order.append(row_of(metric, result.variant, name, reason))
+                if not isinstance(result, Absent):
+                    ids = instances.ids if result.everyone else instances.ids[rows]
+                    parts.append((metric.name, result.variant, name, ids, result.numerator, result.denominator))
+    return frame(parts), arranged(order)
+
+
+def golden(study: Study) -> dict[str, Floats]:
+    """How much each feature truly matters, under every definition."""
+    arguments = (study.model, study.dataset, study.instances.codes, study.labels)
+    return {name: gold.importance(name, *arguments) for name in gold.DEFINITIONS}
+
+
+def row_of(metric: Metric, variant: str, explainer: str, note: str) -> dict[str, object]:
+    """A row of the summary, with what the metric says of itself."""
+    low, high = metric.range
+    return {
+        "metric": metric.name, "variant": variant, "explainer": explainer, "better": metric.better,
+        "access": metric.access.name.lower(), "low": low, "high": high, "note": note,
+    }  # fmt: skip
+
+
+def arranged(order: list[dict[str, object]]) -> pd.DataFrame:
+    """Rows of a metric by variant, then by explainer."""
+    table = pd.DataFrame(order)
+    place = {key: i for i, key in enumerate(dict.fromkeys(zip(table["metric"], table["variant"], strict=True)))}
+    keys = [place[key] for key in zip(table["metric"], table["variant"], strict=True)]
+    return table.iloc[np.argsort(keys, kind="stable")].reset_index(drop=True)
+
+
+def frame(parts: Iterable[tuple[str, str, str, Ints, Floats, Floats]]) -> pd.DataFrame:
+    """Tidy scores: instance, explainer, metric, variant, numerator, denominator."""
+    metric, variant, name, ids, numerators, denominators = zip(*parts, strict=True)
+    sizes = [len(part) for part in ids]
+
+    def column(labels: tuple[str, ...]) -> Any:
+        categories = list(dict.fromkeys(labels))
+        codes = np.repeat(np.array([categories.index(label) for label in labels]), sizes)
+        return pd.Categorical.from_codes(codes, pd.Index(categories))
+
+    return pd.DataFrame(
+        {
+            "instance": np.concatenate(ids),
+            "explainer": column(name),
+            "metric": column(metric),
+            "variant": column(variant),
+            "numerator": np.concatenate(numerators),
+            "denominator": np.concatenate(denominators),
+        }
+    )

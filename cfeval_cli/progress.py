@@ -1,0 +1,80 @@
+"""Telling the user how far a run is: a live display in a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as RichProgress
+
+log = logging.getLogger("cfeval")
+
+_EVERY = 10.0  # seconds between plain lines of one stage
+
+
+class Progress:
+    """Runs stages, shows them and keeps their seconds."""
+
+    def __init__(self, live: RichProgress | None = None) -> None:
+        self.seconds: dict[str, float] = {}
+        self._live = live
+
+    @contextmanager
+    def stage(self, title: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
+        """A stage of `total` items; call what it gives with the number of items just done."""
+        log.info("%s%s", title, "" if total is None else f": {total:,} instances")
+        begun = spoken = time.perf_counter()
+        done = 0
+        task = self._live.add_task(title, total=total) if self._live else None
+
+        def advance(items: int) -> None:
+            nonlocal done, spoken
+            done += items
+            if self._live and task is not None:
+                self._live.advance(task, items)
+            now = time.perf_counter()
+            if total and now - spoken >= _EVERY and done < total:
+                spoken = now
+                left = (now - begun) / done * (total - done)
+                log.info("%s: %s of %s, about %.0f s left", title, f"{done:,}", f"{total:,}", left)
+
+        yield advance
+        self.seconds[title] = self.seconds.get(title, 0.0) + time.perf_counter() - begun
+        if self._live and task is not None:
+            self._live.update(task, total=total or 1, completed=total or 1)
+        log.info("%s: done in %.1f s", title, time.perf_counter() - begun)
+
+
+@contextmanager
+def terminal() -> Iterator[Progress]:
+    """A live display if standard error is a terminal, else log lines."""
+    root = logging.getLogger()
+    with ExitStack() as stack:
+        if sys.stderr.isatty():
+            from rich.console import Console
+            from rich.logging import RichHandler
+            from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn, TimeRemainingColumn
+            from rich.progress import Progress as RichProgress
+
+            columns = (
+                SpinnerColumn(finished_text="✓"),
+                TextColumn("{task.description}"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TimeRemainingColumn(elapsed_when_finished=True),
+            )
+            live = RichProgress(*columns, console=Console(stderr=True))
+            handler: logging.Handler = RichHandler(logging.WARNING, live.console, show_path=False, show_time=False)
+            progress = Progress(stack.enter_context(live))
+        else:
+            handler = logging.StreamHandler(sys.stderr)
+            handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
+            progress = Progress()
+        root.addHandler(handler)
+        stack.callback(root.removeHandler, handler)
+        yield progress

@@ -1,0 +1,1 @@
+"""What people read: tables made from the stored results."""

@@ -1,0 +1,243 @@
+"""The paper's Tables 1 and 2, from the metrics, the correlations and the run's record alone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from cfeval_cli.statistics.summary import TRUTHS
+
+if TYPE_CHECKING:
+    from rich.table import Table as RichTable
+
+DASH = "–"
+_ARROW = {"higher": "↑", "lower": "↓", "none": ""}
+_LEVELS = ("label", "probability", "gradient")
+_LOW_COVERAGE = 0.5
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell of a table."""
+
+    text: str
+    bold: bool = False
+    latex: str | None = None  # where it is not the escaped text
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table that can be written in several forms."""
+
+    title: str
+    header: Sequence[Cell]
+    blocks: Sequence[Sequence[Sequence[Cell]]]  # rows, in groups that a rule parts
+    notes: Sequence[str] = field(default_factory=tuple)
+
+    def markdown(self) -> str:
+        """As a GitHub table."""
+
+        def line(cells: Sequence[Cell]) -> str:
+            texts = [f"**{_markdown(cell.text)}**" if cell.bold else _markdown(cell.text) for cell in cells]
+            return "| " + " | ".join(texts) + " |"
+
+        rule = "|" + "|".join([" --- "] + [" ---: "] * (len(self.header) - 1)) + "|"
+        lines = [f"**{_markdown(self.title)}**", "", line(self.header), rule]
+        lines += [line(row) for block in self.blocks for row in block]
+        return "\n".join([*lines, "", *(f"{_markdown(note)}  " for note in self.notes)]).rstrip() + "\n"
+
+    def latex(self) -> str:
+        """As a booktabs table."""
+
+        def line(cells: Sequence[Cell]) -> str:
+            texts = [escape_latex(cell.text) if cell.latex is None else cell.latex for cell in cells]
+            return " & ".join(rf"\textbf{{{t}}}" if c.bold else t for c, t in zip(cells, texts, strict=True)) + r" \\"
+
+        caption = " ".join(escape_latex(part) for part in (f"{self.title}.", *self.notes))
+        lines = [
+            r"\begin{table*}", r"\centering", rf"\caption{{{caption}}}",
+            rf"\begin{{tabular}}{{l{'c' * (len(self.header) - 1)}}}", r"\toprule", line(self.header),
+        ]  # fmt: skip
+        for block in self.blocks:
+            lines += [r"\midrule", *map(line, block)]
+        return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", r"\end{table*}"]) + "\n"
+
+    def rich(self) -> RichTable:
+        """For the terminal."""
+        from rich.markup import escape
+        from rich.table import Table as RichTable
+
+        table = RichTable(title=escape(self.title), caption=escape("\n".join(self.notes)), caption_justify="left")
+        for i, cell in enumerate(self.header):
+            table.add_column(escape(cell.text), justify="left" if i == 0 else "right", overflow="fold")
+        for block in self.blocks:
+            for row in block:
+                table.add_row(*(f"[bold]{escape(c.text)}[/]" if c.bold else escape(c.text) for c in row))
+            table.add_section()
+        return table
+
+
+def make(metrics: pd.DataFrame, correlations: pd.DataFrame, record: Mapping[str, Any]) -> list[Table]:
+    """Table 1, the values and ranks; Table 2, the correlations."""
+    return [_values(metrics, record), _correlations(correlations, record)]
+
+
+def _values(metrics: pd.DataFrame, record: Mapping[str, Any]) -> Table:
+    explainers = record["explainers"]
+    settings = record["settings"]
+    truth = (settings["agreement"], settings["gold"])
+    true_ranks = _column(metrics, truth, "rank")
+    coverage = _column(metrics, ("coverage", "all"), "value")
+    low = [name for name in explainers if name in coverage and coverage[name] < _LOW_COVERAGE]
+    header = [Cell("Metric")] + [Cell(title + ("†" if name in low else "")) for name, title in explainers.items()]
+    blocks: dict[str, list[list[Cell]]] = {}
+    for metric, variant in _shown(metrics, truth[0]):
+        facts = record["metrics"][metric]
+        values, ranks = (_column(metrics, (metric, variant), name) for name in ("value", "rank"))
+        star = (metric, variant) == truth
+        row = [_row_title(facts, metric, variant, star, record)]
+        for name in explainers:
+            value, rank = values.get(name), ranks.get(name)
+            if value is None or pd.isna(value):
+                row.append(Cell(DASH))
+            elif facts["better"] == "none":
+                row.append(Cell(f"{value:.1%}", latex=f"{100 * value:.1f}\\%"))
+            else:
+                same = not star and rank is not None and rank == true_ranks.get(name)
+                row.append(Cell(f"{_number(value)} ({ordinal(rank)}{'*' if star else ''})", bold=same))
+        blocks.setdefault(_block(metric, variant, facts), []).append(row)
+    notes = [
+        caption(record),
+        f"* marks the ground truth ({truth[0]}, gold: {truth[1]}); ranks that agree with it are bold. "
+        "↑ higher is better, ↓ lower.",
+    ]
+    if low:
+        names = ", ".join(f"{explainers[name]} {coverage[name]:.1%}" for name in low)
+        notes.append(f"† names k = {settings['k']} features for under half of the instances: {names}.")
+    return Table("Scores and ranks of the explainers", header, list(blocks.values()), notes)
+
+
+def _correlations(correlations: pd.DataFrame, record: Mapping[str, Any]) -> Table:
+    settings = record["settings"]
+    title = "Agreement of each metric's ranking with the ground truth"
+    if correlations.empty or correlations["tau"].isna().all():
+        reason = record["correlations_absent"] or "no metric has values for two explainers"
+        return Table(
+            title, [Cell("Metric"), Cell("τ"), Cell("ρ")], [], [f"No correlations: {reason}.", caption(record)]
+        )
+    chosen = correlations[correlations["agreement"] == settings["agreement"]]
+    golds = list(dict.fromkeys(chosen["gold"]))
+    golds.sort(key=lambda gold: gold != settings["gold"])
+    header = [Cell("Metric")]
+    for gold in golds:
+        star = "*" if gold == settings["gold"] else ""
+        header += [
+            Cell(f"τ {gold}{star}", latex=rf"$\tau$ {gold}{star}"),
+            Cell(f"ρ {gold}{star}", latex=rf"$\rho$ {gold}{star}"),
+        ]
+    best = {(gold, of): chosen[chosen["gold"] == gold][of].max() for gold in golds for of in ("tau", "rho")}
+    rows = []
+    for (metric, variant), group in chosen.groupby(["metric", "variant"], sort=False):
+        facts = record["metrics"][metric]
+        row = [_row_title(facts, str(metric), str(variant), False, record, every_variant=True)]
+        by_gold = group.set_index("gold")
+        for gold in golds:
+            for of in ("tau", "rho"):
+                value = by_gold.loc[gold, of]
+                absent = pd.isna(value)
+                row.append(Cell(DASH if absent else f"{value:.4f}", bold=not absent and bool(value == best[gold, of])))
+        rows.append(row)
+    notes = [
+        caption(record),
+        f"Kendall's τ and Spearman's ρ against the ground truth ({settings['agreement']}) under each definition "
+        "of gold; * is the one that this run leads with. The largest of a column is bold.",
+    ]
+    short = sorted({note for note in chosen["note"] if note})
+    if short:
+        notes.append(f"{DASH}: " + "; ".join(short) + ".")
+    return Table(title, header, [rows], notes)
+
+
+def caption(record: Mapping[str, Any]) -> str:
+    """What a table is about: data, instances, k, seed."""
+    data, settings = record["data"], record["settings"]
+    rows = f"{data['rows_used']:,} rows of {data['file']} (sha256 {data['sha256'][:8]}…, from {data['source']})"
+    partial = "" if data.get("complete", True) else ", an incomplete copy of the data"
+    return (
+        f"{data['name']}: {rows}{partial}; {record['instances']:,} instances, k = {settings['k']}, "
+        f"seed {settings['seed']}, test accuracy {record['accuracy']['test']:.2%}."
+    )
+
+
+def _shown(metrics: pd.DataFrame, agreement: str) -> list[tuple[str, str]]:
+    """What Table 1 shows: each metric at the lowest access that it can do with, proximity at all."""
+    pairs = list(dict.fromkeys(zip(metrics["metric"], metrics["variant"], strict=True)))
+    first = dict(reversed(pairs))
+
+    def wanted(metric: str, variant: str) -> bool:
+        if metric in TRUTHS:
+            return metric == agreement
+        return variant not in _LEVELS or metric == "proximity" or first[metric] == variant
+
+    return [pair for pair in pairs if wanted(*pair)]
+
+
+def _block(metric: str, variant: str, facts: Mapping[str, Any]) -> str:
+    """Rows of one block stand together: erasure, then one block for each access, then the truth."""
+    return variant if variant in _LEVELS else ("erasure" if facts["place"] < 40 else "truth")
+
+
+def _row_title(
+    facts: Mapping[str, Any], metric: str, variant: str, star: bool, record: Mapping[str, Any], *,
+    every_variant: bool = False,
+) -> Cell:  # fmt: skip
+    detail = {"all": "", "del": "" if metric == "dfr" else "del."}.get(variant, variant)
+    if variant in _LEVELS:
+        of_search = record["search"] if metric in ("c", "c_soft") else ""
+        of_access = variant if metric == "proximity" or every_variant else ""
+        detail = ", ".join(part for part in (of_search, of_access) if part)
+    elif metric in TRUTHS:
+        detail = f"{metric}, {variant}"
+    text, latex = facts["title"], facts["latex"] or escape_latex(facts["title"])
+    arrow = _ARROW[facts["better"]]
+    suffix = ("*" if star else "") + (f" ({detail})" if detail else "")
+    math = {"↑": r" $\uparrow$", "↓": r" $\downarrow$", "": ""}[arrow]
+    return Cell(f"{text}{suffix} {arrow}".rstrip(), latex=latex + escape_latex(suffix) + math)
+
+
+def _column(metrics: pd.DataFrame, pair: tuple[str, str], what: str) -> dict[str, float]:
+    rows = metrics[(metrics["metric"] == pair[0]) & (metrics["variant"] == pair[1])]
+    return dict(zip(rows["explainer"], rows[what], strict=True))
+
+
+def _number(value: float) -> str:
+    return f"{value:.4f}" if abs(value) < 1000 else f"{value:.4g}"
+
+
+def ordinal(rank: float | None) -> str:
+    """1st, 2nd, 3rd …; a shared rank is written as the number that it is."""
+    if rank is None or pd.isna(rank):
+        return DASH
+    if rank != int(rank):
+        return f"{rank:g}"
+    whole = int(rank)
+    ending = "th" if 10 <= whole % 100 <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(whole % 10, "th")
+    return f"{whole}{ending}"
+
+
+def escape_latex(text: str) -> str:
+    """Text as LaTeX prints it."""
+    special = {
+        "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "↑": r"$\uparrow$",
+        "↓": r"$\downarrow$", "τ": r"$\tau$", "ρ": r"$\rho$", "†": r"$\dagger$", "–": "--", "…": r"\ldots{}",
+        "<": r"\textless{}", ">": r"\textgreater{}", "≤": r"$\leq$",
+    }  # fmt: skip
+    return re.sub(r"[\\~^↑↓τρ†–…<>≤&%$#_{}]", lambda m: special.get(m[0], "\\" + m[0]), text)
+
+
+def _markdown(text: str) -> str:
+    return re.sub(r"([\\`*_\[\]<>|])", r"\\\1", text)

@@ -1,0 +1,1 @@
+"""Searches for a counterfactual among edits of the explained features."""

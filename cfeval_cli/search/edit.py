@@ -1,0 +1,44 @@
+"""What an edit did: the one place where edited inputs, found or erased, are put before the model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from cfeval_cli.model.gate import probability_of
+from cfeval_cli.types import ABSENT, Access, Bools, Case, Codes, Counterfactuals, Floats, Ints, Quest
+
+
+def exchanged(quest: Quest, edited: Codes) -> Counterfactuals:
+    """Counterfactuals made by exchanging values."""
+    labels, probability = outcome(quest.model, quest.labels, edited)
+    return Counterfactuals(
+        features=quest.features,
+        labels=labels,
+        flipped=labels != quest.labels,
+        distance=quest.measure.between(quest.codes, edited),
+        probability=probability,
+        codes=edited,
+    )
+
+
+def outcome(model: Any, labels: Ints, edited: Codes) -> tuple[Ints, Floats | None]:
+    """The label after an edit and, where access allows, the probability of the label before it."""
+    if model.access < Access.PROBABILITY:
+        return model.labels(edited), None
+    positive = model.proba(edited)
+    return (positive > 0.5).astype(np.int64), probability_of(labels, positive)
+
+
+def explained(codes: Codes, features: Ints) -> Bools:
+    """Which features (n, M) are named."""
+    named = np.zeros((len(codes), codes.shape[1] + 1), dtype=bool)
+    np.put_along_axis(named, features, True, axis=1)  # NONE = -1 falls into the spare last column
+    return named[:, :-1]
+
+
+def erased(case: Case, value: int, *, keep: bool = False) -> Codes:
+    """The input without the explained features, or with only those; `value` takes the place of the rest."""
+    named = explained(case.codes, case.features)
+    return np.where((~named if keep else named) & (case.codes != ABSENT), np.int32(value), case.codes)

@@ -1,0 +1,1 @@
+"""From scores per instance to averages, ranks and correlations."""

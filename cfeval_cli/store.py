@@ -1,0 +1,280 @@
+"""The run folder: everything a run leaves behind, each file written whole or not at all.
+
+docs/run-folder.md documents every file and column.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import platform
+import resource
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from cfeval_cli import __version__
+from cfeval_cli.report import tables
+from cfeval_cli.types import NONE, Access, Counterfactuals, Dataset, Explanation, Floats, Ints, Split
+
+if TYPE_CHECKING:
+    from cfeval_cli.config import Plan
+    from cfeval_cli.model.gate import Ledger
+    from cfeval_cli.progress import Progress
+
+log = logging.getLogger(__name__)
+
+SCHEMA = 1
+_PACKAGES = ("torch", "numpy", "pandas", "scipy", "scikit-learn", "lime", "anchor-exp", "hydra-core")
+
+
+class RunFolder:
+    """One run's folder."""
+
+    def __init__(self, path: Path, command: list[str]) -> None:
+        self.path = path
+        self.begun = False
+        self._command = command
+        self._record: dict[str, Any] = {}
+        self._metrics = self._correlations = pd.DataFrame()
+        self._clock = time.perf_counter()
+
+    def begin(self, plan: Plan, dataset: Dataset) -> None:
+        """Write what is known before anything is computed."""
+        self.begun = True
+        titles = _titles(plan.explainers)
+        self._record = {
+            "schema": SCHEMA,
+            "status": "running",
+            "cfeval": __version__,
+            "git_commit": _git_commit(),
+            "python": platform.python_version(),
+            "packages": {name: version(name) for name in _PACKAGES},
+            "command": self._command,
+            "started": datetime.now(UTC).isoformat(timespec="seconds"),
+            "settings": {
+                "seed": plan.seed, "k": plan.k, "n_explain": plan.n_explain, "access": plan.access.name.lower(),
+                "gold": plan.gold, "agreement": plan.agreement, "incomplete": plan.incomplete,
+            },
+            "data": {"name": dataset.name, "kind": dataset.kind, **dataset.origin, "fingerprint": dataset.fingerprint},
+            "splits": {"train": len(dataset.train), "validation": len(dataset.validation), "test": len(dataset.test)},
+            "reference": dict(dataset.reference),
+            "explainers": titles,
+            "search": plan.search.title,
+            "levels": [level.name.lower() for level in plan.levels],
+            "metrics": {
+                m.name: {"title": m.title, "latex": getattr(m, "latex", None), "better": m.better, "place": m.place}
+                for m in plan.metrics.values()
+            },
+        }  # fmt: skip
+        self._write_record()
+        features = [{"name": feature.name, "values": list(feature.values)} for feature in dataset.features]
+        described = {
+            "name": dataset.name, "kind": dataset.kind, "classes": list(dataset.classes), "features": features,
+            "unknown": dataset.unknown, "fitted": dict(dataset.fitted),
+        }  # fmt: skip
+        self._write_text("dataset.json", json.dumps(described, indent=1, ensure_ascii=False) + "\n")
+
+    def save_model(self, model: Any, accuracy: Mapping[str, float]) -> None:
+        """The trained model as plain arrays."""
+        self._record["accuracy"] = dict(accuracy)
+        self._write("model.npz", lambda path: _savez(path, model.arrays()))
+        theirs = self._record["reference"].get("test_accuracy")
+        log.info("test accuracy %.2f %%%s", 100 * accuracy["test"], f" (paper: {100 * theirs:.2f} %)" if theirs else "")
+        self._write_record()
+
+    def save_instances(self, dataset: Dataset, instances: Split, labels: Ints, positive: Floats) -> None:
+        """The instances that are explained, and what the model predicts for them."""
+        self._record["instances"] = len(instances)
+        names = [np.array([*feature.values, ""], dtype=object) for feature in dataset.features]
+        values = np.stack([names[j][instances.codes[:, j]] for j in range(dataset.width)], axis=1)
+        self._write_frame(
+            "instances.parquet",
+            {
+                "instance": instances.ids,
+                "label": instances.labels,
+                "predicted": labels,
+                "probability": positive,
+                "codes": list(instances.codes),
+                "values": values.tolist(),
+            },
+        )
+
+    def save_explanations(self, instances: Split, explanations: Mapping[str, Explanation]) -> None:
+        """All explanations so far."""
+        told = [_without_none(e.features) for e in explanations.values()]
+        self._write_frame(
+            "explanations.parquet",
+            {
+                "instance": np.tile(instances.ids, len(explanations)),
+                "explainer": np.repeat(list(explanations), len(instances)),
+                "features": [row for rows in told for row in rows],
+                "scores": [
+                    scores[: len(row)]
+                    for rows, e in zip(told, explanations.values(), strict=True)
+                    for row, scores in zip(rows, e.scores, strict=True)
+                ],
+            },
+        )
+
+    def save_counterfactuals(
+        self,
+        instances: Split,
+        usable: Mapping[str, Ints],
+        counterfactuals: Mapping[str, Mapping[Access, Counterfactuals]],
+    ) -> None:
+        """What each search found, for each instance with a usable explanation."""
+        frames = [
+            _found(instances.ids[(usable[name] != NONE).any(axis=1)], name, level, found)
+            for name, by_level in counterfactuals.items()
+            for level, found in by_level.items()
+        ]
+        self._write_frame("counterfactuals.parquet", pd.concat(frames, ignore_index=True))
+
+    def save_scores(self, scores: pd.DataFrame, metrics: pd.DataFrame, correlations: pd.DataFrame) -> None:
+        """Scores per instance and what follows from them."""
+        self._metrics, self._correlations = metrics, correlations
+        self._write_frame("scores.parquet", scores)
+        self._write_text("metrics.csv", metrics.to_csv(index=False))
+        self._write_text("correlations.csv", correlations.to_csv(index=False))
+
+    def finish(self, ledger: Ledger, progress: Progress) -> list[tables.Table]:
+        """Complete the record and write the tables that people read."""
+        self._record |= {
+            "status": "complete",
+            "seconds": {"total": time.perf_counter() - self._clock, **progress.seconds},
+            "model_rows": dict(ledger.rows),
+            "peak_memory_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
+            "correlations_absent": self._why_no_correlations(),
+        }
+        made = tables.make(self._metrics, self._correlations, self._record)
+        self._write_text("tables.md", "\n".join(table.markdown() for table in made))
+        self._write_text("tables.tex", "\n".join(table.latex() for table in made))
+        self._write_record()
+        return made
+
+    def close(self, status: str) -> None:
+        """Say in the record that a run ended early."""
+        if self.begun:
+            self._record |= {"status": status, "seconds": {"total": time.perf_counter() - self._clock}}
+            self._write_record()
+
+    def contents(self) -> list[str]:
+        """The names of the result files that are there."""
+        kept = (path for path in self.path.iterdir() if path.is_file() and not path.name.startswith("."))
+        return sorted(path.name for path in kept if path.name not in ("run.json", "run.log"))
+
+    def discard(self) -> None:
+        """Remove the folder that Hydra made, if nothing but Hydra's own files is in it."""
+        hydra_files = [self.path / ".hydra" / name for name in ("config.yaml", "hydra.yaml", "overrides.yaml")]
+        for path in (*hydra_files, self.path / "run.log"):
+            path.unlink(missing_ok=True)
+        for folder in (self.path / ".hydra", self.path, self.path.parent):
+            try:
+                folder.rmdir()
+            except OSError:
+                return  # something else is in it
+
+    def _why_no_correlations(self) -> str:
+        if len(self._record["explainers"]) < 2:
+            return "a ranking needs two explainers, and this run has one"
+        if not {"recall", "hit"} & set(self._record["metrics"]):
+            return "neither ground truth (recall, hit) is among the metrics"
+        return ""
+
+    def _write_record(self) -> None:
+        self._write_text("run.json", json.dumps(self._record, indent=1, ensure_ascii=False) + "\n")
+
+    def _write_text(self, name: str, text: str) -> None:
+        self._write(name, lambda path: path.write_text(text, encoding="utf-8"))
+
+    def _write_frame(self, name: str, columns: Mapping[str, Any] | pd.DataFrame) -> None:
+        frame = pd.DataFrame(columns)
+        self._write(name, lambda path: frame.to_parquet(path, index=False))
+
+    def _write(self, name: str, write: Callable[[Path], object]) -> None:
+        handle, temporary = tempfile.mkstemp(dir=self.path, prefix=f".{name}-")
+        os.close(handle)
+        partial = Path(temporary)
+        try:
+            write(partial)
+            partial.chmod(0o666 & ~_umask())
+            partial.replace(self.path / name)
+        finally:
+            partial.unlink(missing_ok=True)
+
+
+def _found(ids: Ints, explainer: str, level: Access, found: Counterfactuals) -> pd.DataFrame:
+    """Rows of counterfactuals.parquet."""
+    features = _without_none(found.features)
+    empty = [None] * len(ids)
+    codes, vectors = found.codes, found.vectors
+    return pd.DataFrame(
+        {
+            "instance": ids,
+            "explainer": explainer,
+            "access": level.name.lower(),
+            "features": features,
+            "codes": empty if codes is None else [row[named] for row, named in zip(codes, features, strict=True)],
+            "vectors": empty
+            if vectors is None
+            else [list(row[: len(named)]) for row, named in zip(vectors, features, strict=True)],
+            "label": found.labels,
+            "flipped": found.flipped,
+            "probability": np.full(len(ids), np.nan) if found.probability is None else found.probability,
+            "distance": found.distance,
+            "converged": pd.array(empty if found.converged is None else found.converged.tolist(), dtype="boolean"),
+        }
+    )
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _savez(path: Path, arrays: Mapping[str, Any]) -> None:
+    with path.open("wb") as stream:  # a stream keeps NumPy from adding .npz to the temporary name
+        np.savez(stream, **arrays)
+
+
+def _without_none(features: Ints) -> list[Ints]:
+    return [row[row != NONE] for row in features]
+
+
+def _titles(explainers: Mapping[str, Any]) -> dict[str, str]:
+    """Names for the tables; where two components would have the same one, their config keys."""
+    titles = {name: getattr(explainer, "title", name) for name, explainer in explainers.items()}
+    twice = [title for title in titles.values() if list(titles.values()).count(title) > 1]
+    return {name: name if title in twice else title for name, title in titles.items()}
+
+
+def _git_commit() -> str | None:
+    """The commit of the source tree that runs, if it is one; an installed copy has none."""
+    here = Path(__file__).parent
+    try:
+        subprocess.run(
+            ["git", "-C", str(here), "ls-files", "--error-unmatch", Path(__file__).name],
+            check=True,
+            capture_output=True,
+        )
+        found = subprocess.run(
+            ["git", "-C", str(here), "rev-parse", "HEAD"], check=True, capture_output=True, text=True
+        ).stdout.strip()
+        changed = subprocess.run(
+            ["git", "-C", str(here), "status", "--porcelain", "--untracked-files=no"],
+            check=True, capture_output=True, text=True,
+        ).stdout  # fmt: skip
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return found + ("-dirty" if changed.strip() else "")

@@ -1,0 +1,1 @@
+"""Hydra configs: run.yaml composes one folder a group."""

@@ -1,0 +1,107 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cfeval_cli.distance.constant import Constant
+from cfeval_cli.distance.cosine import Cosine
+from cfeval_cli.distance.euclidean import Euclidean
+from cfeval_cli.distance.mahalanobis import Mahalanobis
+from cfeval_cli.errors import UserError
+from cfeval_cli.types import ABSENT, Access
+from tests.problems import make_dataset, make_linear, problems
+
+SPACES = st.sampled_from(["embedding", "onehot"])
+
+
+def vector(dataset, model, space, row):
+    """A row's position, written out."""
+    parts = []
+    for j, code in enumerate(row):
+        size = len(dataset.features[j].values)
+        table = model.tables[j] if space == "embedding" else np.eye(size)
+        parts.append(np.zeros(table.shape[1]) if code == ABSENT else table[code])
+    return np.concatenate(parts)
+
+
+def brute_force(distance, dataset, model, space):
+    """The definition of each distance on two vectors."""
+    if isinstance(distance, Euclidean):
+        return lambda a, b: np.linalg.norm(a - b)
+    if isinstance(distance, Cosine):
+        return lambda a, b: 1 - a @ b / (np.linalg.norm(a) * np.linalg.norm(b)) if a.any() and b.any() else 1.0
+    if isinstance(distance, Constant):
+        return lambda a, b: distance.value
+    rows = np.stack([vector(dataset, model, space, row) for row in dataset.train.codes])
+    middle = rows - rows.mean(axis=0)
+    spread = middle.T @ middle / (len(rows) - 1)
+    size = len(spread)
+    shrunk = (1 - distance.shrinkage) * spread + distance.shrinkage * np.trace(spread) / size * np.eye(size)
+    return lambda a, b: np.sqrt((a - b) @ np.linalg.solve(shrunk, a - b))
+
+
+@settings(deadline=None)
+@given(
+    problems(n=8, absent=0.2), SPACES, st.sampled_from([Euclidean, Cosine, Mahalanobis, Constant]), st.integers(0, 99)
+)
+def test_every_distance_is_its_definition(problem, space, kind, seed):
+    dataset, model = problem
+    rng = np.random.default_rng(seed)
+    distance = Constant(2.5) if kind is Constant else kind(space=space)
+    if kind is Mahalanobis and not dataset.train.codes.std(axis=0).any():
+        return
+    measure = distance.fit(dataset, model, Access.GRADIENT)
+    expected = brute_force(distance, dataset, model, space)
+    codes = dataset.test.codes
+    k = int(rng.integers(1, dataset.width + 1))
+    features = rng.permutation(dataset.width)[:k]
+    values = np.stack([rng.integers(0, len(dataset.candidates[j]), 5) for j in features], axis=1).astype(np.int32)
+    matrix = measure.matrix(codes, features, values)
+    for c, new in enumerate(values):
+        edited = codes.copy()
+        edited[:, features] = new
+        between = measure.between(codes, edited)
+        for i, row in enumerate(codes):
+            a, b = (vector(dataset, model, space, r) for r in (row, edited[i]))
+            assert between[i] == pytest.approx(expected(a, b), abs=1e-9)
+            assert matrix[i, c] == pytest.approx(expected(a, b), abs=1e-6)
+
+
+def test_one_changed_feature_is_the_square_root_of_two_apart_with_label_access():
+    dataset = make_dataset([3, 4, 5])
+    model = make_linear(dataset)
+    codes = dataset.test.codes
+    edited = codes.copy()
+    edited[:, 1] = (edited[:, 1] + 1) % 4
+    assert Euclidean().fit(dataset, model, Access.LABEL).between(codes, edited) == pytest.approx(2**0.5, abs=0)
+    more = Euclidean().fit(dataset, model, Access.PROBABILITY).between(codes, edited)
+    gaps = model.tables[1][codes[:, 1]] - model.tables[1][edited[:, 1]]
+    assert more == pytest.approx(np.linalg.norm(gaps, axis=1))
+
+
+def test_a_space_without_vectors_or_too_many_of_them_is_refused():
+    dataset = make_dataset([3, 3])
+    model = make_linear(dataset)
+
+    class Black:
+        access = Access.PROBABILITY
+
+    with pytest.raises(UserError, match=r"distance\.space"):
+        Euclidean("embedding").fit(dataset, Black(), Access.PROBABILITY)
+    with pytest.raises(UserError, match="mahalanobis"):
+        Mahalanobis("onehot").fit(make_dataset([3000, 3000], n=2), model, Access.LABEL)
+
+
+@pytest.mark.parametrize(
+    ("make", "key"),
+    [
+        (lambda: Euclidean("flat"), "space"),
+        (lambda: Cosine("flat"), "space"),
+        (lambda: Mahalanobis("flat"), "space"),
+        (lambda: Mahalanobis(shrinkage=0), "shrinkage"),
+        (lambda: Constant(0), "value"),
+    ],
+)
+def test_bad_settings_are_named(make, key):
+    with pytest.raises(ValueError, match=key):
+        make()

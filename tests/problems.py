@@ -1,0 +1,77 @@
+"""Small random problems: tables of codes and white boxes whose arithmetic is exact, so that ties are real ties."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+from hypothesis import strategies as st
+
+from cfeval_cli.model.gate import Ledger
+from cfeval_cli.model.logistic import Linear
+from cfeval_cli.types import ABSENT, Access, Dataset, Feature, Split
+
+
+def make_dataset(sizes, n=20, seed=0, unknown=None, absent=0.0):
+    rng = np.random.default_rng(seed)
+    codes = np.stack([rng.integers(0, size, 3 * n) for size in sizes], axis=1).astype(np.int32)
+    if absent:
+        gone = rng.random(codes.shape) < absent
+        gone[:, 0] = False
+        codes[gone] = ABSENT
+    labels = rng.integers(0, 2, 3 * n)
+    parts = [Split(np.arange(i, i + n), codes[i : i + n], labels[i : i + n]) for i in (0, n, 2 * n)]
+    counts = [
+        np.bincount(column[column != ABSENT], minlength=s) for column, s in zip(parts[0].codes.T, sizes, strict=True)
+    ]
+    return Dataset(
+        name="toy",
+        kind="tabular",
+        features=tuple(Feature(f"f{j}", tuple(f"v{v}" for v in range(size))) for j, size in enumerate(sizes)),
+        classes=("no", "yes"),
+        train=parts[0],
+        validation=parts[1],
+        test=parts[2],
+        frequencies=tuple(c / max(1, c.sum()) for c in counts),
+        candidates=tuple(np.arange(size, dtype=np.int32) for size in sizes),
+        unknown=unknown,
+    )
+
+
+def make_linear(dataset, seed=0, dim=2, scale=2, bias=None):
+    """Integer embeddings and weights: every logit is exact."""
+    rng = np.random.default_rng(seed)
+    sizes = [len(feature.values) for feature in dataset.features]
+    tables = tuple(rng.integers(-scale, scale + 1, (size, dim)).astype(float) for size in sizes)
+    weights = rng.integers(-scale, scale + 1, (len(sizes), dim)).astype(float)
+    means = np.stack([f @ t for f, t in zip(dataset.frequencies, tables, strict=True)])
+    return Linear(float(rng.integers(-3, 4)) if bias is None else bias, weights, tables, means)
+
+
+def gate(model, access=Access.WHITE_BOX):
+    return Ledger().gate(model, access, "test")
+
+
+@st.composite
+def problems(draw, max_features=4, max_values=4, n=6, **options):
+    sizes = draw(st.lists(st.integers(2, max_values), min_size=1, max_size=max_features))
+    seed = draw(st.integers(0, 10_000))
+    dataset = make_dataset(sizes, n=n, seed=seed, **options)
+    return dataset, make_linear(dataset, seed=seed + 1)
+
+
+def logit(model, row):
+    """Written out, for comparison with everything that is faster."""
+    total = model.bias
+    for j, code in enumerate(row):
+        if code != ABSENT:
+            total += float(np.dot(model.weights[j], model.tables[j][code]))
+    return total
+
+
+def sigmoid(z):
+    return 1.0 / (1.0 + np.exp(-z)) if z >= 0 else np.exp(z) / (1.0 + np.exp(z))
+
+
+def combinations(dataset, features):
+    return list(product(*(dataset.candidates[j].tolist() for j in features)))

@@ -1,0 +1,142 @@
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cfeval_cli.distance.euclidean import Euclidean
+from cfeval_cli.errors import UserError
+from cfeval_cli.model.gate import Ledger
+from cfeval_cli.search.discrete import Discrete
+from cfeval_cli.types import NONE, Access, Quest
+from tests.problems import logit, make_dataset, make_linear, problems, sigmoid
+
+
+def make_quest(dataset, model, features, access):
+    codes = dataset.test.codes
+    measure = Euclidean("embedding").fit(dataset, model, access)
+    return Quest(
+        dataset, Ledger().gate(model, access, "search"), measure, access,
+        codes, model.labels(codes), features, dataset.test.ids, 0, "search",
+    )  # fmt: skip
+
+
+def random_features(dataset, k, seed):
+    rng = np.random.default_rng(seed)
+    n = len(dataset.test)
+    return np.stack([rng.permutation(dataset.width)[:k] for _ in range(n)])
+
+
+def algorithm_1(dataset, model, row, features, pick, access):
+    """The paper's loop over candidates, one at a time; None where a random one is to be taken."""
+    before = logit(model, row) > 0
+    tried = []
+    for values in product(*(dataset.candidates[j].tolist() for j in features)):
+        changed = sum(int(row[j]) != v for j, v in zip(features, values, strict=True))
+        if changed == 0:
+            continue  # x itself is never its own counterfactual
+        candidate = row.copy()
+        candidate[list(features)] = values
+        z = logit(model, candidate)
+        kept = sigmoid(z) if before else 1.0 - sigmoid(z)
+        gap = sum(
+            ((model.tables[j][row[j]] - model.tables[j][v]) ** 2).sum() for j, v in zip(features, values, strict=True)
+        )
+        tried.append(
+            {"codes": candidate, "changed": changed, "flip": (z > 0) != before, "kept": kept, "gap": np.sqrt(gap)}
+        )
+    flips = [t for t in tried if t["flip"]]
+    by_drop = sorted(tried, key=lambda t: (round(t["kept"], 12), t["changed"]))  # sorted() keeps value order
+    if pick == "largest_drop":
+        return by_drop[0]["codes"]
+    if flips and pick == "first":
+        return min(flips, key=lambda t: t["changed"])["codes"]
+    if flips and pick == "nearest":
+        return min(flips, key=lambda t: (round(t["gap"], 9), t["changed"]))["codes"]
+    return by_drop[0]["codes"] if access >= Access.PROBABILITY else None
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    problems(),
+    st.integers(1, 3),
+    st.integers(0, 99),
+    st.sampled_from(["auto", "first", "largest_drop", "nearest"]),
+    st.sampled_from([Access.LABEL, Access.PROBABILITY]),
+    st.sampled_from([1, 3, 7, 1000]),
+)
+def test_matches_algorithm_1_candidate_by_candidate(problem, k, seed, pick, access, max_batch_rows):
+    dataset, model = problem
+    search = Discrete(pick=pick, max_batch_rows=max_batch_rows)
+    if access not in search.levels:
+        return
+    features = random_features(dataset, min(k, dataset.width), seed)
+    found = search.find(make_quest(dataset, model, features, access))
+    meant = pick if pick != "auto" else ("first" if access == Access.LABEL else "largest_drop")
+    for i, row in enumerate(dataset.test.codes):
+        expected = algorithm_1(dataset, model, row, features[i], meant, access)
+        untouched = np.delete(np.arange(dataset.width), features[i])
+        assert (found.codes[i][untouched] == row[untouched]).all()
+        assert (found.codes[i] != row).any()
+        if expected is None:
+            assert not found.flipped[i]
+        else:
+            assert found.codes[i].tolist() == expected.tolist()
+        assert found.flipped[i] == ((logit(model, found.codes[i]) > 0) != (logit(model, row) > 0))
+
+
+def test_the_random_fallback_is_uniform_over_the_other_combinations():
+    dataset = make_dataset([3, 2], n=6000)
+    model = make_linear(dataset, bias=100.0)  # nothing flips
+    features = np.tile([0, 1], (6000, 1))
+    found = Discrete().find(make_quest(dataset, model, features, Access.LABEL))
+    own = dataset.test.codes @ [2, 1]
+    drawn = found.codes @ [2, 1]
+    assert not found.flipped.any() and (drawn != own).all()
+    shares = np.bincount((drawn - own) % 6, minlength=6)[1:] / 6000
+    assert np.abs(shares - 0.2).max() < 0.025
+
+
+def test_batches_never_exceed_the_bound_and_all_candidates_are_counted():
+    dataset = make_dataset([4, 4, 4], n=11)
+    model = make_linear(dataset)
+    asked = []
+
+    class Spy:
+        access = Access.WHITE_BOX
+
+        def __getattr__(self, name):
+            return getattr(model, name)
+
+        def edited_proba(self, codes, features, values):
+            asked.append(len(codes) * len(values))
+            return model.edited_proba(codes, features, values)
+
+    features = np.tile([0, 2], (11, 1))
+    quest = make_quest(dataset, Spy(), features, Access.PROBABILITY)
+    Discrete(max_batch_rows=20).find(quest)
+    assert max(asked) <= 20
+    assert sum(asked) == 11 * 16
+
+
+def test_instances_with_fewer_features_are_searched_in_what_there_is():
+    dataset = make_dataset([3, 3, 3], n=8)
+    model = make_linear(dataset, seed=5)
+    two = np.array([[0, NONE]] * 4 + [[2, 1]] * 4)
+    found = Discrete().find(make_quest(dataset, model, two, Access.PROBABILITY))
+    alone = Discrete().find(make_quest(dataset, model, np.array([[0]] * 8), Access.PROBABILITY))
+    assert found.codes[:4].tolist() == alone.codes[:4].tolist()
+
+
+def test_a_product_over_max_candidates_is_refused_with_the_number_needed():
+    dataset = make_dataset([4, 3, 2])
+    Discrete(max_candidates=12).check(dataset, 2)
+    with pytest.raises(UserError, match=r"12 candidates.*4 \(f0\) × 3 \(f1\)"):
+        Discrete(max_candidates=11).check(dataset, 2)
+
+
+@pytest.mark.parametrize("setting", [{"pick": "best"}, {"max_candidates": 0}, {"max_batch_rows": 1.5}])
+def test_bad_settings_are_named(setting):
+    with pytest.raises(ValueError, match=next(iter(setting))):
+        Discrete(**setting)
