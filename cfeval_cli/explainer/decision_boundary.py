@@ -64,10 +64,12 @@ def _another_value(own: int, cumulative: Floats, uniform: Floats) -> Codes:
     """Values drawn from a distribution without `own`: its share is cut out of the unit interval."""
     low = cumulative[own - 1] if own else 0.0
     share = cumulative[own] - low
+    if share > 1.0 - 1e-9:
+        return np.full(len(uniform), own, dtype=np.int32)  # the training set has no other value
     points = uniform * (1.0 - share)
     points = np.where(points >= low, points + share, points)
-    drawn = np.searchsorted(cumulative, points, side="right")
-    return np.asarray(np.minimum(drawn, len(cumulative) - 1), dtype=np.int32)
+    last = np.flatnonzero(np.diff(cumulative, prepend=0.0))[-1]  # where rounding may carry a point past the end
+    return np.asarray(np.minimum(np.searchsorted(cumulative, points, side="right"), last), dtype=np.int32)
 
 
 def _explained(codes: Codes, label: int, flips: Codes, model: Any) -> list[tuple[int, float]]:

@@ -1,0 +1,82 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cfeval_cli.explainer.decision_boundary import DecisionBoundary, _another_value
+from cfeval_cli.types import ABSENT, NONE, Batch
+from tests.problems import gate, logit, make_dataset, make_linear, problems, sigmoid
+
+
+def explain(explainer, dataset, model):
+    codes = dataset.test.codes
+    batch = Batch(codes, model.labels(codes), dataset.test.ids, 0, "db")
+    return batch, explainer.fit(dataset, gate(model, explainer.access))(batch)
+
+
+@settings(deadline=None, max_examples=40)
+@given(problems(absent=0.2, n=5), st.sampled_from([None, 1, 2]))
+def test_it_is_the_best_of_its_own_samples(problem, max_edits):
+    """Each rule of the method, checked on the samples one by one."""
+    dataset, model = problem
+    explainer = DecisionBoundary(n_samples=60, max_edits=max_edits)
+    batch, told = explain(explainer, dataset, model)
+    for i, row in enumerate(dataset.test.codes):
+        samples = explainer._samples(row, [np.cumsum(f) for f in dataset.frequencies], batch.rng(i))
+        flips = []
+        for sample in samples:
+            edited = [j for j in range(len(row)) if sample[j] != row[j]]
+            assert all(row[j] != ABSENT and dataset.frequencies[j][sample[j]] > 0 for j in edited)
+            assert max_edits is None or len(edited) <= max_edits
+            if (logit(model, sample) > 0) != (logit(model, row) > 0):
+                gap = sum(((model.tables[j][sample[j]] - model.tables[j][row[j]]) ** 2).sum() for j in edited)
+                flips.append((len(edited), gap, edited, sample))
+        named = told.features[i][told.features[i] != NONE].tolist()
+        if not flips:
+            assert named == []
+            continue
+        best = min((count, gap) for count, gap, _, _ in flips)
+        choices = [(set(edited), sample) for count, gap, edited, sample in flips if (count, gap) == best]
+        assert set(named) in [edited for edited, _ in choices]
+        sample = next(sample for edited, sample in choices if edited == set(named))
+        sign = 1 if logit(model, row) > 0 else -1
+        drops = []
+        for j in named:
+            alone = row.copy()
+            alone[j] = sample[j]
+            drops.append(sign * (sigmoid(logit(model, row)) - sigmoid(logit(model, alone))))
+        if len(choices) == 1:
+            assert told.scores[i][: len(named)] == pytest.approx(drops)
+            assert (np.diff(drops) <= 1e-12).all()
+
+
+def test_the_only_feature_that_matters_is_found():
+    dataset = make_dataset([3, 3, 3], n=40)
+    model = make_linear(dataset)
+    weights = np.zeros_like(model.weights)
+    weights[1] = [1.0, 0.0]
+    tables = tuple(np.array([[-1.0, 0], [2.0, 0], [-3.0, 0]]) for _ in range(3))
+    _, told = explain(DecisionBoundary(), dataset, type(model)(0.0, weights, tables, model.means))
+    assert told.top(1).ravel().tolist() == [1] * 40
+    assert told.features.shape[1] == 1
+
+
+def test_no_flip_no_explanation():
+    dataset = make_dataset([3, 3])
+    _, told = explain(DecisionBoundary(n_samples=50), dataset, make_linear(dataset, bias=100.0))
+    assert (told.top(2) == NONE).all()
+
+
+def test_values_are_drawn_from_the_training_distribution_without_the_instances_own():
+    frequency = np.array([0.1, 0.5, 0.0, 0.4])
+    rng = np.random.default_rng(0)
+    for own in (0, 1, 3):
+        drawn = np.bincount(_another_value(own, np.cumsum(frequency), rng.random(40_000)), minlength=4) / 40_000
+        expected = np.where(np.arange(4) == own, 0, frequency) / (1 - frequency[own])
+        assert np.abs(drawn - expected).max() < 0.01
+
+
+@pytest.mark.parametrize("setting", [{"n_samples": 0}, {"max_edits": 0}])
+def test_bad_settings_are_named(setting):
+    with pytest.raises(ValueError, match=next(iter(setting))):
+        DecisionBoundary(**setting)

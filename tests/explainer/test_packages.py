@@ -1,0 +1,118 @@
+"""lime and anchor: the adapters give what the packages give when called by hand."""
+
+import numpy as np
+import pytest
+from anchor.anchor_tabular import AnchorTabularExplainer
+from lime.lime_tabular import LimeTabularExplainer
+
+from cfeval_cli.explainer.anchor import Anchor
+from cfeval_cli.explainer.lime import Lime
+from cfeval_cli.seeding import integer, stream
+from cfeval_cli.types import NONE, Batch
+from tests.problems import gate, make_dataset, make_linear
+
+DATASET = make_dataset([3, 4, 2, 3, 5], n=60, seed=3)
+MODEL = make_linear(DATASET, seed=4, scale=1)
+CODES = DATASET.test.codes[:12]
+LABELS = MODEL.labels(CODES)
+
+
+def batch(rows=slice(None), name="explainer.x"):
+    return Batch(CODES[rows], LABELS[rows], DATASET.test.ids[:12][rows], 7, name)
+
+
+def test_both_classes_are_predicted():
+    assert set(LABELS.tolist()) == {0, 1}
+
+
+@pytest.mark.parametrize("explainer", [Lime(n_samples=300), Anchor()])
+def test_an_instance_gets_the_same_explanation_in_any_company_and_the_global_generator_is_left_alone(explainer):
+    function = explainer.fit(DATASET, gate(MODEL, explainer.access))
+    state = np.random.get_state()[1].copy()  # noqa: NPY002
+    together = function(batch())
+    backwards = function(batch(slice(None, None, -1)))
+    assert (np.random.get_state()[1] == state).all()  # noqa: NPY002
+    alone = explainer.fit(DATASET, gate(MODEL, explainer.access))(batch(slice(5, 6)))
+    width = backwards.features.shape[1]
+    assert (backwards.features[::-1] == together.features[:, :width]).all()
+    named = alone.features.shape[1]
+    assert (alone.features[0] == together.features[5, :named]).all() and (together.features[5, named:] == NONE).all()
+    assert np.array_equal(alone.scores[0], together.scores[5, :named], equal_nan=True)
+
+
+@pytest.mark.parametrize("order", ["absolute", "signed"])
+def test_lime_gives_the_packages_coefficients(order):
+    told = Lime(n_samples=500, order=order).fit(DATASET, gate(MODEL))(batch())
+    for i, row in enumerate(CODES):
+        package = LimeTabularExplainer(
+            DATASET.train.codes.astype(float),
+            categorical_features=range(5),
+            feature_selection="none",
+            discretize_continuous=False,
+            random_state=integer(stream(7, "explainer.x", int(DATASET.test.ids[i]))),
+        )
+        label = int(LABELS[i])
+        expected = package.explain_instance(
+            row.astype(float),
+            lambda x: np.stack([1 - MODEL.proba(x.astype(int)), MODEL.proba(x.astype(int))], axis=1),
+            labels=(label,),
+            num_features=5,
+            num_samples=500,
+        ).local_exp[label]
+        assert dict(zip(told.features[i], told.scores[i], strict=True)) == pytest.approx(dict(expected))
+        size = np.abs(told.scores[i]) if order == "absolute" else told.scores[i]
+        assert (np.diff(size) <= 0).all()
+        if order == "absolute":
+            assert told.features[i].tolist() == [j for j, _ in expected]
+
+
+def test_lime_recovers_the_effects_of_a_nearly_linear_model():
+    model = make_linear(DATASET, seed=4, scale=1)
+    small = type(model)(model.bias / 40, model.weights / 40, model.tables, model.means / 40)
+    codes = DATASET.test.codes[:20]
+    told = Lime(n_samples=4000).fit(DATASET, gate(small))(
+        Batch(codes, small.labels(codes), DATASET.test.ids[:20], 0, "l")
+    )
+    for i, row in enumerate(codes):
+        sign = 1 if small.labels(codes)[i] else -1
+        for j, score in zip(told.features[i], told.scores[i], strict=True):
+            effects = small.value_effects(j)
+            others = DATASET.frequencies[j].copy()
+            others[row[j]] = 0
+            contrast = effects[row[j]] - others @ effects / others.sum()  # LIME compares with the other values
+            assert score == pytest.approx(sign * contrast / 4, abs=0.004)  # the sigmoid's slope at 0 is 1/4
+
+
+def test_anchor_gives_the_packages_rule():
+    told = Anchor(threshold=0.9).fit(DATASET, gate(MODEL))(batch())
+    names = {j: list(feature.values) for j, feature in enumerate(DATASET.features)}
+    for i, row in enumerate(CODES):
+        np.random.seed(integer(stream(7, "explainer.x", int(DATASET.test.ids[i]))))  # noqa: NPY002
+        package = AnchorTabularExplainer(["no", "yes"], [f"f{j}" for j in range(5)], DATASET.train.codes, names)
+        rule = package.explain_instance(row, lambda x: MODEL.labels(x.astype(np.int32)), threshold=0.9)
+        named = told.features[i][told.features[i] != NONE].tolist()
+        assert named == rule.features()
+        if named:
+            assert told.scores[i][len(named) - 1] == pytest.approx(rule.precision())
+
+
+def test_anchor_of_a_model_that_always_says_the_same_is_empty():
+    constant = make_linear(DATASET, bias=1000.0)
+    codes = DATASET.test.codes[:3]
+    told = Anchor().fit(DATASET, gate(constant))(Batch(codes, constant.labels(codes), DATASET.test.ids[:3], 0, "a"))
+    assert (told.top(1) == NONE).all()
+
+
+@pytest.mark.parametrize(
+    ("make", "key"),
+    [
+        (lambda: Lime(n_samples=1), "n_samples"),
+        (lambda: Lime(kernel_width=0), "kernel_width"),
+        (lambda: Lime(order="none"), "order"),
+        (lambda: Anchor(threshold=1.5), "threshold"),
+        (lambda: Anchor(batch_size=0), "batch_size"),
+    ],
+)
+def test_bad_settings_are_named(make, key):
+    with pytest.raises(ValueError, match=key):
+        make()

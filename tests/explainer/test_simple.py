@@ -1,0 +1,109 @@
+"""random, omission and lr: explainers with a closed form."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from cfeval_cli import gold
+from cfeval_cli.explainer.lr import Lr
+from cfeval_cli.explainer.omission import Omission
+from cfeval_cli.explainer.random import Random
+from cfeval_cli.types import ABSENT, NONE, Access, Batch
+from tests.problems import gate, logit, make_dataset, make_linear, problems, sigmoid
+
+
+def explain(explainer, dataset, model, access=None):
+    codes = dataset.test.codes
+    batch = Batch(codes, model.labels(codes), dataset.test.ids, 0, "explainer.test")
+    return explainer.fit(dataset, gate(model, explainer.access if access is None else access))(batch)
+
+
+@settings(deadline=None)
+@given(problems(absent=0.3))
+def test_all_three_name_every_present_feature_once_and_never_padding(problem):
+    dataset, model = problem
+    for explainer in (Random(), Omission(), Lr()):
+        told = explain(explainer, dataset, model)
+        for named, scores, row in zip(told.features, told.scores, dataset.test.codes, strict=True):
+            there = np.flatnonzero(row != ABSENT)
+            assert sorted(named[: len(there)]) == there.tolist()
+            assert (named[len(there) :] == NONE).all() and np.isnan(scores[len(there) :]).all()
+            assert (np.diff(scores[: len(there)]) <= 0).all()
+
+
+def test_random_is_uniform_and_the_same_for_an_instance_wherever_it_stands():
+    dataset = make_dataset([2, 2, 2, 2], n=4000)
+    model = make_linear(dataset)
+    told = explain(Random(), dataset, model)
+    for place in range(4):
+        shares = np.bincount(told.features[:, place], minlength=4) / 4000
+        assert np.abs(shares - 0.25).max() < 0.03
+    codes, ids = dataset.test.codes[::-1], dataset.test.ids[::-1]
+    backwards = Random().fit(dataset, gate(model, Access.NOTHING))(
+        Batch(codes, model.labels(codes), ids, 0, "explainer.test")
+    )
+    assert (backwards.features[::-1] == told.features).all()
+    other_seed = Batch(codes[::-1], model.labels(codes), dataset.test.ids, 1, "explainer.test")
+    assert (Random().fit(dataset, gate(model, Access.NOTHING))(other_seed).features != told.features).any()
+
+
+@settings(deadline=None)
+@given(problems(unknown=1))
+def test_omission_is_the_drop_in_probability_written_out(problem):
+    dataset, model = problem
+    for removal in ("marginal", "mask", "zero"):
+        told = explain(Omission(removal), dataset, model)
+        for i, row in enumerate(dataset.test.codes):
+            before = sigmoid(logit(model, row))
+            sign = 1 if before > 0.5 else -1
+            for named, score in zip(told.features[i], told.scores[i], strict=True):
+                stand_ins = {"mask": {1: 1.0}, "zero": {ABSENT: 1.0}}.get(removal) or dict(
+                    enumerate(dataset.frequencies[named])
+                )
+                after = 0.0
+                for value, weight in stand_ins.items():
+                    other = row.copy()
+                    other[named] = value
+                    after += weight * sigmoid(logit(model, other))
+                assert score == pytest.approx(sign * (before - after), abs=1e-12)
+
+
+@settings(deadline=None)
+@given(problems())
+def test_omission_by_zero_ranks_as_lr_does(problem):
+    """Deleting feature j takes c_j from the logit, and the sigmoid keeps the order (closed form)."""
+    dataset, model = problem
+    zero, lr = explain(Omission("zero"), dataset, model), explain(Lr(), dataset, model)
+    for i, row in enumerate(dataset.test.codes):
+        effect = dict(zip(lr.features[i], lr.scores[i], strict=True))
+        drop = dict(zip(zero.features[i], zero.scores[i], strict=True))
+        for a in range(len(row)):
+            for b in range(len(row)):
+                if effect[a] > effect[b]:  # probabilities so near 0 that they round to the same may tie
+                    assert drop[a] > drop[b] or drop[a] == pytest.approx(drop[b], abs=1e-12)
+
+
+def test_omission_defaults_to_the_marginal_on_tables_and_refuses_a_mask_that_is_not_there():
+    dataset = make_dataset([3, 2])
+    model = make_linear(dataset)
+    auto, marginal = explain(Omission(), dataset, model), explain(Omission("marginal"), dataset, model)
+    assert (auto.scores == marginal.scores).all()
+    with pytest.raises(ValueError, match=r"removal=mask.*toy"):
+        Omission("mask").check(dataset)
+    Omission("mask").check(make_dataset([3, 2], unknown=1))
+
+
+@pytest.mark.parametrize("definition", gold.DEFINITIONS)
+def test_lr_is_the_gold_ranking(definition):
+    dataset = make_dataset([3, 2, 4])
+    model = make_linear(dataset)
+    told = explain(Lr(definition), dataset, model)
+    codes = dataset.test.codes
+    scores = gold.importance(definition, model, dataset, codes, model.labels(codes))
+    assert (told.features == gold.top(scores, 3)).all()
+
+
+@pytest.mark.parametrize(("make", "key"), [(lambda: Omission("erase"), "removal"), (lambda: Lr("fool's"), "gold")])
+def test_bad_settings_are_named(make, key):
+    with pytest.raises(ValueError, match=key):
+        make()

@@ -1,0 +1,72 @@
+import numpy as np
+import pytest
+
+from cfeval_cli.errors import Failure, UserError
+from cfeval_cli.model.gate import Ledger, probability_of
+from cfeval_cli.types import Access
+from tests.problems import make_dataset, make_linear
+
+DATASET = make_dataset([3, 2])
+MODEL = make_linear(DATASET)
+CODES = DATASET.test.codes
+
+CALLS = {
+    Access.LABEL: [
+        lambda g: g.labels(CODES),
+        lambda g: g.edited_labels(CODES, np.array([0]), np.zeros((4, 1), np.int32)),
+    ],
+    Access.PROBABILITY: [
+        lambda g: g.proba(CODES),
+        lambda g: g.edited_proba(CODES, np.array([0]), np.zeros((4, 1), np.int32)),
+    ],
+    Access.GRADIENT: [
+        lambda g: g.embed(CODES),
+        lambda g: g.vectors(0, CODES[:, 0]),
+        lambda g: g.proba_embedded(TENSOR),
+    ],
+    Access.WHITE_BOX: [lambda g: g.effects(CODES), lambda g: g.value_effects(0), lambda g: g.mean_effects()],
+}
+TENSOR = __import__("torch").as_tensor(MODEL.embed(CODES))
+
+
+@pytest.mark.parametrize("level", list(Access))
+def test_a_gate_lets_through_its_level_and_no_more(level):
+    gate = Ledger().gate(MODEL, level, "someone")
+    for needed, calls in CALLS.items():
+        for call in calls:
+            if needed <= level:
+                call(gate)
+            else:
+                with pytest.raises(Failure, match="someone"):
+                    call(gate)
+
+
+def test_every_row_is_counted_on_the_askers_account():
+    ledger = Ledger()
+    gate = ledger.gate(MODEL, Access.GRADIENT, "a")
+    gate.labels(CODES)
+    gate.proba(CODES[:3])
+    gate.edited_proba(CODES, np.array([1]), np.zeros((4, 1), np.int32))
+    gate.proba_embedded(TENSOR)
+    ledger.gate(MODEL, Access.LABEL, "b")
+    assert ledger.rows == {"a": 20 + 3 + 80 + 20, "b": 0}
+
+
+def test_a_model_without_cheap_edits_gets_whole_rows_and_one_without_access_is_refused():
+    class Plain:
+        access = Access.PROBABILITY
+        labels, proba = MODEL.labels, MODEL.proba
+
+    gate = Ledger().gate(Plain(), Access.PROBABILITY, "a")
+    values = np.array([[0, 1], [2, 0]], np.int32)
+    fast = MODEL.edited_proba(CODES, np.array([0, 1]), values)
+    assert gate.edited_proba(CODES, np.array([0, 1]), values) == pytest.approx(fast)
+    assert (gate.edited_labels(CODES, np.array([0, 1]), values) == (fast > 0.5)).all()
+    with pytest.raises(UserError, match=r"b needs gradient access.*probability"):
+        Ledger().gate(Plain(), Access.GRADIENT, "b")
+
+
+def test_the_probability_of_the_given_class():
+    assert probability_of(np.array([1, 0]), np.array([0.9, 0.9])) == pytest.approx([0.9, 0.1])
+    table = probability_of(np.array([1, 0]), np.array([[0.9, 0.2], [0.9, 0.2]]))
+    assert table == pytest.approx(np.array([[0.9, 0.2], [0.1, 0.8]]))

@@ -1,0 +1,121 @@
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cfeval_cli.model.gate import apply_edits
+from cfeval_cli.model.logistic import Linear, Logistic
+from cfeval_cli.types import ABSENT, Access
+from tests.problems import gate, logit, make_dataset, make_linear, problems, sigmoid
+
+
+@given(problems(absent=0.3))
+def test_predictions_are_the_sum_written_out(problem):
+    dataset, model = problem
+    codes = dataset.test.codes
+    logits = [logit(model, row) for row in codes]
+    assert model.proba(codes) == pytest.approx([sigmoid(z) for z in logits])
+    assert model.labels(codes).tolist() == [int(z > 0) for z in logits]
+    for i, row in enumerate(codes):
+        parts = [0.0 if c == ABSENT else model.weights[j] @ model.tables[j][c] for j, c in enumerate(row)]
+        assert model.effects(codes)[i] == pytest.approx(parts)
+
+
+@given(problems(absent=0.3))
+def test_embeddings_give_the_same_predictions_and_the_right_gradient(problem):
+    dataset, model = problem
+    codes = dataset.test.codes
+    vectors = torch.tensor(model.embed(codes), requires_grad=True)
+    p = model.proba_embedded(vectors)
+    assert p.detach().numpy() == pytest.approx(model.proba(codes))
+    p.sum().backward()
+    slope = model.proba(codes) * (1 - model.proba(codes))
+    assert vectors.grad.numpy() == pytest.approx(slope[:, None, None] * model.weights)
+    assert (model.embed(codes)[codes == ABSENT] == 0).all()
+
+
+@given(problems(absent=0.2), st.integers(0, 99))
+def test_edits_are_evaluated_as_if_every_row_were_made(problem, seed):
+    dataset, model = problem
+    rng = np.random.default_rng(seed)
+    features = rng.permutation(dataset.width)[: rng.integers(1, dataset.width + 1)]
+    values = np.stack([rng.integers(-1, len(dataset.candidates[j]), 7) for j in features], axis=1).astype(np.int32)
+    codes = dataset.test.codes
+    rows = apply_edits(codes, features, values)
+    for i in range(len(codes)):
+        for c in range(len(values)):
+            expected = codes[i].copy()
+            expected[features] = values[c]
+            assert rows[i * len(values) + c].tolist() == expected.tolist()
+    assert model.edited_proba(codes, features, values).ravel() == pytest.approx(model.proba(rows))
+    assert (model.edited_labels(codes, features, values).ravel() == model.labels(rows)).all()
+
+
+def test_mean_effects_are_averages_over_the_training_rows():
+    dataset = make_dataset([3, 4, 2], n=50)
+    model = make_linear(dataset)
+    assert model.mean_effects() == pytest.approx(model.effects(dataset.train.codes).mean(axis=0))
+
+
+def noisy(n=400, seed=0):
+    """Labels drawn from a known white box."""
+    dataset = make_dataset([3, 4, 2], n=n, seed=seed)
+    truth = make_linear(dataset, seed=seed, scale=1)
+    rng = np.random.default_rng(seed)
+    for split in (dataset.train, dataset.validation, dataset.test):
+        split.labels[:] = rng.random(len(split)) < truth.proba(split.codes)
+    return dataset, truth
+
+
+def test_training_comes_near_the_model_that_made_the_labels():
+    dataset, truth = noisy(2000)
+    model = Logistic().fit(dataset, 0)
+    off = np.abs(model.proba(dataset.test.codes) - truth.proba(dataset.test.codes)).mean()
+    best = (truth.labels(dataset.test.codes) == dataset.test.labels).mean()
+    assert (model.labels(dataset.test.codes) == dataset.test.labels).mean() > best - 0.03
+    assert off < 0.05
+    frequencies = [freq @ table for freq, table in zip(dataset.frequencies, model.tables, strict=True)]
+    assert model.means == pytest.approx(np.stack(frequencies))
+
+
+def test_the_same_seed_gives_the_same_bits_and_another_seed_another_model():
+    dataset, _ = noisy()
+    first, again, other = (Logistic(max_epochs=3).fit(dataset, seed).arrays() for seed in (0, 0, 1))
+    assert all(np.array_equal(first[name], again[name]) for name in first)
+    assert not np.array_equal(first["weights"], other["weights"])
+    torch.set_num_threads(2)
+    assert all(
+        np.array_equal(first[name], array) for name, array in Logistic(max_epochs=3).fit(dataset, 0).arrays().items()
+    )
+    assert torch.get_num_threads() == 2
+
+
+def test_early_stopping_keeps_the_epoch_with_the_lowest_validation_loss():
+    dataset, _ = noisy(60)
+
+    def loss(model):
+        p = model.proba(dataset.validation.codes)
+        return -np.where(dataset.validation.labels == 1, np.log(p), np.log(1 - p)).mean()
+
+    rate = {"learning_rate": 0.2, "batch_size": 10}  # high enough to overfit within a few epochs
+    by_epochs = [loss(Logistic(max_epochs=epochs, patience=100, **rate).fit(dataset, 0)) for epochs in (1, 5, 30)]
+    assert by_epochs == sorted(by_epochs, reverse=True)  # never worse than what an earlier epoch had
+    patient = loss(Logistic(max_epochs=500, patience=30, **rate).fit(dataset, 0))
+    assert patient <= by_epochs[-1]
+
+
+@settings(max_examples=20)
+@given(problems())
+def test_a_stored_model_is_the_same_model(problem):
+    dataset, model = problem
+    back = Linear.from_arrays(model.arrays())
+    assert (back.proba(dataset.test.codes) == model.proba(dataset.test.codes)).all()
+    assert (back.mean_effects() == model.mean_effects()).all()
+    assert gate(back).access == Access.WHITE_BOX
+
+
+@pytest.mark.parametrize("setting", [{"dim": 0}, {"learning_rate": 0}, {"weight_decay": -1}, {"patience": "x"}])
+def test_bad_settings_are_named(setting):
+    with pytest.raises(ValueError, match=next(iter(setting))):
+        Logistic(**setting)
