@@ -48,7 +48,7 @@ def main() -> None:
         sys.exit(
             complain(UserError("--experimental-rerun unpickles a file, which could run anything in it: not supported."))
         )
-    sys.argv = [sys.argv[0], *rest]  # Hydra and argparse read it
+    sys.argv = [sys.argv[0], *_overrides_last(rest)]  # Hydra and argparse read it
     sys.path.append(str(os.getcwd()))  # noqa: PTH109  a user's own components may lie beside their configs
     full = os.environ.get("HYDRA_FULL_ERROR") == "1"
     os.environ["HYDRA_FULL_ERROR"] = "1"  # so that Hydra passes errors on instead of printing them
@@ -64,6 +64,17 @@ def main() -> None:
         if full:
             raise
         sys.exit(complain(error))
+
+
+def _overrides_last(arguments: list[str]) -> list[str]:
+    """Let options stand between overrides, where Hydra's parser would not take what follows them."""
+    takes_value = ("--config-dir", "-cd", "--config-path", "-cp", "--config-name", "-cn", "--package", "-p")
+    before = ["", *arguments]
+    overrides = [
+        i for i, word in enumerate(arguments) if "=" in word and word[0] != "-" and before[i] not in takes_value
+    ]
+    kept = [word for i, word in enumerate(arguments) if i not in overrides]
+    return [*kept, *(arguments[i] for i in overrides)]
 
 
 def complain(error: Exception) -> int:

@@ -178,7 +178,8 @@ class RunFolder:
         hydra_files = [self.path / ".hydra" / name for name in ("config.yaml", "hydra.yaml", "overrides.yaml")]
         for path in (*hydra_files, self.path / "run.log"):
             path.unlink(missing_ok=True)
-        for folder in (self.path / ".hydra", self.path, self.path.parent):
+        # and the folders that it made on the way: outputs/<date>
+        for folder in (self.path / ".hydra", self.path, *self.path.parents[:2]):
             try:
                 folder.rmdir()
             except OSError:

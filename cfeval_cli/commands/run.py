@@ -67,7 +67,6 @@ def _close(folder: object, status: str) -> list[str]:
     if folder.begun:
         folder.close(status)
         return folder.contents()
-    logging.shutdown()
     folder.discard()
     return []
 

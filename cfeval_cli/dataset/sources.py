@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
 import logging
 import os
 import subprocess
@@ -61,7 +62,9 @@ class Url:
         try:
             with urllib.request.urlopen(self.url, timeout=self.timeout) as answer:  # noqa: S310
                 yield answer
-        except (OSError, urllib.error.URLError) as error:
+        except urllib.error.HTTPError as error:
+            raise _Refused(str(error)) from error
+        except (OSError, http.client.HTTPException) as error:
             raise _Refused(str(getattr(error, "reason", error))) from error
 
 

@@ -12,7 +12,7 @@ import pandas as pd
 from cfeval_cli.statistics.summary import TRUTHS
 
 if TYPE_CHECKING:
-    from rich.table import Table as RichTable
+    from rich.console import Group
 
 DASH = "–"
 _ARROW = {"higher": "↑", "lower": "↓", "none": ""}
@@ -66,19 +66,24 @@ class Table:
             lines += [r"\midrule", *map(line, block)]
         return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", r"\end{table*}"]) + "\n"
 
-    def rich(self) -> RichTable:
-        """For the terminal."""
+    def rich(self) -> Group:
+        """For the terminal, the notes below the table at full width."""
+        from rich.console import Group
         from rich.markup import escape
         from rich.table import Table as RichTable
+        from rich.text import Text
 
-        table = RichTable(title=escape(self.title), caption=escape("\n".join(self.notes)), caption_justify="left")
+        notes = [Text(note, style="dim") for note in self.notes]
+        if not self.blocks:
+            return Group(Text(self.title, style="italic"), *notes)
+        table = RichTable(title=escape(self.title), title_justify="left")
         for i, cell in enumerate(self.header):
             table.add_column(escape(cell.text), justify="left" if i == 0 else "right", overflow="fold")
         for block in self.blocks:
             for row in block:
                 table.add_row(*(f"[bold]{escape(c.text)}[/]" if c.bold else escape(c.text) for c in row))
             table.add_section()
-        return table
+        return Group(table, *notes)
 
 
 def make(metrics: pd.DataFrame, correlations: pd.DataFrame, record: Mapping[str, Any]) -> list[Table]:

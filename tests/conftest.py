@@ -1,0 +1,100 @@
+"""A small table with its own config, and the command line as a user calls it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import settings
+
+settings.register_profile("repeatable", derandomize=True, deadline=None)
+settings.load_profile("repeatable")
+
+CFEVAL = Path(sys.executable).parent / "cfeval"
+
+TOY = """\
+_target_: cfeval_cli.dataset.tabular.Table
+name: toy
+file: {_target_: cfeval_cli.dataset.sources.File, name: toy.csv}
+columns: [size, shape, colour, weight, label]
+label: label
+classes: ["no", "yes"]
+features:
+  size: {_target_: cfeval_cli.dataset.tabular.Quartiles}
+  shape: {_target_: cfeval_cli.dataset.tabular.Category}
+  colour: {_target_: cfeval_cli.dataset.tabular.Category}
+  weight: {_target_: cfeval_cli.dataset.tabular.Quartiles}
+"""
+
+
+@dataclass(frozen=True)
+class Toy:
+    """A folder with a dataset `toy` for --config-dir and data_dir."""
+
+    folder: Path
+
+    @property
+    def arguments(self) -> list[str]:
+        return ["--config-dir", str(self.folder / "conf"), "dataset=toy", f"data_dir={self.folder / 'data'}"]
+
+    def run(self, *arguments: str, cwd: Path, code: int = 0, **options: object) -> subprocess.CompletedProcess[str]:
+        return cfeval("run", *self.arguments, *arguments, cwd=cwd, code=code, **options)
+
+
+def cfeval(*arguments: str, cwd: Path, code: int = 0, env: dict[str, str] | None = None, executable: Path = CFEVAL):
+    done = subprocess.run(
+        [str(executable), *arguments],
+        cwd=cwd,
+        env={**os.environ, **(env or {})},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == code, f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done
+
+
+@pytest.fixture(scope="session")
+def toy(tmp_path_factory) -> Toy:
+    folder = tmp_path_factory.mktemp("toy")
+    (folder / "conf" / "dataset").mkdir(parents=True)
+    (folder / "data").mkdir()
+    (folder / "conf" / "dataset" / "toy.yaml").write_text(TOY)
+    rng = np.random.default_rng(0)
+    lines = []
+    for _ in range(600):
+        size, weight = rng.integers(1, 100, 2)
+        shape, colour = rng.choice(["round", "square", "flat"]), rng.choice(["red", "blue", "green", "?"])
+        chance = 0.5 + 0.35 * ((size > 50) - 0.5) + 0.3 * (colour == "red") - 0.2 * (shape == "flat")
+        lines.append(f"{size}, {shape}, {colour}, {weight}, {'yes' if rng.random() < chance else 'no'}")
+    (folder / "data" / "toy.csv").write_text("\n".join(lines) + "\n")
+    return Toy(folder)
+
+
+def only_run(cwd: Path) -> Path:
+    """The one run folder that was made below a folder."""
+    (folder,) = cwd.glob("outputs/*/*")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def adults() -> Path:
+    """The folder with the real data, fetched if need be; skipped if it cannot be had from anywhere."""
+    from hydra import compose, initialize_config_module
+    from hydra.utils import instantiate
+
+    from cfeval_cli.errors import UserError
+
+    with initialize_config_module("cfeval_cli.conf", version_base="1.3"):
+        cfg = compose("run")
+    folder = Path(os.environ.get("CFEVAL_DATA", Path(__file__).parents[1] / "data"))
+    try:
+        return instantiate(cfg.dataset.file, _convert_="all").find(folder).path.parent
+    except UserError as error:
+        pytest.skip(f"no source has the Adults data: {error}")

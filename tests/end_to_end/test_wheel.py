@@ -1,0 +1,69 @@
+"""The package as it is installed: built, put into a new environment, and run far from the repository."""
+
+import json
+import shutil
+import subprocess
+import sys
+import sysconfig
+import venv
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import cfeval, only_run
+
+ROOT = Path(__file__).parents[2]
+
+EXTRA = """\
+everything_but_colour:
+  _target_: cfeval_cli.explainer.omission.Omission
+  removal: zero
+"""
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory):
+    """The `cfeval` command of an environment that has the wheel and borrows the dependencies of this one."""
+    folder = tmp_path_factory.mktemp("wheel")
+    source = folder / "source"
+    # a copy, so that no build folder is left in the repository
+    shutil.copytree(ROOT, source, ignore=shutil.ignore_patterns(".venv", ".git", "outputs", "multirun", "data", ".*_cache"))
+    subprocess.run(
+        [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(source)],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    shutil.rmtree(source)
+    (wheel,) = folder.glob("*.whl")
+    venv.create(folder / "env", with_pip=True)
+    pip = [str(folder / "env" / "bin" / "python"), "-m", "pip", "install", "--no-deps", "--no-index", "--quiet"]
+    subprocess.run([*pip, str(wheel)], check=True)
+    (packages,) = (folder / "env").glob("lib/python*/site-packages")
+    # only the dependencies: .pth files in the borrowed folder, the editable install's among them, are not read
+    (packages / "borrowed.pth").write_text(sysconfig.get_paths()["purelib"] + "\n")
+    return folder / "env" / "bin" / "cfeval"
+
+
+def test_it_runs_from_an_empty_folder_with_a_users_own_configs(installed, toy, tmp_path):
+    where = subprocess.run(
+        [str(installed.parent / "python"), "-c", "import cfeval_cli; print(cfeval_cli.__file__)"],
+        check=True, capture_output=True, text=True, cwd=tmp_path,
+    ).stdout  # fmt: skip
+    assert where.startswith(str(installed.parents[1]))
+    own = tmp_path / "own" / "explainer"
+    own.mkdir(parents=True)
+    (own / "everything_but_colour.yaml").write_text(EXTRA)
+    cwd = tmp_path / "far" / "away"
+    cwd.mkdir(parents=True)
+    arguments = [*toy.arguments, f"hydra.searchpath=[file://{own.parent}]", "n_explain=20"]
+    cfeval("run", *arguments, "explainer=[lr,random,everything_but_colour]", cwd=cwd, executable=installed)
+    record = json.loads((only_run(cwd) / "run.json").read_text())
+    assert record["status"] == "complete" and record["git_commit"] is None
+    assert record["explainers"] == {"random": "Random", "everything_but_colour": "Omission", "lr": "LR"}
+    assert sorted(p.name for p in cwd.iterdir()) == ["outputs"]
+
+
+def test_help_completion_and_data_commands_work(installed, tmp_path):
+    assert "explainer: anchor" in cfeval("run", "--help", cwd=tmp_path, executable=installed).stdout
+    assert "adult.data" in cfeval("data", "list", cwd=tmp_path, executable=installed).stdout
+    line = {"COMP_LINE": "cfeval run search=", "COMP_POINT": "18"}
+    assert "search=discrete" in cfeval("-sc", "query=bash", cwd=tmp_path, executable=installed, env=line).stdout

@@ -1,0 +1,137 @@
+import io
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+from rich.console import Console
+
+from cfeval_cli.report.tables import Cell, Table, escape_latex, make, ordinal
+
+RECORD = {
+    "explainers": {"a": "A_1 & <b>|", "b": "B"},
+    "settings": {"agreement": "recall", "gold": "signed", "k": 1, "seed": 0},
+    "metrics": {
+        "c": {"title": "C", "latex": r"$\mathcal{C}$", "better": "higher", "place": 60},
+        "proximity": {"title": "Proximity", "latex": None, "better": "lower", "place": 50},
+        "comprehensiveness": {"title": "Comp.", "latex": None, "better": "higher", "place": 10},
+        "recall": {"title": "GroundTruth", "latex": None, "better": "higher", "place": 90},
+        "coverage": {"title": "Coverage", "latex": None, "better": "none", "place": 99},
+    },
+    "data": {
+        "name": "toy", "file": "toy.csv", "source": "data folder", "sha256": "ab" * 32, "rows_used": 1234,
+        "complete": False,
+    },
+    "accuracy": {"test": 0.8},
+    "instances": 50,
+    "search": "disc.",
+    "correlations_absent": "",
+}  # fmt: skip
+
+
+def metrics(coverage=(1.0, 0.4)):
+    rows = []
+    for metric, variant, values, ranks in [
+        ("comprehensiveness", "del", (0.5, 0.25), (1, 2)),
+        ("comprehensiveness", "mask", (np.nan, np.nan), (np.nan, np.nan)),
+        ("proximity", "label", (1.4142, 1.4142), (1.5, 1.5)),
+        ("proximity", "probability", (2.0, 3.0), (1, 2)),
+        ("c", "label", (0.1, 0.2), (2, 1)),
+        ("c", "probability", (0.1, 0.2), (2, 1)),
+        ("recall", "signed", (0.9, 0.1), (1, 2)),
+        ("recall", "absolute", (0.2, 0.3), (2, 1)),
+        ("coverage", "all", coverage, (np.nan, np.nan)),
+    ]:
+        for name, value, rank in zip("ab", values, ranks, strict=True):
+            rows.append({"metric": metric, "variant": variant, "explainer": name, "value": value, "rank": rank})
+    return pd.DataFrame(rows)
+
+
+CORRELATIONS = pd.DataFrame(
+    [
+        {"metric": m, "variant": v, "gold": g, "agreement": "recall", "tau": t, "rho": t, "note": note}
+        for m, v, g, t, note in [
+            ("c", "label", "signed", -1.0, ""),
+            ("c", "label", "absolute", 1.0, ""),
+            ("comprehensiveness", "del", "signed", 1.0, ""),
+            ("comprehensiveness", "del", "absolute", np.nan, "all tied, ρ undefined"),
+        ]
+    ]
+)
+
+
+def test_table_1_marks_the_truth_agreement_low_coverage_and_what_is_absent():
+    values, _ = make(metrics(), CORRELATIONS, RECORD)
+    text = values.markdown()
+    lines = {
+        re.sub(r"[\\|]", "", line).split("  ")[0].strip(): line for line in text.splitlines() if line.startswith("| ")
+    }
+    comp = next(line for name, line in lines.items() if name.startswith("Comp. (del.)"))
+    assert "**0.5000 (1st)**" in comp and "**0.2500 (2nd)**" in comp
+    assert next(line for name, line in lines.items() if name.startswith("Comp. (mask)")).count("–") == 2
+    c = next(line for name, line in lines.items() if name.startswith("C (disc.)"))
+    assert "**" not in c  # its ranks are the reverse of the truth's
+    assert text.count("Proximity") == 2 and text.count("C (disc.)") == 1
+    assert "0.9000 (1st\\*)" in text and "B†" in text and "40.0%" in text
+    assert "incomplete copy of the data" in text and "1,234 rows of toy.csv" in text
+
+
+def printed(table):
+    out = io.StringIO()
+    Console(width=200, file=out).print(table.rich())
+    return out.getvalue()
+
+
+def test_names_are_escaped_in_every_form():
+    values, _ = make(metrics(), CORRELATIONS, RECORD)
+    assert r"A\_1 & \<b\>\|" in values.markdown()
+    assert r"A\_1 \& \textless{}b\textgreater{}|" in values.latex()
+    assert "A_1 & <b>|" in printed(values)
+    assert escape_latex("50% of $x_1^2 {\\}") == r"50\% of \$x\_1\textasciicircum{}2 \{\textbackslash{}\}"
+
+
+def test_markup_in_a_name_is_not_obeyed_in_the_terminal():
+    table = Table("t", [Cell("[red]x[/red]")], [[[Cell("[bold]y")]]])
+    assert "[red]x[/red]" in printed(table) and "[bold]y" in printed(table)
+
+
+def test_table_2_has_a_pair_of_columns_for_each_gold_and_bolds_the_best():
+    _, table = make(metrics(), CORRELATIONS, RECORD)
+    text = table.markdown()
+    assert [cell.text for cell in table.header] == ["Metric", "τ signed*", "ρ signed*", "τ absolute", "ρ absolute"]
+    assert "| C (disc., label) ↑ | -1.0000 | -1.0000 | **1.0000** | **1.0000** |" in text
+    assert "| Comp. (del.) ↑ | **1.0000** | **1.0000** | – | – |" in text
+    assert "–: all tied, ρ undefined." in text
+
+
+def test_without_correlations_the_reason_stands_there():
+    record = {**RECORD, "correlations_absent": "a ranking needs two explainers, and this run has one"}
+    _, table = make(metrics(), CORRELATIONS.iloc[:0], record)
+    assert "No correlations: a ranking needs two explainers, and this run has one." in table.markdown()
+
+
+@pytest.mark.parametrize(
+    ("rank", "text"),
+    [
+        (1, "1st"),
+        (2, "2nd"),
+        (3, "3rd"),
+        (4, "4th"),
+        (11, "11th"),
+        (12, "12th"),
+        (21, "21st"),
+        (2.5, "2.5"),
+        (np.nan, "–"),
+    ],
+)
+def test_ordinals(rank, text):
+    assert ordinal(rank) == text
+
+
+def test_latex_is_balanced():
+    for table in make(metrics(), CORRELATIONS, RECORD):
+        text = table.latex()
+        assert text.count("{") == text.count("}")
+        rows = [line for line in text.splitlines() if line.endswith(r"\\")]
+        assert {len(re.findall(r"(?<!\\)&", line)) for line in rows} == {len(table.header) - 1}
+        assert all(rule in text for rule in (r"\toprule", r"\midrule", r"\bottomrule"))

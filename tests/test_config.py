@@ -1,0 +1,133 @@
+"""Every yaml composes and instantiates, every component has a yaml and a test, and bad settings are named."""
+
+import importlib
+import inspect
+import pkgutil
+from pathlib import Path
+
+import cfeval_cli.conf
+import pytest
+from hydra import compose, initialize_config_module
+from hydra.utils import get_class
+from omegaconf import OmegaConf
+
+from cfeval_cli import config
+from cfeval_cli.errors import UserError
+from cfeval_cli.types import Access
+from tests.problems import make_dataset
+
+CONF = Path(next(iter(cfeval_cli.conf.__path__)))
+YAMLS = sorted(path.relative_to(CONF) for path in CONF.glob("*/*.yaml"))
+SEVERAL = ("explainer", "metric")  # groups of which a run has more than one
+VERB = {"explainer": "fit", "metric": "score", "search": "find", "distance": "fit", "model": "fit", "dataset": "load"}
+
+
+def plan(*overrides):
+    with initialize_config_module("cfeval_cli.conf", version_base="1.3"):
+        return config.plan(compose("run", list(overrides)))
+
+
+def components():
+    """Every public class of a component package that has the verb of its group."""
+    for group, verb in VERB.items():
+        package = importlib.import_module(f"cfeval_cli.{group}")
+        for module in pkgutil.iter_modules(package.__path__):
+            loaded = importlib.import_module(f"cfeval_cli.{group}.{module.name}")
+            for name, member in inspect.getmembers(loaded, inspect.isclass):
+                if member.__module__ == loaded.__name__ and hasattr(member, verb) and not name.startswith("_"):
+                    yield group, f"{loaded.__name__}.{name}"
+
+
+@pytest.mark.parametrize("path", YAMLS, ids=str)
+def test_every_yaml_composes_and_instantiates(path):
+    group, name = path.parts[0], path.stem
+    several = group in SEVERAL
+    made = plan(f"{group}=[{name}]" if several else f"{group}={name}")
+    assert (name in getattr(made, f"{group}s")) if several else getattr(made, group) is not None
+
+
+@pytest.mark.parametrize(("group", "target"), list(components()))
+def test_every_component_has_a_yaml_that_spells_out_all_its_settings_and_a_test(group, target):
+    with initialize_config_module("cfeval_cli.conf", version_base="1.3"):
+        found = []
+        for path in YAMLS:
+            if path.parts[0] == group:
+                name = path.stem
+                cfg = compose("run", [f"{group}=[{name}]" if group in SEVERAL else f"{group}={name}"])
+                node = cfg[group][name] if group in SEVERAL else cfg[group]
+                if node._target_ == target:
+                    found.append(node)
+    assert found, f"no yaml in conf/{group} has _target_: {target}"
+    fields = [f.name for f in get_class(target).__dataclass_fields__.values()]
+    if group != "dataset":  # a table's yaml describes its data and may leave defaults out
+        assert sorted(set(found[0]) - {"_target_"}) == sorted(fields)
+    module, _, name = target.rpartition(".")
+    tests = "".join(path.read_text() for path in (Path(__file__).parent / group).glob("test_*.py"))
+    assert f"from {module} import" in tests and name in tests, f"tests/{group} has no test of {name}"
+
+
+def test_a_component_is_named_by_its_own_file():
+    for path in YAMLS:
+        if path.parts[0] in SEVERAL:
+            assert list(OmegaConf.load(CONF / path)) == [path.stem]
+
+
+def test_the_order_of_the_command_line_does_not_matter():
+    assert list(plan("explainer=[lr,random,lime]").explainers) == ["random", "lime", "lr"]
+    assert list(plan("metric=[c,dfr]").metrics) == ["dfr", "c"]
+
+
+def test_settings_reach_the_components():
+    made = plan("explainer=[lime]", "explainer.lime.n_samples=77", "gold=contrast", "k=3", "n_explain=9")
+    assert made.explainers["lime"].n_samples == 77
+    assert (made.gold, made.k, made.n_explain) == ("contrast", 3, 9)
+    assert plan("gold=centered", "explainer=lr").explainers["lr"].gold == "centered"
+
+
+def test_access_limits_the_search_and_the_metrics_but_not_the_truth():
+    made = plan("access=label")
+    assert made.levels == (Access.LABEL,)
+    assert set(made.metrics) == {"dfr", "validity", "proximity", "c", "recall", "hit", "coverage"}
+    assert plan("access=probability").levels == (Access.LABEL, Access.PROBABILITY)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["k=0"], "k must be a whole number of at least 1"),
+        (["k=1.5"], "k must"),
+        (["k=null"], "k must"),
+        (["n_explain=-3"], "n_explain must"),
+        (["seed=-1"], "seed must"),
+        (["access=all"], "access must be one of"),
+        (["gold=pure"], "gold must be one of"),
+        (["agreement=f1"], "agreement must be one of"),
+        (["incomplete=drop"], "incomplete must be one of"),
+        (["explainer=[]"], r"explainer=\[\] chooses nothing"),
+        (["metric=[]"], r"metric=\[\] chooses nothing"),
+        (["access=label", "metric=[c_soft]"], "leaves no metric"),
+        (["access=label", "metric=[c_soft,recall,coverage]"], "leaves no metric"),
+        (["access=label", "search.pick=largest_drop"], "access=label is not enough"),
+        (["explainer.lime.n_samples=0"], "explainer.lime: n_samples must"),
+        (["search.max_candidates=none"], "search: max_candidates must"),
+        (["explainer.lime._target_=nowhere.Lime"], "explainer.lime: .*nowhere"),
+        (["explainer.lime._target_=null"], "explainer.lime"),
+    ],
+)
+def test_bad_settings_are_named(overrides, message):
+    with pytest.raises(UserError, match=message):
+        plan(*overrides)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["k=4"], "k=4 is more than the 3 features of toy"),
+        (["n_explain=21"], "n_explain=21 is more than the 20 test instances"),
+        (["search.max_candidates=3"], "max_candidates=3 is too small: k=1 can need 4"),
+        (["explainer.omission.removal=mask"], "explainer.omission: removal=mask"),
+    ],
+)
+def test_what_the_data_cannot_give_is_refused(overrides, message):
+    with pytest.raises(UserError, match=message):
+        plan(*overrides).check(make_dataset([4, 3, 2]))
