@@ -170,11 +170,14 @@ def _correlations(correlations: pd.DataFrame, record: Mapping[str, Any]) -> Tabl
 def caption(record: Mapping[str, Any]) -> str:
     """What a table is about: data, instances, k, seed."""
     data, settings = record["data"], record["settings"]
-    rows = f"{data['rows_used']:,} rows of {data['file']} (sha256 {data['sha256'][:8]}…, from {data['source']})"
+    # not where the file came from this time: the second run, from the data folder, must give the same bytes
+    rows = f"{data['rows_used']:,} rows of {data['file']} (sha256 {data['sha256'][:8]}…)"
+    theirs = record["reference"].get("test_accuracy")
+    paper = f" (the paper's: {theirs:.2%})" if theirs else ""
     partial = "" if data.get("complete", True) else ", an incomplete copy of the data"
     return (
         f"{data['name']}: {rows}{partial}; {record['instances']:,} instances, k = {settings['k']}, "
-        f"seed {settings['seed']}, test accuracy {record['accuracy']['test']:.2%}."
+        f"seed {settings['seed']}, test accuracy {record['accuracy']['test']:.2%}{paper}."
     )
 
 

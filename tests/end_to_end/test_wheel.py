@@ -27,7 +27,9 @@ def installed(tmp_path_factory):
     folder = tmp_path_factory.mktemp("wheel")
     source = folder / "source"
     # a copy, so that no build folder is left in the repository
-    shutil.copytree(ROOT, source, ignore=shutil.ignore_patterns(".venv", ".git", "outputs", "multirun", "data", ".*_cache"))
+    shutil.copytree(
+        ROOT, source, ignore=shutil.ignore_patterns(".venv", ".git", "outputs", "multirun", "data", ".*_cache")
+    )
     subprocess.run(
         [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(source)],
         check=True, capture_output=True,

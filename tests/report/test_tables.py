@@ -23,6 +23,7 @@ RECORD = {
         "complete": False,
     },
     "accuracy": {"test": 0.8},
+    "reference": {"test_accuracy": 0.7},
     "instances": 50,
     "search": "disc.",
     "correlations_absent": "",
@@ -73,6 +74,7 @@ def test_table_1_marks_the_truth_agreement_low_coverage_and_what_is_absent():
     assert "**" not in c  # its ranks are the reverse of the truth's
     assert text.count("Proximity") == 2 and text.count("C (disc.)") == 1
     assert "0.9000 (1st\\*)" in text and "B†" in text and "40.0%" in text
+    assert "test accuracy 80.00% (the paper's: 70.00%)" in text
     assert "incomplete copy of the data" in text and "1,234 rows of toy.csv" in text
 
 
