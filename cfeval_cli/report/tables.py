@@ -112,8 +112,9 @@ def _values(metrics: pd.DataFrame, record: Mapping[str, Any]) -> Table:
             elif facts["better"] == "none":
                 row.append(Cell(f"{value:.1%}", latex=f"{100 * value:.1f}\\%"))
             else:
-                same = not star and rank is not None and rank == true_ranks.get(name)
-                row.append(Cell(f"{_number(value)} ({ordinal(rank)}{'*' if star else ''})", bold=same))
+                tied = sum(other == rank for other in ranks.values()) > 1
+                same = not star and not tied and rank == true_ranks.get(name)
+                row.append(Cell(f"{_number(value)} ({ordinal(rank, tied)}{'*' if star else ''})", bold=same))
         blocks.setdefault(_block(metric, variant, facts), []).append(row)
     notes = [
         caption(record),
@@ -226,12 +227,12 @@ def _number(value: float) -> str:
     return f"{value:.4f}" if abs(value) < 1000 else f"{value:.4g}"
 
 
-def ordinal(rank: float | None) -> str:
-    """1st, 2nd, 3rd …; a shared rank is written as the number that it is."""
+def ordinal(rank: float | None, tied: bool = False) -> str:
+    """1st, 2nd, 3rd …; a rank that is shared, the mean of several places, is written as in 2.5=."""
     if rank is None or pd.isna(rank):
         return DASH
-    if rank != int(rank):
-        return f"{rank:g}"
+    if tied:
+        return f"{rank:g}="
     whole = int(rank)
     ending = "th" if 10 <= whole % 100 <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(whole % 10, "th")
     return f"{whole}{ending}"

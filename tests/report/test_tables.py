@@ -73,6 +73,7 @@ def test_table_1_marks_the_truth_agreement_low_coverage_and_what_is_absent():
     c = next(line for name, line in lines.items() if name.startswith("C (disc.)"))
     assert "**" not in c  # its ranks are the reverse of the truth's
     assert text.count("Proximity") == 2 and text.count("C (disc.)") == 1
+    assert "1.4142 (1.5=)" in text
     assert "0.9000 (1st\\*)" in text and "B†" in text and "40.0%" in text
     assert "test accuracy 80.00% (the paper's: 70.00%)" in text
     assert "incomplete copy of the data" in text and "1,234 rows of toy.csv" in text
@@ -122,12 +123,12 @@ def test_without_correlations_the_reason_stands_there():
         (11, "11th"),
         (12, "12th"),
         (21, "21st"),
-        (2.5, "2.5"),
         (np.nan, "–"),
     ],
 )
 def test_ordinals(rank, text):
     assert ordinal(rank) == text
+    assert ordinal(2.5, tied=True) == "2.5="
 
 
 def test_latex_is_balanced():
