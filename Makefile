@@ -43,8 +43,10 @@ format: .venv/.dev ## put the code into the form that lint wants
 
 wheel: .venv/.dev ## build dist/cfeval-*.whl
 	$(BIN)/python -m build --wheel
+	@rm -rf build
 
 clean: ## remove what the other targets made, downloads and results included
 	rm -rf .venv build dist outputs multirun *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
-	find data -mindepth 1 ! -name README.md -delete
+	sed -nE 's/^ +name: ([a-zA-Z0-9_-]+\.[a-z]+)$$/data\/\1/p' conf/dataset/*.yaml | xargs rm -f  # not a user's own files
+	rm -rf data/.fetch-*

@@ -52,6 +52,7 @@ def main() -> None:
     sys.path.append(str(os.getcwd()))  # noqa: PTH109  a user's own components may lie beside their configs
     full = os.environ.get("HYDRA_FULL_ERROR") == "1"
     os.environ["HYDRA_FULL_ERROR"] = "1"  # so that Hydra passes errors on instead of printing them
+    os.environ["CFEVAL_TRACEBACK"] = "1" if full else ""
     try:
         importlib.import_module(f"cfeval_cli.commands.{command}").main()
     except KeyboardInterrupt:
@@ -77,57 +78,41 @@ def _overrides_last(arguments: list[str]) -> list[str]:
     return [*kept, *(arguments[i] for i in overrides)]
 
 
-def complain(error: Exception) -> int:
-    """Write one message to standard error; returns the exit code."""
+def complain(error: Exception, kept: str = "", job: str = "") -> int:
+    """Write one message to standard error; returns the exit code. `kept` says what a failure has left intact."""
     from omegaconf.errors import OmegaConfBaseException
 
     message, code = str(error).strip(), 1
     if isinstance(error, UserError):
-        code = 2
+        code, kept = 2, ""
     elif type(error).__module__.startswith("hydra") or isinstance(error, OmegaConfBaseException):
-        message, code = _explain_hydra(error), 2
+        message, code, kept = _explain_hydra(error), 2, ""
+    elif isinstance(error, OSError) and error.filename:
+        message = (
+            f"{error.filename}: {error.strerror}. Results go to hydra.run.dir, by default below the current folder."
+        )
     elif not isinstance(error, Failure):
-        message = f"{type(error).__name__}: {message}\nHYDRA_FULL_ERROR=1 shows where."
-    sys.stderr.write(f"cfeval: {message}\n")
+        message = f"{type(error).__name__}: {message} (HYDRA_FULL_ERROR=1 shows where)."
+    sys.stderr.write("cfeval: " + " ".join(part for part in (job, message, kept) if part) + "\n")
     return code
 
 
 def _explain_hydra(error: Exception) -> str:
     """Hydra's message, with the closest names that do exist."""
+    from cfeval_cli import configs
+
     message = str(error).strip()
-    if match := re.search(r"Could not override '([^']+)'", message):
-        return f"there is no setting {match[1]!r}.{did_you_mean(match[1], _settings())} See cfeval run --cfg job."
-    if match := re.search(r"Could not (?:find|load) '([^']+)/([^'/]+)'", message):
-        options = _options(match[1])
-        return f"there is no {match[1]} {match[2]!r}.{did_you_mean(match[2], options)} There is: {', '.join(options)}."
+    own = configs.config_dir()
+    with configs.opened():
+        if match := re.search(r"Could not override '([^']+)'", message):
+            close = did_you_mean(match[1], configs.settings(own))
+            return f"there is no setting {match[1]!r}.{close} See cfeval run --cfg job."
+        if match := re.search(r"Could not (?:find|load) '([^']+)/([^'/]+)'", message):
+            group, name = match.groups()
+            there = configs.options(group, own)
+            return f"there is no {group} {name!r}.{did_you_mean(name, there)} There is: {', '.join(there)}."
     cause = f" {error.__cause__}" if error.__cause__ else ""
     return " ".join(f"{message}{cause}".split())
-
-
-def _settings() -> list[str]:
-    """Every key of the default config, in dotted form."""
-    from hydra import compose, initialize_config_module
-    from hydra.core.global_hydra import GlobalHydra
-    from omegaconf import OmegaConf
-
-    def keys(node: object, prefix: str) -> list[str]:
-        if not isinstance(node, dict):
-            return []
-        return [key for name, child in node.items() for key in (f"{prefix}{name}", *keys(child, f"{prefix}{name}."))]
-
-    GlobalHydra.instance().clear()
-    with initialize_config_module("cfeval_cli.conf", version_base="1.3"):
-        return keys(OmegaConf.to_container(compose("run"), resolve=False), "")
-
-
-def _options(group: str) -> list[str]:
-    """The options of a config group."""
-    from hydra import initialize_config_module
-    from hydra.core.global_hydra import GlobalHydra
-
-    GlobalHydra.instance().clear()
-    with initialize_config_module("cfeval_cli.conf", version_base="1.3"):
-        return list(GlobalHydra.instance().config_loader().get_group_options(group))
 
 
 def _completion(arguments: list[str]) -> list[str]:

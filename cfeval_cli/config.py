@@ -15,6 +15,8 @@ from omegaconf.errors import OmegaConfBaseException
 
 from cfeval_cli import gold
 from cfeval_cli.errors import UserError, one_of, whole
+from cfeval_cli.metric.coverage import Coverage
+from cfeval_cli.statistics.summary import TRUTHS
 from cfeval_cli.types import Access, Dataset, Distance, Explainer, Loadable, Metric, Search, Trainable
 
 _ACCESS = {level.name.lower(): level for level in (Access.LABEL, Access.PROBABILITY, Access.GRADIENT)}
@@ -30,6 +32,7 @@ class Plan:
     search: Search
     distance: Distance
     metrics: Mapping[str, Metric]  # by name, in the order of the tables
+    dropped: Mapping[str, str]  # metrics that were chosen and cannot be computed, with the reason
     access: Access
     levels: tuple[Access, ...]  # at which the search is to run
     seed: int
@@ -66,6 +69,13 @@ def plan(cfg: DictConfig) -> Plan:
     _check("agreement", lambda: one_of("agreement", cfg.agreement, ("recall", "hit")))
     _check("incomplete", lambda: one_of("incomplete", cfg.incomplete, ("skip", "random", "keep")))
     access = _ACCESS[cfg.access]
+    chosen = _several(cfg, "metric")
+    metrics = _permitted(chosen, access) | {"coverage": Coverage()}  # it stands beside every score
+    truths = [name for name in TRUTHS if name in metrics]
+    if truths and cfg.agreement not in truths:
+        raise UserError(
+            f"agreement={cfg.agreement} needs the metric {cfg.agreement}, and metric=[…] has {truths[0]} only."
+        )
     search: Search = _make(cfg, "search")
     levels = tuple(level for level in search.levels if level <= access)
     if not levels:
@@ -77,7 +87,10 @@ def plan(cfg: DictConfig) -> Plan:
         explainers=_several(cfg, "explainer"),
         search=search,
         distance=_make(cfg, "distance"),
-        metrics=_permitted(_several(cfg, "metric"), access),
+        metrics=metrics,
+        dropped={
+            name: f"needs {metric.access.name.lower()} access" for name, metric in chosen.items() if name not in metrics
+        },
         access=access,
         levels=levels,
         seed=cfg.seed,
@@ -96,7 +109,7 @@ def _permitted(metrics: dict[str, Any], access: Access) -> dict[str, Any]:
     dropped = [name for name in metrics if name not in kept]
     if dropped and not any(m.better != "none" and m.access != Access.WHITE_BOX for m in kept.values()):
         raise UserError(
-            f"access={access.name.lower()} leaves no metric to compute: {', '.join(dropped)} "
+            f"access={access.name.lower()} leaves no metric to be judged: {', '.join(dropped)} "
             f"need{'s' if len(dropped) == 1 else ''} more. Raise access, or choose validity, proximity, c or dfr."
         )
     return kept
@@ -123,10 +136,18 @@ def _make(cfg: DictConfig, path: str) -> Any:
     try:
         return instantiate(node, _convert_="all")
     except (InstantiationException, OmegaConfBaseException) as error:
-        cause = error.__cause__
-        if isinstance(cause, ValueError | TypeError):
-            raise UserError(f"{path}: {cause}") from error
-        raise UserError(f"{path}: {str(error).splitlines()[0]}") from error
+        raise UserError(f"{path}: {_reason(error)}") from error
+
+
+def _reason(error: BaseException) -> str:
+    """What a component objects to, or what kept it from being found."""
+    chain = [error]
+    while chain[-1].__cause__ is not None:
+        chain.append(chain[-1].__cause__)
+    if isinstance(chain[-1], ValueError | TypeError):
+        return str(chain[-1])
+    first = str(error).splitlines()[0].partition(", set env var")[0]
+    return first if len(chain) == 1 else f"{first}: {str(chain[-1]).splitlines()[0]}"
 
 
 def _check(key: str, test: Callable[[], None]) -> None:

@@ -11,7 +11,7 @@ import pandas as pd
 
 from cfeval_cli import gold
 from cfeval_cli.config import Plan
-from cfeval_cli.errors import Failure
+from cfeval_cli.errors import Failure, UserError
 from cfeval_cli.model.gate import Ledger, probability_of
 from cfeval_cli.progress import Progress
 from cfeval_cli.report import tables
@@ -80,9 +80,8 @@ def run(plan: Plan, folder: RunFolder, progress: Progress) -> list[tables.Table]
     usable = {name: select(study, name, told) for name, told in explanations.items()}
     counterfactuals: dict[str, Found] = {}
     for name, features in usable.items():
-        with progress.stage(f"search: {name}", len(study.instances)) as advance:
-            counterfactuals[name] = find(study, name, features)
-            advance(len(study.instances))
+        with progress.stage(f"search: {name}", len(used(features)) * len(plan.levels)) as advance:
+            counterfactuals[name] = find(study, name, features, advance)
     folder.save_counterfactuals(study.instances, usable, counterfactuals)
 
     with progress.stage("score"):
@@ -112,18 +111,26 @@ def prepare(plan: Plan, dataset: Dataset, model: WhiteBox) -> Study:
 def explain(study: Study, name: str, advance: Callable[[int], None]) -> Explanation:
     """One explainer's explanations, chunk by chunk."""
     explainer, asker = study.plan.explainers[name], f"explainer.{name}"
-    function = explainer.fit(study.dataset, study.ledger.gate(study.model, explainer.access, asker))
     codes, ids = study.instances.codes, study.instances.ids
-    parts = []
-    for rows in (slice(start, start + _CHUNK) for start in range(0, len(ids), _CHUNK)):
-        batch = Batch(codes[rows], study.labels[rows], ids[rows], study.plan.seed, asker)
-        parts.append(checked(name, function(batch), batch.codes))
-        advance(len(batch))
+    parts: list[Explanation] = []
+    try:
+        function = explainer.fit(study.dataset, study.ledger.gate(study.model, explainer.access, asker))
+        for rows in (slice(start, start + _CHUNK) for start in range(0, len(ids), _CHUNK)):
+            batch = Batch(codes[rows], study.labels[rows], ids[rows], study.plan.seed, asker)
+            parts.append(checked(name, function(batch), batch.codes))
+            advance(len(batch))
+    except (UserError, Failure):
+        raise
+    except Exception as error:
+        what = f"{type(error).__name__}: {error}"
+        raise Failure(f"explainer.{name} failed, {what} (HYDRA_FULL_ERROR=1 shows where).") from error
     return Explanation.concatenate(parts)
 
 
 def checked(name: str, told: Explanation, codes: Codes) -> Explanation:
     """Refuse an explanation that names a feature twice, or one that is not there."""
+    if not isinstance(told, Explanation):
+        raise Failure(f"explainer.{name} returned {type(told).__name__}, not an Explanation")
     if told.features.shape != told.scores.shape or len(told) != len(codes):
         raise Failure(f"explainer.{name} returned {told.features.shape} features for {len(codes)} instances")
     for features, row in zip(told.features, codes, strict=True):
@@ -157,7 +164,7 @@ def used(features: Ints) -> Ints:
     return np.flatnonzero((features != NONE).any(axis=1))
 
 
-def find(study: Study, name: str, features: Ints) -> Found:
+def find(study: Study, name: str, features: Ints, advance: Callable[[int], None]) -> Found:
     """Counterfactuals of the instances in use, at each level of access that the search has."""
     rows, instances = used(features), study.instances
     found = {}
@@ -173,7 +180,9 @@ def find(study: Study, name: str, features: Ints) -> Found:
             features=features[rows],
             ids=instances.ids[rows],
             seed=study.plan.seed,
-            component=asker,
+            # without the explainer's name: the same explanation must get the same counterfactual
+            component=f"search.{level.name.lower()}",
+            advance=advance,
         )
         found[level] = study.plan.search.find(quest)
     return found

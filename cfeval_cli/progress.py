@@ -30,13 +30,13 @@ class Progress:
         log.info("%s%s", title, "" if total is None else f": {total:,} instances")
         begun = spoken = time.perf_counter()
         done = 0
-        task = self._live.add_task(title, total=total) if self._live else None
+        task = self._live.add_task(title, total=total, count="") if self._live else None
 
         def advance(items: int) -> None:
             nonlocal done, spoken
             done += items
             if self._live and task is not None:
-                self._live.advance(task, items)
+                self._live.update(task, advance=items, count=f"{done:,}/{total:,}" if total else "")
             now = time.perf_counter()
             if total and now - spoken >= _EVERY and done < total:
                 spoken = now
@@ -58,14 +58,14 @@ def terminal() -> Iterator[Progress]:
         if sys.stderr.isatty():
             from rich.console import Console
             from rich.logging import RichHandler
-            from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn, TimeRemainingColumn
+            from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeRemainingColumn
             from rich.progress import Progress as RichProgress
 
             columns = (
                 SpinnerColumn(finished_text="✓"),
                 TextColumn("{task.description}"),
                 BarColumn(),
-                MofNCompleteColumn(),
+                TextColumn("{task.fields[count]}"),
                 TimeRemainingColumn(elapsed_when_finished=True),
             )
             live = RichProgress(*columns, console=Console(stderr=True))

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import platform
 import resource
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -23,7 +21,9 @@ import numpy as np
 import pandas as pd
 
 from cfeval_cli import __version__
+from cfeval_cli.files import whole_file
 from cfeval_cli.report import tables
+from cfeval_cli.statistics.summary import TRUTHS
 from cfeval_cli.types import NONE, Access, Counterfactuals, Dataset, Explanation, Floats, Ints, Split
 
 if TYPE_CHECKING:
@@ -70,6 +70,8 @@ class RunFolder:
             "reference": dict(dataset.reference),
             "explainers": titles,
             "search": plan.search.title,
+            "metrics_absent": dict(plan.dropped),
+            "setup": f"{plan.search.label}; {plan.distance.label}",
             "levels": [level.name.lower() for level in plan.levels],
             "metrics": {
                 m.name: {"title": m.title, "latex": getattr(m, "latex", None), "better": m.better, "place": m.place}
@@ -153,7 +155,7 @@ class RunFolder:
             "status": "complete",
             "seconds": {"total": time.perf_counter() - self._clock, **progress.seconds},
             "model_rows": dict(ledger.rows),
-            "peak_memory_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
+            "peak_memory_mb": round(_peak_memory(), 1),
             "correlations_absent": self._why_no_correlations(),
         }
         made = tables.make(self._metrics, self._correlations, self._record)
@@ -188,8 +190,11 @@ class RunFolder:
     def _why_no_correlations(self) -> str:
         if len(self._record["explainers"]) < 2:
             return "a ranking needs two explainers, and this run has one"
-        if not {"recall", "hit"} & set(self._record["metrics"]):
+        chosen = set(self._record["metrics"])
+        if not chosen & set(TRUTHS):
             return "neither ground truth (recall, hit) is among the metrics"
+        if not chosen - {*TRUTHS, "coverage"}:
+            return "no metric to be judged is among the metrics"
         return ""
 
     def _write_record(self) -> None:
@@ -203,15 +208,8 @@ class RunFolder:
         self._write(name, lambda path: frame.to_parquet(path, index=False))
 
     def _write(self, name: str, write: Callable[[Path], object]) -> None:
-        handle, temporary = tempfile.mkstemp(dir=self.path, prefix=f".{name}-")
-        os.close(handle)
-        partial = Path(temporary)
-        try:
+        with whole_file(self.path / name) as partial:
             write(partial)
-            partial.chmod(0o666 & ~_umask())
-            partial.replace(self.path / name)
-        finally:
-            partial.unlink(missing_ok=True)
 
 
 def _found(ids: Ints, explainer: str, level: Access, found: Counterfactuals) -> pd.DataFrame:
@@ -238,10 +236,10 @@ def _found(ids: Ints, explainer: str, level: Access, found: Counterfactuals) -> 
     )
 
 
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+def _peak_memory() -> float:
+    """Of this process, in MB; Linux counts in kilobytes, macOS in bytes."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / (1 << 20 if platform.system() == "Darwin" else 1 << 10)
 
 
 def _savez(path: Path, arrays: Mapping[str, Any]) -> None:

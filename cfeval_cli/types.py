@@ -54,13 +54,15 @@ class Split:
     ids: Ints  # (n,) row numbers in the original data
     codes: Codes  # (n, M) index of each feature's value, ABSENT for padding
     labels: Ints  # (n,) 0 or 1
+    texts: tuple[str, ...] | None = None  # the sentences as they were, for text
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def take(self, rows: Ints) -> Split:
         """The given rows."""
-        return Split(self.ids[rows], self.codes[rows], self.labels[rows])
+        texts = None if self.texts is None else tuple(self.texts[row] for row in rows)
+        return Split(self.ids[rows], self.codes[rows], self.labels[rows], texts)
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,7 @@ class Dataset:
     frequencies: tuple[Floats, ...]  # for each feature, the training share of each value
     candidates: tuple[Codes, ...]  # for each feature, the values that a search may try
     unknown: int | None = None  # the code that stands for "mask", where there is one
+    pretrained: Floats | None = None  # embeddings (V, d) to start from, shared by all features
     origin: Mapping[str, Any] = field(default_factory=dict)  # file, source, sha256, rows
     fitted: Mapping[str, Any] = field(default_factory=dict)  # bins, medians, groups
     reference: Mapping[str, Any] = field(default_factory=dict)  # the paper's figures for it
@@ -91,7 +94,11 @@ class Dataset:
         """A hash of everything that the model and the explainers are given."""
         from hashlib import sha256
 
-        digest = sha256(repr((self.name, self.features, self.classes, self.unknown)).encode())
+        values = dict.fromkeys(feature.values for feature in self.features)  # texts share one vocabulary
+        names = [(feature.name, list(values).index(feature.values)) for feature in self.features]
+        digest = sha256(repr((self.name, list(values), names, self.classes, self.unknown)).encode())
+        if self.pretrained is not None:
+            digest.update(np.ascontiguousarray(self.pretrained).tobytes())
         for split in (self.train, self.validation, self.test):
             for array in (split.ids, split.codes, split.labels):
                 digest.update(repr(array.shape).encode())
@@ -240,6 +247,7 @@ class Quest:
     ids: Ints  # (n,)
     seed: int
     component: str
+    advance: Callable[[int], None] = lambda _: None  # to be told how many instances are done
 
     def rng(self, row: int) -> np.random.Generator:
         """The random stream of one instance."""
@@ -264,6 +272,11 @@ class Search(Protocol):
     """A way to look for counterfactuals."""
 
     title: ClassVar[str]
+
+    @property
+    def label(self) -> str:
+        """What captions say of it."""
+        ...
 
     @property
     def levels(self) -> tuple[Access, ...]:
@@ -293,6 +306,11 @@ class Measure(Protocol):
 
 class Distance(Protocol):
     """A distance's settings."""
+
+    @property
+    def label(self) -> str:
+        """What captions say of it."""
+        ...
 
     def fit(self, dataset: Dataset, model: Any, access: Access) -> Measure:
         """The distance as it is used at one level of access."""

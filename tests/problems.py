@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import product
-
 import numpy as np
 from hypothesis import strategies as st
 
@@ -71,7 +69,3 @@ def logit(model, row):
 
 def sigmoid(z):
     return 1.0 / (1.0 + np.exp(-z)) if z >= 0 else np.exp(z) / (1.0 + np.exp(z))
-
-
-def combinations(dataset, features):
-    return list(product(*(dataset.candidates[j].tolist() for j in features)))

@@ -42,7 +42,8 @@ def components():
 def test_every_yaml_composes_and_instantiates(path):
     group, name = path.parts[0], path.stem
     several = group in SEVERAL
-    made = plan(f"{group}=[{name}]" if several else f"{group}={name}")
+    more = ["agreement=hit"] if name == "hit" else []
+    made = plan(f"{group}=[{name}]" if several else f"{group}={name}", *more)
     assert (name in getattr(made, f"{group}s")) if several else getattr(made, group) is not None
 
 
@@ -74,7 +75,11 @@ def test_a_component_is_named_by_its_own_file():
 
 def test_the_order_of_the_command_line_does_not_matter():
     assert list(plan("explainer=[lr,random,lime]").explainers) == ["random", "lime", "lr"]
-    assert list(plan("metric=[c,dfr]").metrics) == ["dfr", "c"]
+    assert list(plan("metric=[c,dfr]").metrics) == ["dfr", "c", "coverage"]
+
+
+def test_coverage_is_always_there():
+    assert list(plan("metric=[c]").metrics) == ["c", "coverage"]
 
 
 def test_settings_reach_the_components():
@@ -87,6 +92,9 @@ def test_settings_reach_the_components():
 def test_access_limits_the_search_and_the_metrics_but_not_the_truth():
     made = plan("access=label")
     assert made.levels == (Access.LABEL,)
+    assert made.dropped == dict.fromkeys(
+        ["comprehensiveness", "sufficiency", "validity_soft", "c_soft"], "needs probability access"
+    )
     assert set(made.metrics) == {"dfr", "validity", "proximity", "c", "recall", "hit", "coverage"}
     assert plan("access=probability").levels == (Access.LABEL, Access.PROBABILITY)
 
@@ -107,6 +115,7 @@ def test_access_limits_the_search_and_the_metrics_but_not_the_truth():
         (["metric=[]"], r"metric=\[\] chooses nothing"),
         (["access=label", "metric=[c_soft]"], "leaves no metric"),
         (["access=label", "metric=[c_soft,recall,coverage]"], "leaves no metric"),
+        (["agreement=hit", "metric=[c,recall]"], "agreement=hit needs the metric hit"),
         (["access=label", "search.pick=largest_drop"], "access=label is not enough"),
         (["explainer.lime.n_samples=0"], "explainer.lime: n_samples must"),
         (["search.max_candidates=none"], "search: max_candidates must"),

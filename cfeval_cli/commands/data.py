@@ -9,10 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from hydra import compose, initialize_config_module
-from hydra.core.global_hydra import GlobalHydra
 from omegaconf import OmegaConf
 
+from cfeval_cli import configs
 from cfeval_cli.dataset.sources import File
 from cfeval_cli.errors import UserError, did_you_mean
 
@@ -23,11 +22,12 @@ def main() -> None:
     """Show, fetch or verify data files."""
     parser = argparse.ArgumentParser("cfeval data", description=_HELP)
     parser.add_argument("action", choices=("list", "fetch", "verify"))
-    parser.add_argument("names", nargs="*", metavar="NAME", help="datasets; all of them if none is named")
-    arguments = parser.parse_args()
+    parser.add_argument("names", nargs="*", metavar="NAME", help="datasets; list and verify take all if none is named")
+    parser.add_argument("--config-dir", help="a folder with configs of your own")
+    arguments = parser.parse_intermixed_args()
     overrides = [name for name in arguments.names if "=" in name]
     names = [name for name in arguments.names if "=" not in name]
-    data_dir, files = _files(overrides)
+    data_dir, files = _files(overrides, arguments.config_dir)
     for name in names:
         if name not in files:
             raise UserError(f"there is no dataset {name}.{did_you_mean(name, files)} There is: {', '.join(files)}.")
@@ -44,21 +44,22 @@ def main() -> None:
         sys.exit(code)
 
 
-def _files(overrides: list[str]) -> tuple[Path, dict[str, list[File]]]:
+def _files(overrides: list[str], config_dir: str | None) -> tuple[Path, dict[str, list[File]]]:
     """The data folder and the files of every dataset that the configs describe."""
     from hydra.utils import instantiate
 
     files: dict[str, list[File]] = {}
-    with initialize_config_module("cfeval_cli.conf", version_base="1.3"):
-        loader = GlobalHydra.instance().config_loader()
-        for name in loader.get_group_options("dataset"):
-            cfg = compose("run", [f"dataset={name}", *overrides])
+    with configs.opened():
+        for name in configs.options("dataset", config_dir):
+            cfg = configs.run([f"dataset={name}", *overrides], config_dir)
             files[name] = [instantiate(node, _convert_="all") for node in _file_nodes(cfg.dataset)]
     return Path(str(cfg.data_dir)).expanduser(), files
 
 
 def _file_nodes(node: Any) -> list[Any]:
     """All descriptions of files below a node of a config."""
+    if OmegaConf.is_list(node):
+        return [found for item in node for found in _file_nodes(item)]
     if not OmegaConf.is_dict(node):
         return []
     if str(node.get("_target_", "")).endswith("dataset.sources.File"):
@@ -93,5 +94,5 @@ def _verify(data_dir: Path, files: dict[str, list[File]]) -> int:
     """Exit code 1 if a file that is there is not what it should be."""
     states = [(data_dir / file.name, file.state(data_dir)) for wanted in files.values() for file in wanted]
     for path, state in states:
-        sys.stdout.write(f"{path}: {state}\n")
+        sys.stdout.write(f"{path}: {'sha256 ok' if state == 'present' else state}\n")
     return int(any(state == "damaged" for _, state in states))

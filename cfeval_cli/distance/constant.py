@@ -20,6 +20,11 @@ class Constant:
     def __post_init__(self) -> None:
         number("value", self.value, 0, open_low=True)
 
+    @property
+    def label(self) -> str:
+        """What captions say of it."""
+        return f"constant distance ({self.value:g})"
+
     def fit(self, dataset: Dataset, model: Any, access: Access) -> Measure:
         """Nothing to prepare."""
         return _Constant(float(self.value))

@@ -21,6 +21,11 @@ class Euclidean:
     def __post_init__(self) -> None:
         one_of("space", self.space, SPACES)
 
+    @property
+    def label(self) -> str:
+        """What captions say of it."""
+        return f"euclidean distance (space: {self.space})"
+
     def fit(self, dataset: Dataset, model: Any, access: Access) -> Measure:
         """Settle the space."""
         return _Euclidean(choose(self.space, dataset, model, access))

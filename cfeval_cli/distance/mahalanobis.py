@@ -29,6 +29,11 @@ class Mahalanobis:
         one_of("space", self.space, SPACES)
         number("shrinkage", self.shrinkage, 0, 1, open_low=True)
 
+    @property
+    def label(self) -> str:
+        """What captions say of it."""
+        return f"mahalanobis distance (space: {self.space}, shrinkage: {self.shrinkage:g})"
+
     def fit(self, dataset: Dataset, model: Any, access: Access) -> Measure:
         """Invert the covariance of the training rows."""
         space = choose(self.space, dataset, model, access)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -91,39 +92,49 @@ class Linear:
         return np.asarray((self.means * self.weights).sum(axis=1))
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """What is stored, as plain arrays; `from_arrays` takes them back."""
-        sizes = np.array([len(table) for table in self.tables])
+        """What is stored, as plain arrays; a table that features share is stored once."""
+        tables = {id(table): table for table in self.tables}
+        ends = np.cumsum([len(table) for table in tables.values()])
+        start = {key: end - len(tables[key]) for key, end in zip(tables, ends, strict=True)}
         return {
             "bias": np.array(self.bias),
             "weights": self.weights,
-            "embeddings": np.concatenate(self.tables),
-            "sizes": sizes,
+            "embeddings": np.concatenate(list(tables.values())),
+            "starts": np.array([start[id(table)] for table in self.tables]),
+            "sizes": np.array([len(table) for table in self.tables]),
             "means": self.means,
         }
 
     @staticmethod
     def from_arrays(arrays: Any) -> Linear:
         """The model that `arrays` describes."""
-        tables = np.split(arrays["embeddings"], np.cumsum(arrays["sizes"])[:-1])
-        return Linear(float(arrays["bias"]), arrays["weights"], tuple(tables), arrays["means"])
+        spans = list(zip(arrays["starts"].tolist(), arrays["sizes"].tolist(), strict=True))
+        tables = {(start, size): arrays["embeddings"][start : start + size] for start, size in spans}
+        return Linear(float(arrays["bias"]), arrays["weights"], tuple(tables[span] for span in spans), arrays["means"])
 
 
 @dataclass(frozen=True)
 class Logistic:
-    """How the white box is trained."""
+    """How the white box is trained. Settings that differ between tables and text are given for each kind."""
 
-    dim: int = 4
-    learning_rate: float = 0.01
-    weight_decay: float = 0.0
-    batch_size: int = 256
+    learning_rate: Mapping[str, float]
+    batch_size: Mapping[str, int]
+    position_decay: Mapping[str, float]  # draws the weights of all features to their mean: positions share meaning
+    dim: int = 4  # of embeddings that are trained from nothing
+    fine_tune: bool = True  # pretrained embeddings are trained further; else they stay as they are
     max_epochs: int = 100
     patience: int = 5
 
     def __post_init__(self) -> None:
-        for name in ("dim", "batch_size", "max_epochs", "patience"):
+        for name in ("dim", "max_epochs", "patience"):
             whole(name, getattr(self, name), 1)
-        number("learning_rate", self.learning_rate, 0, open_low=True)
-        number("weight_decay", self.weight_decay, 0)
+        for kind in KINDS:
+            for name in ("learning_rate", "batch_size", "position_decay"):
+                if kind not in getattr(self, name):
+                    raise ValueError(f"{name} must have a value for {kind}")
+            number(f"learning_rate.{kind}", self.learning_rate[kind], 0, open_low=True)
+            whole(f"batch_size.{kind}", self.batch_size[kind], 1)
+            number(f"position_decay.{kind}", self.position_decay[kind], 0)
 
     def fit(self, dataset: Dataset, seed: int) -> Linear:
         """Train by Adam until the validation loss has not fallen for `patience` epochs, and keep the best."""
@@ -139,45 +150,76 @@ class Logistic:
     def _fit(self, dataset: Dataset, generator: torch.Generator) -> Linear:
         import torch
 
-        sizes = [len(feature.values) for feature in dataset.features]
-        offsets = torch.tensor(np.concatenate([[0], np.cumsum(sizes)[:-1]]))
-        # every table in one, row by row: feature j's value v is row offsets[j] + v
-        table = torch.randn(sum(sizes), self.dim, generator=generator, dtype=torch.float64)
-        weights = torch.randn(len(sizes), self.dim, generator=generator, dtype=torch.float64)
-        weights /= (len(sizes) * self.dim) ** 0.5
+        table, starts = self._start(dataset, generator)
+        width, dim = dataset.width, table.shape[1]
+        weights = torch.randn(width, dim, generator=generator, dtype=torch.float64) / (width * dim) ** 0.5
         bias = torch.zeros((), dtype=torch.float64)
-        parameters = [table.requires_grad_(), weights.requires_grad_(), bias.requires_grad_()]
-        adam = torch.optim.Adam(parameters, lr=self.learning_rate, weight_decay=self.weight_decay)
+        tuned = dataset.pretrained is None or self.fine_tune
+        parameters = [weights.requires_grad_(), bias.requires_grad_(), *([table.requires_grad_()] if tuned else [])]
+        adam = torch.optim.Adam(parameters, lr=self.learning_rate[dataset.kind])
+        decay = self.position_decay[dataset.kind]
 
-        def loss(codes: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-            logits = (table[codes + offsets] * weights).sum(dim=(1, 2)) + bias
+        def loss(rows: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+            logits = (torch.nn.functional.embedding(rows, table, padding_idx=0) * weights).sum(dim=(1, 2)) + bias
             return torch.nn.functional.binary_cross_entropy_with_logits(logits, labels)
 
-        codes, labels = _tensors(dataset.train)
-        held_out = _tensors(dataset.validation)
-        best, waited, kept = float("inf"), 0, [p.detach().clone() for p in parameters]
+        rows, labels = _tensors(dataset.train, starts)
+        held_out = _tensors(dataset.validation, starts)
+        kept = [p.detach().clone() for p in (weights, bias, table)]
+        best, waited = float("inf"), 0
         for _ in range(self.max_epochs):
-            for rows in torch.split(torch.randperm(len(codes), generator=generator), self.batch_size):
+            for batch in torch.split(torch.randperm(len(rows), generator=generator), self.batch_size[dataset.kind]):
                 adam.zero_grad()
-                loss(codes[rows], labels[rows]).backward()  # type: ignore[no-untyped-call]
+                total = loss(rows[batch], labels[batch])
+                if decay:
+                    total = total + decay * ((weights - weights.mean(dim=0)) ** 2).sum()
+                total.backward()  # type: ignore[no-untyped-call]
                 adam.step()
             with torch.no_grad():
                 now = float(loss(*held_out))
             if now < best:
-                best, waited, kept = now, 0, [p.detach().clone() for p in parameters]
+                best, waited, kept = now, 0, [p.detach().clone() for p in (weights, bias, table)]
             else:
                 waited += 1
                 if waited == self.patience:
                     break
-        tables = tuple(part.numpy() for part in torch.split(kept[0], sizes))
-        means = np.stack([freq @ part for freq, part in zip(dataset.frequencies, tables, strict=True)])
-        return Linear(float(kept[2]), kept[1].numpy(), tables, means)
+        return _linear(dataset, kept[2].numpy(), starts, kept[0].numpy(), float(kept[1]))
+
+    def _start(self, dataset: Dataset, generator: torch.Generator) -> tuple[torch.Tensor, Ints]:
+        """One table of embeddings for all features, and where each feature's begins; row 0 is padding and zero."""
+        import torch
+
+        sizes = np.array([len(feature.values) for feature in dataset.features])
+        if dataset.pretrained is not None:
+            body, starts = torch.as_tensor(dataset.pretrained), np.ones(len(sizes), dtype=np.int64)
+        else:
+            body = torch.randn(int(sizes.sum()), self.dim, generator=generator, dtype=torch.float64)
+            starts = 1 + np.concatenate([[0], np.cumsum(sizes)[:-1]])
+        return torch.cat([torch.zeros(1, body.shape[1], dtype=torch.float64), body]), starts
 
 
-def _tensors(split: Any) -> tuple[torch.Tensor, torch.Tensor]:
+KINDS = ("tabular", "text")
+
+
+def _linear(dataset: Dataset, table: Floats, starts: Ints, weights: Floats, bias: float) -> Linear:
+    """The trained model; features with the same part of the table share one array."""
+    spans = [(start, start + len(feature.values)) for start, feature in zip(starts, dataset.features, strict=True)]
+    parts = {span: table[span[0] : span[1]].copy() for span in spans}
+    tables = tuple(parts[span] for span in spans)
+    means = np.zeros_like(weights)
+    for j, part in enumerate(tables):
+        codes = dataset.train.codes[:, j]
+        if (codes != ABSENT).any():
+            means[j] = part[codes[codes != ABSENT]].mean(axis=0)
+    return Linear(bias, weights, tables, means)
+
+
+def _tensors(split: Any, starts: Ints) -> tuple[torch.Tensor, torch.Tensor]:
+    """Rows of the common table, 0 for padding, and labels."""
     import torch
 
-    return torch.as_tensor(split.codes.astype(np.int64)), torch.as_tensor(split.labels.astype(np.float64))
+    rows = np.where(split.codes == ABSENT, 0, split.codes + starts)
+    return torch.as_tensor(rows), torch.as_tensor(split.labels.astype(np.float64))
 
 
 def _sigmoid(logits: Floats) -> Floats:

@@ -13,6 +13,7 @@ from cfeval_cli.statistics.summary import TRUTHS
 
 if TYPE_CHECKING:
     from rich.console import Group
+    from rich.table import Table as RichTable
 
 DASH = "–"
 _ARROW = {"higher": "↑", "lower": "↓", "none": ""}
@@ -55,6 +56,7 @@ class Table:
 
         def line(cells: Sequence[Cell]) -> str:
             texts = [escape_latex(cell.text) if cell.latex is None else cell.latex for cell in cells]
+            texts = [re.sub(r"^-(?=\d)", "$-$", text) for text in texts]
             return " & ".join(rf"\textbf{{{t}}}" if c.bold else t for c, t in zip(cells, texts, strict=True)) + r" \\"
 
         caption = " ".join(escape_latex(part) for part in (f"{self.title}.", *self.notes))
@@ -66,24 +68,39 @@ class Table:
             lines += [r"\midrule", *map(line, block)]
         return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", r"\end{table*}"]) + "\n"
 
-    def rich(self) -> Group:
-        """For the terminal, the notes below the table at full width."""
+    def rich(self, width: int) -> Group:
+        """For a terminal: as many columns side by side as fit, the rest below, the notes at full width."""
         from rich.console import Group
-        from rich.markup import escape
-        from rich.table import Table as RichTable
         from rich.text import Text
 
-        notes = [Text(note, style="dim") for note in self.notes]
-        if not self.blocks:
-            return Group(Text(self.title, style="italic"), *notes)
-        table = RichTable(title=escape(self.title), title_justify="left")
-        for i, cell in enumerate(self.header):
-            table.add_column(escape(cell.text), justify="left" if i == 0 else "right", overflow="fold")
+        parts = [self._part(columns) for columns in self._fitting(width)] if self.blocks else []
+        notes = (Text(note, style="dim") for note in self.notes)
+        return Group(Text(self.title, style="italic"), *parts, *notes)
+
+    def _fitting(self, width: int) -> list[list[int]]:
+        """Columns in groups that fit the width, each group after the first column."""
+        rows = [self.header, *(row for block in self.blocks for row in block)]
+        wide = [max(len(row[i].text) for row in rows) + 3 for i in range(len(self.header))]
+        groups: list[list[int]] = [[]]
+        for i in range(1, len(wide)):
+            if groups[-1] and wide[0] + sum(wide[j] for j in groups[-1]) + wide[i] + 1 > width:
+                groups.append([])
+            groups[-1].append(i)
+        return groups
+
+    def _part(self, columns: list[int]) -> RichTable:
+        from rich.markup import escape
+        from rich.table import Table as RichTable
+
+        table = RichTable()
+        for i in (0, *columns):
+            table.add_column(escape(self.header[i].text), justify="left" if i == 0 else "right", overflow="fold")
         for block in self.blocks:
             for row in block:
-                table.add_row(*(f"[bold]{escape(c.text)}[/]" if c.bold else escape(c.text) for c in row))
+                cells = (row[i] for i in (0, *columns))
+                table.add_row(*(f"[bold]{escape(c.text)}[/]" if c.bold else escape(c.text) for c in cells))
             table.add_section()
-        return Group(table, *notes)
+        return table
 
 
 def make(metrics: pd.DataFrame, correlations: pd.DataFrame, record: Mapping[str, Any]) -> list[Table]:
@@ -100,7 +117,8 @@ def _values(metrics: pd.DataFrame, record: Mapping[str, Any]) -> Table:
     low = [name for name in explainers if name in coverage and coverage[name] < _LOW_COVERAGE]
     header = [Cell("Metric")] + [Cell(title + ("†" if name in low else "")) for name, title in explainers.items()]
     blocks: dict[str, list[list[Cell]]] = {}
-    for metric, variant in _shown(metrics, truth[0]):
+    pairs = list(dict.fromkeys(zip(metrics["metric"], metrics["variant"], strict=True)))
+    for metric, variant in [pair for pair in pairs if pair[0] not in TRUTHS or pair[0] == truth[0]]:
         facts = record["metrics"][metric]
         values, ranks = (_column(metrics, (metric, variant), name) for name in ("value", "rank"))
         star = (metric, variant) == truth
@@ -116,11 +134,16 @@ def _values(metrics: pd.DataFrame, record: Mapping[str, Any]) -> Table:
                 same = not star and not tied and rank == true_ranks.get(name)
                 row.append(Cell(f"{_number(value)} ({ordinal(rank, tied)}{'*' if star else ''})", bold=same))
         blocks.setdefault(_block(metric, variant, facts), []).append(row)
-    notes = [
-        caption(record),
-        f"* marks the ground truth ({truth[0]}, gold: {truth[1]}); ranks that agree with it are bold. "
-        "↑ higher is better, ↓ lower.",
-    ]
+    notes = [caption(record)]
+    if truth in pairs:
+        notes.append(f"* marks the ground truth ({truth[0]}, gold: {truth[1]}); ranks that agree with it are bold.")
+    notes.append("↑ higher is better, ↓ lower; = marks a tie.")
+    reasons = sorted({note for note in metrics["note"] if note})
+    if reasons:
+        notes.append(f"{DASH}: {'; '.join(reasons)}.")
+    if record["metrics_absent"]:
+        absent = ", ".join(f"{name} ({reason})" for name, reason in record["metrics_absent"].items())
+        notes.append(f"Not computed: {absent}.")
     if low:
         names = ", ".join(f"{explainers[name]} {coverage[name]:.1%}" for name in low)
         notes.append(f"† names k = {settings['k']} features for under half of the instances: {names}.")
@@ -149,7 +172,7 @@ def _correlations(correlations: pd.DataFrame, record: Mapping[str, Any]) -> Tabl
     rows = []
     for (metric, variant), group in chosen.groupby(["metric", "variant"], sort=False):
         facts = record["metrics"][metric]
-        row = [_row_title(facts, str(metric), str(variant), False, record, every_variant=True)]
+        row = [_row_title(facts, str(metric), str(variant), False, record)]
         by_gold = group.set_index("gold")
         for gold in golds:
             for of in ("tau", "rho"):
@@ -172,27 +195,15 @@ def caption(record: Mapping[str, Any]) -> str:
     """What a table is about: data, instances, k, seed."""
     data, settings = record["data"], record["settings"]
     # not where the file came from this time: the second run, from the data folder, must give the same bytes
-    rows = f"{data['rows_used']:,} rows of {data['file']} (sha256 {data['sha256'][:8]}…)"
+    rows = f"{data['rows_used']:,} of {data['rows_read']:,} rows of {data['file']} (sha256 {data['sha256'][:8]}…)"
     theirs = record["reference"].get("test_accuracy")
     paper = f" (the paper's: {theirs:.2%})" if theirs else ""
     partial = "" if data.get("complete", True) else ", an incomplete copy of the data"
     return (
-        f"{data['name']}: {rows}{partial}; {record['instances']:,} instances, k = {settings['k']}, "
-        f"seed {settings['seed']}, test accuracy {record['accuracy']['test']:.2%}{paper}."
+        f"{data['name']}: {rows}{partial}; test accuracy {record['accuracy']['test']:.2%}{paper}. "
+        f"{record['instances']:,} instances, k = {settings['k']}, seed {settings['seed']}; {record['setup']}; "
+        f"incomplete explanations: {settings['incomplete']}."
     )
-
-
-def _shown(metrics: pd.DataFrame, agreement: str) -> list[tuple[str, str]]:
-    """What Table 1 shows: each metric at the lowest access that it can do with, proximity at all."""
-    pairs = list(dict.fromkeys(zip(metrics["metric"], metrics["variant"], strict=True)))
-    first = dict(reversed(pairs))
-
-    def wanted(metric: str, variant: str) -> bool:
-        if metric in TRUTHS:
-            return metric == agreement
-        return variant not in _LEVELS or metric == "proximity" or first[metric] == variant
-
-    return [pair for pair in pairs if wanted(*pair)]
 
 
 def _block(metric: str, variant: str, facts: Mapping[str, Any]) -> str:
@@ -201,14 +212,11 @@ def _block(metric: str, variant: str, facts: Mapping[str, Any]) -> str:
 
 
 def _row_title(
-    facts: Mapping[str, Any], metric: str, variant: str, star: bool, record: Mapping[str, Any], *,
-    every_variant: bool = False,
+    facts: Mapping[str, Any], metric: str, variant: str, star: bool, record: Mapping[str, Any],
 ) -> Cell:  # fmt: skip
     detail = {"all": "", "del": "" if metric == "dfr" else "del."}.get(variant, variant)
     if variant in _LEVELS:
-        of_search = record["search"] if metric in ("c", "c_soft") else ""
-        of_access = variant if metric == "proximity" or every_variant else ""
-        detail = ", ".join(part for part in (of_search, of_access) if part)
+        detail = f"{record['search']}, {variant}" if metric in ("c", "c_soft") else variant
     elif metric in TRUTHS:
         detail = f"{metric}, {variant}"
     text, latex = facts["title"], facts["latex"] or escape_latex(facts["title"])

@@ -38,6 +38,11 @@ class Discrete:
         whole("max_batch_rows", self.max_batch_rows, 1)
 
     @property
+    def label(self) -> str:
+        """What captions say of it."""
+        return f"discrete search (pick: {self.pick})"
+
+    @property
     def levels(self) -> tuple[Access, ...]:
         """A largest drop cannot be told from labels."""
         if self.pick == "largest_drop":
@@ -64,7 +69,8 @@ class Discrete:
             rows = np.flatnonzero(member.ravel() == number)
             if len(features):
                 edited[np.ix_(rows, features)] = self._best(quest, rows, features)
-        return exchanged(quest, edited)
+            quest.advance(len(rows))
+        return exchanged(quest, edited, self.max_batch_rows)
 
     def _best(self, quest: Quest, rows: Ints, features: Ints) -> Codes:
         """The chosen values (n, k) for instances that share their explained features."""
@@ -76,10 +82,13 @@ class Discrete:
         for part in (slice(start, start + many) for start in range(0, len(rows), many)):
             for start, values in product.parts(few):
                 best.improve(part, *self._judge(quest, rows[part], features, values), start, len(product))
-        index = best.index
+        values = product.values(best.index)
+        # drawn in the order of the features, so that it does not depend on which was explained first
+        order = np.argsort(features)
+        sorted_product = _Product(tuple(product.axes[i] for i in order))
         for i in np.flatnonzero(best.tier == _UNDECIDED):
-            index[i] = product.random_other(own[i], quest.rng(int(rows[i])))
-        return product.values(index)
+            values[i, order] = sorted_product.random_other(own[i, order], quest.rng(int(rows[i])))
+        return values
 
     def _judge(self, quest: Quest, rows: Ints, features: Ints, values: Codes) -> tuple[Ints, Floats, Ints]:
         """For each instance its best tier, and for each candidate its cost (inf if outside the tier) and changes."""
@@ -168,11 +177,12 @@ class _Product:
         for start in range(0, len(self), size):
             yield start, self.values(np.arange(start, min(start + size, len(self))))
 
-    def random_other(self, own: Codes, rng: np.random.Generator) -> int:
-        """The number of a random combination that is not `own`."""
+    def random_other(self, own: Codes, rng: np.random.Generator) -> Codes:
+        """A random combination that is not `own`."""
+        drawn = int(rng.integers(len(self)))
         places = [np.flatnonzero(axis == value) for axis, value in zip(self.axes, own, strict=True)]
-        if not all(len(place) for place in places):
-            return int(rng.integers(len(self)))
-        here = int(np.ravel_multi_index([int(place[0]) for place in places], [len(axis) for axis in self.axes]))
-        drawn = int(rng.integers(len(self) - 1))
-        return drawn + (drawn >= here)
+        if all(len(place) for place in places):
+            here = int(np.ravel_multi_index([int(place[0]) for place in places], [len(axis) for axis in self.axes]))
+            drawn = int(rng.integers(len(self) - 1))
+            drawn += drawn >= here
+        return np.asarray(self.values(np.array([drawn]))[0])

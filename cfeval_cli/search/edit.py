@@ -10,15 +10,18 @@ from cfeval_cli.model.gate import probability_of
 from cfeval_cli.types import ABSENT, Access, Bools, Case, Codes, Counterfactuals, Floats, Ints, Quest
 
 
-def exchanged(quest: Quest, edited: Codes) -> Counterfactuals:
-    """Counterfactuals made by exchanging values."""
-    labels, probability = outcome(quest.model, quest.labels, edited)
+def exchanged(quest: Quest, edited: Codes, max_batch_rows: int) -> Counterfactuals:
+    """Counterfactuals made by exchanging values, put before the model so many at a time."""
+    parts = [slice(start, start + max_batch_rows) for start in range(0, len(edited), max_batch_rows)]
+    told = [outcome(quest.model, quest.labels[part], edited[part]) for part in parts]
+    labels = np.concatenate([np.zeros(0, dtype=np.int64), *(after for after, _ in told)])
+    kept = [probability for _, probability in told if probability is not None]
     return Counterfactuals(
         features=quest.features,
         labels=labels,
         flipped=labels != quest.labels,
         distance=quest.measure.between(quest.codes, edited),
-        probability=probability,
+        probability=np.concatenate([np.zeros(0), *kept]) if quest.access >= Access.PROBABILITY else None,
         codes=edited,
     )
 

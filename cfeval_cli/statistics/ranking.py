@@ -8,12 +8,18 @@ import numpy as np
 
 from cfeval_cli.types import Floats
 
-_DIGITS = 12  # values that agree to this many significant digits are tied, whatever the order of their sums
+_TOLERANCE = 1e-12  # relative, and absolute below 1e-3 of that: noise in the last bits of a sum
 
 
 def settled(values: Floats) -> Floats:
-    """Values rounded so that noise in the last bits does not decide a rank."""
-    return np.array([float(f"{value:.{_DIGITS - 1}e}") for value in values])
+    """Values with those that differ by no more than noise made equal, so that the order of a sum decides no rank."""
+    order = np.argsort(values, kind="stable")
+    ordered = values[order]
+    allowed = _TOLERANCE * np.maximum(np.abs(ordered[1:]), 1e-3)
+    starts = np.concatenate([[True], ~(np.diff(ordered) <= allowed)]) if len(values) else np.zeros(0, bool)
+    result = np.empty(len(values))
+    result[order] = ordered[np.maximum.accumulate(np.where(starts, np.arange(len(values)), 0))]
+    return result
 
 
 def ranks(values: Floats, better: Literal["higher", "lower"]) -> Floats:

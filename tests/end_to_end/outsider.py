@@ -17,8 +17,8 @@ class Box:
     def __init__(self, path):
         with np.load(path, allow_pickle=False) as file:
             self.bias, self.w, self.mean = float(file["bias"]), file["weights"], file["means"]
-            ends = np.cumsum(file["sizes"])
-            self.e = [file["embeddings"][end - size : end] for size, end in zip(file["sizes"], ends, strict=True)]
+            spans = zip(file["starts"], file["sizes"], strict=True)
+            self.e = [file["embeddings"][start : start + size] for start, size in spans]
 
     def p(self, row):
         """P(1|x); a feature that is None is deleted."""

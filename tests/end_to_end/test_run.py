@@ -1,14 +1,20 @@
 """Whole runs, from the command line to the tables."""
 
+import ast
 import json
+import subprocess
+from pathlib import Path
 
+import anchor.utils
 import numpy as np
 import pandas as pd
 import pytest
+from lime.discretize import QuartileDiscretizer
 
 from tests.conftest import cfeval, only_run
 from tests.end_to_end.outsider import recompute
 
+ROOT = Path(__file__).parents[2]
 SIX = "explainer=[random,omission,lime,anchor,decision_boundary,lr]"
 FAST = ("explainer.lime.n_samples=300", "explainer.decision_boundary.n_samples=100")
 RESULTS = ["correlations.csv", "counterfactuals.parquet", "dataset.json", "explanations.parquet", "instances.parquet",
@@ -73,7 +79,10 @@ def test_the_folder_has_every_file_and_the_record_says_how_it_came_about(whole):
     assert len(record["data"]["sha256"]) == 64
     assert set(record["accuracy"]) == {"train", "validation", "test"} and 0.5 < record["accuracy"]["test"] < 1
     assert {"total", "train", "explain: lime", "search: lime", "score"} <= set(record["seconds"])
-    assert record["peak_memory_mb"] > 10
+    assert record["peak_memory_mb"] > 100  # torch alone takes more
+    assert record["packages"]["lime"] == "0.2.0.1" and record["packages"]["numpy"] == np.__version__
+    head = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True, cwd=ROOT).stdout
+    assert record["git_commit"].removesuffix("-dirty") == head.strip()
     rows = record["model_rows"]
     assert rows["explainer.lime"] == 40 * 300
     assert rows["explainer.decision_boundary"] >= 40 * 100
@@ -128,6 +137,27 @@ def test_the_same_seed_gives_the_same_bytes_in_any_order_of_explainers(toy, tmp_
     reversed_six = "explainer=[lr,decision_boundary,anchor,lime,omission,random]"
     toy.run(reversed_six, *FAST, "k=2", "n_explain=40", cwd=tmp_path)
     assert results(only_run(tmp_path)) == results(whole[0])
+    ours, theirs = (np.load(folder / "model.npz", allow_pickle=False) for folder in (only_run(tmp_path), whole[0]))
+    assert all(np.array_equal(ours[name], theirs[name]) for name in theirs.files)
+
+
+def test_a_sample_of_the_test_set_is_drawn_by_the_seed(toy, tmp_path):
+    chosen = {}
+    for name, arguments in {"all": [], "one": ["n_explain=12"], "again": ["n_explain=12"]}.items():
+        (tmp_path / name).mkdir()
+        toy.run("explainer=lr", *arguments, cwd=tmp_path / name)
+        chosen[name] = pd.read_parquet(only_run(tmp_path / name) / "instances.parquet")["instance"].tolist()
+    assert chosen["one"] == chosen["again"] == sorted(chosen["one"])
+    assert set(chosen["one"]) < set(chosen["all"])
+    assert chosen["one"] not in (chosen["all"][:12], chosen["all"][-12:])
+
+
+def test_two_explainers_that_say_the_same_get_the_same_scores(toy, tmp_path):
+    """Omission by zero is lr (closed form); what the search draws at random must not tell them apart."""
+    arguments = ["explainer=[omission,lr,random]", "explainer.omission.removal=zero", "k=2", "distance.space=embedding"]
+    toy.run(*arguments, cwd=tmp_path)
+    metrics = pd.read_csv(only_run(tmp_path) / "metrics.csv").set_index(["metric", "variant", "explainer"])["value"]
+    pd.testing.assert_series_equal(metrics.xs("omission", level=2), metrics.xs("lr", level=2), check_exact=True)
 
 
 def test_another_explainer_changes_nothing_for_the_others(toy, tmp_path, whole):
@@ -155,21 +185,68 @@ def test_incomplete_explanations_are_skipped_filled_or_kept(toy, tmp_path):
         pd.read_parquet(folder / "explanations.parquet").query("explainer == 'decision_boundary'")["features"].map(len)
     )
     assert 0 < (told >= 2).sum() < 40  # otherwise this test would show nothing
+    short = told.to_numpy() < 2
+    filled = pd.read_parquet(only_run(tmp_path / "random") / "counterfactuals.parquet")
+    filled = filled.query("explainer == 'decision_boundary' and access == 'label'")["features"].to_numpy()[short]
+    second = np.array([features[1] for features in filled])
+    lowest = np.array([min(set(range(4)) - {features[0]}) for features in filled])
+    assert 0 < (second == lowest).sum() < len(second)  # at random, not the first that comes
     assert (seen["skip"]["n"] == (told >= 2).sum()).all()
     assert (seen["random"]["n"] == 40).all()
     assert (seen["keep"]["n"] == (told >= 1).sum()).all()
-    assert seen["skip"]["coverage"].tolist() == seen["keep"]["coverage"].tolist()
+    for how in seen:
+        assert seen[how]["coverage"].tolist() == pytest.approx([(told >= 2).mean()] * 2)
 
 
 def test_an_explainer_that_never_answers_is_absent_with_a_reason(toy, tmp_path):
-    done = toy.run("explainer=[decision_boundary,lr,random]", "explainer.decision_boundary.n_samples=1", "k=4",
-                   "n_explain=10", cwd=tmp_path)  # fmt: skip
+    arguments = ["explainer.decision_boundary.n_samples=1", "explainer.decision_boundary.max_edits=1", "k=2"]
+    done = toy.run("explainer=[decision_boundary,lr,random]", *arguments, "n_explain=10", cwd=tmp_path)
     metrics = pd.read_csv(only_run(tmp_path) / "metrics.csv")
     row = metrics.query("explainer == 'decision_boundary' and metric == 'c'").iloc[0]
-    if row["n"] == 0:
-        assert np.isnan(row["value"]) and row["note"] == "no usable explanation"
-        assert "without decision_boundary" in done.stdout
-    assert row["coverage"] < 0.5 and "†" in done.stdout
+    assert row["n"] == 0 and np.isnan(row["value"]) and row["note"] == "no usable explanation" and row["coverage"] == 0
+    assert "without decision_boundary" in done.stdout and "†" in done.stdout
+
+
+@pytest.mark.parametrize("distance", ["cosine", "mahalanobis", "constant"])
+def test_other_distances(toy, tmp_path, distance):
+    done = toy.run("explainer=[random,lr]", "n_explain=20", f"distance={distance}", "k=2", cwd=tmp_path)
+    folder = only_run(tmp_path)
+    metrics = pd.read_csv(folder / "metrics.csv").set_index(["metric", "variant", "explainer"])["value"]
+    found = pd.read_parquet(folder / "counterfactuals.parquet")
+    for (explainer, access), group in found.groupby(["explainer", "access"]):
+        assert metrics["proximity", access, explainer] == pytest.approx(group["distance"].mean())
+        assert metrics["c", access, explainer] == pytest.approx(group["flipped"].sum() / group["distance"].sum())
+    assert f"{distance} distance" in done.stdout
+
+
+def test_adults_is_prepared_as_the_anchor_package_does_it(adults, tmp_path):
+    """The maps are read from the package's source, the bins made by LIME's discretizer."""
+    source = ast.parse(Path(anchor.utils.__file__).read_text())
+    maps = {}
+    for node in ast.walk(source):
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "").endswith("_map"):
+            maps.setdefault(node.targets[0].id, ast.literal_eval(node.value))
+    raw = pd.read_csv(adults / "adult.data", header=None, skipinitialspace=True, dtype=str)
+    toys = {3: "education_map", 5: "married_map", 6: "occupation_map", 13: "country_map"}
+    expected = []
+    for column in (0, 1, 3, 5, 6, 7, 8, 9, 10, 11, 12, 13):
+        cells = raw[column]
+        if column in toys:
+            cells = cells.map(lambda cell, m=maps[toys[column]]: m.get(cell, cell))
+        if column in (10, 11):
+            amount = cells.astype(float)
+            cells = np.select([amount <= 0, amount <= np.median(amount[amount > 0])], ["None", "Low"], "High")
+        if column in (0, 12):
+            numbers = cells.astype(float).to_numpy()[:, None]
+            cells = QuartileDiscretizer(numbers, [], ["x"]).discretize(numbers)[:, 0].astype(int)
+        expected.append(np.asarray(cells))
+    cfeval("run", "explainer=lr", f"data_dir={adults}", cwd=tmp_path)
+    features = json.loads((only_run(tmp_path) / "dataset.json").read_text())["features"]
+    for row in pd.read_parquet(only_run(tmp_path) / "instances.parquet").itertuples():
+        for j, column in enumerate(expected):
+            ours = row.codes[j] if j in (0, 10) else features[j]["values"][row.codes[j]]
+            assert ours == column[row.instance]
+        assert row.label == int(raw[14][row.instance] == ">50K")
 
 
 def test_adults_from_end_to_end(adults, tmp_path):
@@ -191,3 +268,17 @@ def test_adults_from_end_to_end(adults, tmp_path):
     correlations = pd.read_csv(folder / "correlations.csv")
     assert set(correlations["gold"]) == {"signed", "centered", "contrast", "absolute"}
     assert correlations.query("variant != 'mask'")["explainers"].eq(6).all()
+
+
+@pytest.mark.slow
+def test_the_whole_test_set_of_adults_with_two_features(adults, tmp_path):
+    explainers = "explainer=[random,omission,decision_boundary,lr]"
+    cfeval(
+        "run", explainers, "k=2", "distance.space=embedding", f"data_dir={adults}", "access=probability", cwd=tmp_path
+    )
+    folder = only_run(tmp_path)
+    ours = pd.read_csv(folder / "metrics.csv").query("variant != 'label'")
+    theirs = recompute(folder)
+    for row in ours[ours["value"].notna()].itertuples():
+        assert row.value == pytest.approx(theirs[row.metric, row.variant, row.explainer], abs=1e-9, rel=1e-9)
+    assert json.loads((folder / "run.json").read_text())["instances"] == 1569

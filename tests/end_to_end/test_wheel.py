@@ -51,12 +51,13 @@ def test_it_runs_from_an_empty_folder_with_a_users_own_configs(installed, toy, t
         check=True, capture_output=True, text=True, cwd=tmp_path,
     ).stdout  # fmt: skip
     assert where.startswith(str(installed.parents[1]))
-    own = tmp_path / "own" / "explainer"
-    own.mkdir(parents=True)
-    (own / "everything_but_colour.yaml").write_text(EXTRA)
+    own = tmp_path / "own"
+    shutil.copytree(toy.folder / "conf", own)
+    (own / "explainer").mkdir()
+    (own / "explainer" / "everything_but_colour.yaml").write_text(EXTRA)
     cwd = tmp_path / "far" / "away"
     cwd.mkdir(parents=True)
-    arguments = [*toy.arguments, f"hydra.searchpath=[file://{own.parent}]", "n_explain=20"]
+    arguments = ["--config-dir", str(own), "dataset=toy", f"data_dir={toy.folder / 'data'}", "n_explain=20"]
     cfeval("run", *arguments, "explainer=[lr,random,everything_but_colour]", cwd=cwd, executable=installed)
     record = json.loads((only_run(cwd) / "run.json").read_text())
     assert record["status"] == "complete" and record["git_commit"] is None

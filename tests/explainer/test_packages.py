@@ -42,12 +42,13 @@ def test_an_instance_gets_the_same_explanation_in_any_company_and_the_global_gen
 
 @pytest.mark.parametrize("order", ["absolute", "signed"])
 def test_lime_gives_the_packages_coefficients(order):
-    told = Lime(n_samples=500, order=order).fit(DATASET, gate(MODEL))(batch())
+    told = Lime(n_samples=500, kernel_width=1.1, order=order).fit(DATASET, gate(MODEL))(batch())
     for i, row in enumerate(CODES):
         package = LimeTabularExplainer(
             DATASET.train.codes.astype(float),
             categorical_features=range(5),
             feature_selection="none",
+            kernel_width=1.1,
             discretize_continuous=False,
             random_state=integer(stream(7, "explainer.x", int(DATASET.test.ids[i]))),
         )
@@ -84,12 +85,13 @@ def test_lime_recovers_the_effects_of_a_nearly_linear_model():
 
 
 def test_anchor_gives_the_packages_rule():
-    told = Anchor(threshold=0.9).fit(DATASET, gate(MODEL))(batch())
+    settings = {"threshold": 0.9, "delta": 0.2, "tau": 0.3, "batch_size": 37}
+    told = Anchor(**settings).fit(DATASET, gate(MODEL))(batch())
     names = {j: list(feature.values) for j, feature in enumerate(DATASET.features)}
     for i, row in enumerate(CODES):
         np.random.seed(integer(stream(7, "explainer.x", int(DATASET.test.ids[i]))))  # noqa: NPY002
         package = AnchorTabularExplainer(["no", "yes"], [f"f{j}" for j in range(5)], DATASET.train.codes, names)
-        rule = package.explain_instance(row, lambda x: MODEL.labels(x.astype(np.int32)), threshold=0.9)
+        rule = package.explain_instance(row, lambda x: MODEL.labels(x.astype(np.int32)), **settings)
         named = told.features[i][told.features[i] != NONE].tolist()
         assert named == rule.features()
         if named:

@@ -1,5 +1,7 @@
 """random, omission and lr: explainers with a closed form."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -88,6 +90,9 @@ def test_omission_defaults_to_the_marginal_on_tables_and_refuses_a_mask_that_is_
     model = make_linear(dataset)
     auto, marginal = explain(Omission(), dataset, model), explain(Omission("marginal"), dataset, model)
     assert (auto.scores == marginal.scores).all()
+    text = replace(make_dataset([3, 2], unknown=1), kind="text")
+    auto, mask = explain(Omission(), text, model), explain(Omission("mask"), text, model)
+    assert (auto.scores == mask.scores).all() and (auto.scores != marginal.scores).any()
     with pytest.raises(ValueError, match=r"removal=mask.*toy"):
         Omission("mask").check(dataset)
     Omission("mask").check(make_dataset([3, 2], unknown=1))

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -6,7 +8,7 @@ from hypothesis import strategies as st
 
 from cfeval_cli.model.gate import apply_edits
 from cfeval_cli.model.logistic import Linear, Logistic
-from cfeval_cli.types import ABSENT, Access
+from cfeval_cli.types import ABSENT, Access, Feature
 from tests.problems import gate, logit, make_dataset, make_linear, problems, sigmoid
 
 
@@ -58,6 +60,15 @@ def test_mean_effects_are_averages_over_the_training_rows():
     assert model.mean_effects() == pytest.approx(model.effects(dataset.train.codes).mean(axis=0))
 
 
+def make(**changes):
+    settings = {
+        "learning_rate": {"tabular": 0.01, "text": 0.01},
+        "batch_size": {"tabular": 256, "text": 256},
+        "position_decay": {"tabular": 0.0, "text": 0.0},
+    }
+    return Logistic(**{**settings, **changes})
+
+
 def noisy(n=400, seed=0):
     """Labels drawn from a known white box."""
     dataset = make_dataset([3, 4, 2], n=n, seed=seed)
@@ -70,7 +81,7 @@ def noisy(n=400, seed=0):
 
 def test_training_comes_near_the_model_that_made_the_labels():
     dataset, truth = noisy(2000)
-    model = Logistic().fit(dataset, 0)
+    model = make().fit(dataset, 0)
     off = np.abs(model.proba(dataset.test.codes) - truth.proba(dataset.test.codes)).mean()
     best = (truth.labels(dataset.test.codes) == dataset.test.labels).mean()
     assert (model.labels(dataset.test.codes) == dataset.test.labels).mean() > best - 0.03
@@ -81,12 +92,12 @@ def test_training_comes_near_the_model_that_made_the_labels():
 
 def test_the_same_seed_gives_the_same_bits_and_another_seed_another_model():
     dataset, _ = noisy()
-    first, again, other = (Logistic(max_epochs=3).fit(dataset, seed).arrays() for seed in (0, 0, 1))
+    first, again, other = (make(max_epochs=3).fit(dataset, seed).arrays() for seed in (0, 0, 1))
     assert all(np.array_equal(first[name], again[name]) for name in first)
     assert not np.array_equal(first["weights"], other["weights"])
     torch.set_num_threads(2)
     assert all(
-        np.array_equal(first[name], array) for name, array in Logistic(max_epochs=3).fit(dataset, 0).arrays().items()
+        np.array_equal(first[name], array) for name, array in make(max_epochs=3).fit(dataset, 0).arrays().items()
     )
     assert torch.get_num_threads() == 2
 
@@ -98,11 +109,52 @@ def test_early_stopping_keeps_the_epoch_with_the_lowest_validation_loss():
         p = model.proba(dataset.validation.codes)
         return -np.where(dataset.validation.labels == 1, np.log(p), np.log(1 - p)).mean()
 
-    rate = {"learning_rate": 0.2, "batch_size": 10}  # high enough to overfit within a few epochs
-    by_epochs = [loss(Logistic(max_epochs=epochs, patience=100, **rate).fit(dataset, 0)) for epochs in (1, 5, 30)]
+    rate = {
+        "learning_rate": {"tabular": 0.2, "text": 1},
+        "batch_size": {"tabular": 10, "text": 1},
+    }  # high enough to overfit within a few epochs
+    by_epochs = [loss(make(max_epochs=epochs, patience=100, **rate).fit(dataset, 0)) for epochs in (1, 5, 30)]
     assert by_epochs == sorted(by_epochs, reverse=True)  # never worse than what an earlier epoch had
-    patient = loss(Logistic(max_epochs=500, patience=30, **rate).fit(dataset, 0))
+    patient = loss(make(max_epochs=500, patience=30, **rate).fit(dataset, 0))
     assert patient <= by_epochs[-1]
+
+
+def test_training_stops_when_the_validation_loss_has_not_fallen_for_so_many_epochs(monkeypatch):
+    dataset, _ = noisy(60)
+    epochs = []
+    shuffle = torch.randperm
+    monkeypatch.setattr(torch, "randperm", lambda *a, **k: epochs.append(1) or shuffle(*a, **k))
+    rate = {"learning_rate": {"tabular": 0.2, "text": 1}}
+    for patience in (1, 4):
+        epochs.clear()
+        make(max_epochs=2000, patience=patience, **rate).fit(dataset, 0)
+        assert patience < len(epochs) < 500
+
+
+def test_pretrained_vectors_are_shared_tuned_or_frozen_and_padding_stays_zero():
+    dataset, _ = noisy(200)
+    rng = np.random.default_rng(0)
+    values = tuple(f"w{v}" for v in range(4))
+    text = replace(
+        dataset,
+        kind="text",
+        features=tuple(Feature(f"token {j}", values) for j in range(3)),
+        pretrained=rng.normal(size=(4, 5)),
+        candidates=(np.arange(4, dtype=np.int32),) * 3,
+    )
+    text.train.codes[::3, 2] = ABSENT
+    frozen, tuned = (make(fine_tune=tune, max_epochs=5).fit(text, 0) for tune in (False, True))
+    assert all(np.array_equal(table, text.pretrained) for table in frozen.tables)
+    assert tuned.tables[0] is tuned.tables[2] and not np.array_equal(tuned.tables[0], text.pretrained)
+    for model in (frozen, tuned):
+        assert model.arrays()["embeddings"].shape == (4, 5)  # stored once
+        back = Linear.from_arrays(model.arrays())
+        assert np.array_equal(back.proba(text.test.codes), model.proba(text.test.codes))
+        there = text.train.codes[:, 2] != ABSENT
+        assert model.means[2] == pytest.approx(model.tables[2][text.train.codes[there, 2]].mean(axis=0))
+    few = {"batch_size": {"tabular": 1, "text": 10}, "max_epochs": 20}
+    loose, tight = (make(position_decay={"tabular": 0, "text": d}, **few).fit(text, 0) for d in (0.0, 10.0))
+    assert tight.weights.std(axis=0).max() < 0.6 * loose.weights.std(axis=0).max()
 
 
 @settings(max_examples=20)
@@ -115,7 +167,16 @@ def test_a_stored_model_is_the_same_model(problem):
     assert gate(back).access == Access.WHITE_BOX
 
 
-@pytest.mark.parametrize("setting", [{"dim": 0}, {"learning_rate": 0}, {"weight_decay": -1}, {"patience": "x"}])
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {"dim": 0},
+        {"patience": "x"},
+        {"learning_rate": {"tabular": 0, "text": 1}},
+        {"batch_size": {"tabular": 2}},
+        {"position_decay": {"tabular": 0, "text": -1}},
+    ],
+)
 def test_bad_settings_are_named(setting):
     with pytest.raises(ValueError, match=next(iter(setting))):
-        Logistic(**setting)
+        make(**setting)

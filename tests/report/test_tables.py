@@ -10,7 +10,7 @@ from cfeval_cli.report.tables import Cell, Table, escape_latex, make, ordinal
 
 RECORD = {
     "explainers": {"a": "A_1 & <b>|", "b": "B"},
-    "settings": {"agreement": "recall", "gold": "signed", "k": 1, "seed": 0},
+    "settings": {"agreement": "recall", "gold": "signed", "k": 1, "seed": 0, "incomplete": "skip"},
     "metrics": {
         "c": {"title": "C", "latex": r"$\mathcal{C}$", "better": "higher", "place": 60},
         "proximity": {"title": "Proximity", "latex": None, "better": "lower", "place": 50},
@@ -20,12 +20,14 @@ RECORD = {
     },
     "data": {
         "name": "toy", "file": "toy.csv", "source": "data folder", "sha256": "ab" * 32, "rows_used": 1234,
-        "complete": False,
+        "rows_read": 2000,        "complete": False,
     },
     "accuracy": {"test": 0.8},
     "reference": {"test_accuracy": 0.7},
     "instances": 50,
     "search": "disc.",
+    "metrics_absent": {"c_soft": "needs probability access"},
+    "setup": "discrete search (pick: auto); euclidean distance (space: auto)",
     "correlations_absent": "",
 }  # fmt: skip
 
@@ -44,7 +46,10 @@ def metrics(coverage=(1.0, 0.4)):
         ("coverage", "all", coverage, (np.nan, np.nan)),
     ]:
         for name, value, rank in zip("ab", values, ranks, strict=True):
-            rows.append({"metric": metric, "variant": variant, "explainer": name, "value": value, "rank": rank})
+            note = "toy has no mask token" if variant == "mask" else ""
+            rows.append(
+                {"metric": metric, "variant": variant, "explainer": name, "value": value, "rank": rank, "note": note}
+            )
     return pd.DataFrame(rows)
 
 
@@ -70,18 +75,20 @@ def test_table_1_marks_the_truth_agreement_low_coverage_and_what_is_absent():
     comp = next(line for name, line in lines.items() if name.startswith("Comp. (del.)"))
     assert "**0.5000 (1st)**" in comp and "**0.2500 (2nd)**" in comp
     assert next(line for name, line in lines.items() if name.startswith("Comp. (mask)")).count("–") == 2
-    c = next(line for name, line in lines.items() if name.startswith("C (disc.)"))
+    c = next(line for name, line in lines.items() if name.startswith("C (disc., label)"))
     assert "**" not in c  # its ranks are the reverse of the truth's
-    assert text.count("Proximity") == 2 and text.count("C (disc.)") == 1
+    assert text.count("Proximity") == 2 and "C (disc., probability)" in text
+    assert "–: toy has no mask token." in text and "pick: auto" in text
     assert "1.4142 (1.5=)" in text
     assert "0.9000 (1st\\*)" in text and "B†" in text and "40.0%" in text
     assert "test accuracy 80.00% (the paper's: 70.00%)" in text
-    assert "incomplete copy of the data" in text and "1,234 rows of toy.csv" in text
+    assert "incomplete copy of the data" in text and "1,234 of 2,000 rows of toy.csv" in text
+    assert "Not computed: c\\_soft (needs probability access)." in text
 
 
-def printed(table):
+def printed(table, width=200):
     out = io.StringIO()
-    Console(width=200, file=out).print(table.rich())
+    Console(width=width, file=out).print(table.rich(width))
     return out.getvalue()
 
 
@@ -91,6 +98,15 @@ def test_names_are_escaped_in_every_form():
     assert r"A\_1 \& \textless{}b\textgreater{}|" in values.latex()
     assert "A_1 & <b>|" in printed(values)
     assert escape_latex("50% of $x_1^2 {\\}") == r"50\% of \$x\_1\textasciicircum{}2 \{\textbackslash{}\}"
+
+
+def test_a_narrow_terminal_gets_the_columns_in_parts_and_no_number_is_broken():
+    header = [Cell("Metric"), *(Cell(f"Explainer{i}") for i in range(9))]
+    table = Table("t", header, [[[Cell("C"), *(Cell(f"0.{i}234 (1st)") for i in range(9))]]])
+    for width in (40, 80, 200):
+        text = printed(table, width)
+        assert all(f"0.{i}234 (1st)" in text and f"Explainer{i}" in text for i in range(9))
+        assert max(len(line) for line in text.splitlines()) <= width
 
 
 def test_markup_in_a_name_is_not_obeyed_in_the_terminal():

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -13,12 +14,12 @@ from cfeval_cli.types import NONE, Access, Quest
 from tests.problems import logit, make_dataset, make_linear, problems, sigmoid
 
 
-def make_quest(dataset, model, features, access):
+def make_quest(dataset, model, features, access, seed=0):
     codes = dataset.test.codes
     measure = Euclidean("embedding").fit(dataset, model, access)
     return Quest(
         dataset, Ledger().gate(model, access, "search"), measure, access,
-        codes, model.labels(codes), features, dataset.test.ids, 0, "search",
+        codes, model.labels(codes), features, dataset.test.ids, seed, "search",
     )  # fmt: skip
 
 
@@ -99,7 +100,7 @@ def test_the_random_fallback_is_uniform_over_the_other_combinations():
 
 
 def test_batches_never_exceed_the_bound_and_all_candidates_are_counted():
-    dataset = make_dataset([4, 4, 4], n=11)
+    dataset = make_dataset([4, 4, 4], n=50)
     model = make_linear(dataset)
     asked = []
 
@@ -113,11 +114,26 @@ def test_batches_never_exceed_the_bound_and_all_candidates_are_counted():
             asked.append(len(codes) * len(values))
             return model.edited_proba(codes, features, values)
 
-    features = np.tile([0, 2], (11, 1))
+        def proba(self, codes):
+            asked.append(len(codes))
+            return model.proba(codes)
+
+    features = np.tile([0, 2], (50, 1))
     quest = make_quest(dataset, Spy(), features, Access.PROBABILITY)
-    Discrete(max_batch_rows=20).find(quest)
+    done = []
+    Discrete(max_batch_rows=20).find(replace(quest, advance=done.append))
     assert max(asked) <= 20
-    assert sum(asked) == 11 * 16
+    assert sum(asked) == 50 * 16 + 50  # every candidate, and the one that was taken
+    assert sum(done) == 50
+
+
+def test_the_fallback_depends_on_the_seed_and_the_instance_but_not_on_who_explained_or_in_which_order():
+    dataset = make_dataset([4, 5], n=40)
+    model = make_linear(dataset, bias=100.0)  # nothing flips
+    there, back = np.tile([0, 1], (40, 1)), np.tile([1, 0], (40, 1))
+    one = Discrete().find(make_quest(dataset, model, there, Access.LABEL)).codes
+    assert (Discrete().find(make_quest(dataset, model, back, Access.LABEL)).codes == one).all()
+    assert (Discrete().find(make_quest(dataset, model, there, Access.LABEL, seed=1)).codes != one).any()
 
 
 def test_instances_with_fewer_features_are_searched_in_what_there_is():

@@ -66,6 +66,10 @@ def test_ranks_count_the_better_ones(xs):
 def test_noise_in_the_last_bits_is_a_tie_and_nan_has_no_rank():
     assert ranks(np.array([0.1 + 0.2, 0.3, np.nan, 0.1]), "higher").tolist()[:2] == [1.5, 1.5]
     assert np.isnan(ranks(np.array([0.3, np.nan]), "higher")[1])
+    assert ranks(np.array([1e-17, -1e-17, 0.0, 0.5]), "higher").tolist() == [3, 3, 3, 1]
+    edge = 0.1234567890125  # wherever a rounding edge lies, neighbours are tied
+    assert ranks(np.array([edge, np.nextafter(edge, 1), np.nextafter(edge, 0)]), "lower").tolist() == [2, 2, 2]
+    assert ranks(np.array([0.1, 0.1 + 1e-10]), "lower").tolist() == [1, 2]
 
 
 # Table 1 of the paper, Adults: values of Random, Omission, LIME, Anchor, DecisionBoundary, LogisticRegression,

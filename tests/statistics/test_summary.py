@@ -3,6 +3,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 from cfeval_cli.statistics.summary import correlate, summarise
 
@@ -46,6 +47,13 @@ def test_values_are_ratios_of_sums_and_correlations_follow_from_them(seed):
                 ours, true = (0 if abs(gap) < 1e-12 else gap for gap in (ours, true))
                 total += np.sign(ours) * np.sign(true)
         assert row.tau == pytest.approx(total / 6)
+        ours, true = (
+            [round(sign * value[m, e], 12) for e in EXPLAINERS] for m, sign in ((row.metric, sign), ("recall", 1))
+        )
+        if len(set(ours)) > 1 and len(set(true)) > 1:
+            assert row.rho == pytest.approx(stats.spearmanr(ours, true).statistic)
+        else:
+            assert np.isnan(row.rho)
         assert row.explainers == 4 and (row.gold, row.agreement) == ("signed", "recall")
 
 

@@ -1,0 +1,5 @@
+"""`python -m cfeval_cli` is `cfeval`."""
+
+from cfeval_cli.cli import main
+
+main()
