@@ -15,6 +15,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from cfeval_cli import gold
 from cfeval_cli.errors import UserError, one_of, whole
+from cfeval_cli.metric.converged import Converged
 from cfeval_cli.metric.coverage import Coverage
 from cfeval_cli.statistics.summary import TRUTHS
 from cfeval_cli.types import Access, Dataset, Distance, Explainer, Loadable, Metric, Search, Trainable
@@ -70,7 +71,7 @@ def plan(cfg: DictConfig) -> Plan:
     _check("incomplete", lambda: one_of("incomplete", cfg.incomplete, ("skip", "random", "keep")))
     access = _ACCESS[cfg.access]
     chosen = _several(cfg, "metric")
-    metrics = _permitted(chosen, access) | {"coverage": Coverage()}  # it stands beside every score
+    metrics = _permitted(chosen, access) | {"converged": Converged(), "coverage": Coverage()}  # always told
     truths = [name for name in TRUTHS if name in metrics]
     if truths and cfg.agreement not in truths:
         raise UserError(
@@ -81,12 +82,15 @@ def plan(cfg: DictConfig) -> Plan:
     if not levels:
         needed = min(search.levels).name.lower()
         raise UserError(f"access={cfg.access} is not enough for this search, which needs access={needed}.")
+    distance: Distance = _make(cfg, "distance")
+    if getattr(search, "moves", False) and getattr(distance, "space", None) == "onehot":
+        raise UserError("distance.space=onehot cannot measure moved embeddings. Use distance.space=auto or embedding.")
     return Plan(
         dataset=_make(cfg, "dataset"),
         model=_make(cfg, "model"),
         explainers=_several(cfg, "explainer"),
         search=search,
-        distance=_make(cfg, "distance"),
+        distance=distance,
         metrics=metrics,
         dropped={
             name: f"needs {metric.access.name.lower()} access" for name, metric in chosen.items() if name not in metrics

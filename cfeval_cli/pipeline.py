@@ -104,8 +104,18 @@ def prepare(plan: Plan, dataset: Dataset, model: WhiteBox) -> Study:
     if plan.n_explain is not None:
         rows = stream(plan.seed, "instances").choice(len(instances), plan.n_explain, replace=False)
         instances = instances.take(np.sort(rows))
+    for asker, access in asked(plan).items():
+        if access > model.access:
+            needed, offered = access.name.lower(), model.access.name.lower()
+            raise UserError(f"{asker} needs {needed} access, and this model offers {offered} only.")
     measures = {level: plan.distance.fit(dataset, model, level) for level in plan.levels}
     return Study(plan, dataset, model, instances, model.labels(instances.codes), model.proba(instances.codes), measures)
+
+
+def asked(plan: Plan) -> dict[str, Access]:
+    """What each component will ask of the model; known before anything is explained."""
+    explainers = {f"explainer.{name}": explainer.access for name, explainer in plan.explainers.items()}
+    return explainers | {"search": max(plan.levels)} | {f"metric.{name}": m.access for name, m in plan.metrics.items()}
 
 
 def explain(study: Study, name: str, advance: Callable[[int], None]) -> Explanation:

@@ -19,6 +19,19 @@ def integer(rng: np.random.Generator) -> int:
 
 
 @contextmanager
+def one_thread() -> Iterator[None]:
+    """Let torch sum in a fixed order: the same bits on any number of cores."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+@contextmanager
 def numpy_global(seed: int) -> Iterator[None]:
     """Seed NumPy's global generator for a library that draws from it, and put it back."""
     before = np.random.get_state()  # noqa: NPY002

@@ -79,10 +79,11 @@ class RunFolder:
             },
         }  # fmt: skip
         self._write_record()
-        features = [{"name": feature.name, "values": list(feature.values)} for feature in dataset.features]
+        values = list(dict.fromkeys(feature.values for feature in dataset.features))  # texts share one vocabulary
+        features = [{"name": feature.name, "values": values.index(feature.values)} for feature in dataset.features]
         described = {
-            "name": dataset.name, "kind": dataset.kind, "classes": list(dataset.classes), "features": features,
-            "unknown": dataset.unknown, "fitted": dict(dataset.fitted),
+            "name": dataset.name, "kind": dataset.kind, "classes": list(dataset.classes),
+            "features": features, "values": values, "unknown": dataset.unknown, "fitted": dict(dataset.fitted),
         }  # fmt: skip
         self._write_text("dataset.json", json.dumps(described, indent=1, ensure_ascii=False) + "\n")
 
@@ -97,8 +98,8 @@ class RunFolder:
     def save_instances(self, dataset: Dataset, instances: Split, labels: Ints, positive: Floats) -> None:
         """The instances that are explained, and what the model predicts for them."""
         self._record["instances"] = len(instances)
-        names = [np.array([*feature.values, ""], dtype=object) for feature in dataset.features]
-        values = np.stack([names[j][instances.codes[:, j]] for j in range(dataset.width)], axis=1)
+        names = [(*feature.values, "") for feature in dataset.features]
+        values = [[name[code] for name, code in zip(names, row, strict=True)] for row in instances.codes]
         self._write_frame(
             "instances.parquet",
             {
@@ -107,7 +108,8 @@ class RunFolder:
                 "predicted": labels,
                 "probability": positive,
                 "codes": list(instances.codes),
-                "values": values.tolist(),
+                "values": values,
+                **({} if instances.texts is None else {"text": instances.texts}),
             },
         )
 
@@ -193,7 +195,7 @@ class RunFolder:
         chosen = set(self._record["metrics"])
         if not chosen & set(TRUTHS):
             return "neither ground truth (recall, hit) is among the metrics"
-        if not chosen - {*TRUTHS, "coverage"}:
+        if not chosen - {*TRUTHS, "converged", "coverage"}:
             return "no metric to be judged is among the metrics"
         return ""
 

@@ -89,6 +89,13 @@ class Dataset:
         """The number of features, M."""
         return len(self.features)
 
+    @property
+    def mask(self) -> int:
+        """The code of the mask token, of data that has one."""
+        if self.unknown is None:
+            raise ValueError(f"{self.name} has no mask token")
+        return self.unknown
+
     @cached_property
     def fingerprint(self) -> str:
         """A hash of everything that the model and the explainers are given."""
@@ -145,6 +152,18 @@ class WhiteBox(Model, Protocol):
 
     def mean_effects(self) -> Floats:
         """Mean effect (M,) of each feature over the training set."""
+        ...
+
+
+class Line(WhiteBox, Protocol):
+    """A white box whose logit is linear in the embeddings."""
+
+    def logits(self, codes: Codes) -> Floats:
+        """log P(1|x) - log P(0|x)."""
+        ...
+
+    def slopes(self) -> Floats:
+        """∂ logit / ∂ embedding (M, d)."""
         ...
 
 
@@ -301,6 +320,10 @@ class Measure(Protocol):
 
     def matrix(self, codes: Codes, features: Ints, values: Codes) -> Floats:
         """Distances (n, C) from each row to each of C edits (C, k) of the same k features."""
+        ...
+
+    def moved(self, codes: Codes, features: Ints, vectors: Floats) -> Floats:
+        """Distances (n,) of rows whose features (n, k) have had their embeddings moved to (n, k, d)."""
         ...
 
 

@@ -75,11 +75,11 @@ def test_a_component_is_named_by_its_own_file():
 
 def test_the_order_of_the_command_line_does_not_matter():
     assert list(plan("explainer=[lr,random,lime]").explainers) == ["random", "lime", "lr"]
-    assert list(plan("metric=[c,dfr]").metrics) == ["dfr", "c", "coverage"]
+    assert list(plan("metric=[c,dfr]").metrics) == ["dfr", "c", "converged", "coverage"]
 
 
-def test_coverage_is_always_there():
-    assert list(plan("metric=[c]").metrics) == ["c", "coverage"]
+def test_coverage_and_convergence_are_always_told():
+    assert list(plan("metric=[c]").metrics) == ["c", "converged", "coverage"]
 
 
 def test_settings_reach_the_components():
@@ -95,7 +95,7 @@ def test_access_limits_the_search_and_the_metrics_but_not_the_truth():
     assert made.dropped == dict.fromkeys(
         ["comprehensiveness", "sufficiency", "validity_soft", "c_soft"], "needs probability access"
     )
-    assert set(made.metrics) == {"dfr", "validity", "proximity", "c", "recall", "hit", "coverage"}
+    assert set(made.metrics) == {"dfr", "validity", "proximity", "c", "recall", "hit", "converged", "coverage"}
     assert plan("access=probability").levels == (Access.LABEL, Access.PROBABILITY)
 
 
@@ -116,6 +116,12 @@ def test_access_limits_the_search_and_the_metrics_but_not_the_truth():
         (["access=label", "metric=[c_soft]"], "leaves no metric"),
         (["access=label", "metric=[c_soft,recall,coverage]"], "leaves no metric"),
         (["agreement=hit", "metric=[c,recall]"], "agreement=hit needs the metric hit"),
+        (["search=continuous", "search.alpha=0"], "search: alpha must be a number over 0"),
+        (["search=continuous", "search.alpha=-3"], "search: alpha must"),
+        (["search=continuous", "search.optimizer=sgd"], "search: optimizer must be one of descent, adam"),
+        (["search=continuous", "access=probability"], "access=probability is not enough"),
+        (["search=exact", "distance.space=onehot"], "distance.space=onehot cannot measure moved embeddings"),
+        (["dataset=movie_reviews", "dataset.search_words=0"], "dataset: search_words must"),
         (["access=label", "search.pick=largest_drop"], "access=label is not enough"),
         (["explainer.lime.n_samples=0"], "explainer.lime: n_samples must"),
         (["search.max_candidates=none"], "search: max_candidates must"),

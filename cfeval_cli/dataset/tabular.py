@@ -129,6 +129,7 @@ class Table:
                 "sha256": found.sha256,
                 "rows_read": len(labels),
                 "rows_used": len(chosen),
+                "rows_whole": len(labels),
                 "complete": True,
             },
             fitted=fitted,

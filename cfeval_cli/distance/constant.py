@@ -39,3 +39,6 @@ class _Constant:
 
     def matrix(self, codes: Codes, features: Ints, values: Codes) -> Floats:
         return np.full((len(codes), len(values)), self.value)
+
+    def moved(self, codes: Codes, features: Ints, vectors: Floats) -> Floats:
+        return np.full(len(codes), self.value)

@@ -9,7 +9,7 @@ import numpy as np
 
 from cfeval_cli.distance.space import SPACES, Space, choose
 from cfeval_cli.errors import one_of
-from cfeval_cli.types import Access, Codes, Dataset, Floats, Ints, Measure
+from cfeval_cli.types import NONE, Access, Codes, Dataset, Floats, Ints, Measure
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,14 @@ class _Cosine:
     def matrix(self, codes: Codes, features: Ints, values: Codes) -> Floats:
         edited = self.space.norms_matrix(codes, features, values)
         return _cosine(self.space.norms(codes)[:, None], edited, self.space.squared_matrix(codes, features, values))
+
+    def moved(self, codes: Codes, features: Ints, vectors: Floats) -> Floats:
+        gap = self.space.gap(codes, features, vectors)
+        there = (features != NONE)[:, :, None]
+        before = np.where(there, vectors - gap, 0.0)
+        norms = self.space.norms(codes)
+        after = norms - (before**2).sum(axis=(1, 2)) + (np.where(there, vectors, 0.0) ** 2).sum(axis=(1, 2))
+        return _cosine(norms, after, (gap**2).sum(axis=(1, 2)))
 
 
 def _cosine(a: Floats, b: Floats, squared: Floats) -> Floats:

@@ -40,3 +40,6 @@ class _Euclidean:
 
     def matrix(self, codes: Codes, features: Ints, values: Codes) -> Floats:
         return np.sqrt(self.space.squared_matrix(codes, features, values))
+
+    def moved(self, codes: Codes, features: Ints, vectors: Floats) -> Floats:
+        return np.asarray(np.sqrt((self.space.gap(codes, features, vectors) ** 2).sum(axis=(1, 2))))

@@ -9,7 +9,7 @@ import numpy as np
 
 from cfeval_cli.distance.space import SPACES, Embedding, OneHot, choose
 from cfeval_cli.errors import UserError, number, one_of
-from cfeval_cli.types import Access, Codes, Dataset, Floats, Ints, Measure
+from cfeval_cli.types import NONE, Access, Codes, Dataset, Floats, Ints, Measure
 
 _MAX_DIMENSIONS = 5000  # a covariance matrix of 200 MB
 
@@ -64,3 +64,12 @@ class _Mahalanobis:
         precision = self.precision[np.ix_(columns, columns)]
         squared = ((own @ precision) * own).sum(axis=1)[:, None] - 2.0 * own @ precision @ new.T
         return np.asarray(np.sqrt(np.maximum(squared + ((new @ precision) * new).sum(axis=1), 0.0)))
+
+    def moved(self, codes: Codes, features: Ints, vectors: Floats) -> Floats:
+        gap = self.space.gap(codes, features, vectors)
+        n, _, dim = gap.shape
+        whole = np.zeros((n, self.precision.shape[0] // dim, dim))
+        rows, places = np.nonzero(features != NONE)
+        whole[rows, features[rows, places]] = gap[rows, places]
+        flat = whole.reshape(n, -1)
+        return np.asarray(np.sqrt(((flat @ self.precision) * flat).sum(axis=1)))

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from cfeval_cli.errors import UserError, one_of
-from cfeval_cli.types import ABSENT, Access, Codes, Dataset, Floats, Ints
+from cfeval_cli.types import ABSENT, NONE, Access, Codes, Dataset, Floats, Ints
 
 SPACES = ("auto", "embedding", "onehot")
 
@@ -32,6 +32,10 @@ class Space(Protocol):
 
     def norms_matrix(self, codes: Codes, features: Ints, values: Codes) -> Floats:
         """Squared norms of each row under each edit."""
+        ...
+
+    def gap(self, codes: Codes, features: Ints, vectors: Floats) -> Floats:
+        """How far each feature (n, k) of each row has been moved: (n, k, d)."""
         ...
 
 
@@ -62,6 +66,10 @@ class OneHot:
         """One for each feature that is there after the edit."""
         came = (codes[:, features] == ABSENT).sum(axis=1)
         return np.repeat((self.norms(codes) + came)[:, None], len(values), axis=1)
+
+    def gap(self, codes: Codes, features: Ints, vectors: Floats) -> Floats:
+        """There is no one-hot vector for an embedding that has been moved."""
+        raise UserError("distance.space=onehot cannot measure moved embeddings. Use distance.space=embedding.")
 
     def rows(self, codes: Codes) -> Floats:
         """Rows as vectors (n, Σ V)."""
@@ -107,6 +115,24 @@ class Embedding:
         own, new = self.block(features, codes[:, features]), self.block(features, values)
         return np.asarray((self.norms(codes) - (own**2).sum(axis=1))[:, None] + (new**2).sum(axis=1))
 
+    def gap(self, codes: Codes, features: Ints, vectors: Floats) -> Floats:
+        """How far each feature (n, k) of each row has been moved: (n, k, d), zero where there is none."""
+        own = np.stack([self._pick(codes, features[:, i]) for i in range(features.shape[1])], axis=1)
+        return np.where((features == NONE)[:, :, None], 0.0, vectors - own)
+
+    def _pick(self, codes: Codes, features: Ints) -> Floats:
+        """The embedding (n, d) of one feature of each row."""
+        picked = np.zeros((len(codes), self.dim))
+        for j in np.unique(features[features != NONE]):
+            rows = features == j
+            picked[rows] = self.model.vectors(int(j), codes[rows, j])
+        return picked
+
+    @property
+    def dim(self) -> int:
+        """The length of an embedding."""
+        return int(self.model.vectors(0, np.zeros(1, dtype=np.int32)).shape[1])
+
     def rows(self, codes: Codes) -> Floats:
         """Rows as vectors (n, M·d)."""
         return np.asarray(self.model.embed(codes)).reshape(len(codes), -1)
@@ -117,8 +143,7 @@ class Embedding:
 
     def columns(self, features: Ints) -> Ints:
         """Where the vectors of some features stand in a row's."""
-        dim = self.model.vectors(0, np.zeros(1, dtype=np.int32)).shape[1]
-        return np.asarray(features[:, None] * dim + np.arange(dim)).ravel()
+        return np.asarray(features[:, None] * self.dim + np.arange(self.dim)).ravel()
 
 
 def choose(space: str, dataset: Dataset, model: Any, access: Access) -> OneHot | Embedding:

@@ -10,6 +10,9 @@ from cfeval_cli.errors import whole
 from cfeval_cli.model.gate import probability_of
 from cfeval_cli.types import ABSENT, Access, Batch, Codes, Dataset, Explanation, Floats
 
+# From a feature, its own value and uniform numbers to other values.
+Another = Callable[[int, int, Floats], Codes]
+
 
 @dataclass(frozen=True)
 class DecisionBoundary:
@@ -21,6 +24,7 @@ class DecisionBoundary:
 
     n_samples: int = 1000
     max_edits: int | None = None  # None: up to all features
+    n_neighbours: int = 15  # nearest words that a word of a text may be exchanged for
 
     access = Access.GRADIENT  # for the embeddings that break ties
     title = "DecisionBoundary"
@@ -30,23 +34,24 @@ class DecisionBoundary:
         whole("n_samples", self.n_samples, 1)
         if self.max_edits is not None:
             whole("max_edits", self.max_edits, 1)
+        whole("n_neighbours", self.n_neighbours, 1)
 
     def fit(self, dataset: Dataset, model: Any) -> Callable[[Batch], Explanation]:
-        """Lay out the training distribution for sampling."""
-        cumulative = [np.cumsum(frequency) for frequency in dataset.frequencies]
+        """Lay out what a value may be exchanged for: the training distribution, or the nearest words."""
+        another = _nearest(dataset, model, self.n_neighbours) if dataset.kind == "text" else _drawn(dataset)
 
         def explain(batch: Batch) -> Explanation:
             rows: list[list[tuple[int, float]]] = []
             for i in range(len(batch)):
                 codes = batch.codes[i]
-                samples = self._samples(codes, cumulative, batch.rng(i))
+                samples = self._samples(codes, another, batch.rng(i))
                 flips = samples[model.labels(samples) != batch.labels[i]]
                 rows.append(_explained(codes, int(batch.labels[i]), flips, model) if len(flips) else [])
             return Explanation.ragged(rows)
 
         return explain
 
-    def _samples(self, codes: Codes, cumulative: list[Floats], rng: np.random.Generator) -> Codes:
+    def _samples(self, codes: Codes, another: Another, rng: np.random.Generator) -> Codes:
         """Edits (n_samples, M): first how many features, then which, then another value for each of them."""
         present = np.flatnonzero(codes != ABSENT)
         most = len(present) if self.max_edits is None else min(self.max_edits, len(present))
@@ -56,8 +61,36 @@ class DecisionBoundary:
         samples = np.tile(codes, (self.n_samples, 1))
         for place, j in enumerate(present):
             rows = order[:, place] < how_many
-            samples[rows, j] = _another_value(int(codes[j]), cumulative[j], draws[rows, place])
+            samples[rows, j] = another(int(j), int(codes[j]), draws[rows, place])
         return samples
+
+
+def _drawn(dataset: Dataset) -> Another:
+    """Values from the feature's training distribution."""
+    cumulative = [np.cumsum(frequency) for frequency in dataset.frequencies]
+    return lambda feature, own, uniform: _another_value(own, cumulative[feature], uniform)
+
+
+def _nearest(dataset: Dataset, model: Any, size: int) -> Another:
+    """Words among the nearest in the embedding space; the words that a search may try, never the mask."""
+    words = dataset.candidates[0]
+    vectors = model.vectors(0, words)
+    norms = (vectors**2).sum(axis=1)
+    known: dict[int, Codes] = {}
+
+    def neighbours(own: int) -> Codes:
+        if own not in known:
+            vector = model.vectors(0, np.array([own], dtype=np.int32))[0]
+            gaps = np.where(words == own, np.inf, norms - 2.0 * vectors @ vector)
+            near = np.argpartition(gaps, min(size, len(words) - 1) - 1)[:size]
+            known[own] = words[near[np.argsort(gaps[near], kind="stable")]]
+        return known[own]
+
+    def another(feature: int, own: int, uniform: Floats) -> Codes:
+        near = neighbours(own)
+        return near[(uniform * len(near)).astype(np.int64)]
+
+    return another
 
 
 def _another_value(own: int, cumulative: Floats, uniform: Floats) -> Codes:

@@ -38,10 +38,11 @@ class Omission:
 
         def explain(batch: Batch) -> Explanation:
             before = probability_of(batch.labels, model.proba(batch.codes))
-            drops = np.empty(batch.codes.shape)
+            drops = np.zeros(batch.codes.shape)
             for j, (values, weights) in enumerate(stand_ins):
-                after = model.edited_proba(batch.codes, np.array([j]), values[:, None])
-                drops[:, j] = before - probability_of(batch.labels, after) @ weights
+                rows = np.flatnonzero(batch.codes[:, j] != ABSENT)
+                after = model.edited_proba(batch.codes[rows], np.array([j]), values[:, None])
+                drops[rows, j] = before[rows] - probability_of(batch.labels[rows], after) @ weights
             return Explanation.ranked(drops, batch.codes != ABSENT)
 
         return explain

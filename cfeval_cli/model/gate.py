@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import numpy as np
 
 from cfeval_cli.errors import Failure, UserError
-from cfeval_cli.types import Access, Codes, Floats, Ints, WhiteBox
+from cfeval_cli.types import NONE, Access, Codes, Floats, Ints, Line, WhiteBox
 
 if TYPE_CHECKING:
     import torch
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 _Edited = Callable[[Codes, Ints, Codes], _T]  # what a model has if it can evaluate edits without making every row
+
+
+Mover = Callable[[Ints, "torch.Tensor"], "torch.Tensor"]
 
 
 class Ledger:
@@ -81,6 +84,34 @@ class Gate:
         """P(1|x) of embeddings (n, M, d), differentiable."""
         self._ask(Access.GRADIENT, len(vectors))
         return self._model.proba_embedded(vectors)
+
+    def mover(self, codes: Codes, features: Ints) -> Mover:
+        """A function of (rows, vectors (n, k, d)): P(1|x) with those rows' features (k) moved there, differentiable."""
+        import torch
+
+        self._ask(Access.GRADIENT, 0)
+        cheaper: Callable[[Codes, Ints], Mover] | None = getattr(self._model, "mover", None)
+        whole = None if cheaper is not None else torch.as_tensor(self._model.embed(codes))
+        proba = None if cheaper is None else cheaper(codes, features)
+
+        def counted(rows: Ints, vectors: torch.Tensor) -> torch.Tensor:
+            self._ask(Access.GRADIENT, len(rows))
+            if proba is not None:
+                return proba(rows, vectors)
+            assert whole is not None  # noqa: S101
+            here, places = np.nonzero(features[rows] != NONE)
+            at = (torch.as_tensor(here), torch.as_tensor(features[rows][here, places]))
+            return self._model.proba_embedded(whole[rows].index_put(at, vectors[here, places]))
+
+        return counted
+
+    def line(self, codes: Codes) -> tuple[Floats, Floats]:
+        """Logits (n,) and their slopes ∂ logit / ∂ embedding (M, d), of a linear model."""
+        self._ask(Access.GRADIENT, len(codes))
+        if not hasattr(self._model, "slopes"):
+            raise UserError("search=exact has a closed form for linear models only. Use search=continuous.")
+        linear = cast("Line", self._model)
+        return linear.logits(codes), linear.slopes()
 
     def effects(self, codes: Codes) -> Floats:
         """Effects (n, M) of the values on the logit."""

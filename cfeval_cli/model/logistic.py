@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cfeval_cli.errors import number, whole
-from cfeval_cli.seeding import integer, stream
-from cfeval_cli.types import ABSENT, Access, Codes, Dataset, Floats, Ints
+from cfeval_cli.seeding import integer, one_thread, stream
+from cfeval_cli.types import ABSENT, NONE, Access, Codes, Dataset, Floats, Ints
 
 if TYPE_CHECKING:
     import torch
@@ -79,6 +79,28 @@ class Linear:
 
         return torch.sigmoid(torch.einsum("nmd,md->n", vectors, torch.as_tensor(self.weights)) + self.bias)
 
+    def mover(self, codes: Codes, features: Ints) -> Callable[[Ints, torch.Tensor], torch.Tensor]:
+        """A function of (rows, vectors (n, k, d)): P(1|x) with those rows' features (k) moved there, differentiable."""
+        import torch
+
+        named = features != NONE
+        weights = torch.as_tensor(self.weights[features] * named[:, :, None])
+        own = (np.take_along_axis(self.effects(codes), features, axis=1) * named).sum(axis=1)
+        rest = torch.as_tensor(self._logits(codes) - own)
+
+        def proba(rows: Ints, vectors: torch.Tensor) -> torch.Tensor:
+            return torch.sigmoid((vectors * weights[rows]).sum(dim=(1, 2)) + rest[rows])
+
+        return proba
+
+    def logits(self, codes: Codes) -> Floats:
+        """log P(1|x) - log P(0|x), exact where P rounds to 0 or 1."""
+        return self._logits(codes)
+
+    def slopes(self) -> Floats:
+        """∂ logit / ∂ embedding (M, d), the same everywhere: what makes a model linear."""
+        return self.weights
+
     def effects(self, codes: Codes) -> Floats:
         """Effects (n, M) of the values on the logit."""
         return np.stack([self._effects[j][codes[:, j]] for j in range(codes.shape[1])], axis=1)
@@ -119,7 +141,6 @@ class Logistic:
 
     learning_rate: Mapping[str, float]
     batch_size: Mapping[str, int]
-    position_decay: Mapping[str, float]  # draws the weights of all features to their mean: positions share meaning
     dim: int = 4  # of embeddings that are trained from nothing
     fine_tune: bool = True  # pretrained embeddings are trained further; else they stay as they are
     max_epochs: int = 100
@@ -129,23 +150,18 @@ class Logistic:
         for name in ("dim", "max_epochs", "patience"):
             whole(name, getattr(self, name), 1)
         for kind in KINDS:
-            for name in ("learning_rate", "batch_size", "position_decay"):
+            for name in ("learning_rate", "batch_size"):
                 if kind not in getattr(self, name):
                     raise ValueError(f"{name} must have a value for {kind}")
             number(f"learning_rate.{kind}", self.learning_rate[kind], 0, open_low=True)
             whole(f"batch_size.{kind}", self.batch_size[kind], 1)
-            number(f"position_decay.{kind}", self.position_decay[kind], 0)
 
     def fit(self, dataset: Dataset, seed: int) -> Linear:
         """Train by Adam until the validation loss has not fallen for `patience` epochs, and keep the best."""
         import torch
 
-        threads = torch.get_num_threads()
-        torch.set_num_threads(1)  # sums in a fixed order: the same model on any number of cores
-        try:
+        with one_thread():
             return self._fit(dataset, torch.Generator().manual_seed(integer(stream(seed, "model"))))
-        finally:
-            torch.set_num_threads(threads)
 
     def _fit(self, dataset: Dataset, generator: torch.Generator) -> Linear:
         import torch
@@ -157,7 +173,6 @@ class Logistic:
         tuned = dataset.pretrained is None or self.fine_tune
         parameters = [weights.requires_grad_(), bias.requires_grad_(), *([table.requires_grad_()] if tuned else [])]
         adam = torch.optim.Adam(parameters, lr=self.learning_rate[dataset.kind])
-        decay = self.position_decay[dataset.kind]
 
         def loss(rows: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
             logits = (torch.nn.functional.embedding(rows, table, padding_idx=0) * weights).sum(dim=(1, 2)) + bias
@@ -170,10 +185,7 @@ class Logistic:
         for _ in range(self.max_epochs):
             for batch in torch.split(torch.randperm(len(rows), generator=generator), self.batch_size[dataset.kind]):
                 adam.zero_grad()
-                total = loss(rows[batch], labels[batch])
-                if decay:
-                    total = total + decay * ((weights - weights.mean(dim=0)) ** 2).sum()
-                total.backward()  # type: ignore[no-untyped-call]
+                loss(rows[batch], labels[batch]).backward()  # type: ignore[no-untyped-call]
                 adam.step()
             with torch.no_grad():
                 now = float(loss(*held_out))

@@ -195,10 +195,11 @@ def caption(record: Mapping[str, Any]) -> str:
     """What a table is about: data, instances, k, seed."""
     data, settings = record["data"], record["settings"]
     # not where the file came from this time: the second run, from the data folder, must give the same bytes
-    rows = f"{data['rows_used']:,} of {data['rows_read']:,} rows of {data['file']} (sha256 {data['sha256'][:8]}…)"
+    hashes = ", ".join(f"{one[:8]}…" for one in data["sha256"].split(", "))
+    rows = f"{data['rows_used']:,} of {data['rows_read']:,} rows of {data['file']} (sha256 {hashes})"
     theirs = record["reference"].get("test_accuracy")
     paper = f" (the paper's: {theirs:.2%})" if theirs else ""
-    partial = "" if data.get("complete", True) else ", an incomplete copy of the data"
+    partial = "" if data["complete"] else f", an incomplete copy: {data['rows_read']:,} of {data['rows_whole']:,} rows"
     return (
         f"{data['name']}: {rows}{partial}; test accuracy {record['accuracy']['test']:.2%}{paper}. "
         f"{record['instances']:,} instances, k = {settings['k']}, seed {settings['seed']}; {record['setup']}; "

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from cfeval_cli.model.gate import probability_of
-from cfeval_cli.types import ABSENT, Access, Bools, Case, Codes, Counterfactuals, Floats, Ints, Quest
+from cfeval_cli.types import ABSENT, NONE, Access, Bools, Case, Codes, Counterfactuals, Floats, Ints, Quest
 
 
 def exchanged(quest: Quest, edited: Codes, max_batch_rows: int) -> Counterfactuals:
@@ -24,6 +24,34 @@ def exchanged(quest: Quest, edited: Codes, max_batch_rows: int) -> Counterfactua
         probability=np.concatenate([np.zeros(0), *kept]) if quest.access >= Access.PROBABILITY else None,
         codes=edited,
     )
+
+
+def moved(quest: Quest, vectors: Floats, converged: Bools) -> Counterfactuals:
+    """Counterfactuals made by moving the embeddings (n, k, d) of the explained features."""
+    import torch
+
+    everyone = np.arange(len(vectors))
+    positive = quest.model.mover(quest.codes, quest.features)(everyone, torch.as_tensor(vectors)).detach().numpy()
+    labels = (positive > 0.5).astype(np.int64)
+    return Counterfactuals(
+        features=quest.features,
+        labels=labels,
+        flipped=labels != quest.labels,
+        distance=quest.measure.moved(quest.codes, quest.features, vectors),
+        probability=probability_of(quest.labels, positive),
+        vectors=vectors,
+        converged=converged,
+    )
+
+
+def embedded(quest: Quest) -> Floats:
+    """The embeddings (n, k, d) of the explained features, zero where there is none."""
+    dim = quest.model.vectors(0, np.zeros(1, dtype=np.int32)).shape[1]
+    result = np.zeros((*quest.features.shape, dim))
+    for j in np.unique(quest.features[quest.features != NONE]):
+        rows, places = np.nonzero(quest.features == j)
+        result[rows, places] = quest.model.vectors(int(j), quest.codes[rows, j])
+    return result
 
 
 def outcome(model: Any, labels: Ints, edited: Codes) -> tuple[Ints, Floats | None]:

@@ -8,7 +8,7 @@ from cfeval_cli.distance.cosine import Cosine
 from cfeval_cli.distance.euclidean import Euclidean
 from cfeval_cli.distance.mahalanobis import Mahalanobis
 from cfeval_cli.errors import UserError
-from cfeval_cli.types import ABSENT, Access
+from cfeval_cli.types import ABSENT, NONE, Access
 from tests.problems import make_dataset, make_linear, problems
 
 SPACES = st.sampled_from(["embedding", "onehot"])
@@ -65,6 +65,39 @@ def test_every_distance_is_its_definition(problem, space, kind, seed):
             a, b = (vector(dataset, model, space, r) for r in (row, edited[i]))
             assert between[i] == pytest.approx(expected(a, b), abs=1e-9)
             assert matrix[i, c] == pytest.approx(expected(a, b), abs=1e-6)
+
+
+@settings(deadline=None)
+@given(problems(n=8, absent=0.2), st.sampled_from([Euclidean, Cosine, Mahalanobis, Constant]), st.integers(0, 99))
+def test_moved_embeddings_are_measured_by_the_same_definition(problem, kind, seed):
+    dataset, model = problem
+    rng = np.random.default_rng(seed)
+    distance = Constant(2.5) if kind is Constant else kind(space="embedding")
+    if kind is Mahalanobis and not dataset.train.codes.std(axis=0).any():
+        return
+    measure = distance.fit(dataset, model, Access.GRADIENT)
+    expected = brute_force(distance, dataset, model, "embedding")
+    codes = dataset.test.codes
+    k = int(rng.integers(1, dataset.width + 1))
+    features = np.stack([rng.permutation(dataset.width)[:k] for _ in codes])
+    if k > 1:
+        features[::2, -1] = NONE
+    vectors = rng.normal(size=(len(codes), k, 2))
+    told = measure.moved(codes, features, vectors)
+    for i, row in enumerate(codes):
+        before = vector(dataset, model, "embedding", row)
+        after = before.copy().reshape(-1, 2)
+        for place, j in enumerate(features[i]):
+            if j != NONE:
+                after[j] = vectors[i, place]
+        assert told[i] == pytest.approx(expected(before, after.ravel()), abs=1e-9)
+
+
+def test_one_hot_space_has_no_place_for_a_moved_embedding():
+    dataset = make_dataset([3, 3])
+    measure = Euclidean("onehot").fit(dataset, make_linear(dataset), Access.GRADIENT)
+    with pytest.raises(UserError, match=r"distance\.space=onehot"):
+        measure.moved(dataset.test.codes, np.zeros((20, 1), int), np.zeros((20, 1, 2)))
 
 
 def test_one_changed_feature_is_the_square_root_of_two_apart_with_label_access():

@@ -99,7 +99,8 @@ def missing(folder):
 def test_the_search_asks_for_each_candidate_once(whole):
     """The rows that a search asked for: the product of its features' values, and one more for the one it took."""
     folder, _ = whole
-    values = [len(feature["values"]) for feature in json.loads((folder / "dataset.json").read_text())["features"]]
+    described = json.loads((folder / "dataset.json").read_text())
+    values = [len(described["values"][feature["values"]]) for feature in described["features"]]
     rows = json.loads((folder / "run.json").read_text())["model_rows"]
     told = pd.read_parquet(folder / "explanations.parquet")
     for name, group in told.groupby("explainer"):
@@ -241,10 +242,11 @@ def test_adults_is_prepared_as_the_anchor_package_does_it(adults, tmp_path):
             cells = QuartileDiscretizer(numbers, [], ["x"]).discretize(numbers)[:, 0].astype(int)
         expected.append(np.asarray(cells))
     cfeval("run", "explainer=lr", f"data_dir={adults}", cwd=tmp_path)
-    features = json.loads((only_run(tmp_path) / "dataset.json").read_text())["features"]
+    described = json.loads((only_run(tmp_path) / "dataset.json").read_text())
+    names = [described["values"][feature["values"]] for feature in described["features"]]
     for row in pd.read_parquet(only_run(tmp_path) / "instances.parquet").itertuples():
         for j, column in enumerate(expected):
-            ours = row.codes[j] if j in (0, 10) else features[j]["values"][row.codes[j]]
+            ours = row.codes[j] if j in (0, 10) else names[j][row.codes[j]]
             assert ours == column[row.instance]
         assert row.label == int(raw[14][row.instance] == ">50K")
 

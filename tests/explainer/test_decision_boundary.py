@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cfeval_cli.explainer.decision_boundary import DecisionBoundary, _another_value
+from cfeval_cli.explainer.decision_boundary import DecisionBoundary, _another_value, _drawn
 from cfeval_cli.types import ABSENT, NONE, Batch
 from tests.problems import gate, logit, make_dataset, make_linear, problems, sigmoid
 
@@ -22,7 +22,7 @@ def test_it_is_the_best_of_its_own_samples(problem, max_edits):
     explainer = DecisionBoundary(n_samples=60, max_edits=max_edits)
     batch, told = explain(explainer, dataset, model)
     for i, row in enumerate(dataset.test.codes):
-        samples = explainer._samples(row, [np.cumsum(f) for f in dataset.frequencies], batch.rng(i))
+        samples = explainer._samples(row, _drawn(dataset), batch.rng(i))
         flips = []
         for sample in samples:
             edited = [j for j in range(len(row)) if sample[j] != row[j]]
@@ -76,7 +76,7 @@ def test_values_are_drawn_from_the_training_distribution_without_the_instances_o
         assert np.abs(drawn - expected).max() < 0.01
 
 
-@pytest.mark.parametrize("setting", [{"n_samples": 0}, {"max_edits": 0}])
+@pytest.mark.parametrize("setting", [{"n_samples": 0}, {"max_edits": 0}, {"n_neighbours": 0}])
 def test_bad_settings_are_named(setting):
     with pytest.raises(ValueError, match=next(iter(setting))):
         DecisionBoundary(**setting)

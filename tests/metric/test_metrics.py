@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cfeval_cli import gold
+from cfeval_cli.metric.converged import Converged
 from cfeval_cli.metric.counterfactual import C, CSoft, Proximity, Validity, ValiditySoft
 from cfeval_cli.metric.coverage import Coverage
 from cfeval_cli.metric.erasure import Comprehensiveness, Dfr, Sufficiency, removed
@@ -13,7 +14,20 @@ from cfeval_cli.metric.ground_truth import Hit, Recall
 from cfeval_cli.types import ABSENT, NONE, Absent, Access, Case, Counterfactuals, Metric
 from tests.problems import gate, logit, problems, sigmoid
 
-METRICS = [C, Comprehensiveness, Coverage, CSoft, Dfr, Hit, Proximity, Recall, Sufficiency, Validity, ValiditySoft]
+METRICS = [
+    C,
+    Comprehensiveness,
+    Converged,
+    Coverage,
+    CSoft,
+    Dfr,
+    Hit,
+    Proximity,
+    Recall,
+    Sufficiency,
+    Validity,
+    ValiditySoft,
+]
 
 
 def probability(model, row, label):
@@ -132,6 +146,16 @@ def test_coverage_counts_complete_explanations_over_everyone(case_of):
     (score,) = Coverage().score(case)
     assert score.everyone
     assert score.numerator.sum() == sum(all(j != NONE for j in row) for row in case.features)
+
+
+def test_converged_counts_where_a_search_iterated_and_is_silent_where_none_did():
+    _, case = _plain_case()
+    n = len(case.codes)
+    still = removed(case, ABSENT)
+    moving = Counterfactuals(**{**still.__dict__, "converged": np.arange(n) % 4 > 0})
+    both = Case(**{**case.__dict__, "counterfactuals": {Access.LABEL: still, Access.GRADIENT: moving}})
+    (score,) = Converged().score(both)
+    assert score.variant == "gradient" and score.numerator.sum() == sum(i % 4 > 0 for i in range(n))
 
 
 def test_without_a_mask_token_the_masked_metrics_are_absent_with_the_reason():

@@ -1,9 +1,10 @@
 import numpy as np
 import pytest
+import torch
 
 from cfeval_cli.errors import Failure, UserError
 from cfeval_cli.model.gate import Ledger, probability_of
-from cfeval_cli.types import Access
+from cfeval_cli.types import NONE, Access
 from tests.problems import make_dataset, make_linear
 
 DATASET = make_dataset([3, 2])
@@ -26,7 +27,7 @@ CALLS = {
     ],
     Access.WHITE_BOX: [lambda g: g.effects(CODES), lambda g: g.value_effects(0), lambda g: g.mean_effects()],
 }
-TENSOR = __import__("torch").as_tensor(MODEL.embed(CODES))
+TENSOR = torch.as_tensor(MODEL.embed(CODES))
 
 
 @pytest.mark.parametrize("level", list(Access))
@@ -64,6 +65,34 @@ def test_a_model_without_cheap_edits_gets_whole_rows_and_one_without_access_is_r
     assert (gate.edited_labels(CODES, np.array([0, 1]), values) == (fast > 0.5)).all()
     with pytest.raises(UserError, match=r"b needs gradient access.*probability"):
         Ledger().gate(Plain(), Access.GRADIENT, "b")
+
+
+def test_moving_embeddings_is_the_same_cheaply_and_by_whole_rows_and_is_counted():
+    class Plain:
+        access = Access.GRADIENT
+        embed, vectors, proba_embedded = MODEL.embed, MODEL.vectors, MODEL.proba_embedded
+
+    rng = np.random.default_rng(0)
+    features = np.array([[1, 0]] * 10 + [[0, NONE]] * 10)
+    vectors = torch.tensor(rng.normal(size=(5, 2, 2)), requires_grad=True)
+    rows = np.array([0, 3, 11, 19, 3])
+    ledger = Ledger()
+    results = []
+    for model in (MODEL, Plain()):
+        proba = ledger.gate(model, Access.GRADIENT, "a").mover(CODES, features)(rows, vectors)
+        (slope,) = torch.autograd.grad(proba.sum(), vectors)
+        results.append((proba.detach().numpy(), slope.numpy()))
+    assert results[0][0] == pytest.approx(results[1][0]) and results[0][1] == pytest.approx(results[1][1])
+    assert (results[0][1][2:4, 1] == 0).all()  # a feature that is not named is not moved
+    whole = MODEL.embed(CODES[rows])
+    for i, row in enumerate(rows):
+        for place, j in enumerate(features[row]):
+            if j != NONE:
+                whole[i, j] = vectors[i, place].detach().numpy()
+    assert results[0][0] == pytest.approx(MODEL.proba_embedded(torch.as_tensor(whole)).numpy())
+    assert ledger.rows["a"] == 10
+    with pytest.raises(UserError, match="search=exact has a closed form for linear models only"):
+        ledger.gate(Plain(), Access.GRADIENT, "a").line(CODES)
 
 
 def test_the_probability_of_the_given_class():

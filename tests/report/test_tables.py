@@ -20,7 +20,7 @@ RECORD = {
     },
     "data": {
         "name": "toy", "file": "toy.csv", "source": "data folder", "sha256": "ab" * 32, "rows_used": 1234,
-        "rows_read": 2000,        "complete": False,
+        "rows_read": 2000, "rows_whole": 3000, "complete": False,
     },
     "accuracy": {"test": 0.8},
     "reference": {"test_accuracy": 0.7},
@@ -82,7 +82,7 @@ def test_table_1_marks_the_truth_agreement_low_coverage_and_what_is_absent():
     assert "1.4142 (1.5=)" in text
     assert "0.9000 (1st\\*)" in text and "B†" in text and "40.0%" in text
     assert "test accuracy 80.00% (the paper's: 70.00%)" in text
-    assert "incomplete copy of the data" in text and "1,234 of 2,000 rows of toy.csv" in text
+    assert "an incomplete copy: 2,000 of 3,000 rows" in text and "1,234 of 2,000 rows of toy.csv" in text
     assert "Not computed: c\\_soft (needs probability access)." in text
 
 

@@ -1,0 +1,196 @@
+"""Texts: sentences of two classes become rows of words, one feature a position."""
+
+from __future__ import annotations
+
+import csv
+import logging
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from cfeval_cli.dataset.glove import Glove
+from cfeval_cli.dataset.sources import File, Found, find_all
+from cfeval_cli.dataset.split import check_shares, shuffled
+from cfeval_cli.errors import UserError, whole
+from cfeval_cli.types import ABSENT, Codes, Dataset, Feature, Split
+
+log = logging.getLogger(__name__)
+
+UNKNOWN = "<unk>"  # stands for unknown words and for "mask"
+
+
+class Corpus(Protocol):
+    """Where sentences of both classes come from."""
+
+    rows: int  # in the whole of it
+
+    def files(self) -> list[File]:
+        """The files that it is read from."""
+        ...
+
+    def sentences(self, found: Sequence[Found]) -> Iterator[tuple[int, str]]:
+        """Class and sentence, in the order of the files."""
+        ...
+
+
+@dataclass(frozen=True)
+class Lines:
+    """One file for each class, a sentence a line; lines that are not UTF-8 and empty lines are left out."""
+
+    negative: File
+    positive: File
+    rows: int
+
+    def files(self) -> list[File]:
+        """Both."""
+        return [self.negative, self.positive]
+
+    def sentences(self, found: Sequence[Found]) -> Iterator[tuple[int, str]]:
+        """The negative ones first."""
+        for label, file in enumerate(found):
+            # by line feeds only: other separators that str.splitlines() knows occur inside sentences
+            for line in file.path.read_bytes().split(b"\n"):
+                if (text := _utf8(line)) is not None:
+                    yield label, text
+
+
+@dataclass(frozen=True)
+class Table:
+    """A CSV file with texts and labels of several sources, of which one is wanted."""
+
+    file: File
+    source: str
+    rows: int
+
+    def files(self) -> list[File]:
+        """The one."""
+        return [self.file]
+
+    def sentences(self, found: Sequence[Found]) -> Iterator[tuple[int, str]]:
+        """The rows of the source, in order; what was not UTF-8 in the original is left out as there."""
+        csv.field_size_limit(1 << 24)
+        path = found[0].path
+        with path.open(newline="", encoding="utf-8") as stream:
+            for row in csv.DictReader(stream):
+                if row.get("source") != self.source:
+                    continue
+                if row["label"] not in ("0", "1"):
+                    raise UserError(f"{path}: the label {row['label']!r} is neither 0 nor 1.")
+                if (text := _utf8(row["text"].encode("latin-1", "replace"))) is not None:
+                    yield int(row["label"]), text
+
+
+@dataclass(frozen=True)
+class Text:
+    """Sentences, tokenised by white space and padded to the longest."""
+
+    name: str
+    corpora: Sequence[Corpus]  # the first that can be had is taken
+    embedding: Glove
+    classes: Sequence[str]
+    search_words: int | None = None  # the n most frequent words that a search may try; None: the training vocabulary
+    split: Sequence[float] = (0.8, 0.1, 0.1)
+    reference: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if len(self.classes) != 2:
+            raise ValueError(f"classes must name two classes, not {list(self.classes)}")
+        if self.search_words is not None:
+            whole("search_words", self.search_words, 2)  # with one word there may be nothing to exchange
+        check_shares(self.split)
+
+    def load(self, data_dir: Path, seed: int) -> Dataset:
+        """Read, split, build the vocabulary on the training part and embed it."""
+        corpus, found = self._find(data_dir)
+        labels, sentences = [], []
+        for label, text in corpus.sentences(found):
+            words = text.split()
+            if words:
+                labels.append(label)
+                sentences.append(words)
+        if len(set(labels)) < 2:
+            raise UserError(f"{', '.join(str(f.path) for f in found)}: sentences of both classes are needed.")
+        parts = shuffled(np.arange(len(sentences)), self.split, seed)
+        if not all(len(part) for part in parts):
+            raise UserError(
+                f"{found[0].path}: {len(sentences)} sentences are too few for a split of {list(self.split)}."
+            )
+        counts = Counter(word for i in parts[0] for word in sentences[i])
+        # by frequency, ties by the alphabet: the n most frequent are the first n
+        vocabulary = sorted(counts, key=lambda word: (-counts[word], word))
+        known, vectors = self.embedding.vectors(data_dir, vocabulary)
+        code = {word: i for i, word in enumerate(vocabulary)}
+        unknown = len(vocabulary)
+        codes = _encode(sentences, code, unknown)
+        frequency = np.array([counts[word] for word in vocabulary] + [0], dtype=float)
+        values = (*vocabulary, UNKNOWN)
+        candidates = np.arange(min(len(vocabulary), self.search_words or len(vocabulary)), dtype=np.int32)
+        width = codes.shape[1]
+        label_array = np.array(labels, dtype=np.int64)
+        train, validation, test = (
+            Split(part, codes[part], label_array[part], tuple(" ".join(sentences[i]) for i in part)) for part in parts
+        )
+        files = ", ".join(f.path.name for f in found)
+        if corpus is not self.corpora[0]:
+            log.warning(
+                "%s: an incomplete copy, %s of %s sentences; put %s into %s for all of them",
+                files, f"{corpus.rows:,}", f"{self.corpora[0].rows:,}",
+                " and ".join(file.name for file in self.corpora[0].files()), data_dir,
+            )  # fmt: skip
+        return Dataset(
+            name=self.name,
+            kind="text",
+            features=tuple(Feature(f"token {j + 1}", values) for j in range(width)),
+            classes=(self.classes[0], self.classes[1]),
+            train=train,
+            validation=validation,
+            test=test,
+            frequencies=(frequency / frequency.sum(),) * width,
+            candidates=(candidates,) * width,
+            unknown=unknown,
+            pretrained=vectors,
+            origin={
+                "file": files,
+                "source": ", ".join(dict.fromkeys(f.source for f in found)),
+                "sha256": ", ".join(f.sha256 for f in found),
+                "rows_read": corpus.rows,
+                "rows_used": len(sentences),
+                "rows_whole": self.corpora[0].rows,
+                "complete": corpus is self.corpora[0],
+                "embedding": self.embedding.label,
+                "vocabulary": len(vocabulary),
+                "vocabulary_embedded": int(known),
+            },
+            reference=dict(self.reference),
+        )
+
+    def _find(self, data_dir: Path) -> tuple[Corpus, list[Found]]:
+        """The first corpus that is in the data folder, or else that can be fetched."""
+        present = [c for c in self.corpora if all(file.state(data_dir) != "missing" for file in c.files())]
+        complaint = None
+        for corpus in present or self.corpora:
+            try:
+                return corpus, find_all(corpus.files(), data_dir)
+            except UserError as error:
+                complaint = complaint or error
+        raise complaint or UserError("dataset.corpora names nothing to read.")
+
+
+def _utf8(line: bytes) -> str | None:
+    try:
+        return line.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+
+
+def _encode(sentences: Iterable[list[str]], code: Mapping[str, int], unknown: int) -> Codes:
+    """Codes (n, longest), ABSENT behind the end of a sentence."""
+    rows = [[code.get(word, unknown) for word in words] for words in sentences]
+    codes = np.full((len(rows), max(len(row) for row in rows)), ABSENT, dtype=np.int32)
+    for i, row in enumerate(rows):
+        codes[i, : len(row)] = row
+    return codes

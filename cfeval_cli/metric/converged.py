@@ -1,0 +1,28 @@
+"""How often a search that iterates came to rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from cfeval_cli.types import Access, Case, Score
+
+
+@dataclass(frozen=True)
+class Converged:
+    """Share of counterfactuals at which the search converged; a fact about the scores, not a score itself."""
+
+    name = "converged"
+    title = "Converged"
+    better = "none"
+    range = (0.0, 1.0)
+    access = Access.NOTHING
+    place = 98
+
+    def score(self, case: Case) -> Iterator[Score]:
+        """One for each level at which the search iterated."""
+        for level, found in case.counterfactuals.items():
+            if found.converged is not None:
+                yield Score(level.name.lower(), found.converged.astype(float), np.ones(len(found.converged)))

@@ -1,0 +1,166 @@
+import csv
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cfeval_cli.dataset.glove import Glove
+from cfeval_cli.dataset.sources import File
+from cfeval_cli.dataset.text import Lines, Table, Text, _encode
+from cfeval_cli.errors import UserError
+from cfeval_cli.types import ABSENT
+
+WORDS = ["a", "good", "bad", "film", "is", "it's", "--", "don't", ",", ".", "plot", "n't", "great", "dull"]
+SENTENCES = [" ".join(WORDS[(i * j) % len(WORDS)] for j in range(1, 3 + i % 5)) for i in range(40)]
+
+
+def write(folder, negative=None, positive=None):
+    (folder / "neg").write_bytes("\n".join(negative or SENTENCES[:20]).encode() + b"\n")
+    (folder / "pos").write_bytes("\n".join(positive or SENTENCES[20:]).encode() + b"\n")
+    (folder / "glove.txt").write_text("".join(f"{w} {i}.5 {-i} 0.25\n" for i, w in enumerate(WORDS[:-2])))
+
+
+def make(folder, **changes):
+    settings = {
+        "name": "toy",
+        "corpora": [Lines(File("neg"), File("pos"), 40), Table(File("all.csv"), "mine", 30)],
+        "embedding": Glove(File("t.npy"), File("i.parquet"), "small", str(folder / "glove.txt")),
+        "classes": ["negative", "positive"],
+    }
+    return Text(**{**settings, **changes})
+
+
+def test_sentences_become_positions_padded_to_the_longest(tmp_path):
+    write(tmp_path)
+    data = make(tmp_path).load(tmp_path, 0)
+    assert data.kind == "text" and data.width == max(len(s.split()) for s in SENTENCES)
+    assert [len(s) for s in (data.train, data.validation, data.test)] == [32, 4, 4]
+    words = data.features[0].values
+    assert all(feature.values is words for feature in data.features) and words[data.mask] == "<unk>"
+    training = {word for i in data.train.ids for word in SENTENCES[i].split()}
+    assert set(words) == training | {"<unk>"}
+    for split in (data.train, data.validation, data.test):
+        for i, codes, text, label in zip(split.ids, split.codes, split.texts, split.labels, strict=True):
+            tokens = SENTENCES[i].split()
+            assert text == SENTENCES[i] and label == int(i >= 20)
+            assert [words[c] for c in codes[: len(tokens)]] == [t if t in training else "<unk>" for t in tokens]
+            assert (codes[len(tokens) :] == ABSENT).all()
+
+
+def test_the_vocabulary_is_by_frequency_and_a_search_may_try_the_most_frequent(tmp_path):
+    write(tmp_path)
+    data = make(tmp_path, search_words=3).load(tmp_path, 0)
+    tokens = [word for i in data.train.ids for word in SENTENCES[i].split()]
+    counts = [tokens.count(word) for word in data.features[0].values[:-1]]
+    assert counts == sorted(counts, reverse=True)
+    assert data.frequencies[0] == pytest.approx(np.array([*counts, 0]) / len(tokens))
+    assert data.candidates[0].tolist() == [0, 1, 2]
+    assert len(make(tmp_path).load(tmp_path, 0).candidates[0]) == len(counts)  # never the mask
+
+
+def test_vectors_are_those_of_the_file_and_unknown_words_get_the_mean_of_all(tmp_path):
+    write(tmp_path)
+    data = make(tmp_path).load(tmp_path, 0)
+    mean = np.mean([[i + 0.5, -i, 0.25] for i in range(len(WORDS) - 2)], axis=0)
+    for word, vector in zip(data.features[0].values, data.pretrained, strict=True):
+        i = WORDS.index(word) if word in WORDS else 99
+        assert vector == pytest.approx([i + 0.5, -i, 0.25] if i < len(WORDS) - 2 else mean)
+
+
+def test_lines_that_are_not_utf8_and_empty_lines_are_left_out_and_one_token_is_a_sentence(tmp_path):
+    write(tmp_path)
+    odd = [b"caf\xe9 bad", b"", b"  ", b"dull", "naïve film".encode(), "next\x85line".encode("latin-1")]
+    (tmp_path / "neg").write_bytes(b"\n".join([*odd, *(s.encode() for s in SENTENCES[:20])]) + b"\n")
+    data = make(tmp_path).load(tmp_path, 0)
+    texts = [t for split in (data.train, data.validation, data.test) for t in split.texts]
+    assert len(texts) == 42 and "dull" in texts and "naïve film" in texts
+    assert data.origin["rows_used"] == 42 and data.origin["complete"]
+
+
+def test_a_partial_copy_is_taken_only_if_there_is_no_whole_one_and_says_so(tmp_path, caplog):
+    write(tmp_path)
+    with (tmp_path / "all.csv").open("w", newline="") as out:
+        table = csv.writer(out)
+        table.writerow(["text", "label", "source"])
+        for i, sentence in enumerate(SENTENCES[5:35]):
+            table.writerow([f" {sentence} ", int(i >= 15), "mine"])
+            table.writerow(["something else", 1, "other"])
+        table.writerow(["caf\xe9", 1, "mine"])  # was not UTF-8 in the original
+    assert make(tmp_path).load(tmp_path, 0).origin["complete"]
+    (tmp_path / "neg").unlink()
+    data = make(tmp_path).load(tmp_path, 0)
+    assert not data.origin["complete"]
+    assert (data.origin["rows_used"], data.origin["rows_read"], data.origin["rows_whole"]) == (30, 30, 40)
+    assert "an incomplete copy, 30 of 40 sentences; put neg and pos into" in caplog.text
+    (tmp_path / "all.csv").unlink()
+    with pytest.raises(UserError, match="neg is not in the data folder"):
+        make(tmp_path).load(tmp_path, 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a 1 2 3\nb 1 2\n", r"glove\.txt, line 2: expected a word and 3 numbers"),
+        ("a 1 2 3\nb 1 x 3\n", "line 2"),
+        ("a 1 2 3\nb 1 nan 3\n", "line 2"),
+        ("a 1 2 3\n\n", "line 2"),
+        ("justaword\n", "line 1"),
+        ("", "has no vectors"),
+        (b"a 1 2\n\xff 1 2\n", "not UTF-8"),
+    ],
+)
+def test_a_bad_line_of_a_vector_file_is_named(tmp_path, text, message):
+    write(tmp_path)
+    (tmp_path / "glove.txt").write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(UserError, match=message):
+        make(tmp_path).load(tmp_path, 0)
+
+
+def test_a_vector_file_that_is_not_there_is_named_by_its_key(tmp_path):
+    write(tmp_path)
+    (tmp_path / "glove.txt").unlink()
+    with pytest.raises(UserError, match=r"dataset\.embedding\.path=.*cannot be read"):
+        make(tmp_path).load(tmp_path, 0)
+
+
+def test_packaged_vectors_equal_those_of_a_text_file(tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet
+
+    write(tmp_path)
+    table = np.array([[i + 0.5, -i, 0.25] for i in range(len(WORDS) - 2)], dtype=np.float32)
+    np.save(tmp_path / "t.npy", table)
+    pa.parquet.write_table(pa.table({"index": WORDS[:-2]}), tmp_path / "i.parquet")
+    packaged = Glove(File("t.npy"), File("i.parquet"), "small")
+    ours = make(tmp_path, embedding=packaged).load(tmp_path, 0).pretrained
+    assert ours == pytest.approx(make(tmp_path).load(tmp_path, 0).pretrained)
+    np.save(tmp_path / "t.npy", table[:-1])
+    with pytest.raises(UserError, match="names 12 words"):
+        make(tmp_path, embedding=packaged).load(tmp_path, 0)
+
+
+@given(st.lists(st.lists(st.sampled_from([*WORDS, "other"]), min_size=1, max_size=6), min_size=1, max_size=8))
+def test_encoding_is_word_by_word(sentences):
+    code = {word: i for i, word in enumerate(WORDS)}
+    codes = _encode(sentences, code, 99)
+    for row, words in zip(codes.tolist(), sentences, strict=True):
+        assert [c for c in row if c != ABSENT] == [code.get(word, 99) for word in words]
+
+
+@pytest.mark.parametrize(
+    ("changes", "key"),
+    [({"search_words": 0}, "search_words"), ({"classes": ["a"]}, "classes"), ({"split": [1, 0, 0]}, "split")],
+)
+def test_bad_settings_are_named(tmp_path, changes, key):
+    with pytest.raises(ValueError, match=key):
+        make(tmp_path, **changes)
+
+
+def test_too_few_sentences_or_one_class_are_refused(tmp_path):
+    write(tmp_path, ["a"], ["b"])
+    with pytest.raises(UserError, match="too few"):
+        make(tmp_path).load(tmp_path, 0)
+    write(tmp_path, SENTENCES, [""])
+    with pytest.raises(UserError, match="both classes"):
+        make(tmp_path).load(tmp_path, 0)

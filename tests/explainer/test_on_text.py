@@ -1,0 +1,201 @@
+"""Explainers on sentences: positions are ours, nothing shifts, and the packages answer as they do by themselves."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from anchor.anchor_text import AnchorText
+from lime.lime_text import LimeTextExplainer
+
+from cfeval_cli.explainer.anchor import Anchor
+from cfeval_cli.explainer.decision_boundary import DecisionBoundary
+from cfeval_cli.explainer.lime import Lime
+from cfeval_cli.explainer.lr import Lr
+from cfeval_cli.explainer.omission import Omission
+from cfeval_cli.explainer.random import Random
+from cfeval_cli.model.logistic import Linear
+from cfeval_cli.seeding import integer, stream
+from cfeval_cli.types import ABSENT, NONE, Access, Batch, Dataset, Feature, Split
+from tests.problems import gate
+
+WORDS = ("good", "n't", "--", "don't", "film", ".", ",", "bad", "it's", "the")
+MASK = len(WORDS)
+SENTENCES = [
+    "the film is n't good .".replace("is", "the"),
+    "good -- good , bad film",
+    "don't , don't , the film",
+    "it's the film",
+    "bad",
+]
+
+
+def sentence_codes(width=8):
+    codes = np.full((len(SENTENCES), width), ABSENT, dtype=np.int32)
+    for i, sentence in enumerate(SENTENCES):
+        codes[i, : len(sentence.split())] = [WORDS.index(w) for w in sentence.split()]
+    return codes
+
+
+def make_problem():
+    rng = np.random.default_rng(0)
+    codes = sentence_codes()
+    split = Split(np.arange(len(codes)), codes, np.zeros(len(codes), int), tuple(SENTENCES))
+    counts = np.bincount(codes[codes != ABSENT], minlength=MASK + 1).astype(float)
+    width = codes.shape[1]
+    table = rng.normal(size=(MASK + 1, 3))
+    dataset = Dataset(
+        name="toy",
+        kind="text",
+        features=tuple(Feature(f"token {j}", (*WORDS, "<unk>")) for j in range(width)),
+        classes=("no", "yes"),
+        train=split,
+        validation=split,
+        test=split,
+        frequencies=(counts / counts.sum(),) * width,
+        candidates=(np.arange(MASK, dtype=np.int32),) * width,
+        unknown=MASK,
+    )
+    weights = rng.normal(size=(width, 3))
+    return dataset, Linear(0.1, weights, (table,) * width, np.zeros_like(weights))
+
+
+DATASET, MODEL = make_problem()
+ALL = [
+    Random(),
+    Omission(),
+    Omission("zero"),
+    Omission("marginal"),
+    Lime(n_samples=200),
+    Anchor(),
+    DecisionBoundary(),
+    Lr(),
+]
+
+
+def batch(seed=3):
+    codes = DATASET.test.codes
+    return Batch(codes, MODEL.labels(codes), DATASET.test.ids, seed, "explainer.x")
+
+
+def from_strings(texts):
+    """The model as a package sees it that knows only strings."""
+    codes = np.full((len(texts), 8), ABSENT, dtype=np.int32)
+    for i, text in enumerate(texts):
+        tokens = text.split()
+        codes[i, : len(tokens)] = [WORDS.index(t) if t in WORDS else MASK for t in tokens]
+    return codes
+
+
+@pytest.mark.parametrize("explainer", ALL, ids=str)
+def test_positions_are_real_tokens_and_both_places_of_a_repeated_word_can_be_named(explainer):
+    told = explainer.fit(DATASET, gate(MODEL, explainer.access))(batch())
+    for named, row in zip(told.features, DATASET.test.codes, strict=True):
+        named = named[named != NONE]
+        assert len(set(named)) == len(named) and (row[named] != ABSENT).all()
+    if not isinstance(explainer, Anchor | DecisionBoundary):
+        assert set(told.features[1][told.features[1] != NONE]) == set(range(6))  # "good" twice
+
+
+@pytest.mark.parametrize("explainer", ALL, ids=str)
+def test_a_removed_word_never_shifts_the_others(explainer):
+    """Every row that an explainer asks about has a word or the mask at each token, and padding where padding was."""
+    seen = []
+
+    class Spy(Linear):
+        def proba(self, codes):
+            seen.append(codes)
+            return super().proba(codes)
+
+    spy = Spy(MODEL.bias, MODEL.weights, MODEL.tables, MODEL.means)
+    function = explainer.fit(DATASET, gate(spy, explainer.access))
+    for i in range(len(SENTENCES)):
+        seen.clear()
+        one = batch()
+        function(Batch(one.codes[i : i + 1], one.labels[i : i + 1], one.ids[i : i + 1], 3, "explainer.x"))
+        for rows in seen:
+            assert ((rows == ABSENT) >= (one.codes[i] == ABSENT)).all()
+            if not isinstance(explainer, Omission):
+                assert ((rows == ABSENT) == (one.codes[i] == ABSENT)).all()
+            if isinstance(explainer, Lime | Anchor):
+                assert ((rows == one.codes[i]) | (rows == MASK)).all()
+
+
+def test_lime_gives_the_coefficients_of_the_package_on_strings():
+    told = Lime(n_samples=400, kernel_width=20.0).fit(DATASET, gate(MODEL))(batch())
+    for i, sentence in enumerate(SENTENCES):
+        label = int(batch().labels[i])
+        package = LimeTextExplainer(
+            bow=False, split_expression=r"\s+", mask_string="UNKWORDZ", feature_selection="none", kernel_width=20.0,
+            random_state=integer(stream(3, "explainer.x", i)),
+        )  # fmt: skip
+
+        def proba(texts):
+            p = MODEL.proba(from_strings(texts))
+            return np.column_stack([1 - p, p])
+
+        expected = package.explain_instance(sentence, proba, labels=(label,), num_features=99, num_samples=400)
+        named = told.features[i][told.features[i] != NONE]
+        ours = dict(zip(named.tolist(), told.scores[i], strict=False))
+        assert ours == pytest.approx({int(j): w for j, w in expected.local_exp[label]}, abs=1e-8)
+
+
+class Token:
+    def __init__(self, text, idx):
+        self.text, self.idx = text, idx
+
+
+def test_anchor_finds_the_rules_that_the_package_finds_on_strings():
+    """The random numbers differ, so the rules are compared as sets over many seeds."""
+
+    def nlp(text):
+        tokens, at = [], 0
+        for word in text.split():
+            tokens.append(Token(word, at))
+            at += len(word) + 1
+        return tokens
+
+    package = AnchorText(nlp, ["no", "yes"], use_unk_distribution=True, mask_string="UNKWORDZ")
+    for i in (0, 1, 2):
+        ours, theirs = {}, {}
+        for seed in range(25):
+            told = Anchor().fit(DATASET, gate(MODEL, Access.LABEL))(batch(seed))
+            rule = frozenset(told.features[i][told.features[i] != NONE].tolist())
+            ours[rule] = ours.get(rule, 0) + 1
+            np.random.seed(seed)  # noqa: NPY002
+            found = package.explain_instance(SENTENCES[i], lambda t: MODEL.labels(from_strings(t)), batch_size=100)
+            rule = frozenset(found.features())
+            theirs[rule] = theirs.get(rule, 0) + 1
+        overlap = sum(min(ours.get(rule, 0), theirs.get(rule, 0)) for rule in ours | theirs)
+        assert overlap >= 15, (i, ours, theirs)
+
+
+def test_decision_boundary_exchanges_words_for_their_nearest_neighbours():
+    explainer = DecisionBoundary(n_samples=300, n_neighbours=2)
+    seen = []
+
+    class Spy(Linear):
+        def labels(self, codes):
+            seen.append(codes)
+            return super().labels(codes)
+
+    spy = Spy(MODEL.bias, MODEL.weights, MODEL.tables, MODEL.means)
+    explainer.fit(DATASET, gate(spy, explainer.access))(batch())
+    table = MODEL.tables[0]
+    for row, samples in zip(DATASET.test.codes, seen, strict=True):
+        for j, own in enumerate(row):
+            if own == ABSENT:
+                continue
+            gaps = [np.inf if w == own else np.linalg.norm(table[w] - table[own]) for w in range(MASK)]
+            near = set(np.argsort(gaps)[:2].tolist())
+            assert set(samples[:, j].tolist()) - {int(own)} == near
+    everything = DecisionBoundary(n_samples=50, n_neighbours=99)  # more than there are words
+    everything.fit(DATASET, gate(MODEL, everything.access))(batch())
+
+
+def test_a_sentence_of_unknown_words_only_and_one_of_a_single_token_are_explained():
+    codes = np.full((2, 8), ABSENT, dtype=np.int32)
+    codes[0, :3], codes[1, 0] = MASK, 2
+    both = Batch(codes, MODEL.labels(codes), np.arange(2), 0, "x")
+    for explainer in ALL:
+        told = explainer.fit(replace(DATASET), gate(MODEL, explainer.access))(both)
+        assert set(told.features[1][told.features[1] != NONE].tolist()) <= {0}

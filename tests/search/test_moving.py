@@ -1,0 +1,185 @@
+"""Continuous and exact search against closed forms: on a linear model both are problems on a line."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cfeval_cli.distance.euclidean import Euclidean
+from cfeval_cli.errors import UserError
+from cfeval_cli.model.gate import Ledger
+from cfeval_cli.search.continuous import Continuous
+from cfeval_cli.search.discrete import Discrete
+from cfeval_cli.search.exact import Exact
+from cfeval_cli.types import NONE, Access, Quest
+from tests.problems import logit, make_dataset, make_linear, problems, sigmoid
+
+
+def make_quest(dataset, model, features, seed=0, access=Access.GRADIENT):
+    codes = dataset.test.codes
+    measure = Euclidean("embedding").fit(dataset, model, access)
+    return Quest(
+        dataset, Ledger().gate(model, access, "search"), measure, access,
+        codes, model.labels(codes), features, dataset.test.ids, seed, "search",
+    )  # fmt: skip
+
+
+def lowest(alpha, size, length):
+    """The global minimum of t² + α σ(|z| - ‖w‖ t): the oracle, by a fine grid and a finer one around its best."""
+    t = np.linspace(0, alpha**0.5, 20_001)
+    for _ in range(3):
+        values = t**2 + alpha / (1 + np.exp(-(size - length * t)))
+        best = t[values.argmin()]
+        step = t[1] - t[0]
+        t = np.linspace(max(0, best - step), best + step, 2001)
+    return (t**2 + alpha / (1 + np.exp(-(size - length * t)))).min()
+
+
+def reached(model, row, features, vectors, alpha):
+    """The relaxed objective at a counterfactual, written out."""
+    z, gap = logit(model, row), 0.0
+    for j, v in zip(features, vectors, strict=True):
+        if j != NONE:
+            own = model.tables[j][row[j]]
+            z += float(model.weights[j] @ (v - own))
+            gap += float(((v - own) ** 2).sum())
+    p = sigmoid(z)
+    return gap + alpha * (p if logit(model, row) > 0 else 1 - p)
+
+
+def named_weights(model, features):
+    return np.array([np.sqrt(sum((model.weights[j] ** 2).sum() for j in row if j != NONE)) for row in features])
+
+
+def choose(dataset, k, seed):
+    rng = np.random.default_rng(seed)
+    return np.stack([rng.permutation(dataset.width)[:k] for _ in dataset.test.ids])
+
+
+@pytest.mark.parametrize("optimizer", ["descent", "adam"])
+@pytest.mark.parametrize("alpha", [1.0, 30.0, 300.0])
+def test_continuous_comes_within_1_percent_of_the_global_optimum_and_never_below(optimizer, alpha):
+    dataset = make_dataset([3, 4, 2, 3], n=150, seed=2)
+    model = make_linear(dataset, seed=3, scale=1)
+    small = type(model)(model.bias, model.weights / 2, model.tables, model.means / 2)
+    near = total = 0
+    for k in (1, 2):
+        features = choose(dataset, k, k)
+        found = Continuous(alpha=alpha, optimizer=optimizer).find(make_quest(dataset, small, features))
+        for i, row in enumerate(dataset.test.codes):
+            length = named_weights(small, features[i : i + 1])[0]
+            best = lowest(alpha, abs(logit(small, row)), length)
+            got = reached(small, row, features[i], found.vectors[i], alpha)
+            assert got >= best - 1e-9 * alpha
+            near += got <= 1.01 * best
+            total += 1
+        assert found.converged.mean() > 0.99
+    assert near >= 0.99 * total
+
+
+@settings(max_examples=30)
+@given(problems(n=5), st.integers(1, 3), st.integers(0, 99))
+def test_exact_is_the_distance_to_the_boundary_and_flips_wherever_there_is_weight(problem, k, seed):
+    dataset, model = problem
+    features = choose(dataset, min(k, dataset.width), seed)
+    features[::2, 1:] = NONE
+    found = Exact().find(make_quest(dataset, model, features))
+    lengths = named_weights(model, features)
+    for i, row in enumerate(dataset.test.codes):
+        if lengths[i] == 0:
+            assert not found.flipped[i] and not found.converged[i] and found.distance[i] == 0
+        else:
+            assert found.flipped[i] and found.converged[i]
+            assert found.distance[i] == pytest.approx(abs(logit(model, row)) / lengths[i], abs=1e-8)
+            assert found.probability[i] == pytest.approx(0.5, abs=1e-8)
+
+
+@settings(max_examples=25)
+@given(problems(n=5, max_features=3), st.integers(1, 2), st.integers(0, 99))
+def test_exact_is_a_lower_bound_for_every_flip_of_the_others(problem, k, seed):
+    dataset, model = problem
+    features = choose(dataset, min(k, dataset.width), seed)
+    bound = Exact().find(make_quest(dataset, model, features)).distance
+    moved = Continuous(alpha=300.0, restarts=2, steps=200).find(make_quest(dataset, model, features))
+    exchanged = Discrete(pick="nearest").find(make_quest(dataset, model, features, access=Access.PROBABILITY))
+    for found in (moved, exchanged):
+        assert (found.distance[found.flipped] >= bound[found.flipped] - 1e-7).all()
+
+
+def test_only_the_explained_features_move_and_labels_probabilities_and_distances_are_those_of_the_result():
+    dataset = make_dataset([3, 4, 2], n=30, seed=4)
+    model = make_linear(dataset, seed=5, scale=1)
+    features = choose(dataset, 2, 0)
+    features[::3, 1] = NONE
+    for search in (Continuous(alpha=30.0), Exact()):
+        found = search.find(make_quest(dataset, model, features))
+        for i, row in enumerate(dataset.test.codes):
+            z, gap = logit(model, row), 0.0
+            for place, j in enumerate(features[i]):
+                if j != NONE:
+                    step = found.vectors[i, place] - model.tables[j][row[j]]
+                    z, gap = z + model.weights[j] @ step, gap + step @ step
+            kept = sigmoid(z) if logit(model, row) > 0 else 1 - sigmoid(z)
+            assert found.probability[i] == pytest.approx(kept, abs=1e-9)
+            assert found.flipped[i] == (kept < 0.5) and found.labels[i] == int(z > 0)
+            assert found.distance[i] == pytest.approx(np.sqrt(gap))
+
+
+def test_the_result_depends_on_the_seed_alone_not_on_batches_or_company():
+    dataset = make_dataset([3, 4, 2], n=20, seed=4)
+    model = make_linear(dataset, seed=5, scale=1)
+    features = choose(dataset, 1, 0)
+    one = Continuous().find(make_quest(dataset, model, features)).vectors
+    assert np.array_equal(Continuous(max_batch_rows=30).find(make_quest(dataset, model, features)).vectors, one)
+    assert not np.array_equal(Continuous().find(make_quest(dataset, model, features, seed=1)).vectors, one)
+
+
+def test_too_few_steps_are_reported_as_not_converged():
+    dataset = make_dataset([3, 4, 2], n=20, seed=4)
+    model = make_linear(dataset, seed=5, scale=1)
+    found = Continuous(steps=2, restarts=1).find(make_quest(dataset, model, choose(dataset, 1, 0)))
+    assert not found.converged.all()
+
+
+def test_no_instances_no_counterfactuals():
+    dataset = make_dataset([3, 4, 2], n=20)
+    model = make_linear(dataset)
+    quest = make_quest(dataset, model, choose(dataset, 1, 0))
+    empty = Quest(**{**quest.__dict__, **{n: getattr(quest, n)[:0] for n in ("codes", "labels", "features", "ids")}})
+    for search in (Continuous(), Exact(), Discrete()):
+        if Access.GRADIENT in search.levels:
+            assert len(search.find(empty).distance) == 0
+        else:
+            probability = make_quest(dataset, model, choose(dataset, 1, 0), access=Access.PROBABILITY)
+            none = {n: getattr(quest, n)[:0] for n in ("codes", "labels", "features", "ids")}
+            assert len(search.find(Quest(**{**probability.__dict__, **none})).distance) == 0
+
+
+def test_a_model_without_gradients_is_refused_in_words():
+    dataset = make_dataset([3, 2])
+    model = make_linear(dataset)
+
+    class Black:
+        access = Access.PROBABILITY
+        labels, proba = model.labels, model.proba
+
+    with pytest.raises(UserError, match="search needs gradient access, and the model offers probability only"):
+        Ledger().gate(Black(), Access.GRADIENT, "search")
+
+
+@pytest.mark.parametrize(
+    ("make", "key"),
+    [
+        (lambda: Continuous(alpha=0), "alpha"),
+        (lambda: Continuous(alpha=-1), "alpha"),
+        (lambda: Continuous(optimizer="sgd"), "optimizer"),
+        (lambda: Continuous(steps=0), "steps"),
+        (lambda: Continuous(tolerance=0), "tolerance"),
+        (lambda: Continuous(restarts=0), "restarts"),
+        (lambda: Continuous(start=-1), "start"),
+        (lambda: Exact(margin=0), "margin"),
+    ],
+)
+def test_bad_settings_are_named(make, key):
+    with pytest.raises(ValueError, match=key):
+        make()
