@@ -6,7 +6,7 @@ PIP := $(BIN)/pip --disable-pip-version-check install --quiet --constraint const
 JOBS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-slow lint format wheel clean
+.PHONY: help setup run test test-slow lint format bench wheel clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -40,6 +40,10 @@ lint: .venv/.dev ## ruff and mypy
 format: .venv/.dev ## put the code into the form that lint wants
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+bench: .venv/.run ## benchmarks on the full data, as tables in benchmarks/ (minutes)
+	$(BIN)/python benchmarks/optimum.py
+	$(BIN)/python benchmarks/text_packages.py
 
 wheel: .venv/.dev ## build dist/cfeval-*.whl
 	$(BIN)/python -m build --wheel

@@ -83,6 +83,52 @@ def only_run(cwd: Path) -> Path:
     return folder
 
 
+TOY_TEXT = """\
+_target_: cfeval_cli.dataset.text.Text
+name: toy_text
+classes: [negative, positive]
+search_words: null
+corpora:
+  - _target_: cfeval_cli.dataset.text.Lines
+    rows: 400
+    negative: {{_target_: cfeval_cli.dataset.sources.File, name: toy.neg}}
+    positive: {{_target_: cfeval_cli.dataset.sources.File, name: toy.pos}}
+embedding:
+  _target_: cfeval_cli.dataset.glove.Glove
+  title: none
+  path: {folder}/data/vectors.txt
+  table: {{_target_: cfeval_cli.dataset.sources.File, name: none.npy}}
+  index: {{_target_: cfeval_cli.dataset.sources.File, name: none.parquet}}
+"""
+
+
+@dataclass(frozen=True)
+class ToyText(Toy):
+    """A folder with a dataset `toy_text`."""
+
+    @property
+    def arguments(self) -> list[str]:
+        return ["--config-dir", str(self.folder / "conf"), "dataset=toy_text", f"data_dir={self.folder / 'data'}"]
+
+
+@pytest.fixture(scope="session")
+def toy_text(tmp_path_factory) -> ToyText:
+    folder = tmp_path_factory.mktemp("toy_text")
+    (folder / "conf" / "dataset").mkdir(parents=True)
+    (folder / "data").mkdir()
+    (folder / "conf" / "dataset" / "toy_text.yaml").write_text(TOY_TEXT.format(folder=folder))
+    rng = np.random.default_rng(0)
+    plain = ["the", "film", "is", "a", "story", "of", "--", ",", ".", "and", "n't", "it's", "in"]
+    moods = {"pos": ["good", "great", "fine", "warm", "funny"], "neg": ["bad", "dull", "poor", "cold", "tired"]}
+    for mood, words in moods.items():
+        lines = [" ".join(rng.choice([*plain, *words, *words], size=rng.integers(1, 9))) for _ in range(200)]
+        (folder / "data" / f"toy.{mood}").write_text("\n".join(lines) + "\n")
+    words = [*plain, *moods["pos"], *moods["neg"][:4]]  # "tired" is unknown
+    vectors = "".join(f"{word} {' '.join(f'{x:.4f}' for x in rng.normal(size=6))}\n" for word in words)
+    (folder / "data" / "vectors.txt").write_text(vectors)
+    return ToyText(folder)
+
+
 @pytest.fixture(scope="session")
 def adults() -> Path:
     """The folder with the real data, fetched if need be; skipped if it cannot be had from anywhere."""

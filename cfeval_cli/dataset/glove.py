@@ -64,10 +64,8 @@ class Glove:
         try:
             with path.open(encoding="utf-8", newline="\n") as stream:
                 for number, line in enumerate(stream, 1):
-                    # the word may contain spaces, the numbers may not
-                    word, *cells = line.rstrip("\n").rsplit(" ", dim) if dim else line.rstrip("\n").split(" ")
-                    dim = dim or len(cells)
-                    vector = _numbers(cells, dim)
+                    dim = dim or line.count(" ")  # of the first line; later words may contain spaces
+                    word, vector = _parsed(line, dim)
                     if vector is None:
                         raise UserError(
                             f"{path}, line {number}: expected a word and {dim} numbers. Mend the line, or set "
@@ -86,11 +84,11 @@ class Glove:
         return rows, total / lines
 
 
-def _numbers(cells: Sequence[str], dim: int) -> Floats | None:
-    if len(cells) != dim or dim == 0:
-        return None
+def _parsed(line: str, dim: int) -> tuple[str, Floats | None]:
+    """A word and its vector, or None if the line has not so many finite numbers."""
+    word, *cells = line.rstrip("\n").rsplit(" ", dim)
     try:
-        vector = np.array(cells, dtype=float)
+        vector = np.array(list(map(float, cells)))
     except ValueError:
-        return None
-    return vector if math.isfinite(vector.sum()) else None
+        return word, None
+    return word, vector if 0 < dim == len(vector) and math.isfinite(vector.sum()) else None

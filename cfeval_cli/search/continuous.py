@@ -25,7 +25,7 @@ class Continuous:
     optimizer: str = "descent"  # with a step of its own for each instance; or adam
     steps: int = 1000
     tolerance: float = 1e-3  # converged when the gradient is below tolerance·√α
-    restarts: int = 8  # random starts for each instance
+    restarts: int = 32  # random starts for each instance
     start: float = 1.0  # spread of the starts around e, in units of √α: no optimum is further away
     max_batch_rows: int = 20_000
 

@@ -1,0 +1,125 @@
+"""Texts from end to end, and every search on every kind of data."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tests.conftest import only_run
+from tests.end_to_end.test_run import FAST, SIX, same_figures
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [SIX, "search=continuous", "k=1"],
+        ["search=discrete", "k=1"],
+        ["search=exact", "k=2"],
+        [
+            "search=discrete",
+            "k=2",
+            "dataset.search_words=6",
+            "search.pick=nearest",
+            "explainer.omission.removal=marginal",
+        ],
+    ],
+    ids=lambda a: " ".join(a[-2:]),
+)
+def test_an_outsider_recomputes_every_figure(toy_text, tmp_path, arguments):
+    few = ["explainer=[random,omission,decision_boundary,lr]"] if SIX not in arguments else FAST
+    done = toy_text.run(*few, "n_explain=25", *arguments, cwd=tmp_path)
+    folder = only_run(tmp_path)
+    if "dataset.search_words=6" in arguments:  # gold `contrast` is over the words that a search may try
+        metrics = pd.read_csv(folder / "metrics.csv")
+        assert metrics.query("metric == 'validity'")["value"].notna().all()
+        return
+    ours = same_figures(folder)
+    assert ("comprehensiveness", "mask", "lr") in ours and ours["recall", "signed", "lr"] == 1.0
+    if "search=continuous" in arguments:
+        assert ours["converged", "gradient", "lr"] > 0.95 and "Converged (gradient)" in done.stdout
+    if "search=exact" in arguments:
+        assert all(value == 1.0 for (metric, _, _), value in ours.items() if metric == "validity")
+    instances = pd.read_parquet(folder / "instances.parquet")
+    assert (instances["text"].str.split().map(len) == instances["codes"].map(lambda c: (c != -1).sum())).all()
+
+
+@pytest.mark.parametrize("search", ["continuous", "exact"])
+def test_tables_with_moving_searches(toy, tmp_path, search):
+    toy.run("explainer=[random,omission,decision_boundary,lr]", f"search={search}", "k=2", "n_explain=30", cwd=tmp_path)
+    ours = same_figures(only_run(tmp_path))
+    assert {variant for metric, variant, _ in ours if metric == "c"} == {"gradient"}
+
+
+def test_k_beyond_a_sentence_lowers_coverage_and_padding_is_never_named(toy_text, tmp_path):
+    toy_text.run("explainer=[random,omission,lr]", "search=exact", "k=5", cwd=tmp_path)
+    folder = only_run(tmp_path)
+    lengths = pd.read_parquet(folder / "instances.parquet")["codes"].map(lambda c: int((c != -1).sum()))
+    metrics = pd.read_csv(folder / "metrics.csv").query("metric == 'c'")
+    assert 0 < (lengths >= 5).mean() < 1
+    assert metrics["coverage"].to_numpy() == pytest.approx((lengths >= 5).mean())
+    assert (metrics["n"] == (lengths >= 5).sum()).all()
+    told = pd.read_parquet(folder / "explanations.parquet")
+    assert (told["features"].map(len).to_numpy() == np.tile(lengths, 3)).all()
+
+
+def test_the_same_seed_gives_the_same_bytes(toy_text, tmp_path):
+    seen = []
+    for name, order in {"one": "lr,anchor,lime,random", "two": "random,lime,anchor,lr"}.items():
+        (tmp_path / name).mkdir()
+        toy_text.run(f"explainer=[{order}]", *FAST[:1], "search=continuous", "n_explain=15", cwd=tmp_path / name)
+        seen.append(
+            {f: (only_run(tmp_path / name) / f).read_bytes() for f in ("metrics.csv", "tables.md", "scores.parquet")}
+        )
+    assert seen[0] == seen[1]
+
+
+def test_not_converged_within_the_steps_is_told(toy_text, tmp_path):
+    few = ["search=continuous", "search.steps=2", "search.restarts=1", "n_explain=20"]
+    done = toy_text.run("explainer=[random,lr]", *few, cwd=tmp_path)
+    metrics = pd.read_csv(only_run(tmp_path) / "metrics.csv").query("metric == 'converged'")
+    assert (metrics["value"] < 0.9).all()
+    assert "Converged (gradient)" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["search=continuous", "search.alpha=0"], "search: alpha must be a number over 0"),
+        (["dataset.search_words=0"], "dataset: search_words must be a whole number of at least 2"),
+        (
+            ["k=4", "search=discrete", "search.max_candidates=1000"],
+            "or let fewer words be tried with dataset.search_words",
+        ),
+        (["dataset.embedding.path=nowhere.txt"], "dataset.embedding.path=nowhere.txt cannot be read"),
+    ],
+)
+def test_bad_input_is_one_message_and_leaves_nothing(toy_text, tmp_path, arguments, message):
+    done = toy_text.run(*arguments, cwd=tmp_path, code=2)
+    assert message in done.stderr and "Traceback" not in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_partial_copy_says_so_on_screen_in_the_record_and_in_every_caption(toy_text, tmp_path):
+    conf = tmp_path / "conf" / "dataset"
+    conf.mkdir(parents=True)
+    text = (toy_text.folder / "conf" / "dataset" / "toy_text.yaml").read_text()
+    whole = """\
+  - _target_: cfeval_cli.dataset.text.Lines
+    rows: 900
+    negative: {_target_: cfeval_cli.dataset.sources.File, name: whole.neg}
+    positive: {_target_: cfeval_cli.dataset.sources.File, name: whole.pos}
+"""
+    (conf / "toy_text.yaml").write_text(text.replace("corpora:\n", f"corpora:\n{whole}"))
+    cwd = tmp_path / "run"
+    cwd.mkdir()
+    from tests.conftest import cfeval
+
+    arguments = ["--config-dir", str(tmp_path / "conf"), "dataset=toy_text", f"data_dir={toy_text.folder / 'data'}"]
+    done = cfeval("run", *arguments, "explainer=[random,lr]", "n_explain=10", "search=exact", cwd=cwd)
+    assert "an incomplete copy, 400 of 900 sentences; put whole.neg and whole.pos into" in done.stderr
+    folder = only_run(cwd)
+    data = json.loads((folder / "run.json").read_text())["data"]
+    assert (data["complete"], data["rows_read"], data["rows_whole"]) == (False, 400, 900)
+    for name in ("tables.md", "tables.tex"):
+        assert (folder / name).read_text().count("an incomplete copy: 400 of 900 rows") == 2
