@@ -6,7 +6,7 @@ PIP := $(BIN)/pip --disable-pip-version-check install --quiet --constraint const
 JOBS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-slow lint format bench wheel clean
+.PHONY: help setup run movie test test-slow lint format bench wheel clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -25,6 +25,9 @@ setup: .venv/.dev ## make .venv with everything that running and testing need
 
 run: .venv/.run ## the main job: Adults from end to end, all six explainers (ARGS="k=2 seed=1" adds settings)
 	$(BIN)/cfeval run dataset=adults search=discrete $(ARGS)
+
+movie: .venv/.run ## Movie Reviews from end to end, with the continuous search
+	$(BIN)/cfeval run dataset=movie_reviews search=continuous $(ARGS)
 
 test: .venv/.dev lint ## lint, types and all tests but the slow ones
 	$(BIN)/pytest --numprocesses $(JOBS) -m "not slow"
