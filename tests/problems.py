@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
+from cfeval_cli.distance.euclidean import Euclidean
 from cfeval_cli.model.gate import Ledger
 from cfeval_cli.model.logistic import Linear
-from cfeval_cli.types import ABSENT, Access, Dataset, Feature, Split
+from cfeval_cli.types import ABSENT, Access, Dataset, Feature, Quest, Split
 
 
 def make_dataset(sizes, n=20, seed=0, unknown=None, absent=0.0):
@@ -69,3 +70,19 @@ def logit(model, row):
 
 def sigmoid(z):
     return 1.0 / (1.0 + np.exp(-z)) if z >= 0 else np.exp(z) / (1.0 + np.exp(z))
+
+
+def make_quest(dataset, model, features, access, seed=0):
+    """A search for all test instances, measured in embedding space."""
+    codes = dataset.test.codes
+    measure = Euclidean("embedding").fit(dataset, model, access)
+    return Quest(
+        dataset, Ledger().gate(model, access, "search"), measure, access,
+        codes, model.labels(codes), features, dataset.test.ids, seed, "search",
+    )  # fmt: skip
+
+
+def choose_features(dataset, k, seed):
+    """k features for each test instance."""
+    rng = np.random.default_rng(seed)
+    return np.stack([rng.permutation(dataset.width)[:k] for _ in dataset.test.ids])

@@ -1,4 +1,4 @@
-"""Anchor, by its authors' package."""
+"""Anchor, by its authors' package: its beam search and bounds, over samples that are made as arrays."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,7 +8,10 @@ import numpy as np
 
 from cfeval_cli.errors import number, whole
 from cfeval_cli.seeding import integer, numpy_global
-from cfeval_cli.types import ABSENT, Access, Batch, Codes, Dataset, Explanation, Ints
+from cfeval_cli.types import ABSENT, Access, Batch, Bools, Codes, Dataset, Explanation, Ints
+
+Rule = list[tuple[int, float]]  # features, each with the precision of the rule up to it
+Sample = tuple[Any, Any, Any]
 
 
 @dataclass(frozen=True)
@@ -33,63 +36,72 @@ class Anchor:
         whole("batch_size", self.batch_size, 1)
 
     def fit(self, dataset: Dataset, model: Any) -> Callable[[Batch], Explanation]:
-        """Choose the package's search for tables or for text."""
+        """Hand the package's beam search a sampler for tables or for text."""
         rule = (self._text if dataset.kind == "text" else self._table)(dataset, model)
 
         def explain(batch: Batch) -> Explanation:
             rows = []
             for i, label in enumerate(batch.labels.tolist()):
                 with numpy_global(integer(batch.rng(i))):
-                    found = rule(batch.codes[i], label)
-                rows.append([(int(j), float(p)) for j, p in zip(found["feature"], found["precision"], strict=True)])
+                    rows.append(rule(batch.codes[i], label))
             return Explanation.ragged(rows)
 
         return explain
 
-    def _table(self, dataset: Dataset, model: Any) -> Callable[[Codes, int], dict[str, Any]]:
-        """Rules over columns, sampling from training rows."""
-        from anchor.anchor_tabular import AnchorTabularExplainer
+    def _table(self, dataset: Dataset, model: Any) -> Callable[[Codes, int], Rule]:
+        """Rules over columns: training rows, drawn as the package draws them, with the rule's columns held fixed."""
+        train = dataset.train.codes
 
-        package = AnchorTabularExplainer(
-            list(dataset.classes),
-            [feature.name for feature in dataset.features],
-            dataset.train.codes,
-            # every feature must be named here, or the package takes it as ordinal
-            {j: list(feature.values) for j, feature in enumerate(dataset.features)},
-        )
-        settings = {name: getattr(self, name) for name in ("threshold", "delta", "tau", "batch_size")}
+        def rule(codes: Codes, label: int) -> Rule:
+            def sample(present: list[int], size: int, compute_labels: bool = True) -> Sample:
+                rows = train[np.random.randint(0, len(train), size)]  # noqa: NPY002  seeded around the call
+                rows[:, present] = codes[present]
+                return _sampled(rows == codes, lambda: model.labels(rows) == label if compute_labels else None)
 
-        def labels(rows: Any) -> Ints:
-            return model.labels(rows.astype(np.int32))  # type: ignore[no-any-return]
-
-        return lambda codes, _: package.explain_instance(codes, labels, **settings).exp_map
-
-    def _text(self, dataset: Dataset, model: Any) -> Callable[[Codes, int], dict[str, Any]]:
-        """Rules over token positions: the package's beam search, with its unknown-word distribution as arrays.
-
-        Each word that the rule does not hold is masked with probability one half; nothing shifts, and positions are
-        those of the codes.
-        """
-        from anchor.anchor_base import AnchorBaseBeam
-
-        def rule(codes: Codes, label: int) -> dict[str, Any]:
-            there = np.flatnonzero(codes != ABSENT)
-
-            def sample(present: list[int], size: int, compute_labels: bool = True) -> tuple[Any, Any, Any]:
-                kept = np.random.random((size, len(there))) < 0.5  # noqa: NPY002  seeded around the call
-                kept[:, present] = True
-                labels = np.zeros(0, dtype=np.int8)
-                if compute_labels:
-                    rows = np.tile(codes, (size, 1))
-                    rows[:, there] = np.where(kept, codes[there], dataset.mask)
-                    labels = (model.labels(rows) == label).astype(np.int8)
-                # narrow types: the package sets aside room for 10,000 batches of each
-                return np.zeros((size, 1), dtype=np.int8), kept.astype(np.int8), labels
-
-            found = AnchorBaseBeam.anchor_beam(
-                sample, delta=self.delta, epsilon=self.tau, batch_size=self.batch_size,
-                desired_confidence=self.threshold, stop_on_first=True, coverage_samples=1,
-            )  # fmt: skip
-            return {"feature": there[np.array(found["feature"], dtype=int)], "precision": found["precision"]}
+            return self._search(sample, np.arange(len(codes)))
 
         return rule
+
+    def _text(self, dataset: Dataset, model: Any) -> Callable[[Codes, int], Rule]:
+        """Rules over token positions: each word that the rule does not hold is masked with probability one half.
+
+        Nothing shifts, and positions are those of the codes.
+        """
+
+        def rule(codes: Codes, label: int) -> Rule:
+            there = np.flatnonzero(codes != ABSENT)
+
+            def sample(present: list[int], size: int, compute_labels: bool = True) -> Sample:
+                kept = np.random.random((size, len(there))) < 0.5  # noqa: NPY002  seeded around the call
+                kept[:, present] = True
+                rows = np.tile(codes, (size, 1))
+                rows[:, there] = np.where(kept, codes[there], dataset.mask)
+                return _sampled(kept, lambda: model.labels(rows) == label if compute_labels else None)
+
+            # as the package does for text: the first rule that holds, and no measure of coverage
+            return self._search(sample, there, stop_on_first=True, coverage_samples=1)
+
+        return rule
+
+    def _search(self, sample: Callable[..., Sample], places: Ints, **more: Any) -> Rule:
+        from anchor.anchor_base import AnchorBaseBeam
+
+        found = AnchorBaseBeam.anchor_beam(
+            sample,
+            delta=self.delta,
+            epsilon=self.tau,
+            batch_size=self.batch_size,
+            desired_confidence=self.threshold,
+            **more,
+        )
+        return [(int(places[j]), float(p)) for j, p in zip(found["feature"], found["precision"], strict=True)]
+
+
+def _sampled(kept: Bools, labels: Callable[[], Any]) -> Sample:
+    """What the beam search takes: raw rows, which it only keeps as examples, which features are kept, and hits.
+
+    In narrow types, since it sets aside room for 10,000 batches of each.
+    """
+    hits = labels()
+    raw = np.zeros((len(kept), 1), dtype=np.int8)
+    return raw, kept.astype(np.int8), np.zeros(0, np.int8) if hits is None else hits.astype(np.int8)

@@ -6,27 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cfeval_cli.distance.euclidean import Euclidean
 from cfeval_cli.errors import UserError
-from cfeval_cli.model.gate import Ledger
 from cfeval_cli.search.discrete import Discrete
-from cfeval_cli.types import NONE, Access, Quest
-from tests.problems import logit, make_dataset, make_linear, problems, sigmoid
-
-
-def make_quest(dataset, model, features, access, seed=0):
-    codes = dataset.test.codes
-    measure = Euclidean("embedding").fit(dataset, model, access)
-    return Quest(
-        dataset, Ledger().gate(model, access, "search"), measure, access,
-        codes, model.labels(codes), features, dataset.test.ids, seed, "search",
-    )  # fmt: skip
-
-
-def random_features(dataset, k, seed):
-    rng = np.random.default_rng(seed)
-    n = len(dataset.test)
-    return np.stack([rng.permutation(dataset.width)[:k] for _ in range(n)])
+from cfeval_cli.types import NONE, Access
+from tests.problems import choose_features, logit, make_dataset, make_linear, make_quest, problems, sigmoid
 
 
 def algorithm_1(dataset, model, row, features, pick, access):
@@ -72,7 +55,7 @@ def test_matches_algorithm_1_candidate_by_candidate(problem, k, seed, pick, acce
     search = Discrete(pick=pick, max_batch_rows=max_batch_rows)
     if access not in search.levels:
         return
-    features = random_features(dataset, min(k, dataset.width), seed)
+    features = choose_features(dataset, min(k, dataset.width), seed)
     found = search.find(make_quest(dataset, model, features, access))
     meant = pick if pick != "auto" else ("first" if access == Access.LABEL else "largest_drop")
     for i, row in enumerate(dataset.test.codes):

@@ -5,23 +5,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cfeval_cli.distance.euclidean import Euclidean
 from cfeval_cli.errors import UserError
 from cfeval_cli.model.gate import Ledger
 from cfeval_cli.search.continuous import Continuous
 from cfeval_cli.search.discrete import Discrete
 from cfeval_cli.search.exact import Exact
 from cfeval_cli.types import NONE, Access, Quest
-from tests.problems import logit, make_dataset, make_linear, problems, sigmoid
-
-
-def make_quest(dataset, model, features, seed=0, access=Access.GRADIENT):
-    codes = dataset.test.codes
-    measure = Euclidean("embedding").fit(dataset, model, access)
-    return Quest(
-        dataset, Ledger().gate(model, access, "search"), measure, access,
-        codes, model.labels(codes), features, dataset.test.ids, seed, "search",
-    )  # fmt: skip
+from tests.problems import choose_features, logit, make_dataset, make_linear, make_quest, problems, sigmoid
 
 
 def lowest(alpha, size, length):
@@ -51,11 +41,6 @@ def named_weights(model, features):
     return np.array([np.sqrt(sum((model.weights[j] ** 2).sum() for j in row if j != NONE)) for row in features])
 
 
-def choose(dataset, k, seed):
-    rng = np.random.default_rng(seed)
-    return np.stack([rng.permutation(dataset.width)[:k] for _ in dataset.test.ids])
-
-
 @pytest.mark.parametrize("optimizer", ["descent", "adam"])
 @pytest.mark.parametrize("alpha", [1.0, 30.0, 300.0])
 def test_continuous_comes_within_1_percent_of_the_global_optimum_and_never_below(optimizer, alpha):
@@ -64,8 +49,8 @@ def test_continuous_comes_within_1_percent_of_the_global_optimum_and_never_below
     small = type(model)(model.bias, model.weights / 2, model.tables, model.means / 2)
     near = total = 0
     for k in (1, 2):
-        features = choose(dataset, k, k)
-        found = Continuous(alpha=alpha, optimizer=optimizer).find(make_quest(dataset, small, features))
+        features = choose_features(dataset, k, k)
+        found = Continuous(alpha=alpha, optimizer=optimizer).find(make_quest(dataset, small, features, Access.GRADIENT))
         for i, row in enumerate(dataset.test.codes):
             length = named_weights(small, features[i : i + 1])[0]
             best = lowest(alpha, abs(logit(small, row)), length)
@@ -81,9 +66,9 @@ def test_continuous_comes_within_1_percent_of_the_global_optimum_and_never_below
 @given(problems(n=5), st.integers(1, 3), st.integers(0, 99))
 def test_exact_is_the_distance_to_the_boundary_and_flips_wherever_there_is_weight(problem, k, seed):
     dataset, model = problem
-    features = choose(dataset, min(k, dataset.width), seed)
+    features = choose_features(dataset, min(k, dataset.width), seed)
     features[::2, 1:] = NONE
-    found = Exact().find(make_quest(dataset, model, features))
+    found = Exact().find(make_quest(dataset, model, features, Access.GRADIENT))
     lengths = named_weights(model, features)
     for i, row in enumerate(dataset.test.codes):
         if lengths[i] == 0:
@@ -98,10 +83,10 @@ def test_exact_is_the_distance_to_the_boundary_and_flips_wherever_there_is_weigh
 @given(problems(n=5, max_features=3), st.integers(1, 2), st.integers(0, 99))
 def test_exact_is_a_lower_bound_for_every_flip_of_the_others(problem, k, seed):
     dataset, model = problem
-    features = choose(dataset, min(k, dataset.width), seed)
-    bound = Exact().find(make_quest(dataset, model, features)).distance
-    moved = Continuous(alpha=300.0, restarts=2, steps=200).find(make_quest(dataset, model, features))
-    exchanged = Discrete(pick="nearest").find(make_quest(dataset, model, features, access=Access.PROBABILITY))
+    features = choose_features(dataset, min(k, dataset.width), seed)
+    bound = Exact().find(make_quest(dataset, model, features, Access.GRADIENT)).distance
+    moved = Continuous(alpha=300.0, restarts=2, steps=200).find(make_quest(dataset, model, features, Access.GRADIENT))
+    exchanged = Discrete(pick="nearest").find(make_quest(dataset, model, features, Access.PROBABILITY))
     for found in (moved, exchanged):
         assert (found.distance[found.flipped] >= bound[found.flipped] - 1e-7).all()
 
@@ -109,10 +94,10 @@ def test_exact_is_a_lower_bound_for_every_flip_of_the_others(problem, k, seed):
 def test_only_the_explained_features_move_and_labels_probabilities_and_distances_are_those_of_the_result():
     dataset = make_dataset([3, 4, 2], n=30, seed=4)
     model = make_linear(dataset, seed=5, scale=1)
-    features = choose(dataset, 2, 0)
+    features = choose_features(dataset, 2, 0)
     features[::3, 1] = NONE
     for search in (Continuous(alpha=30.0), Exact()):
-        found = search.find(make_quest(dataset, model, features))
+        found = search.find(make_quest(dataset, model, features, Access.GRADIENT))
         for i, row in enumerate(dataset.test.codes):
             z, gap = logit(model, row), 0.0
             for place, j in enumerate(features[i]):
@@ -128,29 +113,35 @@ def test_only_the_explained_features_move_and_labels_probabilities_and_distances
 def test_the_result_depends_on_the_seed_alone_not_on_batches_or_company():
     dataset = make_dataset([3, 4, 2], n=20, seed=4)
     model = make_linear(dataset, seed=5, scale=1)
-    features = choose(dataset, 1, 0)
-    one = Continuous().find(make_quest(dataset, model, features)).vectors
-    assert np.array_equal(Continuous(max_batch_rows=30).find(make_quest(dataset, model, features)).vectors, one)
-    assert not np.array_equal(Continuous().find(make_quest(dataset, model, features, seed=1)).vectors, one)
+    features = choose_features(dataset, 1, 0)
+    one = Continuous().find(make_quest(dataset, model, features, Access.GRADIENT)).vectors
+    assert np.array_equal(
+        Continuous(max_batch_rows=30).find(make_quest(dataset, model, features, Access.GRADIENT)).vectors, one
+    )
+    assert not np.array_equal(
+        Continuous().find(make_quest(dataset, model, features, Access.GRADIENT, seed=1)).vectors, one
+    )
 
 
 def test_too_few_steps_are_reported_as_not_converged():
     dataset = make_dataset([3, 4, 2], n=20, seed=4)
     model = make_linear(dataset, seed=5, scale=1)
-    found = Continuous(steps=2, restarts=1).find(make_quest(dataset, model, choose(dataset, 1, 0)))
+    found = Continuous(steps=2, restarts=1).find(
+        make_quest(dataset, model, choose_features(dataset, 1, 0), Access.GRADIENT)
+    )
     assert not found.converged.all()
 
 
 def test_no_instances_no_counterfactuals():
     dataset = make_dataset([3, 4, 2], n=20)
     model = make_linear(dataset)
-    quest = make_quest(dataset, model, choose(dataset, 1, 0))
+    quest = make_quest(dataset, model, choose_features(dataset, 1, 0), Access.GRADIENT)
     empty = Quest(**{**quest.__dict__, **{n: getattr(quest, n)[:0] for n in ("codes", "labels", "features", "ids")}})
     for search in (Continuous(), Exact(), Discrete()):
         if Access.GRADIENT in search.levels:
             assert len(search.find(empty).distance) == 0
         else:
-            probability = make_quest(dataset, model, choose(dataset, 1, 0), access=Access.PROBABILITY)
+            probability = make_quest(dataset, model, choose_features(dataset, 1, 0), Access.PROBABILITY)
             none = {n: getattr(quest, n)[:0] for n in ("codes", "labels", "features", "ids")}
             assert len(search.find(Quest(**{**probability.__dict__, **none})).distance) == 0
 
