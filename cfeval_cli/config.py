@@ -77,17 +77,17 @@ def plan(cfg: DictConfig) -> Plan:
         raise UserError(
             f"agreement={cfg.agreement} needs the metric {cfg.agreement}, and metric=[…] has {truths[0]} only."
         )
-    search: Search = _make(cfg, "search")
+    search: Search = make(cfg, "search")
     levels = tuple(level for level in search.levels if level <= access)
     if not levels:
         needed = min(search.levels).name.lower()
         raise UserError(f"access={cfg.access} is not enough for this search, which needs access={needed}.")
-    distance: Distance = _make(cfg, "distance")
+    distance: Distance = make(cfg, "distance")
     if getattr(search, "moves", False) and getattr(distance, "space", None) == "onehot":
         raise UserError("distance.space=onehot cannot measure moved embeddings. Use distance.space=auto or embedding.")
     return Plan(
-        dataset=_make(cfg, "dataset"),
-        model=_make(cfg, "model"),
+        dataset=make(cfg, "dataset"),
+        model=make(cfg, "model"),
         explainers=_several(cfg, "explainer"),
         search=search,
         distance=distance,
@@ -124,7 +124,7 @@ def _several(cfg: DictConfig, group: str) -> dict[str, Any]:
     chosen = cfg.get(group)
     if not chosen:
         raise UserError(f"{group}=[] chooses nothing. Name at least one, for example {group}=[{_EXAMPLE[group]}].")
-    made = {str(key): _make(cfg, f"{group}.{key}") for key in chosen}
+    made = {str(key): make(cfg, f"{group}.{key}") for key in chosen}
     # not the order of the command line: the same choice must give the same bytes
     return dict(sorted(made.items(), key=lambda item: (getattr(item[1], "place", 55), item[0])))
 
@@ -132,7 +132,7 @@ def _several(cfg: DictConfig, group: str) -> dict[str, Any]:
 _EXAMPLE = {"explainer": "lr,lime", "metric": "c,recall"}
 
 
-def _make(cfg: DictConfig, path: str) -> Any:
+def make(cfg: DictConfig, path: str) -> Any:
     """Instantiate one node of the config; what its settings object to is told with the node's key."""
     node = OmegaConf.select(cfg, path)
     if not isinstance(node, DictConfig) or "_target_" not in node:

@@ -1,5 +1,6 @@
 """The two ways in which a command ends badly."""
 
+import math
 from collections.abc import Iterable
 from difflib import get_close_matches
 
@@ -26,7 +27,7 @@ def whole(name: str, value: object, low: int) -> None:
 
 def number(name: str, value: object, low: float, high: float = float("inf"), *, open_low: bool = False) -> None:
     """Refuse a setting that is not a number between `low` and `high`."""
-    ok = isinstance(value, int | float) and not isinstance(value, bool)
+    ok = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     if not ok or not low <= float(value) <= high or (open_low and value == low):  # type: ignore[arg-type]
         bounds = f"{'over' if open_low else 'at least'} {low:g}" + (
             "" if high == float("inf") else f" and at most {high:g}"

@@ -23,7 +23,7 @@ def _contrast(model: Any, dataset: Dataset, codes: Codes, sign: Floats) -> Float
     """The largest drop that any other value of the feature causes."""
     others = [
         _lowest_other(model.value_effects(j)[values], values, codes[:, j], sign[:, 0])
-        for j, values in enumerate(dataset.candidates)
+        for j, values in ((j, dataset.values(j)) for j in range(dataset.width))
     ]
     return np.asarray(sign * model.effects(codes) - np.stack(others, axis=1))
 

@@ -51,7 +51,7 @@ class Feature:
 class Split:
     """A part of the data."""
 
-    ids: Ints  # (n,) row numbers in the original data
+    ids: Ints  # (n,) row numbers in the data as read
     codes: Codes  # (n, M) index of each feature's value, ABSENT for padding
     labels: Ints  # (n,) 0 or 1
     texts: tuple[str, ...] | None = None  # the sentences as they were, for text
@@ -88,6 +88,11 @@ class Dataset:
     def width(self) -> int:
         """The number of features, M."""
         return len(self.features)
+
+    def values(self, feature: int) -> Codes:
+        """Every value that a feature can have; the mask is none of them."""
+        codes = np.arange(len(self.features[feature].values), dtype=np.int32)
+        return codes if self.unknown is None else codes[codes != self.unknown]
 
     @property
     def mask(self) -> int:
@@ -393,6 +398,10 @@ class Loadable(Protocol):
     """A dataset's settings, before it is read."""
 
     name: str
+
+    def fetch(self, data_dir: Path) -> list[Any]:
+        """Make sure that the data folder has what is needed, and tell what was found."""
+        ...
 
     def load(self, data_dir: Path, seed: int) -> Dataset:
         """Find, verify, encode and split the data."""

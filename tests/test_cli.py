@@ -35,6 +35,11 @@ finally:
 
 FAR = """
 _target_: cfeval_cli.dataset.tabular.Table
+name: far
+columns: [a, label]
+features: {{}}
+label: label
+classes: ["no", "yes"]
 file:
   _target_: cfeval_cli.dataset.sources.File
   name: far.csv

@@ -5,15 +5,16 @@ from __future__ import annotations
 import argparse
 import logging
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from omegaconf import OmegaConf
+from hydra.utils import instantiate
+from omegaconf import DictConfig, OmegaConf
 
 from cfeval_cli import configs
 from cfeval_cli.dataset.sources import File
 from cfeval_cli.errors import UserError, did_you_mean
+from cfeval_cli.types import Loadable
 
 _HELP = "Where data files are, and what can be done about it. data_dir=PATH chooses the folder."
 
@@ -27,33 +28,31 @@ def main() -> None:
     arguments = parser.parse_intermixed_args()
     overrides = [name for name in arguments.names if "=" in name]
     names = [name for name in arguments.names if "=" not in name]
-    data_dir, files = _files(overrides, arguments.config_dir)
+    data_dir, files, datasets = _files(overrides, arguments.config_dir)
     for name in names:
         if name not in files:
             raise UserError(f"there is no dataset {name}.{did_you_mean(name, files)} There is: {', '.join(files)}.")
     if arguments.action == "fetch" and not names:
         raise UserError(f"name what to fetch: cfeval data fetch {' '.join(files)}")
+    if arguments.action == "fetch":
+        _fetch(data_dir, [datasets[name] for name in names])
+        return
     chosen = {name: files[name] for name in names or files}
-    actions: dict[str, Callable[[Path, dict[str, list[File]]], int]] = {
-        "list": _list,
-        "fetch": _fetch,
-        "verify": _verify,
-    }
-    code = actions[arguments.action](data_dir, chosen)
+    code = (_list if arguments.action == "list" else _verify)(data_dir, chosen)
     if code:
         sys.exit(code)
 
 
-def _files(overrides: list[str], config_dir: str | None) -> tuple[Path, dict[str, list[File]]]:
-    """The data folder and the files of every dataset that the configs describe."""
-    from hydra.utils import instantiate
-
+def _files(overrides: list[str], config_dir: str | None) -> tuple[Path, dict[str, list[File]], dict[str, DictConfig]]:
+    """The data folder, and the files and configs of every dataset that is described."""
     files: dict[str, list[File]] = {}
+    datasets: dict[str, DictConfig] = {}
     with configs.opened():
         for name in configs.options("dataset", config_dir):
             cfg = configs.run([f"dataset={name}", *overrides], config_dir)
+            datasets[name] = cfg
             files[name] = [instantiate(node, _convert_="all") for node in _file_nodes(cfg.dataset)]
-    return Path(str(cfg.data_dir)).expanduser(), files
+    return Path(str(cfg.data_dir)).expanduser(), files, datasets
 
 
 def _file_nodes(node: Any) -> list[Any]:
@@ -81,13 +80,15 @@ def _list(data_dir: Path, files: dict[str, list[File]]) -> int:
     return 0
 
 
-def _fetch(data_dir: Path, files: dict[str, list[File]]) -> int:
+def _fetch(data_dir: Path, datasets: list[DictConfig]) -> None:
+    """As a run does it: what cannot be had is replaced by what the dataset has in its stead."""
+    from cfeval_cli.config import make
+
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
-    for wanted in files.values():
-        for file in wanted:
-            found = file.find(data_dir)
+    for cfg in datasets:
+        dataset: Loadable = make(cfg, "dataset")
+        for found in dataset.fetch(data_dir):
             sys.stdout.write(f"{found.path}: from {found.source}, sha256 {found.sha256}\n")
-    return 0
 
 
 def _verify(data_dir: Path, files: dict[str, list[File]]) -> int:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from cfeval_cli.dataset.sources import File, find_all
+from cfeval_cli.dataset.sources import File, find_all, hash_file
 from cfeval_cli.errors import UserError
 from cfeval_cli.types import Floats
 
@@ -23,41 +22,42 @@ class Glove:
     title: str
     path: str | None = None  # a text file, "word number number …" a line, instead of the two above
 
-    @property
-    def label(self) -> str:
-        """What the run's record says."""
-        return Path(self.path).name if self.path else self.title
-
     def files(self) -> list[File]:
         """What has to be there, or be fetched."""
         return [] if self.path else [self.table, self.index]
 
-    def vectors(self, data_dir: Path, words: Sequence[str]) -> tuple[int, Floats]:
-        """How many of the words are known, and vectors (len(words) + 1, d).
-
-        The last row is the mean of all vectors; a word that is not known has it too.
-        """
-        rows, mean = self._from_text(Path(self.path), words) if self.path else self._from_package(data_dir, words)
+    def vectors(self, data_dir: Path, words: Sequence[str]) -> Vectors:
+        """Vectors of the words; the last row is the mean of all, which a word that is not known has too."""
+        read = self._from_text(Path(self.path), words) if self.path else self._from_package(data_dir, words)
+        rows, mean, name, sha256 = read
+        if not rows:
+            raise UserError(
+                f"{name} knows none of the {len(words):,} words of the vocabulary. Is it a file of vectors?"
+            )
         table = np.tile(mean, (len(words) + 1, 1))
         for i, word in enumerate(words):
             if word in rows:
                 table[i] = rows[word]
-        return len(rows), table
+        return Vectors(table, {"name": name, "sha256": sha256, "dim": len(mean), "words": len(rows)})
 
-    def _from_package(self, data_dir: Path, words: Sequence[str]) -> tuple[dict[str, Floats], Floats]:
+    def _from_package(self, data_dir: Path, words: Sequence[str]) -> _Read:
+        import pyarrow
         import pyarrow.parquet
 
         table, index = find_all(self.files(), data_dir)
-        everything = np.load(table.path, mmap_mode="r", allow_pickle=False)
-        names = pyarrow.parquet.read_table(index.path).column(0).to_pylist()
+        try:
+            everything = np.load(table.path, mmap_mode="r", allow_pickle=False)
+            names = pyarrow.parquet.read_table(index.path).column(0).to_pylist()
+        except (ValueError, OSError, pyarrow.ArrowException) as error:
+            raise UserError(f"{table.path} or {index.path} is not what it should be ({error}).") from error
         if len(names) != len(everything):
             raise UserError(f"{index.path} names {len(names):,} words, and {table.path} has {len(everything):,}.")
         wanted = set(words)
         place = {name: i for i, name in enumerate(names) if name in wanted}
         rows = {word: everything[i].astype(float) for word, i in place.items()}
-        return rows, np.asarray(everything.mean(axis=0, dtype=np.float64))
+        return rows, np.asarray(everything.mean(axis=0, dtype=np.float64)), self.title, table.sha256
 
-    def _from_text(self, path: Path, words: Sequence[str]) -> tuple[dict[str, Floats], Floats]:
+    def _from_text(self, path: Path, words: Sequence[str]) -> _Read:
         """Streamed: a file of gigabytes costs no more memory than the vocabulary."""
         wanted, rows = set(words), {}
         total, lines, dim = np.zeros(0), 0, 0
@@ -66,29 +66,58 @@ class Glove:
                 for number, line in enumerate(stream, 1):
                     dim = dim or line.count(" ")  # of the first line; later words may contain spaces
                     word, vector = _parsed(line, dim)
-                    if vector is None:
+                    if vector is None or (number == 1 and _number(word)):
                         raise UserError(
-                            f"{path}, line {number}: expected a word and {dim} numbers. Mend the line, or set "
-                            "dataset.embedding.path to another file."
+                            f"{path}, line {number}: expected a word and {dim} numbers, separated by single spaces and "
+                            "without a header. Mend it, or set dataset.embedding.path to another file."
                         )
                     total = vector.copy() if lines == 0 else total + vector
                     lines += 1
                     if word in wanted:
                         rows[word] = vector
+            sha256 = hash_file(path)
         except OSError as error:
             raise UserError(f"dataset.embedding.path={path} cannot be read ({error.strerror}).") from error
         except UnicodeDecodeError as error:
             raise UserError(f"{path} is not UTF-8 text, after line {lines}.") from error
         if not lines:
             raise UserError(f"{path} has no vectors.")
-        return rows, total / lines
+        return rows, total / lines, path.name, sha256
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """Word vectors and where they came from."""
+
+    table: Floats  # (words + 1, d)
+    origin: dict[str, object]  # name, sha256, dim, how many of the words are known
+
+
+_Read = tuple[dict[str, Floats], Floats, str, str]  # vectors by word, mean of all, name, sha256
 
 
 def _parsed(line: str, dim: int) -> tuple[str, Floats | None]:
-    """A word and its vector, or None if the line has not so many finite numbers."""
+    """A word and its vector, or None if the line has not so many finite numbers, or more of them."""
     word, *cells = line.rstrip("\n").rsplit(" ", dim)
     try:
         vector = np.array(list(map(float, cells)))
     except ValueError:
         return word, None
-    return word, vector if 0 < dim == len(vector) and math.isfinite(vector.sum()) else None
+    good = (
+        0 < dim == len(vector) and bool((np.abs(vector) < _HUGE).all()) and not _number(word.rpartition(" ")[2], word)
+    )
+    return word, vector if good else None
+
+
+_HUGE = 1e10  # no word vector has such a number; a broken file may
+
+
+def _number(text: str, word: str = "") -> bool:
+    """Whether a text is a number; the one token of a word may be, "1984" is a word."""
+    if text == word:
+        return False
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from cfeval_cli.dataset.sources import File
+from cfeval_cli.dataset.sources import File, Found
 from cfeval_cli.dataset.split import check_shares, shuffled
 from cfeval_cli.errors import UserError
 from cfeval_cli.seeding import stream
@@ -86,6 +86,10 @@ class Table:
         if len(self.classes) != 2:
             raise ValueError(f"classes must name two values of {self.label}, not {list(self.classes)}")
         check_shares(self.split)
+
+    def fetch(self, data_dir: Path) -> list[Found]:
+        """Make sure that the data folder has the file."""
+        return [self.file.find(data_dir)]
 
     def load(self, data_dir: Path, seed: int) -> Dataset:
         """Read, encode on all rows, balance without replacement, split."""

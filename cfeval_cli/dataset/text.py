@@ -26,14 +26,14 @@ UNKNOWN = "<unk>"  # stands for unknown words and for "mask"
 class Corpus(Protocol):
     """Where sentences of both classes come from."""
 
-    rows: int  # in the whole of it
+    rows: int  # that it should have
 
     def files(self) -> list[File]:
         """The files that it is read from."""
         ...
 
-    def sentences(self, found: Sequence[Found]) -> Iterator[tuple[int, str]]:
-        """Class and sentence, in the order of the files."""
+    def sentences(self, found: Sequence[Found]) -> Iterator[tuple[int, str | None]]:
+        """Class and sentence of every row, in the order of the files; None for a row that cannot be read."""
         ...
 
 
@@ -49,13 +49,12 @@ class Lines:
         """Both."""
         return [self.negative, self.positive]
 
-    def sentences(self, found: Sequence[Found]) -> Iterator[tuple[int, str]]:
+    def sentences(self, found: Sequence[Found]) -> Iterator[tuple[int, str | None]]:
         """The negative ones first."""
         for label, file in enumerate(found):
             # by line feeds only: other separators that str.splitlines() knows occur inside sentences
-            for line in file.path.read_bytes().split(b"\n"):
-                if (text := _utf8(line)) is not None:
-                    yield label, text
+            for line in file.path.read_bytes().removesuffix(b"\n").split(b"\n"):
+                yield label, _utf8(line)
 
 
 @dataclass(frozen=True)
@@ -70,18 +69,26 @@ class Table:
         """The one."""
         return [self.file]
 
-    def sentences(self, found: Sequence[Found]) -> Iterator[tuple[int, str]]:
-        """The rows of the source, in order; what was not UTF-8 in the original is left out as there."""
+    def sentences(self, found: Sequence[Found]) -> Iterator[tuple[int, str | None]]:
+        """The rows of the source, in order. What shows that it was not UTF-8 in the original is None as there."""
         csv.field_size_limit(1 << 24)
         path = found[0].path
-        with path.open(newline="", encoding="utf-8") as stream:
-            for row in csv.DictReader(stream):
-                if row.get("source") != self.source:
-                    continue
-                if row["label"] not in ("0", "1"):
-                    raise UserError(f"{path}: the label {row['label']!r} is neither 0 nor 1.")
-                if (text := _utf8(row["text"].encode("latin-1", "replace"))) is not None:
-                    yield int(row["label"]), text
+        try:
+            with path.open(newline="", encoding="utf-8") as stream:
+                reader = csv.DictReader(stream, strict=True)
+                missing = {"text", "label", "source"} - set(reader.fieldnames or ())
+                if missing:
+                    raise UserError(f"{path} has no column {', '.join(sorted(missing))}.")
+                for row in reader:
+                    if row["source"] != self.source:
+                        continue
+                    if row["label"] not in ("0", "1") or row["text"] is None:
+                        raise UserError(f"{path}, line {reader.line_num}: expected a text and a label of 0 or 1.")
+                    yield int(row["label"]), _utf8(row["text"].encode("latin-1", "replace"))
+        except UnicodeDecodeError as error:
+            raise UserError(f"{path} is not UTF-8 text ({error.reason} at byte {error.start}).") from error
+        except csv.Error as error:
+            raise UserError(f"{path}, line {reader.line_num}: {error}.") from error
 
 
 @dataclass(frozen=True)
@@ -106,10 +113,10 @@ class Text:
     def load(self, data_dir: Path, seed: int) -> Dataset:
         """Read, split, build the vocabulary on the training part and embed it."""
         corpus, found = self._find(data_dir)
-        labels, sentences = [], []
+        labels, sentences, read = [], [], 0
         for label, text in corpus.sentences(found):
-            words = text.split()
-            if words:
+            read += 1
+            if text is not None and (words := text.split()):
                 labels.append(label)
                 sentences.append(words)
         if len(set(labels)) < 2:
@@ -122,7 +129,7 @@ class Text:
         counts = Counter(word for i in parts[0] for word in sentences[i])
         # by frequency, ties by the alphabet: the n most frequent are the first n
         vocabulary = sorted(counts, key=lambda word: (-counts[word], word))
-        known, vectors = self.embedding.vectors(data_dir, vocabulary)
+        embedding = self.embedding.vectors(data_dir, vocabulary)
         code = {word: i for i, word in enumerate(vocabulary)}
         unknown = len(vocabulary)
         codes = _encode(sentences, code, unknown)
@@ -138,7 +145,7 @@ class Text:
         if corpus is not self.corpora[0]:
             log.warning(
                 "%s: an incomplete copy, %s of %s sentences; put %s into %s for all of them",
-                files, f"{corpus.rows:,}", f"{self.corpora[0].rows:,}",
+                files, f"{read:,}", f"{self.corpora[0].rows:,}",
                 " and ".join(file.name for file in self.corpora[0].files()), data_dir,
             )  # fmt: skip
         return Dataset(
@@ -152,27 +159,36 @@ class Text:
             frequencies=(frequency / frequency.sum(),) * width,
             candidates=(candidates,) * width,
             unknown=unknown,
-            pretrained=vectors,
+            pretrained=embedding.table,
             origin={
                 "file": files,
                 "source": ", ".join(dict.fromkeys(f.source for f in found)),
                 "sha256": ", ".join(f.sha256 for f in found),
-                "rows_read": corpus.rows,
+                "rows_read": read,
                 "rows_used": len(sentences),
                 "rows_whole": self.corpora[0].rows,
                 "complete": corpus is self.corpora[0],
-                "embedding": self.embedding.label,
+                "embedding": embedding.origin,
                 "vocabulary": len(vocabulary),
-                "vocabulary_embedded": int(known),
+                "search_words": self.search_words,
             },
             reference=dict(self.reference),
         )
 
+    def fetch(self, data_dir: Path) -> list[Found]:
+        """Make sure that the data folder has the sentences, or as many as can be had, and the vectors."""
+        _, found = self._find(data_dir)
+        return [*found, *find_all(self.embedding.files(), data_dir)]
+
     def _find(self, data_dir: Path) -> tuple[Corpus, list[Found]]:
         """The first corpus that is in the data folder, or else that can be fetched."""
-        present = [c for c in self.corpora if all(file.state(data_dir) != "missing" for file in c.files())]
+        for corpus in self.corpora:
+            # a damaged file is said, not passed over for another corpus
+            here = [file.present(data_dir) for file in corpus.files()]
+            if None not in here:
+                return corpus, find_all(corpus.files(), data_dir)
         complaint = None
-        for corpus in present or self.corpora:
+        for corpus in self.corpora:
             try:
                 return corpus, find_all(corpus.files(), data_dir)
             except UserError as error:

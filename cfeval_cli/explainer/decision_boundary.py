@@ -72,8 +72,8 @@ def _drawn(dataset: Dataset) -> Another:
 
 
 def _nearest(dataset: Dataset, model: Any, size: int) -> Another:
-    """Words among the nearest in the embedding space; the words that a search may try, never the mask."""
-    words = dataset.candidates[0]
+    """Words among the nearest in the embedding space, never the mask."""
+    words = dataset.values(0)
     vectors = model.vectors(0, words)
     norms = (vectors**2).sum(axis=1)
     known: dict[int, Codes] = {}
@@ -82,7 +82,8 @@ def _nearest(dataset: Dataset, model: Any, size: int) -> Another:
         if own not in known:
             vector = model.vectors(0, np.array([own], dtype=np.int32))[0]
             gaps = np.where(words == own, np.inf, norms - 2.0 * vectors @ vector)
-            near = np.argpartition(gaps, min(size, len(words) - 1) - 1)[:size]
+            few = min(size, int(np.isfinite(gaps).sum()))
+            near = np.argpartition(gaps, few - 1)[:few]
             known[own] = words[near[np.argsort(gaps[near], kind="stable")]]
         return known[own]
 

@@ -200,6 +200,11 @@ def caption(record: Mapping[str, Any]) -> str:
     theirs = record["reference"].get("test_accuracy")
     paper = f" (the paper's: {theirs:.2%})" if theirs else ""
     partial = "" if data["complete"] else f", an incomplete copy: {data['rows_read']:,} of {data['rows_whole']:,} rows"
+    vectors = data.get("embedding")
+    if vectors:
+        partial += f"; {vectors['name']} ({vectors['words']:,} of {data['vocabulary']:,} words)"
+    if data.get("search_words"):
+        partial += f"; {data['search_words']:,} words to search among"
     return (
         f"{data['name']}: {rows}{partial}; test accuracy {record['accuracy']['test']:.2%}{paper}. "
         f"{record['instances']:,} instances, k = {settings['k']}, seed {settings['seed']}; {record['setup']}; "

@@ -75,7 +75,7 @@ def test_lines_that_are_not_utf8_and_empty_lines_are_left_out_and_one_token_is_a
     data = make(tmp_path).load(tmp_path, 0)
     texts = [t for split in (data.train, data.validation, data.test) for t in split.texts]
     assert len(texts) == 42 and "dull" in texts and "naïve film" in texts
-    assert data.origin["rows_used"] == 42 and data.origin["complete"]
+    assert (data.origin["rows_read"], data.origin["rows_used"]) == (46, 42) and data.origin["complete"]
 
 
 def test_a_partial_copy_is_taken_only_if_there_is_no_whole_one_and_says_so(tmp_path, caplog):
@@ -91,8 +91,9 @@ def test_a_partial_copy_is_taken_only_if_there_is_no_whole_one_and_says_so(tmp_p
     (tmp_path / "neg").unlink()
     data = make(tmp_path).load(tmp_path, 0)
     assert not data.origin["complete"]
-    assert (data.origin["rows_used"], data.origin["rows_read"], data.origin["rows_whole"]) == (30, 30, 40)
-    assert "an incomplete copy, 30 of 40 sentences; put neg and pos into" in caplog.text
+    assert (data.origin["rows_used"], data.origin["rows_read"], data.origin["rows_whole"]) == (30, 31, 40)
+    assert "an incomplete copy, 31 of 40 sentences; put neg and pos into" in caplog.text
+    assert [f.path.name for f in make(tmp_path).fetch(tmp_path)] == ["all.csv"]
     (tmp_path / "all.csv").unlink()
     with pytest.raises(UserError, match="neg is not in the data folder"):
         make(tmp_path).load(tmp_path, 0)
@@ -106,6 +107,11 @@ def test_a_partial_copy_is_taken_only_if_there_is_no_whole_one_and_says_so(tmp_p
         ("a 1 2 3\nb 1 nan 3\n", "line 2"),
         ("a 1 2 3\n\n", "line 2"),
         ("justaword\n", "line 1"),
+        ("400000 3\na 1 2 3\n", "line 1: .*without a header"),
+        ("a 1 2 3\ngood 1 2 3 4\n", "line 2: expected a word and 3 numbers"),
+        ("a 1 2 3\nb 1 1e200 3\n", "line 2"),
+        ("a\t1\t2\n", "separated by single spaces"),
+        ("nothing 1 2\nof 1 2\nours 1 2\n", "knows none of the"),
         ("", "has no vectors"),
         (b"a 1 2\n\xff 1 2\n", "not UTF-8"),
     ],
@@ -115,6 +121,39 @@ def test_a_bad_line_of_a_vector_file_is_named(tmp_path, text, message):
     (tmp_path / "glove.txt").write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(UserError, match=message):
         make(tmp_path).load(tmp_path, 0)
+
+
+def test_a_word_may_have_spaces_or_be_a_number(tmp_path):
+    write(tmp_path)
+    (tmp_path / "glove.txt").write_text("a 1 2 3\n. . . 4 5 6\n1984 7 8 9\n")
+    data = make(tmp_path).load(tmp_path, 0)
+    assert data.pretrained[-1] == pytest.approx([4, 5, 6])
+    assert data.origin["embedding"]["words"] == 1 and data.origin["embedding"]["dim"] == 3
+    assert len(data.origin["embedding"]["sha256"]) == 64
+
+
+def test_a_damaged_file_is_said_although_another_copy_is_there(tmp_path):
+    write(tmp_path)
+    (tmp_path / "all.csv").write_text("text,label,source\n")
+    damaged = [Lines(File("neg", "0" * 64), File("pos"), 40), Table(File("all.csv"), "mine", 30)]
+    with pytest.raises(UserError, match="neg is partial, damaged or changed"):
+        make(tmp_path, corpora=damaged).load(tmp_path, 0)
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b"text,source\na,mine\n", "has no column label"),
+        (b"text,label,source\na,2,mine\n", "line 2: expected a text and a label"),
+        (b"text,label,source\n\xff,1,mine\n", "not UTF-8"),
+        (b'text,label,source\n"a,1,mine\n', r"line \d"),
+    ],
+)
+def test_a_bad_table_of_sentences_is_named(tmp_path, body, message):
+    write(tmp_path)
+    (tmp_path / "all.csv").write_bytes(body)
+    with pytest.raises(UserError, match=message):
+        make(tmp_path, corpora=[Table(File("all.csv"), "mine", 1)]).load(tmp_path, 0)
 
 
 def test_a_vector_file_that_is_not_there_is_named_by_its_key(tmp_path):
@@ -135,6 +174,10 @@ def test_packaged_vectors_equal_those_of_a_text_file(tmp_path):
     packaged = Glove(File("t.npy"), File("i.parquet"), "small")
     ours = make(tmp_path, embedding=packaged).load(tmp_path, 0).pretrained
     assert ours == pytest.approx(make(tmp_path).load(tmp_path, 0).pretrained)
+    (tmp_path / "i.parquet").write_text("not a table")
+    with pytest.raises(UserError, match=r"i\.parquet is not what it should be"):
+        make(tmp_path, embedding=packaged).load(tmp_path, 0)
+    pa.parquet.write_table(pa.table({"index": WORDS[:-2]}), tmp_path / "i.parquet")
     np.save(tmp_path / "t.npy", table[:-1])
     with pytest.raises(UserError, match="names 12 words"):
         make(tmp_path, embedding=packaged).load(tmp_path, 0)

@@ -13,6 +13,7 @@ from cfeval_cli.explainer.lime import Lime
 from cfeval_cli.explainer.lr import Lr
 from cfeval_cli.explainer.omission import Omission
 from cfeval_cli.explainer.random import Random
+from cfeval_cli.model.gate import apply_edits
 from cfeval_cli.model.logistic import Linear
 from cfeval_cli.seeding import integer, stream
 from cfeval_cli.types import ABSENT, NONE, Access, Batch, Dataset, Feature, Split
@@ -106,12 +107,17 @@ def test_a_removed_word_never_shifts_the_others(explainer):
             seen.append(codes)
             return super().proba(codes)
 
+        def edited_proba(self, codes, features, values):
+            seen.append(apply_edits(codes, features, values))
+            return super().edited_proba(codes, features, values)
+
     spy = Spy(MODEL.bias, MODEL.weights, MODEL.tables, MODEL.means)
     function = explainer.fit(DATASET, gate(spy, explainer.access))
     for i in range(len(SENTENCES)):
         seen.clear()
         one = batch()
         function(Batch(one.codes[i : i + 1], one.labels[i : i + 1], one.ids[i : i + 1], 3, "explainer.x"))
+        assert seen or isinstance(explainer, Random | Lr)
         for rows in seen:
             assert ((rows == ABSENT) >= (one.codes[i] == ABSENT)).all()
             if not isinstance(explainer, Omission):
@@ -188,8 +194,12 @@ def test_decision_boundary_exchanges_words_for_their_nearest_neighbours():
             gaps = [np.inf if w == own else np.linalg.norm(table[w] - table[own]) for w in range(MASK)]
             near = set(np.argsort(gaps)[:2].tolist())
             assert set(samples[:, j].tolist()) - {int(own)} == near
-    everything = DecisionBoundary(n_samples=50, n_neighbours=99)  # more than there are words
-    everything.fit(DATASET, gate(MODEL, everything.access))(batch())
+    seen.clear()
+    everything = DecisionBoundary(n_samples=2000, n_neighbours=99, max_edits=1)  # more than there are words
+    everything.fit(DATASET, gate(spy, everything.access))(batch())
+    for row, samples in zip(DATASET.test.codes, seen, strict=True):
+        assert ((samples != row).sum(axis=1) == 1).all()  # a word is never its own neighbour
+        assert set(samples[:, 0].tolist()) | {int(row[0])} == set(range(MASK))
 
 
 def test_a_sentence_of_unknown_words_only_and_one_of_a_single_token_are_explained():
@@ -199,3 +209,6 @@ def test_a_sentence_of_unknown_words_only_and_one_of_a_single_token_are_explaine
     for explainer in ALL:
         told = explainer.fit(replace(DATASET), gate(MODEL, explainer.access))(both)
         assert set(told.features[1][told.features[1] != NONE].tolist()) <= {0}
+        assert set(told.features[0][told.features[0] != NONE].tolist()) <= {0, 1, 2}
+        if not isinstance(explainer, Anchor | DecisionBoundary):
+            assert (told.features[0] != NONE).sum() == 3
