@@ -48,10 +48,11 @@ def top(scores: Floats, k: int) -> Ints:
 
 
 def _lowest_other(effects: Floats, values: Codes, own: Codes, sign: Floats) -> Floats:
-    """For each row the lowest sign·effect among the values other than its own."""
+    """For each row the lowest sign·effect among the values other than its own; its own where there is no other."""
     lowest = np.empty(len(own))
     for s in (1.0, -1.0):
-        best, second = np.argsort(s * effects, kind="stable")[:2]
+        order = np.argsort(s * effects, kind="stable")[:2]
+        best, second = order[0], order[-1]
         rows = sign == s
         lowest[rows] = s * effects[np.where(own[rows] == values[best], second, best)]
     return lowest
