@@ -57,8 +57,8 @@ class Discrete:
             factors = " × ".join(f"{size:,} ({dataset.features[j].name})" for size, j in sizes)
             raise UserError(
                 f"search.max_candidates={self.max_candidates:,} is too small: k={k} can need {needed:,} candidates "
-                f"an instance, {factors}. Raise it to {needed}, lower k"
-                + (", or let fewer words be tried with dataset.search_words." if dataset.kind == "text" else ".")
+                f"an instance, {factors}. Raise it to {needed}, lower k, or, for text, let "
+                "fewer words be tried with dataset.search_words."
             )
 
     def find(self, quest: Quest) -> Counterfactuals:

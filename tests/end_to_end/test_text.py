@@ -86,7 +86,7 @@ def test_not_converged_within_the_steps_is_told(toy_text, tmp_path):
         (["dataset.search_words=0"], "dataset: search_words must be a whole number of at least 2"),
         (
             ["k=4", "search=discrete", "search.max_candidates=1000"],
-            "or let fewer words be tried with dataset.search_words",
+            "let fewer words be tried with dataset.search_words",
         ),
         (["dataset.embedding.path=broken.txt"], "broken.txt, line 2: expected a word and 2 numbers"),
         (["dataset.embedding.path=nowhere.txt"], "dataset.embedding.path=nowhere.txt cannot be read"),
