@@ -1,17 +1,22 @@
-"""Anchor, by its authors' package: its beam search and bounds, over samples that are made as arrays."""
+"""Anchor, by its authors' package: its beam search and its choice of samples, over arrays instead of sets."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import cache
+from math import log, sqrt
+from types import FunctionType
 from typing import Any
 
 import numpy as np
 
 from cfeval_cli.errors import number, whole
-from cfeval_cli.seeding import integer, numpy_global
+from cfeval_cli.seeding import integer
 from cfeval_cli.types import ABSENT, Access, Batch, Bools, Codes, Dataset, Explanation, Ints
 
 Rule = list[tuple[int, float]]  # features, each with the precision of the rule up to it
-Sample = tuple[Any, Any, Any]
+Rows = Callable[[], Codes]
+Draw = Callable[[list[int], int], tuple[Bools, Rows]]  # of samples of a rule: which features are kept, and the rows
+Key = tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -36,58 +41,24 @@ class Anchor:
         whole("batch_size", self.batch_size, 1)
 
     def fit(self, dataset: Dataset, model: Any) -> Callable[[Batch], Explanation]:
-        """Hand the package's beam search a sampler for tables or for text."""
-        rule = (self._text if dataset.kind == "text" else self._table)(dataset, model)
+        """Give the package's beam search samples of tables or of text."""
+        sampler = _sentences(dataset) if dataset.kind == "text" else _rows(dataset)
 
         def explain(batch: Batch) -> Explanation:
             rows = []
             for i, label in enumerate(batch.labels.tolist()):
-                with numpy_global(integer(batch.rng(i))):
-                    rows.append(rule(batch.codes[i], label))
+                # the generator that the package draws from, here one of the instance's own
+                draw, places = sampler(batch.codes[i], np.random.RandomState(integer(batch.rng(i))))
+                rows.append(self._rule(_Samples(draw, model, label, len(places)), places, dataset.kind))
             return Explanation.ragged(rows)
 
         return explain
 
-    def _table(self, dataset: Dataset, model: Any) -> Callable[[Codes, int], Rule]:
-        """Rules over columns: training rows, drawn as the package draws them, with the rule's columns held fixed."""
-        train = dataset.train.codes
-
-        def rule(codes: Codes, label: int) -> Rule:
-            def sample(present: list[int], size: int, compute_labels: bool = True) -> Sample:
-                rows = train[np.random.randint(0, len(train), size)]  # noqa: NPY002  seeded around the call
-                rows[:, present] = codes[present]
-                return _sampled(rows == codes, lambda: model.labels(rows) == label if compute_labels else None)
-
-            return self._search(sample, np.arange(len(codes)))
-
-        return rule
-
-    def _text(self, dataset: Dataset, model: Any) -> Callable[[Codes, int], Rule]:
-        """Rules over token positions: each word that the rule does not hold is masked with probability one half.
-
-        Nothing shifts, and positions are those of the codes.
-        """
-
-        def rule(codes: Codes, label: int) -> Rule:
-            there = np.flatnonzero(codes != ABSENT)
-
-            def sample(present: list[int], size: int, compute_labels: bool = True) -> Sample:
-                kept = np.random.random((size, len(there))) < 0.5  # noqa: NPY002  seeded around the call
-                kept[:, present] = True
-                rows = np.tile(codes, (size, 1))
-                rows[:, there] = np.where(kept, codes[there], dataset.mask)
-                return _sampled(kept, lambda: model.labels(rows) == label if compute_labels else None)
-
-            # as the package does for text: the first rule that holds, and no measure of coverage
-            return self._search(sample, there, stop_on_first=True, coverage_samples=1)
-
-        return rule
-
-    def _search(self, sample: Callable[..., Sample], places: Ints, **more: Any) -> Rule:
-        from anchor.anchor_base import AnchorBaseBeam
-
-        found = AnchorBaseBeam.anchor_beam(
-            sample,
+    def _rule(self, samples: "_Samples", places: Ints, kind: str) -> Rule:
+        # as the package does for text: the first rule that holds, and no measure of coverage
+        more = {"stop_on_first": True, "coverage_samples": 1} if kind == "text" else {}
+        found = _beam().anchor_beam(
+            samples.draw,
             delta=self.delta,
             epsilon=self.tau,
             batch_size=self.batch_size,
@@ -97,11 +68,179 @@ class Anchor:
         return [(int(places[j]), float(p)) for j, p in zip(found["feature"], found["precision"], strict=True)]
 
 
-def _sampled(kept: Bools, labels: Callable[[], Any]) -> Sample:
-    """What the beam search takes: raw rows, which it only keeps as examples, which features are kept, and hits.
+def _rows(dataset: Dataset) -> Callable[[Codes, Any], tuple[Draw, Ints]]:
+    """Training rows, drawn as the package draws them, with the rule's columns held fixed."""
+    train = dataset.train.codes
 
-    In narrow types, since it sets aside room for 10,000 batches of each.
-    """
-    hits = labels()
-    raw = np.zeros((len(kept), 1), dtype=np.int8)
-    return raw, kept.astype(np.int8), np.zeros(0, np.int8) if hits is None else hits.astype(np.int8)
+    def sampler(codes: Codes, random: Any) -> tuple[Draw, Ints]:
+        same = train == codes
+
+        def draw(present: list[int], size: int) -> tuple[Bools, Rows]:
+            chosen = random.randint(0, len(train), size)
+            kept = same.take(chosen, axis=0)
+            kept[:, present] = True
+
+            def rows() -> Codes:
+                drawn: Codes = train.take(chosen, axis=0)
+                drawn[:, present] = codes[present]
+                return drawn
+
+            return kept, rows
+
+        return draw, np.arange(len(codes))
+
+    return sampler
+
+
+def _sentences(dataset: Dataset) -> Callable[[Codes, Any], tuple[Draw, Ints]]:
+    """The sentence with each word that the rule does not hold masked with probability one half; nothing shifts."""
+
+    def sampler(codes: Codes, random: Any) -> tuple[Draw, Ints]:
+        there = np.flatnonzero(codes != ABSENT)
+
+        def draw(present: list[int], size: int) -> tuple[Bools, Rows]:
+            kept = random.random_sample((size, len(there))) < 0.5
+            kept[:, present] = True
+
+            def rows() -> Codes:
+                drawn = np.tile(codes, (size, 1))
+                drawn[:, there] = np.where(kept, codes[there], dataset.mask)
+                return drawn
+
+            return kept, rows
+
+        return draw, there
+
+    return sampler
+
+
+_NOTHING = np.dtype([])  # the package sets aside room for a million samples, which are kept elsewhere
+
+
+@dataclass
+class _Samples:
+    """The samples of one instance's search, and which of them each rule holds for."""
+
+    sampler: Draw
+    model: Any
+    label: int
+    width: int
+    coverage: Bools = field(init=False)  # (C, width) of the samples by which the package measures coverage
+    first: list[tuple[Bools, Bools]] = field(default_factory=list)  # samples of the empty rule
+    held: dict[Key, list[tuple[Bools, Bools]]] = field(default_factory=dict)  # of the others: kept features, hits
+    covered: dict[Key, Bools] = field(default_factory=dict)
+
+    def draw(self, present: list[int], size: int, compute_labels: bool = True) -> tuple[Any, Any, Any]:
+        """What the package calls a sample function; it hands the coverage sample back in its state."""
+        kept, rows = self.sampler(present, size)
+        if not compute_labels:
+            self.coverage = kept
+            return None, self, None
+        hits = self.model.labels(rows()) == self.label
+        (self.held[tuple(present)] if present else self.first).append((kept, hits))
+        nothing = np.zeros((size, self.width), _NOTHING)
+        return nothing[:, :1], nothing, hits
+
+    def single(self, feature: int) -> tuple[float, float, float]:
+        """The rule of one feature: number of samples, hits and coverage."""
+        self.covered[(feature,)] = self.coverage[:, feature]
+        return self._narrow((feature,), self.first, feature)
+
+    def longer(self, key: Key, shorter: Key, feature: int) -> tuple[float, float, float]:
+        """A rule with one feature more: it takes over the samples of the shorter rule that keep the feature."""
+        self.covered[key] = self.covered[shorter] & self.covered[(feature,)]
+        return self._narrow(key, self.held[shorter], feature)
+
+    def _narrow(self, key: Key, samples: Iterable[tuple[Bools, Bools]], feature: int) -> tuple[float, float, float]:
+        kept, hits = (np.concatenate(parts) for parts in zip(*samples, strict=True))
+        rows = kept[:, feature]
+        self.held[key] = [(kept[rows], hits[rows])]
+        size, positive = np.count_nonzero(rows), np.count_nonzero(hits & rows)
+        return float(size), float(positive), np.count_nonzero(self.covered[key]) / len(self.coverage)
+
+
+@cache
+def _beam() -> Any:
+    """The package's search: its own code, in which the class that keeps the books is ours."""
+    from anchor import anchor_base
+
+    class Beam(_Books, anchor_base.AnchorBaseBeam):  # type: ignore[misc]
+        pass
+
+    names = {**vars(anchor_base), "AnchorBaseBeam": Beam}
+    for name in ("anchor_beam", "lucb"):
+        function = getattr(anchor_base.AnchorBaseBeam, name)
+        own = FunctionType(function.__code__, names, name, function.__defaults__)
+        setattr(Beam, name, staticmethod(own))
+    return Beam
+
+
+class _Books:
+    """What the package's search asks of its class: the same answers, without sets of row numbers or NumPy scalars."""
+
+    @staticmethod
+    def dup_bernoulli(p: float, level: float) -> float:
+        """The upper confidence bound of a share, by the package's bisection of the Kullback-Leibler divergence."""
+        low, high = float(p), min(1.0, float(p) + sqrt(level / 2.0))
+        return _bisect(low, low, high, float(level))[1]
+
+    @staticmethod
+    def dlow_bernoulli(p: float, level: float) -> float:
+        """The lower confidence bound."""
+        high = float(p)
+        return _bisect(high, high, max(min(1.0, high - sqrt(level / 2.0)), 0.0), float(level))[1]
+
+    @staticmethod
+    def make_tuples(previous: list[Key], state: dict[str, Any]) -> list[Key]:
+        """The rules with one feature more; their order is that of a set, as in the package."""
+        samples: _Samples = state["coverage_data"]
+        if not previous:
+            for j in range(samples.width):
+                _enter(state, (j,), [j], samples.single(j))
+            return [(j,) for j in range(samples.width)]
+        made: set[Key] = set()
+        for j in range(samples.width):
+            for shorter in previous:
+                key = tuple(sorted({*shorter, j}))
+                if len(key) > len(shorter) and key not in made:
+                    made.add(key)
+                    _enter(state, key, [*state["t_order"][shorter], j], samples.longer(key, shorter, j))
+        return list(made)
+
+    @staticmethod
+    def get_sample_fns(draw: Any, rules: list[Key], state: dict[str, Any]) -> list[Callable[[int], int]]:
+        """For each rule a function that draws more samples of it and returns the hits."""
+
+        def more(rule: Key, size: int) -> int:
+            hits = int(np.count_nonzero(draw(list(rule), size)[2]))
+            state["t_nsamples"][rule] += size
+            state["t_positives"][rule] += hits
+            return hits
+
+        return [lambda size, rule=rule: more(rule, size) for rule in rules]  # type: ignore[misc]
+
+    @staticmethod
+    def get_anchor_from_tuple(rule: Key, state: dict[str, Any]) -> dict[str, Any]:
+        """The rule's features in the order in which they were added, with the precision up to each."""
+        order = state["t_order"][rule]
+        keys = [tuple(sorted(order[: i + 1])) for i in range(len(order))]
+        return {"feature": order, "precision": [state["t_positives"][key] / state["t_nsamples"][key] for key in keys]}
+
+
+def _enter(state: dict[str, Any], key: Key, order: list[int], counts: tuple[float, float, float]) -> None:
+    state["t_order"][key] = order
+    state["t_nsamples"][key], state["t_positives"][key], state["t_coverage"][key] = counts
+
+
+def _bisect(p: float, near: float, far: float, level: float) -> tuple[float, float]:
+    """Sixteen halvings between a point within the bound and one beyond it."""
+    p = min(0.9999999999999999, max(0.0000001, p))
+    rest = 1.0 - p
+    for _ in range(16):
+        middle = (near + far) / 2.0
+        q = middle if 0.0000001 < middle < 0.9999999999999999 else min(0.9999999999999999, max(0.0000001, middle))
+        if p * log(p / q) + rest * log(rest / (1.0 - q)) > level:
+            far = middle
+        else:
+            near = middle
+    return near, far

@@ -1,4 +1,7 @@
-"""LIME, by its authors' package."""
+"""LIME: its authors' package says which samples are drawn and how they are weighed; the rest is array work.
+
+For the same seed the coefficients are the package's, to rounding.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,8 +10,13 @@ from typing import Any
 import numpy as np
 
 from cfeval_cli.errors import number, one_of, whole
+from cfeval_cli.model.gate import probability_of
 from cfeval_cli.seeding import integer
-from cfeval_cli.types import ABSENT, Access, Batch, Codes, Dataset, Explanation, Floats, Ints
+from cfeval_cli.types import ABSENT, Access, Batch, Bools, Codes, Dataset, Explanation, Floats, Ints
+
+# From an instance and its generator: which of the present features each sample keeps (m, n), and the rows (n, M).
+Draw = Callable[[Codes, Any], tuple[Bools, Codes]]
+Kernel = Callable[[Floats], Floats]  # from how many features are kept, 0 … m, to weights
 
 
 @dataclass(frozen=True)
@@ -30,102 +38,85 @@ class Lime:
         one_of("order", self.order, ("absolute", "signed"))
 
     def fit(self, dataset: Dataset, model: Any) -> Callable[[Batch], Explanation]:
-        """Give the package the training distribution, or positions of words."""
-        return self._fit_text(dataset, model) if dataset.kind == "text" else self._fit_table(dataset, model)
+        """Take distribution and kernel from the package."""
+        draw, kernel = (self._sentences if dataset.kind == "text" else self._rows)(dataset)
 
-    def _fit_table(self, dataset: Dataset, model: Any) -> Callable[[Batch], Explanation]:
+        def explain(batch: Batch) -> Explanation:
+            rows = []
+            for i in range(len(batch)):
+                there = np.flatnonzero(batch.codes[i] != ABSENT)
+                kept, samples = draw(batch.codes[i], np.random.RandomState(integer(batch.rng(i))))
+                target = probability_of(np.full(len(samples), batch.labels[i]), model.proba(samples))
+                weights = kernel(np.arange(len(there) + 1.0))[np.count_nonzero(kept, axis=0)]
+                rows.append(self._ordered(there, _ridge(kept.astype(float), target, weights)))
+            return Explanation.ragged(rows)
+
+        return explain
+
+    def _rows(self, dataset: Dataset) -> tuple[Draw, Kernel]:
+        """Each column drawn from its training distribution; a sample keeps a column where it drew the own value."""
         from lime.lime_tabular import LimeTabularExplainer
-        from sklearn.utils import check_random_state
 
         package = LimeTabularExplainer(
             dataset.train.codes.astype(float),
-            feature_names=[feature.name for feature in dataset.features],
             categorical_features=list(range(dataset.width)),
-            categorical_names={j: list(feature.values) for j, feature in enumerate(dataset.features)},
-            class_names=list(dataset.classes),
             kernel_width=self.kernel_width,
-            feature_selection="none",  # forward selection would take ten times as long
-            discretize_continuous=False,
         )
+        values = [np.array(package.feature_values[j], dtype=np.int32) for j in range(dataset.width)]
+        cumulative = [np.cumsum(package.feature_frequencies[j]) for j in range(dataset.width)]
 
-        def proba(rows: Floats) -> Floats:
-            return _both(model.proba(rows.astype(np.int32)))
+        def draw(codes: Codes, random: Any) -> tuple[Bools, Codes]:
+            uniform = random.random_sample((dataset.width, self.n_samples))  # as one call of choice for each column
+            samples = np.empty(uniform.shape, dtype=np.int32)
+            for j, (names, shares) in enumerate(zip(values, cumulative, strict=True)):
+                samples[j] = names[_place(shares[:-1] / shares[-1], uniform[j])]
+            samples[:, 0] = codes
+            return samples == codes[:, None], samples.T
 
-        def explain(batch: Batch) -> Explanation:
-            rows = []
-            for i, label in enumerate(batch.labels.tolist()):
-                package.random_state = package.base.random_state = check_random_state(integer(batch.rng(i)))
-                told = package.explain_instance(
-                    batch.codes[i].astype(float),
-                    proba,
-                    labels=(label,),
-                    num_features=dataset.width,
-                    num_samples=self.n_samples,
-                )
-                rows.append(self._ordered(told.local_exp[label]))
-            return Explanation.ragged(rows)
+        return draw, lambda kept: package.base.kernel_fn(np.sqrt(dataset.width - kept))
 
-        return explain
-
-    def _fit_text(self, dataset: Dataset, model: Any) -> Callable[[Batch], Explanation]:
-        """The package's sampling, kernel and regression over token positions; only its string work is left out.
-
-        A removed word is masked, so that nothing shifts, and a word that occurs twice is two features.
-        """
+    def _sentences(self, dataset: Dataset) -> tuple[Draw, Kernel]:
+        """A random number of words, at random places, masked: nothing shifts, and a word that occurs twice is two."""
         from lime.lime_text import LimeTextExplainer
-        from sklearn.utils import check_random_state
 
         width = {} if self.kernel_width is None else {"kernel_width": self.kernel_width}
-        package = LimeTextExplainer(bow=False, feature_selection="none", **width)
-        sample = package._LimeTextExplainer__data_labels_distances
+        package = LimeTextExplainer(bow=False, **width)
 
-        def explain(batch: Batch) -> Explanation:
-            rows = []
-            for i, label in enumerate(batch.labels.tolist()):
-                package.random_state = package.base.random_state = check_random_state(integer(batch.rng(i)))
-                there = np.flatnonzero(batch.codes[i] != ABSENT)
-                proba = _masking(model, batch.codes[i], there, dataset.mask)
-                data, predicted, distances = sample(_Positions(len(there)), proba, self.n_samples)
-                _, weights, _, _ = package.base.explain_instance_with_data(
-                    data, predicted, distances, label, len(there), feature_selection="none"
-                )
-                rows.append(self._ordered([(there[place], weight) for place, weight in weights]))
-            return Explanation.ragged(rows)
+        def draw(codes: Codes, random: Any) -> tuple[Bools, Codes]:
+            there = np.flatnonzero(codes != ABSENT)
+            removed = random.randint(1, len(there) + 1, self.n_samples - 1)
+            places = np.tile(np.arange(len(there)), (self.n_samples - 1, 1))
+            for row in places:  # as choice without replacement does it, without its overhead
+                random.shuffle(row)
+            kept = np.ones((self.n_samples, len(there)), dtype=bool)
+            kept[np.arange(1, self.n_samples)[:, None], places] = np.arange(len(there)) >= removed[:, None]
+            samples = np.tile(codes, (self.n_samples, 1))
+            samples[:, there] = np.where(kept, codes[there], dataset.mask)
+            return kept.T, samples
 
-        return explain
+        # the package's distance is a hundred times the cosine distance to a row of ones
+        return draw, lambda kept: package.base.kernel_fn(100.0 * (1.0 - np.sqrt(kept / (len(kept) - 1))))
 
-    def _ordered(self, weights: list[tuple[int, float]]) -> list[tuple[int, float]]:
-        size = abs if self.order == "absolute" else float
-        return sorted(((int(j), float(w)) for j, w in weights), key=lambda pair: (-size(pair[1]), pair[0]))
-
-
-@dataclass(frozen=True)
-class _Positions:
-    """What the package takes for an indexed string: a removal is told as the positions that are gone."""
-
-    size: int
-
-    def num_words(self) -> int:
-        return self.size
-
-    def raw_string(self) -> Ints:
-        return np.zeros(0, dtype=np.int64)
-
-    def inverse_removing(self, removed: Ints) -> Ints:
-        return removed
+    def _ordered(self, features: Ints, coefficients: Floats) -> list[tuple[int, float]]:
+        size = np.abs(coefficients) if self.order == "absolute" else coefficients
+        return [(int(features[i]), float(coefficients[i])) for i in np.argsort(-size, kind="stable")]
 
 
-def _masking(model: Any, codes: Codes, there: Ints, mask: int) -> Callable[[list[Ints]], Floats]:
-    """The model on a sentence with some of its words masked."""
+def _place(ends: Floats, points: Floats) -> Ints:
+    """In which of the parts of the unit interval each point lies; the ends are those of all parts but the last."""
+    if len(ends) > 16:
+        return np.searchsorted(ends, points, side="right")
+    place = np.zeros(len(points), dtype=np.int64)
+    for end in ends:  # the same, faster for few parts
+        place += points >= end
+    return place
 
-    def proba(removals: list[Ints]) -> Floats:
-        rows = np.tile(codes, (len(removals), 1))
-        rows[np.repeat(np.arange(len(removals)), [len(r) for r in removals]), there[np.concatenate(removals)]] = mask
-        return _both(model.proba(rows))
 
-    return proba
+def _ridge(kept: Floats, target: Floats, weights: Floats) -> Floats:
+    """Coefficients of the package's regression: weighted least squares with an intercept and a penalty of one."""
+    from scipy.linalg import solve
 
-
-def _both(positive: Floats) -> Floats:
-    """Probabilities of both classes."""
-    return np.column_stack([1.0 - positive, positive])
+    weighted = kept * weights
+    total, sums = weights.sum(), weighted.sum(axis=1)
+    moments = weighted @ kept.T - np.outer(sums, sums) / total + np.eye(len(kept))
+    return np.asarray(solve(moments, weighted @ target - sums * (weights @ target) / total, assume_a="pos"))

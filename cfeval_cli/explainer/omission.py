@@ -42,7 +42,9 @@ class Omission:
             for j, (values, weights) in enumerate(stand_ins):
                 rows = np.flatnonzero(batch.codes[:, j] != ABSENT)
                 after = model.edited_proba(batch.codes[rows], np.array([j]), values[:, None])
-                drops[rows, j] = before[rows] - probability_of(batch.labels[rows], after) @ weights
+                weighted = np.ascontiguousarray(probability_of(batch.labels[rows], after) * weights)
+                expected = weighted.sum(axis=1)  # each row by itself, as a product of matrices would not
+                drops[rows, j] = before[rows] - expected
             return Explanation.ranked(drops, batch.codes != ABSENT)
 
         return explain

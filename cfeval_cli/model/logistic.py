@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     import torch
 
 
+_FEW = 50_000  # codes that are gathered at once; more are gathered column by column
+
+
 @dataclass(frozen=True)
 class Linear:
     """A trained model: logit(x) = b + Σ_j w_j · e_j(x_j)."""
@@ -38,7 +41,17 @@ class Linear:
             effects[j, : len(table)] = table @ self.weights[j]
         return effects
 
+    @cached_property
+    def _starts(self) -> Ints:
+        """Where each feature's effects begin in the flat table (M, 1); before each lies a zero, for ABSENT = -1."""
+        return np.asarray(np.arange(len(self.tables)) * self._effects.shape[1])[:, None]
+
     def _logits(self, codes: Codes) -> Floats:
+        if codes.size <= _FEW:  # the same sums in the same order, with fewer calls
+            gathered = self._effects.take(codes.T + self._starts)
+            if len(codes) == 1:  # NumPy adds up a single column in another order
+                gathered = np.repeat(gathered, 2, axis=1)
+            return np.asarray(np.add.reduce(gathered, axis=0, initial=self.bias))[: len(codes)]
         logits = np.full(len(codes), self.bias)
         for j, effects in enumerate(self._effects):  # one gather a column is the fastest NumPy has
             logits += effects[codes[:, j]]

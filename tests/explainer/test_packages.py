@@ -2,13 +2,22 @@
 
 import numpy as np
 import pytest
+from anchor.anchor_base import AnchorBaseBeam
 from anchor.anchor_tabular import AnchorTabularExplainer
+from hypothesis import example, given
+from hypothesis import strategies as st
 from lime.lime_tabular import LimeTabularExplainer
 
-from cfeval_cli.explainer.anchor import Anchor
-from cfeval_cli.explainer.lime import Lime
+from cfeval_cli.explainer.anchor import Anchor, _beam, _Books
+from cfeval_cli.explainer.decision_boundary import DecisionBoundary
+from cfeval_cli.explainer.lime import Lime, _place
+from cfeval_cli.explainer.lr import Lr
+from cfeval_cli.explainer.omission import Omission
+from cfeval_cli.explainer.random import Random
+from cfeval_cli.gold import DEFINITIONS
+from cfeval_cli.model.logistic import Linear
 from cfeval_cli.seeding import integer, stream
-from cfeval_cli.types import NONE, Batch
+from cfeval_cli.types import NONE, Batch, Explanation
 from tests.problems import gate, make_dataset, make_linear
 
 DATASET = make_dataset([3, 4, 2, 3, 5], n=60, seed=3)
@@ -49,7 +58,6 @@ def test_lime_gives_the_packages_coefficients(order):
             categorical_features=range(5),
             feature_selection="none",
             kernel_width=1.1,
-            discretize_continuous=False,
             random_state=integer(stream(7, "explainer.x", int(DATASET.test.ids[i]))),
         )
         label = int(LABELS[i])
@@ -60,7 +68,9 @@ def test_lime_gives_the_packages_coefficients(order):
             num_features=5,
             num_samples=500,
         ).local_exp[label]
-        assert dict(zip(told.features[i], told.scores[i], strict=True)) == pytest.approx(dict(expected))
+        assert dict(zip(told.features[i], told.scores[i], strict=True)) == pytest.approx(
+            dict(expected), rel=0, abs=1e-8
+        )
         size = np.abs(told.scores[i]) if order == "absolute" else told.scores[i]
         assert (np.diff(size) <= 0).all()
         if order == "absolute":
@@ -98,6 +108,29 @@ def test_anchor_gives_the_packages_rule():
             assert told.scores[i][len(named) - 1] == pytest.approx(rule.precision())
 
 
+@given(st.floats(0, 1), st.floats(1e-6, 5))
+@example(0.0, 0.02)
+@example(1.0, 0.02)
+@example(1.0, 1e-6)
+def test_anchors_bounds_are_the_packages(share, level):
+    assert _Books.dup_bernoulli(share, level) == AnchorBaseBeam.dup_bernoulli(share, level)
+    assert _Books.dlow_bernoulli(share, level) == AnchorBaseBeam.dlow_bernoulli(share, level)
+
+
+def test_anchor_searches_with_the_packages_own_code():
+    """Nothing that decides what is sampled next, or when to stop, is ours."""
+    for name in ("anchor_beam", "lucb", "compute_beta", "get_initial_statistics"):
+        assert getattr(_beam(), name).__code__ is getattr(AnchorBaseBeam, name).__code__
+
+
+def test_lime_finds_the_part_of_many_values_as_of_few():
+    points = np.random.default_rng(0).random(1000)
+    for size in (1, 2, 16, 17, 40):
+        ends = np.linspace(0, 1, size + 1)[1:-1]
+        points[: size - 1] = ends  # a point at an end belongs to the part after it
+        assert (_place(ends, points) == [sum(end <= point for end in ends) for point in points]).all()
+
+
 def test_anchor_of_a_model_that_always_says_the_same_is_empty():
     constant = make_linear(DATASET, bias=1000.0)
     codes = DATASET.test.codes[:3]
@@ -118,3 +151,28 @@ def test_anchor_of_a_model_that_always_says_the_same_is_empty():
 def test_bad_settings_are_named(make, key):
     with pytest.raises(ValueError, match=key):
         make()
+
+
+EVERY = [Random(), Omission(), Omission("zero"), Lime(n_samples=300), Anchor(), DecisionBoundary(n_samples=200), Lr()]
+EVERY += [Lr(gold=definition) for definition in DEFINITIONS]
+
+
+@pytest.mark.parametrize("explainer", EVERY, ids=str)
+def test_an_instance_gets_the_same_bits_in_any_company(explainer):
+    """What workers, a cache and a resumed run rely on; with weights that are not exact in binary."""
+    rng = np.random.default_rng(0)
+    dataset = make_dataset(rng.integers(2, 30, 12).tolist(), n=90)
+    tables = tuple(rng.normal(size=(len(feature.values), 3)) for feature in dataset.features)
+    model = Linear(0.3, rng.normal(size=(12, 3)) / 3, tables, np.zeros((12, 3)))
+    codes = dataset.test.codes
+    labels, ids = model.labels(codes), dataset.test.ids
+
+    def told(rows):
+        function = explainer.fit(dataset, gate(model, explainer.access))
+        return function(Batch(codes[rows], labels[rows], ids[rows], 1, "explainer.x"))
+
+    together = told(slice(None))
+    for size in (1, 7, 64):
+        parts = Explanation.concatenate([told(slice(i, i + size)) for i in range(0, len(ids), size)])
+        assert np.array_equal(parts.features, together.features)
+        assert np.array_equal(parts.scores, together.scores, equal_nan=True)

@@ -24,6 +24,20 @@ def test_predictions_are_the_sum_written_out(problem):
         assert model.effects(codes)[i] == pytest.approx(parts)
 
 
+def test_a_row_gets_the_same_bits_in_any_company(monkeypatch):
+    rng = np.random.default_rng(0)
+    dataset = make_dataset(rng.integers(2, 9, 30).tolist(), n=300, absent=0.2)
+    tables = tuple(rng.normal(size=(len(feature.values), 3)) for feature in dataset.features)
+    model = Linear(0.3, rng.normal(size=(30, 3)), tables, np.zeros((30, 3)))
+    codes = dataset.test.codes
+    at_once = model.proba(codes)
+    monkeypatch.setattr("cfeval_cli.model.logistic._FEW", 0)
+    by_column = model.proba(codes)
+    assert (at_once == by_column).all()
+    monkeypatch.setattr("cfeval_cli.model.logistic._FEW", 60)
+    assert (np.concatenate([model.proba(row[None]) for row in codes]) == at_once).all()
+
+
 @given(problems(absent=0.3))
 def test_embeddings_give_the_same_predictions_and_the_right_gradient(problem):
     dataset, model = problem
