@@ -94,6 +94,14 @@ class Dataset:
         codes = np.arange(len(self.features[feature].values), dtype=np.int32)
         return codes if self.unknown is None else codes[codes != self.unknown]
 
+    @cached_property
+    def candidate_table(self) -> tuple[Codes, Ints, Ints]:
+        """The candidates of all features in one array, where each feature's begin, and how many (M,) it has."""
+        shared = {id(values): values for values in self.candidates}  # texts share one vocabulary
+        ends = dict(zip(shared, np.cumsum([len(values) for values in shared.values()]).tolist(), strict=True))
+        sizes = np.array([len(values) for values in self.candidates])
+        return np.concatenate(list(shared.values())), np.array([ends[id(v)] for v in self.candidates]) - sizes, sizes
+
     @property
     def mask(self) -> int:
         """The code of the mask token, of data that has one."""

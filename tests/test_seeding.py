@@ -1,6 +1,6 @@
 import numpy as np
 
-from cfeval_cli.seeding import integer, stream
+from cfeval_cli.seeding import integer, stream, uniforms
 
 
 def test_a_stream_belongs_to_seed_component_and_instance():
@@ -22,3 +22,14 @@ def test_streams_of_neighbouring_instances_are_not_correlated():
 def test_an_integer_fits_what_old_generators_take():
     drawn = [integer(stream(0, "a", i)) for i in range(200)]
     assert min(drawn) >= 0 and 2**31 < max(drawn) < 2**32 and len(set(drawn)) == 200
+
+
+def test_uniform_numbers_belong_to_the_instance_and_are_uniform():
+    ids = np.arange(5000)
+    drawn = uniforms(3, "x", ids, 2)
+    assert drawn.shape == (5000, 2) and drawn.min() >= 0 and drawn.max() < 1
+    assert (uniforms(3, "x", ids[::-1], 2)[::-1] == drawn).all()
+    assert (uniforms(4, "x", ids, 2) != drawn).any() and (uniforms(3, "y", ids, 2) != drawn).any()
+    assert np.abs(np.histogram(drawn, 10, (0, 1))[0] / 10_000 - 0.1).max() < 0.012
+    assert abs(np.corrcoef(drawn.T)[0, 1]) < 0.05
+    assert uniforms(0, "x", ids[:0], 2).shape == (0, 2)

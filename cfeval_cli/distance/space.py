@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from cfeval_cli.errors import UserError, one_of
+from cfeval_cli.model.gate import pick
 from cfeval_cli.types import ABSENT, NONE, Access, Codes, Dataset, Floats, Ints
 
 SPACES = ("auto", "embedding", "onehot")
@@ -95,10 +96,10 @@ class Embedding:
         self.dataset, self.model = dataset, model
 
     def squared(self, codes: Codes, edited: Codes) -> Floats:
-        """The squared length of the difference."""
-        return _in_parts(
-            lambda a, b: ((self.model.embed(a) - self.model.embed(b)) ** 2).sum(axis=(1, 2)), codes, edited
-        )
+        """The squared length of the difference, to which only exchanged values add."""
+        rows, features = np.nonzero(codes != edited)
+        gap = pick(self.model, features, edited[rows, features]) - pick(self.model, features, codes[rows, features])
+        return np.bincount(rows, (gap**2).sum(axis=1), minlength=len(codes)).astype(np.float64)
 
     def norms(self, codes: Codes) -> Floats:
         """The squared length."""
@@ -117,16 +118,8 @@ class Embedding:
 
     def gap(self, codes: Codes, features: Ints, vectors: Floats) -> Floats:
         """How far each feature (n, k) of each row has been moved: (n, k, d), zero where there is none."""
-        own = np.stack([self._pick(codes, features[:, i]) for i in range(features.shape[1])], axis=1)
-        return np.where((features == NONE)[:, :, None], 0.0, vectors - own)
-
-    def _pick(self, codes: Codes, features: Ints) -> Floats:
-        """The embedding (n, d) of one feature of each row."""
-        picked = np.zeros((len(codes), self.dim))
-        for j in np.unique(features[features != NONE]):
-            rows = features == j
-            picked[rows] = self.model.vectors(int(j), codes[rows, j])
-        return picked
+        own = pick(self.model, features.ravel(), np.take_along_axis(codes, features, axis=1).ravel())
+        return np.where((features == NONE)[:, :, None], 0.0, vectors - own.reshape(vectors.shape))
 
     @property
     def dim(self) -> int:

@@ -41,9 +41,12 @@ class Omission:
             drops = np.zeros(batch.codes.shape)
             for j, (values, weights) in enumerate(stand_ins):
                 rows = np.flatnonzero(batch.codes[:, j] != ABSENT)
-                after = model.edited_proba(batch.codes[rows], np.array([j]), values[:, None])
-                weighted = np.ascontiguousarray(probability_of(batch.labels[rows], after) * weights)
-                expected = weighted.sum(axis=1)  # each row by itself, as a product of matrices would not
+                n, size = len(rows), len(values)
+                after = model.edited_proba(
+                    batch.codes[rows], np.full((n, 1), j), np.repeat(np.arange(n), size), np.tile(values, n)[:, None]
+                ).reshape(n, size)
+                weighted = probability_of(batch.labels[rows], after) * weights
+                expected = np.ascontiguousarray(weighted).sum(axis=1)  # each row by itself, unlike a matrix product
                 drops[rows, j] = before[rows] - expected
             return Explanation.ranked(drops, batch.codes != ABSENT)
 

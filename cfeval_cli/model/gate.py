@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 _T = TypeVar("_T")
-_Edited = Callable[[Codes, Ints, Codes], _T]  # what a model has if it can evaluate edits without making every row
+_Edited = Callable[[Codes, Ints, Ints, Codes], _T]  # what a model has if it can evaluate edits without making every row
 
 
 Mover = Callable[[Ints, "torch.Tensor"], "torch.Tensor"]
@@ -54,26 +54,34 @@ class Gate:
         self._ask(Access.PROBABILITY, len(codes))
         return self._model.proba(codes)
 
-    def edited_labels(self, codes: Codes, features: Ints, values: Codes) -> Ints:
-        """Predicted classes (n, C) of each row under each of C edits (C, k) of the same k features."""
-        self._ask(Access.LABEL, len(codes) * len(values))
+    def edited_labels(self, codes: Codes, features: Ints, rows: Ints, values: Codes) -> Ints:
+        """Predicted classes (m,) of edits: the features (n, k) of some rows (m,) get the values (m, k).
+
+        `rows` may be (1,) if all edits are of one row; where no feature is named, the value is ABSENT.
+        """
+        self._ask(Access.LABEL, len(values))
         cheaper: _Edited[Ints] | None = getattr(self._model, "edited_labels", None)
         if cheaper is not None:
-            return cheaper(codes, features, values)
-        return self._model.labels(apply_edits(codes, features, values)).reshape(len(codes), len(values))
+            return cheaper(codes, features, rows, values)
+        return self._model.labels(apply_edits(codes, features, rows, values))
 
-    def edited_proba(self, codes: Codes, features: Ints, values: Codes) -> Floats:
-        """P(1|x) (n, C) of each row under each of C edits (C, k) of the same k features."""
-        self._ask(Access.PROBABILITY, len(codes) * len(values))
+    def edited_proba(self, codes: Codes, features: Ints, rows: Ints, values: Codes) -> Floats:
+        """P(1|x) (m,) of edits, given in the same way."""
+        self._ask(Access.PROBABILITY, len(values))
         cheaper: _Edited[Floats] | None = getattr(self._model, "edited_proba", None)
         if cheaper is not None:
-            return cheaper(codes, features, values)
-        return self._model.proba(apply_edits(codes, features, values)).reshape(len(codes), len(values))
+            return cheaper(codes, features, rows, values)
+        return self._model.proba(apply_edits(codes, features, rows, values))
 
     def vectors(self, feature: int, codes: Codes) -> Floats:
         """Embeddings (n, d) of values of one feature."""
         self._ask(Access.GRADIENT, 0)
         return self._model.vectors(feature, codes)
+
+    def pick(self, features: Ints, codes: Codes) -> Floats:
+        """Embeddings (n, d) of one value (n,) each, of any features (n,)."""
+        self._ask(Access.GRADIENT, 0)
+        return pick(self._model, features, codes)
 
     def embed(self, codes: Codes) -> Floats:
         """Embeddings (n, M, d) of whole rows."""
@@ -136,11 +144,25 @@ class Gate:
         self._ledger.rows[self._asker] += rows
 
 
-def apply_edits(codes: Codes, features: Ints, values: Codes) -> Codes:
-    """Every row under every edit (n·C, M), for models that cannot evaluate edits more cheaply."""
-    rows = np.repeat(codes, len(values), axis=0)
-    rows[:, features] = np.tile(values, (len(codes), 1))
-    return rows
+def apply_edits(codes: Codes, features: Ints, rows: Ints, values: Codes) -> Codes:
+    """The edited rows (m, M), for models that cannot evaluate edits more cheaply."""
+    rows = np.broadcast_to(rows, len(values))
+    edited = codes[rows]
+    edits, places = np.nonzero(features[rows] != NONE)
+    edited[edits, features[rows[edits], places]] = values[edits, places]
+    return edited
+
+
+def pick(model: Any, features: Ints, codes: Codes) -> Floats:
+    """Embeddings (n, d) of one value (n,) each, of any features (n,)."""
+    if hasattr(model, "pick"):
+        return np.asarray(model.pick(features, codes))
+    dim = model.vectors(0, np.zeros(1, dtype=np.int32)).shape[1]
+    picked = np.zeros((len(codes), dim))
+    for j in np.unique(features):
+        rows = features == j
+        picked[rows] = model.vectors(int(j), codes[rows])
+    return picked
 
 
 def probability_of(labels: Ints, positive: Floats) -> Floats:

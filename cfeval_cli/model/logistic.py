@@ -57,10 +57,18 @@ class Linear:
             logits += effects[codes[:, j]]
         return logits
 
-    def _edited_logits(self, codes: Codes, features: Ints, values: Codes) -> Floats:
-        rest = self._logits(codes) - sum(self._effects[j][codes[:, j]] for j in features)
-        edits = sum((self._effects[j][values[:, i]] for i, j in enumerate(features)), start=np.zeros(len(values)))
-        return np.asarray(rest)[:, None] + edits
+    def _edited_logits(self, codes: Codes, features: Ints, rows: Ints, values: Codes) -> Floats:
+        rest = self._logits(codes)
+        starts = []
+        for named in features.T:
+            begin = self._starts[:, 0].take(np.where(named == NONE, 0, named))
+            own = np.where(named == NONE, ABSENT, codes[np.arange(len(codes)), named])
+            rest -= self._effects.take(begin + own)
+            starts.append(begin)
+        logits = rest.take(rows)
+        for i, begin in enumerate(starts):
+            logits = logits + self._effects.take(begin.take(rows) + values[:, i])  # rows may be (1,)
+        return np.asarray(logits)
 
     def labels(self, codes: Codes) -> Ints:
         """Predicted classes of (n, M) codes: 1 exactly where P(1|x) > 0.5."""
@@ -70,17 +78,30 @@ class Linear:
         """P(1|x) of (n, M) codes."""
         return _sigmoid(self._logits(codes))
 
-    def edited_labels(self, codes: Codes, features: Ints, values: Codes) -> Ints:
-        """Predicted classes (n, C) of each row under each of C edits (C, k) of the same k features."""
-        return (self.edited_proba(codes, features, values) > 0.5).astype(np.int64)
+    def edited_labels(self, codes: Codes, features: Ints, rows: Ints, values: Codes) -> Ints:
+        """Predicted classes (m,) of edits: the features (n, k) of some rows (m,) get the values (m, k)."""
+        return (self.edited_proba(codes, features, rows, values) > 0.5).astype(np.int64)
 
-    def edited_proba(self, codes: Codes, features: Ints, values: Codes) -> Floats:
-        """P(1|x) (n, C) of each row under each of C edits (C, k) of the same k features."""
-        return _sigmoid(self._edited_logits(codes, features, values))
+    def edited_proba(self, codes: Codes, features: Ints, rows: Ints, values: Codes) -> Floats:
+        """P(1|x) (m,) of edits."""
+        return _sigmoid(self._edited_logits(codes, features, rows, values))
 
     def vectors(self, feature: int, codes: Codes) -> Floats:
         """Embeddings (n, d) of values of one feature; zero where absent."""
         return np.where((codes == ABSENT)[:, None], 0.0, self.tables[feature][codes])
+
+    @cached_property
+    def _table(self) -> tuple[Floats, Ints]:
+        """The embeddings of all features in one array, the last row zero, and where each feature's begin."""
+        shared = {id(table): table for table in self.tables}
+        ends = dict(zip(shared, np.cumsum([len(table) for table in shared.values()]).tolist(), strict=True))
+        starts = np.array([ends[id(table)] - len(table) for table in self.tables])
+        return np.concatenate([*shared.values(), np.zeros((1, self.weights.shape[1]))]), starts
+
+    def pick(self, features: Ints, codes: Codes) -> Floats:
+        """Embeddings (n, d) of one value (n,) each, of any features (n,); zero where absent."""
+        table, starts = self._table
+        return np.asarray(table.take(np.where(codes == ABSENT, -1, starts[features] + codes), axis=0))
 
     def embed(self, codes: Codes) -> Floats:
         """Embeddings (n, M, d) of whole rows."""
@@ -128,14 +149,12 @@ class Linear:
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """What is stored, as plain arrays; a table that features share is stored once."""
-        tables = {id(table): table for table in self.tables}
-        ends = np.cumsum([len(table) for table in tables.values()])
-        start = {key: end - len(tables[key]) for key, end in zip(tables, ends, strict=True)}
+        table, starts = self._table
         return {
             "bias": np.array(self.bias),
             "weights": self.weights,
-            "embeddings": np.concatenate(list(tables.values())),
-            "starts": np.array([start[id(table)] for table in self.tables]),
+            "embeddings": table[:-1],
+            "starts": starts,
             "sizes": np.array([len(table) for table in self.tables]),
             "means": self.means,
         }

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 
 import numpy as np
 
 from cfeval_cli.errors import UserError, one_of, whole
-from cfeval_cli.model.gate import probability_of
 from cfeval_cli.search.edit import exchanged
-from cfeval_cli.types import NONE, Access, Bools, Codes, Counterfactuals, Dataset, Floats, Ints, Quest
+from cfeval_cli.seeding import uniforms
+from cfeval_cli.types import ABSENT, NONE, Access, Codes, Counterfactuals, Dataset, Floats, Ints, Quest
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class Discrete:
 
     pick: str = "auto"
     max_candidates: int = 1_000_000
-    max_batch_rows: int = 1_000_000
+    max_batch_rows: int = 100_000
 
     title = "disc."
 
@@ -62,71 +63,166 @@ class Discrete:
             )
 
     def find(self, quest: Quest) -> Counterfactuals:
-        """Group by explained features, so that all instances of a group share their candidates."""
+        """Lay out the candidates of all instances in one line, and judge it part by part."""
+        line = _Line.of(quest)
+        best = _Best.none(len(quest.ids))
+        for part in line.parts(self.max_batch_rows):
+            best.improve(line, part, *self._judge(quest, line, part))
+            quest.advance(part.done)
+        values = line.values(np.arange(len(best.index)), best.index)
+        undecided = np.flatnonzero(best.tier == _UNDECIDED)
+        if len(undecided):
+            values[undecided] = line.random_other(quest, undecided)
         edited = quest.codes.copy()
-        groups, member = np.unique(quest.features, axis=0, return_inverse=True)
-        for number, group in enumerate(groups):
-            features = group[group != NONE]
-            rows = np.flatnonzero(member.ravel() == number)
-            if len(features):
-                edited[np.ix_(rows, features)] = self._best(quest, rows, features)
-            quest.advance(len(rows))
+        for i, named in enumerate(quest.features.T):
+            rows = np.flatnonzero(named != NONE)
+            edited[rows, named[rows]] = values[rows, i]
         return exchanged(quest, edited, self.max_batch_rows)
 
-    def _best(self, quest: Quest, rows: Ints, features: Ints) -> Codes:
-        """The chosen values (n, k) for instances that share their explained features."""
-        product = _Product(tuple(quest.dataset.candidates[j] for j in features))
-        own = quest.codes[np.ix_(rows, features)]
-        best = _Best.none(len(rows))
-        few = max(1, min(len(product), self.max_batch_rows))  # candidates in a batch
-        many = max(1, self.max_batch_rows // few)  # instances in a batch
-        for part in (slice(start, start + many) for start in range(0, len(rows), many)):
-            for start, values in product.parts(few):
-                best.improve(part, *self._judge(quest, rows[part], features, values), start, len(product))
-        values = product.values(best.index)
-        # drawn in the order of the features, so that it does not depend on which was explained first
-        order = np.argsort(features)
-        sorted_product = _Product(tuple(product.axes[i] for i in order))
-        for i in np.flatnonzero(best.tier == _UNDECIDED):
-            values[i, order] = sorted_product.random_other(own[i, order], quest.rng(int(rows[i])))
-        return values
-
-    def _judge(self, quest: Quest, rows: Ints, features: Ints, values: Codes) -> tuple[Ints, Floats, Ints]:
-        """For each instance its best tier, and for each candidate its cost (inf if outside the tier) and changes."""
-        codes = quest.codes[rows]
-        changed = np.zeros((len(rows), len(values)), dtype=np.int64)
-        for i, j in enumerate(features):
-            changed += codes[:, j, None] != values[:, i]
-        allowed = changed > 0
+    def _judge(self, quest: Quest, line: _Line, part: _Part) -> tuple[Ints, Floats, Codes]:
+        """For each instance its best tier, for each candidate its cost (inf if outside the tier) and its values."""
+        rows = part.rows
+        values = line.values(rows, part.index)
+        allowed = values[:, 0] != line.own[0].take(rows)  # x itself is not its own counterfactual
+        for i in range(1, values.shape[1]):
+            allowed |= values[:, i] != line.own[i].take(rows)
+        asked = (quest.codes[part.some], quest.features[part.some], part.member, values)
+        was = (quest.labels[part.some] == 1).take(part.member)
         if quest.access >= Access.PROBABILITY:
-            positive = quest.model.edited_proba(codes, features, values)
-            remaining = probability_of(quest.labels[rows], positive)
-            flips = allowed & ((positive > 0.5) != (quest.labels[rows] == 1)[:, None])
+            positive = quest.model.edited_proba(*asked)
+            remaining = np.where(was, positive, 1.0 - positive)
+            now = positive > 0.5
         else:
             remaining = None
-            flips = allowed & (quest.model.edited_labels(codes, features, values) != quest.labels[rows][:, None])
-        return (*self._costs(quest, codes, features, values, allowed, flips, remaining), changed)
-
-    def _costs(
-        self, quest: Quest, codes: Codes, features: Ints, values: Codes,
-        allowed: Bools, flips: Bools, remaining: Floats | None,
-    ) -> tuple[Ints, Floats]:  # fmt: skip
+            now = quest.model.edited_labels(*asked) == 1
         pick = self.pick
         if pick == "auto":
             pick = "first" if remaining is None else "largest_drop"
+        tier = np.full(len(part.starts), _FLIP)
         if pick == "largest_drop" and remaining is not None:
-            return np.full(len(codes), _FLIP), np.where(allowed, remaining, np.inf)
-        any_flip = np.asarray(flips.any(axis=1))
-        cost = quest.measure.matrix(codes, features, values) if pick == "nearest" else np.zeros(flips.shape)
-        cost = np.where(flips, cost, np.inf)
-        if remaining is None:
-            return np.where(any_flip, _FLIP, _UNDECIDED), cost
-        fallback = np.where(allowed, remaining, np.inf)
-        return np.where(any_flip, _FLIP, _DROP), np.where(any_flip[:, None], cost, fallback)
+            cost = np.where(allowed, remaining, np.inf)
+        else:
+            flips = allowed & (now != was)
+            any_flip = np.logical_or.reduceat(flips, part.starts)
+            cost = np.where(flips, self._distances(quest, part, values) if pick == "nearest" else 0.0, np.inf)
+            tier[~any_flip] = _UNDECIDED if remaining is None else _DROP
+            if remaining is not None:
+                cost = np.where(any_flip.take(part.member), cost, np.where(allowed, remaining, np.inf))
+        return tier, cost, values
+
+    def _distances(self, quest: Quest, part: _Part, values: Codes) -> Floats:
+        """Of all candidates, for the instances with the same features at once: they share their candidates."""
+        distances = np.zeros(len(values))
+        features = quest.features[part.some]
+        groups, group_of = np.unique(features, axis=0, return_inverse=True)
+        for number, group in enumerate(groups):
+            members = np.flatnonzero(group_of.ravel() == number)
+            here = np.isin(np.broadcast_to(part.member, len(values)), members)
+            size = np.count_nonzero(here) // len(members)
+            there = group != NONE
+            if there.any():
+                shared = values[here][:size, there]
+                distances[here] = quest.measure.matrix(quest.codes[part.some][members], group[there], shared).ravel()
+        return distances
 
 
 # Tiers of a candidate: a better tier wins at any cost.
 _FLIP, _DROP, _UNDECIDED = 0, 1, 2
+
+_ALONE = 4096  # an instance with so many candidates makes a part of its own
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A stretch of the line: candidates of whole instances, or some of a single one's."""
+
+    first: int  # instance
+    starts: Ints  # (n,) where the candidates of each instance begin
+    member: Ints  # (m,) which instance of the part each candidate belongs to, or (1,) if all are of one
+    index: Ints  # (m,) the candidate's number among those of its instance
+    done: int  # instances that end here
+
+    @property
+    def rows(self) -> Ints:
+        """The instance of each candidate, or (1,) if all are of one."""
+        return self.member + self.first
+
+    @property
+    def some(self) -> slice:
+        """The instances."""
+        return slice(self.first, self.first + len(self.starts))
+
+
+@dataclass(frozen=True)
+class _Line:
+    """All candidates of all instances, never held in memory at once; the last feature's value turns fastest."""
+
+    own: Codes  # (k, n) the instances' values, ABSENT where no feature is named
+    begin: Ints  # (k, n) where a feature's values begin in `table`
+    sizes: Ints  # (k, n) how many there are
+    table: Codes
+
+    @staticmethod
+    def of(quest: Quest) -> _Line:
+        there = quest.features.T != NONE
+        features = np.where(there, quest.features.T, 0)
+        own = np.where(there, quest.codes[np.arange(len(quest.codes)), features], np.int32(ABSENT))
+        table, begin, sizes = quest.dataset.candidate_table
+        # where no feature is named, the one value is that of no feature
+        table = np.concatenate([table, np.array([ABSENT], dtype=np.int32)])
+        return _Line(own, np.where(there, begin[features], len(table) - 1), np.where(there, sizes[features], 1), table)
+
+    @cached_property
+    def counts(self) -> Ints:
+        """The number of candidates (n,) of each instance."""
+        return np.asarray(self.sizes.prod(axis=0))
+
+    def parts(self, size: int) -> Iterator[_Part]:
+        """The line in stretches of at most `size` candidates."""
+        ends = np.cumsum(self.counts)
+        first = 0
+        while first < len(ends):
+            before = int(ends[first - 1]) if first else 0
+            count = int(self.counts[first])
+            if count >= min(size, _ALONE):
+                nil = np.zeros(1, dtype=np.int64)
+                for start in range(0, count, size):
+                    index = np.arange(start, min(start + size, count))
+                    yield _Part(first, nil, nil, index, int(start + size >= count))
+                first += 1
+                continue
+            last = int(np.searchsorted(ends, before + size, side="right"))
+            starts = ends[first:last] - self.counts[first:last] - before
+            member = np.repeat(np.arange(last - first), self.counts[first:last])
+            yield _Part(first, starts, member, np.arange(len(member)) - starts.take(member), last - first)
+            first = last
+
+    def values(self, rows: Ints, index: Ints) -> Codes:
+        """The values (m, k) of candidates by instance and number; `rows` may be (1,)."""
+        values = np.empty((len(self.sizes), len(index)), dtype=np.int32).T
+        for i in reversed(range(len(self.sizes))):
+            place = index
+            if i:
+                index, place = np.divmod(index, self.sizes[i].take(rows))
+            values[:, i] = self.table.take(self.begin[i].take(rows) + place)
+        return values
+
+    def random_other(self, quest: Quest, rows: Ints) -> Codes:
+        """For some instances the values (n, k) of a random candidate that is not the instance itself."""
+        # numbered by feature, so that it does not depend on which feature was explained first
+        order = np.argsort(quest.features[rows].T, axis=0)
+        own = np.take_along_axis(self.own[:, rows], order, axis=0)
+        begin = np.take_along_axis(self.begin[:, rows], order, axis=0)
+        line = _Line(own, begin, np.take_along_axis(self.sizes[:, rows], order, axis=0), self.table)
+        draws = uniforms(quest.seed, quest.component, quest.ids[rows], 2)
+        everyone = np.arange(len(rows))
+        drawn = (draws[:, 0] * line.counts).astype(np.int64)
+        itself = (line.values(everyone, drawn) == own.T).all(axis=1)
+        others = np.maximum(line.counts - 1, 1)
+        drawn = np.where(itself, (drawn + 1 + (draws[:, 1] * others).astype(np.int64)) % line.counts, drawn)
+        values = np.empty_like(own.T)
+        np.put_along_axis(values, order.T, line.values(everyone, drawn), axis=1)
+        return values
 
 
 @dataclass
@@ -136,54 +232,26 @@ class _Best:
     tier: Ints
     cost: Floats
     key: Ints
-    index: Ints = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.index = np.zeros(len(self.tier), dtype=np.int64)
+    index: Ints
 
     @staticmethod
     def none(size: int) -> _Best:
-        return _Best(np.full(size, _UNDECIDED), np.full(size, np.inf), np.full(size, np.iinfo(np.int64).max))
+        last = np.iinfo(np.int64).max
+        return _Best(np.full(size, _UNDECIDED), np.full(size, np.inf), np.full(size, last), np.zeros(size, np.int64))
 
-    def improve(self, part: slice, tier: Ints, cost: Floats, changed: Ints, start: int, total: int) -> None:
-        """Take what is better among candidates `start`… of `total`."""
-        lowest = cost.min(axis=1)
-        keys = changed * total + np.arange(start, start + cost.shape[1])
-        keys = np.where(cost == lowest[:, None], keys, np.iinfo(np.int64).max)
-        key = keys.min(axis=1)
-        better = (tier < self.tier[part]) | (
-            (tier == self.tier[part])
-            & ((lowest < self.cost[part]) | ((lowest == self.cost[part]) & (key < self.key[part])))
+    def improve(self, line: _Line, part: _Part, tier: Ints, cost: Floats, values: Codes) -> None:
+        """Take what is better in a part of the line."""
+        lowest = np.minimum.reduceat(cost, part.starts)
+        ties = np.flatnonzero(cost == lowest.take(part.member))  # of every instance at least one
+        rows = np.broadcast_to(part.rows, len(cost))[ties]
+        changed = (values[ties] != line.own.T[rows]).sum(axis=1)
+        keys = changed * line.counts[rows] + part.index[ties]
+        key = np.minimum.reduceat(keys, np.searchsorted(ties, part.starts))
+        mine = part.some
+        better = (tier < self.tier[mine]) | (
+            (tier == self.tier[mine])
+            & ((lowest < self.cost[mine]) | ((lowest == self.cost[mine]) & (key < self.key[mine])))
         )
-        for mine, new in ((self.tier, tier), (self.cost, lowest), (self.key, key), (self.index, key % total)):
-            mine[part] = np.where(better, new, mine[part])
-
-
-@dataclass(frozen=True)
-class _Product:
-    """The Cartesian product of values, the last feature turning fastest, never held in memory at once."""
-
-    axes: tuple[Codes, ...]
-
-    def __len__(self) -> int:
-        return prod(len(axis) for axis in self.axes)
-
-    def values(self, index: Ints) -> Codes:
-        """Combinations (n, k) by number."""
-        places = np.unravel_index(index, [len(axis) for axis in self.axes])
-        return np.stack([axis[place] for axis, place in zip(self.axes, places, strict=True)], axis=1)
-
-    def parts(self, size: int) -> Iterator[tuple[int, Codes]]:
-        """All combinations in order, `size` at a time, each part with its first number."""
-        for start in range(0, len(self), size):
-            yield start, self.values(np.arange(start, min(start + size, len(self))))
-
-    def random_other(self, own: Codes, rng: np.random.Generator) -> Codes:
-        """A random combination that is not `own`."""
-        drawn = int(rng.integers(len(self)))
-        places = [np.flatnonzero(axis == value) for axis, value in zip(self.axes, own, strict=True)]
-        if all(len(place) for place in places):
-            here = int(np.ravel_multi_index([int(place[0]) for place in places], [len(axis) for axis in self.axes]))
-            drawn = int(rng.integers(len(self) - 1))
-            drawn += drawn >= here
-        return np.asarray(self.values(np.array([drawn]))[0])
+        index = key % line.counts[mine]
+        for kept, new in ((self.tier, tier), (self.cost, lowest), (self.key, key), (self.index, index)):
+            kept[mine] = np.where(better, new, kept[mine])

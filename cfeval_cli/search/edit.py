@@ -46,12 +46,11 @@ def moved(quest: Quest, vectors: Floats, converged: Bools) -> Counterfactuals:
 
 def embedded(quest: Quest) -> Floats:
     """The embeddings (n, k, d) of the explained features, zero where there is none."""
-    dim = quest.model.vectors(0, np.zeros(1, dtype=np.int32)).shape[1]
-    result = np.zeros((*quest.features.shape, dim))
-    for j in np.unique(quest.features[quest.features != NONE]):
-        rows, places = np.nonzero(quest.features == j)
-        result[rows, places] = quest.model.vectors(int(j), quest.codes[rows, j])
-    return result
+    named = quest.features != NONE
+    features = np.where(named, quest.features, 0)
+    codes = np.where(named, np.take_along_axis(quest.codes, features, axis=1), ABSENT)
+    picked: Floats = quest.model.pick(features.ravel(), codes.ravel())
+    return picked.reshape(*features.shape, picked.shape[1])
 
 
 def outcome(model: Any, labels: Ints, edited: Codes) -> tuple[Ints, Floats | None]:

@@ -107,9 +107,9 @@ def test_a_removed_word_never_shifts_the_others(explainer):
             seen.append(codes)
             return super().proba(codes)
 
-        def edited_proba(self, codes, features, values):
-            seen.append(apply_edits(codes, features, values))
-            return super().edited_proba(codes, features, values)
+        def edited_proba(self, codes, features, rows, values):
+            seen.append(apply_edits(codes, features, rows, values))
+            return super().edited_proba(codes, features, rows, values)
 
     spy = Spy(MODEL.bias, MODEL.weights, MODEL.tables, MODEL.means)
     function = explainer.fit(DATASET, gate(spy, explainer.access))

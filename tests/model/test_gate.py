@@ -11,18 +11,27 @@ DATASET = make_dataset([3, 2])
 MODEL = make_linear(DATASET)
 CODES = DATASET.test.codes
 
+# the first features of row 1, or both of row 4, set to values
+EDITS = (
+    CODES,
+    np.array([[0, NONE]] * 2 + [[1, 0]] * 18),
+    np.array([1, 4, 4]),
+    np.array([[2, -1], [1, 0], [0, 2]], np.int32),
+)
+
 CALLS = {
     Access.LABEL: [
         lambda g: g.labels(CODES),
-        lambda g: g.edited_labels(CODES, np.array([0]), np.zeros((4, 1), np.int32)),
+        lambda g: g.edited_labels(*EDITS),
     ],
     Access.PROBABILITY: [
         lambda g: g.proba(CODES),
-        lambda g: g.edited_proba(CODES, np.array([0]), np.zeros((4, 1), np.int32)),
+        lambda g: g.edited_proba(*EDITS),
     ],
     Access.GRADIENT: [
         lambda g: g.embed(CODES),
         lambda g: g.vectors(0, CODES[:, 0]),
+        lambda g: g.pick(CODES[:, 0] * 0, CODES[:, 0]),
         lambda g: g.proba_embedded(TENSOR),
     ],
     Access.WHITE_BOX: [lambda g: g.effects(CODES), lambda g: g.value_effects(0), lambda g: g.mean_effects()],
@@ -47,10 +56,10 @@ def test_every_row_is_counted_on_the_askers_account():
     gate = ledger.gate(MODEL, Access.GRADIENT, "a")
     gate.labels(CODES)
     gate.proba(CODES[:3])
-    gate.edited_proba(CODES, np.array([1]), np.zeros((4, 1), np.int32))
+    gate.edited_proba(*EDITS)
     gate.proba_embedded(TENSOR)
     ledger.gate(MODEL, Access.LABEL, "b")
-    assert ledger.rows == {"a": 20 + 3 + 80 + 20, "b": 0}
+    assert ledger.rows == {"a": 20 + 3 + 3 + 20, "b": 0}
 
 
 def test_a_model_without_cheap_edits_gets_whole_rows_and_one_without_access_is_refused():
@@ -59,10 +68,9 @@ def test_a_model_without_cheap_edits_gets_whole_rows_and_one_without_access_is_r
         labels, proba = MODEL.labels, MODEL.proba
 
     gate = Ledger().gate(Plain(), Access.PROBABILITY, "a")
-    values = np.array([[0, 1], [2, 0]], np.int32)
-    fast = MODEL.edited_proba(CODES, np.array([0, 1]), values)
-    assert gate.edited_proba(CODES, np.array([0, 1]), values) == pytest.approx(fast)
-    assert (gate.edited_labels(CODES, np.array([0, 1]), values) == (fast > 0.5)).all()
+    fast = MODEL.edited_proba(*EDITS)
+    assert gate.edited_proba(*EDITS) == pytest.approx(fast)
+    assert (gate.edited_labels(*EDITS) == (fast > 0.5)).all()
     with pytest.raises(UserError, match=r"b needs gradient access.*probability"):
         Ledger().gate(Plain(), Access.GRADIENT, "b")
 

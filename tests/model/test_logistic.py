@@ -6,9 +6,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cfeval_cli.model.gate import apply_edits
+from cfeval_cli.model.gate import apply_edits, pick
 from cfeval_cli.model.logistic import Linear, Logistic
-from cfeval_cli.types import ABSENT, Access, Feature
+from cfeval_cli.types import ABSENT, NONE, Access, Feature
 from tests.problems import gate, logit, make_dataset, make_linear, problems, sigmoid
 
 
@@ -55,17 +55,36 @@ def test_embeddings_give_the_same_predictions_and_the_right_gradient(problem):
 def test_edits_are_evaluated_as_if_every_row_were_made(problem, seed):
     dataset, model = problem
     rng = np.random.default_rng(seed)
-    features = rng.permutation(dataset.width)[: rng.integers(1, dataset.width + 1)]
-    values = np.stack([rng.integers(-1, len(dataset.candidates[j]), 7) for j in features], axis=1).astype(np.int32)
     codes = dataset.test.codes
-    rows = apply_edits(codes, features, values)
-    for i in range(len(codes)):
-        for c in range(len(values)):
-            expected = codes[i].copy()
-            expected[features] = values[c]
-            assert rows[i * len(values) + c].tolist() == expected.tolist()
-    assert model.edited_proba(codes, features, values).ravel() == pytest.approx(model.proba(rows))
-    assert (model.edited_labels(codes, features, values).ravel() == model.labels(rows)).all()
+    features = rng.permuted(np.tile(np.arange(dataset.width), (len(codes), 1)), axis=1)
+    features = features[:, : rng.integers(1, dataset.width + 1)]
+    features[rng.random(features.shape) < 0.2] = NONE
+    for rows in (rng.integers(0, len(codes), 7), rng.integers(0, len(codes), 1)):
+        values = np.full((7, features.shape[1]), ABSENT, dtype=np.int32)
+        expected = codes[np.broadcast_to(rows, 7)]
+        for edit, row in enumerate(np.broadcast_to(rows, 7)):
+            for place, j in enumerate(features[row]):
+                if j != NONE:
+                    values[edit, place] = rng.integers(-1, len(dataset.candidates[j]))
+                    expected[edit, j] = values[edit, place]
+        assert (apply_edits(codes, features, rows, values) == expected).all()
+        assert model.edited_proba(codes, features, rows, values) == pytest.approx(model.proba(expected))
+        assert (model.edited_labels(codes, features, rows, values) == model.labels(expected)).all()
+
+
+@given(problems(absent=0.3), st.integers(0, 99))
+def test_single_values_are_embedded_as_in_whole_rows(problem, seed):
+    dataset, model = problem
+    rng = np.random.default_rng(seed)
+    codes = dataset.test.codes
+    rows, features = rng.integers(0, len(codes), 9), rng.integers(0, dataset.width, 9)
+    expected = model.embed(codes)[rows, features]
+
+    class Plain:
+        vectors = model.vectors
+
+    for known in (model, Plain()):
+        assert (pick(known, features, codes[rows, features]) == expected).all()
 
 
 def test_mean_effects_are_averages_over_the_training_rows():

@@ -93,9 +93,9 @@ def test_batches_never_exceed_the_bound_and_all_candidates_are_counted():
         def __getattr__(self, name):
             return getattr(model, name)
 
-        def edited_proba(self, codes, features, values):
-            asked.append(len(codes) * len(values))
-            return model.edited_proba(codes, features, values)
+        def edited_proba(self, codes, features, rows, values):
+            asked.append(len(values))
+            return model.edited_proba(codes, features, rows, values)
 
         def proba(self, codes):
             asked.append(len(codes))
@@ -139,3 +139,11 @@ def test_a_product_over_max_candidates_is_refused_with_the_number_needed():
 def test_bad_settings_are_named(setting):
     with pytest.raises(ValueError, match=next(iter(setting))):
         Discrete(**setting)
+
+
+def test_a_feature_without_another_value_stays_as_it_is():
+    dataset = make_dataset([1, 3], n=5)
+    model = make_linear(dataset, bias=100.0)
+    for access in (Access.LABEL, Access.PROBABILITY):
+        found = Discrete().find(make_quest(dataset, model, np.zeros((5, 1), int), access))
+        assert (found.codes == dataset.test.codes).all() and not found.flipped.any()
