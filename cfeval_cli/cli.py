@@ -12,7 +12,7 @@ from cfeval_cli.errors import Failure, UserError, did_you_mean
 
 COMMANDS = {
     "run": "train, explain, search, score: one experiment, or a sweep with --multirun",
-    "data": "list, fetch or verify the data files",
+    "data": "list, fetch or verify the data files, show or clear the cache",
 }
 
 _USAGE = """\
@@ -50,6 +50,9 @@ def main() -> None:
         )
     sys.argv = [sys.argv[0], *_overrides_last(rest)]  # Hydra and argparse read it
     sys.path.append(str(os.getcwd()))  # noqa: PTH109  a user's own components may lie beside their configs
+    for library in ("OMP", "OPENBLAS", "MKL"):
+        # one thread a process: the same bits on any number of cores, and no fight over them between workers
+        os.environ.setdefault(f"{library}_NUM_THREADS", "1")
     full = os.environ.get("HYDRA_FULL_ERROR") == "1"
     os.environ["HYDRA_FULL_ERROR"] = "1"  # so that Hydra passes errors on instead of printing them
     os.environ["CFEVAL_TRACEBACK"] = "1" if full else ""

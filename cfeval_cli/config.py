@@ -18,7 +18,7 @@ from cfeval_cli.errors import UserError, one_of, whole
 from cfeval_cli.metric.converged import Converged
 from cfeval_cli.metric.coverage import Coverage
 from cfeval_cli.statistics.summary import TRUTHS
-from cfeval_cli.types import Access, Dataset, Distance, Explainer, Loadable, Metric, Search, Trainable
+from cfeval_cli.types import Access, Cache, Dataset, Distance, Executor, Explainer, Loadable, Metric, Search, Trainable
 
 _ACCESS = {level.name.lower(): level for level in (Access.LABEL, Access.PROBABILITY, Access.GRADIENT)}
 
@@ -43,6 +43,8 @@ class Plan:
     agreement: str
     incomplete: str
     data_dir: Path
+    executor: Executor
+    cache: Cache
 
     def check(self, dataset: Dataset) -> None:
         """Refuse what the data cannot give, before anything is computed."""
@@ -104,6 +106,8 @@ def plan(cfg: DictConfig) -> Plan:
         agreement=cfg.agreement,
         incomplete=cfg.incomplete,
         data_dir=Path(str(cfg.data_dir)).expanduser(),
+        executor=make(cfg, "executor"),
+        cache=make(cfg, "cache"),
     )
 
 

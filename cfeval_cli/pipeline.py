@@ -12,9 +12,14 @@ import pandas as pd
 from cfeval_cli import gold
 from cfeval_cli.config import Plan
 from cfeval_cli.errors import Failure, UserError
+from cfeval_cli.explaining import Explained, Job
+from cfeval_cli.explaining import explain as explained
+from cfeval_cli.identity import of_subject
 from cfeval_cli.model.gate import Ledger, probability_of
 from cfeval_cli.progress import Progress
 from cfeval_cli.report import tables
+from cfeval_cli.searching import Hunt, Prey
+from cfeval_cli.searching import find as searched
 from cfeval_cli.seeding import stream
 from cfeval_cli.statistics.summary import correlate, summarise
 from cfeval_cli.store import RunFolder
@@ -23,9 +28,7 @@ from cfeval_cli.types import (
     NONE,
     Absent,
     Access,
-    Batch,
     Case,
-    Codes,
     Counterfactuals,
     Dataset,
     Explanation,
@@ -33,12 +36,9 @@ from cfeval_cli.types import (
     Ints,
     Measure,
     Metric,
-    Quest,
     Split,
     WhiteBox,
 )
-
-_CHUNK = 64  # instances explained between two updates of the display
 
 Found = Mapping[Access, Counterfactuals]
 
@@ -54,6 +54,7 @@ class Study:
     labels: Ints  # (N,) predicted
     positive: Floats  # (N,) P(1|x)
     measures: Mapping[Access, Measure]  # the distance at each level of the search
+    subject: str | None  # a hash of data and model, by which explanations are found again
     ledger: Ledger = field(default_factory=Ledger)
 
 
@@ -74,8 +75,10 @@ def run(plan: Plan, folder: RunFolder, progress: Progress) -> list[tables.Table]
     explanations: dict[str, Explanation] = {}
     for name in plan.explainers:
         with progress.stage(f"explain: {name}", len(study.instances)) as advance:
-            explanations[name] = explain(study, name, advance)
-        folder.save_explanations(study.instances, explanations)
+            done = explain(study, name, advance)
+        explanations[name] = done.explanation
+        study.ledger.rows[f"explainer.{name}"] += done.rows
+        folder.save_explanations(study.instances, explanations, name, done)
 
     usable = {name: select(study, name, told) for name, told in explanations.items()}
     counterfactuals: dict[str, Found] = {}
@@ -109,7 +112,16 @@ def prepare(plan: Plan, dataset: Dataset, model: WhiteBox) -> Study:
             needed, offered = access.name.lower(), model.access.name.lower()
             raise UserError(f"{asker} needs {needed} access, and this model offers {offered} only.")
     measures = {level: plan.distance.fit(dataset, model, level) for level in plan.levels}
-    return Study(plan, dataset, model, instances, model.labels(instances.codes), model.proba(instances.codes), measures)
+    return Study(
+        plan=plan,
+        dataset=dataset,
+        model=model,
+        instances=instances,
+        labels=model.labels(instances.codes),
+        positive=model.proba(instances.codes),
+        measures=measures,
+        subject=of_subject(dataset, model),
+    )
 
 
 def asked(plan: Plan) -> dict[str, Access]:
@@ -118,38 +130,17 @@ def asked(plan: Plan) -> dict[str, Access]:
     return explainers | {"search": max(plan.levels)} | {f"metric.{name}": m.access for name, m in plan.metrics.items()}
 
 
-def explain(study: Study, name: str, advance: Callable[[int], None]) -> Explanation:
-    """One explainer's explanations, chunk by chunk."""
-    explainer, asker = study.plan.explainers[name], f"explainer.{name}"
-    codes, ids = study.instances.codes, study.instances.ids
-    parts: list[Explanation] = []
+def explain(study: Study, name: str, advance: Callable[[int], None]) -> Explained:
+    """One explainer's explanations of all instances."""
+    plan = study.plan
+    job = Job(name, plan.explainers[name], study.dataset, study.model, study.subject, plan.seed)
     try:
-        function = explainer.fit(study.dataset, study.ledger.gate(study.model, explainer.access, asker))
-        for rows in (slice(start, start + _CHUNK) for start in range(0, len(ids), _CHUNK)):
-            batch = Batch(codes[rows], study.labels[rows], ids[rows], study.plan.seed, asker)
-            parts.append(checked(name, function(batch), batch.codes))
-            advance(len(batch))
+        return explained(job, study.instances, study.labels, plan.executor, plan.cache, advance)
     except (UserError, Failure):
         raise
     except Exception as error:
         what = f"{type(error).__name__}: {error}"
         raise Failure(f"explainer.{name} failed, {what} (HYDRA_FULL_ERROR=1 shows where).") from error
-    return Explanation.concatenate(parts)
-
-
-def checked(name: str, told: Explanation, codes: Codes) -> Explanation:
-    """Refuse an explanation that names a feature twice, or one that is not there."""
-    if not isinstance(told, Explanation):
-        raise Failure(f"explainer.{name} returned {type(told).__name__}, not an Explanation")
-    if told.features.shape != told.scores.shape or len(told) != len(codes):
-        raise Failure(f"explainer.{name} returned {told.features.shape} features for {len(codes)} instances")
-    for features, row in zip(told.features, codes, strict=True):
-        named = features[features != NONE]
-        if len(set(named.tolist())) != len(named) or (named < 0).any() or (named >= len(row)).any():
-            raise Failure(f"explainer.{name} named features {named.tolist()}, which repeat or do not exist")
-        if (row[named] == ABSENT).any():
-            raise Failure(f"explainer.{name} named padding as a feature")
-    return told
 
 
 def select(study: Study, name: str, told: Explanation) -> Ints:
@@ -176,25 +167,13 @@ def used(features: Ints) -> Ints:
 
 def find(study: Study, name: str, features: Ints, advance: Callable[[int], None]) -> Found:
     """Counterfactuals of the instances in use, at each level of access that the search has."""
-    rows, instances = used(features), study.instances
+    plan, rows, instances = study.plan, used(features), study.instances
+    prey = Prey(instances.codes[rows], study.labels[rows], features[rows], instances.ids[rows])
     found = {}
     for level, measure in study.measures.items():
-        asker = f"search.{name}.{level.name.lower()}"
-        quest = Quest(
-            dataset=study.dataset,
-            model=study.ledger.gate(study.model, level, asker),
-            measure=measure,
-            access=level,
-            codes=instances.codes[rows],
-            labels=study.labels[rows],
-            features=features[rows],
-            ids=instances.ids[rows],
-            seed=study.plan.seed,
-            # without the explainer's name: the same explanation must get the same counterfactual
-            component=f"search.{level.name.lower()}",
-            advance=advance,
-        )
-        found[level] = study.plan.search.find(quest)
+        hunt = Hunt(plan.search, study.dataset, study.model, measure, level, plan.seed)
+        found[level], asked = searched(hunt, prey, plan.executor, advance)
+        study.ledger.rows[f"search.{name}.{level.name.lower()}"] += asked
     return found
 
 

@@ -28,6 +28,7 @@ from cfeval_cli.types import NONE, Access, Counterfactuals, Dataset, Explanation
 
 if TYPE_CHECKING:
     from cfeval_cli.config import Plan
+    from cfeval_cli.explaining import Explained
     from cfeval_cli.model.gate import Ledger
     from cfeval_cli.progress import Progress
 
@@ -113,8 +114,11 @@ class RunFolder:
             },
         )
 
-    def save_explanations(self, instances: Split, explanations: Mapping[str, Explanation]) -> None:
-        """All explanations so far."""
+    def save_explanations(
+        self, instances: Split, explanations: Mapping[str, Explanation], name: str, done: Explained
+    ) -> None:
+        """All explanations so far, and what the latest cost."""
+        self._record.setdefault("explained", {})[name] = {"known": done.known, "seconds": round(done.seconds, 3)}
         told = [_without_none(e.features) for e in explanations.values()]
         self._write_frame(
             "explanations.parquet",

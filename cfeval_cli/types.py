@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from enum import IntEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
@@ -116,13 +116,13 @@ class Dataset:
 
         values = dict.fromkeys(feature.values for feature in self.features)  # texts share one vocabulary
         names = [(feature.name, list(values).index(feature.values)) for feature in self.features]
-        digest = sha256(repr((self.name, list(values), names, self.classes, self.unknown)).encode())
-        if self.pretrained is not None:
-            digest.update(np.ascontiguousarray(self.pretrained).tobytes())
-        for split in (self.train, self.validation, self.test):
-            for array in (split.ids, split.codes, split.labels):
-                digest.update(repr(array.shape).encode())
-                digest.update(np.ascontiguousarray(array).tobytes())
+        digest = sha256(repr((self.name, self.kind, list(values), names, self.classes, self.unknown)).encode())
+        splits = (self.train, self.validation, self.test)
+        arrays = [array for split in splits for array in (split.ids, split.codes, split.labels)]
+        shared = {id(frequency): frequency for frequency in self.frequencies}.values()
+        for array in (*arrays, *self.candidate_table, *shared, *([] if self.pretrained is None else [self.pretrained])):
+            digest.update(repr(array.shape).encode())
+            digest.update(np.ascontiguousarray(array).tobytes())
         return digest.hexdigest()
 
 
@@ -231,14 +231,18 @@ class Explanation:
         return Explanation(np.where(there, order, NONE), np.where(there, ordered, np.nan))
 
     @staticmethod
-    def ragged(rows: list[list[tuple[int, float]]]) -> Explanation:
+    def ragged(rows: Sequence[Sequence[tuple[int, float]]]) -> Explanation:
         """From a list of (feature, score) for each instance."""
-        width = max((len(row) for row in rows), default=0)
+        return Explanation.gathered([([j for j, _ in row], [score for _, score in row]) for row in rows])
+
+    @staticmethod
+    def gathered(rows: Sequence[tuple[Any, Any]]) -> Explanation:
+        """From the features and the scores of each instance."""
+        width = max((len(named) for named, _ in rows), default=0)
         features = np.full((len(rows), width), NONE, dtype=np.int64)
         scores = np.full((len(rows), width), np.nan)
-        for i, row in enumerate(rows):
-            for place, (feature, score) in enumerate(row):
-                features[i, place], scores[i, place] = feature, score
+        for i, (named, weights) in enumerate(rows):
+            features[i, : len(named)], scores[i, : len(named)] = named, weights
         return Explanation(features, scores)
 
     @staticmethod
@@ -253,6 +257,36 @@ class Explanation:
             np.concatenate([widen(part.features, NONE) for part in parts]),
             np.concatenate([widen(part.scores, np.nan) for part in parts]),
         )
+
+
+@dataclass(frozen=True)
+class Told:
+    """The explanation of one instance, and what it cost."""
+
+    features: Ints  # (K,)
+    scores: Floats  # (K,)
+    rows: int  # asked of the model
+    seconds: float
+
+
+class Cache(Protocol):
+    """Explanations that were computed before."""
+
+    def known(self, section: str, label: str, instances: Sequence[bytes]) -> dict[bytes, Told]:
+        """What there is of the instances in a section, which `label` describes to people."""
+        ...
+
+    def keep(self, section: str, told: Mapping[bytes, Told]) -> None:
+        """Add to a section."""
+        ...
+
+
+class Executor(Protocol):
+    """Who does the work on instances."""
+
+    def map(self, work: Callable[[Any, Any], Any], shared: Any, items: Sequence[Any]) -> Iterable[Any]:
+        """work(shared, item) for each item, in order; the results do not depend on who does it."""
+        ...
 
 
 class Explainer(Protocol):
@@ -279,7 +313,6 @@ class Quest:
     ids: Ints  # (n,)
     seed: int
     component: str
-    advance: Callable[[int], None] = lambda _: None  # to be told how many instances are done
 
     def rng(self, row: int) -> np.random.Generator:
         """The random stream of one instance."""
@@ -299,9 +332,17 @@ class Counterfactuals:
     vectors: Floats | None = None  # (n, k, d) the edited embeddings, if those were moved
     converged: Bools | None = None  # (n,) for searches that iterate
 
+    @staticmethod
+    def concatenate(parts: Sequence[Counterfactuals]) -> Counterfactuals:
+        """The instances of all parts, one after the other."""
+        columns: dict[str, list[Any]]
+        columns = {field.name: [getattr(part, field.name) for part in parts] for field in fields(Counterfactuals)}
+        joined: Any = {name: np.concatenate(c) for name, c in columns.items() if c[0] is not None}
+        return Counterfactuals(**joined)
+
 
 class Search(Protocol):
-    """A way to look for counterfactuals."""
+    """A way to look for counterfactuals; it may have a `chunk`, the number of instances to be given at a time."""
 
     title: ClassVar[str]
 

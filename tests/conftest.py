@@ -43,7 +43,9 @@ class Toy:
         return ["--config-dir", str(self.folder / "conf"), "dataset=toy", f"data_dir={self.folder / 'data'}"]
 
     def run(self, *arguments: str, cwd: Path, code: int = 0, **options: object) -> subprocess.CompletedProcess[str]:
-        return cfeval("run", *self.arguments, *arguments, cwd=cwd, code=code, **options)
+        # without a cache, so that every test computes for itself
+        settings = [*([] if any(a.startswith("cache=") for a in arguments) else ["cache=off"]), *arguments]
+        return cfeval("run", *self.arguments, *settings, cwd=cwd, code=code, **options)
 
 
 def cfeval(*arguments: str, cwd: Path, code: int = 0, env: dict[str, str] | None = None, executable: Path = CFEVAL):

@@ -1,5 +1,6 @@
 """The command line, driven as a subprocess."""
 
+import contextlib
 import hashlib
 import http.server
 import json
@@ -10,6 +11,7 @@ import sys
 import threading
 import time
 from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -138,21 +140,45 @@ def test_an_output_folder_that_cannot_be_written_is_named(toy, tmp_path):
     assert "/proc/nowhere" in one_message(done) and "hydra.run.dir" in done.stderr
 
 
-def test_ctrl_c_stops_promptly_says_what_is_safe_and_exits_130(toy, tmp_path):
-    command = [str(CFEVAL), "run", *toy.arguments, "explainer=[lr,lime]", "explainer.lime.n_samples=200000"]
-    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_ctrl_c_stops_promptly_says_what_is_safe_and_exits_130(toy, tmp_path, n_jobs):
+    slow = ["explainer=[decision_boundary,random]", "explainer.decision_boundary.n_samples=400000", "cache=off"]
+    workers = [f"n_jobs={n_jobs}", "executor.min_seconds=0"]
+    with subprocess.Popen(
+        [str(CFEVAL), "run", *toy.arguments, *slow, *workers],
+        cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True,
+    ) as process:  # fmt: skip
         for line in process.stderr:
-            if "explain: lime" in line:
+            if "explain: decision" in line:
                 break
+        if n_jobs > 1:  # until they are there
+            deadline = time.monotonic() + 60
+            while len(_below(tmp_path)) < 3 and time.monotonic() < deadline:
+                time.sleep(0.2)
         time.sleep(0.5)
-        process.send_signal(signal.SIGINT)
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does, to all
         stopped = time.monotonic()
         _, told = process.communicate(timeout=60)
         assert time.monotonic() - stopped < 30
     assert process.returncode == 130
+    assert "Traceback" not in told
     folder = only_run(tmp_path)
-    assert f"cfeval: stopped. Safe in {folder}: dataset.json, instances.parquet, model.npz" in told
+    assert f"cfeval: stopped. Safe in {folder}: dataset.json, " in told and "instances.parquet, model.npz" in told
     assert json.loads((folder / "run.json").read_text())["status"] == "stopped"
+    deadline = time.monotonic() + 20
+    while _below(tmp_path) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert _below(tmp_path) == []  # no worker stays behind
+
+
+def _below(folder):
+    """The processes that work in a folder."""
+    found = []
+    for link in Path("/proc").glob("[0-9]*/cwd"):
+        with contextlib.suppress(OSError):
+            if link.readlink() == folder:
+                found.append(link.parent.name)
+    return found
 
 
 def test_one_explainer_gives_metrics_and_the_reason_why_there_are_no_correlations(toy, tmp_path):

@@ -16,18 +16,27 @@ from cfeval_cli.dataset.sources import File
 from cfeval_cli.errors import UserError, did_you_mean
 from cfeval_cli.types import Loadable
 
-_HELP = "Where data files are, and what can be done about it. data_dir=PATH chooses the folder."
+_HELP = """Where data files are, and what can be done about it. data_dir=PATH chooses the folder.
+`cache` tells which explanations are kept for later runs, and with --clear removes them."""
 
 
 def main() -> None:
     """Show, fetch or verify data files."""
     parser = argparse.ArgumentParser("cfeval data", description=_HELP)
-    parser.add_argument("action", choices=("list", "fetch", "verify"))
+    parser.add_argument("action", choices=("list", "fetch", "verify", "cache"))
     parser.add_argument("names", nargs="*", metavar="NAME", help="datasets; list and verify take all if none is named")
     parser.add_argument("--config-dir", help="a folder with configs of your own")
+    parser.add_argument("--clear", action="store_true", help="remove all that is kept (cache)")
     arguments = parser.parse_intermixed_args()
     overrides = [name for name in arguments.names if "=" in name]
     names = [name for name in arguments.names if "=" not in name]
+    if arguments.action == "cache":
+        if names:
+            raise UserError(f"cache takes no names, only settings such as data_dir=PATH: {', '.join(names)}")
+        _cache(overrides, arguments.config_dir, arguments.clear)
+        return
+    if arguments.clear:
+        raise UserError("--clear goes with cache only: cfeval data cache --clear")
     data_dir, files, datasets = _files(overrides, arguments.config_dir)
     for name in names:
         if name not in files:
@@ -41,6 +50,38 @@ def main() -> None:
     code = (_list if arguments.action == "list" else _verify)(data_dir, chosen)
     if code:
         sys.exit(code)
+
+
+def _cache(overrides: list[str], config_dir: str | None, clear: bool) -> None:
+    from datetime import datetime
+
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from cfeval_cli.cache.disk import Disk
+    from cfeval_cli.config import make
+
+    with configs.opened():
+        cache = make(configs.run(overrides, config_dir), "cache")
+    if not isinstance(cache, Disk):
+        raise UserError("cache=off keeps nothing. Leave that setting out to see what is there.")
+    sections = cache.sections()
+    total = f"{sum(entries for _, entries, _, _ in sections):,} explanations"
+    if clear:
+        cache.clear()
+        sys.stdout.write(f"removed {total} from {cache.path}\n")
+        return
+    sys.stdout.write(f"{cache.path.absolute()}: {total} (cache.max_mb={cache.max_mb:g})\n")
+    if not sections:
+        return
+    table = Table()
+    for title in ("explanations of", "instances", "kB", "last used"):
+        table.add_column(title, justify="right" if title in ("instances", "kB") else "left")
+    for label, entries, size, used in sections:
+        when = datetime.fromtimestamp(used).strftime("%Y-%m-%d %H:%M")
+        table.add_row(Text(label), f"{entries:,}", f"{size / 1000:,.0f}", when)
+    Console(width=None if sys.stdout.isatty() else 140).print(table)
 
 
 def _files(overrides: list[str], config_dir: str | None) -> tuple[Path, dict[str, list[File]], dict[str, DictConfig]]:

@@ -30,6 +30,7 @@ class Continuous:
     max_batch_rows: int = 20_000
 
     title = "cont."
+    chunk = 512
     levels = (Access.GRADIENT,)
     moves = True
 
@@ -63,7 +64,6 @@ class Continuous:
                 found, done = self._best(part)
                 vectors.append(found)
                 converged.append(done)
-                quest.advance(len(part.ids))
             return moved(quest, np.concatenate(vectors), np.concatenate(converged))
 
     def _best(self, quest: Quest) -> tuple[Floats, Bools]:

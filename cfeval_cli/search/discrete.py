@@ -32,6 +32,7 @@ class Discrete:
     max_batch_rows: int = 100_000
 
     title = "disc."
+    chunk = 128
 
     def __post_init__(self) -> None:
         one_of("pick", self.pick, ("auto", "first", "largest_drop", "nearest"))
@@ -68,7 +69,6 @@ class Discrete:
         best = _Best.none(len(quest.ids))
         for part in line.parts(self.max_batch_rows):
             best.improve(line, part, *self._judge(quest, line, part))
-            quest.advance(part.done)
         values = line.values(np.arange(len(best.index)), best.index)
         undecided = np.flatnonzero(best.tier == _UNDECIDED)
         if len(undecided):
@@ -140,7 +140,6 @@ class _Part:
     starts: Ints  # (n,) where the candidates of each instance begin
     member: Ints  # (m,) which instance of the part each candidate belongs to, or (1,) if all are of one
     index: Ints  # (m,) the candidate's number among those of its instance
-    done: int  # instances that end here
 
     @property
     def rows(self) -> Ints:
@@ -188,13 +187,13 @@ class _Line:
                 nil = np.zeros(1, dtype=np.int64)
                 for start in range(0, count, size):
                     index = np.arange(start, min(start + size, count))
-                    yield _Part(first, nil, nil, index, int(start + size >= count))
+                    yield _Part(first, nil, nil, index)
                 first += 1
                 continue
             last = int(np.searchsorted(ends, before + size, side="right"))
             starts = ends[first:last] - self.counts[first:last] - before
             member = np.repeat(np.arange(last - first), self.counts[first:last])
-            yield _Part(first, starts, member, np.arange(len(member)) - starts.take(member), last - first)
+            yield _Part(first, starts, member, np.arange(len(member)) - starts.take(member))
             first = last
 
     def values(self, rows: Ints, index: Ints) -> Codes:

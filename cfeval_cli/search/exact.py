@@ -21,6 +21,7 @@ class Exact:
     margin: float = 1e-9  # how far beyond the boundary, in the logit
 
     title = "exact"
+    chunk = 4096
     levels = (Access.GRADIENT,)
     moves = True
 
@@ -43,5 +44,4 @@ class Exact:
         target = np.where(quest.labels == 1, -self.margin, self.margin)
         reach = np.divide(target - logits, squared, out=np.zeros_like(logits), where=squared > 0)
         vectors = embedded(quest) + reach[:, None, None] * weights
-        quest.advance(len(quest.ids))
         return moved(quest, vectors, squared > 0)

@@ -13,6 +13,8 @@ TRUTHS = ("recall", "hit")  # the metrics that are themselves the truth
 
 _KEYS = ["metric", "variant", "explainer"]
 
+_Columns = tuple[dict[str, float], set[str]]  # values by explainer, and why there are none
+
 
 def summarise(scores: pd.DataFrame, order: pd.DataFrame) -> pd.DataFrame:
     """One row for each metric, variant and explainer.
@@ -43,28 +45,34 @@ def correlate(metrics: pd.DataFrame) -> pd.DataFrame:
     ranked = metrics[metrics["better"] != "none"]
     truths = ranked[ranked["metric"].isin(TRUTHS)]
     judged = ranked[~ranked["metric"].isin(TRUTHS)]
-    rows = [
-        {"metric": metric, "variant": variant, "better": group["better"].iloc[0], "gold": gold, "agreement": agreement}
-        | _agreement(group, truth)
-        for (metric, variant), group in judged.groupby(["metric", "variant"], sort=False)
-        for (agreement, gold), truth in truths.groupby(["metric", "variant"], sort=False)
-    ]
-    columns = ["metric", "variant", "better", "gold", "agreement", "explainers", "tau", "rho", "note"]
-    return pd.DataFrame(rows, columns=columns)
+    truth_rows = {key: _columns(group) for key, group in truths.groupby(["metric", "variant"], sort=False)}
+    rows = []
+    for (metric, variant), group in judged.groupby(["metric", "variant"], sort=False):
+        better, columns = group["better"].iloc[0], _columns(group)
+        for (agreement, gold), truth in truth_rows.items():
+            told = {"metric": metric, "variant": variant, "better": better, "gold": gold, "agreement": agreement}
+            rows.append(told | _agreement(columns, truth, better))
+    names = ["metric", "variant", "better", "gold", "agreement", "explainers", "tau", "rho", "note"]
+    return pd.DataFrame(rows, columns=names)
 
 
-def _agreement(metric: pd.DataFrame, truth: pd.DataFrame) -> dict[str, Any]:
+def _columns(group: pd.DataFrame) -> _Columns:
+    return dict(zip(group["explainer"], group["value"].astype(float), strict=True)), {*group["note"]} - {""}
+
+
+def _agreement(metric: _Columns, truth: _Columns, better: str) -> dict[str, Any]:
     """τ and ρ over the explainers that have both values."""
-    both = metric.merge(truth, on="explainer", suffixes=("", "_true"))
-    both = both[both["value"].notna() & both["value_true"].notna()]
-    left_out = sorted(set(metric["explainer"]) - set(both["explainer"]))
+    (ours, why), (theirs, why_truth) = metric, truth
+    both = [name for name in ours if name in theirs and not np.isnan(ours[name]) and not np.isnan(theirs[name])]
+    left_out = sorted(set(ours) - set(both))
     notes = [f"without {', '.join(left_out)}"] if left_out else []
     if len(both) < 2:
-        notes = sorted({*metric["note"], *truth["note"]} - {""}) or ["a ranking needs two explainers"]
+        notes = sorted(why | why_truth) or ["a ranking needs two explainers"]
         return {"explainers": len(both), "tau": np.nan, "rho": np.nan, "note": "; ".join(notes)}
-    sign = 1.0 if metric["better"].iloc[0] == "higher" else -1.0
-    ours, theirs = sign * settled(both["value"].to_numpy(float)), settled(both["value_true"].to_numpy(float))
-    rho = spearman(ours, theirs)
+    sign = 1.0 if better == "higher" else -1.0
+    u = sign * settled(np.array([ours[name] for name in both]))
+    v = settled(np.array([theirs[name] for name in both]))
+    rho = spearman(u, v)
     if np.isnan(rho):
         notes.append("all tied, ρ undefined")
-    return {"explainers": len(both), "tau": kendall(ours, theirs), "rho": rho, "note": "; ".join(notes)}
+    return {"explainers": len(both), "tau": kendall(u, v), "rho": rho, "note": "; ".join(notes)}

@@ -142,6 +142,31 @@ def test_the_same_seed_gives_the_same_bytes_in_any_order_of_explainers(toy, tmp_
     assert all(np.array_equal(ours[name], theirs[name]) for name in theirs.files)
 
 
+def test_workers_and_cache_change_no_byte(toy, tmp_path, whole):
+    """With one process or two, with nothing, some or all explanations known from before."""
+    cache = ("cache=disk", f"cache.folder={tmp_path / 'cache'}")
+    two = ("n_jobs=2", "executor.min_seconds=0")
+    ways = {
+        "workers": ("k=2", "n_explain=40", *two),
+        "some": ("k=2", "n_explain=15", "n_jobs=1", *cache),
+        "the rest": ("k=2", "n_explain=40", *two, *cache),
+        "known": ("k=2", "n_explain=40", "n_jobs=1", *cache),
+        "other k": ("k=1", "n_explain=40", "search=exact", "distance=cosine", *cache),
+    }
+    folders = {}
+    for name, way in ways.items():
+        toy.run(SIX, *FAST, *way, f"hydra.run.dir='{tmp_path / name}'", cwd=tmp_path)
+        folders[name] = json.loads((tmp_path / name / "run.json").read_text())
+    for name in ("workers", "the rest", "known"):
+        assert results(tmp_path / name) == results(whole[0]), name
+        assert folders[name]["model_rows"].keys() == folders["known"]["model_rows"].keys()
+    known = {name: [one["known"] for one in record["explained"].values()] for name, record in folders.items()}
+    assert known["workers"] == known["some"] == [0] * 6
+    assert set(known["the rest"]) <= set(range(1, 16))  # of the sample of 15, those that are among the 40
+    assert known["known"] == known["other k"] == [40] * 6
+    assert folders["known"]["model_rows"] == folders["the rest"]["model_rows"]
+
+
 def test_a_sample_of_the_test_set_is_drawn_by_the_seed(toy, tmp_path):
     chosen = {}
     for name, arguments in {"all": [], "one": ["n_explain=12"], "again": ["n_explain=12"]}.items():

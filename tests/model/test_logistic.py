@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cfeval_cli.model.gate import apply_edits, pick
-from cfeval_cli.model.logistic import Linear, Logistic
+from cfeval_cli.model.logistic import Linear, Logistic, _adam
 from cfeval_cli.types import ABSENT, NONE, Access, Feature
 from tests.problems import gate, logit, make_dataset, make_linear, problems, sigmoid
 
@@ -209,3 +209,18 @@ def test_a_stored_model_is_the_same_model(problem):
 def test_bad_settings_are_named(setting):
     with pytest.raises(ValueError, match=next(iter(setting))):
         make(**setting)
+
+
+def test_a_step_is_that_of_torchs_adam():
+    rng = np.random.default_rng(0)
+    start = [torch.tensor(rng.normal(size=shape)) for shape in ((4, 3), (), (7,))]
+    ours, theirs = ([p.clone().requires_grad_() for p in start] for _ in range(2))
+    step, adam = _adam(ours, 0.05), torch.optim.Adam(theirs, lr=0.05)
+    for _ in range(30):
+        gradients = tuple(torch.tensor(rng.normal(size=p.shape)) for p in start)
+        step(gradients)
+        for p, gradient in zip(theirs, gradients, strict=True):
+            p.grad = gradient
+        adam.step()
+        for a, b in zip(ours, theirs, strict=True):
+            assert a.detach().numpy() == pytest.approx(b.detach().numpy(), abs=1e-12)

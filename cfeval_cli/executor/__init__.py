@@ -1,0 +1,1 @@
+"""Where the work on instances is done."""

@@ -1,0 +1,94 @@
+"""This machine: the process itself, and worker processes where the work is worth starting them."""
+
+from __future__ import annotations
+
+import gc
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+from cfeval_cli.errors import Failure, number
+
+_Shared = TypeVar("_Shared")
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True)
+class Local:
+    """Workers by joblib. What they share is sent once; the results do not depend on their number."""
+
+    n_jobs: int = -1  # processes; -1: one for each core, 1: no other process
+    min_seconds: float = 2.0  # of work left, below which no workers are started: that takes about as long
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.n_jobs, int) or isinstance(self.n_jobs, bool) or self.n_jobs < -1 or self.n_jobs == 0:
+            raise ValueError(f"n_jobs must be a whole number of at least 1, or -1 for all cores, not {self.n_jobs!r}")
+        number("min_seconds", self.min_seconds, 0)
+
+    def map(
+        self, work: Callable[[_Shared, _Item], _Result], shared: _Shared, items: Sequence[_Item]
+    ) -> Iterator[_Result]:
+        """work(shared, item) for each item, in order; `work` is a function of a module."""
+        jobs = self._jobs()
+        begun = time.perf_counter()
+        for done, item in enumerate(items):
+            seconds = time.perf_counter() - begun
+            if jobs > 1 and done and seconds / done * (len(items) - done) >= self.min_seconds:
+                yield from _spread(work, shared, items[done:], jobs)
+                return
+            yield work(shared, item)
+
+    def _jobs(self) -> int:
+        if self.n_jobs != -1:
+            return self.n_jobs
+        from joblib import cpu_count
+
+        return int(cpu_count())
+
+
+def _spread(
+    work: Callable[[_Shared, _Item], _Result], shared: _Shared, items: Sequence[_Item], jobs: int
+) -> Iterator[_Result]:
+    """By worker processes, which stay for the next call; one thread in each, so that cores are not fought over."""
+    from joblib import Parallel, delayed, dump, parallel_config
+    from joblib.externals.loky.process_executor import TerminatedWorkerError
+
+    with tempfile.TemporaryDirectory(prefix="cfeval-") as folder:
+        path = Path(folder) / "shared"
+        dump(shared, path)
+        try:
+            with parallel_config("loky", inner_max_num_threads=1):
+                parallel = Parallel(n_jobs=min(jobs, len(items)), return_as="generator", batch_size=1)
+            yield from parallel(delayed(_call)(work, str(path), item) for item in items)
+        except TerminatedWorkerError as error:
+            raise Failure(
+                "a worker process died, killed or out of memory. With executor.n_jobs=1 there are none."
+            ) from error
+
+
+def _call(work: Callable[[Any, Any], _Result], path: str, item: Any) -> _Result:
+    result = work(_load(path), item)
+    _settle(path)
+    return result
+
+
+@lru_cache(maxsize=1)
+def _settle(path: str) -> None:
+    """After the first item: loky collects garbage every second, which need not look at all that stays."""
+    gc.freeze()
+
+
+@lru_cache(maxsize=1)
+def _load(path: str) -> Any:
+    """What the workers share, from a private folder of the process that started them.
+
+    Not mapped from disk: memory-mapped arrays make every small operation a third slower.
+    """
+    from joblib import load
+
+    return load(path)

@@ -1,0 +1,146 @@
+"""The explanations of many instances: those known from before, and the others chunk by chunk."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import blake2b, sha256
+from typing import Any
+
+import numpy as np
+
+from cfeval_cli import identity
+from cfeval_cli.errors import Failure
+from cfeval_cli.model.gate import Ledger
+from cfeval_cli.types import (
+    ABSENT,
+    NONE,
+    Batch,
+    Cache,
+    Codes,
+    Dataset,
+    Executor,
+    Explainer,
+    Explanation,
+    Ints,
+    Split,
+    Told,
+)
+
+log = logging.getLogger("cfeval")
+
+_CHUNK = 16  # instances that are explained at a time
+_FIT = b"fit"  # in the place of an instance: the cost of preparing an explainer
+_NOBODY = np.zeros(0, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Job:
+    """One explainer's work: what is the same for all instances."""
+
+    name: str  # the explainer's config key
+    explainer: Explainer
+    dataset: Dataset
+    model: Any
+    subject: str | None  # a hash of data and model
+    seed: int
+
+    @property
+    def component(self) -> str:
+        """Under which name it draws random numbers and asks the model."""
+        return f"explainer.{self.name}"
+
+    @property
+    def section(self) -> str | None:
+        """Where its explanations are kept: a hash of all that they depend on, or None if that is not known."""
+        explainer = identity.of_component(self.explainer)
+        if self.subject is None or explainer is None:
+            return None
+        return sha256(f"{self.subject} {explainer} {self.component} {self.seed}".encode()).hexdigest()
+
+    @cached_property
+    def ready(self) -> tuple[Callable[[Batch], Explanation], Ledger, Told]:
+        """The function that explains, once in each process, the account of the rows that it asks for, and its cost."""
+        ledger, begun = Ledger(), time.perf_counter()
+        gate = ledger.gate(self.model, self.explainer.access, self.component)
+        function = self.explainer.fit(self.dataset, gate)
+        seconds = time.perf_counter() - begun
+        return function, ledger, Told(_NOBODY, _NOBODY.astype(float), ledger.rows[self.component], seconds)
+
+    def __reduce__(self) -> tuple[type[Job], tuple[Any, ...]]:
+        """Without what is ready: functions do not travel."""
+        return Job, (self.name, self.explainer, self.dataset, self.model, self.subject, self.seed)
+
+
+@dataclass(frozen=True)
+class Explained:
+    """Explanations, and what computing them cost, whenever that was."""
+
+    explanation: Explanation
+    rows: int  # asked of the model
+    seconds: float  # of one core
+    known: int  # instances whose explanation was known from before
+
+
+def explain(
+    job: Job, instances: Split, labels: Ints, executor: Executor, cache: Cache, advance: Callable[[int], None]
+) -> Explained:
+    """Look up what is known, compute the rest, and keep each chunk as soon as it is there."""
+    codes, ids, section = instances.codes, instances.ids, job.section
+    keys = [_key(*instance) for instance in zip(ids.tolist(), labels.tolist(), codes, strict=True)]
+    told: dict[bytes, Told] = {}
+    if section is None:
+        log.info("%s is not kept in the cache: its settings or the model have no plain values", job.component)
+    else:
+        told = cache.known(section, f"{job.dataset.name}, {job.component}, seed {job.seed}", [_FIT, *keys])
+    known = sum(key in told for key in keys)
+    advance(known)
+    missing = np.array([i for i, key in enumerate(keys) if key not in told], dtype=np.int64)
+    chunks = [missing[start : start + _CHUNK] for start in range(0, len(missing), _CHUNK)]
+    batches = [Batch(codes[rows], labels[rows], ids[rows], job.seed, job.component) for rows in chunks]
+    for rows, (fit, new) in zip(chunks, executor.map(_explain, job, batches), strict=True):
+        fresh = {_FIT: fit} | dict(zip((keys[i] for i in rows), new, strict=True))
+        told |= fresh
+        if section is not None:
+            cache.keep(section, fresh)
+        advance(len(rows))
+    everyone = [told[key] for key in keys]
+    explanation = Explanation.gathered([(one.features, one.scores) for one in everyone])
+    cost = [told.get(_FIT, Told(_NOBODY, _NOBODY.astype(float), 0, 0.0)), *everyone]
+    return Explained(explanation, sum(one.rows for one in cost), sum(one.seconds for one in cost), known)
+
+
+def _key(instance: int, label: int, codes: Codes) -> bytes:
+    return blake2b(f"{instance} {label} ".encode() + codes.tobytes(), digest_size=16).digest()
+
+
+def _explain(job: Job, batch: Batch) -> tuple[Told, list[Told]]:
+    """A chunk of instances, here or in another process; rows and time are shared out among them."""
+    function, ledger, fit = job.ready
+    before, begun = ledger.rows[job.component], time.perf_counter()
+    explanation = checked(job.name, function(batch), batch.codes)
+    seconds = (time.perf_counter() - begun) / len(batch)
+    rows, more = divmod(ledger.rows[job.component] - before, len(batch))
+    named = explanation.features != NONE
+    return fit, [
+        Told(features[there], scores[there], rows + (i < more), seconds)
+        for i, (features, scores, there) in enumerate(zip(explanation.features, explanation.scores, named, strict=True))
+    ]
+
+
+def checked(name: str, told: Explanation, codes: Codes) -> Explanation:
+    """Refuse an explanation that names a feature twice, or one that is not there."""
+    if not isinstance(told, Explanation):
+        raise Failure(f"explainer.{name} returned {type(told).__name__}, not an Explanation")
+    if told.features.shape != told.scores.shape or len(told) != len(codes):
+        raise Failure(f"explainer.{name} returned {told.features.shape} features for {len(codes)} instances")
+    for features, row in zip(told.features, codes, strict=True):
+        named = features[features != NONE]
+        if len(set(named.tolist())) != len(named) or (named < 0).any() or (named >= len(row)).any():
+            raise Failure(f"explainer.{name} named features {named.tolist()}, which repeat or do not exist")
+        if (row[named] == ABSENT).any():
+            raise Failure(f"explainer.{name} named padding as a feature")
+    return told

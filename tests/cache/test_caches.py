@@ -1,0 +1,132 @@
+"""The cache gives back what was kept, to the bit, or nothing."""
+
+import multiprocessing
+import sqlite3
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from cfeval_cli.cache.disk import Disk, _read, _write
+from cfeval_cli.cache.off import Off
+from cfeval_cli.types import Told
+
+
+def told(seed=0, size=5):
+    rng = np.random.default_rng(seed)
+    return Told(rng.permutation(size), rng.normal(size=size), int(rng.integers(10**6)), float(rng.random()))
+
+
+def key(i):
+    return b"%016d" % i
+
+
+def same(a, b):
+    equal = np.array_equal(a.features, b.features) and np.array_equal(a.scores, b.scores, equal_nan=True)
+    return equal and (a.rows, a.seconds) == (b.rows, b.seconds)
+
+
+def test_what_is_kept_is_found_by_section_and_instance(tmp_path):
+    cache = Disk(str(tmp_path / "deep" / "folder"))
+    assert cache.known("a", "label a", [key(1)]) == {}
+    cache.keep("a", {key(i): told(i) for i in range(40)})
+    found = cache.known("a", "label a", [key(3), key(7), key(99)])
+    assert set(found) == {key(3), key(7)} and all(same(found[key(i)], told(i)) for i in (3, 7))
+    assert cache.known("b", "label b", [key(3)]) == {}
+    cache.keep("a", {key(3): told(30)})  # the later one counts
+    assert same(Disk(str(tmp_path / "deep" / "folder")).known("a", "", [key(3)])[key(3)], told(30))
+    assert sorted((label, entries) for label, entries, _, _ in cache.sections()) == [("", 40), ("label b", 0)]
+    cache.clear()
+    assert cache.sections() == [] and cache.known("a", "", [key(3)]) == {}
+
+
+@given(
+    arrays(np.int64, st.integers(0, 70), elements=st.integers(0, 10**6)),
+    st.integers(0, 2**60),
+    st.floats(0, 1e9),
+    st.integers(0, 10**6),
+)
+def test_entries_come_back_to_the_bit_and_any_damage_is_noticed(features, rows, seconds, place):
+    scores = np.random.default_rng(len(features)).normal(size=len(features))
+    scores[::3] = [np.nan, np.inf, -0.0][len(features) % 3]
+    one = Told(features, scores, rows, seconds)
+    value = _write("s", b"i", one)
+    assert same(_read("s", b"i", value), one)
+    assert _read("t", b"i", value) is None and _read("s", b"j", value) is None
+    damaged = bytearray(value)
+    damaged[place % len(value)] ^= 1 + place % 255
+    assert _read("s", b"i", bytes(damaged)) is None
+    assert _read("s", b"i", value[: place % len(value)]) is None
+
+
+def test_the_size_is_bounded_and_what_was_not_used_for_longest_goes_first(tmp_path):
+    cache = Disk(str(tmp_path), max_mb=0.2)
+    for number in range(12):
+        cache.known(f"s{number}", f"s{number}", [])
+        if number:
+            cache.known("s0", "s0", [])  # in use
+        cache.keep(f"s{number}", {key(i): told(i, size=20) for i in range(100)})
+        time.sleep(0.01)
+    labels = [label for label, *_ in cache.sections()]
+    assert "s0" in labels and "s11" in labels and "s1" not in labels
+    assert len(cache.known("s11", "s11", [key(i) for i in range(100)])) == 100
+    assert cache.path.stat().st_size <= 0.2e6
+
+
+def _work(folder, number):
+    cache = Disk(folder)
+    for round_ in range(10):
+        cache.known("shared", "shared", [])
+        cache.keep("shared", {key(1000 * number + 10 * round_ + i): told(i) for i in range(10)})
+
+
+def test_several_runs_may_write_at_once(tmp_path):
+    context = multiprocessing.get_context("spawn")
+    workers = [context.Process(target=_work, args=(str(tmp_path), number)) for number in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(120)
+        assert worker.exitcode == 0
+    keys = [key(1000 * number + i) for number in range(4) for i in range(100)]
+    assert len(Disk(str(tmp_path)).known("shared", "shared", keys)) == 400
+
+
+@pytest.mark.parametrize("content", [b"not a database at all", b"SQLite format 3\0" + b"\xff" * 5000])
+def test_a_damaged_file_is_begun_anew(tmp_path, content, caplog):
+    cache = Disk(str(tmp_path))
+    cache.path.write_bytes(content)
+    assert cache.known("a", "a", [key(1)]) == {}
+    cache.keep("a", {key(1): told()})
+    assert set(cache.known("a", "a", [key(1)])) == {key(1)}
+    assert "begun anew" in caplog.text
+
+
+def test_without_a_folder_to_write_to_a_run_goes_on(tmp_path, caplog):
+    (tmp_path / "file").write_text("")
+    cache = Disk(str(tmp_path / "file" / "cache"))
+    assert cache.known("a", "a", [key(1)]) == {} and cache.keep("a", {key(1): told()}) is None
+    assert caplog.text.count("cache:") == 1  # said once
+
+
+def test_entries_of_another_hand_are_data_and_nothing_else(tmp_path):
+    """A value that is not one of ours is not used, whatever it is."""
+    cache = Disk(str(tmp_path))
+    cache.known("a", "a", [])
+    with sqlite3.connect(cache.path) as database:
+        for i, value in enumerate((b"", b"cos\nsystem\n(S'true'\ntR.", b"\x80\x04K\x01.", b"x" * 200)):
+            database.execute("INSERT INTO entry VALUES (1, ?, ?)", (key(i), value))
+    assert cache.known("a", "a", [key(i) for i in range(4)]) == {}
+
+
+def test_no_cache_keeps_nothing():
+    assert Off().keep("a", {key(1): told()}) is None
+    assert Off().known("a", "a", [key(1)]) == {}
+
+
+def test_bad_settings_are_named():
+    with pytest.raises(ValueError, match="max_mb"):
+        Disk("x", max_mb=0)

@@ -1,0 +1,92 @@
+"""Work is done in order, whoever does it; workers get what they share once, and have one thread each."""
+
+import os
+import time
+
+import numpy as np
+import pytest
+
+from cfeval_cli.errors import Failure, UserError
+from cfeval_cli.executor.local import Local
+
+HERE = os.getpid()
+
+
+def add(shared, item):
+    return shared["base"] + item
+
+
+def where(shared, item):
+    time.sleep(0.05)
+    return os.getpid(), id(shared), type(shared["table"]).__name__, shared["table"].sum()
+
+
+def threads(shared, item):
+    import torch
+    from threadpoolctl import threadpool_info
+
+    return torch.get_num_threads(), [library["num_threads"] for library in threadpool_info()]
+
+
+def fail(shared, item):
+    raise (UserError if item == 1 else ValueError)(f"no {item}")
+
+
+def die(shared, item):
+    if os.getpid() != shared:
+        os._exit(9)
+    return item
+
+
+@pytest.mark.parametrize(("n_jobs", "min_seconds"), [(1, 0.0), (2, 0.0), (3, 0.0), (2, 1e9), (-1, 0.0)])
+def test_results_come_in_order_and_do_not_depend_on_who_works(n_jobs, min_seconds):
+    items = list(range(23))
+    done = list(Local(n_jobs, min_seconds).map(add, {"base": 100}, items))
+    assert done == [100 + item for item in items]
+    assert list(Local(n_jobs, min_seconds).map(add, {"base": 100}, [])) == []
+
+
+def test_the_first_is_done_here_the_rest_by_workers_that_share_one_copy():
+    shared = {"table": np.arange(300_000)}
+    done = list(Local(2, 0.0).map(where, shared, list(range(12))))
+    assert done[0][0] == os.getpid()
+    workers = {pid for pid, *_ in done[1:]}
+    assert len(workers) == 2 and os.getpid() not in workers
+    assert len({(pid, copy) for pid, copy, *_ in done[1:]}) == 2  # one copy in each
+    assert {kind for _, _, kind, _ in done[1:]} == {"ndarray"}
+    assert {int(total) for *_, total in done} == {300_000 * 299_999 // 2}
+
+
+def test_little_work_starts_no_process():
+    assert {pid for pid, *_ in Local(2, 60.0).map(where, {"table": np.zeros(1)}, list(range(4)))} == {os.getpid()}
+
+
+def test_workers_have_one_thread_each():
+    for torch_threads, others in list(Local(2, 0.0).map(threads, None, list(range(6))))[1:]:
+        assert torch_threads == 1 and set(others) <= {1}
+
+
+def test_errors_of_workers_are_those_of_the_work():
+    with pytest.raises(ValueError, match="no 0"):
+        list(Local(2, 0.0).map(fail, None, [0, 1]))
+    with pytest.raises(UserError, match="no 1"):
+        list(Local(2, 0.0).map(_pass_first, None, [0, 1]))
+
+
+def _pass_first(shared, item):
+    return None if item == 0 else fail(shared, item)
+
+
+def test_a_worker_that_dies_is_told_with_the_way_out():
+    with pytest.raises(Failure, match=r"worker process died.*executor.n_jobs=1"):
+        list(Local(2, 0.0).map(die, os.getpid(), list(range(6))))
+    # and the next work finds new ones
+    assert list(Local(2, 0.0).map(add, {"base": 1}, [1, 2, 3])) == [2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    "setting", [{"n_jobs": 0}, {"n_jobs": -2}, {"n_jobs": 1.5}, {"n_jobs": True}, {"min_seconds": -1}]
+)
+def test_bad_settings_are_named(setting):
+    with pytest.raises(ValueError, match=next(iter(setting))):
+        Local(**setting)

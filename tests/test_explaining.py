@@ -1,0 +1,148 @@
+"""Known explanations are taken, the rest is computed, and nobody can tell the difference."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+
+from cfeval_cli.cache.disk import Disk
+from cfeval_cli.cache.off import Off
+from cfeval_cli.errors import Failure
+from cfeval_cli.executor.local import Local
+from cfeval_cli.explainer.anchor import Anchor
+from cfeval_cli.explainer.lime import Lime
+from cfeval_cli.explainer.random import Random
+from cfeval_cli.explaining import Job, checked, explain
+from cfeval_cli.identity import of_subject
+from cfeval_cli.types import NONE, Access, Explanation
+from tests.problems import make_dataset, make_linear
+
+DATASET = make_dataset([3, 4, 2, 3, 5], n=70, seed=3)
+MODEL = make_linear(DATASET, seed=4, scale=1)
+LABELS = MODEL.labels(DATASET.test.codes)
+HERE = Local(n_jobs=1)
+
+
+def job(explainer, name="x", seed=0, dataset=DATASET, model=MODEL):
+    return Job(name, explainer, dataset, model, of_subject(dataset, model), seed)
+
+
+def run(made, rows=slice(None), executor=HERE, cache=None):
+    done = []
+    rows = np.arange(70)[rows]
+    told = explain(made, DATASET.test.take(rows), LABELS[rows], executor, cache or Off(), done.append)
+    assert sum(done) == len(rows)
+    return told
+
+
+def same(a, b):
+    a, b = a.explanation, b.explanation
+    return np.array_equal(a.features, b.features) and np.array_equal(a.scores, b.scores, equal_nan=True)
+
+
+@pytest.mark.parametrize("explainer", [Lime(n_samples=200), Anchor(), Random()], ids=str)
+def test_workers_and_cache_change_nothing_but_the_time(explainer, tmp_path):
+    plain = run(job(explainer))
+    assert plain.known == 0 and len(plain.explanation) == 70
+    workers = run(job(explainer), executor=Local(2, min_seconds=0.0))
+    assert same(plain, workers) and workers.rows == plain.rows
+    cache = Disk(str(tmp_path))
+    some = run(job(explainer), slice(5, 60, 3), cache=cache)
+    assert some.known == 0
+    mixed = run(job(explainer), cache=cache)
+    assert same(mixed, plain) and mixed.known == len(range(5, 60, 3))
+    warm = run(job(explainer), cache=cache)
+    assert same(warm, plain) and warm.known == 70
+    if not isinstance(explainer, Anchor):  # of a chunk with others, an instance gets its share of the rows
+        assert (mixed.rows, warm.rows) == (plain.rows, plain.rows)
+    assert warm.rows == mixed.rows and warm.seconds == pytest.approx(mixed.seconds)
+
+
+def test_what_explanations_depend_on_makes_another_section(tmp_path):
+    cache = Disk(str(tmp_path))
+    first = job(Lime(n_samples=50))
+    run(first, cache=cache)
+    others = [
+        job(Lime(n_samples=51)),
+        job(Lime(n_samples=50), seed=1),
+        job(Lime(n_samples=50), name="y"),  # draws other numbers
+        job(Lime(n_samples=50), model=make_linear(DATASET, seed=5, scale=1)),
+        job(Lime(n_samples=50), dataset=make_dataset([3, 4, 2, 3, 5], n=70, seed=4)),
+    ]
+    assert len({one.section for one in [first, *others]}) == len(others) + 1
+    assert all(run(one, slice(0, 3), cache=cache).known == 0 for one in others)
+    assert run(job(Lime(n_samples=50)), slice(0, 3), cache=cache).known == 3
+    flipped = explain(first, DATASET.test, 1 - LABELS, HERE, cache, lambda _: None)
+    assert flipped.known == 0  # another prediction is to be explained
+
+
+@dataclass(frozen=True)
+class Counting:
+    """Asks the model once when it is made, and three times for each instance."""
+
+    calls: list = field(default_factory=list)
+    access = Access.LABEL
+
+    def fit(self, dataset, model):
+        model.labels(dataset.train.codes[:11])
+
+        def function(batch):
+            self.calls.append(len(batch))
+            for _ in range(3):
+                model.labels(batch.codes)
+            return Explanation(np.zeros((len(batch), 1), int), np.ones((len(batch), 1)))
+
+        return function
+
+
+def test_rows_are_counted_once_whoever_computed_and_whenever(tmp_path):
+    cache = Disk(str(tmp_path))
+    plain = run(job(Counting()), cache=cache)
+    assert plain.rows == 11 + 3 * 70
+    assert run(job(Counting()), cache=cache).rows == plain.rows
+    assert run(job(Counting()), executor=Local(2, min_seconds=0.0)).rows == plain.rows
+    assert run(job(Counting()), slice(0, 20), cache=cache).rows == 11 + 3 * 20
+
+
+def test_each_chunk_is_kept_as_soon_as_it_is_there(tmp_path):
+    @dataclass(frozen=True)
+    class Breaks:
+        access = Access.NOTHING
+
+        def fit(self, dataset, model):
+            def function(batch):
+                if (batch.ids == DATASET.test.ids[40]).any():
+                    raise RuntimeError("broken")
+                return Explanation(np.zeros((len(batch), 1), int), np.ones((len(batch), 1)))
+
+            return function
+
+    cache = Disk(str(tmp_path))
+    with pytest.raises(RuntimeError, match="broken"):
+        run(job(Breaks()), cache=cache)
+    assert run(job(Breaks()), slice(0, 32), cache=cache).known == 32
+
+
+def test_an_explainer_without_plain_settings_is_not_kept(tmp_path):
+    @dataclass(frozen=True)
+    class Odd:
+        function: object = print
+        access = Access.NOTHING
+        fit = Random.fit
+
+    cache = Disk(str(tmp_path))
+    assert job(Odd()).section is None
+    run(job(Odd()), cache=cache)
+    assert run(job(Odd()), cache=cache).known == 0 and cache.sections() == []
+
+
+@pytest.mark.parametrize(
+    ("features", "message"),
+    [([[0, 0]], "repeat or do not exist"), ([[5, 0]], "repeat or do not exist"), ([[-2, 0]], "repeat or do not exist")],
+)
+def test_impossible_features_are_refused(features, message):
+    told = Explanation(np.array(features), np.zeros((1, 2)))
+    with pytest.raises(Failure, match=message):
+        checked("x", told, DATASET.test.codes[:1])
+    good = Explanation(np.array([[4, NONE]]), np.zeros((1, 2)))
+    assert checked("x", good, DATASET.test.codes[:1]) is good

@@ -1,0 +1,112 @@
+"""The same computation has the same identity, and any change of it another."""
+
+import importlib
+import sys
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+
+from cfeval_cli import identity
+from cfeval_cli.explainer.lime import Lime
+from cfeval_cli.explainer.lr import Lr
+from cfeval_cli.explainer.random import Random
+from cfeval_cli.model.logistic import Linear
+from tests.problems import make_dataset, make_linear
+
+DATASET = make_dataset([3, 4, 2])
+
+
+def test_settings_and_class_tell_components_apart():
+    told = [Lime(), Lime(n_samples=4999), Lime(order="signed"), Lr(), Lr(gold="contrast"), Random()]
+    assert len({identity.of_component(one) for one in told}) == len(told)
+    assert identity.of_component(Lime()) == identity.of_component(Lime(n_samples=5000))
+
+
+def test_settings_that_are_not_plain_values_have_no_identity():
+    @dataclass(frozen=True)
+    class Own:
+        function: object
+
+    assert identity.of_component(Own(print)) is None
+    assert identity.of_component(Own(3)) is not None
+
+
+def test_data_and_model_tell_subjects_apart():
+    model = make_linear(DATASET)
+    weights = model.weights.copy()
+    weights[0, 0] = np.nextafter(weights[0, 0], 9)
+    changed = [
+        identity.of_subject(DATASET, model),
+        identity.of_subject(DATASET, replace(model, bias=model.bias + 1e-12)),
+        identity.of_subject(DATASET, replace(model, weights=weights)),
+        identity.of_subject(make_dataset([3, 4, 2], seed=1), model),
+        identity.of_subject(replace(DATASET, candidates=DATASET.candidates[::-1]), model),
+        identity.of_subject(replace(DATASET, kind="text"), model),
+    ]
+    assert len(set(changed)) == len(changed)
+    same = Linear(model.bias, model.weights.copy(), tuple(t.copy() for t in model.tables), model.means)
+    assert identity.of_subject(make_dataset([3, 4, 2]), same) == changed[0]
+    assert identity.of_subject(DATASET, object()) is None
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    """A user's own package: an explainer, what it imports, what that imports, and what it does not."""
+    (tmp_path / "mine").mkdir()
+    files = {
+        "__init__": "",
+        "explainer": "def later():\n    from . import helper\n\nclass Own:\n    pass\n",
+        "helper": "from mine.deeper import value\nimport numpy, json\n",
+        "deeper": "value = 1\n",
+        "apart": "value = 1\n",
+    }
+    for name, text in files.items():
+        (tmp_path / "mine" / f"{name}.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield tmp_path / "mine"
+    for name in [name for name in sys.modules if name.partition(".")[0] == "mine"]:
+        del sys.modules[name]
+
+
+def code(folder):
+    for name in [name for name in sys.modules if name.partition(".")[0] == "mine"]:
+        del sys.modules[name]
+    importlib.invalidate_caches()
+    identity.of_code.cache_clear()
+    return identity.of_code(importlib.import_module("mine.explainer").Own)
+
+
+def test_code_counts_as_far_as_it_is_imported(package):
+    before = code(package)
+    assert code(package) == before
+    (package / "apart.py").write_text("value = 2\n")
+    assert code(package) == before
+    for name in ("explainer", "helper", "deeper"):
+        path = package / f"{name}.py"
+        text = path.read_text()
+        path.write_text(text + "# changed\n")
+        assert code(package) != before, name
+        path.write_text(text)
+        assert code(package) == before
+
+
+def test_versions_of_packages_count_even_those_imported_within_functions(package, monkeypatch):
+    before = code(package)
+    real = identity._version
+    for name in ("numpy", "sklearn"):
+        monkeypatch.setattr(identity, "_version", lambda n, name=name: "0.0.1" if n == name else real(n))
+        assert code(package) != before, name
+    monkeypatch.setattr(identity, "_version", lambda n: "0.0.1" if n == "lime" else real(n))
+    assert code(package) == before  # it does not use it
+    identity.of_code.cache_clear()
+    changed = identity.of_code(Lime)
+    monkeypatch.setattr(identity, "_version", real)
+    identity.of_code.cache_clear()
+    assert identity.of_code(Lime) != changed
+
+
+def test_every_package_that_an_explainer_imports_has_a_version():
+    for name in ("numpy", "scipy", "sklearn", "torch", "lime", "anchor", "yaml"):
+        assert identity._version(name)[0].isdigit() or " " in identity._version(name), name
+    assert identity._version("no_such_package") == ""
