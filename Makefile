@@ -46,7 +46,8 @@ format: .venv/.dev ## put the code into the form that lint wants
 
 bench: .venv/.run ## benchmarks on the full data, as tables in benchmarks/ (minutes)
 	$(BIN)/python benchmarks/optimum.py
-	$(BIN)/python benchmarks/text_packages.py
+	$(BIN)/python benchmarks/speed.py
+	$(BIN)/python benchmarks/scale.py
 
 wheel: .venv/.dev ## build dist/cfeval-*.whl
 	$(BIN)/python -m build --wheel

@@ -6,16 +6,14 @@ dimension: min over t of t² + α·σ(|logit| - ‖w‖·t).
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from pathlib import Path
 
 import numpy as np
+import prepared
 
-from cfeval_cli import configs, pipeline
-from cfeval_cli.config import plan
-from cfeval_cli.gold import importance, top
+from cfeval_cli import pipeline
 from cfeval_cli.types import Access
 
 
@@ -32,15 +30,11 @@ def oracle(alpha, size, length):
 
 
 def measure(dataset_name, k, kind):
-    with configs.opened():
-        overrides = [f"dataset={dataset_name}", "search=continuous", "explainer=[lr]", f"k={k}"]
-        made = plan(configs.run([*overrides, f"data_dir={os.environ.get('CFEVAL_DATA', 'data')}"]))
-    dataset = made.dataset.load(made.data_dir, made.seed)
-    model = made.model.fit(dataset, made.seed)
-    study = pipeline.prepare(made, dataset, model)
-    codes, labels = study.instances.codes, study.labels
+    study = prepared.study(dataset_name, "search=continuous", "explainer=[lr]", f"k={k}")
+    made, model = study.plan, study.model
+    codes = study.instances.codes
     if kind == "lr":
-        features = top(importance("signed", model, dataset, codes, labels), k)
+        features = prepared.gold_features(study, k)
     else:
         rng = np.random.default_rng(0)
         features = np.stack(

@@ -1,0 +1,379 @@
+"""How much faster than the straightforward way, on the same work and with the same results.
+
+Both ways run in turn in this process; a ratio is the median over the rounds, with the smallest and the largest. All but
+the whole runs are held to one core.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import straightforward as plain
+import torch
+from prepared import explain, find, gold_features, plan, study
+from threadpoolctl import threadpool_limits
+
+from cfeval_cli import pipeline
+from cfeval_cli.model.gate import apply_edits
+from cfeval_cli.progress import Progress
+from cfeval_cli.store import RunFolder
+from cfeval_cli.types import NONE, Access
+
+WHOLE_OVERRIDES = ["n_jobs=2", "cache=off"]  # all cores, and nothing left over from an earlier run
+
+# The tables and their columns; the second sets the search beside the model that it calls.
+SPEED = (
+    "case", "instances", "straightforward, s/instance", "cfeval, s/instance", "ratio (min–max)",
+    "model's share of our time", "same results?",
+)  # fmt: skip
+THROUGHPUT = (
+    "search", "candidates", "search, million candidates/s", "one call of the model on the same rows, million rows/s",
+    "search / model (min–max)",
+)  # fmt: skip
+
+
+@dataclass
+class Sizes:
+    """Instances of each case."""
+
+    rounds: int = 3
+    people: int | None = None  # discrete search on Adults; None: all
+    sentences: int = 8  # discrete search on Movie Reviews, 18,258 candidates each
+    alone: int = 40  # continuous search, one optimisation after the other
+    batched: int | None = None  # continuous search, in large batches; None: all
+    lime_people: int = 60
+    lime_sentences: int = 20
+    anchor_people: int = 100
+    anchor_sentences: int = 60
+    whole_people: int | None = 200
+    whole_sentences: int | None = 100  # at more than a second each
+
+
+QUICK = Sizes(2, 40, 1, 4, 50, 4, 2, 4, 4, 6, 6)
+
+
+PREDICTIONS = ("labels", "proba", "edited_labels", "edited_proba")
+
+
+class Timed:
+    """A model that counts the seconds spent in its predictions; a gradient's way back is not among them."""
+
+    def __init__(self, model):
+        self._model, self.seconds = model, 0.0
+
+    def __getattr__(self, name):
+        found = getattr(self._model, name)
+        if name == "mover":
+            return lambda *arguments: self._timed(found(*arguments))
+        return self._timed(found) if name in PREDICTIONS else found
+
+    def _timed(self, function):
+        def timed(*arguments):
+            begun = time.perf_counter()
+            result = function(*arguments)
+            self.seconds += time.perf_counter() - begun
+            return result
+
+        return timed
+
+
+def clock(function):
+    begun = time.perf_counter()
+    result = function()
+    return time.perf_counter() - begun, result
+
+
+@dataclass
+class Duel:
+    """What came of running both ways in turn."""
+
+    theirs: list[float]  # seconds an instance, by round
+    ours: list[float]
+    told: object  # their results
+    found: object  # ours
+    share: float | None  # of our time, spent in the model
+
+    @staticmethod
+    def run(theirs, ours, study, rounds, sizes):
+        """`theirs()` against `ours(study)`; the instances of each are given by `sizes`."""
+        with threadpool_limits(1):
+            ours(study)  # imports, and tables that are made once
+            a, b = [], []
+            for _ in range(rounds):
+                seconds, told = clock(theirs)
+                a.append(seconds / sizes[0])
+                seconds, found = clock(lambda: ours(study))
+                b.append(seconds / sizes[1])
+            timed = Timed(study.model)
+            whole, _ = clock(lambda: ours(replace(study, model=timed)))
+        return Duel(a, b, told, found, timed.seconds / whole)
+
+    @property
+    def ratio(self):
+        """The median over the rounds, the smallest and the largest."""
+        ratios = [a / b for a, b in zip(self.theirs, self.ours, strict=True)]
+        median, low, high = (
+            f"{ratio:,.0f}" if ratio > 10 else f"{ratio:.2g}"
+            for ratio in (statistics.median(ratios), min(ratios), max(ratios))
+        )
+        return f"{median} ({low}–{high})" if len(ratios) > 1 else median
+
+    def row(self, case, instances, same):
+        """For the table of speeds."""
+        seconds = [f"{statistics.median(seconds):.2g}" for seconds in (self.theirs, self.ours)]
+        return SPEED, (case, instances, *seconds, self.ratio, "" if self.share is None else f"{self.share:.0%}", same)
+
+
+def problem_of(study):
+    return plain.Problem(study.dataset, study.model, study.instances, study.labels, study.plan.seed)
+
+
+def part(study, start, stop):
+    """The same with some of the instances."""
+    rows = np.arange(len(study.instances))[start:stop]
+    return replace(
+        study, instances=study.instances.take(rows), labels=study.labels[rows], positive=study.positive[rows]
+    )
+
+
+# Cases: each yields rows of the table.
+
+
+def discrete(sizes):
+    for name, k, n in (("adults", 1, sizes.people), ("adults", 2, sizes.people), ("movie_reviews", 1, sizes.sentences)):
+        made = part(study(name, "search.pick=largest_drop", f"k={k}"), 0, n)
+        features, problem = gold_features(made, k), problem_of(made)
+
+        def theirs(problem=problem, features=features):
+            return [plain.largest_drop(problem, i, list(row)) for i, row in enumerate(features)]
+
+        def ours(study, features=features):
+            return find(study, "lr", features)[Access.PROBABILITY]
+
+        n = len(features)
+        duel = Duel.run(theirs, ours, made, sizes.rounds, (n, n))
+        assert (np.stack([found.codes for found in duel.told]) == duel.found.codes).all()
+        assert np.allclose([found.distance for found in duel.told], duel.found.distance)
+        yield duel.row(f"discrete search, {name}, k={k}", n, "the same edits")
+        yield throughput(f"{name}, k={k}", made, features)
+
+
+def throughput(case, made, features):
+    """Candidates a second of the search, and of the model given the very same rows in one array."""
+    parts = []
+    for group in np.unique(features, axis=0):
+        rows = np.flatnonzero((features == group).all(axis=1))
+        axes = np.meshgrid(*(made.dataset.candidates[j] for j in group), indexing="ij")
+        parts.append(apply_edits(made.instances.codes[rows], group, np.stack([axis.ravel() for axis in axes], axis=1)))
+    candidates = np.concatenate(parts)
+    n = len(candidates)
+    duel = Duel.run(
+        lambda: made.model.proba(candidates),
+        lambda study: find(study, "lr", features),
+        made, 9, (n, n),  # short, and so more often
+    )  # fmt: skip
+    speeds = [f"{1e-6 / statistics.median(seconds):.2g}" for seconds in (duel.ours, duel.theirs)]
+    return THROUGHPUT, (case, f"{n:,}", *speeds, duel.ratio)
+
+
+def continuous(sizes):
+    for name in ("adults", "movie_reviews"):
+        everyone = part(study(name, "search=continuous"), 0, sizes.batched)
+        features = gold_features(everyone, 1)
+        n = min(sizes.alone, len(features))
+        some, problem = part(everyone, 0, n), problem_of(everyone)
+
+        def theirs(problem=problem, features=features, search=everyone.plan.search, n=n):
+            return [plain.descent(problem, search, i, features[i].tolist()) for i in range(n)]
+
+        def ours(study, features=features):
+            return find(study, "lr", features[: len(study.instances)])[Access.GRADIENT]
+
+        for batch, instances in (
+            (some, f"{n} alone; the same {n} batched"),
+            (everyone, f"{n} alone; all {len(features):,} batched"),
+        ):
+            duel = Duel.run(theirs, ours, batch, sizes.rounds, (n, len(batch.instances)))
+            alpha = everyone.plan.search.alpha
+            reached = duel.found.distance[:n] ** 2 + alpha * duel.found.probability[:n]
+            alone = np.array([found.distance**2 + alpha * found.probability for found in duel.told])
+            assert np.allclose(reached, alone, rtol=0, atol=1e-6)
+            assert np.allclose(duel.found.distance[:n], [found.distance for found in duel.told], rtol=0, atol=1e-6)
+            yield duel.row(
+                f"continuous search, {name}, k=1", instances,
+                f"objectives within {np.abs(reached - alone).max():.0e}",
+            )  # fmt: skip
+
+
+def lime(sizes):
+    for name, n in (("adults", sizes.lime_people), ("movie_reviews", sizes.lime_sentences)):
+        made = part(study(name, "search=continuous"), 0, n)
+        problem = problem_of(made)
+        duel = Duel.run(
+            lambda problem=problem: plain.lime(problem),
+            lambda study: explain(study, "lime"),
+            made, sizes.rounds, (n, n),
+        )  # fmt: skip
+        gap = max(
+            abs(score - dict(told)[int(j)])
+            for told, features, scores in zip(duel.told, duel.found.features, duel.found.scores, strict=True)
+            for j, score in zip(features, scores, strict=True)
+            if j != NONE
+        )
+        assert gap < 1e-8
+        yield duel.row(f"LIME, {name}", n, f"coefficients within {gap:.0e}")
+
+
+def anchor(sizes):
+    """Each round has instances of its own: the package takes too long for more."""
+    for name, n in (("adults", sizes.anchor_people), ("movie_reviews", sizes.anchor_sentences)):
+        everyone = part(study(name, "search=continuous"), 0, n)
+        duels, ours, stock, again = [], [], [], []
+        for rows in np.array_split(np.arange(n), sizes.rounds):
+            made = part(everyone, rows[0], rows[-1] + 1)
+            problem = problem_of(made)
+            duel = Duel.run(
+                lambda problem=problem: plain.anchor(problem),
+                lambda study: explain(study, "anchor"),
+                made, 1, (len(rows), len(rows)),
+            )  # fmt: skip
+            duels.append(duel)
+            ours += [[j for j in row.tolist() if j != NONE] for row in duel.found.features]
+            stock += [[j for j, _ in rule] for rule in duel.told]
+            again += [[j for j, _ in rule] for rule in plain.anchor(problem, shift=1)]
+        if name == "adults":  # on sentences the package draws its masks in another way
+            assert ours == stock
+        theirs, mine = ([duel.theirs[0] for duel in duels], [duel.ours[0] for duel in duels])
+        yield Duel(theirs, mine, None, None, float(np.mean([duel.share for duel in duels]))).row(
+            f"Anchor, {name}", n,
+            f"rules (first feature): {agreeing(ours, stock)}; the package with another seed: {agreeing(again, stock)}",
+        )  # fmt: skip
+
+
+def agreeing(some, others):
+    """Shares of rules that agree as sets, and in their first feature."""
+    pairs = list(zip(some, others, strict=True))
+    sets, first = (np.mean([set(a[:n]) == set(b[:n]) for a, b in pairs]) for n in (None, 1))
+    return f"{sets:.0%} ({first:.0%})"
+
+
+class Folder(RunFolder):
+    """A run folder that keeps the seconds of writing scores and tables."""
+
+    seconds = 0.0
+
+    def save_scores(self, *arguments):
+        self._timed(super().save_scores, *arguments)
+
+    def finish(self, *arguments):
+        return self._timed(super().finish, *arguments)
+
+    def _timed(self, function: Callable, *arguments):
+        seconds, result = clock(lambda: function(*arguments))
+        self.seconds += seconds
+        return result
+
+
+def whole(sizes):
+    """From loading to tables, all six explainers, with all cores."""
+    for name, search, size in (
+        ("adults", "discrete", sizes.whole_people),
+        ("movie_reviews", "continuous", sizes.whole_sentences),
+    ):
+        made = plan(name, f"search={search}", f"n_explain={'null' if size is None else size}", *WHOLE_OVERRIDES)
+
+        def theirs(made=made):
+            dataset = made.dataset.load(made.data_dir, made.seed)
+            model = made.model.fit(dataset, made.seed)
+            chosen = pipeline.prepare(made, dataset, model)
+            told = plain.whole(dataset, model, chosen.instances, chosen.labels, made.search, made.k)
+            return len(chosen.instances), told
+
+        def ours(made=made):
+            with tempfile.TemporaryDirectory() as path:
+                progress, folder = Progress(), Folder(Path(path), [])
+                total, _ = clock(lambda: pipeline.run(made, folder, progress))
+                scoring = progress.seconds["score"] + folder.seconds
+                return scoring / total, pd.read_csv(Path(path) / "metrics.csv")
+
+        seconds, (n, told) = clock(theirs)
+        mine, (scoring, metrics) = clock(ours)
+        gaps = whole_gaps(told["values"], metrics)
+        same = ["random", "omission", "lime", "lr", *(["anchor"] if name == "adults" else [])]  # by their seeds
+        assert max(gaps[explainer] for explainer in same) < 1e-6, gaps
+        lr = metrics[(metrics["explainer"] == "lr") & metrics["metric"].isin(["validity", "c"])]
+        figures = ", ".join(f"{row.metric} ({row.variant}) {row.value:.4f}" for row in lr.itertuples())
+        largest = ", ".join(f"{explainer} {gap:.0e}" for explainer, gap in gaps.items())
+        yield Duel([seconds / n], [mine / n], told, metrics, None).row(
+            f"whole run, {name}, {search} search", n,
+            f"LR: {figures}; largest gap in any metric: {largest}; scores and tables take {scoring:.1%} of our run",
+        )  # fmt: skip
+
+
+def whole_gaps(values, metrics):
+    """For each explainer the largest difference in any metric."""
+    gaps = {}
+    for row in metrics.dropna(subset="value").itertuples():
+        if (row.metric, row.variant) in values:
+            gap = abs(values[row.metric, row.variant][row.explainer] - row.value)
+            gaps[row.explainer] = max(gaps.get(row.explainer, 0.0), gap)
+    return gaps
+
+
+CASES = {"discrete": discrete, "continuous": continuous, "lime": lime, "anchor": anchor, "whole": whole}
+
+
+def heading():
+    packages = ", ".join(f"{name} {version(name)}" for name in ("numpy", "torch", "lime", "anchor-exp"))
+    return f"""# Speed
+
+{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}, {packages}. Made by
+`python benchmarks/speed.py`. Medians over rounds in which both ways take turns, on one core; whole runs: one round,
+all cores, loading and training on both sides. The model's share counts its predictions, not gradients."""
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="a few instances of everything")
+    parser.add_argument("--only", choices=CASES, metavar="CASE", help=", ".join(CASES))
+    parser.add_argument("--whole", metavar="N|all", help="instances of each whole run (200 people, 100 sentences)")
+    parser.add_argument("--out", type=Path, default=Path(__file__).with_name("speed.md"))
+    options = parser.parse_args()
+    sizes = QUICK if options.quick else Sizes()
+    if options.whole:
+        size = None if options.whole == "all" else int(options.whole)
+        sizes = replace(sizes, whole_people=size, whole_sentences=size)
+
+    tables = {SPEED: [], THROUGHPUT: []}
+    threads = torch.get_num_threads()
+    for name, case in CASES.items():
+        if options.only in (None, name):
+            torch.set_num_threads(threads if name == "whole" else 1)
+            for table, row in case(sizes):
+                tables[table].append(row)
+                print(line(row), flush=True)
+    texts = [
+        "\n".join([line(columns), line("---" for _ in columns), *map(line, rows)])
+        for columns, rows in tables.items()
+        if rows
+    ]
+    options.out.write_text("\n\n".join([heading(), *texts]) + "\n")
+
+
+def line(cells):
+    return "| " + " | ".join(str(cell) for cell in cells) + " |"
+
+
+if __name__ == "__main__":
+    main()
