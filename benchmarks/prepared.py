@@ -9,9 +9,10 @@ from cfeval_cli.gold import importance, top
 
 
 def plan(name, *overrides):
-    """The plan of `cfeval run dataset=name …`; CFEVAL_DATA names another data folder than data/."""
+    """The plan of `cfeval run dataset=name …`, in one process; CFEVAL_DATA names another data folder than data/."""
     with configs.opened():
-        return config.plan(configs.run([f"dataset={name}", *overrides]))
+        alone = [] if any(text.startswith("n_jobs=") for text in overrides) else ["n_jobs=1", "cache=off"]
+        return config.plan(configs.run([f"dataset={name}", *alone, *overrides]))
 
 
 @cache
@@ -36,7 +37,7 @@ def gold_features(study, k):
 
 
 def explain(study, name):
-    return pipeline.explain(study, name, lambda _: None)
+    return pipeline.explain(study, name, lambda _: None).explanation
 
 
 def find(study, name, features):

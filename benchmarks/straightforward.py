@@ -12,16 +12,15 @@ from functools import cache, cached_property
 from itertools import combinations, product
 
 import numpy as np
+import torch
 from anchor.anchor_tabular import AnchorTabularExplainer
 from anchor.anchor_text import AnchorText
 from lime.lime_tabular import LimeTabularExplainer
 from lime.lime_text import LimeTextExplainer
 from scipy.stats import ConstantInputWarning, rankdata, spearmanr
 
-from cfeval_cli.distance.euclidean import Euclidean
-from cfeval_cli.model.gate import Ledger
 from cfeval_cli.seeding import integer, stream
-from cfeval_cli.types import ABSENT, Access, Quest
+from cfeval_cli.types import ABSENT
 
 MASK = "UNKWORDZ"  # for the packages that mask words in strings; no word of the vocabulary
 
@@ -72,6 +71,25 @@ class Problem:
     def effects(self):
         """w_j · e_j(v) of every value of every feature."""
         return [table @ weights for table, weights in zip(self.model.tables, self.model.weights, strict=True)]
+
+
+class Module:
+    """The white box as its training has it: a torch module, without tables of effects made beforehand."""
+
+    def __init__(self, model):
+        sizes = [len(table) for table in model.tables]
+        self.starts = torch.tensor(np.concatenate([[0], np.cumsum(sizes)[:-1]]))
+        self.table = torch.tensor(np.concatenate(model.tables))
+        self.weights, self.bias = torch.tensor(model.weights), model.bias
+        self.tables = model.tables  # to measure distances
+
+    @torch.no_grad()
+    def proba(self, codes):
+        vectors = torch.nn.functional.embedding(torch.as_tensor(codes) + self.starts, self.table)
+        return torch.sigmoid((vectors * self.weights).sum(dim=(1, 2)) + self.bias).numpy()
+
+    def labels(self, codes):
+        return (self.proba(codes) > 0.5).astype(int)
 
 
 # Explainers: for each instance a list of (feature, score), most important first.
@@ -298,22 +316,40 @@ def first_flip(problem, i, features):
 
 
 def descent(problem, search, i, features):
-    """Algorithm 2 for one instance: all its starts in one small batch, by cfeval's own descent."""
-    model, part = problem.model, slice(i, i + 1)
-    quest = Quest(
-        dataset=problem.dataset,
-        model=Ledger().gate(model, Access.GRADIENT, "search"),
-        measure=Euclidean("embedding").fit(problem.dataset, model, Access.GRADIENT),
-        access=Access.GRADIENT,
-        codes=problem.instances.codes[part],
-        labels=problem.labels[part],
-        features=np.array([features]),
-        ids=problem.instances.ids[part],
-        seed=problem.seed,
-        component="search.gradient",
-    )
-    found = search.find(quest)
-    return Found(int(found.labels[0]), float(found.distance[0]), float(found.probability[0]))
+    """Algorithm 2 for one instance: all its starts in one small batch, gradients by torch."""
+    model, label = problem.model, int(problem.labels[i])
+    own = torch.tensor(model.embed(problem.instances.codes[i : i + 1])[:, features])
+    weights = torch.tensor(model.weights[features])
+    rest = float(model.logits(problem.instances.codes[i : i + 1])[0]) - float((own * weights).sum())
+
+    def kept(vectors):
+        positive = torch.sigmoid((vectors * weights).sum(dim=(1, 2)) + rest)
+        return positive if label == 1 else 1.0 - positive
+
+    def objective(vectors):
+        return ((vectors - own) ** 2).sum(dim=(1, 2)) + search.alpha * kept(vectors)
+
+    noise = problem.rng("search.gradient", i).normal(size=(search.restarts, *own.shape[1:]))
+    vectors = own + search.start * search.alpha**0.5 * torch.tensor(noise)
+    step = torch.full((search.restarts,), 0.25, dtype=torch.float64)
+    for _ in range(search.steps):
+        variable = vectors.clone().requires_grad_()
+        value = objective(variable)
+        (gradient,) = torch.autograd.grad(value.sum(), variable)
+        squared = (gradient**2).sum(dim=(1, 2))
+        going = squared.sqrt() > search.tolerance * search.alpha**0.5
+        if not going.any():
+            break
+        with torch.no_grad():
+            trial = vectors - step[:, None, None] * gradient
+            lower = objective(trial) <= value - 0.1 * step * squared
+            vectors = torch.where((lower & going)[:, None, None], trial, vectors)
+            step = torch.where(going, step * torch.where(lower, 1.5, 0.5), step)
+    with torch.no_grad():
+        best = objective(vectors).argmin()
+        probability = float(kept(vectors)[best])
+        gap = float(((vectors[best] - own[0]) ** 2).sum().sqrt())
+    return Found(label if probability > 0.5 else 1 - label, gap, probability)
 
 
 def counterfactuals(problem, search, i, features):

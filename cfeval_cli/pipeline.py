@@ -191,7 +191,8 @@ def score(
     for metric in plan.metrics.values():
         gate = study.ledger.gate(study.model, metric.access, f"metric.{metric.name}")
         for name, features in usable.items():
-            rows = used(features)
+            some = used(features)
+            rows = some if len(some) < len(instances) else slice(None)  # all are not copied
             case = Case(
                 dataset=study.dataset,
                 model=gate,

@@ -9,8 +9,6 @@ from typing import Any
 from cfeval_cli.model.gate import Ledger
 from cfeval_cli.types import Access, Codes, Counterfactuals, Dataset, Executor, Ints, Measure, Quest, Search
 
-_CHUNK = 128  # instances that are searched at a time, if the search does not say
-
 
 @dataclass(frozen=True)
 class Hunt:
@@ -40,7 +38,7 @@ class Prey:
 
 def find(hunt: Hunt, prey: Prey, executor: Executor, advance: Callable[[int], None]) -> tuple[Counterfactuals, int]:
     """Counterfactuals of all instances, and how many rows were asked of the model for them."""
-    size = getattr(hunt.search, "chunk", _CHUNK)
+    size = hunt.search.chunk(hunt.dataset, prey.features.shape[1])
     # at least one, so that even nothing found has the right shape
     chunks = [prey.take(slice(start, start + size)) for start in range(0, max(1, len(prey.ids)), size)]
     parts, rows = [], 0

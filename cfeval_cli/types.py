@@ -335,6 +335,8 @@ class Counterfactuals:
     @staticmethod
     def concatenate(parts: Sequence[Counterfactuals]) -> Counterfactuals:
         """The instances of all parts, one after the other."""
+        if len(parts) == 1:
+            return parts[0]
         columns: dict[str, list[Any]]
         columns = {field.name: [getattr(part, field.name) for part in parts] for field in fields(Counterfactuals)}
         joined: Any = {name: np.concatenate(c) for name, c in columns.items() if c[0] is not None}
@@ -342,7 +344,7 @@ class Counterfactuals:
 
 
 class Search(Protocol):
-    """A way to look for counterfactuals; it may have a `chunk`, the number of instances to be given at a time."""
+    """A way to look for counterfactuals."""
 
     title: ClassVar[str]
 
@@ -358,6 +360,10 @@ class Search(Protocol):
 
     def check(self, dataset: Dataset, k: int) -> None:
         """Refuse what could not be searched, before anything is computed."""
+        ...
+
+    def chunk(self, dataset: Dataset, k: int) -> int:
+        """How many instances it wants to be given at a time: enough to be fast, few enough for several workers."""
         ...
 
     def find(self, quest: Quest) -> Counterfactuals:

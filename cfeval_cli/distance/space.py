@@ -97,9 +97,10 @@ class Embedding:
 
     def squared(self, codes: Codes, edited: Codes) -> Floats:
         """The squared length of the difference, to which only exchanged values add."""
-        rows, features = np.nonzero(codes != edited)
+        rows, features = np.divmod(np.flatnonzero(codes != edited), codes.shape[1])
         gap = pick(self.model, features, edited[rows, features]) - pick(self.model, features, codes[rows, features])
-        return np.bincount(rows, (gap**2).sum(axis=1), minlength=len(codes)).astype(np.float64)
+        squared = np.einsum("nd,nd->n", gap, gap)
+        return np.bincount(rows, squared, minlength=len(codes)).astype(np.float64, copy=False)
 
     def norms(self, codes: Codes) -> Floats:
         """The squared length."""

@@ -22,6 +22,9 @@ _Edited = Callable[[Codes, Ints, Ints, Codes], _T]  # what a model has if it can
 Mover = Callable[[Ints, "torch.Tensor"], "torch.Tensor"]
 
 
+Slope = Callable[[Ints, Floats], tuple[Floats, Floats]]
+
+
 class Ledger:
     """How many rows each component asked of the model."""
 
@@ -112,6 +115,30 @@ class Gate:
             return self._model.proba_embedded(whole[rows].index_put(at, vectors[here, places]))
 
         return counted
+
+    def slope(self, codes: Codes, features: Ints) -> Slope:
+        """A function of (rows, vectors (n, k, d)): P(1|x) with those rows' features moved there, and its gradient."""
+        self._ask(Access.GRADIENT, 0)
+        cheaper: Callable[[Codes, Ints], Slope] | None = getattr(self._model, "slope", None)
+        if cheaper is not None:
+            known = cheaper(codes, features)
+
+            def counted(rows: Ints, vectors: Floats) -> tuple[Floats, Floats]:
+                self._ask(Access.GRADIENT, len(rows))
+                return known(rows, vectors)
+
+            return counted
+        import torch
+
+        proba = self.mover(codes, features)
+
+        def derived(rows: Ints, vectors: Floats) -> tuple[Floats, Floats]:
+            variable = torch.tensor(vectors, requires_grad=True)
+            positive = proba(rows, variable)
+            (gradient,) = torch.autograd.grad(positive.sum(), variable)
+            return positive.detach().numpy(), gradient.numpy()
+
+        return derived
 
     def line(self, codes: Codes) -> tuple[Floats, Floats]:
         """Logits (n,) and their slopes ∂ logit / ∂ embedding (M, d), of a linear model."""

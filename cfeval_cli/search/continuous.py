@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cfeval_cli.errors import number, one_of, whole
-from cfeval_cli.model.gate import Mover
 from cfeval_cli.search.edit import embedded, moved
 from cfeval_cli.seeding import one_thread
 from cfeval_cli.types import NONE, Access, Bools, Counterfactuals, Dataset, Floats, Ints, Quest
-
-if TYPE_CHECKING:
-    import torch
 
 
 @dataclass(frozen=True)
@@ -30,7 +26,6 @@ class Continuous:
     max_batch_rows: int = 20_000
 
     title = "cont."
-    chunk = 512
     levels = (Access.GRADIENT,)
     moves = True
 
@@ -51,59 +46,91 @@ class Continuous:
     def check(self, dataset: Dataset, k: int) -> None:
         """Any number of features can be moved."""
 
+    def chunk(self, dataset: Dataset, k: int) -> int:
+        """Instances to be given at a time."""
+        return 512
+
     def find(self, quest: Quest) -> Counterfactuals:
-        """Optimise so many instances at a time that memory is bounded."""
-        many = max(1, self.max_batch_rows // self.restarts)
-        vectors, converged = [embedded(quest)[:0]], [np.zeros(0, dtype=bool)]
+        """Optimise so many instances at a time that what is worked on stays near the processor."""
+        own = embedded(quest)
+        rows = min(self.max_batch_rows, _NUMBERS // max(1, own[:1].size))
+        many = max(1, rows // self.restarts)
+        vectors, converged = [own[:0]], [np.zeros(0, dtype=bool)]
         with one_thread():
-            for rows in (slice(start, start + many) for start in range(0, len(quest.ids), many)):
-                part = replace(
-                    quest, codes=quest.codes[rows], labels=quest.labels[rows], features=quest.features[rows],
-                    ids=quest.ids[rows],
+            for part in (slice(start, start + many) for start in range(0, len(quest.ids), many)):
+                found, done = self._best(
+                    replace(
+                        quest, codes=quest.codes[part], labels=quest.labels[part], features=quest.features[part],
+                        ids=quest.ids[part],
+                    ),
+                    own[part],
                 )  # fmt: skip
-                found, done = self._best(part)
                 vectors.append(found)
                 converged.append(done)
             return moved(quest, np.concatenate(vectors), np.concatenate(converged))
 
-    def _best(self, quest: Quest) -> tuple[Floats, Bools]:
+    def _best(self, quest: Quest, own: Floats) -> tuple[Floats, Bools]:
         """For each instance the embeddings (k, d) of the start that came lowest, and whether that one converged."""
-        own = embedded(quest)
         spread = self.start * self.alpha**0.5
         noise = np.stack([quest.rng(i).normal(size=(self.restarts, *own.shape[1:])) for i in range(len(own))])
         noise *= (quest.features != NONE)[:, None, :, None]
         rows = np.repeat(np.arange(len(own)), self.restarts)
-        problem = _Problem(quest.model.mover(quest.codes, quest.features), quest.labels, own, rows, self.alpha)
+        sign = np.where(quest.labels == 1, self.alpha, -self.alpha)
+        slope = quest.model.slope(quest.codes, quest.features)
+
+        def objective(vectors: Floats, starts: Ints) -> tuple[Floats, Floats]:
+            """Value and gradient of some starts; only the explained features' embeddings are free."""
+            which = rows[starts]
+            positive, gradient = slope(which, vectors)
+            gradient *= sign[which, None, None]
+            gap = own.take(which, axis=0)
+            np.subtract(vectors, gap, out=gap)
+            kept = np.where(sign[which] > 0, positive, 1.0 - positive)
+            value = np.einsum("nkd,nkd->n", gap, gap) + self.alpha * kept
+            gap *= 2.0
+            gradient += gap
+            return value, gradient
+
         begin = (own[:, None] + spread * noise).reshape(len(rows), *own.shape[1:])
-        end, gradients = {"descent": self._descend, "adam": self._adam}[self.optimizer](problem, begin)
-        objective = problem.value(end, np.arange(len(rows))).reshape(len(own), self.restarts)
-        best = objective.argmin(axis=1) + np.arange(len(own)) * self.restarts
-        return end[best], gradients[best] <= self._small
+        end, values, norms = {"descent": self._descend, "adam": self._adam}[self.optimizer](objective, begin)
+        best = values.reshape(len(own), self.restarts).argmin(axis=1) + np.arange(len(own)) * self.restarts
+        return end[best], norms[best] <= self._small
 
     @property
     def _small(self) -> float:
         return float(self.tolerance * self.alpha**0.5)
 
-    def _descend(self, problem: _Problem, vectors: Floats) -> tuple[Floats, Floats]:
+    def _descend(self, objective: _Objective, vectors: Floats) -> tuple[Floats, Floats, Floats]:
         """Gradient descent; a step that lowers the objective enough lets the next be longer, else it is halved."""
-        step = np.full(len(vectors), 0.25)
-        norms = np.full(len(vectors), np.inf)
         active = np.arange(len(vectors))
+        here = vectors
+        value, gradient = objective(here, active)
+        values, norms = value.copy(), np.sqrt(np.einsum("nkd,nkd->n", gradient, gradient))
+        step = np.full(len(vectors), 0.25)
         for _ in range(self.steps):
-            value, gradient = problem.gradient(vectors[active], active)
-            squared = (gradient**2).sum(axis=(1, 2))
-            norms[active] = np.sqrt(squared)
-            keep = norms[active] > self._small
-            active, value, gradient, squared = active[keep], value[keep], gradient[keep], squared[keep]
+            squared = np.einsum("nkd,nkd->n", gradient, gradient)
+            values[active], norms[active] = value, np.sqrt(squared)
+            going = norms[active] > self._small
+            if not going.all():  # what has arrived is put down
+                vectors[active[~going]] = here[~going]
+                active, here, value, gradient, step, squared = (
+                    array[going] for array in (active, here, value, gradient, step, squared)
+                )
             if not len(active):
                 break
-            trial = vectors[active] - step[active, None, None] * gradient
-            lower = problem.value(trial, active) <= value - 0.1 * step[active] * squared
-            vectors[active[lower]] = trial[lower]
-            step[active] *= np.where(lower, 1.5, 0.5)
-        return vectors, norms
+            trial = gradient * -step[:, None, None]
+            trial += here
+            lower_value, lower_gradient = objective(trial, active)
+            higher = np.flatnonzero(~(lower_value <= value - 0.1 * step * squared))
+            for new, old in ((trial, here), (lower_value, value), (lower_gradient, gradient)):
+                new[higher] = old[higher]
+            here, value, gradient = trial, lower_value, lower_gradient
+            step *= 1.5
+            step[higher] /= 3.0
+        vectors[active] = here
+        return vectors, values, norms
 
-    def _adam(self, problem: _Problem, vectors: Floats) -> tuple[Floats, Floats]:
+    def _adam(self, objective: _Objective, vectors: Floats) -> tuple[Floats, Floats, Floats]:
         """Adam on all instances at once, its rate falling to a thousandth over the steps."""
         import torch
 
@@ -111,48 +138,18 @@ class Continuous:
         everyone = np.arange(len(vectors))
         adam = torch.optim.Adam([variable], lr=0.1 * self.alpha**0.5)
         decay = torch.optim.lr_scheduler.ExponentialLR(adam, gamma=1e-3 ** (1.0 / self.steps))
-        norms = np.full(len(vectors), np.inf)
         for _ in range(self.steps):
-            _, gradient = problem.gradient(variable.detach().numpy(), everyone)
+            _, gradient = objective(variable.detach().numpy(), everyone)
             norms = np.sqrt((gradient**2).sum(axis=(1, 2)))
             if (norms <= self._small).all():
                 break
             variable.grad = torch.as_tensor(gradient)
             adam.step()
             decay.step()
-        return variable.detach().numpy(), norms
+        end = variable.detach().numpy()
+        return end, objective(end, everyone)[0], norms
 
 
-@dataclass(frozen=True)
-class _Problem:
-    """The objective of each start; only the explained features' embeddings are free."""
-
-    mover: Mover
-    labels: Ints  # (n,) predicted
-    own: Floats  # (n, k, d)
-    rows: Ints  # the instance of each start
-    alpha: float
-
-    def value(self, vectors: Floats, starts: Ints) -> Floats:
-        """Of some starts."""
-        import torch
-
-        with torch.no_grad():
-            return self._objective(torch.as_tensor(vectors), starts).numpy()
-
-    def gradient(self, vectors: Floats, starts: Ints) -> tuple[Floats, Floats]:
-        """Value and gradient of some starts."""
-        import torch
-
-        variable = torch.tensor(vectors, requires_grad=True)
-        value = self._objective(variable, starts)
-        (gradient,) = torch.autograd.grad(value.sum(), variable)
-        return value.detach().numpy(), gradient.numpy()
-
-    def _objective(self, vectors: torch.Tensor, starts: Ints) -> torch.Tensor:
-        import torch
-
-        rows = self.rows[starts]
-        positive = self.mover(rows, vectors)
-        kept = torch.where(torch.as_tensor(self.labels[rows] == 1), positive, 1.0 - positive)
-        return ((vectors - torch.as_tensor(self.own[rows])) ** 2).sum(dim=(1, 2)) + self.alpha * kept
+# From vectors (n, k, d) and which starts they belong to, to values and gradients.
+_Objective = Callable[[Floats, Ints], tuple[Floats, Floats]]
+_NUMBERS = 300_000  # in the vectors that are moved at a time

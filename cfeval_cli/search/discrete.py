@@ -32,7 +32,6 @@ class Discrete:
     max_batch_rows: int = 100_000
 
     title = "disc."
-    chunk = 128
 
     def __post_init__(self) -> None:
         one_of("pick", self.pick, ("auto", "first", "largest_drop", "nearest"))
@@ -62,6 +61,11 @@ class Discrete:
                 f"an instance, {factors}. Raise it to {needed}, lower k, or, for text, let "
                 "fewer words be tried with dataset.search_words."
             )
+
+    def chunk(self, dataset: Dataset, k: int) -> int:
+        """Instances to be given at a time, such that they have about a million candidates."""
+        sizes = sorted((len(values) for values in dataset.candidates), reverse=True)
+        return int(min(4096, max(16, 1_000_000 // prod(sizes[:k]))))
 
     def find(self, quest: Quest) -> Counterfactuals:
         """Lay out the candidates of all instances in one line, and judge it part by part."""
@@ -202,7 +206,9 @@ class _Line:
         for i in reversed(range(len(self.sizes))):
             place = index
             if i:
-                index, place = np.divmod(index, self.sizes[i].take(rows))
+                size = self.sizes[i].take(rows)
+                index = ((index + 0.5) / size).astype(np.int64)  # whole numbers divided; exact, and faster than divmod
+                place = place - index * size
             values[:, i] = self.table.take(self.begin[i].take(rows) + place)
         return values
 
@@ -243,10 +249,12 @@ class _Best:
         lowest = np.minimum.reduceat(cost, part.starts)
         ties = np.flatnonzero(cost == lowest.take(part.member))  # of every instance at least one
         rows = np.broadcast_to(part.rows, len(cost))[ties]
-        changed = (values[ties] != line.own.T[rows]).sum(axis=1)
-        keys = changed * line.counts[rows] + part.index[ties]
-        key = np.minimum.reduceat(keys, np.searchsorted(ties, part.starts))
-        mine = part.some
+        keys = part.index.take(ties)
+        for i in range(values.shape[1] if values.shape[1] > 1 else 0):  # one feature is changed or it is not allowed
+            keys += line.counts.take(rows) * (values[:, i].take(ties) != line.own[i].take(rows))
+        mine, key = part.some, keys
+        if len(ties) > len(lowest):
+            key = np.minimum.reduceat(keys, np.searchsorted(ties, part.starts))
         better = (tier < self.tier[mine]) | (
             (tier == self.tier[mine])
             & ((lowest < self.cost[mine]) | ((lowest == self.cost[mine]) & (key < self.key[mine])))

@@ -21,7 +21,6 @@ class Exact:
     margin: float = 1e-9  # how far beyond the boundary, in the logit
 
     title = "exact"
-    chunk = 4096
     levels = (Access.GRADIENT,)
     moves = True
 
@@ -35,6 +34,10 @@ class Exact:
 
     def check(self, dataset: Dataset, k: int) -> None:
         """Any number of features can be moved."""
+
+    def chunk(self, dataset: Dataset, k: int) -> int:
+        """Instances to be given at a time."""
+        return 4096
 
     def find(self, quest: Quest) -> Counterfactuals:
         """One step along w for all instances."""
