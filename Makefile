@@ -57,4 +57,4 @@ clean: ## remove what the other targets made, downloads and results included
 	rm -rf .venv build dist outputs multirun *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 	sed -nE 's/^ +name: ([a-zA-Z0-9_-]+\.[a-z]+)$$/data\/\1/p' conf/dataset/*.yaml | xargs rm -f  # not a user's own files
-	rm -rf data/.fetch-*
+	rm -rf data/.fetch-* data/cache

@@ -193,6 +193,7 @@ def plot(rows, path):
                     axis.plot(x, [max(v, FLOOR[key]) for v in results], color=colour, ls=":", lw=1.3)
             axis.set(xscale="log", yscale="log")
             axis.yaxis.set_major_formatter("{x:g}")
+            axis.yaxis.set_minor_formatter("")
             axis.grid(alpha=0.25)
     axes[1, 0].xaxis.set_major_formatter("{x:,.0f}")
     axes[1, 1].set_xscale("log", base=2)

@@ -25,6 +25,7 @@ from prepared import explain, find, gold_features, plan, study
 from threadpoolctl import threadpool_limits
 
 from cfeval_cli import pipeline
+from cfeval_cli.executor.local import Local
 from cfeval_cli.model.gate import apply_edits
 from cfeval_cli.progress import Progress
 from cfeval_cli.store import RunFolder
@@ -56,11 +57,13 @@ class Sizes:
     lime_sentences: int = 20
     anchor_people: int = 100
     anchor_sentences: int = 60
+    worker_people: int = 600
+    worker_sentences: int = 400
     whole_people: int | None = 200
     whole_sentences: int | None = 100  # at more than a second each
 
 
-QUICK = Sizes(2, 40, 1, 4, 50, 4, 2, 4, 4, 6, 6)
+QUICK = Sizes(2, 40, 1, 4, 50, 4, 2, 4, 4, 40, 40, 6, 6)
 
 
 PREDICTIONS = ("labels", "proba", "edited_labels", "edited_proba")
@@ -106,7 +109,7 @@ class Duel:
     share: float | None  # of our time, spent in the model
 
     @staticmethod
-    def run(theirs, ours, study, rounds, sizes):
+    def run(theirs, ours, study, rounds, sizes, share=True):
         """`theirs()` against `ours(study)`; the instances of each are given by `sizes`."""
         with threadpool_limits(1):
             ours(study)  # imports, and tables that are made once
@@ -116,6 +119,8 @@ class Duel:
                 a.append(seconds / sizes[0])
                 seconds, found = clock(lambda: ours(study))
                 b.append(seconds / sizes[1])
+            if not share:
+                return Duel(a, b, told, found, None)
             timed = Timed(study.model)
             whole, _ = clock(lambda: ours(replace(study, model=timed)))
         return Duel(a, b, told, found, timed.seconds / whole)
@@ -276,6 +281,24 @@ def agreeing(some, others):
     return f"{sets:.0%} ({first:.0%})"
 
 
+def workers(sizes):
+    """Two processes against one, which is no loop to be beaten but what the second core is worth."""
+    for name, explainer, n in (
+        ("adults", "anchor", sizes.worker_people),
+        ("movie_reviews", "lime", sizes.worker_sentences),
+    ):
+        made = part(study(name, "search=continuous"), 0, n)
+        two = replace(made.plan, executor=Local(n_jobs=2, min_seconds=0.0))
+        duel = Duel.run(
+            lambda made=made, explainer=explainer: explain(made, explainer),
+            lambda study, two=two, explainer=explainer: explain(replace(study, plan=two), explainer),
+            made, sizes.rounds, (n, n), share=False,
+        )  # fmt: skip
+        assert (duel.told.features == duel.found.features).all()
+        assert np.array_equal(duel.told.scores, duel.found.scores, equal_nan=True)
+        yield duel.row(f"two processes against one: {explainer}, {name}", n, "to the bit")
+
+
 class Folder(RunFolder):
     """A run folder that keeps the seconds of writing scores and tables."""
 
@@ -339,7 +362,9 @@ def whole_gaps(values, metrics):
     return gaps
 
 
-CASES = {"discrete": discrete, "continuous": continuous, "lime": lime, "anchor": anchor, "whole": whole}
+CASES = {
+    "discrete": discrete, "continuous": continuous, "lime": lime, "anchor": anchor, "workers": workers, "whole": whole,
+}  # fmt: skip
 
 
 def heading():

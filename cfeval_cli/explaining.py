@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from hashlib import blake2b, sha256
 from typing import Any
@@ -39,7 +39,7 @@ _NOBODY = np.zeros(0, dtype=np.int64)
 
 @dataclass(frozen=True)
 class Job:
-    """One explainer's work: what is the same for all instances."""
+    """One explainer's work on some instances."""
 
     name: str  # the explainer's config key
     explainer: Explainer
@@ -47,6 +47,8 @@ class Job:
     model: Any
     subject: str | None  # a hash of data and model
     seed: int
+    instances: Split
+    labels: Ints  # (n,) predicted
 
     @property
     def component(self) -> str:
@@ -72,7 +74,7 @@ class Job:
 
     def __reduce__(self) -> tuple[type[Job], tuple[Any, ...]]:
         """Without what is ready: functions do not travel."""
-        return Job, (self.name, self.explainer, self.dataset, self.model, self.subject, self.seed)
+        return Job, tuple(getattr(self, field.name) for field in fields(self))
 
 
 @dataclass(frozen=True)
@@ -85,41 +87,61 @@ class Explained:
     known: int  # instances whose explanation was known from before
 
 
-def explain(
-    job: Job, instances: Split, labels: Ints, executor: Executor, cache: Cache, advance: Callable[[int], None]
-) -> Explained:
+def explain(job: Job, executor: Executor, cache: Cache, advance: Callable[[int], None]) -> Explained:
     """Look up what is known, compute the rest, and keep each chunk as soon as it is there."""
-    codes, ids, section = instances.codes, instances.ids, job.section
-    keys = [_key(*instance) for instance in zip(ids.tolist(), labels.tolist(), codes, strict=True)]
-    told: dict[bytes, Told] = {}
+    instances, section = job.instances, job.section
+    keys = [_key(*one) for one in zip(instances.ids.tolist(), job.labels.tolist(), instances.codes, strict=True)]
+    gathered = _Gathered(len(keys))
+    known: dict[bytes, Told] = {}
     if section is None:
         log.info("%s is not kept in the cache: its settings or the model have no plain values", job.component)
     else:
-        told = cache.known(section, f"{job.dataset.name}, {job.component}, seed {job.seed}", [_FIT, *keys])
-    known = sum(key in told for key in keys)
-    advance(known)
-    missing = np.array([i for i, key in enumerate(keys) if key not in told], dtype=np.int64)
+        known = cache.known(section, f"{job.dataset.name}, {job.component}, seed {job.seed}", [_FIT, *keys])
+    fit = known.pop(_FIT, Told(_NOBODY, _NOBODY.astype(float), 0, 0.0))
+    missing = np.array([row for row, key in enumerate(keys) if key not in known], dtype=np.int64)
+    for row, key in enumerate(keys):
+        if key in known:
+            gathered.add(row, known.pop(key))
+    advance(len(keys) - len(missing))
     chunks = [missing[start : start + _CHUNK] for start in range(0, len(missing), _CHUNK)]
-    batches = [Batch(codes[rows], labels[rows], ids[rows], job.seed, job.component) for rows in chunks]
-    for rows, (fit, new) in zip(chunks, executor.map(_explain, job, batches), strict=True):
-        fresh = {_FIT: fit} | dict(zip((keys[i] for i in rows), new, strict=True))
-        told |= fresh
+    for rows, (fit, new) in zip(chunks, executor.map(_explain, job, chunks), strict=True):
         if section is not None:
-            cache.keep(section, fresh)
+            cache.keep(section, {_FIT: fit} | dict(zip((keys[row] for row in rows), new, strict=True)))
+        for row, told in zip(rows.tolist(), new, strict=True):
+            gathered.add(row, told)
         advance(len(rows))
-    everyone = [told[key] for key in keys]
-    explanation = Explanation.gathered([(one.features, one.scores) for one in everyone])
-    cost = [told.get(_FIT, Told(_NOBODY, _NOBODY.astype(float), 0, 0.0)), *everyone]
-    return Explained(explanation, sum(one.rows for one in cost), sum(one.seconds for one in cost), known)
+    explanation = Explanation(gathered.features, gathered.scores)
+    cost = (fit.rows + gathered.rows, fit.seconds + gathered.seconds)
+    return Explained(explanation, *cost, known=len(keys) - len(missing))
+
+
+class _Gathered:
+    """Explanations as they come in, in arrays that widen when one names more features."""
+
+    def __init__(self, size: int) -> None:
+        self.features = np.zeros((size, 0), dtype=np.int64)
+        self.scores = np.zeros((size, 0))
+        self.rows, self.seconds = 0, 0.0
+
+    def add(self, row: int, told: Told) -> None:
+        width = len(told.features)
+        more = width - self.features.shape[1]
+        if more > 0:
+            self.features = np.pad(self.features, ((0, 0), (0, more)), constant_values=NONE)
+            self.scores = np.pad(self.scores, ((0, 0), (0, more)), constant_values=np.nan)
+        self.features[row, :width], self.scores[row, :width] = told.features, told.scores
+        self.rows, self.seconds = self.rows + told.rows, self.seconds + told.seconds
 
 
 def _key(instance: int, label: int, codes: Codes) -> bytes:
     return blake2b(f"{instance} {label} ".encode() + codes.tobytes(), digest_size=16).digest()
 
 
-def _explain(job: Job, batch: Batch) -> tuple[Told, list[Told]]:
+def _explain(job: Job, rows_of: Ints) -> tuple[Told, list[Told]]:
     """A chunk of instances, here or in another process; rows and time are shared out among them."""
     function, ledger, fit = job.ready
+    some = job.instances.take(rows_of)
+    batch = Batch(some.codes, job.labels[rows_of], some.ids, job.seed, job.component)
     before, begun = ledger.rows[job.component], time.perf_counter()
     explanation = checked(job.name, function(batch), batch.codes)
     seconds = (time.perf_counter() - begun) / len(batch)

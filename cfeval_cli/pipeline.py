@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -133,9 +133,10 @@ def asked(plan: Plan) -> dict[str, Access]:
 def explain(study: Study, name: str, advance: Callable[[int], None]) -> Explained:
     """One explainer's explanations of all instances."""
     plan = study.plan
-    job = Job(name, plan.explainers[name], study.dataset, study.model, study.subject, plan.seed)
+    explainer = plan.explainers[name]
+    job = Job(name, explainer, study.dataset, study.model, study.subject, plan.seed, study.instances, study.labels)
     try:
-        return explained(job, study.instances, study.labels, plan.executor, plan.cache, advance)
+        return explained(job, plan.executor, plan.cache, advance)
     except (UserError, Failure):
         raise
     except Exception as error:
@@ -237,23 +238,30 @@ def arranged(order: list[dict[str, object]]) -> pd.DataFrame:
     return table.iloc[np.argsort(keys, kind="stable")].reset_index(drop=True)
 
 
-def frame(parts: Iterable[tuple[str, str, str, Ints, Floats, Floats]]) -> pd.DataFrame:
-    """Tidy scores: instance, explainer, metric, variant, numerator, denominator."""
-    metric, variant, name, ids, numerators, denominators = zip(*parts, strict=True)
+def frame(parts: list[tuple[str, str, str, Ints, Floats, Floats]]) -> pd.DataFrame:
+    """Tidy scores: instance, explainer, metric, variant, numerator, denominator; the parts are used up."""
+    metric, variant, name, ids, numerators, denominators = map(list, zip(*parts, strict=True))
     sizes = [len(part) for part in ids]
 
-    def column(labels: tuple[str, ...]) -> Any:
+    def column(labels: list[str]) -> Any:
         categories = list(dict.fromkeys(labels))
         codes = np.repeat(np.array([categories.index(label) for label in labels]), sizes)
         return pd.Categorical.from_codes(codes, pd.Index(categories))
 
+    def joined(arrays: list[Any]) -> Any:
+        whole = np.concatenate(arrays)
+        arrays.clear()  # so that not all is in memory twice
+        return whole
+
+    parts.clear()
     return pd.DataFrame(
         {
-            "instance": np.concatenate(ids),
+            "instance": joined(ids),
             "explainer": column(name),
             "metric": column(metric),
             "variant": column(variant),
-            "numerator": np.concatenate(numerators),
-            "denominator": np.concatenate(denominators),
-        }
+            "numerator": joined(numerators),
+            "denominator": joined(denominators),
+        },
+        copy=False,
     )

@@ -5,6 +5,7 @@ import hashlib
 import http.server
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -169,6 +170,20 @@ def test_ctrl_c_stops_promptly_says_what_is_safe_and_exits_130(toy, tmp_path, n_
     while _below(tmp_path) and time.monotonic() < deadline:
         time.sleep(0.2)
     assert _below(tmp_path) == []  # no worker stays behind
+
+
+def test_the_cache_is_listed_and_cleared(toy, tmp_path):
+    where = f"cache.folder={tmp_path / 'cache'}"
+    for _ in range(2):
+        toy.run(*QUICK, "cache=disk", where, cwd=tmp_path)
+    listed = cfeval("data", "cache", where, cwd=tmp_path).stdout
+    assert re.search(r"explanations-1.sqlite: \d+ explanations", listed)
+    assert re.search(r"toy, explainer.random, seed 0\s+│\s+20 │", listed)
+    assert "removed" in cfeval("data", "cache", "--clear", where, cwd=tmp_path).stdout
+    assert ": 0 explanations" in cfeval("data", "cache", where, cwd=tmp_path).stdout
+    assert "cache only" in cfeval("data", "list", "--clear", cwd=tmp_path, code=2).stderr
+    assert "takes no names" in cfeval("data", "cache", "toy", cwd=tmp_path, code=2).stderr
+    assert "cache=off keeps nothing" in cfeval("data", "cache", "cache=off", cwd=tmp_path, code=2).stderr
 
 
 def _below(folder):

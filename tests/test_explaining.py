@@ -1,6 +1,6 @@
 """Known explanations are taken, the rest is computed, and nobody can tell the difference."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
@@ -24,14 +24,15 @@ HERE = Local(n_jobs=1)
 
 
 def job(explainer, name="x", seed=0, dataset=DATASET, model=MODEL):
-    return Job(name, explainer, dataset, model, of_subject(dataset, model), seed)
+    return Job(name, explainer, dataset, model, of_subject(dataset, model), seed, DATASET.test, LABELS)
 
 
 def run(made, rows=slice(None), executor=HERE, cache=None):
     done = []
     rows = np.arange(70)[rows]
-    told = explain(made, DATASET.test.take(rows), LABELS[rows], executor, cache or Off(), done.append)
-    assert sum(done) == len(rows)
+    some = replace(made, instances=DATASET.test.take(rows), labels=made.labels[rows])
+    told = explain(some, executor, cache or Off(), done.append)
+    assert sum(done) == len(rows) == len(told.explanation)
     return told
 
 
@@ -72,8 +73,8 @@ def test_what_explanations_depend_on_makes_another_section(tmp_path):
     assert len({one.section for one in [first, *others]}) == len(others) + 1
     assert all(run(one, slice(0, 3), cache=cache).known == 0 for one in others)
     assert run(job(Lime(n_samples=50)), slice(0, 3), cache=cache).known == 3
-    flipped = explain(first, DATASET.test, 1 - LABELS, HERE, cache, lambda _: None)
-    assert flipped.known == 0  # another prediction is to be explained
+    flipped = replace(first, labels=1 - LABELS)  # another prediction is to be explained
+    assert run(flipped, cache=cache).known == 0
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,9 @@ class DecisionBoundary:
 def _drawn(dataset: Dataset) -> Another:
     """Values from the feature's training distribution."""
     cumulative = [np.cumsum(frequency) for frequency in dataset.frequencies]
-    return lambda feature, own, uniform: _another_value(own, cumulative[feature], uniform)
+    # where rounding may carry a point past the end
+    last = [int(np.flatnonzero(frequency)[-1]) for frequency in dataset.frequencies]
+    return lambda feature, own, uniform: _another_value(own, cumulative[feature], last[feature], uniform)
 
 
 def _nearest(dataset: Dataset, model: Any, size: int) -> Another:
@@ -94,7 +96,7 @@ def _nearest(dataset: Dataset, model: Any, size: int) -> Another:
     return another
 
 
-def _another_value(own: int, cumulative: Floats, uniform: Floats) -> Codes:
+def _another_value(own: int, cumulative: Floats, last: int, uniform: Floats) -> Codes:
     """Values drawn from a distribution without `own`: its share is cut out of the unit interval."""
     low = cumulative[own - 1] if own else 0.0
     share = cumulative[own] - low
@@ -102,7 +104,6 @@ def _another_value(own: int, cumulative: Floats, uniform: Floats) -> Codes:
         return np.full(len(uniform), own, dtype=np.int32)  # the training set has no other value
     points = uniform * (1.0 - share)
     points = np.where(points >= low, points + share, points)
-    last = np.flatnonzero(np.diff(cumulative, prepend=0.0))[-1]  # where rounding may carry a point past the end
     return np.asarray(np.minimum(np.searchsorted(cumulative, points, side="right"), last), dtype=np.int32)
 
 

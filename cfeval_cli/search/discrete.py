@@ -29,7 +29,7 @@ class Discrete:
 
     pick: str = "auto"
     max_candidates: int = 1_000_000
-    max_batch_rows: int = 100_000
+    max_batch_rows: int = 65_536
 
     title = "disc."
 

@@ -71,7 +71,7 @@ def test_values_are_drawn_from_the_training_distribution_without_the_instances_o
     frequency = np.array([0.1, 0.5, 0.0, 0.4])
     rng = np.random.default_rng(0)
     for own in (0, 1, 3):
-        drawn = np.bincount(_another_value(own, np.cumsum(frequency), rng.random(40_000)), minlength=4) / 40_000
+        drawn = np.bincount(_another_value(own, np.cumsum(frequency), 3, rng.random(40_000)), minlength=4) / 40_000
         expected = np.where(np.arange(4) == own, 0, frequency) / (1 - frequency[own])
         assert np.abs(drawn - expected).max() < 0.01
 
