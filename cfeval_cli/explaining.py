@@ -61,7 +61,8 @@ class Job:
         explainer = identity.of_component(self.explainer)
         if self.subject is None or explainer is None:
             return None
-        return sha256(f"{self.subject} {explainer} {self.component} {self.seed}".encode()).hexdigest()
+        code = identity.of_code(Job)  # how it is asked
+        return sha256(f"{self.subject} {explainer} {code} {self.component} {self.seed}".encode()).hexdigest()
 
     @cached_property
     def ready(self) -> tuple[Callable[[Batch], Explanation], Ledger, Told]:

@@ -19,7 +19,10 @@ from tests.problems import make_dataset
 CONF = Path(next(iter(cfeval_cli.conf.__path__)))
 YAMLS = sorted(path.relative_to(CONF) for path in CONF.glob("*/*.yaml"))
 SEVERAL = ("explainer", "metric")  # groups of which a run has more than one
-VERB = {"explainer": "fit", "metric": "score", "search": "find", "distance": "fit", "model": "fit", "dataset": "load"}
+VERB = {
+    "explainer": "fit", "metric": "score", "search": "find", "distance": "fit", "model": "fit", "dataset": "load",
+    "executor": "map", "cache": "known",
+}  # fmt: skip
 
 
 def plan(*overrides):
@@ -127,6 +130,9 @@ def test_access_limits_the_search_and_the_metrics_but_not_the_truth():
         (["search.max_candidates=none"], "search: max_candidates must"),
         (["explainer.lime._target_=nowhere.Lime"], "explainer.lime: .*nowhere"),
         (["explainer.lime._target_=null"], "explainer.lime"),
+        (["n_jobs=0"], "executor: n_jobs must be a whole number of at least 1, or -1 for all cores"),
+        (["n_jobs=two"], "executor: n_jobs must"),
+        (["cache.max_mb=0"], "cache: max_mb must"),
     ],
 )
 def test_bad_settings_are_named(overrides, message):
