@@ -10,6 +10,7 @@ import argparse
 import os
 import platform
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -92,10 +93,14 @@ class Timed:
         return timed
 
 
-def clock(function):
-    begun = time.perf_counter()
-    result = function()
-    return time.perf_counter() - begun, result
+def clock(function, least=0.0):
+    """Seconds of a call and its result; what is shorter than `least` is called several times and averaged."""
+    begun, calls, seconds = time.perf_counter(), 0, 0.0
+    while not calls or seconds < least:
+        result = function()
+        calls += 1
+        seconds = time.perf_counter() - begun
+    return seconds / calls, result
 
 
 @dataclass
@@ -115,9 +120,9 @@ class Duel:
             ours(study)  # imports, and tables that are made once
             a, b = [], []
             for _ in range(rounds):
-                seconds, told = clock(theirs)
+                seconds, told = clock(theirs, 0.1)
                 a.append(seconds / sizes[0])
-                seconds, found = clock(lambda: ours(study))
+                seconds, found = clock(lambda: ours(study), 0.1)
                 b.append(seconds / sizes[1])
             if not share:
                 return Duel(a, b, told, found, None)
@@ -194,7 +199,7 @@ def throughput(case, made, features):
     duel = Duel.run(
         lambda: made.model.proba(candidates),
         lambda study: find(study, "lr", features),
-        made, 9, (n, n),  # short, and so more often
+        made, 5, (n, n),
     )  # fmt: skip
     speeds = [f"{1e-6 / statistics.median(seconds):.2g}" for seconds in (duel.ours, duel.theirs)]
     return THROUGHPUT, (case, f"{n:,}", *speeds, duel.ratio)
@@ -369,11 +374,12 @@ CASES = {
 
 def heading():
     packages = ", ".join(f"{name} {version(name)}" for name in ("numpy", "torch", "lime", "anchor-exp"))
+    arguments = " ".join(["python benchmarks/speed.py", *sys.argv[1:]])
     return f"""# Speed
 
 {os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}, {packages}. Made by
-`python benchmarks/speed.py`. Medians over rounds in which both ways take turns, on one core; whole runs: one round,
-all cores, loading and training on both sides. The model's share counts its predictions and their gradients."""
+`{arguments}`. Medians over rounds in which both ways take turns, on one core; whole runs: one round, all cores, loading
+and training on both sides. The model's share counts its predictions and their gradients."""
 
 
 def main():
