@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import logging
+import pickle
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -12,6 +14,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from cfeval_cli.errors import Failure, number
+
+log = logging.getLogger("cfeval")
 
 _Shared = TypeVar("_Shared")
 _Item = TypeVar("_Item")
@@ -55,12 +59,19 @@ def _spread(
     work: Callable[[_Shared, _Item], _Result], shared: _Shared, items: Sequence[_Item], jobs: int
 ) -> Iterator[_Result]:
     """By worker processes, which stay for the next call; one thread in each, so that cores are not fought over."""
-    from joblib import Parallel, delayed, dump, parallel_config
+    from joblib import Parallel, delayed, parallel_config
     from joblib.externals.loky.process_executor import TerminatedWorkerError
 
+    try:
+        # not joblib's dump, which would write an array once for each feature that shares it
+        sent = pickle.dumps(shared, protocol=5)
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        log.warning("going on in this process only, since something cannot be sent to others: %s", error)
+        yield from (work(shared, item) for item in items)
+        return
     with tempfile.TemporaryDirectory(prefix="cfeval-") as folder:
         path = Path(folder) / "shared"
-        dump(shared, path)
+        path.write_bytes(sent)
         try:
             with parallel_config("loky", inner_max_num_threads=1):
                 parallel = Parallel(n_jobs=min(jobs, len(items)), return_as="generator", batch_size=1)
@@ -85,10 +96,5 @@ def _settle(path: str) -> None:
 
 @lru_cache(maxsize=1)
 def _load(path: str) -> Any:
-    """What the workers share, from a private folder of the process that started them.
-
-    Not mapped from disk: memory-mapped arrays make every small operation a third slower.
-    """
-    from joblib import load
-
-    return load(path)
+    """What the workers share, from a folder that only the user who started them can write to."""
+    return pickle.loads(Path(path).read_bytes())  # noqa: S301

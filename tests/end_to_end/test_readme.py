@@ -24,7 +24,9 @@ def test_adding_an_explainer_in_one_file_and_one_yaml(adults, tmp_path):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(body)
     (command,) = re.findall(r"^cfeval run .*$", text, re.M)
-    cfeval(*shlex.split(command)[1:], cwd=tmp_path, env={"CFEVAL_DATA": str(adults)})
+    # with workers, which must find the file too, and a cache of its own
+    more = ["n_jobs=2", "executor.min_seconds=0", f"cache.folder={tmp_path / 'cache'}"]
+    cfeval(*shlex.split(command)[1:], *more, cwd=tmp_path, env={"CFEVAL_DATA": str(adults)})
     metrics = pd.read_csv(only_run(tmp_path) / "metrics.csv")
     mine = metrics[(metrics["explainer"] == Path(files[0][0]).stem) & (metrics["metric"] == "c")]
     assert len(mine) == 2 and (mine["value"] > 0).all() and (mine["coverage"] == 1).all()

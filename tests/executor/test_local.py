@@ -57,6 +57,24 @@ def test_the_first_is_done_here_the_rest_by_workers_that_share_one_copy():
     assert {int(total) for *_, total in done} == {300_000 * 299_999 // 2}
 
 
+def is_shared(shared, item):
+    return shared[0] is shared[1]
+
+
+def test_what_is_shared_within_is_sent_once_and_stays_shared():
+    table = np.arange(1000)
+    assert all(Local(2, 0.0).map(is_shared, (table, table), list(range(5))))
+
+
+def test_what_cannot_be_sent_is_done_here(caplog):
+    assert list(Local(2, 0.0).map(_called, lambda x: 2 * x, [1, 2, 3])) == [2, 4, 6]
+    assert "cannot be sent" in caplog.text
+
+
+def _called(function, item):
+    return function(item)
+
+
 def test_little_work_starts_no_process():
     assert {pid for pid, *_ in Local(2, 60.0).map(where, {"table": np.zeros(1)}, list(range(4)))} == {os.getpid()}
 
