@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import re
+import signal
 import sys
 
 from cfeval_cli import __version__
@@ -52,15 +53,16 @@ def main() -> None:
     sys.path.append(str(os.getcwd()))  # noqa: PTH109  a user's own components may lie beside their configs
     for library in ("OMP", "OPENBLAS", "MKL"):
         # one thread a process: the same bits on any number of cores, and no fight over them between workers
-        os.environ.setdefault(f"{library}_NUM_THREADS", "1")
+        os.environ[f"{library}_NUM_THREADS"] = "1"
     full = os.environ.get("HYDRA_FULL_ERROR") == "1"
     os.environ["HYDRA_FULL_ERROR"] = "1"  # so that Hydra passes errors on instead of printing them
     os.environ["CFEVAL_TRACEBACK"] = "1" if full else ""
+    signal.signal(signal.SIGTERM, _terminate)
     try:
         importlib.import_module(f"cfeval_cli.commands.{command}").main()
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
         sys.stderr.write("cfeval: stopped\n")
-        sys.exit(130)
+        sys.exit(stopped(error))
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(1)
@@ -68,6 +70,16 @@ def main() -> None:
         if full:
             raise
         sys.exit(complain(error))
+
+
+def _terminate(*_: object) -> None:
+    """What `kill` sends ends a run as Ctrl-C does, so that no worker and no temporary folder stays behind."""
+    raise KeyboardInterrupt("terminated")
+
+
+def stopped(error: KeyboardInterrupt) -> int:
+    """The exit code that a shell would give: 128 and the number of the signal."""
+    return 143 if str(error) == "terminated" else 130
 
 
 def _overrides_last(arguments: list[str]) -> list[str]:

@@ -15,6 +15,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from cfeval_cli import gold
 from cfeval_cli.errors import UserError, one_of, whole
+from cfeval_cli.identity import of_component
 from cfeval_cli.metric.converged import Converged
 from cfeval_cli.metric.coverage import Coverage
 from cfeval_cli.statistics.summary import TRUTHS
@@ -45,6 +46,7 @@ class Plan:
     data_dir: Path
     executor: Executor
     cache: Cache
+    identities: Mapping[str, str | None]  # of the explainers, taken when they were imported
 
     def check(self, dataset: Dataset) -> None:
         """Refuse what the data cannot give, before anything is computed."""
@@ -87,10 +89,11 @@ def plan(cfg: DictConfig) -> Plan:
     distance: Distance = make(cfg, "distance")
     if getattr(search, "moves", False) and getattr(distance, "space", None) == "onehot":
         raise UserError("distance.space=onehot cannot measure moved embeddings. Use distance.space=auto or embedding.")
+    explainers = _several(cfg, "explainer")
     return Plan(
         dataset=make(cfg, "dataset"),
         model=make(cfg, "model"),
-        explainers=_several(cfg, "explainer"),
+        explainers=explainers,
         search=search,
         distance=distance,
         metrics=metrics,
@@ -108,6 +111,7 @@ def plan(cfg: DictConfig) -> Plan:
         data_dir=Path(str(cfg.data_dir)).expanduser(),
         executor=make(cfg, "executor"),
         cache=make(cfg, "cache"),
+        identities={name: of_component(explainer) for name, explainer in explainers.items()},
     )
 
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from cfeval_cli import identity
 from cfeval_cli.errors import Failure
+from cfeval_cli.identity import of_code
 from cfeval_cli.model.gate import Ledger
 from cfeval_cli.types import (
     ABSENT,
@@ -45,6 +45,8 @@ class Job:
     explainer: Explainer
     dataset: Dataset
     model: Any
+    identity: str | None  # a hash of the explainer's settings and code, and if there is one
+    code: str  # of its code alone
     subject: str | None  # a hash of data and model
     seed: int
     instances: Split
@@ -58,15 +60,21 @@ class Job:
     @property
     def section(self) -> str | None:
         """Where its explanations are kept: a hash of all that they depend on, or None if that is not known."""
-        explainer = identity.of_component(self.explainer)
-        if self.subject is None or explainer is None:
+        if self.subject is None or self.identity is None:
             return None
-        code = identity.of_code(Job)  # how it is asked
-        return sha256(f"{self.subject} {explainer} {code} {self.component} {self.seed}".encode()).hexdigest()
+        code = of_code(Job)  # how it is asked
+        return sha256(f"{self.subject} {self.identity} {code} {self.component} {self.seed}".encode()).hexdigest()
+
+    @property
+    def label(self) -> str:
+        """What people are told of that place."""
+        return f"{self.dataset.name}, {self.component}, seed {self.seed}"
 
     @cached_property
     def ready(self) -> tuple[Callable[[Batch], Explanation], Ledger, Told]:
         """The function that explains, once in each process, the account of the rows that it asks for, and its cost."""
+        if self.identity is not None and of_code(self.explainer.__class__) != self.code:
+            raise Failure(f"the source of {self.component} was changed during the run. Start it again.")
         ledger, begun = Ledger(), time.perf_counter()
         gate = ledger.gate(self.model, self.explainer.access, self.component)
         function = self.explainer.fit(self.dataset, gate)
@@ -97,7 +105,7 @@ def explain(job: Job, executor: Executor, cache: Cache, advance: Callable[[int],
     if section is None:
         log.info("%s is not kept in the cache: its settings or the model have no plain values", job.component)
     else:
-        known = cache.known(section, f"{job.dataset.name}, {job.component}, seed {job.seed}", [_FIT, *keys])
+        known = cache.known(section, job.label, [_FIT, *keys])
     fit = known.pop(_FIT, Told(_NOBODY, _NOBODY.astype(float), 0, 0.0))
     missing = np.array([row for row, key in enumerate(keys) if key not in known], dtype=np.int64)
     for row, key in enumerate(keys):
@@ -107,7 +115,7 @@ def explain(job: Job, executor: Executor, cache: Cache, advance: Callable[[int],
     chunks = [missing[start : start + _CHUNK] for start in range(0, len(missing), _CHUNK)]
     for rows, (fit, new) in zip(chunks, executor.map(_explain, job, chunks), strict=True):
         if section is not None:
-            cache.keep(section, {_FIT: fit} | dict(zip((keys[row] for row in rows), new, strict=True)))
+            cache.keep(section, job.label, {_FIT: fit} | dict(zip((keys[row] for row in rows), new, strict=True)))
         for row, told in zip(rows.tolist(), new, strict=True):
             gathered.add(row, told)
         advance(len(rows))

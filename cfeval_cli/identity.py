@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-import dataclasses
+import importlib.machinery
 import importlib.metadata
 import importlib.util
-import inspect
 import json
 import sys
+from collections.abc import Mapping
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -25,12 +25,23 @@ _DISTRIBUTION = {"sklearn": "scikit-learn", "anchor": "anchor-exp"}  # where it 
 
 def of_component(component: Any) -> str | None:
     """A hash of a component's class, settings and code, or None if its settings are not plain values."""
-    settings = dataclasses.asdict(component) if dataclasses.is_dataclass(component) else vars(component)  # type: ignore[arg-type]
     try:
-        told = json.dumps(settings, sort_keys=True)
-    except TypeError:
+        return _hash(json.dumps(_described(component), sort_keys=True))
+    except Exception:  # whatever a user's own class may do: what cannot be described is not found again
         return None
-    return _hash(of_code(component.__class__), told)
+
+
+def _described(value: Any) -> Any:
+    """Plain values; of a component its code and all that it holds, other components included."""
+    if isinstance(value, bool | int | float | str | None):
+        return value
+    if isinstance(value, Mapping):
+        return {"map": [[_described(key), _described(item)] for key, item in value.items()]}
+    if isinstance(value, list | tuple):
+        return [_described(item) for item in value]
+    if callable(value) or type(value).__module__ in ("builtins", "numpy"):
+        raise TypeError(f"{value!r} is not a plain value")
+    return {"code": of_code(value.__class__), "holds": _described(vars(value))}
 
 
 def of_subject(dataset: Dataset, model: Any) -> str | None:
@@ -45,24 +56,24 @@ def of_subject(dataset: Dataset, model: Any) -> str | None:
 
 
 @cache
-def of_code(kind: type) -> str:
-    """A hash of a class's source with all that it imports from its own package and ours, and of package versions."""
+def of_code(kind: Any) -> str:
+    """A hash of a class's source with all that it imports but installed packages, of which the versions count."""
     seen: dict[str, Path] = {}
     outside = {*_ALWAYS}
-    ours = {"cfeval_cli", kind.__module__.partition(".")[0]}
-    waiting = [kind.__module__]
+    waiting = [kind.__module__, *(base.__module__ for base in kind.__mro__)]
     while waiting:
         name = waiting.pop()
+        if name in seen or name.partition(".")[0] in sys.stdlib_module_names:
+            continue
         path = _source(name)
-        if name in seen or path is None:
+        if path is None:
+            continue
+        if name.partition(".")[0] != "cfeval_cli" and _installed(path):
+            outside.add(name.partition(".")[0])
             continue
         seen[name] = path
-        for imported in _imports(path, name):
-            top = imported.partition(".")[0]
-            if top in ours:
-                waiting.append(imported)
-            elif top not in sys.stdlib_module_names:
-                outside.add(top)
+        # a package's own file runs before that of a module in it
+        waiting += [*_imports(path, name), *([name.rpartition(".")[0]] if "." in name else [])]
     sources = [f"{name} {sha256(path.read_bytes()).hexdigest()}" for name, path in sorted(seen.items())]
     python = f"python {sys.version_info.major}.{sys.version_info.minor}"
     return _hash(kind.__qualname__, python, *sources, *(f"{name} {_version(name)}" for name in sorted(outside)))
@@ -73,17 +84,27 @@ def _hash(*parts: str) -> str:
 
 
 def _source(name: str) -> Path | None:
-    """The file of a module; a name imported from a module is no module and has none."""
-    module = sys.modules.get(name)
-    if module is not None:
-        file = inspect.getsourcefile(module) if getattr(module, "__file__", None) else None
-    else:
+    """The file of a module, found without running anything; a name imported from a module has none."""
+    loaded = sys.modules.get(name)
+    file = getattr(loaded, "__file__", None)
+    if file is None and "." not in name:
         try:
-            found = importlib.util.find_spec(name)
-        except ModuleNotFoundError:  # the parent is no package
-            return None
+            found = importlib.machinery.PathFinder.find_spec(name)
+        except (ImportError, ValueError):
+            found = None
         file = found.origin if found is not None else None
+    if file is None and "." in name:
+        package, _, last = name.rpartition(".")
+        parent = _source(package)
+        if parent is None or parent.name != "__init__.py":
+            return None
+        tried = (parent.parent / f"{last}.py", parent.parent / last / "__init__.py")
+        file = next((str(path) for path in tried if path.exists()), None)
     return Path(file) if file is not None and file.endswith(".py") else None
+
+
+def _installed(path: Path) -> bool:
+    return bool({"site-packages", "dist-packages"} & set(path.parts))
 
 
 def _imports(path: Path, name: str) -> list[str]:

@@ -14,7 +14,7 @@ from cfeval_cli.config import Plan
 from cfeval_cli.errors import Failure, UserError
 from cfeval_cli.explaining import Explained, Job
 from cfeval_cli.explaining import explain as explained
-from cfeval_cli.identity import of_subject
+from cfeval_cli.identity import of_code, of_subject
 from cfeval_cli.model.gate import Ledger, probability_of
 from cfeval_cli.progress import Progress
 from cfeval_cli.report import tables
@@ -134,7 +134,18 @@ def explain(study: Study, name: str, advance: Callable[[int], None]) -> Explaine
     """One explainer's explanations of all instances."""
     plan = study.plan
     explainer = plan.explainers[name]
-    job = Job(name, explainer, study.dataset, study.model, study.subject, plan.seed, study.instances, study.labels)
+    job = Job(
+        name=name,
+        explainer=explainer,
+        dataset=study.dataset,
+        model=study.model,
+        identity=plan.identities[name],
+        code=of_code(explainer.__class__) if plan.identities[name] else "",
+        subject=study.subject,
+        seed=plan.seed,
+        instances=study.instances,
+        labels=study.labels,
+    )
     try:
         return explained(job, plan.executor, plan.cache, advance)
     except (UserError, Failure):

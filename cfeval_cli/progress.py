@@ -38,7 +38,7 @@ class Progress:
             if self._live and task is not None:
                 self._live.update(task, advance=items, count=f"{done:,}/{total:,}" if total else "")
             now = time.perf_counter()
-            if total and now - spoken >= _EVERY and done < total:
+            if total and now - spoken >= _EVERY and 0 < done < total:
                 spoken = now
                 left = (now - begun) / done * (total - done)
                 log.info("%s: %s of %s, about %.0f s left", title, f"{done:,}", f"{total:,}", left)

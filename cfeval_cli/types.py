@@ -123,6 +123,7 @@ class Dataset:
         for array in (*arrays, *self.candidate_table, *shared, *([] if self.pretrained is None else [self.pretrained])):
             digest.update(repr(array.shape).encode())
             digest.update(np.ascontiguousarray(array).tobytes())
+        digest.update(repr([split.texts for split in splits]).encode())
         return digest.hexdigest()
 
 
@@ -233,30 +234,13 @@ class Explanation:
     @staticmethod
     def ragged(rows: Sequence[Sequence[tuple[int, float]]]) -> Explanation:
         """From a list of (feature, score) for each instance."""
-        return Explanation.gathered([([j for j, _ in row], [score for _, score in row]) for row in rows])
-
-    @staticmethod
-    def gathered(rows: Sequence[tuple[Any, Any]]) -> Explanation:
-        """From the features and the scores of each instance."""
-        width = max((len(named) for named, _ in rows), default=0)
+        width = max((len(row) for row in rows), default=0)
         features = np.full((len(rows), width), NONE, dtype=np.int64)
         scores = np.full((len(rows), width), np.nan)
-        for i, (named, weights) in enumerate(rows):
-            features[i, : len(named)], scores[i, : len(named)] = named, weights
+        for i, row in enumerate(rows):
+            for place, (feature, score) in enumerate(row):
+                features[i, place], scores[i, place] = feature, score
         return Explanation(features, scores)
-
-    @staticmethod
-    def concatenate(parts: list[Explanation]) -> Explanation:
-        """The instances of all parts, one after the other."""
-        width = max(part.features.shape[1] for part in parts)
-
-        def widen(array: NDArray[Any], fill: float) -> NDArray[Any]:
-            return np.pad(array, ((0, 0), (0, width - array.shape[1])), constant_values=fill)
-
-        return Explanation(
-            np.concatenate([widen(part.features, NONE) for part in parts]),
-            np.concatenate([widen(part.scores, np.nan) for part in parts]),
-        )
 
 
 @dataclass(frozen=True)
@@ -276,7 +260,7 @@ class Cache(Protocol):
         """What there is of the instances in a section, which `label` describes to people."""
         ...
 
-    def keep(self, section: str, told: Mapping[bytes, Told]) -> None:
+    def keep(self, section: str, label: str, told: Mapping[bytes, Told]) -> None:
         """Add to a section."""
         ...
 

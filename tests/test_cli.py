@@ -141,13 +141,16 @@ def test_an_output_folder_that_cannot_be_written_is_named(toy, tmp_path):
     assert "/proc/nowhere" in one_message(done) and "hydra.run.dir" in done.stderr
 
 
-@pytest.mark.parametrize("n_jobs", [1, 2])
-def test_ctrl_c_stops_promptly_says_what_is_safe_and_exits_130(toy, tmp_path, n_jobs):
+@pytest.mark.parametrize(
+    ("n_jobs", "sent", "code"), [(1, signal.SIGINT, 130), (2, signal.SIGINT, 130), (2, signal.SIGTERM, 143)]
+)
+def test_a_signal_stops_promptly_says_what_is_safe_and_leaves_nothing_behind(toy, tmp_path, n_jobs, sent, code):
     slow = ["explainer=[decision_boundary,random]", "explainer.decision_boundary.n_samples=400000", "cache=off"]
     workers = [f"n_jobs={n_jobs}", "executor.min_seconds=0"]
     with subprocess.Popen(
         [str(CFEVAL), "run", *toy.arguments, *slow, *workers],
         cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
     ) as process:  # fmt: skip
         for line in process.stderr:
             if "explain: decision" in line:
@@ -157,11 +160,14 @@ def test_ctrl_c_stops_promptly_says_what_is_safe_and_exits_130(toy, tmp_path, n_
             while len(_below(tmp_path)) < 3 and time.monotonic() < deadline:
                 time.sleep(0.2)
         time.sleep(0.5)
-        os.killpg(process.pid, signal.SIGINT)  # as a terminal does, to all
+        if sent == signal.SIGINT:
+            os.killpg(process.pid, sent)  # as a terminal does, to all
+        else:
+            process.send_signal(sent)
         stopped = time.monotonic()
         _, told = process.communicate(timeout=60)
         assert time.monotonic() - stopped < 30
-    assert process.returncode == 130
+    assert process.returncode == code
     assert "Traceback" not in told
     folder = only_run(tmp_path)
     assert f"cfeval: stopped. Safe in {folder}: dataset.json, " in told and "instances.parquet, model.npz" in told
@@ -170,6 +176,7 @@ def test_ctrl_c_stops_promptly_says_what_is_safe_and_exits_130(toy, tmp_path, n_
     while _below(tmp_path) and time.monotonic() < deadline:
         time.sleep(0.2)
     assert _below(tmp_path) == []  # no worker stays behind
+    assert list(tmp_path.glob("cfeval-*")) == []
 
 
 def test_the_cache_is_listed_and_cleared(toy, tmp_path):

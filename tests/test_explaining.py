@@ -13,7 +13,7 @@ from cfeval_cli.explainer.anchor import Anchor
 from cfeval_cli.explainer.lime import Lime
 from cfeval_cli.explainer.random import Random
 from cfeval_cli.explaining import Job, checked, explain
-from cfeval_cli.identity import of_subject
+from cfeval_cli.identity import of_code, of_component, of_subject
 from cfeval_cli.types import NONE, Access, Explanation
 from tests.problems import make_dataset, make_linear
 
@@ -24,7 +24,8 @@ HERE = Local(n_jobs=1)
 
 
 def job(explainer, name="x", seed=0, dataset=DATASET, model=MODEL):
-    return Job(name, explainer, dataset, model, of_subject(dataset, model), seed, DATASET.test, LABELS)
+    who, what, code = of_component(explainer), of_subject(dataset, model), of_code(type(explainer))
+    return Job(name, explainer, dataset, model, who, code, what, seed, DATASET.test, LABELS)
 
 
 def run(made, rows=slice(None), executor=HERE, cache=None):
@@ -135,6 +136,11 @@ def test_an_explainer_without_plain_settings_is_not_kept(tmp_path):
     assert job(Odd()).section is None
     run(job(Odd()), cache=cache)
     assert run(job(Odd()), cache=cache).known == 0 and cache.sections() == []
+
+
+def test_a_source_that_was_changed_during_the_run_is_refused():
+    with pytest.raises(Failure, match=r"the source of explainer\.x was changed during the run"):
+        run(replace(job(Random()), code="of the source before"))
 
 
 @pytest.mark.parametrize(

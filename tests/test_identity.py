@@ -2,7 +2,8 @@
 
 import importlib
 import sys
-from dataclasses import dataclass, replace
+import threading
+from dataclasses import InitVar, dataclass, replace
 
 import numpy as np
 import pytest
@@ -28,8 +29,41 @@ def test_settings_that_are_not_plain_values_have_no_identity():
     class Own:
         function: object
 
-    assert identity.of_component(Own(print)) is None
-    assert identity.of_component(Own(3)) is not None
+    class Slots:
+        __slots__ = ("value",)
+
+    for odd in (Own(print), Own(threading.Lock()), Own(np.zeros(2)), Own({1, 2}), Slots()):
+        assert identity.of_component(odd) is None
+    for plain in (Own(3), Own(None), Own([1, (2.5, "x")]), Own({"a": {"b": True}})):
+        assert identity.of_component(plain) is not None
+
+
+def test_a_component_within_a_component_counts_with_its_class_and_settings():
+    @dataclass(frozen=True)
+    class Kernel:
+        width: float = 1.0
+
+    class Wide(Kernel):
+        pass
+
+    @dataclass(frozen=True)
+    class Outer:
+        kernel: object
+        scale: InitVar[float] = 1.0
+
+        def __post_init__(self, scale):
+            object.__setattr__(self, "scaled", scale)
+
+    told = [
+        Outer(Kernel()),
+        Outer(Wide()),
+        Outer(Kernel(2.0)),
+        Outer(Kernel(), 3.0),
+        Outer([Kernel()]),
+        Outer({"k": 1}),
+    ]
+    assert len({identity.of_component(one) for one in told}) == len(told)
+    assert identity.of_component(Outer(Kernel())) == identity.of_component(Outer(Kernel(1.0)))
 
 
 def test_data_and_model_tell_subjects_apart():
@@ -56,13 +90,17 @@ def package(tmp_path, monkeypatch):
     (tmp_path / "mine").mkdir()
     files = {
         "__init__": "",
-        "explainer": "def later():\n    from . import helper\n\nclass Own:\n    pass\n",
+        "explainer": "def later():\n    from . import helper\n    import beside\n    from mine.broken import x\n\n"
+        "class Own:\n    pass\n",
+        "broken": "raise SystemExit('never to be run')\n",
         "helper": "from mine.deeper import value\nimport numpy, json\n",
         "deeper": "value = 1\n",
         "apart": "value = 1\n",
     }
     for name, text in files.items():
         (tmp_path / "mine" / f"{name}.py").write_text(text)
+    (tmp_path / "beside.py").write_text("import deeper_still\n")
+    (tmp_path / "deeper_still.py").write_text("value = 1\n")
     monkeypatch.syspath_prepend(tmp_path)
     yield tmp_path / "mine"
     for name in [name for name in sys.modules if name.partition(".")[0] == "mine"]:
@@ -82,8 +120,9 @@ def test_code_counts_as_far_as_it_is_imported(package):
     assert code(package) == before
     (package / "apart.py").write_text("value = 2\n")
     assert code(package) == before
-    for name in ("explainer", "helper", "deeper"):
-        path = package / f"{name}.py"
+    files = ["mine/explainer", "mine/helper", "mine/deeper", "mine/__init__", "mine/broken", "beside", "deeper_still"]
+    for name in files:
+        path = package.parent / f"{name}.py"
         text = path.read_text()
         path.write_text(text + "# changed\n")
         assert code(package) != before, name

@@ -68,17 +68,23 @@ class Disk:
 
         return self._use(read, {})
 
-    def keep(self, section: str, told: Mapping[bytes, Told]) -> None:
+    def keep(self, section: str, label: str, told: Mapping[bytes, Told]) -> None:
         """Add explanations to a section, and drop those sections that were not used for longest if need be."""
 
         def write(database: sqlite3.Connection) -> None:
             database.execute("BEGIN IMMEDIATE")
-            row = database.execute("SELECT id FROM section WHERE key = ?", (section,)).fetchone()
-            if row is not None:  # else another run dropped it in the meantime
-                values = [(row[0], instance, _write(section, instance, one)) for instance, one in told.items()]
-                database.executemany("INSERT OR REPLACE INTO entry VALUES (?, ?, ?)", values)
-            self._shrink(database)
-            database.execute("COMMIT")
+            # another run may have dropped it in the meantime
+            database.execute(
+                "INSERT OR IGNORE INTO section (key, label, used) VALUES (?, ?, ?)", (section, label, time.time())
+            )
+            ((number_,),) = database.execute("SELECT id FROM section WHERE key = ?", (section,))
+            values = [(number_, instance, _write(section, instance, one)) for instance, one in told.items()]
+            database.executemany("INSERT OR REPLACE INTO entry VALUES (?, ?, ?)", values)
+            if self._shrink(database, number_):
+                database.execute("COMMIT")
+            else:
+                database.execute("ROLLBACK")
+                _warn(self.path, f"cache.max_mb={self.max_mb:g} is too small for one explainer; the rest is not kept")
 
         self._use(write, None)
 
@@ -93,16 +99,19 @@ class Disk:
         for path in (self.path, self.path.with_name(f"{_FILE}-journal")):
             path.unlink(missing_ok=True)
 
-    def _shrink(self, database: sqlite3.Connection) -> None:
+    def _shrink(self, database: sqlite3.Connection, kept: int) -> bool:
+        """Drop sections until the size is right; whether that could be done without the one to be kept."""
+
         def pragma(name: str) -> int:
             return int(database.execute(f"PRAGMA {name}").fetchone()[0])
 
         while (pragma("page_count") - pragma("freelist_count")) * pragma("page_size") > self.max_mb * 1e6:
-            oldest = database.execute("SELECT id FROM section ORDER BY used LIMIT 1").fetchone()
+            oldest = database.execute("SELECT id FROM section WHERE id != ? ORDER BY used LIMIT 1", (kept,)).fetchone()
             if oldest is None:
-                return
+                return False
             database.execute("DELETE FROM entry WHERE section = ?", oldest)
             database.execute("DELETE FROM section WHERE id = ?", oldest)
+        return True
 
     def _use(self, task: Callable[[sqlite3.Connection], _T], otherwise: _T) -> _T:
         """Do something with the database; a run does not fail for want of a cache."""
@@ -134,7 +143,9 @@ def _write(section: str, instance: bytes, told: Told) -> bytes:
     return body + _checksum(section, instance, body)
 
 
-def _read(section: str, instance: bytes, value: bytes) -> Told | None:
+def _read(section: str, instance: bytes, value: object) -> Told | None:
+    if not isinstance(value, bytes):
+        return None
     body, check = value[:-_CHECK], value[-_CHECK:]
     if check != _checksum(section, instance, body) or (len(body) - _HEAD.size) % 12:
         return None

@@ -14,5 +14,5 @@ class Off:
         """None."""
         return {}
 
-    def keep(self, section: str, told: Mapping[bytes, Told]) -> None:
+    def keep(self, section: str, label: str, told: Mapping[bytes, Told]) -> None:
         """Forget it."""

@@ -13,7 +13,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
-from cfeval_cli.cli import complain
+from cfeval_cli.cli import complain, stopped
 from cfeval_cli.errors import Failure, UserError
 
 if TYPE_CHECKING:
@@ -30,10 +30,10 @@ def main(cfg: DictConfig) -> None:
     folder = RunFolder(Path(HydraConfig.get().runtime.output_dir), ["cfeval", "run", *sys.argv[1:]])
     try:
         _run(cfg, folder)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
         log.error("stopped by the user")
         sys.stderr.write(f"cfeval: stopped. {_close(folder, 'stopped')}\n")
-        sys.exit(130)
+        sys.exit(stopped(error))
     except Exception as error:
         log.error("failed", exc_info=True)
         kept = _close(folder, "failed")

@@ -83,7 +83,14 @@ def _spread(
 
 
 def _call(work: Callable[[Any, Any], _Result], path: str, item: Any) -> _Result:
-    result = work(_load(path), item)
+    try:
+        result = work(_load(path), item)
+    except Exception as error:
+        try:
+            pickle.loads(pickle.dumps(error))  # noqa: S301  its own
+        except Exception:  # it would be lost on the way back
+            raise RuntimeError(f"{type(error).__name__}: {error}") from None
+        raise
     _settle(path)
     return result
 

@@ -127,7 +127,8 @@ class Continuous:
             here, value, gradient = trial, lower_value, lower_gradient
             step *= 1.5
             step[higher] /= 3.0
-        vectors[active] = here
+        vectors[active], values[active] = here, value
+        norms[active] = np.sqrt(np.einsum("nkd,nkd->n", gradient, gradient))
         return vectors, values, norms
 
     def _adam(self, objective: _Objective, vectors: Floats) -> tuple[Floats, Floats, Floats]:

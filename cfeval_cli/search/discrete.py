@@ -9,7 +9,7 @@ from math import prod
 
 import numpy as np
 
-from cfeval_cli.errors import UserError, one_of, whole
+from cfeval_cli.errors import Failure, UserError, one_of, whole
 from cfeval_cli.search.edit import exchanged
 from cfeval_cli.seeding import uniforms
 from cfeval_cli.types import ABSENT, NONE, Access, Codes, Counterfactuals, Dataset, Floats, Ints, Quest
@@ -247,6 +247,10 @@ class _Best:
     def improve(self, line: _Line, part: _Part, tier: Ints, cost: Floats, values: Codes) -> None:
         """Take what is better in a part of the line."""
         lowest = np.minimum.reduceat(cost, part.starts)
+        if np.isnan(lowest).any():
+            raise Failure(
+                "the model's probabilities of some candidates, or the distances to them, are no numbers (NaN)"
+            )
         ties = np.flatnonzero(cost == lowest.take(part.member))  # of every instance at least one
         rows = np.broadcast_to(part.rows, len(cost))[ties]
         keys = part.index.take(ties)

@@ -32,11 +32,11 @@ def same(a, b):
 def test_what_is_kept_is_found_by_section_and_instance(tmp_path):
     cache = Disk(str(tmp_path / "deep" / "folder"))
     assert cache.known("a", "label a", [key(1)]) == {}
-    cache.keep("a", {key(i): told(i) for i in range(40)})
+    cache.keep("a", "label a", {key(i): told(i) for i in range(40)})
     found = cache.known("a", "label a", [key(3), key(7), key(99)])
     assert set(found) == {key(3), key(7)} and all(same(found[key(i)], told(i)) for i in (3, 7))
     assert cache.known("b", "label b", [key(3)]) == {}
-    cache.keep("a", {key(3): told(30)})  # the later one counts
+    cache.keep("a", "a", {key(3): told(30)})  # the later one counts
     assert same(Disk(str(tmp_path / "deep" / "folder")).known("a", "", [key(3)])[key(3)], told(30))
     assert sorted((label, entries) for label, entries, _, _ in cache.sections()) == [("", 40), ("label b", 0)]
     cache.clear()
@@ -68,7 +68,7 @@ def test_the_size_is_bounded_and_what_was_not_used_for_longest_goes_first(tmp_pa
         cache.known(f"s{number}", f"s{number}", [])
         if number:
             cache.known("s0", "s0", [])  # in use
-        cache.keep(f"s{number}", {key(i): told(i, size=20) for i in range(100)})
+        cache.keep(f"s{number}", f"s{number}", {key(i): told(i, size=20) for i in range(100)})
         time.sleep(0.01)
     labels = [label for label, *_ in cache.sections()]
     assert "s0" in labels and "s11" in labels and "s1" not in labels
@@ -80,7 +80,7 @@ def _work(folder, number):
     cache = Disk(folder)
     for round_ in range(10):
         cache.known("shared", "shared", [])
-        cache.keep("shared", {key(1000 * number + 10 * round_ + i): told(i) for i in range(10)})
+        cache.keep("shared", "shared", {key(1000 * number + 10 * round_ + i): told(i) for i in range(10)})
 
 
 def test_several_runs_may_write_at_once(tmp_path):
@@ -100,7 +100,7 @@ def test_a_damaged_file_is_begun_anew(tmp_path, content, caplog):
     cache = Disk(str(tmp_path))
     cache.path.write_bytes(content)
     assert cache.known("a", "a", [key(1)]) == {}
-    cache.keep("a", {key(1): told()})
+    cache.keep("a", "a", {key(1): told()})
     assert set(cache.known("a", "a", [key(1)])) == {key(1)}
     assert "begun anew" in caplog.text
 
@@ -108,7 +108,7 @@ def test_a_damaged_file_is_begun_anew(tmp_path, content, caplog):
 def test_without_a_folder_to_write_to_a_run_goes_on(tmp_path, caplog):
     (tmp_path / "file").write_text("")
     cache = Disk(str(tmp_path / "file" / "cache"))
-    assert cache.known("a", "a", [key(1)]) == {} and cache.keep("a", {key(1): told()}) is None
+    assert cache.known("a", "a", [key(1)]) == {} and cache.keep("a", "a", {key(1): told()}) is None
     assert caplog.text.count("cache:") == 1  # said once
 
 
@@ -117,13 +117,30 @@ def test_entries_of_another_hand_are_data_and_nothing_else(tmp_path):
     cache = Disk(str(tmp_path))
     cache.known("a", "a", [])
     with sqlite3.connect(cache.path) as database:
-        for i, value in enumerate((b"", b"cos\nsystem\n(S'true'\ntR.", b"\x80\x04K\x01.", b"x" * 200)):
+        for i, value in enumerate((b"", b"cos\nsystem\n(S'true'\ntR.", b"x" * 200, "text", 7, None)):
             database.execute("INSERT INTO entry VALUES (1, ?, ?)", (key(i), value))
-    assert cache.known("a", "a", [key(i) for i in range(4)]) == {}
+    assert cache.known("a", "a", [key(i) for i in range(6)]) == {}
+
+
+def test_what_another_run_cleared_in_the_meantime_is_kept_again(tmp_path):
+    cache = Disk(str(tmp_path))
+    cache.known("a", "label", [])
+    cache.clear()
+    cache.keep("a", "label", {key(1): told()})
+    assert [(label, entries) for label, entries, _, _ in cache.sections()] == [("label", 1)]
+
+
+def test_one_section_that_is_too_large_keeps_what_fits(tmp_path, caplog):
+    cache = Disk(str(tmp_path), max_mb=0.1)
+    for start in range(0, 1000, 50):
+        cache.keep("a", "a", {key(start + i): told(i, size=20) for i in range(50)})
+    ((_, entries, _, _),) = cache.sections()
+    assert 50 <= entries < 1000 and cache.path.stat().st_size <= 0.1e6
+    assert "cache.max_mb=0.1 is too small" in caplog.text
 
 
 def test_no_cache_keeps_nothing():
-    assert Off().keep("a", {key(1): told()}) is None
+    assert Off().keep("a", "a", {key(1): told()}) is None
     assert Off().known("a", "a", [key(1)]) == {}
 
 

@@ -75,6 +75,21 @@ def _called(function, item):
     return function(item)
 
 
+class Odd(Exception):
+    def __init__(self, one, two):
+        super().__init__(f"{one} and {two}")
+
+
+def raise_odd(shared, item):
+    if item:
+        raise Odd("this", "that")
+
+
+def test_an_error_that_cannot_travel_is_told_all_the_same():
+    with pytest.raises(RuntimeError, match="Odd: this and that"):
+        list(Local(2, 0.0).map(raise_odd, None, [0, 1, 2]))
+
+
 def test_little_work_starts_no_process():
     assert {pid for pid, *_ in Local(2, 60.0).map(where, {"table": np.zeros(1)}, list(range(4)))} == {os.getpid()}
 

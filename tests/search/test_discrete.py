@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cfeval_cli.errors import UserError
+from cfeval_cli.errors import Failure, UserError
 from cfeval_cli.search.discrete import Discrete
 from cfeval_cli.types import NONE, Access
 from tests.problems import choose_features, logit, make_dataset, make_linear, make_quest, problems, sigmoid
@@ -143,3 +143,12 @@ def test_a_feature_without_another_value_stays_as_it_is():
     for access in (Access.LABEL, Access.PROBABILITY):
         found = Discrete().find(make_quest(dataset, model, np.zeros((5, 1), int), access))
         assert (found.codes == dataset.test.codes).all() and not found.flipped.any()
+
+
+def test_a_model_that_gives_no_numbers_is_told():
+    dataset = make_dataset([3, 3], n=5)
+    model = make_linear(dataset)
+    broken = type(model)(float("nan"), model.weights, model.tables, model.means)
+    quest = make_quest(dataset, broken, np.zeros((5, 1), int), Access.PROBABILITY)
+    with pytest.raises(Failure, match="NaN"):
+        Discrete().find(quest)
