@@ -201,7 +201,7 @@ def plot(rows, path):
     axes[0, 0].set(title="Rows like those of Adults, 12 features", ylabel="seconds")
     axes[0, 1].set(title=f"{ROWS:,} rows of a synthetic table, {WIDTH} features")
     axes[1, 0].set(xlabel="instances", ylabel="peak memory above the start, MB")
-    axes[1, 1].set(xlabel="values of each feature")
+    axes[1, 1].set(xlabel="values of each feature", yticks=(0.1, 0.3, 1, 3, 10))
     handles, names = axes[0, 0].get_legend_handles_labels()
     dotted = plt.Line2D([], [], color="0.4", ls=":")
     names = [f"{name} ({SAMPLES[name]} samples)" if name in SAMPLES else name for name in names]
