@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from cfeval_cli.statistics.permutation import p_values
 from cfeval_cli.statistics.ranking import kendall, ranks, settled, spearman
 
 TRUTHS = ("recall", "hit")  # the metrics that are themselves the truth
@@ -52,7 +53,7 @@ def correlate(metrics: pd.DataFrame) -> pd.DataFrame:
         for (agreement, gold), truth in truth_rows.items():
             told = {"metric": metric, "variant": variant, "better": better, "gold": gold, "agreement": agreement}
             rows.append(told | _agreement(columns, truth, better))
-    names = ["metric", "variant", "better", "gold", "agreement", "explainers", "tau", "rho", "note"]
+    names = ["metric", "variant", "better", "gold", "agreement", "explainers", "tau", "rho", "p_tau", "p_rho", "note"]
     return pd.DataFrame(rows, columns=names)
 
 
@@ -68,11 +69,13 @@ def _agreement(metric: _Columns, truth: _Columns, better: str) -> dict[str, Any]
     notes = [f"without {', '.join(left_out)}"] if left_out else []
     if len(both) < 2:
         notes = sorted(why | why_truth) or ["a ranking needs two explainers"]
-        return {"explainers": len(both), "tau": np.nan, "rho": np.nan, "note": "; ".join(notes)}
+        return {"explainers": len(both), "note": "; ".join(notes)}
     sign = 1.0 if better == "higher" else -1.0
     u = sign * settled(np.array([ours[name] for name in both]))
     v = settled(np.array([theirs[name] for name in both]))
     rho = spearman(u, v)
     if np.isnan(rho):
         notes.append("all tied, ρ undefined")
-    return {"explainers": len(both), "tau": kendall(u, v), "rho": rho, "note": "; ".join(notes)}
+    p_tau, p_rho = p_values(u, v)
+    told = {"tau": kendall(u, v), "rho": rho, "p_tau": p_tau, "p_rho": p_rho}
+    return {"explainers": len(both), **told, "note": "; ".join(notes)}

@@ -1,0 +1,74 @@
+"""p-values against a full enumeration written out, and against scipy where it has the same definition."""
+
+from itertools import combinations, permutations
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from cfeval_cli.statistics.permutation import p_values
+
+
+def sign(x):
+    return int(x > 0) - int(x < 0)
+
+
+def tau(u, v):
+    pairs = list(combinations(range(len(u)), 2))
+    return sum(sign(u[i] - u[j]) * sign(v[i] - v[j]) for i, j in pairs) / len(pairs)
+
+
+def average_ranks(values):
+    return [np.mean([place for place, y in enumerate(sorted(values), 1) if y == value]) for value in values]
+
+
+@st.composite
+def pairs(draw):
+    n = draw(st.integers(2, 5))
+    side = st.lists(st.integers(-2, 2).map(float), min_size=n, max_size=n)
+    return np.array(draw(side)), np.array(draw(side))
+
+
+@settings(max_examples=60)
+@given(pairs())
+def test_every_order_is_tried_ties_included(pair):
+    u, v = pair
+    orders = list(permutations(v.tolist()))
+    expected = np.mean([tau(u, order) >= tau(u, v) - 1e-9 for order in orders])
+    p_tau, p_rho = p_values(u, v)
+    assert p_tau == pytest.approx(expected)
+    assume(len(set(u)) > 1 and len(set(v)) > 1)
+    rho = np.corrcoef(average_ranks(u), average_ranks(v))[0, 1]
+    rhos = [np.corrcoef(average_ranks(u), average_ranks(order))[0, 1] for order in orders]
+    assert p_rho == pytest.approx(np.mean([r >= rho - 1e-9 for r in rhos]))
+
+
+@given(st.permutations(range(6)), st.permutations(range(6)))
+def test_without_ties_taus_is_scipys_exact_one(u, v):
+    a, b = np.array(u, float), np.array(v, float)
+    assert p_values(a, b)[0] == pytest.approx(stats.kendalltau(a, b, method="exact", alternative="greater").pvalue)
+
+
+def test_six_explainers_with_one_swap_too_many():
+    """τ = 11/15 = 0.733 has a one-sided p of 20/720."""
+    u, v = np.arange(6.0), np.array([1.0, 0, 3, 2, 4, 5])
+    assert tau(u, v) == pytest.approx(11 / 15)
+    assert p_values(u, v)[0] == pytest.approx(20 / 720)
+    assert p_values(u, u) == pytest.approx((1 / 720, 1 / 720))
+
+
+def test_a_constant_side_agrees_by_chance_only():
+    p_tau, p_rho = p_values(np.ones(4), np.arange(4.0))
+    assert p_tau == 1 and np.isnan(p_rho)
+
+
+def test_beyond_eight_orders_are_drawn_and_no_p_is_zero():
+    rng = np.random.default_rng(0)
+    u = np.arange(10.0)
+    assert 0 < p_values(u, u)[0] < 1e-3 and p_values(u, u) == p_values(u, u.copy())
+    for _ in range(3):
+        v = u + rng.normal(scale=4, size=10)
+        exact = stats.kendalltau(u, v, method="exact", alternative="greater").pvalue
+        assert p_values(u, v)[0] == pytest.approx(exact, abs=0.012)
