@@ -266,7 +266,7 @@ def test_adults_is_prepared_as_the_anchor_package_does_it(adults, tmp_path):
             numbers = cells.astype(float).to_numpy()[:, None]
             cells = QuartileDiscretizer(numbers, [], ["x"]).discretize(numbers)[:, 0].astype(int)
         expected.append(np.asarray(cells))
-    cfeval("run", "explainer=lr", f"data_dir={adults}", cwd=tmp_path)
+    cfeval("run", "explainer=lr", "cache=off", f"data_dir={adults}", cwd=tmp_path)
     described = json.loads((only_run(tmp_path) / "dataset.json").read_text())
     names = [described["values"][feature["values"]] for feature in described["features"]]
     for row in pd.read_parquet(only_run(tmp_path) / "instances.parquet").itertuples():
@@ -277,7 +277,9 @@ def test_adults_is_prepared_as_the_anchor_package_does_it(adults, tmp_path):
 
 
 def test_adults_from_end_to_end(adults, tmp_path):
-    done = cfeval("run", "dataset=adults", "search=discrete", "n_explain=60", f"data_dir={adults}", cwd=tmp_path)
+    done = cfeval(
+        "run", "dataset=adults", "search=discrete", "n_explain=60", "cache=off", f"data_dir={adults}", cwd=tmp_path
+    )
     folder = only_run(tmp_path)
     record = json.loads((folder / "run.json").read_text())
     assert record["splits"] == {"train": 12545, "validation": 1568, "test": 1569}
@@ -301,7 +303,14 @@ def test_adults_from_end_to_end(adults, tmp_path):
 def test_the_whole_test_set_of_adults_with_two_features(adults, tmp_path):
     explainers = "explainer=[random,omission,decision_boundary,lr]"
     cfeval(
-        "run", explainers, "k=2", "distance.space=embedding", f"data_dir={adults}", "access=probability", cwd=tmp_path
+        "run",
+        explainers,
+        "cache=off",
+        "k=2",
+        "distance.space=embedding",
+        f"data_dir={adults}",
+        "access=probability",
+        cwd=tmp_path,
     )
     folder = only_run(tmp_path)
     ours = pd.read_csv(folder / "metrics.csv").query("variant != 'label'")
