@@ -44,7 +44,7 @@ format: .venv/.dev ## put the code into the form that lint wants
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: .venv/.run ## benchmarks on the full data, as tables in benchmarks/ (minutes)
+bench: .venv/.run ## benchmarks on the full data, as tables in benchmarks/ (15 minutes)
 	$(BIN)/python benchmarks/optimum.py
 	$(BIN)/python benchmarks/speed.py
 	$(BIN)/python benchmarks/scale.py

@@ -68,7 +68,7 @@ QUICK = Sizes(2, 40, 1, 4, 50, 4, 2, 4, 4, 40, 40, 6, 6)
 
 
 PREDICTIONS = ("labels", "proba", "edited_labels", "edited_proba")
-MAKERS = ("mover", "slope")  # make a function that predicts
+MAKERS = ("slope",)  # make a function that predicts
 
 
 class Timed:

@@ -45,7 +45,7 @@ class Job:
     explainer: Explainer
     dataset: Dataset
     model: Any
-    identity: str | None  # a hash of the explainer's settings and code, and if there is one
+    identity: str | None  # a hash of the explainer's settings and code, if it has one
     code: str  # of its code alone
     subject: str | None  # a hash of data and model
     seed: int

@@ -64,12 +64,13 @@ class Lime:
         )
         values = [np.array(package.feature_values[j], dtype=np.int32) for j in range(dataset.width)]
         cumulative = [np.cumsum(package.feature_frequencies[j]) for j in range(dataset.width)]
+        ends = [shares[:-1] / shares[-1] for shares in cumulative]
 
         def draw(codes: Codes, random: Any) -> tuple[Bools, Codes]:
             uniform = random.random_sample((dataset.width, self.n_samples))  # as one call of choice for each column
             samples = np.empty(uniform.shape, dtype=np.int32)
-            for j, (names, shares) in enumerate(zip(values, cumulative, strict=True)):
-                samples[j] = names[_place(shares[:-1] / shares[-1], uniform[j])]
+            for j, names in enumerate(values):
+                samples[j] = names[_place(ends[j], uniform[j])]
             samples[:, 0] = codes
             return samples == codes[:, None], samples.T
 

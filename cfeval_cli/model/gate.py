@@ -19,9 +19,6 @@ _T = TypeVar("_T")
 _Edited = Callable[[Codes, Ints, Ints, Codes], _T]  # what a model has if it can evaluate edits without making every row
 
 
-Mover = Callable[[Ints, "torch.Tensor"], "torch.Tensor"]
-
-
 Slope = Callable[[Ints, Floats], tuple[Floats, Floats]]
 
 
@@ -96,49 +93,33 @@ class Gate:
         self._ask(Access.GRADIENT, len(vectors))
         return self._model.proba_embedded(vectors)
 
-    def mover(self, codes: Codes, features: Ints) -> Mover:
-        """A function of (rows, vectors (n, k, d)): P(1|x) with those rows' features (k) moved there, differentiable."""
-        import torch
-
-        self._ask(Access.GRADIENT, 0)
-        cheaper: Callable[[Codes, Ints], Mover] | None = getattr(self._model, "mover", None)
-        whole = None if cheaper is not None else torch.as_tensor(self._model.embed(codes))
-        proba = None if cheaper is None else cheaper(codes, features)
-
-        def counted(rows: Ints, vectors: torch.Tensor) -> torch.Tensor:
-            self._ask(Access.GRADIENT, len(rows))
-            if proba is not None:
-                return proba(rows, vectors)
-            assert whole is not None  # noqa: S101
-            here, places = np.nonzero(features[rows] != NONE)
-            at = (torch.as_tensor(here), torch.as_tensor(features[rows][here, places]))
-            return self._model.proba_embedded(whole[rows].index_put(at, vectors[here, places]))
-
-        return counted
-
     def slope(self, codes: Codes, features: Ints) -> Slope:
         """A function of (rows, vectors (n, k, d)): P(1|x) with those rows' features moved there, and its gradient."""
         self._ask(Access.GRADIENT, 0)
         cheaper: Callable[[Codes, Ints], Slope] | None = getattr(self._model, "slope", None)
-        if cheaper is not None:
-            known = cheaper(codes, features)
+        known = self._derived(codes, features) if cheaper is None else cheaper(codes, features)
 
-            def counted(rows: Ints, vectors: Floats) -> tuple[Floats, Floats]:
-                self._ask(Access.GRADIENT, len(rows))
-                return known(rows, vectors)
+        def counted(rows: Ints, vectors: Floats) -> tuple[Floats, Floats]:
+            self._ask(Access.GRADIENT, len(rows))
+            return known(rows, vectors)
 
-            return counted
+        return counted
+
+    def _derived(self, codes: Codes, features: Ints) -> Slope:
+        """By autograd on whole rows, for models that do not know their gradient."""
         import torch
 
-        proba = self.mover(codes, features)
+        whole = torch.as_tensor(self._model.embed(codes))
 
-        def derived(rows: Ints, vectors: Floats) -> tuple[Floats, Floats]:
+        def slope(rows: Ints, vectors: Floats) -> tuple[Floats, Floats]:
             variable = torch.tensor(vectors, requires_grad=True)
-            positive = proba(rows, variable)
+            here, places = np.nonzero(features[rows] != NONE)
+            at = (torch.as_tensor(here), torch.as_tensor(features[rows][here, places]))
+            positive = self._model.proba_embedded(whole[rows].index_put(at, variable[here, places]))
             (gradient,) = torch.autograd.grad(positive.sum(), variable)
             return positive.detach().numpy(), gradient.numpy()
 
-        return derived
+        return slope
 
     def line(self, codes: Codes) -> tuple[Floats, Floats]:
         """Logits (n,) and their slopes ∂ logit / ∂ embedding (M, d), of a linear model."""

@@ -113,22 +113,8 @@ class Linear:
 
         return torch.sigmoid(torch.einsum("nmd,md->n", vectors, torch.as_tensor(self.weights)) + self.bias)
 
-    def mover(self, codes: Codes, features: Ints) -> Callable[[Ints, torch.Tensor], torch.Tensor]:
-        """A function of (rows, vectors (n, k, d)): P(1|x) with those rows' features (k) moved there, differentiable."""
-        import torch
-
-        named = features != NONE
-        weights = torch.as_tensor(self.weights[features] * named[:, :, None])
-        own = (np.take_along_axis(self.effects(codes), features, axis=1) * named).sum(axis=1)
-        rest = torch.as_tensor(self._logits(codes) - own)
-
-        def proba(rows: Ints, vectors: torch.Tensor) -> torch.Tensor:
-            return torch.sigmoid((vectors * weights[rows]).sum(dim=(1, 2)) + rest[rows])
-
-        return proba
-
     def slope(self, codes: Codes, features: Ints) -> Callable[[Ints, Floats], tuple[Floats, Floats]]:
-        """The same function and its gradient (n, k, d), in closed form."""
+        """A function of (rows, vectors (n, k, d)): P(1|x) with those rows' features moved there, and its gradient."""
         named = features != NONE
         weights = self.weights[features] * named[:, :, None]
         rest = self._logits(codes) - (np.take_along_axis(self.effects(codes), features, axis=1) * named).sum(axis=1)

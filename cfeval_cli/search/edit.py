@@ -28,10 +28,7 @@ def exchanged(quest: Quest, edited: Codes, max_batch_rows: int) -> Counterfactua
 
 def moved(quest: Quest, vectors: Floats, converged: Bools) -> Counterfactuals:
     """Counterfactuals made by moving the embeddings (n, k, d) of the explained features."""
-    import torch
-
-    everyone = np.arange(len(vectors))
-    positive = quest.model.mover(quest.codes, quest.features)(everyone, torch.as_tensor(vectors)).detach().numpy()
+    positive, _ = quest.model.slope(quest.codes, quest.features)(np.arange(len(vectors)), vectors)
     labels = (positive > 0.5).astype(np.int64)
     return Counterfactuals(
         features=quest.features,
