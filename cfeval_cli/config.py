@@ -14,7 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from cfeval_cli import gold
-from cfeval_cli.errors import UserError, one_of, whole
+from cfeval_cli.errors import UserError, number, one_of, whole
 from cfeval_cli.identity import of_component
 from cfeval_cli.metric.converged import Converged
 from cfeval_cli.metric.coverage import Coverage
@@ -43,6 +43,8 @@ class Plan:
     gold: str
     agreement: str
     incomplete: str
+    resamples: int  # of the bootstrap over instances
+    confidence: float  # of its intervals
     data_dir: Path
     executor: Executor
     cache: Cache
@@ -73,6 +75,8 @@ def plan(cfg: DictConfig) -> Plan:
     _check("gold", lambda: one_of("gold", cfg.gold, gold.DEFINITIONS))
     _check("agreement", lambda: one_of("agreement", cfg.agreement, ("recall", "hit")))
     _check("incomplete", lambda: one_of("incomplete", cfg.incomplete, ("skip", "random", "keep")))
+    _check("resamples", lambda: whole("resamples", cfg.resamples, 0))
+    _check("confidence", lambda: number("confidence", cfg.confidence, 0.5, 0.9999))
     access = _ACCESS[cfg.access]
     chosen = _several(cfg, "metric")
     metrics = _permitted(chosen, access) | {"converged": Converged(), "coverage": Coverage()}  # always told
@@ -108,6 +112,8 @@ def plan(cfg: DictConfig) -> Plan:
         gold=cfg.gold,
         agreement=cfg.agreement,
         incomplete=cfg.incomplete,
+        resamples=cfg.resamples,
+        confidence=cfg.confidence,
         data_dir=Path(str(cfg.data_dir)).expanduser(),
         executor=make(cfg, "executor"),
         cache=make(cfg, "cache"),

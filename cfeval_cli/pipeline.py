@@ -21,7 +21,8 @@ from cfeval_cli.report import tables
 from cfeval_cli.searching import Hunt, Prey
 from cfeval_cli.searching import find as searched
 from cfeval_cli.seeding import stream
-from cfeval_cli.statistics.summary import correlate, summarise
+from cfeval_cli.statistics.findings import conclude
+from cfeval_cli.statistics.resampled import Bootstrap
 from cfeval_cli.store import RunFolder
 from cfeval_cli.types import (
     ABSENT,
@@ -89,9 +90,9 @@ def run(plan: Plan, folder: RunFolder, progress: Progress) -> list[tables.Table]
 
     with progress.stage("score"):
         scores, order = score(study, explanations, usable, counterfactuals)
-        metrics = summarise(scores, order)
-        correlations = correlate(metrics)
-    folder.save_scores(scores, metrics, correlations)
+    with progress.stage("conclude"):
+        findings = conclude(scores, order, Bootstrap(plan.seed, plan.resamples, plan.confidence))
+    folder.save_scores(scores, findings)
     return folder.finish(study.ledger, progress)
 
 
@@ -236,7 +237,7 @@ def row_of(metric: Metric, variant: str, explainer: str, note: str) -> dict[str,
     """A row of the summary, with what the metric says of itself."""
     low, high = metric.range
     return {
-        "metric": metric.name, "variant": variant, "explainer": explainer, "better": metric.better,
+        "metric": metric.name, "variant": variant, "explainer": explainer, "rung": np.nan, "better": metric.better,
         "access": metric.access.name.lower(), "low": low, "high": high, "note": note,
     }  # fmt: skip
 

@@ -12,6 +12,7 @@ import resource
 import subprocess
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from cfeval_cli.explaining import Explained
     from cfeval_cli.model.gate import Ledger
     from cfeval_cli.progress import Progress
+    from cfeval_cli.statistics.findings import Findings
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +48,7 @@ class RunFolder:
         self.begun = False
         self._command = command
         self._record: dict[str, Any] = {}
-        self._metrics = self._correlations = pd.DataFrame()
+        self._findings: Findings | None = None
         self._clock = time.perf_counter()
 
     def begin(self, plan: Plan, dataset: Dataset) -> None:
@@ -65,6 +67,7 @@ class RunFolder:
             "settings": {
                 "seed": plan.seed, "k": plan.k, "n_explain": plan.n_explain, "access": plan.access.name.lower(),
                 "gold": plan.gold, "agreement": plan.agreement, "incomplete": plan.incomplete,
+                "resamples": plan.resamples, "confidence": plan.confidence,
             },
             "data": {"name": dataset.name, "kind": dataset.kind, **dataset.origin, "fingerprint": dataset.fingerprint},
             "splits": {"train": len(dataset.train), "validation": len(dataset.validation), "test": len(dataset.test)},
@@ -148,12 +151,12 @@ class RunFolder:
         ]
         self._write_frame("counterfactuals.parquet", pd.concat(frames, ignore_index=True))
 
-    def save_scores(self, scores: pd.DataFrame, metrics: pd.DataFrame, correlations: pd.DataFrame) -> None:
+    def save_scores(self, scores: pd.DataFrame, findings: Findings) -> None:
         """Scores per instance and what follows from them."""
-        self._metrics, self._correlations = metrics, correlations
+        self._findings = findings
         self._write_frame("scores.parquet", scores)
-        self._write_text("metrics.csv", metrics.to_csv(index=False))
-        self._write_text("correlations.csv", correlations.to_csv(index=False))
+        for field in fields(findings):
+            self._write_text(f"{field.name}.csv", getattr(findings, field.name).to_csv(index=False))
 
     def finish(self, ledger: Ledger, progress: Progress) -> list[tables.Table]:
         """Complete the record and write the tables that people read."""
@@ -164,7 +167,9 @@ class RunFolder:
             "peak_memory_mb": round(_peak_memory(), 1),
             "correlations_absent": self._why_no_correlations(),
         }
-        made = tables.make(self._metrics, self._correlations, self._record)
+        if self._findings is None:
+            raise ValueError("a run that has no scores is not finished")
+        made = tables.make(self._findings, self._record)
         self._write_text("tables.md", "\n".join(table.markdown() for table in made))
         self._write_text("tables.tex", "\n".join(table.latex() for table in made))
         self._write_record()

@@ -56,7 +56,7 @@ def _run(cfg: DictConfig, folder: RunFolder) -> None:
         made = pipeline.run(plan(cfg), folder, stages)
     # piped output is for files and other programs: do not fold the tables to a default of 80 columns
     console = Console(width=None if sys.stdout.isatty() else 160)
-    for table in made:
+    for table in (table for table in made if not table.detail):
         console.print()
         console.print(table.rich(console.width))
     console.print(f"\nResults: {folder.path}", markup=False, highlight=False, soft_wrap=True)

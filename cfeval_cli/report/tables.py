@@ -15,10 +15,14 @@ if TYPE_CHECKING:
     from rich.console import Group
     from rich.table import Table as RichTable
 
+    from cfeval_cli.statistics.findings import Findings
+
 DASH = "–"
 _ARROW = {"higher": "↑", "lower": "↓", "none": ""}
 _LEVELS = ("label", "probability", "gradient")
 _LOW_COVERAGE = 0.5
+_Pair = tuple[str, str]  # metric and variant
+_SURE = 0.05  # below which a p is worth telling
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,7 @@ class Table:
     header: Sequence[Cell]
     blocks: Sequence[Sequence[Sequence[Cell]]]  # rows, in groups that a rule parts
     notes: Sequence[str] = field(default_factory=tuple)
+    detail: bool = False  # for those who read on: in the files, but not on the screen
 
     def markdown(self) -> str:
         """As a GitHub table."""
@@ -103,9 +108,14 @@ class Table:
         return table
 
 
-def make(metrics: pd.DataFrame, correlations: pd.DataFrame, record: Mapping[str, Any]) -> list[Table]:
-    """Table 1, the values and ranks; Table 2, the correlations."""
-    return [_values(metrics, record), _correlations(correlations, record)]
+def make(findings: Findings, record: Mapping[str, Any]) -> list[Table]:
+    """Table 1, the values and ranks; Table 2, the correlations; and how sure one can be of them."""
+    made = [_values(findings.metrics, record), _correlations(findings.correlations, record)]
+    if len(findings.differences):
+        made.append(_differences(findings.differences, record))
+    if len(findings.instance_agreement):
+        made.append(_instances(findings.instance_agreement, record))
+    return made
 
 
 def _values(metrics: pd.DataFrame, record: Mapping[str, Any]) -> Table:
@@ -120,9 +130,11 @@ def _values(metrics: pd.DataFrame, record: Mapping[str, Any]) -> Table:
     pairs = list(dict.fromkeys(zip(metrics["metric"], metrics["variant"], strict=True)))
     for metric, variant in [pair for pair in pairs if pair[0] not in TRUTHS or pair[0] == truth[0]]:
         facts = record["metrics"][metric]
-        values, ranks = (_column(metrics, (metric, variant), name) for name in ("value", "rank"))
+        values, ranks, lows, highs = (
+            _column(metrics, (metric, variant), name) for name in ("value", "rank", "value_low", "value_high")
+        )
         star = (metric, variant) == truth
-        row = [_row_title(facts, metric, variant, star, record)]
+        row = [_row_title(metric, variant, record, star)]
         for name in explainers:
             value, rank = values.get(name), ranks.get(name)
             if value is None or pd.isna(value):
@@ -132,12 +144,13 @@ def _values(metrics: pd.DataFrame, record: Mapping[str, Any]) -> Table:
             else:
                 tied = sum(other == rank for other in ranks.values()) > 1
                 same = not star and not tied and rank == true_ranks.get(name)
-                row.append(Cell(f"{_number(value)} ({ordinal(rank, tied)}{'*' if star else ''})", bold=same))
+                place = f"({ordinal(rank, tied)}{'*' if star else ''})"
+                row.append(Cell(f"{_with_interval(value, lows[name], highs[name])} {place}", bold=same))
         blocks.setdefault(_block(metric, variant, facts), []).append(row)
     notes = [caption(record)]
     if truth in pairs:
         notes.append(f"* marks the ground truth ({truth[0]}, gold: {truth[1]}); ranks that agree with it are bold.")
-    notes.append("↑ higher is better, ↓ lower; = marks a tie.")
+    notes.append(f"↑ higher is better, ↓ lower; = marks a tie.{_of_intervals(record)}")
     reasons = sorted({note for note in metrics["note"] if note})
     if reasons:
         notes.append(f"{DASH}: {'; '.join(reasons)}.")
@@ -159,36 +172,136 @@ def _correlations(correlations: pd.DataFrame, record: Mapping[str, Any]) -> Tabl
             title, [Cell("Metric"), Cell("τ"), Cell("ρ")], [], [f"No correlations: {reason}.", caption(record)]
         )
     chosen = correlations[correlations["agreement"] == settings["agreement"]]
-    golds = list(dict.fromkeys(chosen["gold"]))
-    golds.sort(key=lambda gold: gold != settings["gold"])
-    header = [Cell("Metric")]
+    golds = sorted(dict.fromkeys(chosen["gold"]), key=lambda gold: gold != settings["gold"])
+    header, columns = [Cell("Metric")], []
     for gold in golds:
-        star = "*" if gold == settings["gold"] else ""
-        header += [
-            Cell(f"τ {gold}{star}", latex=rf"$\tau$ {gold}{star}"),
-            Cell(f"ρ {gold}{star}", latex=rf"$\rho$ {gold}{star}"),
-        ]
-    best = {(gold, of): chosen[chosen["gold"] == gold][of].max() for gold in golds for of in ("tau", "rho")}
+        lead = gold == settings["gold"]
+        column = chosen[chosen["gold"] == gold].set_index(["metric", "variant"])
+        for of, sign, tex in (("tau", "τ", r"$\tau$"), ("rho", "ρ", r"$\rho$")):
+            columns.append((column, of))
+            header.append(Cell(f"{sign} {gold}{'*' * lead}", latex=f"{tex} {gold}{'*' * lead}"))
+            if lead:
+                columns.append((column, f"p_{of}"))
+                header.append(Cell("p"))
     rows = []
-    for (metric, variant), group in chosen.groupby(["metric", "variant"], sort=False):
-        facts = record["metrics"][metric]
-        row = [_row_title(facts, str(metric), str(variant), False, record)]
-        by_gold = group.set_index("gold")
-        for gold in golds:
-            for of in ("tau", "rho"):
-                value = by_gold.loc[gold, of]
-                absent = pd.isna(value)
-                row.append(Cell(DASH if absent else f"{value:.4f}", bold=not absent and bool(value == best[gold, of])))
+    for pair in dict.fromkeys(zip(chosen["metric"], chosen["variant"], strict=True)):
+        row = [_row_title(*pair, record)]
+        for column, of in columns:
+            line = column.loc[pair]
+            if pd.isna(line[of]):
+                row.append(Cell(DASH))
+            elif of in ("tau", "rho"):
+                best = bool(line[of] == column[of].max())
+                row.append(Cell(_with_interval(line[of], line[f"{of}_low"], line[f"{of}_high"]), bold=best))
+            else:
+                row.append(_probability(line[of]))
         rows.append(row)
     notes = [
         caption(record),
         f"Kendall's τ and Spearman's ρ against the ground truth ({settings['agreement']}) under each definition "
-        "of gold; * is the one that this run leads with. The largest of a column is bold.",
+        f"of gold; * is the one that this run leads with. The largest of a column is bold.{_of_intervals(record)} "
+        "p: how often a random order of the explainers would agree with the truth as well.",
     ]
     short = sorted({note for note in chosen["note"] if note})
     if short:
         notes.append(f"{DASH}: " + "; ".join(short) + ".")
     return Table(title, header, [rows], notes)
+
+
+def _differences(differences: pd.DataFrame, record: Mapping[str, Any]) -> Table:
+    """A triangle: how much larger the τ of a row's metric is than that of a column's."""
+    settings = record["settings"]
+    lead = (differences["gold"] == settings["gold"]) & (differences["agreement"] == settings["agreement"])
+    mine = differences[lead] if lead.any() else differences[differences["family"] == "ladder"]
+    pairs: dict[tuple[_Pair, _Pair], Any] = {
+        ((line["metric"], line["variant"]), (line["than_metric"], line["than_variant"])): line
+        for _, line in mine.iterrows()
+    }
+    # twins, which rank alike in every resample, share a row
+    twins: dict[_Pair, list[_Pair]] = {}
+    wins: dict[_Pair, int] = {}
+    for (one, other), line in pairs.items():
+        wins[one], wins[other] = wins.get(one, 0) + 1, wins.get(other, 0)
+        if line["same"]:
+            twins.setdefault(one, []).append(other)
+    hidden = {other for one, others in twins.items() for other in others}
+    order = sorted((row for row in wins if row not in hidden), key=lambda row: -wins[row])
+    header = [Cell("Metric")] + [Cell(str(i)) for i in range(2, len(order) + 1)]
+    rows = []
+    for i, row in enumerate(order, 1):
+        cells = []
+        for other in order[1:]:
+            line = pairs.get((row, other))
+            sure = line is not None and bool(line["p_holm"] < _SURE)
+            cells.append(Cell("" if line is None else f"{line['difference']:.3f}{'*' * sure}", bold=sure))
+        title = _row_title(*row, record)
+        rows.append([Cell(f"{i} {title.text}", latex=f"{i} {title.latex}"), *cells])
+    notes = [
+        f"τ of the row's metric less τ of the column's, against the ground truth ({mine['agreement'].iloc[0]}, gold: "
+        f"{mine['gold'].iloc[0]}); * p < {_SURE} after Holm's correction over all pairs. Paired: both metrics see the "
+        f"same {settings['resamples']:,} resamples of the instances; the explainers are what they are."
+    ]
+    if twins:
+        same = (
+            f"{_row_title(*one, record).text} as {', '.join(_row_title(*other, record).text for other in others)}"
+            for one, others in twins.items()
+            if one not in hidden
+        )
+        notes.append(f"Always ranks the explainers alike: {'; '.join(same)}.")
+    hypotheses = len(order) * (len(order) - 1) // 2
+    if 2 / (settings["resamples"] + 1) * hypotheses >= _SURE:
+        notes.append(
+            f"With {settings['resamples']:,} resamples no p of {hypotheses} can be small enough: raise resamples."
+        )
+    return Table("Which metric is closer to the truth than which", header, [rows], notes, detail=True)
+
+
+def _instances(instances: pd.DataFrame, record: Mapping[str, Any]) -> Table:
+    settings = record["settings"]
+    chosen = instances[instances["agreement"] == settings["agreement"]]
+    golds = sorted(dict.fromkeys(chosen["gold"]), key=lambda gold: gold != settings["gold"])
+    header = [Cell("Metric")]
+    for gold in golds:
+        star = "*" * (gold == settings["gold"])
+        header += [Cell(f"τ {gold}{star}", latex=rf"$\tau$ {gold}{star}"), Cell(f"d {gold}{star}")]
+    by_gold = {gold: chosen[chosen["gold"] == gold].set_index(["metric", "variant"]) for gold in golds}
+    best = {(gold, of): column[of].max() for gold, column in by_gold.items() for of in ("tau", "d")}
+    rows = []
+    for pair in dict.fromkeys(zip(chosen["metric"], chosen["variant"], strict=True)):
+        row = [_row_title(*pair, record)]
+        for gold in golds:
+            line = by_gold[gold].loc[pair] if pair in by_gold[gold].index else None
+            for of in ("tau", "d"):
+                if line is None or pd.isna(line[of]):
+                    row.append(Cell(DASH))
+                else:
+                    text = _with_interval(line[of], line[f"{of}_low"], line[f"{of}_high"])
+                    row.append(Cell(text, bold=bool(line[of] == best[gold, of])))
+        rows.append(row)
+    note = (
+        f"For each of up to {chosen['instances'].max():,} instances, how a metric orders the explainers against "
+        f"how much of the gold ({settings['agreement']}) each found. τ: mean over instances, a tied pair being neither "
+        "right nor wrong. d: (right - wrong) / all pairs of explainers that the gold does not tie, 1 if the metric "
+        f"always sees which explainer found more.{_of_intervals(record)}"
+    )
+    return Table("Agreement instance by instance", header, [rows], [note], detail=True)
+
+
+def _with_interval(value: float, low: float, high: float) -> str:
+    """0.2521 [0.241, 0.263]."""
+    return _number(value) if pd.isna(low) else f"{_number(value)} [{_number(low, 3)}, {_number(high, 3)}]"
+
+
+def _of_intervals(record: Mapping[str, Any]) -> str:
+    settings = record["settings"]
+    if not settings["resamples"]:
+        return ""
+    level, many = f"{100 * settings['confidence']:.4g}", f"{settings['resamples']:,}"
+    return f" In brackets: {level} % intervals over {many} resamples of the instances."
+
+
+def _probability(p: float) -> Cell:
+    return Cell(DASH) if pd.isna(p) else Cell("<0.001" if p < 0.001 else f"{p:.3f}")
 
 
 def caption(record: Mapping[str, Any]) -> str:
@@ -217,9 +330,8 @@ def _block(metric: str, variant: str, facts: Mapping[str, Any]) -> str:
     return variant if variant in _LEVELS else ("erasure" if facts["place"] < 40 else "truth")
 
 
-def _row_title(
-    facts: Mapping[str, Any], metric: str, variant: str, star: bool, record: Mapping[str, Any],
-) -> Cell:  # fmt: skip
+def _row_title(metric: str, variant: str, record: Mapping[str, Any], star: bool = False) -> Cell:
+    facts = record["metrics"][metric]
     detail = {"all": "", "del": "" if metric == "dfr" else "del."}.get(variant, variant)
     if variant in _LEVELS:
         detail = f"{record['search']}, {variant}" if metric in ("c", "c_soft") else variant
@@ -237,8 +349,8 @@ def _column(metrics: pd.DataFrame, pair: tuple[str, str], what: str) -> dict[str
     return dict(zip(rows["explainer"], rows[what], strict=True))
 
 
-def _number(value: float) -> str:
-    return f"{value:.4f}" if abs(value) < 1000 else f"{value:.4g}"
+def _number(value: float, digits: int = 4) -> str:
+    return f"{value:.{digits}f}" if abs(value) < 1000 else f"{value:.{digits}g}"
 
 
 def ordinal(rank: float | None, tied: bool = False) -> str:
@@ -256,10 +368,10 @@ def escape_latex(text: str) -> str:
     """Text as LaTeX prints it."""
     special = {
         "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "↑": r"$\uparrow$",
-        "↓": r"$\downarrow$", "τ": r"$\tau$", "ρ": r"$\rho$", "†": r"$\dagger$", "–": "--", "…": r"\ldots{}",
-        "<": r"\textless{}", ">": r"\textgreater{}", "≤": r"$\leq$",
+        "↓": r"$\downarrow$", "τ": r"$\tau$", "Δ": r"$\Delta$", "ρ": r"$\rho$", "†": r"$\dagger$",
+        "–": "--", "…": r"\ldots{}", "<": r"\textless{}", ">": r"\textgreater{}", "≤": r"$\leq$",
     }  # fmt: skip
-    return re.sub(r"[\\~^↑↓τρ†–…<>≤&%$#_{}]", lambda m: special.get(m[0], "\\" + m[0]), text)
+    return re.sub(r"[\\~^↑↓τΔρ†–…<>≤&%$#_{}]", lambda m: special.get(m[0], "\\" + m[0]), text)
 
 
 def _markdown(text: str) -> str:

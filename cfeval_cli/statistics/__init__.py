@@ -1,1 +1,1 @@
-"""From scores per instance to averages, ranks and correlations."""
+"""From scores per instance to averages, ranks and correlations, and how sure they are (docs/statistics.md)."""

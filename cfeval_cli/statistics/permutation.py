@@ -2,57 +2,48 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from collections.abc import Iterator
 from itertools import permutations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cfeval_cli.seeding import stream
-from cfeval_cli.statistics.ranking import kendall, ranks, spearman
+from cfeval_cli.statistics.ranking import agreement
 from cfeval_cli.types import Floats, Ints
 
 EXACT = 8  # so many explainers have 40,320 orders; of more, some are drawn
 _DRAWS = 20_000
-_SAME = 1e-12  # as large as the observed one, but for rounding
+_SAME = 1e-9  # as large as the observed one, but for rounding; two coefficients differ by far more
+_BLOCK = 1 << 22  # pairs held at once
 
 
-def p_values(u: Floats, v: Floats) -> tuple[float, float]:
-    """One-sided p of τ and of ρ: the share of orders of v that agree with u at least as well as v itself does.
+def p_values(ours: Floats, theirs: Floats) -> tuple[Floats, Floats]:
+    """One-sided p (R, T) of τ and of ρ, for ranks (R, E) against ranks (T, E).
 
-    Tied values stay tied in every order. NaN where the coefficient is undefined.
+    p is the share of orders of `theirs` that agree with `ours` at least as well as the real one does. Ties stay tied in
+    every order. NaN where the coefficient is undefined.
     """
-    first, second = np.triu_indices(len(u), 1)
-    taus = _signs(v.tobytes()) @ np.sign(u[first] - u[second]) / len(first)
-    exact = len(u) <= EXACT
-    p_tau = _share(taus >= kendall(u, v) - _SAME, exact)
-    observed = spearman(u, v)
-    if np.isnan(observed):
-        return p_tau, float("nan")
-    a, b = (ranks(side, "lower") - (len(side) + 1) / 2 for side in (u, v))
-    rhos = b[_orders(len(u))] @ a / np.sqrt((a**2).sum() * (b**2).sum())
-    return p_tau, _share(rhos >= observed - _SAME, exact)
+    observed = [coefficient - _SAME for coefficient in agreement(ours, theirs)]
+    hits = [np.zeros(observed[0].shape), np.zeros(observed[0].shape)]
+    tried = 0
+    for orders in _orders(theirs.shape[-1]):
+        drawn = agreement(ours, theirs[:, orders].swapaxes(0, 1))
+        tried += len(orders)
+        for hit, coefficient, least in zip(hits, drawn, observed, strict=True):
+            hit += (coefficient >= least).sum(axis=0)
+    # of drawn orders the real one counts as one more, so that no p is zero
+    more = 0 if theirs.shape[-1] <= EXACT else 1
+    p_tau, p_rho = (
+        np.where(np.isnan(o), np.nan, (h + more) / (tried + more)) for h, o in zip(hits, observed, strict=True)
+    )
+    return p_tau, p_rho
 
 
-def _share(hits: NDArray[np.bool_], exact: bool) -> float:
-    """Of drawn orders the observed one counts as one more, so that no p is zero."""
-    return float(hits.mean()) if exact else float((hits.sum() + 1) / (len(hits) + 1))
-
-
-@lru_cache(maxsize=4)
-def _orders(size: int) -> Ints:
-    """All orders (n!, n) of so many things, or some drawn with a seed of their own."""
+def _orders(size: int) -> Iterator[Ints]:
+    """All orders (n!, n) of so many things, or some drawn with a seed of their own, in blocks."""
     if size <= EXACT:
-        return np.array(list(permutations(range(size))), dtype=np.int64)
-    everyone = np.tile(np.arange(size), (_DRAWS, 1))
-    return stream(0, "permutation", size).permuted(everyone, axis=1)
-
-
-@lru_cache(maxsize=16)
-def _signs(values: bytes) -> NDArray[np.int8]:
-    """Of every order of the values, which of each pair is the larger."""
-    v = np.frombuffer(values)
-    first, second = np.triu_indices(len(v), 1)
-    larger = np.sign(v[:, None] - v[None, :]).astype(np.int8)
-    orders = _orders(len(v))
-    return larger[orders[:, first], orders[:, second]]
+        yield np.array(list(permutations(range(size))), dtype=np.int64)
+        return
+    rng, block = stream(0, "permutation", size), max(1, _BLOCK // size**2)
+    for start in range(0, _DRAWS, block):
+        yield rng.permuted(np.tile(np.arange(size), (min(block, _DRAWS - start), 1)), axis=1)

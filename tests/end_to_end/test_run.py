@@ -17,8 +17,8 @@ from tests.end_to_end.outsider import recompute
 ROOT = Path(__file__).parents[2]
 SIX = "explainer=[random,omission,lime,anchor,decision_boundary,lr]"
 FAST = ("explainer.lime.n_samples=300", "explainer.decision_boundary.n_samples=100")
-RESULTS = ["correlations.csv", "counterfactuals.parquet", "dataset.json", "explanations.parquet", "instances.parquet",
-           "metrics.csv", "model.npz", "run.json", "run.log", "scores.parquet", "tables.md", "tables.tex"]  # fmt: skip
+RESULTS = ["correlations.csv", "counterfactuals.parquet", "dataset.json", "differences.csv", "explanations.parquet",
+           "instance_agreement.csv", "instances.parquet", "metrics.csv", "model.npz", "run.json", "run.log", "scores.parquet", "tables.md", "tables.tex"]  # fmt: skip
 
 
 def same_figures(folder):
@@ -190,7 +190,7 @@ def test_another_explainer_changes_nothing_for_the_others(toy, tmp_path, whole):
     toy.run("explainer=[random,anchor]", "k=2", "n_explain=40", cwd=tmp_path)
     fewer, more = (pd.read_csv(folder / "metrics.csv") for folder in (only_run(tmp_path), whole[0]))
     more = more[more["explainer"].isin(["random", "anchor"])].reset_index(drop=True)
-    columns = ["metric", "variant", "explainer", "value", "n", "coverage"]
+    columns = ["metric", "variant", "explainer", "value", "value_low", "value_high", "value_se", "n", "coverage"]
     pd.testing.assert_frame_equal(fewer[columns], more[columns], check_exact=True)
 
 

@@ -7,10 +7,12 @@ import pytest
 from rich.console import Console
 
 from cfeval_cli.report.tables import Cell, Table, escape_latex, make, ordinal
+from cfeval_cli.statistics.findings import Findings
 
 RECORD = {
     "explainers": {"a": "A_1 & <b>|", "b": "B"},
-    "settings": {"agreement": "recall", "gold": "signed", "k": 1, "seed": 0, "incomplete": "skip"},
+    "settings": {"agreement": "recall", "gold": "signed", "k": 1, "seed": 0, "incomplete": "skip",
+                 "resamples": 2000, "confidence": 0.95},
     "metrics": {
         "c": {"title": "C", "latex": r"$\mathcal{C}$", "better": "higher", "place": 60},
         "proximity": {"title": "Proximity", "latex": None, "better": "lower", "place": 50},
@@ -48,14 +50,32 @@ def metrics(coverage=(1.0, 0.4)):
         for name, value, rank in zip("ab", values, ranks, strict=True):
             note = "toy has no mask token" if variant == "mask" else ""
             rows.append(
-                {"metric": metric, "variant": variant, "explainer": name, "value": value, "rank": rank, "note": note}
-            )
+                {
+                    "metric": metric, "variant": variant, "explainer": name, "rung": np.nan, "value": value,
+                    "value_low": value - 0.1, "value_high": value + 0.1, "rank": rank, "note": note,
+                }
+            )  # fmt: skip
     return pd.DataFrame(rows)
 
 
 CORRELATIONS = pd.DataFrame(
     [
-        {"metric": m, "variant": v, "gold": g, "agreement": "recall", "tau": t, "rho": t, "note": note}
+        {
+            "metric": m,
+            "variant": v,
+            "gold": g,
+            "agreement": "recall",
+            "tau": t,
+            "rho": t,
+            "note": note,
+            "family": "explainers",
+            "tau_low": t - 0.1,
+            "tau_high": t,
+            "rho_low": np.nan,
+            "rho_high": np.nan,
+            "p_tau": 0.5,
+            "p_rho": 0.0001,
+        }
         for m, v, g, t, note in [
             ("c", "label", "signed", -1.0, ""),
             ("c", "label", "absolute", 1.0, ""),
@@ -66,21 +86,26 @@ CORRELATIONS = pd.DataFrame(
 )
 
 
+def tables(correlations=CORRELATIONS, record=RECORD, differences=(), instances=()):
+    return make(Findings(metrics(), correlations, pd.DataFrame(differences), pd.DataFrame(instances)), record)
+
+
 def test_table_1_marks_the_truth_agreement_low_coverage_and_what_is_absent():
-    values, _ = make(metrics(), CORRELATIONS, RECORD)
+    values, _ = tables()
     text = values.markdown()
     lines = {
         re.sub(r"[\\|]", "", line).split("  ")[0].strip(): line for line in text.splitlines() if line.startswith("| ")
     }
     comp = next(line for name, line in lines.items() if name.startswith("Comp. (del.)"))
-    assert "**0.5000 (1st)**" in comp and "**0.2500 (2nd)**" in comp
+    assert r"**0.5000 \[0.400, 0.600\] (1st)**" in comp and r"**0.2500 \[0.150, 0.350\] (2nd)**" in comp
     assert next(line for name, line in lines.items() if name.startswith("Comp. (mask)")).count("–") == 2
     c = next(line for name, line in lines.items() if name.startswith("C (disc., label)"))
     assert "**" not in c  # its ranks are the reverse of the truth's
     assert text.count("Proximity") == 2 and "C (disc., probability)" in text
     assert "–: toy has no mask token." in text and "pick: auto" in text
-    assert "1.4142 (1.5=)" in text
-    assert "0.9000 (1st\\*)" in text and "B†" in text and "40.0%" in text
+    assert r"1.4142 \[1.314, 1.514\] (1.5=)" in text
+    assert "95 % intervals over 2,000 resamples" in text
+    assert r"0.9000 \[0.800, 1.000\] (1st\*)" in text and "B†" in text and "40.0%" in text
     assert "test accuracy 80.00% (the paper's: 70.00%)" in text
     assert "an incomplete copy: 2,000 of 3,000 rows" in text and "1,234 of 2,000 rows of toy.csv" in text
     assert "Not computed: c\\_soft (needs probability access)." in text
@@ -93,7 +118,7 @@ def printed(table, width=200):
 
 
 def test_names_are_escaped_in_every_form():
-    values, _ = make(metrics(), CORRELATIONS, RECORD)
+    values, _ = tables()
     assert r"A\_1 & \<b\>\|" in values.markdown()
     assert r"A\_1 \& \textless{}b\textgreater{}|" in values.latex()
     assert "A_1 & <b>|" in printed(values)
@@ -115,17 +140,20 @@ def test_markup_in_a_name_is_not_obeyed_in_the_terminal():
 
 
 def test_table_2_has_a_pair_of_columns_for_each_gold_and_bolds_the_best():
-    _, table = make(metrics(), CORRELATIONS, RECORD)
+    _, table = tables()
     text = table.markdown()
-    assert [cell.text for cell in table.header] == ["Metric", "τ signed*", "ρ signed*", "τ absolute", "ρ absolute"]
-    assert "| C (disc., label) ↑ | -1.0000 | -1.0000 | **1.0000** | **1.0000** |" in text
-    assert "| Comp. (del.) ↑ | **1.0000** | **1.0000** | – | – |" in text
+    header = ["Metric", "τ signed*", "p", "ρ signed*", "p", "τ absolute", "ρ absolute"]
+    assert [cell.text for cell in table.header] == header
+    interval = r"-1.0000 \[-1.100, -1.000\]"
+    best = r"**1.0000 \[0.900, 1.000\]**"
+    assert rf"| C (disc., label) ↑ | {interval} | 0.500 | -1.0000 | \<0.001 | {best} | **1.0000** |" in text
+    assert rf"| Comp. (del.) ↑ | {best} | 0.500 | **1.0000** | \<0.001 | – | – |" in text
     assert "–: all tied, ρ undefined." in text
 
 
 def test_without_correlations_the_reason_stands_there():
     record = {**RECORD, "correlations_absent": "a ranking needs two explainers, and this run has one"}
-    _, table = make(metrics(), CORRELATIONS.iloc[:0], record)
+    _, table = tables(CORRELATIONS.iloc[:0], record)
     assert "No correlations: a ranking needs two explainers, and this run has one." in table.markdown()
 
 
@@ -148,7 +176,7 @@ def test_ordinals(rank, text):
 
 
 def test_latex_is_balanced():
-    for table in make(metrics(), CORRELATIONS, RECORD):
+    for table in tables():
         text = table.latex()
         assert text.count("{") == text.count("}")
         rows = [line for line in text.splitlines() if line.endswith(r"\\")]

@@ -8,7 +8,14 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from cfeval_cli.statistics.permutation import p_values
+from cfeval_cli.statistics import permutation
+from cfeval_cli.statistics.ranking import ranks
+
+
+def p_values(u, v):
+    """Of two lists of values."""
+    p_tau, p_rho = permutation.p_values(*(ranks(side[None], "lower") for side in (u, v)))
+    return p_tau[0, 0], p_rho[0, 0]
 
 
 def sign(x):
@@ -72,3 +79,15 @@ def test_beyond_eight_orders_are_drawn_and_no_p_is_zero():
         v = u + rng.normal(scale=4, size=10)
         exact = stats.kendalltau(u, v, method="exact", alternative="greater").pvalue
         assert p_values(u, v)[0] == pytest.approx(exact, abs=0.012)
+
+
+def test_many_metrics_and_truths_at_once_are_each_by_itself(monkeypatch):
+    rng = np.random.default_rng(0)
+    for size in (5, 9):
+        ours, theirs = (ranks(rng.integers(0, 4, (n, size)).astype(float), "higher") for n in (3, 2))
+        p_tau, p_rho = permutation.p_values(ours, theirs)
+        for i in range(3):
+            for j in range(2):
+                assert (p_tau[i, j], p_rho[i, j]) == pytest.approx(p_values(ours[i], theirs[j]))
+    monkeypatch.setattr(permutation, "_BLOCK", 81 * 7)  # in blocks of seven
+    assert permutation.p_values(ours, theirs)[0] == pytest.approx(p_tau)

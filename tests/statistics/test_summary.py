@@ -1,29 +1,15 @@
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from cfeval_cli.statistics.summary import correlate, summarise
+from cfeval_cli.statistics.findings import conclude
+from cfeval_cli.statistics.resampled import Bootstrap
+from cfeval_cli.statistics.summary import summarise
+from tests.statistics.tables import EXPLAINERS, build
 
-EXPLAINERS = ["a", "b", "c", "d"]
-
-
-def build(seed, n=5):
-    """Random scores of two metrics and a truth, one metric being a ratio of sums."""
-    rng = np.random.default_rng(seed)
-    rows, order = [], []
-    kinds = [("c", "label", "higher"), ("sufficiency", "del", "lower"), ("recall", "signed", "higher")]
-    for metric, variant, better in [*kinds, ("coverage", "all", "none")]:
-        for explainer in EXPLAINERS:
-            key = {"metric": metric, "variant": variant, "explainer": explainer}
-            order.append({**key, "better": better, "access": "label", "low": 0.0, "high": 1.0, "note": ""})
-            for instance in range(n):
-                value = float(instance > 0) if metric == "coverage" else float(rng.integers(0, 3))
-                weight = float(rng.integers(1, 4)) if metric == "c" else 1.0
-                rows.append({**key, "instance": instance, "numerator": value, "denominator": weight})
-    return pd.DataFrame(rows), pd.DataFrame(order)
+QUICK = Bootstrap(0, resamples=3)
 
 
 @settings(deadline=None, max_examples=40)
@@ -37,7 +23,7 @@ def test_values_are_ratios_of_sums_and_correlations_follow_from_them(seed):
         value[row.metric, row.explainer] = sum(r.numerator for r in mine) / sum(r.denominator for r in mine)
         assert row.value == pytest.approx(value[row.metric, row.explainer])
         assert row.n == 5 and row.coverage == pytest.approx(0.8)
-    for row in correlate(metrics).itertuples():
+    for row in conclude(scores, order, QUICK).correlations.itertuples():
         sign = -1 if row.metric == "sufficiency" else 1
         total = 0
         for i, one in enumerate(EXPLAINERS):
@@ -64,16 +50,16 @@ def test_an_explainer_without_usable_explanations_has_no_value_and_no_rank_but_a
     row = metrics[(metrics["metric"] == "c") & (metrics["explainer"] == "b")].iloc[0]
     assert np.isnan(row["value"]) and np.isnan(row["rank"]) and row["note"] == "no usable explanation" and row["n"] == 0
     assert metrics[metrics["metric"] == "c"]["rank"].max() <= 3
-    correlations = correlate(metrics)
+    correlations = conclude(gone, order, QUICK).correlations
     assert (correlations["explainers"] == 3).all()
     assert (correlations["note"].str.contains("without b")).all()
 
 
 def test_one_explainer_gives_metrics_and_a_reason_why_there_are_no_correlations():
     scores, order = build(2)
-    metrics = summarise(scores[scores["explainer"] == "a"], order[order["explainer"] == "a"])
-    assert metrics["value"].notna().all()
-    correlations = correlate(metrics)
+    found = conclude(scores[scores["explainer"] == "a"], order[order["explainer"] == "a"], QUICK)
+    assert found.metrics["value"].notna().all()
+    correlations = found.correlations
     assert correlations["tau"].isna().all()
     assert (correlations["note"] == "a ranking needs two explainers").all()
 
@@ -84,4 +70,4 @@ def test_distances_that_are_all_zero_leave_no_ratio():
     metrics = summarise(scores, order)
     assert (metrics[metrics["metric"] == "c"]["note"] == "every distance is zero").all()
     assert metrics[metrics["metric"] == "c"]["value"].isna().all()
-    assert correlate(metrics).query("metric == 'c'")["tau"].isna().all()
+    assert conclude(scores, order, QUICK).correlations.query("metric == 'c'")["tau"].isna().all()

@@ -1,0 +1,135 @@
+"""How well each metric ranks the explainers as the truth does, with intervals and p-values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cfeval_cli.statistics.permutation import p_values
+from cfeval_cli.statistics.ranking import agreement, ranks
+from cfeval_cli.statistics.resampled import Bootstrap, Resampled
+from cfeval_cli.statistics.summary import TRUTHS
+from cfeval_cli.types import Bools, Floats, Ints
+
+COLUMNS = [
+    "metric", "variant", "better", "family", "gold", "agreement", "explainers", "tau", "tau_low", "tau_high", "tau_se",
+    "p_tau", "rho", "rho_low", "rho_high", "rho_se", "p_rho", "note",
+]  # fmt: skip
+
+_BLOCK = 1 << 22  # pairs of explainers held at once
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What metrics are judged by."""
+
+    gold: str
+    agreement: str
+    row: int | None  # of the metric that is the truth; None: the known order of a ladder
+
+
+@dataclass(frozen=True)
+class Family:
+    """Explainers that are ranked among themselves, and the metrics that are judged by how they do it."""
+
+    name: str
+    explainers: Ints
+    judged: list[int]  # rows
+    truths: list[Truth]
+
+
+def families(drawn: Resampled, ladder_gold: str) -> Iterator[Family]:
+    """The explainers, and the rungs of a ladder."""
+    ranked = [row for row, better in enumerate(drawn.better) if better != "none"]
+    truths = [Truth(drawn.rows[row][1], drawn.rows[row][0], row) for row in ranked if drawn.rows[row][0] in TRUTHS]
+    judged = [row for row in ranked if drawn.rows[row][0] not in TRUTHS]
+    rung = ~np.isnan(drawn.rungs)
+    if not rung.all():
+        yield Family("explainers", np.flatnonzero(~rung), judged, truths)
+    if rung.any():
+        yield Family("ladder", np.flatnonzero(rung), ranked, [Truth(ladder_gold, "order", None)])
+
+
+@dataclass(frozen=True)
+class Agreements:
+    """τ and ρ of every metric with every truth of a family."""
+
+    family: Family
+    there: Bools  # (J, T, E) explainers that have a value on both sides
+    tau: Floats  # (1 + B, J, T): the real one, then those of every resample
+    rho: Floats
+    p_tau: Floats  # (J, T)
+    p_rho: Floats
+
+    @staticmethod
+    def of(drawn: Resampled, family: Family) -> Agreements:
+        """Metrics that lack the same explainers are judged together."""
+        there = _there(drawn, family)
+        shape = there.shape[:2]
+        tau, rho = (np.full((len(drawn.values), *shape), np.nan) for _ in range(2))
+        p_tau, p_rho = np.full(shape, np.nan), np.full(shape, np.nan)
+        for pattern in np.unique(there.reshape(-1, there.shape[2]), axis=0):
+            if pattern.sum() < 2:
+                continue
+            mine = (there == pattern).all(axis=2)
+            explainers = family.explainers[pattern]
+            step = max(1, _BLOCK // (sum(shape) * len(explainers) ** 2))
+            for start in range(0, len(drawn.values), step):
+                draws = slice(start, start + step)
+                sides = _standings(drawn, family, explainers, draws)
+                for whole, part in zip((tau, rho), agreement(*sides), strict=True):
+                    whole[draws, mine] = part[:, mine]
+                if start == 0:
+                    p = p_values(sides[0][0], sides[1][0])
+                    p_tau[mine], p_rho[mine] = p[0][mine], p[1][mine]
+        return Agreements(family, there, tau, rho, p_tau, p_rho)
+
+    def lines(self, drawn: Resampled, how: Bootstrap) -> Iterator[dict[str, Any]]:
+        """Rows of correlations.csv."""
+        coefficients = {"tau": (self.tau, self.p_tau), "rho": (self.rho, self.p_rho)}
+        spreads = {name: how.spread(values[1:]) for name, (values, _) in coefficients.items()}
+        for j, row in enumerate(self.family.judged):
+            for t, truth in enumerate(self.family.truths):
+                told: dict[str, Any] = {
+                    "metric": drawn.rows[row][0], "variant": drawn.rows[row][1], "better": drawn.better[row],
+                    "family": self.family.name, "gold": truth.gold, "agreement": truth.agreement,
+                    "explainers": int(self.there[j, t].sum()), "note": self._note(drawn, j, t),
+                }  # fmt: skip
+                for name, (values, p) in coefficients.items():
+                    if not np.isnan(values[0, j, t]):
+                        told |= {name: values[0, j, t], f"p_{name}": p[j, t]}
+                        ends = zip(("low", "high", "se"), spreads[name], strict=True)
+                        told |= {f"{name}_{end}": of[j, t] for end, of in ends}
+                yield told
+
+    def _note(self, drawn: Resampled, j: int, t: int) -> str:
+        """Which explainers are left out, or why there is no figure."""
+        there, row = self.there[j, t], self.family.truths[t].row
+        if there.sum() < 2:
+            reasons = drawn.notes[self.family.judged[j]] | (set() if row is None else drawn.notes[row])
+            return "; ".join(sorted(reasons)) or "a ranking needs two explainers"
+        absent = sorted(drawn.explainers[e] for e in self.family.explainers[~there])
+        notes = [f"without {', '.join(absent)}"] if absent else []
+        if np.isnan(self.rho[0, j, t]):
+            notes.append("all tied, ρ undefined")
+        return "; ".join(notes)
+
+
+def _there(drawn: Resampled, family: Family) -> Bools:
+    value = drawn.values[0][:, family.explainers]
+    known = drawn.rungs[family.explainers]
+    truths = np.stack([known if truth.row is None else value[truth.row] for truth in family.truths])
+    return np.asarray(~np.isnan(value[family.judged])[:, None] & ~np.isnan(truths)[None])
+
+
+def _standings(drawn: Resampled, family: Family, explainers: Ints, draws: slice) -> tuple[Floats, Floats]:
+    """Ranks by the metrics (b, J, E) and by the truths (b, T, E) among some explainers."""
+    ours = drawn.standing(family.judged, explainers, draws)
+    rows = [truth.row for truth in family.truths if truth.row is not None]
+    if rows:
+        return ours, drawn.standing(rows, explainers, draws)
+    known = ranks(drawn.rungs[explainers], "higher")
+    return ours, np.broadcast_to(known, (len(ours), 1, len(known)))

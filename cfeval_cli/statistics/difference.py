@@ -1,0 +1,68 @@
+"""Which metric is really closer to the truth than which: paired differences, with Holm's correction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from cfeval_cli.statistics.bootstrap import interval
+from cfeval_cli.statistics.correlation import Agreements
+from cfeval_cli.statistics.resampled import Bootstrap, Resampled
+from cfeval_cli.types import Floats, Ints
+
+COLUMNS = [
+    "family", "gold", "agreement", "metric", "variant", "than_metric", "than_variant", "difference", "low", "high", "p",
+    "p_holm", "same",
+]  # fmt: skip
+
+
+def lines(found: Agreements, drawn: Resampled, how: Bootstrap) -> Iterator[dict[str, Any]]:
+    """Rows of differences.csv: for every two metrics, how much larger the larger τ is."""
+    if not how.resamples:
+        return
+    rows = [drawn.rows[row] for row in found.family.judged]
+    for t, truth in enumerate(found.family.truths):
+        tau = found.tau[:, :, t]
+        defined = np.flatnonzero(~np.isnan(tau[0]))
+        twin = twins(tau)
+        pairs = [(a, b) if tau[0, a] >= tau[0, b] else (b, a) for a, b in combinations(defined.tolist(), 2)]
+        if not pairs:
+            continue
+        first, second = np.array(pairs).T
+        gaps = tau[:, first] - tau[:, second]
+        low, high = interval(gaps[1:], how.confidence)
+        p = two_sided(gaps[1:])
+        # metrics that agree in every resample are one hypothesis, not several
+        hypotheses = {frozenset((twin[a], twin[b])): i for i, (a, b) in enumerate(pairs) if twin[a] != twin[b]}
+        adjusted = dict(zip(hypotheses, holm(p[list(hypotheses.values())]), strict=True))
+        for i, (a, b) in enumerate(pairs):
+            yield {
+                "family": found.family.name, "gold": truth.gold, "agreement": truth.agreement,
+                "metric": rows[a][0], "variant": rows[a][1], "than_metric": rows[b][0], "than_variant": rows[b][1],
+                "difference": gaps[0, i], "low": low[i], "high": high[i], "p": p[i],
+                "p_holm": adjusted.get(frozenset((twin[a], twin[b])), 1.0), "same": bool(twin[a] == twin[b]),
+            }  # fmt: skip
+
+
+def two_sided(gaps: Floats) -> Floats:
+    """Twice the share of resamples on the other side of zero; the real sample counts as one more, so no p is zero."""
+    beyond = np.minimum((gaps <= 0).sum(axis=0), (gaps >= 0).sum(axis=0))
+    there = (~np.isnan(gaps)).sum(axis=0)
+    return np.asarray(np.minimum(1.0, 2 * (1 + beyond) / (1 + there)))
+
+
+def holm(p: Floats) -> Floats:
+    """Holm's step-down adjustment: what is small after it is so for all of them together."""
+    order = np.argsort(p, kind="stable")
+    result = np.empty(len(p))
+    result[order] = np.maximum.accumulate(np.minimum(1.0, p[order] * (len(p) - np.arange(len(p)))))
+    return result
+
+
+def twins(tau: Floats) -> Ints:
+    """For each metric the first one that has the same τ (1 + B, J) in every resample."""
+    _, twin = np.unique(np.nan_to_num(tau, nan=-9.0), axis=1, return_inverse=True)
+    return np.asarray(twin.ravel())

@@ -1,0 +1,48 @@
+"""All that follows from the scores of a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pandas as pd
+
+from cfeval_cli.statistics import correlation, difference, instancewise
+from cfeval_cli.statistics.correlation import Agreements, families
+from cfeval_cli.statistics.resampled import Bootstrap, Resampled, with_intervals
+from cfeval_cli.statistics.scores import Scores
+from cfeval_cli.statistics.summary import summarise
+
+
+@dataclass(frozen=True)
+class Findings:
+    """Tables of the run folder, by the names of their files."""
+
+    metrics: pd.DataFrame
+    correlations: pd.DataFrame
+    differences: pd.DataFrame
+    instance_agreement: pd.DataFrame
+
+
+def conclude(scores: pd.DataFrame, order: pd.DataFrame, how: Bootstrap, ladder_gold: str = "") -> Findings:
+    """Values, their uncertainty, and how well each metric agrees with the truth.
+
+    `order` has the rows that the summary should have; a ladder's rungs were made from the gold of that definition.
+    """
+    metrics, arrays = summarise(scores, order), Scores.of(scores)
+    drawn = Resampled.of(arrays, metrics, how)
+    groups = [family for family in families(drawn, ladder_gold) if family.judged and family.truths]
+    found = [Agreements.of(drawn, family) for family in groups]
+    named = [family for family in groups if family.name == "explainers"]
+    return Findings(
+        metrics=with_intervals(metrics, drawn, how),
+        correlations=pd.DataFrame(
+            [line for one in found for line in one.lines(drawn, how)], columns=correlation.COLUMNS
+        ),
+        differences=pd.DataFrame(
+            [line for one in found for line in difference.lines(one, drawn, how)], columns=difference.COLUMNS
+        ),
+        instance_agreement=pd.DataFrame(
+            [line for family in named for line in instancewise.lines(arrays, drawn, family, how)],
+            columns=instancewise.COLUMNS,
+        ),
+    )

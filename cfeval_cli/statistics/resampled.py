@@ -1,0 +1,79 @@
+"""Every value of a run as it is, and as it would have been with other instances."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import pandas as pd
+
+from cfeval_cli.statistics.bootstrap import deviation, interval, ratios, sums
+from cfeval_cli.statistics.ranking import ranks
+from cfeval_cli.statistics.scores import Row, Scores
+from cfeval_cli.types import Floats, Ints
+
+
+@dataclass(frozen=True)
+class Bootstrap:
+    """How to resample."""
+
+    seed: int
+    resamples: int = 2000  # 0: no intervals
+    confidence: float = 0.95
+
+    def spread(self, values: Floats) -> tuple[Floats, Floats, Floats]:
+        """Both ends of the interval and the standard error of what was resampled along the first axis."""
+        if not len(values):
+            empty = np.full(values.shape[1:], np.nan)
+            return empty, empty, empty
+        return (*interval(values, self.confidence), deviation(values))
+
+
+@dataclass(frozen=True)
+class Resampled:
+    """Values by row (metric and variant) and explainer."""
+
+    rows: list[Row]
+    better: list[str]  # of each row
+    notes: list[set[str]]  # of each row, why it lacks values
+    explainers: list[str]
+    rungs: Floats  # (E,) NaN for an explainer that is no rung of a ladder
+    values: Floats  # (1 + B, R, E): the real ones, then those of every resample
+
+    @staticmethod
+    def of(scores: Scores, metrics: pd.DataFrame, how: Bootstrap) -> Resampled:
+        """Resample all scores of a summary."""
+        by_row = metrics.groupby(["metric", "variant"], sort=False)
+        rows = list(dict.fromkeys(zip(metrics["metric"], metrics["variant"], strict=True)))
+        wide = metrics.set_index(["metric", "variant", "explainer"])
+        explainers = list(dict.fromkeys(metrics["explainer"]))
+        value = wide["value"].unstack("explainer").reindex(index=pd.Index(rows), columns=explainers).to_numpy(float)
+        # an explainer at a time, so that its bits do not depend on which others there are
+        makers = [partial(scores.columns, name, rows) for name in explainers]
+        drawn = [ratios(total) for total in sums(makers, scores.size, how.resamples, how.seed)]
+        values = np.stack(drawn, axis=-1)
+        return Resampled(
+            rows=rows,
+            better=by_row["better"].first().tolist(),
+            notes=[notes - {""} for notes in by_row["note"].agg(set)],
+            explainers=explainers,
+            rungs=metrics.groupby("explainer")["rung"].first().reindex(explainers).to_numpy(float),
+            values=np.concatenate([value[None], np.where(np.isnan(value), np.nan, values)]),
+        )
+
+    def standing(self, rows: list[int], explainers: Ints, draws: slice) -> Floats:
+        """Ranks (b, r, e) of some explainers, 1 the best."""
+        values = self.values[draws][:, rows][:, :, explainers]
+        lower = np.array([self.better[row] == "lower" for row in rows], dtype=bool)
+        return ranks(np.where(lower[:, None], values, -values), "lower")
+
+
+def with_intervals(metrics: pd.DataFrame, drawn: Resampled, how: Bootstrap) -> pd.DataFrame:
+    """The summary, with interval and standard error behind each value."""
+    row = pd.MultiIndex.from_tuples(drawn.rows).get_indexer(pd.MultiIndex.from_frame(metrics[["metric", "variant"]]))
+    column = pd.Index(drawn.explainers).get_indexer(pd.Index(metrics["explainer"]))
+    place = list(metrics).index("value") + 1
+    for name, of in zip(("value_se", "value_high", "value_low"), reversed(how.spread(drawn.values[1:])), strict=True):
+        metrics.insert(place, name, of[row, column])
+    return metrics

@@ -1,0 +1,77 @@
+"""Tidy scores, read as arrays without copying all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from cfeval_cli.types import Floats, Ints
+
+Row = tuple[str, str]  # metric and variant
+
+
+@dataclass(frozen=True)
+class Part:
+    """The scores of one metric, variant and explainer."""
+
+    numerator: Floats
+    denominator: Floats
+    places: Ints  # of its instances among all, ascending
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Numerator and denominator by row (metric and variant), explainer and instance."""
+
+    parts: Mapping[tuple[Row, str], Part]
+    size: int  # instances
+
+    @staticmethod
+    def of(frame: pd.DataFrame) -> Scores:
+        """From a table like scores.parquet; the instances are numbered in the order of their ids."""
+        labels = [frame[name].astype("category").cat for name in ("metric", "variant", "explainer")]
+        key = np.zeros(len(frame), dtype=np.int64)
+        for label in labels:
+            key = key * len(label.categories) + label.codes.to_numpy()
+        starts = np.flatnonzero(np.diff(key, prepend=-1))
+        if len(starts) > len(pd.unique(key)):  # parts are in pieces
+            return Scores.of(frame.iloc[np.argsort(key, kind="stable")])
+        ids = frame["instance"].to_numpy()
+        everyone = np.sort(pd.unique(ids))
+        numerator, denominator = (frame[name].to_numpy(float) for name in ("numerator", "denominator"))
+        parts, last = {}, (ids[:0], ids[:0])
+        for start, end in zip(starts, [*starts[1:], len(key)], strict=True):
+            metric, variant, explainer = (label.categories[label.codes.iloc[start]] for label in labels)
+            if not np.array_equal(last[0], ids[start:end]):  # mostly the same instances as in the part before
+                last = (ids[start:end], np.searchsorted(everyone, ids[start:end]))
+            order = np.argsort(last[1], kind="stable")
+            parts[(metric, variant), explainer] = Part(
+                numerator[start:end][order], denominator[start:end][order], last[1][order]
+            )
+        return Scores(parts, len(everyone))
+
+    def columns(self, explainer: str, rows: list[Row]) -> Floats:
+        """Numerators, then denominators (N, 2R) of one explainer, zero where it has no score."""
+        both = np.zeros((2, len(rows), self.size))
+        for place, row in enumerate(rows):
+            part = self.parts.get((row, explainer))
+            if part is not None:
+                both[0, place, part.places], both[1, place, part.places] = part.numerator, part.denominator
+        return both.reshape(2 * len(rows), self.size).T
+
+    def values(self, start: int, stop: int, rows: list[Row], explainers: list[str]) -> Floats:
+        """The score (n, R, E) of some instances, each by itself; NaN where there is none."""
+        result = np.full((min(stop, self.size) - start, len(rows), len(explainers)), np.nan)
+        for i, row in enumerate(rows):
+            for j, explainer in enumerate(explainers):
+                part = self.parts.get((row, explainer))
+                if part is not None:
+                    first, last = np.searchsorted(part.places, (start, stop))
+                    numerator, denominator = part.numerator[first:last], part.denominator[first:last]
+                    ratio = np.full(last - first, np.nan)
+                    np.divide(numerator, denominator, out=ratio, where=denominator != 0)
+                    result[part.places[first:last] - start, i, j] = ratio
+        return result

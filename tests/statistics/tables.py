@@ -1,0 +1,37 @@
+"""Random scores of a few metrics and explainers, and what a resample draws of them, one instance at a time."""
+
+import numpy as np
+import pandas as pd
+
+from cfeval_cli.seeding import stream
+
+EXPLAINERS = ["a", "b", "c", "d"]
+KINDS = [("c", "label", "higher"), ("sufficiency", "del", "lower"), ("recall", "signed", "higher")]
+
+
+def build(seed, n=5, gaps=False):
+    """Scores of two metrics and a truth, one metric being a ratio of sums; with gaps, b lacks some instances."""
+    rng = np.random.default_rng(seed)
+    rows, order = [], []
+    for metric, variant, better in [*KINDS, ("coverage", "all", "none")]:
+        for explainer in EXPLAINERS:
+            key = {"metric": metric, "variant": variant, "explainer": explainer}
+            facts = {"rung": np.nan, "better": better, "access": "label", "low": 0.0, "high": 1.0, "note": ""}
+            order.append({**key, **facts})
+            for instance in range(n):
+                value = float(instance > 0) if metric == "coverage" else float(rng.integers(0, 3))
+                weight = float(rng.integers(1, 4)) if metric == "c" else 1.0
+                if gaps and explainer == "b" and instance % 3 == 0 and metric != "coverage":
+                    continue
+                rows.append({**key, "instance": instance, "numerator": value, "denominator": weight})
+    return pd.DataFrame(rows), pd.DataFrame(order)
+
+
+def drawn_rows(scores, resamples, seed):
+    """For each resample the drawn instances, each with its (numerator, denominator) by metric, variant, explainer."""
+    ids = sorted(scores["instance"].unique())
+    known = {i: {} for i in ids}
+    for row in scores.itertuples():
+        known[row.instance][row.metric, row.variant, row.explainer] = (row.numerator, row.denominator)
+    for drawn in stream(seed, "bootstrap").integers(0, len(ids), (resamples, len(ids))):
+        yield [known[ids[i]] for i in drawn]

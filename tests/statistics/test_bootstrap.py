@@ -1,0 +1,154 @@
+"""Resampling against loops that draw and add up one by one."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cfeval_cli.seeding import stream
+from cfeval_cli.statistics import bootstrap
+from cfeval_cli.statistics.bootstrap import deviation, draws, interval, ratios, sums
+from cfeval_cli.statistics.resampled import Bootstrap, Resampled, with_intervals
+from cfeval_cli.statistics.scores import Scores
+from cfeval_cli.statistics.summary import summarise
+from tests.statistics.tables import EXPLAINERS, build, drawn_rows
+
+
+def test_every_resample_draws_as_many_instances_as_there_are(monkeypatch):
+    whole = np.concatenate(list(draws(7, 50, seed=3)))
+    assert whole.shape == (50, 7) and (whole.sum(axis=1) == 7).all()
+    assert len(np.unique(whole, axis=0)) > 40 and whole.mean(axis=0) == pytest.approx(np.ones(7), abs=0.4)
+    monkeypatch.setattr(bootstrap, "_BLOCK", 20)  # blocks of two
+    assert (np.concatenate(list(draws(7, 50, seed=3))) == whole).all()
+    assert not (np.concatenate(list(draws(7, 50, seed=4))) == whole).all()
+
+
+def test_counts_are_those_of_the_draws_one_by_one():
+    rng = stream(5, "bootstrap")
+    drawn = rng.integers(0, 6, (9, 6))
+    expected = [[(row == i).sum() for i in range(6)] for row in drawn]
+    assert np.concatenate(list(draws(6, 9, seed=5))).tolist() == expected
+
+
+@given(st.integers(0, 10_000))
+def test_sums_are_those_of_the_drawn_rows(seed):
+    rng = np.random.default_rng(seed)
+    matrices = [rng.normal(size=(5, 3)), rng.normal(size=(5, 2))]
+    found = sums([lambda m=m: m for m in matrices], 5, 8, seed)
+    drawn = stream(seed, "bootstrap").integers(0, 5, (8, 5))
+    for matrix, total in zip(matrices, found, strict=True):
+        assert total == pytest.approx(np.array([sum(matrix[i] for i in row) for row in drawn]))
+
+
+@given(st.lists(st.one_of(st.floats(-5, 5), st.just(np.nan)), min_size=2, max_size=30), st.floats(0.5, 0.999))
+def test_intervals_are_percentiles_without_what_is_missing(values, confidence):
+    column = np.array(values)[:, None]
+    low, high = interval(column, confidence)
+    there = column[~np.isnan(column)]
+    if len(there):
+        expected = np.quantile(there, [(1 - confidence) / 2, (1 + confidence) / 2])
+        assert (low[0], high[0]) == pytest.approx(tuple(expected))
+    else:
+        assert np.isnan(low[0]) and np.isnan(high[0])
+    assert deviation(column)[0] == pytest.approx(there.std(ddof=1) if len(there) > 1 else np.nan, nan_ok=True)
+
+
+def test_nothing_drawn_is_no_ratio():
+    assert np.isnan(ratios(np.array([3.0, 1.0, 0.0, 2.0]))[0]) and ratios(np.array([3.0, 1.0, 0.0, 2.0]))[1] == 0.5
+
+
+@settings(max_examples=20)
+@given(st.integers(0, 10_000))
+def test_resampled_values_are_ratios_of_sums_over_the_same_draws_for_all(seed):
+    scores, order = build(seed, gaps=True)
+    metrics = summarise(scores, order)
+    how = Bootstrap(seed, resamples=12, confidence=0.8)
+    drawn = Resampled.of(Scores.of(scores), metrics, how)
+    for number, chosen in enumerate(drawn_rows(scores, 12, seed), 1):
+        for row, (metric, variant) in enumerate(drawn.rows):
+            for column, explainer in enumerate(EXPLAINERS):
+                mine = [chosen[i].get((metric, variant, explainer), (0.0, 0.0)) for i in range(len(chosen))]
+                above, below = sum(n for n, _ in mine), sum(d for _, d in mine)
+                expected = above / below if below else np.nan
+                if np.isnan(drawn.values[0, row, column]):
+                    expected = np.nan
+                assert drawn.values[number, row, column] == pytest.approx(expected, nan_ok=True)
+    table = with_intervals(metrics, drawn, how)
+    line = table[(table["metric"] == "c") & (table["explainer"] == "b")].iloc[0]
+    mine = drawn.values[1:, drawn.rows.index(("c", "label")), 1]
+    mine = mine[~np.isnan(mine)]
+    assert (line["value_low"], line["value_high"]) == pytest.approx(tuple(np.quantile(mine, [0.1, 0.9])))
+    assert line["value_se"] == pytest.approx(mine.std(ddof=1))
+
+
+def test_an_explainers_bits_do_not_depend_on_the_others():
+    scores, order = build(1, n=200)
+    alone = scores[scores["explainer"] == "c"], order[order["explainer"] == "c"]
+    values = [
+        Resampled.of(Scores.of(s), summarise(s, o), Bootstrap(0, resamples=30)).values
+        for s, o in ((scores, order), alone)
+    ]
+    assert (values[0][..., [2]] == values[1]).all()
+
+
+def test_scores_in_pieces_and_in_any_order_are_the_same_scores():
+    scores, _ = build(2, n=6, gaps=True)
+    shuffled = scores.sample(frac=1, random_state=1)
+    one, two = (Scores.of(frame) for frame in (scores, shuffled))
+    assert one.size == two.size == 6 and one.parts.keys() == two.parts.keys()
+    rows = sorted({row for row, _ in one.parts})
+    for explainer in EXPLAINERS:
+        assert (one.columns(explainer, rows) == two.columns(explainer, rows)).all()
+    assert np.array_equal(one.values(1, 4, rows, EXPLAINERS), two.values(1, 4, rows, EXPLAINERS), equal_nan=True)
+    frame = scores.set_index(["metric", "variant", "explainer", "instance"])
+    for i, (metric, variant) in enumerate(rows):
+        for j, explainer in enumerate(EXPLAINERS):
+            for instance in range(1, 4):
+                found = one.values(1, 4, rows, EXPLAINERS)[instance - 1, i, j]
+                key = (metric, variant, explainer, instance)
+                if key in frame.index:
+                    assert found == frame.loc[key, "numerator"] / frame.loc[key, "denominator"]
+                else:
+                    assert np.isnan(found)
+
+
+def test_without_resamples_there_are_no_intervals():
+    scores, order = build(1)
+    how = Bootstrap(0, resamples=0)
+    metrics = summarise(scores, order)
+    table = with_intervals(metrics, Resampled.of(Scores.of(scores), metrics, how), how)
+    assert table["value"].notna().all() and table[["value_low", "value_high", "value_se"]].isna().all(axis=None)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["mean", "ratio"])
+def test_intervals_cover_a_known_truth_at_the_nominal_rate(kind):
+    """400 samples of a population whose value is known: 95 % intervals hold it 95 % of the time, within 3 sigma."""
+    rng = np.random.default_rng(2026)
+    held, truth, trials, size = 0, 0.0, 400, 300
+    for trial in range(trials):
+        weight = rng.gamma(2.0, 0.5, size) if kind == "ratio" else np.ones(size)
+        numerator = (
+            (rng.random(size) < 0.3 + 0.2 * np.minimum(weight, 2)).astype(float)
+            if kind == "ratio"
+            else (rng.exponential(1.5, size))
+        )
+        if kind == "mean":
+            truth = 1.5
+        else:  # E[numerator] / E[weight], by numbers that have nothing to do with the samples
+            grid = np.random.default_rng(1).gamma(2.0, 0.5, 2_000_000)
+            truth = truth or float((0.3 + 0.2 * np.minimum(grid, 2)).mean() / 1.0)
+        frame = pd.DataFrame(
+            {
+                "instance": np.arange(size), "explainer": "a", "metric": "c", "variant": "label",
+                "numerator": numerator, "denominator": weight,
+            }
+        )  # fmt: skip
+        row = {"metric": "c", "variant": "label", "explainer": "a", "rung": np.nan, "better": "higher"}
+        order = pd.DataFrame([{**row, "access": "label", "low": 0.0, "high": 1.0, "note": ""}])
+        how = Bootstrap(trial, resamples=1000)
+        metrics = summarise(frame, order)
+        line = with_intervals(metrics, Resampled.of(Scores.of(frame), metrics, how), how).iloc[0]
+        held += line["value_low"] <= truth <= line["value_high"]
+    assert abs(held / trials - 0.95) <= 3 * np.sqrt(0.95 * 0.05 / trials), f"{held} of {trials}"

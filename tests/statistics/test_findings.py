@@ -1,0 +1,139 @@
+"""Agreement, its intervals, differences between metrics and agreement by instance, each against loops written out."""
+
+from itertools import combinations
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cfeval_cli.statistics import correlation, instancewise
+from cfeval_cli.statistics.difference import holm, twins, two_sided
+from cfeval_cli.statistics.findings import conclude
+from cfeval_cli.statistics.resampled import Bootstrap
+from tests.statistics.tables import EXPLAINERS, build, drawn_rows
+
+
+def sign(x):
+    return 0 if abs(x) < 1e-12 else (1 if x > 0 else -1)
+
+
+def tau(ours, truth):
+    pairs = list(combinations(range(len(ours)), 2))
+    return sum(sign(ours[i] - ours[j]) * sign(truth[i] - truth[j]) for i, j in pairs) / len(pairs)
+
+
+def values(chosen, metric, variant, better="higher"):
+    """The value of each explainer over some instances, the better the larger."""
+    found = []
+    for explainer in EXPLAINERS:
+        mine = [one[metric, variant, explainer] for one in chosen if (metric, variant, explainer) in one]
+        found.append(sum(n for n, _ in mine) / sum(d for _, d in mine) if mine else np.nan)
+    return [(1 if better == "higher" else -1) * value for value in found]
+
+
+@settings(max_examples=15)
+@given(st.integers(0, 10_000))
+def test_intervals_of_tau_are_those_of_a_loop_over_resamples(seed):
+    scores, order = build(seed, n=8, gaps=True)
+    found = conclude(scores, order, Bootstrap(seed, resamples=25, confidence=0.8))
+    taus = {}
+    for metric, variant, better in (("c", "label", "higher"), ("sufficiency", "del", "lower")):
+        drawn = []
+        for chosen in drawn_rows(scores, 25, seed):
+            ours, truth = values(chosen, metric, variant, better), values(chosen, "recall", "signed")
+            drawn.append(np.nan if np.isnan([*ours, *truth]).any() else tau(ours, truth))
+        taus[metric] = np.array(drawn)
+        line = found.correlations[found.correlations["metric"] == metric].iloc[0]
+        assert (line["tau_low"], line["tau_high"]) == pytest.approx(tuple(np.nanquantile(drawn, [0.1, 0.9])))
+        assert line["tau_se"] == pytest.approx(np.nanstd(drawn, ddof=1))
+        assert (line["family"], line["explainers"]) == ("explainers", 4)
+    (line,) = found.differences.to_dict("records")
+    gaps = taus[line["metric"]] - taus[line["than_metric"]]
+    assert line["difference"] >= 0 and (line["low"], line["high"]) == pytest.approx(
+        tuple(np.nanquantile(gaps, [0.1, 0.9]))
+    )
+    there = gaps[~np.isnan(gaps)]
+    expected = 2 * (1 + min((there <= 0).sum(), (there >= 0).sum())) / (1 + len(there))
+    assert line["p"] == pytest.approx(min(1, expected)) and line["same"] == (not gaps[~np.isnan(gaps)].any())
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=9))
+def test_holm_rejects_step_by_step(p):
+    """A hypothesis is rejected at level a exactly if its adjusted p is at most a: the procedure, run at each level."""
+    adjusted = holm(np.array(p))
+    for level in [*adjusted.tolist(), 0.05, 0.5]:
+        rejected, left = set(), sorted(range(len(p)), key=lambda i: p[i])
+        while left and p[left[0]] * len(left) <= level * (1 + 1e-12):
+            rejected.add(left.pop(0))
+        if level < 1:
+            assert rejected == {i for i in range(len(p)) if adjusted[i] <= level * (1 + 1e-12)}
+
+
+def test_holm_by_hand():
+    assert holm(np.array([0.01, 0.04, 0.03])).tolist() == pytest.approx([0.03, 0.06, 0.06])
+
+
+def test_metrics_that_always_agree_are_one_hypothesis():
+    tau = np.array([[0.5, 0.5, 0.1, 0.5], [0.4, 0.4, 0.2, 0.4], [np.nan, np.nan, 0.2, 0.1]])
+    twin = twins(tau).tolist()
+    assert twin[0] == twin[1] and len({twin[0], twin[2], twin[3]}) == 3
+    scores, order = build(3, n=30)
+    double = scores[scores["metric"] == "c"].assign(variant="probability")
+    more = order[order["metric"] == "c"].assign(variant="probability")
+    found = conclude(
+        pd.concat([scores, double]), pd.concat([order, more], ignore_index=True), Bootstrap(0, resamples=200)
+    ).differences
+    same = found[found["same"]].iloc[0]
+    assert (same["metric"], same["than_metric"]) == ("c", "c") and same["p_holm"] == 1 and same["difference"] == 0
+    others = found[~found["same"]]
+    assert len(others) == 2 and (others["p_holm"] == others["p"]).all()  # one hypothesis: nothing to correct for
+
+
+def test_no_p_is_zero_and_none_is_over_one():
+    assert two_sided(np.array([[1.0], [1.0], [2.0]])).tolist() == [0.5]
+    assert two_sided(np.zeros((5, 1))).tolist() == [1.0]
+
+
+@settings(max_examples=15)
+@given(st.integers(0, 10_000), st.booleans())
+def test_agreement_by_instance_counts_pairs_of_explainers(seed, gaps):
+    scores, order = build(seed, n=7, gaps=gaps)
+    found = conclude(scores, order, Bootstrap(seed, resamples=20, confidence=0.8)).instance_agreement
+    ids = sorted(scores["instance"].unique())
+    known = {(r.metric, r.explainer, r.instance): r.numerator / r.denominator for r in scores.itertuples()}
+
+    def counts(metric, better, instance):
+        gain = pairs = ordered = 0
+        for one, two in combinations(EXPLAINERS, 2):
+            keys = [(m, e, instance) for m in (metric, "recall") for e in (one, two)]
+            if not all(key in known for key in keys):
+                continue
+            ours, truth = known[keys[0]] - known[keys[1]], known[keys[2]] - known[keys[3]]
+            pairs += 1
+            ordered += sign(truth) != 0
+            gain += sign(ours) * sign(truth) * (1 if better == "higher" else -1)
+        return gain, pairs, ordered
+
+    from cfeval_cli.seeding import stream
+
+    resampled = stream(seed, "bootstrap").integers(0, len(ids), (20, len(ids)))
+    for metric, better in (("c", "higher"), ("sufficiency", "lower")):
+        line = found[found["metric"] == metric].iloc[0]
+        table = [counts(metric, better, i) for i in ids]
+        assert line["tau"] == pytest.approx(np.mean([gain / pairs for gain, pairs, _ in table]))
+        assert line["instances"] == 7 and line["ordered"] == sum(ordered > 0 for *_, ordered in table)
+        assert line["d"] == pytest.approx(sum(g for g, *_ in table) / sum(o for *_, o in table))
+        means = [np.mean([table[i][0] / table[i][1] for i in row]) for row in resampled]
+        assert (line["tau_low"], line["tau_high"]) == pytest.approx(tuple(np.quantile(means, [0.1, 0.9])))
+
+
+def test_blocks_do_not_change_a_bit(monkeypatch):
+    scores, order = build(5, n=40, gaps=True)
+    whole = conclude(scores, order, Bootstrap(0, resamples=50))
+    monkeypatch.setattr(correlation, "_BLOCK", 300)
+    monkeypatch.setattr(instancewise, "_BLOCK", 100)
+    parts = conclude(scores, order, Bootstrap(0, resamples=50))
+    for name in ("metrics", "correlations", "differences", "instance_agreement"):
+        assert getattr(whole, name).to_csv() == getattr(parts, name).to_csv()
