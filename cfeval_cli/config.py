@@ -50,6 +50,11 @@ class Plan:
     cache: Cache
     identities: Mapping[str, str | None]  # of the explainers, taken when they were imported
 
+    @property
+    def ladder_gold(self) -> str:
+        """The definition of gold that a ladder is made from."""
+        return next((str(e.gold) for e in self.explainers.values() if hasattr(e, "rung")), "")  # type: ignore[attr-defined]
+
     def check(self, dataset: Dataset) -> None:
         """Refuse what the data cannot give, before anything is computed."""
         if self.k > dataset.width:
@@ -138,9 +143,19 @@ def _several(cfg: DictConfig, group: str) -> dict[str, Any]:
     chosen = cfg.get(group)
     if not chosen:
         raise UserError(f"{group}=[] chooses nothing. Name at least one, for example {group}=[{_EXAMPLE[group]}].")
-    made = {str(key): make(cfg, f"{group}.{key}") for key in chosen}
+    made: dict[str, Any] = {}
+    for key in chosen:
+        component = make(cfg, f"{group}.{key}")
+        # one that stands for several, as a ladder does for its rungs
+        members = component.members() if hasattr(component, "members") else None
+        made |= {str(key): component} if members is None else {f"{key}_{name}": one for name, one in members.items()}
     # not the order of the command line: the same choice must give the same bytes
-    return dict(sorted(made.items(), key=lambda item: (getattr(item[1], "place", 55), item[0])))
+    return dict(sorted(made.items(), key=lambda item: (*_place(item[1]), item[0])))
+
+
+def _place(component: Any) -> tuple[float, float]:
+    """Where it stands in the tables; of a ladder the best rung first."""
+    return getattr(component, "place", 55), -getattr(component, "rung", 0.0)
 
 
 _EXAMPLE = {"explainer": "lr,lime", "metric": "c,recall"}

@@ -91,7 +91,7 @@ def run(plan: Plan, folder: RunFolder, progress: Progress) -> list[tables.Table]
     with progress.stage("score"):
         scores, order = score(study, explanations, usable, counterfactuals)
     with progress.stage("conclude"):
-        findings = conclude(scores, order, Bootstrap(plan.seed, plan.resamples, plan.confidence))
+        findings = conclude(scores, order, Bootstrap(plan.seed, plan.resamples, plan.confidence), plan.ladder_gold)
     folder.save_scores(scores, findings)
     return folder.finish(study.ledger, progress)
 
@@ -204,6 +204,7 @@ def score(
     for metric in plan.metrics.values():
         gate = study.ledger.gate(study.model, metric.access, f"metric.{metric.name}")
         for name, features in usable.items():
+            rung = getattr(plan.explainers[name], "rung", np.nan)
             some = used(features)
             rows = some if len(some) < len(instances) else slice(None)  # all are not copied
             case = Case(
@@ -220,7 +221,7 @@ def score(
             )
             for result in metric.score(case):
                 reason = result.reason if isinstance(result, Absent) else ""
-                order.append(row_of(metric, result.variant, name, reason))
+                order.append(row_of(metric, result.variant, name, rung, reason))
                 if not isinstance(result, Absent):
                     ids = instances.ids if result.everyone else instances.ids[rows]
                     parts.append((metric.name, result.variant, name, ids, result.numerator, result.denominator))
@@ -233,11 +234,11 @@ def golden(study: Study) -> dict[str, Floats]:
     return {name: gold.importance(name, *arguments) for name in gold.DEFINITIONS}
 
 
-def row_of(metric: Metric, variant: str, explainer: str, note: str) -> dict[str, object]:
+def row_of(metric: Metric, variant: str, explainer: str, rung: float, note: str) -> dict[str, object]:
     """A row of the summary, with what the metric says of itself."""
     low, high = metric.range
     return {
-        "metric": metric.name, "variant": variant, "explainer": explainer, "rung": np.nan, "better": metric.better,
+        "metric": metric.name, "variant": variant, "explainer": explainer, "rung": rung, "better": metric.better,
         "access": metric.access.name.lower(), "low": low, "high": high, "note": note,
     }  # fmt: skip
 

@@ -18,6 +18,9 @@ from tests.problems import make_dataset
 
 CONF = Path(next(iter(cfeval_cli.conf.__path__)))
 YAMLS = sorted(path.relative_to(CONF) for path in CONF.glob("*/*.yaml"))
+SIX = ["random", "omission", "lime", "anchor", "decision_boundary", "lr"]
+RUNGS = [f"ladder_{share}" for share in ("1", "0.9", "0.8", "0.7", "0.6", "0.5", "0.4", "0.3", "0.2", "0.1", "0")]
+STANDS_FOR = {"paper": {*SIX}, "ladder": {*RUNGS}}
 SEVERAL = ("explainer", "metric")  # groups of which a run has more than one
 VERB = {
     "explainer": "fit", "metric": "score", "search": "find", "distance": "fit", "model": "fit", "dataset": "load",
@@ -37,7 +40,9 @@ def components():
         for module in pkgutil.iter_modules(package.__path__):
             loaded = importlib.import_module(f"cfeval_cli.{group}.{module.name}")
             for name, member in inspect.getmembers(loaded, inspect.isclass):
-                if member.__module__ == loaded.__name__ and hasattr(member, verb) and not name.startswith("_"):
+                component = hasattr(member, verb) or hasattr(member, "members")  # or one that stands for several
+                own = member.__module__ == loaded.__name__ and not name.startswith("_")
+                if component and own and name != "Rung":  # which a ladder makes
                     yield group, f"{loaded.__name__}.{name}"
 
 
@@ -47,7 +52,9 @@ def test_every_yaml_composes_and_instantiates(path):
     several = group in SEVERAL
     more = ["agreement=hit"] if name == "hit" else []
     made = plan(f"{group}=[{name}]" if several else f"{group}={name}", *more)
-    assert (name in getattr(made, f"{group}s")) if several else getattr(made, group) is not None
+    assert (
+        (STANDS_FOR.get(name, {name}) <= {*getattr(made, f"{group}s")}) if several else getattr(made, group) is not None
+    )
 
 
 @pytest.mark.parametrize(("group", "target"), list(components()))
@@ -55,8 +62,8 @@ def test_every_component_has_a_yaml_that_spells_out_all_its_settings_and_a_test(
     with initialize_config_module("cfeval_cli.conf", version_base="1.3"):
         found = []
         for path in YAMLS:
-            if path.parts[0] == group:
-                name = path.stem
+            name = path.stem
+            if path.parts[0] == group and name != "paper":  # which stands for others
                 cfg = compose("run", [f"{group}=[{name}]" if group in SEVERAL else f"{group}={name}"])
                 node = cfg[group][name] if group in SEVERAL else cfg[group]
                 if node._target_ == target:
@@ -73,7 +80,15 @@ def test_every_component_has_a_yaml_that_spells_out_all_its_settings_and_a_test(
 def test_a_component_is_named_by_its_own_file():
     for path in YAMLS:
         if path.parts[0] in SEVERAL:
-            assert list(OmegaConf.load(CONF / path)) == [path.stem]
+            assert list(OmegaConf.load(CONF / path)) in ([path.stem], ["defaults"])
+
+
+def test_a_ladder_stands_for_its_rungs_and_paper_for_the_six():
+    assert list(plan("explainer=[paper,ladder]").explainers) == SIX + RUNGS
+    made = plan("explainer=[ladder,lr]", "explainer.ladder.rungs=3", "gold=contrast")
+    assert list(made.explainers) == ["lr", "ladder_1", "ladder_0.5", "ladder_0"] and made.ladder_gold == "contrast"
+    assert plan("explainer=lr").ladder_gold == ""
+    assert len(plan("explainer=ladder", "explainer.ladder.rungs=501").explainers) == 501
 
 
 def test_the_order_of_the_command_line_does_not_matter():
@@ -130,6 +145,14 @@ def test_access_limits_the_search_and_the_metrics_but_not_the_truth():
         (["search.max_candidates=none"], "search: max_candidates must"),
         (["explainer.lime._target_=nowhere.Lime"], "explainer.lime: .*nowhere"),
         (["explainer.lime._target_=null"], "explainer.lime"),
+        (
+            ["explainer=ladder", "explainer.ladder.rungs=1"],
+            "explainer.ladder: rungs must be a whole number of at least 2",
+        ),
+        (["explainer=ladder", "explainer.ladder.rungs=2000"], "explainer.ladder: rungs must be at most 1001"),
+        (["resamples=-1"], "resamples must"),
+        (["resamples=many"], "resamples must"),
+        (["confidence=95"], "confidence must be a number at least 0.5 and at most 0.9999"),
         (["n_jobs=0"], "executor: n_jobs must be a whole number of at least 1, or -1 for all cores"),
         (["n_jobs=two"], "executor: n_jobs must"),
         (["cache.max_mb=0"], "cache: max_mb must"),

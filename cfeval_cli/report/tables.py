@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
 
 from cfeval_cli.statistics.summary import TRUTHS
@@ -22,6 +23,7 @@ _ARROW = {"higher": "↑", "lower": "↓", "none": ""}
 _LEVELS = ("label", "probability", "gradient")
 _LOW_COVERAGE = 0.5
 _Pair = tuple[str, str]  # metric and variant
+_RUNGS = 11  # of a ladder, that a table has room for
 _SURE = 0.05  # below which a p is worth telling
 
 
@@ -110,7 +112,11 @@ class Table:
 
 def make(findings: Findings, record: Mapping[str, Any]) -> list[Table]:
     """Table 1, the values and ranks; Table 2, the correlations; and how sure one can be of them."""
-    made = [_values(findings.metrics, record), _correlations(findings.correlations, record)]
+    rungs = findings.metrics["rung"].notna()
+    made = [] if rungs.all() else [_values("Scores and ranks of the explainers", findings.metrics[~rungs], record)]
+    if rungs.any():
+        made.append(_ladder(findings.metrics[rungs], record, detail=not rungs.all()))
+    made.append(_correlations(findings.correlations, record))
     if len(findings.differences):
         made.append(_differences(findings.differences, record))
     if len(findings.instance_agreement):
@@ -118,8 +124,20 @@ def make(findings: Findings, record: Mapping[str, Any]) -> list[Table]:
     return made
 
 
-def _values(metrics: pd.DataFrame, record: Mapping[str, Any]) -> Table:
-    explainers = record["explainers"]
+def _ladder(metrics: pd.DataFrame, record: Mapping[str, Any], detail: bool) -> Table:
+    """Some rungs, the first and the last among them."""
+    rungs = list(dict.fromkeys(metrics["explainer"]))
+    some = [rungs[round(i)] for i in np.linspace(0, len(rungs) - 1, min(len(rungs), _RUNGS))]
+    table = _values("Scores and ranks on a ladder of explainers of known order", metrics, record, some)
+    note = (
+        f"Gold 0.9 names the gold with probability 0.9, random features otherwise. {len(some)} of {len(rungs)} rungs."
+    )
+    return replace(table, notes=[*table.notes, note], detail=detail)
+
+
+def _values(title: str, metrics: pd.DataFrame, record: Mapping[str, Any], names: Sequence[str] = ()) -> Table:
+    shown = set(names or metrics["explainer"])
+    explainers = {name: title for name, title in record["explainers"].items() if name in shown}
     settings = record["settings"]
     truth = (settings["agreement"], settings["gold"])
     true_ranks = _column(metrics, truth, "rank")
@@ -160,7 +178,7 @@ def _values(metrics: pd.DataFrame, record: Mapping[str, Any]) -> Table:
     if low:
         names = ", ".join(f"{explainers[name]} {coverage[name]:.1%}" for name in low)
         notes.append(f"† names k = {settings['k']} features for under half of the instances: {names}.")
-    return Table("Scores and ranks of the explainers", header, list(blocks.values()), notes)
+    return Table(title, header, list(blocks.values()), notes)
 
 
 def _correlations(correlations: pd.DataFrame, record: Mapping[str, Any]) -> Table:
@@ -171,41 +189,76 @@ def _correlations(correlations: pd.DataFrame, record: Mapping[str, Any]) -> Tabl
         return Table(
             title, [Cell("Metric"), Cell("τ"), Cell("ρ")], [], [f"No correlations: {reason}.", caption(record)]
         )
-    chosen = correlations[correlations["agreement"] == settings["agreement"]]
-    golds = sorted(dict.fromkeys(chosen["gold"]), key=lambda gold: gold != settings["gold"])
-    header, columns = [Cell("Metric")], []
-    for gold in golds:
-        lead = gold == settings["gold"]
-        column = chosen[chosen["gold"] == gold].set_index(["metric", "variant"])
-        for of, sign, tex in (("tau", "τ", r"$\tau$"), ("rho", "ρ", r"$\rho$")):
-            columns.append((column, of))
-            header.append(Cell(f"{sign} {gold}{'*' * lead}", latex=f"{tex} {gold}{'*' * lead}"))
-            if lead:
-                columns.append((column, f"p_{of}"))
-                header.append(Cell("p"))
+    columns = _coefficients(correlations, settings)
+    pairs: dict[_Pair, None] = dict.fromkeys(pair for column in columns for pair in column.lines.index.tolist())
     rows = []
-    for pair in dict.fromkeys(zip(chosen["metric"], chosen["variant"], strict=True)):
+    # of the truths, which only a ladder can judge, the one that the run leads with
+    for pair in [p for p in pairs if p[0] not in TRUTHS or p == (settings["agreement"], settings["gold"])]:
         row = [_row_title(*pair, record)]
-        for column, of in columns:
-            line = column.loc[pair]
-            if pd.isna(line[of]):
+        for column in columns:
+            of, line = column.name, column.line(pair)
+            if line is None or pd.isna(line[of]):
                 row.append(Cell(DASH))
             elif of in ("tau", "rho"):
-                best = bool(line[of] == column[of].max())
+                best = bool(line[of] == column.best)
                 row.append(Cell(_with_interval(line[of], line[f"{of}_low"], line[f"{of}_high"]), bold=best))
             else:
                 row.append(_probability(line[of]))
         rows.append(row)
+    shown = pd.concat([column.lines for column in columns])
     notes = [
         caption(record),
         f"Kendall's τ and Spearman's ρ against the ground truth ({settings['agreement']}) under each definition "
         f"of gold; * is the one that this run leads with. The largest of a column is bold.{_of_intervals(record)} "
         "p: how often a random order of the explainers would agree with the truth as well.",
     ]
-    short = sorted({note for note in chosen["note"] if note})
+    ladder = correlations[correlations["family"] == "ladder"]
+    if len(ladder):
+        notes.append(
+            f"Ladder: {ladder['explainers'].max()} explainers that name the gold ({ladder['gold'].iloc[0]}) more and "
+            "more often, judged by that order."
+        )
+    short = sorted({note for note in shown["note"] if note})
     if short:
         notes.append(f"{DASH}: " + "; ".join(short) + ".")
-    return Table(title, header, [rows], notes)
+    return Table(title, [Cell("Metric"), *(column.header for column in columns)], [rows], notes)
+
+
+@dataclass(frozen=True)
+class _Column:
+    """A column of correlations: τ, ρ or a p."""
+
+    header: Cell
+    name: str
+    lines: pd.DataFrame  # by metric and variant
+
+    def line(self, pair: _Pair) -> Any:
+        """Of one metric and variant, if it has one."""
+        return self.lines.loc[pair] if pair in self.lines.index else None
+
+    @property
+    def best(self) -> float:
+        """The largest, not counting a truth that is judged by itself."""
+        judged = [pair[0] not in TRUTHS for pair in self.lines.index]
+        return float(self.lines[judged][self.name].max())
+
+
+def _coefficients(correlations: pd.DataFrame, settings: Mapping[str, Any]) -> list[_Column]:
+    """The leading truth with its p, the ladder, and the other definitions of gold."""
+    chosen = correlations[correlations["agreement"] == settings["agreement"]]
+    golds = sorted(dict.fromkeys(chosen["gold"]), key=lambda gold: gold != settings["gold"])
+    sides = [(gold, "*" * (gold == settings["gold"]), chosen[chosen["gold"] == gold]) for gold in golds]
+    sides.insert(1 if golds else 0, ("ladder", "", correlations[correlations["family"] == "ladder"]))
+    columns = []
+    for name, star, lines in sides:
+        lines = lines.set_index(["metric", "variant"])
+        if lines["tau"].isna().all():
+            continue
+        for of, sign, tex in (("tau", "τ", r"$\tau$"), ("rho", "ρ", r"$\rho$")):
+            columns.append(_Column(Cell(f"{sign} {name}{star}", latex=f"{tex} {escape_latex(name)}{star}"), of, lines))
+            if star or name == "ladder":
+                columns.append(_Column(Cell("p"), f"p_{of}", lines))
+    return columns
 
 
 def _differences(differences: pd.DataFrame, record: Mapping[str, Any]) -> Table:

@@ -1,0 +1,81 @@
+"""A ladder's rungs name the gold as often as they say, and the truth ranks them as they were made."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from cfeval_cli.explainer.ladder import Ladder, Rung
+from cfeval_cli.explainer.lr import Lr
+from cfeval_cli.types import Batch
+from tests.conftest import only_run
+from tests.problems import gate, make_dataset, make_linear
+
+
+def explain(explainer, dataset, model, component):
+    codes = dataset.test.codes
+    batch = Batch(codes, model.labels(codes), dataset.test.ids, 0, f"explainer.{component}")
+    return explainer.fit(dataset, gate(model, explainer.access))(batch)
+
+
+def test_a_rung_names_the_gold_with_its_probability_and_random_features_otherwise():
+    dataset = make_dataset([3] * 5, n=5000)
+    model = make_linear(dataset)
+    truth = explain(Lr("signed"), dataset, model, "lr").features
+    for share in (1.0, 0.7, 0.25, 0.0):
+        found = explain(Rung(share, "signed"), dataset, model, f"ladder_{share}").features
+        assert (np.sort(found, axis=1) == np.arange(5)).all()
+        first = (found[:, 0] == truth[:, 0]).mean()
+        assert first == pytest.approx(share + (1 - share) / 5, abs=0.025)
+        whole = (found == truth).all(axis=1).mean()  # the gold ranking, not only its first feature
+        assert whole == pytest.approx(share + (1 - share) / 120, abs=0.025)
+        others = found[found[:, 0] != truth[:, 0]]
+        if share < 1:  # what is not gold is uniform among the rest: each place is as likely
+            places = (others[:, 0][:, None] == truth[found[:, 0] != truth[:, 0]]).mean(axis=0)
+            assert places[1:] == pytest.approx(np.full(4, 0.25), abs=0.035)
+
+
+def test_rungs_err_independently_of_each_other():
+    dataset = make_dataset([3] * 4, n=4000)
+    model = make_linear(dataset)
+    one, two = (explain(Rung(0.0), dataset, model, f"ladder_{name}").features[:, 0] for name in ("0", "0.5"))
+    assert (one == two).mean() == pytest.approx(0.25, abs=0.03)
+
+
+def test_the_rungs_go_from_the_gold_to_chance_in_equal_steps():
+    assert [rung.rung for rung in Ladder(5).members().values()] == [1, 0.75, 0.5, 0.25, 0]
+    assert len(Ladder(1001).members()) == 1001
+    assert {rung.gold for rung in Ladder(3, "contrast").members().values()} == {"contrast"}
+
+
+def test_the_truth_ranks_the_ladder_as_it_was_made_the_better_the_more_instances(toy, tmp_path):
+    """τ of recall with the known order tends to 1; the gold it was made from leads."""
+    taus = {}
+    for size in (5, 60):
+        cwd = tmp_path / str(size)
+        cwd.mkdir()
+        toy.run(
+            "explainer=[random,lr,ladder]", "explainer.ladder.rungs=6", f"n_explain={size}", "resamples=200", cwd=cwd
+        )
+        table = pd.read_csv(only_run(cwd) / "correlations.csv")
+        ladder = table[table["family"] == "ladder"]
+        assert (
+            (ladder["explainers"] == 6).all()
+            and set(ladder["agreement"]) == {"order"}
+            and set(ladder["gold"]) == {"signed"}
+        )
+        taus[size] = ladder.set_index(["metric", "variant"]).loc[("recall", "signed"), "tau"]
+        metrics = pd.read_csv(only_run(cwd) / "metrics.csv")
+        named = metrics[(metrics["metric"] == "recall") & (metrics["variant"] == "signed")].set_index("explainer")
+        assert named.loc["ladder_1", "value"] == 1 and named.loc["lr", "rank"] == 1  # ranked apart from the rungs
+        assert sorted(named["rank"].dropna())[0] == 1 and named["rung"].notna().sum() == 6
+        text = (only_run(cwd) / "tables.md").read_text()
+        assert "τ ladder" in text and "Gold 0.8" in text and "6 explainers that name the gold (signed)" in text
+        # the explainers' own table and ranks are what they are without a ladder
+        alone = tmp_path / f"{size}-alone"
+        alone.mkdir()
+        toy.run("explainer=[random,lr]", f"n_explain={size}", "resamples=200", cwd=alone)
+        without = pd.read_csv(only_run(alone) / "metrics.csv")
+        pd.testing.assert_frame_equal(
+            metrics[metrics["rung"].isna()].reset_index(drop=True), without, check_exact=True, check_dtype=False
+        )
+    assert taus[60] >= 0.95 and taus[60] >= taus[5]
