@@ -43,6 +43,7 @@ class Plan:
     gold: str
     agreement: str
     incomplete: str
+    bounds: int  # instances at most on which every explanation is tried; 0: none
     resamples: int  # of the bootstrap over instances
     confidence: float  # of its intervals
     data_dir: Path
@@ -80,6 +81,7 @@ def plan(cfg: DictConfig) -> Plan:
     _check("gold", lambda: one_of("gold", cfg.gold, gold.DEFINITIONS))
     _check("agreement", lambda: one_of("agreement", cfg.agreement, ("recall", "hit")))
     _check("incomplete", lambda: one_of("incomplete", cfg.incomplete, ("skip", "random", "keep")))
+    _check("bounds", lambda: whole("bounds", cfg.bounds, 0))
     _check("resamples", lambda: whole("resamples", cfg.resamples, 0))
     _check("confidence", lambda: number("confidence", cfg.confidence, 0.5, 0.9999))
     access = _ACCESS[cfg.access]
@@ -117,6 +119,7 @@ def plan(cfg: DictConfig) -> Plan:
         gold=cfg.gold,
         agreement=cfg.agreement,
         incomplete=cfg.incomplete,
+        bounds=cfg.bounds,
         resamples=cfg.resamples,
         confidence=cfg.confidence,
         data_dir=Path(str(cfg.data_dir)).expanduser(),

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from cfeval_cli import gold
+from cfeval_cli import bounding, gold
 from cfeval_cli.config import Plan
 from cfeval_cli.errors import Failure, UserError
 from cfeval_cli.explaining import Explained, Job
@@ -90,8 +90,12 @@ def run(plan: Plan, folder: RunFolder, progress: Progress) -> list[tables.Table]
 
     with progress.stage("score"):
         scores, order = score(study, explanations, usable, counterfactuals)
+    with progress.stage("bounds") as advance:
+        bounds = bounding.find(study, golden(study), advance) if plan.bounds else None
     with progress.stage("conclude"):
         findings = conclude(scores, order, Bootstrap(plan.seed, plan.resamples, plan.confidence), plan.ladder_gold)
+        if bounds is not None:
+            findings = findings.within(bounds, scores, study.instances.ids)
     folder.save_scores(scores, findings)
     return folder.finish(study.ledger, progress)
 

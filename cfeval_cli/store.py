@@ -67,7 +67,7 @@ class RunFolder:
             "settings": {
                 "seed": plan.seed, "k": plan.k, "n_explain": plan.n_explain, "access": plan.access.name.lower(),
                 "gold": plan.gold, "agreement": plan.agreement, "incomplete": plan.incomplete,
-                "resamples": plan.resamples, "confidence": plan.confidence,
+                "bounds": plan.bounds, "resamples": plan.resamples, "confidence": plan.confidence,
             },
             "data": {"name": dataset.name, "kind": dataset.kind, **dataset.origin, "fingerprint": dataset.fingerprint},
             "splits": {"train": len(dataset.train), "validation": len(dataset.validation), "test": len(dataset.test)},
@@ -156,7 +156,9 @@ class RunFolder:
         self._findings = findings
         self._write_frame("scores.parquet", scores)
         for field in fields(findings):
-            self._write_text(f"{field.name}.csv", getattr(findings, field.name).to_csv(index=False))
+            table = getattr(findings, field.name)
+            if table is not None:
+                self._write_text(f"{field.name}.csv", table.to_csv(index=False))
 
     def finish(self, ledger: Ledger, progress: Progress) -> list[tables.Table]:
         """Complete the record and write the tables that people read."""

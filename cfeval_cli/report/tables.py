@@ -121,6 +121,8 @@ def make(findings: Findings, record: Mapping[str, Any]) -> list[Table]:
         made.append(_differences(findings.differences, record))
     if len(findings.instance_agreement):
         made.append(_instances(findings.instance_agreement, record))
+    if findings.bounds is not None and len(findings.bounds):
+        made.append(_bounds(findings.bounds, findings.metrics[~rungs] if not rungs.all() else findings.metrics, record))
     return made
 
 
@@ -338,6 +340,40 @@ def _instances(instances: pd.DataFrame, record: Mapping[str, Any]) -> Table:
         f"always sees which explainer found more.{_of_intervals(record)}"
     )
     return Table("Agreement instance by instance", header, [rows], [note], detail=True)
+
+
+def _bounds(bounds: pd.DataFrame, metrics: pd.DataFrame, record: Mapping[str, Any]) -> Table:
+    settings, data = record["settings"], record["data"]
+    named = list(dict.fromkeys(metrics["explainer"]))[:_RUNGS]
+    golds = [name.removeprefix("gold_") for name in bounds.columns.astype(str) if name.startswith("gold_")]
+    golds.sort(key=lambda gold: gold != settings["gold"])
+    header = [Cell("Metric"), Cell("worst"), Cell("best"), *(Cell(record["explainers"][name]) for name in named)]
+    header += [Cell(f"{gold}{'*' * (gold == settings['gold'])}") for gold in golds]
+    rows = []
+    for line in bounds.to_dict("records"):
+        pair = (line["metric"], line["variant"])
+        if pair[0] in TRUTHS:
+            continue  # whose best is the gold itself
+        places = _column(metrics, pair, "place")
+        cells = [_percent(places.get(name)) for name in named] + [_percent(line[f"gold_{gold}"]) for gold in golds]
+        rows.append([_row_title(*pair, record), Cell(_number(line["worst"])), Cell(_number(line["best"])), *cells])
+    first = bounds.iloc[0]
+    how = {
+        "enumerated": f"every set of {settings['k']} of its features is tried",
+        "greedy": "sets are grown greedily, each metric's best and worst by one feature at a time, so that better "
+        "and worse ones may exist",
+    }[first["method"]]
+    notes = [
+        f"{data['name']}: the worst and the best score that any explanation of size k = {settings['k']} could get; for "
+        f"each of {first['instances']:,} instances {how}. Then where each explainer stands between them (0 % the "
+        "worst, 100 % the best, on its own instances), and how much of the gold, under each definition, the metric's "
+        "own optimum has (where several sets are best, on average): what the metric rewards."
+    ]
+    return Table("Bounds of each metric, and each explainer's place between them", header, [rows], notes, detail=True)
+
+
+def _percent(share: float | None) -> Cell:
+    return Cell(DASH) if share is None or pd.isna(share) else Cell(f"{share:.0%}", latex=f"{100 * share:.0f}\\%")
 
 
 def _with_interval(value: float, low: float, high: float) -> str:

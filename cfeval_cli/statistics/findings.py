@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
@@ -11,6 +12,10 @@ from cfeval_cli.statistics.correlation import Agreements, families
 from cfeval_cli.statistics.resampled import Bootstrap, Resampled, with_intervals
 from cfeval_cli.statistics.scores import Scores
 from cfeval_cli.statistics.summary import summarise
+
+if TYPE_CHECKING:
+    from cfeval_cli.bounding import Bounds
+    from cfeval_cli.types import Ints
 
 
 @dataclass(frozen=True)
@@ -21,6 +26,13 @@ class Findings:
     correlations: pd.DataFrame
     differences: pd.DataFrame
     instance_agreement: pd.DataFrame
+    bounds: pd.DataFrame | None = None
+
+    def within(self, bounds: Bounds, scores: pd.DataFrame, ids: Ints) -> Findings:
+        """With each metric's bounds, and each value's place between them."""
+        metrics = self.metrics.copy()
+        metrics.insert(list(metrics).index("rank"), "place", bounds.places(Scores.of(scores), metrics, ids))
+        return replace(self, metrics=metrics, bounds=bounds.table())
 
 
 def conclude(scores: pd.DataFrame, order: pd.DataFrame, how: Bootstrap, ladder_gold: str = "") -> Findings:

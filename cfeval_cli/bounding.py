@@ -1,0 +1,268 @@
+"""The best and the worst score that any explanation of size k could get, and what the best one names.
+
+All sets of k features are tried where that is feasible; beyond, sets grow greedily by one feature.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from math import perm
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from cfeval_cli.metric.ground_truth import shared
+from cfeval_cli.model.gate import probability_of
+from cfeval_cli.searching import Hunt, Prey
+from cfeval_cli.searching import find as searched
+from cfeval_cli.seeding import stream
+from cfeval_cli.statistics.scores import Row, Scores
+from cfeval_cli.types import ABSENT, Access, Bools, Case, Codes, Counterfactuals, Floats, Ints, Score
+
+if TYPE_CHECKING:
+    from cfeval_cli.pipeline import Study
+
+COLUMNS = ["metric", "variant", "better", "method", "instances", "sets", "worst", "best", "optima"]
+
+_CHUNK = 1 << 14  # sets put before search and metrics at once
+_MOST = 1 << 19  # sets in all; beyond, fewer instances are tried
+_GREEDY = 200  # instances at most for which sets are grown: every metric grows its own
+_SAME = 1e-12  # scores that differ by no more are equally good
+
+
+@dataclass(frozen=True)
+class Goal:
+    """A metric's variant, of which the extremes are wanted."""
+
+    row: Row
+    better: str
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Sets of features, several for each instance, and what they score."""
+
+    member: Ints  # (m,) which instance, ascending
+    features: Ints  # (m, k)
+    scores: Mapping[Goal, tuple[Floats, Floats]]  # numerator and denominator (m,)
+    gold: Mapping[str, Floats]  # (m,) the share of the gold features that a set has, by definition
+
+    def best(self, goal: Goal, instances: Bools, *, worst: bool = False) -> tuple[float, Bools]:
+        """The extreme value over some instances (N,), and the sets (m,) that reach it.
+
+        A ratio of sums is not the best where every part is. Dinkelbach: with λ the ratio so far, take for each instance
+        the set with the largest n - λd, and begin again with the ratio of those, until it does not grow.
+        """
+        numerator, denominator = self.scores[goal]
+        sign = 1.0 if (goal.better == "higher") != worst else -1.0
+        mine = np.flatnonzero(instances[self.member])
+        chosen = np.zeros(len(self.member), dtype=bool)
+        if not len(mine):
+            return np.nan, chosen
+        n, d = sign * numerator[mine], denominator[mine]
+        starts = np.flatnonzero(np.diff(self.member[mine], prepend=-1))
+        sizes = np.diff([*starts, len(mine)])
+        good = d >= np.repeat(np.maximum.reduceat(d, starts), sizes)  # to begin with: sets that have a distance
+        ratio = -np.inf
+        while True:
+            one = _firsts(good, starts)
+            below = d[one].sum()
+            value = n[one].sum() / below if below else np.nan
+            if not value > ratio + _SAME * max(1.0, abs(value)):
+                break
+            ratio = float(value)
+            gain = n - ratio * d
+            top = np.repeat(np.maximum.reduceat(gain, starts), sizes)
+            good = gain >= top - _SAME * np.maximum(1.0, np.abs(top))
+        if ratio == -np.inf:
+            return np.nan, chosen
+        chosen[mine] = good
+        return sign * ratio + 0.0, chosen  # no -0
+
+
+def _firsts(chosen: Bools, starts: Ints) -> Ints:
+    """The first chosen set of each instance."""
+    places = np.flatnonzero(chosen)
+    return places[np.searchsorted(places, starts)]
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Extremes of every metric on some of the instances."""
+
+    pool: Pool
+    goals: list[Goal]
+    instances: Ints  # (n,) their places among all instances
+    exact: bool  # were all sets tried?
+
+    def table(self) -> pd.DataFrame:
+        """Rows of bounds.csv."""
+        everyone = np.ones(len(self.instances), dtype=bool)
+        lines = []
+        for goal in self.goals:
+            worst, _ = self.pool.best(goal, everyone, worst=True)
+            best, optima = self.pool.best(goal, everyone)
+            if np.isnan(best):
+                continue
+            # of several optima, all count the same
+            weight = 1.0 / np.bincount(self.pool.member[optima])[self.pool.member[optima]]
+            share = {name: float((gold[optima] * weight).sum() / weight.sum()) for name, gold in self.pool.gold.items()}
+            lines.append(
+                {
+                    "metric": goal.row[0], "variant": goal.row[1], "better": goal.better,
+                    "method": "enumerated" if self.exact else "greedy", "instances": len(self.instances),
+                    "sets": len(self.pool.member), "worst": worst, "best": best,
+                    "optima": float(optima.sum() / weight.sum()), **{f"gold_{name}": of for name, of in share.items()},
+                }
+            )  # fmt: skip
+        return pd.DataFrame(lines, columns=[*COLUMNS, *(f"gold_{name}" for name in self.pool.gold)])
+
+    def places(self, scores: Scores, metrics: pd.DataFrame, ids: Ints) -> list[float]:
+        """For each row of the summary, how far its value lies from the worst (0) to the best (1).
+
+        Both are those of the instances that the explainer was scored on.
+        """
+        goals = {goal.row: goal for goal in self.goals}
+        # scores number their instances in the order of the ids
+        order = np.searchsorted(np.sort(ids), ids[self.instances])
+        known: dict[tuple[Goal, bytes], tuple[float, float]] = {}
+        places = []
+        for line in metrics.itertuples():
+            row, part = (str(line.metric), str(line.variant)), None
+            if row in goals:
+                part = scores.parts.get((row, str(line.explainer)))
+            if part is None:
+                places.append(np.nan)
+                continue
+            there = np.isin(order, part.places)
+            at = np.searchsorted(part.places, order[there])
+            below = part.denominator[at].sum()
+            value = part.numerator[at].sum() / below if below else np.nan
+            key = (goals[row], there.tobytes())
+            if key not in known:
+                known[key] = (self.pool.best(key[0], there, worst=True)[0], self.pool.best(key[0], there)[0])
+            worst, best = known[key]
+            apart = abs(best - worst) > _SAME * max(1.0, abs(best))
+            places.append(float((value - worst) / (best - worst)) if apart else np.nan)
+        return places
+
+
+def find(study: Study, gold: Mapping[str, Floats], advance: Callable[[int], None]) -> Bounds:
+    """Try all sets of k features, or as many as is feasible."""
+    plan, everyone = study.plan, study.instances
+    exact = min(plan.k, 2 if study.dataset.kind == "tabular" else 1)
+    some = _sample(study, exact)
+    codes = everyone.codes[some]
+    trial = _Trial(study, some, {name: importance[some] for name, importance in gold.items()}, advance)
+    member, features = np.arange(len(some)), np.zeros((len(some), 0), dtype=np.int64)
+    pool = None
+    for size in range(1, plan.k + 1):
+        member, features = _extended(codes, member, features)
+        if size < exact:
+            continue
+        pool = trial.evaluate(member, features)
+        if size < plan.k:
+            member, features = _kept(pool, len(some))
+    if pool is None:
+        raise ValueError("k is at least 1")
+    return Bounds(pool, list(pool.scores), some, exact == plan.k)
+
+
+def _sample(study: Study, exact: int) -> Ints:
+    """The instances to try: all that have k features, or a seeded sample of them."""
+    plan = study.plan
+    present = (study.instances.codes != ABSENT).sum(axis=1)
+    able = np.flatnonzero(present >= plan.k)
+    most = min(plan.bounds, max(1, _MOST // max(1, perm(int(present.max(initial=1)), exact))))
+    if plan.k > exact:
+        most = min(most, _GREEDY)
+    if len(able) <= most:
+        return able
+    return np.sort(stream(plan.seed, "bounds").choice(able, most, replace=False))
+
+
+def _extended(codes: Codes, member: Ints, features: Ints) -> tuple[Ints, Ints]:
+    """Every set with one more of its instance's features; the order of features counts, since it may for a search."""
+    free = codes[member] != ABSENT
+    np.put_along_axis(free, features, False, axis=1)
+    rows, more = np.nonzero(free)
+    grown = np.column_stack([member[rows], features[rows], more])
+    if features.shape[1]:
+        grown = np.unique(grown, axis=0)  # sets of several goals can meet
+    return grown[:, 0], grown[:, 1:]
+
+
+def _kept(pool: Pool, size: int) -> tuple[Ints, Ints]:
+    """The sets that are best or worst for some metric: what a greedy search goes on with."""
+    everyone = np.ones(size, dtype=bool)
+    starts = np.flatnonzero(np.diff(pool.member, prepend=-1))
+    keep = np.zeros(len(pool.member), dtype=bool)
+    for goal in pool.scores:
+        for worst in (False, True):
+            _, chosen = pool.best(goal, everyone, worst=worst)
+            if chosen.any():
+                keep[_firsts(chosen, starts)] = True
+    return pool.member[keep], pool.features[keep]
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """Search and metrics, ready to be given sets of features."""
+
+    study: Study
+    instances: Ints
+    gold: Mapping[str, Floats]
+    advance: Callable[[int], None]
+
+    def evaluate(self, member: Ints, features: Ints) -> Pool:
+        """What each set scores, chunk by chunk."""
+        plan = self.study.plan
+        parts: dict[Goal, list[tuple[Floats, Floats]]] = {}
+        gold: dict[str, list[Floats]] = {name: [] for name in self.gold}
+        for start in range(0, len(member), _CHUNK):
+            some = slice(start, start + _CHUNK)
+            case = self._case(member[some], features[some])
+            for metric in (metric for metric in plan.metrics.values() if metric.better != "none"):
+                seen = replace(
+                    case,
+                    model=self.study.ledger.gate(self.study.model, metric.access, "bounds"),
+                    probability=case.probability if metric.access >= Access.PROBABILITY else None,
+                )
+                for score in (score for score in metric.score(seen) if isinstance(score, Score)):
+                    goal = Goal((metric.name, score.variant), metric.better)
+                    parts.setdefault(goal, []).append((score.numerator, score.denominator))
+            for name, kept in gold.items():
+                kept.append(shared(case, name) / features.shape[1])
+            self.advance(len(member[some]))
+        scores = {
+            goal: (np.concatenate([n for n, _ in some]), np.concatenate([d for _, d in some]))
+            for goal, some in parts.items()
+        }
+        return Pool(member, features, scores, {name: np.concatenate(kept) for name, kept in gold.items()})
+
+    def _found(self, member: Ints, features: Ints) -> dict[Access, Counterfactuals]:
+        study, plan, rows = self.study, self.study.plan, self.instances[member]
+        prey = Prey(study.instances.codes[rows], study.labels[rows], features, study.instances.ids[rows])
+        found = {}
+        for level, measure in study.measures.items():
+            hunt = Hunt(plan.search, study.dataset, study.model, measure, level, plan.seed)
+            found[level], asked = searched(hunt, prey, plan.executor, lambda _: None)
+            study.ledger.rows["bounds"] += asked
+        return found
+
+    def _case(self, member: Ints, features: Ints) -> Case:
+        study, rows = self.study, self.instances[member]
+        return Case(
+            dataset=study.dataset,
+            model=study.ledger.gate(study.model, Access.NOTHING, "bounds"),
+            codes=study.instances.codes[rows],
+            labels=study.labels[rows],
+            probability=probability_of(study.labels[rows], study.positive[rows]),
+            features=features,
+            k=features.shape[1],
+            complete=np.ones(len(rows), dtype=bool),
+            counterfactuals=self._found(member, features),
+            gold={name: importance[member] for name, importance in self.gold.items()},
+        )

@@ -1,0 +1,188 @@
+"""Bounds against brute force: every explanation of every instance, and every way to combine them."""
+
+from itertools import permutations, product
+
+import numpy as np
+import pandas as pd
+import pytest
+from hydra import compose, initialize_config_module
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cfeval_cli import bounding, config, pipeline
+from cfeval_cli.bounding import Goal, Pool
+from cfeval_cli.types import ABSENT
+from tests.conftest import only_run
+from tests.problems import logit, make_dataset, make_linear, sigmoid
+
+
+def study(dataset, model, *overrides):
+    with initialize_config_module("cfeval_cli.conf", version_base="1.3"):
+        plan = config.plan(compose("run", ["cache=off", "n_jobs=1", "explainer=[random,lr]", *overrides]))
+    return pipeline.prepare(plan, dataset, model)
+
+
+@st.composite
+def pools(draw):
+    """A few instances with a few sets each; scores are small whole numbers, so that ties are real."""
+    sizes = draw(st.lists(st.integers(1, 4), min_size=1, max_size=5))
+    total = sum(sizes)
+    numbers = st.lists(st.integers(-3, 3).map(float), min_size=total, max_size=total)
+    weights = st.lists(st.integers(0, 3).map(float), min_size=total, max_size=total)
+    return sizes, np.array(draw(numbers)), np.array(draw(weights)), draw(st.sampled_from(["higher", "lower"]))
+
+
+@settings(max_examples=300)
+@given(pools(), st.booleans())
+def test_the_best_ratio_is_the_best_of_all_combinations(pool, worst):
+    sizes, n, d, better = pool
+    d = d + 0.5  # a set without distance cannot be compared
+    goal = Goal(("c", "label"), better)
+    member = np.repeat(np.arange(len(sizes)), sizes)
+    made = Pool(member, np.zeros((len(member), 1), dtype=int), {goal: (n, d)}, {})
+    instances = np.arange(len(sizes)) % 3 != 1
+    found, chosen = made.best(goal, instances, worst=worst)
+    ranges = [np.flatnonzero(member == i) for i in np.flatnonzero(instances)]
+    ratios = {choice: n[list(choice)].sum() / d[list(choice)].sum() for choice in product(*ranges)}
+    extreme = max if (better == "higher") != worst else min
+    expected = extreme(ratios.values())
+    assert found == pytest.approx(expected)
+    best = [choice for choice, ratio in ratios.items() if ratio == pytest.approx(expected, abs=1e-9)]
+    assert set(np.flatnonzero(chosen)) == {place for choice in best for place in choice}
+
+
+def test_nothing_to_compare_has_no_bounds():
+    goal = Goal(("c", "label"), "higher")
+    made = Pool(np.array([0, 0]), np.zeros((2, 1), dtype=int), {goal: (np.zeros(2), np.zeros(2))}, {})
+    assert np.isnan(made.best(goal, np.array([True]))[0]) and np.isnan(made.best(goal, np.array([False]))[0])
+
+
+def by_hand(dataset, model, k):
+    """For each instance and ordered set: comprehensiveness, and drop, flip and distance of the largest drop."""
+    found = {}
+    for i, row in enumerate(dataset.test.codes):
+        sign = 1 if logit(model, row) > 0 else -1
+        before = sigmoid(sign * logit(model, row))
+        for features in permutations(np.flatnonzero(row != ABSENT).tolist(), k):
+            erased = row.copy()
+            erased[list(features)] = ABSENT
+            tried = []
+            for values in product(*(dataset.candidates[j].tolist() for j in features)):
+                edited = row.copy()
+                edited[list(features)] = values
+                if (edited == row).all():
+                    continue
+                after = sigmoid(sign * logit(model, edited))
+                moves = [model.tables[j][row[j]] - model.tables[j][edited[j]] for j in features]
+                flip = (logit(model, edited) > 0) != (sign > 0)
+                changed = sum(edited != row)
+                tried.append(
+                    (
+                        round(after, 12),
+                        changed,
+                        len(tried),
+                        before - after,
+                        flip,
+                        np.sqrt(sum((m**2).sum() for m in moves)),
+                    )
+                )
+            *_, drop, flip, distance = min(tried)
+            found[i, features] = (before - sigmoid(sign * logit(model, erased)), drop, float(flip), distance)
+    return found
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.integers(0, 10_000), st.sampled_from([1, 2]))
+def test_all_sets_are_tried_and_scored_as_written_out(seed, k):
+    dataset = make_dataset([2, 3, 2, 3], n=5, seed=seed, absent=0.2)
+    model = make_linear(dataset, seed=seed + 1, dim=2)
+    done = study(dataset, model, f"k={k}", "distance.space=embedding")
+    bounds = bounding.find(done, pipeline.golden(done), lambda _: None)
+    hand = by_hand(dataset, model, k)
+    able = [i for i, row in enumerate(dataset.test.codes) if (row != ABSENT).sum() >= k]
+    assert bounds.exact and bounds.instances.tolist() == able
+    assert len(bounds.pool.member) == len({key for key in hand if key[0] in able})
+    table = bounds.table().set_index(["metric", "variant"])
+
+    def options(i, *columns):
+        return [[score[c] for c in columns] for (row, _), score in hand.items() if row == i]
+
+    for name, variant, column in (
+        ("comprehensiveness", "del", 0),
+        ("validity_soft", "probability", 1),
+        ("proximity", "probability", 3),
+    ):
+        ends = [(min(x for (x,) in options(i, column)), max(x for (x,) in options(i, column))) for i in able]
+        low, high = np.mean([a for a, _ in ends]), np.mean([b for _, b in ends])
+        line = table.loc[(name, variant)]
+        expected = (high, low) if name == "proximity" else (low, high)
+        assert (line["worst"], line["best"]) == pytest.approx(expected, abs=1e-9)
+    # the ratio by bisection: a ratio over r exists exactly if the best of n - r·d adds up to more than zero
+    if all(d > 0 for i in able for (d,) in options(i, 3)):
+        low, high = -100.0, 100.0
+        for _ in range(80):
+            middle = (low + high) / 2
+            over = sum(max(n - middle * d for n, d in options(i, 1, 3)) for i in able) > 0
+            low, high = (middle, high) if over else (low, middle)
+        assert table.loc[("c_soft", "probability"), "best"] == pytest.approx(low, abs=1e-9)
+
+
+def test_greedy_says_so_and_is_never_better_than_all_sets(monkeypatch):
+    dataset = make_dataset([3, 2, 3, 2, 2], n=12, seed=3)
+    model = make_linear(dataset, seed=4)
+    done = study(dataset, model, "k=2")
+    truth = bounding.find(done, pipeline.golden(done), lambda _: None).table()
+    text = study(dataset, model, "k=2")
+    object.__setattr__(text.dataset, "kind", "text")  # pairs are enumerated for tables only
+    bounds = bounding.find(text, pipeline.golden(text), lambda _: None)
+    greedy = bounds.table()
+    assert not bounds.exact and set(greedy["method"]) == {"greedy"} and set(truth["method"]) == {"enumerated"}
+    assert len(bounds.pool.member) < 12 * 20  # of the 20 ordered pairs of an instance
+    for one, two in zip(truth.itertuples(), greedy.itertuples(), strict=True):
+        sign = 1 if one.better == "higher" else -1
+        assert sign * (one.best - two.best) >= -1e-9 and sign * (two.worst - one.worst) >= -1e-9
+    # on a model whose logit is a sum, the best single deletion is part of the best pair
+    comp = [
+        table.set_index(["metric", "variant"]).loc[("comprehensiveness", "del"), "best"] for table in (truth, greedy)
+    ]
+    assert comp[0] == pytest.approx(comp[1])
+
+
+def test_large_data_is_sampled_so_that_memory_stays_bounded(monkeypatch):
+    dataset = make_dataset([2, 2, 2], n=30)
+    model = make_linear(dataset)
+    assert len(bounding.find(study(dataset, model, "bounds=7"), {}, lambda _: None).instances) == 7
+    monkeypatch.setattr(bounding, "_MOST", 60)
+    assert len(bounding.find(study(dataset, model, "k=2"), {}, lambda _: None).instances) == 10  # 6 ordered pairs each
+    whole = study(dataset, model)
+    monkeypatch.setattr(bounding, "_MOST", 1 << 19)
+    expected = bounding.find(whole, pipeline.golden(whole), lambda _: None).table()
+    monkeypatch.setattr(bounding, "_CHUNK", 7)
+    pd.testing.assert_frame_equal(bounding.find(whole, pipeline.golden(whole), lambda _: None).table(), expected)
+
+
+@pytest.mark.parametrize("arguments", [["k=1"], ["k=2"], ["k=1", "search=continuous"]], ids=" ".join)
+def test_every_explainer_stands_between_the_bounds_and_the_gold_on_top_of_comprehensiveness(toy, tmp_path, arguments):
+    toy.run("explainer=[random,omission,anchor,lr]", "n_explain=25", *arguments, cwd=tmp_path)
+    folder = only_run(tmp_path)
+    metrics, bounds = pd.read_csv(folder / "metrics.csv"), pd.read_csv(folder / "bounds.csv")
+    places = metrics["place"].dropna()
+    assert len(places) > 40 and places.between(-1e-6, 1 + 1e-6).all()
+    whole = metrics[(metrics["coverage"] == 1) & (metrics["better"] != "none")].merge(bounds, on=["metric", "variant"])
+    expected = (whole["value"] - whole["worst"]) / (whole["best"] - whole["worst"])
+    there = (whole["best"] - whole["worst"]).abs() > 1e-9
+    assert whole["place"][there].to_numpy() == pytest.approx(expected[there].to_numpy())
+    table = bounds.set_index(["metric", "variant"])
+    assert table.loc[("recall", "signed"), ["worst", "best", "gold_signed"]].tolist()[1:] == [1, 1]
+    if "k=1" in arguments:  # deleting a feature takes its whole effect: the best to delete is the gold
+        assert table.loc[("comprehensiveness", "del"), "gold_signed"] == pytest.approx(1)
+        assert metrics.query("metric == 'comprehensiveness' and variant == 'del' and explainer == 'lr'")[
+            "place"
+        ].item() == pytest.approx(1)
+    assert "Bounds of each metric" in (folder / "tables.md").read_text()
+
+
+def test_without_bounds_there_is_no_file(toy, tmp_path):
+    toy.run("explainer=[random,lr]", "n_explain=5", "bounds=0", cwd=tmp_path)
+    assert not (only_run(tmp_path) / "bounds.csv").exists()
+    assert "place" not in pd.read_csv(only_run(tmp_path) / "metrics.csv")
