@@ -230,7 +230,9 @@ class _Trial:
                     model=self.study.ledger.gate(self.study.model, metric.access, "bounds"),
                     probability=case.probability if metric.access >= Access.PROBABILITY else None,
                 )
-                for score in (score for score in metric.score(seen) if isinstance(score, Score)):
+                with self.study.ledger.clock("bounds"):
+                    scored = list(metric.score(seen))
+                for score in (score for score in scored if isinstance(score, Score)):
                     goal = Goal((metric.name, score.variant), metric.better)
                     parts.setdefault(goal, []).append((score.numerator, score.denominator))
             for name, kept in gold.items():
@@ -248,8 +250,9 @@ class _Trial:
         found = {}
         for level, measure in study.measures.items():
             hunt = Hunt(plan.search, study.dataset, study.model, measure, level, plan.seed)
-            found[level], asked = searched(hunt, prey, plan.executor, lambda _: None)
-            study.ledger.rows["bounds"] += asked
+            done = searched(hunt, prey, plan.executor, lambda _: None)
+            found[level] = done.counterfactuals
+            study.ledger.book("bounds", done.rows, done.seconds)
         return found
 
     def _case(self, member: Ints, features: Ints) -> Case:

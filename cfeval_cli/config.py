@@ -10,7 +10,7 @@ from typing import Any
 
 from hydra.errors import InstantiationException
 from hydra.utils import instantiate
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from cfeval_cli import gold
@@ -46,6 +46,7 @@ class Plan:
     bounds: int  # instances at most on which every explanation is tried; 0: none
     resamples: int  # of the bootstrap over instances
     confidence: float  # of its intervals
+    figures: tuple[str, ...]  # formats
     data_dir: Path
     executor: Executor
     cache: Cache
@@ -84,6 +85,10 @@ def plan(cfg: DictConfig) -> Plan:
     _check("bounds", lambda: whole("bounds", cfg.bounds, 0))
     _check("resamples", lambda: whole("resamples", cfg.resamples, 0))
     _check("confidence", lambda: number("confidence", cfg.confidence, 0.5, 0.9999))
+    if not isinstance(cfg.figures, ListConfig | None):
+        raise UserError(f"figures must be a list such as [png,pdf], or [] for none, not {cfg.figures!r}.")
+    for kind in cfg.figures or ():
+        _check("figures", partial(one_of, "figures", kind, ("png", "svg", "pdf")))
     access = _ACCESS[cfg.access]
     chosen = _several(cfg, "metric")
     metrics = _permitted(chosen, access) | {"converged": Converged(), "coverage": Coverage()}  # always told
@@ -122,6 +127,7 @@ def plan(cfg: DictConfig) -> Plan:
         bounds=cfg.bounds,
         resamples=cfg.resamples,
         confidence=cfg.confidence,
+        figures=tuple(cfg.figures or ()),
         data_dir=Path(str(cfg.data_dir)).expanduser(),
         executor=make(cfg, "executor"),
         cache=make(cfg, "cache"),

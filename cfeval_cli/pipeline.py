@@ -78,7 +78,7 @@ def run(plan: Plan, folder: RunFolder, progress: Progress) -> list[tables.Table]
         with progress.stage(f"explain: {name}", len(study.instances)) as advance:
             done = explain(study, name, advance)
         explanations[name] = done.explanation
-        study.ledger.rows[f"explainer.{name}"] += done.rows
+        study.ledger.book(f"explainer.{name}", done.rows, done.seconds)
         folder.save_explanations(study.instances, explanations, name, done)
 
     usable = {name: select(study, name, told) for name, told in explanations.items()}
@@ -189,8 +189,9 @@ def find(study: Study, name: str, features: Ints, advance: Callable[[int], None]
     found = {}
     for level, measure in study.measures.items():
         hunt = Hunt(plan.search, study.dataset, study.model, measure, level, plan.seed)
-        found[level], asked = searched(hunt, prey, plan.executor, advance)
-        study.ledger.rows[f"search.{name}.{level.name.lower()}"] += asked
+        done = searched(hunt, prey, plan.executor, advance)
+        found[level] = done.counterfactuals
+        study.ledger.book(f"search.{name}.{level.name.lower()}", done.rows, done.seconds)
     return found
 
 
@@ -223,7 +224,9 @@ def score(
                 counterfactuals=counterfactuals[name],
                 gold={definition: importance[rows] for definition, importance in truth.items()},
             )
-            for result in metric.score(case):
+            with study.ledger.clock(f"metric.{metric.name}"):
+                results = list(metric.score(case))
+            for result in results:
                 reason = result.reason if isinstance(result, Absent) else ""
                 order.append(row_of(metric, result.variant, name, rung, reason))
                 if not isinstance(result, Absent):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -36,21 +37,31 @@ class Prey:
         return Prey(self.codes[rows], self.labels[rows], self.features[rows], self.ids[rows])
 
 
-def find(hunt: Hunt, prey: Prey, executor: Executor, advance: Callable[[int], None]) -> tuple[Counterfactuals, int]:
-    """Counterfactuals of all instances, and how many rows were asked of the model for them."""
+@dataclass(frozen=True)
+class Found:
+    """Counterfactuals, and what finding them cost."""
+
+    counterfactuals: Counterfactuals
+    rows: int  # asked of the model
+    seconds: float  # of one core
+
+
+def find(hunt: Hunt, prey: Prey, executor: Executor, advance: Callable[[int], None]) -> Found:
+    """Counterfactuals of all instances."""
     size = hunt.search.chunk(hunt.dataset, prey.features.shape[1])
     # at least one, so that even nothing found has the right shape
     chunks = [prey.take(slice(start, start + size)) for start in range(0, max(1, len(prey.ids)), size)]
-    parts, rows = [], 0
-    for chunk, (found, asked) in zip(chunks, executor.map(_find, hunt, chunks), strict=True):
+    parts = []
+    for chunk, found in zip(chunks, executor.map(_find, hunt, chunks), strict=True):
         parts.append(found)
-        rows += asked
         advance(len(chunk.ids))
-    return Counterfactuals.concatenate(parts), rows
+    whole = Counterfactuals.concatenate([part.counterfactuals for part in parts])
+    return Found(whole, sum(part.rows for part in parts), sum(part.seconds for part in parts))
 
 
-def _find(hunt: Hunt, prey: Prey) -> tuple[Counterfactuals, int]:
+def _find(hunt: Hunt, prey: Prey) -> Found:
     """A chunk of instances, here or in another process."""
+    begun = time.perf_counter()
     # without the explainer's name: the same explanation must get the same counterfactual
     component, ledger = f"search.{hunt.access.name.lower()}", Ledger()
     quest = Quest(
@@ -65,4 +76,5 @@ def _find(hunt: Hunt, prey: Prey) -> tuple[Counterfactuals, int]:
         seed=hunt.seed,
         component=component,
     )
-    return hunt.search.find(quest), ledger.rows[component]
+    found = hunt.search.find(quest)
+    return Found(found, ledger.rows[component], time.perf_counter() - begun)

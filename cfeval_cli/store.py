@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from datetime import UTC, datetime
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +24,7 @@ import pandas as pd
 
 from cfeval_cli import __version__
 from cfeval_cli.files import whole_file
-from cfeval_cli.report import tables
+from cfeval_cli.report import plots, tables
 from cfeval_cli.statistics.summary import TRUTHS
 from cfeval_cli.types import NONE, Access, Counterfactuals, Dataset, Explanation, Floats, Ints, Split
 
@@ -49,11 +50,13 @@ class RunFolder:
         self._command = command
         self._record: dict[str, Any] = {}
         self._findings: Findings | None = None
+        self._figures: tuple[str, ...] = ()
         self._clock = time.perf_counter()
 
     def begin(self, plan: Plan, dataset: Dataset) -> None:
         """Write what is known before anything is computed."""
         self.begun = True
+        self._figures = plan.figures
         titles = _titles(plan.explainers)
         self._record = {
             "schema": SCHEMA,
@@ -174,6 +177,14 @@ class RunFolder:
         made = tables.make(self._findings, self._record)
         self._write_text("tables.md", "\n".join(table.markdown() for table in made))
         self._write_text("tables.tex", "\n".join(table.latex() for table in made))
+        # apart from the others, which are the same whenever the run is repeated
+        costs = costs_of(ledger, self._record)
+        self._write_text("costs.csv", costs.to_csv(index=False))
+        self._write_text("costs.md", tables.costs(costs, self._record).markdown())
+        if self._figures:
+            for name, figure in plots.draw(self._findings, costs, self._record).items():
+                for kind in self._figures:
+                    self._write(f"figures/{name}.{kind}", partial(plots.save, figure, kind))
         self._write_record()
         return made
 
@@ -221,8 +232,20 @@ class RunFolder:
         self._write(name, lambda path: frame.to_parquet(path, index=False))
 
     def _write(self, name: str, write: Callable[[Path], object]) -> None:
+        (self.path / name).parent.mkdir(exist_ok=True)
         with whole_file(self.path / name) as partial:
             write(partial)
+
+
+def costs_of(ledger: Ledger, record: Mapping[str, Any]) -> pd.DataFrame:
+    """Rows of costs.csv: who took how long, and asked how much of the model."""
+    lines = []
+    for asker, rows in ledger.rows.items():
+        part, _, name = asker.partition(".")
+        name, access = name.rsplit(".", 1) if part == "search" else (name, "")
+        known = record["explained"][name]["known"] if part == "explainer" else ""
+        lines.append((part, name, access, known, round(float(ledger.seconds[asker]), 4), rows))
+    return pd.DataFrame(lines, columns=["part", "name", "access", "known", "seconds", "model_rows"])
 
 
 def _found(ids: Ints, explainer: str, level: Access, found: Counterfactuals) -> pd.DataFrame:

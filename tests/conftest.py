@@ -44,7 +44,11 @@ class Toy:
 
     def run(self, *arguments: str, cwd: Path, code: int = 0, **options: object) -> subprocess.CompletedProcess[str]:
         # without a cache, so that every test computes for itself
-        settings = [*([] if any(a.startswith("cache=") for a in arguments) else ["cache=off"]), *arguments]
+        settings = [
+            *([] if any(a.startswith("cache=") for a in arguments) else ["cache=off"]),
+            "figures=[]",
+            *arguments,
+        ]
         return cfeval("run", *self.arguments, *settings, cwd=cwd, code=code, **options)
 
 

@@ -151,6 +151,8 @@ def test_access_limits_the_search_and_the_metrics_but_not_the_truth():
         ),
         (["explainer=ladder", "explainer.ladder.rungs=2000"], "explainer.ladder: rungs must be at most 1001"),
         (["resamples=-1"], "resamples must"),
+        (["figures=png"], "figures must be a list such as"),
+        (["figures=[gif]"], "figures must be one of png, svg, pdf"),
         (["bounds=true"], "bounds must be a whole number of at least 0"),
         (["resamples=many"], "resamples must"),
         (["confidence=95"], "confidence must be a number at least 0.5 and at most 0.9999"),

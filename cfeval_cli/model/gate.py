@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
@@ -23,10 +25,23 @@ Slope = Callable[[Ints, Floats], tuple[Floats, Floats]]
 
 
 class Ledger:
-    """How many rows each component asked of the model."""
+    """How many rows each component asked of the model, and how long it took."""
 
     def __init__(self) -> None:
         self.rows: Counter[str] = Counter()
+        self.seconds: Counter[str] = Counter()  # of one core
+
+    def book(self, asker: str, rows: int, seconds: float) -> None:
+        """Write work that was done elsewhere to an asker's account."""
+        self.rows[asker] += rows
+        self.seconds[asker] += seconds  # type: ignore[assignment]
+
+    @contextmanager
+    def clock(self, asker: str) -> Iterator[None]:
+        """Write the time that passes to an asker's account."""
+        begun = time.perf_counter()
+        yield
+        self.book(asker, 0, time.perf_counter() - begun)
 
     def gate(self, model: WhiteBox, access: Access, asker: str) -> Gate:
         """A gate whose rows are written to the asker's account."""

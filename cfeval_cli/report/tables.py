@@ -154,7 +154,7 @@ def _values(title: str, metrics: pd.DataFrame, record: Mapping[str, Any], names:
             _column(metrics, (metric, variant), name) for name in ("value", "rank", "value_low", "value_high")
         )
         star = (metric, variant) == truth
-        row = [_row_title(metric, variant, record, star)]
+        row = [row_title(metric, variant, record, star)]
         for name in explainers:
             value, rank = values.get(name), ranks.get(name)
             if value is None or pd.isna(value):
@@ -166,7 +166,7 @@ def _values(title: str, metrics: pd.DataFrame, record: Mapping[str, Any], names:
                 same = not star and not tied and rank == true_ranks.get(name)
                 place = f"({ordinal(rank, tied)}{'*' if star else ''})"
                 row.append(Cell(f"{_with_interval(value, lows[name], highs[name])} {place}", bold=same))
-        blocks.setdefault(_block(metric, variant, facts), []).append(row)
+        blocks.setdefault(block_of(metric, variant, facts), []).append(row)
     notes = [caption(record)]
     if truth in pairs:
         notes.append(f"* marks the ground truth ({truth[0]}, gold: {truth[1]}); ranks that agree with it are bold.")
@@ -196,7 +196,7 @@ def _correlations(correlations: pd.DataFrame, record: Mapping[str, Any]) -> Tabl
     rows = []
     # of the truths, which only a ladder can judge, the one that the run leads with
     for pair in [p for p in pairs if p[0] not in TRUTHS or p == (settings["agreement"], settings["gold"])]:
-        row = [_row_title(*pair, record)]
+        row = [row_title(*pair, record)]
         for column in columns:
             of, line = column.name, column.line(pair)
             if line is None or pd.isna(line[of]):
@@ -289,7 +289,7 @@ def _differences(differences: pd.DataFrame, record: Mapping[str, Any]) -> Table:
             line = pairs.get((row, other))
             sure = line is not None and bool(line["p_holm"] < _SURE)
             cells.append(Cell("" if line is None else f"{line['difference']:.3f}{'*' * sure}", bold=sure))
-        title = _row_title(*row, record)
+        title = row_title(*row, record)
         rows.append([Cell(f"{i} {title.text}", latex=f"{i} {title.latex}"), *cells])
     notes = [
         f"τ of the row's metric less τ of the column's, against the ground truth ({mine['agreement'].iloc[0]}, gold: "
@@ -298,7 +298,7 @@ def _differences(differences: pd.DataFrame, record: Mapping[str, Any]) -> Table:
     ]
     if twins:
         same = (
-            f"{_row_title(*one, record).text} as {', '.join(_row_title(*other, record).text for other in others)}"
+            f"{row_title(*one, record).text} as {', '.join(row_title(*other, record).text for other in others)}"
             for one, others in twins.items()
             if one not in hidden
         )
@@ -323,7 +323,7 @@ def _instances(instances: pd.DataFrame, record: Mapping[str, Any]) -> Table:
     best = {(gold, of): column[of].max() for gold, column in by_gold.items() for of in ("tau", "d")}
     rows = []
     for pair in dict.fromkeys(zip(chosen["metric"], chosen["variant"], strict=True)):
-        row = [_row_title(*pair, record)]
+        row = [row_title(*pair, record)]
         for gold in golds:
             line = by_gold[gold].loc[pair] if pair in by_gold[gold].index else None
             for of in ("tau", "d"):
@@ -356,7 +356,7 @@ def _bounds(bounds: pd.DataFrame, metrics: pd.DataFrame, record: Mapping[str, An
             continue  # whose best is the gold itself
         places = _column(metrics, pair, "place")
         cells = [_percent(places.get(name)) for name in named] + [_percent(line[f"gold_{gold}"]) for gold in golds]
-        rows.append([_row_title(*pair, record), Cell(_number(line["worst"])), Cell(_number(line["best"])), *cells])
+        rows.append([row_title(*pair, record), Cell(_number(line["worst"])), Cell(_number(line["best"])), *cells])
     first = bounds.iloc[0]
     how = {
         "enumerated": f"every set of {settings['k']} of its features is tried",
@@ -370,6 +370,31 @@ def _bounds(bounds: pd.DataFrame, metrics: pd.DataFrame, record: Mapping[str, An
         "own optimum has (where several sets are best, on average): what the metric rewards."
     ]
     return Table("Bounds of each metric, and each explainer's place between them", header, [rows], notes, detail=True)
+
+
+def costs(ledger: pd.DataFrame, record: Mapping[str, Any]) -> Table:
+    """Seconds and model rows by explainer, search and metric."""
+    instances = record["instances"]
+    titles = {"explainer": record["explainers"], "search": record["explainers"]}
+    blocks: dict[str, list[list[Cell]]] = {}
+    for line in ledger.to_dict("records"):
+        part, name, each = line["part"], line["name"], line["model_rows"] / instances
+        title = titles.get(part, {}).get(name) or record["metrics"].get(name, {}).get("title") or part
+        detail = f" ({line['access']})" if line["access"] else f" ({name})" if name in TRUTHS else ""
+        cells = [
+            f"{line['seconds']:.3f}",
+            f"{1000 * line['seconds'] / instances:.3f}",
+            f"{line['model_rows']:,}",
+            f"{each:,.1f}",
+        ]
+        label = f"{part}: {title}{detail}" if name else part
+        blocks.setdefault(part, []).append([Cell(label), *map(Cell, cells)])
+    header = ["", "seconds", "ms an instance", "model rows", "rows an instance"]
+    note = (
+        f"{record['data']['name']}, {instances:,} instances. Seconds of one core; of explanations known from earlier "
+        "runs, what computing them took then. Model rows: inputs put before the model."
+    )
+    return Table("What it cost", [Cell(text) for text in header], list(blocks.values()), [note], detail=True)
 
 
 def _percent(share: float | None) -> Cell:
@@ -414,12 +439,13 @@ def caption(record: Mapping[str, Any]) -> str:
     )
 
 
-def _block(metric: str, variant: str, facts: Mapping[str, Any]) -> str:
+def block_of(metric: str, variant: str, facts: Mapping[str, Any]) -> str:
     """Rows of one block stand together: erasure, then one block for each access, then the truth."""
     return variant if variant in _LEVELS else ("erasure" if facts["place"] < 40 else "truth")
 
 
-def _row_title(metric: str, variant: str, record: Mapping[str, Any], star: bool = False) -> Cell:
+def row_title(metric: str, variant: str, record: Mapping[str, Any], star: bool = False) -> Cell:
+    """A metric as the first column names it."""
     facts = record["metrics"][metric]
     detail = {"all": "", "del": "" if metric == "dfr" else "del."}.get(variant, variant)
     if variant in _LEVELS:

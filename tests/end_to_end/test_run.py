@@ -17,9 +17,9 @@ from tests.end_to_end.outsider import recompute
 ROOT = Path(__file__).parents[2]
 SIX = "explainer=[random,omission,lime,anchor,decision_boundary,lr]"
 FAST = ("explainer.lime.n_samples=300", "explainer.decision_boundary.n_samples=100")
-RESULTS = ["bounds.csv", "correlations.csv", "counterfactuals.parquet", "dataset.json", "differences.csv",
-           "explanations.parquet", "instance_agreement.csv", "instances.parquet", "metrics.csv", "model.npz", "run.json",
-           "run.log", "scores.parquet", "tables.md", "tables.tex"]  # fmt: skip
+RESULTS = ["bounds.csv", "correlations.csv", "costs.csv", "costs.md", "counterfactuals.parquet", "dataset.json",
+           "differences.csv", "explanations.parquet", "instance_agreement.csv", "instances.parquet", "metrics.csv",
+           "model.npz", "run.json", "run.log", "scores.parquet", "tables.md", "tables.tex"]  # fmt: skip
 
 
 def same_figures(folder):

@@ -1,0 +1,127 @@
+"""Plots are drawn from what was found: dots, bars and names are read back from the axes."""
+
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.collections import LineCollection
+
+from cfeval_cli.report import plots
+from cfeval_cli.report.tables import costs as cost_table
+from cfeval_cli.statistics.findings import conclude
+from cfeval_cli.statistics.resampled import Bootstrap
+from tests.conftest import only_run
+from tests.report.test_tables import RECORD
+from tests.statistics.tables import EXPLAINERS, build
+
+NAMES = {"a": "A", "b": "$x^2$ <b>", "c": "C_1", "d": "D"}
+FACTS = {"latex": None, "better": "higher", "place": 10}
+METRICS = {**RECORD["metrics"], "sufficiency": {"title": "Suff.", **FACTS}}
+RUN = {**RECORD, "explainers": NAMES, "metrics": METRICS}
+COSTS = pd.DataFrame(
+    [("explainer", name, "", 0, 0.5 * i, 1000 * i) for i, name in enumerate(EXPLAINERS)]
+    + [("search", "a", "label", "", 0.1, 50), ("metric", "c", "", "", 0.2, 70), ("bounds", "", "", "", 0.3, 90)],
+    columns=["part", "name", "access", "known", "seconds", "model_rows"],
+)
+
+
+def drawn(rungs=False, resamples=50):
+    scores, order = build(4, n=30)
+    if rungs:
+        order["rung"] = order["explainer"].map({"a": 1.0, "b": 0.5, "c": 0.25, "d": 0.0})
+    findings = conclude(scores, order, Bootstrap(0, resamples=resamples), "signed")
+    return findings, plots.draw(findings, COSTS, RUN)
+
+
+def bars(axis):
+    return [
+        segment for lines in axis.collections if isinstance(lines, LineCollection) for segment in lines.get_segments()
+    ]
+
+
+def test_scores_have_a_dot_and_an_interval_for_each_explainer():
+    findings, figures = drawn()
+    assert list(figures) == ["scores", "correlations", "costs"]
+    panels = {re.sub(r"\n", " ", axis.get_title()): axis for axis in figures["scores"].axes if axis.get_visible()}
+    panel = panels["C (disc., label) ↑"]
+    mine = findings.metrics[findings.metrics["metric"] == "c"]
+    dots = sorted((line.get_ydata()[0], line.get_xdata()[0]) for line in panel.lines)
+    assert dots == [(i, pytest.approx(value)) for i, value in enumerate(mine["value"])]
+    ends = sorted((segment[0, 1], segment[:, 0].min(), segment[:, 0].max()) for segment in bars(panel))
+    for i, (end, line) in enumerate(zip(ends, mine.itertuples(), strict=True)):
+        assert end == pytest.approx((i, min(line.value_low, line.value), max(line.value_high, line.value)))
+    assert [text.get_text() for text in figures["scores"].axes[0].get_yticklabels()] == list(NAMES.values())
+
+
+def test_correlations_show_tau_its_interval_and_p():
+    findings, figures = drawn()
+    (axis,) = figures["correlations"].axes
+    assert axis.lines[0].get_xdata() == pytest.approx(findings.correlations["tau"].to_numpy())
+    texts = [text.get_text() for text in axis.texts]
+    assert texts == [f"p = {p:.3f}" for p in findings.correlations["p_tau"]]
+
+
+def test_a_ladder_has_its_own_figure_and_is_no_explainer_among_others():
+    findings, figures = drawn(rungs=True)
+    assert list(figures) == ["ladder", "correlations"]
+    panel = next(axis for axis in figures["ladder"].axes if axis.get_title().startswith("GroundTruth"))
+    mine = findings.metrics[findings.metrics["metric"] == "recall"].sort_values("rung")
+    assert panel.lines[0].get_xdata().tolist() == [0, 0.25, 0.5, 1] and panel.lines[0].get_ydata() == pytest.approx(
+        mine["value"].to_numpy()
+    )
+
+
+def test_costs_are_told_for_each_instance():
+    findings, figures = drawn()
+    left, right = figures["costs"].axes
+    truth = findings.metrics[findings.metrics["metric"] == "recall"]["value"].tolist()
+    for axis, column, unit in ((left, "seconds", 1000), (right, "model_rows", 1)):
+        dots = [(line.get_xdata()[0], line.get_ydata()[0]) for line in axis.lines]
+        assert dots == [(pytest.approx(unit * COSTS[column][i] / 50), pytest.approx(truth[i])) for i in range(4)]
+    text = cost_table(COSTS, RUN).markdown()
+    assert "| explainer: D | 1.500 | 30.000 | 3,000 | 60.0 |" in text
+    assert "| search: A (label) | 0.100 | 2.000 | 50 | 1.0 |" in text
+    assert "| metric: C | 0.200 | 4.000 | 70 | 1.4 |" in text and "| bounds | 0.300 | 6.000 | 90 | 1.8 |" in text
+
+
+@pytest.mark.parametrize("kind", ["png", "svg", "pdf"])
+def test_the_same_figure_has_the_same_bytes_and_names_are_no_markup(tmp_path, kind):
+    for name in ("one", "two"):
+        _, figures = drawn(resamples=0)
+        for figure in figures.values():
+            plots.save(figure, kind, tmp_path / f"{name}.{kind}")
+    assert (tmp_path / f"one.{kind}").read_bytes() == (tmp_path / f"two.{kind}").read_bytes()
+    if kind == "svg":
+        text = (tmp_path / "one.svg").read_text()
+        assert "<b>" not in text
+
+
+def test_values_that_differ_by_rounding_alone_look_the_same():
+    low, high = plots._apart((1.4142135623730951, 1.4142135623730954))
+    assert low < 1.3 and high > 1.5 and plots._apart((0.1, 0.2)) == (0.1, 0.2)
+
+
+def test_a_run_draws_what_it_was_asked_for_and_counts_seconds_and_rows(toy, tmp_path):
+    toy.run(
+        "explainer=[random,omission,ladder]", "explainer.ladder.rungs=3", "n_explain=20", "figures=[svg]", cwd=tmp_path
+    )
+    folder = only_run(tmp_path)
+    assert sorted(p.name for p in (folder / "figures").iterdir()) == [
+        "correlations.svg",
+        "costs.svg",
+        "ladder.svg",
+        "scores.svg",
+    ]
+    costs = pd.read_csv(folder / "costs.csv")
+    assert (costs["seconds"] >= 0).all() and costs["seconds"].sum() > 0
+    rows = costs.set_index(["part", "name", "access"])["model_rows"]
+    assert rows["explainer", "omission", np.nan] > 20 and rows["explainer", "random", np.nan] == 0
+    assert rows["search", "ladder_0.5", "label"] > 20 and set(costs["part"]) == {
+        "explainer",
+        "search",
+        "metric",
+        "bounds",
+    }
+    assert costs.loc[costs["part"] == "metric", "model_rows"].sum() > 0 and rows["bounds", np.nan, np.nan] > 20 * 4
+    assert "explainer: Omission" in (folder / "costs.md").read_text()
