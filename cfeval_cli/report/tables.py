@@ -134,7 +134,7 @@ def _values(metrics: pd.DataFrame, record: Mapping[str, Any]) -> Table:
             _column(metrics, (metric, variant), name) for name in ("value", "rank", "value_low", "value_high")
         )
         star = (metric, variant) == truth
-        row = [_row_title(metric, variant, record, star)]
+        row = [row_title(metric, variant, record, star)]
         for name in explainers:
             value, rank = values.get(name), ranks.get(name)
             if value is None or pd.isna(value):
@@ -146,7 +146,7 @@ def _values(metrics: pd.DataFrame, record: Mapping[str, Any]) -> Table:
                 same = not star and not tied and rank == true_ranks.get(name)
                 place = f"({ordinal(rank, tied)}{'*' if star else ''})"
                 row.append(Cell(f"{_with_interval(value, lows[name], highs[name])} {place}", bold=same))
-        blocks.setdefault(_block(metric, variant, facts), []).append(row)
+        blocks.setdefault(block_of(metric, variant, facts), []).append(row)
     notes = [caption(record)]
     if truth in pairs:
         notes.append(f"* marks the ground truth ({truth[0]}, gold: {truth[1]}); ranks that agree with it are bold.")
@@ -185,7 +185,7 @@ def _correlations(correlations: pd.DataFrame, record: Mapping[str, Any]) -> Tabl
                 header.append(Cell("p"))
     rows = []
     for pair in dict.fromkeys(zip(chosen["metric"], chosen["variant"], strict=True)):
-        row = [_row_title(*pair, record)]
+        row = [row_title(*pair, record)]
         for column, of in columns:
             line = column.loc[pair]
             if pd.isna(line[of]):
@@ -234,7 +234,7 @@ def _differences(differences: pd.DataFrame, record: Mapping[str, Any]) -> Table:
             line = pairs.get((row, other))
             sure = line is not None and bool(line["p_holm"] < _SURE)
             cells.append(Cell("" if line is None else f"{line['difference']:.3f}{'*' * sure}", bold=sure))
-        title = _row_title(*row, record)
+        title = row_title(*row, record)
         rows.append([Cell(f"{i} {title.text}", latex=f"{i} {title.latex}"), *cells])
     notes = [
         f"τ of the row's metric less τ of the column's, against the ground truth ({mine['agreement'].iloc[0]}, gold: "
@@ -243,7 +243,7 @@ def _differences(differences: pd.DataFrame, record: Mapping[str, Any]) -> Table:
     ]
     if twins:
         same = (
-            f"{_row_title(*one, record).text} as {', '.join(_row_title(*other, record).text for other in others)}"
+            f"{row_title(*one, record).text} as {', '.join(row_title(*other, record).text for other in others)}"
             for one, others in twins.items()
             if one not in hidden
         )
@@ -268,7 +268,7 @@ def _instances(instances: pd.DataFrame, record: Mapping[str, Any]) -> Table:
     best = {(gold, of): column[of].max() for gold, column in by_gold.items() for of in ("tau", "d")}
     rows = []
     for pair in dict.fromkeys(zip(chosen["metric"], chosen["variant"], strict=True)):
-        row = [_row_title(*pair, record)]
+        row = [row_title(*pair, record)]
         for gold in golds:
             line = by_gold[gold].loc[pair] if pair in by_gold[gold].index else None
             for of in ("tau", "d"):
@@ -325,12 +325,13 @@ def caption(record: Mapping[str, Any]) -> str:
     )
 
 
-def _block(metric: str, variant: str, facts: Mapping[str, Any]) -> str:
+def block_of(metric: str, variant: str, facts: Mapping[str, Any]) -> str:
     """Rows of one block stand together: erasure, then one block for each access, then the truth."""
     return variant if variant in _LEVELS else ("erasure" if facts["place"] < 40 else "truth")
 
 
-def _row_title(metric: str, variant: str, record: Mapping[str, Any], star: bool = False) -> Cell:
+def row_title(metric: str, variant: str, record: Mapping[str, Any], star: bool = False) -> Cell:
+    """A metric as the first column names it."""
     facts = record["metrics"][metric]
     detail = {"all": "", "del": "" if metric == "dfr" else "del."}.get(variant, variant)
     if variant in _LEVELS:
@@ -370,8 +371,9 @@ def escape_latex(text: str) -> str:
         "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "↑": r"$\uparrow$",
         "↓": r"$\downarrow$", "τ": r"$\tau$", "Δ": r"$\Delta$", "ρ": r"$\rho$", "†": r"$\dagger$",
         "–": "--", "…": r"\ldots{}", "<": r"\textless{}", ">": r"\textgreater{}", "≤": r"$\leq$",
+        "±": r"$\pm$",
     }  # fmt: skip
-    return re.sub(r"[\\~^↑↓τΔρ†–…<>≤&%$#_{}]", lambda m: special.get(m[0], "\\" + m[0]), text)
+    return re.sub(r"[\\~^↑↓τΔρ†–…<>≤±&%$#_{}]", lambda m: special.get(m[0], "\\" + m[0]), text)
 
 
 def _markdown(text: str) -> str:
