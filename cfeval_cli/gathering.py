@@ -35,7 +35,7 @@ _SETTINGS = ("seed", "k", "gold", "agreement", "incomplete")
 _METRICS = ["metric", "variant", "explainer", "rung", "value", "value_se", "better"]
 _CORRELATIONS = ["metric", "variant", "family", "gold", "agreement", "tau", "tau_se", "rho", "rho_se"]
 _TRUTH = ["truth_tau_lowest", "truth_tau_highest"]
-_STABILITY = ["metric", "variant", "key", "pairs", "left_out", "tau", "tau_lowest", "same_best", *_TRUTH]
+_STABILITY = ["metric", "variant", "key", "pairs", "left_out", "tau", "tau_lowest", "same", "same_best", *_TRUTH]
 
 
 @dataclass(frozen=True)
@@ -213,7 +213,6 @@ def _table(path: Path, columns: list[str]) -> pd.DataFrame:
         dtype={column: str if column in words else float for column in columns},  # an explainer may be called 1, or NA
         keep_default_na=False,
         na_values={column: [""] for column in columns if column not in words},
-        float_precision="round_trip",
     )
     absent = [column for column in columns if column not in table]
     if absent:

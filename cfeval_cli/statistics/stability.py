@@ -38,6 +38,7 @@ class Likeness:
 
     there: Bools  # (P,) both runs have the metric
     tau: Floats  # (P,) NaN where the two cannot be compared
+    same: Bools  # (P,) all ranks, ties included
     same_best: Bools  # (P,)
 
     @staticmethod
@@ -45,7 +46,8 @@ class Likeness:
         """From a metric's values (R, E), NaN for none; two runs are compared by the explainers that both have."""
         has = ~np.isnan(values)
         common = has[pairs.one] & has[pairs.other]
-        tau, same = np.full(len(common), np.nan), np.zeros(len(common), dtype=bool)
+        tau = np.full(len(common), np.nan)
+        same, same_best = np.zeros((2, len(common)), dtype=bool)
         for pattern in np.unique(common, axis=0):  # seldom more than one
             if pattern.sum() < 2:
                 continue
@@ -56,9 +58,10 @@ class Likeness:
             best = standing == standing.min(axis=1, keepdims=True)
             # two rankings that say nothing do not contradict each other, though their τ is 0
             tau[mine] = np.where(tied[one] & tied[other], np.nan, agreement(standing, standing)[0][one, other])
-            same[mine] = (best[one] == best[other]).all(axis=1)
+            same[mine] = (standing[one] == standing[other]).all(axis=1)
+            same_best[mine] = (best[one] == best[other]).all(axis=1)
         present = np.asarray(has.any(axis=1))
-        return Likeness(present[pairs.one] & present[pairs.other], tau, same)
+        return Likeness(present[pairs.one] & present[pairs.other], tau, same, same_best)
 
     def line(self, some: Bools) -> dict[str, Any]:
         """The part of a row of stability.csv that tells of some of the pairs."""
@@ -66,5 +69,6 @@ class Likeness:
         told: dict[str, Any] = {"pairs": int(compared.sum()), "left_out": int((some & self.there & ~compared).sum())}
         if compared.any():
             tau = self.tau[compared]
-            told |= {"tau": tau.mean(), "tau_lowest": tau.min(), "same_best": self.same_best[compared].mean()}
+            told |= {"tau": tau.mean(), "tau_lowest": tau.min()}
+            told |= {"same": self.same[compared].mean(), "same_best": self.same_best[compared].mean()}
         return told
