@@ -13,6 +13,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
+from cfeval_cli import callbacks
 from cfeval_cli.cli import complain, stopped
 from cfeval_cli.errors import Failure, UserError
 
@@ -22,8 +23,17 @@ if TYPE_CHECKING:
 log = logging.getLogger("cfeval")
 
 
+def main() -> None:
+    """One experiment, or the jobs of a sweep and then what they say together."""
+    try:
+        _experiment()
+    except Exception:
+        callbacks.gather_unfinished()
+        raise
+
+
 @hydra.main(version_base="1.3", config_path="pkg://cfeval_cli.conf", config_name="run")
-def main(cfg: DictConfig) -> None:
+def _experiment(cfg: DictConfig) -> None:
     """Run what the config describes, into the folder that Hydra made."""
     from cfeval_cli.store import RunFolder
 

@@ -485,8 +485,9 @@ def escape_latex(text: str) -> str:
         "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "↑": r"$\uparrow$",
         "↓": r"$\downarrow$", "τ": r"$\tau$", "Δ": r"$\Delta$", "ρ": r"$\rho$", "†": r"$\dagger$",
         "–": "--", "…": r"\ldots{}", "<": r"\textless{}", ">": r"\textgreater{}", "≤": r"$\leq$",
+        "±": r"$\pm$",
     }  # fmt: skip
-    return re.sub(r"[\\~^↑↓τΔρ†–…<>≤&%$#_{}]", lambda m: special.get(m[0], "\\" + m[0]), text)
+    return re.sub(r"[\\~^↑↓τΔρ†–…<>≤±&%$#_{}]", lambda m: special.get(m[0], "\\" + m[0]), text)
 
 
 def _markdown(text: str) -> str:

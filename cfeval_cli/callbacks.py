@@ -1,0 +1,68 @@
+"""What Hydra calls around the jobs of a sweep."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+from hydra.core.utils import JobReturn, JobStatus
+from hydra.experimental.callback import Callback
+from omegaconf import DictConfig
+
+
+class Gather(Callback):
+    """Gathers the runs of a sweep in the sweep's folder; does nothing for a single run."""
+
+    running: Gather | None = None  # the one whose sweep has begun and is not gathered yet
+
+    def __init__(self) -> None:
+        self._folder = Path()
+        self._jobs: dict[Path, tuple[bool, list[str]]] = {}  # folder: failed or not, overrides
+
+    def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
+        """Remember the sweep: Hydra tells its end only if all jobs succeed."""
+        self._folder = Path(config.hydra.sweep.dir).absolute()
+        Gather.running = self
+
+    def on_job_end(self, config: DictConfig, job_return: JobReturn, **_: Any) -> None:
+        """Remember the job: one that fails early leaves no folder to be named by."""
+        failed = job_return.status == JobStatus.FAILED
+        self._jobs[Path(config.hydra.runtime.output_dir)] = failed, list(config.hydra.overrides.task)
+
+    def on_multirun_end(self, config: DictConfig, **_: Any) -> None:
+        """Gather; if that fails, the exit code says so (Hydra makes a warning of anything but an exit)."""
+        code = self.gather()
+        if code:
+            sys.exit(code)
+
+    def gather(self) -> int:
+        """Write and show what the runs say together; returns the exit code."""
+        from cfeval_cli.cli import complain
+        from cfeval_cli.commands.gather import show
+        from cfeval_cli.gathering import gather
+
+        Gather.running = None
+        if self._jobs and all(failed for failed, _ in self._jobs.values()):
+            return 0  # nothing to gather, and every job has said why
+        lost = {
+            path: overrides
+            for path, (failed, overrides) in self._jobs.items()
+            if failed and not (path / "run.json").exists()
+        }
+        try:
+            show(gather([self._folder], self._folder, lost))
+        except Exception as error:
+            if os.environ.get("CFEVAL_TRACEBACK"):
+                traceback.print_exc()
+            complain(error, job="the runs are intact, but could not be gathered:")
+            return 1
+        return 0
+
+
+def gather_unfinished() -> None:
+    """Gather a sweep of which some jobs failed; the error that ended it decides the exit code."""
+    if Gather.running is not None:
+        Gather.running.gather()

@@ -1,0 +1,52 @@
+"""`cfeval gather`: what several runs say together."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cfeval_cli.gathering import Gathered
+
+_HELP = """Several runs in one table: means and deviations over seeds, and how stable each metric's ranking of the
+explainers is under the settings that differ between the runs. A sweep (cfeval run --multirun) ends with this by itself;
+use it to gather anew, or runs that were started one by one. Nothing is computed again."""
+
+
+def main() -> None:
+    """Gather the runs in the folders that are named."""
+    parser = argparse.ArgumentParser("cfeval gather", description=_HELP)
+    parser.add_argument(
+        "folders", nargs="+", type=Path, metavar="FOLDER",
+        help="of a run, or of a sweep, which stands for all runs below it; unfinished runs are named and left out",
+    )  # fmt: skip
+    parser.add_argument(
+        "--into", type=Path, metavar="FOLDER",
+        help="where sweep.csv, seeds_metrics.csv, seeds_correlations.csv, stability.csv, tables.md and tables.tex go; "
+        "they replace earlier ones (default: the sweep's folder if one is named and nothing else, otherwise gathered/ "
+        "below the current folder)",
+    )  # fmt: skip
+    arguments = parser.parse_args()
+
+    from cfeval_cli.gathering import gather
+
+    first = arguments.folders[0]
+    alone = len(arguments.folders) == 1 and not (first / "run.json").exists()
+    show(gather(arguments.folders, arguments.into or (first if alone else Path("gathered"))))
+
+
+def show(gathered: Gathered) -> None:
+    """Print the tables as a run does, and what was left out."""
+    from rich.console import Console
+
+    console = Console(width=None if sys.stdout.isatty() else 160)
+    for table in (table for table in gathered.tables if not table.detail):
+        console.print()
+        console.print(table.rich(console.width))
+    runs = len(gathered.sweep.runs)
+    told = f"\nGathered {runs} {'run' if runs == 1 else 'runs'}: {gathered.folder}"
+    if gathered.sweep.others:
+        told += f"\nNot gathered: {gathered.sweep.left_out}"
+    console.print(told, markup=False, highlight=False, soft_wrap=True)

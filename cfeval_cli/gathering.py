@@ -1,0 +1,316 @@
+"""A sweep in one table: what several runs say together.
+
+Reads run.json, metrics.csv, correlations.csv and the list of overrides of each run, and nothing else: no component is
+made from what lies in a folder. docs/run-folder.md documents every file and column that is written.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import yaml  # type: ignore[import-untyped]
+
+from cfeval_cli.errors import UserError
+from cfeval_cli.files import whole_file
+from cfeval_cli.report import sweep as report
+from cfeval_cli.report.tables import Table
+from cfeval_cli.statistics.seeds import over_seeds
+from cfeval_cli.statistics.stability import ALL, Likeness, Pairs
+from cfeval_cli.types import Ints
+
+DEFAULT = "default"  # what a run has that another one overrides
+SETTING = "setting."  # before the names of settings in columns, since gold is a setting and a column
+_IRRELEVANT = re.compile(r"(n_jobs|data_dir|figures|cache|executor|hydra)([./@].*)?")
+_RECORD = ("status", "settings", "explainers", "metrics", "search", "setup", "data", "accuracy", "instances")
+_SETTINGS = ("seed", "k", "gold", "agreement", "incomplete")
+_METRICS = ["metric", "variant", "explainer", "rung", "value", "value_se", "better"]
+_CORRELATIONS = ["metric", "variant", "family", "gold", "agreement", "tau", "tau_se", "rho", "rho_se"]
+_TRUTH = ["truth_tau_lowest", "truth_tau_highest"]
+_STABILITY = ["metric", "variant", "key", "pairs", "left_out", "tau", "tau_lowest", "same", "same_best", *_TRUTH]
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run as its folder tells of it."""
+
+    name: str  # the folder, as seen from where the runs are gathered
+    record: Mapping[str, Any]  # run.json
+    overrides: Mapping[str, str]
+    metrics: pd.DataFrame = field(default_factory=pd.DataFrame)
+    correlations: pd.DataFrame = field(default_factory=pd.DataFrame)
+
+    @property
+    def seed(self) -> Any:
+        """The replicate."""
+        return self.record["settings"].get("seed")
+
+    @cached_property
+    def settings(self) -> dict[str, str]:
+        """All settings that are known but the seed, and that can matter for results, as one would type them.
+
+        run.json is believed before the overrides: it also has what was left at its default.
+        """
+        known = {
+            name: value if isinstance(value, str) else json.dumps(value)
+            for name, value in self.record["settings"].items()
+        }
+        told = {**self.overrides, **known}
+        return {key: value for key, value in told.items() if key != "seed" and not _IRRELEVANT.fullmatch(key)}
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Runs that belong together."""
+
+    runs: list[Run]  # complete, and no two alike
+    others: list[tuple[Run, str]]  # with the reason why they are not gathered
+
+    @staticmethod
+    def of(runs: Sequence[Run]) -> Sweep:
+        """Sort out what cannot be gathered, and what would count twice."""
+        kept: dict[Any, Run] = {}
+        others = []
+        for run in runs:
+            if run.record["status"] != "complete":
+                others.append((run, str(run.record["status"])))
+                continue
+            same = kept.setdefault((run.seed, tuple(sorted(run.settings.items()))), run)
+            if same is not run:
+                others.append((run, f"same settings and seed as {same.name}"))
+        return Sweep(list(kept.values()), others)
+
+    @property
+    def left_out(self) -> str:
+        """The runs that are not gathered, with the reasons."""
+        return ", ".join(f"{run.name} ({why})" for run, why in self.others)
+
+    @cached_property
+    def keys(self) -> list[str]:
+        """The settings that vary, the seed apart."""
+        known = dict.fromkeys(key for run in self.runs for key in run.settings)
+        return sorted(key for key in known if len({run.settings.get(key, DEFAULT) for run in self.runs}) > 1)
+
+    def values(self, run: Run) -> tuple[str, ...]:
+        """What a run has for the settings that vary."""
+        return tuple(run.settings.get(key, DEFAULT) for key in self.keys)
+
+    @cached_property
+    def groups(self) -> dict[tuple[str, ...], list[Run]]:
+        """Runs that agree in everything but the seed."""
+        found: dict[tuple[str, ...], list[Run]] = {}
+        for run in self.runs:
+            found.setdefault(self.values(run), []).append(run)
+        return found
+
+    def columns(self, run: Run) -> dict[str, str]:
+        """The settings that vary, as columns."""
+        return {f"{SETTING}{key}": value for key, value in zip(self.keys, self.values(run), strict=True)}
+
+    @cached_property
+    def numbered(self) -> Ints:
+        """The settings that vary, and then the seed (R, K), each value as a number."""
+        rows = [[*self.values(run), str(run.seed)] for run in self.runs]
+        return np.stack([pd.factorize(np.array(column, dtype=object))[0] for column in zip(*rows, strict=True)], axis=1)
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """What was written, and what was left out."""
+
+    folder: Path
+    sweep: Sweep
+    tables: list[Table]
+
+
+def find(folders: Sequence[Path]) -> list[Path]:
+    """The run folders among these folders and below them."""
+    found: dict[Path, None] = {}
+    for folder in folders:
+        if not folder.is_dir():
+            raise UserError(f"there is no folder {folder}.")
+        inside = [folder] if (folder / "run.json").exists() else [path.parent for path in folder.rglob("run.json")]
+        if not inside:
+            raise UserError(f"{folder} has no run.json, and no folder below it has one: it holds no run of cfeval.")
+        found |= dict.fromkeys(path.resolve() for path in inside)
+    return list(found)
+
+
+def gather(folders: Sequence[Path], into: Path, lost: Mapping[Path, Sequence[str]] | None = None) -> Gathered:
+    """Read the runs in some folders and write what they say together.
+
+    `lost` has the overrides of jobs that failed so early that they left no folder.
+    """
+    if (into / "run.json").exists():
+        raise UserError(f"{into} is the folder of a run, whose own tables would be lost: name another with --into.")
+    into = into.resolve()
+    runs = [_read(path, _name(path, into)) for path in find(folders)]
+    for path, overrides in (lost or {}).items():
+        assigned = _assigned(overrides)
+        seed = {"seed": int(assigned["seed"])} if assigned.get("seed", "").isdigit() else {}
+        runs.append(Run(_name(path, into), {"status": "failed", "settings": seed}, assigned))
+    sweep = Sweep.of(sorted(runs, key=lambda run: _natural(run.name)))
+    if not sweep.runs:
+        raise UserError(f"no run is complete. Not gathered: {sweep.left_out}.")
+    frames = {
+        "sweep": _lines(sweep),
+        "seeds_metrics": _seeds_metrics(sweep),
+        "seeds_correlations": _seeds_correlations(sweep),
+        "stability": _stability(sweep),
+    }
+    tables = report.make(sweep, *frames.values())
+    into.mkdir(parents=True, exist_ok=True)
+    texts = {f"{name}.csv": frame.to_csv(index=False) for name, frame in frames.items()}
+    texts |= {"tables.md": "\n".join(table.markdown() for table in tables)}
+    texts |= {"tables.tex": "\n".join(table.latex() for table in tables)}
+    for name, text in texts.items():
+        with whole_file(into / name) as partial:
+            partial.write_text(text, encoding="utf-8")
+    return Gathered(into, sweep, tables)
+
+
+def _name(path: Path, into: Path) -> str:
+    return Path(os.path.relpath(path.resolve(), into)).as_posix()
+
+
+def _natural(name: str) -> list[str | int]:
+    """2 comes before 10."""
+    return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", name)]
+
+
+def _read(path: Path, name: str) -> Run:
+    try:
+        record = json.loads((path / "run.json").read_text(encoding="utf-8"))
+        wanted = _RECORD if record["status"] == "complete" else ("settings",)
+        absent = [key for key in wanted if key not in record]
+        absent += [key for key in _SETTINGS if key not in record.get("settings", {})]
+        if absent:
+            raise ValueError(f"run.json does not tell {', '.join(absent)}")
+        overrides = yaml.safe_load((path / ".hydra" / "overrides.yaml").read_text(encoding="utf-8"))
+        if not isinstance(overrides, list) or not all(isinstance(one, str) for one in overrides):
+            raise ValueError(".hydra/overrides.yaml is not a list of overrides")
+        if record["status"] != "complete":
+            return Run(name, record, _assigned(overrides))
+        tables = _table(path / "metrics.csv", _METRICS), _table(path / "correlations.csv", _CORRELATIONS)
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, yaml.YAMLError) as error:
+        reason = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
+        raise UserError(f"{path} cannot be gathered: {' '.join(reason.split())}.") from error
+    return Run(name, record, _assigned(overrides), *tables)
+
+
+def _table(path: Path, columns: list[str]) -> pd.DataFrame:
+    words = {"metric", "variant", "explainer", "better", "family", "gold", "agreement"} & set(columns)
+    table = pd.read_csv(
+        path,
+        dtype={column: str if column in words else float for column in columns},  # an explainer may be called 1, or NA
+        keep_default_na=False,
+        na_values={column: [""] for column in columns if column not in words},
+    )
+    absent = [column for column in columns if column not in table]
+    if absent:
+        raise ValueError(f"{path.name} has no column {', '.join(absent)}; another version of cfeval wrote it")
+    return pd.DataFrame(table[columns])
+
+
+def _assigned(overrides: Sequence[str]) -> dict[str, str]:
+    """Key and value of each override: key=value, +key=value, ++key=value; ~key takes something out."""
+    split = (override.partition("=") for override in overrides)
+    return {key.lstrip("+~"): "removed" if key.startswith("~") else value for key, _, value in split}
+
+
+def _lines(sweep: Sweep) -> pd.DataFrame:
+    """Rows of sweep.csv."""
+    runs = [(run, "complete") for run in sweep.runs] + sweep.others
+    return pd.DataFrame(
+        [
+            {
+                "folder": run.name,
+                "seed": run.seed,
+                **sweep.columns(run),
+                "status": why,
+                "test_accuracy": run.record.get("accuracy", {}).get("test"),
+                "instances": run.record.get("instances"),
+            }
+            for run, why in sorted(runs, key=lambda one: _natural(one[0].name))
+        ]
+    ).astype({"seed": "Int64", "instances": "Int64"})
+
+
+def _stacked(sweep: Sweep, what: str) -> pd.DataFrame:
+    """The metrics or the correlations of all runs, with the number of the run and of its group."""
+    places = {values: place for place, values in enumerate(sweep.groups)}
+    frames: list[pd.DataFrame] = [
+        getattr(run, what).assign(run=number, group=places[sweep.values(run)]) for number, run in enumerate(sweep.runs)
+    ]
+    return pd.concat(frames, ignore_index=True)
+
+
+def _with_settings(sweep: Sweep, found: pd.DataFrame) -> pd.DataFrame:
+    """Groups by the settings that make them, instead of by their numbers."""
+    found = found.sort_values("group", kind="stable", ignore_index=True)
+    of_group = pd.DataFrame([sweep.columns(runs[0]) for runs in sweep.groups.values()])
+    settings = of_group.iloc[found["group"]].reset_index(drop=True)
+    return pd.concat([settings, found.drop(columns="group")], axis=1)
+
+
+def _seeds_metrics(sweep: Sweep) -> pd.DataFrame:
+    rows = _stacked(sweep, "metrics")
+    by = ["metric", "variant", "explainer"]
+    rungs = rows.drop_duplicates(by).set_index(by)["rung"]
+    found = over_seeds(rows, ["group", *by], "value", "value_se")
+    found.insert(4, "rung", rungs.loc[pd.MultiIndex.from_frame(found[by])].to_numpy())
+    return _with_settings(sweep, found)
+
+
+def _seeds_correlations(sweep: Sweep) -> pd.DataFrame:
+    rows = _stacked(sweep, "correlations")
+    by = ["group", "metric", "variant", "family", "gold", "agreement"]
+    parts = []
+    for name in ("tau", "rho"):
+        part = over_seeds(rows, by, name, f"{name}_se")
+        part.insert(len(by), "coefficient", name)
+        parts.append(part)
+    # ρ of a metric below its τ
+    found = pd.concat(parts).sort_index(kind="stable")
+    return _with_settings(sweep, found)
+
+
+def _stability(sweep: Sweep) -> pd.DataFrame:
+    pairs = Pairs.of(sweep.numbered)
+    varied = [*sweep.keys, "seed"]
+    chosen = {key: pairs.only(place) for place, key in enumerate(varied) if pairs.differ[:, place].any()}
+    if len(pairs.one):
+        chosen[ALL] = np.ones(len(pairs.one), dtype=bool)
+    rows = _stacked(sweep, "metrics")
+    rows = rows[(rows["better"] != "none") & rows["rung"].isna()]
+    truths = _truths(sweep)
+    lines = []
+    for (metric, variant), mine in rows.groupby(["metric", "variant"], sort=False):
+        values = mine.pivot(index="run", columns="explainer", values="value").reindex(range(len(sweep.runs)))
+        like = Likeness.of(values.to_numpy(float), mine["better"].iloc[0], pairs)
+        truth = truths.get((metric, variant), {})
+        lines += [
+            {"metric": metric, "variant": variant, "key": key, **like.line(some), **truth}
+            for key, some in chosen.items()
+        ]
+    return pd.DataFrame(lines, columns=_STABILITY)
+
+
+def _truths(sweep: Sweep) -> dict[Any, dict[str, float]]:
+    """How far each metric's τ with the truth that a run leads with goes up and down over the runs."""
+    rows = _stacked(sweep, "correlations")
+    settings = pd.DataFrame([run.record["settings"] for run in sweep.runs])
+    lead = rows["family"].eq("explainers")
+    for name in ("gold", "agreement"):
+        lead &= rows[name].to_numpy() == settings[name].to_numpy()[rows["run"]]
+    tau = rows[lead].dropna(subset="tau").groupby(["metric", "variant"])["tau"]
+    found = pd.DataFrame(dict(zip(_TRUTH, (tau.min(), tau.max()), strict=True)))
+    return {pair: dict(zip(_TRUTH, line, strict=True)) for pair, *line in found.itertuples(name=None)}

@@ -1,0 +1,216 @@
+"""What the runs of a sweep say together, as tables."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from cfeval_cli.report.tables import DASH, Cell, Table, block_of, row_title
+from cfeval_cli.statistics.stability import ALL
+from cfeval_cli.statistics.summary import TRUTHS
+
+if TYPE_CHECKING:
+    from cfeval_cli.gathering import Run, Sweep
+
+_ON_SCREEN = 3  # groups of seeds whose tables are shown; more stand in the files only
+_Pair = tuple[str, str]  # metric and variant
+
+
+def make(
+    sweep: Sweep,
+    lines: pd.DataFrame,
+    seeds_metrics: pd.DataFrame,
+    seeds_correlations: pd.DataFrame,
+    stability: pd.DataFrame,
+) -> list[Table]:
+    """Means over seeds for each group that has several, how stable the rankings are, and the list of runs."""
+    several = {values: runs for values, runs in sweep.groups.items() if len(runs) > 1}
+    detail = len(several) > _ON_SCREEN
+    made = []
+    for values, runs in several.items():
+        chosen = dict(zip(sweep.keys, values, strict=True))
+        made.append(_means(_of_group(seeds_metrics, chosen), runs, chosen, detail))
+        mine = _of_group(seeds_correlations, chosen)
+        mine = mine[(mine["family"] == "explainers") & (mine["coefficient"] == "tau")]
+        if mine["mean"].notna().any():
+            made.append(_agreement(mine, runs, chosen, detail))
+    if stability["pairs"].sum():
+        made.append(_stability(stability, sweep))
+    return [*made, _runs(lines, sweep)]
+
+
+def _of_group(frame: pd.DataFrame, chosen: Mapping[str, str]) -> pd.DataFrame:
+    for key, value in chosen.items():
+        frame = frame[frame[f"setting.{key}"] == value]
+    return frame
+
+
+def _means(metrics: pd.DataFrame, runs: Sequence[Run], chosen: Mapping[str, str], detail: bool) -> Table:
+    record, many = _merged(runs), len(runs)
+    metrics = metrics[metrics["rung"].isna()]
+    settings = runs[0].record["settings"]
+    truth = (settings["agreement"], settings["gold"])
+    explainers = {name: title for name, title in record["explainers"].items() if name in set(metrics["explainer"])}
+    header = [Cell("Metric"), *map(Cell, explainers.values())]
+    lines = _keyed(metrics, "explainer")
+    blocks: dict[str, list[list[Cell]]] = {}
+    for pair in _pairs(metrics, {truth[0]}):
+        facts = record["metrics"][pair[0]]
+        row = [row_title(*pair, record, star=pair == truth)]
+        for name in explainers:
+            row.append(Cell(_spread(lines.get((*pair, name)), many, 4, share=facts["better"] == "none")))
+        blocks.setdefault(block_of(*pair, facts), []).append(row)
+    notes = [
+        f"Mean ± standard deviation over {many} seeds, each with a split, a model, explainers and a search of its own. "
+        f"{_about(runs)}",
+        f"* marks the ground truth ({truth[0]}, gold: {truth[1]}). ↑ higher is better, ↓ lower. {_gaps(metrics, many)}",
+    ]
+    return Table(f"Means over {many} seeds{_named(chosen)}", header, list(blocks.values()), notes, detail)
+
+
+def _agreement(correlations: pd.DataFrame, runs: Sequence[Run], chosen: Mapping[str, str], detail: bool) -> Table:
+    record, many, settings = _merged(runs), len(runs), runs[0].record["settings"]
+    mine = correlations[correlations["agreement"] == settings["agreement"]]
+    golds = sorted(dict.fromkeys(mine["gold"]), key=lambda gold: gold != settings["gold"])
+    header = [Cell("Metric")]
+    for gold in golds:
+        lead = gold == settings["gold"]
+        header.append(Cell(f"τ {gold}{'*' * lead}"))
+        header += [Cell("between"), Cell("within")] * lead
+    lines = _keyed(mine, "gold")
+    best = mine.groupby("gold")["mean"].max()
+    rows = []
+    for pair in _pairs(mine):
+        row = [row_title(*pair, record)]
+        for gold in golds:
+            line = lines.get((*pair, gold), {"seeds": 0, "mean": math.nan, "between": math.nan, "within": math.nan})
+            row.append(Cell(_spread(line, many, 3), bold=bool(line["mean"] == best[gold])))
+            if gold == settings["gold"]:
+                row += [Cell(_number(line[name], 3)) for name in ("between", "within")]
+        rows.append(row)
+    notes = [
+        f"Kendall's τ with the ground truth ({settings['agreement']}) under each definition of gold, mean ± standard "
+        f"deviation over {many} seeds; * is the one that the runs lead with. The largest mean of a column is bold. "
+        "within: the deviation that the choice of instances explains (bootstrap, inside each seed). between: the "
+        f"deviation that is left, of splits, models, explainers and searches. {_gaps(mine, many)}",
+        _about(runs),
+    ]
+    return Table(f"Agreement with the ground truth over {many} seeds{_named(chosen)}", header, [rows], notes, detail)
+
+
+def _stability(stability: pd.DataFrame, sweep: Sweep) -> Table:
+    record = _merged(sweep.runs)
+    keys = list(dict.fromkeys(stability["key"]))
+    if len(keys) == 2:
+        keys.remove(ALL)  # the same as the only setting that varies
+    header = [Cell("Metric"), *map(Cell, keys), Cell("τ with the truth")]
+    lines = _keyed(stability, "key")
+    blocks: dict[str, list[list[Cell]]] = {}
+    leading = {run.record["settings"]["agreement"] for run in sweep.runs}
+    told = stability[(stability["key"] == ALL) & (stability["pairs"] + stability["left_out"] > 0)]
+    pairs = _pairs(told, leading)
+    for pair in pairs:
+        row = [row_title(*pair, record)]
+        for key in keys:
+            line = lines[*pair, key]
+            row.append(Cell(f"{line['tau']:.3f} ({line['tau_lowest']:.3f})" if line["pairs"] else DASH))
+        low, high = lines[*pair, ALL]["truth_tau_lowest"], lines[*pair, ALL]["truth_tau_highest"]
+        row.append(Cell(DASH if pd.isna(low) else f"{low:.3f}" if low == high else f"{low:.3f} to {high:.3f}"))
+        blocks.setdefault(block_of(*pair, record["metrics"][pair[0]]), []).append(row)
+    most = stability.assign(pairs=stability["pairs"] + stability["left_out"]).groupby("key")["pairs"].max()
+    counts = ", ".join(f"{key} {most[key]:,}" for key in keys)
+    notes = [
+        "Kendall's τ between the two rankings of the explainers by the same metric in two runs that differ in this "
+        f"setting only{' (all: in anything)' * (ALL in keys)}: mean over the pairs of runs (lowest). 1: the same "
+        f"order; a pair of explainers that is tied in either run counts 0. Pairs of runs: {counts}.",
+        "τ with the truth: lowest to highest over the runs, each under the gold that it leads with.",
+    ]
+    out = [f"{row_title(*pair, record).text} {many:,}" for pair in pairs if (many := lines[*pair, ALL]["left_out"])]
+    if out:
+        notes.append(
+            f"Pairs left out, since both runs tie all explainers or share fewer than two: {', '.join(out)}. "
+            f"{DASH}: no pair is left."
+        )
+    title = "How stable each metric's ranking of the explainers is"
+    return Table(title, header, list(blocks.values()), notes)
+
+
+def _runs(lines: pd.DataFrame, sweep: Sweep) -> Table:
+    header = ["Folder", "seed", *sweep.keys, "status", "test accuracy", "instances"]
+    forms = ["{}"] * (len(header) - 2) + ["{:.2%}", "{:,}"]
+    rows = [
+        [Cell(DASH if pd.isna(value) else form.format(value)) for form, value in zip(forms, line, strict=True)]
+        for line in lines.itertuples(index=False, name=None)
+    ]
+    notes = [f"Not gathered: {sweep.left_out}."] if sweep.others else []
+    return Table("The runs", [*map(Cell, header)], [rows], notes, detail=True)
+
+
+def _merged(runs: Iterable[Run]) -> dict[str, Any]:
+    """What the titles need, of all runs together."""
+    records = [run.record for run in runs]
+    return {
+        "explainers": {name: title for record in reversed(records) for name, title in record["explainers"].items()},
+        "metrics": {name: facts for record in records for name, facts in record["metrics"].items()},
+        "search": " / ".join(dict.fromkeys(record["search"] for record in records)),
+    }
+
+
+def _pairs(frame: pd.DataFrame, truths: Iterable[str] = TRUTHS) -> list[_Pair]:
+    """Metrics and variants in the order of the files; of the ground truths those that are wanted."""
+    pairs = dict.fromkeys(zip(frame["metric"], frame["variant"], strict=True))
+    return [pair for pair in pairs if pair[0] not in TRUTHS or pair[0] in truths]
+
+
+def _keyed(frame: pd.DataFrame, key: str) -> dict[tuple[str, str, str], dict[Any, Any]]:
+    """The lines of a file by metric, variant and one column more."""
+    return {(line["metric"], line["variant"], line[key]): line for line in frame.to_dict("records")}
+
+
+def _spread(line: Mapping[Any, Any] | None, many: int, digits: int, share: bool = False) -> str:
+    """0.2521 ± 0.0103, and from how many seeds if not from all."""
+    if line is None or not line["seeds"]:
+        return DASH
+    text = _number(line["mean"], digits, share)
+    if not pd.isna(line["deviation"]):
+        text += f" ± {_number(line['deviation'], digits, share)}"
+    return text if line["seeds"] == many else f"{text} ({line['seeds']})"
+
+
+def _number(value: float, digits: int, share: bool = False) -> str:
+    if pd.isna(value):
+        return DASH
+    if share:
+        return f"{value:.1%}"
+    return f"{value:.{digits}f}" if abs(value) < 1000 else f"{value:.{digits}g}"
+
+
+def _gaps(lines: pd.DataFrame, many: int) -> str:
+    """What the signs for missing values mean, if there are any."""
+    few = "In brackets: how many seeds have a value. " if lines["seeds"].between(1, many - 1).any() else ""
+    return few + (f"{DASH}: no seed has a value." if (lines["seeds"] == 0).any() else "")
+
+
+def _named(chosen: Mapping[str, str]) -> str:
+    return ": " * bool(chosen) + ", ".join(f"{key}={value}" for key, value in chosen.items())
+
+
+def _about(runs: Sequence[Run]) -> str:
+    """Data, seeds, accuracy, instances."""
+    record = runs[0].record
+    seeds = ", ".join(str(seed) for seed in sorted(run.seed for run in runs))
+    accuracy = _range([run.record["accuracy"]["test"] for run in runs], "{:.2%}")
+    instances = _range([run.record["instances"] for run in runs], "{:,}")
+    return (
+        f"{record['data']['name']}: seeds {seeds}; test accuracy {accuracy}; {instances} instances, "
+        f"k = {record['settings']['k']}; {record['setup']}; incomplete explanations: "
+        f"{record['settings']['incomplete']}."
+    )
+
+
+def _range(values: Sequence[float], form: str) -> str:
+    low, high = form.format(min(values)), form.format(max(values))
+    return low if low == high else f"{low} to {high}"

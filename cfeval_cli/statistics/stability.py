@@ -1,0 +1,74 @@
+"""Whether a metric ranks the explainers alike in two runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from cfeval_cli.statistics.ranking import agreement, ranks
+from cfeval_cli.types import Bools, Floats, Ints
+
+ALL = "all"  # pairs of runs that differ in anything
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Every two runs, and the settings in which they differ."""
+
+    one: Ints  # (P,)
+    other: Ints  # (P,)
+    differ: Bools  # (P, K)
+
+    @staticmethod
+    def of(settings: Ints) -> Pairs:
+        """From the settings (R, K) of the runs, each value as a number."""
+        one, other = np.triu_indices(len(settings), 1)
+        return Pairs(one, other, settings[one] != settings[other])
+
+    def only(self, key: int) -> Bools:
+        """The pairs (P,) that differ in one setting and in no other."""
+        return np.asarray(self.differ[:, key] & (self.differ.sum(axis=1) == 1))
+
+
+@dataclass(frozen=True)
+class Likeness:
+    """How alike one metric ranks the explainers in every two runs."""
+
+    there: Bools  # (P,) both runs have the metric
+    tau: Floats  # (P,) NaN where the two cannot be compared
+    same: Bools  # (P,) all ranks, ties included
+    same_best: Bools  # (P,)
+
+    @staticmethod
+    def of(values: Floats, better: Literal["higher", "lower"], pairs: Pairs) -> Likeness:
+        """From a metric's values (R, E), NaN for none; two runs are compared by the explainers that both have."""
+        has = ~np.isnan(values)
+        common = has[pairs.one] & has[pairs.other]
+        tau = np.full(len(common), np.nan)
+        same, same_best = np.zeros((2, len(common)), dtype=bool)
+        for pattern in np.unique(common, axis=0):  # seldom more than one
+            if pattern.sum() < 2:
+                continue
+            mine = (common == pattern).all(axis=1)
+            one, other = pairs.one[mine], pairs.other[mine]
+            standing = ranks(values[:, pattern], better)
+            tied = np.asarray((standing == standing[:, :1]).all(axis=1))
+            best = standing == standing.min(axis=1, keepdims=True)
+            # two rankings that say nothing do not contradict each other, though their τ is 0
+            tau[mine] = np.where(tied[one] & tied[other], np.nan, agreement(standing, standing)[0][one, other])
+            same[mine] = (standing[one] == standing[other]).all(axis=1)
+            same_best[mine] = (best[one] == best[other]).all(axis=1)
+        present = np.asarray(has.any(axis=1))
+        return Likeness(present[pairs.one] & present[pairs.other], tau, same, same_best)
+
+    def line(self, some: Bools) -> dict[str, Any]:
+        """The part of a row of stability.csv that tells of some of the pairs."""
+        compared = some & ~np.isnan(self.tau)
+        told: dict[str, Any] = {"pairs": int(compared.sum()), "left_out": int((some & self.there & ~compared).sum())}
+        if compared.any():
+            tau = self.tau[compared]
+            told |= {"tau": tau.mean(), "tau_lowest": tau.min()}
+            told |= {"same": self.same[compared].mean(), "same_best": self.same_best[compared].mean()}
+        return told

@@ -1,0 +1,417 @@
+"""Gathered figures against loops that follow the documentation and use no code of cfeval."""
+
+import itertools
+import json
+import math
+import re
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hydra._internal.callbacks import Callbacks
+from hydra.core.utils import JobReturn, JobStatus
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from omegaconf import OmegaConf
+
+from cfeval_cli.cli import _overrides_last
+from cfeval_cli.commands.gather import main
+from cfeval_cli.errors import UserError
+from cfeval_cli.gathering import gather
+from tests.conftest import cfeval
+
+FILES = ["seeds_correlations.csv", "seeds_metrics.csv", "stability.csv", "sweep.csv", "tables.md", "tables.tex"]
+METRICS = {"c": "higher", "proximity": "lower", "recall": "higher", "coverage": "none"}
+QUICK = ("explainer=[random,omission,lr]", "n_explain=20", "resamples=50", "n_jobs=1", "model.max_epochs=3")
+
+
+def write_run(folder, seed, overrides=(), values=None, taus=None, status="complete", rungs=(), **changed):
+    """A run folder with `values` {(metric, explainer): (value, se)} and `taus` {(metric, gold): (tau, se, rho)}."""
+    (folder / ".hydra").mkdir(parents=True)
+    (folder / ".hydra" / "overrides.yaml").write_text(json.dumps(list(overrides)))  # which is yaml
+    # what lies beside it must never be made, nor even looked at
+    (folder / ".hydra" / "config.yaml").write_text("seed: {_target_: os.mkdir, path: made}\n")
+    (folder / "config.pickle").write_bytes(b"not to be read")
+    values, taus = values or {}, taus or {}
+    chosen = {"seed": seed, "k": 1, "n_explain": None, "gold": "signed", "agreement": "recall", "incomplete": "skip"}
+    record = {
+        "status": status, "settings": {**chosen, **changed}, "search": "disc.", "setup": "a search; a distance",
+        "data": {"name": "toy"}, "accuracy": {"test": 0.8 + 0.01 * seed}, "instances": 20,
+        "explainers": {name: name.upper() for name in dict.fromkeys(name for _, name in values)},
+        "metrics": {
+            name: {"title": name.title(), "latex": None, "better": better, "place": 50}
+            for name, better in METRICS.items()
+        },
+    }  # fmt: skip
+    (folder / "run.json").write_text(json.dumps(record))
+    if status != "complete":
+        return
+    pd.DataFrame(
+        [
+            {
+                "metric": metric, "variant": "label" if metric != "recall" else "signed", "explainer": name,
+                "rung": 0.5 if name in rungs else np.nan, "value": value, "value_se": error, "rank": 1, "n": 20,
+                "better": METRICS[metric], "note": "",
+            }
+            for (metric, name), (value, error) in values.items()
+        ],
+        columns=["metric", "variant", "explainer", "rung", "value", "value_se", "rank", "n", "better", "note"],
+    ).to_csv(folder / "metrics.csv", index=False)  # fmt: skip
+    pd.DataFrame(
+        [
+            {
+                "metric": metric, "variant": "label", "better": METRICS[metric], "family": "explainers", "gold": gold,
+                "agreement": "recall", "tau": tau, "tau_se": error, "rho": rho, "rho_se": error,
+            }
+            for (metric, gold), (tau, error, rho) in taus.items()
+        ],
+        columns=["metric", "variant", "family", "gold", "agreement", "tau", "tau_se", "rho", "rho_se"],
+    ).to_csv(folder / "correlations.csv", index=False)  # fmt: skip
+
+
+def some_values(rng, explainers=("a", "b", "c", "d"), missing=0.0, coarse=False):
+    """Values and standard errors; coarse ones are often tied."""
+    found = {}
+    for metric, name in itertools.product(METRICS, explainers):
+        value = float(rng.integers(0, 3)) if coarse else float(rng.normal())
+        found[metric, name] = (math.nan, math.nan) if rng.random() < missing else (value, float(rng.random()))
+    return found
+
+
+def some_taus(rng, missing=0.0):
+    found = {}
+    for metric, gold in itertools.product(("c", "proximity"), ("signed", "absolute")):
+        gone = rng.random() < missing
+        tau, rho = (math.nan, math.nan) if gone else rng.uniform(-1, 1, 2).tolist()
+        found[metric, gold] = tau, math.nan if gone else float(rng.random()), rho
+    return found
+
+
+def same(ours, theirs):
+    assert (math.isnan(ours) and math.isnan(theirs)) or ours == pytest.approx(theirs, rel=1e-9, abs=1e-12)
+
+
+def check_seeds(line, figures):
+    """A line of seeds_*.csv against the (value, se) of every seed."""
+    figures = [(value, error) for value, error in figures if not math.isnan(value)]
+    n = len(figures)
+    assert line["seeds"] == n
+    mean = sum(value for value, _ in figures) / n if n else math.nan
+    same(line["mean"], mean)
+    deviation = math.sqrt(sum((value - mean) ** 2 for value, _ in figures) / (n - 1)) if n > 1 else math.nan
+    same(line["deviation"], deviation)
+    within = math.sqrt(sum(error**2 for _, error in figures) / n) if n else math.nan
+    same(line["within"], within)
+    left = deviation**2 - within**2
+    same(line["between"], math.nan if math.isnan(left) else math.sqrt(max(0.0, left)))
+
+
+@settings(max_examples=10)
+@given(st.integers(0, 10**6), st.integers(1, 4), st.booleans())
+def test_means_and_deviations_over_seeds(tmp_path_factory, number, seeds, vary):
+    folder, rng = tmp_path_factory.mktemp("seeds"), np.random.default_rng(number)
+    groups = ("euclidean", "cosine") if vary else ("euclidean",)
+    written = {}
+    for i, (distance, seed) in enumerate(itertools.product(groups, range(seeds))):
+        written[distance, seed] = some_values(rng, missing=0.2), some_taus(rng, missing=0.2)
+        values, taus = written[distance, seed]
+        write_run(folder / str(i), seed, [f"distance={distance}", f"seed={seed}"], values, taus)
+    gather([folder], folder)
+    metrics, correlations = (pd.read_csv(folder / f"seeds_{name}.csv") for name in ("metrics", "correlations"))
+    assert len(metrics) == len(groups) * len(METRICS) * 4 and len(correlations) == len(groups) * 4 * 2
+    for line in metrics.to_dict("records"):
+        group = line.get("setting.distance", "euclidean")
+        check_seeds(line, [written[group, seed][0][line["metric"], line["explainer"]] for seed in range(seeds)])
+    for line in correlations.to_dict("records"):
+        group = line.get("setting.distance", "euclidean")
+        figures = [written[group, seed][1][line["metric"], line["gold"]] for seed in range(seeds)]
+        check_seeds(line, [(tau if line["coefficient"] == "tau" else rho, error) for tau, error, rho in figures])
+    assert ("setting.distance" in metrics) == vary
+    text = (folder / "tables.md").read_text()
+    assert text.count(f"**Means over {seeds} seeds") == (len(groups) if seeds > 1 else 0)
+
+
+def tau_by_hand(one, other):
+    """(concordant - discordant) / all pairs of the explainers that both have; None: both tie all, or too few."""
+    names = [name for name in one if not math.isnan(one[name]) and not math.isnan(other.get(name, math.nan))]
+    concordant = discordant = pairs = told = 0
+    for first, second in itertools.combinations(names, 2):
+        ours, theirs = one[first] - one[second], other[first] - other[second]
+        concordant += ours * theirs > 0
+        discordant += ours * theirs < 0
+        told += ours != 0 or theirs != 0
+        pairs += 1
+    return (concordant - discordant) / pairs if told else None
+
+
+def order_of(values, others):
+    """Which explainer is before, beside or behind which, among those that both have."""
+    names = [name for name in values if not math.isnan(values[name]) and not math.isnan(others.get(name, math.nan))]
+    return {(a, b): np.sign(values[a] - values[b]) for a, b in itertools.permutations(names, 2)}
+
+
+def best_of(values, others, better):
+    names = {name for name in values if not math.isnan(values[name]) and not math.isnan(others.get(name, math.nan))}
+    top = (max if better == "higher" else min)(values[name] for name in names)
+    return {name for name in names if values[name] == top}
+
+
+@settings(max_examples=12)
+@given(st.integers(0, 10**6), st.sampled_from([(2, 2, 2), (1, 3, 2), (3, 1, 1), (2, 1, 2)]), st.booleans())
+def test_stability_of_rankings(tmp_path_factory, number, sizes, coarse):
+    folder, rng = tmp_path_factory.mktemp("stability"), np.random.default_rng(number)
+    runs = []
+    options = (range(sizes[0]), ["default", "x", "y"][: sizes[1]], ["signed", "absolute"][: sizes[2]])
+    for i, (seed, distance, gold) in enumerate(itertools.product(*options)):
+        values = some_values(rng, ("a", "b", "c", "rung")[: rng.integers(3, 5)], missing=0.2, coarse=coarse)
+        taus = some_taus(rng, missing=0.3)
+        overrides = [f"seed={seed}", f"n_jobs={i}", "cache=off", f"cache.max_mb={i}", f"gold={gold}"]
+        overrides += [f"distance={distance}"] * (distance != "default")
+        write_run(folder / str(i), seed, overrides, values, taus, rungs=["rung"], gold=gold)
+        runs.append(({"seed": seed, "distance": distance, "gold": gold}, values, taus))
+    gather([folder], folder)
+    found = pd.read_csv(folder / "stability.csv")
+    varied = [key for key in ("distance", "gold", "seed") if len({run[0][key] for run in runs}) > 1]
+    assert list(dict.fromkeys(found["key"])) == [*varied, "all"]
+    assert set(found["metric"]) == set(METRICS) - {"coverage"}
+    for line in found.to_dict("records"):
+        metric, key, taus, equal, alike, left_out = line["metric"], line["key"], [], [], [], 0
+        for (one, ours, _), (other, theirs, _) in itertools.combinations(runs, 2):
+            if key not in ("all", *[name for name in one if one[name] != other[name]]):
+                continue
+            if key != "all" and sum(one[name] != other[name] for name in one) > 1:
+                continue
+            a, b = (
+                {name: v for (m, name), (v, _) in side.items() if m == metric and name != "rung"}
+                for side in (ours, theirs)
+            )
+            tau = tau_by_hand(a, b)
+            if all(math.isnan(v) for v in a.values()) or all(math.isnan(v) for v in b.values()):
+                continue  # the metric is not there
+            left_out += tau is None
+            if tau is not None:
+                taus.append(tau)
+                alike.append(order_of(a, b) == order_of(b, a))
+                equal.append(best_of(a, b, METRICS[metric]) == best_of(b, a, METRICS[metric]))
+        assert (line["pairs"], line["left_out"]) == (len(taus), left_out)
+        same(line["tau"], sum(taus) / len(taus) if taus else math.nan)
+        same(line["tau_lowest"], min(taus, default=math.nan))
+        same(line["same"], sum(alike) / len(alike) if alike else math.nan)
+        same(line["same_best"], sum(equal) / len(equal) if equal else math.nan)
+        truths = [told[metric, chosen["gold"]][0] for chosen, _, told in runs if (metric, "signed") in told]
+        truths = [tau for tau in truths if not math.isnan(tau)]
+        same(line["truth_tau_lowest"], min(truths, default=math.nan))
+        same(line["truth_tau_highest"], max(truths, default=math.nan))
+
+
+def test_a_metric_that_ties_all_is_not_compared_with_itself_but_with_others(tmp_path):
+    flat, steep = {"a": 1.0, "b": 1.0, "c": 1.0}, {"a": 1.0, "b": 2.0, "c": 3.0}
+    for i, values in enumerate((flat, flat, steep)):
+        write_run(tmp_path / str(i), i, [f"seed={i}"], {("c", name): (value, 0.1) for name, value in values.items()})
+    gather([tmp_path], tmp_path)
+    line = pd.read_csv(tmp_path / "stability.csv").query("key == 'seed'").iloc[0]
+    assert (line["pairs"], line["left_out"], line["tau"]) == (2, 1, 0)
+
+
+def test_what_varies_is_told_by_the_settings_that_matter(tmp_path):
+    rng = np.random.default_rng(0)
+    more = [["k=1"], [], ["++explainer.lime.n_samples=10", "~metric.hit", "executor=local", "hydra.verbose=true"]]
+    for i, overrides in enumerate(more):
+        write_run(tmp_path / str(i), i, [f"seed={i}", f"data_dir=/{i}", *overrides], some_values(rng), some_taus(rng))
+    gather([tmp_path], tmp_path)
+    lines = pd.read_csv(tmp_path / "sweep.csv")
+    assert list(lines) == [
+        "folder", "seed", "setting.explainer.lime.n_samples", "setting.metric.hit", "status", "test_accuracy",
+        "instances",
+    ]  # fmt: skip
+    assert lines["setting.explainer.lime.n_samples"].tolist() == ["default", "default", "10"]
+    assert lines["setting.metric.hit"].tolist() == ["default", "default", "removed"]
+    assert lines["test_accuracy"].tolist() == pytest.approx([0.80, 0.81, 0.82])
+
+
+def test_runs_in_order_of_their_numbers_and_the_same_bytes_from_anywhere(tmp_path):
+    rng = np.random.default_rng(0)
+    for i in range(11):
+        write_run(tmp_path / "sweep" / str(i), i, [f"seed={i}"], some_values(rng), some_taus(rng))
+    gather([tmp_path / "sweep"], tmp_path / "sweep")
+    first = {name: (tmp_path / "sweep" / name).read_bytes() for name in FILES}
+    assert pd.read_csv(tmp_path / "sweep" / "sweep.csv")["folder"].tolist() == list(range(11))
+    (tmp_path / "sweep").rename(tmp_path / "moved")
+    runs = [tmp_path / "moved" / str(i) for i in reversed(range(11))]
+    gather([*runs, tmp_path / "moved"], tmp_path / "moved")
+    assert {name: (tmp_path / "moved" / name).read_bytes() for name in FILES} == first
+    gather(runs, tmp_path / "else")
+    assert pd.read_csv(tmp_path / "else" / "sweep.csv")["folder"][10] == "../moved/10"
+    assert (tmp_path / "else" / "seeds_metrics.csv").read_bytes() == first["seeds_metrics.csv"]
+
+
+def test_runs_that_cannot_be_gathered_are_named(tmp_path):
+    rng = np.random.default_rng(0)
+    for i, seed in enumerate((0, 1, 1)):
+        write_run(tmp_path / str(i), seed, [], some_values(rng), some_taus(rng))
+    write_run(tmp_path / "3", 3, ["k=2"], status="failed")
+    write_run(tmp_path / "4", 4, [], status="running")
+    done = gather([tmp_path], tmp_path, {tmp_path / "5": ["seed=7", "k=99"]})
+    told = "2 (same settings and seed as 1), 3 (failed), 4 (running), 5 (failed)"
+    assert done.sweep.left_out == told and f"Not gathered: {told}." in (tmp_path / "tables.md").read_text()
+    lines = pd.read_csv(tmp_path / "sweep.csv")
+    assert lines["seed"].tolist() == [0, 1, 1, 3, 4, 7]
+    same_as = "same settings and seed as 1"
+    assert lines["status"].tolist() == ["complete", "complete", same_as, "failed", "running", "failed"]
+    assert pd.read_csv(tmp_path / "seeds_metrics.csv")["seeds"].eq(2).all()
+
+
+def test_nothing_in_a_folder_is_made(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    write_run(tmp_path / "0", 0, ["+x={_target_:os.mkdir,path:made}"], some_values(rng), some_taus(rng))
+    gather([tmp_path], tmp_path)
+    (tmp_path / "0" / ".hydra" / "overrides.yaml").write_text("- !!python/object/apply:os.mkdir [made]\n")
+    with pytest.raises(UserError, match=r"cannot be gathered: .*python/object/apply"):
+        gather([tmp_path], tmp_path)
+    assert not (tmp_path / "made").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("run.json", "{", "cannot be gathered: Expecting"),
+        ("run.json", '{"status": "complete"}', "run.json does not tell settings, explainers"),
+        ("run.json", "[]", "cannot be gathered"),
+        ("run.json", '{"status": "complete", "settings": 1}', "cannot be gathered"),
+        ("metrics.csv", None, "metrics.csv: No such file"),
+        ("metrics.csv", "", "cannot be gathered: No columns"),
+        ("metrics.csv", "metric,variant\nc,label\n", "metrics.csv has no column explainer, rung, value"),
+        ("metrics.csv", "metric,value\nc,many\n", "cannot be gathered: could not convert"),
+        ("correlations.csv", None, "correlations.csv: No such file"),
+        (".hydra/overrides.yaml", None, "overrides.yaml: No such file"),
+        (".hydra/overrides.yaml", "- {a: 1}\n", "is not a list of overrides"),
+        (".hydra/overrides.yaml", "[\n", "cannot be gathered"),
+    ],
+)
+def test_a_damaged_folder_is_named_and_nothing_is_written(tmp_path, name, text, message):
+    rng = np.random.default_rng(0)
+    for i in range(2):
+        write_run(tmp_path / str(i), i, [], some_values(rng), some_taus(rng))
+    path = tmp_path / "1" / name
+    path.unlink() if text is None else path.write_text(text)
+    with pytest.raises(UserError, match=message) as caught:
+        gather([tmp_path], tmp_path)
+    assert str(caught.value).startswith(f"{tmp_path / '1'} cannot be gathered")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["0", "1"]
+
+
+def test_wrong_folders_are_one_message_and_exit_code_2(tmp_path):
+    rng = np.random.default_rng(0)
+    write_run(tmp_path / "run", 0, [], some_values(rng), some_taus(rng))
+    write_run(tmp_path / "ended" / "0", 0, [], status="stopped")
+    (tmp_path / "empty").mkdir()
+    for folder, into, message in (
+        ("empty", "empty", "empty has no run.json, and no folder below it has one"),
+        ("ended", "ended", r"no run is complete. Not gathered: 0 \(stopped\)\."),
+        ("run", "run", "run is the folder of a run, whose own tables would be lost"),
+    ):
+        with pytest.raises(UserError, match=message):
+            gather([tmp_path / folder], tmp_path / into)
+    done = cfeval("gather", "run", "nowhere", cwd=tmp_path, code=2)
+    assert done.stderr == "cfeval: there is no folder nowhere.\n" and not done.stdout
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["empty", "ended", "run"]
+
+
+def test_where_the_files_go(tmp_path, monkeypatch, capsys):
+    rng = np.random.default_rng(0)
+    for i in range(2):
+        write_run(tmp_path / "sweep" / str(i), i, [], some_values(rng), some_taus(rng))
+    monkeypatch.chdir(tmp_path)
+    ways = {
+        "sweep": ["sweep"],
+        "gathered": ["sweep/0", "sweep/1"],
+        "k=1": ["--into", "k=1", "sweep/0"],  # no setting, though it looks like one
+    }
+    for into, arguments in ways.items():
+        monkeypatch.setattr("sys.argv", ["cfeval", *_overrides_last(arguments)])
+        main()
+        assert f": {tmp_path / into}\n" in capsys.readouterr().out
+        assert set(FILES) <= {path.name for path in (tmp_path / into).iterdir()}
+
+
+def sweep_of(cwd) -> Path:
+    (folder,) = cwd.glob("multirun/*/*")
+    return folder
+
+
+def test_several_seeds_from_end_to_end(toy, tmp_path):
+    done = toy.run("--multirun", "seed=range(3)", *QUICK, cwd=tmp_path)
+    folder = sweep_of(tmp_path)
+    assert set(FILES) <= {path.name for path in folder.iterdir()}
+    assert f"Gathered 3 runs: {folder}" in done.stdout and "Not gathered" not in done.stdout
+    read = [
+        pd.read_csv(folder / str(i) / "metrics.csv").set_index(["metric", "variant", "explainer"]) for i in range(3)
+    ]
+    lines = pd.read_csv(folder / "seeds_metrics.csv").to_dict("records")
+    assert len(lines) == len(read[0])
+    for line in lines:
+        key = line["metric"], line["variant"], line["explainer"]
+        check_seeds(line, [(one["value"][key], one["value_se"][key]) for one in read])
+    c = next(line for line in lines if (line["metric"], line["variant"], line["explainer"]) == ("c", "label", "lr"))
+    for text in (done.stdout, (folder / "tables.md").read_text()):
+        assert "Means over 3 seeds" in text and f"{c['mean']:.4f} ± {c['deviation']:.4f}" in text
+    assert rf"{c['mean']:.4f} $\pm$ {c['deviation']:.4f}" in (folder / "tables.tex").read_text()
+    first = {name: (folder / name).read_bytes() for name in FILES}
+    gather([folder], folder)
+    assert {name: (folder / name).read_bytes() for name in FILES} == first
+
+
+def test_a_sweep_over_choices_with_a_job_that_fails(toy, tmp_path):
+    """The others are gathered, the failed ones named, and the exit code is that of the sweep."""
+    sweep = ["distance=euclidean,cosine", "gold=signed,absolute,silver", "seed=3"]
+    done = toy.run("--multirun", *sweep, *QUICK, cwd=tmp_path, code=2)
+    folder = sweep_of(tmp_path)
+    stability = pd.read_csv(folder / "stability.csv")
+    assert list(dict.fromkeys(stability["key"])) == ["distance", "gold", "all"]
+    assert stability.query("metric == 'c' and variant == 'label'")["pairs"].tolist() == [2, 2, 6]
+    erasure = stability.query("metric in ['comprehensiveness', 'sufficiency', 'dfr'] and pairs > 0")
+    assert erasure.query("key == 'distance'")["same"].eq(1).all()  # which know no distance
+    assert "Gathered 4 runs" in done.stdout and "Means over" not in done.stdout
+    assert "Not gathered: 2 (failed), 5 (failed)" in done.stdout
+    assert re.search(r"C \(disc\., label\) ↑ +│ +-?[01]\.\d{3} \(-?[01]\.\d{3}\)", done.stdout)
+    assert "cfeval: not all jobs of the sweep succeeded, see above" in done.stderr and "Traceback" not in done.stderr
+
+
+def sweep_with(folder, jobs):
+    """The callbacks of a sweep as Hydra calls them, with `jobs` {folder: how it ended}."""
+    hydra = {"callbacks": {"gather": {"_target_": "cfeval_cli.callbacks.Gather"}}, "sweep": {"dir": str(folder)}}
+    callbacks = Callbacks(OmegaConf.create({"hydra": hydra}))
+    callbacks.on_multirun_start(OmegaConf.create({"hydra": hydra}))
+    for name, status in jobs.items():
+        job = {"runtime": {"output_dir": str(folder / name)}, "overrides": {"task": ["k=9"]}}
+        callbacks.on_job_end(OmegaConf.create({"hydra": job}), JobReturn(status=status))
+    callbacks.on_multirun_end(OmegaConf.create({"hydra": hydra}))
+
+
+def test_when_gathering_fails_the_runs_are_intact_and_the_exit_code_tells(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    write_run(tmp_path / "0", 0, [], some_values(rng), some_taus(rng))
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / "run.json").write_text("{")
+    with pytest.raises(SystemExit) as caught:
+        sweep_with(tmp_path, {"0": JobStatus.COMPLETED})
+    assert caught.value.code == 1
+    told = capsys.readouterr().err
+    assert told.startswith("cfeval: the runs are intact, but could not be gathered: ") and told.count("\n") == 1
+    assert str(tmp_path / "old") in told and not (tmp_path / "sweep.csv").exists()
+    assert {path: path.read_bytes() for path in before} == before
+
+
+def test_a_sweep_of_one_job_and_one_of_which_all_fail(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    write_run(tmp_path / "one" / "0", 0, [], some_values(rng), some_taus(rng))
+    sweep_with(tmp_path / "one", {"0": JobStatus.COMPLETED})
+    # nothing that it could be compared with
+    assert capsys.readouterr().out == f"\nGathered 1 run: {tmp_path / 'one'}\n"
+    assert pd.read_csv(tmp_path / "one" / "stability.csv").empty
+    (tmp_path / "none").mkdir()
+    sweep_with(tmp_path / "none", {"0": JobStatus.FAILED, "1": JobStatus.FAILED})
+    assert capsys.readouterr() == ("", "") and not list((tmp_path / "none").iterdir())
