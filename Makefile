@@ -6,10 +6,10 @@ PIP := $(BIN)/pip --disable-pip-version-check install --quiet --constraint const
 JOBS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run movie test test-slow lint format bench wheel clean
+.PHONY: help setup run movie seeds sensitivity test test-slow lint format bench wheel clean
 
 help: ## list the targets
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 # the stamps are made anew when what is to be installed changes
 .venv/.run: pyproject.toml constraints.txt
@@ -28,6 +28,13 @@ run: .venv/.run ## the main job: Adults from end to end, all six explainers (ARG
 
 movie: .venv/.run ## Movie Reviews from end to end, with the continuous search
 	$(BIN)/cfeval run dataset=movie_reviews search=continuous $(ARGS)
+
+seeds: .venv/.run ## Adults with five seeds, gathered into one table (ARGS="dataset=movie_reviews" for the other)
+	$(BIN)/cfeval run --multirun 'seed=range(5)' $(ARGS)
+
+sensitivity: .venv/.run ## does the ranking of explainers hold under choices that should not matter? 72 runs of Adults
+	$(BIN)/cfeval run --multirun distance=euclidean,cosine,mahalanobis search.pick=first,nearest,largest_drop k=1,2 \
+		gold=signed,contrast explainer.omission.removal=marginal,zero figures=[] bounds=0 $(ARGS)
 
 test: .venv/.dev lint ## lint, types and all tests but the slow ones
 	$(BIN)/pytest --numprocesses $(JOBS) -m "not slow"

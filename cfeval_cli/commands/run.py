@@ -66,10 +66,14 @@ def _run(cfg: DictConfig, folder: RunFolder) -> None:
         made = pipeline.run(plan(cfg), folder, stages)
     # piped output is for files and other programs: do not fold the tables to a default of 80 columns
     console = Console(width=None if sys.stdout.isatty() else 160)
+    job = ""
+    if HydraConfig.get().mode == RunMode.MULTIRUN:
+        job = f"job {HydraConfig.get().job.num} ({HydraConfig.get().job.override_dirname or 'no overrides'}): "
+        made = []  # what the jobs say together is shown in the end
     for table in (table for table in made if not table.detail):
         console.print()
         console.print(table.rich(console.width))
-    console.print(f"\nResults: {folder.path}", markup=False, highlight=False, soft_wrap=True)
+    console.print(f"{'' if job else chr(10)}{job}Results: {folder.path}", markup=False, highlight=False, soft_wrap=True)
 
 
 def _close(folder: RunFolder, status: str) -> str:
