@@ -348,7 +348,7 @@ def _bounds(bounds: pd.DataFrame, metrics: pd.DataFrame, record: Mapping[str, An
     golds = [name.removeprefix("gold_") for name in bounds.columns.astype(str) if name.startswith("gold_")]
     golds.sort(key=lambda gold: gold != settings["gold"])
     header = [Cell("Metric"), Cell("worst"), Cell("best"), *(Cell(record["explainers"][name]) for name in named)]
-    header += [Cell(f"{gold}{'*' * (gold == settings['gold'])}") for gold in golds]
+    header += [Cell(f"gold {gold}{'*' * (gold == settings['gold'])}") for gold in golds]
     rows = []
     for line in bounds.to_dict("records"):
         pair = (line["metric"], line["variant"])

@@ -40,7 +40,7 @@ def test_every_command_that_is_shown_is_one_that_hydra_composes(tmp_path):
         if "rarest" in line or "install=bash" in line or "--help" in arguments:
             continue  # run for real above, and in test_cli.py
         # a sweep's lists are not values of a single run
-        arguments = [re.sub(r"^(\w+=)(\w+)(,\w+)+$", r"\1\2", re.sub(r"=range\(\d+\)$", "=1", a)) for a in arguments]
+        arguments = [re.sub(r"^([\w.]+=)(\w+)(,\w+)+$", r"\1\2", re.sub(r"=range\(\d+\)$", "=1", a)) for a in arguments]
         cfeval("run", *arguments, "--cfg", "job", cwd=tmp_path)
 
 
