@@ -119,14 +119,12 @@ class Bounds:
             )  # fmt: skip
         return pd.DataFrame(lines, columns=[*COLUMNS, *(f"gold_{name}" for name in self.pool.gold)])
 
-    def places(self, scores: Scores, metrics: pd.DataFrame, ids: Ints) -> list[float]:
+    def places(self, scores: Scores, metrics: pd.DataFrame) -> list[float]:
         """For each row of the summary, how far its value lies from the worst (0) to the best (1).
 
         Both are those of the instances that the explainer was scored on.
         """
         goals = {goal.row: goal for goal in self.goals}
-        # scores number their instances in the order of the ids
-        order = np.searchsorted(np.sort(ids), ids[self.instances])
         known: dict[tuple[Goal, bytes], tuple[float, float]] = {}
         places = []
         for line in metrics.itertuples():
@@ -136,8 +134,8 @@ class Bounds:
             if part is None:
                 places.append(np.nan)
                 continue
-            there = np.isin(order, part.places)
-            at = np.searchsorted(part.places, order[there])
+            there = np.isin(self.instances, part.places)
+            at = np.searchsorted(part.places, self.instances[there])
             below = part.denominator[at].sum()
             value = part.numerator[at].sum() / below if below else np.nan
             key = (goals[row], there.tobytes())

@@ -95,7 +95,7 @@ def run(plan: Plan, folder: RunFolder, progress: Progress) -> list[tables.Table]
     with progress.stage("conclude"):
         findings = conclude(scores, order, Bootstrap(plan.seed, plan.resamples, plan.confidence), plan.ladder_gold)
         if bounds is not None:
-            findings = findings.within(bounds, scores, study.instances.ids)
+            findings = findings.within(bounds, scores)
     folder.save_scores(scores, findings)
     return folder.finish(study.ledger, progress)
 

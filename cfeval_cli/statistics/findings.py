@@ -15,7 +15,6 @@ from cfeval_cli.statistics.summary import summarise
 
 if TYPE_CHECKING:
     from cfeval_cli.bounding import Bounds
-    from cfeval_cli.types import Ints
 
 
 @dataclass(frozen=True)
@@ -28,10 +27,10 @@ class Findings:
     instance_agreement: pd.DataFrame
     bounds: pd.DataFrame | None = None
 
-    def within(self, bounds: Bounds, scores: pd.DataFrame, ids: Ints) -> Findings:
+    def within(self, bounds: Bounds, scores: pd.DataFrame) -> Findings:
         """With each metric's bounds, and each value's place between them."""
         metrics = self.metrics.copy()
-        metrics.insert(list(metrics).index("rank"), "place", bounds.places(Scores.of(scores), metrics, ids))
+        metrics.insert(list(metrics).index("rank"), "place", bounds.places(Scores.of(scores), metrics))
         return replace(self, metrics=metrics, bounds=bounds.table())
 
 

@@ -21,6 +21,13 @@ class Part:
     denominator: Floats
     places: Ints  # of its instances among all, ascending
 
+    def sorted(self) -> Part:
+        """By place; without a copy if it is so already, as parts of a run are."""
+        if (np.diff(self.places) > 0).all():
+            return self
+        order = np.argsort(self.places, kind="stable")
+        return Part(self.numerator[order], self.denominator[order], self.places[order])
+
 
 @dataclass(frozen=True)
 class Scores:
@@ -31,26 +38,28 @@ class Scores:
 
     @staticmethod
     def of(frame: pd.DataFrame) -> Scores:
-        """From a table like scores.parquet; the instances are numbered in the order of their ids."""
+        """From a table like scores.parquet; the instances are numbered in the order of a part that has all of them."""
         labels = [frame[name].astype("category").cat for name in ("metric", "variant", "explainer")]
         key = np.zeros(len(frame), dtype=np.int64)
         for label in labels:
             key = key * len(label.categories) + label.codes.to_numpy()
         starts = np.flatnonzero(np.diff(key, prepend=-1))
-        if len(starts) > len(pd.unique(key)):  # parts are in pieces
-            return Scores.of(frame.iloc[np.argsort(key, kind="stable")])
         ids = frame["instance"].to_numpy()
-        everyone = np.sort(pd.unique(ids))
+        if len(starts) > len(pd.unique(key)):  # parts are in pieces
+            return Scores.of(frame.iloc[np.lexsort((ids, key))])
         numerator, denominator = (frame[name].to_numpy(float) for name in ("numerator", "denominator"))
+        spans = list(zip(starts.tolist(), [*starts[1:].tolist(), len(key)], strict=True))
+        longest = slice(*max(spans, key=lambda span: span[1] - span[0]))
+        everyone = pd.Index(ids[longest])  # coverage, if nothing else, is told of all
+        if len(everyone) < len(pd.unique(ids)):
+            everyone = pd.Index(np.sort(pd.unique(ids)))
         parts, last = {}, (ids[:0], ids[:0])
-        for start, end in zip(starts, [*starts[1:], len(key)], strict=True):
+        for start, end in spans:
             metric, variant, explainer = (label.categories[label.codes.iloc[start]] for label in labels)
             if not np.array_equal(last[0], ids[start:end]):  # mostly the same instances as in the part before
-                last = (ids[start:end], np.searchsorted(everyone, ids[start:end]))
-            order = np.argsort(last[1], kind="stable")
-            parts[(metric, variant), explainer] = Part(
-                numerator[start:end][order], denominator[start:end][order], last[1][order]
-            )
+                last = (ids[start:end], everyone.get_indexer(pd.Index(ids[start:end])))
+            part = Part(numerator[start:end], denominator[start:end], last[1])
+            parts[(metric, variant), explainer] = part.sorted()
         return Scores(parts, len(everyone))
 
     def columns(self, explainer: str, rows: list[Row]) -> Floats:
