@@ -59,7 +59,7 @@ class Table:
         return "\n".join([*lines, "", *(f"{_markdown(note)}  " for note in self.notes)]).rstrip() + "\n"
 
     def latex(self) -> str:
-        """As a booktabs table."""
+        """As a table that needs booktabs and graphicx."""
 
         def line(cells: Sequence[Cell]) -> str:
             texts = [escape_latex(cell.text) if cell.latex is None else cell.latex for cell in cells]
@@ -69,11 +69,13 @@ class Table:
         caption = " ".join(escape_latex(part) for part in (f"{self.title}.", *self.notes))
         lines = [
             r"\begin{table*}", r"\centering", rf"\caption{{{caption}}}",
+            # no wider than the page
+            r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
             rf"\begin{{tabular}}{{l{'c' * (len(self.header) - 1)}}}", r"\toprule", line(self.header),
         ]  # fmt: skip
         for block in self.blocks:
             lines += [r"\midrule", *map(line, block)]
-        return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", r"\end{table*}"]) + "\n"
+        return "\n".join([*lines, r"\bottomrule", r"\end{tabular}}", r"\end{table*}"]) + "\n"
 
     def rich(self, width: int) -> Group:
         """For a terminal: as many columns side by side as fit, the rest below, the notes at full width."""
@@ -483,11 +485,11 @@ def escape_latex(text: str) -> str:
     """Text as LaTeX prints it."""
     special = {
         "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "↑": r"$\uparrow$",
-        "↓": r"$\downarrow$", "τ": r"$\tau$", "Δ": r"$\Delta$", "ρ": r"$\rho$", "†": r"$\dagger$",
+        "↓": r"$\downarrow$", "τ": r"$\tau$", "α": r"$\alpha$", "Δ": r"$\Delta$", "ρ": r"$\rho$", "†": r"$\dagger$",
         "–": "--", "…": r"\ldots{}", "<": r"\textless{}", ">": r"\textgreater{}", "≤": r"$\leq$",
         "±": r"$\pm$",
     }  # fmt: skip
-    return re.sub(r"[\\~^↑↓τΔρ†–…<>≤±&%$#_{}]", lambda m: special.get(m[0], "\\" + m[0]), text)
+    return re.sub(r"[\\~^↑↓τΔαρ†–…<>≤±&%$#_{}]", lambda m: special.get(m[0], "\\" + m[0]), text)
 
 
 def _markdown(text: str) -> str:

@@ -122,6 +122,7 @@ def test_names_are_escaped_in_every_form():
     assert r"A\_1 & \<b\>\|" in values.markdown()
     assert r"A\_1 \& \textless{}b\textgreater{}|" in values.latex()
     assert "A_1 & <b>|" in printed(values)
+    assert escape_latex("α τ ± 5") == r"$\alpha$ $\tau$ $\pm$ 5"
     assert escape_latex("50% of $x_1^2 {\\}") == r"50\% of \$x\_1\textasciicircum{}2 \{\textbackslash{}\}"
 
 
