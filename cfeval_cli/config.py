@@ -47,6 +47,7 @@ class Plan:
     resamples: int  # of the bootstrap over instances
     confidence: float  # of its intervals
     figures: tuple[str, ...]  # formats
+    redo: bool  # compute again what the folder has
     data_dir: Path
     executor: Executor
     cache: Cache
@@ -89,6 +90,8 @@ def plan(cfg: DictConfig) -> Plan:
         raise UserError(f"figures must be a list such as [png,pdf], or [] for none, not {cfg.figures!r}.")
     for kind in cfg.figures or ():
         _check("figures", partial(one_of, "figures", kind, ("png", "svg", "pdf")))
+    if not isinstance(cfg.redo, bool):
+        raise UserError(f"redo must be true or false, not {cfg.redo!r}.")
     access = _ACCESS[cfg.access]
     chosen = _several(cfg, "metric")
     metrics = _permitted(chosen, access) | {"converged": Converged(), "coverage": Coverage()}  # always told
@@ -128,6 +131,7 @@ def plan(cfg: DictConfig) -> Plan:
         resamples=cfg.resamples,
         confidence=cfg.confidence,
         figures=tuple(cfg.figures or ()),
+        redo=cfg.redo,
         data_dir=Path(str(cfg.data_dir)).expanduser(),
         executor=make(cfg, "executor"),
         cache=make(cfg, "cache"),

@@ -8,7 +8,7 @@ import importlib.metadata
 import importlib.util
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -42,6 +42,14 @@ def _described(value: Any) -> Any:
     if callable(value) or type(value).__module__ in ("builtins", "numpy"):
         raise TypeError(f"{value!r} is not a plain value")
     return {"code": of_code(value.__class__), "holds": _described(vars(value))}
+
+
+def of_run(settings: Mapping[str, Any], components: Mapping[str, Any], data: Sequence[str], code: type) -> str | None:
+    """A hash of all that the results of a run depend on; None if some component cannot be described."""
+    described = {name: of_component(component) for name, component in components.items()}
+    if None in described.values():
+        return None
+    return _hash(json.dumps([settings, described, list(data)], sort_keys=True), of_code(code))
 
 
 def of_subject(dataset: Dataset, model: Any) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from cfeval_cli.config import Plan
 from cfeval_cli.errors import Failure, UserError
 from cfeval_cli.explaining import Explained, Job
 from cfeval_cli.explaining import explain as explained
-from cfeval_cli.identity import of_code, of_subject
+from cfeval_cli.identity import of_code, of_run, of_subject
 from cfeval_cli.model.gate import Ledger, probability_of
 from cfeval_cli.progress import Progress
 from cfeval_cli.report import tables
@@ -62,9 +62,11 @@ class Study:
 def run(plan: Plan, folder: RunFolder, progress: Progress) -> list[tables.Table]:
     """Compute everything that the plan asks for, and store each part as soon as it is there."""
     with progress.stage("data"):
+        if folder.results is not None and not plan.redo and folder.results == inputs(plan):
+            return []
         dataset = plan.dataset.load(plan.data_dir, plan.seed)
         plan.check(dataset)
-    folder.begin(plan, dataset)
+    folder.begin(plan, dataset, inputs(plan))
 
     with progress.stage("train"):
         model = plan.model.fit(dataset, plan.seed)
@@ -98,6 +100,21 @@ def run(plan: Plan, folder: RunFolder, progress: Progress) -> list[tables.Table]
             findings = findings.within(bounds, scores)
     folder.save_scores(scores, findings)
     return folder.finish(study.ledger, progress)
+
+
+def inputs(plan: Plan) -> str | None:
+    """A hash of everything that the run depends on, by which finished work is known again; None if it is not known."""
+    settings = {
+        field.name: getattr(plan, field.name)
+        for field in fields(plan)
+        if field.name != "redo" and isinstance(getattr(plan, field.name), bool | int | float | str | None)
+    }
+    settings |= {"access": plan.access, "levels": plan.levels, "figures": plan.figures, "dropped": dict(plan.dropped)}
+    components = {"dataset": plan.dataset, "model": plan.model, "search": plan.search, "distance": plan.distance}
+    components |= {f"explainer.{name}": explainer for name, explainer in plan.explainers.items()}
+    components |= {f"metric.{name}": metric for name, metric in plan.metrics.items()}
+    data = [found.sha256 for found in plan.dataset.fetch(plan.data_dir)]
+    return of_run(settings, components, data, Study)
 
 
 def accuracies(model: WhiteBox, dataset: Dataset) -> dict[str, float]:

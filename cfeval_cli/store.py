@@ -53,7 +53,19 @@ class RunFolder:
         self._figures: tuple[str, ...] = ()
         self._clock = time.perf_counter()
 
-    def begin(self, plan: Plan, dataset: Dataset) -> None:
+    @property
+    def results(self) -> str | None:
+        """The inputs of the finished run whose results the folder has, if it has any."""
+        wanted = ("run.json", "metrics.csv", "correlations.csv", "scores.parquet", "tables.md")
+        if not all((self.path / name).exists() for name in wanted):
+            return None
+        try:
+            record = json.loads((self.path / "run.json").read_text(encoding="utf-8"))
+            return str(record["inputs"]) if record["status"] == "complete" and record["inputs"] else None
+        except (OSError, ValueError, TypeError, KeyError):
+            return None
+
+    def begin(self, plan: Plan, dataset: Dataset, inputs: str | None) -> None:
         """Write what is known before anything is computed."""
         self.begun = True
         self._figures = plan.figures
@@ -66,6 +78,7 @@ class RunFolder:
             "python": platform.python_version(),
             "packages": {name: version(name) for name in _PACKAGES},
             "command": self._command,
+            "inputs": inputs,
             "started": datetime.now(UTC).isoformat(timespec="seconds"),
             "settings": {
                 "seed": plan.seed, "k": plan.k, "n_explain": plan.n_explain, "access": plan.access.name.lower(),

@@ -17,7 +17,7 @@ from cfeval_cli.types import Access
 from tests.problems import make_dataset
 
 CONF = Path(next(iter(cfeval_cli.conf.__path__)))
-YAMLS = sorted(path.relative_to(CONF) for path in CONF.glob("*/*.yaml"))
+YAMLS = sorted(path.relative_to(CONF) for path in CONF.glob("*/*.yaml") if path.parent.name != "experiment")
 SIX = ["random", "omission", "lime", "anchor", "decision_boundary", "lr"]
 RUNGS = [f"ladder_{share}" for share in ("1", "0.9", "0.8", "0.7", "0.6", "0.5", "0.4", "0.3", "0.2", "0.1", "0")]
 STANDS_FOR = {"paper": {*SIX}, "ladder": {*RUNGS}}
@@ -91,6 +91,24 @@ def test_a_ladder_stands_for_its_rungs_and_paper_for_the_six():
     assert len(plan("explainer=ladder", "explainer.ladder.rungs=501").explainers) == 501
 
 
+@pytest.mark.parametrize(
+    ("name", "dataset", "k", "explainers", "levels"),
+    [
+        ("table1_adults", "adults", 1, SIX, (Access.LABEL, Access.PROBABILITY)),
+        ("table1_movie_reviews", "movie_reviews", 1, SIX, (Access.GRADIENT,)),
+        ("table3", "adults", 2, ["random", "lime", "anchor", "lr"], (Access.LABEL, Access.PROBABILITY)),
+    ],
+)
+def test_the_papers_experiments(name, dataset, k, explainers, levels):
+    made = plan(f"experiment={name}", "seed=3", "gold=contrast")
+    assert (made.dataset.name, made.k, list(made.explainers), made.levels) == (dataset, k, explainers, levels)
+    assert (made.seed, made.gold) == (3, "contrast") and made.explainers["lr"].gold == "contrast"
+    assert plan(f"experiment={name}", "k=3").k == 3  # the command line has the last word
+    assert sorted(path.stem for path in (CONF / "experiment").glob("*.yaml")) == sorted(
+        ["table1_adults", "table1_movie_reviews", "table3"]
+    )
+
+
 def test_the_order_of_the_command_line_does_not_matter():
     assert list(plan("explainer=[lr,random,lime]").explainers) == ["random", "lime", "lr"]
     assert list(plan("metric=[c,dfr]").metrics) == ["dfr", "c", "converged", "coverage"]
@@ -156,6 +174,7 @@ def test_access_limits_the_search_and_the_metrics_but_not_the_truth():
         (["bounds=true"], "bounds must be a whole number of at least 0"),
         (["resamples=many"], "resamples must"),
         (["confidence=95"], "confidence must be a number at least 0.5 and at most 0.9999"),
+        (["redo=yes please"], "redo must be true or false"),
         (["n_jobs=0"], "executor: n_jobs must be a whole number of at least 1, or -1 for all cores"),
         (["n_jobs=two"], "executor: n_jobs must"),
         (["cache.max_mb=0"], "cache: max_mb must"),

@@ -73,7 +73,9 @@ def _run(cfg: DictConfig, folder: RunFolder) -> None:
     for table in (table for table in made if not table.detail):
         console.print()
         console.print(table.rich(console.width))
-    console.print(f"{'' if job else chr(10)}{job}Results: {folder.path}", markup=False, highlight=False, soft_wrap=True)
+    known = "" if folder.begun else "computed before, with the same inputs. "
+    said = f"{'' if job else chr(10)}{job}{known}Results: {folder.path}"
+    console.print(said, markup=False, highlight=False, soft_wrap=True)
 
 
 def _close(folder: RunFolder, status: str) -> str:

@@ -319,3 +319,27 @@ def test_the_whole_test_set_of_adults_with_two_features(adults, tmp_path):
     for row in ours[ours["value"].notna()].itertuples():
         assert row.value == pytest.approx(theirs[row.metric, row.variant, row.explainer], abs=1e-9, rel=1e-9)
     assert json.loads((folder / "run.json").read_text())["instances"] == 1569
+
+
+def test_a_folder_with_the_results_of_the_same_inputs_is_left_as_it_is(toy, tmp_path):
+    fixed = ["explainer=[random,lr]", "n_explain=10", "resamples=20", f"hydra.run.dir={tmp_path / 'run'}"]
+    toy.run(*fixed, cwd=tmp_path)
+    files = ("metrics.csv", "run.json", "scores.parquet")
+    before = {
+        name: ((tmp_path / "run" / name).stat().st_mtime_ns, (tmp_path / "run" / name).read_bytes()) for name in files
+    }
+
+    def changed():
+        now = {name: (tmp_path / "run" / name).stat().st_mtime_ns for name in files}
+        return {name for name in files if now[name] != before[name][0]}
+
+    # how many processes do the work, and what is kept for other runs, are no inputs
+    told = toy.run(*fixed, "n_jobs=2", "cache=disk", f"cache.folder={tmp_path / 'cache'}", cwd=tmp_path).stdout
+    assert "computed before, with the same inputs" in told and not changed()
+    assert "computed before" not in toy.run(*fixed, "redo=true", cwd=tmp_path).stdout and changed() == set(files)
+    assert (tmp_path / "run" / "metrics.csv").read_bytes() == before["metrics.csv"][1]
+    for other in ("seed=1", "model.dim=3", "metric=[c,recall]"):
+        assert "computed before" not in toy.run(*fixed, other, cwd=tmp_path).stdout
+        assert "computed before" in toy.run(*fixed, other, cwd=tmp_path).stdout
+    (tmp_path / "run" / "scores.parquet").unlink()
+    assert "computed before" not in toy.run(*fixed, other, cwd=tmp_path).stdout
