@@ -49,7 +49,7 @@ class Audit:
             for i, one in found.items():
                 meanings.setdefault(one.meaning, []).append(i)
             notes = [f"{', '.join(numbers)}: {meaning}" for meaning, numbers in meanings.items()]
-            header = [Cell(name) for name in ("No.", "Where", "Printed", "Recomputed")]
+            header = [Cell(name) for name in ("No.", "Table", "Printed", "Recomputed")]
             made.append(Table(f"{title} ({kind}: {len(found)})", header, [rows], notes))
         return made
 

@@ -60,7 +60,8 @@ def typos(paper: Published) -> Iterator[Result]:
 def _typo(figure: Figure, name: str, where: dict[str, str]) -> Result:
     if float(figure.printed) == figure.value:
         return None
-    meaning = "A decimal point is missing; read as printed, the figure would be out of its range."
+    point = figure.printed == figure.meant.replace(".", "")
+    meaning = f"{'A decimal point is missing' if point else 'A misprint'}; the digits tell what was meant."
     return Finding(name, "typo", **where, printed=figure.printed, recomputed=figure.meant, meaning=meaning)
 
 
@@ -167,16 +168,19 @@ def reciprocal(series: Series, below: Series) -> bool:
 def _implied(paper: Published, series: Series, above: Series, below: Series, name: str) -> Finding:
     """What validity must have been, if C and proximity are right."""
     figure = above.figures[name]
-    implied = f"{series.figures[name].value * below.figures[name].value:.4f} = C × {below.title}"
+    exact = series.figures[name].value * below.figures[name].value
+    implied = f"{exact:.4f} = C × {below.title}"
     for other in paper.of((series.table, series.dataset)):
         # a row that is the reciprocal of the distance has more of its digits
         if other.metric == "c_soft" and other.variant == series.variant and reciprocal(other, below):
             implied += f"; {series.figures[name].value / other.figures[name].value:.4f} = C / C_soft"
     by_value = ranked(above)[name]
+    # its rank among the others as they are printed, if it were what C implies
+    fits = figure.rank == 1 + sum(f.value > exact for n, f in above.figures.items() if n != name)
     return Finding(
         f"implied.{above.name}.{name}", "contradiction", **_at(above, name), printed=figure.printed, recomputed=implied,
         meaning=f"The printed value would be the {ordinal(by_value)} of its row and is ranked "
-        f"{ordinal(figure.rank)}; the rank fits the value that {series.title} implies.",
+        f"{ordinal(figure.rank)}; the rank {'fits' if fits else 'does not fit'} the value that {series.title} implies.",
     )  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from functools import cache
 from itertools import pairwise, permutations, product
 
 import numpy as np
@@ -23,6 +24,8 @@ from cfeval_cli.paper.finding import (
 )
 from cfeval_cli.paper.published import TRUTH, Coefficient, Figure, Key, Published, Series
 from cfeval_cli.statistics.permutation import p_values
+from cfeval_cli.statistics.ranking import agreement
+from cfeval_cli.types import Floats
 
 _SURE = 0.05
 _APART = 1.96  # standard errors
@@ -91,13 +94,21 @@ def coefficients(paper: Published) -> Iterator[Result]:
 
 
 def _p_of(figure: Figure, kind: str, count: int) -> float:
-    """Of a printed coefficient, by an order that has it; a figure that no order has cannot be by chance."""
-    true = {str(i): float(i) for i in range(count)}
-    for order in permutations(true.values()):
-        ours = dict(zip(true, order, strict=True))
-        if figure.allows(correlate(ours, true)[kind]):
-            return _p(ours, true)[kind]
-    return math.nan
+    """Of a printed coefficient, by an order that has it; NaN if none has."""
+    orders, found = _all_orders(count)
+    there = [i for i, one in enumerate(found[kind]) if figure.allows(one)]
+    if not there:
+        return math.nan
+    p = p_values(orders[there[0]][None], orders[:1])
+    return float(p[0 if kind == "tau" else 1][0, 0])
+
+
+@cache
+def _all_orders(count: int) -> tuple[Floats, dict[str, list[float]]]:
+    """All orders of so many explainers, and how well each agrees with the first."""
+    orders = np.array(list(permutations(range(1, count + 1))), dtype=float)
+    tau, rho = agreement(orders, orders[:1])
+    return orders, {"tau": tau[:, 0].tolist(), "rho": rho[:, 0].tolist()}
 
 
 def differences(paper: Published) -> Iterator[Result]:
@@ -117,7 +128,7 @@ def differences(paper: Published) -> Iterator[Result]:
             name = f"{mine[0].metric}_{mine[0].variant}.{theirs[0].metric}_{theirs[0].variant}"
             yield Finding(
                 f"difference.{key[0]}.{key[1]}.{name}", "significance", _judged_in(key), key[1],
-                f"{listed(s.title for s in mine)} against {listed(s.title for s in theirs)}", "τ",
+                f"CE against {listed(s.title for s in theirs)}", "τ",
                 f"{gap:+.4f}", f"p {p:.4f}, smallest possible {floor:.4f}",
                 f"The difference {'can' if p < _SURE else 'cannot'} be told from chance{possible}.",
             )  # fmt: skip
@@ -130,31 +141,33 @@ def without_lr(paper: Published) -> Iterator[Result]:
         if truth is None or "lr" not in truth.figures or truth.figures["lr"].value != 1 or not groups(paper, key):
             continue
         others = [name for name in truth.figures if name != "lr"]
-        left: dict[str, float] = {}
-        before: dict[str, float] = {}
-        p: dict[str, float] = {}
-        for series in (s for group in groups(paper, key) for s in group):
-            ranks, true = ({n: printed_ranks(s)[n] for n in others} for s in (series, truth))
-            left[series.title], p[series.title] = correlate(ranks, true)["tau"], _p(ranks, true)["tau"]
-            before[series.title] = correlate(printed_ranks(series), printed_ranks(truth))["tau"]
-        equal = max(left.values()) - min(left.values()) < 1e-9
+        judged = [series for group in groups(paper, key) for series in group]
+        left: dict[str, dict[str, float]] = {"erasure": {}, "CE": {}}
+        before: dict[str, dict[str, float]] = {"erasure": {}, "CE": {}}
+        p = []
+        for series in judged:
+            family = "CE" if series.metric in CE else "erasure"
+            ranks, true = ({name: printed_ranks(s)[name] for name in others} for s in (series, truth))
+            left[family][series.title] = correlate(ranks, true)["tau"]
+            before[family][series.title] = correlate(printed_ranks(series), printed_ranks(truth))["tau"]
+            p.append(_p(ranks, true)["tau"])
+        taus = [tau for family in left.values() for tau in family.values()]
+        rest = (
+            "all metrics then agree with the truth equally well, so that the whole lead is in where LR is put."
+            if max(taus) - min(taus) < 1e-9
+            else "the order of the metrics rests on so few."
+        )
         yield Finding(
-            f"without_lr.{key[0]}.{key[1]}", "significance", _judged_in(key), key[1], "all metrics", "τ",
-            f"by ranks: {_told(before)}", f"{_told(left)} without LR; least p {min(p.values()):.4f}",
-            f"LR is right by definition, and {len(others)} explainers remain: "
-            + (
-                "all metrics then agree with the truth equally well, so that the whole lead is in where LR is put."
-                if equal
-                else "the order of the metrics rests on so few."
-            ),
+            f"without_lr.{key[0]}.{key[1]}", "significance", _judged_in(key), key[1], "without LR", "τ",
+            _told(before), f"{_told(left)}; least p {min(p):.4f}",
+            f"LR is right by definition, and {len(others)} explainers remain: {rest}",
         )  # fmt: skip
 
 
-def _told(values: Mapping[str, float]) -> str:
-    by_value: dict[str, list[str]] = {}
-    for title, value in values.items():
-        by_value.setdefault(show(value), []).append(title)
-    return "; ".join(f"{listed(titles)} {value}" for value, titles in by_value.items())
+def _told(families: Mapping[str, Mapping[str, float]]) -> str:
+    """The range of each family."""
+    ends = {name: sorted({show(tau) for tau in taus.values()}) for name, taus in families.items()}
+    return "; ".join(f"{name} {' to '.join(dict.fromkeys((e[0], e[-1])))}" for name, e in ends.items() if e)
 
 
 def margins(paper: Published) -> Iterator[Result]:
@@ -164,17 +177,17 @@ def margins(paper: Published) -> Iterator[Result]:
         if series.metric not in SHARES or not sizes or (series.pair == TRUTH and series.k > 1):
             continue
         size, order = sizes[0], sorted(series.figures, key=lambda name: ranked(series)[name])
-        close, gaps = [], []
+        close: dict[str, float] = {}
         for first, second in pairwise(order):
             a, b = series.figures[first].value, series.figures[second].value
             spread = math.sqrt((a * (1 - a) + b * (1 - b)) / size)
             if abs(a - b) < _APART * spread:
-                close.append(f"{series.figures[first].printed}/{series.figures[second].printed}")
-                gaps.append(f"{abs(a - b) / spread:.1f}")
+                close[f"{series.figures[first].printed} and {series.figures[second].printed}"] = abs(a - b) / spread
         what = "The truth's own ranking" if series.pair == TRUTH else f"The ranking by {series.title}"
         yield None if not close else Finding(
             f"margin.{series.name}", "significance", series.table, series.dataset, series.title, "",
-            "; ".join(close), f"{', '.join(gaps)} s.e. apart (N = {size})",
+            min(close, key=lambda pair: close[pair]),
+            f"{min(close.values()):.1f} s.e. apart, N = {size}; {len(close)} such of {len(order) - 1}",
             f"{what} is decided in part by differences as small as chance makes them between independent samples; the "
             "paper prints nothing from which more could be said.",
         )  # fmt: skip

@@ -43,8 +43,7 @@ class Finding:
     @property
     def where(self) -> str:
         """As one would point at it."""
-        table = "text" if self.table == "text" else f"Table {self.table}"
-        return ", ".join(part for part in (table, DATASETS.get(self.dataset, ""), self.row, self.column) if part)
+        return ", ".join(part for part in (self.table, DATASETS.get(self.dataset, ""), self.row, self.column) if part)
 
 
 Result = Finding | None  # None: a comparison that found nothing
