@@ -14,6 +14,7 @@ from cfeval_cli.errors import Failure, UserError, did_you_mean
 COMMANDS = {
     "run": "train, explain, search, score: one experiment, or a sweep with --multirun",
     "gather": "several runs, or the runs of a sweep, in one table: means over seeds, stability of rankings",
+    "paper": "what the paper printed, checked against itself",
     "data": "list, fetch or verify the data files, show or clear the cache",
 }
 
@@ -85,7 +86,8 @@ def stopped(error: KeyboardInterrupt) -> int:
 
 def _overrides_last(arguments: list[str]) -> list[str]:
     """Let options stand between overrides, where Hydra's parser would not take what follows them."""
-    takes_value = ("--config-dir", "-cd", "--config-path", "-cp", "--config-name", "-cn", "--package", "-p", "--into")
+    takes_value = ("--config-dir", "-cd", "--config-path", "-cp", "--config-name", "-cn", "--package", "-p", "--into",
+                   "--csv", "--md")  # fmt: skip
     before = ["", *arguments]
     overrides = [
         i for i, word in enumerate(arguments) if "=" in word and word[0] != "-" and before[i] not in takes_value

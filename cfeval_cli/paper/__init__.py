@@ -1,0 +1,1 @@
+"""The figures that the paper printed, and what can be said about them."""

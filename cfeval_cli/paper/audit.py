@@ -1,0 +1,67 @@
+"""Everything that follows from the paper's own figures, computed again and compared with what is printed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
+
+import pandas as pd
+
+from cfeval_cli.paper import cells, chance, claims, counts
+from cfeval_cli.paper.finding import KINDS, Finding, Result
+from cfeval_cli.paper.published import Published, load, read
+from cfeval_cli.report.tables import Cell, Table
+
+CHECKS: tuple[Callable[[Published], Iterator[Result]], ...] = (
+    *cells.CHECKS, *counts.CHECKS, *claims.CHECKS, *chance.CHECKS,
+)  # fmt: skip
+COLUMNS = [field.name for field in fields(Finding)]
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What was found, and how many comparisons found nothing."""
+
+    findings: list[Finding]
+    passed: int
+
+    @property
+    def summary(self) -> str:
+        """In a line."""
+        kinds = [(kind, sum(one.kind == kind for one in self.findings)) for kind in KINDS]
+        told = ", ".join(f"{count} {kind}" for kind, count in kinds if count)
+        return f"{len(self.findings)} findings ({told}), {self.passed} checks passed"
+
+    def frame(self) -> pd.DataFrame:
+        """One row for each finding."""
+        rows = [[i, *(getattr(one, name) for name in COLUMNS)] for i, one in enumerate(self.findings, 1)]
+        return pd.DataFrame(rows, columns=["number", *COLUMNS])
+
+    def tables(self) -> list[Table]:
+        """One for each kind; below it what the findings mean, those with the same meaning together."""
+        made = []
+        for kind, title in KINDS.items():
+            found = {str(i): one for i, one in enumerate(self.findings, 1) if one.kind == kind}
+            if not found:
+                continue
+            rows = [[Cell(i), Cell(one.where), Cell(one.printed), Cell(one.recomputed)] for i, one in found.items()]
+            meanings: dict[str, list[str]] = {}
+            for i, one in found.items():
+                meanings.setdefault(one.meaning, []).append(i)
+            notes = [f"{', '.join(numbers)}: {meaning}" for meaning, numbers in meanings.items()]
+            header = [Cell(name) for name in ("No.", "Table", "Printed", "Recomputed")]
+            made.append(Table(f"{title} ({kind}: {len(found)})", header, [rows], notes))
+        return made
+
+    def markdown(self) -> str:
+        """All tables and the summary."""
+        return "\n".join([*(table.markdown() for table in self.tables()), f"{self.summary}.", ""])
+
+
+def audit(frame: pd.DataFrame | None = None) -> Audit:
+    """Run all checks on the published figures, or on others of the same form."""
+    paper = read(load() if frame is None else frame)
+    results = [result for check in CHECKS for result in check(paper)]
+    findings = [result for result in results if result is not None]
+    order = list(KINDS)
+    return Audit(sorted(findings, key=lambda one: order.index(one.kind)), len(results) - len(findings))
