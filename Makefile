@@ -6,10 +6,10 @@ PIP := $(BIN)/pip --disable-pip-version-check install --quiet --constraint const
 JOBS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run movie seeds sensitivity test test-slow lint format bench wheel clean
+.PHONY: help setup run movie seeds sensitivity table1 table2 table3 paper test test-slow lint format bench wheel clean
 
 help: ## list the targets
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-12s %s\n", $$1, $$2}'
+	@grep -E '^[a-z0-9 -]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 # the stamps are made anew when what is to be installed changes
 .venv/.run: pyproject.toml constraints.txt
@@ -35,6 +35,25 @@ seeds: .venv/.run ## Adults with five seeds, gathered into one table (ARGS="data
 sensitivity: .venv/.run ## does the ranking of explainers hold under choices that should not matter? 72 runs of Adults
 	$(BIN)/cfeval run --multirun distance=euclidean,cosine,mahalanobis search.pick=first,nearest,largest_drop k=1,2 \
 		gold=signed,contrast explainer.omission.removal=marginal,zero figures=[] bounds=0 $(ARGS)
+
+# runs into folders by name: what is there, from the same inputs, is not computed again
+PAPER := outputs/paper
+SEEDS ?= 0,1,2,3,4
+GOLDS ?= signed,centered,contrast,absolute
+EXPERIMENTS = $(BIN)/cfeval run --multirun seed=$(SEEDS) bounds=0 figures=[] hydra.sweep.dir=$(PAPER)/runs \
+	'hydra.sweep.subdir=$${hydra:runtime.choices.experiment}/$${gold}-$${seed}' $(ARGS)
+
+table1 table2: .venv/.run ## the paper's Table 1 or 2 beside ours, over five seeds
+	$(EXPERIMENTS) 'experiment=glob(table1*)' gold=signed
+	$(BIN)/cfeval paper compare $(PAPER)/runs --into $(PAPER) --tables $(subst table,,$@)
+
+table3: .venv/.run ## the paper's Table 3 beside ours, over five seeds
+	$(EXPERIMENTS) experiment=table3 gold=signed
+	$(BIN)/cfeval paper compare $(PAPER)/runs --into $(PAPER) --tables 3
+
+paper: .venv/.run ## all of the paper's tables and claims beside ours, five seeds, four golds (20 minutes; again: seconds)
+	$(EXPERIMENTS) 'experiment=glob(table*)' gold=$(GOLDS)
+	$(BIN)/cfeval paper compare $(PAPER)/runs --into $(PAPER)
 
 test: .venv/.dev lint ## lint, types and all tests but the slow ones
 	$(BIN)/pytest --numprocesses $(JOBS) -m "not slow"

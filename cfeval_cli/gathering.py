@@ -152,7 +152,7 @@ def gather(folders: Sequence[Path], into: Path, lost: Mapping[Path, Sequence[str
     if (into / "run.json").exists():
         raise UserError(f"{into} is the folder of a run, whose own tables would be lost: name another with --into.")
     into = into.resolve()
-    runs = [_read(path, _name(path, into)) for path in find(folders)]
+    runs = [read(path, _name(path, into)) for path in find(folders)]
     for path, overrides in (lost or {}).items():
         assigned = _assigned(overrides)
         seed = {"seed": int(assigned["seed"])} if assigned.get("seed", "").isdigit() else {}
@@ -186,7 +186,8 @@ def _natural(name: str) -> list[str | int]:
     return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", name)]
 
 
-def _read(path: Path, name: str) -> Run:
+def read(path: Path, name: str) -> Run:
+    """What a folder tells of its run."""
     try:
         record = json.loads((path / "run.json").read_text(encoding="utf-8"))
         wanted = _RECORD if record["status"] == "complete" else ("settings",)

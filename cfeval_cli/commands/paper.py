@@ -1,4 +1,4 @@
-"""`cfeval paper`: the paper's own figures."""
+"""`cfeval paper`: the paper's own figures, and ours beside them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,14 @@ import argparse
 import sys
 from pathlib import Path
 
-_HELP = "The figures that the paper printed."
+_HELP = "The figures that the paper printed: do they agree with each other, and with ours?"
 _AUDIT = """Computes again all that follows from the figures that the paper printed (ranks, quotients, correlations,
 sums, shares, what the text says of them) and lists each disagreement: where it is, what is printed, what comes out, and
 what it means. Needs no data and no run."""
+
+_COMPARE = """Puts the paper's tables and ours side by side, cell by cell, and gives a verdict on each of the paper's
+claims under each definition of gold, over the seeds of the runs. Reads stored runs only; `make paper` makes them.
+Writes paper.md, paper.tex and paper.html, paper.csv (every cell) and claims.csv (every verdict with its figures)."""
 
 
 def main() -> None:
@@ -19,8 +23,36 @@ def main() -> None:
     audit = actions.add_parser("audit", help="check the paper's figures against each other", description=_AUDIT)
     audit.add_argument("--csv", type=Path, metavar="FILE", help="also write the findings there, one row each")
     audit.add_argument("--md", type=Path, metavar="FILE", help="also write the tables there, as Markdown")
+    compare = actions.add_parser(
+        "compare", help="the paper's tables and claims beside those of runs", description=_COMPARE
+    )
+    compare.add_argument(
+        "folders", nargs="+", type=Path, metavar="RUN",
+        help="folder of a run (cfeval run experiment=table1_adults, …), or one that has such folders below it",
+    )  # fmt: skip
+    compare.add_argument("--into", type=Path, default=Path(), metavar="FOLDER", help="where to write (default: here)")
+    compare.add_argument(
+        "--tables", nargs="+", default=["1", "2", "3"], choices=["1", "2", "3"], metavar="N", help="only these of 1 2 3"
+    )
     arguments = parser.parse_args()
-    _audit(arguments.csv, arguments.md)
+    if arguments.action == "audit":
+        _audit(arguments.csv, arguments.md)
+    else:
+        _compare(arguments.folders, arguments.into, arguments.tables)
+
+
+def _compare(folders: list[Path], into: Path, tables: list[str]) -> None:
+    from rich.console import Console
+
+    from cfeval_cli.paper.compare import compare
+
+    done = compare(folders, into, tables)
+    console = Console(width=None if sys.stdout.isatty() else 160)
+    for table in (table for table in done.tables if not table.detail):
+        console.print(table.rich(console.width))
+        console.print()
+    told = f"Written: {into.resolve()}: paper.md, paper.tex, paper.html, paper.csv, claims.csv"
+    console.print(told, markup=False, highlight=False, soft_wrap=True)
 
 
 def _audit(csv: Path | None, md: Path | None) -> None:

@@ -1,0 +1,243 @@
+"""Ours and theirs side by side: every cell of the paper's tables, and every claim."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import isnan
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from cfeval_cli.errors import UserError
+from cfeval_cli.files import whole_file
+from cfeval_cli.paper import document
+from cfeval_cli.paper.audit import audit
+from cfeval_cli.paper.published import DATASETS, EXPLAINERS, Key, Published, Series, load, read
+from cfeval_cli.paper.verdicts import Verdict, judge
+from cfeval_cli.paper.views import EXPERIMENTS, Computed, Printed, computed
+from cfeval_cli.report.tables import DASH, Cell, Table, ordinal
+from cfeval_cli.statistics.ranking import ranks
+
+CELLS = [
+    "table", "dataset", "metric", "variant", "explainer", "coefficient", "gold", "seeds", "ours", "deviation", "theirs",
+    "difference", "our_rank", "their_rank",
+]  # fmt: skip
+VERDICTS = ["claim", "text", "gold", "verdict", "seeds", "holds_in", "by_their_own_figures", "figures"]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What is written."""
+
+    cells: pd.DataFrame
+    verdicts: list[Verdict]
+    tables: list[Table]
+
+
+def compare(folders: Sequence[Path], into: Path, tables: Sequence[str] = ("1", "2", "3")) -> Comparison:
+    """From stored run folders only: paper.csv, claims.csv, paper.md, paper.tex and paper.html."""
+    published, views = read(load()), computed(folders)
+    keys = {key for view in views for key in view.runs}
+    if not keys:
+        raise UserError("none of the folders has a run of the paper's experiments.")
+    cells = pd.DataFrame([*_values(published, views), *_coefficients(published, views)], columns=CELLS)
+    verdicts = list(judge(published, views))
+    made = [table for table in _tables(published, cells, views, verdicts) if table.number in ("", *tables)]
+    checked = [replace(table, detail=True) for table in audit().tables()]  # in the files; cfeval paper audit shows them
+    told = Comparison(cells, verdicts, [*(part.table for part in made), *checked])
+    into.mkdir(parents=True, exist_ok=True)
+    lines = pd.DataFrame([_line(verdict) for verdict in verdicts], columns=VERDICTS)
+    texts = {"paper.csv": cells.to_csv(index=False), "claims.csv": lines.to_csv(index=False)}
+    texts |= document.write(told.tables)
+    for name, text in texts.items():
+        with whole_file(into / name) as partial:
+            partial.write_text(text, encoding="utf-8")
+    return told
+
+
+def _line(verdict: Verdict) -> dict[str, Any]:
+    own = {None: "not printed", True: "holds", False: "does not hold"}[verdict.printed]
+    figures = "; ".join(f"{name} {value:.4f}" for name, value in verdict.figures.items())
+    told = (
+        verdict.claim.id,
+        verdict.claim.text,
+        verdict.gold,
+        verdict.word,
+        verdict.seeds,
+        verdict.holds_in,
+        own,
+        figures,
+    )
+    return dict(zip(VERDICTS, told, strict=True))
+
+
+def _values(published: Published, views: Sequence[Computed]) -> list[dict[str, Any]]:
+    """Cells of Tables 1 and 3 that are values of explainers."""
+    paper, lines = Printed(published), []
+    for series in published.series:
+        key, pair = (series.table, series.dataset), series.pair
+        theirs = paper.ranked(key, pair)
+        for gold in _golds(views):
+            mine = [view.values(key, pair) for view in views if view.gold == gold and key in view.runs]
+            means = {name: np.array([one[name] for one in mine if name in one]) for name in series.figures}
+            ours = _ranked(means, series)
+            for name, figure in series.figures.items():
+                lines.append(
+                    {
+                        **_where(series.table, series.dataset, pair, gold), "explainer": name, "coefficient": "",
+                        **_told(means[name], figure.value), "our_rank": ours[name], "their_rank": theirs[name],
+                    }
+                )  # fmt: skip
+    return lines
+
+
+def _ranked(values: Mapping[str, Any], series: Series) -> dict[str, float]:
+    means = np.array([some.mean() if len(some) else np.nan for some in values.values()])
+    return dict(zip(values, ranks(means, series.better or "lower").tolist(), strict=True))
+
+
+def _coefficients(published: Published, views: Sequence[Computed]) -> list[dict[str, Any]]:
+    """τ and ρ, of Tables 2 and 3."""
+    lines = []
+    for one in published.coefficients:
+        key, pair = one.source, one.pair
+        for gold in _golds(views):
+            mine = [view.coefficient(key, pair, one.kind) for view in views if view.gold == gold]
+            values = np.array([value for value in mine if not isnan(value)])
+            lines.append(
+                {
+                    **_where(one.table, one.dataset, pair, gold), "explainer": "", "coefficient": one.kind,
+                    **_told(values, one.figure.value),
+                }
+            )  # fmt: skip
+    return lines
+
+
+def _where(table: str, dataset: str, pair: tuple[str, str], gold: str) -> dict[str, str]:
+    return {"table": table, "dataset": dataset, "metric": pair[0], "variant": pair[1], "gold": gold}
+
+
+def _told(values: Any, theirs: float) -> dict[str, float]:
+    ours = float(values.mean()) if len(values) else np.nan
+    spread = float(values.std(ddof=1)) if len(values) > 1 else np.nan
+    return {"seeds": len(values), "ours": ours, "deviation": spread, "theirs": theirs, "difference": ours - theirs}
+
+
+def _golds(views: Sequence[Computed]) -> list[str]:
+    return sorted({view.gold for view in views}, key=lambda gold: (gold != "signed", gold))
+
+
+@dataclass(frozen=True)
+class _Numbered:
+    """A table, and which of the paper's it is."""
+
+    number: str
+    table: Table
+
+
+def _tables(
+    published: Published, cells: pd.DataFrame, views: Sequence[Computed], verdicts: Sequence[Verdict]
+) -> list[_Numbered]:
+    gold = _golds(views)[0]
+    lead = cells[cells["gold"] == gold]
+    made = []
+    for table, dataset in EXPERIMENTS:
+        mine = lead[(lead["table"] == table) & (lead["dataset"] == dataset)]
+        if mine["seeds"].max() > 0:
+            made.append(_Numbered(table, _side_by_side(published, mine, (table, dataset), views, gold)))
+    two = lead[(lead["table"] == "2")]
+    if two["seeds"].max() > 0:
+        made.insert(sum(part.number == "1" for part in made), _Numbered("2", _table_2(published, two, gold)))
+    made.append(_Numbered("", _claims(verdicts)))
+    return made
+
+
+def _side_by_side(published: Published, cells: pd.DataFrame, key: Key, views: Sequence[Computed], gold: str) -> Table:
+    """Two lines for each metric: ours, and the paper's."""
+    table, dataset = key
+    explainers = list(published.of(key)[0].figures)
+    header = [Cell(f"Table {table}, {DATASETS[dataset]}"), Cell(""), *(Cell(EXPLAINERS[name]) for name in explainers)]
+    blocks = []
+    lines = {
+        (c["metric"], c["variant"], c["explainer"]): c for c in cells[cells["coefficient"] == ""].to_dict("records")
+    }
+    for series in published.of(key):
+        mine = [lines[*series.pair, name] for name in explainers]
+        arrow = {"higher": " ↑", "lower": " ↓", None: ""}[series.better]
+        ours = [
+            Cell(_cell(c["ours"], c["deviation"], c["our_rank"]), bold=c["our_rank"] == c["their_rank"]) for c in mine
+        ]
+        theirs = [Cell(_cell(c["theirs"], np.nan, c["their_rank"])) for c in mine]
+        blocks.append([[Cell(series.title + arrow), Cell("ours"), *ours], [Cell(""), Cell("paper"), *theirs]])
+    told = [view for view in views if view.gold == gold and key in view.runs]
+    accuracy = [view.runs[key].record["accuracy"]["test"] for view in told]
+    printed = published.texts.get((dataset, "accuracy", "test"))
+    notes = [
+        f"Ours: mean ± standard deviation over {len(told)} seeds, gold: {gold}, ranks of the means; the paper's ranks "
+        "are those of its values. Ranks of ours that are also the paper's are bold. Test accuracy "
+        f"{min(accuracy):.2%} to {max(accuracy):.2%}" + (f"; the paper's: {printed.printed} %." if printed else "."),
+        told[0].runs[key].record["setup"] + ".",
+    ]
+    return Table(f"Table {table} of the paper, {DATASETS[dataset]}, and ours", header, blocks, notes)
+
+
+def _cell(value: float, spread: float, rank: float) -> str:
+    if isnan(value):
+        return DASH
+    deviation = "" if isnan(spread) else f" ± {spread:.4f}"
+    place = "" if isnan(rank) else f" ({ordinal(rank, tied=rank != int(rank))})"
+    return f"{value:.4f}{deviation}{place}"
+
+
+def _table_2(published: Published, cells: pd.DataFrame, gold: str) -> Table:
+    header = [Cell("Metric")]
+    columns = [(dataset, kind) for dataset in DATASETS for kind in ("tau", "rho")]
+    signs = {"tau": "τ", "rho": "ρ"}
+    header += [
+        Cell(f"{signs[kind]} {DATASETS[dataset]}: {whose}") for dataset, kind in columns for whose in ("ours", "paper")
+    ]
+    titles = list(dict.fromkeys(one.title for one in published.coefficients if one.table == "2"))
+    rows = []
+    for title in titles:
+        row = [Cell(title)]
+        for dataset, kind in columns:
+            one = next(
+                (
+                    c
+                    for c in published.coefficients
+                    if (c.table, c.title, c.dataset, c.kind) == ("2", title, dataset, kind)
+                ),
+                None,
+            )
+            mine = None
+            if one is not None:
+                some = cells[(cells["dataset"] == dataset) & (cells["coefficient"] == kind)]
+                some = some[(some["metric"] == one.metric) & (some["variant"] == one.variant)]
+                mine = some.iloc[0] if len(some) else None
+            row.append(Cell(DASH if mine is None else _cell(mine["ours"], mine["deviation"], np.nan)))
+            row.append(Cell(DASH if one is None or isnan(one.figure.value) else one.figure.printed))
+        rows.append(row)
+    notes = [
+        f"Ours: mean ± standard deviation over the seeds, gold: {gold}. The paper's as printed; {DASH} where it prints "
+        "0 for a metric that it did not compute."
+    ]
+    return Table("Table 2 of the paper, and ours", header, [rows], notes)
+
+
+def _claims(verdicts: Sequence[Verdict]) -> Table:
+    golds = list(dict.fromkeys(verdict.gold for verdict in verdicts))
+    header = [Cell("Claim"), Cell("by the paper's own figures"), *(Cell(f"ours, gold: {gold}") for gold in golds)]
+    rows: dict[str, list[Cell]] = {}
+    for verdict in verdicts:
+        own = {None: DASH, True: "holds", False: "does not hold"}[verdict.printed]
+        row = rows.setdefault(verdict.claim.id, [Cell(verdict.claim.text), Cell(own)])
+        row.append(Cell(f"{verdict.word} ({verdict.holds_in} of {verdict.seeds})" if verdict.seeds else DASH))
+    notes = [
+        "In brackets: in how many of the seeds the claim is true, training, split and explainers all reseeded. Holds, "
+        "or does not: a sign test over the seeds at 5 %, for which five of five are just enough; cannot be decided: "
+        "neither. The figures behind each verdict are in claims.csv.",
+    ]
+    return Table("What the paper claims", header, [list(rows.values())], notes)

@@ -1,0 +1,166 @@
+"""The paper's experiments as one seed and one definition of gold have them: printed, or computed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import pandas as pd
+
+from cfeval_cli.errors import UserError
+from cfeval_cli.gathering import Run, find, read
+from cfeval_cli.paper.published import TRUTH, Key, Pair, Published
+from cfeval_cli.statistics.ranking import agreement, ranks
+
+EXPERIMENTS: dict[Key, str] = {
+    ("1", "adults"): "table1_adults",
+    ("1", "movie_reviews"): "table1_movie_reviews",
+    ("3", "adults"): "table3",
+}
+_K = {"1": 1, "3": 2}
+_NEEDED = {"adults": {"label", "probability"}, "movie_reviews": {"gradient"}}  # levels of the search
+
+
+class View(Protocol):
+    """What claims are judged by."""
+
+    def values(self, key: Key, pair: Pair) -> dict[str, float]:
+        """A metric's value for each explainer; empty if there is none."""
+        ...
+
+    def ranked(self, key: Key, pair: Pair) -> dict[str, float]:
+        """The explainers' ranks, 1 the best."""
+        ...
+
+    def coefficient(self, key: Key, pair: Pair, name: str) -> float:
+        """τ or ρ with the truth; NaN if there is none."""
+        ...
+
+    def several(self, key: Key, explainer: str) -> float:
+        """The share of instances for which an explainer names at least two features; NaN if it is not known."""
+        ...
+
+
+@dataclass(frozen=True)
+class Printed:
+    """As the paper's tables have it, by their values."""
+
+    published: Published
+
+    def values(self, key: Key, pair: Pair) -> dict[str, float]:
+        """What the digits must have been."""
+        series = self.published.find(key, pair)
+        return {} if series is None else {name: figure.value for name, figure in series.figures.items()}
+
+    def ranked(self, key: Key, pair: Pair) -> dict[str, float]:
+        """By value, not as printed."""
+        series, values = self.published.find(key, pair), self.values(key, pair)
+        if series is None:
+            return {}
+        return dict(zip(values, ranks(np.array([*values.values()]), series.better or "lower").tolist(), strict=True))
+
+    def coefficient(self, key: Key, pair: Pair, name: str) -> float:
+        """From the values, not as printed."""
+        ours, truth = self.ranked(key, pair), self.ranked(key, TRUTH)
+        if not ours or not truth:
+            return np.nan
+        sides = [np.array([[side[one] for one in ours]]) for side in (ours, truth)]
+        return float(agreement(*sides)[name != "tau"][0, 0])
+
+    def several(self, key: Key, explainer: str) -> float:
+        """Not printed."""
+        return np.nan
+
+
+@dataclass(frozen=True)
+class Computed:
+    """Runs of the experiments with one seed and one leading definition of gold."""
+
+    seed: int
+    gold: str
+    runs: Mapping[Key, Run]
+    paths: Mapping[Key, Path]
+
+    def values(self, key: Key, pair: Pair) -> dict[str, float]:
+        """From metrics.csv; the truth is that of the leading gold."""
+        lines = self._lines(key, pair)
+        return dict(zip(lines["explainer"], lines["value"], strict=True))
+
+    def ranked(self, key: Key, pair: Pair) -> dict[str, float]:
+        """From the values."""
+        lines = self._lines(key, pair)
+        if lines.empty:
+            return {}
+        return dict(zip(lines["explainer"], ranks(lines["value"].to_numpy(), lines["better"].iloc[0]), strict=True))
+
+    def coefficient(self, key: Key, pair: Pair, name: str) -> float:
+        """From correlations.csv."""
+        if key not in self.runs:
+            return np.nan
+        told = self.runs[key].correlations
+        mine = (told["family"] == "explainers") & (told["agreement"] == "recall") & (told["gold"] == self.gold)
+        mine &= (told["metric"] == pair[0]) & (told["variant"] == pair[1])
+        return float(told[mine][name].iloc[0]) if mine.any() else np.nan
+
+    def several(self, key: Key, explainer: str) -> float:
+        """From explanations.parquet."""
+        told = self._explanations.get(key)
+        return np.nan if told is None or explainer not in told else float(told[explainer])
+
+    @cached_property
+    def _explanations(self) -> dict[Key, dict[str, float]]:
+        found = {}
+        for key, path in self.paths.items():
+            told = pd.read_parquet(path / "explanations.parquet", columns=["explainer", "features"])
+            shares = (told["features"].map(len) >= 2).groupby(told["explainer"]).mean()
+            found[key] = {str(name): float(share) for name, share in shares.items()}
+        return found
+
+    def _lines(self, key: Key, pair: Pair) -> pd.DataFrame:
+        pair = (pair[0], self.gold) if pair == TRUTH else pair
+        if key not in self.runs:
+            return pd.DataFrame(columns=["explainer", "value", "better"])
+        told = self.runs[key].metrics
+        mine = (told["metric"] == pair[0]) & (told["variant"] == pair[1]) & told["rung"].isna() & told["value"].notna()
+        return pd.DataFrame(told[mine])
+
+
+def computed(folders: Sequence[Path]) -> list[Computed]:
+    """Sort runs by gold and seed, and by the experiment that they are; others are refused."""
+    found: dict[tuple[str, int], dict[Key, tuple[Run, Path]]] = {}
+    for path in find(folders):
+        run = read(path, str(path))
+        if run.record["status"] != "complete":
+            raise UserError(f"{path} is not complete ({run.record['status']}). Run it again, or leave it out.")
+        key = _experiment(run)
+        if key is None:
+            names = ", ".join(EXPERIMENTS.values())
+            raise UserError(
+                f"{path} is none of the paper's experiments ({names}): cfeval run experiment=NAME makes one."
+            )
+        mine = found.setdefault((run.record["settings"]["gold"], run.seed), {})
+        if key in mine:
+            raise UserError(f"{path} and {mine[key][1]} are the same experiment with the same seed and gold.")
+        mine[key] = run, path
+    return [
+        Computed(seed, gold, {k: run for k, (run, _) in mine.items()}, {k: path for k, (_, path) in mine.items()})
+        for (gold, seed), mine in sorted(found.items())
+    ]
+
+
+def _experiment(run: Run) -> Key | None:
+    """By what it did, whatever it was called."""
+    for table, dataset in EXPERIMENTS:
+        record = run.record
+        named = {"random", "lime", "anchor", "lr"} if table == "3" else set(_SIX)
+        fits = record["data"]["name"] == dataset and record["settings"]["k"] == _K[table]
+        if fits and _NEEDED[dataset] <= set(record["levels"]) and named <= set(record["explainers"]):
+            return table, dataset
+    return None
+
+
+_SIX = ("random", "omission", "lime", "anchor", "decision_boundary", "lr")
