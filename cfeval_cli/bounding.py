@@ -49,6 +49,10 @@ class Pool:
     scores: Mapping[Goal, tuple[Floats, Floats]]  # numerator and denominator (m,)
     gold: Mapping[str, Floats]  # (m,) the share of the gold features that a set has, by definition
 
+    def sets(self, some: Bools | slice = slice(None)) -> int:
+        """How many different sets there are among some, whatever the order of their features."""
+        return len(np.unique(np.column_stack([self.member[some], np.sort(self.features[some], axis=1)]), axis=0))
+
     def best(self, goal: Goal, instances: Bools, *, worst: bool = False) -> tuple[float, Bools]:
         """The extreme value over some instances (N,), and the sets (m,) that reach it.
 
@@ -113,8 +117,9 @@ class Bounds:
                 {
                     "metric": goal.row[0], "variant": goal.row[1], "better": goal.better,
                     "method": "enumerated" if self.exact else "greedy", "instances": len(self.instances),
-                    "sets": len(self.pool.member), "worst": worst, "best": best,
-                    "optima": float(optima.sum() / weight.sum()), **{f"gold_{name}": of for name, of in share.items()},
+                    "sets": self.pool.sets(), "worst": worst, "best": best,
+                    "optima": self.pool.sets(optima) / len(self.instances),
+                    **{f"gold_{name}": of for name, of in share.items()},
                 }
             )  # fmt: skip
         return pd.DataFrame(lines, columns=[*COLUMNS, *(f"gold_{name}" for name in self.pool.gold)])
@@ -143,7 +148,7 @@ class Bounds:
                 known[key] = (self.pool.best(key[0], there, worst=True)[0], self.pool.best(key[0], there)[0])
             worst, best = known[key]
             apart = abs(best - worst) > _SAME * max(1.0, abs(best))
-            places.append(float((value - worst) / (best - worst)) if apart else np.nan)
+            places.append(float((value - worst) / (best - worst)) + 0.0 if apart else np.nan)  # no -0
         return places
 
 

@@ -23,6 +23,8 @@ from cfeval_cli.types import Access, Cache, Dataset, Distance, Executor, Explain
 
 _ACCESS = {level.name.lower(): level for level in (Access.LABEL, Access.PROBABILITY, Access.GRADIENT)}
 
+_LEAST_RESAMPLES = 100  # the ends of an interval are rare among fewer
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -85,6 +87,8 @@ def plan(cfg: DictConfig) -> Plan:
     _check("incomplete", lambda: one_of("incomplete", cfg.incomplete, ("skip", "random", "keep")))
     _check("bounds", lambda: whole("bounds", cfg.bounds, 0))
     _check("resamples", lambda: whole("resamples", cfg.resamples, 0))
+    if 0 < cfg.resamples < _LEAST_RESAMPLES:
+        raise UserError(f"resamples must be 0 or at least {_LEAST_RESAMPLES}, not {cfg.resamples}.")
     _check("confidence", lambda: number("confidence", cfg.confidence, 0.5, 0.9999))
     if not isinstance(cfg.figures, ListConfig | None):
         raise UserError(f"figures must be a list such as [png,pdf], or [] for none, not {cfg.figures!r}.")

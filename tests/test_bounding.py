@@ -103,6 +103,11 @@ def test_all_sets_are_tried_and_scored_as_written_out(seed, k):
     assert bounds.exact and bounds.instances.tolist() == able
     assert len(bounds.pool.member) == len({key for key in hand if key[0] in able})
     table = bounds.table().set_index(["metric", "variant"])
+    sets = {(i, frozenset(features)) for i, features in hand if i in able}
+    assert (table["sets"] == len(sets)).all()  # whatever the order
+    best = {i: max(score[0] for (row, _), score in hand.items() if row == i) for i in able}
+    optima = {(i, frozenset(f)) for (i, f), score in hand.items() if i in able and score[0] >= best[i] - 1e-12}
+    assert table.loc[("comprehensiveness", "del"), "optima"] == pytest.approx(len(optima) / len(able))
 
     def options(i, *columns):
         return [[score[c] for c in columns] for (row, _), score in hand.items() if row == i]

@@ -173,6 +173,7 @@ def test_access_limits_the_search_and_the_metrics_but_not_the_truth():
         (["figures=[gif]"], "figures must be one of png, svg, pdf"),
         (["bounds=true"], "bounds must be a whole number of at least 0"),
         (["resamples=many"], "resamples must"),
+        (["resamples=99"], "resamples must be 0 or at least 100"),
         (["confidence=95"], "confidence must be a number at least 0.5 and at most 0.9999"),
         (["redo=yes please"], "redo must be true or false"),
         (["n_jobs=0"], "executor: n_jobs must be a whole number of at least 1, or -1 for all cores"),

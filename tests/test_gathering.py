@@ -23,7 +23,7 @@ from tests.conftest import cfeval
 
 FILES = ["seeds_correlations.csv", "seeds_metrics.csv", "stability.csv", "sweep.csv", "tables.md", "tables.tex"]
 METRICS = {"c": "higher", "proximity": "lower", "recall": "higher", "coverage": "none"}
-QUICK = ("explainer=[random,omission,lr]", "n_explain=20", "resamples=50", "n_jobs=1", "model.max_epochs=3")
+QUICK = ("explainer=[random,omission,lr]", "n_explain=40", "resamples=100", "n_jobs=1", "model.max_epochs=3")
 
 
 def write_run(folder, seed, overrides=(), values=None, taus=None, status="complete", rungs=(), **changed):
@@ -133,12 +133,12 @@ def test_means_and_deviations_over_seeds(tmp_path_factory, number, seeds, vary):
 
 
 def tau_by_hand(one, other):
-    """(concordant - discordant) / all pairs of the explainers that both have; None: both tie all, or too few."""
+    """(alike - the other way round) / all pairs of the explainers that both have; None: both tie all, or too few."""
     names = [name for name in one if not math.isnan(one[name]) and not math.isnan(other.get(name, math.nan))]
     concordant = discordant = pairs = told = 0
     for first, second in itertools.combinations(names, 2):
         ours, theirs = one[first] - one[second], other[first] - other[second]
-        concordant += ours * theirs > 0
+        concordant += ours * theirs > 0 or ours == theirs == 0  # tied in both: alike
         discordant += ours * theirs < 0
         told += ours != 0 or theirs != 0
         pairs += 1

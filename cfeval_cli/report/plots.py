@@ -120,7 +120,7 @@ def _scores(metrics: pd.DataFrame, record: Mapping[str, Any]) -> Figure:
     names = list(dict.fromkeys(metrics["explainer"]))
     titles = [record["explainers"][name] for name in names]
     shown = _shown(metrics, record)
-    figure, axes = _grid(len(shown), 0.35 + 0.16 * len(names))
+    figure, axes = _grid(len(shown), 0.6 + 0.16 * max(2, len(names)))
     for i, (axis, (pair, lines)) in enumerate(zip(axes, shown, strict=True)):
         for line, bar in zip(lines.to_dict("records"), _bars(lines, "value").T, strict=True):
             place = names.index(line["explainer"])

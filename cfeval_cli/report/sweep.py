@@ -125,7 +125,7 @@ def _stability(stability: pd.DataFrame, sweep: Sweep) -> Table:
     notes = [
         "Kendall's τ between the two rankings of the explainers by the same metric in two runs that differ in this "
         f"setting only{' (all: in anything)' * (ALL in keys)}: mean over the pairs of runs (lowest). 1: the same "
-        f"order; a pair of explainers that is tied in either run counts 0. Pairs of runs: {counts}.",
+        f"order; a pair of explainers that is tied in one of them counts 0. Pairs of runs: {counts}.",
         "τ with the truth: lowest to highest over the runs, each under the gold that it leads with.",
     ]
     out = [f"{row_title(*pair, record).text} {many:,}" for pair in pairs if (many := lines[*pair, ALL]["left_out"])]

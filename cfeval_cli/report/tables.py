@@ -123,7 +123,7 @@ def make(findings: Findings, record: Mapping[str, Any]) -> list[Table]:
         made.append(_differences(findings.differences, record))
     if len(findings.instance_agreement):
         made.append(_instances(findings.instance_agreement, record))
-    if findings.bounds is not None and len(findings.bounds):
+    if findings.bounds is not None and not findings.bounds["metric"].isin(TRUTHS).all():
         made.append(_bounds(findings.bounds, findings.metrics[~rungs] if not rungs.all() else findings.metrics, record))
     return made
 
@@ -195,7 +195,7 @@ def _correlations(correlations: pd.DataFrame, record: Mapping[str, Any]) -> Tabl
         )
     columns = _coefficients(correlations, settings)
     pairs: dict[_Pair, None] = dict.fromkeys(pair for column in columns for pair in column.lines.index.tolist())
-    rows = []
+    rows, outside = [], False
     # of the truths, which only a ladder can judge, the one that the run leads with
     for pair in [p for p in pairs if p[0] not in TRUTHS or p == (settings["agreement"], settings["gold"])]:
         row = [row_title(*pair, record)]
@@ -204,8 +204,10 @@ def _correlations(correlations: pd.DataFrame, record: Mapping[str, Any]) -> Tabl
             if line is None or pd.isna(line[of]):
                 row.append(Cell(DASH))
             elif of in ("tau", "rho"):
-                best = bool(line[of] == column.best)
-                row.append(Cell(_with_interval(line[of], line[f"{of}_low"], line[f"{of}_high"]), bold=best))
+                low, high, best = line[f"{of}_low"], line[f"{of}_high"], bool(line[of] == column.best)
+                beyond = bool(line[of] < low - 1e-9 or line[of] > high + 1e-9)
+                outside |= beyond
+                row.append(Cell(_with_interval(line[of], low, high) + "‡" * beyond, bold=best))
             else:
                 row.append(_probability(line[of]))
         rows.append(row)
@@ -216,6 +218,11 @@ def _correlations(correlations: pd.DataFrame, record: Mapping[str, Any]) -> Tabl
         f"of gold; * is the one that this run leads with. The largest of a column is bold.{_of_intervals(record)} "
         "p: how often a random order of the explainers would agree with the truth as well.",
     ]
+    if outside:
+        notes.append(
+            "‡ outside its interval: a resample is noisier than the sample, and among many close explainers its "
+            "τ and ρ are too small."
+        )
     ladder = correlations[correlations["family"] == "ladder"]
     if len(ladder):
         notes.append(
@@ -274,7 +281,7 @@ def _differences(differences: pd.DataFrame, record: Mapping[str, Any]) -> Table:
         ((line["metric"], line["variant"]), (line["than_metric"], line["than_variant"])): line
         for _, line in mine.iterrows()
     }
-    # twins, which rank alike in every resample, share a row
+    # twins, which have the same τ in every resample, share a row
     twins: dict[_Pair, list[_Pair]] = {}
     wins: dict[_Pair, int] = {}
     for (one, other), line in pairs.items():
@@ -304,7 +311,7 @@ def _differences(differences: pd.DataFrame, record: Mapping[str, Any]) -> Table:
             for one, others in twins.items()
             if one not in hidden
         )
-        notes.append(f"Always ranks the explainers alike: {'; '.join(same)}.")
+        notes.append(f"The same τ in every resample: {'; '.join(same)}.")
     hypotheses = len(order) * (len(order) - 1) // 2
     if 2 / (settings["resamples"] + 1) * hypotheses >= _SURE:
         notes.append(
@@ -400,7 +407,11 @@ def costs(ledger: pd.DataFrame, record: Mapping[str, Any]) -> Table:
 
 
 def _percent(share: float | None) -> Cell:
-    return Cell(DASH) if share is None or pd.isna(share) else Cell(f"{share:.0%}", latex=f"{100 * share:.0f}\\%")
+    return (
+        Cell(DASH)
+        if share is None or pd.isna(share)
+        else Cell(f"{round(100 * share) + 0}%", latex=f"{round(100 * share) + 0}\\%")
+    )
 
 
 def _with_interval(value: float, low: float, high: float) -> str:
@@ -413,7 +424,7 @@ def _of_intervals(record: Mapping[str, Any]) -> str:
     if not settings["resamples"]:
         return ""
     level, many = f"{100 * settings['confidence']:.4g}", f"{settings['resamples']:,}"
-    return f" In brackets: {level} % intervals over {many} resamples of the instances."
+    return f" In brackets: {level} % intervals over {many} resamples of the instances; none from fewer than 30."
 
 
 def _probability(p: float) -> Cell:
@@ -434,9 +445,10 @@ def caption(record: Mapping[str, Any]) -> str:
         partial += f"; {vectors['name']} ({vectors['words']:,} of {data['vocabulary']:,} words)"
     if data.get("search_words"):
         partial += f"; {data['search_words']:,} words to search among"
+    count = record["instances"]
     return (
         f"{data['name']}: {rows}{partial}; test accuracy {record['accuracy']['test']:.2%}{paper}. "
-        f"{record['instances']:,} instances, k = {settings['k']}, seed {settings['seed']}; {record['setup']}; "
+        f"{count:,} instance{'s' * (count != 1)}, k = {settings['k']}, seed {settings['seed']}; {record['setup']}; "
         f"incomplete explanations: {settings['incomplete']}."
     )
 
@@ -467,7 +479,7 @@ def _column(metrics: pd.DataFrame, pair: tuple[str, str], what: str) -> dict[str
 
 
 def _number(value: float, digits: int = 4) -> str:
-    return f"{value:.{digits}f}" if abs(value) < 1000 else f"{value:.{digits}g}"
+    return f"{round(value, digits) + 0.0:.{digits}f}" if abs(value) < 1000 else f"{value:.{digits}g}"  # no -0
 
 
 def ordinal(rank: float | None, tied: bool = False) -> str:
@@ -486,10 +498,11 @@ def escape_latex(text: str) -> str:
     special = {
         "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "↑": r"$\uparrow$",
         "↓": r"$\downarrow$", "τ": r"$\tau$", "α": r"$\alpha$", "Δ": r"$\Delta$", "ρ": r"$\rho$", "†": r"$\dagger$",
+        "‡": r"$\ddagger$",
         "–": "--", "…": r"\ldots{}", "<": r"\textless{}", ">": r"\textgreater{}", "≤": r"$\leq$",
         "±": r"$\pm$",
     }  # fmt: skip
-    return re.sub(r"[\\~^↑↓τΔαρ†–…<>≤±&%$#_{}]", lambda m: special.get(m[0], "\\" + m[0]), text)
+    return re.sub(r"[\\~^↑↓τΔαρ†‡–…<>≤±&%$#_{}]", lambda m: special.get(m[0], "\\" + m[0]), text)
 
 
 def _markdown(text: str) -> str:

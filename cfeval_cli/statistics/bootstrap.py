@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 
 import numpy as np
 
@@ -14,13 +15,25 @@ _BLOCK = 1 << 22  # counts held at once, 32 MB
 
 def draws(size: int, resamples: int, seed: int) -> Iterator[Floats]:
     """How often each of `size` instances is drawn, in blocks (b, N) of resamples."""
+    if resamples * size <= _BLOCK:
+        yield _once(size, resamples, seed)
+        return
     rng = stream(seed, "bootstrap")
     step = max(1, _BLOCK // max(1, size))
     for start in range(0, resamples, step):
-        block = min(step, resamples - start)
-        drawn = rng.integers(0, size, (block, size))
-        drawn += np.arange(block)[:, None] * size
-        yield np.bincount(drawn.ravel(), minlength=block * size).reshape(block, size).astype(float)
+        yield _counts(rng, size, min(step, resamples - start))
+
+
+@lru_cache(maxsize=1)
+def _once(size: int, resamples: int, seed: int) -> Floats:
+    """All draws, if they fit into one block: several parts of a run ask for the same."""
+    return _counts(stream(seed, "bootstrap"), size, resamples)
+
+
+def _counts(rng: np.random.Generator, size: int, resamples: int) -> Floats:
+    drawn = rng.integers(0, size, (resamples, size))
+    drawn += np.arange(resamples)[:, None] * size
+    return np.bincount(drawn.ravel(), minlength=resamples * size).reshape(resamples, size).astype(float)
 
 
 def sums(matrices: Sequence[Callable[[], Floats]], size: int, resamples: int, seed: int) -> list[Floats]:

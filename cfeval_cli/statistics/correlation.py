@@ -63,9 +63,10 @@ class Agreements:
     rho: Floats
     p_tau: Floats  # (J, T)
     p_rho: Floats
+    enough: Bools  # (J, T) every explainer was scored on as many instances as intervals need
 
     @staticmethod
-    def of(drawn: Resampled, family: Family) -> Agreements:
+    def of(drawn: Resampled, family: Family, how: Bootstrap) -> Agreements:
         """Metrics that lack the same explainers are judged together."""
         there = _there(drawn, family)
         shape = there.shape[:2]
@@ -85,12 +86,13 @@ class Agreements:
                 if start == 0:
                     p = p_values(sides[0][0], sides[1][0])
                     p_tau[mine], p_rho[mine] = p[0][mine], p[1][mine]
-        return Agreements(family, there, tau, rho, p_tau, p_rho)
+        many = drawn.instances[:, family.explainers][family.judged] >= how.least
+        return Agreements(family, there, tau, rho, p_tau, p_rho, np.asarray((many[:, None] | ~there).all(axis=2)))
 
     def lines(self, drawn: Resampled, how: Bootstrap) -> Iterator[dict[str, Any]]:
         """Rows of correlations.csv."""
         coefficients = {"tau": (self.tau, self.p_tau), "rho": (self.rho, self.p_rho)}
-        spreads = {name: how.spread(values[1:]) for name, (values, _) in coefficients.items()}
+        spreads = {name: how.spread(values[1:], self.enough) for name, (values, _) in coefficients.items()}
         for j, row in enumerate(self.family.judged):
             for t, truth in enumerate(self.family.truths):
                 told: dict[str, Any] = {

@@ -20,8 +20,12 @@ COLUMNS = [
 
 
 def lines(found: Agreements, drawn: Resampled, how: Bootstrap) -> Iterator[dict[str, Any]]:
-    """Rows of differences.csv: for every two metrics, how much larger the larger τ is."""
-    if not how.resamples:
+    """Rows of differences.csv: for every two metrics, how much larger the larger τ is.
+
+    Not for a ladder: a resample is noisier than the sample, so that among many close explainers τ* is too small, the
+    more so the noisier the metric is, and two metrics that both tend to 1 would seem to differ.
+    """
+    if not how.resamples or found.family.name == "ladder":
         return
     rows = [drawn.rows[row] for row in found.family.judged]
     for t, truth in enumerate(found.family.truths):
@@ -33,17 +37,20 @@ def lines(found: Agreements, drawn: Resampled, how: Bootstrap) -> Iterator[dict[
             continue
         first, second = np.array(pairs).T
         gaps = tau[:, first] - tau[:, second]
-        low, high = interval(gaps[1:], how.confidence)
-        p = two_sided(gaps[1:])
+        few = ~(found.enough[first, t] & found.enough[second, t])
+        low, high = interval(np.where(few, np.nan, gaps[1:]), how.confidence)
+        p = np.where(few, np.nan, two_sided(gaps[1:]))
         # metrics that agree in every resample are one hypothesis, not several
-        hypotheses = {frozenset((twin[a], twin[b])): i for i, (a, b) in enumerate(pairs) if twin[a] != twin[b]}
+        told = [i for i, (a, b) in enumerate(pairs) if twin[a] != twin[b] and not np.isnan(p[i])]
+        hypotheses = {frozenset((twin[pairs[i][0]], twin[pairs[i][1]])): i for i in told}
         adjusted = dict(zip(hypotheses, holm(p[list(hypotheses.values())]), strict=True))
         for i, (a, b) in enumerate(pairs):
+            alone = np.nan if few[i] else 1.0
             yield {
                 "family": found.family.name, "gold": truth.gold, "agreement": truth.agreement,
                 "metric": rows[a][0], "variant": rows[a][1], "than_metric": rows[b][0], "than_variant": rows[b][1],
                 "difference": gaps[0, i], "low": low[i], "high": high[i], "p": p[i],
-                "p_holm": adjusted.get(frozenset((twin[a], twin[b])), 1.0), "same": bool(twin[a] == twin[b]),
+                "p_holm": adjusted.get(frozenset((twin[a], twin[b])), alone), "same": bool(twin[a] == twin[b]),
             }  # fmt: skip
 
 
@@ -64,5 +71,6 @@ def holm(p: Floats) -> Floats:
 
 def twins(tau: Floats) -> Ints:
     """For each metric the first one that has the same τ (1 + B, J) in every resample."""
-    _, twin = np.unique(np.nan_to_num(tau, nan=-9.0), axis=1, return_inverse=True)
-    return np.asarray(twin.ravel())
+    first: dict[bytes, int] = {}
+    columns = np.ascontiguousarray(np.nan_to_num(tau, nan=-9.0).T) + 0.0  # no -0
+    return np.array([first.setdefault(column.tobytes(), place) for place, column in enumerate(columns)])

@@ -42,7 +42,7 @@ def conclude(scores: pd.DataFrame, order: pd.DataFrame, how: Bootstrap, ladder_g
     metrics, arrays = summarise(scores, order), Scores.of(scores)
     drawn = Resampled.of(arrays, metrics, how)
     groups = [family for family in families(drawn, ladder_gold) if family.judged and family.truths]
-    found = [Agreements.of(drawn, family) for family in groups]
+    found = [Agreements.of(drawn, family, how) for family in groups]
     named = [family for family in groups if family.name == "explainers"]
     return Findings(
         metrics=with_intervals(metrics, drawn, how),

@@ -32,7 +32,8 @@ def lines(scores: Scores, drawn: Resampled, family: Family, how: Bootstrap) -> I
     makers = [partial(counted.columns, t) for t in range(len(family.truths))]
     resampled = sums(makers, scores.size, how.resamples, how.seed)
     real = [ratios(counted.columns(t).sum(axis=0)) for t in range(len(family.truths))]
-    spreads = [how.spread(ratios(one)) for one in resampled]
+    many = (counted.pairs > 0).sum(axis=0) >= how.least  # (J, T)
+    spreads = [how.spread(ratios(one), np.tile(many[:, t], 2)) for t, one in enumerate(resampled)]
     size = len(family.judged)
     for j, row in enumerate(family.judged):
         for t, truth in enumerate(family.truths):

@@ -11,7 +11,7 @@ import pandas as pd
 from cfeval_cli.statistics.bootstrap import deviation, interval, ratios, sums
 from cfeval_cli.statistics.ranking import ranks
 from cfeval_cli.statistics.scores import Row, Scores
-from cfeval_cli.types import Floats, Ints
+from cfeval_cli.types import Bools, Floats, Ints
 
 
 @dataclass(frozen=True)
@@ -21,13 +21,22 @@ class Bootstrap:
     seed: int
     resamples: int = 2000  # 0: no intervals
     confidence: float = 0.95
+    least: int = 30  # instances: fewer are no sample to draw from again
 
-    def spread(self, values: Floats) -> tuple[Floats, Floats, Floats]:
-        """Both ends of the interval and the standard error of what was resampled along the first axis."""
+    def spread(self, values: Floats, enough: Bools | bool = True) -> tuple[Floats, Floats, Floats]:
+        """Both ends of the interval and the standard error of what was resampled along the first axis.
+
+        NaN where there were not enough instances.
+        """
         if not len(values):
             empty = np.full(values.shape[1:], np.nan)
             return empty, empty, empty
-        return (*interval(values, self.confidence), deviation(values))
+        low, high = interval(values, self.confidence)
+        return (
+            np.where(enough, low, np.nan),
+            np.where(enough, high, np.nan),
+            np.where(enough, deviation(values), np.nan),
+        )
 
 
 @dataclass(frozen=True)
@@ -40,6 +49,7 @@ class Resampled:
     explainers: list[str]
     rungs: Floats  # (E,) NaN for an explainer that is no rung of a ladder
     values: Floats  # (1 + B, R, E): the real ones, then those of every resample
+    instances: Ints  # (R, E)
 
     @staticmethod
     def of(scores: Scores, metrics: pd.DataFrame, how: Bootstrap) -> Resampled:
@@ -60,6 +70,7 @@ class Resampled:
             explainers=explainers,
             rungs=metrics.groupby("explainer")["rung"].first().reindex(explainers).to_numpy(float),
             values=np.concatenate([value[None], np.where(np.isnan(value), np.nan, values)]),
+            instances=wide["n"].unstack("explainer").reindex(index=pd.Index(rows), columns=explainers).to_numpy(int),
         )
 
     def standing(self, rows: list[int], explainers: Ints, draws: slice) -> Floats:
@@ -74,6 +85,7 @@ def with_intervals(metrics: pd.DataFrame, drawn: Resampled, how: Bootstrap) -> p
     row = pd.MultiIndex.from_tuples(drawn.rows).get_indexer(pd.MultiIndex.from_frame(metrics[["metric", "variant"]]))
     column = pd.Index(drawn.explainers).get_indexer(pd.Index(metrics["explainer"]))
     place = list(metrics).index("value") + 1
-    for name, of in zip(("value_se", "value_high", "value_low"), reversed(how.spread(drawn.values[1:])), strict=True):
+    spread = how.spread(drawn.values[1:], drawn.instances >= how.least)
+    for name, of in zip(("value_se", "value_high", "value_low"), reversed(spread), strict=True):
         metrics.insert(place, name, of[row, column])
     return metrics

@@ -40,9 +40,10 @@ class Scores:
     def of(frame: pd.DataFrame) -> Scores:
         """From a table like scores.parquet; the instances are numbered in the order of a part that has all of them."""
         labels = [frame[name].astype("category").cat for name in ("metric", "variant", "explainer")]
+        names, codes = [label.categories.tolist() for label in labels], [label.codes.to_numpy() for label in labels]
         key = np.zeros(len(frame), dtype=np.int64)
-        for label in labels:
-            key = key * len(label.categories) + label.codes.to_numpy()
+        for some, code in zip(names, codes, strict=True):
+            key = key * len(some) + code
         starts = np.flatnonzero(np.diff(key, prepend=-1))
         ids = frame["instance"].to_numpy()
         if len(starts) > len(pd.unique(key)):  # parts are in pieces
@@ -55,7 +56,7 @@ class Scores:
             everyone = pd.Index(np.sort(pd.unique(ids)))
         parts, last = {}, (ids[:0], ids[:0])
         for start, end in spans:
-            metric, variant, explainer = (label.categories[label.codes.iloc[start]] for label in labels)
+            metric, variant, explainer = (some[code[start]] for some, code in zip(names, codes, strict=True))
             if not np.array_equal(last[0], ids[start:end]):  # mostly the same instances as in the part before
                 last = (ids[start:end], everyone.get_indexer(pd.Index(ids[start:end])))
             part = Part(numerator[start:end], denominator[start:end], last[1])

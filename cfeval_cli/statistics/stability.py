@@ -32,6 +32,13 @@ class Pairs:
         return np.asarray(self.differ[:, key] & (self.differ.sum(axis=1) == 1))
 
 
+def _tied_in_both(standing: Floats, one: Ints, other: Ints) -> Floats:
+    """The share of pairs of explainers that are tied in both of two runs: ordered alike, though τ does not say so."""
+    first, second = np.triu_indices(standing.shape[1], 1)
+    tied = standing[:, first] == standing[:, second]
+    return np.asarray((tied[one] & tied[other]).mean(axis=1))
+
+
 @dataclass(frozen=True)
 class Likeness:
     """How alike one metric ranks the explainers in every two runs."""
@@ -57,7 +64,8 @@ class Likeness:
             tied = np.asarray((standing == standing[:, :1]).all(axis=1))
             best = standing == standing.min(axis=1, keepdims=True)
             # two rankings that say nothing do not contradict each other, though their τ is 0
-            tau[mine] = np.where(tied[one] & tied[other], np.nan, agreement(standing, standing)[0][one, other])
+            like = agreement(standing, standing)[0][one, other] + _tied_in_both(standing, one, other)
+            tau[mine] = np.where(tied[one] & tied[other], np.nan, like)
             same[mine] = (standing[one] == standing[other]).all(axis=1)
             same_best[mine] = (best[one] == best[other]).all(axis=1)
         present = np.asarray(has.any(axis=1))

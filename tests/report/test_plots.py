@@ -30,7 +30,7 @@ def drawn(rungs=False, resamples=50):
     scores, order = build(4, n=30)
     if rungs:
         order["rung"] = order["explainer"].map({"a": 1.0, "b": 0.5, "c": 0.25, "d": 0.0})
-    findings = conclude(scores, order, Bootstrap(0, resamples=resamples), "signed")
+    findings = conclude(scores, order, Bootstrap(0, resamples=resamples, least=1), "signed")
     return findings, plots.draw(findings, COSTS, RUN)
 
 

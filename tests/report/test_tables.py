@@ -152,6 +152,19 @@ def test_table_2_has_a_pair_of_columns_for_each_gold_and_bolds_the_best():
     assert "–: all tied, ρ undefined." in text
 
 
+def test_a_figure_outside_its_interval_is_marked():
+    outside = CORRELATIONS.assign(tau_high=CORRELATIONS["tau"] - 0.05)
+    text = tables(outside)[1].markdown()
+    assert r"**1.0000 \[0.900, 0.950\]‡**" in text and "‡ outside its interval" in text
+    assert "‡" not in tables()[1].markdown()
+
+
+def test_no_minus_zero():
+    from cfeval_cli.report.tables import _number, _percent
+
+    assert (_number(-1e-9), _number(-0.00004, 3), _percent(-0.001).text) == ("0.0000", "0.000", "0%")
+
+
 def test_without_correlations_the_reason_stands_there():
     record = {**RECORD, "correlations_absent": "a ranking needs two explainers, and this run has one"}
     _, table = tables(CORRELATIONS.iloc[:0], record)

@@ -63,7 +63,7 @@ def test_nothing_drawn_is_no_ratio():
 def test_resampled_values_are_ratios_of_sums_over_the_same_draws_for_all(seed):
     scores, order = build(seed, gaps=True)
     metrics = summarise(scores, order)
-    how = Bootstrap(seed, resamples=12, confidence=0.8)
+    how = Bootstrap(seed, resamples=12, confidence=0.8, least=1)
     drawn = Resampled.of(Scores.of(scores), metrics, how)
     for number, chosen in enumerate(drawn_rows(scores, 12, seed), 1):
         for row, (metric, variant) in enumerate(drawn.rows):
@@ -86,7 +86,7 @@ def test_an_explainers_bits_do_not_depend_on_the_others():
     scores, order = build(1, n=200)
     alone = scores[scores["explainer"] == "c"], order[order["explainer"] == "c"]
     values = [
-        Resampled.of(Scores.of(s), summarise(s, o), Bootstrap(0, resamples=30)).values
+        Resampled.of(Scores.of(s), summarise(s, o), Bootstrap(0, resamples=30, least=1)).values
         for s, o in ((scores, order), alone)
     ]
     assert (values[0][..., [2]] == values[1]).all()
@@ -115,7 +115,7 @@ def test_scores_in_pieces_and_in_any_order_are_the_same_scores():
 
 def test_without_resamples_there_are_no_intervals():
     scores, order = build(1)
-    how = Bootstrap(0, resamples=0)
+    how = Bootstrap(0, resamples=0, least=1)
     metrics = summarise(scores, order)
     table = with_intervals(metrics, Resampled.of(Scores.of(scores), metrics, how), how)
     assert table["value"].notna().all() and table[["value_low", "value_high", "value_se"]].isna().all(axis=None)

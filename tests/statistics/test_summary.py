@@ -9,7 +9,7 @@ from cfeval_cli.statistics.resampled import Bootstrap
 from cfeval_cli.statistics.summary import summarise
 from tests.statistics.tables import EXPLAINERS, build
 
-QUICK = Bootstrap(0, resamples=3)
+QUICK = Bootstrap(0, resamples=3, least=1)
 
 
 @settings(deadline=None, max_examples=40)
