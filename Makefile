@@ -6,7 +6,7 @@ PIP := $(BIN)/pip --disable-pip-version-check install --quiet --constraint const
 JOBS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run movie seeds sensitivity table1 table2 table3 paper test test-slow lint format bench wheel clean
+.PHONY: help setup run movie seeds sensitivity table1 table2 table3 paper choices test test-slow lint format bench wheel clean
 
 help: ## list the targets
 	@grep -E '^[a-z0-9 -]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -54,6 +54,15 @@ table3: .venv/.run ## the paper's Table 3 beside ours, over five seeds
 paper: .venv/.run ## all of the paper's tables and claims beside ours, five seeds, four golds (20 minutes; again: seconds)
 	$(EXPERIMENTS) 'experiment=glob(table*)' gold=$(GOLDS)
 	$(BIN)/cfeval paper compare $(PAPER)/runs --into $(PAPER)
+
+choices: .venv/.run ## which choices matter to the result: three sweeps for docs/reproduction.md (10 minutes)
+	$(CHOICES)/tables experiment=table1_adults gold=signed,centered,contrast,absolute search.pick=auto,first,nearest \
+		explainer.omission.removal=marginal,zero distance.space=auto,embedding
+	$(CHOICES)/incomplete experiment=table3 incomplete=skip,random,keep gold=signed,contrast
+	$(CHOICES)/sentences experiment=table1_movie_reviews search.alpha=10,30,100,300 gold=signed,contrast \
+		explainer.omission.removal=mask,zero
+
+CHOICES = $(BIN)/cfeval run --multirun bounds=0 figures=[] $(ARGS) hydra.sweep.dir=outputs/choices
 
 test: .venv/.dev lint ## lint, types and all tests but the slow ones
 	$(BIN)/pytest --numprocesses $(JOBS) -m "not slow"

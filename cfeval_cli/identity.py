@@ -20,7 +20,8 @@ from cfeval_cli.types import Dataset
 
 # What most numbers go through, whether or not a component imports it itself.
 _ALWAYS = ("numpy", "scipy", "sklearn", "torch")
-_DISTRIBUTION = {"sklearn": "scikit-learn", "anchor": "anchor-exp"}  # where it is not named as it is imported
+# where it is not named as it is imported; to look for it would take half a second
+_DISTRIBUTION = {"sklearn": "scikit-learn", "anchor": "anchor-exp", "hydra": "hydra-core", "yaml": "PyYAML"}
 
 
 def of_component(component: Any) -> str | None:
@@ -81,8 +82,8 @@ def of_code(kind: Any) -> str:
             continue
         seen[name] = path
         # a package's own file runs before that of a module in it
-        waiting += [*_imports(path, name), *([name.rpartition(".")[0]] if "." in name else [])]
-    sources = [f"{name} {sha256(path.read_bytes()).hexdigest()}" for name, path in sorted(seen.items())]
+        waiting += [*_imports(path, name, _stamp(path)), *([name.rpartition(".")[0]] if "." in name else [])]
+    sources = [f"{name} {_digest(path, _stamp(path))}" for name, path in sorted(seen.items())]
     python = f"python {sys.version_info.major}.{sys.version_info.minor}"
     return _hash(kind.__qualname__, python, *sources, *(f"{name} {_version(name)}" for name in sorted(outside)))
 
@@ -115,7 +116,29 @@ def _installed(path: Path) -> bool:
     return bool({"site-packages", "dist-packages"} & set(path.parts))
 
 
-def _imports(path: Path, name: str) -> list[str]:
+def _stamp(path: Path) -> tuple[int, int]:
+    """By which a file that was changed is noticed."""
+    told = path.stat()
+    return told.st_mtime_ns, told.st_size
+
+
+@cache
+def _digest(path: Path, stamp: tuple[int, int]) -> str:
+    return sha256(path.read_bytes()).hexdigest()
+
+
+@cache
+def _version(name: str) -> str:
+    """Of the package that an import name belongs to; without one, nothing is known of its code but its name."""
+    try:
+        return importlib.metadata.version(_DISTRIBUTION.get(name, name))
+    except importlib.metadata.PackageNotFoundError:
+        names = importlib.metadata.packages_distributions().get(name, [])
+        return " ".join(f"{one} {importlib.metadata.version(one)}" for one in names)
+
+
+@cache
+def _imports(path: Path, name: str, stamp: tuple[int, int]) -> list[str]:
     """The modules that a file imports, at the top or within functions, and what it imports from them."""
     found: list[str] = []
     for node in ast.walk(ast.parse(path.read_bytes())):
@@ -128,12 +151,3 @@ def _imports(path: Path, name: str) -> list[str]:
                 module = importlib.util.resolve_name("." * node.level + module, package)
             found += [module, *(f"{module}.{alias.name}" for alias in node.names)]
     return found
-
-
-def _version(name: str) -> str:
-    """Of the package that an import name belongs to; without one, nothing is known of its code but its name."""
-    try:
-        return importlib.metadata.version(_DISTRIBUTION.get(name, name))
-    except importlib.metadata.PackageNotFoundError:
-        names = importlib.metadata.packages_distributions().get(name, [])
-        return " ".join(f"{one} {importlib.metadata.version(one)}" for one in names)

@@ -160,6 +160,8 @@ def _side_by_side(published: Published, cells: pd.DataFrame, key: Key, views: Se
     table, dataset = key
     explainers = list(published.of(key)[0].figures)
     header = [Cell(f"Table {table}, {DATASETS[dataset]}"), Cell(""), *(Cell(EXPLAINERS[name]) for name in explainers)]
+    if table == "3":
+        header += [Cell("τ"), Cell("ρ")]
     blocks = []
     lines = {
         (c["metric"], c["variant"], c["explainer"]): c for c in cells[cells["coefficient"] == ""].to_dict("records")
@@ -171,6 +173,9 @@ def _side_by_side(published: Published, cells: pd.DataFrame, key: Key, views: Se
             Cell(_cell(c["ours"], c["deviation"], c["our_rank"]), bold=c["our_rank"] == c["their_rank"]) for c in mine
         ]
         theirs = [Cell(_cell(c["theirs"], np.nan, c["their_rank"])) for c in mine]
+        if table == "3":  # which has its correlations below the values
+            ours += [Cell(_cell(c["ours"], c["deviation"], np.nan)) for c in _pair_of(cells, series)]
+            theirs += [Cell(_cell(c["theirs"], np.nan, np.nan)) for c in _pair_of(cells, series)]
         blocks.append([[Cell(series.title + arrow), Cell("ours"), *ours], [Cell(""), Cell("paper"), *theirs]])
     told = [view for view in views if view.gold == gold and key in view.runs]
     accuracy = [view.runs[key].record["accuracy"]["test"] for view in told]
@@ -182,6 +187,14 @@ def _side_by_side(published: Published, cells: pd.DataFrame, key: Key, views: Se
         told[0].runs[key].record["setup"] + ".",
     ]
     return Table(f"Table {table} of the paper, {DATASETS[dataset]}, and ours", header, blocks, notes)
+
+
+def _pair_of(cells: pd.DataFrame, series: Series) -> list[dict[str, Any]]:
+    """τ and ρ of a metric."""
+    nothing = {"ours": np.nan, "deviation": np.nan, "theirs": np.nan}
+    mine = cells[(cells["metric"] == series.metric) & (cells["variant"] == series.variant)]
+    by_kind: dict[str, Any] = {line["coefficient"]: line for line in mine.to_dict("records")}
+    return [by_kind.get(kind, nothing) for kind in ("tau", "rho")]
 
 
 def _cell(value: float, spread: float, rank: float) -> str:
