@@ -45,11 +45,11 @@ EXPERIMENTS = $(BIN)/cfeval run --multirun seed=$(SEEDS) bounds=0 figures=[] hyd
 
 table1 table2: .venv/.run ## the paper's Table 1 or 2 beside ours, over five seeds
 	$(EXPERIMENTS) 'experiment=glob(table1*)' gold=signed
-	$(BIN)/cfeval paper compare $(PAPER)/runs --into $(PAPER) --tables $(subst table,,$@)
+	$(BIN)/cfeval paper compare $(PAPER)/runs --into $(PAPER)/$@ --tables $(subst table,,$@)
 
 table3: .venv/.run ## the paper's Table 3 beside ours, over five seeds
 	$(EXPERIMENTS) experiment=table3 gold=signed
-	$(BIN)/cfeval paper compare $(PAPER)/runs --into $(PAPER) --tables 3
+	$(BIN)/cfeval paper compare $(PAPER)/runs --into $(PAPER)/$@ --tables 3
 
 paper: .venv/.run ## all of the paper's tables and claims beside ours, five seeds, four golds (20 minutes; again: seconds)
 	$(EXPERIMENTS) 'experiment=glob(table*)' gold=$(GOLDS)

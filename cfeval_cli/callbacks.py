@@ -45,8 +45,8 @@ class Gather(Callback):
         from cfeval_cli.gathering import gather
 
         Gather.running = None
-        if self._jobs and all(failed for failed, _ in self._jobs.values()):
-            return 0  # nothing to gather, and every job has said why
+        if all(failed for failed, _ in self._jobs.values()) and not any(self._folder.rglob("run.json")):
+            return 0  # nothing to gather, and every job, or the sweep itself, has said why
         lost = {
             path: overrides
             for path, (failed, overrides) in self._jobs.items()

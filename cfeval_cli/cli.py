@@ -106,9 +106,9 @@ def complain(error: Exception, kept: str = "", job: str = "") -> int:
     elif type(error).__module__.startswith("hydra") or isinstance(error, OmegaConfBaseException):
         message, code, kept = _explain_hydra(error), 2, ""
     elif isinstance(error, OSError) and error.filename:
-        message = (
-            f"{error.filename}: {error.strerror}. Results go to hydra.run.dir, by default below the current folder."
-        )
+        message = f"{error.filename}: {error.strerror}."
+        if "hydra.core.hydra_config" in sys.modules:
+            message += " Results go to hydra.run.dir, by default below the current folder."
     elif not isinstance(error, Failure):
         message = f"{type(error).__name__}: {message} (HYDRA_FULL_ERROR=1 shows where)."
     sys.stderr.write("cfeval: " + " ".join(part for part in (job, message, kept) if part) + "\n")
@@ -123,7 +123,11 @@ def _explain_hydra(error: Exception) -> str:
     own = configs.config_dir()
     with configs.opened():
         if match := re.search(r"Could not override '([^']+)'", message):
-            close = did_you_mean(match[1], configs.settings(own))
+            known = configs.settings(own)
+            if match[1] in known and "." in match[1]:
+                group, name = match[1].split(".")[:2]
+                return f"{match[1]} is a setting of {group} {name!r}, which is not chosen: add it to {group}=[…]."
+            close = did_you_mean(match[1], known)
             return f"there is no setting {match[1]!r}.{close} See cfeval run --cfg job."
         if match := re.search(r"Could not (?:find|load) '([^']+)/([^'/]+)'", message):
             group, name = match.groups()

@@ -12,7 +12,11 @@ from pathlib import Path
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
     """A temporary file beside `path` that takes its place when all has been written."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+    try:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+    except OSError as error:
+        error.filename = str(path)  # not the temporary name, which nobody knows
+        raise
     os.close(handle)
     partial = Path(name)
     try:

@@ -341,3 +341,13 @@ def test_data_fetch_gets_a_file_and_verifies_it(tmp_path):
     assert (tmp_path / "data" / "far.csv").read_bytes() == body
     assert (tmp_path / "data" / "far.csv").stat().st_mode & 0o444 == 0o444  # colleagues may read it
     assert "far.csv: sha256 ok" in cfeval("data", "verify", "far", *own, cwd=tmp_path).stdout
+
+
+def test_a_setting_of_what_is_not_chosen_says_how_to_choose_it(tmp_path):
+    told = cfeval("run", "explainer.ladder.rungs=21", cwd=tmp_path, code=2).stderr
+    assert "is a setting of explainer 'ladder', which is not chosen: add it to explainer=[…]" in told
+    # a sweep that cannot begin has nothing to gather
+    told = cfeval("run", "--multirun", "n_explan=1,2", cwd=tmp_path, code=2).stderr
+    assert "there is no setting 'n_explan'" in told and "gathered" not in told
+    told = cfeval("paper", "audit", "--csv", "nowhere/audit.csv", cwd=tmp_path, code=1).stderr
+    assert "nowhere/audit.csv: No such file or directory." in told and "hydra" not in told

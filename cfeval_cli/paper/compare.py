@@ -159,7 +159,7 @@ def _side_by_side(published: Published, cells: pd.DataFrame, key: Key, views: Se
     """Two lines for each metric: ours, and the paper's."""
     table, dataset = key
     explainers = list(published.of(key)[0].figures)
-    header = [Cell(f"Table {table}, {DATASETS[dataset]}"), Cell(""), *(Cell(EXPLAINERS[name]) for name in explainers)]
+    header = [Cell(f"Table {table}, {DATASETS[dataset]}"), *(Cell(EXPLAINERS[name]) for name in explainers)]
     if table == "3":
         header += [Cell("τ"), Cell("ρ")]
     blocks = []
@@ -169,22 +169,30 @@ def _side_by_side(published: Published, cells: pd.DataFrame, key: Key, views: Se
     for series in published.of(key):
         mine = [lines[*series.pair, name] for name in explainers]
         arrow = {"higher": " ↑", "lower": " ↓", None: ""}[series.better]
+        sides = {name: [c[name] for c in mine] for name in ("our_rank", "their_rank")}
         ours = [
-            Cell(_cell(c["ours"], c["deviation"], c["our_rank"]), bold=c["our_rank"] == c["their_rank"]) for c in mine
+            Cell(
+                _cell(c["ours"], c["deviation"], c["our_rank"], sides["our_rank"]),
+                bold=c["our_rank"] == c["their_rank"],
+            )
+            for c in mine
         ]
-        theirs = [Cell(_cell(c["theirs"], np.nan, c["their_rank"])) for c in mine]
+        theirs = [Cell(_cell(c["theirs"], np.nan, c["their_rank"], sides["their_rank"])) for c in mine]
         if table == "3":  # which has its correlations below the values
-            ours += [Cell(_cell(c["ours"], c["deviation"], np.nan)) for c in _pair_of(cells, series)]
-            theirs += [Cell(_cell(c["theirs"], np.nan, np.nan)) for c in _pair_of(cells, series)]
-        blocks.append([[Cell(series.title + arrow), Cell("ours"), *ours], [Cell(""), Cell("paper"), *theirs]])
+            ours += [Cell(_cell(c["ours"], c["deviation"])) for c in _pair_of(cells, series)]
+            theirs += [Cell(_cell(c["theirs"], np.nan)) for c in _pair_of(cells, series)]
+        blocks.append([[Cell(f"{series.title}{arrow}, ours"), *ours], [Cell("the paper's"), *theirs]])
     told = [view for view in views if view.gold == gold and key in view.runs]
     accuracy = [view.runs[key].record["accuracy"]["test"] for view in told]
     printed = published.texts.get((dataset, "accuracy", "test"))
     notes = [
-        f"Ours: mean ± standard deviation over {len(told)} seeds, gold: {gold}, ranks of the means; the paper's ranks "
-        "are those of its values. Ranks of ours that are also the paper's are bold. Test accuracy "
+        f"Ours: mean ± standard deviation over {len(told)} seeds ({', '.join(str(view.seed) for view in told)}), "
+        f"{told[0].runs[key].record['instances']:,} instances each, gold: {gold}, ranks of the means; the paper's "
+        "ranks are those of its values. Ranks of ours that are also the paper's are bold. Test accuracy "
         f"{min(accuracy):.2%} to {max(accuracy):.2%}" + (f"; the paper's: {printed.printed} %." if printed else "."),
-        told[0].runs[key].record["setup"] + ".",
+        told[0].runs[key].record["setup"]
+        + "."
+        + (" Its C_soft (cont.) is compared with the discrete search's." if table == "3" else ""),
     ]
     return Table(f"Table {table} of the paper, {DATASETS[dataset]}, and ours", header, blocks, notes)
 
@@ -197,11 +205,11 @@ def _pair_of(cells: pd.DataFrame, series: Series) -> list[dict[str, Any]]:
     return [by_kind.get(kind, nothing) for kind in ("tau", "rho")]
 
 
-def _cell(value: float, spread: float, rank: float) -> str:
+def _cell(value: float, spread: float, rank: float = np.nan, others: Sequence[float] = ()) -> str:
     if isnan(value):
         return DASH
     deviation = "" if isnan(spread) else f" ± {spread:.4f}"
-    place = "" if isnan(rank) else f" ({ordinal(rank, tied=rank != int(rank))})"
+    place = "" if isnan(rank) else f" ({ordinal(rank, tied=list(others).count(rank) > 1)})"
     return f"{value:.4f}{deviation}{place}"
 
 
@@ -230,12 +238,12 @@ def _table_2(published: Published, cells: pd.DataFrame, gold: str) -> Table:
                 some = cells[(cells["dataset"] == dataset) & (cells["coefficient"] == kind)]
                 some = some[(some["metric"] == one.metric) & (some["variant"] == one.variant)]
                 mine = some.iloc[0] if len(some) else None
-            row.append(Cell(DASH if mine is None else _cell(mine["ours"], mine["deviation"], np.nan)))
+            row.append(Cell(DASH if mine is None else _cell(mine["ours"], mine["deviation"])))
             row.append(Cell(DASH if one is None or isnan(one.figure.value) else one.figure.printed))
         rows.append(row)
     notes = [
         f"Ours: mean ± standard deviation over the seeds, gold: {gold}. The paper's as printed; {DASH} where it prints "
-        "0 for a metric that it did not compute."
+        "0 for a metric that it did not compute. C_soft (cont.) of Adults is the discrete search's, as in its Table 1."
     ]
     return Table("Table 2 of the paper, and ours", header, [rows], notes)
 
@@ -250,7 +258,7 @@ def _claims(verdicts: Sequence[Verdict]) -> Table:
         row.append(Cell(f"{verdict.word} ({verdict.holds_in} of {verdict.seeds})" if verdict.seeds else DASH))
     notes = [
         "In brackets: in how many of the seeds the claim is true, training, split and explainers all reseeded. Holds, "
-        "or does not: a sign test over the seeds at 5 %, for which five of five are just enough; cannot be decided: "
-        "neither. The figures behind each verdict are in claims.csv.",
+        "or does not: a one-sided sign test over the seeds at 5 %, for which five of five are just enough, each claim "
+        "and definition by itself; cannot be decided: neither. The figures behind each verdict are in claims.csv.",
     ]
     return Table("What the paper claims", header, [list(rows.values())], notes)

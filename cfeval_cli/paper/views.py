@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
@@ -132,6 +132,7 @@ class Computed:
 def computed(folders: Sequence[Path]) -> list[Computed]:
     """Sort runs by gold and seed, and by the experiment that they are; others are refused."""
     found: dict[tuple[str, int], dict[Key, tuple[Run, Path]]] = {}
+    alike: dict[Key, tuple[dict[str, Any], Path]] = {}  # what all runs of an experiment must share
     for path in find(folders):
         run = read(path, str(path))
         if run.record["status"] != "complete":
@@ -146,10 +147,28 @@ def computed(folders: Sequence[Path]) -> list[Computed]:
         if key in mine:
             raise UserError(f"{path} and {mine[key][1]} are the same experiment with the same seed and gold.")
         mine[key] = run, path
+        first, where = alike.setdefault(key, (_described(run), path))
+        for name, value in _described(run).items():
+            if first.get(name) != value:
+                raise UserError(
+                    f"{path} has {name} {value}, and {where} has {first.get(name)}: only runs of an experiment that "
+                    "differ in nothing but seed and gold can be compared. Leave some out."
+                )
     return [
         Computed(seed, gold, {k: run for k, (run, _) in mine.items()}, {k: path for k, (_, path) in mine.items()})
         for (gold, seed), mine in sorted(found.items())
     ]
+
+
+def _described(run: Run) -> dict[str, Any]:
+    """The settings that may not differ between seeds."""
+    settings, record = run.record["settings"], run.record
+    told = {name: settings.get(name) for name in ("k", "n_explain", "access", "agreement", "incomplete")}
+    own = sorted(f"{key}={value}" for key, value in run.overrides.items() if key.split(".")[0] in _COMPONENTS)
+    return told | {"setup": record["setup"], "data": record["data"].get("sha256"), "components": ", ".join(own)}
+
+
+_COMPONENTS = ("dataset", "model", "explainer", "search", "distance", "metric")
 
 
 def _experiment(run: Run) -> Key | None:

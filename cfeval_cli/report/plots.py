@@ -150,6 +150,7 @@ def _ladder(metrics: pd.DataFrame, record: Mapping[str, Any]) -> Figure:
         axis.locator_params(axis="y", nbins=4)
         axis.set_ylim(*_apart(axis.get_ylim()))
         _name(axis, pair, record)
+    figure.supxlabel("share of instances for which the gold is named", fontsize=8)
     _about(figure, record, "Score against how often the gold is named")
     return figure
 

@@ -268,7 +268,8 @@ def _coefficients(correlations: pd.DataFrame, settings: Mapping[str, Any]) -> li
         for of, sign, tex in (("tau", "τ", r"$\tau$"), ("rho", "ρ", r"$\rho$")):
             columns.append(_Column(Cell(f"{sign} {name}{star}", latex=f"{tex} {escape_latex(name)}{star}"), of, lines))
             if star or name == "ladder":
-                columns.append(_Column(Cell("p"), f"p_{of}", lines))
+                of_what = f"{sign} ladder" if name == "ladder" else sign  # a narrow screen can part it from its figure
+                columns.append(_Column(Cell(f"p({of_what})"), f"p_{of}", lines))
     return columns
 
 

@@ -177,6 +177,10 @@ def test_each_claim_can_fail(tmp_path):
             "the same experiment with the same seed",
         ),
         (lambda f: f.mkdir(), "has no run.json"),
+        (
+            lambda f: [write_runs(f, i, keys=(("3", "adults"),), setup=f"distance {i}") for i in (0, 1)],
+            "has setup distance 1, and .* has distance 0: only runs .* differ in nothing but seed and gold",
+        ),
     ],
 )
 def test_what_cannot_be_compared_is_refused_by_name(tmp_path, make, message):

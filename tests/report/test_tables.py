@@ -143,7 +143,7 @@ def test_markup_in_a_name_is_not_obeyed_in_the_terminal():
 def test_table_2_has_a_pair_of_columns_for_each_gold_and_bolds_the_best():
     _, table = tables()
     text = table.markdown()
-    header = ["Metric", "τ signed*", "p", "ρ signed*", "p", "τ absolute", "ρ absolute"]
+    header = ["Metric", "τ signed*", "p(τ)", "ρ signed*", "p(ρ)", "τ absolute", "ρ absolute"]
     assert [cell.text for cell in table.header] == header
     interval = r"-1.0000 \[-1.100, -1.000\]"
     best = r"**1.0000 \[0.900, 1.000\]**"
