@@ -137,7 +137,9 @@ def find(folders: Sequence[Path]) -> list[Path]:
     for folder in folders:
         if not folder.is_dir():
             raise UserError(f"there is no folder {folder}.")
-        inside = [folder] if (folder / "run.json").exists() else [path.parent for path in folder.rglob("run.json")]
+        inside = (
+            [folder] if (folder / "run.json").exists() else sorted(path.parent for path in folder.rglob("run.json"))
+        )
         if not inside:
             raise UserError(f"{folder} has no run.json, and no folder below it has one: it holds no run of cfeval.")
         found |= dict.fromkeys(path.resolve() for path in inside)
