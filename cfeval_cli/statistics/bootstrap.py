@@ -11,6 +11,7 @@ from cfeval_cli.seeding import stream
 from cfeval_cli.types import Floats
 
 _BLOCK = 1 << 22  # counts held at once, 32 MB
+_FEW = 64  # resamples drawn at once
 
 
 def draws(size: int, resamples: int, seed: int) -> Iterator[Floats]:
@@ -31,9 +32,13 @@ def _once(size: int, resamples: int, seed: int) -> Floats:
 
 
 def _counts(rng: np.random.Generator, size: int, resamples: int) -> Floats:
-    drawn = rng.integers(0, size, (resamples, size))
-    drawn += np.arange(resamples)[:, None] * size
-    return np.bincount(drawn.ravel(), minlength=resamples * size).reshape(resamples, size).astype(float)
+    counts = np.empty((resamples, size))
+    for start in range(0, resamples, _FEW):  # memory that is touched for the first time costs more than the draws
+        few = min(_FEW, resamples - start)
+        drawn = rng.integers(0, size, (few, size))
+        drawn += np.arange(few)[:, None] * size
+        counts[start : start + few] = np.bincount(drawn.ravel(), minlength=few * size).reshape(few, size)
+    return counts
 
 
 def sums(matrices: Sequence[Callable[[], Floats]], size: int, resamples: int, seed: int) -> list[Floats]:
