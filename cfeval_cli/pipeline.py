@@ -113,8 +113,10 @@ def inputs(plan: Plan) -> str | None:
     components = {"dataset": plan.dataset, "model": plan.model, "search": plan.search, "distance": plan.distance}
     components |= {f"explainer.{name}": explainer for name, explainer in plan.explainers.items()}
     components |= {f"metric.{name}": metric for name, metric in plan.metrics.items()}
-    data = [found.sha256 for found in plan.dataset.fetch(plan.data_dir)]
-    return of_run(settings, components, data, Study)
+    files = plan.dataset.fetch(plan.data_dir)
+    if not all(hasattr(found, "sha256") for found in files):
+        return None  # a user's own kind of dataset may not say
+    return of_run(settings, components, [found.sha256 for found in files], Study)
 
 
 def accuracies(model: WhiteBox, dataset: Dataset) -> dict[str, float]:
