@@ -51,7 +51,7 @@ table3: .venv/.run ## the paper's Table 3 beside ours, over five seeds
 	$(EXPERIMENTS) experiment=table3 gold=signed
 	$(BIN)/cfeval paper compare $(PAPER)/runs --into $(PAPER)/$@ --tables 3
 
-paper: .venv/.run ## all of the paper's tables and claims beside ours, five seeds, four golds (20 minutes; again: seconds)
+paper: .venv/.run ## all of the paper's tables and claims beside ours, five seeds, four golds (10 to 15 minutes; again: seconds)
 	$(EXPERIMENTS) 'experiment=glob(table*)' gold=$(GOLDS)
 	$(BIN)/cfeval paper compare $(PAPER)/runs --into $(PAPER)
 
