@@ -85,7 +85,7 @@ def prepared(made, dataset, model, name, n):
         told = {explainer: explain(study, explainer) for explainer in ("random", "lr")}
         usable = {explainer: pipeline.select(study, explainer, e) for explainer, e in told.items()}
         found = {explainer: find(study, explainer, named) for explainer, named in usable.items()}
-        return lambda: pipeline.score(study, told, usable, found)
+        return lambda: pipeline.score(study, pipeline.golden(study), told, usable, found)
     return lambda: explain(study, name)
 
 

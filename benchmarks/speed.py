@@ -32,7 +32,8 @@ from cfeval_cli.progress import Progress
 from cfeval_cli.store import RunFolder
 from cfeval_cli.types import NONE, Access
 
-WHOLE_OVERRIDES = ["n_jobs=2", "cache=off"]  # all cores, and nothing left over from an earlier run
+# all cores, nothing left over from an earlier run, and nothing that the straightforward script does not do
+WHOLE_OVERRIDES = ["n_jobs=2", "cache=off", "bounds=0", "resamples=0", "figures=[]"]
 
 # The tables and their columns; the second sets the search beside the model that it calls.
 SPEED = (

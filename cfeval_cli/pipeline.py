@@ -91,13 +91,13 @@ def run(plan: Plan, folder: RunFolder, progress: Progress) -> list[tables.Table]
     folder.save_counterfactuals(study.instances, usable, counterfactuals)
 
     with progress.stage("score"):
-        scores, order = score(study, explanations, usable, counterfactuals)
+        truth = golden(study)
+        scores, order = score(study, truth, explanations, usable, counterfactuals)
     with progress.stage("bounds") as advance:
-        bounds = bounding.find(study, golden(study), advance) if plan.bounds else None
+        bounds = bounding.find(study, truth, advance) if plan.bounds else None
     with progress.stage("conclude"):
-        findings = conclude(scores, order, Bootstrap(plan.seed, plan.resamples, plan.confidence), plan.ladder_gold)
-        if bounds is not None:
-            findings = findings.within(bounds, scores)
+        how = Bootstrap(plan.seed, plan.resamples, plan.confidence)
+        findings = conclude(scores, order, how, plan.ladder_gold, bounds)
     folder.save_scores(scores, findings)
     return folder.finish(study.ledger, progress)
 
@@ -216,13 +216,13 @@ def find(study: Study, name: str, features: Ints, advance: Callable[[int], None]
 
 def score(
     study: Study,
+    truth: Mapping[str, Floats],
     explanations: Mapping[str, Explanation],
     usable: Mapping[str, Ints],
     counterfactuals: Mapping[str, Found],
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Scores per instance, and the rows that their summary should have."""
     plan, instances = study.plan, study.instances
-    truth = golden(study)
     probability = probability_of(study.labels, study.positive)
     parts, order = [], []
     for metric in plan.metrics.values():

@@ -13,8 +13,9 @@ import pandas as pd
 
 from cfeval_cli.errors import UserError
 from cfeval_cli.gathering import Run, find, read
-from cfeval_cli.paper.published import TRUTH, Key, Pair, Published
-from cfeval_cli.statistics.ranking import agreement, ranks
+from cfeval_cli.paper.finding import correlate, ranked
+from cfeval_cli.paper.published import EXPLAINERS, TRUTH, Key, Pair, Published
+from cfeval_cli.statistics.ranking import ranks
 
 EXPERIMENTS: dict[Key, str] = {
     ("1", "adults"): "table1_adults",
@@ -58,18 +59,13 @@ class Printed:
 
     def ranked(self, key: Key, pair: Pair) -> dict[str, float]:
         """By value, not as printed."""
-        series, values = self.published.find(key, pair), self.values(key, pair)
-        if series is None:
-            return {}
-        return dict(zip(values, ranks(np.array([*values.values()]), series.better or "lower").tolist(), strict=True))
+        series = self.published.find(key, pair)
+        return {} if series is None else ranked(series)
 
     def coefficient(self, key: Key, pair: Pair, name: str) -> float:
         """From the values, not as printed."""
         ours, truth = self.ranked(key, pair), self.ranked(key, TRUTH)
-        if not ours or not truth:
-            return np.nan
-        sides = [np.array([[side[one] for one in ours]]) for side in (ours, truth)]
-        return float(agreement(*sides)[name != "tau"][0, 0])
+        return correlate(ours, truth)[name] if ours and truth else np.nan
 
     def several(self, key: Key, explainer: str) -> float:
         """Not printed."""
@@ -175,11 +171,8 @@ def _experiment(run: Run) -> Key | None:
     """By what it did, whatever it was called."""
     for table, dataset in EXPERIMENTS:
         record = run.record
-        named = {"random", "lime", "anchor", "lr"} if table == "3" else set(_SIX)
+        named = {"random", "lime", "anchor", "lr"} if table == "3" else set(EXPLAINERS)
         fits = record["data"]["name"] == dataset and record["settings"]["k"] == _K[table]
         if fits and _NEEDED[dataset] <= set(record["levels"]) and named <= set(record["explainers"]):
             return table, dataset
     return None
-
-
-_SIX = ("random", "omission", "lime", "anchor", "decision_boundary", "lr")

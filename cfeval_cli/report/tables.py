@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from cfeval_cli.statistics.resampled import LEAST
 from cfeval_cli.statistics.summary import TRUTHS
 
 if TYPE_CHECKING:
@@ -425,7 +426,7 @@ def _of_intervals(record: Mapping[str, Any]) -> str:
     if not settings["resamples"]:
         return ""
     level, many = f"{100 * settings['confidence']:.4g}", f"{settings['resamples']:,}"
-    return f" In brackets: {level} % intervals over {many} resamples of the instances; none from fewer than 30."
+    return f" In brackets: {level} % intervals over {many} resamples of the instances; none from fewer than {LEAST}."
 
 
 def _probability(p: float) -> Cell:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pandas as pd
@@ -27,15 +27,11 @@ class Findings:
     instance_agreement: pd.DataFrame
     bounds: pd.DataFrame | None = None
 
-    def within(self, bounds: Bounds, scores: pd.DataFrame) -> Findings:
-        """With each metric's bounds, and each value's place between them."""
-        metrics = self.metrics.copy()
-        metrics.insert(list(metrics).index("rank"), "place", bounds.places(Scores.of(scores), metrics))
-        return replace(self, metrics=metrics, bounds=bounds.table())
 
-
-def conclude(scores: pd.DataFrame, order: pd.DataFrame, how: Bootstrap, ladder_gold: str = "") -> Findings:
-    """Values, their uncertainty, and how well each metric agrees with the truth.
+def conclude(
+    scores: pd.DataFrame, order: pd.DataFrame, how: Bootstrap, ladder_gold: str = "", bounds: Bounds | None = None
+) -> Findings:
+    """Values, their uncertainty, their place between the bounds, and how well each metric agrees with the truth.
 
     `order` has the rows that the summary should have; a ladder's rungs were made from the gold of that definition.
     """
@@ -43,9 +39,12 @@ def conclude(scores: pd.DataFrame, order: pd.DataFrame, how: Bootstrap, ladder_g
     drawn = Resampled.of(arrays, metrics, how)
     groups = [family for family in families(drawn, ladder_gold) if family.judged and family.truths]
     found = [Agreements.of(drawn, family, how) for family in groups]
+    with_intervals(metrics, drawn, how)
+    if bounds is not None:
+        metrics.insert(list(metrics).index("rank"), "place", bounds.places(arrays, metrics))
     named = [family for family in groups if family.name == "explainers"]
     return Findings(
-        metrics=with_intervals(metrics, drawn, how),
+        metrics=metrics,
         correlations=pd.DataFrame(
             [line for one in found for line in one.lines(drawn, how)], columns=correlation.COLUMNS
         ),
@@ -56,4 +55,5 @@ def conclude(scores: pd.DataFrame, order: pd.DataFrame, how: Bootstrap, ladder_g
             [line for family in named for line in instancewise.lines(arrays, drawn, family, how)],
             columns=instancewise.COLUMNS,
         ),
+        bounds=None if bounds is None else bounds.table(),
     )

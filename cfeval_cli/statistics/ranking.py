@@ -50,13 +50,3 @@ def agreement(ours: Floats, theirs: Floats) -> tuple[Floats, Floats]:
     spread = lengths[0][..., :, None] * lengths[1][..., None, :]
     product = np.matmul(a, np.swapaxes(b, -1, -2))
     return tau, np.divide(product, spread, out=np.full(product.shape, np.nan), where=spread > 0)
-
-
-def kendall(u: Floats, v: Floats) -> float:
-    """τ of two lists of values."""
-    return float(agreement(ranks(u, "lower")[None], ranks(v, "lower")[None])[0][0, 0])
-
-
-def spearman(u: Floats, v: Floats) -> float:
-    """ρ of two lists of values."""
-    return float(agreement(ranks(u, "lower")[None], ranks(v, "lower")[None])[1][0, 0])

@@ -13,6 +13,8 @@ from cfeval_cli.statistics.ranking import ranks
 from cfeval_cli.statistics.scores import Row, Scores
 from cfeval_cli.types import Bools, Floats, Ints
 
+LEAST = 30  # instances: fewer are no sample to draw from again
+
 
 @dataclass(frozen=True)
 class Bootstrap:
@@ -21,7 +23,7 @@ class Bootstrap:
     seed: int
     resamples: int = 2000  # 0: no intervals
     confidence: float = 0.95
-    least: int = 30  # instances: fewer are no sample to draw from again
+    least: int = LEAST
 
     def spread(self, values: Floats, enough: Bools | bool = True) -> tuple[Floats, Floats, Floats]:
         """Both ends of the interval and the standard error of what was resampled along the first axis.
@@ -81,7 +83,7 @@ class Resampled:
 
 
 def with_intervals(metrics: pd.DataFrame, drawn: Resampled, how: Bootstrap) -> pd.DataFrame:
-    """The summary, with interval and standard error behind each value."""
+    """The summary itself, to which interval and standard error are added behind each value."""
     row = pd.MultiIndex.from_tuples(drawn.rows).get_indexer(pd.MultiIndex.from_frame(metrics[["metric", "variant"]]))
     column = pd.Index(drawn.explainers).get_indexer(pd.Index(metrics["explainer"]))
     place = list(metrics).index("value") + 1

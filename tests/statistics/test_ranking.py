@@ -6,7 +6,22 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy import stats
 
-from cfeval_cli.statistics.ranking import kendall, ranks, spearman
+from cfeval_cli.statistics.ranking import agreement, ranks
+
+
+def coefficients(u, v):
+    """τ and ρ of two lists of values."""
+    tau, rho = agreement(*(ranks(side, "lower")[None] for side in (u, v)))
+    return tau[0, 0], rho[0, 0]
+
+
+def kendall(u, v):
+    return coefficients(u, v)[0]
+
+
+def spearman(u, v):
+    return coefficients(u, v)[1]
+
 
 values = st.lists(st.integers(-3, 3).map(float), min_size=2, max_size=7)
 
