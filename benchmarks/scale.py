@@ -82,8 +82,8 @@ def prepared(made, dataset, model, name, n):
     if name in ("discrete", "continuous"):
         return lambda: find(study, "lr", features)
     if name == "scoring":
-        told = {explainer: explain(study, explainer) for explainer in ("random", "lr")}
-        usable = {explainer: pipeline.select(study, explainer, e) for explainer, e in told.items()}
+        told = {explainer: pipeline.explain(study, explainer, lambda _: None) for explainer in ("random", "lr")}
+        usable = {explainer: pipeline.select(study, explainer, done) for explainer, done in told.items()}
         found = {explainer: find(study, explainer, named) for explainer, named in usable.items()}
         return lambda: pipeline.score(study, pipeline.golden(study), told, usable, found)
     return lambda: explain(study, name)

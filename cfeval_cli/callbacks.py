@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import sys
 import traceback
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 from hydra.core.utils import JobReturn, JobStatus
 from hydra.experimental.callback import Callback
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf, read_write
+
+from cfeval_cli.resuming import quoted
 
 
 class Gather(Callback):
@@ -22,8 +25,16 @@ class Gather(Callback):
         self._folder = Path()
         self._jobs: dict[Path, tuple[bool, list[str]]] = {}  # folder: failed or not, overrides
 
+    def on_run_start(self, config: DictConfig, **_: Any) -> None:
+        """A folder of its own, even if another run starts in the same second."""
+        claim(config, "hydra.run.dir")
+
     def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
-        """Remember the sweep: Hydra tells its end only if all jobs succeed."""
+        """A folder of its own, and remember the sweep: Hydra tells its end only if all jobs succeed."""
+        claimed = claim(config, "hydra.sweep.dir")
+        if claimed is not None:
+            with read_write(config.hydra):  # for the jobs, whose configs are composed anew
+                config.hydra.overrides.hydra.append(f"hydra.sweep.dir={quoted(claimed)}")
         self._folder = Path(config.hydra.sweep.dir).absolute()
         Gather.running = self
 
@@ -60,6 +71,29 @@ class Gather(Callback):
             complain(error, job="the runs are intact, but could not be gathered:")
             return 1
         return 0
+
+
+def claim(config: DictConfig, key: str) -> Path | None:
+    """Make the folder that a config names by the time of day, or if there is one already, the same with a number."""
+    raw = OmegaConf.to_container(config.hydra, resolve=False)
+    for part in key.split(".")[1:]:
+        raw = raw[part]  # type: ignore[index, call-overload]
+    if "${now:" not in str(raw):
+        return None  # the user's own choice
+    wanted = Path(str(OmegaConf.select(config, key)))
+    for number in count(1):
+        folder = wanted if number == 1 else wanted.with_name(f"{wanted.name}-{number}")
+        try:
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            folder.mkdir()
+        except FileExistsError:
+            continue
+        except OSError:
+            return None  # Hydra will find out, and say so
+        with read_write(config.hydra):
+            OmegaConf.update(config, key, str(folder))
+        return folder
+    return None
 
 
 def gather_unfinished() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import logging
 import os
 import re
 import signal
@@ -60,6 +61,7 @@ def main() -> None:
     os.environ["HYDRA_FULL_ERROR"] = "1"  # so that Hydra passes errors on instead of printing them
     os.environ["CFEVAL_TRACEBACK"] = "1" if full else ""
     signal.signal(signal.SIGTERM, _terminate)
+    logging.raiseExceptions = False  # a log that cannot be written, on a full disk, is not what to tell the user
     try:
         importlib.import_module(f"cfeval_cli.commands.{command}").main()
     except KeyboardInterrupt as error:
@@ -87,7 +89,7 @@ def stopped(error: KeyboardInterrupt) -> int:
 def _overrides_last(arguments: list[str]) -> list[str]:
     """Let options stand between overrides, where Hydra's parser would not take what follows them."""
     takes_value = ("--config-dir", "-cd", "--config-path", "-cp", "--config-name", "-cn", "--package", "-p", "--into",
-                   "--csv", "--md")  # fmt: skip
+                   "--resume", "--csv", "--md")  # fmt: skip
     before = ["", *arguments]
     overrides = [
         i for i, word in enumerate(arguments) if "=" in word and word[0] != "-" and before[i] not in takes_value
@@ -106,7 +108,7 @@ def complain(error: Exception, kept: str = "", job: str = "") -> int:
     elif type(error).__module__.startswith("hydra") or isinstance(error, OmegaConfBaseException):
         message, code, kept = _explain_hydra(error), 2, ""
     elif isinstance(error, OSError) and error.filename:
-        message = f"{error.filename}: {error.strerror}."
+        message = f"{error.filename}: {error.strerror or error}."
         if "hydra.core.hydra_config" in sys.modules:
             message += " Results go to hydra.run.dir, by default below the current folder."
     elif not isinstance(error, Failure):

@@ -53,7 +53,9 @@ class Plan:
     data_dir: Path
     executor: Executor
     cache: Cache
-    identities: Mapping[str, str | None]  # of the explainers, taken when they were imported
+    identities: Mapping[str, str | None]  # of the components, by config key, taken when they were imported
+    strict: bool  # an instance that an explainer fails on ends the run
+    timeout: float | None  # seconds that an explainer has for one instance
 
     @property
     def ladder_gold(self) -> str:
@@ -94,8 +96,11 @@ def plan(cfg: DictConfig) -> Plan:
         raise UserError(f"figures must be a list such as [png,pdf], or [] for none, not {cfg.figures!r}.")
     for kind in cfg.figures or ():
         _check("figures", partial(one_of, "figures", kind, ("png", "svg", "pdf")))
-    if not isinstance(cfg.redo, bool):
-        raise UserError(f"redo must be true or false, not {cfg.redo!r}.")
+    for key in ("redo", "strict"):
+        if not isinstance(cfg[key], bool):
+            raise UserError(f"{key} must be true or false, not {cfg[key]!r}.")
+    if cfg.timeout_per_instance is not None:
+        _check("timeout_per_instance", lambda: number("timeout_per_instance", cfg.timeout_per_instance, 0.001))
     access = _ACCESS[cfg.access]
     chosen = _several(cfg, "metric")
     metrics = _permitted(chosen, access) | {"converged": Converged(), "coverage": Coverage()}  # always told
@@ -113,9 +118,13 @@ def plan(cfg: DictConfig) -> Plan:
     if getattr(search, "moves", False) and getattr(distance, "space", None) == "onehot":
         raise UserError("distance.space=onehot cannot measure moved embeddings. Use distance.space=auto or embedding.")
     explainers = _several(cfg, "explainer")
+    dataset, model = make(cfg, "dataset"), make(cfg, "model")
+    components = {"dataset": dataset, "model": model, "search": search, "distance": distance}
+    components |= {f"explainer.{name}": explainer for name, explainer in explainers.items()}
+    components |= {f"metric.{name}": metric for name, metric in metrics.items()}
     return Plan(
-        dataset=make(cfg, "dataset"),
-        model=make(cfg, "model"),
+        dataset=dataset,
+        model=model,
         explainers=explainers,
         search=search,
         distance=distance,
@@ -139,7 +148,9 @@ def plan(cfg: DictConfig) -> Plan:
         data_dir=Path(str(cfg.data_dir)).expanduser(),
         executor=make(cfg, "executor"),
         cache=make(cfg, "cache"),
-        identities={name: of_component(explainer) for name, explainer in explainers.items()},
+        identities={key: of_component(component) for key, component in components.items()},
+        strict=cfg.strict,
+        timeout=cfg.timeout_per_instance,
     )
 
 

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import logging
+import signal
+import struct
+import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, fields
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from hashlib import blake2b, sha256
 from typing import Any
 
 import numpy as np
 
-from cfeval_cli.errors import Failure
+from cfeval_cli.errors import Failure, UserError
 from cfeval_cli.identity import of_code
 from cfeval_cli.model.gate import Ledger
 from cfeval_cli.types import (
@@ -25,16 +30,30 @@ from cfeval_cli.types import (
     Executor,
     Explainer,
     Explanation,
+    Floats,
     Ints,
     Split,
-    Told,
 )
 
 log = logging.getLogger("cfeval")
 
 _CHUNK = 16  # instances that are explained at a time
+_REASONS = 3  # that are told of an explainer with faults
+_LONGEST = 200  # characters of a reason
 _FIT = b"fit"  # in the place of an instance: the cost of preparing an explainer
-_NOBODY = np.zeros(0, dtype=np.int64)
+_HEAD = struct.Struct("<qd")  # rows asked of the model, seconds
+_NO_FEATURES, _NO_SCORES = np.zeros(0, dtype=np.int64), np.zeros(0)
+
+
+@dataclass(frozen=True)
+class Told:
+    """The explanation of one instance, and what it cost."""
+
+    features: Ints = field(default_factory=lambda: _NO_FEATURES)  # (K,)
+    scores: Floats = field(default_factory=lambda: _NO_SCORES)  # (K,)
+    rows: int = 0  # asked of the model
+    seconds: float = 0.0
+    fault: str = ""  # why there is none
 
 
 @dataclass(frozen=True)
@@ -51,6 +70,7 @@ class Job:
     seed: int
     instances: Split
     labels: Ints  # (n,) predicted
+    timeout: float | None = None  # seconds for each instance
 
     @property
     def component(self) -> str:
@@ -79,7 +99,7 @@ class Job:
         gate = ledger.gate(self.model, self.explainer.access, self.component)
         function = self.explainer.fit(self.dataset, gate)
         seconds = time.perf_counter() - begun
-        return function, ledger, Told(_NOBODY, _NOBODY.astype(float), ledger.rows[self.component], seconds)
+        return function, ledger, Told(rows=ledger.rows[self.component], seconds=seconds)
 
     def __reduce__(self) -> tuple[type[Job], tuple[Any, ...]]:
         """Without what is ready: functions do not travel."""
@@ -94,10 +114,23 @@ class Explained:
     rows: int  # asked of the model
     seconds: float  # of one core
     known: int  # instances whose explanation was known from before
+    faults: Mapping[int, str] = field(default_factory=dict)  # row of an instance that has none: the reason
+
+    @property
+    def reasons(self) -> str:
+        """What went wrong, with how often."""
+        counts = Counter(self.faults.values()).most_common()
+        told = [f"{reason} ({times:,})" for reason, times in counts[:_REASONS]]
+        return "; ".join([*told, *(["…"] if len(counts) > _REASONS else [])])
 
 
-def explain(job: Job, executor: Executor, cache: Cache, advance: Callable[[int], None]) -> Explained:
-    """Look up what is known, compute the rest, and keep each chunk as soon as it is there."""
+def explain(
+    job: Job, executor: Executor, cache: Cache, advance: Callable[[int], None], *, strict: bool = False
+) -> Explained:
+    """Look up what is known, compute the rest, and keep each chunk as soon as it is there.
+
+    An instance that cannot be explained is left out with the reason; if `strict`, the first ends it all.
+    """
     instances, section = job.instances, job.section
     keys = [_key(*one) for one in zip(instances.ids.tolist(), job.labels.tolist(), instances.codes, strict=True)]
     gathered = _Gathered(len(keys))
@@ -105,8 +138,9 @@ def explain(job: Job, executor: Executor, cache: Cache, advance: Callable[[int],
     if section is None:
         log.info("%s is not kept in the cache: its settings or the model have no plain values", job.component)
     else:
-        known = cache.known(section, job.label, [_FIT, *keys])
-    fit = known.pop(_FIT, Told(_NOBODY, _NOBODY.astype(float), 0, 0.0))
+        kept = cache.known(section, job.label, [_FIT, *keys])
+        known = {key: told for key, value in kept.items() if (told := unpacked(value)) is not None}
+    fit = known.pop(_FIT, Told())
     missing = np.array([row for row, key in enumerate(keys) if key not in known], dtype=np.int64)
     for row, key in enumerate(keys):
         if key in known:
@@ -114,14 +148,22 @@ def explain(job: Job, executor: Executor, cache: Cache, advance: Callable[[int],
     advance(len(keys) - len(missing))
     chunks = [missing[start : start + _CHUNK] for start in range(0, len(missing), _CHUNK)]
     for rows, (fit, new) in zip(chunks, executor.map(_explain, job, chunks), strict=True):
-        if section is not None:
-            cache.keep(section, job.label, {_FIT: fit} | dict(zip((keys[row] for row in rows), new, strict=True)))
         for row, told in zip(rows.tolist(), new, strict=True):
+            if told.fault and strict:
+                which = f"{job.component}, instance {instances.ids[row]}"
+                raise Failure(f"{which}: {told.fault}. With strict=false the run goes on without it.")
             gathered.add(row, told)
+        if section is not None:  # not what went wrong: it may go well another time
+            good = {keys[row]: told for row, told in zip(rows, new, strict=True) if not told.fault}
+            cache.keep(section, job.label, {key: packed(told) for key, told in ({_FIT: fit} | good).items()})
         advance(len(rows))
     explanation = Explanation(gathered.features, gathered.scores)
     cost = (fit.rows + gathered.rows, fit.seconds + gathered.seconds)
-    return Explained(explanation, *cost, known=len(keys) - len(missing))
+    done = Explained(explanation, *cost, known=len(keys) - len(missing), faults=gathered.faults)
+    if done.faults:
+        left = f"{len(done.faults):,} of {len(keys):,}"
+        log.warning("%s: no explanation of %s instances: %s", job.component, left, done.reasons)
+    return done
 
 
 class _Gathered:
@@ -131,8 +173,11 @@ class _Gathered:
         self.features = np.zeros((size, 0), dtype=np.int64)
         self.scores = np.zeros((size, 0))
         self.rows, self.seconds = 0, 0.0
+        self.faults: dict[int, str] = {}
 
     def add(self, row: int, told: Told) -> None:
+        if told.fault:
+            self.faults[row] = told.fault
         width = len(told.features)
         more = width - self.features.shape[1]
         if more > 0:
@@ -146,32 +191,111 @@ def _key(instance: int, label: int, codes: Codes) -> bytes:
     return blake2b(f"{instance} {label} ".encode() + codes.tobytes(), digest_size=16).digest()
 
 
+def packed(told: Told) -> bytes:
+    """For the cache."""
+    head = _HEAD.pack(told.rows, told.seconds)
+    return head + told.features.astype("<i4").tobytes() + told.scores.astype("<f8").tobytes()
+
+
+def unpacked(value: bytes) -> Told | None:
+    """From the cache; None if it is nothing of ours."""
+    size, rest = divmod(len(value) - _HEAD.size, 12)
+    if size < 0 or rest:
+        return None
+    rows, seconds = _HEAD.unpack_from(value)
+    features = np.frombuffer(value, "<i4", size, _HEAD.size).astype(np.int64)
+    return Told(features, np.frombuffer(value, "<f8", size, _HEAD.size + 4 * size).copy(), rows, seconds)
+
+
 def _explain(job: Job, rows_of: Ints) -> tuple[Told, list[Told]]:
-    """A chunk of instances, here or in another process; rows and time are shared out among them."""
-    function, ledger, fit = job.ready
+    """A chunk of instances, here or in another process; one that goes wrong does not take the others down."""
+    fit = job.ready[2]
+    told = _asked(job, rows_of)
+    if told is None:
+        told = [one for row in rows_of for one in _asked(job, row[None]) or ()]
+    return fit, told
+
+
+def _asked(job: Job, rows_of: Ints) -> list[Told] | None:
+    """Some instances at once; rows and time are shared out among them. None if several failed together."""
+    function, ledger, _ = job.ready
     some = job.instances.take(rows_of)
     batch = Batch(some.codes, job.labels[rows_of], some.ids, job.seed, job.component)
     before, begun = ledger.rows[job.component], time.perf_counter()
-    explanation = checked(job.name, function(batch), batch.codes)
+    fault = ""
+    try:
+        with _within(None if job.timeout is None else job.timeout * len(batch)):
+            answer = function(batch)
+        explanation = shaped(answer, len(batch))
+    except (UserError, Failure):
+        raise
+    except _TooLong:
+        fault = f"no answer within {job.timeout:g} s"
+    except Exception as error:
+        text = " ".join(f"{type(error).__name__}: {error}".split())[:_LONGEST]
+        fault = "".join(sign if sign.isprintable() else "?" for sign in text)
+    if fault and len(batch) > 1:
+        return None
     seconds = (time.perf_counter() - begun) / len(batch)
     rows, more = divmod(ledger.rows[job.component] - before, len(batch))
-    named = explanation.features != NONE
-    return fit, [
-        Told(features[there], scores[there], rows + (i < more), seconds)
-        for i, (features, scores, there) in enumerate(zip(explanation.features, explanation.scores, named, strict=True))
-    ]
-
-
-def checked(name: str, told: Explanation, codes: Codes) -> Explanation:
-    """Refuse an explanation that names a feature twice, or one that is not there."""
-    if not isinstance(told, Explanation):
-        raise Failure(f"explainer.{name} returned {type(told).__name__}, not an Explanation")
-    if told.features.shape != told.scores.shape or len(told) != len(codes):
-        raise Failure(f"explainer.{name} returned {told.features.shape} features for {len(codes)} instances")
-    for features, row in zip(told.features, codes, strict=True):
-        named = features[features != NONE]
-        if len(set(named.tolist())) != len(named) or (named < 0).any() or (named >= len(row)).any():
-            raise Failure(f"explainer.{name} named features {named.tolist()}, which repeat or do not exist")
-        if (row[named] == ABSENT).any():
-            raise Failure(f"explainer.{name} named padding as a feature")
+    if fault:
+        return [Told(rows=rows, seconds=seconds, fault=fault)]
+    told = []
+    for i, (features, scores, codes) in enumerate(
+        zip(explanation.features, explanation.scores, batch.codes, strict=True)
+    ):
+        cost: Any = {"rows": rows + (i < more), "seconds": seconds}
+        there = features != NONE
+        wrong = wrong_with(features[there], scores[there], codes)
+        told.append(Told(fault=wrong, **cost) if wrong else Told(features[there], scores[there], **cost))
     return told
+
+
+def shaped(answer: Any, size: int) -> Explanation:
+    """An explainer's answer, if it has the form of one for so many instances."""
+    if not isinstance(answer, Explanation):
+        raise TypeError(f"returned {type(answer).__name__}, not an Explanation")
+    features, scores = np.asarray(answer.features), np.asarray(answer.scores)
+    if features.ndim != 2 or features.shape != scores.shape or len(features) != size:
+        raise ValueError(f"returned {features.shape} features and {scores.shape} scores for {size} instances")
+    if not np.issubdtype(features.dtype, np.integer):
+        raise TypeError(f"returned features of type {features.dtype}, not whole numbers")
+    return Explanation(features.astype(np.int64, copy=False), scores.astype(np.float64, copy=False))
+
+
+def wrong_with(named: Ints, scores: Floats, codes: Codes) -> str:
+    """What is wrong with the explanation of one instance; empty if nothing is."""
+    if ((named < 0) | (named >= len(codes))).any():
+        return f"named features that do not exist: {named.tolist()[:10]}"
+    if len(set(named.tolist())) != len(named):
+        return f"named a feature more than once: {named.tolist()[:10]}"
+    if (codes[named] == ABSENT).any():
+        return "named a position behind the end of the text"
+    if np.isnan(scores).any():
+        return "gave NaN as a score"
+    return ""
+
+
+class _TooLong(BaseException):
+    """Not an Exception, which an explainer may catch on its own account."""
+
+
+@contextmanager
+def _within(seconds: float | None) -> Iterator[None]:
+    """Interrupt what takes longer, as soon as it is back in Python; again and again, if it will not hear."""
+    if seconds is None or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(*_: object) -> None:
+        raise _TooLong
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)
+        yield
+    finally:
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        finally:  # even if it struck just now
+            signal.signal(signal.SIGALRM, before)

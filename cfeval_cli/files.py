@@ -2,28 +2,79 @@
 
 from __future__ import annotations
 
+import fcntl
+import logging
 import os
+import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from contextlib import contextmanager
+from hashlib import sha256
 from pathlib import Path
+
+log = logging.getLogger("cfeval")
+
+_BLOCK = 1 << 20
+_PART = ".part"
 
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
     """A temporary file beside `path` that takes its place when all has been written."""
+    partial = None
     try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
-    except OSError as error:
-        error.filename = str(path)  # not the temporary name, which nobody knows
-        raise
-    os.close(handle)
-    partial = Path(name)
-    try:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-", suffix=_PART)
+        os.close(handle)
+        partial = Path(name)
         yield partial
         mask = os.umask(0)
         os.umask(mask)
         partial.chmod(0o666 & ~mask)  # mkstemp lets nobody else read, which a shared folder is for
         partial.replace(path)
+    except OSError as error:
+        if error.filename is None or str(error.filename).endswith(_PART):
+            error.filename = str(path)  # not the temporary name, which nobody knows
+        raise
     finally:
-        partial.unlink(missing_ok=True)
+        if partial is not None:
+            partial.unlink(missing_ok=True)
+
+
+def sweep_partial(folder: Path, names: Container[str] | None = None) -> None:
+    """Remove what killed processes left of files that were not whole yet; only for who holds the folder's lock."""
+    for path in (*folder.glob(f".*{_PART}"), *folder.glob(f"*/.*{_PART}")):
+        match = re.fullmatch(rf"\.(.+)-[a-z0-9_]{{8}}\{_PART}", path.name)
+        if match and (names is None or match[1] in names):
+            path.unlink(missing_ok=True)
+
+
+@contextmanager
+def locked(folder: Path, *, wait: bool) -> Iterator[bool]:
+    """Hold a folder against other processes, as long as one lives; tells whether that succeeded.
+
+    The folder itself is locked, so that no file is left behind. Where locks are not known, all is open.
+    """
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            held = True
+        except BlockingIOError:
+            held = wait
+            if wait:
+                log.info("waiting for another process that works on %s", folder)
+                fcntl.flock(handle, fcntl.LOCK_EX)
+        except OSError:
+            held = True
+        yield held
+    finally:
+        os.close(handle)
+
+
+def hash_file(path: Path) -> str:
+    """The sha256 of a file."""
+    digest = sha256()
+    with path.open("rb") as stream:
+        while block := stream.read(_BLOCK):
+            digest.update(block)
+    return digest.hexdigest()

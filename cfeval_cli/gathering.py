@@ -1,7 +1,7 @@
 """A sweep in one table: what several runs say together.
 
-Reads run.json, metrics.csv, correlations.csv and the list of overrides of each run, and nothing else: no component is
-made from what lies in a folder. docs/run-folder.md documents every file and column that is written.
+Reads run.json, metrics.csv and correlations.csv of each run, and nothing else: no component is made from what lies in
+a folder. docs/run-folder.md documents every file and column that is written.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import yaml  # type: ignore[import-untyped]
 
+from cfeval_cli import store
 from cfeval_cli.errors import UserError
 from cfeval_cli.files import whole_file
 from cfeval_cli.report import sweep as report
@@ -190,20 +190,19 @@ def _natural(name: str) -> list[str | int]:
 
 def read(path: Path, name: str) -> Run:
     """What a folder tells of its run."""
+    record = store.read(path)
     try:
-        record = json.loads((path / "run.json").read_text(encoding="utf-8"))
-        wanted = _RECORD if record["status"] == "complete" else ("settings",)
-        absent = [key for key in wanted if key not in record]
+        overrides = record.get("overrides")
+        if not isinstance(overrides, list) or not all(isinstance(one, str) for one in overrides):
+            raise ValueError("run.json does not tell the overrides")
+        if record["status"] != "complete":
+            return Run(name, {"settings": {}} | record, _assigned(overrides))
+        absent = [key for key in _RECORD if key not in record]
         absent += [key for key in _SETTINGS if key not in record.get("settings", {})]
         if absent:
             raise ValueError(f"run.json does not tell {', '.join(absent)}")
-        overrides = yaml.safe_load((path / ".hydra" / "overrides.yaml").read_text(encoding="utf-8"))
-        if not isinstance(overrides, list) or not all(isinstance(one, str) for one in overrides):
-            raise ValueError(".hydra/overrides.yaml is not a list of overrides")
-        if record["status"] != "complete":
-            return Run(name, record, _assigned(overrides))
         tables = _table(path / "metrics.csv", _METRICS), _table(path / "correlations.csv", _CORRELATIONS)
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, yaml.YAMLError) as error:
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         reason = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
         raise UserError(f"{path} cannot be gathered: {' '.join(reason.split())}.") from error
     return Run(name, record, _assigned(overrides), *tables)

@@ -8,7 +8,7 @@ import importlib.metadata
 import importlib.util
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -45,12 +45,11 @@ def _described(value: Any) -> Any:
     return {"code": of_code(value.__class__), "holds": _described(vars(value))}
 
 
-def of_run(settings: Mapping[str, Any], components: Mapping[str, Any], data: Sequence[str], code: type) -> str | None:
-    """A hash of all that the results of a run depend on; None if some component cannot be described."""
-    described = {name: of_component(component) for name, component in components.items()}
-    if None in described.values():
+def of_work(code: type, *parts: Any) -> str | None:
+    """A hash of all that some work depends on, the code that does it included; None if a part is not known."""
+    if None in parts:
         return None
-    return _hash(json.dumps([settings, described, list(data)], sort_keys=True), of_code(code))
+    return _hash(json.dumps(parts, sort_keys=True), of_code(code))
 
 
 def of_subject(dataset: Dataset, model: Any) -> str | None:

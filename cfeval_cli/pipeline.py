@@ -10,15 +10,16 @@ import numpy as np
 import pandas as pd
 
 from cfeval_cli import bounding, gold
+from cfeval_cli.arrays import from_bytes, to_bytes
 from cfeval_cli.config import Plan
 from cfeval_cli.errors import Failure, UserError
 from cfeval_cli.explaining import Explained, Job
 from cfeval_cli.explaining import explain as explained
-from cfeval_cli.identity import of_code, of_run, of_subject
+from cfeval_cli.identity import of_code, of_subject, of_work
 from cfeval_cli.model.gate import Ledger, probability_of
 from cfeval_cli.progress import Progress
 from cfeval_cli.report import tables
-from cfeval_cli.searching import Hunt, Prey
+from cfeval_cli.searching import Hunt, Prey, Shelf
 from cfeval_cli.searching import find as searched
 from cfeval_cli.seeding import stream
 from cfeval_cli.statistics.findings import conclude
@@ -29,10 +30,10 @@ from cfeval_cli.types import (
     NONE,
     Absent,
     Access,
+    Cache,
     Case,
     Counterfactuals,
     Dataset,
-    Explanation,
     Floats,
     Ints,
     Measure,
@@ -55,35 +56,37 @@ class Study:
     labels: Ints  # (N,) predicted
     positive: Floats  # (N,) P(1|x)
     measures: Mapping[Access, Measure]  # the distance at each level of the search
-    subject: str | None  # a hash of data and model, by which explanations are found again
+    subject: str | None  # a hash of data and model, by which finished work is found again
+    cache: Cache  # of this run, over what all runs share
     ledger: Ledger = field(default_factory=Ledger)
 
 
 def run(plan: Plan, folder: RunFolder, progress: Progress) -> list[tables.Table]:
     """Compute everything that the plan asks for, and store each part as soon as it is there."""
     with progress.stage("data"):
-        if folder.results is not None and not plan.redo and folder.results == inputs(plan):
+        wanted = inputs(plan)
+        if wanted is not None and folder.results == wanted and not plan.redo:
             return []
         dataset = plan.dataset.load(plan.data_dir, plan.seed)
         plan.check(dataset)
-    folder.begin(plan, dataset, inputs(plan))
+    folder.begin(plan, dataset, wanted)
+    cache = folder.journal(plan.cache)
 
     with progress.stage("train"):
-        model = plan.model.fit(dataset, plan.seed)
+        model = train(plan, dataset, cache)
     folder.save_model(model, accuracies(model, dataset))
 
-    study = prepare(plan, dataset, model)
+    study = prepare(plan, dataset, model, cache)
     folder.save_instances(dataset, study.instances, study.labels, study.positive)
 
-    explanations: dict[str, Explanation] = {}
+    explanations: dict[str, Explained] = {}
     for name in plan.explainers:
         with progress.stage(f"explain: {name}", len(study.instances)) as advance:
-            done = explain(study, name, advance)
-        explanations[name] = done.explanation
+            done = explanations[name] = explain(study, name, advance)
         study.ledger.book(f"explainer.{name}", done.rows, done.seconds)
-        folder.save_explanations(study.instances, explanations, name, done)
+        folder.save_explanations(study.instances, explanations)
 
-    usable = {name: select(study, name, told) for name, told in explanations.items()}
+    usable = {name: select(study, name, done) for name, done in explanations.items()}
     counterfactuals: dict[str, Found] = {}
     for name, features in usable.items():
         with progress.stage(f"search: {name}", len(used(features)) * len(plan.levels)) as advance:
@@ -104,19 +107,28 @@ def run(plan: Plan, folder: RunFolder, progress: Progress) -> list[tables.Table]
 
 def inputs(plan: Plan) -> str | None:
     """A hash of everything that the run depends on, by which finished work is known again; None if it is not known."""
-    settings = {
-        field.name: getattr(plan, field.name)
-        for field in fields(plan)
-        if field.name != "redo" and isinstance(getattr(plan, field.name), bool | int | float | str | None)
-    }
+    told = {field.name: getattr(plan, field.name) for field in fields(plan) if field.name not in ("redo", "strict")}
+    plain = (bool, int, float, str, type(None))
+    settings: dict[str, Any] = {name: value for name, value in told.items() if isinstance(value, plain)}
     settings |= {"access": plan.access, "levels": plan.levels, "figures": plan.figures, "dropped": dict(plan.dropped)}
-    components = {"dataset": plan.dataset, "model": plan.model, "search": plan.search, "distance": plan.distance}
-    components |= {f"explainer.{name}": explainer for name, explainer in plan.explainers.items()}
-    components |= {f"metric.{name}": metric for name, metric in plan.metrics.items()}
-    files = plan.dataset.fetch(plan.data_dir)
-    if not all(hasattr(found, "sha256") for found in files):
-        return None  # a user's own kind of dataset may not say
-    return of_run(settings, components, [found.sha256 for found in files], Study)
+    data = [getattr(found, "sha256", None) for found in plan.dataset.fetch(plan.data_dir)]
+    # a user's own kind of dataset may not tell its files' hashes, nor a component its settings
+    known = None not in (*data, *plan.identities.values())
+    return of_work(Study, settings, dict(plan.identities), data) if known else None
+
+
+def train(plan: Plan, dataset: Dataset, cache: Cache) -> WhiteBox:
+    """The model, trained now or before."""
+    section = of_work(plan.model.__class__, dataset.fingerprint, plan.identities["model"], plan.seed)
+    if section is None or not hasattr(plan.model, "restore"):
+        return plan.model.fit(dataset, plan.seed)  # type: ignore[no-any-return]
+    label = f"{dataset.name}, model, seed {plan.seed}"
+    kept = cache.known(section, label, [b"model"]).get(b"model")
+    if kept is not None and (arrays := from_bytes(kept)) is not None:
+        return plan.model.restore(arrays)  # type: ignore[no-any-return]
+    model = plan.model.fit(dataset, plan.seed)
+    cache.keep(section, label, {b"model": to_bytes(model.arrays())})
+    return model  # type: ignore[no-any-return]
 
 
 def accuracies(model: WhiteBox, dataset: Dataset) -> dict[str, float]:
@@ -125,7 +137,7 @@ def accuracies(model: WhiteBox, dataset: Dataset) -> dict[str, float]:
     return {name: float((model.labels(split.codes) == split.labels).mean()) for name, split in splits.items()}
 
 
-def prepare(plan: Plan, dataset: Dataset, model: WhiteBox) -> Study:
+def prepare(plan: Plan, dataset: Dataset, model: WhiteBox, cache: Cache | None = None) -> Study:
     """Choose the instances, all of the test set or a seeded sample, and predict them."""
     instances = dataset.test
     if plan.n_explain is not None:
@@ -145,6 +157,7 @@ def prepare(plan: Plan, dataset: Dataset, model: WhiteBox) -> Study:
         positive=model.proba(instances.codes),
         measures=measures,
         subject=of_subject(dataset, model),
+        cache=cache or plan.cache,
     )
 
 
@@ -163,15 +176,16 @@ def explain(study: Study, name: str, advance: Callable[[int], None]) -> Explaine
         explainer=explainer,
         dataset=study.dataset,
         model=study.model,
-        identity=plan.identities[name],
-        code=of_code(explainer.__class__) if plan.identities[name] else "",
+        identity=plan.identities[f"explainer.{name}"],
+        code=of_code(explainer.__class__) if plan.identities[f"explainer.{name}"] else "",
         subject=study.subject,
         seed=plan.seed,
         instances=study.instances,
         labels=study.labels,
+        timeout=plan.timeout,
     )
     try:
-        return explained(job, plan.executor, plan.cache, advance)
+        return explained(job, plan.executor, study.cache, advance, strict=plan.strict)
     except (UserError, Failure):
         raise
     except Exception as error:
@@ -179,15 +193,15 @@ def explain(study: Study, name: str, advance: Callable[[int], None]) -> Explaine
         raise Failure(f"explainer.{name} failed, {what} (HYDRA_FULL_ERROR=1 shows where).") from error
 
 
-def select(study: Study, name: str, told: Explanation) -> Ints:
+def select(study: Study, name: str, done: Explained) -> Ints:
     """The k features (N, k) to be evaluated; a row of NONE is left out."""
     plan, instances = study.plan, study.instances
-    features = told.top(plan.k)
+    features = done.explanation.top(plan.k)
     short = np.flatnonzero((features == NONE).any(axis=1))
     if plan.incomplete == "skip":
         features[short] = NONE
     elif plan.incomplete == "random":
-        for row in short:
+        for row in (row for row in short if row not in done.faults):
             named = features[row][features[row] != NONE]
             others = np.setdiff1d(np.flatnonzero(instances.codes[row] != ABSENT), named)
             more = stream(plan.seed, f"incomplete.{name}", int(instances.ids[row])).permutation(others)
@@ -208,7 +222,11 @@ def find(study: Study, name: str, features: Ints, advance: Callable[[int], None]
     found = {}
     for level, measure in study.measures.items():
         hunt = Hunt(plan.search, study.dataset, study.model, measure, level, plan.seed)
-        done = searched(hunt, prey, plan.executor, advance)
+        who = (plan.identities["search"], plan.identities["distance"])
+        section = of_work(Hunt, study.subject, *who, level.name, plan.seed)
+        label = f"{study.dataset.name}, search.{level.name.lower()}, seed {plan.seed}"
+        shelf = None if section is None else Shelf(study.cache, section, label)
+        done = searched(hunt, prey, plan.executor, advance, shelf)
         found[level] = done.counterfactuals
         study.ledger.book(f"search.{name}.{level.name.lower()}", done.rows, done.seconds)
     return found
@@ -217,7 +235,7 @@ def find(study: Study, name: str, features: Ints, advance: Callable[[int], None]
 def score(
     study: Study,
     truth: Mapping[str, Floats],
-    explanations: Mapping[str, Explanation],
+    explanations: Mapping[str, Explained],
     usable: Mapping[str, Ints],
     counterfactuals: Mapping[str, Found],
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -239,7 +257,7 @@ def score(
                 probability=probability[rows] if metric.access >= Access.PROBABILITY else None,
                 features=features[rows],
                 k=plan.k,
-                complete=(explanations[name].top(plan.k) != NONE).all(axis=1),
+                complete=(explanations[name].explanation.top(plan.k) != NONE).all(axis=1),
                 counterfactuals=counterfactuals[name],
                 gold={definition: importance[rows] for definition, importance in truth.items()},
             )

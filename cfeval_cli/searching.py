@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from hashlib import blake2b
 from typing import Any
 
+import numpy as np
+
+from cfeval_cli.arrays import from_bytes, to_bytes
 from cfeval_cli.model.gate import Ledger
-from cfeval_cli.types import Access, Codes, Counterfactuals, Dataset, Executor, Ints, Measure, Quest, Search
+from cfeval_cli.types import Access, Cache, Codes, Counterfactuals, Dataset, Executor, Ints, Measure, Quest, Search
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,15 @@ class Prey:
         """Some of them."""
         return Prey(self.codes[rows], self.labels[rows], self.features[rows], self.ids[rows])
 
+    @property
+    def key(self) -> bytes:
+        """A hash of all of them together, by which what was found for them is found again."""
+        digest = blake2b(digest_size=16)
+        for field in fields(self):
+            array = getattr(self, field.name)
+            digest.update(f"{array.dtype} {array.shape} ".encode() + np.ascontiguousarray(array).tobytes())
+        return digest.digest()
+
 
 @dataclass(frozen=True)
 class Found:
@@ -46,15 +59,33 @@ class Found:
     seconds: float  # of one core
 
 
-def find(hunt: Hunt, prey: Prey, executor: Executor, advance: Callable[[int], None]) -> Found:
-    """Counterfactuals of all instances."""
+@dataclass(frozen=True)
+class Shelf:
+    """Where counterfactuals are kept: in a section for all that they depend on but the instances."""
+
+    cache: Cache
+    section: str
+    label: str
+
+
+def find(
+    hunt: Hunt, prey: Prey, executor: Executor, advance: Callable[[int], None], shelf: Shelf | None = None
+) -> Found:
+    """Counterfactuals of all instances; each chunk is kept as soon as it is there."""
     size = hunt.search.chunk(hunt.dataset, prey.features.shape[1])
     # at least one, so that even nothing found has the right shape
     chunks = [prey.take(slice(start, start + size)) for start in range(0, max(1, len(prey.ids)), size)]
-    parts = []
-    for chunk, found in zip(chunks, executor.map(_find, hunt, chunks), strict=True):
-        parts.append(found)
-        advance(len(chunk.ids))
+    keys = [chunk.key for chunk in chunks] if shelf else []
+    known = shelf.cache.known(shelf.section, shelf.label, keys) if shelf else {}
+    here = {i: found for i, key in enumerate(keys) if key in known and (found := unpacked(known[key], chunks[i]))}
+    advance(sum(len(chunks[i].ids) for i in here))
+    missing = [i for i in range(len(chunks)) if i not in here]
+    for i, found in zip(missing, executor.map(_find, hunt, [chunks[i] for i in missing]), strict=True):
+        if shelf:
+            shelf.cache.keep(shelf.section, shelf.label, {keys[i]: packed(found)})
+        here[i] = found
+        advance(len(chunks[i].ids))
+    parts = [here[i] for i in range(len(chunks))]
     whole = Counterfactuals.concatenate([part.counterfactuals for part in parts])
     return Found(whole, sum(part.rows for part in parts), sum(part.seconds for part in parts))
 
@@ -78,3 +109,23 @@ def _find(hunt: Hunt, prey: Prey) -> Found:
     )
     found = hunt.search.find(quest)
     return Found(found, ledger.rows[component], time.perf_counter() - begun)
+
+
+def packed(found: Found) -> bytes:
+    """For the cache."""
+    told = found.counterfactuals
+    arrays: dict[str, Any] = {field.name: getattr(told, field.name) for field in fields(told)}
+    arrays = {name: array for name, array in arrays.items() if array is not None}
+    return to_bytes({"rows": np.int64(found.rows), "seconds": np.float64(found.seconds), **arrays})
+
+
+def unpacked(value: bytes, prey: Prey) -> Found | None:
+    """From the cache; None if it is nothing of ours, or not of these instances."""
+    arrays = from_bytes(value)
+    try:
+        rows, seconds = int(arrays.pop("rows")), float(arrays.pop("seconds"))  # type: ignore[union-attr]
+        found = Counterfactuals(**arrays)  # type: ignore[arg-type]
+        same = all(len(array) == len(prey.ids) for array in arrays.values())  # type: ignore[union-attr]
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return None
+    return Found(found, rows, seconds) if same else None

@@ -5,13 +5,14 @@ docs/run-folder.md documents every file and column.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import platform
 import resource
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from datetime import UTC, datetime
 from functools import partial
@@ -23,10 +24,12 @@ import numpy as np
 import pandas as pd
 
 from cfeval_cli import __version__
-from cfeval_cli.files import whole_file
+from cfeval_cli.errors import Failure, UserError
+from cfeval_cli.files import hash_file, locked, sweep_partial, whole_file
+from cfeval_cli.journal import FILE, Journal
 from cfeval_cli.report import plots, tables
 from cfeval_cli.statistics.summary import TRUTHS
-from cfeval_cli.types import NONE, Access, Counterfactuals, Dataset, Explanation, Floats, Ints, Split
+from cfeval_cli.types import NONE, Access, Cache, Counterfactuals, Dataset, Floats, Ints, Split
 
 if TYPE_CHECKING:
     from cfeval_cli.config import Plan
@@ -37,49 +40,72 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-SCHEMA = 1
+SCHEMA = 2
 _PACKAGES = ("torch", "numpy", "pandas", "scipy", "scikit-learn", "lime", "anchor-exp", "hydra-core")
 
 
 class RunFolder:
     """One run's folder."""
 
-    def __init__(self, path: Path, command: list[str]) -> None:
+    def __init__(self, path: Path, command: Sequence[str], overrides: Sequence[str] = ()) -> None:
         self.path = path
         self.begun = False
-        self._command = command
+        self._command, self._overrides = list(command), list(overrides)
         self._record: dict[str, Any] = {}
+        self._files: dict[str, str] = {}  # name: sha256
+        self._early = False  # whether the record was written before anything was known
+        self._journal: Journal | None = None
         self._findings: Findings | None = None
         self._figures: tuple[str, ...] = ()
         self._clock = time.perf_counter()
 
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[None]:
+        """Hold the folder against other runs, and say in it what is about to be computed."""
+        with locked(self.path, wait=False) as held:
+            if not held:
+                raise UserError(f"another run is writing to {self.path}. Wait for it, or choose another hydra.run.dir.")
+            sweep_partial(self.path)
+            if not (self.path / "run.json").exists():
+                self._early = True
+                self._record = self._start()
+                self._write_record()
+            yield
+
     @property
     def results(self) -> str | None:
-        """The inputs of the finished run whose results the folder has, if it has any."""
-        wanted = ("run.json", "metrics.csv", "correlations.csv", "scores.parquet", "tables.md")
-        if not all((self.path / name).exists() for name in wanted):
-            return None
+        """The inputs of the finished run whose results the folder has, if it has any and all are as they were."""
         try:
-            record = json.loads((self.path / "run.json").read_text(encoding="utf-8"))
-            return str(record["inputs"]) if record["status"] == "complete" and record["inputs"] else None
-        except (OSError, ValueError, TypeError, KeyError):
+            record = read(self.path)
+        except UserError:
             return None
+        return str(record["inputs"]) if record["status"] == "complete" and record.get("inputs") else None
+
+    def _start(self) -> dict[str, Any]:
+        return {
+            "schema": SCHEMA,
+            "status": "running",
+            "cfeval": __version__,
+            "command": self._command,
+            "overrides": self._overrides,
+            "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        }
+
+    def journal(self, shared: Cache) -> Journal:
+        """What the run finishes on its way, kept until it is complete."""
+        self._journal = Journal(self.path, shared)
+        return self._journal
 
     def begin(self, plan: Plan, dataset: Dataset, inputs: str | None) -> None:
         """Write what is known before anything is computed."""
         self.begun = True
         self._figures = plan.figures
         titles = _titles(plan.explainers)
-        self._record = {
-            "schema": SCHEMA,
-            "status": "running",
-            "cfeval": __version__,
+        self._record = self._start() | self._before(inputs) | {
             "git_commit": _git_commit(),
             "python": platform.python_version(),
             "packages": {name: version(name) for name in _PACKAGES},
-            "command": self._command,
             "inputs": inputs,
-            "started": datetime.now(UTC).isoformat(timespec="seconds"),
             "settings": {
                 "seed": plan.seed, "k": plan.k, "n_explain": plan.n_explain, "access": plan.access.name.lower(),
                 "gold": plan.gold, "agreement": plan.agreement, "incomplete": plan.incomplete,
@@ -107,6 +133,25 @@ class RunFolder:
         }  # fmt: skip
         self._write_text("dataset.json", json.dumps(described, indent=1, ensure_ascii=False) + "\n")
 
+    def _before(self, inputs: str | None) -> dict[str, Any]:
+        """What is taken over from an attempt at the same run; the results of another run are removed."""
+        try:
+            record = read_record(self.path)
+        except UserError:
+            return {}
+        if self._early:
+            return {}
+        if inputs is None or record.get("inputs") not in (None, inputs):
+            for name in _files_of(self.path, record):
+                (self.path / name).unlink(missing_ok=True)
+            return {}
+        if record["status"] == "complete":
+            return {}
+        told = {name: record[name] for name in ("command", "started") if name in record}
+        earlier = record.get("resumed", [])
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        return told | {"resumed": [*(earlier if isinstance(earlier, list) else []), now]}
+
     def save_model(self, model: Any, accuracy: Mapping[str, float]) -> None:
         """The trained model as plain arrays."""
         self._record["accuracy"] = dict(accuracy)
@@ -133,11 +178,18 @@ class RunFolder:
             },
         )
 
-    def save_explanations(
-        self, instances: Split, explanations: Mapping[str, Explanation], name: str, done: Explained
-    ) -> None:
-        """All explanations so far, and what the latest cost."""
-        self._record.setdefault("explained", {})[name] = {"known": done.known, "seconds": round(done.seconds, 3)}
+    def save_explanations(self, instances: Split, explained: Mapping[str, Explained]) -> None:
+        """All explanations so far, and what they cost."""
+        self._record["explained"] = {
+            name: {
+                "known": done.known,
+                "seconds": round(done.seconds, 3),
+                "faults": len(done.faults),
+                "reasons": done.reasons,
+            }
+            for name, done in explained.items()
+        }
+        explanations = {name: done.explanation for name, done in explained.items()}
         told = [_without_none(e.features) for e in explanations.values()]
         self._write_frame(
             "explanations.parquet",
@@ -150,8 +202,12 @@ class RunFolder:
                     for rows, e in zip(told, explanations.values(), strict=True)
                     for row, scores in zip(rows, e.scores, strict=True)
                 ],
+                "fault": pd.array(
+                    [done.faults.get(row) for done in explained.values() for row in range(len(instances))], dtype="str"
+                ),
             },
         )
+        self._write_record()
 
     def save_counterfactuals(
         self,
@@ -198,7 +254,12 @@ class RunFolder:
             for name, figure in plots.draw(self._findings, costs, self._record).items():
                 for kind in self._figures:
                     self._write(f"figures/{name}.{kind}", partial(plots.save, figure, kind))
+        lost = [name for name in self._files if not (self.path / name).is_file()]
+        if lost:
+            raise Failure(f"{self.path / lost[0]} was removed during the run.")
         self._write_record()
+        if self._journal is not None:
+            self._journal.done()
         return made
 
     def close(self, status: str) -> None:
@@ -210,13 +271,15 @@ class RunFolder:
     def contents(self) -> list[str]:
         """The names of the result files that are there."""
         kept = (path for path in self.path.iterdir() if path.is_file() and not path.name.startswith("."))
-        return sorted(path.name for path in kept if path.name not in ("run.json", "run.log"))
+        return sorted(path.name for path in kept if path.name not in ("run.json", "run.log", FILE))
 
     def discard(self) -> None:
         """Remove the folder that Hydra made, if nothing but Hydra's own files is in it."""
         hydra_files = [self.path / ".hydra" / name for name in ("config.yaml", "hydra.yaml", "overrides.yaml")]
-        for path in (*hydra_files, self.path / "run.log"):
-            path.unlink(missing_ok=True)
+        record = [self.path / "run.json"] if self._early else []
+        with contextlib.suppress(OSError):
+            for path in (*hydra_files, self.path / "run.log", *record):
+                path.unlink(missing_ok=True)
         # and the folders that it made on the way: outputs/<date>
         for folder in (self.path / ".hydra", self.path, *self.path.parents[:2]):
             try:
@@ -235,7 +298,10 @@ class RunFolder:
         return ""
 
     def _write_record(self) -> None:
-        self._write_text("run.json", json.dumps(self._record, indent=1, ensure_ascii=False) + "\n")
+        record = self._record | {"files": dict(sorted(self._files.items()))}
+        text = json.dumps(record, indent=1, ensure_ascii=False) + "\n"
+        with self._whole("run.json") as path:
+            path.write_text(text, encoding="utf-8")
 
     def _write_text(self, name: str, text: str) -> None:
         self._write(name, lambda path: path.write_text(text, encoding="utf-8"))
@@ -245,9 +311,66 @@ class RunFolder:
         self._write(name, lambda path: frame.to_parquet(path, index=False))
 
     def _write(self, name: str, write: Callable[[Path], object]) -> None:
-        (self.path / name).parent.mkdir(exist_ok=True)
-        with whole_file(self.path / name) as partial:
+        with self._whole(name) as partial:
             write(partial)
+            self._files[name] = hash_file(partial)
+
+    @contextlib.contextmanager
+    def _whole(self, name: str) -> Iterator[Path]:
+        try:
+            (self.path / name).parent.mkdir(exist_ok=True)
+            with whole_file(self.path / name) as partial:
+                yield partial
+        except FileNotFoundError as error:
+            if self.path.is_dir():
+                raise
+            raise Failure(f"{self.path} was removed during the run.") from error
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """run.json as plain values, whatever the state of the run."""
+    file = path / "run.json"
+    try:
+        record = json.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"{file} cannot be read: {error.strerror}.") from error
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{file} is damaged: {error}.") from error
+    if not isinstance(record, dict) or not isinstance(record.get("status"), str):
+        raise UserError(f"{file} is not the record of a run.")
+    if record.get("schema") != SCHEMA:
+        raise UserError(
+            f"{file} was written by another version of cfeval (schema {record.get('schema')!r}, not {SCHEMA}). "
+            "Run it again; explanations that the cache has are not computed again."
+        )
+    return record
+
+
+def read(path: Path) -> dict[str, Any]:
+    """run.json; of a finished run every file must be as the run left it."""
+    record = read_record(path)
+    if record["status"] == "complete":
+        for name, wanted in _files_of(path, record).items():
+            file = path / name
+            if not file.is_file() or file.is_symlink():
+                raise UserError(f"{file} is missing, and run.json lists it. {_AGAIN}")
+            if hash_file(file) != wanted:
+                raise UserError(f"{file} is not as the run left it: its sha256 is not the one in run.json. {_AGAIN}")
+    return record
+
+
+_AGAIN = "Put it back, or compute the run again: cfeval run --resume FOLDER redo=true."
+
+
+def _files_of(path: Path, record: Mapping[str, Any]) -> dict[str, str]:
+    """Name and sha256 of the files of a run; a name that leads out of its folder is none of ours."""
+    files = record.get("files")
+    if not isinstance(files, dict) or not all(isinstance(wanted, str) for wanted in files.values()):
+        raise UserError(f"{path / 'run.json'} has no list of files with their sha256.")
+    for name in files:
+        if Path(name).is_absolute() or ".." in Path(name).parts or not Path(name).parts:
+            raise UserError(f"{path / 'run.json'} lists {name!r}, which is not in the run's folder.")
+    return files
 
 
 def costs_of(ledger: Ledger, record: Mapping[str, Any]) -> pd.DataFrame:

@@ -243,24 +243,14 @@ class Explanation:
         return Explanation(features, scores)
 
 
-@dataclass(frozen=True)
-class Told:
-    """The explanation of one instance, and what it cost."""
-
-    features: Ints  # (K,)
-    scores: Floats  # (K,)
-    rows: int  # asked of the model
-    seconds: float
-
-
 class Cache(Protocol):
-    """Explanations that were computed before."""
+    """What was computed before."""
 
-    def known(self, section: str, label: str, instances: Sequence[bytes]) -> dict[bytes, Told]:
-        """What there is of the instances in a section, which `label` describes to people."""
+    def known(self, section: str, label: str, items: Sequence[bytes]) -> dict[bytes, bytes]:
+        """What there is of the items in a section, which `label` describes to people."""
         ...
 
-    def keep(self, section: str, label: str, told: Mapping[bytes, Told]) -> None:
+    def keep(self, section: str, label: str, values: Mapping[bytes, bytes]) -> None:
         """Add to a section."""
         ...
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import subprocess
 import sys
@@ -11,6 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hypothesis import settings
+
+from cfeval_cli.store import SCHEMA
 
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
@@ -81,6 +85,17 @@ def toy(tmp_path_factory) -> Toy:
         lines.append(f"{size}, {shape}, {colour}, {weight}, {'yes' if rng.random() < chance else 'no'}")
     (folder / "data" / "toy.csv").write_text("\n".join(lines) + "\n")
     return Toy(folder)
+
+
+def seal(folder: Path, record: dict[str, object], overrides: list[str]) -> None:
+    """Write run.json as a run does in the end, with the hashes of all files that are there."""
+    files = {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.parent.name != ".hydra" and path.name != "run.json"
+    }
+    told = {"schema": SCHEMA, "overrides": overrides, "files": files, **record}
+    (folder / "run.json").write_text(json.dumps(told))
 
 
 def only_run(cwd: Path) -> Path:

@@ -184,10 +184,10 @@ def test_the_cache_is_listed_and_cleared(toy, tmp_path):
     for _ in range(2):
         toy.run(*QUICK, "cache=disk", where, cwd=tmp_path)
     listed = cfeval("data", "cache", where, cwd=tmp_path).stdout
-    assert re.search(r"explanations-1.sqlite: \d+ explanations", listed)
-    assert re.search(r"toy, explainer.random, seed 0\s+│\s+20 │", listed)
+    assert re.search(r"finished-1.sqlite: \d+ entries", listed)
+    assert re.search(r"toy, explainer.random, seed 0\s+│\s+21 │", listed)
     assert "removed" in cfeval("data", "cache", "--clear", where, cwd=tmp_path).stdout
-    assert ": 0 explanations" in cfeval("data", "cache", where, cwd=tmp_path).stdout
+    assert ": 0 entries" in cfeval("data", "cache", where, cwd=tmp_path).stdout
     assert "cache only" in cfeval("data", "list", "--clear", cwd=tmp_path, code=2).stderr
     assert "takes no names" in cfeval("data", "cache", "toy", cwd=tmp_path, code=2).stderr
     assert "cache=off keeps nothing" in cfeval("data", "cache", "cache=off", cwd=tmp_path, code=2).stderr

@@ -1,5 +1,7 @@
 """Known explanations are taken, the rest is computed, and nobody can tell the difference."""
 
+import contextlib
+import time
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -12,9 +14,9 @@ from cfeval_cli.executor.local import Local
 from cfeval_cli.explainer.anchor import Anchor
 from cfeval_cli.explainer.lime import Lime
 from cfeval_cli.explainer.random import Random
-from cfeval_cli.explaining import Job, checked, explain
+from cfeval_cli.explaining import Explained, Job, explain, wrong_with
 from cfeval_cli.identity import of_code, of_component, of_subject
-from cfeval_cli.types import NONE, Access, Explanation
+from cfeval_cli.types import ABSENT, NONE, Access, Explanation
 from tests.problems import make_dataset, make_linear
 
 DATASET = make_dataset([3, 4, 2, 3, 5], n=70, seed=3)
@@ -114,13 +116,13 @@ def test_each_chunk_is_kept_as_soon_as_it_is_there(tmp_path):
         def fit(self, dataset, model):
             def function(batch):
                 if (batch.ids == DATASET.test.ids[40]).any():
-                    raise RuntimeError("broken")
+                    raise KeyboardInterrupt("broken")
                 return Explanation(np.zeros((len(batch), 1), int), np.ones((len(batch), 1)))
 
             return function
 
     cache = Disk(str(tmp_path))
-    with pytest.raises(RuntimeError, match="broken"):
+    with pytest.raises(KeyboardInterrupt, match="broken"):
         run(job(Breaks()), cache=cache)
     assert run(job(Breaks()), slice(0, 32), cache=cache).known == 32
 
@@ -144,12 +146,106 @@ def test_a_source_that_was_changed_during_the_run_is_refused():
 
 
 @pytest.mark.parametrize(
-    ("features", "message"),
-    [([[0, 0]], "repeat or do not exist"), ([[5, 0]], "repeat or do not exist"), ([[-2, 0]], "repeat or do not exist")],
+    ("features", "scores", "message"),
+    [
+        ([0, 0], [2.0, 1.0], "more than once"),
+        ([5, 0], [2.0, 1.0], "do not exist"),
+        ([-2, 0], [2.0, 1.0], "do not exist"),
+        ([1, 0], [np.nan, 1.0], "NaN"),
+        ([1, 0], [np.inf, -1.0], ""),
+        ([], [], ""),
+    ],
 )
-def test_impossible_features_are_refused(features, message):
-    told = Explanation(np.array(features), np.zeros((1, 2)))
-    with pytest.raises(Failure, match=message):
-        checked("x", told, DATASET.test.codes[:1])
-    good = Explanation(np.array([[4, NONE]]), np.zeros((1, 2)))
-    assert checked("x", good, DATASET.test.codes[:1]) is good
+def test_impossible_explanations_are_known(features, scores, message):
+    wrong = wrong_with(np.array(features, dtype=int), np.array(scores), DATASET.test.codes[0])
+    assert message in wrong and bool(wrong) == bool(message)
+    assert "behind the end" in wrong_with(np.array([1]), np.ones(1), np.array([3, ABSENT]))
+
+
+@dataclass(frozen=True)
+class Faulty:
+    """Goes wrong on some instances, in some way."""
+
+    way: str
+    access = Access.NOTHING
+
+    def fit(self, dataset, model):
+        bad = set(dataset.test.ids[[3, 20, 21]].tolist())
+
+        def function(batch):
+            features = np.tile(np.arange(2), (len(batch), 1))
+            scores = np.tile([2.0, 1.0], (len(batch), 1))
+            for row, instance in enumerate(batch.ids.tolist()):
+                if instance not in bad:
+                    features[row] = instance % 4, 4
+                elif self.way == "raises":
+                    raise ArithmeticError(f"cannot\ndo {instance}")
+                elif self.way == "hangs":
+                    time.sleep(1000)
+                elif self.way == "spins":
+                    while True:
+                        with contextlib.suppress(Exception):
+                            time.sleep(0)
+                elif self.way == "repeats":
+                    features[row] = 1, 1
+                elif self.way == "invents":
+                    features[row] = 99, 0
+                elif self.way == "nan":
+                    scores[row] = np.nan
+                elif self.way == "float":
+                    return Explanation(features + 0.5, scores)
+                elif self.way == "short":
+                    return Explanation(features[:0], scores[:0])
+                elif self.way == "list":
+                    return features.tolist()
+            return Explanation(features, scores)
+
+        return function
+
+
+REASONS = {
+    "raises": "ArithmeticError: cannot do",
+    "hangs": "no answer within 0.1 s",
+    "spins": "no answer within 0.1 s",
+    "repeats": "named a feature more than once: [1, 1]",
+    "invents": "named features that do not exist: [99, 0]",
+    "nan": "gave NaN as a score",
+    "float": "TypeError: returned features of type float64, not whole numbers",
+    "short": "ValueError: returned (0, 2) features and (0, 2) scores for 1 instances",
+    "list": "TypeError: returned list, not an Explanation",
+}
+
+
+@pytest.mark.parametrize("way", REASONS)
+@pytest.mark.parametrize("executor", [HERE, Local(2, min_seconds=0.0)], ids=["here", "workers"])
+def test_what_goes_wrong_on_one_instance_is_recorded_and_the_rest_goes_on(way, executor, tmp_path):
+    cache, timeout = Disk(str(tmp_path)), 0.1 if way in ("hangs", "spins") else None
+    told = run(replace(job(Faulty(way)), timeout=timeout), executor=executor, cache=cache)
+    assert sorted(told.faults) == [3, 20, 21] and all(REASONS[way] in reason for reason in told.faults.values())
+    assert (told.explanation.features[[3, 20, 21]] == NONE).all()
+    good = np.setdiff1d(np.arange(70), [3, 20, 21])
+    assert np.array_equal(told.explanation.features[good, 0], DATASET.test.ids[good] % 4)
+    again = run(replace(job(Faulty(way)), timeout=timeout), cache=cache)
+    assert again.known == 67 and again.faults == told.faults  # it is tried again, not remembered
+
+
+def test_strict_stops_at_the_first():
+    with pytest.raises(Failure, match=rf"explainer\.x, instance {DATASET.test.ids[3]}: ArithmeticError: cannot do"):
+        explain(job(Faulty("raises")), HERE, Off(), lambda _: None, strict=True)
+
+
+def test_reasons_are_counted():
+    told = Explained(None, 0, 0.0, 0, {1: "a", 2: "b", 3: "b", 4: "c", 5: "d"})
+    assert told.reasons.startswith("b (2); ") and told.reasons.endswith("…")
+
+
+def test_a_mistake_in_the_explainer_as_a_whole_is_not_blamed_on_instances():
+    @dataclass(frozen=True)
+    class Curious:
+        access = Access.LABEL
+
+        def fit(self, dataset, model):
+            return lambda batch: model.proba(batch.codes)
+
+    with pytest.raises(Failure, match="declares label access"):
+        run(job(Curious()))

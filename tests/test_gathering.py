@@ -19,7 +19,7 @@ from cfeval_cli.cli import _overrides_last
 from cfeval_cli.commands.gather import main
 from cfeval_cli.errors import UserError
 from cfeval_cli.gathering import gather
-from tests.conftest import cfeval
+from tests.conftest import cfeval, seal
 
 FILES = ["seeds_correlations.csv", "seeds_metrics.csv", "stability.csv", "sweep.csv", "tables.md", "tables.tex"]
 METRICS = {"c": "higher", "proximity": "lower", "recall": "higher", "coverage": "none"}
@@ -29,7 +29,6 @@ QUICK = ("explainer=[random,omission,lr]", "n_explain=40", "resamples=100", "n_j
 def write_run(folder, seed, overrides=(), values=None, taus=None, status="complete", rungs=(), **changed):
     """A run folder with `values` {(metric, explainer): (value, se)} and `taus` {(metric, gold): (tau, se, rho)}."""
     (folder / ".hydra").mkdir(parents=True)
-    (folder / ".hydra" / "overrides.yaml").write_text(json.dumps(list(overrides)))  # which is yaml
     # what lies beside it must never be made, nor even looked at
     (folder / ".hydra" / "config.yaml").write_text("seed: {_target_: os.mkdir, path: made}\n")
     (folder / "config.pickle").write_bytes(b"not to be read")
@@ -44,8 +43,8 @@ def write_run(folder, seed, overrides=(), values=None, taus=None, status="comple
             for name, better in METRICS.items()
         },
     }  # fmt: skip
-    (folder / "run.json").write_text(json.dumps(record))
     if status != "complete":
+        seal(folder, record, list(overrides))
         return
     pd.DataFrame(
         [
@@ -68,6 +67,7 @@ def write_run(folder, seed, overrides=(), values=None, taus=None, status="comple
         ],
         columns=["metric", "variant", "family", "gold", "agreement", "tau", "tau_se", "rho", "rho_se"],
     ).to_csv(folder / "correlations.csv", index=False)  # fmt: skip
+    seal(folder, record, list(overrides))
 
 
 def some_values(rng, explainers=("a", "b", "c", "d"), missing=0.0, coarse=False):
@@ -266,28 +266,48 @@ def test_nothing_in_a_folder_is_made(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)
     write_run(tmp_path / "0", 0, ["+x={_target_:os.mkdir,path:made}"], some_values(rng), some_taus(rng))
-    gather([tmp_path], tmp_path)
     (tmp_path / "0" / ".hydra" / "overrides.yaml").write_text("- !!python/object/apply:os.mkdir [made]\n")
-    with pytest.raises(UserError, match=r"cannot be gathered: .*python/object/apply"):
-        gather([tmp_path], tmp_path)
+    gather([tmp_path], tmp_path)
     assert not (tmp_path / "made").exists()
 
 
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("run.json", "{", "cannot be gathered: Expecting"),
-        ("run.json", '{"status": "complete"}', "run.json does not tell settings, explainers"),
-        ("run.json", "[]", "cannot be gathered"),
-        ("run.json", '{"status": "complete", "settings": 1}', "cannot be gathered"),
+        ("run.json", "{", "run.json is damaged: Expecting"),
+        ("run.json", "[]", "run.json is not the record of a run"),
+        ("run.json", "[" * 100_000, "run.json is damaged"),
+        ("run.json", '{"status": "complete", "schema": 1}', "written by another version of cfeval"),
+        ("run.json", '{"status": "complete", "schema": 2}', "no list of files"),
+        ("run.json", '{"status": "complete", "schema": 2, "files": {"../0/run.json": "x"}}', "not in the run's folder"),
+        ("run.json", '{"status": "complete", "schema": 2, "files": {}}', "does not tell the overrides"),
+        ("run.json", '{"status": "complete", "schema": 2, "files": {}, "overrides": [[]]}', "not tell the overrides"),
+        ("run.json", '{"status": "complete", "schema": 2, "files": {}, "overrides": []}', "not tell settings, expl"),
+        ("metrics.csv", None, "metrics.csv is missing, and run.json lists it"),
+        ("metrics.csv", "changed", "metrics.csv is not as the run left it"),
+        ("correlations.csv", None, "correlations.csv is missing, and run.json lists it"),
+    ],
+)
+def test_a_folder_that_is_not_as_the_run_left_it_is_named_and_nothing_is_written(tmp_path, name, text, message):
+    rng = np.random.default_rng(0)
+    for i in range(2):
+        write_run(tmp_path / str(i), i, [], some_values(rng), some_taus(rng))
+    path = tmp_path / "1" / name
+    path.unlink() if text is None else path.write_text(text)
+    with pytest.raises(UserError, match=message) as caught:
+        gather([tmp_path], tmp_path)
+    assert str(tmp_path / "1") in str(caught.value)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["0", "1"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
         ("metrics.csv", None, "metrics.csv: No such file"),
         ("metrics.csv", "", "cannot be gathered: No columns"),
         ("metrics.csv", "metric,variant\nc,label\n", "metrics.csv has no column explainer, rung, value"),
         ("metrics.csv", "metric,value\nc,many\n", "cannot be gathered: could not convert"),
         ("correlations.csv", None, "correlations.csv: No such file"),
-        (".hydra/overrides.yaml", None, "overrides.yaml: No such file"),
-        (".hydra/overrides.yaml", "- {a: 1}\n", "is not a list of overrides"),
-        (".hydra/overrides.yaml", "[\n", "cannot be gathered"),
     ],
 )
 def test_a_damaged_folder_is_named_and_nothing_is_written(tmp_path, name, text, message):
@@ -296,6 +316,7 @@ def test_a_damaged_folder_is_named_and_nothing_is_written(tmp_path, name, text, 
         write_run(tmp_path / str(i), i, [], some_values(rng), some_taus(rng))
     path = tmp_path / "1" / name
     path.unlink() if text is None else path.write_text(text)
+    seal(tmp_path / "1", json.loads((tmp_path / "1" / "run.json").read_text()) | {"files": {}}, [])  # by who knows how
     with pytest.raises(UserError, match=message) as caught:
         gather([tmp_path], tmp_path)
     assert str(caught.value).startswith(f"{tmp_path / '1'} cannot be gathered")

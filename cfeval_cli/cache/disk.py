@@ -1,10 +1,9 @@
-"""Explanations in a SQLite file: several runs may read and write it at once, and nothing in it is ever executed."""
+"""A SQLite file of finished work: several runs may read and write it at once, and nothing in it is ever executed."""
 
 from __future__ import annotations
 
 import logging
 import sqlite3
-import struct
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
@@ -14,30 +13,26 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TypeVar
 
-import numpy as np
-
 from cfeval_cli.errors import number
-from cfeval_cli.types import Told
 
 log = logging.getLogger("cfeval")
 
 _T = TypeVar("_T")
 
-_FILE = "explanations-1.sqlite"  # the number is that of the format
+_FILE = "finished-1.sqlite"  # the number is that of the format
 _TABLES = """
     PRAGMA auto_vacuum = FULL;
     PRAGMA synchronous = OFF;
     CREATE TABLE IF NOT EXISTS section (id INTEGER PRIMARY KEY, key TEXT UNIQUE, label TEXT, used REAL);
-    CREATE TABLE IF NOT EXISTS entry (section INTEGER, instance BLOB, value BLOB, PRIMARY KEY (section, instance))
+    CREATE TABLE IF NOT EXISTS entry (section INTEGER, item BLOB, value BLOB, PRIMARY KEY (section, item))
         WITHOUT ROWID;
 """
-_HEAD = struct.Struct("<qd")  # rows asked of the model, seconds
 _CHECK = 8  # bytes
 
 
 @dataclass(frozen=True)
 class Disk:
-    """A section holds the explanations of one explainer, as it is set and coded, of one model on one dataset."""
+    """A section holds what one component, as it is set and coded, made for one model on one dataset."""
 
     folder: str
     max_mb: float = 1000.0
@@ -50,26 +45,26 @@ class Disk:
         """The file."""
         return Path(self.folder).expanduser() / _FILE
 
-    def known(self, section: str, label: str, instances: Sequence[bytes]) -> dict[bytes, Told]:
-        """What is there of the instances; a damaged entry is as good as none."""
+    def known(self, section: str, label: str, items: Sequence[bytes]) -> dict[bytes, bytes]:
+        """What is there of the items; a damaged entry is as good as none."""
 
-        def read(database: sqlite3.Connection) -> dict[bytes, Told]:
+        def read(database: sqlite3.Connection) -> dict[bytes, bytes]:
             database.execute(
                 "INSERT INTO section (key, label, used) VALUES (?, ?, ?) "
                 "ON CONFLICT (key) DO UPDATE SET label = ?2, used = ?3",
                 (section, label, time.time()),
             )
             entries = database.execute(
-                "SELECT instance, value FROM entry JOIN section ON section = id WHERE key = ?", (section,)
+                "SELECT item, value FROM entry JOIN section ON section = id WHERE key = ?", (section,)
             )
-            wanted = set(instances)
-            found = {instance: _read(section, instance, value) for instance, value in entries if instance in wanted}
-            return {instance: told for instance, told in found.items() if told is not None}
+            wanted = set(items)
+            found = {item: _opened(section, item, value) for item, value in entries if item in wanted}
+            return {item: value for item, value in found.items() if value is not None}
 
         return self._use(read, {})
 
-    def keep(self, section: str, label: str, told: Mapping[bytes, Told]) -> None:
-        """Add explanations to a section, and drop those sections that were not used for longest if need be."""
+    def keep(self, section: str, label: str, values: Mapping[bytes, bytes]) -> None:
+        """Add to a section, and drop those sections that were not used for longest if need be."""
 
         def write(database: sqlite3.Connection) -> None:
             database.execute("BEGIN IMMEDIATE")
@@ -78,25 +73,25 @@ class Disk:
                 "INSERT OR IGNORE INTO section (key, label, used) VALUES (?, ?, ?)", (section, label, time.time())
             )
             ((number_,),) = database.execute("SELECT id FROM section WHERE key = ?", (section,))
-            values = [(number_, instance, _write(section, instance, one)) for instance, one in told.items()]
-            database.executemany("INSERT OR REPLACE INTO entry VALUES (?, ?, ?)", values)
+            entries = [(number_, item, value + _checksum(section, item, value)) for item, value in values.items()]
+            database.executemany("INSERT OR REPLACE INTO entry VALUES (?, ?, ?)", entries)
             if self._shrink(database, number_):
                 database.execute("COMMIT")
             else:
                 database.execute("ROLLBACK")
-                _warn(self.path, f"cache.max_mb={self.max_mb:g} is too small for one explainer; the rest is not kept")
+                _warn(self.path, f"cache.max_mb={self.max_mb:g} is too small for one section; the rest is not kept")
 
         self._use(write, None)
 
     def sections(self) -> list[tuple[str, int, int, float]]:
         """Label, entries, bytes and time of last use of every section, the latest first."""
-        query = """SELECT label, COALESCE(SUM(LENGTH(instance) = 16), 0), COALESCE(SUM(LENGTH(value) + 16), 0), used
+        query = """SELECT label, COUNT(item), COALESCE(SUM(LENGTH(value) + 16), 0), used
                    FROM section LEFT JOIN entry ON section = id GROUP BY id ORDER BY used DESC, label"""
         return self._use(lambda database: database.execute(query).fetchall(), []) if self.path.exists() else []
 
     def clear(self) -> None:
         """Remove everything."""
-        for path in (self.path, self.path.with_name(f"{_FILE}-journal")):
+        for path in (self.path, self.path.with_name(f"{self.path.name}-journal")):
             path.unlink(missing_ok=True)
 
     def _shrink(self, database: sqlite3.Connection, kept: int) -> bool:
@@ -113,11 +108,14 @@ class Disk:
             database.execute("DELETE FROM section WHERE id = ?", oldest)
         return True
 
+    def _make_folder(self) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+
     def _use(self, task: Callable[[sqlite3.Connection], _T], otherwise: _T) -> _T:
         """Do something with the database; a run does not fail for want of a cache."""
         for first in (True, False):
             try:
-                self.path.parent.mkdir(parents=True, exist_ok=True)
+                self._make_folder()
                 with closing(sqlite3.connect(self.path, timeout=60, isolation_level=None)) as database:
                     database.executescript(_TABLES)
                     return task(database)
@@ -133,27 +131,17 @@ class Disk:
 
 @cache
 def _warn(path: Path, reason: str) -> None:
-    """Once, not for every explanation."""
+    """Once, not for every entry."""
     log.warning("cache: %s: %s", path, reason)
 
 
-def _write(section: str, instance: bytes, told: Told) -> bytes:
-    features, scores = told.features.astype("<i4").tobytes(), told.scores.astype("<f8").tobytes()
-    body = _HEAD.pack(told.rows, told.seconds) + features + scores
-    return body + _checksum(section, instance, body)
-
-
-def _read(section: str, instance: bytes, value: object) -> Told | None:
+def _opened(section: str, item: bytes, value: object) -> bytes | None:
+    """What was kept, if it is still that."""
     if not isinstance(value, bytes):
         return None
     body, check = value[:-_CHECK], value[-_CHECK:]
-    if check != _checksum(section, instance, body) or (len(body) - _HEAD.size) % 12:
-        return None
-    rows, seconds = _HEAD.unpack_from(body)
-    size = (len(body) - _HEAD.size) // 12
-    features = np.frombuffer(body, "<i4", size, _HEAD.size).astype(np.int64)
-    return Told(features, np.frombuffer(body, "<f8", size, _HEAD.size + 4 * size).copy(), rows, seconds)
+    return body if check == _checksum(section, item, body) else None
 
 
-def _checksum(section: str, instance: bytes, body: bytes) -> bytes:
-    return blake2b(section.encode() + instance + body, digest_size=_CHECK).digest()
+def _checksum(section: str, item: bytes, value: bytes) -> bytes:
+    return blake2b(section.encode() + item + value, digest_size=_CHECK).digest()

@@ -3,16 +3,14 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from cfeval_cli.types import Told
-
 
 @dataclass(frozen=True)
 class Off:
     """Nothing is known from before, and nothing is kept."""
 
-    def known(self, section: str, label: str, instances: Sequence[bytes]) -> dict[bytes, Told]:
+    def known(self, section: str, label: str, items: Sequence[bytes]) -> dict[bytes, bytes]:
         """None."""
         return {}
 
-    def keep(self, section: str, label: str, told: Mapping[bytes, Told]) -> None:
+    def keep(self, section: str, label: str, values: Mapping[bytes, bytes]) -> None:
         """Forget it."""

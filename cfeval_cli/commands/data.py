@@ -67,7 +67,7 @@ def _cache(overrides: list[str], config_dir: str | None, clear: bool) -> None:
     if not isinstance(cache, Disk):
         raise UserError("cache=off keeps nothing. Leave that setting out to see what is there.")
     sections = cache.sections()
-    total = f"{sum(entries for _, entries, _, _ in sections):,} explanations"
+    total = f"{sum(entries for _, entries, _, _ in sections):,} entries"
     if clear:
         cache.clear()
         sys.stdout.write(f"removed {total} from {cache.path}\n")
@@ -76,8 +76,8 @@ def _cache(overrides: list[str], config_dir: str | None, clear: bool) -> None:
     if not sections:
         return
     table = Table()
-    for title in ("explanations of", "instances", "kB", "last used"):
-        table.add_column(title, justify="right" if title in ("instances", "kB") else "left")
+    for title in ("of", "entries", "kB", "last used"):
+        table.add_column(title, justify="right" if title in ("entries", "kB") else "left")
     for label, entries, size, used in sections:
         when = datetime.fromtimestamp(used).strftime("%Y-%m-%d %H:%M")
         table.add_row(Text(label), f"{entries:,}", f"{size / 1000:,.0f}", when)

@@ -25,6 +25,8 @@ log = logging.getLogger("cfeval")
 
 def main() -> None:
     """One experiment, or the jobs of a sweep and then what they say together."""
+    if not _resumed():
+        return
     try:
         _experiment()
     except Exception:
@@ -32,14 +34,35 @@ def main() -> None:
         raise
 
 
+def _resumed() -> bool:
+    """Put what --resume FOLDER stands for in its place on the command line; whether anything is left to do."""
+    words = [word for one in sys.argv[1:] for word in (one.split("=", 1) if one.startswith("--resume=") else [one])]
+    if "--resume" not in words:
+        return True
+    from cfeval_cli.resuming import arguments
+
+    place = words.index("--resume")
+    if len(words) == place + 1:
+        raise UserError("--resume needs the folder of a run or of a sweep: cfeval run --resume FOLDER")
+    folder, own = Path(words[place + 1]), words[:place] + words[place + 2 :]
+    found = arguments(folder, own)
+    if found is None:
+        sys.stdout.write(f"Nothing is left to do, the run is complete. Results: {folder}\n")
+        return False
+    sys.argv[1:] = found
+    return True
+
+
 @hydra.main(version_base="1.3", config_path="pkg://cfeval_cli.conf", config_name="run")
 def _experiment(cfg: DictConfig) -> None:
     """Run what the config describes, into the folder that Hydra made."""
     from cfeval_cli.store import RunFolder
 
-    folder = RunFolder(Path(HydraConfig.get().runtime.output_dir), ["cfeval", "run", *sys.argv[1:]])
+    config = HydraConfig.get()
+    folder = RunFolder(Path(config.runtime.output_dir), ["cfeval", "run", *sys.argv[1:]], list(config.overrides.task))
     try:
-        _run(cfg, folder)
+        with folder.opened():
+            _run(cfg, folder)
     except KeyboardInterrupt as error:
         log.error("stopped by the user")
         sys.stderr.write(f"cfeval: stopped. {_close(folder, 'stopped')}\n")
@@ -83,5 +106,9 @@ def _close(folder: RunFolder, status: str) -> str:
     if not folder.begun:
         folder.discard()
         return "Nothing had been computed yet."
-    folder.close(status)
-    return f"Safe in {folder.path}: {', '.join(folder.contents())}."
+    try:
+        folder.close(status)
+        kept = ", ".join(folder.contents())
+    except (OSError, Failure):  # the disk is full, or somebody removed the folder
+        return f"{folder.path} could not be closed; what was finished is kept as far as there was room."
+    return f"Safe in {folder.path}: {kept}. To go on: cfeval run --resume {folder.path}"

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from cfeval_cli.dataset.sources import File, find_all, hash_file
+from cfeval_cli.dataset.sources import File, find_all
 from cfeval_cli.errors import UserError
+from cfeval_cli.files import hash_file
 from cfeval_cli.types import Floats
 
 

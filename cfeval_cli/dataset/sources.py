@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import logging
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -20,7 +21,7 @@ from pathlib import Path
 from typing import IO, Protocol
 
 from cfeval_cli.errors import UserError
-from cfeval_cli.files import whole_file
+from cfeval_cli.files import hash_file, locked, sweep_partial, whole_file
 
 log = logging.getLogger(__name__)
 
@@ -243,6 +244,12 @@ def find_all(files: Sequence[File], data_dir: Path) -> list[Found]:
     with contextlib.ExitStack() as stack:
         try:
             data_dir.mkdir(parents=True, exist_ok=True)
+            # one at a time: others find what this one has fetched
+            stack.enter_context(locked(data_dir, wait=True))
+            here = [file.present(data_dir) for file in files]
+            for left in data_dir.glob(".fetch-*"):  # by one that was killed
+                shutil.rmtree(left, ignore_errors=True)
+            sweep_partial(data_dir, missing)
             scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=data_dir, prefix=".fetch-")))
         except OSError as error:
             raise UserError(
@@ -250,12 +257,6 @@ def find_all(files: Sequence[File], data_dir: Path) -> list[Found]:
                 f"Set data_dir to a folder that can, or put {missing[0]} there."
             ) from error
         return [found or file.fetch(data_dir / file.name, scratch) for file, found in zip(files, here, strict=True)]
-
-
-def hash_file(path: Path) -> str:
-    """The sha256 of a file."""
-    with path.open("rb") as stream:
-        return _copy(stream, None, sys.maxsize)[0]
 
 
 def _copy(stream: IO[bytes], out: IO[bytes] | None, max_bytes: int) -> tuple[str, int]:

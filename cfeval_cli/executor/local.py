@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 import logging
+import os
 import pickle
+import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -16,6 +18,8 @@ from typing import Any, TypeVar
 from cfeval_cli.errors import Failure, number
 
 log = logging.getLogger("cfeval")
+
+_PREFIX = "cfeval-"
 
 _Shared = TypeVar("_Shared")
 _Item = TypeVar("_Item")
@@ -69,7 +73,8 @@ def _spread(
         log.warning("going on in this process only, since something cannot be sent to others: %s", error)
         yield from (work(shared, item) for item in items)
         return
-    with tempfile.TemporaryDirectory(prefix="cfeval-") as folder:
+    _sweep()
+    with tempfile.TemporaryDirectory(prefix=f"{_PREFIX}{os.getpid()}-") as folder:
         path = Path(folder) / "shared"
         path.write_bytes(sent)
         try:
@@ -80,6 +85,20 @@ def _spread(
             raise Failure(
                 "a worker process died, killed or out of memory. With executor.n_jobs=1 there are none."
             ) from error
+
+
+def _sweep() -> None:
+    """Remove what runs of this user that were killed had meant for their workers."""
+    for left in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*-*"):
+        process = left.name.removeprefix(_PREFIX).partition("-")[0]
+        try:
+            if not process.isdecimal() or left.stat().st_uid != os.getuid():
+                continue
+            os.kill(int(process), 0)
+        except ProcessLookupError:
+            shutil.rmtree(left, ignore_errors=True)
+        except OSError:
+            continue  # gone already, or somebody else's
 
 
 def _call(work: Callable[[Any, Any], _Result], path: str, item: Any) -> _Result:

@@ -163,7 +163,8 @@ class Linear:
     def from_arrays(arrays: Any) -> Linear:
         """The model that `arrays` describes."""
         spans = list(zip(arrays["starts"].tolist(), arrays["sizes"].tolist(), strict=True))
-        tables = {(start, size): arrays["embeddings"][start : start + size] for start, size in spans}
+        # copies, as training leaves them: the same bits from the same sums
+        tables = {(start, size): arrays["embeddings"][start : start + size].copy() for start, size in spans}
         return Linear(float(arrays["bias"]), arrays["weights"], tuple(tables[span] for span in spans), arrays["means"])
 
 
@@ -194,6 +195,10 @@ class Logistic:
 
         with one_thread():
             return self._fit(dataset, torch.Generator().manual_seed(integer(stream(seed, "model"))))
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> Linear:
+        """The model that was trained before, from what it said of itself."""
+        return Linear.from_arrays(arrays)
 
     def _fit(self, dataset: Dataset, generator: torch.Generator) -> Linear:
         import torch

@@ -180,6 +180,11 @@ def _values(title: str, metrics: pd.DataFrame, record: Mapping[str, Any], names:
     if record["metrics_absent"]:
         absent = ", ".join(f"{name} ({reason})" for name, reason in record["metrics_absent"].items())
         notes.append(f"Not computed: {absent}.")
+    for name, shown_as in explainers.items():
+        told = record.get("explained", {}).get(name, {})
+        if told.get("faults"):
+            left = f"{told['faults']:,} of {record['instances']:,} instances"
+            notes.append(f"{shown_as} has no explanation of {left}, which are left out: {told['reasons']}.")
     if low:
         names = ", ".join(f"{explainers[name]} {coverage[name]:.1%}" for name in low)
         notes.append(f"† names k = {settings['k']} features for under half of the instances: {names}.")

@@ -10,14 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from cfeval_cli.cache.disk import Disk, _read, _write
+from cfeval_cli.cache.disk import Disk
 from cfeval_cli.cache.off import Off
-from cfeval_cli.types import Told
+from cfeval_cli.explaining import Told, packed, unpacked
 
 
 def told(seed=0, size=5):
-    rng = np.random.default_rng(seed)
-    return Told(rng.permutation(size), rng.normal(size=size), int(rng.integers(10**6)), float(rng.random()))
+    return np.random.default_rng(seed).bytes(12 * size + 16)
 
 
 def key(i):
@@ -34,10 +33,10 @@ def test_what_is_kept_is_found_by_section_and_instance(tmp_path):
     assert cache.known("a", "label a", [key(1)]) == {}
     cache.keep("a", "label a", {key(i): told(i) for i in range(40)})
     found = cache.known("a", "label a", [key(3), key(7), key(99)])
-    assert set(found) == {key(3), key(7)} and all(same(found[key(i)], told(i)) for i in (3, 7))
+    assert set(found) == {key(3), key(7)} and all(found[key(i)] == told(i) for i in (3, 7))
     assert cache.known("b", "label b", [key(3)]) == {}
     cache.keep("a", "a", {key(3): told(30)})  # the later one counts
-    assert same(Disk(str(tmp_path / "deep" / "folder")).known("a", "", [key(3)])[key(3)], told(30))
+    assert Disk(str(tmp_path / "deep" / "folder")).known("a", "", [key(3)])[key(3)] == told(30)
     assert sorted((label, entries) for label, entries, _, _ in cache.sections()) == [("", 40), ("label b", 0)]
     cache.clear()
     assert cache.sections() == [] and cache.known("a", "", [key(3)]) == {}
@@ -49,17 +48,28 @@ def test_what_is_kept_is_found_by_section_and_instance(tmp_path):
     st.floats(0, 1e9),
     st.integers(0, 10**6),
 )
-def test_entries_come_back_to_the_bit_and_any_damage_is_noticed(features, rows, seconds, place):
+def test_explanations_come_back_to_the_bit(features, rows, seconds, place):
     scores = np.random.default_rng(len(features)).normal(size=len(features))
     scores[::3] = [np.nan, np.inf, -0.0][len(features) % 3]
     one = Told(features, scores, rows, seconds)
-    value = _write("s", b"i", one)
-    assert same(_read("s", b"i", value), one)
-    assert _read("t", b"i", value) is None and _read("s", b"j", value) is None
-    damaged = bytearray(value)
-    damaged[place % len(value)] ^= 1 + place % 255
-    assert _read("s", b"i", bytes(damaged)) is None
-    assert _read("s", b"i", value[: place % len(value)]) is None
+    assert same(unpacked(packed(one)), one)
+    cut = packed(one)[: place % len(packed(one))]
+    assert unpacked(cut) is None or len(unpacked(cut).features) < len(features)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_any_damage_to_an_entry_is_noticed(tmp_path, seed):
+    rng = np.random.default_rng(seed)
+    cache = Disk(str(tmp_path))
+    cache.keep("a", "a", {key(i): told(i) for i in range(3)})
+    with sqlite3.connect(cache.path) as database:
+        ((value,),) = database.execute("SELECT value FROM entry WHERE item = ?", (key(1),))
+        damaged = bytearray(value)
+        damaged[rng.integers(len(value))] ^= rng.integers(1, 256)
+        changed = [bytes(damaged), value[: rng.integers(len(value))], value + b"x"][seed % 3]
+        database.execute("UPDATE entry SET value = ? WHERE item = ?", (changed, key(1)))
+        database.execute("UPDATE entry SET item = ? WHERE item = ?", (key(9), key(2)))  # of another item
+    assert cache.known("a", "a", [key(i) for i in range(10)]) == {key(0): told(0)}
 
 
 def test_the_size_is_bounded_and_what_was_not_used_for_longest_goes_first(tmp_path):

@@ -1,6 +1,5 @@
 """The comparison on runs written by hand, among them one that has the paper's own figures."""
 
-import json
 import math
 from itertools import combinations
 
@@ -17,7 +16,7 @@ from cfeval_cli.paper.published import load, read
 from cfeval_cli.paper.verdicts import CLAIMS, Verdict
 from cfeval_cli.paper.views import Printed
 from cfeval_cli.report.tables import Cell, Table
-from tests.conftest import cfeval
+from tests.conftest import cfeval, seal
 
 PAPER = read(load())
 SETUP = {("1", "adults"): (1, ["label", "probability"]), ("1", "movie_reviews"): (1, ["gradient"]),
@@ -49,14 +48,12 @@ def write_runs(folder, seed, gold="signed", change=lambda key, pair, name, value
         truth = series[("recall", "signed")]
         path = folder / f"table{key[0]}_{key[1]}" / f"{gold}-{seed}"
         (path / ".hydra").mkdir(parents=True)
-        (path / ".hydra" / "overrides.yaml").write_text("[]")
         told = {
             "status": "complete", "search": "x", "setup": "a search", "data": {"name": key[1]}, "instances": 100,
             "settings": {"seed": seed, "k": k, "gold": gold, "agreement": "recall", "incomplete": "skip"},
             "accuracy": {"test": 0.75}, "levels": levels, "explainers": {name: name for name in truth},
             "metrics": {}, **record,
         }  # fmt: skip
-        (path / "run.json").write_text(json.dumps(told))
         metrics, correlations = [], []
         for (metric, variant), values in series.items():
             better = "lower" if metric in LOWER else "higher"
@@ -77,6 +74,7 @@ def write_runs(folder, seed, gold="signed", change=lambda key, pair, name, value
         pd.DataFrame(
             {"explainer": np.repeat(list(truth), 10), "features": features * len(truth)}
         ).to_parquet(path / "explanations.parquet")  # fmt: skip
+        seal(path, told, [])
 
 
 def test_runs_that_have_the_papers_figures_differ_from_it_in_nothing_and_earn_its_claims(tmp_path):
@@ -204,6 +202,14 @@ def test_the_command_writes_all_and_names_are_no_markup(tmp_path):
     before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
     cfeval("paper", "compare", "runs", "--into", "out", "--tables", "1", cwd=tmp_path)
     assert before == {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+
+
+def test_a_folder_that_was_changed_is_refused_by_the_name_of_the_file(tmp_path):
+    write_runs(tmp_path / "runs", 0, keys=(("3", "adults"),))
+    file = next((tmp_path / "runs").rglob("explanations.parquet"))
+    file.write_bytes(file.read_bytes()[:-1] + b"x")
+    done = cfeval("paper", "compare", "runs", cwd=tmp_path, code=2)
+    assert f"{file.relative_to(tmp_path)} is not as the run left it" in done.stderr and not done.stdout
 
 
 def test_html_is_escaped_cell_by_cell():

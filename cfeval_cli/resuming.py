@@ -1,0 +1,112 @@
+"""What `cfeval run --resume FOLDER` stands for: the arguments that the folder's run, or sweep, was started with.
+
+A folder may come from anybody. Its overrides are taken as values and choices among installed configs; whatever could
+name code, or a place where code is looked for, must stand on the user's own command line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from cfeval_cli.errors import UserError
+
+_PLAIN = re.compile(r"[\w\-+.*, \[\]()']*")  # numbers and names of configs, not paths to them
+_SUBDIR = re.compile(r"[\w\-./]|\$\{[\w.:]+\}")
+
+
+def arguments(folder: Path, own: Sequence[str]) -> list[str] | None:
+    """Hydra's arguments, the user's own ones last; None if nothing is left to do."""
+    if not folder.is_dir():
+        raise UserError(f"--resume {folder}: there is no such folder.")
+    if (folder / "run.json").exists():
+        return _of_run(folder, own)
+    if (folder / "multirun.yaml").exists():
+        return _of_sweep(folder, own)
+    raise UserError(f"--resume {folder}: it has no run.json, so that nothing had begun. Start the run again.")
+
+
+def _of_run(folder: Path, own: Sequence[str]) -> list[str] | None:
+    from cfeval_cli.store import read, read_record
+
+    again = "redo=true" in own
+    record = read_record(folder) if again else read(folder)
+    if record["status"] == "complete" and not again:
+        return None
+    overrides = _texts(record.get("overrides"), folder / "run.json")
+    return [*own, *allowed(overrides, own, folder), f"hydra.run.dir={quoted(folder)}"]
+
+
+def _of_sweep(folder: Path, own: Sequence[str]) -> list[str]:
+    import yaml  # type: ignore[import-untyped]
+
+    file = folder / "multirun.yaml"
+    try:
+        told = yaml.safe_load(file.read_text(encoding="utf-8"))["hydra"]["overrides"]
+        task, hydra = _texts(told["task"], file), _texts(told["hydra"], file)
+    except (OSError, ValueError, TypeError, KeyError, RecursionError, yaml.YAMLError) as error:
+        raise UserError(f"{file} does not tell how the sweep was started. Start it again, into this folder.") from error
+    kept = []
+    for override in hydra:
+        key, _, value = override.partition("=")
+        if key in ("hydra.mode", "hydra.sweep.dir"):
+            continue  # said again below
+        if key == "hydra.sweep.subdir" and not _SUBDIR.sub("", value) and ".." not in value and value[:1] != "/":
+            kept.append(override)
+        elif override not in own:
+            raise _not_taken(override, folder)
+    first = [] if {"-m", "--multirun"} & set(own) else ["--multirun"]
+    return [*first, *own, *allowed(task, own, folder), *kept, f"hydra.sweep.dir={quoted(folder)}"]
+
+
+def allowed(overrides: Sequence[str], own: Sequence[str], folder: Path) -> list[str]:
+    """The folder's overrides but those that the user gives anew; one that could bring in code is refused."""
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.errors import HydraException
+
+    given = {_key(word) for word in own if "=" in word or word.startswith("~")}
+    parser, kept = OverridesParser.create(), []
+    for text in overrides:
+        if text in own or _key(text) in given:
+            continue
+        if "_target_" in text or "${" in text:
+            raise _not_taken(text, folder)
+        try:
+            override = parser.parse_override(text)
+        except HydraException as error:
+            raise UserError(f"{folder} was started with {text!r}, which is not an override.") from error
+        key, value = override.key_or_group, text.partition("=")[2]
+        # what may choose a config must not lead to a file elsewhere, nor put one where Hydra looks for its own
+        place = "." not in key and key != "data_dir" and not _PLAIN.fullmatch(value)
+        moved = key.startswith("hydra") or bool(set("/@") & set(text.partition("=")[0]))
+        if place or moved or "_target_" in repr(override.value()):
+            raise _not_taken(text, folder)
+        kept.append(text)
+    return kept
+
+
+def _not_taken(override: str, folder: Path) -> UserError:
+    return UserError(
+        f"{folder} was started with {override!r}, which could bring in code: that is not taken from a folder. "
+        "If you trust it, say it again after --resume."
+    )
+
+
+def _key(override: str) -> str:
+    return override.partition("=")[0].lstrip("+~")
+
+
+def _texts(told: Any, file: Path) -> list[str]:
+    if not isinstance(told, list) or not all(isinstance(one, str) for one in told):
+        raise UserError(f"{file} does not tell how it was started. Start it again.")
+    return told
+
+
+def quoted(folder: Path) -> str:
+    """As a value of Hydra's command line, whatever characters a path has."""
+    # a backslash counts before a quote, the end or an interpolation, and nowhere else
+    text = re.sub(r"(\\*)\$\{", r"\1\1\\${", str(folder))
+    text = re.sub(r"(\\*)'", r"\1\1\\'", text)
+    return "'" + re.sub(r"(\\+)$", r"\1\1", text) + "'"

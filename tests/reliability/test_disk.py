@@ -1,0 +1,131 @@
+"""A disk that is full or read-only, a folder that disappears: a clear end, and what was there before is intact."""
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import CFEVAL, cfeval
+from tests.reliability.test_resume import PATIENT
+
+QUICK = ("explainer=[random,omission,lr]", "resamples=100", "cache=off", "figures=[]", "n_jobs=1")
+
+
+@contextlib.contextmanager
+def small_disk(folder, size, *options):
+    """A file system of so many kilobytes; skipped where it cannot be mounted."""
+    folder.mkdir()
+    made = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", ",".join([f"size={size}k", *options]), "tmpfs", str(folder)],
+        capture_output=True, check=False,
+    )  # fmt: skip
+    if made.returncode:
+        pytest.skip("no file system can be mounted here")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def one_message(done):
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("cfeval: ")]
+    assert "Traceback" not in done.stderr and "Logging error" not in done.stderr
+    return line
+
+
+@pytest.mark.parametrize("room", [0, 12, 60, 100])
+def test_a_full_disk(toy, tmp_path, room):
+    """However far the run gets, it ends with one message, and the run that was complete before stays whole."""
+    with small_disk(tmp_path / "disk", 2000) as disk:
+        cfeval("run", *toy.arguments, *QUICK, "hydra.run.dir=disk/first", cwd=tmp_path)
+        before = {path: path.read_bytes() for path in (disk / "first").rglob("*") if path.is_file()}
+        free = shutil.disk_usage(disk).free // 1024
+        (disk / "filler").write_bytes(b"x" * 1024 * (free - room))
+        done = cfeval("run", *toy.arguments, *QUICK, "seed=1", "hydra.run.dir=disk/second", cwd=tmp_path, code=1)
+        assert "No space left on device" in one_message(done)
+        assert {path: path.read_bytes() for path in before} == before
+        left = [path for path in (disk / "second").rglob("*") if path.is_file()]
+        assert not [path for path in left if path.name.endswith(".part")]
+        for path in left:
+            if path.name == "run.json":
+                assert json.loads(path.read_text())["status"] in ("running", "failed")
+        (disk / "filler").unlink()
+        words = ["--resume", "disk/second", "--config-dir", str(toy.folder / "conf")]
+        if not (disk / "second" / "run.json").exists():
+            words = [*toy.arguments, *QUICK, "seed=1", "hydra.run.dir=disk/second"]
+        cfeval("run", *words, cwd=tmp_path)
+        cfeval("run", *toy.arguments, *QUICK, "seed=1", "hydra.run.dir=other", cwd=tmp_path)
+        for name in ("metrics.csv", "tables.md", "scores.parquet"):
+            assert (disk / "second" / name).read_bytes() == (tmp_path / "other" / name).read_bytes()
+
+
+def test_a_read_only_disk(toy, tmp_path):
+    with small_disk(tmp_path / "disk", 2000) as disk:
+        cfeval("run", *toy.arguments, *QUICK, "hydra.run.dir=disk/first", cwd=tmp_path)
+        subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+        for folder in ("second", "first"):
+            words = [*QUICK, "seed=1", f"hydra.run.dir=disk/{folder}"]
+            done = cfeval("run", *toy.arguments, *words, cwd=tmp_path, code=1)
+            assert "Read-only file system" in one_message(done) and "disk/" in one_message(done)
+        done = cfeval("gather", "disk/first", cwd=tmp_path)
+        assert "Gathered 1 run" in done.stdout  # it can still be read
+
+
+def test_a_folder_that_is_deleted_during_the_run(toy, tmp_path):
+    (tmp_path / "conf" / "explainer").mkdir(parents=True)
+    (tmp_path / "patient.py").write_text(PATIENT)
+    (tmp_path / "conf" / "explainer" / "patient.yaml").write_text("patient: {_target_: patient.Patient, log: x}\n")
+    words = [*toy.arguments, "explainer=[random,patient]", f"hydra.searchpath=[file://{tmp_path / 'conf'}]", *QUICK[1:]]
+    with subprocess.Popen(
+        [str(CFEVAL), "run", *words, "hydra.run.dir=run"], cwd=tmp_path, stderr=subprocess.PIPE, text=True
+    ) as process:
+        for line in process.stderr:
+            if "explain: patient" in line:
+                shutil.rmtree(tmp_path / "run")
+                break
+        _, told = process.communicate(timeout=120)
+    assert process.returncode == 1 and "Traceback" not in told
+    assert f"cfeval: {tmp_path / 'run'} was removed during the run." in told
+    assert not (tmp_path / "run").exists()  # and it is not made again
+
+
+def test_a_cache_on_a_full_disk_does_not_keep_a_run_from_ending(toy, tmp_path):
+    with small_disk(tmp_path / "disk", 40):
+        words = ["explainer=[random,omission,lr]", "resamples=100", "figures=[]", "hydra.run.dir=run"]
+        done = cfeval("run", *toy.arguments, *words, f"cache.folder={tmp_path / 'disk'}", cwd=tmp_path)
+        assert "cache: " in done.stderr and "full" in done.stderr
+    cfeval("run", *toy.arguments, *words, "cache=off", "hydra.run.dir=other", cwd=tmp_path)
+    assert (tmp_path / "run" / "metrics.csv").read_bytes() == (tmp_path / "other" / "metrics.csv").read_bytes()
+
+
+def test_data_that_does_not_fit_is_not_left_half(tmp_path):
+    import http.server
+    from functools import partial
+    from hashlib import sha256
+
+    body = os.urandom(300_000)
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "far.csv").write_bytes(body)
+    handler = partial(http.server.SimpleHTTPRequestHandler, directory=str(tmp_path / "site"))
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    from cfeval_cli.dataset.sources import File, Url
+    from cfeval_cli.errors import UserError
+
+    file = File("far.csv", sha256(body).hexdigest(), [Url(f"http://127.0.0.1:{server.server_port}/far.csv")])
+    try:
+        with small_disk(tmp_path / "disk", 100) as disk:
+            with pytest.raises(UserError, match="No space left on device"):
+                file.find(disk)
+            assert list(disk.iterdir()) == []
+            subprocess.run(["mount", "-o", "remount,size=1000k", str(disk)], check=True)
+            assert Path(file.find(disk).path).read_bytes() == body
+    finally:
+        server.shutdown()
+        thread.join(10)

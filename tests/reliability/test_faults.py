@@ -1,0 +1,94 @@
+"""An explainer that fails on some instances: they are left out, with the reason, and the rest goes on."""
+
+import json
+
+import pandas as pd
+import pytest
+
+from tests.conftest import cfeval
+
+FAULTY = """
+import time
+from dataclasses import dataclass
+import numpy as np
+from cfeval_cli.types import Explanation
+
+
+@dataclass(frozen=True)
+class Faulty:
+    every: int = 10
+    access = 0
+
+    def fit(self, dataset, model):
+        ways = {int(i): n % 5 for n, i in enumerate(dataset.test.ids[:: self.every])}
+
+        def function(batch):
+            features = np.tile([0, 1], (len(batch), 1))
+            scores = np.ones((len(batch), 2))
+            for row, instance in enumerate(batch.ids.tolist()):
+                way = ways.get(instance)
+                if way == 0:
+                    raise ValueError("<b>no</b> \\x1b[2J")
+                if way == 1:
+                    scores[row] = np.nan
+                if way == 2:
+                    features[row] = 3, 3
+                if way == 3:
+                    features[row] = 7, 0
+                if way == 4:
+                    time.sleep(60)
+            return Explanation(features, scores)
+
+        return function
+"""
+REASONS = (
+    "ValueError: <b>no</b>",
+    "gave NaN",
+    "more than once: [3, 3]",
+    "do not exist: [7, 0]",
+    "no answer within 0.2 s",
+)
+
+
+@pytest.fixture
+def own(toy, tmp_path):
+    (tmp_path / "conf" / "explainer").mkdir(parents=True)
+    (tmp_path / "faulty.py").write_text(FAULTY)
+    (tmp_path / "conf" / "explainer" / "faulty.yaml").write_text("faulty: {_target_: faulty.Faulty, every: 10}\n")
+    words = [*toy.arguments, "explainer=[random,faulty,lr]", f"hydra.searchpath=[file://{tmp_path / 'conf'}]"]
+    return [*words, "resamples=100", "figures=[]", "cache=off", "timeout_per_instance=0.2", "hydra.run.dir=run"]
+
+
+@pytest.mark.parametrize("incomplete", ["skip", "random", "keep"])
+def test_the_rest_goes_on_and_the_tables_say_how_many(own, tmp_path, incomplete):
+    done = cfeval("run", *own, f"incomplete={incomplete}", cwd=tmp_path)
+    record = json.loads((tmp_path / "run" / "run.json").read_text())
+    told = pd.read_parquet(tmp_path / "run" / "explanations.parquet")
+    faults = told[told["fault"].notna()]
+    assert set(faults["explainer"]) == {"faulty"} and len(faults) == record["explained"]["faulty"]["faults"]
+    assert all(faults["fault"].str.contains(reason, regex=False).any() for reason in REASONS)
+    assert (faults["features"].map(len) == 0).all()
+    n = record["instances"]
+    metrics = pd.read_csv(tmp_path / "run" / "metrics.csv").set_index(["metric", "variant", "explainer"])
+    assert metrics.loc[("coverage", "all", "faulty"), "value"] == pytest.approx(1 - len(faults) / n)
+    assert metrics.loc[("validity", "label", "faulty"), "n"] == n - len(faults)  # nobody fills them up at random
+    assert metrics.loc[("validity", "label", "lr"), "n"] == n
+    note = f"Faulty has no explanation of {len(faults):,} of {n:,} instances, which are left out: "
+    assert note.lower() in " ".join(done.stdout.split()).lower() and "faulty" in done.stderr
+    assert "\x1b" not in done.stdout + done.stderr
+
+
+def test_strict_stops_at_the_first(own, tmp_path):
+    done = cfeval("run", *own, "strict=true", cwd=tmp_path, code=1)
+    assert "cfeval: explainer.faulty, instance " in done.stderr and "ValueError: <b>no</b>" in done.stderr
+    assert "With strict=false the run goes on without it." in done.stderr and "--resume" in done.stderr
+    record = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert record["status"] == "failed" and "explanations.parquet" in record["files"]
+
+
+def test_an_explainer_that_always_fails_leaves_the_others_their_results(own, tmp_path):
+    cfeval("run", *own, "explainer.faulty.every=1", "timeout_per_instance=0.01", "n_explain=20", cwd=tmp_path)
+    metrics = pd.read_csv(tmp_path / "run" / "metrics.csv")
+    mine = metrics[(metrics["explainer"] == "faulty") & (metrics["metric"] != "coverage")]
+    assert mine["value"].isna().all() and (metrics[metrics["explainer"] == "lr"]["value"].notna()).any()
+    assert "0.0%" in (tmp_path / "run" / "tables.md").read_text()

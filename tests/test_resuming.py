@@ -1,0 +1,153 @@
+"""What is taken from a folder, and what is not."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cfeval_cli.errors import UserError
+from cfeval_cli.resuming import allowed, arguments, quoted
+from tests.conftest import cfeval, seal
+
+HERE = Path("folder")
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "seed=1", "explainer=[lr,lime]", "dataset=adults", "explainer.lime.n_samples=300", "seed=1,2,3",
+        "seed=range(5)", "experiment=glob(table1*)", "data_dir=/a/b", "confidence=0.9", "+explainer=ladder", "~metric",
+        "model.learning_rate={tabular:0.1,text:0.2}", "n_explain=null", "cache.folder=/a/b", "figures=[]",
+    ],
+)  # fmt: skip
+def test_values_and_choices_are_taken(override):
+    assert allowed([override], [], HERE) == [override]
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "explainer.lime._target_=os.system", "+x={_target_:os.system}", "+x=[{a:{_target_:os.system}}]",
+        "hydra.callbacks.x._target_=os.system", "hydra/launcher=joblib", "hydra.searchpath=[file:///evil]",
+        "dataset=../../evil", "experiment=/evil", "dataset@hydra.callbacks=adults", "hydra.run.dir=elsewhere",
+        "seed=${oc.env:HOME}", "+x=${oc.decode:'{}'}", "dataset/more=x", "++hydra.job.chdir=true",
+        "search={a:1}", "explainer@x=lr",
+    ],
+)  # fmt: skip
+def test_what_could_bring_in_code_is_taken_from_the_users_own_command_line_only(override):
+    with pytest.raises(UserError, match="could bring in code: that is not taken from a folder"):
+        allowed(["k=2", override], [], HERE)
+    assert allowed(["k=2", override], [override], HERE) == ["k=2"]
+
+
+def test_what_the_user_says_anew_replaces_what_the_folder_says():
+    assert allowed(["k=2", "seed=1", "+a.b=1"], ["k=3", "++a.b=2"], HERE) == ["seed=1"]
+
+
+@pytest.mark.parametrize("override", ["", "k", "k=[", "k={", "k='"])
+def test_what_is_no_override_is_said(override):
+    with pytest.raises(UserError, match="which is not an override"):
+        allowed([override], [], HERE)
+
+
+@given(st.text(st.characters(codec="utf-8", exclude_characters="\0\n\r"), min_size=1))
+def test_any_path_can_be_quoted(name):
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from omegaconf import OmegaConf
+
+    parsed = OverridesParser.create().parse_override(f"hydra.run.dir={quoted(Path(name))}")
+    assert OmegaConf.create({"a": parsed.value()}).a == str(Path(name))
+
+
+def write(folder, **record):
+    folder.mkdir(parents=True, exist_ok=True)
+    seal(folder, {"status": "running", **record}, ["k=2"])
+
+
+def test_a_folder_with_nothing_to_resume(tmp_path):
+    with pytest.raises(UserError, match="there is no such folder"):
+        arguments(tmp_path / "nowhere", [])
+    with pytest.raises(UserError, match=r"no run\.json, so that nothing had begun"):
+        arguments(tmp_path, [])
+    write(tmp_path, overrides="k=2")
+    with pytest.raises(UserError, match=r"run\.json does not tell how it was started"):
+        arguments(tmp_path, [])
+    write(tmp_path, status="complete")
+    assert arguments(tmp_path, []) is None
+    assert arguments(tmp_path, ["redo=true"]) == ["redo=true", "k=2", f"hydra.run.dir='{tmp_path}'"]
+    (tmp_path / "run.json").write_text("{")
+    with pytest.raises(UserError, match="damaged"):
+        arguments(tmp_path, [])
+    done = cfeval("run", "--resume", cwd=tmp_path, code=2)
+    assert "--resume needs the folder" in done.stderr
+
+
+def test_a_complete_run_whose_files_were_changed_is_not_called_complete(tmp_path):
+    (tmp_path / "metrics.csv").write_text("a")
+    write(tmp_path, status="complete")
+    (tmp_path / "metrics.csv").write_text("b")
+    with pytest.raises(UserError, match=re.escape(f"{tmp_path / 'metrics.csv'} is not as the run left it")):
+        arguments(tmp_path, [])
+
+
+@pytest.mark.parametrize(
+    ("hydra", "good"),
+    [
+        (["hydra.sweep.dir=x", "hydra.mode=MULTIRUN"], True),
+        (["hydra.sweep.subdir=${hydra:runtime.choices.experiment}/${gold}-${seed}"], True),
+        (["hydra.sweep.subdir=../../x"], False),
+        (["hydra.sweep.subdir=/x"], False),
+        (["hydra.sweep.subdir=${oc.env:HOME,x}"], False),
+        (["hydra/launcher=joblib"], False),
+        (["hydra.callbacks.x._target_=os.system"], False),
+    ],
+)
+def test_a_sweep_is_resumed_by_what_it_was_started_with(tmp_path, hydra, good):
+    (tmp_path / "multirun.yaml").write_text(json.dumps({"hydra": {"overrides": {"task": ["k=1,2"], "hydra": hydra}}}))
+    if not good:
+        with pytest.raises(UserError, match="could bring in code"):
+            arguments(tmp_path, [])
+    assert arguments(tmp_path, hydra)[:1] == ["--multirun"]
+    if good:
+        kept = [one for one in hydra if "subdir" in one]
+        assert arguments(tmp_path, ["n_jobs=1"]) == [
+            "--multirun", "n_jobs=1", "k=1,2", *kept, f"hydra.sweep.dir='{tmp_path}'",
+        ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[", "a: 1", "hydra: {overrides: {task: [1]}}", "!!python/object/apply:os.mkdir [made]", "{" * 5000]
+)
+def test_a_sweep_that_does_not_tell_how_it_was_started(tmp_path, text, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "multirun.yaml").write_text(text)
+    with pytest.raises(UserError, match="does not tell how"):
+        arguments(tmp_path, [])
+    assert not (tmp_path / "made").exists()
+
+
+def test_a_foreign_target_in_a_run_folder_is_never_made(toy, tmp_path):
+    """Neither from .hydra/config.yaml, nor from the overrides, nor from a config that they lead to."""
+    evil = "_target_: os.mkdir\npath: made\n"
+    run = tmp_path / "run"
+    (run / ".hydra").mkdir(parents=True)
+    for name in ("config.yaml", "hydra.yaml"):
+        (run / ".hydra" / name).write_text(f"dataset:\n  {evil.strip().replace(chr(10), chr(10) + '  ')}\n")
+    (tmp_path / "evil.yaml").write_text(evil)
+    up = "../" * 12
+    for overrides in (
+        ["dataset._target_=os.mkdir", "+dataset.path=made"],
+        [f"dataset={up}{tmp_path}/evil"],
+        [f"hydra.searchpath=[file://{tmp_path}]", "dataset=evil"],
+        ["hydra.callbacks.x={_target_:os.mkdir,path:made}"],
+    ):
+        seal(run, {"status": "running", "overrides": overrides}, [])
+        done = cfeval("run", "--resume", "run", cwd=tmp_path, code=2)
+        assert "could bring in code" in done.stderr and "Traceback" not in done.stderr
+    seal(run, {"status": "running"}, ["n_explain=10", "explainer=[random,lr]", "resamples=0"])
+    own = [*toy.arguments, "cache=off", "figures=[]"]
+    cfeval("run", "--resume", "run", *own, cwd=tmp_path)
+    assert not list(tmp_path.rglob("made")) and (run / "metrics.csv").exists()
