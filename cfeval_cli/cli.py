@@ -9,7 +9,7 @@ import signal
 import sys
 
 from cfeval_cli import __version__
-from cfeval_cli.errors import Failure, UserError, did_you_mean
+from cfeval_cli.errors import Failure, UserError, did_you_mean, visible
 
 COMMANDS = {
     "run": "train, explain, search, score: one experiment, or a sweep with --multirun",
@@ -111,7 +111,8 @@ def complain(error: Exception, kept: str = "", job: str = "") -> int:
             message += " Results go to hydra.run.dir, by default below the current folder."
     elif not isinstance(error, Failure):
         message = f"{type(error).__name__}: {message} (HYDRA_FULL_ERROR=1 shows where)."
-    sys.stderr.write("cfeval: " + " ".join(part for part in (job, message, kept) if part) + "\n")
+    told = "cfeval: " + " ".join(part for part in (job, message, kept) if part)
+    sys.stderr.write(visible(told, keep="\n") + "\n")  # names and cells from outside are in it
     return code
 
 

@@ -6,6 +6,7 @@ made from what lies in a folder. docs/run-folder.md documents every file and col
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -19,8 +20,9 @@ import numpy as np
 import pandas as pd
 import yaml  # type: ignore[import-untyped]
 
-from cfeval_cli.errors import UserError
-from cfeval_cli.files import whole_file
+from cfeval_cli import recorded
+from cfeval_cli.errors import UserError, visible
+from cfeval_cli.files import as_csv, whole_file
 from cfeval_cli.report import sweep as report
 from cfeval_cli.report.tables import Table
 from cfeval_cli.statistics.seeds import over_seeds
@@ -32,6 +34,8 @@ SETTING = "setting."  # before the names of settings in columns, since gold is a
 _IRRELEVANT = re.compile(r"(n_jobs|data_dir|figures|cache|executor|hydra)([./@].*)?")
 _RECORD = ("status", "settings", "explainers", "metrics", "search", "setup", "data", "accuracy", "instances")
 _SETTINGS = ("seed", "k", "gold", "agreement", "incomplete")
+_LARGEST, _LONGEST = 1 << 26, 1 << 18  # bytes of a table or a record, and of the overrides, which YAML reads slowly
+_TOO_MUCH = (RecursionError, OverflowError, MemoryError)  # nested more deeply, or larger, than anything that runs write
 _METRICS = ["metric", "variant", "explainer", "rung", "value", "value_se", "better"]
 _CORRELATIONS = ["metric", "variant", "family", "gold", "agreement", "tau", "tau_se", "rho", "rho_se"]
 _TRUTH = ["truth_tau_lowest", "truth_tau_highest"]
@@ -170,7 +174,7 @@ def gather(folders: Sequence[Path], into: Path, lost: Mapping[Path, Sequence[str
     }
     tables = report.make(sweep, *frames.values())
     into.mkdir(parents=True, exist_ok=True)
-    texts = {f"{name}.csv": frame.to_csv(index=False) for name, frame in frames.items()}
+    texts = {f"{name}.csv": as_csv(frame) for name, frame in frames.items()}
     texts |= {"tables.md": "\n".join(table.markdown() for table in tables)}
     texts |= {"tables.tex": "\n".join(table.latex() for table in tables)}
     for name, text in texts.items():
@@ -180,7 +184,7 @@ def gather(folders: Sequence[Path], into: Path, lost: Mapping[Path, Sequence[str
 
 
 def _name(path: Path, into: Path) -> str:
-    return Path(os.path.relpath(path.resolve(), into)).as_posix()
+    return visible(Path(os.path.relpath(path.resolve(), into)).as_posix())
 
 
 def _natural(name: str) -> list[str | int]:
@@ -191,19 +195,21 @@ def _natural(name: str) -> list[str | int]:
 def read(path: Path, name: str) -> Run:
     """What a folder tells of its run."""
     try:
-        record = json.loads((path / "run.json").read_text(encoding="utf-8"))
+        record = json.loads(recorded.text(path / "run.json", _LARGEST))
+        recorded.check(record)
         wanted = _RECORD if record["status"] == "complete" else ("settings",)
         absent = [key for key in wanted if key not in record]
         absent += [key for key in _SETTINGS if key not in record.get("settings", {})]
         if absent:
             raise ValueError(f"run.json does not tell {', '.join(absent)}")
-        overrides = yaml.safe_load((path / ".hydra" / "overrides.yaml").read_text(encoding="utf-8"))
+        overrides = yaml.safe_load(recorded.text(path / ".hydra" / "overrides.yaml", _LONGEST))
         if not isinstance(overrides, list) or not all(isinstance(one, str) for one in overrides):
             raise ValueError(".hydra/overrides.yaml is not a list of overrides")
         if record["status"] != "complete":
             return Run(name, record, _assigned(overrides))
         tables = _table(path / "metrics.csv", _METRICS), _table(path / "correlations.csv", _CORRELATIONS)
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, yaml.YAMLError) as error:
+        recorded.check_tables(record, *tables)
+    except (OSError, ValueError, TypeError, LookupError, AttributeError, yaml.YAMLError, *_TOO_MUCH) as error:
         reason = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
         raise UserError(f"{path} cannot be gathered: {' '.join(reason.split())}.") from error
     return Run(name, record, _assigned(overrides), *tables)
@@ -212,7 +218,7 @@ def read(path: Path, name: str) -> Run:
 def _table(path: Path, columns: list[str]) -> pd.DataFrame:
     words = {"metric", "variant", "explainer", "better", "family", "gold", "agreement"} & set(columns)
     table = pd.read_csv(
-        path,
+        io.StringIO(recorded.text(path, _LARGEST)),
         dtype={column: str if column in words else float for column in columns},  # an explainer may be called 1, or NA
         keep_default_na=False,
         na_values={column: [""] for column in columns if column not in words},

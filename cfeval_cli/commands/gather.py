@@ -41,6 +41,8 @@ def show(gathered: Gathered) -> None:
     """Print the tables as a run does, and what was left out."""
     from rich.console import Console
 
+    from cfeval_cli.errors import visible
+
     console = Console(width=None if sys.stdout.isatty() else 160)
     for table in (table for table in gathered.tables if not table.detail):
         console.print()
@@ -49,4 +51,4 @@ def show(gathered: Gathered) -> None:
     told = f"\nGathered {runs} {'run' if runs == 1 else 'runs'}: {gathered.folder}"
     if gathered.sweep.others:
         told += f"\nNot gathered: {gathered.sweep.left_out}"
-    console.print(told, markup=False, highlight=False, soft_wrap=True)
+    console.print(visible(told, keep="\n"), markup=False, highlight=False, soft_wrap=True)

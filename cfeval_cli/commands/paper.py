@@ -44,6 +44,7 @@ def main() -> None:
 def _compare(folders: list[Path], into: Path, tables: list[str]) -> None:
     from rich.console import Console
 
+    from cfeval_cli.errors import visible
     from cfeval_cli.paper.compare import compare
 
     done = compare(folders, into, tables)
@@ -52,7 +53,7 @@ def _compare(folders: list[Path], into: Path, tables: list[str]) -> None:
         console.print(table.rich(console.width))
         console.print()
     told = f"Written: {into.resolve()}: paper.md, paper.tex, paper.html, paper.csv, claims.csv"
-    console.print(told, markup=False, highlight=False, soft_wrap=True)
+    console.print(visible(told), markup=False, highlight=False, soft_wrap=True)
 
 
 def _audit(csv: Path | None, md: Path | None) -> None:
