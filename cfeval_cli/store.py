@@ -23,7 +23,7 @@ import numpy as np
 import pandas as pd
 
 from cfeval_cli import __version__
-from cfeval_cli.files import whole_file
+from cfeval_cli.files import as_csv, whole_file
 from cfeval_cli.report import plots, tables
 from cfeval_cli.statistics.summary import TRUTHS
 from cfeval_cli.types import NONE, Access, Counterfactuals, Dataset, Explanation, Floats, Ints, Split
@@ -174,7 +174,7 @@ class RunFolder:
         for field in fields(findings):
             table = getattr(findings, field.name)
             if table is not None:
-                self._write_text(f"{field.name}.csv", table.to_csv(index=False))
+                self._write_text(f"{field.name}.csv", as_csv(table))
 
     def finish(self, ledger: Ledger, progress: Progress) -> list[tables.Table]:
         """Complete the record and write the tables that people read."""
@@ -192,7 +192,7 @@ class RunFolder:
         self._write_text("tables.tex", "\n".join(table.latex() for table in made))
         # apart from the others, which are the same whenever the run is repeated
         costs = costs_of(ledger, self._record)
-        self._write_text("costs.csv", costs.to_csv(index=False))
+        self._write_text("costs.csv", as_csv(costs))
         self._write_text("costs.md", tables.costs(costs, self._record).markdown())
         if self._figures:
             for name, figure in plots.draw(self._findings, costs, self._record).items():

@@ -52,13 +52,13 @@ class Table:
         """As a GitHub table."""
 
         def line(cells: Sequence[Cell]) -> str:
-            texts = [f"**{_markdown(cell.text)}**" if cell.bold else _markdown(cell.text) for cell in cells]
+            texts = [_bold(cell.text) if cell.bold else _markdown(cell.text) for cell in cells]
             return "| " + " | ".join(texts) + " |"
 
         rule = "|" + "|".join([" --- "] + [" ---: "] * (len(self.header) - 1)) + "|"
-        lines = [f"**{_markdown(self.title)}**", "", line(self.header), rule]
+        lines = [_bold(self.title), "", line(self.header), rule]
         lines += [line(row) for block in self.blocks for row in block]
-        return "\n".join([*lines, "", *(f"{_markdown(note)}  " for note in self.notes)]).rstrip() + "\n"
+        return "\n".join([*lines, "", *(f"{_paragraph(note)}  " for note in self.notes)]).rstrip() + "\n"
 
     def latex(self) -> str:
         """As a table that needs booktabs and graphicx."""
@@ -531,3 +531,15 @@ def _formula(latex: object) -> str | None:
 
 def _markdown(text: str) -> str:
     return re.sub(r"([\\`*_\[\]<>|&~$])", r"\\\1", visible(text))
+
+
+def _bold(text: str) -> str:
+    inner = _markdown(text).strip()  # what has spaces around it would not be bold
+    return f"**{inner}**" if inner else ""
+
+
+def _paragraph(text: str) -> str:
+    """Text that begins a line, and is no heading, list or rule."""
+    return re.sub(
+        r"^([#+=-]|\d+(?=[.)]))", lambda m: f"{m[0]}\\" if m[0][0].isdigit() else f"\\{m[0]}", _markdown(text).strip()
+    )

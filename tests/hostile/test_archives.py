@@ -156,7 +156,10 @@ def numbered(size, kind=tarfile.REGTYPE, name=b"folder/x"):
         (tar_of(("../folder/x", tarfile.REGTYPE, GOOD)), "is not in the archive"),
         (tar_of((MEMBER, tarfile.REGTYPE, GOOD))[:900], "."),
         (b"not a tar" * 200, "damaged"),
-        (numbered(0, name=b"a") + numbered(-512, name=b"b") + b"\0" * 1024, "is not in the archive"),  # which leads back to itself, without end
+        (
+            numbered(0, name=b"a") + numbered(-512, name=b"b") + b"\0" * 1024,
+            "is not in the archive",
+        ),  # which leads back to itself, without end
         (numbered(1 << 60), "."),
         (numbered(1 << 60, b"x") + b"1 a=b\n", "larger than can be"),
         (numbered(1 << 30, b"L") + b"x" * 512, "larger than can be"),
