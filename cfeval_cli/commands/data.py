@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import logging
 import sys
 from pathlib import Path
@@ -12,6 +11,7 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from cfeval_cli import configs
+from cfeval_cli.cli import Parser
 from cfeval_cli.dataset.sources import File
 from cfeval_cli.errors import UserError, did_you_mean, visible
 from cfeval_cli.types import Loadable
@@ -22,7 +22,7 @@ _HELP = """Where data files are, and what can be done about it. data_dir=PATH ch
 
 def main() -> None:
     """Show, fetch or verify data files."""
-    parser = argparse.ArgumentParser("cfeval data", description=_HELP)
+    parser = Parser("cfeval data", description=_HELP)
     parser.add_argument("action", choices=("list", "fetch", "verify", "cache"))
     parser.add_argument("names", nargs="*", metavar="NAME", help="datasets; list and verify take all if none is named")
     parser.add_argument("--config-dir", help="a folder with configs of your own")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from cfeval_cli.cli import Parser
 
 if TYPE_CHECKING:
     from cfeval_cli.gathering import Gathered
@@ -17,7 +18,7 @@ use it to gather anew, or runs that were started one by one. Nothing is computed
 
 def main() -> None:
     """Gather the runs in the folders that are named."""
-    parser = argparse.ArgumentParser("cfeval gather", description=_HELP)
+    parser = Parser("cfeval gather", description=_HELP)
     parser.add_argument(
         "folders", nargs="+", type=Path, metavar="FOLDER",
         help="of a run, or of a sweep, which stands for all runs below it; unfinished runs are named and left out",

@@ -117,8 +117,17 @@ def test_a_command_line_is_understood_or_refused_in_one_message(here, capsys, mo
     assert 0.3 * len(numbers) < refused
 
 
-@pytest.mark.parametrize("words", [["run", "\x1b[2J"], ["run", "k=\udcff"], ["\x1b[2J"], ["run", "--cfg"], ["run", "--cfg", "x"], ["run", "="], ["run", "explainer=[[["], ["data"], ["paper", "x"],
-                                   ["run", "dataset=../../../etc/passwd"], ["run", "+explainer=\x1b[2J"], ["run", "--config-dir", "/nowhere", "kk=1"], ["run", "--config-dir", "/nowhere"], ["run", "hydra.run.dir=/proc/x"]])  # fmt: skip
+WHOLE = [
+    ["run", "k=\udcff"], ["run", "--\x1b[2J"], ["paper", "audit", "\x1b[2J"], ["\x1b[2J"], ["run", "\x1b[2J"], ["run", "--cfg"],
+    ["run", "--cfg", "x"], ["run", "="], ["run", "dataset=1.5"], ["run", "explainer=[[["], ["data"], ["paper", "x"],
+    ["run", "dataset=../../../etc/passwd"], ["run", "+explainer=\x1b[2J"], ["run", "--config-dir", "/nowhere", "kk=1"],
+    ["run", "--config-dir", "/nowhere"], ["run", "hydra.run.dir=/proc/x"],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "words", [pytest.param(words, marks=[pytest.mark.slow] * (i > 2)) for i, words in enumerate(WHOLE)]
+)
 def test_some_whole_commands(tmp_path, words):
     import subprocess
 

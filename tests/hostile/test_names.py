@@ -170,9 +170,7 @@ def test_latex_with_names_of_any_kind_is_compiled(tmp_path):
     names = [name for name in NASTY if visible(name).isascii() or name == "é"]
     rng = np.random.default_rng(0)
     names += ["".join(rng.choice(names, 4)) for _ in range(100)]
-    text = document.write([of(name) for name in names])["paper.tex"].replace(
-        r"\begin{table*}", r"\begin{table*}[p]\clearpage"
-    )
+    text = document.write([of(name) for name in names])["paper.tex"].replace(r"\end{table*}", r"\end{table*}\clearpage")
     (tmp_path / "paper.tex").write_text(text, encoding="utf-8")
     done = subprocess.run(
         ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "-no-shell-escape", "paper.tex"],
