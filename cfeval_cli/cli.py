@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import logging
 import os
 import re
 import signal
 import sys
+from typing import Any
 
 from cfeval_cli import __version__
-from cfeval_cli.errors import Failure, UserError, did_you_mean
+from cfeval_cli.errors import Failure, UserError, did_you_mean, visible
 
 COMMANDS = {
     "run": "train, explain, search, score: one experiment, or a sweep with --multirun",
@@ -52,6 +54,8 @@ def main() -> None:
         sys.exit(
             complain(UserError("--experimental-rerun unpickles a file, which could run anything in it: not supported."))
         )
+    if odd := [argument for argument in rest if argument.startswith("-") and visible(argument) != argument]:
+        sys.exit(complain(UserError(f"there is no option {odd[0]}. See cfeval {command} --help.")))
     sys.argv = [sys.argv[0], *_overrides_last(rest)]  # Hydra and argparse read it
     sys.path.append(str(os.getcwd()))  # noqa: PTH109  a user's own components may lie beside their configs
     for library in ("OMP", "OPENBLAS", "MKL"):
@@ -74,6 +78,13 @@ def main() -> None:
         if full:
             raise
         sys.exit(complain(error))
+
+
+class Parser(argparse.ArgumentParser):
+    """Shows what it does not understand, control characters too."""
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        super()._print_message(visible(message, keep="\n"), file)
 
 
 def _terminate(*_: object) -> None:
@@ -105,7 +116,7 @@ def complain(error: Exception, kept: str = "", job: str = "") -> int:
     message, code = str(error).strip(), 1
     if isinstance(error, UserError):
         code, kept = 2, ""
-    elif type(error).__module__.startswith("hydra") or isinstance(error, OmegaConfBaseException):
+    elif type(error).__module__.startswith("hydra") or isinstance(error, OmegaConfBaseException) or _of_hydra(error):
         message, code, kept = _explain_hydra(error), 2, ""
     elif isinstance(error, OSError) and error.filename:
         message = f"{error.filename}: {error.strerror or error}."
@@ -113,8 +124,18 @@ def complain(error: Exception, kept: str = "", job: str = "") -> int:
             message += " Results go to hydra.run.dir, by default below the current folder."
     elif not isinstance(error, Failure):
         message = f"{type(error).__name__}: {message} (HYDRA_FULL_ERROR=1 shows where)."
-    sys.stderr.write("cfeval: " + " ".join(part for part in (job, message, kept) if part) + "\n")
+    told = "cfeval: " + " ".join(part for part in (job, message, kept) if part)
+    sys.stderr.write(visible(told, keep="\n") + "\n")  # names and cells from outside are in it
     return code
+
+
+def _of_hydra(error: Exception) -> bool:
+    """Whether Hydra objects to something with an error that is not one of its own."""
+    place = error.__traceback__
+    while place is not None and place.tb_next is not None:
+        place = place.tb_next
+    where = "" if place is None else str(place.tb_frame.f_globals.get("__name__"))
+    return isinstance(error, ValueError) and where.startswith(("hydra.", "omegaconf."))
 
 
 def _explain_hydra(error: Exception) -> str:

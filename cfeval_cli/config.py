@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -173,6 +174,8 @@ def _several(cfg: DictConfig, group: str) -> dict[str, Any]:
         raise UserError(f"{group}=[] chooses nothing. Name at least one, for example {group}=[{_EXAMPLE[group]}].")
     made: dict[str, Any] = {}
     for key in chosen:
+        if not re.fullmatch(r"\w[\w-]*", str(key)):  # names go into files, tables and the keys of settings
+            raise UserError(f"{group}.{key}: a name is of letters, digits, _ and -, and does not begin with -.")
         component = make(cfg, f"{group}.{key}")
         # one that stands for several, as a ladder does for its rungs
         members = component.members() if hasattr(component, "members") else None

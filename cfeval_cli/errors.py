@@ -1,6 +1,7 @@
-"""The two ways in which a command ends badly."""
+"""The two ways in which a command ends badly, and how text from outside is told."""
 
 import math
+import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 
@@ -11,6 +12,20 @@ class UserError(Exception):
 
 class Failure(Exception):
     """Something that went wrong on the way; exit code 1."""
+
+
+# what a terminal obeys, what turns the direction of text, what breaks a line, and halves of characters
+_HIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
+
+
+def visible(text: object, keep: str = "") -> str:
+    """Text in which control characters are seen, not obeyed: an escape is \\x1b. Those in `keep` stay."""
+    return _HIDDEN.sub(lambda m: m[0] if m[0] in keep else m[0].encode("unicode_escape").decode(), str(text))
+
+
+def short(text: str, longest: int = 60) -> str:
+    """Text in quotes, as a message has room for it."""
+    return repr(text) if len(text) <= longest else f"{text[:longest]!r}… ({len(text):,} characters)"
 
 
 def did_you_mean(word: str, options: Iterable[str]) -> str:

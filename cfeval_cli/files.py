@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all."""
+"""Files that appear whole or not at all, and text in them that no program takes for an order."""
 
 from __future__ import annotations
 
@@ -11,6 +11,12 @@ from collections.abc import Container, Iterator
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cfeval_cli.errors import visible
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 log = logging.getLogger("cfeval")
 
@@ -78,3 +84,28 @@ def hash_file(path: Path) -> str:
         while block := stream.read(_BLOCK):
             digest.update(block)
     return digest.hexdigest()
+
+
+def as_csv(frame: pd.DataFrame) -> str:
+    """CSV text of a table with text from outside; a spreadsheet shows a cell that looks like a formula as it is."""
+
+    def plain(cell: Any) -> Any:
+        if not isinstance(cell, str):
+            return cell
+        text = visible(cell)
+        return f"'{text}" if text.startswith(_FORMULA) and not _is_number(text) else text
+
+    texts = [name for name in frame.columns if frame[name].dtype == object or frame[name].dtype == "str"]
+    safe = frame.assign(**{name: frame[name].map(plain) for name in texts})
+    return str(safe.rename(columns=plain).to_csv(index=False))
+
+
+_FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

@@ -6,6 +6,7 @@ a folder. docs/run-folder.md documents every file and column that is written.
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -18,9 +19,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from cfeval_cli import store
-from cfeval_cli.errors import UserError
-from cfeval_cli.files import whole_file
+from cfeval_cli import recorded
+from cfeval_cli.errors import UserError, visible
+from cfeval_cli.files import as_csv, whole_file
 from cfeval_cli.report import sweep as report
 from cfeval_cli.report.tables import Table
 from cfeval_cli.statistics.seeds import over_seeds
@@ -170,7 +171,7 @@ def gather(folders: Sequence[Path], into: Path, lost: Mapping[Path, Sequence[str
     }
     tables = report.make(sweep, *frames.values())
     into.mkdir(parents=True, exist_ok=True)
-    texts = {f"{name}.csv": frame.to_csv(index=False) for name, frame in frames.items()}
+    texts = {f"{name}.csv": as_csv(frame) for name, frame in frames.items()}
     texts |= {"tables.md": "\n".join(table.markdown() for table in tables)}
     texts |= {"tables.tex": "\n".join(table.latex() for table in tables)}
     for name, text in texts.items():
@@ -180,7 +181,7 @@ def gather(folders: Sequence[Path], into: Path, lost: Mapping[Path, Sequence[str
 
 
 def _name(path: Path, into: Path) -> str:
-    return Path(os.path.relpath(path.resolve(), into)).as_posix()
+    return visible(Path(os.path.relpath(path.resolve(), into)).as_posix())
 
 
 def _natural(name: str) -> list[str | int]:
@@ -190,7 +191,7 @@ def _natural(name: str) -> list[str | int]:
 
 def read(path: Path, name: str) -> Run:
     """What a folder tells of its run."""
-    record = store.read(path)
+    record = recorded.read(path)
     try:
         overrides = record.get("overrides")
         if not isinstance(overrides, list) or not all(isinstance(one, str) for one in overrides):
@@ -202,7 +203,8 @@ def read(path: Path, name: str) -> Run:
         if absent:
             raise ValueError(f"run.json does not tell {', '.join(absent)}")
         tables = _table(path / "metrics.csv", _METRICS), _table(path / "correlations.csv", _CORRELATIONS)
-    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        recorded.check_tables(record, *tables)
+    except (OSError, ValueError, TypeError, LookupError, AttributeError, *recorded.TOO_MUCH) as error:
         reason = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
         raise UserError(f"{path} cannot be gathered: {' '.join(reason.split())}.") from error
     return Run(name, record, _assigned(overrides), *tables)
@@ -211,7 +213,7 @@ def read(path: Path, name: str) -> Run:
 def _table(path: Path, columns: list[str]) -> pd.DataFrame:
     words = {"metric", "variant", "explainer", "better", "family", "gold", "agreement"} & set(columns)
     table = pd.read_csv(
-        path,
+        io.StringIO(recorded.text(path, recorded.LARGEST)),
         dtype={column: str if column in words else float for column in columns},  # an explainer may be called 1, or NA
         keep_default_na=False,
         na_values={column: [""] for column in columns if column not in words},

@@ -9,12 +9,22 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
+from cfeval_cli.errors import visible
+
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
 
 log = logging.getLogger("cfeval")
 
 _EVERY = 10.0  # seconds between plain lines of one stage
+
+
+class Visible(logging.Formatter):
+    """Log lines in which what came from outside is shown, not obeyed; run.log is written with it too."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line, or the lines of a traceback."""
+        return visible(super().format(record), keep="\n\t")
 
 
 class Progress:
@@ -30,7 +40,7 @@ class Progress:
         log.info("%s%s", title, "" if total is None else f": {total:,} instances")
         begun = spoken = time.perf_counter()
         done = 0
-        task = self._live.add_task(title, total=total, count="") if self._live else None
+        task = self._live.add_task(visible(title), total=total, count="") if self._live else None
 
         def advance(items: int) -> None:
             nonlocal done, spoken
@@ -63,17 +73,18 @@ def terminal() -> Iterator[Progress]:
 
             columns = (
                 SpinnerColumn(finished_text="✓"),
-                TextColumn("{task.description}"),
+                TextColumn("{task.description}", markup=False),
                 BarColumn(),
                 TextColumn("{task.fields[count]}"),
                 TimeRemainingColumn(elapsed_when_finished=True),
             )
             live = RichProgress(*columns, console=Console(stderr=True))
             handler: logging.Handler = RichHandler(logging.WARNING, live.console, show_path=False, show_time=False)
+            handler.setFormatter(Visible("%(message)s"))
             progress = Progress(stack.enter_context(live))
         else:
             handler = logging.StreamHandler(sys.stderr)
-            handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
+            handler.setFormatter(Visible("%(asctime)s %(message)s", "%H:%M:%S"))
             progress = Progress()
         root.addHandler(handler)
         stack.callback(root.removeHandler, handler)

@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from cfeval_cli import __version__
+from cfeval_cli import __version__, recorded
 from cfeval_cli.errors import Failure, UserError
-from cfeval_cli.files import hash_file, locked, sweep_partial, whole_file
+from cfeval_cli.files import as_csv, hash_file, locked, sweep_partial, whole_file
 from cfeval_cli.journal import FILE, Journal
 from cfeval_cli.report import plots, tables
 from cfeval_cli.statistics.summary import TRUTHS
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-SCHEMA = 2
 _PACKAGES = ("torch", "numpy", "pandas", "scipy", "scikit-learn", "lime", "anchor-exp", "hydra-core")
 
 
@@ -76,14 +75,14 @@ class RunFolder:
     def results(self) -> str | None:
         """The inputs of the finished run whose results the folder has, if it has any and all are as they were."""
         try:
-            record = read(self.path)
+            record = recorded.read(self.path)
         except UserError:
             return None
         return str(record["inputs"]) if record["status"] == "complete" and record.get("inputs") else None
 
     def _start(self) -> dict[str, Any]:
         return {
-            "schema": SCHEMA,
+            "schema": recorded.SCHEMA,
             "status": "running",
             "cfeval": __version__,
             "command": self._command,
@@ -136,13 +135,13 @@ class RunFolder:
     def _before(self, inputs: str | None) -> dict[str, Any]:
         """What is taken over from an attempt at the same run; the results of another run are removed."""
         try:
-            record = read_record(self.path)
+            record = recorded.read_record(self.path)
         except UserError:
             return {}
         if self._early:
             return {}
         if inputs is None or record.get("inputs") not in (None, inputs):
-            for name in _files_of(self.path, record):
+            for name in recorded.files_of(self.path, record):
                 (self.path / name).unlink(missing_ok=True)
             return {}
         if record["status"] == "complete":
@@ -230,7 +229,7 @@ class RunFolder:
         for field in fields(findings):
             table = getattr(findings, field.name)
             if table is not None:
-                self._write_text(f"{field.name}.csv", table.to_csv(index=False))
+                self._write_text(f"{field.name}.csv", as_csv(table))
 
     def finish(self, ledger: Ledger, progress: Progress) -> list[tables.Table]:
         """Complete the record and write the tables that people read."""
@@ -248,7 +247,7 @@ class RunFolder:
         self._write_text("tables.tex", "\n".join(table.latex() for table in made))
         # apart from the others, which are the same whenever the run is repeated
         costs = costs_of(ledger, self._record)
-        self._write_text("costs.csv", costs.to_csv(index=False))
+        self._write_text("costs.csv", as_csv(costs))
         self._write_text("costs.md", tables.costs(costs, self._record).markdown())
         if self._figures:
             for name, figure in plots.draw(self._findings, costs, self._record).items():
@@ -325,52 +324,6 @@ class RunFolder:
             if self.path.is_dir():
                 raise
             raise Failure(f"{self.path} was removed during the run.") from error
-
-
-def read_record(path: Path) -> dict[str, Any]:
-    """run.json as plain values, whatever the state of the run."""
-    file = path / "run.json"
-    try:
-        record = json.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UserError(f"{file} cannot be read: {error.strerror}.") from error
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{file} is damaged: {error}.") from error
-    if not isinstance(record, dict) or not isinstance(record.get("status"), str):
-        raise UserError(f"{file} is not the record of a run.")
-    if record.get("schema") != SCHEMA:
-        raise UserError(
-            f"{file} was written by another version of cfeval (schema {record.get('schema')!r}, not {SCHEMA}). "
-            "Run it again; explanations that the cache has are not computed again."
-        )
-    return record
-
-
-def read(path: Path) -> dict[str, Any]:
-    """run.json; of a finished run every file must be as the run left it."""
-    record = read_record(path)
-    if record["status"] == "complete":
-        for name, wanted in _files_of(path, record).items():
-            file = path / name
-            if not file.is_file() or file.is_symlink():
-                raise UserError(f"{file} is missing, and run.json lists it. {_AGAIN}")
-            if hash_file(file) != wanted:
-                raise UserError(f"{file} is not as the run left it: its sha256 is not the one in run.json. {_AGAIN}")
-    return record
-
-
-_AGAIN = "Put it back, or compute the run again: cfeval run --resume FOLDER redo=true."
-
-
-def _files_of(path: Path, record: Mapping[str, Any]) -> dict[str, str]:
-    """Name and sha256 of the files of a run; a name that leads out of its folder is none of ours."""
-    files = record.get("files")
-    if not isinstance(files, dict) or not all(isinstance(wanted, str) for wanted in files.values()):
-        raise UserError(f"{path / 'run.json'} has no list of files with their sha256.")
-    for name in files:
-        if Path(name).is_absolute() or ".." in Path(name).parts or not Path(name).parts:
-            raise UserError(f"{path / 'run.json'} lists {name!r}, which is not in the run's folder.")
-    return files
 
 
 def costs_of(ledger: Ledger, record: Mapping[str, Any]) -> pd.DataFrame:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import logging
 import sys
 from pathlib import Path
@@ -12,8 +11,9 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from cfeval_cli import configs
+from cfeval_cli.cli import Parser
 from cfeval_cli.dataset.sources import File
-from cfeval_cli.errors import UserError, did_you_mean
+from cfeval_cli.errors import UserError, did_you_mean, visible
 from cfeval_cli.types import Loadable
 
 _HELP = """Where data files are, and what can be done about it. data_dir=PATH chooses the folder.
@@ -22,7 +22,7 @@ _HELP = """Where data files are, and what can be done about it. data_dir=PATH ch
 
 def main() -> None:
     """Show, fetch or verify data files."""
-    parser = argparse.ArgumentParser("cfeval data", description=_HELP)
+    parser = Parser("cfeval data", description=_HELP)
     parser.add_argument("action", choices=("list", "fetch", "verify", "cache"))
     parser.add_argument("names", nargs="*", metavar="NAME", help="datasets; list and verify take all if none is named")
     parser.add_argument("--config-dir", help="a folder with configs of your own")
@@ -70,17 +70,20 @@ def _cache(overrides: list[str], config_dir: str | None, clear: bool) -> None:
     total = f"{sum(entries for _, entries, _, _ in sections):,} entries"
     if clear:
         cache.clear()
-        sys.stdout.write(f"removed {total} from {cache.path}\n")
+        sys.stdout.write(visible(f"removed {total} from {cache.path}") + "\n")
         return
-    sys.stdout.write(f"{cache.path.absolute()}: {total} (cache.max_mb={cache.max_mb:g})\n")
+    sys.stdout.write(visible(f"{cache.path.absolute()}: {total} (cache.max_mb={cache.max_mb:g})") + "\n")
     if not sections:
         return
     table = Table()
     for title in ("of", "entries", "kB", "last used"):
         table.add_column(title, justify="right" if title in ("entries", "kB") else "left")
     for label, entries, size, used in sections:
-        when = datetime.fromtimestamp(used).strftime("%Y-%m-%d %H:%M")
-        table.add_row(Text(label), f"{entries:,}", f"{size / 1000:,.0f}", when)
+        try:
+            when = datetime.fromtimestamp(used).strftime("%Y-%m-%d %H:%M")
+        except (TypeError, ValueError, OverflowError, OSError):  # the file may be damaged
+            when = "?"
+        table.add_row(Text(visible(label)), f"{entries:,}", f"{size / 1000:,.0f}", when)
     Console(width=None if sys.stdout.isatty() else 140).print(table)
 
 
@@ -110,13 +113,15 @@ def _file_nodes(node: Any) -> list[Any]:
 def _list(data_dir: Path, files: dict[str, list[File]]) -> int:
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
-    table = Table(title=f"Data in {data_dir.absolute()}", title_justify="left")
+    table = Table(title=Text(visible(f"Data in {data_dir.absolute()}"), style="table.title"), title_justify="left")
     for title in ("dataset", "file", "state", "sources, in order"):
         table.add_column(title, overflow="fold")
     for name, wanted in files.items():
         for file in wanted:
-            table.add_row(name, file.name, file.state(data_dir), "\n".join(source.label for source in file.sources))
+            cells = name, file.name, file.state(data_dir), "\n".join(source.label for source in file.sources)
+            table.add_row(*(Text(visible(cell, keep="\n")) for cell in cells))
     Console(width=None if sys.stdout.isatty() else 140).print(table)
     return 0
 
@@ -124,17 +129,20 @@ def _list(data_dir: Path, files: dict[str, list[File]]) -> int:
 def _fetch(data_dir: Path, datasets: list[DictConfig]) -> None:
     """As a run does it: what cannot be had is replaced by what the dataset has in its stead."""
     from cfeval_cli.config import make
+    from cfeval_cli.progress import Visible
 
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(Visible("%(message)s"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
     for cfg in datasets:
         dataset: Loadable = make(cfg, "dataset")
         for found in dataset.fetch(data_dir):
-            sys.stdout.write(f"{found.path}: from {found.source}, sha256 {found.sha256}\n")
+            sys.stdout.write(visible(f"{found.path}: from {found.source}, sha256 {found.sha256}") + "\n")
 
 
 def _verify(data_dir: Path, files: dict[str, list[File]]) -> int:
     """Exit code 1 if a file that is there is not what it should be."""
     states = [(data_dir / file.name, file.state(data_dir)) for wanted in files.values() for file in wanted]
     for path, state in states:
-        sys.stdout.write(f"{path}: {'sha256 ok' if state == 'present' else state}\n")
+        sys.stdout.write(visible(f"{path}: {'sha256 ok' if state == 'present' else state}") + "\n")
     return int(any(state == "damaged" for _, state in states))

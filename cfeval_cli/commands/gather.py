@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from cfeval_cli.cli import Parser
 
 if TYPE_CHECKING:
     from cfeval_cli.gathering import Gathered
@@ -17,7 +18,7 @@ use it to gather anew, or runs that were started one by one. Nothing is computed
 
 def main() -> None:
     """Gather the runs in the folders that are named."""
-    parser = argparse.ArgumentParser("cfeval gather", description=_HELP)
+    parser = Parser("cfeval gather", description=_HELP)
     parser.add_argument(
         "folders", nargs="+", type=Path, metavar="FOLDER",
         help="of a run, or of a sweep, which stands for all runs below it; unfinished runs are named and left out",
@@ -41,6 +42,8 @@ def show(gathered: Gathered) -> None:
     """Print the tables as a run does, and what was left out."""
     from rich.console import Console
 
+    from cfeval_cli.errors import visible
+
     console = Console(width=None if sys.stdout.isatty() else 160)
     for table in (table for table in gathered.tables if not table.detail):
         console.print()
@@ -49,4 +52,4 @@ def show(gathered: Gathered) -> None:
     told = f"\nGathered {runs} {'run' if runs == 1 else 'runs'}: {gathered.folder}"
     if gathered.sweep.others:
         told += f"\nNot gathered: {gathered.sweep.left_out}"
-    console.print(told, markup=False, highlight=False, soft_wrap=True)
+    console.print(visible(told, keep="\n"), markup=False, highlight=False, soft_wrap=True)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
+
+from cfeval_cli.cli import Parser
 
 _HELP = "The figures that the paper printed: do they agree with each other, and with ours?"
 _AUDIT = """Computes again all that follows from the figures that the paper printed (ranks, quotients, correlations,
@@ -18,7 +19,7 @@ Writes paper.md, paper.tex and paper.html, paper.csv (every cell) and claims.csv
 
 def main() -> None:
     """Pick the action."""
-    parser = argparse.ArgumentParser("cfeval paper", description=_HELP)
+    parser = Parser("cfeval paper", description=_HELP)
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     audit = actions.add_parser("audit", help="check the paper's figures against each other", description=_AUDIT)
     audit.add_argument("--csv", type=Path, metavar="FILE", help="also write the findings there, one row each")
@@ -44,6 +45,7 @@ def main() -> None:
 def _compare(folders: list[Path], into: Path, tables: list[str]) -> None:
     from rich.console import Console
 
+    from cfeval_cli.errors import visible
     from cfeval_cli.paper.compare import compare
 
     done = compare(folders, into, tables)
@@ -52,7 +54,7 @@ def _compare(folders: list[Path], into: Path, tables: list[str]) -> None:
         console.print(table.rich(console.width))
         console.print()
     told = f"Written: {into.resolve()}: paper.md, paper.tex, paper.html, paper.csv, claims.csv"
-    console.print(told, markup=False, highlight=False, soft_wrap=True)
+    console.print(visible(told), markup=False, highlight=False, soft_wrap=True)
 
 
 def _audit(csv: Path | None, md: Path | None) -> None:

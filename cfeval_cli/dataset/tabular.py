@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -11,9 +10,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from cfeval_cli.dataset.cells import number, rows
 from cfeval_cli.dataset.sources import File, Found
 from cfeval_cli.dataset.split import check_shares, shuffled
-from cfeval_cli.errors import UserError
+from cfeval_cli.errors import UserError, short
 from cfeval_cli.seeding import stream
 from cfeval_cli.types import Codes, Dataset, Feature, Floats, Ints, Split
 
@@ -35,8 +35,11 @@ class Category:
     def encode(self, name: str, cells: list[str]) -> tuple[Codes, tuple[str, ...], Mapping[str, Any]]:
         """Values in alphabetical order."""
         group_of = {old: new for new, olds in self.groups.items() for old in olds}
-        values, codes = np.unique([group_of.get(cell, cell) for cell in cells], return_inverse=True)
-        return codes.astype(np.int32), tuple(values.tolist()), {}
+        grouped = [group_of.get(cell, cell) for cell in cells]
+        # not by NumPy, which gives every cell the room that the longest needs
+        values = sorted(set(grouped))
+        code = {value: i for i, value in enumerate(values)}
+        return np.array([code[cell] for cell in grouped], dtype=np.int32), tuple(values), {}
 
 
 @dataclass(frozen=True)
@@ -143,34 +146,26 @@ class Table:
     def _read(self, path: Path) -> tuple[list[int], dict[str, list[str]]]:
         """Line numbers and cells by column; every row must have every column."""
         lines: list[int] = []
-        rows: list[list[str]] = []
-        try:
-            with path.open(newline="", encoding="utf-8") as stream:
-                reader = csv.reader(stream, delimiter=self.delimiter, skipinitialspace=True, strict=True)
-                for row in reader:
-                    if not row or (self.header and reader.line_num == 1):
-                        continue
-                    if len(row) != len(self.columns):
-                        raise UserError(
-                            f"{path}, line {reader.line_num}: {len(row)} fields where dataset.columns names "
-                            f"{len(self.columns)}."
-                        )
-                    lines.append(reader.line_num)
-                    rows.append([cell.strip() for cell in row])
-        except UnicodeDecodeError as error:
-            raise UserError(f"{path} is not UTF-8 text ({error.reason} at byte {error.start}).") from error
-        except csv.Error as error:
-            raise UserError(f"{path}, line {reader.line_num}: {error}.") from error
-        if not rows:
+        found: list[list[str]] = []
+        for place, (line, row) in enumerate(rows(path, self.delimiter)):
+            if self.header and place == 0:
+                continue
+            if len(row) != len(self.columns):
+                raise UserError(
+                    f"{path}, line {line}: {len(row)} fields where dataset.columns names {len(self.columns)}."
+                )
+            lines.append(line)
+            found.append([cell.strip() for cell in row])
+        if not found:
             raise UserError(f"{path} has no rows.")
-        return lines, {name: [row[i] for row in rows] for i, name in enumerate(self.columns)}
+        return lines, {name: [row[i] for row in found] for i, name in enumerate(self.columns)}
 
     def _labels(self, path: Path, lines: list[int], cells: list[str]) -> Ints:
         index = {value: i for i, value in enumerate(self.classes)}
         for line, cell in zip(lines, cells, strict=True):
             if cell not in index:
                 raise UserError(
-                    f"{path}, line {line}, column {self.label}: {cell!r} is not one of dataset.classes "
+                    f"{path}, line {line}, column {self.label}: {short(cell)} is not one of dataset.classes "
                     f"{list(self.classes)}."
                 )
         labels = np.array([index[cell] for cell in cells], dtype=np.int64)
@@ -194,12 +189,10 @@ class _BadCell(Exception):
 def _numbers(cells: list[str]) -> Floats:
     numbers = np.empty(len(cells))
     for row, cell in enumerate(cells):
-        try:
-            numbers[row] = float(cell)
-        except ValueError:
-            raise _BadCell(row, f"{cell!r} is not a number.") from None
-        if not np.isfinite(numbers[row]):
-            raise _BadCell(row, f"{cell!r} is not a finite number.")
+        found = number(cell)
+        if found is None:
+            raise _BadCell(row, f"{short(cell)} is not a number such as 12, -0.5 or 1e6.")
+        numbers[row] = found
     return numbers
 
 

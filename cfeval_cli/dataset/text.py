@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import csv
+import codecs
 import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -12,14 +12,17 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from cfeval_cli.dataset.cells import rows
 from cfeval_cli.dataset.glove import Glove
 from cfeval_cli.dataset.sources import File, Found, find_all
 from cfeval_cli.dataset.split import check_shares, shuffled
-from cfeval_cli.errors import UserError, whole
+from cfeval_cli.errors import UserError, short, whole
 from cfeval_cli.types import ABSENT, Codes, Dataset, Feature, Split
 
 log = logging.getLogger(__name__)
 
+_LONGEST = 10_000  # words of a sentence: each of them is a feature of every row
+_LARGEST = 1 << 24  # characters of a text
 UNKNOWN = "<unk>"  # stands for unknown words and for "mask"
 
 
@@ -53,7 +56,8 @@ class Lines:
         """The negative ones first."""
         for label, file in enumerate(found):
             # by line feeds only: other separators that str.splitlines() knows occur inside sentences
-            for line in file.path.read_bytes().removesuffix(b"\n").split(b"\n"):
+            body = file.path.read_bytes().removeprefix(codecs.BOM_UTF8)
+            for line in body.removesuffix(b"\n").split(b"\n"):
                 yield label, _utf8(line)
 
 
@@ -71,24 +75,21 @@ class Table:
 
     def sentences(self, found: Sequence[Found]) -> Iterator[tuple[int, str | None]]:
         """The rows of the source, in order. What shows that it was not UTF-8 in the original is None as there."""
-        csv.field_size_limit(1 << 24)
         path = found[0].path
-        try:
-            with path.open(newline="", encoding="utf-8") as stream:
-                reader = csv.DictReader(stream, strict=True)
-                missing = {"text", "label", "source"} - set(reader.fieldnames or ())
-                if missing:
-                    raise UserError(f"{path} has no column {', '.join(sorted(missing))}.")
-                for row in reader:
-                    if row["source"] != self.source:
-                        continue
-                    if row["label"] not in ("0", "1") or row["text"] is None:
-                        raise UserError(f"{path}, line {reader.line_num}: expected a text and a label of 0 or 1.")
-                    yield int(row["label"]), _utf8(row["text"].encode("latin-1", "replace"))
-        except UnicodeDecodeError as error:
-            raise UserError(f"{path} is not UTF-8 text ({error.reason} at byte {error.start}).") from error
-        except csv.Error as error:
-            raise UserError(f"{path}, line {reader.line_num}: {error}.") from error
+        lines = rows(path, longest=_LARGEST, spaces=False)
+        _, names = next(lines, (1, []))
+        missing = {"text", "label", "source"} - set(names)
+        if missing:
+            raise UserError(f"{path} has no column {', '.join(sorted(missing))}.")
+        for line, cells in lines:
+            if len(cells) != len(names):
+                raise UserError(f"{path}, line {line}: {len(cells)} fields where the first line names {len(names)}.")
+            row = dict(zip(names, cells, strict=True))
+            if row["source"] != self.source:
+                continue
+            if row["label"] not in ("0", "1"):
+                raise UserError(f"{path}, line {line}: expected a label of 0 or 1, not {short(row['label'])}.")
+            yield int(row["label"]), _utf8(row["text"].encode("latin-1", "replace"))
 
 
 @dataclass(frozen=True)
@@ -121,6 +122,12 @@ class Text:
                 sentences.append(words)
         if len(set(labels)) < 2:
             raise UserError(f"{', '.join(str(f.path) for f in found)}: sentences of both classes are needed.")
+        longest = max(map(len, sentences))
+        if longest > _LONGEST:
+            raise UserError(
+                f"{', '.join(str(f.path) for f in found)}: a sentence of {longest:,} words, more than {_LONGEST:,}. "
+                "Are its lines what they should be?"
+            )
         parts = shuffled(np.arange(len(sentences)), self.split, seed)
         if not all(len(part) for part in parts):
             raise UserError(

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cfeval_cli.errors import number, whole
+from cfeval_cli import npy
+from cfeval_cli.errors import UserError, number, whole
 from cfeval_cli.seeding import integer, one_thread, stream
 from cfeval_cli.types import ABSENT, NONE, Access, Codes, Dataset, Floats, Ints
 
@@ -166,6 +168,47 @@ class Linear:
         # copies, as training leaves them: the same bits from the same sums
         tables = {(start, size): arrays["embeddings"][start : start + size].copy() for start, size in spans}
         return Linear(float(arrays["bias"]), arrays["weights"], tuple(tables[span] for span in spans), arrays["means"])
+
+
+def read(path: Path) -> Linear:
+    """A model as a run left it, if all of it is there and fits together."""
+    try:
+        arrays = npy.read(path)
+        _check(arrays)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise UserError(
+            f"{path} is not a model that cfeval wrote, or it is damaged: {reason}. Delete it to have it trained again."
+        ) from error
+    return Linear.from_arrays(arrays)
+
+
+_MOST = 1 << 30  # effects of values
+_ARRAYS = {"bias": 0, "weights": 2, "embeddings": 2, "starts": 1, "sizes": 1, "means": 2}  # with their dimensions
+
+
+def _check(arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Refuse arrays that do not fit together, or hold what training cannot give."""
+    if set(arrays) != set(_ARRAYS):
+        raise ValueError(f"it has {', '.join(sorted(arrays)) or 'nothing'} where {', '.join(_ARRAYS)} are expected")
+    for name, array in arrays.items():
+        wanted = np.int64 if name in ("starts", "sizes") else np.float64
+        if array.dtype != wanted or array.ndim != _ARRAYS[name] or not array.dtype.isnative:
+            raise ValueError(f"{name} is {array.dtype} {array.shape}")
+        if not np.isfinite(array).all():
+            raise ValueError(f"{name} has values that are not finite")
+    weights, embeddings, starts, sizes = (arrays[name] for name in ("weights", "embeddings", "starts", "sizes"))
+    width, dim = weights.shape
+    if not (width and dim) or arrays["means"].shape != weights.shape or embeddings.shape[1] != dim:
+        raise ValueError(f"weights {weights.shape}, means {arrays['means'].shape} and embeddings {embeddings.shape}")
+    if len(starts) != width or len(sizes) != width:
+        raise ValueError(f"{width} features have {len(starts)} starts and {len(sizes)} sizes")
+    rows = len(embeddings)
+    if (starts < 0).any() or (sizes < 1).any() or (sizes > rows).any() or (starts > rows - sizes).any():
+        raise ValueError("starts and sizes lie outside the embeddings")
+    spans = np.unique(np.stack([starts, sizes], axis=1), axis=0)  # a feature has a table, its own or a shared one
+    if (spans[1:, 0] < spans[:-1].sum(axis=1)).any() or width * int(sizes.max()) > _MOST:
+        raise ValueError("tables lie across each other, or are larger than can be")
 
 
 @dataclass(frozen=True)

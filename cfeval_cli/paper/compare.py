@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from cfeval_cli.errors import UserError
-from cfeval_cli.files import whole_file
+from cfeval_cli.files import as_csv, whole_file
 from cfeval_cli.paper import document
 from cfeval_cli.paper.audit import audit
 from cfeval_cli.paper.published import DATASETS, EXPLAINERS, Key, Published, Series, load, read
@@ -50,7 +50,7 @@ def compare(folders: Sequence[Path], into: Path, tables: Sequence[str] = ("1", "
     told = Comparison(cells, verdicts, [*(part.table for part in made), *checked])
     into.mkdir(parents=True, exist_ok=True)
     lines = pd.DataFrame([_line(verdict) for verdict in verdicts], columns=VERDICTS)
-    texts = {"paper.csv": cells.to_csv(index=False), "claims.csv": lines.to_csv(index=False)}
+    texts = {"paper.csv": as_csv(cells), "claims.csv": as_csv(lines)}
     texts |= document.write(told.tables)
     for name, text in texts.items():
         with whole_file(into / name) as partial:

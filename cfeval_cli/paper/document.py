@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import html as markup
 from collections.abc import Sequence
-from html import escape
 
+from cfeval_cli.errors import visible
 from cfeval_cli.report.tables import Table
 
 _TITLE = "Counterfactual evaluation: the paper's tables, and ours"
@@ -47,6 +48,11 @@ def write(tables: Sequence[Table]) -> dict[str, str]:
         "paper.tex": _LATEX.format(body="\n".join(table.latex() for table in tables)),
         "paper.html": _HTML.format(title=escape(_TITLE), body="\n".join(map(html, tables))),
     }
+
+
+def escape(text: str) -> str:
+    """Text as HTML shows it."""
+    return markup.escape(visible(text))
 
 
 def html(table: Table) -> str:

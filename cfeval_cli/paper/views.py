@@ -22,6 +22,7 @@ EXPERIMENTS: dict[Key, str] = {
     ("1", "movie_reviews"): "table1_movie_reviews",
     ("3", "adults"): "table3",
 }
+_TOO_MUCH = (OverflowError, MemoryError)
 _K = {"1": 1, "3": 2}
 _NEEDED = {"adults": {"label", "probability"}, "movie_reviews": {"gradient"}}  # levels of the search
 
@@ -111,9 +112,12 @@ class Computed:
     def _explanations(self) -> dict[Key, dict[str, float]]:
         found = {}
         for key, path in self.paths.items():
-            told = pd.read_parquet(path / "explanations.parquet", columns=["explainer", "features"])
-            shares = (told["features"].map(len) >= 2).groupby(told["explainer"]).mean()
-            found[key] = {str(name): float(share) for name, share in shares.items()}
+            try:
+                told = pd.read_parquet(path / "explanations.parquet", columns=["explainer", "features"])
+                shares = (told["features"].map(len) >= 2).groupby(told["explainer"]).mean()
+                found[key] = {str(name): float(share) for name, share in shares.items()}
+            except (OSError, ValueError, TypeError, LookupError, AttributeError, RuntimeError, *_TOO_MUCH) as error:
+                raise UserError(f"{path / 'explanations.parquet'} cannot be read ({error}). Run it again.") from error
         return found
 
     def _lines(self, key: Key, pair: Pair) -> pd.DataFrame:
@@ -173,6 +177,6 @@ def _experiment(run: Run) -> Key | None:
         record = run.record
         named = {"random", "lime", "anchor", "lr"} if table == "3" else set(EXPLAINERS)
         fits = record["data"]["name"] == dataset and record["settings"]["k"] == _K[table]
-        if fits and _NEEDED[dataset] <= set(record["levels"]) and named <= set(record["explainers"]):
+        if fits and _NEEDED[dataset] <= set(record.get("levels", ())) and named <= set(record["explainers"]):
             return table, dataset
     return None

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from cfeval_cli.errors import visible
 from cfeval_cli.report.tables import row_title
 from cfeval_cli.statistics.summary import TRUTHS
 
@@ -91,12 +92,12 @@ def _about(figure: Figure, record: Mapping[str, Any], text: str) -> None:
     settings = record["settings"]
     where = f"{record['data']['name']}, {record['instances']:,} instances, k = {settings['k']}, seed {settings['seed']}"
     bars = f"; bars: {100 * settings['confidence']:g} % intervals" if settings["resamples"] else ""
-    figure.suptitle(f"{text} ({where}{bars})", fontsize=8, color=_INK)
+    figure.suptitle(visible(f"{text} ({where}{bars})"), fontsize=8, color=_INK, parse_math=False)
 
 
 def _name(axis: Axes, pair: tuple[str, str], record: Mapping[str, Any]) -> None:
     """A panel's metric, on two lines if it has details."""
-    axis.set_title(row_title(*pair, record).text.replace(" (", "\n(", 1), parse_math=False)
+    axis.set_title(visible(row_title(*pair, record).text).replace(" (", "\n(", 1), parse_math=False)
 
 
 def _apart(limits: tuple[float, float]) -> tuple[float, float]:
@@ -118,7 +119,7 @@ def _bars(lines: pd.DataFrame, name: str) -> Any:
 def _scores(metrics: pd.DataFrame, record: Mapping[str, Any]) -> Figure:
     """A panel for each metric, a dot for each explainer."""
     names = list(dict.fromkeys(metrics["explainer"]))
-    titles = [record["explainers"][name] for name in names]
+    titles = [visible(record["explainers"][name]) for name in names]
     shown = _shown(metrics, record)
     figure, axes = _grid(len(shown), 0.6 + 0.16 * max(2, len(names)))
     for i, (axis, (pair, lines)) in enumerate(zip(axes, shown, strict=True)):
@@ -180,7 +181,7 @@ def _correlations(correlations: pd.DataFrame, record: Mapping[str, Any]) -> Figu
         axis.axvline(0, color=_INK, lw=0.6)
         axis.grid(axis="x", color="#dddddd", lw=0.5)
         axis.set_xlabel(f"Kendall's τ ({title}; {side['explainers'].max()} ranked)", parse_math=False)
-    axes[0].set_yticks(range(len(pairs)), [row_title(*pair, record).text for pair in pairs], parse_math=False)
+    axes[0].set_yticks(range(len(pairs)), [visible(row_title(*pair, record).text) for pair in pairs], parse_math=False)
     axes[0].set_ylim(len(pairs) - 0.5, -0.5)
     _about(figure, record, "Agreement of each metric with the truth")
     return figure
@@ -205,7 +206,7 @@ def _costs(metrics: pd.DataFrame, costs: pd.DataFrame, record: Mapping[str, Any]
         for place, (line, bar) in enumerate(zip(mine.to_dict("records"), _bars(mine, "value").T, strict=True)):
             cost = float(spent.loc[line["explainer"], of]) / record["instances"] * (1000 if of == "seconds" else 1)
             colour = _COLOURS[place % len(_COLOURS)]
-            title, mark = record["explainers"][line["explainer"]], _MARKS[place % len(_MARKS)]
+            title, mark = visible(record["explainers"][line["explainer"]]), _MARKS[place % len(_MARKS)]
             axis.errorbar(cost, line["value"], yerr=bar[:, None], fmt=mark, ms=4, lw=1.2, color=colour, label=title)
         axis.set_xscale("symlog", linthresh=least)  # some cost nothing
         axis.set_xlim(left=-0.6 * least)

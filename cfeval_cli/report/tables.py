@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from cfeval_cli.errors import visible
 from cfeval_cli.statistics.resampled import LEAST
 from cfeval_cli.statistics.summary import TRUTHS
 
@@ -51,13 +52,13 @@ class Table:
         """As a GitHub table."""
 
         def line(cells: Sequence[Cell]) -> str:
-            texts = [f"**{_markdown(cell.text)}**" if cell.bold else _markdown(cell.text) for cell in cells]
+            texts = [_bold(cell.text) if cell.bold else _markdown(cell.text) for cell in cells]
             return "| " + " | ".join(texts) + " |"
 
         rule = "|" + "|".join([" --- "] + [" ---: "] * (len(self.header) - 1)) + "|"
-        lines = [f"**{_markdown(self.title)}**", "", line(self.header), rule]
+        lines = [_bold(self.title), "", line(self.header), rule]
         lines += [line(row) for block in self.blocks for row in block]
-        return "\n".join([*lines, "", *(f"{_markdown(note)}  " for note in self.notes)]).rstrip() + "\n"
+        return "\n".join([*lines, "", *(f"{_paragraph(note)}  " for note in self.notes)]).rstrip() + "\n"
 
     def latex(self) -> str:
         """As a table that needs booktabs and graphicx."""
@@ -65,7 +66,8 @@ class Table:
         def line(cells: Sequence[Cell]) -> str:
             texts = [escape_latex(cell.text) if cell.latex is None else cell.latex for cell in cells]
             texts = [re.sub(r"^-(?=\d)", "$-$", text) for text in texts]
-            return " & ".join(rf"\textbf{{{t}}}" if c.bold else t for c, t in zip(cells, texts, strict=True)) + r" \\"
+            row = " & ".join(rf"\textbf{{{t}}}" if c.bold else t for c, t in zip(cells, texts, strict=True)) + r" \\"
+            return f"{{}}{row}" if row.startswith(("[", "*")) else row  # which the \\ before it would take for its own
 
         caption = " ".join(escape_latex(part) for part in (f"{self.title}.", *self.notes))
         lines = [
@@ -84,13 +86,13 @@ class Table:
         from rich.text import Text
 
         parts = [self._part(columns) for columns in self._fitting(width)] if self.blocks else []
-        notes = (Text(note, style="dim") for note in self.notes)
-        return Group(Text(self.title, style="italic"), *parts, *notes)
+        notes = (Text(visible(note), style="dim") for note in self.notes)
+        return Group(Text(visible(self.title), style="italic"), *parts, *notes)
 
     def _fitting(self, width: int) -> list[list[int]]:
         """Columns in groups that fit the width, each group after the first column."""
         rows = [self.header, *(row for block in self.blocks for row in block)]
-        wide = [max(len(row[i].text) for row in rows) + 3 for i in range(len(self.header))]
+        wide = [max(len(visible(row[i].text)) for row in rows) + 3 for i in range(len(self.header))]
         groups: list[list[int]] = [[]]
         for i in range(1, len(wide)):
             if groups[-1] and wide[0] + sum(wide[j] for j in groups[-1]) + wide[i] + 1 > width:
@@ -99,16 +101,16 @@ class Table:
         return groups
 
     def _part(self, columns: list[int]) -> RichTable:
-        from rich.markup import escape
         from rich.table import Table as RichTable
+        from rich.text import Text
 
         table = RichTable()
         for i in (0, *columns):
-            table.add_column(escape(self.header[i].text), justify="left" if i == 0 else "right", overflow="fold")
+            table.add_column(Text(visible(self.header[i].text)), justify="left" if i == 0 else "right", overflow="fold")
         for block in self.blocks:
             for row in block:
                 cells = (row[i] for i in (0, *columns))
-                table.add_row(*(f"[bold]{escape(c.text)}[/]" if c.bold else escape(c.text) for c in cells))
+                table.add_row(*(Text(visible(c.text), style="bold" if c.bold else "") for c in cells))
             table.add_section()
         return table
 
@@ -473,7 +475,7 @@ def row_title(metric: str, variant: str, record: Mapping[str, Any], star: bool =
         detail = f"{record['search']}, {variant}" if metric in ("c", "c_soft") else variant
     elif metric in TRUTHS:
         detail = f"{metric}, {variant}"
-    text, latex = facts["title"], facts["latex"] or escape_latex(facts["title"])
+    text, latex = facts["title"], _formula(facts["latex"]) or escape_latex(facts["title"])
     arrow = _ARROW[facts["better"]]
     suffix = ("*" if star else "") + (f" ({detail})" if detail else "")
     math = {"↑": r" $\uparrow$", "↓": r" $\downarrow$", "": ""}[arrow]
@@ -509,8 +511,40 @@ def escape_latex(text: str) -> str:
         "–": "--", "…": r"\ldots{}", "<": r"\textless{}", ">": r"\textgreater{}", "≤": r"$\leq$",
         "±": r"$\pm$",
     }  # fmt: skip
-    return re.sub(r"[\\~^↑↓τΔαρ†‡–…<>≤±&%$#_{}]", lambda m: special.get(m[0], "\\" + m[0]), text)
+    return re.sub(r"[\\~^↑↓τΔαρ†‡–…<>≤±&%$#_{}]", lambda m: special.get(m[0], "\\" + m[0]), visible(text))
+
+
+# what a metric's own LaTeX may be made of; a run folder of another hand may say \input
+_FORMULA = re.compile(
+    r"(?:[A-Za-z0-9 .,:;()+=/_^-]|\\(?:mathcal|mathrm|mathbf|mathit|mathsf|text|textit|textsc|alpha|beta|delta|tau|rho|"
+    r"Delta|uparrow|downarrow)(?![A-Za-z])|[{}$])*"
+)
+
+
+def _formula(latex: object) -> str | None:
+    """A metric's name in LaTeX, if it is no more than that."""
+    if not isinstance(latex, str) or not _FORMULA.fullmatch(latex) or latex.count("$") % 2:
+        return None
+    depth, inside = 0, False
+    for sign in latex:
+        depth += {"{": 1, "}": -1}.get(sign, 0)
+        inside ^= sign == "$"
+        if depth < 0 or (sign == "$" and depth) or (sign in "_^" and not inside):
+            return None
+    return None if depth or re.search(r"[_^]\s*([_^$]|$)|[_^][^{}$]*[_^]|\$\$", latex) else latex
 
 
 def _markdown(text: str) -> str:
-    return re.sub(r"([\\`*_\[\]<>|])", r"\\\1", text)
+    return re.sub(r"([\\`*_\[\]<>|&~$])", r"\\\1", visible(text))
+
+
+def _bold(text: str) -> str:
+    inner = _markdown(text).strip()  # what has spaces around it would not be bold
+    return f"**{inner}**" if inner else ""
+
+
+def _paragraph(text: str) -> str:
+    """Text that begins a line, and is no heading, list or rule."""
+    return re.sub(
+        r"^([#+=-]|\d+(?=[.)]))", lambda m: f"{m[0]}\\" if m[0][0].isdigit() else f"\\{m[0]}", _markdown(text).strip()
+    )

@@ -144,7 +144,7 @@ def test_a_damaged_file_is_said_although_another_copy_is_there(tmp_path):
     ("body", "message"),
     [
         (b"text,source\na,mine\n", "has no column label"),
-        (b"text,label,source\na,2,mine\n", "line 2: expected a text and a label"),
+        (b"text,label,source\na,2,mine\n", "line 2: expected a label of 0 or 1, not '2'"),
         (b"text,label,source\n\xff,1,mine\n", "not UTF-8"),
         (b'text,label,source\n"a,1,mine\n', r"line \d"),
     ],

@@ -119,7 +119,7 @@ def printed(table, width=200):
 
 def test_names_are_escaped_in_every_form():
     values, _ = tables()
-    assert r"A\_1 & \<b\>\|" in values.markdown()
+    assert r"A\_1 \& \<b\>\|" in values.markdown()
     assert r"A\_1 \& \textless{}b\textgreater{}|" in values.latex()
     assert "A_1 & <b>|" in printed(values)
     assert escape_latex("α τ ± 5") == r"$\alpha$ $\tau$ $\pm$ 5"

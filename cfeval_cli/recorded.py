@@ -1,0 +1,155 @@
+"""What a run folder says of itself, checked before it is believed: the folder may be damaged, or of another hand."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from cfeval_cli.errors import UserError
+from cfeval_cli.files import hash_file
+
+SCHEMA = 2
+LARGEST = 1 << 26  # bytes of a table or a record
+TOO_MUCH = (RecursionError, OverflowError, MemoryError)  # nested more deeply, or larger, than anything that runs write
+
+_BETTER = ("higher", "lower", "none")
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """run.json as plain values, whatever the state of the run."""
+    file = path / "run.json"
+    try:
+        record = json.loads(text(file, LARGEST))
+        if not isinstance(record, dict) or not isinstance(record.get("status"), str):
+            raise UserError(f"{file} is not the record of a run.")
+        check(record)
+    except OSError as error:
+        raise UserError(f"{file} cannot be read: {error.strerror}.") from error
+    except (ValueError, TypeError, LookupError, AttributeError, *TOO_MUCH) as error:
+        raise UserError(f"{file} is damaged: {error}.") from error
+    if record.get("schema") != SCHEMA:
+        raise UserError(
+            f"{file} was written by another version of cfeval (schema {record.get('schema')!r}, not {SCHEMA}). "
+            "Run it again; explanations that the cache has are not computed again."
+        )
+    return record
+
+
+def read(path: Path) -> dict[str, Any]:
+    """run.json; of a finished run every file must be as the run left it."""
+    record = read_record(path)
+    if record["status"] == "complete":
+        for name, wanted in files_of(path, record).items():
+            file = path / name
+            if not file.is_file() or file.is_symlink():
+                raise UserError(f"{file} is missing, and run.json lists it. {_AGAIN}")
+            if hash_file(file) != wanted:
+                raise UserError(f"{file} is not as the run left it: its sha256 is not the one in run.json. {_AGAIN}")
+    return record
+
+
+_AGAIN = "Put it back, or compute the run again: cfeval run --resume FOLDER redo=true."
+
+
+def files_of(path: Path, record: Mapping[str, Any]) -> dict[str, str]:
+    """Name and sha256 of the files of a run; a name that leads out of its folder is none of ours."""
+    files = record.get("files")
+    if not isinstance(files, dict) or not all(isinstance(wanted, str) for wanted in files.values()):
+        raise UserError(f"{path / 'run.json'} has no list of files with their sha256.")
+    for name in files:
+        if Path(name).is_absolute() or ".." in Path(name).parts or not Path(name).parts:
+            raise UserError(f"{path / 'run.json'} lists {name!r}, which is not in the run's folder.")
+    return files
+
+
+def text(path: Path, most: int) -> str:
+    """The text of a file of at most so many bytes; OSError or ValueError for anything else, a pipe or a device."""
+    if path.exists() and not path.is_file():
+        raise ValueError(f"{path.name} is not a file")
+    with path.open("rb") as stream:
+        body = stream.read(most + 1)
+    if len(body) > most:
+        raise ValueError(f"{path.name} has more than {most:,} bytes")
+    return body.decode("utf-8")
+
+
+def check(record: Any) -> None:
+    """Refuse a run.json whose entries are not of the kinds that a run writes; ValueError names the first."""
+    if not isinstance(record, dict):
+        raise ValueError("run.json is not an object")
+    json.dumps(record, ensure_ascii=False).encode("utf-8")  # halves of characters can be written to no file
+    for key, (good, what) in _KINDS.items():
+        node: Any = record
+        *parents, last = key.split(".")
+        for name in parents:
+            node = node.get(name) if isinstance(node, dict) else None
+        if isinstance(node, dict) and last in node and not good(node[last]):
+            raise ValueError(f"run.json: {key} is not {what}")
+    for name, facts in record.get("metrics", {}).items():
+        for key, (good, what) in _FACTS.items():
+            if not isinstance(facts, dict) or key not in facts or not good(facts[key]):
+                raise ValueError(f"run.json: metrics.{name}.{key} is not {what}")
+
+
+def check_tables(record: Mapping[str, Any], metrics: pd.DataFrame, correlations: pd.DataFrame) -> None:
+    """Refuse tables that have a line twice, or are of metrics that run.json does not tell of."""
+    for name, table, keys in (
+        ("metrics.csv", metrics, ["metric", "variant", "explainer"]),
+        ("correlations.csv", correlations, ["metric", "variant", "family", "gold", "agreement"]),
+    ):
+        if table.duplicated(keys).any():
+            raise ValueError(f"{name} has two lines of the same {', '.join(keys)}")
+    if not metrics["better"].isin(_BETTER).all():
+        raise ValueError(f"metrics.csv: better is one of {', '.join(_BETTER)}")
+    known = record["metrics"]
+    if known and not {*metrics["metric"], *correlations["metric"]} <= set(known):
+        raise ValueError("metrics.csv or correlations.csv has a metric that run.json does not tell of")
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 63
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
+
+
+def _words(value: Any) -> bool:
+    return isinstance(value, dict) and all(isinstance(one, str) for one in value.values())
+
+
+_Kinds = Mapping[str, tuple[Callable[[Any], bool], str]]
+
+_TEXT = (lambda value: isinstance(value, str), "text")
+_OBJECT = (lambda value: isinstance(value, dict), "an object")
+_WHOLE = (_whole, "a whole number")
+_KINDS: _Kinds = {
+    "status": _TEXT,
+    "settings": _OBJECT,
+    "settings.seed": _WHOLE,
+    "settings.k": _WHOLE,
+    "settings.gold": _TEXT,
+    "settings.agreement": _TEXT,
+    "settings.incomplete": _TEXT,
+    "explainers": (_words, "a list of names with their titles"),
+    "metrics": _OBJECT,
+    "search": _TEXT,
+    "setup": _TEXT,
+    "data": _OBJECT,
+    "data.name": _TEXT,
+    "accuracy": _OBJECT,
+    "accuracy.test": (lambda value: _number(value) and not math.isnan(value), "a number"),
+    "instances": _WHOLE,
+    "levels": (lambda value: isinstance(value, list) and all(isinstance(one, str) for one in value), "a list of words"),
+}
+_FACTS: _Kinds = {
+    "title": _TEXT,
+    "latex": (lambda value: value is None or isinstance(value, str), "text"),
+    "better": (lambda value: value in _BETTER if isinstance(value, str) else False, f"one of {', '.join(_BETTER)}"),
+    "place": (_number, "a number"),
+}

@@ -1,0 +1,65 @@
+"""Valid files made invalid, and a canary that tells if something was executed."""
+
+import pickle
+from pathlib import Path
+
+import numpy as np
+
+SNIPPETS = [
+    b"", b"\0", b"\0" * 300, b"\xff" * 8, b"\xfe\xff", b"\xff\xfe", b"\xef\xbb\xbf", b"\r", b"\n", b"\r\n", b'"', b"'", b",",
+    b"\\", b"%s%n", b"../../x", b"\x1b[2J", b"\x1b]0;x\x07", b"\xc2\x9b", b"\xe2\x80\xae", b"NaN", b"nan", b"inf", b"-1",
+    b"1e400", b"1_000", b"99999999999999999999", b"=cmd|' /C calc'!A0", b"[" * 2000, b"{" * 50, b"(" * 2000, b"A" * 5000,
+    b"\xff\xff\xff\x7f", b"\xff\xff\xff\xff\xff\xff\xff\x7f", b"PK\x01\x02", b"PK\x03\x04", b"PK\x05\x06", b"PAR1",
+    b"\x1f\x8b\x08", b"\x93NUMPY", b"ustar\x0000", b"!!python/object/apply:os.system ['true']", b"cos\nsystem\n(S'true'\ntR.",
+]  # fmt: skip
+
+
+def mutated(body: bytes, rng: np.random.Generator, most: int = 6) -> bytes:
+    """A few bytes flipped, taken out, put in, doubled, exchanged, cut off."""
+    found = bytearray(body)
+    for _ in range(int(rng.integers(1, most + 1))):
+        size = len(found)
+        at = int(rng.integers(0, size + 1))
+        length = int(min(rng.integers(1, 2 ** rng.integers(1, 9)), size))
+        match int(rng.integers(0, 7)):
+            case 0 if at < size:
+                found[at] ^= 1 << int(rng.integers(0, 8))
+            case 1 if at < size:
+                found[at] = int(rng.integers(0, 256))
+            case 2:
+                del found[at : at + length]
+            case 3:
+                found[at:at] = SNIPPETS[int(rng.integers(len(SNIPPETS)))]
+            case 4:
+                found[at:at] = found[at : at + length]
+            case 5:
+                snippet = SNIPPETS[int(rng.integers(len(SNIPPETS)))]
+                found[at : at + len(snippet)] = snippet
+            case 6 if rng.random() < 0.3:
+                del found[at:]
+            case _:
+                found += rng.bytes(length)
+    return bytes(found)
+
+
+class Canary:
+    """An object whose unpickling makes a file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self):
+        return Path.touch, (self.path,)
+
+    def pickled(self) -> bytes:
+        """Which does work: it is tried first."""
+        body = pickle.dumps(self)
+        pickle.loads(body)
+        assert self.path.exists()
+        self.path.unlink()
+        return body
+
+
+def everything_in(folder: Path) -> set[str]:
+    """Names of all that is in a folder, for telling what was left behind."""
+    return {str(path.relative_to(folder)) for path in folder.rglob("*")}

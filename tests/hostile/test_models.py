@@ -1,0 +1,195 @@
+"""model.npz as somebody else may have left it, and the cache."""
+
+import io
+import sqlite3
+import tracemalloc
+import zipfile
+
+import numpy as np
+import pytest
+
+from cfeval_cli import npy
+from cfeval_cli.cache import disk
+from cfeval_cli.cache.disk import Disk
+from cfeval_cli.errors import UserError
+from cfeval_cli.model.logistic import Linear, read
+from cfeval_cli.types import Told
+from tests.hostile.amounts import inputs
+from tests.hostile.mutations import Canary, everything_in, mutated
+
+RNG = np.random.default_rng(0)
+OWN = [RNG.normal(size=(size, 4)) for size in (3, 5, 2)]
+SHARED = RNG.normal(size=(6, 4))
+MODELS = [
+    Linear(0.5, RNG.normal(size=(3, 4)), tuple(OWN), RNG.normal(size=(3, 4))),
+    Linear(-1.0, RNG.normal(size=(5, 4)), (SHARED,) * 5, RNG.normal(size=(5, 4))),
+]
+
+
+def saved(arrays, compressed=False):
+    stream = io.BytesIO()
+    (np.savez_compressed if compressed else np.savez)(stream, **arrays)
+    return stream.getvalue()
+
+
+def same(one, other):
+    return all(np.array_equal(one.arrays()[name], other.arrays()[name]) for name in one.arrays())
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("compressed", [False, True])
+def test_a_model_comes_back_to_the_bit(tmp_path, model, compressed):
+    (tmp_path / "model.npz").write_bytes(saved(model.arrays(), compressed))
+    found = read(tmp_path / "model.npz")
+    codes = np.stack([RNG.integers(0, len(table), 20) for table in model.tables], axis=1)
+    assert same(found, model) and np.array_equal(found.proba(codes), model.proba(codes))
+
+
+@inputs("model files (npz)")
+def test_a_model_is_whole_or_refused_by_name(tmp_path, numbers):
+    """Every entry has a checksum: what is changed is noticed, but for names and sizes that nobody reads."""
+    path, accepted = tmp_path / "model.npz", 0
+    for seed in numbers:
+        rng = np.random.default_rng(seed)
+        model = MODELS[seed % 2]
+        body = saved(model.arrays(), compressed=seed % 4 < 2)
+        path.write_bytes(mutated(body, rng, 2))
+        try:
+            found = read(path)
+        except UserError as error:
+            assert str(path) in str(error) and "Delete it" in str(error) and len(str(error)) < 1000, seed
+            continue
+        accepted += 1
+        assert same(found, model), seed
+    assert everything_in(tmp_path) == {"model.npz"}
+    assert accepted < 0.9 * len(numbers)
+
+
+def changed(**arrays):
+    return saved({**MODELS[0].arrays(), **arrays})
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (changed(bias=np.array(np.nan)), "bias has values that are not finite"),
+        (changed(bias=np.zeros(2)), "bias is float64"),
+        (changed(weights=np.zeros((3, 4), np.float32)), "weights is float32"),
+        (changed(weights=np.zeros((3, 4), ">f8")), "weights is >f8"),
+        (changed(weights=np.zeros((4, 3))), "means"),
+        (changed(weights=np.zeros((0, 4)), means=np.zeros((0, 4))), "weights"),
+        (changed(embeddings=np.zeros((10, 5))), "embeddings"),
+        (changed(embeddings=np.full((10, 4), np.inf)), "not finite"),
+        (changed(starts=np.array([0, 3, 9])), "outside"),
+        (changed(starts=np.array([0, 3, -2])), "outside"),
+        (changed(sizes=np.array([3, 5, 0])), "outside"),
+        (changed(sizes=np.array([3, 5, 1 << 62])), "outside"),
+        (changed(starts=np.array([0, 1, 8])), "across"),
+        (changed(starts=np.zeros(3)), "starts is float64"),
+        (changed(sizes=np.array([3, 5])), "3 features have 3 starts and 2 sizes"),
+        (changed(more=np.zeros(1)), "expected"),
+        (saved({}), "nothing"),
+        (b"", "damaged"),
+        (b"PK\x05\x06" + b"\0" * 18, "nothing"),
+    ],
+)
+def test_arrays_that_do_not_fit_together_are_refused(tmp_path, body, reason):
+    (tmp_path / "model.npz").write_bytes(body)
+    with pytest.raises(UserError, match=reason) as told:
+        read(tmp_path / "model.npz")
+    assert str(told.value).startswith(f"{tmp_path / 'model.npz'} is not a model that cfeval wrote, or it is damaged")
+
+
+def test_no_file_is_a_message_too(tmp_path):
+    with pytest.raises(UserError, match="No such file"):
+        read(tmp_path / "model.npz")
+
+
+def test_nothing_in_a_model_is_executed(tmp_path):
+    canary, path = Canary(tmp_path / "made"), tmp_path / "model.npz"
+    body = canary.pickled()
+    for name in MODELS[0].arrays():
+        stream = io.BytesIO()
+        np.savez(stream, **{**MODELS[0].arrays(), name: np.array(canary, dtype=object)})
+        assert not canary.path.exists()
+        with np.load(io.BytesIO(stream.getvalue()), allow_pickle=True) as arrays:
+            arrays[name]
+        assert canary.path.exists()  # so it would
+        canary.path.unlink()
+        path.write_bytes(stream.getvalue())
+        with pytest.raises(UserError, match="no plain array"):
+            read(path)
+    for pickled in (body, body + saved(MODELS[0].arrays())[:100]):
+        path.write_bytes(pickled)
+        with pytest.raises(UserError, match="damaged"):
+            read(path)
+    assert not canary.path.exists()
+
+
+def test_sizes_are_not_believed(tmp_path):
+    """A small file that unpacks to much, and one whose headers tell of more than there is."""
+    bomb = io.BytesIO()
+    with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("weights.npy", b"\0" * (100 << 20))
+    liar = io.BytesIO()
+    with zipfile.ZipFile(liar, "w") as archive:
+        head = b"{'descr': '<f8', 'fortran_order': False, 'shape': (99999999999, 4), }\n"
+        archive.writestr("weights.npy", b"\x93NUMPY\x01\0" + len(head).to_bytes(2, "little") + head)
+    tracemalloc.start()
+    for body in (bomb.getvalue(), liar.getvalue()):
+        (tmp_path / "model.npz").write_bytes(body)
+        with pytest.raises(ValueError, match="larger than can be|not as large"):
+            npy.read(tmp_path / "model.npz", max_bytes=1 << 20)
+    assert tracemalloc.get_traced_memory()[1] < 20e6
+    tracemalloc.stop()
+    wide = {"bias": np.array(0.0), "weights": np.zeros((40_000, 1)), "means": np.zeros((40_000, 1)), "embeddings": np.zeros((40_000, 1)),
+            "starts": np.zeros(40_000, np.int64), "sizes": np.full(40_000, 40_000)}  # fmt: skip
+    (tmp_path / "model.npz").write_bytes(saved(wide))
+    with pytest.raises(UserError, match="larger than can be"):
+        read(tmp_path / "model.npz")
+
+
+def value(i):
+    """What is kept: explanations, or the bytes of anything."""
+    told = Told(np.arange(i % 7), np.arange(i % 7) / 3, i, i / 7)
+    return told if hasattr(disk, "_write") else repr(told).encode()
+
+
+def plain(kept):
+    return kept if isinstance(kept, bytes) else (kept.features.tolist(), kept.scores.tolist(), kept.rows, kept.seconds)
+
+
+KEYS = [b"%016d" % i for i in range(60)]
+
+
+@inputs("cache (SQLite)")
+def test_a_damaged_cache_forgets_and_never_tells_something_else(tmp_path, numbers, caplog):
+    cache = Disk(str(tmp_path))
+    for section in ("a", "b"):
+        cache.keep(section, f"label {section}", {key: value(i) for i, key in enumerate(KEYS)})
+    body, forgot = cache.path.read_bytes(), 0
+    for seed in numbers:
+        rng = np.random.default_rng(seed)
+        cache.path.write_bytes(mutated(body, rng, 8))
+        known = cache.known("a", "label a", KEYS)
+        forgot += len(known) < len(KEYS)
+        assert all(plain(told) == plain(value(KEYS.index(key))) for key, told in known.items()), seed
+        assert isinstance(cache.sections(), list), seed
+        cache.keep("a", "label a", {KEYS[0]: value(0)})
+        cache.clear()
+        assert everything_in(tmp_path) <= {cache.path.name, f"{cache.path.name}-journal"}, seed
+    assert forgot > 0
+
+
+@pytest.mark.parametrize("used", [1e300, -1e300, "x", None, b"\xff"])
+def test_a_cache_of_another_hand_can_be_listed(tmp_path, monkeypatch, capsys, used):
+    from cfeval_cli.commands.data import main
+
+    cache = Disk(str(tmp_path / "cache"))
+    cache.keep("a", "a", {KEYS[0]: value(0)})
+    with sqlite3.connect(cache.path) as database:
+        database.execute("UPDATE section SET label = ?, used = ?", ("\x1b[2J[/red]", used))
+    monkeypatch.setattr("sys.argv", ["cfeval", "cache", f"data_dir={tmp_path}"])
+    main()
+    out = capsys.readouterr().out
+    assert "\\x1b[2J[/red]" in out and "\x1b[2J" not in out and "?" in out

@@ -1,0 +1,287 @@
+"""Names with markup, formulas and codes for terminals: in tables, documents, figures, logs and messages they are text."""
+
+import csv
+import io
+import logging
+import re
+import shutil
+import subprocess
+import xml.etree.ElementTree
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+from rich.console import Console
+
+from cfeval_cli.cli import complain
+from cfeval_cli.errors import UserError, visible
+from cfeval_cli.paper import document
+from cfeval_cli.progress import Progress, Visible
+from cfeval_cli.report import plots
+from cfeval_cli.report.tables import Cell, Table, escape_latex, row_title
+from cfeval_cli.statistics.findings import conclude
+from cfeval_cli.statistics.resampled import Bootstrap
+from tests.conftest import cfeval
+from tests.hostile.amounts import inputs
+from tests.report.test_plots import COSTS, RUN
+from tests.report.test_tables import RECORD
+from tests.statistics.tables import build
+
+NASTY = [
+    "<script>alert(1)</script>", "&lt;b&gt;", "&amp;", "\"'><img src=x onerror=y>", "</td></table>", "<!--", "]]>", "\\input{/etc/passwd}",
+    "\\write18{x}", "$\\frac", "$x$", "%", "#", "^", "~", "~~x~~", "_", "{", "}", "\\", "\\\\", "\n", "\n\n", "\r", "|", "*", "**", "`", "```", "[x](javascript:y)",
+    "![x](y)", "<javascript:x>", "[", "]", "[red]", "[/]", "[/red]", "[bold", ":smile:", "\u202e", "\u2066", "\u2028", "\x1b[2J", "\x1b]0;x\x07",
+    "\x9b2J", "\b", "\x7f", "\0", "\ufeff", "\ud800", "é", "😀", "中", "---", "1. ", "# ", "> ", "\t", "www.x.y", "https://x.y", "@x", "<b", "&#60;", "{0}", "%s",
+]  # fmt: skip
+HIDDEN = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
+# what a name may be: pieces that mean something somewhere, and any text
+NAMES = st.lists(st.sampled_from(NASTY) | st.text(max_size=4), min_size=1, max_size=5).map("".join)
+
+
+def of(name):
+    """A table with a name wherever one can stand."""
+    return Table(
+        name,
+        [Cell("Metric"), Cell(name)],
+        [[[Cell(name, bold=True), Cell("-1 [0, 1]")], [Cell(name), Cell(name)]]],
+        [name],
+    )
+
+
+class Parsed(HTMLParser):
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.texts = [], []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, *attrs))
+        self.texts.append("")
+
+    def handle_endtag(self, tag):
+        self.texts.append("")
+
+    def handle_data(self, data):
+        self.texts[-1:] = [self.texts[-1] + data] if self.texts else [data]
+
+    def handle_comment(self, data):
+        self.tags.append(("comment", data))
+
+    handle_decl = handle_pi = unknown_decl = handle_comment
+
+
+def check(name):
+    table, plain = of(name), of("name")
+    shown = visible(name)
+    assert not HIDDEN.search(shown) and "\n" not in shown
+    # HTML: the same elements as with a plain name, and the same text
+    page, other = Parsed(document.html(table)), Parsed(document.html(plain))
+    assert page.tags == other.tags and [shown if text == "name" else text for text in other.texts] == page.texts
+    # Markdown: as a parser of CommonMark with tables sees it
+    markdown = MarkdownIt("commonmark").enable(["table", "strikethrough"])
+    page, other = (Parsed(markdown.render(one.markdown())) for one in (table, plain))
+    assert page.tags == other.tags
+    stripped = " ".join(shown.split())
+    assert [stripped if text == "name" else text.strip() for text in other.texts] == [
+        " ".join(t.split()) for t in page.texts
+    ]
+    # LaTeX: no character that means something but what the table itself writes
+    latex = escape_latex(name)
+    left = re.sub(
+        r"\\(text(backslash|asciitilde|asciicircum|less|greater)|ldots)\{\}|\$\\(uparrow|downarrow|tau|alpha|Delta|rho|d?dagger|leq|pm)\$|\\[&%$#_{}]",
+        "",
+        latex,
+    )
+    assert not re.search(r"[\\~^&%$#_{}]", left)
+    assert not any(line.startswith(("[", "*")) for line in table.latex().splitlines())
+    # the terminal: nothing raw, the whole text
+    stream = io.StringIO()
+    Console(file=stream, width=10_000, force_terminal=False).print(table.rich(10_000))
+    assert not HIDDEN.search(stream.getvalue()) and shown.rstrip() in stream.getvalue()
+
+
+@inputs("names with markup")
+def test_a_name_is_text_in_every_form(numbers):
+    ran = 0
+
+    @settings(max_examples=len(numbers))
+    @given(NAMES)
+    def run(name):
+        nonlocal ran
+        assume(visible(name).strip())
+        ran += 1
+        check(name)
+
+    run()
+    assert ran >= len(numbers)
+
+
+@pytest.mark.parametrize("name", NASTY)
+def test_each_of_the_known_ones_is_text(name):
+    check(name)
+    check(f"a{name}b")
+
+
+def test_the_checks_see_what_is_not_escaped(monkeypatch):
+    """With each of the escapes taken away in turn, a check fails."""
+    import cfeval_cli.report.tables as tables
+
+    for module, function, name in (
+        (document, "escape", "<b>"), (tables, "_markdown", "*x*"), (tables, "escape_latex", "$"), (tables, "visible", "\x1b[2J"),
+    ):  # fmt: skip
+        with monkeypatch.context() as patch, pytest.raises(AssertionError):
+            patch.setattr(module, function, lambda text: text)
+            check(name) if module is not tables or function != "escape_latex" else check_latex(tables, name)
+
+
+def check_latex(tables, name):
+    assert "\\$" in tables.escape_latex(name)
+
+
+@pytest.mark.parametrize(
+    "latex",
+    ["\\input{/etc/passwd}", "\\immediate\\write18{x}", "$\\csname input\\endcsname x$", "%", "a & b", "$x", "}{", "x^2", "$_$", "$a_b_c$", "\\\\", "^^5cinput",
+     "$}$", "\\text", "{", "$$", "\n", "~", "#1", 7, ["x"], "\\mathrmx{a}"],
+)  # fmt: skip
+def test_latex_from_a_run_folder_is_a_name_or_left_out(latex):
+    record = {**RECORD, "metrics": {"c": {"title": "C_1", "latex": latex, "better": "higher", "place": 60}}}
+    made = row_title("c", "label", record).latex
+    assert made.startswith("C\\_1") or latex == "\\text"  # which takes what follows; harmless, and no name of ours
+
+
+def test_our_own_formulas_are_kept():
+    from cfeval_cli.metric import counterfactual
+
+    ours = [one.latex for one in vars(counterfactual).values() if isinstance(getattr(one, "latex", None), str)]
+    assert len(ours) >= 3
+    for latex in ours:
+        record = {**RECORD, "metrics": {"c": {"title": "C", "latex": latex, "better": "higher", "place": 60}}}
+        assert row_title("c", "label", record).latex.startswith(latex)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not shutil.which("pdflatex"), reason="no pdflatex")
+def test_latex_with_names_of_any_kind_is_compiled(tmp_path):
+    """All but the characters that pdflatex has no font for, which are left to other engines."""
+    names = [name for name in NASTY if visible(name).isascii() or name == "é"]
+    rng = np.random.default_rng(0)
+    names += ["".join(rng.choice(names, 4)) for _ in range(100)]
+    text = document.write([of(name) for name in names])["paper.tex"].replace(r"\end{table*}", r"\end{table*}\clearpage")
+    (tmp_path / "paper.tex").write_text(text, encoding="utf-8")
+    done = subprocess.run(
+        ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "-no-shell-escape", "paper.tex"],
+        cwd=tmp_path, capture_output=True, text=True, errors="replace", check=False, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-2000:]
+    assert "root:" not in done.stdout
+
+
+@pytest.mark.parametrize("kind", ["svg", "png"])
+def test_names_in_figures_are_text(tmp_path, kind):
+    name = "$\\frac \x1b[2J <b>& \ud800 \u202e _ ^ {"
+    record = {**RUN, "data": {**RUN["data"], "name": name}, "explainers": dict.fromkeys(RUN["explainers"], name)}
+    record["metrics"] = {key: {**facts, "title": name} for key, facts in RUN["metrics"].items()}
+    scores, order = build(4, n=30)
+    findings = conclude(scores, order, Bootstrap(0, resamples=50, least=1), "signed")
+    for title, figure in plots.draw(findings, COSTS, record).items():
+        plots.save(figure, kind, tmp_path / f"{title}.{kind}")
+        if kind == "svg":
+            xml.etree.ElementTree.parse(tmp_path / f"{title}.svg")  # whole, without control characters
+
+
+def test_messages_and_log_lines_are_shown_not_obeyed(capsys):
+    code = complain(UserError("bad \x1b[2J\x9b\u202e\r name\nsecond line"))
+    assert code == 2 and capsys.readouterr().err == "cfeval: bad \\x1b[2J\\x9b\\u202e\\r name\nsecond line\n"
+    line = logging.makeLogRecord({"msg": "fetching %s", "args": ("\x1b]0;x\x07",)})
+    assert Visible("%(message)s").format(line) == "fetching \\x1b]0;x\\x07"
+
+
+def test_stages_with_markup_in_their_names_are_shown():
+    from rich.progress import Progress as Rich
+    from rich.progress import TextColumn
+
+    stream = io.StringIO()
+    columns = (TextColumn("{task.description}", markup=False), TextColumn("{task.fields[count]}"))
+    with (
+        Rich(*columns, console=Console(file=stream, force_terminal=True, width=100)) as live,
+        Progress(live).stage("[/] \x1b]0;x\x07", 2) as done,
+    ):
+        done(1)
+    assert "[/] \\x1b]0;x\\x07" in stream.getvalue() and "\x07" not in stream.getvalue()
+
+
+CONFIG = """\
+_target_: cfeval_cli.dataset.tabular.Table
+name: "to\\ey [/red]"
+file: {_target_: cfeval_cli.dataset.sources.File, name: "[bold] toy.csv"}
+columns: [size, colour, label]
+label: label
+classes: ["no", "yes"]
+balance: false
+features:
+  size: {_target_: cfeval_cli.dataset.tabular.Quartiles}
+  colour: {_target_: cfeval_cli.dataset.tabular.Category}
+"""
+
+
+@pytest.fixture
+def strange(tmp_path):
+    """A dataset whose name, file and categories hold codes and markup."""
+    (tmp_path / "conf" / "dataset").mkdir(parents=True)
+    (tmp_path / "conf" / "explainer").mkdir()
+    (tmp_path / "data").mkdir()
+    (tmp_path / "conf" / "dataset" / "strange.yaml").write_text(CONFIG)
+    rng = np.random.default_rng(0)
+    rows = []
+    for _ in range(200):
+        colour, size = (
+            str(rng.choice(["\x1b[2Jred", "=cmd|' /C calc'!A0", "\x1b]0;x\x07", "$\\frac <b>"])),
+            int(rng.integers(0, 99)),
+        )
+        rows.append((size, colour, "yes" if size + 60 * (colour[0] == "=") > 60 else "no"))
+    return tmp_path, rows
+
+
+def write(folder, rows):
+    with (folder / "data" / "[bold] toy.csv").open("w", newline="") as stream:
+        csv.writer(stream).writerows(rows)
+
+
+def test_a_run_on_strange_names_from_end_to_end(strange):
+    folder, rows = strange
+    write(folder, rows)
+    (folder / "conf" / "explainer" / "odd.yaml").write_text(
+        'odd:\n  _target_: cfeval_cli.explainer.random.Random\n"\\e[2J":\n  _target_: cfeval_cli.explainer.random.Random\n'
+    )
+    arguments = [
+        "--config-dir",
+        "conf",
+        "dataset=strange",
+        "data_dir=data",
+        "cache=off",
+        "n_jobs=1",
+        "resamples=0",
+        "bounds=0",
+    ]
+    done = cfeval("run", *arguments, "explainer=[random,lr]", "n_explain=10", "figures=[svg]", cwd=folder)
+    (run,) = folder.glob("outputs/*/*")
+    texts = [path for path in run.rglob("*") if path.suffix in (".csv", ".md", ".tex", ".svg", ".log", ".json")]
+    assert len(texts) > 8 and not any(b"\x1b" in path.read_bytes() for path in texts)
+    for path in texts:
+        if path.suffix == ".csv":  # what the table holds does not get into files that a spreadsheet opens
+            assert not any(cell[:1] in ("=", "@") for row in csv.reader(path.open(encoding="utf-8")) for cell in row), (
+                path
+            )
+    listed = cfeval("data", "list", "strange", "--config-dir", "conf", "data_dir=data", cwd=folder)
+    assert "[bold] toy.csv" in listed.stdout
+    refused = cfeval("run", *arguments, "explainer=[odd]", cwd=folder, code=2)
+    assert "a name is of letters" in refused.stderr
+    write(folder, [*rows, ("\x1b[2J", "red", "no")])
+    bad = cfeval("run", *arguments, cwd=folder, code=2)
+    assert "line 201, column size: '\\x1b[2J' is not a number" in bad.stderr
+    for said in (done, listed, refused, bad):
+        assert not HIDDEN.search(said.stdout + said.stderr), said

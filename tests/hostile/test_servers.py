@@ -1,0 +1,138 @@
+"""Servers that answer with anything: the next source is tried, and nothing is left behind."""
+
+import hashlib
+import itertools
+import socket
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from cfeval_cli.dataset import sources
+from cfeval_cli.dataset.sources import File, Url
+from cfeval_cli.errors import UserError
+from tests.hostile.amounts import inputs
+from tests.hostile.mutations import everything_in, mutated
+
+GOOD = b"a,b\n1,2\n" * 500
+SHA = hashlib.sha256(GOOD).hexdigest()
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(GOOD)
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+@pytest.fixture
+def server():
+    """Sends what it is told to whoever connects, and hangs up."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    answers, stop = [], threading.Event()
+
+    def serve():
+        while not stop.is_set():
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            with connection:
+                connection.settimeout(5)
+                try:
+                    connection.recv(65536)
+                    for part in answers[0] if not isinstance(answers[0], bytes) else [answers[0]]:
+                        if stop.is_set():
+                            break
+                        connection.sendall(part)
+                except OSError:
+                    pass
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+
+    def answer(body):
+        answers[:] = [body]
+        return f"http://127.0.0.1:{listener.getsockname()[1]}/x"
+
+    yield answer
+    stop.set()
+    listener.shutdown(socket.SHUT_RDWR)
+    listener.close()
+    thread.join(10)
+
+
+def told(url, folder, sha=SHA, timeout=2.0, max_bytes=1 << 20):
+    try:
+        found = File("x.csv", sha, [Url(url, timeout)], max_bytes).find(folder)
+        body = found.path.read_bytes()
+        found.path.unlink()
+    except UserError as error:
+        assert "x.csv" in str(error) and url in str(error)
+        body = str(error)
+    assert everything_in(folder) == set()
+    return body
+
+
+@inputs("answers of a server")
+def test_an_answer_is_the_right_file_or_refused(server, tmp_path, numbers):
+    taken = 0
+    for seed in numbers:
+        rng = np.random.default_rng(seed)
+        whole = HEAD + GOOD if seed % 2 else CHUNKED + b"%x\r\n" % len(GOOD) + GOOD + b"\r\n0\r\n\r\n"
+        head = whole[:120]
+        body = (
+            whole
+            if rng.random() < 0.2
+            else mutated(head, rng, 3) + whole[120:]
+            if rng.random() < 0.7
+            else mutated(whole, rng, 3)
+        )
+        got = told(server(body), tmp_path, timeout=0.5)
+        assert got == GOOD or isinstance(got, str), seed
+        taken += got == GOOD
+    assert 0 < taken < len(numbers)
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (HEAD + GOOD[:100], "bytes before the file did"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\n", "sha256"),
+        (CHUNKED + b"ffffffffffffffffffff\r\n" + GOOD, "IncompleteRead"),
+        (CHUNKED + b"zz\r\n", "IncompleteRead"),
+        (b"HTTP/1.1 302 Found\r\nLocation: file:///etc/passwd\r\n\r\n", "302"),
+        (b"HTTP/1.1 302 Found\r\nLocation: ftp://127.0.0.1:9/x\r\n\r\n", "unknown url type: ftp"),
+        (b"HTTP/1.1 302 Found\r\nLocation: http://[::1/x\r\n\r\n", "IPv6"),
+        (b"HTTP/1.1 302 Found\r\nLocation: http://a..b/x\r\n\r\n", "label"),
+        (b"HTTP/1.1 302 Found\r\nLocation: /x\r\n\r\n", "infinite loop"),
+        (b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 500, "headers"),
+        (b"HTTP/1.1 200 OK\r\nX: " + b"y" * 70_000 + b"\r\n\r\n", "header line"),
+        (b"\0" * 100, ":"),
+        (b"", "without response"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_said(server, tmp_path, answer, reason):
+    assert reason in told(server(answer), tmp_path)
+
+
+def test_a_download_that_breaks_off_is_no_file_even_if_no_checksum_is_known(server, tmp_path):
+    assert told(server(HEAD + GOOD), tmp_path, sha=None) == GOOD
+    assert "bytes before the file did" in told(server(HEAD + GOOD[:1000]), tmp_path, sha=None)
+
+
+def test_neither_a_body_without_end_nor_a_drip_is_waited_for(server, tmp_path, monkeypatch):
+    endless = itertools.chain([b"HTTP/1.1 200 OK\r\n\r\n"], itertools.repeat(b"x" * 65536))
+    assert "max_bytes" in told(server(endless), tmp_path)
+
+    def drip():
+        yield b"HTTP/1.1 200 OK\r\n\r\n"
+        while True:
+            time.sleep(0.05)
+            yield b"x"
+
+    monkeypatch.setattr(sources, "_PATIENCE", 0.5)
+    begun = time.monotonic()
+    assert "not there after" in told(server(drip()), tmp_path)
+    assert time.monotonic() - begun < 5
+
+
+@pytest.mark.parametrize("url", ["file:///etc/passwd", "ftp://127.0.0.1/x", "http://[::1", "http://a..b/", "http://127.0.0.1:99999/", "http://127.0.0.1:9/ü\n", ""])  # fmt: skip
+def test_an_address_that_is_none_is_refused(tmp_path, url):
+    assert isinstance(told(url, tmp_path), str)

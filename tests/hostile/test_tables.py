@@ -1,0 +1,219 @@
+"""CSV files of a user's own: rows of two classes, or sentences."""
+
+import csv
+import io
+
+import numpy as np
+import pytest
+
+from cfeval_cli.dataset.cells import number
+from cfeval_cli.dataset.sources import File
+from cfeval_cli.dataset.tabular import Category, Quartiles, Table, Tiers
+from cfeval_cli.dataset.text import Lines, Text
+from cfeval_cli.dataset.text import Table as Sentences
+from cfeval_cli.errors import UserError
+from tests.dataset import test_text as texts
+from tests.dataset.test_tabular import ROWS
+from tests.hostile.amounts import inputs
+from tests.hostile.mutations import everything_in, mutated
+
+CELLS = [
+    "", " ", "?", "=cmd|' /C calc'!A0", "@SUM(A1)", "+1", "-1+cmd|x", "\x1b[2J", "a\x9bb", "<script>", "$\\frac", "x" * 200_000,
+    "1e400", "-1e308", "1e308", "nan", "inf", "1_000", "１２", "0x10", "1,5", "1e-320", "-0", "NA", "yes", "\u202eabc", '"', "a\nb",
+    "a\0b", "é", "😀", "\ud7ff",
+]  # fmt: skip
+COLUMNS = ["age", "colour", "gain", "label"]
+
+
+def table(**changes):
+    features = {"age": Quartiles(), "colour": Category({"warm": ["red"]}), "gain": Tiers()}
+    settings = {"columns": COLUMNS, "features": features, "label": "label", "classes": ["no", "yes"], "balance": False}
+    return Table("toy", File("toy.csv"), **{**settings, **changes})
+
+
+def hostile(rng):
+    """A file that is mostly right: strange cells, well or badly written, in some encoding, and perhaps damaged."""
+    rows = [list(row) for row in ROWS]
+    for _ in range(int(rng.integers(0, 4))):
+        row = rows[int(rng.integers(len(rows)))]
+        row[int(rng.integers(len(row)))] = CELLS[int(rng.integers(len(CELLS)))]
+    if rng.random() < 0.1:
+        rows[int(rng.integers(len(rows)))].append("more")
+    stream = io.StringIO()
+    if rng.random() < 0.7:
+        csv.writer(stream, lineterminator=["\n", "\r\n", "\r"][int(rng.integers(3))]).writerows(rows)
+    else:
+        stream.write("\n".join(",".join(row) for row in rows))
+    body = stream.getvalue().encode(
+        ["utf-8", "utf-8", "utf-8", "utf-8-sig", "utf-16", "latin-1"][int(rng.integers(6))], "replace"
+    )
+    return mutated(body, rng) if rng.random() < 0.5 else body
+
+
+def by_hand(body):
+    """The rows as Python's csv has them, for what is accepted."""
+    text = body.decode("utf-8-sig")
+    reader = csv.reader(io.StringIO(text, newline=""), skipinitialspace=True, strict=True)
+    return [[cell.strip() for cell in row] for row in reader if row]
+
+
+@inputs("tables (CSV)")
+def test_a_table_is_read_as_it_is_written_or_refused_by_name(tmp_path, numbers):
+    path, accepted = tmp_path / "toy.csv", 0
+    limit = csv.field_size_limit()
+    for seed in numbers:
+        body = hostile(np.random.default_rng(seed))
+        path.write_bytes(body)
+        try:
+            data = table().load(tmp_path, 0)
+        except UserError as error:
+            assert str(path) in str(error) and len(str(error)) < 1000, seed
+            continue
+        accepted += 1
+        rows = by_hand(body)
+        for split in (data.train, data.validation, data.test):
+            for i, codes, label in zip(split.ids, split.codes, split.labels, strict=True):
+                assert data.features[1].values[codes[1]] == {"red": "warm"}.get(rows[i][1], rows[i][1]), seed
+                assert codes[0] == sum(float(rows[i][0]) > cut for cut in data.fitted["age"]["cuts"]), seed
+                assert (codes[2] == 0) == (float(rows[i][2]) <= 0) and label == (rows[i][3] == "yes"), seed
+        assert all(np.isfinite(data.fitted["age"]["cuts"])), seed
+    assert everything_in(tmp_path) == {"toy.csv"} and csv.field_size_limit() == limit
+    assert 0.1 * len(numbers) < accepted < 0.9 * len(numbers)  # both ways are tried
+
+
+@pytest.mark.parametrize(
+    ("cell", "message"),
+    [
+        ("x" * 131_073, "field larger than field limit"),
+        ("1_000", "'1_000' is not a number"),
+        ("１２", "is not a number"),
+        ("1e400", "is not a number"),
+        ("nan", "is not a number"),
+        ("9" * 5000, "5,000 characters"),
+        ("\x1b[2J", r"'\\x1b\[2J' is not a number"),
+        ("a\0b", "NUL byte"),
+        ('"open', "begins on line 4"),
+    ],
+)
+def test_a_bad_cell_is_refused_by_line(tmp_path, cell, message):
+    lines = [",".join(row) for row in ROWS]
+    lines[3] = f"{cell},blue,1,no"
+    (tmp_path / "toy.csv").write_text("\n".join(lines))
+    with pytest.raises(UserError, match=message) as told:
+        table().load(tmp_path, 0)
+    assert "line 4" in str(told.value)
+
+
+def test_what_is_read_does_not_depend_on_what_was_read_before(tmp_path):
+    """Sentences may be longer than cells of a table, which the csv module counts for the whole process."""
+    lines = ["x" * 140_000 + ",blue,1,no", *(",".join(row) for row in ROWS)]
+    (tmp_path / "toy.csv").write_text("\n".join(lines))
+    (tmp_path / "all.csv").write_text(f"text,label,source\n{'y' * 140_000},1,mine\n")
+    corpus = Sentences(File("all.csv"), "mine", 1)
+    for _ in range(2):
+        with pytest.raises(UserError, match="field limit"):
+            table().load(tmp_path, 0)
+        assert len(list(corpus.sentences([corpus.file.find(tmp_path)]))) == 1
+
+
+def test_a_mark_of_the_byte_order_is_no_part_of_a_value(tmp_path):
+    rows = [[row[1], row[0], *row[2:]] for row in ROWS]
+    (tmp_path / "toy.csv").write_text("\n".join(",".join(row) for row in rows), encoding="utf-8-sig")
+    data = table(columns=["colour", "age", "gain", "label"]).load(tmp_path, 0)
+    assert data.features[1].values == ("blue", "green", "warm")
+
+
+def test_a_header_is_the_first_row_wherever_it_stands(tmp_path):
+    lines = ["", '"a', 'ge",colour,gain,label', *(",".join(row) for row in ROWS)]
+    (tmp_path / "toy.csv").write_text("\n".join(lines))
+    assert table(header=True).load(tmp_path, 0).origin["rows_read"] == len(ROWS)
+
+
+def test_sizes_that_would_fill_the_memory_do_not(tmp_path):
+    import tracemalloc
+
+    path = tmp_path / "toy.csv"
+    path.write_text(",".join(["1"] * 1_000_000) + "\n")
+    with pytest.raises(UserError, match="1000000 fields"):
+        table().load(tmp_path, 0)
+    # one long category among many rows, 100,000 distinct ones, and both ends of what floats can tell
+    rows = [["1e300", "z" * 100_000, "0", "yes"], *(["-1e300", f"v{i}", str(i % 3), "no"] for i in range(100_000))]
+    path.write_text("\n".join(",".join(row) for row in rows) + "\n2,v,0,yes\n3,v,0,yes\n")
+    tracemalloc.start()
+    data = table().load(tmp_path, 0)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert len(data.features[1].values) == 100_002 and peak < 300e6  # NumPy would take 40 GB
+    assert np.isfinite(data.fitted["age"]["cuts"]).all()
+
+
+@pytest.mark.parametrize("text", ["1", " -0.5 ", "+2", ".5", "5.", "1e6", "1E-6"])
+def test_numbers_as_tables_have_them(text):
+    assert number(text) == float(text)
+
+
+@inputs("sentences (CSV and lines)")
+def test_sentences_are_read_or_refused_by_name(tmp_path, numbers):
+    texts.write(tmp_path)
+    whole = [(i % 2, sentence) for i, sentence in enumerate(texts.SENTENCES)]
+    stream = io.StringIO()
+    csv.writer(stream).writerows([("text", "label", "source"), *((text, label, "mine") for label, text in whole)])
+    bodies = {
+        "neg": (tmp_path / "neg").read_bytes(),
+        "pos": (tmp_path / "pos").read_bytes(),
+        "all.csv": stream.getvalue().encode(),
+    }
+    lines, sentences = Lines(File("neg"), File("pos"), 40), Sentences(File("all.csv"), "mine", 40)
+    accepted = 0
+    for seed in numbers:
+        rng = np.random.default_rng(seed)
+        for name, body in bodies.items():
+            (tmp_path / name).write_bytes(mutated(body, rng, 4))
+        corpus = (lines, sentences)[seed % 2]
+        made = texts.make(tmp_path, corpora=[corpus])
+        assert isinstance(made, Text)
+        try:
+            data = made.load(tmp_path, 0)
+        except UserError as error:
+            assert str(tmp_path) in str(error) and len(str(error)) < 1000, seed
+            continue
+        accepted += 1
+        values = set(data.features[0].values)
+        for split in (data.train, data.validation, data.test):
+            for codes, text in zip(split.codes, split.texts, strict=True):
+                words = [data.features[0].values[code] for code in codes if code >= 0]
+                assert words == [word if word in values else "<unk>" for word in text.split()], seed
+    assert everything_in(tmp_path) == {"neg", "pos", "all.csv", "glove.txt"}
+    assert 0.1 * len(numbers) < accepted < len(numbers)
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b"text,label,source\na,1\n", "line 2: 2 fields where the first line names 3"),
+        (b"text,label,source\na,1,mine,x\n", "line 2: 4 fields"),
+        (b"", "has no column label, source, text"),
+        (b"text,label,source\n\0,1,mine\n", "NUL"),
+    ],
+)
+def test_a_row_that_is_not_whole_is_not_passed_over(tmp_path, body, message):
+    (tmp_path / "all.csv").write_bytes(body)
+    corpus = Sentences(File("all.csv"), "mine", 1)
+    with pytest.raises(UserError, match=message):
+        list(corpus.sentences([corpus.file.find(tmp_path)]))
+
+
+def test_one_endless_sentence_does_not_make_every_row_as_long(tmp_path):
+    texts.write(tmp_path, negative=["a " * 1_000_000, *texts.SENTENCES[1:20]])
+    with pytest.raises(UserError, match=r"neg.*a sentence of 1,000,000 words"):
+        texts.make(tmp_path).load(tmp_path, 0)
+
+
+def test_a_mark_of_the_byte_order_is_no_part_of_a_word(tmp_path):
+    texts.write(tmp_path)
+    for name in ("neg", "pos", "glove.txt"):
+        (tmp_path / name).write_bytes(b"\xef\xbb\xbf" + (tmp_path / name).read_bytes())
+    marked = texts.make(tmp_path).load(tmp_path, 0)
+    texts.write(tmp_path)
+    plain = texts.make(tmp_path).load(tmp_path, 0)
+    assert marked.features[0].values == plain.features[0].values and np.array_equal(marked.pretrained, plain.pretrained)
