@@ -113,6 +113,8 @@ def complain(error: Exception, kept: str = "", job: str = "") -> int:
     """Write one message to standard error; returns the exit code. `kept` says what a failure has left intact."""
     from omegaconf.errors import OmegaConfBaseException
 
+    if not isinstance(error, UserError | Failure) and isinstance(error.__cause__, OSError):
+        error = error.__cause__  # Hydra could not write its own files
     message, code = str(error).strip(), 1
     if isinstance(error, UserError):
         code, kept = 2, ""

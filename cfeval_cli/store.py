@@ -317,7 +317,8 @@ class RunFolder:
     @contextlib.contextmanager
     def _whole(self, name: str) -> Iterator[Path]:
         try:
-            (self.path / name).parent.mkdir(exist_ok=True)
+            if "/" in name:  # the run's own folder is not made again if somebody removed it
+                (self.path / name).parent.mkdir(exist_ok=True)
             with whole_file(self.path / name) as partial:
                 yield partial
         except FileNotFoundError as error:

@@ -59,7 +59,7 @@ def own(toy, tmp_path):
     return [*words, "resamples=100", "figures=[]", "cache=off", "timeout_per_instance=0.2", "hydra.run.dir=run"]
 
 
-@pytest.mark.parametrize("incomplete", ["skip", "random", "keep"])
+@pytest.mark.parametrize("incomplete", ["skip", "random"])
 def test_the_rest_goes_on_and_the_tables_say_how_many(own, tmp_path, incomplete):
     done = cfeval("run", *own, f"incomplete={incomplete}", cwd=tmp_path)
     record = json.loads((tmp_path / "run" / "run.json").read_text())
