@@ -46,7 +46,9 @@ class Local:
         begun = time.perf_counter()
         for done, item in enumerate(items):
             seconds = time.perf_counter() - begun
-            if jobs > 1 and done and seconds / done * (len(items) - done) >= self.min_seconds:
+            left = len(items) - done
+            # one item alone would be done in this process, and by rules that are meant for workers
+            if jobs > 1 and done and left > 1 and seconds / done * left >= self.min_seconds:
                 yield from _spread(work, shared, items[done:], jobs)
                 return
             yield work(shared, item)
