@@ -205,6 +205,7 @@ def read(path: Path, name: str) -> Run:
         overrides = yaml.safe_load(recorded.text(path / ".hydra" / "overrides.yaml", _LONGEST))
         if not isinstance(overrides, list) or not all(isinstance(one, str) for one in overrides):
             raise ValueError(".hydra/overrides.yaml is not a list of overrides")
+        "".join(overrides).encode("utf-8")  # halves of characters can be written to no file
         if record["status"] != "complete":
             return Run(name, record, _assigned(overrides))
         tables = _table(path / "metrics.csv", _METRICS), _table(path / "correlations.csv", _CORRELATIONS)

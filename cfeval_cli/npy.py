@@ -54,7 +54,7 @@ def load(stream: IO[bytes], max_bytes: int = MAX_BYTES) -> dict[str, NDArray[Any
                     raise ValueError("its arrays are larger than can be")
                 found[name] = _array(body)
     except _DAMAGED as error:
-        raise ValueError(f"it is damaged ({type(error).__name__}: {error})") from error
+        raise ValueError(f"it is damaged ({type(error).__name__}: {str(error)[:100]})") from error
     return found
 
 

@@ -1,4 +1,4 @@
-"""Names with markup, formulas and codes for terminals: in tables, documents, figures, logs and messages they are text."""
+"""Names with markup, formulas and codes for terminals: text in tables, documents, figures, logs and messages."""
 
 import csv
 import io
@@ -31,10 +31,14 @@ from tests.report.test_tables import RECORD
 from tests.statistics.tables import build
 
 NASTY = [
-    "<script>alert(1)</script>", "&lt;b&gt;", "&amp;", "\"'><img src=x onerror=y>", "</td></table>", "<!--", "]]>", "\\input{/etc/passwd}",
-    "\\write18{x}", "$\\frac", "$x$", "%", "#", "^", "~", "~~x~~", "_", "{", "}", "\\", "\\\\", "\n", "\n\n", "\r", "|", "*", "**", "`", "```", "[x](javascript:y)",
-    "![x](y)", "<javascript:x>", "[", "]", "[red]", "[/]", "[/red]", "[bold", ":smile:", "\u202e", "\u2066", "\u2028", "\x1b[2J", "\x1b]0;x\x07",
-    "\x9b2J", "\b", "\x7f", "\0", "\ufeff", "\ud800", "é", "😀", "中", "---", "1. ", "# ", "> ", "\t", "www.x.y", "https://x.y", "@x", "<b", "&#60;", "{0}", "%s",
+    "<script>alert(1)</script>", "&lt;b&gt;", "&amp;", "\"'><img src=x onerror=y>", "</td></table>", "<!--", "]]>",
+    "\\input{/etc/passwd}",
+    "\\write18{x}", "$\\frac", "$x$", "%", "#", "^", "~", "~~x~~", "_", "{", "}", "\\", "\\\\", "\n", "\n\n", "\r",
+    "|", "*", "**", "`", "```", "[x](javascript:y)",
+    "![x](y)", "<javascript:x>", "[", "]", "[red]", "[/]", "[/red]", "[bold", ":smile:", "\u202e", "\u2066", "\u2028",
+    "\x1b[2J", "\x1b]0;x\x07",
+    "\x9b2J", "\b", "\x7f", "\0", "\ufeff", "\ud800", "é", "😀", "中", "---", "1. ", "# ", "> ", "\t", "www.x.y",
+    "https://x.y", "@x", "<b", "&#60;", "{0}", "%s",
 ]  # fmt: skip
 HIDDEN = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
 # what a name may be: pieces that mean something somewhere, and any text
@@ -131,7 +135,8 @@ def test_the_checks_see_what_is_not_escaped(monkeypatch):
     import cfeval_cli.report.tables as tables
 
     for module, function, name in (
-        (document, "escape", "<b>"), (tables, "_markdown", "*x*"), (tables, "escape_latex", "$"), (tables, "visible", "\x1b[2J"),
+        (document, "escape", "<b>"), (tables, "_markdown", "*x*"), (tables, "escape_latex", "$"),
+        (tables, "visible", "\x1b[2J"),
     ):  # fmt: skip
         with monkeypatch.context() as patch, pytest.raises(AssertionError):
             patch.setattr(module, function, lambda text: text)
@@ -144,7 +149,9 @@ def check_latex(tables, name):
 
 @pytest.mark.parametrize(
     "latex",
-    ["\\input{/etc/passwd}", "\\immediate\\write18{x}", "$\\csname input\\endcsname x$", "%", "a & b", "$x", "}{", "x^2", "$_$", "$a_b_c$", "\\\\", "^^5cinput",
+    ["\\input{/etc/passwd}", "\\immediate\\write18{x}", "$\\csname input\\endcsname x$", "%", "a & b", "$x", "}{",
+     "x^2", "$_$",
+     "$a_b_c$", "\\\\", "^^5cinput",
      "$}$", "\\text", "{", "$$", "\n", "~", "#1", 7, ["x"], "\\mathrmx{a}"],
 )  # fmt: skip
 def test_latex_from_a_run_folder_is_a_name_or_left_out(latex):
@@ -255,7 +262,7 @@ def test_a_run_on_strange_names_from_end_to_end(strange):
     folder, rows = strange
     write(folder, rows)
     (folder / "conf" / "explainer" / "odd.yaml").write_text(
-        'odd:\n  _target_: cfeval_cli.explainer.random.Random\n"\\e[2J":\n  _target_: cfeval_cli.explainer.random.Random\n'
+        '"\\e[2J": {_target_: cfeval_cli.explainer.random.Random}\n'
     )
     arguments = [
         "--config-dir",

@@ -18,8 +18,10 @@ from tests.hostile.amounts import inputs
 from tests.hostile.mutations import everything_in, mutated
 
 CELLS = [
-    "", " ", "?", "=cmd|' /C calc'!A0", "@SUM(A1)", "+1", "-1+cmd|x", "\x1b[2J", "a\x9bb", "<script>", "$\\frac", "x" * 200_000,
-    "1e400", "-1e308", "1e308", "nan", "inf", "1_000", "１２", "0x10", "1,5", "1e-320", "-0", "NA", "yes", "\u202eabc", '"', "a\nb",
+    "", " ", "?", "=cmd|' /C calc'!A0", "@SUM(A1)", "+1", "-1+cmd|x", "\x1b[2J", "a\x9bb", "<script>", "$\\frac",
+    "x" * 200_000,
+    "1e400", "-1e308", "1e308", "nan", "inf", "1_000", "１２", "0x10", "1,5", "1e-320", "-0", "NA", "yes", "\u202eabc",
+    '"', "a\nb",
     "a\0b", "é", "😀", "\ud7ff",
 ]  # fmt: skip
 COLUMNS = ["age", "colour", "gain", "label"]
