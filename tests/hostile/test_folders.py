@@ -239,3 +239,24 @@ def test_settings_of_another_hand_are_no_formulas_and_no_codes_in_what_is_gather
     assert [row["setting.search"] for row in rows] == ["'=cmd|' /C calc'!A0", "\\x1b[2J"]
     assert [row["setting.gold"] for row in rows] == ["'=cmd|' /C calc'!A0", "\\x1b[2J"]
     assert gathering.SETTING == "setting."  # before each key, so that no heading is one either
+
+
+def test_a_claim_is_not_judged_where_an_explainer_has_no_value(tmp_path):
+    """Which is so too if a metric could not be computed for it."""
+    write_runs(tmp_path, 0)
+    for path in find([tmp_path]):
+        table = pd.read_csv(path / "metrics.csv")
+        table.loc[(table["metric"] != "dfr") & (table["explainer"] == "lime"), "value"] = math.nan
+        table.to_csv(path / "metrics.csv", index=False)
+    done = compare([tmp_path], tmp_path / "into")
+    assert {v.claim.id: v.seeds for v in done.verdicts}["dfr_all_wrong"] == 0
+
+
+@pytest.mark.parametrize("key", ["accuracy", "data"])
+def test_a_complete_run_tells_what_the_tables_need(canary, key):
+    rng = np.random.default_rng(0)
+    write_run(canary / "runs" / "0", 0, [], some_values(rng), some_taus(rng))
+    path = canary / "runs" / "0" / "run.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), key: {}}))
+    with pytest.raises(UserError, match=f"run.json does not tell {key}"):
+        gather([canary / "runs"], canary / "into")
