@@ -20,8 +20,8 @@ from cfeval_cli.cli import complain
 from cfeval_cli.errors import UserError, visible
 from cfeval_cli.paper import document
 from cfeval_cli.progress import Progress, Visible
-from cfeval_cli.report import plots
-from cfeval_cli.report.tables import Cell, Table, escape_latex, row_title
+from cfeval_cli.report import plots, tables
+from cfeval_cli.report.tables import Cell, Table, row_title
 from cfeval_cli.statistics.findings import conclude
 from cfeval_cli.statistics.resampled import Bootstrap
 from tests.conftest import cfeval
@@ -94,7 +94,7 @@ def check(name):
         " ".join(t.split()) for t in page.texts
     ]
     # LaTeX: no character that means something but what the table itself writes
-    latex = escape_latex(name)
+    latex = tables.escape_latex(name)
     left = re.sub(
         r"\\(text(backslash|asciitilde|asciicircum|less|greater)|ldots)\{\}|\$\\(uparrow|downarrow|tau|alpha|Delta|rho|d?dagger|leq|pm)\$|\\[&%$#_{}]",
         "",
@@ -132,19 +132,13 @@ def test_each_of_the_known_ones_is_text(name):
 
 def test_the_checks_see_what_is_not_escaped(monkeypatch):
     """With each of the escapes taken away in turn, a check fails."""
-    import cfeval_cli.report.tables as tables
-
     for module, function, name in (
         (document, "escape", "<b>"), (tables, "_markdown", "*x*"), (tables, "escape_latex", "$"),
         (tables, "visible", "\x1b[2J"),
     ):  # fmt: skip
         with monkeypatch.context() as patch, pytest.raises(AssertionError):
             patch.setattr(module, function, lambda text: text)
-            check(name) if module is not tables or function != "escape_latex" else check_latex(tables, name)
-
-
-def check_latex(tables, name):
-    assert "\\$" in tables.escape_latex(name)
+            check(name)
 
 
 @pytest.mark.parametrize(
