@@ -6,12 +6,14 @@ the file has. Whatever is wrong is a ValueError.
 
 from __future__ import annotations
 
+import io
 import lzma
 import math
 import re
 import struct
 import zipfile
 import zlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -54,8 +56,15 @@ def load(stream: IO[bytes], max_bytes: int = MAX_BYTES) -> dict[str, NDArray[Any
                     raise ValueError("its arrays are larger than can be")
                 found[name] = _array(body)
     except _DAMAGED as error:
-        raise ValueError(f"it is damaged ({type(error).__name__}: {error})") from error
+        raise ValueError(f"it is damaged ({type(error).__name__}: {str(error)[:100]})") from error
     return found
+
+
+def dump(arrays: Mapping[str, Any]) -> bytes:
+    """Arrays as an .npz file has them."""
+    stream = io.BytesIO()
+    np.savez(stream, **arrays)
+    return stream.getvalue()
 
 
 def mapped(path: Path) -> NDArray[Any]:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from cfeval_cli import bounding, gold
-from cfeval_cli.arrays import from_bytes, to_bytes
+from cfeval_cli import bounding, gold, npy
 from cfeval_cli.config import Plan
 from cfeval_cli.errors import Failure, UserError
 from cfeval_cli.explaining import Explained, Job
@@ -124,10 +125,11 @@ def train(plan: Plan, dataset: Dataset, cache: Cache) -> WhiteBox:
         return plan.model.fit(dataset, plan.seed)  # type: ignore[no-any-return]
     label = f"{dataset.name}, model, seed {plan.seed}"
     kept = cache.known(section, label, [b"model"]).get(b"model")
-    if kept is not None and (arrays := from_bytes(kept)) is not None:
-        return plan.model.restore(arrays)  # type: ignore[no-any-return]
+    with suppress(ValueError):  # then it is trained again
+        if kept is not None:
+            return plan.model.restore(npy.load(io.BytesIO(kept)))  # type: ignore[no-any-return]
     model = plan.model.fit(dataset, plan.seed)
-    cache.keep(section, label, {b"model": to_bytes(model.arrays())})
+    cache.keep(section, label, {b"model": npy.dump(model.arrays())})
     return model  # type: ignore[no-any-return]
 
 

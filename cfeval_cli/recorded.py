@@ -90,6 +90,8 @@ def check(record: Any) -> None:
             node = node.get(name) if isinstance(node, dict) else None
         if isinstance(node, dict) and last in node and not good(node[last]):
             raise ValueError(f"run.json: {key} is not {what}")
+        if key in _NEEDED and isinstance(node, dict) and last not in node and record.get("status") == "complete":
+            raise ValueError(f"run.json does not tell {key}")
     for name, facts in record.get("metrics", {}).items():
         for key, (good, what) in _FACTS.items():
             if not isinstance(facts, dict) or key not in facts or not good(facts[key]):
@@ -122,6 +124,8 @@ def _number(value: Any) -> bool:
 def _words(value: Any) -> bool:
     return isinstance(value, dict) and all(isinstance(one, str) for one in value.values())
 
+
+_NEEDED = ("data.name", "accuracy.test")  # of a run that is complete
 
 _Kinds = Mapping[str, tuple[Callable[[Any], bool], str]]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, fields
@@ -10,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from cfeval_cli.arrays import from_bytes, to_bytes
+from cfeval_cli import npy
 from cfeval_cli.model.gate import Ledger
 from cfeval_cli.types import Access, Cache, Codes, Counterfactuals, Dataset, Executor, Ints, Measure, Quest, Search
 
@@ -116,16 +117,16 @@ def packed(found: Found) -> bytes:
     told = found.counterfactuals
     arrays: dict[str, Any] = {field.name: getattr(told, field.name) for field in fields(told)}
     arrays = {name: array for name, array in arrays.items() if array is not None}
-    return to_bytes({"rows": np.int64(found.rows), "seconds": np.float64(found.seconds), **arrays})
+    return npy.dump({"rows": np.int64(found.rows), "seconds": np.float64(found.seconds), **arrays})
 
 
 def unpacked(value: bytes, prey: Prey) -> Found | None:
     """From the cache; None if it is nothing of ours, or not of these instances."""
-    arrays = from_bytes(value)
     try:
-        rows, seconds = int(arrays.pop("rows")), float(arrays.pop("seconds"))  # type: ignore[union-attr]
-        found = Counterfactuals(**arrays)  # type: ignore[arg-type]
-        same = all(len(array) == len(prey.ids) for array in arrays.values())  # type: ignore[union-attr]
-    except (AttributeError, KeyError, TypeError, ValueError):
+        arrays = npy.load(io.BytesIO(value))
+        rows, seconds = int(arrays.pop("rows")), float(arrays.pop("seconds"))
+        found = Counterfactuals(**arrays)
+        same = all(len(array) == len(prey.ids) for array in arrays.values())
+    except (KeyError, TypeError, ValueError):
         return None
     return Found(found, rows, seconds) if same else None

@@ -98,6 +98,12 @@ def seal(folder: Path, record: dict[str, object], overrides: list[str]) -> None:
     (folder / "run.json").write_text(json.dumps(told))
 
 
+def reseal(folder: Path) -> None:
+    """As somebody could who changed a file and knows how the record is made."""
+    record = json.loads((folder / "run.json").read_text())
+    seal(folder, {name: value for name, value in record.items() if name != "files"}, record.get("overrides", []))
+
+
 def only_run(cwd: Path) -> Path:
     """The one run folder that was made below a folder."""
     (folder,) = cwd.glob("outputs/*/*")

@@ -122,7 +122,8 @@ class Disk:
             except (sqlite3.OperationalError, OSError) as error:  # locked, read-only, full
                 _warn(self.path, str(error))
                 return otherwise
-            except sqlite3.DatabaseError as error:  # damaged, or no database at all
+            # damaged, or no database at all; the message itself may be damaged text
+            except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
                 _warn(self.path, f"{error}; it is begun anew")
                 if first:
                     self.clear()

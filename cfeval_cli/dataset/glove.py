@@ -52,7 +52,8 @@ class Glove:
         except (ValueError, OSError) as error:
             raise UserError(f"{table.path} is not what it should be ({error}).") from error
         names = _words(index.path, len(everything))
-        mean = np.asarray(everything.mean(axis=0, dtype=np.float64)) if len(everything) else np.zeros(0)
+        with np.errstate(invalid="ignore", over="ignore"):  # looked at below
+            mean = np.asarray(everything.mean(axis=0, dtype=np.float64)) if len(everything) else np.zeros(0)
         if not (len(everything) and (np.abs(mean) < _HUGE).all()):  # one that is not finite makes the mean so
             raise UserError(f"{table.path} has no vectors, or some that are not finite.")
         wanted = set(words)

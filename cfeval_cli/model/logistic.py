@@ -240,7 +240,8 @@ class Logistic:
             return self._fit(dataset, torch.Generator().manual_seed(integer(stream(seed, "model"))))
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> Linear:
-        """The model that was trained before, from what it said of itself."""
+        """The model that was trained before, from what it said of itself; ValueError if that is not so."""
+        _check(arrays)
         return Linear.from_arrays(arrays)
 
     def _fit(self, dataset: Dataset, generator: torch.Generator) -> Linear:

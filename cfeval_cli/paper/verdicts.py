@@ -88,7 +88,7 @@ def _both(*asks: Callable[[View], Answer]) -> Callable[[View], Answer]:
 
 def _no_rank_right(view: View) -> Answer:
     ours, truth = view.ranked(ADULTS, _DFR), view.ranked(ADULTS, TRUTH)
-    if not ours or not truth:
+    if not ours or set(ours) != set(truth):  # some explainer has no value
         return None
     right = sum(ours[name] == truth[name] for name in ours)
     return right == 0, {"ranks right": float(right), "τ": _tau(view, ADULTS, _DFR)}
@@ -108,7 +108,7 @@ def _strongest(key: Key) -> Callable[[View], Answer]:
 def _alike(key: Key, one: Pair, two: Pair) -> Callable[[View], Answer]:
     def ask(view: View) -> Answer:
         ranks = [view.ranked(key, pair) for pair in (one, two)]
-        if not all(ranks):
+        if not all(ranks) or set(ranks[0]) != set(ranks[1]):
             return None
         return ranks[0] == ranks[1], {"ranks that differ": float(sum(ranks[0][e] != ranks[1][e] for e in ranks[0]))}
 

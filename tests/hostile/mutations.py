@@ -6,11 +6,15 @@ from pathlib import Path
 import numpy as np
 
 SNIPPETS = [
-    b"", b"\0", b"\0" * 300, b"\xff" * 8, b"\xfe\xff", b"\xff\xfe", b"\xef\xbb\xbf", b"\r", b"\n", b"\r\n", b'"', b"'", b",",
-    b"\\", b"%s%n", b"../../x", b"\x1b[2J", b"\x1b]0;x\x07", b"\xc2\x9b", b"\xe2\x80\xae", b"NaN", b"nan", b"inf", b"-1",
-    b"1e400", b"1_000", b"99999999999999999999", b"=cmd|' /C calc'!A0", b"[" * 2000, b"{" * 50, b"(" * 2000, b"A" * 5000,
+    b"", b"\0", b"\0" * 300, b"\xff" * 8, b"\xfe\xff", b"\xff\xfe", b"\xef\xbb\xbf", b"\r", b"\n", b"\r\n", b'"',
+    b"'", b",",
+    b"\\", b"%s%n", b"../../x", b"\x1b[2J", b"\x1b]0;x\x07", b"\xc2\x9b", b"\xe2\x80\xae", b"NaN", b"nan", b"inf",
+    b"-1",
+    b"1e400", b"1_000", b"99999999999999999999", b"=cmd|' /C calc'!A0", b"[" * 2000, b"{" * 50, b"(" * 2000,
+    b"A" * 5000,
     b"\xff\xff\xff\x7f", b"\xff\xff\xff\xff\xff\xff\xff\x7f", b"PK\x01\x02", b"PK\x03\x04", b"PK\x05\x06", b"PAR1",
-    b"\x1f\x8b\x08", b"\x93NUMPY", b"ustar\x0000", b"!!python/object/apply:os.system ['true']", b"cos\nsystem\n(S'true'\ntR.",
+    b"\x1f\x8b\x08", b"\x93NUMPY", b"ustar\x0000", b"!!python/object/apply:os.system ['true']",
+    b"cos\nsystem\n(S'true'\ntR.",
 ]  # fmt: skip
 
 

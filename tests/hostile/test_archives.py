@@ -46,7 +46,8 @@ def around(rng):
     """A tar with members that would do harm if it were unpacked, and perhaps the one that is wanted."""
     harm = [
         ("../outside", tarfile.REGTYPE, b"x"), ("/tmp/hostile-outside", tarfile.REGTYPE, b"x"),
-        ("link", tarfile.SYMTYPE, "/etc/passwd"), (MEMBER, tarfile.SYMTYPE, "/etc/passwd"), (MEMBER, tarfile.LNKTYPE, "link"),
+        ("link", tarfile.SYMTYPE, "/etc/passwd"), (MEMBER, tarfile.SYMTYPE, "/etc/passwd"),
+        (MEMBER, tarfile.LNKTYPE, "link"),
         (MEMBER, tarfile.CHRTYPE, b""), (MEMBER, tarfile.FIFOTYPE, b""), (MEMBER, tarfile.DIRTYPE, b""),
         ("n" * 300, tarfile.REGTYPE, b"x"), ("ü" * 200, tarfile.REGTYPE, b"x"), (MEMBER, tarfile.REGTYPE, GOOD[:-1]),
         (MEMBER, tarfile.GNUTYPE_SPARSE, GOOD), (MEMBER, tarfile.CONTTYPE, GOOD),

@@ -12,36 +12,29 @@ from tests.hostile.amounts import inputs
 from tests.hostile.mutations import everything_in, mutated
 
 KEYS = [
-    "k", "seed", "n_explain", "access", "gold", "agreement", "incomplete", "bounds", "resamples", "confidence", "figures", "redo", "n_jobs",
-    "data_dir", "dataset", "model", "explainer", "search", "distance", "metric", "executor", "cache", "experiment", "explainer.lime.n_samples",
-    "search.pick", "model.dim", "model.learning_rate", "model.learning_rate.tabular", "dataset.columns", "dataset.features", "dataset.file.name", "dataset.split",
-    "hydra.run.dir", "nothing", "a.b.c", "", "dataset.file.sources", "explainer.lime", "+x", "++k", "~k", "~explainer", "k@x", "explainer@y", "cache.max_mb", "distance.space",
+    "k", "seed", "n_explain", "access", "gold", "agreement", "incomplete", "bounds", "resamples", "confidence",
+    "figures", "redo", "n_jobs",
+    "data_dir", "dataset", "model", "explainer", "search", "distance", "metric", "executor", "cache", "experiment",
+    "explainer.lime.n_samples",
+    "search.pick", "model.dim", "model.learning_rate", "model.learning_rate.tabular", "dataset.columns",
+    "dataset.features", "dataset.file.name", "dataset.split",
+    "hydra.run.dir", "nothing", "a.b.c", "", "dataset.file.sources", "explainer.lime", "+x", "++k", "~k",
+    "~explainer", "k@x", "explainer@y", "cache.max_mb", "distance.space",
 ]  # fmt: skip
 VALUES = [
-    "", "0", "-1", "1", "1.5", "1e400", "nan", "inf", "null", "true", "many", "[]", "[1,2]", "{}", "{a:1}", "[[[[", "]]", "{a:", "'", '"', "\\", "${k}", "${nothing}",
-    "${oc.env:HOME}", "${oc.env:NO_SUCH_THING}", "${", "${oc.decode:x}", "${now:%}", "x" * 3000, "[" * 500, "\x1b[2J", "é", "\udcff", "a b", "1,2", "range(3)", "glob(*)", "choice(1,2)",
-    "sort(1)", "int(x)", "lr", "lime", "[lr,lime]", "adults", "../../etc/passwd", "/etc/passwd", "cosine", "discrete", "{_target_:os.getcwd}", "?" * 3, "???", "99999999999999999999", "\n", "%", "*",
+    "", "0", "-1", "1", "1.5", "1e400", "nan", "inf", "null", "true", "many", "[]", "[1,2]", "{}", "{a:1}", "[[[[",
+    "]]", "{a:", "'", '"', "\\", "${k}", "${nothing}",
+    "${oc.env:HOME}", "${oc.env:NO_SUCH_THING}", "${", "${oc.decode:x}", "${now:%}", "x" * 3000, "[" * 500, "\x1b[2J",
+    "é", "\udcff", "a b", "1,2", "range(3)", "glob(*)", "choice(1,2)",
+    "sort(1)", "int(x)", "lr", "lime", "[lr,lime]", "adults", "../../etc/passwd", "/etc/passwd", "cosine", "discrete",
+    "{_target_:os.getcwd}", "?" * 3, "???", "99999999999999999999", "\n", "%", "*",
 ]  # fmt: skip
-FLAGS = [
-    "--cfg",
-    "--multirun",
-    "--config-dir",
-    "--config-name",
-    "--info",
-    "--package",
-    "-x",
-    "--",
-    "-",
-    "--into",
-    "job",
-    "all",
-    "--resolve",
-    "--tables",
-]
 COMMANDS = {
     "gather": ["nowhere", ".", "--into", "", "/dev/null", "x=y", "-h", "--", "\udcff", "\x1b[2J"],
-    "paper": ["audit", "compare", "nowhere", ".", "--csv", "/nowhere/x", "--md", "--tables", "7", "--into", "/dev/null", "", "\x1b[2J", "x=y"],
-    "data": ["list", "verify", "cache", "fetch", "adults", "nothing", "x=y", "data_dir=/dev/null/x", "--config-dir", "/nowhere", "--clear", "", "k=[", "\x1b[2J", "\udcff=1", "cache=off"],
+    "paper": ["audit", "compare", "nowhere", ".", "--csv", "/nowhere/x", "--md", "--tables", "7", "--into",
+              "/dev/null", "", "\x1b[2J", "x=y"],
+    "data": ["list", "verify", "cache", "fetch", "adults", "nothing", "x=y", "data_dir=/dev/null/x",
+             "--config-dir", "/nowhere", "--clear", "", "k=[", "\x1b[2J", "\udcff=1", "cache=off"],
 }  # fmt: skip
 
 
@@ -118,7 +111,8 @@ def test_a_command_line_is_understood_or_refused_in_one_message(here, capsys, mo
 
 
 WHOLE = [
-    ["run", "k=\udcff"], ["run", "--\x1b[2J"], ["paper", "audit", "\x1b[2J"], ["\x1b[2J"], ["run", "\x1b[2J"], ["run", "--cfg"],
+    ["run", "k=\udcff"], ["run", "--\x1b[2J"], ["paper", "audit", "\x1b[2J"], ["\x1b[2J"], ["run", "\x1b[2J"],
+    ["run", "--cfg"],
     ["run", "--cfg", "x"], ["run", "="], ["run", "dataset=1.5"], ["run", "explainer=[[["], ["data"], ["paper", "x"],
     ["run", "dataset=../../../etc/passwd"], ["run", "+explainer=\x1b[2J"], ["run", "--config-dir", "/nowhere", "kk=1"],
     ["run", "--config-dir", "/nowhere"], ["run", "hydra.run.dir=/proc/x"],

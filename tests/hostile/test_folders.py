@@ -17,21 +17,20 @@ from cfeval_cli.errors import UserError
 from cfeval_cli.files import as_csv
 from cfeval_cli.gathering import find, gather
 from cfeval_cli.paper.compare import compare
+from tests.conftest import reseal
 from tests.hostile.amounts import inputs
 from tests.hostile.mutations import Canary, everything_in, mutated
 from tests.paper.test_compare import write_runs
 from tests.test_gathering import FILES, some_taus, some_values, write_run
 
 VALUES = [
-    None, True, -1, 0, 1.5, 10**18, 10**400, math.nan, math.inf, "", "x", "=cmd|' /C calc'!A0", "\x1b[2J", "\ud800", "a\nb", "$\\frac{",
-    "\\input{/etc/passwd}", "<script>", [], {}, [[]], {"a": 1}, {"_target_": "os.mkdir", "path": "made"}, "complete", "none", 1 << 63,
+    None, True, -1, 0, 1.5, 10**18, 10**400, math.nan, math.inf, "", "x", "=cmd|' /C calc'!A0", "\x1b[2J", "\ud800",
+    "a\nb", "$\\frac{",
+    "\\input{/etc/passwd}", "<script>", [], {}, [[]], {"a": 1}, {"_target_": "os.mkdir", "path": "made"}, "complete",
+    "none", 1 << 63,
 ]  # fmt: skip
-OVERRIDES = [
-    "- !!python/object/apply:os.mkdir [made]\n", "!!python/object/new:os.mkdir [made]", "- !!python/name:os.mkdir\n", "[" * 5000, "- " * 3000,
-    "a: &a [x,x]\nb: &b [*a,*a]\nc: &c [*b,*b]\nd: &d [*c,*c]\n", "- &a [*a]\n", "- ? - - a\n", "- 2001-99-99\n", "- !!binary x\n", "- '\\ud800'\n",
-    '- "\\ud800=1"\n', "- =1\n", "- +seed=1\n", "- seed\n", "- ~\n", "%YAML 9.9\n---\n- a=b\n", "--- a\n--- b\n", "- k=1\x85\n", "- k=\\x1b[2J\n", '- "k=\\e[2J"\n',
-]  # fmt: skip
-NAMED = ("run.json", "metrics.csv", "correlations.csv", ".hydra/overrides.yaml")
+HEADING = b"metric,variant,explainer,rung,value,value_se,better\n"
+NAMED = ("run.json", "metrics.csv", "correlations.csv")
 
 
 def places(node, path=()):
@@ -60,17 +59,17 @@ def changed(record, rng):
 
 
 def hostile(path, rng):
-    """Change a file of a run folder; returns what it was."""
-    name = NAMED[int(rng.choice(4, p=[0.55, 0.2, 0.1, 0.15]))]
-    body = (path / name).read_bytes()
+    """Change a file of a run folder, and mostly the hash too; returns what they were."""
+    name = NAMED[int(rng.choice(3, p=[0.6, 0.25, 0.15]))]
+    before = {file: (path / file).read_bytes() for file in {name, "run.json"}}
     if name == "run.json" and rng.random() < 0.8:
-        other = changed(json.loads(body), rng).encode()
-    elif name.endswith("yaml") and rng.random() < 0.7:
-        other = OVERRIDES[int(rng.integers(len(OVERRIDES)))].encode()
+        other = changed(json.loads(before[name]), rng).encode()
     else:
-        other = mutated(body, rng, 3)
+        other = mutated(before[name], rng, 3)
     (path / name).write_bytes(other)
-    return path / name, body
+    if name != "run.json" and rng.random() < 0.9:
+        reseal(path)
+    return {path / file: body for file, body in before.items()}
 
 
 @pytest.fixture
@@ -117,13 +116,12 @@ def test_a_run_folder_is_gathered_or_refused_by_name_and_nothing_in_it_is_made(c
         rng = np.random.default_rng(seed)
         paper = seed % 10 == 0
         chosen = experiments[seed // 10 % len(experiments)] if paper else runs / str(rng.integers(0, 3))
-        path, body = hostile(chosen, rng)
+        before_it = hostile(chosen, rng)
         try:
             done = compare([papers], into) if paper else gather([runs], into)
             gathered += 1
             for table in done.tables:
-                for text in (table.markdown(), table.latex()):
-                    assert "\x1b" not in text and "\\input" not in text, seed
+                assert "\\input" not in table.latex(), seed
             written = {file.name for file in into.iterdir()}
             assert written == (
                 {"paper.md", "paper.tex", "paper.html", "paper.csv", "claims.csv"} if paper else set(FILES)
@@ -137,9 +135,10 @@ def test_a_run_folder_is_gathered_or_refused_by_name_and_nothing_in_it_is_made(c
                 assert b"\x1b" not in file.read_bytes(), seed
                 file.unlink()
             into.rmdir()
-        path.write_bytes(body)
+        for path, body in before_it.items():
+            path.write_bytes(body)
         assert everything_in(canary) == before, seed
-    assert gathered > 0.05 * len(numbers) and refused > 0.2 * len(numbers)
+    assert gathered > 0.02 * len(numbers) and refused > 0.2 * len(numbers)
 
 
 @pytest.mark.parametrize(
@@ -149,12 +148,9 @@ def test_a_run_folder_is_gathered_or_refused_by_name_and_nothing_in_it_is_made(c
         ("run.json", b'{"a":' * 100_000, "recursion"),
         ("run.json", b"1" * 10_000, "digits"),
         ("run.json", b" " * ((1 << 26) + 1), "has more than"),
-        (".hydra/overrides.yaml", b"[" * 100_000, "recursion"),
-        (".hydra/overrides.yaml", b"- a=b\n" * 100_000, "has more than"),
-        (".hydra/overrides.yaml", b"- !!python/object/apply:os.mkdir [made]\n", "python/object/apply"),
-        ("metrics.csv", b"metric,variant,explainer,rung,value,value_se,better\n" + b"c,label,a,,1,1,higher\n" * 2, "two lines of the same"),
-        ("metrics.csv", b"metric,variant,explainer,rung,value,value_se,better\nc,label,a,,1,1,best\n", "better is one of"),
-        ("metrics.csv", b"metric,variant,explainer,rung,value,value_se,better\nnew,label,a,,1,1,higher\n", "does not tell of"),
+        ("metrics.csv", HEADING + b"c,label,a,,1,1,higher\n" * 2, "two lines of the same"),
+        ("metrics.csv", HEADING + b"c,label,a,,1,1,best\n", "better is one of"),
+        ("metrics.csv", HEADING + b"new,label,a,,1,1,higher\n", "does not tell of"),
         ("metrics.csv", b"\xff\xfe", "utf-8"),
     ],
 )  # fmt: skip
@@ -164,10 +160,15 @@ def test_what_is_wrong_with_a_folder_is_said_soon(canary, name, body, reason):
         write_run(canary / "runs" / str(i), i, [f"seed={i}"], some_values(rng), some_taus(rng))
     path = canary / "runs" / "1"
     (path / name).write_bytes(body)
+    if name != "run.json":
+        reseal(path)
     begun = time.monotonic()
     with pytest.raises(UserError, match=reason) as told:
         gather([canary / "runs"], canary / "into")
-    assert str(told.value).startswith(f"{path} cannot be gathered: ") and time.monotonic() - begun < 10
+    assert (
+        str(told.value).startswith((f"{path} cannot be gathered: ", f"{path / 'run.json'} is damaged: "))
+        and time.monotonic() - begun < 10
+    )
     assert len(str(told.value)) < 1000
 
 
@@ -180,13 +181,13 @@ def test_pipes_devices_and_loops_are_not_followed(canary):
     (canary / "runs" / "dangling" / "run.json").symlink_to(canary / "runs" / "dangling" / "run.json")
     assert find([canary / "runs"]) == [canary / "runs" / "0"]
     assert len(gather([canary / "runs"], canary / "into").sweep.runs) == 1
-    for name in ("run.json", "metrics.csv", ".hydra/overrides.yaml"):
+    for name in ("run.json", "metrics.csv"):
         path = canary / "runs" / "0" / name
         body = path.read_bytes()
         for make in (os.mkfifo, lambda p: p.symlink_to("/dev/zero"), lambda p: p.mkdir()):
             path.unlink()
             make(path)
-            with pytest.raises(UserError, match="cannot be gathered"):
+            with pytest.raises(UserError, match=r"is damaged|is missing|has no run\.json"):
                 gather([canary / "runs"], canary / "into")
             path.rmdir() if path.is_dir() else path.unlink()
             path.write_bytes(body)
@@ -214,6 +215,7 @@ def test_explanations_that_cannot_be_read_are_named(tmp_path):
     body = path.read_bytes()
     for other in (b"", b"PAR1" * 20, body[:-20], body.replace(b"features", b"featurez")):
         path.write_bytes(other)
+        reseal(path.parent)
         with pytest.raises(UserError, match=r"explanations\.parquet cannot be read"):
             compare([tmp_path], tmp_path / "into")
 
@@ -234,3 +236,25 @@ def test_settings_of_another_hand_are_no_formulas_and_no_codes_in_what_is_gather
     assert [row["setting.search"] for row in rows] == ["'=cmd|' /C calc'!A0", "\\x1b[2J"]
     assert [row["setting.gold"] for row in rows] == ["'=cmd|' /C calc'!A0", "\\x1b[2J"]
     assert gathering.SETTING == "setting."  # before each key, so that no heading is one either
+
+
+def test_a_claim_is_not_judged_where_an_explainer_has_no_value(tmp_path):
+    """Which is so too if a metric could not be computed for it."""
+    write_runs(tmp_path, 0)
+    for path in find([tmp_path]):
+        table = pd.read_csv(path / "metrics.csv")
+        table.loc[(table["metric"] != "dfr") & (table["explainer"] == "lime"), "value"] = math.nan
+        table.to_csv(path / "metrics.csv", index=False)
+        reseal(path)
+    done = compare([tmp_path], tmp_path / "into")
+    assert {v.claim.id: v.seeds for v in done.verdicts}["dfr_all_wrong"] == 0
+
+
+@pytest.mark.parametrize("key", ["accuracy", "data"])
+def test_a_complete_run_tells_what_the_tables_need(canary, key):
+    rng = np.random.default_rng(0)
+    write_run(canary / "runs" / "0", 0, [], some_values(rng), some_taus(rng))
+    path = canary / "runs" / "0" / "run.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), key: {}}))
+    with pytest.raises(UserError, match=f"run.json does not tell {key}"):
+        gather([canary / "runs"], canary / "into")

@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 
 from cfeval_cli import npy
-from cfeval_cli.cache import disk
 from cfeval_cli.cache.disk import Disk
 from cfeval_cli.errors import UserError
+from cfeval_cli.explaining import Told, packed
 from cfeval_cli.model.logistic import Linear, read
-from cfeval_cli.types import Told
 from tests.hostile.amounts import inputs
 from tests.hostile.mutations import Canary, everything_in, mutated
 
@@ -138,11 +137,12 @@ def test_sizes_are_not_believed(tmp_path):
     tracemalloc.start()
     for body in (bomb.getvalue(), liar.getvalue()):
         (tmp_path / "model.npz").write_bytes(body)
-        with pytest.raises(ValueError, match="larger than can be|not as large"):
+        with pytest.raises(ValueError, match=r"larger than can be|not as large"):
             npy.read(tmp_path / "model.npz", max_bytes=1 << 20)
     assert tracemalloc.get_traced_memory()[1] < 20e6
     tracemalloc.stop()
-    wide = {"bias": np.array(0.0), "weights": np.zeros((40_000, 1)), "means": np.zeros((40_000, 1)), "embeddings": np.zeros((40_000, 1)),
+    wide = {"bias": np.array(0.0), "weights": np.zeros((40_000, 1)), "means": np.zeros((40_000, 1)),
+            "embeddings": np.zeros((40_000, 1)),
             "starts": np.zeros(40_000, np.int64), "sizes": np.full(40_000, 40_000)}  # fmt: skip
     (tmp_path / "model.npz").write_bytes(saved(wide))
     with pytest.raises(UserError, match="larger than can be"):
@@ -150,13 +150,7 @@ def test_sizes_are_not_believed(tmp_path):
 
 
 def value(i):
-    """What is kept: explanations, or the bytes of anything."""
-    told = Told(np.arange(i % 7), np.arange(i % 7) / 3, i, i / 7)
-    return told if hasattr(disk, "_write") else repr(told).encode()
-
-
-def plain(kept):
-    return kept if isinstance(kept, bytes) else (kept.features.tolist(), kept.scores.tolist(), kept.rows, kept.seconds)
+    return packed(Told(np.arange(i % 7), np.arange(i % 7) / 3, i, i / 7))
 
 
 KEYS = [b"%016d" % i for i in range(60)]
@@ -173,7 +167,7 @@ def test_a_damaged_cache_forgets_and_never_tells_something_else(tmp_path, number
         cache.path.write_bytes(mutated(body, rng, 8))
         known = cache.known("a", "label a", KEYS)
         forgot += len(known) < len(KEYS)
-        assert all(plain(told) == plain(value(KEYS.index(key))) for key, told in known.items()), seed
+        assert all((told) == (value(KEYS.index(key))) for key, told in known.items()), seed
         assert isinstance(cache.sections(), list), seed
         cache.keep("a", "label a", {KEYS[0]: value(0)})
         cache.clear()

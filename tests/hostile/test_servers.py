@@ -133,6 +133,10 @@ def test_neither_a_body_without_end_nor_a_drip_is_waited_for(server, tmp_path, m
     assert time.monotonic() - begun < 5
 
 
-@pytest.mark.parametrize("url", ["file:///etc/passwd", "ftp://127.0.0.1/x", "http://[::1", "http://a..b/", "http://127.0.0.1:99999/", "http://127.0.0.1:9/ü\n", ""])  # fmt: skip
+@pytest.mark.parametrize(
+    "url",
+    ["file:///etc/passwd", "ftp://127.0.0.1/x", "http://[::1", "http://a..b/", "http://127.0.0.1:99999/",
+     "http://127.0.0.1:9/ü\n", ""],
+)  # fmt: skip
 def test_an_address_that_is_none_is_refused(tmp_path, url):
     assert isinstance(told(url, tmp_path), str)

@@ -2,7 +2,6 @@
 
 import contextlib
 import io
-import os
 import tracemalloc
 
 import numpy as np
@@ -59,8 +58,10 @@ def test_a_text_file_is_read_as_it_is_written_or_refused_by_line(tmp_path, numbe
 
 
 @pytest.mark.parametrize(
-    "body", [b"a 1 nan\n", b"a 1 inf\n", b"a 1 1e400\n", b"a 1 1_0\n", "a 1 １\n".encode(), b"a 1 2\nb 1\n", b"2 2\na 1 2\n", b"a\n",
-             b"a 1 2\r\rb 1 2", b"\xff\xfea\0 \x001\0", b"a" + b" 1" * 20_000, b"x" * 3_000_000, b"\0" * 3_000_000, b"", b" \n", b"a 1 2\n\n"]
+    "body", [b"a 1 nan\n", b"a 1 inf\n", b"a 1 1e400\n", b"a 1 1_0\n", "a 1 １\n".encode(), b"a 1 2\nb 1\n",
+             b"2 2\na 1 2\n", b"a\n",
+             b"a 1 2\r\rb 1 2", b"\xff\xfea\0 \x001\0", b"a" + b" 1" * 20_000, b"x" * 3_000_000,
+             b"\0" * 3_000_000, b"", b" \n", b"a 1 2\n\n"]
 )  # fmt: skip
 def test_what_is_no_file_of_vectors_is_refused(tmp_path, body):
     (tmp_path / "glove.txt").write_bytes(body)
@@ -121,9 +122,11 @@ def header(text, version=1):
         header("{'descr': '<f7', 'fortran_order': False, 'shape': (8, 6), }") + TABLE.tobytes(),
         header("{'descr': '<U99999999', 'fortran_order': False, 'shape': (8, 6), }"),
         header("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (8, 6), }") + TABLE.tobytes(),
-        header("(" * 5000), header("{'descr': " + "-" * 9000), header("'''"), header("{", 2), header("9**9**9"), header("{'descr': '<f4'" + " " * 60_000),
+        header("(" * 5000), header("{'descr': " + "-" * 9000), header("'''"), header("{", 2), header("9**9**9"),
+        header("{'descr': '<f4'" + " " * 60_000),
         header("__import__('os').mkdir('made')"),
-        b"\x93NUMPY\x02\0\xff\xff\xff\xff{}", b"\x93NUMPY", b"", b"PK\x03\x04", as_npy(np.full((8, 6), np.nan, np.float32)),
+        b"\x93NUMPY\x02\0\xff\xff\xff\xff{}", b"\x93NUMPY", b"", b"PK\x03\x04",
+        as_npy(np.full((8, 6), np.nan, np.float32)),
         as_npy(np.where(np.arange(48).reshape(8, 6) == 7, np.inf, TABLE)), as_npy(TABLE[:-1]), as_npy(TABLE.T),
     ],
 )  # fmt: skip
@@ -185,7 +188,7 @@ def test_a_small_index_of_billions_of_words_is_not_unpacked(tmp_path):
     (tmp_path / "i.parquet").write_bytes(
         as_parquet({"index": pa.array(["x"]).take(pa.array(np.zeros(5_000_000, dtype=np.int64)))})
     )
-    assert os.stat(tmp_path / "i.parquet").st_size < 100_000
+    assert (tmp_path / "i.parquet").stat().st_size < 100_000
     before = pa.total_allocated_bytes()
     tracemalloc.start()
     with pytest.raises(UserError, match=r"i\.parquet names 5,000,000 words, and there are 8 vectors"):
