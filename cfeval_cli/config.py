@@ -49,6 +49,7 @@ class Plan:
     resamples: int  # of the bootstrap over instances
     confidence: float  # of its intervals
     figures: tuple[str, ...]  # formats
+    report: bool  # write report.html
     redo: bool  # compute again what the folder has
     data_dir: Path
     executor: Executor
@@ -94,8 +95,9 @@ def plan(cfg: DictConfig) -> Plan:
         raise UserError(f"figures must be a list such as [png,pdf], or [] for none, not {cfg.figures!r}.")
     for kind in cfg.figures or ():
         _check("figures", partial(one_of, "figures", kind, ("png", "svg", "pdf")))
-    if not isinstance(cfg.redo, bool):
-        raise UserError(f"redo must be true or false, not {cfg.redo!r}.")
+    for name in ("report", "redo"):
+        if not isinstance(cfg[name], bool):
+            raise UserError(f"{name} must be true or false, not {cfg[name]!r}.")
     access = _ACCESS[cfg.access]
     chosen = _several(cfg, "metric")
     metrics = _permitted(chosen, access) | {"converged": Converged(), "coverage": Coverage()}  # always told
@@ -135,6 +137,7 @@ def plan(cfg: DictConfig) -> Plan:
         resamples=cfg.resamples,
         confidence=cfg.confidence,
         figures=tuple(cfg.figures or ()),
+        report=cfg.report,
         redo=cfg.redo,
         data_dir=Path(str(cfg.data_dir)).expanduser(),
         executor=make(cfg, "executor"),

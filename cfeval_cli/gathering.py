@@ -29,7 +29,7 @@ from cfeval_cli.types import Ints
 
 DEFAULT = "default"  # what a run has that another one overrides
 SETTING = "setting."  # before the names of settings in columns, since gold is a setting and a column
-_IRRELEVANT = re.compile(r"(n_jobs|data_dir|figures|cache|executor|hydra)([./@].*)?")
+_IRRELEVANT = re.compile(r"(n_jobs|data_dir|figures|report|cache|executor|hydra)([./@].*)?")
 _RECORD = ("status", "settings", "explainers", "metrics", "search", "setup", "data", "accuracy", "instances")
 _SETTINGS = ("seed", "k", "gold", "agreement", "incomplete")
 _METRICS = ["metric", "variant", "explainer", "rung", "value", "value_se", "better"]

@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from datetime import UTC, datetime
-from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +23,7 @@ import pandas as pd
 
 from cfeval_cli import __version__
 from cfeval_cli.files import whole_file
-from cfeval_cli.report import plots, tables
+from cfeval_cli.report import tables
 from cfeval_cli.statistics.summary import TRUTHS
 from cfeval_cli.types import NONE, Access, Counterfactuals, Dataset, Explanation, Floats, Ints, Split
 
@@ -51,6 +50,7 @@ class RunFolder:
         self._record: dict[str, Any] = {}
         self._findings: Findings | None = None
         self._figures: tuple[str, ...] = ()
+        self._report = False
         self._clock = time.perf_counter()
 
     @property
@@ -68,7 +68,7 @@ class RunFolder:
     def begin(self, plan: Plan, dataset: Dataset, inputs: str | None) -> None:
         """Write what is known before anything is computed."""
         self.begun = True
-        self._figures = plan.figures
+        self._figures, self._report = plan.figures, plan.report
         titles = _titles(plan.explainers)
         self._record = {
             "schema": SCHEMA,
@@ -84,6 +84,7 @@ class RunFolder:
                 "seed": plan.seed, "k": plan.k, "n_explain": plan.n_explain, "access": plan.access.name.lower(),
                 "gold": plan.gold, "agreement": plan.agreement, "incomplete": plan.incomplete,
                 "bounds": plan.bounds, "resamples": plan.resamples, "confidence": plan.confidence,
+                "figures": list(plan.figures),
             },
             "data": {"name": dataset.name, "kind": dataset.kind, **dataset.origin, "fingerprint": dataset.fingerprint},
             "splits": {"train": len(dataset.train), "validation": len(dataset.validation), "test": len(dataset.test)},
@@ -194,11 +195,11 @@ class RunFolder:
         costs = costs_of(ledger, self._record)
         self._write_text("costs.csv", costs.to_csv(index=False))
         self._write_text("costs.md", tables.costs(costs, self._record).markdown())
-        if self._figures:
-            for name, figure in plots.draw(self._findings, costs, self._record).items():
-                for kind in self._figures:
-                    self._write(f"figures/{name}.{kind}", partial(plots.save, figure, kind))
         self._write_record()
+        if self._figures or self._report:
+            from cfeval_cli.report.page import build, read  # here: a run that draws nothing does not wait for it
+
+            build.write(read.read(self.path), self._figures, self._report)
         return made
 
     def close(self, status: str) -> None:
