@@ -20,11 +20,13 @@ class Gather(Callback):
 
     def __init__(self) -> None:
         self._folder = Path()
+        self._page = True
         self._jobs: dict[Path, tuple[bool, list[str]]] = {}  # folder: failed or not, overrides
 
     def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
         """Remember the sweep: Hydra tells its end only if all jobs succeed."""
         self._folder = Path(config.hydra.sweep.dir).absolute()
+        self._page = config.get("report") is not False
         Gather.running = self
 
     def on_job_end(self, config: DictConfig, job_return: JobReturn, **_: Any) -> None:
@@ -53,7 +55,7 @@ class Gather(Callback):
             if failed and not (path / "run.json").exists()
         }
         try:
-            show(gather([self._folder], self._folder, lost))
+            show(gather([self._folder], self._folder, lost, page=self._page))
         except Exception as error:
             if os.environ.get("CFEVAL_TRACEBACK"):
                 traceback.print_exc()

@@ -146,8 +146,10 @@ def find(folders: Sequence[Path]) -> list[Path]:
     return list(found)
 
 
-def gather(folders: Sequence[Path], into: Path, lost: Mapping[Path, Sequence[str]] | None = None) -> Gathered:
-    """Read the runs in some folders and write what they say together.
+def gather(
+    folders: Sequence[Path], into: Path, lost: Mapping[Path, Sequence[str]] | None = None, *, page: bool = False
+) -> Gathered:
+    """Read the runs in some folders and write what they say together, as a page too if that is wanted.
 
     `lost` has the overrides of jobs that failed so early that they left no folder.
     """
@@ -176,6 +178,10 @@ def gather(folders: Sequence[Path], into: Path, lost: Mapping[Path, Sequence[str
     for name, text in texts.items():
         with whole_file(into / name) as partial:
             partial.write_text(text, encoding="utf-8")
+    if page:
+        from cfeval_cli.report.page import sweep as pages  # here: it draws, which not everyone waits for
+
+        pages.write(sweep, frames["sweep"], tables, into)
     return Gathered(into, sweep, tables)
 
 

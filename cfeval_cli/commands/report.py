@@ -32,7 +32,8 @@ def main() -> None:
     else:
         from cfeval_cli.gathering import gather
 
-        made = gather(arguments.folders, arguments.into or (first if alone else Path("gathered"))).folder
+        into = arguments.into or (first if alone else Path("gathered"))
+        made = gather(arguments.folders, into, page=True).folder
     from cfeval_cli.report.page.build import NAME
 
     sys.stdout.write(f"Report: {made / NAME}\n")

@@ -33,7 +33,7 @@ _STYLE = {
     "legend.fontsize": 7, "axes.spines.top": False, "axes.spines.right": False, "axes.edgecolor": INK,
     "grid.color": GRID, "grid.linewidth": 0.5, "axes.axisbelow": True,
     # text stays text: it can be searched, edited and read aloud
-    "svg.hashsalt": "cfeval", "svg.fonttype": "none", "font.sans-serif": ["DejaVu Sans", "Verdana", "sans-serif"],
+    "svg.hashsalt": "cfeval", "svg.fonttype": "none",
 }  # fmt: skip
 _SMOOTH = 101  # points of a line at most: more rungs than that are thinned out
 
@@ -58,7 +58,8 @@ class Plot:
             stream = BytesIO()
             with style():
                 self._settle()
-                self.figure.savefig(stream, format=kind, dpi=200, metadata=told[kind])
+                more: dict[str, Any] = {"pil_kwargs": {"compress_level": 4}} if kind == "png" else {}
+                self.figure.savefig(stream, format=kind, dpi=200, metadata=told[kind], **more)
             self._known[kind] = stream.getvalue()
         return self._known[kind]
 
@@ -393,6 +394,7 @@ def _costs(metrics: pd.DataFrame, costs: pd.DataFrame, record: Mapping[str, Any]
             axis.errorbar(cost, line["value"], yerr=bar[:, None], fmt=mark, ms=4.5, lw=1.2, color=colour, label=title)
         axis.set_xscale("symlog", linthresh=least)  # some cost nothing
         axis.set_xlim(left=-0.6 * least)
+        axis.xaxis.set_major_formatter("{x:g}")  # powers would be set as formulas, which takes long
         axis.set_ylim(-0.1, 1.12)
         axis.grid()
         axis.set_xlabel(label)

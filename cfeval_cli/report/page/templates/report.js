@@ -200,7 +200,7 @@ function browse(data) {
       if (i) line.append(", ");
       if (data.kind !== "text") line.append(`${data.features[j]}: `);
       const to = values[i] === undefined || values[i] < 0 ? "moved" : data.words[values[i]];
-      line.append(made("del", own.get(j)), " → ", made("ins", data.moved ? `near ${to}` : to));
+      line.append(made("del", own.get(j)), " → ", made("ins", !data.moved ? to : to === own.get(j) ? "moved, still nearest to itself" : `near ${to}`));
     });
     const before = one.said === 1 ? one.p : 1 - one.p;
     const flipped = label !== one.said;
