@@ -156,7 +156,8 @@ def legend(figure: Figure, axis: Axes, where: str = "lower center") -> None:
 
 def _name(axis: Axes, pair: tuple[str, str], record: Mapping[str, Any], more: str = "") -> None:
     """A panel's metric, on two lines if it has details."""
-    axis.set_title(row_title(*pair, record).text.replace(" (", "\n(", 1) + more, parse_math=False)
+    name, details, rest = row_title(*pair, record).text.partition(" (")
+    axis.set_title(f"{name}{more}\n({rest}" if details else f"{name}{more}", parse_math=False)
 
 
 def _apart(limits: tuple[float, float]) -> tuple[float, float]:

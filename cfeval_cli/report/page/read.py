@@ -129,13 +129,12 @@ def read(path: Path) -> Folder:
 
 
 def _table(path: Path) -> pd.DataFrame:
-    """A csv file with the very numbers that were written."""
+    """A csv file as it was written."""
     head = pd.read_csv(path, nrows=0).columns
     table = pd.read_csv(
         path,
         dtype={name: str for name in head if name in _WORDS},
         keep_default_na=False,
         na_values={name: [""] for name in head if name not in _WORDS},
-        float_precision="round_trip",
     )
     return table

@@ -17,6 +17,9 @@ byId("theme").addEventListener("click", () => {
   root.dataset.theme = dark ? "light" : "dark";
 });
 
+// paper has no way to open what is closed
+addEventListener("beforeprint", () => { for (const part of document.querySelectorAll("details")) part.open = true; });
+
 // copying; a page that is opened as a file may not have the clipboard's interface
 async function copy(text) {
   try {
