@@ -92,7 +92,7 @@ def draw(findings: Findings, costs: pd.DataFrame, record: Mapping[str, Any]) -> 
             drawn["truth"] = _against_truth(named, findings.correlations, record)
         if named["rank"].notna().any() and named["explainer"].nunique() > 1:
             drawn["ranks"] = _ranks(named, record)
-        if len(named):
+        if len(named) and "truth" not in drawn:  # which shows the same values
             drawn["scores"] = _scores(named, record)
         if rungs.any():
             drawn["ladder"] = _ladder(findings.metrics[rungs], record)

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from cfeval_cli.commands import report
 from cfeval_cli.errors import UserError
 from cfeval_cli.gathering import gather
 from cfeval_cli.report.page import build, instances, provenance
@@ -77,7 +78,7 @@ def test_a_run_has_a_report_with_everything_in_it(toy, made):
     said = unescape(text_of(html))
     for title in ("Scores and ranks", "Agreement of each metric's ranking", "Which metric is closer", "What it cost"):
         assert title in said
-    for name in ("correlations", "truth", "ranks", "scores", "distributions", "validity", "costs"):
+    for name in ("correlations", "truth", "ranks", "distributions", "validity", "costs"):
         assert f'id="figure-{name}"' in html
     assert re.search(r"\d+ used, of 600 read", said) and "SHA-256" in said and "cfeval run 'explainer=" in said
     data = embedded(html, "data")
@@ -85,13 +86,15 @@ def test_a_run_has_a_report_with_everything_in_it(toy, made):
     assert re.findall(r"<svg[^>]*role=\"img\"", html) and html.count("<desc") == html.count("<svg")
 
 
-def test_the_report_of_a_run_and_the_one_made_later_have_the_same_bytes(toy, made):
+def test_the_report_of_a_run_and_the_one_made_later_have_the_same_bytes(toy, made, monkeypatch, capsys):
     folder = made(toy, FOUR, "figures=[svg,png]", "report=true", copy=True)
     first = {path: path.read_bytes() for path in (folder / "report.html", *(folder / "figures").iterdir())}
     assert {path.suffix for path in first} == {".html", ".svg", ".png"}
     for path in first:
         path.unlink()
-    assert "report.html" in cfeval("report", str(folder), cwd=folder).stdout
+    monkeypatch.setattr("sys.argv", ["cfeval", str(folder)])
+    report.main()
+    assert "report.html" in capsys.readouterr().out
     assert {path: path.read_bytes() for path in (folder / "report.html", *(folder / "figures").iterdir())} == first
 
 
@@ -140,17 +143,27 @@ def test_every_table_can_be_copied_in_three_forms(toy, made):
         (["explainer=[lr]"], "a ranking needs two explainers, and this run has one"),
         ([FOUR, "k=3"], "k = 3"),
         ([FOUR, "n_explain=10"], "No intervals: 10 instances"),
-        (["explainer=ladder", "explainer.ladder.rungs=4"], "On a ladder of 4 explainers of known order"),
-        (["explainer=[random,lr]", "access=label", "resamples=0"], "needs probability access"),
+        pytest.param(
+            ["explainer=ladder", "explainer.ladder.rungs=4"],
+            "On a ladder of 4 explainers of known order",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            ["explainer=[random,lr]", "access=label", "resamples=0"], "needs probability access", marks=pytest.mark.slow
+        ),
         (["explainer=[random,lr]", "metric=[c,validity]"], "neither ground truth"),
         (["explainer=[random,lr]", "metric=[recall]"], "no metric to be judged"),
     ],
 )
 def test_unusual_runs_have_sane_reports(toy, made, overrides, expected):
-    said = unescape(text_of(check(page(made(toy, *overrides)))))
+    folder = made(toy, *overrides)
+    few = overrides[-1].startswith("metric=")  # little to be drawn, and that is tried below
+    said = unescape(text_of(check(page(folder, figures=not few))))
+    assert not few or "correlations" not in build.draw(read(folder))
     assert expected in said and not re.search(r"\bnan\b|\bNone \[|inf\b", said)
 
 
+@pytest.mark.slow
 def test_sentences_and_moved_embeddings(toy_text, made):
     folder = made(toy_text, "explainer=[random,omission,lr]", "search=continuous", "search.steps=2")
     html = check(page(folder))
@@ -176,8 +189,9 @@ def test_no_counterfactual_flips(toy, made):
     )
 
 
+@pytest.mark.slow
 def test_a_ladder_of_500_rungs_stays_light(toy, made):
-    folder = made(toy, "explainer=[random,omission,lr,ladder]", "explainer.ladder.rungs=11", copy=True)
+    folder = made(toy, "explainer=[random,omission,lr,ladder]", "explainer.ladder.rungs=3", copy=True)
     record = json.loads((folder / "run.json").read_text())
     metrics = pd.read_csv(folder / "metrics.csv", keep_default_na=False, na_values={"rung": [""]})
     rungs, others = metrics[metrics["rung"].notna()], metrics[metrics["rung"].isna()]
@@ -279,7 +293,7 @@ def test_a_folder_without_a_complete_run_has_no_report(toy, made, tmp_path):
 def test_a_sweep_has_a_report_that_names_what_varies_and_what_failed(toy, made, tmp_path):
     import shutil
 
-    for number, overrides in enumerate((["seed=1"], ["seed=2"], ["seed=1", "k=2"], ["seed=2", "k=2"])):
+    for number, overrides in enumerate((["seed=1"], ["seed=2"], ["seed=1", "k=2"])):
         shutil.copytree(made(toy, "explainer=[random,omission,lr]", *overrides), tmp_path / str(number))
         (tmp_path / str(number) / ".hydra").mkdir()
         (tmp_path / str(number) / ".hydra" / "overrides.yaml").write_text(json.dumps(overrides))
@@ -287,7 +301,7 @@ def test_a_sweep_has_a_report_that_names_what_varies_and_what_failed(toy, made, 
     gather([tmp_path], tmp_path, {tmp_path / "9": ["seed=<b>", "k=99"]}, page=True)
     html = check((tmp_path / "report.html").read_text())
     said = unescape(text_of(html))
-    assert "4 runs together" in said and "9: failed" in said and "Means over 2 seeds: k=1" in said
+    assert "3 runs together" in said and "9: failed" in said and "Means over 2 seeds: k=1" in said
     assert 'href="0/report.html"' in html and 'href="2/report.html"' not in html
     assert {path.name for path in (tmp_path / "figures").iterdir()} == {
         f"{name}.{kind}" for name in ("agreement", "varied_k") for kind in ("png", "svg", "pdf")

@@ -42,10 +42,10 @@ def bars(axis):
 
 def test_scores_have_a_dot_and_an_interval_for_each_explainer():
     findings, figures = drawn()
-    assert list(figures) == ["correlations", "truth", "ranks", "scores", "costs"]
-    panels = {
-        re.sub(r"\n", " ", axis.get_title()): axis for axis in figures["scores"].figure.axes if axis.get_visible()
-    }
+    assert list(figures) == ["correlations", "truth", "ranks", "costs"]
+    other = {**RUN, "settings": {**RUN["settings"], "gold": "absolute"}}  # a truth that was not computed
+    figure = plots.draw(findings, COSTS, other)["scores"].figure
+    panels = {re.sub(r"\n", " ", axis.get_title()): axis for axis in figure.axes if axis.get_visible()}
     panel = panels["C (disc., label) ↑"]
     mine = findings.metrics[findings.metrics["metric"] == "c"]
     dots = sorted((line.get_ydata()[0], line.get_xdata()[0]) for line in panel.lines)
@@ -53,7 +53,20 @@ def test_scores_have_a_dot_and_an_interval_for_each_explainer():
     ends = sorted((segment[0, 1], segment[:, 0].min(), segment[:, 0].max()) for segment in bars(panel))
     for i, (end, line) in enumerate(zip(ends, mine.itertuples(), strict=True)):
         assert end == pytest.approx((i, min(line.value_low, line.value), max(line.value_high, line.value)))
-    assert [text.get_text() for text in figures["scores"].figure.axes[0].get_yticklabels()] == list(NAMES.values())
+    assert [text.get_text() for text in figure.axes[0].get_yticklabels()] == list(NAMES.values())
+
+
+def test_each_metric_is_drawn_against_the_truth_and_ranks_begin_with_it():
+    findings, figures = drawn()
+    true = findings.metrics[findings.metrics["metric"] == "recall"].set_index("explainer")["value"]
+    mine = findings.metrics[findings.metrics["metric"] == "c"].set_index("explainer")["value"]
+    panel = next(axis for axis in figures["truth"].figure.axes if axis.get_title().startswith("C, τ = "))
+    dots = [(line.get_xdata()[0], line.get_ydata()[0]) for line in panel.lines]
+    assert dots == [(pytest.approx(true[name]), pytest.approx(mine[name])) for name in EXPLAINERS]
+    (axis,) = figures["ranks"].figure.axes
+    assert axis.get_xticklabels()[0].get_text().startswith("GroundTruth*")
+    ranks = findings.metrics[findings.metrics["metric"] == "recall"]["rank"].tolist()
+    assert [round(line.get_ydata()[0]) for line in axis.lines] == [round(rank) for rank in ranks]
 
 
 def test_correlations_show_tau_its_interval_and_p():
@@ -94,7 +107,7 @@ def test_the_same_figure_has_the_same_bytes_and_names_are_no_markup(kind):
     one, two = ({name: plot.drawn(kind) for name, plot in drawn(resamples=0)[1].items()} for _ in range(2))
     assert one == two
     if kind == "svg":
-        assert not any(b"<b>" in text for text in one.values()) and b"$x^2$ &lt;b&gt;" in one["scores"]
+        assert not any(b"<b>" in text for text in one.values()) and b"$x^2$ &lt;b&gt;" in one["truth"]
 
 
 def test_values_that_differ_by_rounding_alone_look_the_same():
@@ -108,8 +121,7 @@ def test_a_run_draws_what_it_was_asked_for_and_counts_seconds_and_rows(toy, tmp_
     )
     folder = only_run(tmp_path)
     assert sorted(p.name for p in (folder / "figures").iterdir()) == [
-        f"{name}.svg"
-        for name in ("correlations", "costs", "distributions", "ladder", "ranks", "scores", "truth", "validity")
+        f"{name}.svg" for name in ("correlations", "costs", "distributions", "ladder", "ranks", "truth", "validity")
     ]
     costs = pd.read_csv(folder / "costs.csv")
     assert (costs["seconds"] >= 0).all() and costs["seconds"].sum() > 0
