@@ -34,13 +34,13 @@ seeds: .venv/.run ## Adults with five seeds, gathered into one table (ARGS="data
 
 sensitivity: .venv/.run ## does the ranking of explainers hold under choices that should not matter? 72 runs of Adults
 	$(BIN)/cfeval run --multirun distance=euclidean,cosine,mahalanobis search.pick=first,nearest,largest_drop k=1,2 \
-		gold=signed,contrast explainer.omission.removal=marginal,zero figures=[] bounds=0 $(ARGS)
+		gold=signed,contrast explainer.omission.removal=marginal,zero figures=[] report=false bounds=0 $(ARGS)
 
 # runs into folders by name: what is there, from the same inputs, is not computed again
 PAPER := outputs/paper
 SEEDS ?= 0,1,2,3,4
 GOLDS ?= signed,centered,contrast,absolute
-EXPERIMENTS = $(BIN)/cfeval run --multirun seed=$(SEEDS) bounds=0 figures=[] hydra.sweep.dir=$(PAPER)/runs \
+EXPERIMENTS = $(BIN)/cfeval run --multirun seed=$(SEEDS) bounds=0 figures=[] report=false hydra.sweep.dir=$(PAPER)/runs \
 	'hydra.sweep.subdir=$${hydra:runtime.choices.experiment}/$${gold}-$${seed}' $(ARGS)
 
 table1 table2: .venv/.run ## the paper's Table 1 or 2 beside ours, over five seeds
@@ -62,7 +62,7 @@ choices: .venv/.run ## which choices matter to the result: three sweeps for docs
 	$(CHOICES)/sentences experiment=table1_movie_reviews search.alpha=10,30,100,300 gold=signed,contrast \
 		explainer.omission.removal=mask,zero
 
-CHOICES = $(BIN)/cfeval run --multirun bounds=0 figures=[] $(ARGS) hydra.sweep.dir=outputs/choices
+CHOICES = $(BIN)/cfeval run --multirun bounds=0 figures=[] report=false $(ARGS) hydra.sweep.dir=outputs/choices
 
 test: .venv/.dev lint ## lint, types and all tests but the slow ones
 	$(BIN)/pytest --numprocesses $(JOBS) -m "not slow"

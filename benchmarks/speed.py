@@ -33,7 +33,7 @@ from cfeval_cli.store import RunFolder
 from cfeval_cli.types import NONE, Access
 
 # all cores, nothing left over from an earlier run, and nothing that the straightforward script does not do
-WHOLE_OVERRIDES = ["n_jobs=2", "cache=off", "bounds=0", "resamples=0", "figures=[]"]
+WHOLE_OVERRIDES = ["n_jobs=2", "cache=off", "bounds=0", "resamples=0", "figures=[]", "report=false"]
 
 # The tables and their columns; the second sets the search beside the model that it calls.
 SPEED = (

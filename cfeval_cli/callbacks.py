@@ -23,6 +23,7 @@ class Gather(Callback):
 
     def __init__(self) -> None:
         self._folder = Path()
+        self._page = True
         self._jobs: dict[Path, tuple[bool, list[str]]] = {}  # folder: failed or not, overrides
 
     def on_run_start(self, config: DictConfig, **_: Any) -> None:
@@ -36,6 +37,7 @@ class Gather(Callback):
             with read_write(config.hydra):  # for the jobs, whose configs are composed anew
                 config.hydra.overrides.hydra.append(f"hydra.sweep.dir={quoted(claimed)}")
         self._folder = Path(config.hydra.sweep.dir).absolute()
+        self._page = config.get("report") is not False
         Gather.running = self
 
     def on_job_end(self, config: DictConfig, job_return: JobReturn, **_: Any) -> None:
@@ -64,7 +66,7 @@ class Gather(Callback):
             if failed and not (path / "run.json").exists()
         }
         try:
-            show(gather([self._folder], self._folder, lost))
+            show(gather([self._folder], self._folder, lost, page=self._page))
         except Exception as error:
             if os.environ.get("CFEVAL_TRACEBACK"):
                 traceback.print_exc()

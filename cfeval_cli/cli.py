@@ -17,6 +17,7 @@ from cfeval_cli.errors import Failure, UserError, did_you_mean, visible
 COMMANDS = {
     "run": "train, explain, search, score: one experiment, or a sweep with --multirun",
     "gather": "several runs, or the runs of a sweep, in one table: means over seeds, stability of rankings",
+    "report": "report.html of a run, or of a sweep, made anew from its folder",
     "paper": "the figures that the paper printed: checked against each other (audit), and beside ours (compare)",
     "data": "list, fetch or verify the data files, show or clear the cache",
 }

@@ -50,6 +50,7 @@ class Plan:
     resamples: int  # of the bootstrap over instances
     confidence: float  # of its intervals
     figures: tuple[str, ...]  # formats
+    report: bool  # write report.html
     redo: bool  # compute again what the folder has
     data_dir: Path
     executor: Executor
@@ -97,7 +98,7 @@ def plan(cfg: DictConfig) -> Plan:
         raise UserError(f"figures must be a list such as [png,pdf], or [] for none, not {cfg.figures!r}.")
     for kind in cfg.figures or ():
         _check("figures", partial(one_of, "figures", kind, ("png", "svg", "pdf")))
-    for key in ("redo", "strict"):
+    for key in ("report", "redo", "strict"):
         if not isinstance(cfg[key], bool):
             raise UserError(f"{key} must be true or false, not {cfg[key]!r}.")
     if cfg.timeout_per_instance is not None:
@@ -145,6 +146,7 @@ def plan(cfg: DictConfig) -> Plan:
         resamples=cfg.resamples,
         confidence=cfg.confidence,
         figures=tuple(cfg.figures or ()),
+        report=cfg.report,
         redo=cfg.redo,
         data_dir=Path(str(cfg.data_dir)).expanduser(),
         executor=make(cfg, "executor"),

@@ -19,6 +19,7 @@ import numpy as np
 
 from cfeval_cli.errors import Failure, UserError
 from cfeval_cli.identity import of_code
+from cfeval_cli.journal import keeping
 from cfeval_cli.model.gate import Ledger
 from cfeval_cli.types import (
     ABSENT,
@@ -147,16 +148,17 @@ def explain(
             gathered.add(row, known.pop(key))
     advance(len(keys) - len(missing))
     chunks = [missing[start : start + _CHUNK] for start in range(0, len(missing), _CHUNK)]
-    for rows, (fit, new) in zip(chunks, executor.map(_explain, job, chunks), strict=True):
-        for row, told in zip(rows.tolist(), new, strict=True):
-            if told.fault and strict:
-                which = f"{job.component}, instance {instances.ids[row]}"
-                raise Failure(f"{which}: {told.fault}. With strict=false the run goes on without it.")
-            gathered.add(row, told)
-        if section is not None:  # not what went wrong: it may go well another time
+    with keeping(cache, section, job.label) as keep:
+        for rows, (fit, new) in zip(chunks, executor.map(_explain, job, chunks), strict=True):
+            for row, told in zip(rows.tolist(), new, strict=True):
+                if told.fault and strict:
+                    which = f"{job.component}, instance {instances.ids[row]}"
+                    raise Failure(f"{which}: {told.fault}. With strict=false the run goes on without it.")
+                gathered.add(row, told)
+            # not what went wrong: it may go well another time
             good = {keys[row]: told for row, told in zip(rows, new, strict=True) if not told.fault}
-            cache.keep(section, job.label, {key: packed(told) for key, told in ({_FIT: fit} | good).items()})
-        advance(len(rows))
+            keep({key: packed(told) for key, told in ({_FIT: fit} | good).items()})
+            advance(len(rows))
     explanation = Explanation(gathered.features, gathered.scores)
     cost = (fit.rows + gathered.rows, fit.seconds + gathered.seconds)
     done = Explained(explanation, *cost, known=len(keys) - len(missing), faults=gathered.faults)

@@ -30,7 +30,7 @@ from cfeval_cli.types import Ints
 
 DEFAULT = "default"  # what a run has that another one overrides
 SETTING = "setting."  # before the names of settings in columns, since gold is a setting and a column
-_IRRELEVANT = re.compile(r"(n_jobs|data_dir|figures|cache|executor|hydra)([./@].*)?")
+_IRRELEVANT = re.compile(r"(n_jobs|data_dir|figures|report|cache|executor|hydra)([./@].*)?")
 _RECORD = ("status", "settings", "explainers", "metrics", "search", "setup", "data", "accuracy", "instances")
 _SETTINGS = ("seed", "k", "gold", "agreement", "incomplete")
 _METRICS = ["metric", "variant", "explainer", "rung", "value", "value_se", "better"]
@@ -147,8 +147,10 @@ def find(folders: Sequence[Path]) -> list[Path]:
     return list(found)
 
 
-def gather(folders: Sequence[Path], into: Path, lost: Mapping[Path, Sequence[str]] | None = None) -> Gathered:
-    """Read the runs in some folders and write what they say together.
+def gather(
+    folders: Sequence[Path], into: Path, lost: Mapping[Path, Sequence[str]] | None = None, *, page: bool = False
+) -> Gathered:
+    """Read the runs in some folders and write what they say together, as a page too if that is wanted.
 
     `lost` has the overrides of jobs that failed so early that they left no folder.
     """
@@ -177,6 +179,10 @@ def gather(folders: Sequence[Path], into: Path, lost: Mapping[Path, Sequence[str
     for name, text in texts.items():
         with whole_file(into / name) as partial:
             partial.write_text(text, encoding="utf-8")
+    if page:
+        from cfeval_cli.report.page import sweep as pages  # here: it draws, which not everyone waits for
+
+        pages.write(sweep, frames["sweep"], tables, into)
     return Gathered(into, sweep, tables)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,3 +49,30 @@ class Journal:
     def done(self) -> None:
         """The run is complete, and its folder has everything in a form for people."""
         self._own.clear()
+
+
+_EVERY = 0.25  # seconds of work that may be lost: to write each chunk of a fast explainer takes longer than to make it
+
+
+@contextmanager
+def keeping(cache: Cache, section: str | None, label: str) -> Iterator[Callable[[Mapping[bytes, bytes]], None]]:
+    """Keep what comes in: soon, all of it when the work ends or breaks off, and nothing without a section."""
+    waiting: dict[bytes, bytes] = {}
+    written = time.perf_counter()
+
+    def write() -> None:
+        nonlocal written
+        if section is not None and waiting:
+            cache.keep(section, label, waiting)
+        waiting.clear()
+        written = time.perf_counter()
+
+    def keep(values: Mapping[bytes, bytes]) -> None:
+        waiting.update(values)
+        if time.perf_counter() - written >= _EVERY:
+            write()
+
+    try:
+        yield keep
+    finally:
+        write()

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 
 from cfeval_cli import npy
+from cfeval_cli.cache.off import Off
+from cfeval_cli.journal import keeping
 from cfeval_cli.model.gate import Ledger
 from cfeval_cli.types import Access, Cache, Codes, Counterfactuals, Dataset, Executor, Ints, Measure, Quest, Search
 
@@ -81,11 +83,12 @@ def find(
     here = {i: found for i, key in enumerate(keys) if key in known and (found := unpacked(known[key], chunks[i]))}
     advance(sum(len(chunks[i].ids) for i in here))
     missing = [i for i in range(len(chunks)) if i not in here]
-    for i, found in zip(missing, executor.map(_find, hunt, [chunks[i] for i in missing]), strict=True):
-        if shelf:
-            shelf.cache.keep(shelf.section, shelf.label, {keys[i]: packed(found)})
-        here[i] = found
-        advance(len(chunks[i].ids))
+    with keeping(*((shelf.cache, shelf.section, shelf.label) if shelf else (Off(), None, ""))) as keep:
+        for i, found in zip(missing, executor.map(_find, hunt, [chunks[i] for i in missing]), strict=True):
+            if shelf:
+                keep({keys[i]: packed(found)})
+            here[i] = found
+            advance(len(chunks[i].ids))
     parts = [here[i] for i in range(len(chunks))]
     whole = Counterfactuals.concatenate([part.counterfactuals for part in parts])
     return Found(whole, sum(part.rows for part in parts), sum(part.seconds for part in parts))

@@ -12,7 +12,7 @@ import platform
 import resource
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from datetime import UTC, datetime
 from functools import partial
@@ -27,7 +27,7 @@ from cfeval_cli import __version__, recorded
 from cfeval_cli.errors import Failure, UserError
 from cfeval_cli.files import as_csv, hash_file, locked, sweep_partial, whole_file
 from cfeval_cli.journal import FILE, Journal
-from cfeval_cli.report import plots, tables
+from cfeval_cli.report import tables
 from cfeval_cli.statistics.summary import TRUTHS
 from cfeval_cli.types import NONE, Access, Cache, Counterfactuals, Dataset, Floats, Ints, Split
 
@@ -56,6 +56,7 @@ class RunFolder:
         self._journal: Journal | None = None
         self._findings: Findings | None = None
         self._figures: tuple[str, ...] = ()
+        self._report = False
         self._clock = time.perf_counter()
 
     @contextlib.contextmanager
@@ -98,7 +99,7 @@ class RunFolder:
     def begin(self, plan: Plan, dataset: Dataset, inputs: str | None) -> None:
         """Write what is known before anything is computed."""
         self.begun = True
-        self._figures = plan.figures
+        self._figures, self._report = plan.figures, plan.report
         titles = _titles(plan.explainers)
         self._record = self._start() | self._before(inputs) | {
             "git_commit": _git_commit(),
@@ -109,6 +110,7 @@ class RunFolder:
                 "seed": plan.seed, "k": plan.k, "n_explain": plan.n_explain, "access": plan.access.name.lower(),
                 "gold": plan.gold, "agreement": plan.agreement, "incomplete": plan.incomplete,
                 "bounds": plan.bounds, "resamples": plan.resamples, "confidence": plan.confidence,
+                "figures": list(plan.figures),
             },
             "data": {"name": dataset.name, "kind": dataset.kind, **dataset.origin, "fingerprint": dataset.fingerprint},
             "splits": {"train": len(dataset.train), "validation": len(dataset.validation), "test": len(dataset.test)},
@@ -249,10 +251,7 @@ class RunFolder:
         costs = costs_of(ledger, self._record)
         self._write_text("costs.csv", as_csv(costs))
         self._write_text("costs.md", tables.costs(costs, self._record).markdown())
-        if self._figures:
-            for name, figure in plots.draw(self._findings, costs, self._record).items():
-                for kind in self._figures:
-                    self._write(f"figures/{name}.{kind}", partial(plots.save, figure, kind))
+        self._write_page()
         lost = [name for name in self._files if not (self.path / name).is_file()]
         if lost:
             raise Failure(f"{self.path / lost[0]} was removed during the run.")
@@ -260,6 +259,21 @@ class RunFolder:
         if self._journal is not None:
             self._journal.done()
         return made
+
+    def _write_page(self) -> None:
+        """The figures and the report; a run is not lost for want of them."""
+        if not (self._figures or self._report):
+            return
+        from cfeval_cli.report.page import build, read  # here: a run that draws nothing does not wait for it
+
+        try:
+            made = list(build.files(read.read(self.path, self._record), self._figures, self._report))
+        except Exception as error:
+            log.exception("no report")
+            log.warning("report.html could not be made (%s); all else is complete", error)
+            return
+        for name, body in made:
+            self._write(name, partial(_put, body))
 
     def close(self, status: str) -> None:
         """Say in the record that a run ended early."""
@@ -325,6 +339,25 @@ class RunFolder:
             if self.path.is_dir():
                 raise
             raise Failure(f"{self.path} was removed during the run.") from error
+
+
+def replaced(path: Path, record: dict[str, Any], bodies: Iterable[tuple[str, bytes]]) -> None:
+    """Make some files of a finished run anew; whenever that ends, the record does not tell of files that are not so."""
+    made = dict(bodies)
+    with locked(path, wait=False) as held:
+        if not held:
+            raise UserError(f"another process is writing to {path}. Wait for it.")
+        folder = RunFolder(path, [])
+        folder._record = record
+        folder._files = {name: digest for name, digest in record["files"].items() if name not in made}
+        folder._write_record()
+        for name, body in made.items():
+            folder._write(name, partial(_put, body))
+        folder._write_record()
+
+
+def _put(body: bytes, path: Path) -> None:
+    path.write_bytes(body)
 
 
 def costs_of(ledger: Ledger, record: Mapping[str, Any]) -> pd.DataFrame:

@@ -51,6 +51,7 @@ class Toy:
         settings = [
             *([] if any(a.startswith("cache=") for a in arguments) else ["cache=off"]),
             "figures=[]",
+            *([] if any(a.startswith("report=") for a in arguments) else ["report=false"]),
             *arguments,
         ]
         return cfeval("run", *self.arguments, *settings, cwd=cwd, code=code, **options)

@@ -171,6 +171,7 @@ def test_access_limits_the_search_and_the_metrics_but_not_the_truth():
         (["resamples=-1"], "resamples must"),
         (["figures=png"], "figures must be a list such as"),
         (["figures=[gif]"], "figures must be one of png, svg, pdf"),
+        (["report=maybe"], "report must be true or false"),
         (["bounds=true"], "bounds must be a whole number of at least 0"),
         (["resamples=many"], "resamples must"),
         (["resamples=99"], "resamples must be 0 or at least 100"),

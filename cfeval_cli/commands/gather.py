@@ -25,7 +25,8 @@ def main() -> None:
     )  # fmt: skip
     parser.add_argument(
         "--into", type=Path, metavar="FOLDER",
-        help="where sweep.csv, seeds_metrics.csv, seeds_correlations.csv, stability.csv, tables.md and tables.tex go; "
+        help="where sweep.csv, seeds_metrics.csv, seeds_correlations.csv, stability.csv, tables.md, tables.tex, "
+        "report.html and figures/ go; "
         "they replace earlier ones (default: the sweep's folder if one is named and nothing else, otherwise gathered/ "
         "below the current folder)",
     )  # fmt: skip
@@ -35,7 +36,7 @@ def main() -> None:
 
     first = arguments.folders[0]
     alone = len(arguments.folders) == 1 and not (first / "run.json").exists()
-    show(gather(arguments.folders, arguments.into or (first if alone else Path("gathered"))))
+    show(gather(arguments.folders, arguments.into or (first if alone else Path("gathered")), page=True))
 
 
 def show(gathered: Gathered) -> None:

@@ -1,12 +1,13 @@
-"""Plots of a run: values, agreement with the truth and costs, with their intervals.
+"""Plots of a run: values, ranks, agreement with the truth and costs, with their intervals.
 
 matplotlib is imported when a plot is drawn: a run that draws none does not wait for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,41 +24,85 @@ if TYPE_CHECKING:
     from cfeval_cli.statistics.findings import Findings
 
 # Okabe and Ito's colours, which the colour-blind can tell apart
-_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#000000", "#F0E442")
-_MARKS = "os^Dv*Pp"  # for those who print in black
-_INK = "#444444"
+COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#000000", "#F0E442")
+MARKS = "os^Dv*Pp"  # for those who print in black
+INK = "#444444"
+GRID = "#dddddd"
+WIDE, NARROW = 7.0, 3.3  # inches: two columns of a paper, and one
 _STYLE = {
     "font.size": 8, "axes.titlesize": 8, "axes.labelsize": 8, "xtick.labelsize": 7, "ytick.labelsize": 7,
-    "axes.spines.top": False, "axes.spines.right": False, "axes.edgecolor": _INK, "svg.hashsalt": "cfeval",
+    "legend.fontsize": 7, "axes.spines.top": False, "axes.spines.right": False, "axes.edgecolor": INK,
+    "grid.color": GRID, "grid.linewidth": 0.5, "axes.axisbelow": True,
+    # text stays text: it can be searched, edited and read aloud
+    "svg.hashsalt": "cfeval", "svg.fonttype": "none",
 }  # fmt: skip
-_WIDTH = 7.0  # inches: two columns of a paper
+_SMOOTH = 101  # points of a line at most: more rungs than that are thinned out
 
 
-def draw(findings: Findings, costs: pd.DataFrame, record: Mapping[str, Any]) -> dict[str, Figure]:
-    """All figures, by the names of their files."""
+@dataclass(frozen=True)
+class Plot:
+    """A figure and what is to be said of it: in a paper titles stand below."""
+
+    figure: Figure
+    title: str
+    caption: str
+    _known: dict[str, bytes] = field(default_factory=dict)  # formats that were drawn
+
+    def drawn(self, kind: str) -> bytes:
+        """As png, svg or pdf; it tells what it shows and no date, so that the same figure has the same bytes."""
+        if kind not in self._known:
+            told = {
+                "png": {"Title": self.title, "Description": self.caption},
+                "svg": {"Title": self.title, "Description": self.caption, "Date": None},
+                "pdf": {"Title": self.title, "Subject": self.caption, "CreationDate": None},
+            }
+            stream = BytesIO()
+            with style():
+                self._settle()
+                more: dict[str, Any] = {"pil_kwargs": {"compress_level": 4}} if kind == "png" else {}
+                self.figure.savefig(stream, format=kind, dpi=200, metadata=told[kind], **more)
+            self._known[kind] = stream.getvalue()
+        return self._known[kind]
+
+    def _settle(self) -> None:
+        """Find the places of all parts once, and not again for every format."""
+        engine = self.figure.get_layout_engine()
+        if engine is not None:
+            engine.execute(self.figure)
+            self.figure.set_layout_engine(None)
+
+
+def style() -> Any:
+    """The look that all plots share, as a context."""
     from matplotlib import rc_context
 
+    return rc_context(_STYLE)  # type: ignore[arg-type]
+
+
+def draw(findings: Findings, costs: pd.DataFrame, record: Mapping[str, Any]) -> dict[str, Plot]:
+    """All plots of values and their agreement, by the names of their files."""
     rungs = findings.metrics["rung"].notna()
+    named = findings.metrics[~rungs]
+    truth = _truth(record)
+    known = bool(named.loc[(named["metric"] == truth[0]) & (named["variant"] == truth[1]), "value"].notna().any())
     drawn = {}
-    with rc_context(_STYLE):  # type: ignore[arg-type]
-        if not rungs.all():
-            drawn["scores"] = _scores(findings.metrics[~rungs], record)
-        if rungs.any():
-            drawn["ladder"] = _ladder(findings.metrics[rungs], record)
+    with style():
         if findings.correlations["tau"].notna().any():
             drawn["correlations"] = _correlations(findings.correlations, record)
-        if not rungs.all() and _truth(record) in set(_pairs(findings.metrics)):
-            drawn["costs"] = _costs(findings.metrics[~rungs], costs, record)
+        if known and len(_shown(named, record)) > 1:
+            drawn["truth"] = _against_truth(named, findings.correlations, record)
+        if named["rank"].notna().any() and named["explainer"].nunique() > 1:
+            drawn["ranks"] = _ranks(named, record)
+        if len(named) and "truth" not in drawn:  # which shows the same values
+            drawn["scores"] = _scores(named, record)
+        if rungs.any():
+            drawn["ladder"] = _ladder(findings.metrics[rungs], record)
+        chosen = {"validity", "proximity"} <= set(named.loc[named["value"].notna(), "metric"])
+        if chosen:
+            drawn["validity"] = _validity(named, record)
+        if known:
+            drawn["costs"] = _costs(named, costs, record)
     return drawn
-
-
-def save(figure: Figure, kind: str, path: Path) -> None:
-    """Without the date, so that the same figure has the same bytes."""
-    from matplotlib import rc_context
-
-    dates: dict[str, dict[str, Any]] = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
-    with rc_context(_STYLE):  # type: ignore[arg-type]
-        figure.savefig(path, format=kind, dpi=200, metadata=dates[kind])
 
 
 def _pairs(metrics: pd.DataFrame) -> list[tuple[str, str]]:
@@ -75,29 +120,45 @@ def _shown(metrics: pd.DataFrame, record: Mapping[str, Any]) -> list[tuple[tuple
     return [(pair, shown[(shown["metric"] == pair[0]) & (shown["variant"] == pair[1])]) for pair in pairs]
 
 
-def _grid(size: int, height: float) -> tuple[Figure, list[Axes]]:
+def grid(size: int, height: float) -> tuple[Figure, list[Axes]]:
     """So many small panels, four in a row."""
     from matplotlib.figure import Figure
 
     across = min(4, max(1, size))
     down = -(-size // across)
-    figure = Figure(figsize=(_WIDTH, 0.3 + height * max(1, down)), layout="constrained")
+    figure = Figure(figsize=(WIDE, 0.3 + height * max(1, down)), layout="constrained")
     axes = np.atleast_1d(np.asarray(figure.subplots(max(1, down), across))).ravel().tolist()
     for axis in axes[size:]:
         axis.set_visible(False)
     return figure, axes[:size]
 
 
-def _about(figure: Figure, record: Mapping[str, Any], text: str) -> None:
-    settings = record["settings"]
-    where = f"{record['data']['name']}, {record['instances']:,} instances, k = {settings['k']}, seed {settings['seed']}"
-    bars = f"; bars: {100 * settings['confidence']:g} % intervals" if settings["resamples"] else ""
-    figure.suptitle(visible(f"{text} ({where}{bars})"), fontsize=8, color=_INK, parse_math=False)
+def about(record: Mapping[str, Any], bars: str = "") -> str:
+    """What every caption ends with."""
+    settings, count = record["settings"], record["instances"]
+    some = f"{count:,} instance{'s' * (count != 1)}"
+    where = f"{record['data']['name']}, {some}, k = {settings['k']}, seed {settings['seed']}"
+    told = f" {bars}: {100 * settings['confidence']:g} % intervals." if bars and settings["resamples"] else ""
+    return visible(f"{told} {where[:1].upper() + where[1:]}.")
 
 
-def _name(axis: Axes, pair: tuple[str, str], record: Mapping[str, Any]) -> None:
+def legend(figure: Figure, axis: Axes, where: str = "lower center") -> None:
+    """Outside the panels; names are no formulas."""
+    handles, labels = axis.get_legend_handles_labels()
+    wide = [len(label) + 6 for label in labels]
+    fits = sum(wide) < 16 * figure.get_figwidth()  # letters to the inch
+    room = len(labels) if fits else max(1, int(13 * figure.get_figwidth() / max(wide, default=1)))
+    across = 1 if "right" in where else room
+    place: Any = f"outside {where}"
+    made = figure.legend(handles, labels, loc=place, frameon=False, ncols=across, columnspacing=1.2)
+    for text in made.get_texts():
+        text.set_parse_math(False)
+
+
+def _name(axis: Axes, pair: tuple[str, str], record: Mapping[str, Any], more: str = "") -> None:
     """A panel's metric, on two lines if it has details."""
-    axis.set_title(visible(row_title(*pair, record).text).replace(" (", "\n(", 1), parse_math=False)
+    name, details, rest = visible(row_title(*pair, record).text).partition(" (")
+    axis.set_title(f"{name}{more}\n({rest}" if details else f"{name}{more}", parse_math=False)
 
 
 def _apart(limits: tuple[float, float]) -> tuple[float, float]:
@@ -116,48 +177,161 @@ def _bars(lines: pd.DataFrame, name: str) -> Any:
     return np.nan_to_num(np.maximum(ends.astype(float), 0))
 
 
-def _scores(metrics: pd.DataFrame, record: Mapping[str, Any]) -> Figure:
+def _crosses(axis: Axes, x: Any, y: Any, across: Any, up: Any, names: Sequence[str], record: Mapping[str, Any]) -> None:
+    """A mark for each explainer, by which x and y are indexed, with bars both ways."""
+    places = [names.index(name) for name in x.index]
+    colours = [COLOURS[place % len(COLOURS)] for place in places]
+    axis.hlines(y, x - across[0], x + across[1], colors=colours, lw=0.9)
+    axis.vlines(x, y - up[0], y + up[1], colors=colours, lw=0.9)
+    for place, name, colour in zip(places, x.index, colours, strict=True):
+        axis.plot(
+            x[name], y[name], MARKS[place % len(MARKS)], ms=4, color=colour, label=visible(record["explainers"][name])
+        )
+
+
+def _scores(metrics: pd.DataFrame, record: Mapping[str, Any]) -> Plot:
     """A panel for each metric, a dot for each explainer."""
     names = list(dict.fromkeys(metrics["explainer"]))
     titles = [visible(record["explainers"][name]) for name in names]
     shown = _shown(metrics, record)
-    figure, axes = _grid(len(shown), 0.6 + 0.16 * max(2, len(names)))
+    figure, axes = grid(len(shown), 0.6 + 0.16 * max(2, len(names)))
     for i, (axis, (pair, lines)) in enumerate(zip(axes, shown, strict=True)):
-        for line, bar in zip(lines.to_dict("records"), _bars(lines, "value").T, strict=True):
-            place = names.index(line["explainer"])
-            colour = _COLOURS[place % len(_COLOURS)]
-            axis.errorbar(line["value"], place, xerr=bar[:, None], fmt="o", ms=3.5, lw=1.2, color=colour)
+        places = [names.index(name) for name in lines["explainer"]]
+        colours = [COLOURS[place % len(COLOURS)] for place in places]
+        below, above = _bars(lines, "value")
+        axis.hlines(places, lines["value"] - below, lines["value"] + above, colors=colours, lw=1.2)
+        for place, value, colour in zip(places, lines["value"], colours, strict=True):
+            axis.plot(value, place, MARKS[place % len(MARKS)], ms=3.5, color=colour)
         axis.set_yticks(range(len(names)), titles if i % 4 == 0 else [""] * len(names), parse_math=False)
         axis.set_ylim(len(names) - 0.5, -0.5)
         axis.margins(x=0.12)
-        axis.grid(axis="x", color="#dddddd", lw=0.5)
+        axis.grid(axis="x")
         axis.locator_params(axis="x", nbins=4)
         axis.set_xlim(*_apart(axis.get_xlim()))
         _name(axis, pair, record)
-    _about(figure, record, "Scores of the explainers")
-    return figure
+    return Plot(figure, "Scores of the explainers", "Each metric's value for each explainer." + about(record, "Bars"))
 
 
-def _ladder(metrics: pd.DataFrame, record: Mapping[str, Any]) -> Figure:
+def _against_truth(metrics: pd.DataFrame, correlations: pd.DataFrame, record: Mapping[str, Any]) -> Plot:
+    """A panel for each metric: its value for each explainer against how much of the gold that explainer finds."""
+    agreement, gold = truth = _truth(record)
+    names = list(dict.fromkeys(metrics["explainer"]))
+    shown = {pair: lines.set_index("explainer") for pair, lines in _shown(metrics, record)}
+    true = shown.pop(truth)
+    lead = correlations[(correlations["gold"] == gold) & (correlations["agreement"] == agreement)]
+    tau = lead.set_index(["metric", "variant"])["tau"].to_dict()
+    figure, axes = grid(len(shown), 1.35)
+    for axis, (pair, lines) in zip(axes, shown.items(), strict=True):
+        both = [name for name in names if name in lines.index and name in true.index]
+        across, up = _bars(true.loc[both], "value"), _bars(lines.loc[both], "value")
+        _crosses(axis, true.loc[both, "value"], lines.loc[both, "value"], across, up, names, record)
+        axis.set_xlim(-0.06, 1.06)
+        axis.grid()
+        axis.locator_params(axis="y", nbins=4)
+        axis.set_ylim(*_apart(axis.get_ylim()))
+        if record["metrics"][pair[0]]["better"] == "lower":
+            axis.invert_yaxis()  # up is better everywhere
+        _name(axis, pair, record, "" if pd.isna(tau.get(pair, np.nan)) else f", τ = {tau[pair]:.2f}")
+    figure.supxlabel(f"ground truth ({agreement}, gold: {gold})", fontsize=8, parse_math=False)
+    legend(figure, max(axes, key=lambda axis: len(axis.lines)), "upper center")
+    caption = (
+        "What each metric says of an explainer, against how much of the gold that explainer finds. Up is better in "
+        "every panel (axes of metrics that should be low are turned over): a metric that tells the truth rises from "
+        "left to right." + about(record, "Bars")
+    )
+    return Plot(figure, "Metric against ground truth", caption)
+
+
+def _ranks(metrics: pd.DataFrame, record: Mapping[str, Any]) -> Plot:
+    """A line for each explainer through its ranks by all metrics, the truth first."""
+    from matplotlib.figure import Figure
+
+    truth = _truth(record)
+    names = list(dict.fromkeys(metrics["explainer"]))
+    shown = sorted((pair for pair, lines in _shown(metrics, record)), key=lambda pair: pair != truth)
+    ranks = metrics.set_index(["metric", "variant", "explainer"])["rank"].to_dict()
+    figure = Figure(figsize=(WIDE, 1.5 + 0.22 * min(len(names), 20)), layout="constrained")
+    axis = figure.subplots()
+    if shown[0] == truth:
+        axis.axvspan(-0.4, 0.4, color=GRID, lw=0, zorder=0)
+    for place, name in enumerate(names):
+        mine = [ranks.get((*pair, name), np.nan) for pair in shown]
+        shift = 0.09 * (place % 5 - 2) * min(1, len(names) / 6)  # tied explainers stay apart
+        axis.plot(
+            range(len(shown)), np.array(mine) + shift, marker=MARKS[place % len(MARKS)], ms=4.5,
+            lw=1.3, color=COLOURS[place % len(COLOURS)], label=visible(record["explainers"][name]), alpha=0.9,
+        )  # fmt: skip
+    axis.set_xticks(
+        range(len(shown)), [visible(row_title(*pair, record, star=pair == truth).text) for pair in shown], rotation=35,
+        ha="right", rotation_mode="anchor", parse_math=False,
+    )  # fmt: skip
+    axis.set_ylim(len(names) + 0.5, 0.5)
+    axis.set_yticks(range(1, len(names) + 1, max(1, len(names) // 10)))
+    axis.set_ylabel("rank")
+    axis.grid(axis="y")
+    legend(figure, axis, "right center")
+    first = "the shaded truth comes first" if shown[0] == truth else "there is no truth among them"
+    caption = (
+        f"Rank of each explainer (1 is the best) under each metric; {first}. A metric that agrees with the truth has "
+        "its lines in the same order; tied explainers share the mean of their places." + about(record)
+    )
+    return Plot(figure, "Ranks across metrics", caption)
+
+
+def _validity(metrics: pd.DataFrame, record: Mapping[str, Any]) -> Plot:
+    """How often a counterfactual is found, against how far away it is; a panel for each level of access."""
+    from matplotlib.figure import Figure
+
+    names = list(dict.fromkeys(metrics["explainer"]))
+    by_metric = {name: metrics[metrics["metric"] == name] for name in ("validity", "proximity")}
+    levels = [level for level in record["levels"] if level in set(by_metric["validity"]["variant"])]
+    figure = Figure(figsize=(NARROW if len(levels) == 1 else WIDE, 2.7), layout="constrained")
+    axes = np.atleast_1d(np.asarray(figure.subplots(1, len(levels), sharey=True)))
+    for axis, level in zip(axes, levels, strict=True):
+        valid, near = (frame[frame["variant"] == level].set_index("explainer") for frame in by_metric.values())
+        both = [name for name in names if pd.notna(valid["value"].get(name)) and pd.notna(near["value"].get(name))]
+        across, up = _bars(near.loc[both], "value"), _bars(valid.loc[both], "value")
+        _crosses(axis, near.loc[both, "value"], valid.loc[both, "value"], across, up, names, record)
+        axis.set_ylim(-0.06, 1.06)
+        axis.set_xlim(*_apart(axis.get_xlim()))
+        axis.grid()
+        axis.set_xlabel(f"proximity ({level}), lower is better")
+    axes[0].set_ylabel("validity")
+    legend(figure, max(axes, key=lambda axis: len(axis.lines)))
+    caption = (
+        "Share of instances with a counterfactual that flips the label, against its mean distance: the upper left is "
+        "best." + about(record, "Bars")
+    )
+    return Plot(figure, "Validity against proximity", caption)
+
+
+def _ladder(metrics: pd.DataFrame, record: Mapping[str, Any]) -> Plot:
     """A panel for each metric: its value against how often a rung names the gold."""
     shown = _shown(metrics, record)
-    figure, axes = _grid(len(shown), 1.3)
+    figure, axes = grid(len(shown), 1.3)
     for axis, (pair, lines) in zip(axes, shown, strict=True):
         lines = lines.sort_values("rung")
+        if len(lines) > _SMOOTH:
+            lines = lines.iloc[np.linspace(0, len(lines) - 1, _SMOOTH).round().astype(int)]
         low, high = (lines[f"value_{end}"].to_numpy(float) for end in ("low", "high"))
-        axis.fill_between(lines["rung"], low, high, color=_COLOURS[5], alpha=0.5, lw=0)
-        axis.plot(lines["rung"], lines["value"], "o-", ms=2, lw=1, color=_COLOURS[0])
-        axis.grid(color="#dddddd", lw=0.5)
+        axis.fill_between(lines["rung"], low, high, color=COLOURS[5], alpha=0.5, lw=0)
+        axis.plot(lines["rung"], lines["value"], "o-" if len(lines) < 30 else "-", ms=2, lw=1, color=COLOURS[0])
+        axis.grid()
         axis.locator_params(axis="y", nbins=4)
         axis.set_ylim(*_apart(axis.get_ylim()))
         _name(axis, pair, record)
     figure.supxlabel("share of instances for which the gold is named", fontsize=8)
-    _about(figure, record, "Score against how often the gold is named")
-    return figure
+    rungs = metrics["explainer"].nunique()
+    some = f", of which {_SMOOTH} are drawn" if rungs > _SMOOTH else ""
+    caption = (
+        f"Each metric's value for {rungs} explainers of known order{some}, against how often they name the gold."
+        + about(record, "Bands")
+    )
+    return Plot(figure, "Score against how often the gold is named", caption)
 
 
-def _correlations(correlations: pd.DataFrame, record: Mapping[str, Any]) -> Figure:
-    """τ of each metric, against the leading truth and on a ladder."""
+def _correlations(correlations: pd.DataFrame, record: Mapping[str, Any]) -> Plot:
+    """τ and ρ of each metric with their p, against the leading truth and on a ladder."""
     from matplotlib.figure import Figure
 
     agreement, gold = _truth(record)
@@ -169,32 +343,45 @@ def _correlations(correlations: pd.DataFrame, record: Mapping[str, Any]) -> Figu
     sides = [(title, side[side["tau"].notna() & ~side["metric"].isin(TRUTHS)]) for title, side in sides]
     sides = [(title, side) for title, side in sides if len(side)]
     pairs = list(dict.fromkeys(pair for _, side in sides for pair in _pairs(side)))
-    figure = Figure(figsize=(_WIDTH, 0.8 + 0.21 * len(pairs)), layout="constrained")
+    figure = Figure(figsize=(WIDE, 0.9 + 0.25 * len(pairs)), layout="constrained")
     axes = np.atleast_1d(np.asarray(figure.subplots(1, max(1, len(sides)), sharey=True)))
     for axis, (title, side) in zip(axes, sides, strict=False):
         place = np.array([pairs.index(pair) for pair in zip(side["metric"], side["variant"], strict=True)])
-        axis.errorbar(side["tau"], place, xerr=_bars(side, "tau"), fmt="o", ms=4, lw=1.2, color=_COLOURS[0])
-        for at, p in zip(place, side["p_tau"], strict=True):
-            text = "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
-            axis.text(1.08, at, text, va="center", fontsize=6.5, color=_INK)
+        for of, sign, name, shift, mark, colour in (
+            ("tau", "τ", "Kendall's τ", -0.14, "o", COLOURS[0]),
+            ("rho", "ρ", "Spearman's ρ", 0.14, "s", COLOURS[3]),
+        ):
+            bars = _bars(side, of)
+            axis.errorbar(side[of], place + shift, xerr=bars, fmt=mark, ms=3.8, lw=1.2, color=colour, label=name)
+            edge = 1.1 if of == "tau" else 1.42
+            axis.text(edge, -0.85, f"p({sign})", va="center", fontsize=6.5, color=INK)
+            for at, p in zip(place, side[f"p_{of}"], strict=True):
+                text = "" if pd.isna(p) else "<.001" if p < 0.001 else f"{p:.3f}"
+                axis.text(edge, at, text, va="center", fontsize=6.5, color=INK)
         axis.set_xlim(-1.05, 1.05)
-        axis.axvline(0, color=_INK, lw=0.6)
-        axis.grid(axis="x", color="#dddddd", lw=0.5)
-        axis.set_xlabel(f"Kendall's τ ({title}; {side['explainers'].max()} ranked)", parse_math=False)
+        axis.axvline(0, color=INK, lw=0.6)
+        axis.grid(axis="x")
+        axis.set_xlabel(f"{title}; {side['explainers'].max():g} ranked", parse_math=False)
     axes[0].set_yticks(range(len(pairs)), [visible(row_title(*pair, record).text) for pair in pairs], parse_math=False)
-    axes[0].set_ylim(len(pairs) - 0.5, -0.5)
-    _about(figure, record, "Agreement of each metric with the truth")
-    return figure
+    axes[0].set_ylim(len(pairs) - 0.5, -0.6)
+    legend(figure, axes[0])
+    caption = (
+        "Kendall's τ and Spearman's ρ between each metric's ranking and the truth. p: how often a random order "
+        "would agree with the truth as well (all orders are tried for up to eight explainers; one-sided, for each "
+        "metric by itself)." + about(record, "Bars")
+    )
+    return Plot(figure, "Agreement of each metric with the truth", caption)
 
 
-def _costs(metrics: pd.DataFrame, costs: pd.DataFrame, record: Mapping[str, Any]) -> Figure:
+def _costs(metrics: pd.DataFrame, costs: pd.DataFrame, record: Mapping[str, Any]) -> Plot:
     """How much of the gold an explainer finds, against what it costs."""
     from matplotlib.figure import Figure
 
     agreement, gold = _truth(record)
+    names = list(dict.fromkeys(metrics["explainer"]))
     mine = metrics[(metrics["metric"] == agreement) & (metrics["variant"] == gold) & metrics["value"].notna()]
     spent = costs[costs["part"] == "explainer"].set_index("name")
-    figure = Figure(figsize=(_WIDTH, 2.6), layout="constrained")
+    figure = Figure(figsize=(WIDE, 2.8), layout="constrained")
     for axis, (of, label, least) in zip(
         np.asarray(figure.subplots(1, 2, sharey=True)).ravel(),
         (
@@ -203,19 +390,19 @@ def _costs(metrics: pd.DataFrame, costs: pd.DataFrame, record: Mapping[str, Any]
         ),
         strict=True,
     ):
-        for place, (line, bar) in enumerate(zip(mine.to_dict("records"), _bars(mine, "value").T, strict=True)):
+        for line, bar in zip(mine.to_dict("records"), _bars(mine, "value").T, strict=True):
+            place = names.index(line["explainer"])
             cost = float(spent.loc[line["explainer"], of]) / record["instances"] * (1000 if of == "seconds" else 1)
-            colour = _COLOURS[place % len(_COLOURS)]
-            title, mark = visible(record["explainers"][line["explainer"]]), _MARKS[place % len(_MARKS)]
-            axis.errorbar(cost, line["value"], yerr=bar[:, None], fmt=mark, ms=4, lw=1.2, color=colour, label=title)
+            colour = COLOURS[place % len(COLOURS)]
+            title, mark = visible(record["explainers"][line["explainer"]]), MARKS[place % len(MARKS)]
+            axis.errorbar(cost, line["value"], yerr=bar[:, None], fmt=mark, ms=4.5, lw=1.2, color=colour, label=title)
         axis.set_xscale("symlog", linthresh=least)  # some cost nothing
         axis.set_xlim(left=-0.6 * least)
+        axis.xaxis.set_major_formatter("{x:g}")  # powers would be set as formulas, which takes long
         axis.set_ylim(-0.1, 1.12)
-        axis.grid(color="#dddddd", lw=0.5)
+        axis.grid()
         axis.set_xlabel(label)
-    legend = figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside right center", frameon=False)
-    for text in legend.get_texts():
-        text.set_parse_math(False)
+    legend(figure, figure.axes[0])
     figure.axes[0].set_ylabel(f"{agreement} (gold: {gold})", parse_math=False)
-    _about(figure, record, "Faithfulness against cost")
-    return figure
+    caption = "How much of the gold an explainer finds, against what its explanations cost." + about(record, "Bars")
+    return Plot(figure, "Cost against faithfulness", caption)

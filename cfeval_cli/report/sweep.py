@@ -49,7 +49,7 @@ def _of_group(frame: pd.DataFrame, chosen: Mapping[str, str]) -> pd.DataFrame:
 
 
 def _means(metrics: pd.DataFrame, runs: Sequence[Run], chosen: Mapping[str, str], detail: bool) -> Table:
-    record, many = _merged(runs), len(runs)
+    record, many = merged(runs), len(runs)
     metrics = metrics[metrics["rung"].isna()]
     settings = runs[0].record["settings"]
     truth = (settings["agreement"], settings["gold"])
@@ -72,7 +72,7 @@ def _means(metrics: pd.DataFrame, runs: Sequence[Run], chosen: Mapping[str, str]
 
 
 def _agreement(correlations: pd.DataFrame, runs: Sequence[Run], chosen: Mapping[str, str], detail: bool) -> Table:
-    record, many, settings = _merged(runs), len(runs), runs[0].record["settings"]
+    record, many, settings = merged(runs), len(runs), runs[0].record["settings"]
     mine = correlations[correlations["agreement"] == settings["agreement"]]
     golds = sorted(dict.fromkeys(mine["gold"]), key=lambda gold: gold != settings["gold"])
     header = [Cell("Metric")]
@@ -102,7 +102,7 @@ def _agreement(correlations: pd.DataFrame, runs: Sequence[Run], chosen: Mapping[
 
 
 def _stability(stability: pd.DataFrame, sweep: Sweep) -> Table:
-    record = _merged(sweep.runs)
+    record = merged(sweep.runs)
     keys = list(dict.fromkeys(stability["key"]))
     if len(keys) == 2:
         keys.remove(ALL)  # the same as the only setting that varies
@@ -149,7 +149,7 @@ def _runs(lines: pd.DataFrame, sweep: Sweep) -> Table:
     return Table("The runs", [*map(Cell, header)], [rows], notes, detail=True)
 
 
-def _merged(runs: Iterable[Run]) -> dict[str, Any]:
+def merged(runs: Iterable[Run]) -> dict[str, Any]:
     """What the titles need, of all runs together."""
     records = [run.record for run in runs]
     return {

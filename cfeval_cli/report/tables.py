@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from io import StringIO
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -47,6 +49,7 @@ class Table:
     blocks: Sequence[Sequence[Sequence[Cell]]]  # rows, in groups that a rule parts
     notes: Sequence[str] = field(default_factory=tuple)
     detail: bool = False  # for those who read on: in the files, but not on the screen
+    ranked: bool = False  # its columns are explainers, which a row ranks
 
     def markdown(self) -> str:
         """As a GitHub table."""
@@ -79,6 +82,14 @@ class Table:
         for block in self.blocks:
             lines += [r"\midrule", *map(line, block)]
         return "\n".join([*lines, r"\bottomrule", r"\end{tabular}}", r"\end{table*}"]) + "\n"
+
+    def csv(self) -> str:
+        """The cells as they are read."""
+        stream = StringIO()
+        lines = csv.writer(stream, lineterminator="\n")
+        for cells in (self.header, *(row for block in self.blocks for row in block)):
+            lines.writerow([cell.text for cell in cells])
+        return stream.getvalue()
 
     def rich(self, width: int) -> Group:
         """For a terminal: as many columns side by side as fit, the rest below, the notes at full width."""
@@ -190,7 +201,7 @@ def _values(title: str, metrics: pd.DataFrame, record: Mapping[str, Any], names:
     if low:
         names = ", ".join(f"{explainers[name]} {coverage[name]:.1%}" for name in low)
         notes.append(f"† names k = {settings['k']} features for under half of the instances: {names}.")
-    return Table(title, header, list(blocks.values()), notes)
+    return Table(title, header, list(blocks.values()), notes, ranked=True)
 
 
 def _correlations(correlations: pd.DataFrame, record: Mapping[str, Any]) -> Table:

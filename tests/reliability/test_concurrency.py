@@ -53,7 +53,7 @@ def test_eight_runs_in_the_same_second(site, tmp_path):
     (tmp_path / "conf" / "dataset" / "toy.yaml").write_text(TOY.replace("name: toy.csv", file))
     words = [
         "run", "--config-dir", "conf", "dataset=toy", "explainer=[random,omission,lr]", "n_explain=30",
-        "resamples=100", "figures=[]", "n_jobs=1",
+        "resamples=100", "figures=[]", "report=false", "n_jobs=1",
         # the same second, whenever each of them gets there
         "hydra.run.dir=outputs/${now:%Y-%m-%d}/at-the-same-time",
     ]  # fmt: skip
@@ -79,7 +79,16 @@ def test_eight_runs_in_the_same_second(site, tmp_path):
 
 
 def test_sweeps_get_folders_of_their_own(toy, tmp_path):
-    words = ["--multirun", "seed=1", "explainer=[random,lr]", "n_explain=10", "resamples=0", "cache=off", "figures=[]"]
+    words = [
+        "--multirun",
+        "seed=1",
+        "explainer=[random,lr]",
+        "n_explain=10",
+        "resamples=0",
+        "cache=off",
+        "figures=[]",
+        "report=false",
+    ]
     started = [
         subprocess.Popen(
             [str(CFEVAL), "run", *toy.arguments, *words, "hydra.sweep.dir=multirun/${now:%Y}"], cwd=tmp_path,

@@ -13,7 +13,7 @@ import pytest
 from tests.conftest import CFEVAL, cfeval
 from tests.reliability.test_resume import PATIENT
 
-QUICK = ("explainer=[random,omission,lr]", "resamples=100", "cache=off", "figures=[]", "n_jobs=1")
+QUICK = ("explainer=[random,omission,lr]", "resamples=100", "cache=off", "figures=[]", "report=false", "n_jobs=1")
 
 
 @contextlib.contextmanager
@@ -99,7 +99,7 @@ def test_a_folder_that_is_deleted_during_the_run(toy, tmp_path):
 
 def test_a_cache_on_a_full_disk_does_not_keep_a_run_from_ending(toy, tmp_path):
     with small_disk(tmp_path / "disk", 40):
-        words = ["explainer=[random,omission,lr]", "resamples=100", "figures=[]", "hydra.run.dir=run"]
+        words = ["explainer=[random,omission,lr]", "resamples=100", "figures=[]", "report=false", "hydra.run.dir=run"]
         done = cfeval("run", *toy.arguments, *words, f"cache.folder={tmp_path / 'disk'}", cwd=tmp_path)
         assert "cache: " in done.stderr and "full" in done.stderr
     cfeval("run", *toy.arguments, *words, "cache=off", "hydra.run.dir=other", cwd=tmp_path)

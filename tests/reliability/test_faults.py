@@ -56,7 +56,15 @@ def own(toy, tmp_path):
     (tmp_path / "faulty.py").write_text(FAULTY)
     (tmp_path / "conf" / "explainer" / "faulty.yaml").write_text("faulty: {_target_: faulty.Faulty, every: 10}\n")
     words = [*toy.arguments, "explainer=[random,faulty,lr]", f"hydra.searchpath=[file://{tmp_path / 'conf'}]"]
-    return [*words, "resamples=100", "figures=[]", "cache=off", "timeout_per_instance=0.2", "hydra.run.dir=run"]
+    return [
+        *words,
+        "resamples=100",
+        "figures=[]",
+        "report=false",
+        "cache=off",
+        "timeout_per_instance=0.2",
+        "hydra.run.dir=run",
+    ]
 
 
 @pytest.mark.parametrize("incomplete", ["skip", "random"])

@@ -32,7 +32,7 @@ class Patient:
 
     def fit(self, dataset, model):
         def function(batch):
-            time.sleep(0.01 * len(batch))
+            time.sleep(0.03 * len(batch))
             with Path(self.log).open("a") as log:
                 log.write("".join(f"{i}\\n" for i in batch.ids))
             scores = np.stack([batch.rng(row).random(batch.codes.shape[1]) for row in range(len(batch))])
@@ -46,6 +46,7 @@ SETTINGS = (
     "resamples=100",
     "figures=[]",
     "cache=off",
+    "report=false",
 )
 
 

@@ -10,7 +10,7 @@ from tests.conftest import cfeval
 
 TABLE = "explainer=[random,omission,lime,anchor,decision_boundary]"
 WORDS = ("k=2", "explainer.lime.n_samples=200", "explainer.decision_boundary.n_samples=50", "resamples=100",
-         "bounds=20", "figures=[]", "n_explain=40")  # fmt: skip
+         "bounds=20", "figures=[]", "report=false", "n_explain=40")  # fmt: skip
 
 
 def lines(path):

@@ -32,7 +32,13 @@ def soak(toy, tmp_path, runs):
     tmp = tmp_path / "tmp"
     tmp.mkdir()
     words = [*toy.arguments, "explainer=[random,omission,lr]", "n_explain=50", "resamples=100", "n_jobs=2"]
-    words += ["executor.min_seconds=0", f"cache.folder={tmp_path / 'cache'}", "cache.max_mb=0.2", "figures=[]"]
+    words += [
+        "executor.min_seconds=0",
+        f"cache.folder={tmp_path / 'cache'}",
+        "cache.max_mb=0.2",
+        "figures=[]",
+        "report=false",
+    ]
     done = subprocess.run(
         [sys.executable, "-c", CODE, json.dumps(words), str(runs)], cwd=tmp_path, capture_output=True, text=True,
         env={**os.environ, "TMPDIR": str(tmp)}, check=False, timeout=1500,

@@ -42,8 +42,10 @@ def bars(axis):
 
 def test_scores_have_a_dot_and_an_interval_for_each_explainer():
     findings, figures = drawn()
-    assert list(figures) == ["scores", "correlations", "costs"]
-    panels = {re.sub(r"\n", " ", axis.get_title()): axis for axis in figures["scores"].axes if axis.get_visible()}
+    assert list(figures) == ["correlations", "truth", "ranks", "costs"]
+    other = {**RUN, "settings": {**RUN["settings"], "gold": "absolute"}}  # a truth that was not computed
+    figure = plots.draw(findings, COSTS, other)["scores"].figure
+    panels = {re.sub(r"\n", " ", axis.get_title()): axis for axis in figure.axes if axis.get_visible()}
     panel = panels["C (disc., label) ↑"]
     mine = findings.metrics[findings.metrics["metric"] == "c"]
     dots = sorted((line.get_ydata()[0], line.get_xdata()[0]) for line in panel.lines)
@@ -51,21 +53,36 @@ def test_scores_have_a_dot_and_an_interval_for_each_explainer():
     ends = sorted((segment[0, 1], segment[:, 0].min(), segment[:, 0].max()) for segment in bars(panel))
     for i, (end, line) in enumerate(zip(ends, mine.itertuples(), strict=True)):
         assert end == pytest.approx((i, min(line.value_low, line.value), max(line.value_high, line.value)))
-    assert [text.get_text() for text in figures["scores"].axes[0].get_yticklabels()] == list(NAMES.values())
+    assert [text.get_text() for text in figure.axes[0].get_yticklabels()] == list(NAMES.values())
+
+
+def test_each_metric_is_drawn_against_the_truth_and_ranks_begin_with_it():
+    findings, figures = drawn()
+    true = findings.metrics[findings.metrics["metric"] == "recall"].set_index("explainer")["value"]
+    mine = findings.metrics[findings.metrics["metric"] == "c"].set_index("explainer")["value"]
+    panel = next(axis for axis in figures["truth"].figure.axes if axis.get_title().startswith("C, τ = "))
+    dots = [(line.get_xdata()[0], line.get_ydata()[0]) for line in panel.lines]
+    assert dots == [(pytest.approx(true[name]), pytest.approx(mine[name])) for name in EXPLAINERS]
+    (axis,) = figures["ranks"].figure.axes
+    assert axis.get_xticklabels()[0].get_text().startswith("GroundTruth*")
+    ranks = findings.metrics[findings.metrics["metric"] == "recall"]["rank"].tolist()
+    assert [round(line.get_ydata()[0]) for line in axis.lines] == [round(rank) for rank in ranks]
 
 
 def test_correlations_show_tau_its_interval_and_p():
     findings, figures = drawn()
-    (axis,) = figures["correlations"].axes
+    (axis,) = figures["correlations"].figure.axes
     assert axis.lines[0].get_xdata() == pytest.approx(findings.correlations["tau"].to_numpy())
+    assert axis.lines[1].get_xdata() == pytest.approx(findings.correlations["rho"].to_numpy(), nan_ok=True)
     texts = [text.get_text() for text in axis.texts]
-    assert texts == [f"p = {p:.3f}" for p in findings.correlations["p_tau"]]
+    known = findings.correlations[["p_tau", "p_rho"]].map(lambda p: "" if np.isnan(p) else f"{p:.3f}")
+    assert texts == ["p(τ)", *known["p_tau"], "p(ρ)", *known["p_rho"]]
 
 
 def test_a_ladder_has_its_own_figure_and_is_no_explainer_among_others():
     findings, figures = drawn(rungs=True)
-    assert list(figures) == ["ladder", "correlations"]
-    panel = next(axis for axis in figures["ladder"].axes if axis.get_title().startswith("GroundTruth"))
+    assert list(figures) == ["correlations", "ladder"]
+    panel = next(axis for axis in figures["ladder"].figure.axes if axis.get_title().startswith("GroundTruth"))
     mine = findings.metrics[findings.metrics["metric"] == "recall"].sort_values("rung")
     assert panel.lines[0].get_xdata().tolist() == [0, 0.25, 0.5, 1] and panel.lines[0].get_ydata() == pytest.approx(
         mine["value"].to_numpy()
@@ -74,7 +91,7 @@ def test_a_ladder_has_its_own_figure_and_is_no_explainer_among_others():
 
 def test_costs_are_told_for_each_instance():
     findings, figures = drawn()
-    left, right = figures["costs"].axes
+    left, right = figures["costs"].figure.axes
     truth = findings.metrics[findings.metrics["metric"] == "recall"]["value"].tolist()
     for axis, column, unit in ((left, "seconds", 1000), (right, "model_rows", 1)):
         dots = [(line.get_xdata()[0], line.get_ydata()[0]) for line in axis.lines]
@@ -86,15 +103,11 @@ def test_costs_are_told_for_each_instance():
 
 
 @pytest.mark.parametrize("kind", ["png", "svg", "pdf"])
-def test_the_same_figure_has_the_same_bytes_and_names_are_no_markup(tmp_path, kind):
-    for name in ("one", "two"):
-        _, figures = drawn(resamples=0)
-        for figure in figures.values():
-            plots.save(figure, kind, tmp_path / f"{name}.{kind}")
-    assert (tmp_path / f"one.{kind}").read_bytes() == (tmp_path / f"two.{kind}").read_bytes()
+def test_the_same_figure_has_the_same_bytes_and_names_are_no_markup(kind):
+    one, two = ({name: plot.drawn(kind) for name, plot in drawn(resamples=0)[1].items()} for _ in range(2))
+    assert one == two
     if kind == "svg":
-        text = (tmp_path / "one.svg").read_text()
-        assert "<b>" not in text
+        assert not any(b"<b>" in text for text in one.values()) and b"$x^2$ &lt;b&gt;" in one["truth"]
 
 
 def test_values_that_differ_by_rounding_alone_look_the_same():
@@ -108,10 +121,7 @@ def test_a_run_draws_what_it_was_asked_for_and_counts_seconds_and_rows(toy, tmp_
     )
     folder = only_run(tmp_path)
     assert sorted(p.name for p in (folder / "figures").iterdir()) == [
-        "correlations.svg",
-        "costs.svg",
-        "ladder.svg",
-        "scores.svg",
+        f"{name}.svg" for name in ("correlations", "costs", "distributions", "ladder", "ranks", "truth", "validity")
     ]
     costs = pd.read_csv(folder / "costs.csv")
     assert (costs["seconds"] >= 0).all() and costs["seconds"].sum() > 0

@@ -1,0 +1,50 @@
+"""`cfeval report`: reports of stored runs, made anew."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+_HELP = """Make report.html and the figures anew from stored runs. Nothing is computed again. One run: in its own
+folder. A sweep, or several runs: one report of what they say together, as at the end of a sweep."""
+
+
+def main() -> None:
+    """Report on the runs in the folders that are named."""
+    parser = argparse.ArgumentParser("cfeval report", description=_HELP)
+    parser.add_argument(
+        "folders", nargs="+", type=Path, metavar="RUN",
+        help="folder of a run, or of a sweep, which stands for all runs below it",
+    )  # fmt: skip
+    parser.add_argument(
+        "--into", type=Path, metavar="FOLDER",
+        help="where the report of several runs goes, with the tables of cfeval gather (default: the sweep's folder if "
+        "one is named and nothing else, otherwise gathered/ below the current folder)",
+    )  # fmt: skip
+    arguments = parser.parse_args()
+    first = arguments.folders[0]
+    alone = len(arguments.folders) == 1
+    if alone and (first / "run.json").exists():
+        if arguments.into is not None:
+            parser.error("the report of one run goes into its own folder: --into is for several")
+        made = _of_run(first)
+    else:
+        from cfeval_cli.gathering import gather
+
+        into = arguments.into or (first if alone else Path("gathered"))
+        made = gather(arguments.folders, into, page=True).folder
+    from cfeval_cli.report.page.build import NAME
+
+    sys.stdout.write(f"Report: {made / NAME}\n")
+
+
+def _of_run(path: Path) -> Path:
+    """Remake the report and the figures of one run, in the formats that it was run with."""
+    from cfeval_cli.report.page import build
+    from cfeval_cli.report.page.read import read
+    from cfeval_cli.store import replaced
+
+    folder = read(path)
+    replaced(path, folder.record, build.files(folder, folder.record["settings"].get("figures", build.KINDS)))
+    return path

@@ -1,0 +1,116 @@
+"""Plots of single counterfactuals: their distance, what they do to the prediction, whether the search came to rest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from cfeval_cli.errors import visible
+from cfeval_cli.report.plots import COLOURS, INK, WIDE, Plot, about, legend, style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_MOST = 400  # dots of a panel
+
+
+def draw(
+    instances: pd.DataFrame, counterfactuals: pd.DataFrame, names: Sequence[str], record: Mapping[str, Any]
+) -> dict[str, Plot]:
+    """By the names of their files."""
+    before = instances.set_index("instance")["probability"]
+    found = counterfactuals.merge(
+        pd.DataFrame({"own": np.where(instances["predicted"] == 1, before, 1 - before)}, index=before.index),
+        left_on="instance", right_index=True,
+    )  # fmt: skip
+    found["drop"] = found["own"] - found["probability"]
+    drawn = {}
+    with style():
+        if len(found):
+            drawn["distributions"] = _spread(found, names, record)
+        if found["converged"].notna().any():
+            drawn["convergence"] = _convergence(found, names, record)
+    return drawn
+
+
+def _spread(found: pd.DataFrame, names: Sequence[str], record: Mapping[str, Any]) -> Plot:
+    """Boxes for each explainer: distances, and drops of the probability where a search saw them."""
+    from matplotlib.figure import Figure
+
+    panels = [("distance", level) for level in record["levels"]]
+    panels += [
+        ("drop", level) for level in record["levels"] if found.loc[found["access"] == level, "drop"].notna().any()
+    ]
+    titles = {"distance": "distance", "drop": "drop of P(ŷ)"}
+    figure = Figure(figsize=(WIDE, 0.6 + 0.26 * max(3, len(names))), layout="constrained")
+    axes: list[Axes] = np.atleast_1d(np.asarray(figure.subplots(1, len(panels), sharey=True))).tolist()
+    for axis, (what, level) in zip(axes, panels, strict=True):
+        mine = found[found["access"] == level]
+        for place, name in enumerate(names):
+            values = mine.loc[mine["explainer"] == name, what].dropna().to_numpy(float)
+            if len(values):
+                _box(axis, values, place)
+        axis.grid(axis="x")
+        axis.locator_params(axis="x", nbins=4)
+        axis.set_xlabel(f"{titles[what]} ({level})")
+    axes[0].set_yticks(range(len(names)), [visible(record["explainers"][name]) for name in names], parse_math=False)
+    axes[0].set_ylim(len(names) - 0.5, -0.5)
+    caption = (
+        "Of single counterfactuals: their distance, and by how much they lower the probability of the class predicted "
+        "before. Boxes hold the middle half, whiskers the middle 90 %, the line is the median and the dot the mean."
+        + about(record)
+    )
+    return Plot(figure, "Distances and drops of the probability", caption)
+
+
+def _box(axis: Axes, values: Any, place: int) -> None:
+    low, first, middle, third, high = np.percentile(values, (5, 25, 50, 75, 95))
+    colour = COLOURS[place % len(COLOURS)]
+    axis.plot([low, high], [place, place], color=colour, lw=1)
+    axis.barh(place, third - first, left=first, height=0.55, color=colour, alpha=0.45, lw=0)
+    axis.plot([middle, middle], [place - 0.28, place + 0.28], color=colour, lw=1.6)
+    axis.plot(values.mean(), place, "o", ms=3, color=INK)
+
+
+def _convergence(found: pd.DataFrame, names: Sequence[str], record: Mapping[str, Any]) -> Plot:
+    """The share of searches that came to rest, and where those that did and did not ended."""
+    from matplotlib.figure import Figure
+
+    mine = found[found["converged"].notna()]
+    figure = Figure(figsize=(WIDE, 2.7), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    for place, name in enumerate(names):
+        rested = mine.loc[mine["explainer"] == name, "converged"].astype(float)
+        if len(rested):
+            left.barh(place, rested.mean(), color=COLOURS[place % len(COLOURS)], height=0.6)
+            left.text(1.02, place, f"{rested.mean():.1%} of {len(rested):,}", va="center", fontsize=6.5, color=INK)
+    left.set_yticks(range(len(names)), [visible(record["explainers"][name]) for name in names], parse_math=False)
+    left.set_ylim(len(names) - 0.5, -0.5)
+    left.set_xlim(0, 1)
+    left.set_xlabel("share of searches that converged")
+    for rest, label, colour, mark in (
+        (True, "converged", COLOURS[0], "o"),
+        (False, "not converged", COLOURS[3], "x"),
+    ):
+        dots = mine[mine["converged"].astype(bool) == rest].sort_values(["instance", "explainer"], kind="stable")
+        if dots.empty:
+            continue
+        some = dots.iloc[np.linspace(0, len(dots) - 1, min(len(dots), _MOST)).round().astype(int)]
+        right.plot(
+            some["distance"], some["probability"], mark, ms=2.2, mew=0.7, alpha=0.6, color=colour, rasterized=True,
+            label=f"{label} ({len(dots):,})",
+        )  # fmt: skip
+    right.axhline(0.5, color=INK, lw=0.6, ls=":")
+    right.set_xlabel("distance from the instance")
+    right.set_ylabel("P(ŷ) after the search")
+    right.set_ylim(-0.03, 1.03)
+    right.grid()
+    legend(figure, right)
+    caption = (
+        "How many searches came to rest, and where they ended: below the dotted line the prediction has flipped. At "
+        f"most {_MOST} dots of each kind are drawn." + about(record)
+    )
+    return Plot(figure, "Convergence of the search", caption)

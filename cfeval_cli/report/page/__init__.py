@@ -1,0 +1,1 @@
+"""The report of a run or of a sweep: one HTML file, made from folders alone."""

@@ -1,0 +1,176 @@
+"""The pages: what goes into them, and the templates that they are made from."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from base64 import b64encode
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from cfeval_cli import __version__
+from cfeval_cli.files import whole_file
+from cfeval_cli.report import distributions, plots, tables
+from cfeval_cli.report.page import instances, provenance, svg, verdict
+from cfeval_cli.report.page.read import Folder
+from cfeval_cli.report.plots import NARROW, Plot
+from cfeval_cli.report.tables import Cell, Table
+
+NAME = "report.html"
+KINDS = ("png", "svg", "pdf")
+_CELL = re.compile(
+    r"(?P<value>[-–<]?[\d.,]+(?:e[+-]?\d+)?%?\*?)(?: (?P<interval>\[[^\]]*\]‡?))?(?: (?P<rank>\([^()]*\)))?"
+)
+
+
+@dataclass(frozen=True)
+class Part:
+    """A cell in its parts, which a page sets apart."""
+
+    value: str
+    interval: str = ""
+    rank: str = ""
+
+
+def files(folder: Folder, figures: Sequence[str], report: bool = True) -> Iterator[tuple[str, bytes]]:
+    """The figures of a run in so many formats, and its report, by the names of their files."""
+    drawn = draw(folder) if figures or report else {}
+    for kind in figures:
+        for name, plot in drawn.items():
+            yield f"figures/{name}.{kind}", plot.drawn(kind)
+    if report:
+        yield NAME, page(folder, drawn, figures).encode()
+
+
+def draw(folder: Folder) -> dict[str, Plot]:
+    """All figures of a run, in the order of the page."""
+    drawn = plots.draw(folder.findings, folder.costs, folder.record)
+    drawn |= distributions.draw(folder.instances, folder.counterfactuals, folder.shown, folder.record)
+    order = ("correlations", "truth", "ranks", "scores", "ladder", "distributions", "validity", "costs", "convergence")
+    return {name: drawn[name] for name in order if name in drawn}
+
+
+def save(drawn: Mapping[str, Plot], into: Path, kinds: Iterable[str]) -> None:
+    """Each figure in each format."""
+    for kind in kinds:
+        for name, plot in drawn.items():
+            (into / "figures").mkdir(exist_ok=True)
+            put(plot.drawn(kind), into / "figures" / f"{name}.{kind}")
+
+
+def put(what: str | bytes, path: Path) -> None:
+    """Write a file whole or not at all."""
+    with whole_file(path) as partial:
+        partial.write_bytes(what.encode() if isinstance(what, str) else what)
+
+
+def page(folder: Folder, drawn: Mapping[str, Plot], figures: Sequence[str]) -> str:
+    """The report of a run."""
+    record = folder.record
+    settings, data, count = record["settings"], record["data"], record["instances"]
+    made = [*tables.make(folder.findings, record), _costs(folder)]
+    browser = instances.gather(folder)
+    facts = [
+        ("data", data["name"]), ("instances", f"{count:,}"), ("explainers", str(len(record["explainers"]))),
+        ("k", str(settings["k"])), ("seed", str(settings["seed"])), ("search", record["search"]),
+        ("gold", settings["gold"]), ("test accuracy", f"{record['accuracy']['test']:.1%}"),
+    ]  # fmt: skip
+    return render(
+        "run.html",
+        made,
+        title=f"{data['name']}: which metric tells the truth about {len(record['explainers']):,} explainers?"
+        if len(record["explainers"]) > 1
+        else f"{data['name']}: {next(iter(record['explainers'].values()))}",
+        facts=facts,
+        verdict=verdict.tell(folder.findings, record),
+        warnings=provenance.warnings(folder),
+        plots=embedded(drawn, figures),
+        browser_note=_browser_note(browser),
+        data=browser,
+        provenance=provenance.provenance(record),
+        command=shlex.join(record["command"]),
+    )
+
+
+def render(template: str, made: Sequence[Table], **told: Any) -> str:
+    """A page from its template; everything that is told is text, and escaped."""
+    env = _environment()
+    script = _source("report.js")
+    shown = [
+        {"title": one.title, "header": one.header, "blocks": one.blocks, "notes": one.notes, "detail": one.detail,
+         "across": one.ranked, "number": number}
+        for number, one in enumerate(made)
+    ]  # fmt: skip
+    texts = [{"latex": one.latex(), "markdown": one.markdown(), "csv": one.csv()} for one in made]
+    return env.get_template(template).render(
+        tables=shown,
+        texts=texts,
+        css=Markup(_source("report.css")),  # noqa: S704  our own
+        script=Markup(script),  # noqa: S704
+        script_hash=b64encode(sha256(script.encode()).digest()).decode(),
+        version=__version__,
+        **told,
+    )
+
+
+def embedded(drawn: Mapping[str, Plot], files: Sequence[str]) -> list[dict[str, Any]]:
+    """Figures as the templates take them."""
+    return [
+        {
+            "name": name,
+            "title": plot.title,
+            "caption": plot.caption,
+            "svg": svg.inline(plot.drawn("svg").decode(), name, plot.title, plot.caption),
+            "files": files,
+            "wide": plot.figure.get_figwidth() > NARROW,
+        }
+        for name, plot in drawn.items()
+    ]
+
+
+@cache
+def _environment() -> Environment:
+    env = Environment(
+        loader=PackageLoader("cfeval_cli.report.page"), autoescape=True, undefined=StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True,
+    )  # fmt: skip
+    env.filters["parts"] = parts
+    # tojson escapes what could end a script element
+    env.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":"), "allow_nan": False}
+    return env
+
+
+def _source(name: str) -> str:
+    source, _, _ = PackageLoader("cfeval_cli.report.page").get_source(_environment(), name)
+    return source
+
+
+def parts(cell: Cell) -> Part:
+    """0.3652 [0.342, 0.389] (3rd*) in three; anything else as it is."""
+    found = _CELL.fullmatch(cell.text)
+    return Part(**{name: text or "" for name, text in found.groupdict().items()}) if found else Part(cell.text)
+
+
+def _costs(folder: Folder) -> Table:
+    made = tables.costs(folder.costs, folder.record)
+    return Table(made.title, made.header, made.blocks, made.notes, detail=True)
+
+
+def _browser_note(browser: Mapping[str, Any]) -> str:
+    shown, total, named = len(browser["instances"]), browser["total"], len(browser["explainers"])
+    some = f"{shown:,} of {total:,} instances, spread evenly over what the model predicts."
+    told = [f"All {total:,} instances." if shown == total else some]
+    if browser["left"]:
+        told.append(f"{named} of {named + browser['left']} explainers.")
+    if browser["moved"]:
+        told.append("The search moves embeddings: a moved one is told by the value that is nearest to it.")
+    if not browser["golds"]:
+        told.append("The model is not stored as a white box, so that no gold is known.")
+    return " ".join(told)

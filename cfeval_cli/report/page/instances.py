@@ -1,0 +1,164 @@
+"""Some instances with all that was said and done about them, as compact as a browser can unfold it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from cfeval_cli import gold
+from cfeval_cli.model.logistic import Linear
+from cfeval_cli.report.page.read import Folder
+from cfeval_cli.types import ABSENT, NONE, Codes, Floats, Ints
+
+MOST = 300  # instances
+_BYTES = 2_500_000  # that they may take
+_EXPLAINERS = 12
+_FEATURES = 30  # of an explanation, the most important ones
+_CELLS = 20_000_000  # distances that are computed at once
+
+
+def pick(probability: Floats, most: int) -> Ints:
+    """Some instances, spread evenly over what the model predicts, in the order of the file."""
+    order = np.argsort(probability, kind="stable")
+    some = np.linspace(0, len(order) - 1, min(most, len(order))).round().astype(int)
+    return np.asarray(np.sort(order[some]))
+
+
+def gather(folder: Folder) -> dict[str, Any]:
+    """What the page's instance browser is given: names once, then numbers."""
+    names = folder.shown[:_EXPLAINERS]
+    levels = list(folder.record["levels"])
+    known = folder.instances
+    rows = pick(known["probability"].to_numpy(float), MOST)
+    made = _made(folder, known.iloc[rows], names, levels)
+    size = len(json.dumps(made["instances"], ensure_ascii=False).encode())
+    if size > _BYTES:
+        rows = pick(known["probability"].to_numpy(float), max(1, int(len(rows) * _BYTES / size)))
+        made = _made(folder, known.iloc[rows], names, levels)
+    return made
+
+
+def _made(folder: Folder, chosen: pd.DataFrame, names: Sequence[str], levels: Sequence[str]) -> dict[str, Any]:
+    data, record = folder.described, folder.record
+    words: dict[str, int] = {}
+
+    def word(feature: int, code: int) -> int:
+        return words.setdefault(data.value(feature, code), len(words))
+
+    def own(line: Mapping[Any, Any], there: Ints, row: Codes) -> list[int]:
+        """The values, of a text as they were written: the model may not know a word."""
+        written = str(line.get("text") or "").split()
+        if data.kind == "text" and len(written) == len(there):
+            return [words.setdefault(token, len(words)) for token in written]
+        return [word(int(j), int(row[j])) for j in there]
+
+    codes = np.stack(chosen["codes"].to_list()).astype(np.int32)
+    golds = _golds(folder, codes, chosen["predicted"].to_numpy(np.int64))
+    ids = chosen["instance"].tolist()
+    told = _by_instance(folder.explanations, ids)
+    found = _by_instance(_near(folder.counterfactuals, ids, folder.model), ids)
+    instances = []
+    for i, (number, line) in enumerate(zip(ids, chosen.to_dict("records"), strict=True)):
+        there = np.flatnonzero(codes[i] != ABSENT)
+        instances.append(
+            {
+                "id": number,
+                "true": line["label"],
+                "said": line["predicted"],
+                "p": _short(line["probability"], 4),
+                "at": [] if len(there) == data.width else there.tolist(),
+                "v": own(line, there, codes[i]),
+                "u": [] if data.unknown is None else np.flatnonzero(codes[i] == data.unknown).tolist(),
+                "gold": {name: [int(j) for j in top[i] if j != NONE] for name, top in golds.items()},
+                "e": [_explained(told.get((number, name))) for name in names],
+                "c": [[_edited(found.get((number, name, level)), word) for level in levels] for name in names],
+            }
+        )
+    return {
+        "kind": data.kind,
+        "classes": list(data.classes),
+        "features": list(data.features),
+        "explainers": [record["explainers"][name] for name in names],
+        "left": len(folder.record["explainers"]) - len(names),
+        "levels": levels,
+        "golds": list(golds),
+        "k": record["settings"]["k"],
+        "total": record["instances"],
+        "moved": bool(folder.counterfactuals["vectors"].notna().any()),
+        "words": list(words),
+        "instances": instances,
+    }
+
+
+def _golds(folder: Folder, codes: Codes, labels: Ints) -> dict[str, Ints]:
+    """The k gold features (n, k) under each definition, the leading one first; none if the model is of another kind."""
+    model, settings = folder.model, folder.record["settings"]
+    if model is None:
+        return {}
+    order = sorted(gold.DEFINITIONS, key=lambda name: name != settings["gold"])
+    data: Any = folder.described  # it has what the definitions ask of a dataset
+    return {name: gold.top(gold.importance(name, model, data, codes, labels), settings["k"]) for name in order}
+
+
+def _by_instance(frame: pd.DataFrame, ids: Sequence[int]) -> dict[tuple[Any, ...], dict[Any, Any]]:
+    """Rows by instance and explainer, and by level if there are several."""
+    keys = [name for name in ("instance", "explainer", "access") if name in frame]
+    mine = frame[frame["instance"].isin(ids)]
+    return {tuple(line[key] for key in keys): line for line in mine.to_dict("records")}
+
+
+def _explained(line: Mapping[Any, Any] | None) -> list[Any]:
+    """Features and scores in turn, the most important first; a reason instead if there is none."""
+    if line is None:
+        return []
+    fault = line.get("fault")
+    if isinstance(fault, str) and fault:
+        return [fault]
+    pairs = zip(line["features"][:_FEATURES], line["scores"][:_FEATURES], strict=True)
+    return [number for feature, score in pairs for number in (int(feature), _short(score, 3))]
+
+
+def _edited(line: Mapping[Any, Any] | None, word: Any) -> list[Any] | None:
+    """Features, their new values, the new label, P(ŷ), distance and whether the search came to rest."""
+    if line is None:
+        return None
+    features = [int(feature) for feature in line["features"]]
+    codes = line["near"] if line["codes"] is None else line["codes"]
+    values = (
+        [] if codes is None else [word(f, int(c)) if c != ABSENT else -1 for f, c in zip(features, codes, strict=True)]
+    )
+    rested = None if pd.isna(line["converged"]) else int(line["converged"])
+    return [features, values, int(line["label"]), _short(line["probability"], 4), _short(line["distance"], 4), rested]
+
+
+def _near(frame: pd.DataFrame, ids: Sequence[int], model: Linear | None) -> pd.DataFrame:
+    """With the value whose embedding is nearest to each moved one, since a vector says nothing to a reader."""
+    mine = frame[frame["instance"].isin(ids)].copy()
+    mine["near"] = None
+    moved = mine[mine["vectors"].notna()] if model is not None else mine.iloc[:0]
+    if model is None or moved.empty:
+        return mine
+    features = np.concatenate([*moved["features"]]).astype(int)
+    vectors = np.array([vector for row in moved["vectors"] for vector in row], dtype=float)
+    nearest = np.zeros(len(features), dtype=int)
+    tables = {id(model.tables[j]): model.tables[j] for j in np.unique(features)}
+    for key, table in tables.items():
+        rows = np.array([i for i, j in enumerate(features) if id(model.tables[j]) == key])
+        square = (table**2).sum(axis=1)
+        for some in np.array_split(rows, max(1, -(-len(rows) * len(table) // _CELLS))):
+            nearest[some] = (square - 2 * vectors[some] @ table.T).argmin(axis=1)
+    ends = np.cumsum([len(row) for row in moved["features"]])[:-1]
+    mine.loc[moved.index, "near"] = pd.Series(np.split(nearest, ends), index=moved.index)
+    return mine
+
+
+def _short(value: float, digits: int) -> float | int | None:
+    """A number of so many digits; none if there is none."""
+    if pd.isna(value):
+        return None
+    short = float(f"{value:.{digits}g}")
+    return int(short) if short.is_integer() else short

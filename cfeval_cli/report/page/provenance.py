@@ -1,0 +1,99 @@
+"""Where a run's figures come from, and what a reader should know before believing them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from cfeval_cli.report.page.read import Folder
+
+_LOW_COVERAGE = 0.5
+_NAMED = 20  # explainers that are named one by one
+
+
+def warnings(folder: Folder) -> list[str]:
+    """Partial data, low coverage, searches and explainers that failed, what is not there."""
+    record, metrics = folder.record, folder.findings.metrics
+    settings, data = record["settings"], record["data"]
+    told = []
+    if not data["complete"]:
+        told.append(f"Partial data: {data['rows_read']:,} of {data['rows_whole']:,} rows of {data['file']}.")
+    coverage = metrics[(metrics["metric"] == "coverage") & (metrics["value"] < 1)]
+    if len(coverage):
+        low = (coverage["value"] < _LOW_COVERAGE).any()
+        told.append(
+            f"Not every instance has k = {settings['k']} named features (incomplete: {settings['incomplete']}). "
+            f"Coverage: {_shares(coverage, record)}."
+            + " Under one half the scores are those of a selection of instances."
+            * bool(low)
+        )
+    rested = metrics[(metrics["metric"] == "converged") & (metrics["value"] < 1)]
+    if len(rested):
+        told.append(f"Not all searches converged. Converged: {_shares(rested, record)}.")
+    faults = {name: one["faults"] for name, one in record.get("explained", {}).items() if one.get("faults")}
+    if faults:
+        many = ", ".join(f"{record['explainers'].get(name, name)} {number:,}" for name, number in faults.items())
+        told.append(f"Explanations that failed: {many}.")
+    valid = metrics[(metrics["metric"] == "validity") & metrics["value"].notna()]
+    best = valid.groupby("variant", sort=False)["value"].max()
+    told += [f"No counterfactual flips a prediction ({level} access)." for level in best.index[best == 0]]
+    if settings["resamples"] == 0:
+        told.append("No intervals, and no differences between metrics: resamples=0.")
+    elif metrics["value_low"].isna().all():
+        told.append(f"No intervals: {record['instances']:,} instances are no sample to draw from again.")
+    if record["metrics_absent"]:
+        absent = ", ".join(f"{name} ({reason})" for name, reason in record["metrics_absent"].items())
+        told.append(f"Not computed: {absent}.")
+    if str(record.get("git_commit") or "").endswith("-dirty"):
+        told.append("The source tree had changes that are in no commit.")
+    return told
+
+
+def _shares(lines: pd.DataFrame, record: Mapping[str, Any]) -> str:
+    pairs = list(zip(lines["explainer"], lines["value"], strict=True))
+    shares = ", ".join(f"{record['explainers'][name]} {value:.1%}" for name, value in pairs[:_NAMED])
+    return shares + (f" and {len(pairs) - _NAMED} more" if len(pairs) > _NAMED else "")
+
+
+def provenance(record: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Data, settings, versions and time, as pairs of name and text."""
+    data, settings, splits, accuracy = (record[name] for name in ("data", "settings", "splits", "accuracy"))
+    rows = f"{data['rows_used']:,} used, of {data['rows_read']:,} read"
+    rows += "" if data["complete"] else f", of {data['rows_whole']:,} that a complete copy has"
+    theirs = record["reference"].get("test_accuracy")
+    accuracies = ", ".join(f"{name} {value:.2%}" for name, value in accuracy.items())
+    explainers = [f"{title} ({name})" for name, title in record["explainers"].items()]
+    packages = [f"{name} {number}" for name, number in record.get("packages", {}).items()]
+    versions = [f"cfeval {record.get('cfeval', '')}", f"Python {record.get('python', '')}", *packages]
+    told = [("Data", f"{data['name']}: {data['file']}, from: {data['source']}"), ("Rows", rows)]
+    told.append(("SHA-256", data["sha256"]))
+    vectors = data.get("embedding")
+    if vectors:
+        told.append(("Embedding", f"{vectors['name']}: {vectors['words']:,} of {data['vocabulary']:,} words"))
+    return [
+        *told,
+        ("Split", ", ".join(f"{name} {size:,}" for name, size in splits.items())),
+        ("Accuracy", accuracies + (f"; the paper's: {theirs:.2%}" if theirs else "")),
+        ("Search", record["setup"]),
+        ("Settings", ", ".join(f"{name}={_value(value)}" for name, value in settings.items())),
+        ("Explainers", ", ".join(explainers[:_NAMED]) + " …" * (len(explainers) > _NAMED)),
+        ("Started", str(record.get("started", ""))),
+        ("Took", _seconds(record.get("seconds", {}))),
+        ("Versions", ", ".join(versions)),
+        ("Commit", str(record.get("git_commit") or "an installed copy")),
+        ("Inputs", str(record.get("inputs") or "not known")),
+    ]
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, list):
+        return f"[{','.join(map(str, value))}]"
+    return "null" if value is None else str(value)
+
+
+def _seconds(seconds: Mapping[str, float]) -> str:
+    slow = sorted(((value, name) for name, value in seconds.items() if name != "total"), reverse=True)[:4]
+    parts = ", ".join(f"{name} {value:.1f} s" for value, name in slow)
+    return f"{seconds.get('total', 0.0):.1f} s" + (f"; longest: {parts}" if parts else "")

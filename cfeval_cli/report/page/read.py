@@ -1,0 +1,147 @@
+"""A run folder as reports read it: values and arrays, nothing is instantiated from what lies in it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from cfeval_cli import npy, recorded
+from cfeval_cli.errors import UserError
+from cfeval_cli.model import logistic
+from cfeval_cli.model.logistic import Linear
+from cfeval_cli.statistics.findings import Findings
+from cfeval_cli.types import Codes
+
+MADE = ("report.html", "figures/")  # what can be made anew from the rest
+
+# an explainer may be called 1, or NA
+_WORDS = {
+    "metric", "variant", "explainer", "better", "access", "note", "family", "gold", "agreement", "than_metric",
+    "than_variant", "method", "part", "name",
+}  # fmt: skip
+_RECORD = (
+    "settings", "data", "explainers", "metrics", "search", "setup", "levels", "accuracy", "instances", "reference",
+    "metrics_absent", "correlations_absent", "splits", "command",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Described:
+    """What dataset.json tells of the data."""
+
+    kind: str
+    classes: Sequence[str]
+    features: Sequence[str]
+    lists: Sequence[int]  # for each feature, the number of its list of values
+    names: Sequence[Sequence[str]]  # the lists
+    unknown: int | None
+
+    @property
+    def width(self) -> int:
+        """The number of features."""
+        return len(self.features)
+
+    def values(self, feature: int) -> Codes:
+        """Every value that a feature can have; the mask is none of them."""
+        codes = np.arange(len(self.names[self.lists[feature]]), dtype=np.int32)
+        return codes if self.unknown is None else codes[codes != self.unknown]
+
+    def value(self, feature: int, code: int) -> str:
+        """The name of a value."""
+        return str(self.names[self.lists[feature]][code])
+
+
+@dataclass(frozen=True)
+class Folder:
+    """One complete run, as its folder tells of it."""
+
+    path: Path
+    record: dict[str, Any]  # run.json
+    findings: Findings
+    costs: pd.DataFrame
+    described: Described
+
+    @cached_property
+    def named(self) -> list[str]:
+        """The explainers that are no rungs of a ladder."""
+        return list(dict.fromkeys(self.findings.metrics.loc[self.findings.metrics["rung"].isna(), "explainer"]))
+
+    @cached_property
+    def shown(self) -> list[str]:
+        """The explainers that are shown one by one: all but the rungs of a ladder, or some of these if it is alone."""
+        everyone = list(dict.fromkeys(self.findings.metrics["explainer"]))
+        if self.named or len(everyone) <= 1:
+            return self.named or everyone
+        some = np.linspace(0, len(everyone) - 1, min(len(everyone), 6)).round().astype(int)
+        return [everyone[i] for i in some]
+
+    @cached_property
+    def instances(self) -> pd.DataFrame:
+        """instances.parquet."""
+        return pd.read_parquet(self.path / "instances.parquet")
+
+    @cached_property
+    def counterfactuals(self) -> pd.DataFrame:
+        """counterfactuals.parquet, of the explainers that are shown."""
+        return self._of_shown("counterfactuals.parquet")
+
+    @cached_property
+    def explanations(self) -> pd.DataFrame:
+        """explanations.parquet, of the explainers that are shown."""
+        return self._of_shown("explanations.parquet")
+
+    @cached_property
+    def model(self) -> Linear | None:
+        """The white box, if it is stored as docs/run-folder.md says."""
+        arrays = npy.read(self.path / "model.npz")
+        if not {"bias", "weights", "embeddings", "starts", "sizes", "means"} <= set(arrays):
+            return None
+        return logistic.read(self.path / "model.npz")
+
+    def _of_shown(self, name: str) -> pd.DataFrame:
+        return pd.read_parquet(self.path / name, filters=[("explainer", "in", self.shown)])
+
+
+def read(path: Path, record: dict[str, Any] | None = None) -> Folder:
+    """The run in a folder, all its files as the run left them; one that is not complete has no report.
+
+    A run that is about to be complete gives its record, which is not in the folder yet.
+    """
+    record = recorded.read(path, but=MADE) if record is None else record
+    try:
+        if record["status"] != "complete":
+            raise ValueError(f"the run is not complete: its status is {record['status']}")
+        absent = [key for key in _RECORD if key not in record]
+        if absent:
+            raise ValueError(f"run.json does not tell {', '.join(absent)}")
+        told = {field.name: path / f"{field.name}.csv" for field in fields(Findings)}
+        findings = Findings(**{name: _table(file) for name, file in told.items() if name != "bounds" or file.exists()})
+        described = json.loads(recorded.text(path / "dataset.json", recorded.LARGEST))
+        features = described["features"]
+        data = Described(
+            described["kind"], described["classes"], [one["name"] for one in features],
+            [one["values"] for one in features], described["values"], described["unknown"],
+        )  # fmt: skip
+        return Folder(path, record, findings, _table(path / "costs.csv"), data)
+    except (OSError, ValueError, TypeError, LookupError, AttributeError, *recorded.TOO_MUCH) as error:
+        reason = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
+        raise UserError(f"{path} has no report: {' '.join(reason.split())}.") from error
+
+
+def _table(path: Path) -> pd.DataFrame:
+    """A csv file as it was written."""
+    head = pd.read_csv(path, nrows=0).columns
+    table = pd.read_csv(
+        path,
+        dtype={name: str for name in head if name in _WORDS},
+        keep_default_na=False,
+        na_values={name: [""] for name in head if name not in _WORDS},
+    )
+    return table

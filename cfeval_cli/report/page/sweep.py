@@ -1,0 +1,213 @@
+"""The report of a sweep: what was varied, how each metric's agreement with the truth moved, means over seeds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from cfeval_cli.errors import visible
+from cfeval_cli.report.page import build
+from cfeval_cli.report.page.verdict import listed
+from cfeval_cli.report.plots import COLOURS, INK, MARKS, WIDE, Plot, grid, legend, style
+from cfeval_cli.report.sweep import merged
+from cfeval_cli.report.tables import Table, row_title
+from cfeval_cli.statistics.summary import TRUTHS
+
+if TYPE_CHECKING:
+    from cfeval_cli.gathering import Sweep
+
+_GROUPS = 12  # that one figure has room for
+_VALUES = 12  # of a setting
+_Pair = tuple[str, str]  # metric and variant
+
+
+def write(sweep: Sweep, lines: pd.DataFrame, made: Sequence[Table], into: Path) -> None:
+    """The figures and the report of some runs; `lines` are those of sweep.csv."""
+    told = _taus(sweep)
+    drawn = _draw(sweep, told)
+    build.save(drawn, into, build.KINDS)
+    build.put(_page(sweep, lines, made, told, drawn, into), into / build.NAME)
+
+
+def _taus(sweep: Sweep) -> pd.DataFrame:
+    """For each run and metric, τ with the truth that the run leads with; on a ladder if there is no other."""
+    parts = []
+    for number, run in enumerate(sweep.runs):
+        rows, settings = run.correlations, run.record["settings"]
+        lead = (rows["family"] == "explainers") & (rows["gold"] == settings["gold"])
+        lead &= rows["agreement"] == settings["agreement"]
+        mine = rows[lead] if lead.any() else rows[rows["family"] == "ladder"]
+        mine = mine[~mine["metric"].isin(TRUTHS) & mine["tau"].notna()]
+        parts.append(mine[["metric", "variant", "tau"]].assign(run=number))
+    return pd.DataFrame(pd.concat(parts, ignore_index=True))
+
+
+def _page(
+    sweep: Sweep, lines: pd.DataFrame, made: Sequence[Table], told: pd.DataFrame, drawn: Mapping[str, Plot], into: Path
+) -> str:
+    names = list(dict.fromkeys(run.record["data"]["name"] for run in sweep.runs))
+    seeds = sorted({run.seed for run in sweep.runs})
+    headline, points = _say(sweep, told)
+    runs = [
+        {
+            "folder": line["folder"],
+            "report": _link(line["folder"], into),
+            "cells": ["–" if pd.isna(value) else form.format(value) for value, form in _cells(line)],
+            "bad": line["status"] != "complete",
+        }
+        for line in lines.to_dict("records")
+    ]
+    varied = [(key, _values(sweep, key)) for key in sweep.keys]
+    if len(seeds) > 1:
+        varied.append(("seed", [str(seed) for seed in seeds]))
+    return build.render(
+        "sweep.html",
+        [table for table in made if table.title != "The runs"],
+        title=f"{listed(names)}: {len(sweep.runs)} runs together",
+        headline=headline,
+        points=points,
+        varied=varied,
+        others=[f"{run.name}: {why}" for run, why in sweep.others],
+        head=["Run", "seed", *sweep.keys, "status", "test accuracy", "instances"],
+        runs=runs,
+        plots=build.embedded(drawn, build.KINDS),
+    )
+
+
+def _cells(line: Mapping[Any, Any]) -> list[tuple[Any, str]]:
+    forms = {"test_accuracy": "{:.2%}", "instances": "{:,}"}
+    return [(value, forms.get(name, "{}")) for name, value in line.items() if name != "folder"]
+
+
+def _link(folder: str, into: Path) -> str:
+    """Where a run's own report is, if it has one; only folders below, since others may move."""
+    inside = not folder.startswith(("..", "/")) and re.fullmatch(r"[\w./=,+-]+", folder)
+    return f"{folder}/{build.NAME}" if inside and (into / folder / build.NAME).exists() else ""
+
+
+def _values(sweep: Sweep, key: str) -> list[str]:
+    place = sweep.keys.index(key)
+    return list(dict.fromkeys(sweep.values(run)[place] for run in sweep.runs))
+
+
+def _say(sweep: Sweep, told: pd.DataFrame) -> tuple[str, list[str]]:
+    """Which metric is closest to the truth over the runs, and how often."""
+    if told.empty:
+        return "These runs cannot tell which metric agrees with the truth", ["No run has correlations with a truth."]
+    record, many = merged(sweep.runs), told["run"].nunique()
+    best = told.groupby("run")["tau"].transform("max")
+    by = told.assign(best=told["tau"] >= best - 1e-9).groupby(["metric", "variant"], sort=False)
+    found = by.agg(
+        mean=("tau", "mean"), low=("tau", "min"), high=("tau", "max"), best=("best", "sum"), n=("tau", "size")
+    )
+    found = found[found["n"] == many] if (found["n"] == many).any() else found  # of those that all runs have
+    found = found.sort_values(["mean", "best"], ascending=False, kind="stable")
+    pairs: list[_Pair] = list(found.index)
+    names = [visible(row_title(*pair, record).text).rstrip(" ↑↓") for pair in pairs]
+    top = found.iloc[0]
+    alike = [name for name, mean in zip(names, found["mean"], strict=True) if abs(mean - top["mean"]) < 1e-9]
+    verb = "agrees" if len(alike) == 1 else "agree"
+    headline = f"{listed(alike[:3])} {verb} best with the truth on average over {many} run{'s' * (many != 1)}"
+    points = [
+        f"Mean τ {top['mean']:.3f}, from {top['low']:.3f} to {top['high']:.3f}; the largest τ of all metrics (ties "
+        f"included) in {int(top['best'])} of {many} runs.",
+    ]
+    if len(found) > len(alike):
+        after = found.iloc[len(alike)]
+        points.append(
+            f"Next: {names[len(alike)]}, mean τ {after['mean']:.3f}, the largest in {int(after['best'])} of {many}."
+        )
+    points.append(
+        "Runs that share data, models or explainers are no independent repetitions, and no test is made of them "
+        "here; each run's own report has its p-values."
+    )
+    return headline, points
+
+
+def _draw(sweep: Sweep, told: pd.DataFrame) -> dict[str, Plot]:
+    """τ by metric in each group of seeds, and against each setting that varies."""
+    if told.empty:
+        return {}
+    drawn = {}
+    with style():
+        if len(sweep.groups) <= _GROUPS:
+            drawn["agreement"] = _by_group(sweep, told)
+        for key in sweep.keys:
+            if 1 < len(_values(sweep, key)) <= _VALUES:
+                drawn[f"varied_{re.sub(r'[^A-Za-z0-9_.-]', '_', key)}"] = _by_value(sweep, told, key)
+    return drawn
+
+
+def _by_group(sweep: Sweep, told: pd.DataFrame) -> Plot:
+    """A panel for each group: dots for seeds, a bar for their mean."""
+    from matplotlib.figure import Figure
+
+    record = merged(sweep.runs)
+    pairs = list(dict.fromkeys(zip(told["metric"], told["variant"], strict=True)))
+    place = {pair: i for i, pair in enumerate(pairs)}
+    group = {values: i for i, values in enumerate(sweep.groups)}
+    across = min(3, len(group))
+    down = -(-len(group) // across)
+    figure = Figure(figsize=(WIDE, 0.5 + down * (0.45 + 0.17 * len(pairs))), layout="constrained")
+    axes = np.asarray(figure.subplots(down, across, sharex=True, sharey=True, squeeze=False)).ravel().tolist()
+    of_run = [group[sweep.values(run)] for run in sweep.runs]
+    for axis, values, number in zip(axes, group, range(len(group)), strict=False):
+        mine = told[[of_run[run] == number for run in told["run"]]]
+        rows = np.array([place[pair] for pair in zip(mine["metric"], mine["variant"], strict=True)])
+        axis.plot(mine["tau"], rows, "o", ms=3.2, alpha=0.55, color=COLOURS[0], label="a seed", mew=0)
+        means = mine.assign(row=rows).groupby("row")["tau"].mean()
+        axis.plot(means, means.index, "|", ms=9, mew=1.8, color=COLOURS[3], label="mean")
+        axis.set_title(
+            ", ".join(f"{key}={value}" for key, value in zip(sweep.keys, values, strict=True)), parse_math=False
+        )
+        axis.axvline(0, color=INK, lw=0.6)
+        axis.set_xlim(-1.08, 1.08)
+        axis.set_xticks((-1, -0.5, 0, 0.5, 1))
+        axis.grid(axis="x")
+    for axis in axes[len(group) :]:
+        axis.set_visible(False)
+    axes[0].set_yticks(range(len(pairs)), [visible(row_title(*pair, record).text) for pair in pairs], parse_math=False)
+    axes[0].set_ylim(len(pairs) - 0.5, -0.5)
+    figure.supxlabel("Kendall's τ with the ground truth", fontsize=8)
+    legend(figure, axes[0], "upper center")
+    caption = (
+        "Agreement of each metric with the ground truth that its run leads with: a dot for each seed, a bar at their "
+        "mean" + (", a panel for each choice of the settings that vary." if len(group) > 1 else ".")
+    )
+    return Plot(figure, "Agreement with the truth, by seed", caption)
+
+
+def _by_value(sweep: Sweep, told: pd.DataFrame, key: str) -> Plot:
+    """A panel for each metric: τ of every run against its value of one setting."""
+    record, values = merged(sweep.runs), _values(sweep, key)
+    place = sweep.keys.index(key)
+    of_run = [values.index(sweep.values(run)[place]) for run in sweep.runs]
+    pairs = list(dict.fromkeys(zip(told["metric"], told["variant"], strict=True)))
+    figure, axes = grid(len(pairs), 1.35)
+    for i, (axis, pair) in enumerate(zip(axes, pairs, strict=True)):
+        mine = told[(told["metric"] == pair[0]) & (told["variant"] == pair[1])]
+        at = np.array([of_run[run] for run in mine["run"]])
+        axis.plot(at, mine["tau"], "o", ms=3, alpha=0.5, mew=0, color=COLOURS[0], label="a run")
+        means = mine.assign(at=at).groupby("at")["tau"].mean()
+        axis.plot(means.index, means, MARKS[1] + "-", ms=3.5, lw=1.2, color=COLOURS[3], label="mean")
+        axis.set_ylim(-1.08, 1.08)
+        axis.axhline(0, color=INK, lw=0.6)
+        axis.grid(axis="y")
+        axis.set_xlim(-0.5, len(values) - 0.5)
+        last = i >= len(pairs) - 4
+        slanted: dict[str, Any] = {"rotation": 30, "ha": "right"} if max(map(len, values)) > 6 else {}
+        axis.set_xticks(range(len(values)), values if last else [""] * len(values), parse_math=False, **slanted)
+        axis.set_title(visible(row_title(*pair, record).text).replace(" (", "\n(", 1), parse_math=False)
+    figure.supylabel("τ", fontsize=8)
+    figure.supxlabel(key, fontsize=8, parse_math=False)
+    legend(figure, axes[0], "upper center")
+    caption = (
+        f"Kendall's τ of each metric with the ground truth, under each value of {key}: a dot for each run, whatever "
+        "else it varies, and the line of their means."
+    )
+    return Plot(figure, f"Agreement with the truth against {key}", caption)

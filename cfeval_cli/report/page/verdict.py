@@ -1,0 +1,258 @@
+"""What a run says, in words: no more than its figures bear."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import factorial
+from typing import Any
+
+import pandas as pd
+
+from cfeval_cli.report.tables import row_title
+from cfeval_cli.statistics.findings import Findings
+from cfeval_cli.statistics.summary import TRUTHS
+
+_SURE = 0.05
+_ALL_ORDERS = 8  # explainers up to which p is exact
+_Pair = tuple[str, str]  # metric and variant
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A headline and what is to be said below it."""
+
+    headline: str
+    sure: bool  # whether something in it is significant
+    points: Sequence[str]
+
+
+@dataclass(frozen=True)
+class _Judged:
+    """The metrics that were judged by the truth that the run leads with."""
+
+    lines: pd.DataFrame  # of correlations.csv, best τ first
+    differences: pd.DataFrame
+    record: Mapping[str, Any]
+
+    @staticmethod
+    def of(findings: Findings, record: Mapping[str, Any]) -> _Judged:
+        """The largest τ first; equal ones by their p and in the order of the tables."""
+        lines = _lead(findings.correlations, record)
+        lines = lines[(lines["family"] == "explainers") & ~lines["metric"].isin(TRUTHS) & lines["tau"].notna()]
+        lines = lines.sort_values(["tau", "p_tau"], ascending=[False, True], kind="stable")
+        return _Judged(lines, _lead(findings.differences, record), record)
+
+    @property
+    def pairs(self) -> list[_Pair]:
+        """Metrics and variants."""
+        return list(zip(self.lines["metric"], self.lines["variant"], strict=True))
+
+    def name(self, pair: _Pair) -> str:
+        """A metric as the tables call it, without its arrow."""
+        return row_title(*pair, self.record).text.rstrip(" ↑↓")
+
+    def names(self, pairs: Sequence[_Pair], most: int = 4) -> str:
+        """Several metrics, in words."""
+        shown = [self.name(pair) for pair in pairs[:most]]
+        more = len(pairs) - len(shown)
+        return listed([*shown, f"{more} more"] if more else shown)
+
+    def between(self, one: _Pair, other: _Pair) -> Mapping[Any, Any] | None:
+        """How much the τ of two metrics differ, if that is known."""
+        d = self.differences
+        for a, b in ((one, other), (other, one)):
+            found = d[
+                (d["metric"] == a[0])
+                & (d["variant"] == a[1])
+                & (d["than_metric"] == b[0])
+                & (d["than_variant"] == b[1])
+            ]
+            if len(found):
+                return found.to_dict("records")[0]
+        return None
+
+    @property
+    def hypotheses(self) -> int:
+        """How many metrics can differ: those with the same τ in every resample count once."""
+        twins = self.differences[self.differences["same"].astype(bool)] if len(self.differences) else self.differences
+        return len(self.pairs) - len(set(zip(twins["than_metric"], twins["than_variant"], strict=True)))
+
+
+def tell(findings: Findings, record: Mapping[str, Any]) -> Verdict:
+    """The verdict on a run."""
+    judged = _Judged.of(findings, record)
+    if judged.lines.empty:
+        ladder = _ladder(findings.correlations, record)
+        reason = record["correlations_absent"] or "no metric has values for two explainers that the truth could rank"
+        if ladder:
+            return Verdict("On a ladder of explainers of known order", False, ladder)
+        return Verdict(
+            "This run cannot tell which metric agrees with the truth", False,
+            [f"No correlations: {reason}.", *_found(findings.metrics, record)],
+        )  # fmt: skip
+    best = judged.lines.iloc[0]
+    pair = judged.pairs[0]
+    alike = [p for p, tau in zip(judged.pairs, judged.lines["tau"], strict=True) if abs(tau - best["tau"]) < 1e-9]
+    corrected = min(1.0, float(best["p_tau"]) * judged.hypotheses)
+    sure = bool(corrected < _SURE)
+    who = judged.names(alike) if len(alike) > 1 else judged.name(pair)
+    agrees = "agree" if len(alike) > 1 else "agrees"
+    if best["tau"] <= 0:
+        headline = "No metric ranks the explainers as the truth does"
+    elif sure:
+        headline = f"{who} {agrees} best with the truth, and better than chance"
+    elif best["p_tau"] < _SURE:
+        headline = f"{who} {agrees} best with the truth, but one of so many metrics may do so by chance"
+    else:
+        headline = (
+            f"No metric can be told from chance; {who} {'come' if len(alike) > 1 else 'comes'} closest to the truth"
+        )
+    points = [_strength(judged, best, pair, alike, corrected), *_apart(judged, pair, alike), *_families(judged)]
+    return Verdict(
+        headline, sure,
+        [*points, *_golds(findings.correlations, judged), *_found(findings.metrics, record),
+         *_ladder(findings.correlations, record)],
+    )  # fmt: skip
+
+
+def _lead(frame: pd.DataFrame, record: Mapping[str, Any]) -> pd.DataFrame:
+    settings = record["settings"]
+    lead = (frame["gold"] == settings["gold"]) & (frame["agreement"] == settings["agreement"])
+    return pd.DataFrame(frame[lead])
+
+
+def _strength(judged: _Judged, best: Any, pair: _Pair, alike: Sequence[_Pair], corrected: float) -> str:
+    """τ with its interval and its p, and how many orders there are."""
+    settings, many = judged.record["settings"], int(best["explainers"])
+    interval = _interval(best["tau_low"], best["tau_high"], settings) or " (no interval)"
+    exact = "exact p" if many <= _ALL_ORDERS else "p, from 20,000 random orders,"
+    whose = f"{judged.name(pair)} has" if len(alike) == 1 else "They have"
+    text = (
+        f"{whose} Kendall's τ = {best['tau']:.3f}{interval} with the ground truth ({settings['agreement']}, gold: "
+        f"{settings['gold']}) over {many} explainers; {exact} = {_p(best['p_tau'])}, one-sided."
+    )
+    if judged.hypotheses > 1:
+        text += f" Corrected for being the best of {judged.hypotheses} different metrics: p = {_p(corrected)}."
+    if many <= _ALL_ORDERS:
+        least = 1 / factorial(many)
+        text += f" {many} explainers have only {factorial(many):,} orders"
+        if least >= _SURE:
+            text += f": no p can be below {_p(least)}, and nothing can be significant."
+        elif least * judged.hypotheses >= _SURE:
+            text += f": the smallest p is {_p(least)}, too large to be significant among {judged.hypotheses} metrics."
+        else:
+            text += f", so that the smallest p is {_p(least)}."
+    return text
+
+
+def _apart(judged: _Judged, pair: _Pair, alike: Sequence[_Pair]) -> list[str]:
+    """Which of the other metrics are further from the truth for sure."""
+    others = [other for other in judged.pairs if other not in alike]
+    if not others:
+        return []
+    known = {other: line for other in others if (line := judged.between(pair, other)) is not None}
+    if not known:
+        return ["How sure the differences between metrics are is not known: too few instances, or resamples=0."]
+    worse = [other for other, line in known.items() if line["p_holm"] < _SURE]
+    close = [other for other in others if other not in worse]
+    text = (
+        f"{len(worse)} of {len(others)} other metrics are significantly further from the truth (p < {_SURE} after "
+        "Holm's correction, over resampled instances and with these explainers)."
+    )
+    if close:
+        text += f" Not told apart: {judged.names(close)}."
+    return [text]
+
+
+def _families(judged: _Judged) -> list[str]:
+    """Counterfactual metrics against erasure metrics, by the best of each."""
+    places = {name: facts["place"] for name, facts in judged.record["metrics"].items()}
+    erasure = [pair for pair in judged.pairs if places[pair[0]] < 40]
+    edits = [pair for pair in judged.pairs if places[pair[0]] >= 40]
+    if not erasure or not edits:
+        return []
+    tau = dict(zip(judged.pairs, judged.lines["tau"], strict=True))
+    a, b = edits[0], erasure[0]
+    text = (
+        f"Counterfactual metrics reach τ = {tau[a]:.3f} ({judged.name(a)}), erasure metrics {tau[b]:.3f} "
+        f"({judged.name(b)})"
+    )
+    line = judged.between(a, b)
+    if line is None:
+        return [f"{text}."]
+    told = f"p = {_p(line['p_holm'])} after Holm's correction"
+    if abs(tau[a] - tau[b]) < 1e-9:
+        return [f"{text}: no difference."]
+    sure = "a difference that other instances would hardly undo" if line["p_holm"] < _SURE else "not a sure difference"
+    return [f"{text}: {sure} ({told})."]
+
+
+def _golds(correlations: pd.DataFrame, judged: _Judged) -> list[str]:
+    """Who is best under the other definitions of gold."""
+    settings = judged.record["settings"]
+    mine = correlations[
+        (correlations["family"] == "explainers") & (correlations["agreement"] == settings["agreement"])
+        & ~correlations["metric"].isin(TRUTHS) & correlations["tau"].notna()
+    ]  # fmt: skip
+    told, same = [], True
+    leaders = {p for p, tau in zip(judged.pairs, judged.lines["tau"], strict=True) if tau == judged.lines["tau"].max()}
+    for gold in dict.fromkeys(mine["gold"]):
+        if gold == settings["gold"]:
+            continue
+        lines = mine[mine["gold"] == gold]
+        top = lines[lines["tau"] == lines["tau"].max()]
+        pairs = list(zip(top["metric"], top["variant"], strict=True))
+        same &= bool(leaders & set(pairs))
+        told.append(f"{gold}: {judged.names(pairs, 2)} (τ = {top['tau'].iloc[0]:.3f})")
+    if not told:
+        return []
+    depends = "The best metric stays under" if same else "What is best depends on what counts as gold. Under"
+    return [f"{depends} other definitions: {'; '.join(told)}."]
+
+
+def _found(metrics: pd.DataFrame, record: Mapping[str, Any]) -> list[str]:
+    """How much of the gold each explainer finds."""
+    settings = record["settings"]
+    mine = metrics[
+        (metrics["metric"] == settings["agreement"]) & (metrics["variant"] == settings["gold"])
+        & metrics["rung"].isna() & metrics["value"].notna()
+    ].sort_values("value", ascending=False, kind="stable")  # fmt: skip
+    if mine.empty:
+        return []
+    some = mine if len(mine) <= 8 else mine.iloc[:8]
+    told = ", ".join(
+        f"{record['explainers'][name]} {value:.3f}"
+        for name, value in zip(some["explainer"], some["value"], strict=True)
+    )
+    return [f"The truth itself ({settings['agreement']}, gold: {settings['gold']}): {told}{' …' * (len(mine) > 8)}."]
+
+
+def _ladder(correlations: pd.DataFrame, record: Mapping[str, Any]) -> list[str]:
+    """Which metrics order a ladder rightly."""
+    mine = correlations[(correlations["family"] == "ladder") & ~correlations["metric"].isin(TRUTHS)]
+    mine = mine[mine["tau"].notna()]
+    if mine.empty:
+        return []
+    judged = _Judged(mine.sort_values("tau", ascending=False, kind="stable"), mine.iloc[:0], record)
+    many, right = int(mine["explainers"].max()), int((judged.lines["tau"] >= 0.9).sum())
+    text = (
+        f"On a ladder of {many} explainers of known order, {right} of {len(mine)} metrics reach τ ≥ 0.9; the highest "
+        f"is {judged.name(judged.pairs[0])} ({judged.lines['tau'].iloc[0]:.3f}), the lowest "
+        f"{judged.name(judged.pairs[-1])} ({judged.lines['tau'].iloc[-1]:.3f}). A ladder asks less than real "
+        "explainers do: gold or random, not gold or almost."
+    )
+    return [text]
+
+
+def _interval(low: float, high: float, settings: Mapping[str, Any]) -> str:
+    return "" if pd.isna(low) else f" [{low:.3f}, {high:.3f}] ({100 * settings['confidence']:g} % interval)"
+
+
+def _p(p: float) -> str:
+    return "<0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """a, b and c."""
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -1,0 +1,214 @@
+"""The report in a real browser: Debian's chromium, driven headless through the DevTools protocol."""
+
+import json
+import re
+import shutil
+
+import pytest
+
+from cfeval_cli.report.page import build
+from cfeval_cli.report.page.read import read
+from cfeval_cli.store import replaced
+from tests.conftest import reseal
+
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "google-chrome", "chromium-browser"))), None)
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install playwright")
+pytestmark = pytest.mark.skipif(BROWSER is None, reason="there is no chromium or google-chrome on this machine")
+
+EVIL = "<img src=x onerror=\"console.error('obeyed')\">"
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    with playwright.sync_playwright() as driver:
+        # in a container there is no user to be protected from; the page under test is ours
+        browser = driver.chromium.launch(executable_path=BROWSER, args=["--no-sandbox", "--disable-gpu"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def reports(toy, toy_text, made):
+    """A table with names that are markup, and sentences with moved embeddings."""
+    table = made(toy, "explainer=[random,omission,lr]", copy=True)
+    record = json.loads((table / "run.json").read_text())
+    record["explainers"]["omission"] = EVIL
+    (table / "run.json").write_text(json.dumps(record))
+    described = json.loads((table / "dataset.json").read_text())
+    described["classes"][1] = described["features"][0]["name"] = EVIL
+    (table / "dataset.json").write_text(json.dumps(described))
+    text = made(toy_text, "explainer=[random,omission,lr]", "search=continuous", "search.steps=20", copy=True)
+    for folder in (table, text):
+        reseal(folder)
+        replaced(folder, read(folder).record, build.files(read(folder), []))
+    return {"table": table / "report.html", "text": text / "report.html"}
+
+
+@pytest.fixture
+def opened(chromium, reports):
+    """Opens a report; afterwards it must have said nothing on the console and asked for nothing but itself."""
+    contexts, said, asked = [], [], []
+
+    def open_(name, path=None, **options):
+        context = chromium.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: said.append(message.text))
+        page.on("pageerror", lambda error: said.append(str(error)))
+        page.on("request", lambda request: asked.append(request.url))
+        page.goto((path or reports[name]).as_uri())
+        return page
+
+    yield open_
+    for context in contexts:
+        context.close()
+    assert said == []
+    assert {re.sub(r"#.*", "", url) for url in asked} <= {path.as_uri() for path in reports.values()}
+
+
+def column(page, place, table=0):
+    return page.evaluate(
+        "([t, i]) => [...document.querySelectorAll('table.sortable')[t].querySelectorAll('tbody tr')]"
+        ".map((row) => row.cells[i].textContent.trim())",
+        [table, place],
+    )
+
+
+def numbers(texts):
+    return [float(re.match(r"-?[\d.]+", text)[0]) for text in texts if re.match(r"-?\d", text)]
+
+
+@pytest.mark.parametrize("name", ["table", "text"])
+def test_it_opens_without_an_error_and_fits_a_phone(opened, name):
+    page = opened(name)
+    assert page.locator("h1").is_visible() and page.locator("#browser").is_visible()
+    assert page.locator("figure svg").count() >= 6
+    phone = opened(name, viewport={"width": 390, "height": 800})
+    assert phone.evaluate("document.documentElement.scrollWidth") <= 390
+    assert phone.locator("img").count() == 0
+
+
+def test_rows_sort_by_a_column_and_explainers_by_a_metric(opened):
+    page = opened("table")
+    before, names = column(page, 0), page.locator("table.sortable").first.locator("thead th").all_text_contents()
+    head = page.locator("table.sortable").first.locator("thead th").nth(2)
+    head.locator("button").click()
+    assert head.get_attribute("aria-sort") == "descending"
+    assert numbers(column(page, 2)) == sorted(numbers(column(page, 2)), reverse=True)
+    page.keyboard.press("Enter")  # the button has the focus
+    assert head.get_attribute("aria-sort") == "ascending"
+    assert numbers(column(page, 2)) == sorted(numbers(column(page, 2)))
+    page.keyboard.press("Enter")
+    assert head.get_attribute("aria-sort") is None and column(page, 0) == before
+    row = page.locator("table.sortable").first.locator("tbody tr").filter(has_text="GroundTruth*").first
+    row.locator("th button").click()
+    shown = [
+        re.sub(r"\s*[▲▼]", "", name)
+        for name in page.locator("table.sortable").first.locator("thead th").all_text_contents()
+    ]
+    assert shown[1] == "LR" and sorted(shown) == sorted(names)
+    ranks = [re.search(r"\((\d+)", text)[1] for text in row.locator("td").all_text_contents()]
+    assert ranks == sorted(ranks)
+    row.locator("th button").click()
+    assert page.locator("table.sortable").first.locator("thead th").all_text_contents() == names
+
+
+def test_instances_are_browsed_by_mouse_and_by_keyboard(opened):
+    page = opened("table")
+    case, place = page.locator("#case"), page.locator("#place")
+    assert place.text_content() == "1 of 40" and page.locator("#before").is_disabled()
+    first = case.text_content()
+    assert EVIL in first and "Counterfactual" in first and re.search(r"(flips to|stays)", first)
+    page.locator("#after").click()
+    assert place.text_content() == "2 of 40" and case.text_content() != first
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("PageDown")
+    assert place.text_content() == "13 of 40"
+    page.keyboard.press("ArrowLeft")
+    assert place.text_content() == "12 of 40"
+    page.locator("#pick").select_option("0")
+    assert case.text_content() == first
+    page.locator("#filter").select_option("disagree")
+    assert re.fullmatch(r"1 of \d+", place.text_content()) and place.text_content() != "1 of 40"
+    page.locator("#filter").select_option("all")
+    page.locator("#golds").select_option("contrast")
+    assert "gold (contrast)" in case.text_content() and case.locator(".gold").count() == 1
+    page.locator("#level").select_option("0")
+    assert "P(" not in case.locator(".edits").text_content()  # with labels alone no probability is seen
+    assert case.locator("td.top").count() == 3  # each explainer names k = 1
+
+
+def test_sentences_are_coloured_and_edits_are_marked(opened):
+    page = opened("text")
+    case = page.locator("#case")
+    assert case.locator(".told").count() == 3 and case.locator(".words .top").count() == 3
+    assert case.locator("del").count() == 3 and case.locator("ins").count() == 3 and case.locator(".gold").count() == 3
+    assert re.search(r"score -?[\d.e-]+, number 1", case.locator(".top").first.get_attribute("title"))
+
+
+def luminance(colour):
+    parts = [int(part) / 255 for part in re.findall(r"\d+", colour)[:3]]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one, other):
+    high, low = sorted((luminance(one), luminance(other)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+STYLE = "(e) => { const s = getComputedStyle(e); return [s.color, s.backgroundColor, s.fill]; }"
+
+
+def test_light_and_dark_have_contrast(opened):
+    papers = []
+    for scheme in ("light", "dark"):
+        page = opened("table", color_scheme=scheme)
+        _, paper, _ = page.locator("body").evaluate(STYLE)
+        papers.append(paper)
+        for selector in ("h1", ".lead", ".note", "figcaption", "nav a", "td small", "td .rank"):
+            assert contrast(page.locator(selector).first.evaluate(STYLE)[0], paper) >= 4.5, (scheme, selector)
+        for cell in page.locator("#case td[class*=p], #case td[class*=n], td.agrees").all()[:20]:
+            ink, back, _ = cell.evaluate(STYLE)
+            assert contrast(ink, back) >= 4.5, (scheme, back)
+        assert contrast(page.locator("figure svg text").first.evaluate(STYLE)[2], paper) >= 4.5
+        page.locator("#theme").click()
+        assert page.locator("body").evaluate(STYLE)[1] != paper
+    assert luminance(papers[0]) > 0.9 and luminance(papers[1]) < 0.05
+
+
+def test_tables_and_the_command_are_copied(opened, reports):
+    texts = json.loads(re.search(r'id="texts">(.*?)</script>', reports["table"].read_text(), re.S)[1])
+    page = opened("table", permissions=["clipboard-read", "clipboard-write"])
+    for form in ("latex", "markdown", "csv"):
+        page.locator(f"button[data-copy={form}]").first.click()
+        playwright.expect(page.locator("#tables .said").first).to_have_text("copied")
+        assert page.evaluate("navigator.clipboard.readText()") == texts[0][form]
+        page.evaluate("document.querySelector('#tables .said').textContent = ''")
+    # and where the page may not use the clipboard by itself
+    page.evaluate("void (navigator.clipboard.writeText = () => Promise.reject(new Error('no')))")
+    page.locator("button[data-copy=command]").click()
+    playwright.expect(page.locator("#provenance .said")).to_have_text("copied")
+    assert page.evaluate("navigator.clipboard.readText()") == page.locator("#command").text_content()
+
+
+def test_paper_has_no_controls_and_everything_is_open(opened, tmp_path):
+    page = opened("table", color_scheme="dark")
+    page.emulate_media(media="print")
+    for selector in ("nav", "#instances", "button[data-copy=latex]", "#theme"):
+        assert not page.locator(selector).first.is_visible()
+    assert luminance(page.locator("body").evaluate(STYLE)[1]) > 0.9  # black on white
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.locator("details:not([open])").count() == 0
+    page.emulate_media(media=None)
+    page.pdf(path=tmp_path / "report.pdf", format="A4")
+    assert (tmp_path / "report.pdf").read_bytes().startswith(b"%PDF") and (
+        tmp_path / "report.pdf"
+    ).stat().st_size > 50_000
+
+
+def test_without_scripts_all_but_the_browser_can_be_read(opened):
+    page = opened("table", java_script_enabled=False)
+    assert page.locator("table.sortable").first.is_visible() and page.locator("figure svg").first.is_visible()
+    assert page.locator("noscript").first.is_visible() and not page.locator("#browser").is_visible()
+    assert not page.locator("button").first.is_visible()

@@ -1,0 +1,320 @@
+"""Reports made from run folders: what they say, that they are safe, small, whole and repeatable."""
+
+import base64
+import hashlib
+import json
+import re
+from html import unescape
+from html.parser import HTMLParser
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from cfeval_cli.commands import report
+from cfeval_cli.errors import UserError
+from cfeval_cli.gathering import gather
+from cfeval_cli.report.page import build, instances, provenance
+from cfeval_cli.report.page.read import read
+from cfeval_cli.report.page.verdict import tell
+from cfeval_cli.report.tables import Cell, Table
+from tests.conftest import cfeval, reseal
+from tests.report.conftest import text_of
+
+FOUR = "explainer=[random,omission,decision_boundary,lr]"
+EVIL = "<img src=x onerror=alert(1)>"
+
+
+def opened(folder):
+    """A folder that was changed for a test, by one who knows how."""
+    reseal(folder)
+    return read(folder)
+
+
+def page(folder, figures=True):
+    told = opened(folder)
+    return build.page(told, build.draw(told) if figures else {}, [])
+
+
+def embedded(html, name):
+    return json.loads(re.search(rf'<script type="application/json" id="{name}">(.*?)</script>', html, re.S)[1])
+
+
+class Checker(HTMLParser):
+    """Every element that is opened is closed, no id stands twice, nothing is loaded and no handler is set."""
+
+    VOID = ("meta", "link", "br", "img", "input")
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.ids, self.tags = [], [], set()
+
+    def handle_startendtag(self, tag, attributes):
+        self.handle_starttag(tag, attributes, closed=True)
+
+    def handle_starttag(self, tag, attributes, closed=False):
+        self.tags.add(tag)
+        for name, value in attributes:
+            assert not name.startswith("on"), (tag, name)
+            if name == "id":
+                self.ids.append(value)
+            if name == "src" or (name.endswith("href") and tag not in ("a", "link")):
+                assert (value or "").startswith(("#", "data:")), (tag, name, value[:50])
+        if not closed and tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+def check(html):
+    checker = Checker()
+    checker.feed(html)
+    assert not checker.open and len(checker.ids) == len(set(checker.ids))
+    assert not checker.tags & {"iframe", "object", "embed", "form", "foreignobject"}
+    for url in re.findall(r"https?://[^\s\"'<)]+", html):
+        assert url.startswith("http://www.w3.org/")  # names of namespaces, which nobody loads
+    assert "@import" not in html and "url(http" not in html
+    assert len(html.encode()) < 5_000_000
+    return html
+
+
+def test_a_run_has_a_report_with_everything_in_it(toy, made):
+    html = check(page(made(toy, FOUR)))
+    said = unescape(text_of(html))
+    for title in ("Scores and ranks", "Agreement of each metric's ranking", "Which metric is closer", "What it cost"):
+        assert title in said
+    for name in ("correlations", "truth", "ranks", "distributions", "validity", "costs"):
+        assert f'id="figure-{name}"' in html
+    assert re.search(r"\d+ used, of 600 read", said) and "SHA-256" in said and "cfeval run 'explainer=" in said
+    data = embedded(html, "data")
+    assert len(data["instances"]) == 40 and data["golds"][0] == "signed" and "All 40 instances" in said
+    assert re.findall(r"<svg[^>]*role=\"img\"", html) and html.count("<desc") == html.count("<svg")
+
+
+def test_the_report_of_a_run_and_the_one_made_later_have_the_same_bytes(toy, made, monkeypatch, capsys):
+    folder = made(toy, FOUR, "figures=[svg,png]", "report=true", copy=True)
+    first = {path: path.read_bytes() for path in (folder / "report.html", *(folder / "figures").iterdir())}
+    assert {path.suffix for path in first} == {".html", ".svg", ".png"}
+    for path in first:
+        path.unlink()
+    monkeypatch.setattr("sys.argv", ["cfeval", str(folder)])
+    report.main()
+    assert "report.html" in capsys.readouterr().out
+    assert {path: path.read_bytes() for path in (folder / "report.html", *(folder / "figures").iterdir())} == first
+
+
+def test_the_script_is_the_only_one_that_may_run(toy, made):
+    html = page(made(toy, FOUR), figures=False)
+    (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', html)
+    (script,) = re.findall(r"<script>(.*?)</script>", html, re.S)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}'" in unescape(policy) and "default-src 'none'" in unescape(policy)
+    assert "unsafe-inline'; script" not in policy.split("script-src")[1]
+
+
+def test_names_with_markup_stay_names(toy, made):
+    folder = made(toy, FOUR, copy=True)
+    record = json.loads((folder / "run.json").read_text())
+    record["explainers"]["omission"] = EVIL + "</script><!--"
+    record["explainers"]["decision_boundary"] = "$x^{2}$ {{ 7 * 7 }}"
+    record["data"]["name"] = record["data"]["file"] = EVIL
+    record["command"] = ["cfeval", "run", f"name={EVIL}"]
+    record["metrics"]["dfr"]["title"] = EVIL
+    (folder / "run.json").write_text(json.dumps(record))
+    described = json.loads((folder / "dataset.json").read_text())
+    described["classes"] = [EVIL, "</script>"]
+    described["features"][0]["name"] = described["values"][0][0] = EVIL
+    (folder / "dataset.json").write_text(json.dumps(described))
+    html = check(page(folder))
+    assert "<img" not in html and html.count("</script>") == 3 and "49" not in re.findall(r"\$x.{30}", html)[0]
+    assert embedded(html, "data")["classes"] == [EVIL, "</script>"]
+    assert EVIL in unescape(text_of(html))
+
+
+def test_every_table_can_be_copied_in_three_forms(toy, made):
+    html = page(made(toy, FOUR), figures=False)
+    texts = embedded(html, "texts")
+    buttons = re.findall(r'data-copy="(latex|markdown|csv)" data-table="(\d+)"', html)
+    assert {int(number) for _, number in buttons} == set(range(len(texts)))
+    assert texts[0]["latex"].startswith(r"\begin{table*}") and texts[0]["markdown"].startswith("**Scores")
+    assert texts[0]["csv"].splitlines()[0] == "Metric,Random,Omission,DecisionBoundary,LR"
+    table = Table("t", [Cell("a"), Cell('b "q"')], [[[Cell("x, y"), Cell("1")]]])
+    assert table.csv() == 'a,"b ""q"""\n"x, y",1\n'
+
+
+@pytest.mark.parametrize(
+    ("overrides", "expected"),
+    [
+        (["explainer=[lr]"], "a ranking needs two explainers, and this run has one"),
+        ([FOUR, "k=3"], "k = 3"),
+        ([FOUR, "n_explain=10"], "No intervals: 10 instances"),
+        pytest.param(
+            ["explainer=ladder", "explainer.ladder.rungs=4"],
+            "On a ladder of 4 explainers of known order",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            ["explainer=[random,lr]", "access=label", "resamples=0"], "needs probability access", marks=pytest.mark.slow
+        ),
+        (["explainer=[random,lr]", "metric=[c,validity]"], "neither ground truth"),
+        (["explainer=[random,lr]", "metric=[recall]"], "no metric to be judged"),
+    ],
+)
+def test_unusual_runs_have_sane_reports(toy, made, overrides, expected):
+    folder = made(toy, *overrides)
+    few = overrides[-1].startswith("metric=")  # little to be drawn, and that is tried below
+    said = unescape(text_of(check(page(folder, figures=not few))))
+    assert not few or "correlations" not in build.draw(opened(folder))
+    assert expected in said and not re.search(r"\bnan\b|\bNone \[|inf\b", said)
+
+
+@pytest.mark.slow
+def test_sentences_and_moved_embeddings(toy_text, made):
+    folder = made(toy_text, "explainer=[random,omission,lr]", "search=continuous", "search.steps=2")
+    html = check(page(folder))
+    said = unescape(text_of(html))
+    data = embedded(html, "data")
+    assert 'id="figure-convergence"' in html and "Not all searches converged" in said and data["moved"]
+    kept = pd.read_parquet(folder / "instances.parquet").set_index("instance")
+    for one in data["instances"]:
+        assert " ".join(data["words"][word] for word in one["v"]) == " ".join(kept.loc[one["id"], "text"].split())
+
+
+def test_no_counterfactual_flips(toy, made):
+    folder = made(toy, FOUR, copy=True)
+    found = pd.read_parquet(folder / "counterfactuals.parquet")
+    found["flipped"] = False
+    found.to_parquet(folder / "counterfactuals.parquet", index=False)
+    gaps = {"value_low": [""], "value": [""]}
+    metrics = pd.read_csv(folder / "metrics.csv", keep_default_na=False, na_values=gaps)
+    metrics.loc[metrics["metric"].isin(["validity", "c"]), ["value", "value_low"]] = 0
+    metrics.to_csv(folder / "metrics.csv", index=False)
+    assert "No counterfactual flips a prediction (label access)" in unescape(
+        text_of(check(page(folder, figures=False)))
+    )
+
+
+@pytest.mark.slow
+def test_a_ladder_of_500_rungs_stays_light(toy, made):
+    folder = made(toy, "explainer=[random,omission,lr,ladder]", "explainer.ladder.rungs=3", copy=True)
+    record = json.loads((folder / "run.json").read_text())
+    metrics = pd.read_csv(folder / "metrics.csv", keep_default_na=False, na_values={"rung": [""]})
+    rungs, others = metrics[metrics["rung"].notna()], metrics[metrics["rung"].isna()]
+    one = rungs[rungs["explainer"] == rungs["explainer"].iloc[0]]
+    many = [one.assign(explainer=f"ladder_{p:.4f}", rung=p) for p in np.linspace(1, 0, 500)]
+    pd.concat([others, *many]).to_csv(folder / "metrics.csv", index=False)
+    record["explainers"] |= {f"ladder_{p:.4f}": f"Gold {p:.4f}" for p in np.linspace(1, 0, 500)}
+    (folder / "run.json").write_text(json.dumps(record))
+    html = check(page(folder))
+    assert len(html) < 1_500_000 and "11 of 500 rungs" in text_of(html) and "101 are drawn" in html
+    assert embedded(html, "data")["explainers"] == ["Random", "Omission", "LR"]
+
+
+def test_the_browser_holds_some_instances_spread_over_the_predictions():
+    probability = np.random.default_rng(0).random(5000)
+    some = instances.pick(probability, 300)
+    assert len(set(some)) == 300 and (np.diff(some) > 0).all()
+    assert probability[some].max() == probability.max() and abs(np.median(probability[some]) - 0.5) < 0.02
+    assert instances.pick(probability[:10], 300).tolist() == list(range(10))
+
+
+def test_what_the_browser_shows_is_what_the_files_say(toy, made):
+    folder = made(toy, FOUR)
+    data = instances.gather(opened(folder))
+    scores = pd.read_parquet(folder / "scores.parquet").set_index(["metric", "variant", "explainer", "instance"])
+    found = pd.read_parquet(folder / "counterfactuals.parquet").set_index(["explainer", "access", "instance"])
+    names = list(json.loads((folder / "run.json").read_text())["explainers"])
+    for one in data["instances"]:
+        for name, told, edits in zip(names, one["e"], one["c"], strict=True):
+            for gold in data["golds"]:
+                if told:
+                    hit = float(told[0] in one["gold"][gold])
+                    assert hit == scores.loc[("recall", gold, name, one["id"]), "numerator"]
+            if not told:
+                assert edits == [None] * len(data["levels"])
+                continue
+            for level, (features, _, label, p, distance, rested) in zip(data["levels"], edits, strict=True):
+                line = found.loc[(name, level, one["id"])]
+                assert features == line["features"].tolist() and label == line["label"] and rested is None
+                assert distance == pytest.approx(line["distance"], rel=1e-3)
+                assert p is None if level == "label" else p == pytest.approx(line["probability"], rel=1e-3)
+
+
+def test_too_many_bytes_make_fewer_instances(toy, made, monkeypatch):
+    folder = read(made(toy, FOUR))
+    monkeypatch.setattr(instances, "_BYTES", 12_000)
+    data = instances.gather(folder)
+    assert 1 <= len(data["instances"]) < 40 and len(json.dumps(data["instances"])) < 20_000
+
+
+def verdict_of(folder, **columns):
+    told = opened(folder)
+    for name, value in columns.items():
+        told.findings.correlations[name] = value
+    return tell(told.findings, told.record)
+
+
+def test_the_verdict_claims_no_more_than_p_allows(toy, made):
+    folder = made(toy, FOUR)
+    few = verdict_of(folder)
+    assert not few.sure and "24 orders" in few.points[0]
+    assert verdict_of(folder, tau=-0.5).headline == "No metric ranks the explainers as the truth does"
+    unsure = verdict_of(folder, tau=0.5, p_tau=0.2)
+    assert unsure.headline.startswith("No metric can be told from chance") and not unsure.sure
+    many = verdict_of(folder, tau=0.5, p_tau=0.04)
+    assert "by chance" in many.headline and not many.sure
+    sure = verdict_of(folder, tau=0.5, p_tau=0.0001)
+    assert "better than chance" in sure.headline and sure.sure
+    assert any("erasure metrics" in point for point in sure.points)
+
+
+def test_faults_are_told_if_there_are_any(toy, made):
+    folder = made(toy, FOUR, copy=True)
+    record = json.loads((folder / "run.json").read_text())
+    record["explained"]["decision_boundary"]["faults"] = 7
+    (folder / "run.json").write_text(json.dumps(record))
+    told = pd.read_parquet(folder / "explanations.parquet")
+    told["fault"] = None
+    told.loc[(told["explainer"] == "decision_boundary") & (told.index % 2 == 0), "fault"] = "it broke"
+    told.to_parquet(folder / "explanations.parquet", index=False)
+    assert "Explanations that failed: DecisionBoundary 7." in provenance.warnings(opened(folder))
+    assert any(one["e"][2] == ["it broke"] for one in instances.gather(opened(folder))["instances"])
+
+
+def test_a_folder_without_a_complete_run_has_no_report(toy, made, tmp_path):
+    folder = made(toy, FOUR, copy=True)
+    record = json.loads((folder / "run.json").read_text())
+    for change, reason in (({"status": "failed"}, "its status is failed"), ({"schema": 0}, "another version")):
+        (folder / "run.json").write_text(json.dumps(record | change))
+        with pytest.raises(UserError, match=reason):
+            read(folder)
+    (folder / "run.json").write_text(json.dumps(record))
+    (folder / "metrics.csv").write_text("changed")
+    done = cfeval("report", str(folder), cwd=tmp_path, code=2)
+    assert f"{folder / 'metrics.csv'} is not as the run left it" in done.stderr
+    (folder / "metrics.csv").unlink()
+    with pytest.raises(UserError, match=r"metrics\.csv is missing"):
+        read(folder)
+    assert "holds no run" in cfeval("report", str(tmp_path), cwd=tmp_path, code=2).stderr
+
+
+def test_a_sweep_has_a_report_that_names_what_varies_and_what_failed(toy, made, tmp_path):
+    import shutil
+
+    for number, overrides in enumerate((["seed=1"], ["seed=2"], ["seed=1", "k=2"])):
+        shutil.copytree(made(toy, "explainer=[random,omission,lr]", *overrides), tmp_path / str(number))
+        record = json.loads((tmp_path / str(number) / "run.json").read_text())
+        (tmp_path / str(number) / "run.json").write_text(json.dumps(record | {"overrides": overrides}))
+    (tmp_path / "0" / "report.html").touch()
+    gather([tmp_path], tmp_path, {tmp_path / "9": ["seed=<b>", "k=99"]}, page=True)
+    html = check((tmp_path / "report.html").read_text())
+    said = unescape(text_of(html))
+    assert "3 runs together" in said and "9: failed" in said and "Means over 2 seeds: k=1" in said
+    assert 'href="0/report.html"' in html and 'href="2/report.html"' not in html
+    assert {path.name for path in (tmp_path / "figures").iterdir()} == {
+        f"{name}.{kind}" for name in ("agreement", "varied_k") for kind in ("png", "svg", "pdf")
+    }
+    first = (tmp_path / "report.html").read_bytes()
+    gather([tmp_path], tmp_path, {tmp_path / "9": ["seed=<b>", "k=99"]}, page=True)
+    assert (tmp_path / "report.html").read_bytes() == first
