@@ -157,8 +157,8 @@ def _apart(judged: _Judged, pair: _Pair, alike: Sequence[_Pair]) -> list[str]:
     worse = [other for other, line in known.items() if line["p_holm"] < _SURE]
     close = [other for other in others if other not in worse]
     text = (
-        f"{len(worse)} of {len(others)} other metrics are significantly further from the truth (p < {_SURE} after "
-        "Holm's correction, over resampled instances and with these explainers)."
+        f"With these very explainers, {len(worse)} of {len(others)} other metrics are further from the truth "
+        f"whichever instances are drawn (p < {_SURE} after Holm's correction); other explainers may give another order."
     )
     if close:
         text += f" Not told apart: {judged.names(close)}."
