@@ -16,7 +16,7 @@ from cfeval_cli.config import Plan
 from cfeval_cli.errors import Failure, UserError
 from cfeval_cli.explaining import Explained, Job
 from cfeval_cli.explaining import explain as explained
-from cfeval_cli.identity import of_code, of_subject, of_work
+from cfeval_cli.identity import of_code, of_component, of_subject, of_work
 from cfeval_cli.model.gate import Ledger, probability_of
 from cfeval_cli.progress import Progress
 from cfeval_cli.report import tables
@@ -103,7 +103,8 @@ def run(plan: Plan, folder: RunFolder, progress: Progress) -> list[tables.Table]
         how = Bootstrap(plan.seed, plan.resamples, plan.confidence)
         findings = conclude(scores, order, how, plan.ladder_gold, bounds)
     folder.save_scores(scores, findings)
-    return folder.finish(study.ledger, progress)
+    with progress.stage("report"):
+        return folder.finish(study.ledger, progress)
 
 
 def inputs(plan: Plan) -> str | None:
@@ -120,7 +121,7 @@ def inputs(plan: Plan) -> str | None:
 
 def train(plan: Plan, dataset: Dataset, cache: Cache) -> WhiteBox:
     """The model, trained now or before."""
-    section = of_work(plan.model.__class__, dataset.fingerprint, plan.identities["model"], plan.seed)
+    section = of_work(plan.model.__class__, dataset.fingerprint, of_component(plan.model), plan.seed)
     if section is None or not hasattr(plan.model, "restore"):
         return plan.model.fit(dataset, plan.seed)  # type: ignore[no-any-return]
     label = f"{dataset.name}, model, seed {plan.seed}"
@@ -173,13 +174,14 @@ def explain(study: Study, name: str, advance: Callable[[int], None]) -> Explaine
     """One explainer's explanations of all instances."""
     plan = study.plan
     explainer = plan.explainers[name]
+    identity = of_component(explainer)
     job = Job(
         name=name,
         explainer=explainer,
         dataset=study.dataset,
         model=study.model,
-        identity=plan.identities[f"explainer.{name}"],
-        code=of_code(explainer.__class__) if plan.identities[f"explainer.{name}"] else "",
+        identity=identity,
+        code=of_code(explainer.__class__) if identity else "",
         subject=study.subject,
         seed=plan.seed,
         instances=study.instances,
@@ -224,7 +226,7 @@ def find(study: Study, name: str, features: Ints, advance: Callable[[int], None]
     found = {}
     for level, measure in study.measures.items():
         hunt = Hunt(plan.search, study.dataset, study.model, measure, level, plan.seed)
-        who = (plan.identities["search"], plan.identities["distance"])
+        who = (of_component(plan.search), of_component(plan.distance))
         section = of_work(Hunt, study.subject, *who, level.name, plan.seed)
         label = f"{study.dataset.name}, search.{level.name.lower()}, seed {plan.seed}"
         shelf = None if section is None else Shelf(study.cache, section, label)

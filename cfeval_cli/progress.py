@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
+from cfeval_cli import screen
 from cfeval_cli.errors import visible
 
 if TYPE_CHECKING:
@@ -40,18 +41,21 @@ class Progress:
         log.info("%s%s", title, "" if total is None else f": {total:,} instances")
         begun = spoken = time.perf_counter()
         done = 0
+        base: tuple[float, int] | None = None  # what was known from before comes first, and tells nothing of the speed
         task = self._live.add_task(visible(title), total=total, count="") if self._live else None
 
         def advance(items: int) -> None:
-            nonlocal done, spoken
+            nonlocal base, done, spoken
             done += items
+            base = base or (time.perf_counter(), done)
             if self._live and task is not None:
                 self._live.update(task, advance=items, count=f"{done:,}/{total:,}" if total else "")
             now = time.perf_counter()
-            if total and now - spoken >= _EVERY and 0 < done < total:
+            if total and now - spoken >= _EVERY and base[1] < done < total:
                 spoken = now
-                left = (now - begun) / done * (total - done)
-                log.info("%s: %s of %s, about %.0f s left", title, f"{done:,}", f"{total:,}", left)
+                speed = (done - base[1]) / (now - base[0])
+                told = f"{done:,} of {total:,}, {speed:,.3g}/s"
+                log.info("%s: %s, about %.0f s left", title, told, (total - done) / speed)
 
         yield advance
         self.seconds[title] = self.seconds.get(title, 0.0) + time.perf_counter() - begun
@@ -62,24 +66,38 @@ class Progress:
 
 @contextmanager
 def terminal() -> Iterator[Progress]:
-    """A live display if standard error is a terminal, else log lines."""
+    """A live display if standard error is a terminal, else log lines; if the user wants quiet, warnings only."""
     root = logging.getLogger()
     with ExitStack() as stack:
-        if sys.stderr.isatty():
+        if screen.quiet():
+            handler: logging.Handler = logging.StreamHandler(sys.stderr)
+            handler.setLevel(logging.WARNING)
+            handler.setFormatter(Visible("cfeval: %(message)s"))
+            progress = Progress()
+        elif sys.stderr.isatty():
             from rich.console import Console
             from rich.logging import RichHandler
-            from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeRemainingColumn
+            from rich.progress import BarColumn, ProgressColumn, SpinnerColumn, Task, TextColumn, TimeRemainingColumn
             from rich.progress import Progress as RichProgress
+            from rich.text import Text
+
+            class Speed(ProgressColumn):
+                """Instances per second, of those that were not known from before."""
+
+                def render(self, task: Task) -> Text:
+                    speed = task.finished_speed or task.speed
+                    return Text(f"{speed:,.3g}/s" if speed and task.fields["count"] else "", style="dim")
 
             columns = (
                 SpinnerColumn(finished_text="✓"),
                 TextColumn("{task.description}", markup=False),
                 BarColumn(),
                 TextColumn("{task.fields[count]}"),
+                Speed(),
                 TimeRemainingColumn(elapsed_when_finished=True),
             )
             live = RichProgress(*columns, console=Console(stderr=True))
-            handler: logging.Handler = RichHandler(logging.WARNING, live.console, show_path=False, show_time=False)
+            handler = RichHandler(logging.WARNING, live.console, show_path=False, show_time=False)
             handler.setFormatter(Visible("%(message)s"))
             progress = Progress(stack.enter_context(live))
         else:

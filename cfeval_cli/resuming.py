@@ -36,7 +36,7 @@ def _of_run(folder: Path, own: Sequence[str]) -> list[str] | None:
     if record["status"] == "complete" and not again:
         return None
     overrides = _texts(record.get("overrides"), folder / "run.json")
-    return [*own, *allowed(overrides, own, folder), f"hydra.run.dir={quoted(folder)}"]
+    return [*_merged(overrides, own, folder), f"hydra.run.dir={quoted(folder)}"]
 
 
 def _of_sweep(folder: Path, own: Sequence[str]) -> list[str]:
@@ -58,7 +58,16 @@ def _of_sweep(folder: Path, own: Sequence[str]) -> list[str]:
         elif override not in own:
             raise _not_taken(override, folder)
     first = [] if {"-m", "--multirun"} & set(own) else ["--multirun"]
-    return [*first, *own, *allowed(task, own, folder), *kept, f"hydra.sweep.dir={quoted(folder)}"]
+    return [*first, *_merged(task, own, folder), *kept, f"hydra.sweep.dir={quoted(folder)}"]
+
+
+def _merged(overrides: Sequence[str], own: Sequence[str], folder: Path) -> list[str]:
+    """The user's options, and the overrides of both; a key keeps its place, by which a sweep numbers its jobs."""
+    taken = allowed(overrides, own, folder)
+    mine = {_key(word): word for word in own if _is_override(word)}
+    options = [word for word in own if not _is_override(word)]
+    placed = [mine.pop(_key(text)) if _key(text) in mine else text for text in overrides]
+    return [*options, *(text for text in placed if text in taken or text in own), *mine.values()]
 
 
 def allowed(overrides: Sequence[str], own: Sequence[str], folder: Path) -> list[str]:
@@ -66,7 +75,7 @@ def allowed(overrides: Sequence[str], own: Sequence[str], folder: Path) -> list[
     from hydra.core.override_parser.overrides_parser import OverridesParser
     from hydra.errors import HydraException
 
-    given = {_key(word) for word in own if "=" in word or word.startswith("~")}
+    given = {_key(word) for word in own if _is_override(word)}
     parser, kept = OverridesParser.create(), []
     for text in overrides:
         if text in own or _key(text) in given:
@@ -92,6 +101,10 @@ def _not_taken(override: str, folder: Path) -> UserError:
         f"{folder} was started with {override!r}, which could bring in code: that is not taken from a folder. "
         "If you trust it, say it again after --resume."
     )
+
+
+def _is_override(word: str) -> bool:
+    return word.startswith("~") or ("=" in word and not word.startswith("-"))
 
 
 def _key(override: str) -> str:

@@ -77,7 +77,9 @@ def test_a_folder_with_nothing_to_resume(tmp_path):
         arguments(tmp_path, [])
     write(tmp_path, status="complete")
     assert arguments(tmp_path, []) is None
-    assert arguments(tmp_path, ["redo=true"]) == ["redo=true", "k=2", f"hydra.run.dir='{tmp_path}'"]
+    assert arguments(tmp_path, ["redo=true"]) == ["k=2", "redo=true", f"hydra.run.dir='{tmp_path}'"]
+    again = arguments(tmp_path, ["--config-dir", "a", "redo=true", "k=3"])
+    assert again == ["--config-dir", "a", "k=3", "redo=true", f"hydra.run.dir='{tmp_path}'"]
     (tmp_path / "run.json").write_text("{")
     with pytest.raises(UserError, match="damaged"):
         arguments(tmp_path, [])
@@ -114,7 +116,7 @@ def test_a_sweep_is_resumed_by_what_it_was_started_with(tmp_path, hydra, good):
     if good:
         kept = [one for one in hydra if "subdir" in one]
         assert arguments(tmp_path, ["n_jobs=1"]) == [
-            "--multirun", "n_jobs=1", "k=1,2", *kept, f"hydra.sweep.dir='{tmp_path}'",
+            "--multirun", "k=1,2", "n_jobs=1", *kept, f"hydra.sweep.dir='{tmp_path}'",
         ]  # fmt: skip
 
 

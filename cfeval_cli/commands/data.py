@@ -10,7 +10,7 @@ from typing import Any
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
-from cfeval_cli import configs
+from cfeval_cli import configs, screen
 from cfeval_cli.cli import Parser
 from cfeval_cli.dataset.sources import File
 from cfeval_cli.errors import UserError, did_you_mean, visible
@@ -55,7 +55,6 @@ def main() -> None:
 def _cache(overrides: list[str], config_dir: str | None, clear: bool) -> None:
     from datetime import datetime
 
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
@@ -84,7 +83,7 @@ def _cache(overrides: list[str], config_dir: str | None, clear: bool) -> None:
         except (TypeError, ValueError, OverflowError, OSError):  # the file may be damaged
             when = "?"
         table.add_row(Text(visible(label)), f"{entries:,}", f"{size / 1000:,.0f}", when)
-    Console(width=None if sys.stdout.isatty() else 140).print(table)
+    screen.console().print(table)
 
 
 def _files(overrides: list[str], config_dir: str | None) -> tuple[Path, dict[str, list[File]], dict[str, DictConfig]]:
@@ -111,7 +110,6 @@ def _file_nodes(node: Any) -> list[Any]:
 
 
 def _list(data_dir: Path, files: dict[str, list[File]]) -> int:
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
@@ -122,7 +120,7 @@ def _list(data_dir: Path, files: dict[str, list[File]]) -> int:
         for file in wanted:
             cells = name, file.name, file.state(data_dir), "\n".join(source.label for source in file.sources)
             table.add_row(*(Text(visible(cell, keep="\n")) for cell in cells))
-    Console(width=None if sys.stdout.isatty() else 140).print(table)
+    screen.console().print(table)
     return 0
 
 

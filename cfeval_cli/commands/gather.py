@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,16 +40,10 @@ def main() -> None:
 
 def show(gathered: Gathered) -> None:
     """Print the tables as a run does, and what was left out."""
-    from rich.console import Console
+    from cfeval_cli import screen
 
-    from cfeval_cli.errors import visible
-
-    console = Console(width=None if sys.stdout.isatty() else 160)
-    for table in (table for table in gathered.tables if not table.detail):
-        console.print()
-        console.print(table.rich(console.width))
     runs = len(gathered.sweep.runs)
-    told = f"\nGathered {runs} {'run' if runs == 1 else 'runs'}: {gathered.folder}"
+    told = f"Gathered {runs} {'run' if runs == 1 else 'runs'}: {gathered.folder}"
     if gathered.sweep.others:
         told += f"\nNot gathered: {gathered.sweep.left_out}"
-    console.print(visible(told, keep="\n"), markup=False, highlight=False, soft_wrap=True)
+    screen.show(gathered.tables, told)

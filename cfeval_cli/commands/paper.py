@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 from cfeval_cli.cli import Parser
@@ -43,23 +42,15 @@ def main() -> None:
 
 
 def _compare(folders: list[Path], into: Path, tables: list[str]) -> None:
-    from rich.console import Console
-
-    from cfeval_cli.errors import visible
+    from cfeval_cli import screen
     from cfeval_cli.paper.compare import compare
 
     done = compare(folders, into, tables)
-    console = Console(width=None if sys.stdout.isatty() else 160)
-    for table in (table for table in done.tables if not table.detail):
-        console.print(table.rich(console.width))
-        console.print()
-    told = f"Written: {into.resolve()}: paper.md, paper.tex, paper.html, paper.csv, claims.csv"
-    console.print(visible(told), markup=False, highlight=False, soft_wrap=True)
+    screen.show(done.tables, f"Written: {into.resolve()}: paper.md, paper.tex, paper.html, paper.csv, claims.csv")
 
 
 def _audit(csv: Path | None, md: Path | None) -> None:
-    from rich.console import Console
-
+    from cfeval_cli import screen
     from cfeval_cli.files import whole_file
     from cfeval_cli.paper.audit import audit
 
@@ -68,8 +59,4 @@ def _audit(csv: Path | None, md: Path | None) -> None:
         if path is not None:
             with whole_file(path) as file:
                 file.write_text(text, encoding="utf-8")
-    console = Console(width=None if sys.stdout.isatty() else 160)
-    for table in done.tables():
-        console.print(table.rich(console.width))
-        console.print()
-    console.print(done.summary, markup=False, highlight=False, soft_wrap=True)
+    screen.show(done.tables(), done.summary)

@@ -80,25 +80,19 @@ def _experiment(cfg: DictConfig) -> None:
 
 
 def _run(cfg: DictConfig, folder: RunFolder) -> None:
-    from rich.console import Console
-
-    from cfeval_cli import pipeline, progress
+    from cfeval_cli import pipeline, progress, screen
     from cfeval_cli.config import plan
 
     with progress.terminal() as stages:
         made = pipeline.run(plan(cfg), folder, stages)
-    # piped output is for files and other programs: do not fold the tables to a default of 80 columns
-    console = Console(width=None if sys.stdout.isatty() else 160)
-    job = ""
-    if HydraConfig.get().mode == RunMode.MULTIRUN:
-        job = f"job {HydraConfig.get().job.num} ({HydraConfig.get().job.override_dirname or 'no overrides'}): "
-        made = []  # what the jobs say together is shown in the end
-    for table in (table for table in made if not table.detail):
-        console.print()
-        console.print(table.rich(console.width))
     known = "" if folder.begun else "computed before, with the same inputs. "
-    said = f"{'' if job else chr(10)}{job}{known}Results: {folder.path}"
-    console.print(visible(said, keep="\n"), markup=False, highlight=False, soft_wrap=True)
+    if HydraConfig.get().mode == RunMode.MULTIRUN:  # what the jobs say together is shown in the end
+        job = f"job {HydraConfig.get().job.num} ({HydraConfig.get().job.override_dirname or 'no overrides'}): "
+        sys.stdout.write(visible(f"{job}{known}Results: {folder.path}") + "\n")
+        return
+    page = folder.path / "report.html"
+    told = [f"Report:  {page}"] if page.exists() else []
+    screen.show(made, "\n".join([*told, f"{known}Results: {folder.path}"]))
 
 
 def _close(folder: RunFolder, status: str) -> str:
