@@ -391,6 +391,7 @@ def _found(ids: Ints, explainer: str, level: Access, found: Counterfactuals) -> 
             "probability": np.full(len(ids), np.nan) if found.probability is None else found.probability,
             "distance": found.distance,
             "converged": pd.array(empty if found.converged is None else found.converged.tolist(), dtype="boolean"),
+            "steps": pd.array(empty if found.steps is None else found.steps.tolist(), dtype="Int64"),
         }
     )
 

@@ -305,6 +305,7 @@ class Counterfactuals:
     codes: Codes | None = None  # (n, M) the edited input, if values were exchanged
     vectors: Floats | None = None  # (n, k, d) the edited embeddings, if those were moved
     converged: Bools | None = None  # (n,) for searches that iterate
+    steps: Ints | None = None  # (n,) that such a search took
 
     @staticmethod
     def concatenate(parts: Sequence[Counterfactuals]) -> Counterfactuals:

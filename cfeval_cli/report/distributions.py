@@ -76,21 +76,30 @@ def _box(axis: Axes, values: Any, place: int) -> None:
 
 
 def _convergence(found: pd.DataFrame, names: Sequence[str], record: Mapping[str, Any]) -> Plot:
-    """The share of searches that came to rest, and where those that did and did not ended."""
+    """The share of searches that came to rest by their steps, and where those that did and did not ended."""
     from matplotlib.figure import Figure
 
     mine = found[found["converged"].notna()]
     figure = Figure(figsize=(WIDE, 2.7), layout="constrained")
     left, right = figure.subplots(1, 2)
     for place, name in enumerate(names):
-        rested = mine.loc[mine["explainer"] == name, "converged"].astype(float)
-        if len(rested):
-            left.barh(place, rested.mean(), color=COLOURS[place % len(COLOURS)], height=0.6)
-            left.text(1.02, place, f"{rested.mean():.1%} of {len(rested):,}", va="center", fontsize=6.5, color=INK)
-    left.set_yticks(range(len(names)), [visible(record["explainers"][name]) for name in names], parse_math=False)
-    left.set_ylim(len(names) - 0.5, -0.5)
-    left.set_xlim(0, 1)
-    left.set_xlabel("share of searches that converged")
+        mine_too = mine[mine["explainer"] == name]
+        steps = np.sort(mine_too.loc[mine_too["converged"].astype(bool), "steps"].dropna().to_numpy(float))
+        if len(steps):
+            shares = np.arange(1, len(steps) + 1) / len(mine_too)
+            drawn = np.linspace(0, len(steps) - 1, min(len(steps), _MOST)).round().astype(int)
+            left.step(
+                np.concatenate([[0], steps[drawn]]), np.concatenate([[0], shares[drawn]]), where="post", lw=1.3, color=COLOURS[place % len(COLOURS)],
+                label=f"{visible(record['explainers'][name])} ({len(steps) / len(mine_too):.1%})",
+            )  # fmt: skip
+    left.set_xlim(left=0)
+    left.set_ylim(0, 1.03)
+    left.grid()
+    left.set_xlabel("steps")
+    left.set_ylabel("share of searches that converged")
+    small = left.legend(frameon=False, fontsize=6, loc="upper left")
+    for text in small.get_texts():
+        text.set_parse_math(False)
     for rest, label, colour, mark in (
         (True, "converged", COLOURS[0], "o"),
         (False, "not converged", COLOURS[3], "x"),
@@ -110,7 +119,8 @@ def _convergence(found: pd.DataFrame, names: Sequence[str], record: Mapping[str,
     right.grid()
     legend(figure, right)
     caption = (
-        "How many searches came to rest, and where they ended: below the dotted line the prediction has flipped. At "
+        "How many searches came to rest after so many steps, by explainer, and where they ended: below the dotted "
+        "line the prediction has flipped. At "
         f"most {_MOST} dots of each kind are drawn." + about(record)
     )
     return Plot(figure, "Convergence of the search", caption)

@@ -55,10 +55,10 @@ class Continuous:
         own = embedded(quest)
         rows = min(self.max_batch_rows, _NUMBERS // max(1, own[:1].size))
         many = max(1, rows // self.restarts)
-        vectors, converged = [own[:0]], [np.zeros(0, dtype=bool)]
+        vectors, converged, steps = [own[:0]], [np.zeros(0, dtype=bool)], [np.zeros(0, dtype=np.int64)]
         with one_thread():
             for part in (slice(start, start + many) for start in range(0, len(quest.ids), many)):
-                found, done = self._best(
+                found, done, took = self._best(
                     replace(
                         quest, codes=quest.codes[part], labels=quest.labels[part], features=quest.features[part],
                         ids=quest.ids[part],
@@ -67,10 +67,11 @@ class Continuous:
                 )  # fmt: skip
                 vectors.append(found)
                 converged.append(done)
-            return moved(quest, np.concatenate(vectors), np.concatenate(converged))
+                steps.append(took)
+            return moved(quest, *(np.concatenate(parts) for parts in (vectors, converged, steps)))
 
-    def _best(self, quest: Quest, own: Floats) -> tuple[Floats, Bools]:
-        """For each instance the embeddings (k, d) of the start that came lowest, and whether that one converged."""
+    def _best(self, quest: Quest, own: Floats) -> tuple[Floats, Bools, Ints]:
+        """For each instance the embeddings (k, d) of the start that came lowest, if it converged, and its steps."""
         spread = self.start * self.alpha**0.5
         noise = np.stack([quest.rng(i).normal(size=(self.restarts, *own.shape[1:])) for i in range(len(own))])
         noise *= (quest.features != NONE)[:, None, :, None]
@@ -92,21 +93,21 @@ class Continuous:
             return value, gradient
 
         begin = (own[:, None] + spread * noise).reshape(len(rows), *own.shape[1:])
-        end, values, norms = {"descent": self._descend, "adam": self._adam}[self.optimizer](objective, begin)
+        end, values, norms, took = {"descent": self._descend, "adam": self._adam}[self.optimizer](objective, begin)
         best = values.reshape(len(own), self.restarts).argmin(axis=1) + np.arange(len(own)) * self.restarts
-        return end[best], norms[best] <= self._small
+        return end[best], norms[best] <= self._small, took[best]
 
     @property
     def _small(self) -> float:
         return float(self.tolerance * self.alpha**0.5)
 
-    def _descend(self, objective: _Objective, vectors: Floats) -> tuple[Floats, Floats, Floats]:
+    def _descend(self, objective: _Objective, vectors: Floats) -> tuple[Floats, Floats, Floats, Ints]:
         """Gradient descent; a step that lowers the objective enough lets the next be longer, else it is halved."""
         active = np.arange(len(vectors))
         here = vectors
         value, gradient = objective(here, active)
         values, norms = value.copy(), np.sqrt(np.einsum("nkd,nkd->n", gradient, gradient))
-        step = np.full(len(vectors), 0.25)
+        step, took = np.full(len(vectors), 0.25), np.zeros(len(vectors), dtype=np.int64)
         for _ in range(self.steps):
             squared = np.einsum("nkd,nkd->n", gradient, gradient)
             values[active], norms[active] = value, np.sqrt(squared)
@@ -118,6 +119,7 @@ class Continuous:
                 )
             if not len(active):
                 break
+            took[active] += 1
             trial = gradient * -step[:, None, None]
             trial += here
             lower_value, lower_gradient = objective(trial, active)
@@ -129,14 +131,14 @@ class Continuous:
             step[higher] /= 3.0
         vectors[active], values[active] = here, value
         norms[active] = np.sqrt(np.einsum("nkd,nkd->n", gradient, gradient))
-        return vectors, values, norms
+        return vectors, values, norms, took
 
-    def _adam(self, objective: _Objective, vectors: Floats) -> tuple[Floats, Floats, Floats]:
+    def _adam(self, objective: _Objective, vectors: Floats) -> tuple[Floats, Floats, Floats, Ints]:
         """Adam on all instances at once, its rate falling to a thousandth over the steps."""
         import torch
 
         variable = torch.tensor(vectors, requires_grad=True)
-        everyone = np.arange(len(vectors))
+        everyone, took = np.arange(len(vectors)), np.zeros(len(vectors), dtype=np.int64)
         adam = torch.optim.Adam([variable], lr=0.1 * self.alpha**0.5)
         decay = torch.optim.lr_scheduler.ExponentialLR(adam, gamma=1e-3 ** (1.0 / self.steps))
         for _ in range(self.steps):
@@ -144,11 +146,12 @@ class Continuous:
             norms = np.sqrt((gradient**2).sum(axis=(1, 2)))
             if (norms <= self._small).all():
                 break
+            took += norms > self._small
             variable.grad = torch.as_tensor(gradient)
             adam.step()
             decay.step()
         end = variable.detach().numpy()
-        return end, objective(end, everyone)[0], norms
+        return end, objective(end, everyone)[0], norms, took
 
 
 # From vectors (n, k, d) and which starts they belong to, to values and gradients.

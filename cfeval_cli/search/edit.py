@@ -26,7 +26,7 @@ def exchanged(quest: Quest, edited: Codes, max_batch_rows: int) -> Counterfactua
     )
 
 
-def moved(quest: Quest, vectors: Floats, converged: Bools) -> Counterfactuals:
+def moved(quest: Quest, vectors: Floats, converged: Bools, steps: Ints | None = None) -> Counterfactuals:
     """Counterfactuals made by moving the embeddings (n, k, d) of the explained features."""
     positive, _ = quest.model.slope(quest.codes, quest.features)(np.arange(len(vectors)), vectors)
     labels = (positive > 0.5).astype(np.int64)
@@ -38,6 +38,7 @@ def moved(quest: Quest, vectors: Floats, converged: Bools) -> Counterfactuals:
         probability=probability_of(quest.labels, positive),
         vectors=vectors,
         converged=converged,
+        steps=steps,
     )
 
 

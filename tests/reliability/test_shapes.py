@@ -1,52 +1,49 @@
 """Whatever the shape of the machine and the past of the run: the same metrics."""
 
-import itertools
 import json
 
 import pandas as pd
 import pytest
+from hydra import compose, initialize_config_module
 
-from tests.conftest import cfeval
+from cfeval_cli import config, pipeline
+from cfeval_cli.progress import Progress
+from cfeval_cli.store import RunFolder
 
 TABLE = "explainer=[random,omission,lime,anchor,decision_boundary]"
 WORDS = ("k=2", "explainer.lime.n_samples=200", "explainer.decision_boundary.n_samples=50", "resamples=100",
-         "bounds=20", "figures=[]", "report=false", "n_explain=40")  # fmt: skip
+         "bounds=20", "figures=[]", "report=false", "n_explain=40", "executor.min_seconds=0")  # fmt: skip
 
 
 def lines(path):
     """The rows of metrics.csv but those of the explainer that is one more, without ranks, which it changes."""
     table = pd.read_csv(path, dtype=str, keep_default_na=False)
-    return (
-        table[table["explainer"] != "lr"].drop(columns=[c for c in table if c.startswith("rank")]).to_csv(index=False)
-    )
+    ranks = [column for column in table if column.startswith("rank")]
+    return table[table["explainer"] != "lr"].drop(columns=ranks).to_csv(index=False)
 
 
 @pytest.mark.parametrize("kind", ["toy", "toy_text"])
 def test_metrics_are_equal(kind, request, tmp_path):
     toy = request.getfixturevalue(kind)
-    search = "search=discrete" if kind == "toy" else "search=continuous"
-    seen = set()
-    ways = itertools.product((1, 2), ("cold", "warm"))
-    for n_jobs, state in ways:
-        words = [TABLE, *WORDS, search, f"n_jobs={n_jobs}", "executor.min_seconds=0", "cache=disk"]
-        words += [f"cache.folder={tmp_path}/cache{n_jobs}", f"hydra.run.dir={tmp_path}/{n_jobs}{state}"]
-        cfeval("run", *toy.arguments, *words, cwd=tmp_path)
-        folder = tmp_path / f"{n_jobs}{state}"
-        known = {one["known"] for one in json.loads((folder / "run.json").read_text())["explained"].values()}
-        assert known == ({0} if state == "cold" else {40})
-        seen.add((folder / "metrics.csv").read_bytes())
+
+    def run(name, *words):
+        folder = tmp_path / name
+        folder.mkdir()
+        with initialize_config_module("cfeval_cli.conf", version_base="1.3"):
+            own = f"hydra.searchpath=[file://{toy.folder / 'conf'}]"
+            cfg = compose("run", [own, *toy.arguments[2:], f"search={search}", *WORDS, *words])
+        pipeline.run(config.plan(cfg), RunFolder(folder, []), Progress())
+        return folder / "metrics.csv"
+
+    search, seen = "discrete" if kind == "toy" else "continuous", set()
+    for n_jobs in (1, 2):
+        for state in ("cold", "warm"):
+            cache = [f"n_jobs={n_jobs}", f"cache.folder={tmp_path}/cache{n_jobs}"]
+            metrics = run(f"{n_jobs}{state}", TABLE, *cache)
+            record = json.loads(metrics.with_name("run.json").read_text())
+            known = {one["known"] for one in record["explained"].values()}
+            assert known == ({0} if state == "cold" else {40})
+            seen.add(metrics.read_bytes())
     assert len(seen) == 1
-    more = TABLE.replace("]", ",lr]")
-    cfeval(
-        "run",
-        *toy.arguments,
-        more,
-        *WORDS,
-        search,
-        "n_jobs=2",
-        "cache=off",
-        f"hydra.run.dir={tmp_path}/more",
-        cwd=tmp_path,
-    )
-    assert lines(tmp_path / "more" / "metrics.csv") == lines(tmp_path / "1cold" / "metrics.csv")
-    assert "lr" in (tmp_path / "more" / "metrics.csv").read_text()
+    more = run("more", TABLE.replace("]", ",lr]"), "n_jobs=1", "cache=off")
+    assert lines(more) == lines(tmp_path / "1cold" / "metrics.csv") and "lr" in more.read_text()
