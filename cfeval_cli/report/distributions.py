@@ -89,7 +89,7 @@ def _convergence(found: pd.DataFrame, names: Sequence[str], record: Mapping[str,
             shares = np.arange(1, len(steps) + 1) / len(mine_too)
             drawn = np.linspace(0, len(steps) - 1, min(len(steps), _MOST)).round().astype(int)
             left.step(
-                np.concatenate([[0], steps[drawn]]), np.concatenate([[0], shares[drawn]]), where="post", lw=1.3, color=COLOURS[place % len(COLOURS)],
+                [0, *steps[drawn]], [0, *shares[drawn]], where="post", lw=1.3, color=COLOURS[place % len(COLOURS)],
                 label=f"{visible(record['explainers'][name])} ({len(steps) / len(mine_too):.1%})",
             )  # fmt: skip
     left.set_xlim(left=0)
