@@ -6,6 +6,7 @@ import shutil
 
 import pytest
 
+from cfeval_cli.gathering import gather
 from cfeval_cli.report.page import build
 from cfeval_cli.report.page.read import read
 from cfeval_cli.store import replaced
@@ -41,7 +42,12 @@ def reports(toy, toy_text, made):
     for folder in (table, text):
         reseal(folder)
         replaced(folder, read(folder).record, build.files(read(folder), []))
-    return {"table": table / "report.html", "text": text / "report.html"}
+    sweep = table.parent / "sweep"
+    for number, seed in enumerate((1, 2)):
+        one = made(toy, "explainer=[random,omission,lr]", f"seed={seed}", copy=True)
+        shutil.copytree(one, sweep / str(number))
+    gather([sweep], sweep, {sweep / "2": [f"seed={EVIL}"]}, page=True)
+    return {"table": table / "report.html", "text": text / "report.html", "sweep": sweep / "report.html"}
 
 
 @pytest.fixture
@@ -64,6 +70,30 @@ def opened(chromium, reports):
         context.close()
     assert said == []
     assert {re.sub(r"#.*", "", url) for url in asked} <= {path.as_uri() for path in reports.values()}
+
+
+ODD = {
+    "one explainer": ["explainer=[lr]"],
+    "k = 3, ten instances": ["explainer=[random,omission,lr]", "k=3", "n_explain=10"],
+    "a ladder": ["explainer=ladder", "explainer.ladder.rungs=30"],
+    "labels only": ["explainer=[random,lr]", "access=label", "resamples=0"],
+}
+
+
+@pytest.mark.parametrize("name", ["sweep", *(pytest.param(name, marks=pytest.mark.slow) for name in ODD)])
+def test_sweeps_and_odd_runs_make_sane_pages(opened, reports, made, toy, name):
+    if name in ODD:
+        odd = made(toy, *ODD[name], copy=True)
+        replaced(odd, read(odd).record, build.files(read(odd), []))
+        reports[name] = odd / "report.html"
+    page = opened(name)
+    assert page.locator("h1").is_visible() and page.locator("figure svg").count() >= 1
+    for bad in ("NaN", "Infinity", "[object", "undefined undefined"):
+        assert bad not in page.locator("main").inner_text()
+    head = page.locator("table.sortable").first.locator("thead th button").nth(1)
+    if head.count():
+        head.click()
+    assert opened(name, viewport={"width": 390, "height": 800}).evaluate("document.documentElement.scrollWidth") <= 390
 
 
 def column(page, place, table=0):
