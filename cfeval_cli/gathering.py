@@ -130,6 +130,7 @@ class Gathered:
     folder: Path
     sweep: Sweep
     tables: list[Table]
+    page: Path | None = None  # the report
 
 
 def find(folders: Sequence[Path]) -> list[Path]:
@@ -183,7 +184,7 @@ def gather(
         from cfeval_cli.report.page import sweep as pages  # here: it draws, which not everyone waits for
 
         pages.write(sweep, frames["sweep"], tables, into)
-    return Gathered(into, sweep, tables)
+    return Gathered(into, sweep, tables, into / "report.html" if page else None)
 
 
 def _name(path: Path, into: Path) -> str:

@@ -44,6 +44,8 @@ def show(gathered: Gathered) -> None:
 
     runs = len(gathered.sweep.runs)
     told = f"Gathered {runs} {'run' if runs == 1 else 'runs'}: {gathered.folder}"
+    if gathered.page is not None:
+        told += f"\nReport: {gathered.page}"
     if gathered.sweep.others:
         told += f"\nNot gathered: {gathered.sweep.left_out}"
     screen.show(gathered.tables, told)

@@ -13,7 +13,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
-from cfeval_cli import callbacks
+from cfeval_cli import callbacks, screen
 from cfeval_cli.cli import complain, stopped
 from cfeval_cli.errors import Failure, UserError, visible
 
@@ -27,6 +27,8 @@ def main() -> None:
     """One experiment, or the jobs of a sweep and then what they say together."""
     if not _resumed():
         return
+    if screen.quiet() and not any(word.startswith("hydra/hydra_logging=") for word in sys.argv):
+        sys.argv.append("hydra/hydra_logging=disabled")  # its own lines about the jobs of a sweep
     try:
         _experiment()
     except Exception:
