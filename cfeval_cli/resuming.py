@@ -13,6 +13,8 @@ from typing import Any
 
 from cfeval_cli.errors import UserError
 
+QUIET = "hydra/hydra_logging=disabled"  # what --quiet adds: no lines of Hydra about the jobs of a sweep
+
 _PLAIN = re.compile(r"[\w\-+.*, \[\]()']*")  # numbers and names of configs, not paths to them
 _SUBDIR = re.compile(r"[\w\-./]|\$\{[\w.:]+\}")
 
@@ -51,8 +53,8 @@ def _of_sweep(folder: Path, own: Sequence[str]) -> list[str]:
     kept = []
     for override in hydra:
         key, _, value = override.partition("=")
-        if key in ("hydra.mode", "hydra.sweep.dir"):
-            continue  # said again below
+        if key in ("hydra.mode", "hydra.sweep.dir") or override == QUIET:
+            continue  # said again below, or by the user
         if key == "hydra.sweep.subdir" and not _SUBDIR.sub("", value) and ".." not in value and value[:1] != "/":
             kept.append(override)
         elif override not in own:

@@ -16,6 +16,7 @@ from omegaconf import DictConfig
 from cfeval_cli import callbacks, screen
 from cfeval_cli.cli import complain, stopped
 from cfeval_cli.errors import Failure, UserError, visible
+from cfeval_cli.resuming import QUIET
 
 if TYPE_CHECKING:
     from cfeval_cli.store import RunFolder
@@ -28,7 +29,7 @@ def main() -> None:
     if not _resumed():
         return
     if screen.quiet() and not any(word.startswith("hydra/hydra_logging=") for word in sys.argv):
-        sys.argv.append("hydra/hydra_logging=disabled")  # its own lines about the jobs of a sweep
+        sys.argv.append(QUIET)
     try:
         _experiment()
     except Exception:
@@ -61,7 +62,11 @@ def _experiment(cfg: DictConfig) -> None:
     from cfeval_cli.store import RunFolder
 
     config = HydraConfig.get()
-    folder = RunFolder(Path(config.runtime.output_dir), ["cfeval", "run", *sys.argv[1:]], list(config.overrides.task))
+    folder = RunFolder(
+        Path(config.runtime.output_dir),
+        ["cfeval", "run", *(word for word in sys.argv[1:] if word != QUIET)],
+        list(config.overrides.task),
+    )
     try:
         with folder.opened():
             _run(cfg, folder)
