@@ -98,7 +98,7 @@ def test_a_complete_run_whose_files_were_changed_is_not_called_complete(tmp_path
 @pytest.mark.parametrize(
     ("hydra", "good"),
     [
-        (["hydra.sweep.dir=x", "hydra.mode=MULTIRUN"], True),
+        (["hydra.sweep.dir=x", "hydra.mode=MULTIRUN", "hydra/hydra_logging=disabled"], True),
         (["hydra.sweep.subdir=${hydra:runtime.choices.experiment}/${gold}-${seed}"], True),
         (["hydra.sweep.subdir=../../x"], False),
         (["hydra.sweep.subdir=/x"], False),

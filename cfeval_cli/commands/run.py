@@ -62,11 +62,8 @@ def _experiment(cfg: DictConfig) -> None:
     from cfeval_cli.store import RunFolder
 
     config = HydraConfig.get()
-    folder = RunFolder(
-        Path(config.runtime.output_dir),
-        ["cfeval", "run", *(word for word in sys.argv[1:] if word != QUIET)],
-        list(config.overrides.task),
-    )
+    words = [word for word in sys.argv[1:] if word != QUIET]
+    folder = RunFolder(Path(config.runtime.output_dir), ["cfeval", "run", *words], list(config.overrides.task))
     try:
         with folder.opened():
             _run(cfg, folder)
