@@ -69,10 +69,8 @@ def test_quiet_leaves_results_and_complaints(monkeypatch, capsys, toy, tmp_path)
     done = toy.run("--quiet", "explainer=[random,lr]", "n_explain=20", "resamples=0", "hydra.run.dir=run", cwd=tmp_path)
     assert (done.stdout, done.stderr) == (f"Results: {tmp_path / 'run'}\n", "")
     assert "train: done in" in (tmp_path / "run" / "run.log").read_text()  # the log has it all
-    assert (
-        cfeval("gather", "run", "--into", "g", "--quiet", cwd=tmp_path).stdout
-        == f"Gathered 1 run: {tmp_path / 'g'}\nReport: {tmp_path / 'g' / 'report.html'}\n"
-    )
+    done = cfeval("gather", "run", "--into", "g", "--quiet", cwd=tmp_path)
+    assert done.stdout == f"Gathered 1 run: {tmp_path / 'g'}\nReport: {tmp_path / 'g' / 'report.html'}\n"
     assert "there is no folder" in cfeval("gather", "nowhere", "--quiet", cwd=tmp_path, code=2).stderr
 
 
