@@ -66,13 +66,17 @@ class Gather(Callback):
             if failed and not (path / "run.json").exists()
         }
         try:
-            show(gather([self._folder], self._folder, lost, page=self._page))
+            show(gather(self._mine() or [self._folder], self._folder, lost, page=self._page))
         except Exception as error:
             if os.environ.get("CFEVAL_TRACEBACK"):
                 traceback.print_exc()
             complain(error, job="the runs are intact, but could not be gathered:")
             return 1
         return 0
+
+    def _mine(self) -> list[Path]:
+        """The folders of this sweep's jobs, not of others beside them; none, if other processes did the jobs."""
+        return [path for path in self._jobs if (path / "run.json").exists()]
 
 
 def claim(config: DictConfig, key: str) -> Path | None:

@@ -7,12 +7,14 @@ import signal
 import struct
 import threading
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from hashlib import blake2b, sha256
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -146,6 +148,8 @@ def explain(
     for row, key in enumerate(keys):
         if key in known:
             gathered.add(row, known.pop(key))
+    if 0 < len(missing) < len(keys):
+        log.info("%s: %s of %s known from before", job.component, f"{len(keys) - len(missing):,}", f"{len(keys):,}")
     advance(len(keys) - len(missing))
     chunks = [missing[start : start + _CHUNK] for start in range(0, len(missing), _CHUNK)]
     with keeping(cache, section, job.label) as keep:
@@ -212,7 +216,7 @@ def unpacked(value: bytes) -> Told | None:
 def _explain(job: Job, rows_of: Ints) -> tuple[Told, list[Told]]:
     """A chunk of instances, here or in another process; one that goes wrong does not take the others down."""
     fit = job.ready[2]
-    told = _asked(job, rows_of)
+    told = _asked(job, rows_of) if job.timeout is None else None  # a limit is for each instance by itself
     if told is None:
         told = [one for row in rows_of for one in _asked(job, row[None]) or ()]
     return fit, told
@@ -226,7 +230,7 @@ def _asked(job: Job, rows_of: Ints) -> list[Told] | None:
     before, begun = ledger.rows[job.component], time.perf_counter()
     fault = ""
     try:
-        with _within(None if job.timeout is None else job.timeout * len(batch)):
+        with _within(job.timeout):
             answer = function(batch)
         explanation = shaped(answer, len(batch))
     except (UserError, Failure):
@@ -234,7 +238,9 @@ def _asked(job: Job, rows_of: Ints) -> list[Told] | None:
     except _TooLong:
         fault = f"no answer within {job.timeout:g} s"
     except Exception as error:
+        where = traceback.extract_tb(error.__traceback__)[-1]  # for who writes an explainer
         text = " ".join(f"{type(error).__name__}: {error}".split())[:_LONGEST]
+        text += f" ({Path(where.filename).name}:{where.lineno})"
         fault = "".join(sign if sign.isprintable() else "?" for sign in text)
     if fault and len(batch) > 1:
         return None

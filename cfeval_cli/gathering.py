@@ -92,7 +92,8 @@ class Sweep:
     @property
     def left_out(self) -> str:
         """The runs that are not gathered, with the reasons."""
-        return ", ".join(f"{run.name} ({why})" for run, why in self.others)
+        told = {"running": "running, or killed: cfeval run --resume"}
+        return ", ".join(f"{run.name} ({told.get(why, why)})" for run, why in self.others)
 
     @cached_property
     def keys(self) -> list[str]:
@@ -209,6 +210,8 @@ def read(path: Path, name: str) -> Run:
         absent += [key for key in _SETTINGS if key not in record.get("settings", {})]
         if absent:
             raise ValueError(f"run.json does not tell {', '.join(absent)}")
+        for file in ("metrics.csv", "correlations.csv"):
+            recorded.listed(record, file)
         tables = _table(path / "metrics.csv", _METRICS), _table(path / "correlations.csv", _CORRELATIONS)
         recorded.check_tables(record, *tables)
     except (OSError, ValueError, TypeError, LookupError, AttributeError, *recorded.TOO_MUCH) as error:

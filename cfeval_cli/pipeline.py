@@ -97,8 +97,10 @@ def run(plan: Plan, folder: RunFolder, progress: Progress) -> list[tables.Table]
     with progress.stage("score"):
         truth = golden(study)
         scores, order = score(study, truth, explanations, usable, counterfactuals)
-    with progress.stage("bounds") as advance:
-        bounds = bounding.find(study, truth, advance) if plan.bounds else None
+    bounds = None
+    if plan.bounds:
+        with progress.stage("bounds") as advance:
+            bounds = bounding.find(study, truth, advance)
     with progress.stage("conclude"):
         how = Bootstrap(plan.seed, plan.resamples, plan.confidence)
         findings = conclude(scores, order, how, plan.ladder_gold, bounds)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,12 @@ LARGEST = 1 << 26  # bytes of a table or a record
 TOO_MUCH = (RecursionError, OverflowError, MemoryError)  # nested more deeply, or larger, than anything that runs write
 
 _BETTER = ("higher", "lower", "none")
+
+
+def listed(record: Mapping[str, Any], name: str) -> None:
+    """Refuse to read a file of a run that its record does not vouch for."""
+    if name not in record["files"]:
+        raise ValueError(f"run.json does not list {name}")
 
 
 def read_record(path: Path) -> dict[str, Any]:
@@ -49,13 +56,16 @@ def read(path: Path, but: tuple[str, ...] = ()) -> dict[str, Any]:
                 continue
             file = path / name
             if not file.is_file() or file.is_symlink():
-                raise UserError(f"{file} is missing, and run.json lists it. {_AGAIN}")
+                raise UserError(f"{file} is missing, or a link, and run.json lists it. {_again(path)}")
             if hash_file(file) != wanted:
-                raise UserError(f"{file} is not as the run left it: its sha256 is not the one in run.json. {_AGAIN}")
+                raise UserError(
+                    f"{file} is not as the run left it: its sha256 is not the one in run.json. {_again(path)}"
+                )
     return record
 
 
-_AGAIN = "Put it back, or compute the run again: cfeval run --resume FOLDER redo=true."
+def _again(path: Path) -> str:
+    return f"Put it back, or compute the run again: cfeval run --resume {shlex.quote(str(path))} redo=true"
 
 
 def files_of(path: Path, record: Mapping[str, Any]) -> dict[str, str]:

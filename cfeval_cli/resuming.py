@@ -6,6 +6,7 @@ name code, or a place where code is looked for, must stand on the user's own com
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,13 +17,17 @@ from cfeval_cli.errors import UserError
 QUIET = "hydra/hydra_logging=disabled"  # what --quiet adds: no lines of Hydra about the jobs of a sweep
 
 _PLAIN = re.compile(r"[\w\-+.*, \[\]()']*")  # numbers and names of configs, not paths to them
-_SUBDIR = re.compile(r"[\w\-./]|\$\{[\w.:]+\}")
+_SUBDIR = re.compile(r"[\w\-./]|\$\{(?:hydra:)?[\w.]+\}")
 
 
 def arguments(folder: Path, own: Sequence[str]) -> list[str] | None:
     """Hydra's arguments, the user's own ones last; None if nothing is left to do."""
     if not folder.is_dir():
         raise UserError(f"--resume {folder}: there is no such folder.")
+    for place, folders, files in os.walk(folder):  # which follows none
+        for name in (*folders, *files):
+            if (Path(place) / name).is_symlink():
+                raise UserError(f"--resume {folder}: {Path(place) / name} is a link, which no run makes. Remove it.")
     if (folder / "run.json").exists():
         return _of_run(folder, own)
     if (folder / "multirun.yaml").exists():
@@ -82,7 +87,8 @@ def allowed(overrides: Sequence[str], own: Sequence[str], folder: Path) -> list[
     for text in overrides:
         if text in own or _key(text) in given:
             continue
-        if "_target_" in text or "${" in text:
+        # without a dollar there is no interpolation, and without a backslash none that is hidden
+        if "_target_" in text or set("$\\") & set(text):
             raise _not_taken(text, folder)
         try:
             override = parser.parse_override(text)
@@ -91,6 +97,8 @@ def allowed(overrides: Sequence[str], own: Sequence[str], folder: Path) -> list[
         key, value = override.key_or_group, text.partition("=")[2]
         # what may choose a config must not lead to a file elsewhere, nor put one where Hydra looks for its own
         place = "." not in key and key != "data_dir" and not _PLAIN.fullmatch(value)
+        # nothing is made, or fetched, in places that a folder chooses
+        place = place or ("/" in value and not Path(value.strip("'\"")).exists())
         moved = key.startswith("hydra") or bool(set("/@") & set(text.partition("=")[0]))
         if place or moved or "_target_" in repr(override.value()):
             raise _not_taken(text, folder)
@@ -100,7 +108,8 @@ def allowed(overrides: Sequence[str], own: Sequence[str], folder: Path) -> list[
 
 def _not_taken(override: str, folder: Path) -> UserError:
     return UserError(
-        f"{folder} was started with {override!r}, which could bring in code: that is not taken from a folder. "
+        f"{folder} was started with {override!r}, which could bring in code, or files elsewhere: that is not "
+        "taken from a folder. "
         "If you trust it, say it again after --resume."
     )
 

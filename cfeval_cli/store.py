@@ -28,6 +28,7 @@ from cfeval_cli.errors import Failure, UserError
 from cfeval_cli.files import as_csv, hash_file, locked, sweep_partial, whole_file
 from cfeval_cli.journal import FILE, Journal
 from cfeval_cli.report import tables
+from cfeval_cli.report.page import verdict
 from cfeval_cli.statistics.summary import TRUTHS
 from cfeval_cli.types import NONE, Access, Cache, Counterfactuals, Dataset, Floats, Ints, Split
 
@@ -43,6 +44,13 @@ log = logging.getLogger(__name__)
 _PACKAGES = ("torch", "numpy", "pandas", "scipy", "scikit-learn", "lime", "anchor-exp", "hydra-core")
 
 
+_RESULTS = (
+    "bounds.csv", "correlations.csv", "costs.csv", "costs.md", "counterfactuals.parquet", "dataset.json",
+    "differences.csv", "explanations.parquet", "instance_agreement.csv", "instances.parquet", "metrics.csv",
+    "model.npz", "report.html", "scores.parquet", "tables.md", "tables.tex",
+)  # fmt: skip
+
+
 class RunFolder:
     """One run's folder."""
 
@@ -55,6 +63,7 @@ class RunFolder:
         self._early = False  # whether the record was written before anything was known
         self._journal: Journal | None = None
         self._findings: Findings | None = None
+        self.verdict = ""  # in one sentence
         self._figures: tuple[str, ...] = ()
         self._report = False
         self._clock = time.perf_counter()
@@ -65,8 +74,16 @@ class RunFolder:
         with locked(self.path, wait=False) as held:
             if not held:
                 raise UserError(f"another run is writing to {self.path}. Wait for it, or choose another hydra.run.dir.")
+            for name in ("figures", "run.json", FILE):
+                if (self.path / name).is_symlink():
+                    raise UserError(f"{self.path / name} is a link, which no run makes. Remove it.")
             sweep_partial(self.path)
             if not (self.path / "run.json").exists():
+                there = [name for name in _RESULTS if (self.path / name).exists()]
+                if there:
+                    raise UserError(
+                        f"{self.path / there[0]} is not of a run, and would be lost. Choose another folder."
+                    )
                 self._early = True
                 self._record = self._start()
                 self._write_record()
@@ -136,22 +153,32 @@ class RunFolder:
 
     def _before(self, inputs: str | None) -> dict[str, Any]:
         """What is taken over from an attempt at the same run; the results of another run are removed."""
+        if self._early:
+            return {}
         try:
             record = recorded.read_record(self.path)
         except UserError:
-            return {}
-        if self._early:
-            return {}
-        if inputs is None or record.get("inputs") not in (None, inputs):
-            for name in recorded.files_of(self.path, record):
-                (self.path / name).unlink(missing_ok=True)
-            return {}
-        if record["status"] == "complete":
+            record = {"status": "unknown", "inputs": ""}
+        # a run that was killed before its inputs were known has no results yet
+        same = inputs is not None and record.get("inputs", inputs) == inputs
+        if not same:
+            if record["status"] == "complete":
+                log.warning("%s: the results of another run are replaced", self.path)
+            self._clean()
+        if not same or record["status"] == "complete":
             return {}
         told = {name: record[name] for name in ("command", "started") if name in record}
         earlier = record.get("resumed", [])
         now = datetime.now(UTC).isoformat(timespec="seconds")
         return told | {"resumed": [*(earlier if isinstance(earlier, list) else []), now]}
+
+    def _clean(self) -> None:
+        """Remove the results of another run, whatever its record lists; nothing that no run writes."""
+        for name in _RESULTS:
+            (self.path / name).unlink(missing_ok=True)
+        for kind in ("png", "svg", "pdf"):
+            for figure in (self.path / "figures").glob(f"*.{kind}"):
+                figure.unlink()
 
     def save_model(self, model: Any, accuracy: Mapping[str, float]) -> None:
         """The trained model as plain arrays."""
@@ -251,6 +278,7 @@ class RunFolder:
         costs = costs_of(ledger, self._record)
         self._write_text("costs.csv", as_csv(costs))
         self._write_text("costs.md", tables.costs(costs, self._record).markdown())
+        self.verdict = verdict.tell(self._findings, self._record).headline
         self._write_page()
         lost = [name for name in self._files if not (self.path / name).is_file()]
         if lost:
@@ -267,7 +295,8 @@ class RunFolder:
         from cfeval_cli.report.page import build, read  # here: a run that draws nothing does not wait for it
 
         try:
-            made = list(build.files(read.read(self.path, self._record), self._figures, self._report))
+            folder = read.read(self.path, self._record | {"files": self._files})
+            made = list(build.files(folder, self._figures, self._report))
         except Exception as error:
             log.exception("no report")
             log.warning("report.html could not be made (%s); all else is complete", error)
@@ -287,11 +316,12 @@ class RunFolder:
         return sorted(path.name for path in kept if path.name not in ("run.json", "run.log", FILE))
 
     def discard(self) -> None:
-        """Remove the folder that Hydra made, if nothing but Hydra's own files is in it."""
+        """Remove the folder that Hydra made, if nothing but Hydra's own files is in it; not that of another run."""
+        if not self._early:
+            return
         hydra_files = [self.path / ".hydra" / name for name in ("config.yaml", "hydra.yaml", "overrides.yaml")]
-        record = [self.path / "run.json"] if self._early else []
         with contextlib.suppress(OSError):
-            for path in (*hydra_files, self.path / "run.log", *record):
+            for path in (*hydra_files, self.path / "run.log", self.path / "run.json"):
                 path.unlink(missing_ok=True)
         # and the folders that it made on the way: outputs/<date>
         for folder in (self.path / ".hydra", self.path, *self.path.parents[:2]):

@@ -1,7 +1,6 @@
 """Gathered figures against loops that follow the documentation and use no code of cfeval."""
 
 import itertools
-import json
 import math
 import re
 from pathlib import Path
@@ -19,7 +18,7 @@ from cfeval_cli.cli import _overrides_last
 from cfeval_cli.commands.gather import main
 from cfeval_cli.errors import UserError
 from cfeval_cli.gathering import gather
-from tests.conftest import cfeval, seal
+from tests.conftest import cfeval, reseal, seal
 
 FILES = ["seeds_correlations.csv", "seeds_metrics.csv", "stability.csv", "sweep.csv", "tables.md", "tables.tex"]
 METRICS = {"c": "higher", "proximity": "lower", "recall": "higher", "coverage": "none"}
@@ -253,7 +252,7 @@ def test_runs_that_cannot_be_gathered_are_named(tmp_path):
     write_run(tmp_path / "3", 3, ["k=2"], status="failed")
     write_run(tmp_path / "4", 4, [], status="running")
     done = gather([tmp_path], tmp_path, {tmp_path / "5": ["seed=7", "k=99"]})
-    told = "2 (same settings and seed as 1), 3 (failed), 4 (running), 5 (failed)"
+    told = "2 (same settings and seed as 1), 3 (failed), 4 (running, or killed: cfeval run --resume), 5 (failed)"
     assert done.sweep.left_out == told and f"Not gathered: {told}." in (tmp_path / "tables.md").read_text()
     lines = pd.read_csv(tmp_path / "sweep.csv")
     assert lines["seed"].tolist() == [0, 1, 1, 3, 4, 7]
@@ -283,9 +282,9 @@ def test_nothing_in_a_folder_is_made(tmp_path, monkeypatch):
         ("run.json", '{"status": "complete", "schema": 2, "files": {}}', "does not tell the overrides"),
         ("run.json", '{"status": "complete", "schema": 2, "files": {}, "overrides": [[]]}', "not tell the overrides"),
         ("run.json", '{"status": "complete", "schema": 2, "files": {}, "overrides": []}', "not tell settings, expl"),
-        ("metrics.csv", None, "metrics.csv is missing, and run.json lists it"),
+        ("metrics.csv", None, "metrics.csv is missing, or a link"),
         ("metrics.csv", "changed", "metrics.csv is not as the run left it"),
-        ("correlations.csv", None, "correlations.csv is missing, and run.json lists it"),
+        ("correlations.csv", None, "correlations.csv is missing, or a link"),
     ],
 )
 def test_a_folder_that_is_not_as_the_run_left_it_is_named_and_nothing_is_written(tmp_path, name, text, message):
@@ -303,11 +302,11 @@ def test_a_folder_that_is_not_as_the_run_left_it_is_named_and_nothing_is_written
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("metrics.csv", None, "metrics.csv: No such file"),
+        ("metrics.csv", None, "run.json does not list metrics.csv"),
         ("metrics.csv", "", "cannot be gathered: No columns"),
         ("metrics.csv", "metric,variant\nc,label\n", "metrics.csv has no column explainer, rung, value"),
         ("metrics.csv", "metric,value\nc,many\n", "cannot be gathered: could not convert"),
-        ("correlations.csv", None, "correlations.csv: No such file"),
+        ("correlations.csv", None, "run.json does not list correlations.csv"),
     ],
 )
 def test_a_damaged_folder_is_named_and_nothing_is_written(tmp_path, name, text, message):
@@ -316,7 +315,7 @@ def test_a_damaged_folder_is_named_and_nothing_is_written(tmp_path, name, text, 
         write_run(tmp_path / str(i), i, [], some_values(rng), some_taus(rng))
     path = tmp_path / "1" / name
     path.unlink() if text is None else path.write_text(text)
-    seal(tmp_path / "1", json.loads((tmp_path / "1" / "run.json").read_text()) | {"files": {}}, [])  # by who knows how
+    reseal(tmp_path / "1")  # by who knows how
     with pytest.raises(UserError, match=message) as caught:
         gather([tmp_path], tmp_path)
     assert str(caught.value).startswith(f"{tmp_path / '1'} cannot be gathered")
@@ -415,14 +414,16 @@ def test_when_gathering_fails_the_runs_are_intact_and_the_exit_code_tells(tmp_pa
     rng = np.random.default_rng(0)
     write_run(tmp_path / "0", 0, [], some_values(rng), some_taus(rng))
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    write_run(tmp_path / "1", 1, [], some_values(rng), some_taus(rng))
+    (tmp_path / "1" / "run.json").write_text("{")
     (tmp_path / "old").mkdir()
-    (tmp_path / "old" / "run.json").write_text("{")
+    (tmp_path / "old" / "run.json").write_text("{")  # of another sweep: not looked at
     with pytest.raises(SystemExit) as caught:
-        sweep_with(tmp_path, {"0": JobStatus.COMPLETED})
+        sweep_with(tmp_path, {"0": JobStatus.COMPLETED, "1": JobStatus.COMPLETED})
     assert caught.value.code == 1
     told = capsys.readouterr().err
     assert told.startswith("cfeval: the runs are intact, but could not be gathered: ") and told.count("\n") == 1
-    assert str(tmp_path / "old") in told and not (tmp_path / "sweep.csv").exists()
+    assert str(tmp_path / "1") in told and str(tmp_path / "old") not in told and not (tmp_path / "sweep.csv").exists()
     assert {path: path.read_bytes() for path in before} == before
 
 

@@ -19,8 +19,8 @@ HERE = Path("folder")
     "override",
     [
         "seed=1", "explainer=[lr,lime]", "dataset=adults", "explainer.lime.n_samples=300", "seed=1,2,3",
-        "seed=range(5)", "experiment=glob(table1*)", "data_dir=/a/b", "confidence=0.9", "+explainer=ladder", "~metric",
-        "model.learning_rate={tabular:0.1,text:0.2}", "n_explain=null", "cache.folder=/a/b", "figures=[]",
+        "seed=range(5)", "experiment=glob(table1*)", "data_dir=/tmp", "confidence=0.9", "+explainer=ladder", "~metric",
+        "model.learning_rate={tabular:0.1,text:0.2}", "n_explain=null", "cache.folder=/tmp", "figures=[]",
     ],
 )  # fmt: skip
 def test_values_and_choices_are_taken(override):
@@ -34,11 +34,12 @@ def test_values_and_choices_are_taken(override):
         "hydra.callbacks.x._target_=os.system", "hydra/launcher=joblib", "hydra.searchpath=[file:///evil]",
         "dataset=../../evil", "experiment=/evil", "dataset@hydra.callbacks=adults", "hydra.run.dir=elsewhere",
         "seed=${oc.env:HOME}", "+x=${oc.decode:'{}'}", "dataset/more=x", "++hydra.job.chdir=true",
-        "search={a:1}", "explainer@x=lr",
+        "search={a:1}", "explainer@x=lr", "data_dir=/not/there", "cache.folder=/not/there", "x.url=http://a/b",
+        r"+z.c=\{$\{z.a\}$\{z.b\}: x\}", r"+explainer.e=$\{oc.create:$\{oc.decode:$\{z.c\}\}\}", r"+z.a=a\{", "+z.a=$",
     ],
 )  # fmt: skip
 def test_what_could_bring_in_code_is_taken_from_the_users_own_command_line_only(override):
-    with pytest.raises(UserError, match="could bring in code: that is not taken from a folder"):
+    with pytest.raises(UserError, match="could bring in code, or files elsewhere"):
         allowed(["k=2", override], [], HERE)
     assert allowed(["k=2", override], [override], HERE) == ["k=2"]
 
@@ -153,3 +154,32 @@ def test_a_foreign_target_in_a_run_folder_is_never_made(toy, tmp_path):
     own = [*toy.arguments, "cache=off", "figures=[]"]
     cfeval("run", "--resume", "run", *own, cwd=tmp_path)
     assert not list(tmp_path.rglob("made")) and (run / "metrics.csv").exists()
+
+
+def test_a_target_that_is_put_together_from_pieces_is_never_made(tmp_path):
+    """An interpolation in hiding, which builds `_target_` from two halves and names code in the folder."""
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "payload.py").write_text("from pathlib import Path\nPath('made').mkdir()\n")
+    overrides = [
+        "+z.a=_tar", "+z.b=get_", r"+z.c=\{$\{z.a\}$\{z.b\}: run.payload.go\}",
+        r"+explainer.evil=$\{oc.create:$\{oc.decode:$\{z.c\}\}\}",
+    ]  # fmt: skip
+    seal(tmp_path / "run", {"status": "running"}, overrides)
+    assert "could bring in code" in cfeval("run", "--resume", "run", cwd=tmp_path, code=2).stderr
+    (tmp_path / "sweep").mkdir()
+    told = {"hydra": {"overrides": {"task": overrides, "hydra": []}}}
+    (tmp_path / "sweep" / "multirun.yaml").write_text(json.dumps(told))
+    assert "could bring in code" in cfeval("run", "--resume", "sweep", cwd=tmp_path, code=2).stderr
+    assert not (tmp_path / "made").exists()
+
+
+@pytest.mark.parametrize("name", ["figures", ".hydra", "run.log", "unfinished.sqlite", "deep/link"])
+def test_a_folder_with_links_is_refused_before_anything_is_written(tmp_path, name):
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "precious.txt").write_text("mine")
+    (tmp_path / "run" / "deep").mkdir(parents=True)
+    (tmp_path / "run" / name).symlink_to(tmp_path / "outside")
+    seal(tmp_path / "run", {"status": "running", "inputs": "x", "files": {"figures/precious.txt": "x"}}, [])
+    with pytest.raises(UserError, match="is a link, which no run makes"):
+        arguments(tmp_path / "run", [])
+    assert (tmp_path / "outside" / "precious.txt").read_text() == "mine"

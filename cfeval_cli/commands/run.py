@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +14,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
-from cfeval_cli import callbacks, screen
+from cfeval_cli import callbacks, configs, screen
 from cfeval_cli.cli import complain, stopped
 from cfeval_cli.errors import Failure, UserError, visible
 from cfeval_cli.resuming import QUIET
@@ -69,11 +70,11 @@ def _experiment(cfg: DictConfig) -> None:
             _run(cfg, folder)
     except KeyboardInterrupt as error:
         log.error("stopped by the user")
-        sys.stderr.write(visible(f"cfeval: stopped. {_close(folder, 'stopped')}") + "\n")
+        sys.stderr.write(visible(f"cfeval: stopped. {_close(folder, 'stopped', cfg)}") + "\n")
         sys.exit(stopped(error))
     except Exception as error:
         log.error("failed", exc_info=True)
-        kept = _close(folder, "failed")
+        kept = _close(folder, "failed", cfg)
         if os.environ.get("CFEVAL_TRACEBACK"):
             raise
         if HydraConfig.get().mode == RunMode.MULTIRUN:
@@ -95,11 +96,12 @@ def _run(cfg: DictConfig, folder: RunFolder) -> None:
         sys.stdout.write(visible(f"{job}{known}Results: {folder.path}") + "\n")
         return
     page = folder.path / "report.html"
-    told = [f"Report:  {page}"] if page.exists() else []
+    told = [f"Verdict: {folder.verdict}."] if folder.verdict else []
+    told += [f"Report:  {page}"] if page.exists() else []
     screen.show(made, "\n".join([*told, f"{known}Results: {folder.path}"]))
 
 
-def _close(folder: RunFolder, status: str) -> str:
+def _close(folder: RunFolder, status: str, cfg: DictConfig) -> str:
     """Keep what was computed and name it; leave no folder behind if nothing was."""
     if not folder.begun:
         folder.discard()
@@ -109,4 +111,16 @@ def _close(folder: RunFolder, status: str) -> str:
         kept = ", ".join(folder.contents())
     except (OSError, Failure):  # the disk is full, or somebody removed the folder
         return f"{folder.path} could not be closed; what was finished is kept as far as there was room."
-    return f"Safe in {folder.path}: {kept}. To go on: cfeval run --resume {folder.path}"
+    return f"Safe in {folder.path}: {kept}, and all that was finished. To go on: {_again(folder, cfg)}"
+
+
+def _again(folder: RunFolder, cfg: DictConfig) -> str:
+    """The command that goes on, with what is not taken from a folder."""
+    config = HydraConfig.get()
+    sweep = config.mode == RunMode.MULTIRUN
+    words = ["cfeval", "run", "--resume", str(Path(config.sweep.dir).absolute() if sweep else folder.path)]
+    own = configs.config_dir()
+    words += [] if own is None else ["--config-dir", own]
+    elsewhere = ("hydra.run.", "hydra.sweep.", "hydra.mode=", QUIET)
+    words += [word for word in config.overrides.hydra if not word.startswith(elsewhere)]
+    return shlex.join([*words, *(["strict=false"] if cfg.strict is True else [])])

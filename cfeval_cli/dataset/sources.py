@@ -319,7 +319,7 @@ class File:
                 f"{path} is partial, damaged or changed: its sha256 is {found}, not {self.sha256}. "
                 f"Delete it to have it fetched again, or set data_dir to a folder with the right file."
             )
-        return Found(path, "data folder", found)
+        return Found(path, _FETCHED.get((str(path.absolute()), found), "data folder"), found)
 
     def fetch(self, path: Path, scratch: Path) -> Found:
         """The file from the first source that gives it."""
@@ -348,7 +348,11 @@ class File:
         except OSError as error:
             raise _Refused(str(error)) from error
         log.info("%s: %s bytes from %s, sha256 as expected", path, f"{size:,}", source.label)
+        _FETCHED[str(path.absolute()), found] = source.label
         return Found(path, source.label, found)
+
+
+_FETCHED: dict[tuple[str, str], str] = {}  # what this process fetched: it is looked for again when it is read
 
 
 def find_all(files: Sequence[File], data_dir: Path) -> list[Found]:

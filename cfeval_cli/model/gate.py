@@ -162,7 +162,7 @@ class Gate:
     def _ask(self, needed: Access, rows: int) -> None:
         if self.access < needed:
             raise Failure(
-                f"{self._asker} declares {self.access.name.lower()} access but asked for {needed.name.lower()} access"
+                f"{self._asker} declares {self.access.name.lower()} access but asked for {needed.name.lower()} access."
             )
         self._ledger.rows[self._asker] += rows
 

@@ -179,7 +179,7 @@ def _values(title: str, metrics: pd.DataFrame, record: Mapping[str, Any], names:
                 row.append(Cell(f"{value:.1%}", latex=f"{100 * value:.1f}\\%"))
             else:
                 tied = sum(other == rank for other in ranks.values()) > 1
-                same = not star and not tied and rank == true_ranks.get(name)
+                same = not star and not tied and len(explainers) > 1 and rank == true_ranks.get(name)
                 place = f"({ordinal(rank, tied)}{'*' if star else ''})"
                 row.append(Cell(f"{_with_interval(value, lows[name], highs[name])} {place}", bold=same))
         blocks.setdefault(block_of(metric, variant, facts), []).append(row)

@@ -25,9 +25,7 @@ def warnings(folder: Folder) -> list[str]:
         low = (coverage["value"] < _LOW_COVERAGE).any()
         told.append(
             f"Not every instance has k = {settings['k']} named features (incomplete: {settings['incomplete']}). "
-            f"Coverage: {_shares(coverage, record)}."
-            + " Under one half the scores are those of a selection of instances."
-            * bool(low)
+            f"Coverage: {_shares(coverage, record)}." + _OF_INCOMPLETE[settings["incomplete"]] * bool(low)
         )
     rested = metrics[(metrics["metric"] == "converged") & (metrics["value"] < 1)]
     if len(rested):
@@ -49,6 +47,13 @@ def warnings(folder: Folder) -> list[str]:
     if str(record.get("git_commit") or "").endswith("-dirty"):
         told.append("The source tree had changes that are in no commit.")
     return told
+
+
+_OF_INCOMPLETE = {
+    "skip": " Under one half the scores are those of a selection of instances.",
+    "random": " The rest is filled up with random features: under one half the scores are mostly those of chance.",
+    "keep": " The rest is scored with the features that there are.",
+}
 
 
 def _shares(lines: pd.DataFrame, record: Mapping[str, Any]) -> str:

@@ -32,6 +32,9 @@ _RECORD = (
 )  # fmt: skip
 
 
+_FRAMES = ("instances.parquet", "explanations.parquet", "counterfactuals.parquet")
+
+
 @dataclass(frozen=True)
 class Described:
     """What dataset.json tells of the data."""
@@ -122,7 +125,10 @@ def read(path: Path, record: dict[str, Any] | None = None) -> Folder:
         if absent:
             raise ValueError(f"run.json does not tell {', '.join(absent)}")
         told = {field.name: path / f"{field.name}.csv" for field in fields(Findings)}
-        findings = Findings(**{name: _table(file) for name, file in told.items() if name != "bounds" or file.exists()})
+        told = {name: file for name, file in told.items() if name != "bounds" or file.name in record["files"]}
+        for name in (*(file.name for file in told.values()), "costs.csv", "dataset.json", "model.npz", *_FRAMES):
+            recorded.listed(record, name)
+        findings = Findings(**{name: _table(file) for name, file in told.items()})
         described = json.loads(recorded.text(path / "dataset.json", recorded.LARGEST))
         features = described["features"]
         data = Described(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from math import factorial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -95,6 +96,9 @@ def _values(sweep: Sweep, key: str) -> list[str]:
     return list(dict.fromkeys(sweep.values(run)[place] for run in sweep.runs))
 
 
+_FEW = 5  # explainers, of which a random order may well be the right one
+
+
 def _say(sweep: Sweep, told: pd.DataFrame) -> tuple[str, list[str]]:
     """Which metric is closest to the truth over the runs, and how often."""
     if told.empty:
@@ -112,15 +116,24 @@ def _say(sweep: Sweep, told: pd.DataFrame) -> tuple[str, list[str]]:
     top = found.iloc[0]
     alike = [name for name, mean in zip(names, found["mean"], strict=True) if abs(mean - top["mean"]) < 1e-9]
     verb = "agrees" if len(alike) == 1 else "agree"
-    headline = f"{listed(alike[:3])} {verb} best with the truth on average over {many} run{'s' * (many != 1)}"
+    more = [f"{len(alike) - 3} more"] if len(alike) > 4 else alike[3:]
+    headline = f"{listed([*alike[:3], *more])} {verb} best with the truth on average over {many} run{'s' * (many != 1)}"
     points = [
         f"Mean τ {top['mean']:.3f}, from {top['low']:.3f} to {top['high']:.3f}; the largest τ of all metrics (ties "
         f"included) in {int(top['best'])} of {many} runs.",
     ]
     if len(found) > len(alike):
         after = found.iloc[len(alike)]
+        next_ = [name for name, mean in zip(names, found["mean"], strict=True) if abs(mean - after["mean"]) < 1e-9]
+        points.append(f"Next: {listed(next_)}, mean τ {after['mean']:.3f}.")
+    ranked = {len(run.record["explainers"]) for run in sweep.runs}
+    least, most = min(ranked), max(ranked)
+    if least != most:
+        points.append(f"The runs have {least} to {most} explainers: their τ do not mean the same.")
+    elif least <= _FEW:
         points.append(
-            f"Next: {names[len(alike)]}, mean τ {after['mean']:.3f}, the largest in {int(after['best'])} of {many}."
+            f"{least} explainers have only {factorial(least):,} orders: a random one agrees fully with the truth with "
+            f"probability {1 / factorial(least):.3f}, so that a large τ says little."
         )
     points.append(
         "Runs that share data, models or explainers are no independent repetitions, and no test is made of them "

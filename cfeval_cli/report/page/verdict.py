@@ -14,6 +14,7 @@ from cfeval_cli.statistics.findings import Findings
 from cfeval_cli.statistics.summary import TRUTHS
 
 _SURE = 0.05
+_NAMED = 4  # metrics whose intervals are told
 _ALL_ORDERS = 8  # explainers up to which p is exact
 _Pair = tuple[str, str]  # metric and variant
 
@@ -78,6 +79,15 @@ class _Judged:
         twins = self.differences[self.differences["same"].astype(bool)] if len(self.differences) else self.differences
         return len(self.pairs) - len(set(zip(twins["than_metric"], twins["than_variant"], strict=True)))
 
+    @property
+    def blunt(self) -> str:
+        """Why no difference between metrics could be sure, if that is so."""
+        resamples = self.record["settings"]["resamples"]
+        tested = len(self.differences) - int(self.differences["same"].astype(bool).sum())
+        if 2 / (resamples + 1) * tested < _SURE:
+            return ""
+        return f"{resamples:,} resamples are too few to be sure of any of {tested} differences between metrics."
+
 
 def tell(findings: Findings, record: Mapping[str, Any]) -> Verdict:
     """The verdict on a run."""
@@ -125,7 +135,15 @@ def _lead(frame: pd.DataFrame, record: Mapping[str, Any]) -> pd.DataFrame:
 def _strength(judged: _Judged, best: Any, pair: _Pair, alike: Sequence[_Pair], corrected: float) -> str:
     """τ with its interval and its p, and how many orders there are."""
     settings, many = judged.record["settings"], int(best["explainers"])
+    lines = judged.lines.iloc[: len(alike)]  # the leaders come first
+    ends = {(low, high) for low, high in zip(lines["tau_low"], lines["tau_high"], strict=True) if not pd.isna(low)}
     interval = _interval(best["tau_low"], best["tau_high"], settings) or " (no interval)"
+    if len(ends) > 1:  # the same τ, and not the same certainty
+        told = ", ".join(
+            f"{judged.name(p)}{_interval(low, high)}"
+            for p, low, high in zip(alike[:_NAMED], lines["tau_low"], lines["tau_high"], strict=False)
+        )
+        interval = f" ({100 * settings['confidence']:g} % intervals: {told}{' …' * (len(alike) > _NAMED)})"
     exact = "exact p" if many <= _ALL_ORDERS else "p, from 20,000 random orders,"
     whose = f"{judged.name(pair)} has" if len(alike) == 1 else "They have"
     text = (
@@ -154,6 +172,8 @@ def _apart(judged: _Judged, pair: _Pair, alike: Sequence[_Pair]) -> list[str]:
     known = {other: line for other in others if (line := judged.between(pair, other)) is not None}
     if not known:
         return ["How sure the differences between metrics are is not known: too few instances, or resamples=0."]
+    if judged.blunt:
+        return [judged.blunt]
     worse = [other for other, line in known.items() if line["p_holm"] < _SURE]
     close = [other for other in others if other not in worse]
     text = (
@@ -184,6 +204,8 @@ def _families(judged: _Judged) -> list[str]:
     told = f"p = {_p(line['p_holm'])} after Holm's correction"
     if abs(tau[a] - tau[b]) < 1e-9:
         return [f"{text}: no difference."]
+    if judged.blunt:
+        return [f"{text}."]
     sure = "a difference that other instances would hardly undo" if line["p_holm"] < _SURE else "not a sure difference"
     return [f"{text}: {sure} ({told})."]
 
@@ -207,7 +229,7 @@ def _golds(correlations: pd.DataFrame, judged: _Judged) -> list[str]:
         told.append(f"{gold}: {judged.names(pairs, 2)} (τ = {top['tau'].iloc[0]:.3f})")
     if not told:
         return []
-    depends = "The best metric stays under" if same else "What is best depends on what counts as gold. Under"
+    depends = "Best under" if same else "What is best depends on what counts as gold. Under"
     return [f"{depends} other definitions: {'; '.join(told)}."]
 
 
@@ -245,8 +267,9 @@ def _ladder(correlations: pd.DataFrame, record: Mapping[str, Any]) -> list[str]:
     return [text]
 
 
-def _interval(low: float, high: float, settings: Mapping[str, Any]) -> str:
-    return "" if pd.isna(low) else f" [{low:.3f}, {high:.3f}] ({100 * settings['confidence']:g} % interval)"
+def _interval(low: float, high: float, settings: Mapping[str, Any] | None = None) -> str:
+    level = f" ({100 * settings['confidence']:g} % interval)" if settings else ""
+    return "" if pd.isna(low) else f" [{low:.3f}, {high:.3f}]{level}"
 
 
 def _p(p: float) -> str:

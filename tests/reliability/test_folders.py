@@ -1,0 +1,103 @@
+"""Folders that have something in them already: nothing of it is lost by mistake, nothing old stays among the new."""
+
+import json
+import shutil
+
+import pytest
+
+from cfeval_cli.files import locked
+from cfeval_cli.recorded import read
+from tests.conftest import cfeval
+
+QUICK = ("explainer=[random,lr]", "n_explain=30", "resamples=100", "bounds=5", "n_jobs=1", "hydra.run.dir=run")
+
+
+@pytest.fixture(scope="module")
+def whole(toy, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("whole")
+    toy.run(*QUICK, "figures=[png]", "report=true", cwd=folder)
+    return folder / "run"
+
+
+@pytest.fixture
+def run(whole, tmp_path):
+    shutil.copytree(whole, tmp_path / "run")
+    return tmp_path / "run"
+
+
+def everything(folder):
+    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_mistake_leaves_a_finished_run_as_it_was(toy, run, tmp_path):
+    before = everything(run)
+    done = toy.run(*QUICK, "k=99", cwd=tmp_path, code=2)
+    assert "k=99 is more than" in done.stderr
+    with locked(run, wait=False):
+        toy.run(*QUICK, "seed=5", cwd=tmp_path, code=2)
+    after = everything(run)
+    hydras = {path for path in before if path.parts[0] == ".hydra" or path.name == "run.log"}
+    assert after.keys() == before.keys() and {p: after[p] for p in after if p not in hydras} == {
+        p: before[p] for p in before if p not in hydras
+    }
+    assert read(run)["status"] == "complete"
+
+
+def test_another_run_in_the_same_folder_leaves_nothing_of_the_first(toy, run, tmp_path):
+    (run / "notes.txt").write_text("mine")
+    record = json.loads((run / "run.json").read_text())
+    # as if it had been killed while it wrote the last files, which the record does not list yet
+    record |= {"status": "running", "files": {"model.npz": record["files"]["model.npz"]}}
+    (run / "run.json").write_text(json.dumps(record))
+    done = toy.run(*QUICK, "bounds=0", "k=2", "figures=[pdf]", "report=true", cwd=tmp_path)
+    record = read(run)
+    there = {str(path) for path in everything(run)} - {"run.json", "run.log", "notes.txt"}
+    assert {name for name in there if not name.startswith(".hydra")} == set(record["files"])
+    assert "bounds.csv" not in there and not list(run.rglob("*.png")) and list(run.rglob("*.pdf"))
+    assert record["settings"]["k"] == 2 and "resumed" not in record and "report.html" in there
+    assert "replaced" not in done.stderr  # it was not complete
+    done = toy.run(*QUICK, "bounds=0", "k=1", cwd=tmp_path)
+    assert "the results of another run are replaced" in done.stderr
+
+
+def test_files_that_are_of_no_run_are_not_overwritten(toy, tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "metrics.csv").write_text("mine")
+    done = toy.run(*QUICK, cwd=tmp_path, code=2)
+    assert "metrics.csv is not of a run, and would be lost" in done.stderr
+    assert (tmp_path / "run" / "metrics.csv").read_text() == "mine"
+
+
+def test_a_file_that_the_record_does_not_list_is_not_believed(run, tmp_path):
+    record = json.loads((run / "run.json").read_text())
+    (run / "metrics.csv").write_text((run / "metrics.csv").read_text().replace("1.0", "0.9"))
+    del record["files"]["metrics.csv"]
+    (run / "run.json").write_text(json.dumps(record))
+    for words in (["gather", "run", "--into", "g"], ["report", "run"]):
+        assert "run.json does not list metrics.csv" in cfeval(*words, cwd=tmp_path, code=2).stderr
+
+
+def test_a_report_is_made_anew_and_its_hashes_with_it(run, tmp_path):
+    page = (run / "report.html").read_bytes()
+    (run / "report.html").write_text("changed")
+    (run / "figures" / "ranks.png").unlink()
+    assert "is missing, or a link" in cfeval("gather", "run", "--into", "g", cwd=tmp_path, code=2).stderr
+    cfeval("report", "run", cwd=tmp_path)
+    assert (run / "report.html").read_bytes() == page and read(run)["status"] == "complete"
+
+
+def test_the_way_to_go_on_is_said_in_full(toy, tmp_path):
+    (tmp_path / "conf" / "explainer").mkdir(parents=True)
+    (tmp_path / "bad.py").write_text(
+        "class Bad:\n    access = 0\n    def fit(self, dataset, model):\n        return lambda batch: 1 / 0\n"
+    )
+    (tmp_path / "conf" / "explainer" / "bad.yaml").write_text("bad: {_target_: bad.Bad}\n")
+    own = f"hydra.searchpath=[file://{tmp_path / 'conf'}]"
+    done = toy.run(*QUICK[1:], "explainer=[bad,lr]", own, "strict=true", cwd=tmp_path, code=1)
+    assert "ZeroDivisionError: division by zero (bad.py:4)" in done.stderr
+    import shlex
+
+    words = shlex.split(done.stderr.splitlines()[-1].partition("To go on: ")[2])
+    assert words[:3] == ["cfeval", "run", "--resume"] and words[-1] == "strict=false" and own in words
+    cfeval(*words[1:], cwd=tmp_path)
+    assert read(tmp_path / "run")["explained"]["bad"]["faults"] == 30
