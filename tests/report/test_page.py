@@ -16,7 +16,7 @@ from cfeval_cli.errors import UserError
 from cfeval_cli.gathering import gather
 from cfeval_cli.report.page import build, instances, provenance
 from cfeval_cli.report.page.read import read
-from cfeval_cli.report.page.verdict import tell
+from cfeval_cli.report.page.verdict import _Judged, tell
 from cfeval_cli.report.tables import Cell, Table
 from tests.conftest import cfeval, reseal
 from tests.report.conftest import text_of
@@ -318,3 +318,25 @@ def test_a_sweep_has_a_report_that_names_what_varies_and_what_failed(toy, made, 
     first = (tmp_path / "report.html").read_bytes()
     gather([tmp_path], tmp_path, {tmp_path / "9": ["seed=<b>", "k=99"]}, page=True)
     assert (tmp_path / "report.html").read_bytes() == first
+
+
+@pytest.mark.parametrize("resamples", [100, 1000])
+def test_too_few_resamples_are_said_and_only_then(toy, made, resamples):
+    told = opened(made(toy, FOUR, f"resamples={resamples}", copy=True))
+    judged = _Judged.of(told.findings, told.record)
+    least = 2 / (resamples + 1) * judged.hypotheses * (judged.hypotheses - 1) / 2
+    assert bool(judged.blunt) == (least >= 0.05)
+    assert judged.differences["p_holm"].min() >= min(1.0, least) - 1e-12  # no p can be smaller
+    said = " ".join(tell(told.findings, told.record).points)
+    assert ("too few to be sure" in said) == bool(judged.blunt)
+
+
+def test_metrics_that_share_the_lead_do_not_share_an_interval(toy, made):
+    told = opened(made(toy, FOUR, copy=True))
+    lines = told.findings.correlations
+    lead = (lines["gold"] == "signed") & (lines["agreement"] == "recall") & lines["metric"].isin(["dfr", "c"])
+    lines.loc[lead, ["tau", "tau_high"]] = 1.0
+    lines.loc[lead & (lines["metric"] == "dfr"), "tau_low"] = 0.25
+    lines.loc[lead & (lines["metric"] == "c"), "tau_low"] = 0.75
+    said = tell(told.findings, told.record).points[0]
+    assert "DFR [0.250, 1.000]" in said and "[0.750, 1.000]" in said

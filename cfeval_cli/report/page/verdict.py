@@ -83,7 +83,7 @@ class _Judged:
     def blunt(self) -> str:
         """Why no difference between metrics could be sure, if that is so."""
         resamples = self.record["settings"]["resamples"]
-        tested = len(self.differences) - int(self.differences["same"].astype(bool).sum())
+        tested = self.hypotheses * (self.hypotheses - 1) // 2
         if 2 / (resamples + 1) * tested < _SURE:
             return ""
         return f"{resamples:,} resamples are too few to be sure of any of {tested} differences between metrics."
