@@ -335,6 +335,7 @@ def test_metrics_that_share_the_lead_do_not_share_an_interval(toy, made):
     told = opened(made(toy, FOUR, copy=True))
     lines = told.findings.correlations
     lead = (lines["gold"] == "signed") & (lines["agreement"] == "recall") & lines["metric"].isin(["dfr", "c"])
+    lines["tau"] = 0.1
     lines.loc[lead, ["tau", "tau_high"]] = 1.0
     lines.loc[lead & (lines["metric"] == "dfr"), "tau_low"] = 0.25
     lines.loc[lead & (lines["metric"] == "c"), "tau_low"] = 0.75
