@@ -20,6 +20,7 @@ settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
 
 CFEVAL = Path(sys.executable).parent / "cfeval"
+OURS = ("CFEVAL_DATA", "COLUMNS", "NO_COLOR")  # of who runs the tests: they are to be the same for all
 
 TOY = """\
 _target_: cfeval_cli.dataset.tabular.Table
@@ -61,7 +62,7 @@ def cfeval(*arguments: str, cwd: Path, code: int = 0, env: dict[str, str] | None
     done = subprocess.run(
         [str(executable), *arguments],
         cwd=cwd,
-        env={**{key: value for key, value in os.environ.items() if key != "CFEVAL_DATA"}, **(env or {})},
+        env={**{key: value for key, value in os.environ.items() if key not in OURS}, **(env or {})},
         capture_output=True,
         text=True,
         timeout=300,

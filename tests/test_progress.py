@@ -67,7 +67,8 @@ def test_quiet_leaves_results_and_complaints(monkeypatch, capsys, toy, tmp_path)
     assert capsys.readouterr().err == "cfeval: look \\x1b[2J out\n"
     monkeypatch.delenv("CFEVAL_QUIET")
     done = toy.run("--quiet", "explainer=[random,lr]", "n_explain=20", "resamples=0", "hydra.run.dir=run", cwd=tmp_path)
-    assert (done.stdout, done.stderr) == (f"Results: {tmp_path / 'run'}\n", "")
+    verdict, results = done.stdout.splitlines()
+    assert verdict.startswith("Verdict: ") and results == f"Results: {tmp_path / 'run'}" and done.stderr == ""
     assert "train: done in" in (tmp_path / "run" / "run.log").read_text()  # the log has it all
     done = cfeval("gather", "run", "--into", "g", "--quiet", cwd=tmp_path)
     assert done.stdout == f"Gathered 1 run: {tmp_path / 'g'}\nReport: {tmp_path / 'g' / 'report.html'}\n"

@@ -143,6 +143,7 @@ def test_the_same_seed_gives_the_same_bytes_in_any_order_of_explainers(toy, tmp_
     assert all(np.array_equal(ours[name], theirs[name]) for name in theirs.files)
 
 
+@pytest.mark.slow  # tests/reliability/test_shapes.py has the gist
 def test_workers_and_cache_change_no_byte(toy, tmp_path, whole):
     """With one process or two, with nothing, some or all explanations known from before."""
     cache = ("cache=disk", f"cache.folder={tmp_path / 'cache'}")

@@ -47,6 +47,7 @@ def test_the_rungs_go_from_the_gold_to_chance_in_equal_steps():
     assert {rung.gold for rung in Ladder(3, "contrast").members().values()} == {"contrast"}
 
 
+@pytest.mark.slow
 def test_the_truth_ranks_the_ladder_as_it_was_made_the_better_the_more_instances(toy, tmp_path):
     """τ of recall with the known order tends to 1; the gold it was made from leads."""
     taus = {}

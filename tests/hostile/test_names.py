@@ -252,6 +252,7 @@ def write(folder, rows):
         csv.writer(stream).writerows(rows)
 
 
+@pytest.mark.slow
 def test_a_run_on_strange_names_from_end_to_end(strange):
     folder, rows = strange
     write(folder, rows)
