@@ -54,8 +54,8 @@ def test_an_outsider_recomputes_every_figure(whole):
         ["k=1"],
         ["k=1", "access=label"],
         ["k=3", "search.pick=nearest", "search.max_batch_rows=7"],
-        ["k=2", "search.pick=first", "gold=contrast"],
-        ["k=2", "explainer.omission.removal=zero", "seed=3"],
+        pytest.param(["k=2", "search.pick=first", "gold=contrast"], marks=pytest.mark.slow),
+        pytest.param(["k=2", "explainer.omission.removal=zero", "seed=3"], marks=pytest.mark.slow),
     ],
     ids=" ".join,
 )
@@ -188,6 +188,7 @@ def test_two_explainers_that_say_the_same_get_the_same_scores(toy, tmp_path):
     pd.testing.assert_series_equal(metrics.xs("omission", level=2), metrics.xs("lr", level=2), check_exact=True)
 
 
+@pytest.mark.slow  # tests/reliability/test_shapes.py has the gist
 def test_another_explainer_changes_nothing_for_the_others(toy, tmp_path, whole):
     toy.run("explainer=[random,anchor]", "k=2", "n_explain=40", cwd=tmp_path)
     fewer, more = (pd.read_csv(folder / "metrics.csv") for folder in (only_run(tmp_path), whole[0]))

@@ -60,6 +60,7 @@ def test_k_beyond_a_sentence_lowers_coverage_and_padding_is_never_named(toy_text
     assert (told["features"].map(len).to_numpy() == np.tile(lengths, 3)).all()
 
 
+@pytest.mark.slow  # tests/reliability/test_shapes.py has the gist
 def test_the_same_seed_gives_the_same_bytes(toy_text, tmp_path):
     seen = []
     for name, order in {"one": "lr,anchor,lime,random", "two": "random,lime,anchor,lr"}.items():
