@@ -97,9 +97,9 @@ def _convergence(found: pd.DataFrame, names: Sequence[str], record: Mapping[str,
     left.grid()
     left.set_xlabel("steps")
     left.set_ylabel("share of searches that converged")
-    small = left.legend(frameon=False, fontsize=6, loc="upper left")
-    for text in small.get_texts():
-        text.set_parse_math(False)
+    if left.get_legend_handles_labels()[0]:  # somebody converged
+        for text in left.legend(frameon=False, fontsize=6, loc="upper left").get_texts():
+            text.set_parse_math(False)
     for rest, label, colour, mark in (
         (True, "converged", COLOURS[0], "o"),
         (False, "not converged", COLOURS[3], "x"),
