@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import traceback
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from cfeval_cli.resuming import quoted
 
 
 class Gather(Callback):
-    """Gathers the runs of a sweep in the sweep's folder; does nothing for a single run."""
+    """Gives runs and sweeps folders of their own, and gathers the runs of a sweep in the sweep's."""
 
     running: Gather | None = None  # the one whose sweep has begun and is not gathered yet
 
@@ -28,11 +29,11 @@ class Gather(Callback):
 
     def on_run_start(self, config: DictConfig, **_: Any) -> None:
         """A folder of its own, even if another run starts in the same second."""
-        claim(config, "hydra.run.dir")
+        claim(config.hydra.run)
 
     def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
         """A folder of its own, and remember the sweep: Hydra tells its end only if all jobs succeed."""
-        claimed = claim(config, "hydra.sweep.dir")
+        claimed = claim(config.hydra.sweep)
         if claimed is not None:
             with read_write(config.hydra):  # for the jobs, whose configs are composed anew
                 config.hydra.overrides.hydra.append(f"hydra.sweep.dir={quoted(claimed)}")
@@ -79,27 +80,23 @@ class Gather(Callback):
         return [path for path in self._jobs if (path / "run.json").exists()]
 
 
-def claim(config: DictConfig, key: str) -> Path | None:
-    """Make the folder that a config names by the time of day, or if there is one already, the same with a number."""
-    raw = OmegaConf.to_container(config.hydra, resolve=False)
-    for part in key.split(".")[1:]:
-        raw = raw[part]  # type: ignore[index, call-overload]
-    if "${now:" not in str(raw):
+def claim(node: DictConfig) -> Path | None:
+    """Make the folder that a node of Hydra's config names by the time, or if it is there, the same with a number."""
+    if "${now:" not in str(OmegaConf.to_container(node, resolve=False)["dir"]):  # type: ignore[index, call-overload]
         return None  # the user's own choice
-    wanted = Path(str(OmegaConf.select(config, key)))
-    for number in count(1):
-        folder = wanted if number == 1 else wanted.with_name(f"{wanted.name}-{number}")
-        try:
-            folder.parent.mkdir(parents=True, exist_ok=True)
-            folder.mkdir()
-        except FileExistsError:
-            continue
-        except OSError:
-            return None  # Hydra will find out, and say so
-        with read_write(config.hydra):
-            OmegaConf.update(config, key, str(folder))
-        return folder
-    return None
+    wanted = Path(str(node.dir))
+    try:
+        wanted.parent.mkdir(parents=True, exist_ok=True)
+        for number in count(1):
+            folder = wanted if number == 1 else wanted.with_name(f"{wanted.name}-{number}")
+            with suppress(FileExistsError):
+                folder.mkdir()
+                break
+    except OSError:
+        return None  # Hydra will find out, and say so
+    with read_write(node):
+        node.dir = str(folder)
+    return folder
 
 
 def gather_unfinished() -> None:

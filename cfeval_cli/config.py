@@ -16,7 +16,6 @@ from omegaconf.errors import OmegaConfBaseException
 
 from cfeval_cli import gold
 from cfeval_cli.errors import UserError, number, one_of, whole
-from cfeval_cli.identity import of_component
 from cfeval_cli.metric.converged import Converged
 from cfeval_cli.metric.coverage import Coverage
 from cfeval_cli.statistics.summary import TRUTHS
@@ -55,7 +54,6 @@ class Plan:
     data_dir: Path
     executor: Executor
     cache: Cache
-    identities: Mapping[str, str | None]  # of the components, by config key, taken when they were imported
     strict: bool  # an instance that an explainer fails on ends the run
     timeout: float | None  # seconds that an explainer has for one instance
 
@@ -63,6 +61,13 @@ class Plan:
     def ladder_gold(self) -> str:
         """The definition of gold that a ladder is made from."""
         return next((str(e.gold) for e in self.explainers.values() if hasattr(e, "rung")), "")  # type: ignore[attr-defined]
+
+    @property
+    def components(self) -> dict[str, Any]:
+        """What the results come from, by config key."""
+        one = {"dataset": self.dataset, "model": self.model, "search": self.search, "distance": self.distance}
+        explainers = {f"explainer.{name}": explainer for name, explainer in self.explainers.items()}
+        return one | explainers | {f"metric.{name}": metric for name, metric in self.metrics.items()}
 
     def check(self, dataset: Dataset) -> None:
         """Refuse what the data cannot give, before anything is computed."""
@@ -120,13 +125,9 @@ def plan(cfg: DictConfig) -> Plan:
     if getattr(search, "moves", False) and getattr(distance, "space", None) == "onehot":
         raise UserError("distance.space=onehot cannot measure moved embeddings. Use distance.space=auto or embedding.")
     explainers = _several(cfg, "explainer")
-    dataset, model = make(cfg, "dataset"), make(cfg, "model")
-    components = {"dataset": dataset, "model": model, "search": search, "distance": distance}
-    components |= {f"explainer.{name}": explainer for name, explainer in explainers.items()}
-    components |= {f"metric.{name}": metric for name, metric in metrics.items()}
     return Plan(
-        dataset=dataset,
-        model=model,
+        dataset=make(cfg, "dataset"),
+        model=make(cfg, "model"),
         explainers=explainers,
         search=search,
         distance=distance,
@@ -151,7 +152,6 @@ def plan(cfg: DictConfig) -> Plan:
         data_dir=Path(str(cfg.data_dir)).expanduser(),
         executor=make(cfg, "executor"),
         cache=make(cfg, "cache"),
-        identities={key: of_component(component) for key, component in components.items()},
         strict=cfg.strict,
         timeout=cfg.timeout_per_instance,
     )

@@ -6,7 +6,6 @@ a folder. docs/run-folder.md documents every file and column that is written.
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import re
@@ -30,7 +29,7 @@ from cfeval_cli.types import Ints
 
 DEFAULT = "default"  # what a run has that another one overrides
 SETTING = "setting."  # before the names of settings in columns, since gold is a setting and a column
-_IRRELEVANT = re.compile(r"(n_jobs|data_dir|figures|report|cache|executor|hydra)([./@].*)?")
+_IRRELEVANT = re.compile(r"(n_jobs|data_dir|figures|report|strict|redo|cache|executor|hydra)([./@].*)?")
 _RECORD = ("status", "settings", "explainers", "metrics", "search", "setup", "data", "accuracy", "instances")
 _SETTINGS = ("seed", "k", "gold", "agreement", "incomplete")
 _METRICS = ["metric", "variant", "explainer", "rung", "value", "value_se", "better"]
@@ -221,17 +220,11 @@ def read(path: Path, name: str) -> Run:
 
 
 def _table(path: Path, columns: list[str]) -> pd.DataFrame:
-    words = {"metric", "variant", "explainer", "better", "family", "gold", "agreement"} & set(columns)
-    table = pd.read_csv(
-        io.StringIO(recorded.text(path, recorded.LARGEST)),
-        dtype={column: str if column in words else float for column in columns},  # an explainer may be called 1, or NA
-        keep_default_na=False,
-        na_values={column: [""] for column in columns if column not in words},
-    )
+    table = recorded.table(path)
     absent = [column for column in columns if column not in table]
     if absent:
         raise ValueError(f"{path.name} has no column {', '.join(absent)}; another version of cfeval wrote it")
-    return pd.DataFrame(table[columns])
+    return pd.DataFrame(table[columns]).astype({column: float for column in columns if column not in recorded.WORDS})
 
 
 def _assigned(overrides: Sequence[str]) -> dict[str, str]:

@@ -105,7 +105,7 @@ def run(plan: Plan, folder: RunFolder, progress: Progress) -> list[tables.Table]
         how = Bootstrap(plan.seed, plan.resamples, plan.confidence)
         findings = conclude(scores, order, how, plan.ladder_gold, bounds)
     folder.save_scores(scores, findings)
-    with progress.stage("report"):
+    with progress.stage("write"):
         return folder.finish(study.ledger, progress)
 
 
@@ -115,10 +115,11 @@ def inputs(plan: Plan) -> str | None:
     plain = (bool, int, float, str, type(None))
     settings: dict[str, Any] = {name: value for name, value in told.items() if isinstance(value, plain)}
     settings |= {"access": plan.access, "levels": plan.levels, "figures": plan.figures, "dropped": dict(plan.dropped)}
+    components = {key: of_component(component) for key, component in plan.components.items()}
     data = [getattr(found, "sha256", None) for found in plan.dataset.fetch(plan.data_dir)]
     # a user's own kind of dataset may not tell its files' hashes, nor a component its settings
-    known = None not in (*data, *plan.identities.values())
-    return of_work(Study, settings, dict(plan.identities), data) if known else None
+    known = None not in (*data, *components.values())
+    return of_work(Study, settings, components, data) if known else None
 
 
 def train(plan: Plan, dataset: Dataset, cache: Cache) -> WhiteBox:

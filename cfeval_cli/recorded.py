@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import shlex
@@ -17,6 +18,12 @@ from cfeval_cli.files import hash_file
 SCHEMA = 2
 LARGEST = 1 << 26  # bytes of a table or a record
 TOO_MUCH = (RecursionError, OverflowError, MemoryError)  # nested more deeply, or larger, than anything that runs write
+
+# columns of tables that are text, whatever it looks like
+WORDS = {
+    "metric", "variant", "explainer", "better", "access", "note", "family", "gold", "agreement", "than_metric",
+    "than_variant", "method", "part", "name",
+}  # fmt: skip
 
 _BETTER = ("higher", "lower", "none")
 
@@ -88,6 +95,18 @@ def text(path: Path, most: int) -> str:
     if len(body) > most:
         raise ValueError(f"{path.name} has more than {most:,} bytes")
     return body.decode("utf-8")
+
+
+def table(path: Path) -> pd.DataFrame:
+    """A csv file as a run wrote it."""
+    body = text(path, LARGEST)
+    numbers = [name for name in pd.read_csv(io.StringIO(body), nrows=0).columns if name not in WORDS]
+    return pd.read_csv(
+        io.StringIO(body),
+        dtype=dict.fromkeys(WORDS, str),  # an explainer may be called 1, or NA
+        keep_default_na=False,
+        na_values={name: [""] for name in numbers},
+    )
 
 
 def check(record: Any) -> None:

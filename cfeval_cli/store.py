@@ -127,7 +127,7 @@ class RunFolder:
                 "seed": plan.seed, "k": plan.k, "n_explain": plan.n_explain, "access": plan.access.name.lower(),
                 "gold": plan.gold, "agreement": plan.agreement, "incomplete": plan.incomplete,
                 "bounds": plan.bounds, "resamples": plan.resamples, "confidence": plan.confidence,
-                "figures": list(plan.figures),
+                "timeout_per_instance": plan.timeout, "figures": list(plan.figures),
             },
             "data": {"name": dataset.name, "kind": dataset.kind, **dataset.origin, "fingerprint": dataset.fingerprint},
             "splits": {"train": len(dataset.train), "validation": len(dataset.validation), "test": len(dataset.test)},
@@ -278,8 +278,7 @@ class RunFolder:
         costs = costs_of(ledger, self._record)
         self._write_text("costs.csv", as_csv(costs))
         self._write_text("costs.md", tables.costs(costs, self._record).markdown())
-        self.verdict = verdict.tell(self._findings, self._record).headline
-        self._write_page()
+        self._write_page(self._findings)
         lost = [name for name in self._files if not (self.path / name).is_file()]
         if lost:
             raise Failure(f"{self.path / lost[0]} was removed during the run.")
@@ -288,13 +287,14 @@ class RunFolder:
             self._journal.done()
         return made
 
-    def _write_page(self) -> None:
-        """The figures and the report; a run is not lost for want of them."""
-        if not (self._figures or self._report):
-            return
-        from cfeval_cli.report.page import build, read  # here: a run that draws nothing does not wait for it
-
+    def _write_page(self, findings: Findings) -> None:
+        """The verdict, the figures and the report; a run is not lost for want of them."""
         try:
+            self.verdict = verdict.tell(findings, self._record).headline
+            if not (self._figures or self._report):
+                return
+            from cfeval_cli.report.page import build, read  # here: a run that draws nothing does not wait for it
+
             folder = read.read(self.path, self._record | {"files": self._files})
             made = list(build.files(folder, self._figures, self._report))
         except Exception as error:
@@ -303,6 +303,20 @@ class RunFolder:
             return
         for name, body in made:
             self._write(name, partial(_put, body))
+
+    @staticmethod
+    def remake(path: Path, record: dict[str, Any], bodies: Iterable[tuple[str, bytes]]) -> None:
+        """Make some files of a finished run anew; whenever that ends, the record lists no file that is not so."""
+        made, folder = dict(bodies), RunFolder(path, [])
+        with locked(path, wait=False) as held:
+            if not held:
+                raise UserError(f"another process is writing to {path}. Wait for it.")
+            folder._record = record
+            folder._files = {name: digest for name, digest in record["files"].items() if name not in made}
+            folder._write_record()
+            for name, body in made.items():
+                folder._write(name, partial(_put, body))
+            folder._write_record()
 
     def close(self, status: str) -> None:
         """Say in the record that a run ended early."""
@@ -369,21 +383,6 @@ class RunFolder:
             if self.path.is_dir():
                 raise
             raise Failure(f"{self.path} was removed during the run.") from error
-
-
-def replaced(path: Path, record: dict[str, Any], bodies: Iterable[tuple[str, bytes]]) -> None:
-    """Make some files of a finished run anew; whenever that ends, the record does not tell of files that are not so."""
-    made = dict(bodies)
-    with locked(path, wait=False) as held:
-        if not held:
-            raise UserError(f"another process is writing to {path}. Wait for it.")
-        folder = RunFolder(path, [])
-        folder._record = record
-        folder._files = {name: digest for name, digest in record["files"].items() if name not in made}
-        folder._write_record()
-        for name, body in made.items():
-            folder._write(name, partial(_put, body))
-        folder._write_record()
 
 
 def _put(body: bytes, path: Path) -> None:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import http.server
 import json
 import os
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -87,6 +93,21 @@ def toy(tmp_path_factory) -> Toy:
         lines.append(f"{size}, {shape}, {colour}, {weight}, {'yes' if rng.random() < chance else 'no'}")
     (folder / "data" / "toy.csv").write_text("\n".join(lines) + "\n")
     return Toy(folder)
+
+
+@contextlib.contextmanager
+def serving(handler: Any) -> Iterator[str]:
+    """The address of a web server on this machine; `handler` is a folder, or a class that answers."""
+    if isinstance(handler, Path):
+        handler = partial(http.server.SimpleHTTPRequestHandler, directory=str(handler))
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join(10)
 
 
 def seal(folder: Path, record: dict[str, object], overrides: list[str]) -> None:

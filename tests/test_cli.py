@@ -2,21 +2,18 @@
 
 import contextlib
 import hashlib
-import http.server
 import json
 import os
 import re
 import signal
 import subprocess
 import sys
-import threading
 import time
-from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import CFEVAL, cfeval, only_run
+from tests.conftest import CFEVAL, cfeval, only_run, serving
 
 BROKEN = """
 class Broken:
@@ -47,7 +44,7 @@ file:
   _target_: cfeval_cli.dataset.sources.File
   name: far.csv
   sha256: {sha256}
-  sources: [{{_target_: cfeval_cli.dataset.sources.Url, url: "http://127.0.0.1:{port}/far.csv"}}]
+  sources: [{{_target_: cfeval_cli.dataset.sources.Url, url: "{address}/far.csv"}}]
 """
 
 QUICK = ("explainer=[random,lr]", "n_explain=20")
@@ -321,23 +318,13 @@ def test_data_fetch_gets_a_file_and_verifies_it(tmp_path):
     body = b"1, a, yes\n"
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "far.csv").write_bytes(body)
-    handler = partial(http.server.SimpleHTTPRequestHandler, directory=str(tmp_path / "site"))
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    (tmp_path / "conf" / "dataset").mkdir(parents=True)
-    (tmp_path / "conf" / "dataset" / "far.yaml").write_text(
-        FAR.format(sha256=hashlib.sha256(body).hexdigest(), port=server.server_port)
-    )
+    sha256 = hashlib.sha256(body).hexdigest()
     own = ("--config-dir", str(tmp_path / "conf"), f"data_dir={tmp_path / 'data'}")
-    try:
+    with serving(tmp_path / "site") as address:
+        (tmp_path / "conf" / "dataset").mkdir(parents=True)
+        (tmp_path / "conf" / "dataset" / "far.yaml").write_text(FAR.format(sha256=sha256, address=address))
         done = cfeval("data", "fetch", "far", *own, cwd=tmp_path)
-    finally:
-        server.shutdown()
-        thread.join(10)
-    assert (
-        f"from http://127.0.0.1:{server.server_port}/far.csv, sha256 {hashlib.sha256(body).hexdigest()}" in done.stdout
-    )
+    assert f"from {address}/far.csv, sha256 {sha256}" in done.stdout
     assert (tmp_path / "data" / "far.csv").read_bytes() == body
     assert (tmp_path / "data" / "far.csv").stat().st_mode & 0o444 == 0o444  # colleagues may read it
     assert "far.csv: sha256 ok" in cfeval("data", "verify", "far", *own, cwd=tmp_path).stdout

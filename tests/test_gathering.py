@@ -21,6 +21,7 @@ from cfeval_cli.gathering import gather
 from tests.conftest import cfeval, reseal, seal
 
 FILES = ["seeds_correlations.csv", "seeds_metrics.csv", "stability.csv", "sweep.csv", "tables.md", "tables.tex"]
+HEADING = "metric,variant,explainer,rung,value,value_se,better"
 METRICS = {"c": "higher", "proximity": "lower", "recall": "higher", "coverage": "none"}
 QUICK = ("explainer=[random,omission,lr]", "n_explain=40", "resamples=100", "n_jobs=1", "model.max_epochs=3")
 
@@ -287,16 +288,8 @@ def test_nothing_in_a_folder_is_made(tmp_path, monkeypatch):
         ("correlations.csv", None, "correlations.csv is missing, or a link"),
     ],
 )
-def test_a_folder_that_is_not_as_the_run_left_it_is_named_and_nothing_is_written(tmp_path, name, text, message):
-    rng = np.random.default_rng(0)
-    for i in range(2):
-        write_run(tmp_path / str(i), i, [], some_values(rng), some_taus(rng))
-    path = tmp_path / "1" / name
-    path.unlink() if text is None else path.write_text(text)
-    with pytest.raises(UserError, match=message) as caught:
-        gather([tmp_path], tmp_path)
-    assert str(tmp_path / "1") in str(caught.value)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["0", "1"]
+def test_a_folder_that_is_not_as_the_run_left_it_is_named(tmp_path, name, text, message):
+    assert_refused(tmp_path, name, text, message)
 
 
 @pytest.mark.parametrize(
@@ -305,21 +298,26 @@ def test_a_folder_that_is_not_as_the_run_left_it_is_named_and_nothing_is_written
         ("metrics.csv", None, "run.json does not list metrics.csv"),
         ("metrics.csv", "", "cannot be gathered: No columns"),
         ("metrics.csv", "metric,variant\nc,label\n", "metrics.csv has no column explainer, rung, value"),
-        ("metrics.csv", "metric,value\nc,many\n", "cannot be gathered: could not convert"),
+        ("metrics.csv", f"{HEADING}\nc,label,a,,many,0,higher\n", "cannot be gathered: could not convert"),
         ("correlations.csv", None, "run.json does not list correlations.csv"),
     ],
 )
-def test_a_damaged_folder_is_named_and_nothing_is_written(tmp_path, name, text, message):
+def test_a_folder_that_never_was_right_is_named(tmp_path, name, text, message):
+    assert_refused(tmp_path, name, text, message, reseal)  # by who knows how
+
+
+def assert_refused(folder, name, text, message, then=lambda folder: None):
+    """Two runs of which one is changed: it is named, and nothing is written."""
     rng = np.random.default_rng(0)
     for i in range(2):
-        write_run(tmp_path / str(i), i, [], some_values(rng), some_taus(rng))
-    path = tmp_path / "1" / name
+        write_run(folder / str(i), i, [], some_values(rng), some_taus(rng))
+    path = folder / "1" / name
     path.unlink() if text is None else path.write_text(text)
-    reseal(tmp_path / "1")  # by who knows how
+    then(folder / "1")
     with pytest.raises(UserError, match=message) as caught:
-        gather([tmp_path], tmp_path)
-    assert str(caught.value).startswith(f"{tmp_path / '1'} cannot be gathered")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["0", "1"]
+        gather([folder], folder)
+    assert str(folder / "1") in str(caught.value)
+    assert sorted(path.name for path in folder.iterdir()) == ["0", "1"]
 
 
 def test_wrong_folders_are_one_message_and_exit_code_2(tmp_path):

@@ -30,12 +30,15 @@ def main() -> None:
         "below the current folder)",
     )  # fmt: skip
     arguments = parser.parse_args()
+    show(together(arguments.folders, arguments.into))
 
+
+def together(folders: list[Path], into: Path | None) -> Gathered:
+    """Gather into the folder that is named, or that of the one sweep, or a new one."""
     from cfeval_cli.gathering import gather
 
-    first = arguments.folders[0]
-    alone = len(arguments.folders) == 1 and not (first / "run.json").exists()
-    show(gather(arguments.folders, arguments.into or (first if alone else Path("gathered")), page=True))
+    alone = len(folders) == 1 and not (folders[0] / "run.json").exists()
+    return gather(folders, into or (folders[0] if alone else Path("gathered")), page=True)
 
 
 def show(gathered: Gathered) -> None:

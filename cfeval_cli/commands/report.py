@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
+
+from cfeval_cli.cli import Parser
+from cfeval_cli.commands.gather import together
+from cfeval_cli.errors import visible
 
 _HELP = """Make report.html and the figures anew from stored runs. Nothing is computed again. One run: in its own
 folder. A sweep, or several runs: one report of what they say together, as at the end of a sweep."""
@@ -12,7 +15,7 @@ folder. A sweep, or several runs: one report of what they say together, as at th
 
 def main() -> None:
     """Report on the runs in the folders that are named."""
-    parser = argparse.ArgumentParser("cfeval report", description=_HELP)
+    parser = Parser("cfeval report", description=_HELP)
     parser.add_argument(
         "folders", nargs="+", type=Path, metavar="RUN",
         help="folder of a run, or of a sweep, which stands for all runs below it",
@@ -24,27 +27,21 @@ def main() -> None:
     )  # fmt: skip
     arguments = parser.parse_args()
     first = arguments.folders[0]
-    alone = len(arguments.folders) == 1
-    if alone and (first / "run.json").exists():
+    if len(arguments.folders) == 1 and (first / "run.json").exists():
         if arguments.into is not None:
             parser.error("the report of one run goes into its own folder: --into is for several")
-        made = _of_run(first)
+        page: Path | None = _of_run(first)
     else:
-        from cfeval_cli.gathering import gather
-
-        into = arguments.into or (first if alone else Path("gathered"))
-        made = gather(arguments.folders, into, page=True).folder
-    from cfeval_cli.report.page.build import NAME
-
-    sys.stdout.write(f"Report: {made / NAME}\n")
+        page = together(arguments.folders, arguments.into).page
+    sys.stdout.write(visible(f"Report: {page}") + "\n")
 
 
 def _of_run(path: Path) -> Path:
     """Remake the report and the figures of one run, in the formats that it was run with."""
     from cfeval_cli.report.page import build
     from cfeval_cli.report.page.read import read
-    from cfeval_cli.store import replaced
+    from cfeval_cli.store import RunFolder
 
     folder = read(path)
-    replaced(path, folder.record, build.files(folder, folder.record["settings"].get("figures", build.KINDS)))
-    return path
+    RunFolder.remake(path, folder.record, build.files(folder, folder.record["settings"].get("figures", build.KINDS)))
+    return path / build.NAME

@@ -17,7 +17,7 @@ from omegaconf import DictConfig
 from cfeval_cli import callbacks, configs, screen
 from cfeval_cli.cli import complain, stopped
 from cfeval_cli.errors import Failure, UserError, visible
-from cfeval_cli.resuming import QUIET
+from cfeval_cli.resuming import QUIET, arguments
 
 if TYPE_CHECKING:
     from cfeval_cli.store import RunFolder
@@ -43,15 +43,13 @@ def _resumed() -> bool:
     words = [word for one in sys.argv[1:] for word in (one.split("=", 1) if one.startswith("--resume=") else [one])]
     if "--resume" not in words:
         return True
-    from cfeval_cli.resuming import arguments
-
     place = words.index("--resume")
     if len(words) == place + 1:
         raise UserError("--resume needs the folder of a run or of a sweep: cfeval run --resume FOLDER")
     folder, own = Path(words[place + 1]), words[:place] + words[place + 2 :]
     found = arguments(folder, own)
     if found is None:
-        sys.stdout.write(f"Nothing is left to do, the run is complete. Results: {folder}\n")
+        sys.stdout.write(visible(f"Nothing is left to do, the run is complete. Results: {folder}") + "\n")
         return False
     sys.argv[1:] = found
     return True
@@ -85,7 +83,7 @@ def _experiment(cfg: DictConfig) -> None:
 
 
 def _run(cfg: DictConfig, folder: RunFolder) -> None:
-    from cfeval_cli import pipeline, progress, screen
+    from cfeval_cli import pipeline, progress
     from cfeval_cli.config import plan
 
     with progress.terminal() as stages:

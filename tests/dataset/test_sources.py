@@ -4,7 +4,6 @@ import hashlib
 import http.server
 import io
 import tarfile
-import threading
 import zipfile
 
 import pytest
@@ -12,6 +11,7 @@ import pytest
 from cfeval_cli.dataset import sources
 from cfeval_cli.dataset.sources import File, Tar, Url, Wheel
 from cfeval_cli.errors import UserError
+from tests.conftest import serving
 
 GOOD = b"a,b\n1,2\n" * 500
 SHA = hashlib.sha256(GOOD).hexdigest()
@@ -40,12 +40,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def site():
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join(10)
+    with serving(Handler) as address:
+        yield address
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 
 from cfeval_cli.cache.disk import Disk
 from cfeval_cli.recorded import read
-from tests.conftest import CFEVAL, TOY
+from tests.conftest import CFEVAL, TOY, serving
 
 RUNS = 8
 
@@ -38,12 +38,8 @@ class Counting(http.server.BaseHTTPRequestHandler):
 @pytest.fixture
 def site(toy):
     Counting.body, Counting.asked = (toy.folder / "data" / "toy.csv").read_bytes(), 0
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Counting)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}/toy.csv"
-    server.shutdown()
-    thread.join(10)
+    with serving(Counting) as address:
+        yield f"{address}/toy.csv"
 
 
 def test_eight_runs_in_the_same_second(site, tmp_path):

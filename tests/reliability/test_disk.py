@@ -5,12 +5,13 @@ import json
 import os
 import shutil
 import subprocess
-import threading
-from pathlib import Path
+from hashlib import sha256
 
 import pytest
 
-from tests.conftest import CFEVAL, cfeval
+from cfeval_cli.dataset.sources import File, Url
+from cfeval_cli.errors import UserError
+from tests.conftest import CFEVAL, cfeval, serving
 from tests.reliability.test_resume import PATIENT
 
 QUICK = ("explainer=[random,omission,lr]", "resamples=100", "cache=off", "figures=[]", "report=false", "n_jobs=1")
@@ -107,28 +108,13 @@ def test_a_cache_on_a_full_disk_does_not_keep_a_run_from_ending(toy, tmp_path):
 
 
 def test_data_that_does_not_fit_is_not_left_half(tmp_path):
-    import http.server
-    from functools import partial
-    from hashlib import sha256
-
     body = os.urandom(300_000)
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "far.csv").write_bytes(body)
-    handler = partial(http.server.SimpleHTTPRequestHandler, directory=str(tmp_path / "site"))
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    from cfeval_cli.dataset.sources import File, Url
-    from cfeval_cli.errors import UserError
-
-    file = File("far.csv", sha256(body).hexdigest(), [Url(f"http://127.0.0.1:{server.server_port}/far.csv")])
-    try:
-        with small_disk(tmp_path / "disk", 100) as disk:
-            with pytest.raises(UserError, match="No space left on device"):
-                file.find(disk)
-            assert list(disk.iterdir()) == []
-            subprocess.run(["mount", "-o", "remount,size=1000k", str(disk)], check=True)
-            assert Path(file.find(disk).path).read_bytes() == body
-    finally:
-        server.shutdown()
-        thread.join(10)
+    with serving(tmp_path / "site") as address, small_disk(tmp_path / "disk", 100) as disk:
+        file = File("far.csv", sha256(body).hexdigest(), [Url(f"{address}/far.csv")])
+        with pytest.raises(UserError, match="No space left on device"):
+            file.find(disk)
+        assert list(disk.iterdir()) == []
+        subprocess.run(["mount", "-o", "remount,size=1000k", str(disk)], check=True)
+        assert file.find(disk).path.read_bytes() == body

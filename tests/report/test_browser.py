@@ -9,7 +9,7 @@ import pytest
 from cfeval_cli.gathering import gather
 from cfeval_cli.report.page import build
 from cfeval_cli.report.page.read import read
-from cfeval_cli.store import replaced
+from cfeval_cli.store import RunFolder
 from tests.conftest import reseal
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "google-chrome", "chromium-browser"))), None)
@@ -41,7 +41,7 @@ def reports(toy, toy_text, made):
     text = made(toy_text, "explainer=[random,omission,lr]", "search=continuous", "search.steps=20", copy=True)
     for folder in (table, text):
         reseal(folder)
-        replaced(folder, read(folder).record, build.files(read(folder), []))
+        RunFolder.remake(folder, read(folder).record, build.files(read(folder), []))
     sweep = table.parent / "sweep"
     for number, seed in enumerate((1, 2)):
         one = made(toy, "explainer=[random,omission,lr]", f"seed={seed}", copy=True)
@@ -84,7 +84,7 @@ ODD = {
 def test_sweeps_and_odd_runs_make_sane_pages(opened, reports, made, toy, name):
     if name in ODD:
         odd = made(toy, *ODD[name], copy=True)
-        replaced(odd, read(odd).record, build.files(read(odd), []))
+        RunFolder.remake(odd, read(odd).record, build.files(read(odd), []))
         reports[name] = odd / "report.html"
     page = opened(name)
     assert page.locator("h1").is_visible() and page.locator("figure svg").count() >= 1

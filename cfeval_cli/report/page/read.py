@@ -21,11 +21,6 @@ from cfeval_cli.types import Codes
 
 MADE = ("report.html", "figures/")  # what can be made anew from the rest
 
-# an explainer may be called 1, or NA
-_WORDS = {
-    "metric", "variant", "explainer", "better", "access", "note", "family", "gold", "agreement", "than_metric",
-    "than_variant", "method", "part", "name",
-}  # fmt: skip
 _RECORD = (
     "settings", "data", "explainers", "metrics", "search", "setup", "levels", "accuracy", "instances", "reference",
     "metrics_absent", "correlations_absent", "splits", "command",
@@ -128,26 +123,14 @@ def read(path: Path, record: dict[str, Any] | None = None) -> Folder:
         told = {name: file for name, file in told.items() if name != "bounds" or file.name in record["files"]}
         for name in (*(file.name for file in told.values()), "costs.csv", "dataset.json", "model.npz", *_FRAMES):
             recorded.listed(record, name)
-        findings = Findings(**{name: _table(file) for name, file in told.items()})
+        findings = Findings(**{name: recorded.table(file) for name, file in told.items()})
         described = json.loads(recorded.text(path / "dataset.json", recorded.LARGEST))
         features = described["features"]
         data = Described(
             described["kind"], described["classes"], [one["name"] for one in features],
             [one["values"] for one in features], described["values"], described["unknown"],
         )  # fmt: skip
-        return Folder(path, record, findings, _table(path / "costs.csv"), data)
+        return Folder(path, record, findings, recorded.table(path / "costs.csv"), data)
     except (OSError, ValueError, TypeError, LookupError, AttributeError, *recorded.TOO_MUCH) as error:
         reason = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
         raise UserError(f"{path} has no report: {' '.join(reason.split())}.") from error
-
-
-def _table(path: Path) -> pd.DataFrame:
-    """A csv file as it was written."""
-    head = pd.read_csv(path, nrows=0).columns
-    table = pd.read_csv(
-        path,
-        dtype={name: str for name in head if name in _WORDS},
-        keep_default_na=False,
-        na_values={name: [""] for name in head if name not in _WORDS},
-    )
-    return table
