@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import prepared
 
-from cfeval_cli import pipeline
+from cfeval_cli.run import pipeline
 from cfeval_cli.types import Access
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from functools import cache
 
-from cfeval_cli import config, configs, pipeline
+from cfeval_cli import config
+from cfeval_cli.commands import configs
 from cfeval_cli.gold import importance, top
+from cfeval_cli.run import pipeline
 
 
 def plan(name, *overrides):

@@ -75,7 +75,7 @@ def prepared(made, dataset, model, name, n):
     """A function that runs a stage on n synthetic instances."""
     from prepared import explain, find, gold_features
 
-    from cfeval_cli import pipeline
+    from cfeval_cli.run import pipeline
 
     study = pipeline.prepare(made, replace(dataset, test=rows_like(dataset, n)), model)
     features = gold_features(study, made.k)

@@ -25,11 +25,11 @@ import torch
 from prepared import explain, find, gold_features, plan, study
 from threadpoolctl import threadpool_limits
 
-from cfeval_cli import pipeline
 from cfeval_cli.executor.local import Local
+from cfeval_cli.folder.write import RunFolder
 from cfeval_cli.model.gate import apply_edits
-from cfeval_cli.progress import Progress
-from cfeval_cli.store import RunFolder
+from cfeval_cli.run import pipeline
+from cfeval_cli.run.progress import Progress
 from cfeval_cli.types import NONE, Access
 
 # all cores, nothing left over from an earlier run, and nothing that the straightforward script does not do

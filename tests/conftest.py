@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
-from cfeval_cli.recorded import SCHEMA
+from cfeval_cli.folder.checked import SCHEMA
 
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")

@@ -10,8 +10,8 @@ from typing import Any
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
-from cfeval_cli import configs, screen
-from cfeval_cli.cli import Parser
+from cfeval_cli.commands import configs, screen
+from cfeval_cli.commands.cli import Parser
 from cfeval_cli.dataset.sources import File
 from cfeval_cli.errors import UserError, did_you_mean, visible
 from cfeval_cli.types import Loadable
@@ -127,7 +127,7 @@ def _list(data_dir: Path, files: dict[str, list[File]]) -> int:
 def _fetch(data_dir: Path, datasets: list[DictConfig]) -> None:
     """As a run does it: what cannot be had is replaced by what the dataset has in its stead."""
     from cfeval_cli.config import make
-    from cfeval_cli.progress import Visible
+    from cfeval_cli.run.progress import Visible
 
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(Visible("%(message)s"))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cfeval_cli.cli import Parser
+from cfeval_cli.commands.cli import Parser
 
 if TYPE_CHECKING:
-    from cfeval_cli.gathering import Gathered
+    from cfeval_cli.sweep.gather import Gathered
 
 _HELP = """Several runs in one table: means and deviations over seeds, and how stable each metric's ranking of the
 explainers is under the settings that differ between the runs. A sweep (cfeval run --multirun) ends with this by itself;
@@ -35,7 +35,7 @@ def main() -> None:
 
 def together(folders: list[Path], into: Path | None) -> Gathered:
     """Gather into the folder that is named, or that of the one sweep, or a new one."""
-    from cfeval_cli.gathering import gather
+    from cfeval_cli.sweep.gather import gather
 
     alone = len(folders) == 1 and not (folders[0] / "run.json").exists()
     return gather(folders, into or (folders[0] if alone else Path("gathered")), page=True)
@@ -43,7 +43,7 @@ def together(folders: list[Path], into: Path | None) -> Gathered:
 
 def show(gathered: Gathered) -> None:
     """Print the tables as a run does, and what was left out."""
-    from cfeval_cli import screen
+    from cfeval_cli.commands import screen
 
     runs = len(gathered.sweep.runs)
     told = f"Gathered {runs} {'run' if runs == 1 else 'runs'}: {gathered.folder}"

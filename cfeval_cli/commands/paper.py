@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cfeval_cli.cli import Parser
+from cfeval_cli.commands.cli import Parser
 
 _HELP = "The figures that the paper printed: do they agree with each other, and with ours?"
 _AUDIT = """Computes again all that follows from the figures that the paper printed (ranks, quotients, correlations,
@@ -42,7 +42,7 @@ def main() -> None:
 
 
 def _compare(folders: list[Path], into: Path, tables: list[str]) -> None:
-    from cfeval_cli import screen
+    from cfeval_cli.commands import screen
     from cfeval_cli.paper.compare import compare
 
     done = compare(folders, into, tables)
@@ -50,9 +50,9 @@ def _compare(folders: list[Path], into: Path, tables: list[str]) -> None:
 
 
 def _audit(csv: Path | None, md: Path | None) -> None:
-    from cfeval_cli import screen
-    from cfeval_cli.files import whole_file
+    from cfeval_cli.commands import screen
     from cfeval_cli.paper.audit import audit
+    from cfeval_cli.storage.files import whole_file
 
     done = audit()
     for path, text in ((csv, done.frame().to_csv(index=False)), (md, done.markdown())):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from cfeval_cli.cli import Parser
+from cfeval_cli.commands.cli import Parser
 from cfeval_cli.commands.gather import together
 from cfeval_cli.errors import visible
 
@@ -38,9 +38,9 @@ def main() -> None:
 
 def _of_run(path: Path) -> Path:
     """Remake the report and the figures of one run, in the formats that it was run with."""
+    from cfeval_cli.folder.read import read
+    from cfeval_cli.folder.write import RunFolder
     from cfeval_cli.report.page import build
-    from cfeval_cli.report.page.read import read
-    from cfeval_cli.store import RunFolder
 
     folder = read(path)
     RunFolder.remake(path, folder.record, build.files(folder, folder.record["settings"].get("figures", build.KINDS)))

@@ -14,13 +14,13 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
-from cfeval_cli import callbacks, configs, screen
-from cfeval_cli.cli import complain, stopped
+from cfeval_cli.commands import callbacks, configs, screen
+from cfeval_cli.commands.cli import complain, stopped
+from cfeval_cli.commands.resume import QUIET, arguments
 from cfeval_cli.errors import Failure, UserError, visible
-from cfeval_cli.resuming import QUIET, arguments
 
 if TYPE_CHECKING:
-    from cfeval_cli.store import RunFolder
+    from cfeval_cli.folder.write import RunFolder
 
 log = logging.getLogger("cfeval")
 
@@ -58,7 +58,7 @@ def _resumed() -> bool:
 @hydra.main(version_base="1.3", config_path="pkg://cfeval_cli.conf", config_name="run")
 def _experiment(cfg: DictConfig) -> None:
     """Run what the config describes, into the folder that Hydra made."""
-    from cfeval_cli.store import RunFolder
+    from cfeval_cli.folder.write import RunFolder
 
     config = HydraConfig.get()
     words = [word for word in sys.argv[1:] if word != QUIET]
@@ -83,8 +83,8 @@ def _experiment(cfg: DictConfig) -> None:
 
 
 def _run(cfg: DictConfig, folder: RunFolder) -> None:
-    from cfeval_cli import pipeline, progress
     from cfeval_cli.config import plan
+    from cfeval_cli.run import pipeline, progress
 
     with progress.terminal() as stages:
         made = pipeline.run(plan(cfg), folder, stages)

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from cfeval_cli import npy
 from cfeval_cli.dataset.sources import File, find_all
 from cfeval_cli.errors import UserError
-from cfeval_cli.files import hash_file
+from cfeval_cli.storage import npy
+from cfeval_cli.storage.files import hash_file
 from cfeval_cli.types import Floats
 
 

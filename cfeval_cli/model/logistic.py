@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cfeval_cli import npy
 from cfeval_cli.errors import UserError, number, whole
 from cfeval_cli.seeding import integer, one_thread, stream
+from cfeval_cli.storage import npy
 from cfeval_cli.types import ABSENT, NONE, Access, Codes, Dataset, Floats, Ints
 
 if TYPE_CHECKING:

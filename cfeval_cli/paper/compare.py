@@ -12,7 +12,6 @@ import numpy as np
 import pandas as pd
 
 from cfeval_cli.errors import UserError
-from cfeval_cli.files import as_csv, whole_file
 from cfeval_cli.paper import document
 from cfeval_cli.paper.audit import audit
 from cfeval_cli.paper.published import DATASETS, EXPLAINERS, Key, Published, Series, load, read
@@ -20,6 +19,7 @@ from cfeval_cli.paper.verdicts import Verdict, judge
 from cfeval_cli.paper.views import EXPERIMENTS, Computed, Printed, computed
 from cfeval_cli.report.tables import DASH, Cell, Table, ordinal
 from cfeval_cli.statistics.ranking import ranks
+from cfeval_cli.storage.files import as_csv, whole_file
 
 CELLS = [
     "table", "dataset", "metric", "variant", "explainer", "coefficient", "gold", "seeds", "ours", "deviation", "theirs",

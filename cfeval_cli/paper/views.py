@@ -12,10 +12,10 @@ import numpy as np
 import pandas as pd
 
 from cfeval_cli.errors import UserError
-from cfeval_cli.gathering import Run, find, read
 from cfeval_cli.paper.finding import correlate, ranked
 from cfeval_cli.paper.published import EXPLAINERS, TRUTH, Key, Pair, Published
 from cfeval_cli.statistics.ranking import ranks
+from cfeval_cli.sweep.gather import Run, find, read
 
 EXPERIMENTS: dict[Key, str] = {
     ("1", "adults"): "table1_adults",

@@ -14,7 +14,7 @@ from cfeval_cli.statistics.scores import Scores
 from cfeval_cli.statistics.summary import summarise
 
 if TYPE_CHECKING:
-    from cfeval_cli.bounding import Bounds
+    from cfeval_cli.run.bounds import Bounds
 
 
 @dataclass(frozen=True)

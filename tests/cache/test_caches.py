@@ -12,7 +12,7 @@ from hypothesis.extra.numpy import arrays
 
 from cfeval_cli.cache.disk import Disk
 from cfeval_cli.cache.off import Off
-from cfeval_cli.explaining import Told, packed, unpacked
+from cfeval_cli.run.explain import Told, packed, unpacked
 
 
 def told(seed=0, size=5):

@@ -5,10 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cfeval_cli import configs, pipeline
+from cfeval_cli.commands import configs
 from cfeval_cli.config import plan
 from cfeval_cli.errors import UserError
 from cfeval_cli.gold import importance, top
+from cfeval_cli.run import pipeline
 from cfeval_cli.search.discrete import Discrete
 from cfeval_cli.search.exact import Exact
 from cfeval_cli.types import ABSENT, Access

@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from cfeval_cli import cli, configs
+from cfeval_cli.commands import cli, configs
 from cfeval_cli.config import plan
 from tests.hostile.amounts import inputs
 from tests.hostile.mutations import everything_in, mutated

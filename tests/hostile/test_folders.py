@@ -12,11 +12,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cfeval_cli import gathering
 from cfeval_cli.errors import UserError
-from cfeval_cli.files import as_csv
-from cfeval_cli.gathering import find, gather
 from cfeval_cli.paper.compare import compare
+from cfeval_cli.storage.files import as_csv
+from cfeval_cli.sweep import gather as gathering
+from cfeval_cli.sweep.gather import find, gather
 from tests.conftest import reseal
 from tests.hostile.amounts import inputs
 from tests.hostile.mutations import Canary, everything_in, mutated

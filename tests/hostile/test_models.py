@@ -8,11 +8,11 @@ import zipfile
 import numpy as np
 import pytest
 
-from cfeval_cli import npy
 from cfeval_cli.cache.disk import Disk
 from cfeval_cli.errors import UserError
-from cfeval_cli.explaining import Told, packed
 from cfeval_cli.model.logistic import Linear, read
+from cfeval_cli.run.explain import Told, packed
+from cfeval_cli.storage import npy
 from tests.hostile.amounts import inputs
 from tests.hostile.mutations import Canary, everything_in, mutated
 

@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from rich.console import Console
 
-from cfeval_cli.cli import complain
+from cfeval_cli.commands.cli import complain
 from cfeval_cli.errors import UserError, visible
 from cfeval_cli.paper import document
-from cfeval_cli.progress import Progress, Visible
 from cfeval_cli.report import plots, tables
 from cfeval_cli.report.tables import Cell, Table, row_title
+from cfeval_cli.run.progress import Progress, Visible
 from cfeval_cli.statistics.findings import conclude
 from cfeval_cli.statistics.resampled import Bootstrap
 from tests.conftest import cfeval

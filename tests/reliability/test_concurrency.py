@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cfeval_cli.cache.disk import Disk
-from cfeval_cli.recorded import read
+from cfeval_cli.folder.checked import read
 from tests.conftest import CFEVAL, TOY, serving
 
 RUNS = 8

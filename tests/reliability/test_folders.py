@@ -5,8 +5,8 @@ import shutil
 
 import pytest
 
-from cfeval_cli.files import locked
-from cfeval_cli.recorded import read
+from cfeval_cli.folder.checked import read
+from cfeval_cli.storage.files import locked
 from tests.conftest import cfeval
 
 QUICK = ("explainer=[random,lr]", "n_explain=30", "resamples=100", "bounds=5", "n_jobs=1", "hydra.run.dir=run")

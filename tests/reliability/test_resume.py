@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cfeval_cli.files import locked
+from cfeval_cli.storage.files import locked
 from tests.conftest import CFEVAL, Toy, cfeval
 
 TIMES = {"run.json", "run.log", "costs.csv", "costs.md"}  # what tells how long it took

@@ -6,9 +6,10 @@ import pandas as pd
 import pytest
 from hydra import compose, initialize_config_module
 
-from cfeval_cli import config, pipeline
-from cfeval_cli.progress import Progress
-from cfeval_cli.store import RunFolder
+from cfeval_cli import config
+from cfeval_cli.folder.write import RunFolder
+from cfeval_cli.run import pipeline
+from cfeval_cli.run.progress import Progress
 
 TABLE = "explainer=[random,omission,lime,anchor,decision_boundary]"
 WORDS = ("k=2", "explainer.lime.n_samples=200", "explainer.decision_boundary.n_samples=50", "resamples=100",

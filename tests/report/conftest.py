@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from hydra import compose, initialize_config_module
 
-from cfeval_cli import config, pipeline
-from cfeval_cli.progress import Progress
-from cfeval_cli.store import RunFolder
+from cfeval_cli import config
+from cfeval_cli.folder.write import RunFolder
+from cfeval_cli.run import pipeline
+from cfeval_cli.run.progress import Progress
 
 QUICK = ["cache=off", "n_jobs=1", "figures=[]", "report=false", "bounds=0", "n_explain=40", "resamples=100"]
 

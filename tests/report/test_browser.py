@@ -6,10 +6,10 @@ import shutil
 
 import pytest
 
-from cfeval_cli.gathering import gather
+from cfeval_cli.folder.read import read
+from cfeval_cli.folder.write import RunFolder
 from cfeval_cli.report.page import build
-from cfeval_cli.report.page.read import read
-from cfeval_cli.store import RunFolder
+from cfeval_cli.sweep.gather import gather
 from tests.conftest import reseal
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "google-chrome", "chromium-browser"))), None)

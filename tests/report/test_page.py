@@ -13,11 +13,11 @@ import pytest
 
 from cfeval_cli.commands import report
 from cfeval_cli.errors import UserError
-from cfeval_cli.gathering import gather
+from cfeval_cli.folder.read import read
 from cfeval_cli.report.page import build, instances, provenance
-from cfeval_cli.report.page.read import read
 from cfeval_cli.report.page.verdict import _Judged, tell
 from cfeval_cli.report.tables import Cell, Table
+from cfeval_cli.sweep.gather import gather
 from tests.conftest import cfeval, reseal
 from tests.report.conftest import text_of
 

@@ -16,12 +16,12 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from cfeval_cli import __version__
-from cfeval_cli.files import whole_file
+from cfeval_cli.folder.read import Folder
 from cfeval_cli.report import distributions, plots, tables
 from cfeval_cli.report.page import instances, provenance, svg, verdict
-from cfeval_cli.report.page.read import Folder
 from cfeval_cli.report.plots import NARROW, Plot
 from cfeval_cli.report.tables import Cell, Table
+from cfeval_cli.storage.files import whole_file
 
 NAME = "report.html"
 KINDS = ("png", "svg", "pdf")

@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 
 from cfeval_cli import gold
+from cfeval_cli.folder.read import Folder
 from cfeval_cli.model.logistic import Linear
-from cfeval_cli.report.page.read import Folder
 from cfeval_cli.types import ABSENT, NONE, Codes, Floats, Ints
 
 MOST = 300  # instances

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from cfeval_cli.report.page.read import Folder
+from cfeval_cli.folder.read import Folder
 
 _LOW_COVERAGE = 0.5
 _NAMED = 20  # explainers that are named one by one

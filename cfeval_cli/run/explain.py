@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 
 from cfeval_cli.errors import Failure, UserError
+from cfeval_cli.folder.journal import keeping
 from cfeval_cli.identity import of_code
-from cfeval_cli.journal import keeping
 from cfeval_cli.model.gate import Ledger
 from cfeval_cli.types import (
     ABSENT,

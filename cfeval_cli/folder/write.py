@@ -23,20 +23,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from cfeval_cli import __version__, recorded
+from cfeval_cli import __version__
 from cfeval_cli.errors import Failure, UserError
-from cfeval_cli.files import as_csv, hash_file, locked, sweep_partial, whole_file
-from cfeval_cli.journal import FILE, Journal
+from cfeval_cli.folder import checked
+from cfeval_cli.folder.journal import FILE, Journal
 from cfeval_cli.report import tables
 from cfeval_cli.report.page import verdict
 from cfeval_cli.statistics.summary import TRUTHS
+from cfeval_cli.storage.files import as_csv, hash_file, locked, sweep_partial, whole_file
 from cfeval_cli.types import NONE, Access, Cache, Counterfactuals, Dataset, Floats, Ints, Split
 
 if TYPE_CHECKING:
     from cfeval_cli.config import Plan
-    from cfeval_cli.explaining import Explained
     from cfeval_cli.model.gate import Ledger
-    from cfeval_cli.progress import Progress
+    from cfeval_cli.run.explain import Explained
+    from cfeval_cli.run.progress import Progress
     from cfeval_cli.statistics.findings import Findings
 
 log = logging.getLogger(__name__)
@@ -93,14 +94,14 @@ class RunFolder:
     def results(self) -> str | None:
         """The inputs of the finished run whose results the folder has, if it has any and all are as they were."""
         try:
-            record = recorded.read(self.path)
+            record = checked.read(self.path)
         except UserError:
             return None
         return str(record["inputs"]) if record["status"] == "complete" and record.get("inputs") else None
 
     def _start(self) -> dict[str, Any]:
         return {
-            "schema": recorded.SCHEMA,
+            "schema": checked.SCHEMA,
             "status": "running",
             "cfeval": __version__,
             "command": self._command,
@@ -156,7 +157,7 @@ class RunFolder:
         if self._early:
             return {}
         try:
-            record = recorded.read_record(self.path)
+            record = checked.read_record(self.path)
         except UserError:
             record = {"status": "unknown", "inputs": ""}
         # a run that was killed before its inputs were known has no results yet
@@ -293,7 +294,8 @@ class RunFolder:
             self.verdict = verdict.tell(findings, self._record).headline
             if not (self._figures or self._report):
                 return
-            from cfeval_cli.report.page import build, read  # here: a run that draws nothing does not wait for it
+            from cfeval_cli.folder import read
+            from cfeval_cli.report.page import build  # here: a run that draws nothing does not wait for it
 
             folder = read.read(self.path, self._record | {"files": self._files})
             made = list(build.files(folder, self._figures, self._report))

@@ -36,7 +36,7 @@ def arguments(folder: Path, own: Sequence[str]) -> list[str] | None:
 
 
 def _of_run(folder: Path, own: Sequence[str]) -> list[str] | None:
-    from cfeval_cli.recorded import read, read_record
+    from cfeval_cli.folder.checked import read, read_record
 
     again = "redo=true" in own
     record = read_record(folder) if again else read(folder)

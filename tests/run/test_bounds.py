@@ -9,8 +9,9 @@ from hydra import compose, initialize_config_module
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cfeval_cli import bounding, config, pipeline
-from cfeval_cli.bounding import Goal, Pool
+from cfeval_cli import config
+from cfeval_cli.run import bounds, pipeline
+from cfeval_cli.run.bounds import Goal, Pool
 from cfeval_cli.types import ABSENT
 from tests.conftest import only_run
 from tests.problems import logit, make_dataset, make_linear, sigmoid
@@ -97,12 +98,12 @@ def test_all_sets_are_tried_and_scored_as_written_out(seed, k):
     dataset = make_dataset([2, 3, 2, 3], n=5, seed=seed, absent=0.2)
     model = make_linear(dataset, seed=seed + 1, dim=2)
     done = study(dataset, model, f"k={k}", "distance.space=embedding")
-    bounds = bounding.find(done, pipeline.golden(done), lambda _: None)
+    found = bounds.find(done, pipeline.golden(done), lambda _: None)
     hand = by_hand(dataset, model, k)
     able = [i for i, row in enumerate(dataset.test.codes) if (row != ABSENT).sum() >= k]
-    assert bounds.exact and bounds.instances.tolist() == able
-    assert len(bounds.pool.member) == len({key for key in hand if key[0] in able})
-    table = bounds.table().set_index(["metric", "variant"])
+    assert found.exact and found.instances.tolist() == able
+    assert len(found.pool.member) == len({key for key in hand if key[0] in able})
+    table = found.table().set_index(["metric", "variant"])
     sets = {(i, frozenset(features)) for i, features in hand if i in able}
     assert (table["sets"] == len(sets)).all()  # whatever the order
     best = {i: max(score[0] for (row, _), score in hand.items() if row == i) for i in able}
@@ -136,13 +137,13 @@ def test_greedy_says_so_and_is_never_better_than_all_sets(monkeypatch):
     dataset = make_dataset([3, 2, 3, 2, 2], n=12, seed=3)
     model = make_linear(dataset, seed=4)
     done = study(dataset, model, "k=2")
-    truth = bounding.find(done, pipeline.golden(done), lambda _: None).table()
+    truth = bounds.find(done, pipeline.golden(done), lambda _: None).table()
     text = study(dataset, model, "k=2")
     object.__setattr__(text.dataset, "kind", "text")  # pairs are enumerated for tables only
-    bounds = bounding.find(text, pipeline.golden(text), lambda _: None)
-    greedy = bounds.table()
-    assert not bounds.exact and set(greedy["method"]) == {"greedy"} and set(truth["method"]) == {"enumerated"}
-    assert len(bounds.pool.member) < 12 * 20  # of the 20 ordered pairs of an instance
+    found = bounds.find(text, pipeline.golden(text), lambda _: None)
+    greedy = found.table()
+    assert not found.exact and set(greedy["method"]) == {"greedy"} and set(truth["method"]) == {"enumerated"}
+    assert len(found.pool.member) < 12 * 20  # of the 20 ordered pairs of an instance
     for one, two in zip(truth.itertuples(), greedy.itertuples(), strict=True):
         sign = 1 if one.better == "higher" else -1
         assert sign * (one.best - two.best) >= -1e-9 and sign * (two.worst - one.worst) >= -1e-9
@@ -156,14 +157,14 @@ def test_greedy_says_so_and_is_never_better_than_all_sets(monkeypatch):
 def test_large_data_is_sampled_so_that_memory_stays_bounded(monkeypatch):
     dataset = make_dataset([2, 2, 2], n=30)
     model = make_linear(dataset)
-    assert len(bounding.find(study(dataset, model, "bounds=7"), {}, lambda _: None).instances) == 7
-    monkeypatch.setattr(bounding, "_MOST", 60)
-    assert len(bounding.find(study(dataset, model, "k=2"), {}, lambda _: None).instances) == 10  # 6 ordered pairs each
+    assert len(bounds.find(study(dataset, model, "bounds=7"), {}, lambda _: None).instances) == 7
+    monkeypatch.setattr(bounds, "_MOST", 60)
+    assert len(bounds.find(study(dataset, model, "k=2"), {}, lambda _: None).instances) == 10  # 6 ordered pairs each
     whole = study(dataset, model)
-    monkeypatch.setattr(bounding, "_MOST", 1 << 19)
-    expected = bounding.find(whole, pipeline.golden(whole), lambda _: None).table()
-    monkeypatch.setattr(bounding, "_CHUNK", 7)
-    pd.testing.assert_frame_equal(bounding.find(whole, pipeline.golden(whole), lambda _: None).table(), expected)
+    monkeypatch.setattr(bounds, "_MOST", 1 << 19)
+    expected = bounds.find(whole, pipeline.golden(whole), lambda _: None).table()
+    monkeypatch.setattr(bounds, "_CHUNK", 7)
+    pd.testing.assert_frame_equal(bounds.find(whole, pipeline.golden(whole), lambda _: None).table(), expected)
 
 
 @pytest.mark.parametrize("arguments", [["k=1"], ["k=2"], ["k=1", "search=continuous"]], ids=" ".join)

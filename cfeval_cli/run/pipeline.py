@@ -11,21 +11,23 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from cfeval_cli import bounding, gold, npy
+from cfeval_cli import gold
 from cfeval_cli.config import Plan
 from cfeval_cli.errors import Failure, UserError
-from cfeval_cli.explaining import Explained, Job
-from cfeval_cli.explaining import explain as explained
+from cfeval_cli.folder.write import RunFolder
 from cfeval_cli.identity import of_code, of_component, of_subject, of_work
 from cfeval_cli.model.gate import Ledger, probability_of
-from cfeval_cli.progress import Progress
 from cfeval_cli.report import tables
-from cfeval_cli.searching import Hunt, Prey, Shelf
-from cfeval_cli.searching import find as searched
+from cfeval_cli.run import bounds as bounding
+from cfeval_cli.run.explain import Explained, Job
+from cfeval_cli.run.explain import explain as explained
+from cfeval_cli.run.progress import Progress
+from cfeval_cli.run.search import Hunt, Prey, Shelf
+from cfeval_cli.run.search import find as searched
 from cfeval_cli.seeding import stream
 from cfeval_cli.statistics.findings import conclude
 from cfeval_cli.statistics.resampled import Bootstrap
-from cfeval_cli.store import RunFolder
+from cfeval_cli.storage import npy
 from cfeval_cli.types import (
     ABSENT,
     NONE,

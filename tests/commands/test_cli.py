@@ -26,7 +26,7 @@ class Broken:
 IMPORTED = """
 import sys
 sys.argv = ["cfeval", *{arguments}]
-from cfeval_cli.cli import main
+from cfeval_cli.commands.cli import main
 try:
     main()
 finally:

@@ -6,8 +6,9 @@ import sys
 
 import pytest
 
-from cfeval_cli import progress, screen
+from cfeval_cli.commands import screen
 from cfeval_cli.report.tables import Cell, Table
+from cfeval_cli.run import progress
 from tests.conftest import cfeval
 
 

@@ -14,8 +14,8 @@ from cfeval_cli.executor.local import Local
 from cfeval_cli.explainer.anchor import Anchor
 from cfeval_cli.explainer.lime import Lime
 from cfeval_cli.explainer.random import Random
-from cfeval_cli.explaining import Explained, Job, explain, wrong_with
 from cfeval_cli.identity import of_code, of_component, of_subject
+from cfeval_cli.run.explain import Explained, Job, explain, wrong_with
 from cfeval_cli.types import ABSENT, NONE, Access, Explanation
 from tests.problems import make_dataset, make_linear
 

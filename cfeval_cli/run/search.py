@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from cfeval_cli import npy
 from cfeval_cli.cache.off import Off
-from cfeval_cli.journal import keeping
+from cfeval_cli.folder.journal import keeping
 from cfeval_cli.model.gate import Ledger
+from cfeval_cli.storage import npy
 from cfeval_cli.types import Access, Cache, Codes, Counterfactuals, Dataset, Executor, Ints, Measure, Quest, Search
 
 

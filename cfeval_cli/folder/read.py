@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from cfeval_cli import npy, recorded
 from cfeval_cli.errors import UserError
+from cfeval_cli.folder import checked
 from cfeval_cli.model import logistic
 from cfeval_cli.model.logistic import Linear
 from cfeval_cli.statistics.findings import Findings
+from cfeval_cli.storage import npy
 from cfeval_cli.types import Codes
 
 MADE = ("report.html", "figures/")  # what can be made anew from the rest
@@ -112,7 +113,7 @@ def read(path: Path, record: dict[str, Any] | None = None) -> Folder:
 
     A run that is about to be complete gives its record, which is not in the folder yet.
     """
-    record = recorded.read(path, but=MADE) if record is None else record
+    record = checked.read(path, but=MADE) if record is None else record
     try:
         if record["status"] != "complete":
             raise ValueError(f"the run is not complete: its status is {record['status']}")
@@ -122,15 +123,15 @@ def read(path: Path, record: dict[str, Any] | None = None) -> Folder:
         told = {field.name: path / f"{field.name}.csv" for field in fields(Findings)}
         told = {name: file for name, file in told.items() if name != "bounds" or file.name in record["files"]}
         for name in (*(file.name for file in told.values()), "costs.csv", "dataset.json", "model.npz", *_FRAMES):
-            recorded.listed(record, name)
-        findings = Findings(**{name: recorded.table(file) for name, file in told.items()})
-        described = json.loads(recorded.text(path / "dataset.json", recorded.LARGEST))
+            checked.listed(record, name)
+        findings = Findings(**{name: checked.table(file) for name, file in told.items()})
+        described = json.loads(checked.text(path / "dataset.json", checked.LARGEST))
         features = described["features"]
         data = Described(
             described["kind"], described["classes"], [one["name"] for one in features],
             [one["values"] for one in features], described["values"], described["unknown"],
         )  # fmt: skip
-        return Folder(path, record, findings, recorded.table(path / "costs.csv"), data)
-    except (OSError, ValueError, TypeError, LookupError, AttributeError, *recorded.TOO_MUCH) as error:
+        return Folder(path, record, findings, checked.table(path / "costs.csv"), data)
+    except (OSError, ValueError, TypeError, LookupError, AttributeError, *checked.TOO_MUCH) as error:
         reason = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
         raise UserError(f"{path} has no report: {' '.join(reason.split())}.") from error

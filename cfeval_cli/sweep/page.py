@@ -15,12 +15,12 @@ from cfeval_cli.errors import visible
 from cfeval_cli.report.page import build
 from cfeval_cli.report.page.verdict import listed
 from cfeval_cli.report.plots import COLOURS, INK, MARKS, WIDE, Plot, grid, legend, style
-from cfeval_cli.report.sweep import merged
 from cfeval_cli.report.tables import Table, row_title
 from cfeval_cli.statistics.summary import TRUTHS
+from cfeval_cli.sweep.tables import merged
 
 if TYPE_CHECKING:
-    from cfeval_cli.gathering import Sweep
+    from cfeval_cli.sweep.gather import Sweep
 
 _GROUPS = 12  # that one figure has room for
 _VALUES = 12  # of a setting

@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 
 from cfeval_cli.errors import UserError
-from cfeval_cli.files import hash_file
+from cfeval_cli.storage.files import hash_file
 
 SCHEMA = 2
 LARGEST = 1 << 26  # bytes of a table or a record

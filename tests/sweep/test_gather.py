@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
-from cfeval_cli.cli import _overrides_last
+from cfeval_cli.commands.cli import _overrides_last
 from cfeval_cli.commands.gather import main
 from cfeval_cli.errors import UserError
-from cfeval_cli.gathering import gather
+from cfeval_cli.sweep.gather import gather
 from tests.conftest import cfeval, reseal, seal
 
 FILES = ["seeds_correlations.csv", "seeds_metrics.csv", "stability.csv", "sweep.csv", "tables.md", "tables.tex"]
@@ -399,7 +399,10 @@ def test_a_sweep_over_choices_with_a_job_that_fails(toy, tmp_path):
 
 def sweep_with(folder, jobs):
     """The callbacks of a sweep as Hydra calls them, with `jobs` {folder: how it ended}."""
-    hydra = {"callbacks": {"gather": {"_target_": "cfeval_cli.callbacks.Gather"}}, "sweep": {"dir": str(folder)}}
+    hydra = {
+        "callbacks": {"gather": {"_target_": "cfeval_cli.commands.callbacks.Gather"}},
+        "sweep": {"dir": str(folder)},
+    }
     callbacks = Callbacks(OmegaConf.create({"hydra": hydra}))
     callbacks.on_multirun_start(OmegaConf.create({"hydra": hydra}))
     for name, status in jobs.items():

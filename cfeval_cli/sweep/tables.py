@@ -13,7 +13,7 @@ from cfeval_cli.statistics.stability import ALL
 from cfeval_cli.statistics.summary import TRUTHS
 
 if TYPE_CHECKING:
-    from cfeval_cli.gathering import Run, Sweep
+    from cfeval_cli.sweep.gather import Run, Sweep
 
 _ON_SCREEN = 3  # groups of seeds whose tables are shown; more stand in the files only
 _Pair = tuple[str, str]  # metric and variant

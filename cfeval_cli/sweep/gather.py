@@ -18,13 +18,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from cfeval_cli import recorded
 from cfeval_cli.errors import UserError, visible
-from cfeval_cli.files import as_csv, whole_file
-from cfeval_cli.report import sweep as report
+from cfeval_cli.folder import checked
 from cfeval_cli.report.tables import Table
 from cfeval_cli.statistics.seeds import over_seeds
 from cfeval_cli.statistics.stability import ALL, Likeness, Pairs
+from cfeval_cli.storage.files import as_csv, whole_file
+from cfeval_cli.sweep import tables as report
 from cfeval_cli.types import Ints
 
 DEFAULT = "default"  # what a run has that another one overrides
@@ -181,7 +181,7 @@ def gather(
         with whole_file(into / name) as partial:
             partial.write_text(text, encoding="utf-8")
     if page:
-        from cfeval_cli.report.page import sweep as pages  # here: it draws, which not everyone waits for
+        from cfeval_cli.sweep import page as pages  # here: it draws, which not everyone waits for
 
         pages.write(sweep, frames["sweep"], tables, into)
     return Gathered(into, sweep, tables, into / "report.html" if page else None)
@@ -198,7 +198,7 @@ def _natural(name: str) -> list[str | int]:
 
 def read(path: Path, name: str) -> Run:
     """What a folder tells of its run."""
-    record = recorded.read(path)
+    record = checked.read(path)
     try:
         overrides = record.get("overrides")
         if not isinstance(overrides, list) or not all(isinstance(one, str) for one in overrides):
@@ -210,21 +210,21 @@ def read(path: Path, name: str) -> Run:
         if absent:
             raise ValueError(f"run.json does not tell {', '.join(absent)}")
         for file in ("metrics.csv", "correlations.csv"):
-            recorded.listed(record, file)
+            checked.listed(record, file)
         tables = _table(path / "metrics.csv", _METRICS), _table(path / "correlations.csv", _CORRELATIONS)
-        recorded.check_tables(record, *tables)
-    except (OSError, ValueError, TypeError, LookupError, AttributeError, *recorded.TOO_MUCH) as error:
+        checked.check_tables(record, *tables)
+    except (OSError, ValueError, TypeError, LookupError, AttributeError, *checked.TOO_MUCH) as error:
         reason = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
         raise UserError(f"{path} cannot be gathered: {' '.join(reason.split())}.") from error
     return Run(name, record, _assigned(overrides), *tables)
 
 
 def _table(path: Path, columns: list[str]) -> pd.DataFrame:
-    table = recorded.table(path)
+    table = checked.table(path)
     absent = [column for column in columns if column not in table]
     if absent:
         raise ValueError(f"{path.name} has no column {', '.join(absent)}; another version of cfeval wrote it")
-    return pd.DataFrame(table[columns]).astype({column: float for column in columns if column not in recorded.WORDS})
+    return pd.DataFrame(table[columns]).astype({column: float for column in columns if column not in checked.WORDS})
 
 
 def _assigned(overrides: Sequence[str]) -> dict[str, str]:

@@ -147,7 +147,7 @@ def _of_hydra(error: Exception) -> bool:
 
 def _explain_hydra(error: Exception) -> str:
     """Hydra's message, with the closest names that do exist."""
-    from cfeval_cli import configs
+    from cfeval_cli.commands import configs
 
     message = str(error).strip()
     own = configs.config_dir()

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cfeval_cli.commands.resume import allowed, arguments, quoted
 from cfeval_cli.errors import UserError
-from cfeval_cli.resuming import allowed, arguments, quoted
 from tests.conftest import cfeval, seal
 
 HERE = Path("folder")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
-from cfeval_cli import screen
+from cfeval_cli.commands import screen
 from cfeval_cli.errors import visible
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from hydra.core.utils import JobReturn, JobStatus
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig, OmegaConf, read_write
 
-from cfeval_cli.resuming import quoted
+from cfeval_cli.commands.resume import quoted
 
 
 class Gather(Callback):
@@ -54,9 +54,9 @@ class Gather(Callback):
 
     def gather(self) -> int:
         """Write and show what the runs say together; returns the exit code."""
-        from cfeval_cli.cli import complain
+        from cfeval_cli.commands.cli import complain
         from cfeval_cli.commands.gather import show
-        from cfeval_cli.gathering import gather
+        from cfeval_cli.sweep.gather import gather
 
         Gather.running = None
         if all(failed for failed, _ in self._jobs.values()) and not any(self._folder.rglob("run.json")):

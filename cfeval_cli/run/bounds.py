@@ -15,14 +15,14 @@ import pandas as pd
 
 from cfeval_cli.metric.ground_truth import shared
 from cfeval_cli.model.gate import probability_of
-from cfeval_cli.searching import Hunt, Prey
-from cfeval_cli.searching import find as searched
+from cfeval_cli.run.search import Hunt, Prey
+from cfeval_cli.run.search import find as searched
 from cfeval_cli.seeding import stream
 from cfeval_cli.statistics.scores import Row, Scores
 from cfeval_cli.types import ABSENT, Access, Bools, Case, Codes, Counterfactuals, Floats, Ints, Score
 
 if TYPE_CHECKING:
-    from cfeval_cli.pipeline import Study
+    from cfeval_cli.run.pipeline import Study
 
 COLUMNS = ["metric", "variant", "better", "method", "instances", "sets", "worst", "best", "optima"]
 

@@ -1,0 +1,1 @@
+"""The run folder: how it is written, checked and read."""

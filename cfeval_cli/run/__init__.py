@@ -1,0 +1,1 @@
+"""A run, stage by stage."""
