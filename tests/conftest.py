@@ -21,6 +21,7 @@ import pytest
 from hypothesis import settings
 
 from cfeval_cli.folder.checked import SCHEMA
+from tests import warm
 
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
@@ -64,16 +65,23 @@ class Toy:
         return cfeval("run", *self.arguments, *settings, cwd=cwd, code=code, **options)
 
 
-def cfeval(*arguments: str, cwd: Path, code: int = 0, env: dict[str, str] | None = None, executable: Path = CFEVAL):
-    done = subprocess.run(
-        [str(executable), *arguments],
-        cwd=cwd,
-        env={**{key: value for key, value in os.environ.items() if key not in OURS}, **(env or {})},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+def environment(env: dict[str, str] | None = None) -> dict[str, str]:
+    """What a command sees, whoever runs the tests."""
+    return {**{key: value for key, value in os.environ.items() if key not in OURS}, **(env or {})}
+
+
+def cfeval(
+    *arguments: str, cwd: Path, code: int = 0, env: dict[str, str] | None = None, executable: Path = CFEVAL,
+    fresh: bool = False, prelude: str = "",
+) -> subprocess.CompletedProcess[str]:  # fmt: skip
+    """The command, in a fork of a helper that has imported all it needs; if `fresh`, as the script that users start."""
+    words, seen = [str(word) for word in arguments], environment(env)
+    if fresh or executable != CFEVAL or not warm.fits(seen):
+        done = subprocess.run(
+            [str(executable), *words], cwd=cwd, env=seen, capture_output=True, text=True, timeout=300, check=False
+        )
+    else:
+        done = warm.run(words, cwd, seen, 300, prelude)
     assert done.returncode == code, f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done
 
