@@ -21,7 +21,7 @@ from tests.conftest import reseal
 from tests.hostile.amounts import inputs
 from tests.hostile.mutations import Canary, everything_in, mutated
 from tests.paper.test_compare import write_runs
-from tests.test_gathering import FILES, some_taus, some_values, write_run
+from tests.sweep.test_gather import FILES, some_taus, some_values, write_run
 
 VALUES = [
     None, True, -1, 0, 1.5, 10**18, 10**400, math.nan, math.inf, "", "x", "=cmd|' /C calc'!A0", "\x1b[2J", "\ud800",

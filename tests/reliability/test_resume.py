@@ -1,11 +1,6 @@
 """A run that is killed goes on where it was, and nobody can tell from the tables."""
 
 import json
-import os
-import signal
-import subprocess
-import time
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,12 +8,12 @@ import numpy as np
 import pytest
 
 from cfeval_cli.storage.files import locked
-from tests.conftest import CFEVAL, Toy, cfeval
+from tests.conftest import Toy, cfeval
+from tests.reliability.places import Place, followed
 
-TIMES = {"run.json", "run.log", "costs.csv", "costs.md"}  # what tells how long it took
-# an explainer that takes its time, and writes down what it was asked
+TIMES = {"run.json", "run.log", "costs.csv", "costs.md", "report.html"}  # what tells how long it took
+# an explainer that writes down what it was asked
 PATIENT = """
-import time
 from dataclasses import dataclass
 from pathlib import Path
 import numpy as np
@@ -32,7 +27,6 @@ class Patient:
 
     def fit(self, dataset, model):
         def function(batch):
-            time.sleep(0.03 * len(batch))
             with Path(self.log).open("a") as log:
                 log.write("".join(f"{i}\\n" for i in batch.ids))
             scores = np.stack([batch.rng(row).random(batch.codes.shape[1]) for row in range(len(batch))])
@@ -48,6 +42,19 @@ SETTINGS = (
     "cache=off",
     "report=false",
 )
+EXPLAINERS = ("patient", "random", "omission", "lime", "lr")
+STAGES = (
+    "data", "train", *(f"explain: {name}" for name in EXPLAINERS), *(f"search: {name}" for name in EXPLAINERS),
+    "score", "bounds", "conclude", "write",
+)  # fmt: skip
+FILES = {
+    "run.json": 9, "dataset.json": 1, "model.npz": 1, "instances.parquet": 1, "explanations.parquet": 5,
+    "counterfactuals.parquet": 1, "scores.parquet": 1, "metrics.csv": 1, "correlations.csv": 1, "differences.csv": 1,
+    "instance_agreement.csv": 1, "bounds.csv": 1, "tables.md": 1, "tables.tex": 1, "costs.csv": 1, "costs.md": 1,
+    "report.html": 1,
+}  # fmt: skip
+CHUNK = 16
+WORKERS = ("n_jobs=2", "executor.min_seconds=0")
 
 
 @dataclass(frozen=True)
@@ -75,32 +82,10 @@ class Bench:
         log = self.folder / f"{name}.log"
         return log.read_text().split() if log.exists() else []
 
-    def moment(self, name, share, process):
-        """Seconds to wait: before anything is written for the first tenth, then from the first record on."""
-        begun, ended = json.loads((self.folder / "seconds").read_text())
-        if share < 0.1:
-            return 10 * share * begun
-        while not (self.folder / name / "run.json").exists() and process.poll() is None:
-            time.sleep(0.01)
-        return (share - 0.1) / 0.9 * (ended - begun)
-
     def tables(self, name):
         found = {path.relative_to(self.folder / name): path for path in (self.folder / name).rglob("*")}
         kept = {key: path for key, path in found.items() if path.is_file() and key.parts[0] != ".hydra"}
         return {str(key): path.read_bytes() for key, path in kept.items() if key.name not in TIMES}
-
-    def kill_after(self, name, share, *more, group=False):
-        """Start a run, and end it as nothing can be caught, after a share of its time; whether it had not ended."""
-        with subprocess.Popen(
-            [str(CFEVAL), *self.words(name, *more)], cwd=self.folder, stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL, start_new_session=True,
-        ) as process:  # fmt: skip
-            try:
-                process.wait(self.moment(name, share, process))
-                return False
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL) if group else process.kill()
-                return True
 
 
 @pytest.fixture(scope="module")
@@ -110,65 +95,108 @@ def bench(toy, tmp_path_factory):
     (folder / "patient.py").write_text(PATIENT)
     (folder / "conf" / "explainer" / "patient.yaml").write_text("patient: {_target_: patient.Patient, log: ''}\n")
     made = Bench(toy, folder)
-    started = time.monotonic()
-    with subprocess.Popen(
-        [str(CFEVAL), *made.words("whole", "n_jobs=1")], cwd=folder, stderr=subprocess.DEVNULL
-    ) as run:
-        while not (folder / "whole" / "run.json").exists() and run.poll() is None:
-            time.sleep(0.01)
-        begun = time.monotonic() - started
-    assert run.returncode == 0
-    (folder / "seconds").write_text(json.dumps([begun, time.monotonic() - started]))
+    cfeval(*made.words("whole", "n_jobs=1"), cwd=folder)
     return made
 
 
-def check(bench, number, share):
-    """Kill a run after a share of the time that one takes, resume it, and compare."""
-    workers = ["n_jobs=2", "executor.min_seconds=0"] if number % 3 == 2 else ["n_jobs=1"]
-    name = f"killed{number}"
-    killed = bench.kill_after(name, share, *workers, group=bool(number % 2))
+@pytest.fixture(scope="module")
+def counts(bench):
+    """How many Python calls and chunks each stage of a run takes, and which files it writes in which order."""
+    return followed(bench.words("counted", "n_jobs=1", "report=true"), bench.folder, counting=True)
+
+
+def check(bench, place, *more):
+    """Kill a run at a place, resume it, and compare."""
+    name = f"{place.kind} {place.name} {place.number} {place.group} {len(more)}".replace(":", "").replace(" ", "-")
+    told = followed(bench.words(name, *more), bench.folder, place)
     before, folder = bench.explained(name), bench.folder / name
     record = json.loads((folder / "run.json").read_text()) if (folder / "run.json").exists() else None
-    if killed and record is not None:
-        assert record["status"] in ("running", "complete")
-    # the first chunk of all may be in hand for each worker, and nothing else is asked twice
-    again = bench.resume(name) if record is not None else bench.words(name, *workers)
-    cfeval(*again, cwd=bench.folder)
-    assert bench.tables(name) == bench.tables("whole"), f"killed after {share:.3f} of the time"
-    asked, instances = bench.explained(name), bench.explained("whole")
-    assert set(asked) == set(instances)
-    assert len(asked) <= len(instances) + (2 if number % 3 == 2 else 1) * 16
+    assert record is None or record["status"] == "running"
+    assert (record is None) == (told["stage"] == "data" or place == Place(place.kind, "run.json", 1, place.group))
+    if place.kind in ("call", "chunk"):
+        assert told["stage"] == place.name
+    cfeval(*(bench.words(name, *more) if record is None else bench.resume(name)), cwd=bench.folder)
+    assert bench.tables(name) == bench.tables("whole"), place
+    # what had been kept is not asked again
+    instances, again = bench.explained("whole"), bench.explained(name)[len(before) :]
+    finished = told["stages"].get("explain: patient", {"items": 0})["items"]
+    assert set(before) >= set(instances[:finished])
+    # one chunk may have been kept, and not been told yet
+    assert set(again) in (set(instances[finished:]), set(instances[finished + CHUNK :]))
+    assert len(again) == len(set(again))
     record = json.loads((folder / "run.json").read_text())
     assert record["status"] == "complete" and not list(folder.rglob("*.part")) + list(folder.glob("unfinished*"))
-    return len(before)
+    return told
 
 
-@pytest.mark.parametrize(("number", "share"), [(1, 0.5), (2, 0.8)])
-def test_killed(bench, number, share):
-    check(bench, number, share)
+@pytest.mark.parametrize(
+    ("place", "more"),
+    [
+        (Place("chunk", "explain: patient", 2), ["n_jobs=1"]),
+        (Place("chunk", "explain: patient", 3, group=True), WORKERS),
+        (Place("written", "metrics.csv", 1), ["n_jobs=1"]),
+    ],
+    ids=str,
+)
+def test_killed(bench, place, more):
+    told = check(bench, place, *more)
+    if place.kind == "chunk":
+        assert told["stages"][place.name]["items"] == place.number * CHUNK  # there, and no further
 
 
 @pytest.mark.slow
-def test_killed_at_twenty_random_moments(bench):
-    shares = np.random.default_rng(20).uniform(0, 1, 20)
-    with ThreadPoolExecutor(2) as pool:
-        reached = list(pool.map(lambda one: check(bench, 100 + one[0], one[1]), enumerate(shares)))
-    assert len(set(reached)) > 2  # they were at different places
+def test_the_places_are_all_that_there_are(counts):
+    assert tuple(counts["stages"]) == STAGES
+    assert {name: counts["files"].count(name) for name in counts["files"]} == FILES
+    chunks = {title: stage["chunks"] for title, stage in counts["stages"].items()}
+    assert [chunks[f"explain: {name}"] for name in EXPLAINERS] == [4] * 5
+    assert [chunks[f"search: {name}"] for name in EXPLAINERS] == [2] * 5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stage", STAGES)
+def test_killed_anywhere_within_a_stage(bench, counts, stage):
+    """At a call that is drawn from all that the stage takes."""
+    rng = np.random.default_rng([20, STAGES.index(stage)])
+    number = int(rng.integers(1, counts["stages"][stage]["calls"] + 1))
+    check(bench, Place("call", stage, number, group=bool(rng.integers(2))), "n_jobs=1", "report=true")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("more", [["n_jobs=1"], WORKERS], ids=["alone", "workers"])
+@pytest.mark.parametrize("number", [1, 2, 4])
+@pytest.mark.parametrize("explainer", EXPLAINERS)
+def test_killed_after_a_chunk(bench, explainer, number, more):
+    told = check(bench, Place("chunk", f"explain: {explainer}", number, group=number == 2), *more)
+    assert told["stages"][f"explain: {explainer}"]["items"] == min(number * CHUNK, 57)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("more", [["n_jobs=1"], WORKERS], ids=["alone", "workers"])
+@pytest.mark.parametrize(("explainer", "number"), [("patient", 1), ("lime", 2), ("lr", 1)])
+def test_killed_in_the_search(bench, explainer, number, more):
+    check(bench, Place("chunk", f"search: {explainer}", number), *more)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("file", "number"), [(file, n + 1) for file, often in FILES.items() for n in range(often)])
+def test_killed_while_a_file_is_written(bench, file, number):
+    """It is there in part, or whole beside its place."""
+    kind = ("begun", "written")[(list(FILES).index(file) + number) % 2]
+    check(bench, Place(kind, file, number), "n_jobs=1", "report=true")
 
 
 def test_the_same_command_again_goes_on_through_the_cache(bench):
     """Into a folder of its own, with nothing in common but the cache."""
     cache = [f"cache.folder={bench.folder / 'cache'}"]
     words = [word if word != "cache=off" else "cache=disk" for word in bench.words("a", "n_jobs=1", *cache)]
-    with subprocess.Popen([str(CFEVAL), *words], cwd=bench.folder, start_new_session=True) as process:
-        time.sleep(bench.moment("a", 0.8, process))
-        process.kill()
-    first = len(bench.explained("a"))
+    followed(words, bench.folder, Place("chunk", "explain: patient", 2))
+    first, whole = bench.explained("a"), bench.explained("whole")
+    assert first == whole[: 2 * CHUNK]
     words[-1] = f"hydra.run.dir={bench.folder / 'b'}"
     cfeval(*words, cwd=bench.folder)
-    whole = bench.explained("whole")
-    assert bench.tables("b") == bench.tables("whole") and first > 0
-    assert len(bench.explained("a")) <= len(whole) + 16
+    assert bench.tables("b") == bench.tables("whole")
+    assert bench.explained("a") == whole
 
 
 def test_a_run_that_is_complete_is_left_alone(bench):

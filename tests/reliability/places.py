@@ -1,0 +1,110 @@
+"""Places in a run at which it can be killed: by how far it is, never by the clock."""
+
+from __future__ import annotations
+
+import json
+import signal
+import tempfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from tests import warm
+from tests.conftest import environment
+
+# runs in the command before anything else: counts, writes down where it is, and kills the process at the place
+PRELUDE = """
+import json, os, pathlib, signal, sys, tempfile
+from contextlib import contextmanager
+from cfeval_cli.folder import journal
+from cfeval_cli.run.progress import Progress
+
+place, told, counting = json.loads({place!r}), {told!r}, {counting!r}
+seen = {{"stage": "", "stages": {{}}, "files": []}}
+assert journal._EVERY > 0
+journal._EVERY = 0  # each chunk is kept when it is there, not after so many seconds
+
+
+def write():
+    with open(told, "w") as stream:
+        json.dump(seen, stream)
+
+
+def reached(kind, name, number):
+    if place and place["kind"] == kind and place["name"] == name and place["number"] == number:
+        sys.setprofile(None)
+        write()
+        os.killpg(0, signal.SIGKILL) if place["group"] else os.kill(os.getpid(), signal.SIGKILL)
+
+
+stage = Progress.stage
+
+
+@contextmanager
+def counted(self, title, total=None):
+    one = seen["stages"].setdefault(title, {{"calls": 0, "chunks": 0, "items": 0}})
+    seen["stage"] = title
+
+    def call(frame, event, argument):
+        if event == "call":
+            one["calls"] += 1
+            reached("call", title, one["calls"])
+
+    with stage(self, title, total) as advance:
+
+        def advanced(items):
+            advance(items)
+            one["items"] += items
+            one["chunks"] += items > 0
+            reached("chunk", title, one["chunks"])
+
+        if counting or place and (place["kind"], place["name"]) == ("call", title):
+            sys.setprofile(call)
+        yield advanced
+        sys.setprofile(None)
+    seen["stage"] = ""
+
+
+def begun(*arguments, **options):
+    made = mkstemp(*arguments, **options)
+    name = (options.get("prefix") or "").removeprefix(".").removesuffix("-")
+    reached("begun", name, seen["files"].count(name) + 1)
+    return made
+
+
+def replaced(self, target):
+    if self.name.endswith(".part"):
+        seen["files"].append(pathlib.Path(target).name)
+        reached("written", seen["files"][-1], seen["files"].count(seen["files"][-1]))
+    return replace(self, target)
+
+
+mkstemp, replace = tempfile.mkstemp, pathlib.Path.replace
+Progress.stage, tempfile.mkstemp, pathlib.Path.replace = counted, begun, replaced
+if not place:
+    import atexit
+    atexit.register(write)
+"""
+
+
+@dataclass(frozen=True)
+class Place:
+    """The n-th Python call or finished chunk of a stage, or the n-th time that a file is begun or written."""
+
+    kind: str  # call, chunk, begun, written
+    name: str
+    number: int
+    group: bool = False  # whether workers are killed too
+
+
+def followed(words: list[str], cwd: Path, place: Place | None = None, *, counting: bool = False) -> dict:
+    """Start the command and follow it to the place, or to its end; tells how far it got, with calls if `counting`."""
+    with tempfile.TemporaryDirectory() as folder, (Path(folder) / "output").open("w+") as output:
+        told = Path(folder) / "told"
+        at = json.dumps(place and asdict(place))
+        prelude = PRELUDE.format(place=at, told=str(told), counting=counting)
+        process = warm.start(words, cwd, environment(), output.fileno(), output.fileno(), prelude)
+        code = process.wait()
+        output.seek(0)
+        assert code == (0 if place is None else -signal.SIGKILL), output.read()
+        process.killpg()  # workers that were left
+        return json.loads(told.read_text())
