@@ -3,6 +3,7 @@
 import importlib
 import inspect
 import pkgutil
+from functools import cache
 from pathlib import Path
 
 import cfeval_cli.conf
@@ -57,17 +58,18 @@ def test_every_yaml_composes_and_instantiates(path):
     )
 
 
+@cache
+def composed(group, name):
+    """What a run is told of one component."""
+    with initialize_config_module("cfeval_cli.conf", version_base="1.3"):
+        cfg = compose("run", [f"{group}=[{name}]" if group in SEVERAL else f"{group}={name}"])
+    return cfg[group][name] if group in SEVERAL else cfg[group]
+
+
 @pytest.mark.parametrize(("group", "target"), list(components()))
 def test_every_component_has_a_yaml_that_spells_out_all_its_settings_and_a_test(group, target):
-    with initialize_config_module("cfeval_cli.conf", version_base="1.3"):
-        found = []
-        for path in YAMLS:
-            name = path.stem
-            if path.parts[0] == group and name != "paper":  # which stands for others
-                cfg = compose("run", [f"{group}=[{name}]" if group in SEVERAL else f"{group}={name}"])
-                node = cfg[group][name] if group in SEVERAL else cfg[group]
-                if node._target_ == target:
-                    found.append(node)
+    names = [path.stem for path in YAMLS if path.parts[0] == group and path.stem != "paper"]  # which stands for others
+    found = [node for name in names if (node := composed(group, name))._target_ == target]
     assert found, f"no yaml in conf/{group} has _target_: {target}"
     fields = [f.name for f in get_class(target).__dataclass_fields__.values()]
     if group != "dataset":  # a table's yaml describes its data and may leave defaults out

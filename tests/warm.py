@@ -139,6 +139,12 @@ def _import_all() -> None:
     for module in pkgutil.walk_packages(cfeval_cli.__path__, "cfeval_cli."):
         if not module.name.endswith("__main__"):
             importlib.import_module(module.name)
+    from cfeval_cli import identity
+
+    for name, module in list(sys.modules.items()):  # what is parsed once, and again if a file is another
+        if name.startswith("cfeval_cli") and getattr(module, "__file__", None):
+            path = Path(module.__file__)
+            identity._imports(path, name, identity._stamp(path))
 
 
 def _serve(requests: socket.socket) -> dict[str, Any]:

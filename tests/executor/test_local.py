@@ -2,6 +2,7 @@
 
 import os
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,8 +18,16 @@ def add(shared, item):
 
 
 def where(shared, item):
-    time.sleep(0.05)
     return os.getpid(), id(shared), type(shared["table"]).__name__, shared["table"].sum()
+
+
+def meet(shared, item):
+    """As above; a worker waits in its first item until another has one too, so that neither does all."""
+    Path(shared["folder"], str(os.getpid())).touch()
+    deadline = time.monotonic() + 300  # which is for when there is no other
+    while item and len(list(Path(shared["folder"]).iterdir())) < 3 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return where(shared, item)
 
 
 def threads(shared, item):
@@ -46,9 +55,9 @@ def test_results_come_in_order_and_do_not_depend_on_who_works(n_jobs, min_second
     assert list(Local(n_jobs, min_seconds).map(add, {"base": 100}, [])) == []
 
 
-def test_the_first_is_done_here_the_rest_by_workers_that_share_one_copy():
-    shared = {"table": np.arange(300_000)}
-    done = list(Local(2, 0.0).map(where, shared, list(range(12))))
+def test_the_first_is_done_here_the_rest_by_workers_that_share_one_copy(tmp_path):
+    shared = {"table": np.arange(300_000), "folder": str(tmp_path)}
+    done = list(Local(2, 0.0).map(meet, shared, list(range(12))))
     assert done[0][0] == os.getpid()
     workers = {pid for pid, *_ in done[1:]}
     assert len(workers) == 2 and os.getpid() not in workers

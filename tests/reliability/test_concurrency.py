@@ -1,25 +1,44 @@
 """Runs that start in the same second, with one cache, one data folder and nothing downloaded yet."""
 
+import contextlib
 import hashlib
 import http.server
 import json
-import subprocess
-import threading
+import tempfile
+import time
 from pathlib import Path
 
 import pytest
 
 from cfeval_cli.cache.disk import Disk
 from cfeval_cli.folder.checked import read
-from tests.conftest import CFEVAL, TOY, serving
+from tests import warm
+from tests.conftest import TOY, environment, serving
 
 RUNS = 8
+# each run shows that it has come to its data
+MEETING = """
+import os, pathlib
+from contextlib import contextmanager
+from cfeval_cli.run.progress import Progress
+stage = Progress.stage
+
+
+@contextmanager
+def shown(self, title, total=None):
+    pathlib.Path({folder!r}, str(os.getpid())).touch()
+    with stage(self, title, total) as advance:
+        yield advance
+
+
+Progress.stage = shown
+"""
 
 
 class Counting(http.server.BaseHTTPRequestHandler):
-    """Gives one file, slowly, and counts how often."""
+    """Gives one file, the second half when all runs are at their data, and counts how often."""
 
-    body, asked = b"", 0
+    body, asked, met = b"", 0, None
 
     def do_GET(self):
         Counting.asked += 1
@@ -28,11 +47,25 @@ class Counting(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         half = len(self.body) // 2
         self.wfile.write(self.body[:half])
-        threading.Event().wait(0.5)
+        deadline = time.monotonic() + 300  # which is for when one of them does not come
+        while len(list(self.met.iterdir())) < RUNS and time.monotonic() < deadline:
+            time.sleep(0.01)
         self.wfile.write(self.body[half:])
 
     def log_message(self, *_):
         pass
+
+
+def together(number, words, cwd, prelude=""):
+    """Several commands at the same time, all of which succeed."""
+    with contextlib.ExitStack() as stack:
+        outputs = [stack.enter_context(tempfile.TemporaryFile("w+")) for _ in range(number)]
+        files = [output.fileno() for output in outputs]
+        started = [warm.start(words, cwd, environment(), file, file, prelude) for file in files]
+        for process, output in zip(started, outputs, strict=True):
+            code = process.wait(300)
+            output.seek(0)
+            assert code == 0, output.read()
 
 
 @pytest.fixture
@@ -53,15 +86,9 @@ def test_eight_runs_in_the_same_second(site, tmp_path):
         # the same second, whenever each of them gets there
         "hydra.run.dir=outputs/${now:%Y-%m-%d}/at-the-same-time",
     ]  # fmt: skip
-    started = [
-        subprocess.Popen(
-            [str(CFEVAL), *words], cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-        )
-        for _ in range(RUNS)
-    ]
-    for process in started:
-        _, told = process.communicate(timeout=280)
-        assert process.returncode == 0, told
+    Counting.met = tmp_path / "met"
+    Counting.met.mkdir()
+    together(RUNS, words, tmp_path, MEETING.format(folder=str(Counting.met)))
     folders = sorted(tmp_path.glob("outputs/*/*"))
     assert len(folders) == RUNS
     assert all(read(folder)["status"] == "complete" for folder in folders)  # every file as its hash says
@@ -85,16 +112,7 @@ def test_sweeps_get_folders_of_their_own(toy, tmp_path):
         "figures=[]",
         "report=false",
     ]
-    started = [
-        subprocess.Popen(
-            [str(CFEVAL), "run", *toy.arguments, *words, "hydra.sweep.dir=multirun/${now:%Y}"], cwd=tmp_path,
-            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-        )
-        for _ in range(2)
-    ]  # fmt: skip
-    for process in started:
-        _, told = process.communicate(timeout=200)
-        assert process.returncode == 0, told
+    together(2, ["run", *toy.arguments, *words, "hydra.sweep.dir=multirun/${now:%Y}"], tmp_path)
     assert len(list(tmp_path.glob("multirun/*/sweep.csv"))) == 2
     assert len(list(tmp_path.glob("multirun/*/0/metrics.csv"))) == 2
     assert not Path(tmp_path / "outputs").exists()

@@ -11,10 +11,25 @@ import pytest
 
 from cfeval_cli.dataset.sources import File, Url
 from cfeval_cli.errors import UserError
-from tests.conftest import CFEVAL, cfeval, serving
-from tests.reliability.test_resume import PATIENT
+from tests.conftest import cfeval, serving
 
 QUICK = ("explainer=[random,omission,lr]", "resamples=100", "cache=off", "figures=[]", "report=false", "n_jobs=1")
+# as somebody else could, while it explains
+REMOVING = """
+import shutil
+import numpy as np
+from cfeval_cli.types import Explanation
+
+
+class Removing:
+    access = 0
+
+    def fit(self, dataset, model):
+        def function(batch):
+            shutil.rmtree("run", ignore_errors=True)
+            return Explanation.ranked(np.zeros(batch.codes.shape), batch.codes >= 0)
+        return function
+"""
 
 
 @contextlib.contextmanager
@@ -81,20 +96,12 @@ def test_a_read_only_disk(toy, tmp_path):
 
 def test_a_folder_that_is_deleted_during_the_run(toy, tmp_path):
     (tmp_path / "conf" / "explainer").mkdir(parents=True)
-    (tmp_path / "patient.py").write_text(PATIENT)
-    (tmp_path / "conf" / "explainer" / "patient.yaml").write_text("patient: {_target_: patient.Patient, log: x}\n")
-    words = [*toy.arguments, "explainer=[random,patient]", f"hydra.searchpath=[file://{tmp_path / 'conf'}]", *QUICK[1:]]
-    with subprocess.Popen(
-        [str(CFEVAL), "run", *words, "hydra.run.dir=run"], cwd=tmp_path, stderr=subprocess.PIPE, text=True
-    ) as process:
-        for line in process.stderr:
-            if "explain: patient" in line:
-                while (tmp_path / "run").exists():  # it is being written to
-                    shutil.rmtree(tmp_path / "run", ignore_errors=True)
-                break
-        _, told = process.communicate(timeout=120)
-    assert process.returncode == 1 and "Traceback" not in told
-    assert f"cfeval: {tmp_path / 'run'} was removed during the run." in told
+    (tmp_path / "removing.py").write_text(REMOVING)
+    (tmp_path / "conf" / "explainer" / "removing.yaml").write_text("removing: {_target_: removing.Removing}\n")
+    words = ["explainer=[random,removing]", f"hydra.searchpath=[file://{tmp_path / 'conf'}]", *QUICK[1:]]
+    done = cfeval("run", *toy.arguments, *words, "hydra.run.dir=run", cwd=tmp_path, code=1)
+    assert "explain: removing" in done.stderr and "Traceback" not in done.stderr
+    assert f"cfeval: {tmp_path / 'run'} was removed during the run." in done.stderr
     assert not (tmp_path / "run").exists()  # and it is not made again
 
 
