@@ -1,8 +1,9 @@
 """The cache gives back what was kept, to the bit, or nothing."""
 
+import itertools
 import multiprocessing
 import sqlite3
-import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from cfeval_cli.cache import disk
 from cfeval_cli.cache.disk import Disk
 from cfeval_cli.cache.off import Off
 from cfeval_cli.run.explain import Told, packed, unpacked
@@ -72,14 +74,14 @@ def test_any_damage_to_an_entry_is_noticed(tmp_path, seed):
     assert cache.known("a", "a", [key(i) for i in range(10)]) == {key(0): told(0)}
 
 
-def test_the_size_is_bounded_and_what_was_not_used_for_longest_goes_first(tmp_path):
+def test_the_size_is_bounded_and_what_was_not_used_for_longest_goes_first(tmp_path, monkeypatch):
+    monkeypatch.setattr(disk, "time", SimpleNamespace(time=itertools.count(1.0).__next__))
     cache = Disk(str(tmp_path), max_mb=0.2)
     for number in range(12):
         cache.known(f"s{number}", f"s{number}", [])
         if number:
             cache.known("s0", "s0", [])  # in use
         cache.keep(f"s{number}", f"s{number}", {key(i): told(i, size=20) for i in range(100)})
-        time.sleep(0.01)
     labels = [label for label, *_ in cache.sections()]
     assert "s0" in labels and "s11" in labels and "s1" not in labels
     assert len(cache.known("s11", "s11", [key(i) for i in range(100)])) == 100

@@ -1,4 +1,7 @@
-"""How many inputs are generated of each kind: in `make test`, and in `make test-slow`."""
+"""How many inputs are generated of each kind: in `make test`, and in `make test-slow`; how much work one may make."""
+
+import contextlib
+import sys
 
 import pytest
 
@@ -28,3 +31,21 @@ def inputs(kind):
             pytest.param(range(fast, slow + fast), id="slow", marks=pytest.mark.slow),
         ],
     )
+
+
+@contextlib.contextmanager
+def few_calls(most=1_000_000):
+    """What is done soon, on any machine: in so many calls of Python functions."""
+    calls = 0
+
+    def count(frame, event, argument):
+        nonlocal calls
+        calls += event == "call"
+        if calls > most:
+            raise AssertionError(f"not done after {most:,} calls")
+
+    sys.setprofile(count)
+    try:
+        yield
+    finally:
+        sys.setprofile(None)

@@ -217,17 +217,14 @@ def test_two_runs_do_not_write_to_the_same_folder(bench):
 
 def test_a_sweep_goes_on(toy, tmp_path):
     """Finished jobs are skipped, a failed one is named and tried again, the exit code tells."""
-    quick = ["explainer=[random,lr]", "n_explain=20", "resamples=0", "--multirun", "seed=0,1", "k=1,9"]
+    quick = ["explainer=[random,lr]", "n_explain=20", "resamples=0", "--multirun", "k=1,9"]
     done = toy.run(*quick, "hydra.sweep.dir=sweep", cwd=tmp_path, code=2)
-    assert (
-        "job 1: k=9 is more than the 4 features" in done.stderr
-        and "Not gathered: 1 (failed), 3 (failed)" in done.stdout
-    )
-    first = {name: (tmp_path / "sweep" / name / "run.json").stat().st_mtime_ns for name in "02"}
+    assert "job 1: k=9 is more than the 4 features" in done.stderr and "Not gathered: 1 (failed)" in done.stdout
+    first = (tmp_path / "sweep" / "0" / "run.json").stat().st_mtime_ns
     config = ["--config-dir", str(toy.folder / "conf")]
     done = cfeval("run", "--resume", "sweep", *config, cwd=tmp_path, code=2)
-    assert done.stdout.count("computed before, with the same inputs") == 2
-    assert "Not gathered: 1 (failed), 3 (failed)" in done.stdout and "job 3: k=9 is more" in done.stderr
-    assert {name: (tmp_path / "sweep" / name / "run.json").stat().st_mtime_ns for name in "02"} == first
+    assert done.stdout.count("computed before, with the same inputs") == 1
+    assert "Not gathered: 1 (failed)" in done.stdout and "job 1: k=9 is more" in done.stderr
+    assert (tmp_path / "sweep" / "0" / "run.json").stat().st_mtime_ns == first
     done = cfeval("run", "--resume=sweep", *config, "k=1,2", cwd=tmp_path)
-    assert done.stdout.count("computed before") == 2 and "Gathered 4 runs" in done.stdout
+    assert done.stdout.count("computed before") == 1 and "Gathered 2 runs" in done.stdout
