@@ -25,7 +25,7 @@ def test_adding_an_explainer_in_one_file_and_one_yaml(adults, tmp_path):
         (tmp_path / name).write_text(body)
     (command,) = re.findall(r"^cfeval run .*$", text, re.M)
     # with workers, which must find the file too, and a cache of its own
-    more = ["n_jobs=2", "executor.min_seconds=0", f"cache.folder={tmp_path / 'cache'}"]
+    more = ["n_jobs=2", "executor.min_seconds=0", f"cache.folder={tmp_path / 'cache'}", "figures=[]", "report=false"]
     cfeval(*shlex.split(command)[1:], *more, cwd=tmp_path, env={"CFEVAL_DATA": str(adults)})
     metrics = pd.read_csv(only_run(tmp_path) / "metrics.csv")
     mine = metrics[(metrics["explainer"] == Path(files[0][0]).stem) & (metrics["metric"] == "c")]

@@ -173,7 +173,7 @@ def test_a_sample_of_the_test_set_is_drawn_by_the_seed(toy, tmp_path):
     chosen = {}
     for name, arguments in {"all": [], "one": ["n_explain=12"], "again": ["n_explain=12"]}.items():
         (tmp_path / name).mkdir()
-        toy.run("explainer=lr", *arguments, cwd=tmp_path / name)
+        toy.run("explainer=lr", "resamples=0", "bounds=0", *arguments, cwd=tmp_path / name)
         chosen[name] = pd.read_parquet(only_run(tmp_path / name) / "instances.parquet")["instance"].tolist()
     assert chosen["one"] == chosen["again"] == sorted(chosen["one"])
     assert set(chosen["one"]) < set(chosen["all"])
@@ -201,7 +201,7 @@ def test_incomplete_explanations_are_skipped_filled_or_kept(toy, tmp_path):
     seen = {}
     for how in ("skip", "random", "keep"):
         (tmp_path / how).mkdir()
-        arguments = ["explainer=[decision_boundary,lr]", "k=2", "n_explain=40", f"incomplete={how}"]
+        arguments = ["explainer=[decision_boundary,lr]", "k=2", "n_explain=40", "resamples=0", f"incomplete={how}"]
         toy.run(*arguments, cwd=tmp_path / how)
         folder = only_run(tmp_path / how)
         seen[how] = pd.read_csv(folder / "metrics.csv").query(
@@ -269,7 +269,8 @@ def test_adults_is_prepared_as_the_anchor_package_does_it(adults, tmp_path):
             numbers = cells.astype(float).to_numpy()[:, None]
             cells = QuartileDiscretizer(numbers, [], ["x"]).discretize(numbers)[:, 0].astype(int)
         expected.append(np.asarray(cells))
-    cfeval("run", "explainer=lr", "cache=off", f"data_dir={adults}", cwd=tmp_path)
+    little = ["explainer=lr", "cache=off", "resamples=0", "bounds=0", "figures=[]", "report=false"]
+    cfeval("run", *little, f"data_dir={adults}", cwd=tmp_path)
     described = json.loads((only_run(tmp_path) / "dataset.json").read_text())
     names = [described["values"][feature["values"]] for feature in described["features"]]
     for row in pd.read_parquet(only_run(tmp_path) / "instances.parquet").itertuples():
@@ -281,8 +282,9 @@ def test_adults_is_prepared_as_the_anchor_package_does_it(adults, tmp_path):
 
 def test_adults_from_end_to_end(adults, tmp_path):
     done = cfeval(
-        "run", "dataset=adults", "search=discrete", "n_explain=60", "cache=off", f"data_dir={adults}", cwd=tmp_path
-    )
+        "run", "dataset=adults", "search=discrete", "n_explain=60", "cache=off", f"data_dir={adults}", cwd=tmp_path,
+        fresh=True,
+    )  # fmt: skip
     folder = only_run(tmp_path)
     record = json.loads((folder / "run.json").read_text())
     assert record["splits"] == {"train": 12545, "validation": 1568, "test": 1569}
