@@ -5,6 +5,7 @@ The helper runs no command itself, so each of its forks begins as all others do.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import json
 import os
@@ -118,11 +119,12 @@ def _helper() -> socket.socket:
     one = {f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL")}
     one["JE_ARROW_MALLOC_CONF"] = "background_thread:false"  # no fork would have that thread
     with theirs:
-        subprocess.Popen(
+        helper = subprocess.Popen(
             [sys.executable, __file__, str(theirs.fileno())],
             cwd="/", env={**os.environ, **one}, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             pass_fds=[theirs.fileno()], start_new_session=True,
         )  # fmt: skip
+    atexit.register(lambda: (ours.close(), helper.wait()))
     return ours
 
 
@@ -235,8 +237,6 @@ def _begin(call: dict[str, Any]) -> Any:
 
 def _perform(main: Any) -> int:
     """Run the script and what is to be done at its end; returns the exit code."""
-    import atexit
-
     code: Any = 0
     try:
         exec(compile(SCRIPT.read_text(), str(SCRIPT), "exec"), main.__dict__)

@@ -116,7 +116,8 @@ def test_a_partial_copy_says_so_on_screen_in_the_record_and_in_every_caption(toy
     from tests.conftest import cfeval
 
     arguments = ["--config-dir", str(tmp_path / "conf"), "dataset=toy_text", f"data_dir={toy_text.folder / 'data'}"]
-    done = cfeval("run", *arguments, "explainer=[random,lr]", "n_explain=10", "search=exact", cwd=cwd)
+    little = ["explainer=[random,lr]", "n_explain=10", "search=exact", "figures=[]", "report=false"]
+    done = cfeval("run", *arguments, *little, cwd=cwd)
     assert "an incomplete copy, 400 of 900 sentences; put whole.neg and whole.pos into" in done.stderr
     folder = only_run(cwd)
     data = json.loads((folder / "run.json").read_text())["data"]

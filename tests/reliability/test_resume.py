@@ -42,7 +42,7 @@ SETTINGS = (
     "cache=off",
     "report=false",
 )
-EXPLAINERS = ("random", "omission", "lime", "lr", "patient")  # as they are asked, a user's own last
+EXPLAINERS = ("random", "omission", "lime", "patient", "lr")  # as they are asked: the truth comes last
 STAGES = (
     "data", "train", *(f"explain: {name}" for name in EXPLAINERS), *(f"search: {name}" for name in EXPLAINERS),
     "score", "bounds", "conclude", "write",
