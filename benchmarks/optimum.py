@@ -43,7 +43,7 @@ def measure(dataset_name, k, kind):
     features = np.where((features < 0).any(axis=1)[:, None], -1, features)
     used = pipeline.used(features)
     begun = time.perf_counter()
-    found = pipeline.find(study, "bench", features, lambda _: None)[Access.GRADIENT]
+    found = prepared.find(study, "bench", features)[Access.GRADIENT]
     seconds = time.perf_counter() - begun
     named = features[used]
     length = np.sqrt((model.weights[named] ** 2).sum(axis=(1, 2)))

@@ -6,8 +6,11 @@ from functools import cache
 
 from cfeval_cli import config
 from cfeval_cli.commands import configs
-from cfeval_cli.gold import importance, top
 from cfeval_cli.run import pipeline
+from cfeval_cli.run.evaluate import edits_of
+from cfeval_cli.run.study import prepare
+from cfeval_cli.truth.ranking import top
+from cfeval_cli.types import Subject
 
 
 def plan(name, *overrides):
@@ -27,20 +30,27 @@ def trained(name):
 
 def study(name, *overrides):
     """All that the stages after training need."""
-    return pipeline.prepare(plan(name, *overrides), *trained(name))
+    return ready(plan(name, *overrides), *trained(name))
+
+
+def ready(made, dataset, model):
+    """The same of a plan."""
+    return prepare(made.applied(Subject(dataset, type(model))), dataset, model)
 
 
 def gold_features(study, k):
     """The k features (n, k) that LR names."""
-    return top(importance("signed", study.model, study.dataset, study.instances.codes, study.labels), k)
+    return top(study.truth("signed"), k)
 
 
 # One explainer, and the search for the features that it named, without a display of how far they are.
 
 
 def explain(study, name):
-    return pipeline.explain(study, name, lambda _: None).explanation
+    return pipeline.explained(study, name, lambda _: None).explanation
 
 
 def find(study, name, features):
-    return pipeline.find(study, name, features, lambda _: None)
+    used = pipeline.used(features)
+    asker = f"search.{name}.{{level}}"
+    return edits_of(study, study.rows.take(used), features[used], asker, lambda _: None, keep=False)

@@ -73,19 +73,20 @@ def one(stage, n, values, stored):
 
 def prepared(made, dataset, model, name, n):
     """A function that runs a stage on n synthetic instances."""
-    from prepared import explain, find, gold_features
+    from prepared import explain, find, gold_features, ready
 
     from cfeval_cli.run import pipeline
 
-    study = pipeline.prepare(made, replace(dataset, test=rows_like(dataset, n)), model)
+    study = ready(made, replace(dataset, test=rows_like(dataset, n)), model)
     features = gold_features(study, made.k)
     if name in ("discrete", "continuous"):
         return lambda: find(study, "lr", features)
     if name == "scoring":
-        told = {explainer: pipeline.explain(study, explainer, lambda _: None) for explainer in ("random", "lr")}
+        told = {explainer: pipeline.explained(study, explainer, lambda _: None) for explainer in ("random", "lr")}
         usable = {explainer: pipeline.select(study, explainer, done) for explainer, done in told.items()}
         found = {explainer: find(study, explainer, named) for explainer, named in usable.items()}
-        return lambda: pipeline.score(study, pipeline.golden(study), told, usable, found)
+        truth = {definition: study.truth(definition) for definition in study.plan.truths}
+        return lambda: pipeline.score(study, truth, told, usable, found)
     return lambda: explain(study, name)
 
 
@@ -104,7 +105,7 @@ def synthetic(values):
     """A table of so many values a feature, and a white box for it."""
     import numpy as np
 
-    from cfeval_cli.model.logistic import Linear
+    from cfeval_cli.model.logistic import LinearModel
     from cfeval_cli.types import Dataset, Feature, Split
 
     rng = np.random.default_rng(0)
@@ -122,7 +123,7 @@ def synthetic(values):
         candidates=(np.arange(values, dtype=np.int32),) * WIDTH,
     )
     tables = tuple(rng.normal(size=(values, 4)) for _ in range(WIDTH))
-    return dataset, Linear(0.0, rng.normal(size=(WIDTH, 4)) / 4, tables, np.zeros((WIDTH, 4)))
+    return dataset, LinearModel(0.0, rng.normal(size=(WIDTH, 4)) / 4, tables, np.zeros((WIDTH, 4)))
 
 
 def memory(reset=False):

@@ -22,18 +22,22 @@ import numpy as np
 import pandas as pd
 import straightforward as plain
 import torch
-from prepared import explain, find, gold_features, plan, study
+from prepared import explain, find, gold_features, plan, ready, study
 from threadpoolctl import threadpool_limits
 
 from cfeval_cli.executor.local import Local
+from cfeval_cli.folder.read import read
 from cfeval_cli.folder.write import RunFolder
-from cfeval_cli.model.gate import apply_edits
+from cfeval_cli.model.logistic import LinearModel
+from cfeval_cli.report.page import build
 from cfeval_cli.run import pipeline
 from cfeval_cli.run.progress import Progress
 from cfeval_cli.types import NONE, Access
+from cfeval_cli.types.gate import apply_edits
 
 # all cores, nothing left over from an earlier run, and nothing that the straightforward script does not do
 WHOLE_OVERRIDES = ["n_jobs=2", "cache=off", "bounds=0", "resamples=0", "figures=[]", "report=false"]
+WHOLE_OVERRIDES += ["removal=[zero,mask]", "metric=paper"]
 
 # The tables and their columns; the second sets the search beside the model that it calls.
 SPEED = (
@@ -68,30 +72,30 @@ class Sizes:
 QUICK = Sizes(2, 40, 1, 4, 50, 4, 2, 4, 4, 40, 40, 6, 6)
 
 
-PREDICTIONS = ("labels", "proba", "edited_labels", "edited_proba")
-MAKERS = ("slope",)  # make a function that predicts
-
-
-class Timed:
+class Timed(LinearModel):
     """A model that counts the seconds spent in its predictions and their gradients."""
 
-    def __init__(self, model):
-        self._model, self.seconds = model, 0.0
+    seconds = 0.0
 
-    def __getattr__(self, name):
-        found = getattr(self._model, name)
-        if name in MAKERS:
-            return lambda *arguments: self._timed(found(*arguments))
-        return self._timed(found) if name in PREDICTIONS else found
+    @staticmethod
+    def of(model):
+        return Timed(model.bias, model.weights, model.tables, model.means)
 
-    def _timed(self, function):
-        def timed(*arguments):
-            begun = time.perf_counter()
-            result = function(*arguments)
-            self.seconds += time.perf_counter() - begun
-            return result
+    def positive(self, codes):
+        return self._timed(super().positive, codes)
 
-        return timed
+    def edited_positive(self, *edits):
+        return self._timed(super().edited_positive, *edits)
+
+    def slope(self, *features):
+        made = super().slope(*features)
+        return lambda *moved: self._timed(made, *moved)
+
+    def _timed(self, function, *arguments):
+        begun = time.perf_counter()
+        result = function(*arguments)
+        self.seconds += time.perf_counter() - begun
+        return result
 
 
 def clock(function, least=0.0):
@@ -127,7 +131,7 @@ class Duel:
                 b.append(seconds / sizes[1])
             if not share:
                 return Duel(a, b, told, found, None)
-            timed = Timed(study.model)
+            timed = Timed.of(study.model)
             whole, _ = clock(lambda: ours(replace(study, model=timed)))
         return Duel(a, b, told, found, timed.seconds / whole)
 
@@ -148,14 +152,14 @@ class Duel:
 
 
 def problem_of(study):
-    return plain.Problem(study.dataset, study.model, study.instances, study.labels, study.plan.seed)
+    return plain.Problem(study.dataset, study.model, study.instances, study.rows.labels, study.plan.seed)
 
 
 def part(study, start, stop):
     """The same with some of the instances."""
     rows = np.arange(len(study.instances))[start:stop]
     return replace(
-        study, instances=study.instances.take(rows), labels=study.labels[rows], positive=study.positive[rows]
+        study, instances=study.instances.take(rows), rows=study.rows.take(rows), probabilities=study.probabilities[rows]
     )
 
 
@@ -198,7 +202,7 @@ def throughput(case, made, features):
     candidates = np.concatenate(parts)
     n = len(candidates)
     duel = Duel.run(
-        lambda: made.model.proba(candidates),
+        lambda: made.model.positive(candidates),
         lambda study: find(study, "lr", features),
         made, 5, (n, n),
     )  # fmt: skip
@@ -313,8 +317,9 @@ class Folder(RunFolder):
     def save_scores(self, *arguments):
         self._timed(super().save_scores, *arguments)
 
-    def finish(self, *arguments):
-        return self._timed(super().finish, *arguments)
+    def tell(self):
+        self._timed(lambda: self.add(build.texts(read(self.path, self.finished))[1]))
+        self._timed(self.finish)
 
     def _timed(self, function: Callable, *arguments):
         seconds, result = clock(lambda: function(*arguments))
@@ -333,14 +338,14 @@ def whole(sizes):
         def theirs(made=made):
             dataset = made.dataset.load(made.data_dir, made.seed)
             model = made.model.fit(dataset, made.seed)
-            chosen = pipeline.prepare(made, dataset, model)
-            told = plain.whole(dataset, model, chosen.instances, chosen.labels, made.search, made.k)
+            chosen = ready(made, dataset, model)
+            told = plain.whole(dataset, model, chosen.instances, chosen.rows.labels, made.search, made.k)
             return len(chosen.instances), told
 
         def ours(made=made):
             with tempfile.TemporaryDirectory() as path:
                 progress, folder = Progress(), Folder(Path(path), [])
-                total, _ = clock(lambda: pipeline.run(made, folder, progress))
+                total, _ = clock(lambda: pipeline.run(made, folder, progress) and folder.tell())
                 scoring = progress.seconds["score"] + folder.seconds
                 return scoring / total, pd.read_csv(Path(path) / "metrics.csv")
 

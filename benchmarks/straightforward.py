@@ -21,6 +21,7 @@ from scipy.stats import ConstantInputWarning, rankdata, spearmanr
 
 from cfeval_cli.seeding import integer, stream
 from cfeval_cli.types import ABSENT
+from cfeval_cli.types.gate import embed
 
 MASK = "UNKWORDZ"  # for the packages that mask words in strings; no word of the vocabulary
 
@@ -43,15 +44,18 @@ class Problem:
 
     def probability(self, row, label):
         """Of a label, for one row."""
-        positive = float(self.model.proba(row[None])[0])
+        positive = float(self.model.positive(row[None])[0])
         return positive if label == 1 else 1.0 - positive
 
     def label(self, row):
-        return int(self.model.labels(row[None])[0])
+        return int(self.labelled(row[None])[0])
+
+    def labelled(self, rows):
+        return (self.model.positive(rows) > 0.5).astype(int)
 
     def both(self, rows):
         """Probabilities of both classes, from codes or from sentences."""
-        positive = self.model.proba(self.encoded(rows))
+        positive = self.model.positive(self.encoded(rows))
         return np.column_stack([1 - positive, positive])
 
     def encoded(self, rows):
@@ -84,12 +88,9 @@ class Module:
         self.tables = model.tables  # to measure distances
 
     @torch.no_grad()
-    def proba(self, codes):
+    def positive(self, codes):
         vectors = torch.nn.functional.embedding(torch.as_tensor(codes) + self.starts, self.table)
         return torch.sigmoid((vectors * self.weights).sum(dim=(1, 2)) + self.bias).numpy()
-
-    def labels(self, codes):
-        return (self.proba(codes) > 0.5).astype(int)
 
 
 # Explainers: for each instance a list of (feature, score), most important first.
@@ -155,7 +156,7 @@ def anchor(problem, shift=0):
         np.random.seed((integer(problem.rng("explainer.anchor", i)) + shift) % 2**32)
         rule = package.explain_instance(
             problem.instances.texts[i] if text else row,
-            lambda rows: problem.model.labels(problem.encoded(rows)),
+            lambda rows: problem.labelled(problem.encoded(rows)),
             threshold=0.95,
             delta=0.1,
             tau=0.15,
@@ -196,7 +197,7 @@ def decision_boundary(problem, n_samples=1000, n_neighbours=15):
                 sample[j] = values[np.searchsorted(cumulative, rng.random(), side="right")]
             samples.append(sample)
         samples = np.array(samples)
-        flips = [sample for sample, new in zip(samples, model.labels(samples), strict=True) if new != label]
+        flips = [sample for sample, new in zip(samples, problem.labelled(samples), strict=True) if new != label]
         if not flips:
             told.append([])
             continue
@@ -318,7 +319,7 @@ def first_flip(problem, i, features):
 def descent(problem, search, i, features):
     """Algorithm 2 for one instance: all its starts in one small batch, gradients by torch."""
     model, label = problem.model, int(problem.labels[i])
-    own = torch.tensor(model.embed(problem.instances.codes[i : i + 1])[:, features])
+    own = torch.tensor(embed(model, problem.instances.codes[i : i + 1])[:, features])
     weights = torch.tensor(model.weights[features])
     rest = float(model.logits(problem.instances.codes[i : i + 1])[0]) - float((own * weights).sum())
 

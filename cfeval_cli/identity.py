@@ -16,16 +16,22 @@ from typing import Any
 
 import numpy as np
 
-from cfeval_cli.types import Dataset
+from cfeval_cli.types import Dataset, Fingerprinted, Model, Stored
 
 # What most numbers go through, whether or not a component imports it itself.
 _ALWAYS = ("numpy", "scipy", "sklearn", "torch")
+_LONGEST = 4096  # characters of a path
+_FILES = 1000  # of a folder that a setting names
 # where it is not named as it is imported; to look for it would take half a second
 _DISTRIBUTION = {"sklearn": "scikit-learn", "anchor": "anchor-exp", "hydra": "hydra-core", "yaml": "PyYAML"}
 
 
 def of_component(component: Any) -> str | None:
-    """A hash of a component's class, settings and code, or None if its settings are not plain values."""
+    """A hash of a component's class, settings, code and whatever else its results depend on; None if not all is known.
+
+    A file that a setting names counts by its content. A class that is neither cfeval's nor of an installed package may
+    read anything, and must say so itself: by `fingerprint()`.
+    """
     try:
         return _hash(json.dumps(_described(component), sort_keys=True))
     except Exception:  # whatever a user's own class may do: what cannot be described is not found again
@@ -34,15 +40,47 @@ def of_component(component: Any) -> str | None:
 
 def _described(value: Any) -> Any:
     """Plain values; of a component its code and all that it holds, other components included."""
-    if isinstance(value, bool | int | float | str | None):
+    if isinstance(value, bool | int | float | None):
         return value
+    if isinstance(value, str | Path):
+        return _with_content(str(value))
     if isinstance(value, Mapping):
         return {"map": [[_described(key), _described(item)] for key, item in value.items()]}
     if isinstance(value, list | tuple):
         return [_described(item) for item in value]
     if callable(value) or type(value).__module__ in ("builtins", "numpy"):
         raise TypeError(f"{value!r} is not a plain value")
-    return {"code": of_code(value.__class__), "holds": _described(vars(value))}
+    told = {"code": of_code(value.__class__), "holds": _described(vars(value))}
+    if isinstance(value, Fingerprinted):
+        fingerprint = value.fingerprint()
+        if fingerprint is None:
+            raise TypeError(f"{type(value).__name__} does not know what its results depend on")
+        return told | {"fingerprint": str(fingerprint)}
+    if _is_users(value.__class__):
+        raise TypeError(f"{type(value).__name__} does not say what its results depend on")
+    return told
+
+
+def _with_content(text: str) -> Any:
+    """A text, and if it names a file or a folder, what is in there."""
+    path = Path(text)
+    try:
+        if not text or len(text) > _LONGEST or not path.exists():
+            return text
+        if path.is_file():
+            return {"path": text, "sha256": _digest(path, _stamp(path))}
+        files = sorted(one for one in path.rglob("*") if one.is_file())[: _FILES + 1]
+    except (OSError, ValueError):  # no name of a file at all
+        return text
+    if len(files) > _FILES:
+        raise TypeError(f"{text} has more files than can be compared")
+    return {"path": text, "files": [[str(one.relative_to(path)), _digest(one, _stamp(one))] for one in files]}
+
+
+def _is_users(kind: type) -> bool:
+    """Whether a class is a user's own, neither cfeval's nor of an installed package."""
+    path = _source(kind.__module__)
+    return kind.__module__.partition(".")[0] != "cfeval_cli" and (path is None or not _installed(path))
 
 
 def of_work(code: type, *parts: Any) -> str | None:
@@ -52,11 +90,15 @@ def of_work(code: type, *parts: Any) -> str | None:
     return _hash(json.dumps(parts, sort_keys=True), of_code(code))
 
 
-def of_subject(dataset: Dataset, model: Any) -> str | None:
-    """A hash of what is explained: the data and the trained model, or None if the model does not show its arrays."""
-    if not hasattr(model, "arrays"):
+def of_subject(dataset: Dataset, model: Model) -> str | None:
+    """A hash of what is explained: the data and the trained model, or None if the model does not say what it is."""
+    kind: Any = model.__class__
+    if isinstance(model, Fingerprinted):
+        fingerprint = model.fingerprint()
+        return None if fingerprint is None else _hash(dataset.fingerprint, of_code(kind), fingerprint)
+    if not isinstance(model, Stored):
         return None
-    digest = sha256(f"{dataset.fingerprint} {of_code(model.__class__)}".encode())
+    digest = sha256(f"{dataset.fingerprint} {of_code(kind)}".encode())
     for name, array in sorted(model.arrays().items()):
         digest.update(f"{name} {array.dtype} {array.shape}".encode())
         digest.update(np.ascontiguousarray(array).tobytes())

@@ -6,9 +6,18 @@ import numpy as np
 from hypothesis import strategies as st
 
 from cfeval_cli.distance.euclidean import Euclidean
-from cfeval_cli.model.gate import Ledger
-from cfeval_cli.model.logistic import Linear
-from cfeval_cli.types import ABSENT, Access, Dataset, Feature, Quest, Split
+from cfeval_cli.model.logistic import LinearModel
+from cfeval_cli.removal.marginal import Marginal
+from cfeval_cli.removal.mask import Mask
+from cfeval_cli.removal.zero import Zero
+from cfeval_cli.truth.absolute import Absolute
+from cfeval_cli.truth.centered import Centered
+from cfeval_cli.truth.contrast import Contrast
+from cfeval_cli.truth.signed import Signed
+from cfeval_cli.types import ABSENT, Access, Batch, Dataset, Feature, Ledger, Removed, Rows, Split, Subject, Task
+
+TRUTHS = {truth.name: truth for truth in (Signed(), Centered(), Contrast(), Absolute())}
+REMOVALS = {way.name: way for way in (Zero(), Mask(), Marginal())}
 
 
 def make_dataset(sizes, n=20, seed=0, unknown=None, absent=0.0):
@@ -44,11 +53,46 @@ def make_linear(dataset, seed=0, dim=2, scale=2, bias=None):
     tables = tuple(rng.integers(-scale, scale + 1, (size, dim)).astype(float) for size in sizes)
     weights = rng.integers(-scale, scale + 1, (len(sizes), dim)).astype(float)
     means = np.stack([f @ t for f, t in zip(dataset.frequencies, tables, strict=True)])
-    return Linear(float(rng.integers(-3, 4)) if bias is None else bias, weights, tables, means)
+    return LinearModel(float(rng.integers(-3, 4)) if bias is None else bias, weights, tables, means)
 
 
-def gate(model, access=Access.WHITE_BOX):
-    return Ledger().gate(model, access, "test")
+def gate(model, access=Access.WHITE_BOX, *, padded=False):
+    return Ledger().gate(model, access, "test", padded=padded)
+
+
+def labels(model, codes):
+    """What a model of two classes predicts."""
+    return (model.positive(codes) > 0.5).astype(int)
+
+
+def kept(model, codes, of):
+    """The probability of each row's class."""
+    return np.where(of == 1, model.positive(codes), 1 - model.positive(codes))
+
+
+def predicted(dataset, model):
+    """All test instances with what the model says of them."""
+    codes = dataset.test.codes
+    said = labels(model, codes)
+    return Rows(dataset.test.ids, codes, said, kept(model, codes, said))
+
+
+def importance(name, model, dataset, codes, said):
+    """How much each feature matters under one definition; -inf where it is absent."""
+    return TRUTHS[name].known(dataset, gate(model), Rows(np.arange(len(codes)), codes, said))
+
+
+def ready(dataset, model, ways=None):
+    """Ways to remove features, ready for the data, or with the reason why there is none."""
+    subject = Subject(dataset, type(model))
+    told = {name: (way, way.sits_out(subject)) for name, way in (ways or REMOVALS).items()}
+    return {name: Removed(way, None, no) if no else Removed(way, way.fit(dataset)) for name, (way, no) in told.items()}
+
+
+def make_batch(dataset, model, seed=0, component="explainer.test", rows=slice(None)):
+    """Test instances to be explained."""
+    codes = dataset.test.codes[rows]
+    return Batch(dataset.test.ids[rows], codes, labels(model, codes), seed=seed, component=component)
 
 
 @st.composite
@@ -72,14 +116,20 @@ def sigmoid(z):
     return 1.0 / (1.0 + np.exp(-z)) if z >= 0 else np.exp(z) / (1.0 + np.exp(z))
 
 
-def make_quest(dataset, model, features, access, seed=0):
+def make_task(dataset, model, features, access, seed=0):
     """A search for all test instances, measured in embedding space."""
     codes = dataset.test.codes
-    measure = Euclidean("embedding").fit(dataset, model, access)
-    return Quest(
-        dataset, Ledger().gate(model, access, "search"), measure, access,
-        codes, model.labels(codes), features, dataset.test.ids, seed, "search",
-    )  # fmt: skip
+    return Task(
+        dataset.test.ids,
+        codes,
+        labels(model, codes),
+        seed=seed,
+        component="search",
+        features=features,
+        dataset=dataset,
+        model=Ledger().gate(model, access, "search"),
+        measure=Euclidean("embedding").fit(dataset, model, access),
+    )
 
 
 def choose_features(dataset, k, seed):

@@ -14,18 +14,26 @@ from omegaconf import OmegaConf
 
 from cfeval_cli import config
 from cfeval_cli.errors import UserError
-from cfeval_cli.types import Access
+from cfeval_cli.model.logistic import LinearModel
+from cfeval_cli.types import Absences, Access, BlackBox, Subject
 from tests.problems import make_dataset
 
 CONF = Path(next(iter(cfeval_cli.conf.__path__)))
 YAMLS = sorted(path.relative_to(CONF) for path in CONF.glob("*/*.yaml") if path.parent.name != "experiment")
 SIX = ["random", "omission", "lime", "anchor", "decision_boundary", "lr"]
 RUNGS = [f"ladder_{share}" for share in ("1", "0.9", "0.8", "0.7", "0.6", "0.5", "0.4", "0.3", "0.2", "0.1", "0")]
-STANDS_FOR = {"paper": {*SIX}, "ladder": {*RUNGS}}
-SEVERAL = ("explainer", "metric")  # groups of which a run has more than one
+METRICS = ["comprehensiveness", "sufficiency", "dfr", "validity", "proximity", "c", "validity_soft", "c_soft", "recall"]
+METRICS += ["hit", "converged", "coverage"]
+STANDS_FOR = {
+    ("explainer", "paper"): {*SIX},
+    ("explainer", "ladder"): {*RUNGS},
+    ("metric", "paper"): {*METRICS},
+    ("metric", "dfr_deleted"): {"dfr"},
+}
+SEVERAL = ("explainer", "metric", "truth", "removal")  # groups of which a run has more than one
 VERB = {
     "explainer": "fit", "metric": "score", "search": "find", "distance": "fit", "model": "fit", "dataset": "load",
-    "executor": "map", "cache": "known",
+    "executor": "map", "cache": "known", "truth": "importance", "removal": "fit",
 }  # fmt: skip
 
 
@@ -43,6 +51,7 @@ def components():
             for name, member in inspect.getmembers(loaded, inspect.isclass):
                 component = hasattr(member, verb) or hasattr(member, "members")  # or one that stands for several
                 own = member.__module__ == loaded.__name__ and not name.startswith("_")
+                own = own and not inspect.isabstract(member)  # which several share
                 if component and own and name != "Rung":  # which a ladder makes
                     yield group, f"{loaded.__name__}.{name}"
 
@@ -51,11 +60,16 @@ def components():
 def test_every_yaml_composes_and_instantiates(path):
     group, name = path.parts[0], path.stem
     several = group in SEVERAL
-    more = ["agreement=hit"] if name == "hit" else []
+    more = ["agreement=hit"] if name == "hit" else [f"gold={name}"] if group == "truth" else []
     made = plan(f"{group}=[{name}]" if several else f"{group}={name}", *more)
     assert (
-        (STANDS_FOR.get(name, {name}) <= {*getattr(made, f"{group}s")}) if several else getattr(made, group) is not None
+        (STANDS_FOR.get((group, name), {name}) <= {*getattr(made, f"{group}s")})
+        if several
+        else getattr(made, group) is not None
     )
+
+
+KEYS = {"dfr_deleted": "dfr"}  # files whose component has another's name, and takes its place
 
 
 @cache
@@ -63,7 +77,8 @@ def composed(group, name):
     """What a run is told of one component."""
     with initialize_config_module("cfeval_cli.conf", version_base="1.3"):
         cfg = compose("run", [f"{group}=[{name}]" if group in SEVERAL else f"{group}={name}"])
-    return cfg[group][name] if group in SEVERAL else cfg[group]
+    key = KEYS.get(name, name)
+    return cfg[group][key] if group in SEVERAL else cfg[group]
 
 
 @pytest.mark.parametrize(("group", "target"), list(components()))
@@ -82,7 +97,8 @@ def test_every_component_has_a_yaml_that_spells_out_all_its_settings_and_a_test(
 def test_a_component_is_named_by_its_own_file():
     for path in YAMLS:
         if path.parts[0] in SEVERAL:
-            assert list(OmegaConf.load(CONF / path)) in ([path.stem], ["defaults"])
+            keys = {key for key in OmegaConf.load(CONF / path) if key != "defaults"}
+            assert keys <= {"dfr" if path.stem == "dfr_deleted" else path.stem}
 
 
 def test_a_ladder_stands_for_its_rungs_and_paper_for_the_six():
@@ -103,12 +119,43 @@ def test_a_ladder_stands_for_its_rungs_and_paper_for_the_six():
 )
 def test_the_papers_experiments(name, dataset, k, explainers, levels):
     made = plan(f"experiment={name}", "seed=3", "gold=contrast")
+    assert list(made.removals) == ["zero", "mask"] and made.metrics["dfr"].only == ["zero"]
+    assert list(made.metrics) == list(plan().metrics) and list(made.truths) == list(plan().truths)
     assert (made.dataset.name, made.k, list(made.explainers), made.levels) == (dataset, k, explainers, levels)
     assert (made.seed, made.gold) == (3, "contrast") and made.explainers["lr"].gold == "contrast"
     assert plan(f"experiment={name}", "k=3").k == 3  # the command line has the last word
     assert sorted(path.stem for path in (CONF / "experiment").glob("*.yaml")) == sorted(
         ["table1_adults", "table1_movie_reviews", "table3"]
     )
+
+
+def test_truths_and_removals_are_chosen_as_explainers_are():
+    made = plan("truth=[contrast,signed]", "removal=[marginal,zero]", "removal.marginal.draws=7", "seed=5")
+    assert list(made.truths) == ["signed", "contrast"] and list(made.removals) == ["zero", "marginal"]
+    assert (made.removals["marginal"].draws, made.removals["marginal"].seed) == (7, 5)
+    assert list(plan().truths) == ["signed", "centered", "contrast", "absolute"]
+    assert list(plan().removals) == ["zero", "mask", "marginal"]
+    omission = plan("removal=[mask]", "explainer=omission").explainers["omission"]
+    assert set(omission.ways) == {"zero", "mask", "marginal"}  # whatever the metrics use
+    lr = plan("gold=contrast", "explainer=lr").explainers["lr"]
+    assert lr.truth == made.truths["contrast"]
+
+
+@pytest.mark.parametrize("group", ["Truth", "Removal", "Explainer", "Search", "Distance", "Metric", "Trainable"])
+def test_a_component_that_is_none_of_its_group_is_refused(group):
+    keys = {"Trainable": "model", "Search": "search", "Distance": "distance"}
+    several = {
+        "Truth": "truth.signed",
+        "Removal": "removal.zero",
+        "Explainer": "explainer.random",
+        "Metric": "metric.c",
+    }
+    key = keys.get(group) or several[group]
+    with initialize_config_module("cfeval_cli.conf", version_base="1.3"):
+        cfg = compose("run", [])
+    OmegaConf.update(cfg, key, {"_target_": "pathlib.PurePosixPath"}, merge=False)
+    with pytest.raises(UserError, match=rf"{key}: pathlib\.PurePosixPath is no {group}: .*(derive it from|have fit)"):
+        config.plan(cfg)
 
 
 def test_the_order_of_the_command_line_does_not_matter():
@@ -130,7 +177,7 @@ def test_settings_reach_the_components():
 def test_access_limits_the_search_and_the_metrics_but_not_the_truth():
     made = plan("access=label")
     assert made.levels == (Access.LABEL,)
-    assert made.dropped == dict.fromkeys(
+    assert made.absent.metrics == dict.fromkeys(
         ["comprehensiveness", "sufficiency", "validity_soft", "c_soft"], "needs probability access"
     )
     assert set(made.metrics) == {"dfr", "validity", "proximity", "c", "recall", "hit", "converged", "coverage"}
@@ -151,6 +198,11 @@ def test_access_limits_the_search_and_the_metrics_but_not_the_truth():
         (["incomplete=drop"], "incomplete must be one of"),
         (["explainer=[]"], r"explainer=\[\] chooses nothing"),
         (["metric=[]"], r"metric=\[\] chooses nothing"),
+        (["truth=[]"], r"truth=\[\] chooses nothing"),
+        (["removal=[]"], r"removal=\[\] chooses nothing"),
+        (["truth=[contrast]"], "gold must be one of contrast"),
+        (["removal.marginal.draws=0"], "removal.marginal: draws must"),
+        (["explainer.omission.removal=burn"], "explainer.omission: removal must be one of auto, marginal, mask, zero"),
         (["access=label", "metric=[c_soft]"], "leaves no metric"),
         (["access=label", "metric=[c_soft,recall,coverage]"], "leaves no metric"),
         (["agreement=hit", "metric=[c,recall]"], "agreement=hit needs the metric hit"),
@@ -158,7 +210,6 @@ def test_access_limits_the_search_and_the_metrics_but_not_the_truth():
         (["search=continuous", "search.alpha=-3"], "search: alpha must"),
         (["search=continuous", "search.optimizer=sgd"], "search: optimizer must be one of descent, adam"),
         (["search=continuous", "access=probability"], "access=probability is not enough"),
-        (["search=exact", "distance.space=onehot"], "distance.space=onehot cannot measure moved embeddings"),
         (["dataset=movie_reviews", "dataset.search_words=0"], "dataset: search_words must"),
         (["access=label", "search.pick=largest_drop"], "access=label is not enough"),
         (["explainer.lime.n_samples=0"], "explainer.lime: n_samples must"),
@@ -196,8 +247,61 @@ def test_bad_settings_are_named(overrides, message):
         (["n_explain=21"], "n_explain=21 is more than the 20 test instances"),
         (["search.max_candidates=3"], "max_candidates=3 is too small: k=1 can need 4"),
         (["explainer.omission.removal=mask"], "explainer.omission: removal=mask"),
+        (["search=exact", "distance.space=onehot"], "distance.space=onehot cannot measure moved embeddings"),
     ],
 )
 def test_what_the_data_cannot_give_is_refused(overrides, message):
     with pytest.raises(UserError, match=message):
-        plan(*overrides).check(make_dataset([4, 3, 2]))
+        plan(*overrides).applied(Subject(make_dataset([4, 3, 2]), LinearModel))
+
+
+def test_a_white_box_is_explained_by_all_and_only_what_the_data_have_not_is_left_out():
+    made = plan().applied(Subject(make_dataset([4, 3, 2]), LinearModel))
+    assert list(made.explainers) == SIX and list(made.metrics) == list(plan().metrics)
+    assert made.absent == Absences(removals={"mask": "toy has no mask token"})
+    assert made.levels == (Access.LABEL, Access.PROBABILITY)
+
+
+def test_a_black_box_is_explained_by_whom_it_can_answer():
+    made = plan().applied(Subject(make_dataset([4, 3, 2]), BlackBox))
+    assert list(made.explainers) == ["random", "omission", "lime", "anchor", "decision_boundary"]
+    assert set(made.absent.explainers) == {"lr"} and set(made.absent.removals) == {"zero", "mask"}
+    assert made.truths == {} and set(made.absent.truths) == {"signed", "centered", "contrast", "absolute"}
+    assert {"recall", "hit"} == set(made.absent.metrics) and not {"recall", "hit"} & set(made.metrics)
+    assert made.levels == (Access.LABEL, Access.PROBABILITY)
+    assert all("black box" in reason for reason in made.absent.truths.values())
+
+
+class Silent:
+    """Tells classes and nothing else."""
+
+    def predict(self, codes):
+        raise AssertionError
+
+
+def test_a_model_that_only_predicts_is_searched_with_labels():
+    made = plan().applied(Subject(make_dataset([4, 3, 2]), Silent))
+    assert list(made.explainers) == ["random", "anchor", "decision_boundary"]
+    assert made.levels == (Access.LABEL,)
+    judged = {name for name, metric in made.metrics.items() if metric.role == "judged"}
+    assert judged == {"dfr", "validity", "proximity", "c"}
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["search=continuous"], "search: .*gradients"),
+        (["search=exact"], "search: exact search .*linear"),
+        (["distance.space=embedding"], "distance.space=embedding .*embeddings"),
+        (["explainer=[lr]"], "leaves nobody to explain this model: lr "),
+        (["explainer=[omission]", "explainer.omission.removal=zero"], "explainer.omission: removal=zero"),
+        (["search.pick=largest_drop", "model=logistic"], None),
+    ],
+)
+def test_what_a_black_box_cannot_answer_is_refused(overrides, message):
+    subject = Subject(make_dataset([4, 3, 2]), BlackBox)
+    if message is None:
+        assert plan(*overrides).applied(subject).levels == (Access.PROBABILITY,)
+        return
+    with pytest.raises(UserError, match=message):
+        plan(*overrides).applied(subject)

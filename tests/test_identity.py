@@ -1,6 +1,7 @@
 """The same computation has the same identity, and any change of it another."""
 
 import importlib
+import os
 import sys
 import threading
 from dataclasses import InitVar, dataclass, replace
@@ -11,26 +12,40 @@ import pytest
 from cfeval_cli import identity
 from cfeval_cli.explainer.lime import Lime
 from cfeval_cli.explainer.lr import Lr
+from cfeval_cli.explainer.omission import Omission
 from cfeval_cli.explainer.random import Random
-from cfeval_cli.model.logistic import Linear
-from tests.problems import make_dataset, make_linear
+from cfeval_cli.model.logistic import LinearModel
+from cfeval_cli.removal.marginal import Marginal
+from tests.problems import REMOVALS, TRUTHS, make_dataset, make_linear
 
 DATASET = make_dataset([3, 4, 2])
 
 
 def test_settings_and_class_tell_components_apart():
-    told = [Lime(), Lime(n_samples=4999), Lime(order="signed"), Lr(), Lr(gold="contrast"), Random()]
+    told = [Lime(), Lime(n_samples=4999), Lime(order="signed"), Random()]
+    told += [Lr(truth, name) for name, truth in TRUTHS.items()] + [Omission(REMOVALS), Omission(REMOVALS, "zero")]
+    told += [Omission({**REMOVALS, "marginal": Marginal(draws=99)}), *REMOVALS.values(), *TRUTHS.values()]
     assert len({identity.of_component(one) for one in told}) == len(told)
     assert identity.of_component(Lime()) == identity.of_component(Lime(n_samples=5000))
 
 
+class Told:
+    """What a user's own class says so that its results are found again."""
+
+    def fingerprint(self):
+        return ""
+
+
 def test_settings_that_are_not_plain_values_have_no_identity():
     @dataclass(frozen=True)
-    class Own:
+    class Own(Told):
         function: object
 
     class Slots:
         __slots__ = ("value",)
+
+        def fingerprint(self):
+            return ""
 
     for odd in (Own(print), Own(threading.Lock()), Own(np.zeros(2)), Own({1, 2}), Slots()):
         assert identity.of_component(odd) is None
@@ -40,14 +55,14 @@ def test_settings_that_are_not_plain_values_have_no_identity():
 
 def test_a_component_within_a_component_counts_with_its_class_and_settings():
     @dataclass(frozen=True)
-    class Kernel:
+    class Kernel(Told):
         width: float = 1.0
 
     class Wide(Kernel):
         pass
 
     @dataclass(frozen=True)
-    class Outer:
+    class Outer(Told):
         kernel: object
         scale: InitVar[float] = 1.0
 
@@ -66,6 +81,92 @@ def test_a_component_within_a_component_counts_with_its_class_and_settings():
     assert identity.of_component(Outer(Kernel())) == identity.of_component(Outer(Kernel(1.0)))
 
 
+def test_a_users_class_is_found_again_only_if_it_says_what_its_results_depend_on():
+    @dataclass(frozen=True)
+    class Mute:
+        width: float = 1.0
+
+    @dataclass(frozen=True)
+    class Says:
+        what: object
+
+        def fingerprint(self):
+            return self.what
+
+    class Raises:
+        def fingerprint(self):
+            raise OSError("the service is away")
+
+    assert identity.of_component(Mute()) is None
+    assert identity.of_component(Says(Mute())) is None  # what it holds counts too
+    assert identity.of_component(Says(None)) is None  # it does not know
+    assert identity.of_component(Raises()) is None
+    told = [identity.of_component(Says(what)) for what in ("", "v1", "v2")]
+    assert None not in told and len(set(told)) == 3
+    assert identity.of_component(Says("v1")) == told[1]
+    assert identity.of_component(Lime()) is not None  # cfeval's own need not say
+
+    @dataclass(frozen=True)
+    class Apart:
+        setting: int
+        said: object
+
+        def fingerprint(self):
+            return str(self.said)
+
+        def __reduce__(self):
+            return Apart, (self.setting, 0)
+
+    assert identity.of_component(Apart(1, "a")) != identity.of_component(Apart(1, "b"))
+    assert identity.of_component(Apart(1, "a")) != identity.of_component(Apart(2, "a"))
+
+
+def test_a_file_or_folder_that_a_setting_names_counts_by_its_content(tmp_path):
+    @dataclass(frozen=True)
+    class Reads(Told):
+        where: object
+
+    file, folder = tmp_path / "weights.txt", tmp_path / "many"
+    for where in (file, folder, "no/such/file", "x" * 10_000, "a\0b", ""):
+        assert identity.of_component(Reads(str(where))) is not None
+    missing = identity.of_component(Reads(str(file)))
+    file.write_text("one")
+    first = identity.of_component(Reads(str(file)))
+    assert first != missing and identity.of_component(Reads(str(file))) == first
+    assert identity.of_component(Reads([{"deep": str(file)}])) is not None
+    file.write_text("three")
+    assert identity.of_component(Reads(str(file))) not in (first, missing)
+    deep = identity.of_component(Reads([{"deep": str(file)}]))
+    os.utime(file, ns=(1, 1))
+    assert identity.of_component(Reads([{"deep": str(file)}])) == deep  # when it was written does not count
+    file.write_text("one")
+    assert identity.of_component(Reads(str(file))) == first == identity.of_component(Reads(file))
+    assert identity.of_component(Reads([{"deep": str(file)}])) != deep
+
+    (folder / "inner").mkdir(parents=True)
+    seen = {identity.of_component(Reads(str(folder)))}
+    for name, text in (("a", "1"), ("a", "22"), ("inner/b", "1"), ("inner/c", "1")):
+        (folder / name).write_text(text)
+        told = identity.of_component(Reads(str(folder)))
+        assert told is not None and told not in seen and told == identity.of_component(Reads(str(folder)))
+        seen.add(told)
+    (folder / "inner" / "c").rename(folder / "inner" / "d")
+    assert identity.of_component(Reads(str(folder))) not in seen
+
+
+def test_a_folder_with_too_many_files_is_never_the_same(tmp_path, monkeypatch):
+    @dataclass(frozen=True)
+    class Reads(Told):
+        where: str
+
+    monkeypatch.setattr(identity, "_FILES", 3)
+    for name in "abc":
+        (tmp_path / name).touch()
+    assert identity.of_component(Reads(str(tmp_path))) is not None
+    (tmp_path / "d").touch()
+    assert identity.of_component(Reads(str(tmp_path))) is None
+
+
 def test_data_and_model_tell_subjects_apart():
     model = make_linear(DATASET)
     weights = model.weights.copy()
@@ -79,9 +180,22 @@ def test_data_and_model_tell_subjects_apart():
         identity.of_subject(replace(DATASET, kind="text"), model),
     ]
     assert len(set(changed)) == len(changed)
-    same = Linear(model.bias, model.weights.copy(), tuple(t.copy() for t in model.tables), model.means)
+    same = LinearModel(model.bias, model.weights.copy(), tuple(t.copy() for t in model.tables), model.means)
     assert identity.of_subject(make_dataset([3, 4, 2]), same) == changed[0]
     assert identity.of_subject(DATASET, object()) is None
+
+    class Service(Told):
+        version = "1"
+
+        def fingerprint(self):
+            return self.version
+
+    one, two = Service(), Service()
+    two.version = "2"
+    assert identity.of_subject(DATASET, one) != identity.of_subject(DATASET, two)
+    assert identity.of_subject(DATASET, one) == identity.of_subject(make_dataset([3, 4, 2]), Service())
+    two.version = None
+    assert identity.of_subject(DATASET, two) is None
 
 
 @pytest.fixture

@@ -62,7 +62,7 @@ def _cache(overrides: list[str], config_dir: str | None, clear: bool) -> None:
     from cfeval_cli.config import make
 
     with configs.opened():
-        cache = make(configs.run(overrides, config_dir), "cache")
+        cache: object = make(configs.run(overrides, config_dir), "cache")
     if not isinstance(cache, Disk):
         raise UserError("cache=off keeps nothing. Leave that setting out to see what is there.")
     sections = cache.sections()
@@ -126,8 +126,8 @@ def _list(data_dir: Path, files: dict[str, list[File]]) -> int:
 
 def _fetch(data_dir: Path, datasets: list[DictConfig]) -> None:
     """As a run does it: what cannot be had is replaced by what the dataset has in its stead."""
+    from cfeval_cli.commands.live import Visible
     from cfeval_cli.config import make
-    from cfeval_cli.run.progress import Visible
 
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(Visible("%(message)s"))

@@ -21,6 +21,8 @@ from cfeval_cli.errors import Failure, UserError, visible
 
 if TYPE_CHECKING:
     from cfeval_cli.folder.write import RunFolder
+    from cfeval_cli.report.tables import Table
+    from cfeval_cli.types import Plan
 
 log = logging.getLogger("cfeval")
 
@@ -83,20 +85,48 @@ def _experiment(cfg: DictConfig) -> None:
 
 
 def _run(cfg: DictConfig, folder: RunFolder) -> None:
+    from cfeval_cli.commands import live
     from cfeval_cli.config import plan
-    from cfeval_cli.run import pipeline, progress
+    from cfeval_cli.run import pipeline
 
-    with progress.terminal() as stages:
-        made = pipeline.run(plan(cfg), folder, stages)
-    known = "" if folder.begun else "computed before, with the same inputs. "
+    chosen = plan(cfg)
+    tables: list[Table] = []
+    verdict = ""
+    with live.terminal() as stages:
+        computed = pipeline.run(chosen, folder, stages)
+        if computed:
+            with stages.stage("write"):
+                tables, verdict = _report(folder, chosen)
+                folder.finish()
+    known = "" if computed else "computed before, with the same inputs. "
     if HydraConfig.get().mode == RunMode.MULTIRUN:  # what the jobs say together is shown in the end
         job = f"job {HydraConfig.get().job.num} ({HydraConfig.get().job.override_dirname or 'no overrides'}): "
         sys.stdout.write(visible(f"{job}{known}Results: {folder.path}") + "\n")
         return
     page = folder.path / "report.html"
-    told = [f"Verdict: {folder.verdict}."] if folder.verdict else []
+    told = [f"Verdict: {verdict}."] if verdict else []
     told += [f"Report:  {page}"] if page.exists() else []
-    screen.show(made, "\n".join([*told, f"{known}Results: {folder.path}"]))
+    screen.show(tables, "\n".join([*told, f"{known}Results: {folder.path}"]))
+
+
+def _report(folder: RunFolder, plan: Plan) -> tuple[list[Table], str]:
+    """Tables, figures and page, made from what the folder has; a run is not lost for want of a page."""
+    from cfeval_cli.folder.read import read
+    from cfeval_cli.report.page import build, verdict
+
+    found = read(folder.path, folder.finished)
+    made, texts = build.texts(found)
+    folder.add(texts)
+    try:
+        headline = verdict.tell(found.findings, found.record).headline
+        folder.add(list(build.files(found, plan.figures, plan.report)) if plan.figures or plan.report else [])
+    except OSError:
+        raise
+    except Exception as error:
+        log.exception("no report")
+        log.warning("report.html could not be made (%s); all else is complete", error)
+        return made, ""
+    return made, headline
 
 
 def _close(folder: RunFolder, status: str, cfg: DictConfig) -> str:

@@ -68,14 +68,14 @@ class Tiers:
 
 @dataclass(frozen=True)
 class Table:
-    """A CSV file of two classes."""
+    """A CSV file of two classes or more."""
 
     name: str
     file: File
     columns: Sequence[str]  # of the file, in order
     features: Mapping[str, Column]
     label: str
-    classes: Sequence[str]  # the label's two values, the positive one last
+    classes: Sequence[str]  # the label's values, of two the positive one last
     balance: bool = True
     split: Sequence[float] = (0.8, 0.1, 0.1)
     delimiter: str = ","
@@ -86,8 +86,8 @@ class Table:
         missing = [name for name in (*self.features, self.label) if name not in self.columns]
         if missing:
             raise ValueError(f"columns does not list {', '.join(missing)}")
-        if len(self.classes) != 2:
-            raise ValueError(f"classes must name two values of {self.label}, not {list(self.classes)}")
+        if len(self.classes) < 2 or len(set(self.classes)) < len(self.classes):
+            raise ValueError(f"classes must name two values of {self.label} or more, not {list(self.classes)}")
         check_shares(self.split)
 
     def fetch(self, data_dir: Path) -> list[Found]:
@@ -124,7 +124,7 @@ class Table:
             name=self.name,
             kind="tabular",
             features=tuple(features),
-            classes=(self.classes[0], self.classes[1]),
+            classes=tuple(self.classes),
             train=Split(train, table[train], labels[train]),
             validation=Split(validation, table[validation], labels[validation]),
             test=Split(test, table[test], labels[test]),
@@ -169,15 +169,18 @@ class Table:
                     f"{list(self.classes)}."
                 )
         labels = np.array([index[cell] for cell in cells], dtype=np.int64)
-        if len(np.unique(labels)) < 2:
+        missing = [name for i, name in enumerate(self.classes) if not (labels == i).any()]
+        if len(missing) == len(self.classes) - 1:
             raise UserError(f"{path}: all rows are of one class in column {self.label}.")
+        if missing:
+            raise UserError(f"{path}: no row is of class {', '.join(missing)} in column {self.label}.")
         return labels
 
     def _balanced(self, labels: Ints, seed: int) -> Ints:
         """As many rows of each class as the smaller has, none of them twice."""
-        size = np.bincount(labels, minlength=2).min()
+        size = np.bincount(labels, minlength=len(self.classes)).min()
         rng = stream(seed, "dataset.balance")
-        kept = [rng.choice(np.flatnonzero(labels == label), size, replace=False) for label in (0, 1)]
+        kept = [rng.choice(np.flatnonzero(labels == label), size, replace=False) for label in range(len(self.classes))]
         return np.sort(np.concatenate(kept))
 
 

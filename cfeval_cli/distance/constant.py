@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from cfeval_cli.errors import number
-from cfeval_cli.types import Access, Codes, Dataset, Floats, Ints, Measure
+from cfeval_cli.types import Access, Codes, Dataset, Distance, Floats, Ints, Measure, Model
 
 
 @dataclass(frozen=True)
-class Constant:
+class Constant(Distance):
     """The same for every edit."""
 
     value: float = 1.0
@@ -25,7 +24,7 @@ class Constant:
         """What captions say of it."""
         return f"constant distance ({self.value:g})"
 
-    def fit(self, dataset: Dataset, model: Any, access: Access) -> Measure:
+    def fit(self, dataset: Dataset, model: Model, access: Access) -> Measure:
         """Nothing to prepare."""
         return _Constant(float(self.value))
 

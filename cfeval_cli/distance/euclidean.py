@@ -3,30 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from cfeval_cli.distance.space import SPACES, Space, choose
-from cfeval_cli.errors import one_of
-from cfeval_cli.types import Access, Codes, Dataset, Floats, Ints, Measure
+from cfeval_cli.distance.space import Space, Spaced, choose
+from cfeval_cli.types import Access, Codes, Dataset, Floats, Ints, Measure, Model
 
 
 @dataclass(frozen=True)
-class Euclidean:
+class Euclidean(Spaced):
     """The length of the difference."""
 
     space: str = "auto"
 
     def __post_init__(self) -> None:
-        one_of("space", self.space, SPACES)
+        self.check_space()
 
     @property
     def label(self) -> str:
         """What captions say of it."""
         return f"euclidean distance (space: {self.space})"
 
-    def fit(self, dataset: Dataset, model: Any, access: Access) -> Measure:
+    def fit(self, dataset: Dataset, model: Model, access: Access) -> Measure:
         """Settle the space."""
         return _Euclidean(choose(self.space, dataset, model, access))
 

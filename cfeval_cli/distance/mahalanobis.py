@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from cfeval_cli.distance.space import SPACES, Embedding, OneHot, choose
-from cfeval_cli.errors import UserError, number, one_of
-from cfeval_cli.types import NONE, Access, Codes, Dataset, Floats, Ints, Measure
+from cfeval_cli.distance.space import Embedding, OneHot, Spaced, choose
+from cfeval_cli.errors import UserError, number
+from cfeval_cli.types import NONE, Access, Codes, Dataset, Floats, Ints, Measure, Model
 
 _MAX_DIMENSIONS = 5000  # a covariance matrix of 200 MB
 
 
 @dataclass(frozen=True)
-class Mahalanobis:
+class Mahalanobis(Spaced):
     """The length of the difference in units of the training set's spread.
 
     The covariance S of the training rows is drawn towards a multiple of the identity,
@@ -26,7 +25,7 @@ class Mahalanobis:
     shrinkage: float = 0.01
 
     def __post_init__(self) -> None:
-        one_of("space", self.space, SPACES)
+        self.check_space()
         number("shrinkage", self.shrinkage, 0, 1, open_low=True)
 
     @property
@@ -34,7 +33,7 @@ class Mahalanobis:
         """What captions say of it."""
         return f"mahalanobis distance (space: {self.space}, shrinkage: {self.shrinkage:g})"
 
-    def fit(self, dataset: Dataset, model: Any, access: Access) -> Measure:
+    def fit(self, dataset: Dataset, model: Model, access: Access) -> Measure:
         """Invert the covariance of the training rows."""
         space = choose(self.space, dataset, model, access)
         size = len(space.columns(np.arange(dataset.width)))

@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from cfeval_cli.errors import UserError, one_of
-from cfeval_cli.model.gate import pick
-from cfeval_cli.types import ABSENT, NONE, Access, Codes, Dataset, Floats, Ints
+from cfeval_cli.types import (
+    ABSENT,
+    NONE,
+    Access,
+    Codes,
+    Dataset,
+    Distance,
+    Embedded,
+    Floats,
+    Ints,
+    Model,
+    Search,
+    Subject,
+)
+from cfeval_cli.types.gate import embed, pick
 
 SPACES = ("auto", "embedding", "onehot")
 
@@ -92,7 +105,7 @@ class OneHot:
 class Embedding:
     """The model's own embeddings, one after the other."""
 
-    def __init__(self, dataset: Dataset, model: Any) -> None:
+    def __init__(self, dataset: Dataset, model: Embedded) -> None:
         self.dataset, self.model = dataset, model
 
     def squared(self, codes: Codes, edited: Codes) -> Floats:
@@ -104,7 +117,7 @@ class Embedding:
 
     def norms(self, codes: Codes) -> Floats:
         """The squared length."""
-        return _in_parts(lambda a: (self.model.embed(a) ** 2).sum(axis=(1, 2)), codes)
+        return _in_parts(lambda a: (embed(self.model, a) ** 2).sum(axis=(1, 2)), codes)
 
     def squared_matrix(self, codes: Codes, features: Ints, values: Codes) -> Floats:
         """By matrix products, which may round to 1e-8 where vectors are nearly the same."""
@@ -129,7 +142,7 @@ class Embedding:
 
     def rows(self, codes: Codes) -> Floats:
         """Rows as vectors (n, M·d)."""
-        return np.asarray(self.model.embed(codes)).reshape(len(codes), -1)
+        return embed(self.model, codes).reshape(len(codes), -1)
 
     def block(self, features: Ints, values: Codes) -> Floats:
         """Values of some features as vectors (n, k·d)."""
@@ -140,16 +153,31 @@ class Embedding:
         return np.asarray(features[:, None] * self.dim + np.arange(self.dim)).ravel()
 
 
-def choose(space: str, dataset: Dataset, model: Any, access: Access) -> OneHot | Embedding:
-    """The space that a setting means; auto is one-hot with label access, embeddings with more."""
-    one_of("distance.space", space, SPACES)
-    if space == "auto":
-        space = "onehot" if access <= Access.LABEL else "embedding"
-    if space == "onehot":
-        return OneHot(dataset)
-    if model.access < Access.GRADIENT:
+class Spaced(Distance):
+    """A distance that is measured in one of the spaces."""
+
+    space: str
+
+    def check_space(self) -> None:
+        """Refuse a space that there is not."""
+        one_of("space", self.space, SPACES)
+
+    def refuses(self, subject: Subject, search: Search) -> str | None:
+        """No embeddings, or embeddings that are moved and have no one-hot vector."""
+        if search.moves and self.space == "onehot":
+            return "distance.space=onehot cannot measure moved embeddings. Use distance.space=auto or embedding."
+        if self.space == "embedding" and (reason := subject.lacks(Embedded)):
+            return f"distance.space=embedding {reason}. Use distance.space=auto or onehot."
+        return None
+
+
+def choose(space: str, dataset: Dataset, model: Model, access: Access) -> OneHot | Embedding:
+    """The space that a setting means; auto is one-hot with label access and without embeddings, else embeddings."""
+    if space != "onehot" and isinstance(model, Embedded) and (space == "embedding" or access > Access.LABEL):
+        return Embedding(dataset, model)
+    if space == "embedding":
         raise UserError("distance.space=embedding needs a model with embeddings. Use distance.space=onehot.")
-    return Embedding(dataset, model)
+    return OneHot(dataset)
 
 
 def _in_parts(function: Callable[..., Floats], *arrays: Codes) -> Floats:

@@ -11,7 +11,7 @@ import numpy as np
 
 from cfeval_cli.errors import number, whole
 from cfeval_cli.seeding import integer
-from cfeval_cli.types import ABSENT, Access, Batch, Bools, Codes, Dataset, Explanation, Ints
+from cfeval_cli.types import ABSENT, Access, Batch, Bools, Codes, Dataset, Explainer, Explanation, Gate, Ints
 
 Rule = list[tuple[int, float]]  # features, each with the precision of the rule up to it
 Rows = Callable[[], Codes]
@@ -20,7 +20,7 @@ Key = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Anchor:
+class Anchor(Explainer):
     """A rule that holds the prediction in place; its features in the order in which they were added.
 
     A feature's score is the precision of the rule up to it.
@@ -40,7 +40,7 @@ class Anchor:
             number(name, getattr(self, name), 0, 1, open_low=True)
         whole("batch_size", self.batch_size, 1)
 
-    def fit(self, dataset: Dataset, model: Any) -> Callable[[Batch], Explanation]:
+    def fit(self, dataset: Dataset, model: Gate) -> Callable[[Batch], Explanation]:
         """Give the package's beam search samples of tables or of text."""
         sampler = _sentences(dataset) if dataset.kind == "text" else _rows(dataset)
 
@@ -122,7 +122,7 @@ class _Samples:
     """The samples of one instance's search, and which of them each rule holds for."""
 
     sampler: Draw
-    model: Any
+    model: Gate
     label: int
     width: int
     coverage: Bools = field(init=False)  # (C, width) of the samples by which the package measures coverage

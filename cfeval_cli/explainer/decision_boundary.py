@@ -2,24 +2,23 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from cfeval_cli.errors import whole
-from cfeval_cli.model.gate import probability_of
-from cfeval_cli.types import ABSENT, Access, Batch, Codes, Dataset, Explanation, Floats
+from cfeval_cli.types import ABSENT, Access, Batch, Codes, Dataset, Explainer, Explanation, Floats, Gate
 
 # From a feature, its own value and uniform numbers to other values.
 Another = Callable[[int, int, Floats], Codes]
 
 
 @dataclass(frozen=True)
-class DecisionBoundary:
+class DecisionBoundary(Explainer):
     """Sample edits, keep those that flip the label, take the one with the fewest edited features.
 
-    Ties go to the smaller Euclidean distance between embeddings. The edited features, by the drop in p(ŷ) that
-    each causes alone, are the explanation; it is empty if no sample flips.
+    Ties go to the smaller Euclidean distance between embeddings, of a model that has them, else to the first. The
+    edited features, by the drop in p(ŷ) that each causes alone, are the explanation; where only labels are seen, those
+    that flip alone come first. It is empty if no sample flips.
     """
 
     n_samples: int = 1000
@@ -27,6 +26,7 @@ class DecisionBoundary:
     n_neighbours: int = 15  # nearest words that a word of a text may be exchanged for
 
     access = Access.GRADIENT  # for the embeddings that break ties
+    least = Access.LABEL
     title = "DecisionBoundary"
     place = 50
 
@@ -36,9 +36,9 @@ class DecisionBoundary:
             whole("max_edits", self.max_edits, 1)
         whole("n_neighbours", self.n_neighbours, 1)
 
-    def fit(self, dataset: Dataset, model: Any) -> Callable[[Batch], Explanation]:
+    def fit(self, dataset: Dataset, model: Gate) -> Callable[[Batch], Explanation]:
         """Lay out what a value may be exchanged for: the training distribution, or the nearest words."""
-        another = _nearest(dataset, model, self.n_neighbours) if dataset.kind == "text" else _drawn(dataset)
+        another = _nearest(dataset, model, self.n_neighbours) if dataset.padded and model.embeds else _drawn(dataset)
 
         def explain(batch: Batch) -> Explanation:
             rows: list[list[tuple[int, float]]] = []
@@ -73,7 +73,7 @@ def _drawn(dataset: Dataset) -> Another:
     return lambda feature, own, uniform: _another_value(own, cumulative[feature], last[feature], uniform)
 
 
-def _nearest(dataset: Dataset, model: Any, size: int) -> Another:
+def _nearest(dataset: Dataset, model: Gate, size: int) -> Another:
     """Words among the nearest in the embedding space, never the mask."""
     words = dataset.values(0)
     vectors = model.vectors(0, words)
@@ -107,16 +107,23 @@ def _another_value(own: int, cumulative: Floats, last: int, uniform: Floats) -> 
     return np.asarray(np.minimum(np.searchsorted(cumulative, points, side="right"), last), dtype=np.int32)
 
 
-def _explained(codes: Codes, label: int, flips: Codes, model: Any) -> list[tuple[int, float]]:
+def _explained(codes: Codes, label: int, flips: Codes, model: Gate) -> list[tuple[int, float]]:
     """The edited features of the best flip, by the drop in p(ŷ) that each edit causes alone."""
     edited = (flips != codes).sum(axis=1)
     fewest = flips[edited == edited.min()]
-    gaps = ((model.embed(fewest) - model.embed(codes[None])) ** 2).sum(axis=(1, 2))
-    best = fewest[gaps.argmin()]
+    best = fewest[_nearest_of(fewest, codes, model)]
     features = np.flatnonzero(best != codes)
     alone = np.tile(codes, (len(features) + 1, 1))  # the last row is x itself
     alone[np.arange(len(features)), features] = best[features]
-    probability = probability_of(np.full(len(alone), label), model.proba(alone))
-    drops = probability[-1] - probability[:-1]
+    labels, probability = model.predict(alone, np.full(len(alone), label))
+    kept = (labels == label).astype(float) if probability is None else probability
+    drops = kept[-1] - kept[:-1]
     order = np.argsort(-drops, kind="stable")
     return [(int(features[i]), float(drops[i])) for i in order]
+
+
+def _nearest_of(edits: Codes, codes: Codes, model: Gate) -> int:
+    """The edit whose embeddings are nearest to those of the instance; the first, without embeddings."""
+    if not model.embeds:
+        return 0
+    return int(((model.embed(edits) - model.embed(codes[None])) ** 2).sum(axis=(1, 2)).argmin())

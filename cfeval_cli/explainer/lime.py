@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 
 from cfeval_cli.errors import number, one_of, whole
-from cfeval_cli.model.gate import probability_of
 from cfeval_cli.seeding import integer
-from cfeval_cli.types import ABSENT, Access, Batch, Bools, Codes, Dataset, Explanation, Floats, Ints
+from cfeval_cli.types import ABSENT, Access, Batch, Bools, Codes, Dataset, Explainer, Explanation, Floats, Gate, Ints
 
 # From an instance and its generator: which of the present features each sample keeps (m, n), and the rows (n, M).
 Draw = Callable[[Codes, Any], tuple[Bools, Codes]]
@@ -20,7 +19,7 @@ Kernel = Callable[[Floats], Floats]  # from how many features are kept, 0 … m,
 
 
 @dataclass(frozen=True)
-class Lime:
+class Lime(Explainer):
     """A local linear model; its coefficients for the predicted class are the scores."""
 
     n_samples: int = 5000
@@ -37,7 +36,7 @@ class Lime:
             number("kernel_width", self.kernel_width, 0, open_low=True)
         one_of("order", self.order, ("absolute", "signed"))
 
-    def fit(self, dataset: Dataset, model: Any) -> Callable[[Batch], Explanation]:
+    def fit(self, dataset: Dataset, model: Gate) -> Callable[[Batch], Explanation]:
         """Take distribution and kernel from the package."""
         draw, kernel = (self._sentences if dataset.kind == "text" else self._rows)(dataset)
 
@@ -46,7 +45,7 @@ class Lime:
             for i in range(len(batch)):
                 there = np.flatnonzero(batch.codes[i] != ABSENT)
                 kept, samples = draw(batch.codes[i], np.random.RandomState(integer(batch.rng(i))))
-                target = probability_of(np.full(len(samples), batch.labels[i]), model.proba(samples))
+                target = model.probability(samples, np.full(len(samples), batch.labels[i]))
                 weights = kernel(np.arange(len(there) + 1.0))[np.count_nonzero(kept, axis=0)]
                 rows.append(self._ordered(there, _ridge(kept.astype(float), target, weights)))
             return Explanation.ragged(rows)

@@ -2,31 +2,25 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
-from cfeval_cli.errors import one_of
-from cfeval_cli.gold import DEFINITIONS, importance
-from cfeval_cli.types import ABSENT, Access, Batch, Dataset, Explanation
+from cfeval_cli.types import ABSENT, Access, Batch, Dataset, Explainer, Explanation, Gate, Truth
 
 
 @dataclass(frozen=True)
-class Lr:
+class Lr(Explainer):
     """The gold ranking itself."""
 
-    gold: str = "signed"
+    truth: Truth
+    gold: str = ""  # its name
 
     access = Access.WHITE_BOX
     title = "LR"
     place = 60
 
-    def __post_init__(self) -> None:
-        one_of("gold", self.gold, DEFINITIONS)
-
-    def fit(self, dataset: Dataset, model: Any) -> Callable[[Batch], Explanation]:
+    def fit(self, dataset: Dataset, model: Gate) -> Callable[[Batch], Explanation]:
         """Nothing to prepare."""
 
         def explain(batch: Batch) -> Explanation:
-            scores = importance(self.gold, model, dataset, batch.codes, batch.labels)
-            return Explanation.ranked(scores, batch.codes != ABSENT)
+            return Explanation.ranked(self.truth.known(dataset, model, batch), batch.codes != ABSENT)
 
         return explain

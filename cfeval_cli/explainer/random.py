@@ -2,22 +2,21 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from cfeval_cli.types import ABSENT, Access, Batch, Dataset, Explanation
+from cfeval_cli.types import ABSENT, Access, Batch, Dataset, Explainer, Explanation, Gate
 
 
 @dataclass(frozen=True)
-class Random:
+class Random(Explainer):
     """A uniform order of the features."""
 
     access = Access.NOTHING
     title = "Random"
     place = 10
 
-    def fit(self, dataset: Dataset, model: Any) -> Callable[[Batch], Explanation]:
+    def fit(self, dataset: Dataset, model: Gate) -> Callable[[Batch], Explanation]:
         """Nothing to prepare."""
 
         def explain(batch: Batch) -> Explanation:

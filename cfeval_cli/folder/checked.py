@@ -15,14 +15,14 @@ import pandas as pd
 from cfeval_cli.errors import UserError
 from cfeval_cli.storage.files import hash_file
 
-SCHEMA = 2
+SCHEMA = 3
 LARGEST = 1 << 26  # bytes of a table or a record
 TOO_MUCH = (RecursionError, OverflowError, MemoryError)  # nested more deeply, or larger, than anything that runs write
 
 # columns of tables that are text, whatever it looks like
 WORDS = {
-    "metric", "variant", "explainer", "better", "access", "note", "family", "gold", "agreement", "than_metric",
-    "than_variant", "method", "part", "name",
+    "metric", "variant", "explainer", "better", "role", "access", "note", "family", "gold", "agreement", "than_metric",
+    "than_variant", "other_metric", "other_variant", "method", "part", "name",
 }  # fmt: skip
 
 _BETTER = ("higher", "lower", "none")
@@ -187,4 +187,7 @@ _FACTS: _Kinds = {
     "latex": (lambda value: value is None or isinstance(value, str), "text"),
     "better": (lambda value: value in _BETTER if isinstance(value, str) else False, f"one of {', '.join(_BETTER)}"),
     "place": (_number, "a number"),
+    "role": (lambda value: value in ("judged", "truth", "fact"), "judged, truth or fact"),
+    "block": _TEXT,
+    "detail": _TEXT,
 }

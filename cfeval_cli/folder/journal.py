@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,15 +28,18 @@ class _Own(Disk):
 
 
 class Journal:
-    """Looks first in the run's folder, then in the cache that all runs share; keeps what is new in both."""
+    """Looks first in the run's folder, then in the cache that all runs share; keeps what is new in both.
 
-    def __init__(self, folder: Path, shared: Cache) -> None:
-        self._own, self._shared = _Own(str(folder)), shared
+    A run that is to compute everything again does not look into the cache.
+    """
+
+    def __init__(self, folder: Path, shared: Cache, *, again: bool = False) -> None:
+        self._own, self._shared, self._again = _Own(str(folder)), shared, again
 
     def known(self, section: str, label: str, items: Sequence[bytes]) -> dict[bytes, bytes]:
         """What either has."""
         found = self._own.known(section, label, items)
-        others = [item for item in items if item not in found]
+        others = [] if self._again else [item for item in items if item not in found]
         return found | (self._shared.known(section, label, others) if others else {})
 
     def keep(self, section: str, label: str, values: Mapping[bytes, bytes]) -> None:
@@ -49,30 +50,3 @@ class Journal:
     def done(self) -> None:
         """The run is complete, and its folder has everything in a form for people."""
         self._own.clear()
-
-
-_EVERY = 0.25  # seconds of work that may be lost: to write each chunk of a fast explainer takes longer than to make it
-
-
-@contextmanager
-def keeping(cache: Cache, section: str | None, label: str) -> Iterator[Callable[[Mapping[bytes, bytes]], None]]:
-    """Keep what comes in: soon, all of it when the work ends or breaks off, and nothing without a section."""
-    waiting: dict[bytes, bytes] = {}
-    written = time.perf_counter()
-
-    def write() -> None:
-        nonlocal written
-        if section is not None and waiting:
-            cache.keep(section, label, waiting)
-        waiting.clear()
-        written = time.perf_counter()
-
-    def keep(values: Mapping[bytes, bytes]) -> None:
-        waiting.update(values)
-        if time.perf_counter() - written >= _EVERY:
-            write()
-
-    try:
-        yield keep
-    finally:
-        write()

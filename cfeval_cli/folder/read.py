@@ -14,20 +14,19 @@ import pandas as pd
 
 from cfeval_cli.errors import UserError
 from cfeval_cli.folder import checked
-from cfeval_cli.model import logistic
-from cfeval_cli.model.logistic import Linear
 from cfeval_cli.statistics.findings import Findings
 from cfeval_cli.storage import npy
-from cfeval_cli.types import Codes
+from cfeval_cli.types import Codes, Floats
 
 MADE = ("report.html", "figures/")  # what can be made anew from the rest
 
 _RECORD = (
     "settings", "data", "explainers", "metrics", "search", "setup", "levels", "accuracy", "instances", "reference",
-    "metrics_absent", "correlations_absent", "splits", "command",
+    "metrics_absent", "explainers_absent", "truths", "removals", "correlations_absent", "splits", "command",
 )  # fmt: skip
 
 
+_TABLES = {"embeddings": (2, "f"), "starts": (1, "i"), "sizes": (1, "i")}  # arrays with their dimensions and kinds
 _FRAMES = ("instances.parquet", "explanations.parquet", "counterfactuals.parquet")
 
 
@@ -97,12 +96,26 @@ class Folder:
         return self._of_shown("explanations.parquet")
 
     @cached_property
-    def model(self) -> Linear | None:
-        """The white box, if it is stored as docs/run-folder.md says."""
-        arrays = npy.read(self.path / "model.npz")
-        if not {"bias", "weights", "embeddings", "starts", "sizes", "means"} <= set(arrays):
+    def truth(self) -> pd.DataFrame | None:
+        """truth.parquet, of a model whose truth is known."""
+        return pd.read_parquet(self.path / "truth.parquet") if "truth.parquet" in self.record["files"] else None
+
+    @cached_property
+    def embeddings(self) -> list[Floats] | None:
+        """For each feature the vectors of its values, if the model is stored as docs/run-folder.md says."""
+        if "model.npz" not in self.record["files"]:
             return None
-        return logistic.read(self.path / "model.npz")
+        arrays = npy.read(self.path / "model.npz")
+        shapes = {name: (arrays[name].ndim, arrays[name].dtype.kind) for name in _TABLES if name in arrays}
+        if shapes != _TABLES:
+            return None
+        spans = list(zip(arrays["starts"].tolist(), arrays["sizes"].tolist(), strict=True))
+        tables = {span: arrays["embeddings"][span[0] : sum(span)] for span in spans}
+        fits = len(spans) == self.described.width and all(
+            start >= 0 and len(tables[start, size]) == size == len(self.described.names[self.described.lists[j]])
+            for j, (start, size) in enumerate(spans)
+        )
+        return [tables[span] for span in spans] if fits else None
 
     def _of_shown(self, name: str) -> pd.DataFrame:
         return pd.read_parquet(self.path / name, filters=[("explainer", "in", self.shown)])
@@ -122,7 +135,7 @@ def read(path: Path, record: dict[str, Any] | None = None) -> Folder:
             raise ValueError(f"run.json does not tell {', '.join(absent)}")
         told = {field.name: path / f"{field.name}.csv" for field in fields(Findings)}
         told = {name: file for name, file in told.items() if name != "bounds" or file.name in record["files"]}
-        for name in (*(file.name for file in told.values()), "costs.csv", "dataset.json", "model.npz", *_FRAMES):
+        for name in (*(file.name for file in told.values()), "costs.csv", "dataset.json", *_FRAMES):
             checked.listed(record, name)
         findings = Findings(**{name: checked.table(file) for name, file in told.items()})
         described = json.loads(checked.text(path / "dataset.json", checked.LARGEST))

@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -27,18 +27,25 @@ from cfeval_cli import __version__
 from cfeval_cli.errors import Failure, UserError
 from cfeval_cli.folder import checked
 from cfeval_cli.folder.journal import FILE, Journal
-from cfeval_cli.report import tables
-from cfeval_cli.report.page import verdict
-from cfeval_cli.statistics.summary import TRUTHS
+from cfeval_cli.statistics.findings import Findings
 from cfeval_cli.storage.files import as_csv, hash_file, locked, sweep_partial, whole_file
-from cfeval_cli.types import NONE, Access, Cache, Counterfactuals, Dataset, Floats, Ints, Split
-
-if TYPE_CHECKING:
-    from cfeval_cli.config import Plan
-    from cfeval_cli.model.gate import Ledger
-    from cfeval_cli.run.explain import Explained
-    from cfeval_cli.run.progress import Progress
-    from cfeval_cli.statistics.findings import Findings
+from cfeval_cli.types import (
+    NONE,
+    Access,
+    Cache,
+    Counterfactuals,
+    Dataset,
+    Explained,
+    Explainer,
+    Floats,
+    Ints,
+    Ledger,
+    Model,
+    Plan,
+    Rows,
+    Split,
+    Stored,
+)
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +55,7 @@ _PACKAGES = ("torch", "numpy", "pandas", "scipy", "scikit-learn", "lime", "ancho
 _RESULTS = (
     "bounds.csv", "correlations.csv", "costs.csv", "costs.md", "counterfactuals.parquet", "dataset.json",
     "differences.csv", "explanations.parquet", "instance_agreement.csv", "instances.parquet", "metrics.csv",
-    "model.npz", "report.html", "scores.parquet", "tables.md", "tables.tex",
+    "metric_agreement.csv", "model.npz", "report.html", "scores.parquet", "tables.md", "tables.tex", "truth.parquet",
 )  # fmt: skip
 
 
@@ -63,10 +70,7 @@ class RunFolder:
         self._files: dict[str, str] = {}  # name: sha256
         self._early = False  # whether the record was written before anything was known
         self._journal: Journal | None = None
-        self._findings: Findings | None = None
-        self.verdict = ""  # in one sentence
-        self._figures: tuple[str, ...] = ()
-        self._report = False
+        self._goes_on = False  # from an attempt that broke off
         self._clock = time.perf_counter()
 
     @contextlib.contextmanager
@@ -109,21 +113,23 @@ class RunFolder:
             "started": datetime.now(UTC).isoformat(timespec="seconds"),
         }
 
-    def journal(self, shared: Cache) -> Journal:
-        """What the run finishes on its way, kept until it is complete."""
-        self._journal = Journal(self.path, shared)
+    def journal(self, shared: Cache, *, again: bool = False) -> Journal:
+        """What the run finishes on its way, kept until it is complete; `again` if nothing older is to be taken."""
+        self._journal = Journal(self.path, shared, again=again)
+        if again and not self._goes_on:
+            self._journal.done()
         return self._journal
 
     def begin(self, plan: Plan, dataset: Dataset, inputs: str | None) -> None:
         """Write what is known before anything is computed."""
         self.begun = True
-        self._figures, self._report = plan.figures, plan.report
         titles = _titles(plan.explainers)
-        self._record = self._start() | self._before(inputs) | {
+        self._record = self._start() | self._before(inputs, plan.redo) | {
             "git_commit": _git_commit(),
             "python": platform.python_version(),
             "packages": {name: version(name) for name in _PACKAGES},
             "inputs": inputs,
+            "redo": plan.redo,
             "settings": {
                 "seed": plan.seed, "k": plan.k, "n_explain": plan.n_explain, "access": plan.access.name.lower(),
                 "gold": plan.gold, "agreement": plan.agreement, "incomplete": plan.incomplete,
@@ -135,11 +141,18 @@ class RunFolder:
             "reference": dict(dataset.reference),
             "explainers": titles,
             "search": plan.search.title,
-            "metrics_absent": dict(plan.dropped),
+            "explainers_absent": dict(plan.absent.explainers),
+            "metrics_absent": dict(plan.absent.metrics),
+            "truths_absent": dict(plan.absent.truths),
+            "truths": {name: {"question": t.question, "arbitrary": t.arbitrary} for name, t in plan.truths.items()},
+            "removals": {r.variant: {"title": r.title, "arbitrary": r.arbitrary} for r in plan.removals.values()},
             "setup": f"{plan.search.label}; {plan.distance.label}",
             "levels": [level.name.lower() for level in plan.levels],
             "metrics": {
-                m.name: {"title": m.title, "latex": getattr(m, "latex", None), "better": m.better, "place": m.place}
+                m.name: {
+                    "title": m.title, "latex": m.latex, "better": m.better, "place": m.place, "role": m.role,
+                    "block": m.block, "detail": m.detail,
+                }
                 for m in plan.metrics.values()
             },
         }  # fmt: skip
@@ -152,8 +165,9 @@ class RunFolder:
         }  # fmt: skip
         self._write_text("dataset.json", json.dumps(described, indent=1, ensure_ascii=False) + "\n")
 
-    def _before(self, inputs: str | None) -> dict[str, Any]:
+    def _before(self, inputs: str | None, redo: bool) -> dict[str, Any]:
         """What is taken over from an attempt at the same run; the results of another run are removed."""
+        self._goes_on = False
         if self._early:
             return {}
         try:
@@ -168,6 +182,7 @@ class RunFolder:
             self._clean()
         if not same or record["status"] == "complete":
             return {}
+        self._goes_on = not redo or record.get("redo") is True
         told = {name: record[name] for name in ("command", "started") if name in record}
         earlier = record.get("resumed", [])
         now = datetime.now(UTC).isoformat(timespec="seconds")
@@ -181,16 +196,19 @@ class RunFolder:
             for figure in (self.path / "figures").glob(f"*.{kind}"):
                 figure.unlink()
 
-    def save_model(self, model: Any, accuracy: Mapping[str, float]) -> None:
-        """The trained model as plain arrays."""
+    def save_model(self, model: Model, accuracy: Mapping[str, float]) -> None:
+        """The trained model as plain arrays, if it can be told by such."""
         self._record["accuracy"] = dict(accuracy)
-        self._write("model.npz", lambda path: _savez(path, model.arrays()))
+        if isinstance(model, Stored):
+            self._write("model.npz", lambda path: _savez(path, model.arrays()))
         theirs = self._record["reference"].get("test_accuracy")
         log.info("test accuracy %.2f %%%s", 100 * accuracy["test"], f" (paper: {100 * theirs:.2f} %)" if theirs else "")
         self._write_record()
 
-    def save_instances(self, dataset: Dataset, instances: Split, labels: Ints, positive: Floats) -> None:
+    def save_instances(self, dataset: Dataset, instances: Split, rows: Rows, probabilities: Floats | None) -> None:
         """The instances that are explained, and what the model predicts for them."""
+        nothing = np.full(len(instances), np.nan)
+        two = probabilities is not None and probabilities.shape[1] == 2
         self._record["instances"] = len(instances)
         names = [(*feature.values, "") for feature in dataset.features]
         values = [[name[code] for name, code in zip(names, row, strict=True)] for row in instances.codes]
@@ -199,13 +217,30 @@ class RunFolder:
             {
                 "instance": instances.ids,
                 "label": instances.labels,
-                "predicted": labels,
-                "probability": positive,
+                "predicted": rows.labels,
+                "probability": probabilities[:, 1] if two and probabilities is not None else nothing,
+                "predicted_probability": nothing if rows.probability is None else rows.probability,
                 "codes": list(instances.codes),
                 "values": values,
                 **({} if instances.texts is None else {"text": instances.texts}),
             },
         )
+
+    def save_truth(self, instances: Split, truth: Mapping[str, Floats]) -> None:
+        """How much each feature truly matters, under each definition that the model has."""
+        if not truth:
+            return
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        whole = np.concatenate(list(truth.values()))
+        ends = pa.array(np.arange(len(whole) + 1, dtype=np.int32) * whole.shape[1])
+        columns = {
+            "instance": np.tile(instances.ids, len(truth)),
+            "truth": np.repeat(list(truth), len(instances)),
+            "importance": pa.ListArray.from_arrays(ends, pa.array(np.where(np.isfinite(whole), whole, np.nan).ravel())),
+        }
+        self._write("truth.parquet", lambda path: pq.write_table(pa.table(columns), path))
 
     def save_explanations(self, instances: Split, explained: Mapping[str, Explained]) -> None:
         """All explanations so far, and what they cost."""
@@ -252,59 +287,42 @@ class RunFolder:
         ]
         self._write_frame("counterfactuals.parquet", pd.concat(frames, ignore_index=True))
 
-    def save_scores(self, scores: pd.DataFrame, findings: Findings) -> None:
-        """Scores per instance and what follows from them."""
-        self._findings = findings
+    def save_scores(
+        self, scores: pd.DataFrame, findings: Findings, ledger: Ledger, seconds: Mapping[str, float]
+    ) -> None:
+        """Scores per instance, what follows from them, and what it all cost."""
         self._write_frame("scores.parquet", scores)
         for field in fields(findings):
             table = getattr(findings, field.name)
             if table is not None:
                 self._write_text(f"{field.name}.csv", as_csv(table))
-
-    def finish(self, ledger: Ledger, progress: Progress) -> list[tables.Table]:
-        """Complete the record and write the tables that people read."""
         self._record |= {
-            "status": "complete",
-            "seconds": {"total": time.perf_counter() - self._clock, **progress.seconds},
+            "seconds": {"total": time.perf_counter() - self._clock, **seconds},
             "model_rows": dict(ledger.rows),
             "peak_memory_mb": round(_peak_memory(), 1),
             "correlations_absent": self._why_no_correlations(),
         }
-        if self._findings is None:
-            raise ValueError("a run that has no scores is not finished")
-        made = tables.make(self._findings, self._record)
-        self._write_text("tables.md", "\n".join(table.markdown() for table in made))
-        self._write_text("tables.tex", "\n".join(table.latex() for table in made))
-        # apart from the others, which are the same whenever the run is repeated
-        costs = costs_of(ledger, self._record)
-        self._write_text("costs.csv", as_csv(costs))
-        self._write_text("costs.md", tables.costs(costs, self._record).markdown())
-        self._write_page(self._findings)
+        self._write_text("costs.csv", as_csv(costs_of(ledger, self._record)))
+
+    @property
+    def finished(self) -> dict[str, Any]:
+        """The record as it will be when the run is complete, for who reads the folder before that."""
+        return self._record | {"status": "complete", "files": dict(self._files)}
+
+    def add(self, bodies: Iterable[tuple[str, bytes]]) -> None:
+        """More files, made from the others: tables, figures, the report."""
+        for name, body in bodies:
+            self._write(name, partial(_put, body))
+
+    def finish(self) -> None:
+        """All is there: say so, and put away what would be needed to go on."""
         lost = [name for name in self._files if not (self.path / name).is_file()]
         if lost:
             raise Failure(f"{self.path / lost[0]} was removed during the run.")
+        self._record["status"] = "complete"
         self._write_record()
         if self._journal is not None:
             self._journal.done()
-        return made
-
-    def _write_page(self, findings: Findings) -> None:
-        """The verdict, the figures and the report; a run is not lost for want of them."""
-        try:
-            self.verdict = verdict.tell(findings, self._record).headline
-            if not (self._figures or self._report):
-                return
-            from cfeval_cli.folder import read
-            from cfeval_cli.report.page import build  # here: a run that draws nothing does not wait for it
-
-            folder = read.read(self.path, self._record | {"files": self._files})
-            made = list(build.files(folder, self._figures, self._report))
-        except Exception as error:
-            log.exception("no report")
-            log.warning("report.html could not be made (%s); all else is complete", error)
-            return
-        for name, body in made:
-            self._write(name, partial(_put, body))
 
     @staticmethod
     def remake(path: Path, record: dict[str, Any], bodies: Iterable[tuple[str, bytes]]) -> None:
@@ -316,8 +334,7 @@ class RunFolder:
             folder._record = record
             folder._files = {name: digest for name, digest in record["files"].items() if name not in made}
             folder._write_record()
-            for name, body in made.items():
-                folder._write(name, partial(_put, body))
+            folder.add(made.items())
             folder._write_record()
 
     def close(self, status: str) -> None:
@@ -349,12 +366,13 @@ class RunFolder:
     def _why_no_correlations(self) -> str:
         if len(self._record["explainers"]) < 2:
             return "a ranking needs two explainers, and this run has one"
-        chosen = set(self._record["metrics"])
-        if not chosen & set(TRUTHS):
+        roles = {facts["role"] for facts in self._record["metrics"].values()}
+        if self._record["truths_absent"] and not self._record["truths"]:
+            reason = next(iter(self._record["truths_absent"].values()))
+            return f"no truth is known of this model: each {reason}"
+        if "truth" not in roles:
             return "neither ground truth (recall, hit) is among the metrics"
-        if not chosen - {*TRUTHS, "converged", "coverage"}:
-            return "no metric to be judged is among the metrics"
-        return ""
+        return "" if "judged" in roles else "no metric to be judged is among the metrics"
 
     def _write_record(self) -> None:
         record = self._record | {"files": dict(sorted(self._files.items()))}
@@ -398,7 +416,7 @@ def costs_of(ledger: Ledger, record: Mapping[str, Any]) -> pd.DataFrame:
         part, _, name = asker.partition(".")
         name, access = name.rsplit(".", 1) if part == "search" else (name, "")
         known = record["explained"][name]["known"] if part == "explainer" else ""
-        lines.append((part, name, access, known, round(float(ledger.seconds[asker]), 4), rows))
+        lines.append((part, name, access, known, round(ledger.seconds.get(asker, 0.0), 4), rows))
     return pd.DataFrame(lines, columns=["part", "name", "access", "known", "seconds", "model_rows"])
 
 
@@ -442,9 +460,9 @@ def _without_none(features: Ints) -> list[Ints]:
     return [row[row != NONE] for row in features]
 
 
-def _titles(explainers: Mapping[str, Any]) -> dict[str, str]:
+def _titles(explainers: Mapping[str, Explainer]) -> dict[str, str]:
     """Names for the tables; where two components would have the same one, their config keys."""
-    titles = {name: getattr(explainer, "title", name) for name, explainer in explainers.items()}
+    titles = {name: explainer.title or name for name, explainer in explainers.items()}
     twice = [title for title in titles.values() if list(titles.values()).count(title) > 1]
     return {name: name if title in twice else title for name, title in titles.items()}
 

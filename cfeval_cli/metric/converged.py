@@ -7,16 +7,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cfeval_cli.types import Access, Case, Score
+from cfeval_cli.types import Access, Case, Metric, Score
 
 
 @dataclass(frozen=True)
-class Converged:
+class Converged(Metric):
     """Share of counterfactuals at which the search converged; a fact about the scores, not a score itself."""
 
     name = "converged"
     title = "Converged"
     better = "none"
+    role = "fact"
     range = (0.0, 1.0)
     access = Access.NOTHING
     place = 98

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cfeval_cli.types import Access, Case, Counterfactuals, Floats, Score
+from cfeval_cli.types import Access, Case, Counterfactuals, Floats, Metric, Score
 
 
 def flips(counterfactuals: Counterfactuals) -> Floats:
@@ -23,7 +23,7 @@ def drops(case: Case, probability: Floats | None) -> Floats:
 
 
 @dataclass(frozen=True)
-class Validity:
+class Validity(Metric):
     """Share of instances whose label changed."""
 
     name = "validity"
@@ -40,7 +40,7 @@ class Validity:
 
 
 @dataclass(frozen=True)
-class Proximity:
+class Proximity(Metric):
     """Mean distance between an input and its counterfactual."""
 
     name = "proximity"
@@ -57,12 +57,13 @@ class Proximity:
 
 
 @dataclass(frozen=True)
-class C:
+class C(Metric):
     """Label changes for each unit of distance."""
 
     name = "c"
     title = "C"
     latex = r"$\mathcal{C}$"
+    detail = "{search}, {variant}"
     better = "higher"
     range = (0.0, float("inf"))
     access = Access.LABEL
@@ -75,7 +76,7 @@ class C:
 
 
 @dataclass(frozen=True)
-class ValiditySoft:
+class ValiditySoft(Metric):
     """Mean drop in the predicted class's probability."""
 
     name = "validity_soft"
@@ -93,12 +94,13 @@ class ValiditySoft:
 
 
 @dataclass(frozen=True)
-class CSoft:
+class CSoft(Metric):
     """Drop in probability for each unit of distance."""
 
     name = "c_soft"
     title = "C_soft"
     latex = r"$\mathcal{C}_{\mathrm{soft}}$"
+    detail = "{search}, {variant}"
     better = "higher"
     range = (float("-inf"), float("inf"))
     access = Access.PROBABILITY

@@ -7,16 +7,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cfeval_cli.types import Access, Case, Score
+from cfeval_cli.types import Access, Case, Metric, Score
 
 
 @dataclass(frozen=True)
-class Coverage:
+class Coverage(Metric):
     """Share of instances with a complete explanation; a fact about the scores, not a score itself."""
 
     name = "coverage"
     title = "Coverage"
     better = "none"
+    role = "fact"
+    block = "truth"
+    detail = ""
     range = (0.0, 1.0)
     access = Access.NOTHING
     place = 99

@@ -6,26 +6,51 @@ features; sufficiency is validity_soft of the edit that removes all others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from cfeval_cli.metric.counterfactual import drops, flips
-from cfeval_cli.search.edit import erased, outcome
-from cfeval_cli.types import ABSENT, Absent, Access, Case, Counterfactuals, Dataset, Score
-
-
-def removed(case: Case, value: int, *, keep: bool = False) -> Counterfactuals:
-    """What became of the prediction when features were removed."""
-    edited = erased(case, value, keep=keep)
-    labels, probability = outcome(case.model, case.labels, edited)
-    nowhere = np.full(len(labels), np.nan)  # an erasure is not measured by its distance
-    return Counterfactuals(case.features, labels, labels != case.labels, nowhere, probability, edited)
+from cfeval_cli.metric.counterfactual import drops
+from cfeval_cli.removal.without import without
+from cfeval_cli.types import ABSENT, Absent, Access, Bools, Case, Floats, Metric, Removed, Score
+from cfeval_cli.types.explanation import named
 
 
 @dataclass(frozen=True)
-class Comprehensiveness:
+class Erasure(Metric):
+    """What they share: a score for each way of removing."""
+
+    only: Sequence[str] | None = None  # ways of removing, by name; None: all that the run has
+
+    block = "erasure"
+
+    def score(self, case: Case) -> Iterator[Score | Absent]:
+        """One for each way of removing, or why there is none."""
+        for name, way in case.removals.items():
+            if self.only is not None and name not in self.only:
+                continue
+            if way.stand_ins is None:
+                yield Absent(way.removal.variant, way.reason)
+            else:
+                yield Score(way.removal.variant, self.of(case, way), np.ones(len(case)))
+
+    @abstractmethod
+    def of(self, case: Case, way: Removed) -> Floats:
+        """The score (n,) of each instance."""
+
+
+def removed(case: Case, way: Removed, *, keep: bool = False) -> tuple[Floats, Floats | None]:
+    """What became of the prediction when the explained features, or all but those, were removed."""
+    if way.stand_ins is None:
+        raise ValueError(way.reason)
+    gone: Bools = named(case.codes, case.features)
+    return without(case.model, case, (~gone if keep else gone) & (case.codes != ABSENT), way.stand_ins)
+
+
+@dataclass(frozen=True)
+class Comprehensiveness(Erasure):
     """Mean drop in probability without the explained features."""
 
     name = "comprehensiveness"
@@ -35,14 +60,13 @@ class Comprehensiveness:
     access = Access.PROBABILITY
     place = 10
 
-    def score(self, case: Case) -> Iterator[Score | Absent]:
-        """One for each way of removing."""
-        for how, value in _REMOVALS.items():
-            yield _score(case, how, value(case.dataset))
+    def of(self, case: Case, way: Removed) -> Floats:
+        """p(ŷ|x) - p(ŷ|x without e)."""
+        return drops(case, removed(case, way)[1])
 
 
 @dataclass(frozen=True)
-class Sufficiency:
+class Sufficiency(Erasure):
     """Mean drop in probability with nothing but the explained features."""
 
     name = "sufficiency"
@@ -52,14 +76,13 @@ class Sufficiency:
     access = Access.PROBABILITY
     place = 20
 
-    def score(self, case: Case) -> Iterator[Score | Absent]:
-        """One for each way of removing."""
-        for how, value in _REMOVALS.items():
-            yield _score(case, how, value(case.dataset), keep=True)
+    def of(self, case: Case, way: Removed) -> Floats:
+        """p(ŷ|x) - p(ŷ|only e)."""
+        return drops(case, removed(case, way, keep=True)[1])
 
 
 @dataclass(frozen=True)
-class Dfr:
+class Dfr(Erasure):
     """Share of instances whose label changes without the explained features."""
 
     name = "dfr"
@@ -69,16 +92,6 @@ class Dfr:
     access = Access.LABEL
     place = 30
 
-    def score(self, case: Case) -> Iterator[Score | Absent]:
-        """By deletion, as in the paper."""
-        yield Score("del", flips(removed(case, ABSENT)), np.ones(len(case.codes)))
-
-
-# How a feature is removed: deletion embeds to zero, the mask token is there for text only.
-_REMOVALS: dict[str, Callable[[Dataset], int | None]] = {"del": lambda _: ABSENT, "mask": lambda data: data.unknown}
-
-
-def _score(case: Case, how: str, value: int | None, *, keep: bool = False) -> Score | Absent:
-    if value is None:
-        return Absent(how, f"{case.dataset.name} has no mask token")
-    return Score(how, drops(case, removed(case, value, keep=keep).probability), np.ones(len(case.codes)))
+    def of(self, case: Case, way: Removed) -> Floats:
+        """Whether F(x without e) ≠ ŷ; of several draws, the share."""
+        return removed(case, way)[0]

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from cfeval_cli.errors import UserError, number, whole
 from cfeval_cli.seeding import integer, one_thread, stream
 from cfeval_cli.storage import npy
-from cfeval_cli.types import ABSENT, NONE, Access, Codes, Dataset, Floats, Ints
+from cfeval_cli.types import ABSENT, NONE, Codes, Dataset, Floats, Ints, Split
 
 if TYPE_CHECKING:
     import torch
@@ -24,15 +24,13 @@ _FEW = 50_000  # codes that are gathered at once; more are gathered column by co
 
 
 @dataclass(frozen=True)
-class Linear:
+class LinearModel:
     """A trained model: logit(x) = b + Σ_j w_j · e_j(x_j)."""
 
     bias: float
     weights: Floats  # (M, d)
     tables: tuple[Floats, ...]  # for each feature, the embeddings (V, d) of its values
     means: Floats  # (M, d) mean embedding of each feature over the training set
-
-    access = Access.WHITE_BOX
 
     @cached_property
     def _effects(self) -> Floats:
@@ -72,20 +70,17 @@ class Linear:
             logits = logits + self._effects.take(begin.take(rows) + values[:, i])  # rows may be (1,)
         return np.asarray(logits)
 
-    def labels(self, codes: Codes) -> Ints:
-        """Predicted classes of (n, M) codes: 1 exactly where P(1|x) > 0.5."""
-        return (self.proba(codes) > 0.5).astype(np.int64)
-
-    def proba(self, codes: Codes) -> Floats:
+    def positive(self, codes: Codes) -> Floats:
         """P(1|x) of (n, M) codes."""
         return _sigmoid(self._logits(codes))
 
-    def edited_labels(self, codes: Codes, features: Ints, rows: Ints, values: Codes) -> Ints:
-        """Predicted classes (m,) of edits: the features (n, k) of some rows (m,) get the values (m, k)."""
-        return (self.edited_proba(codes, features, rows, values) > 0.5).astype(np.int64)
+    def predict_proba(self, codes: Codes) -> Floats:
+        """Probabilities (n, 2) of (n, M) codes."""
+        positive = self.positive(codes)
+        return np.stack([1.0 - positive, positive], axis=1)
 
-    def edited_proba(self, codes: Codes, features: Ints, rows: Ints, values: Codes) -> Floats:
-        """P(1|x) (m,) of edits."""
+    def edited_positive(self, codes: Codes, features: Ints, rows: Ints, values: Codes) -> Floats:
+        """P(1|x) (m,) of edits: the features (n, k) of some rows (m,) get the values (m, k)."""
         return _sigmoid(self._edited_logits(codes, features, rows, values))
 
     def vectors(self, feature: int, codes: Codes) -> Floats:
@@ -105,21 +100,20 @@ class Linear:
         table, starts = self._table
         return np.asarray(table.take(np.where(codes == ABSENT, -1, starts.take(features) + codes), axis=0))
 
-    def embed(self, codes: Codes) -> Floats:
-        """Embeddings (n, M, d) of whole rows."""
-        return np.stack([self.vectors(j, codes[:, j]) for j in range(codes.shape[1])], axis=1)
-
     def proba_embedded(self, vectors: torch.Tensor) -> torch.Tensor:
-        """P(1|x) of embeddings (n, M, d), differentiable."""
+        """Probabilities (n, 2) of embeddings (n, M, d), differentiable."""
         import torch
 
-        return torch.sigmoid(torch.einsum("nmd,md->n", vectors, torch.as_tensor(self.weights)) + self.bias)
+        positive = torch.sigmoid(torch.einsum("nmd,md->n", vectors, torch.as_tensor(self.weights)) + self.bias)
+        return torch.stack([1.0 - positive, positive], dim=1)
 
     def slope(self, codes: Codes, features: Ints) -> Callable[[Ints, Floats], tuple[Floats, Floats]]:
         """A function of (rows, vectors (n, k, d)): P(1|x) with those rows' features moved there, and its gradient."""
         named = features != NONE
         weights = self.weights[features] * named[:, :, None]
-        rest = self._logits(codes) - (np.take_along_axis(self.effects(codes), features, axis=1) * named).sum(axis=1)
+        rest = self._logits(codes) - (np.take_along_axis(self._own_effects(codes), features, axis=1) * named).sum(
+            axis=1
+        )
 
         def slope(rows: Ints, vectors: Floats) -> tuple[Floats, Floats]:
             gradient = weights.take(rows, axis=0)
@@ -137,17 +131,23 @@ class Linear:
         """∂ logit / ∂ embedding (M, d), the same everywhere: what makes a model linear."""
         return self.weights
 
-    def effects(self, codes: Codes) -> Floats:
-        """Effects (n, M) of the values on the logit."""
+    def _own_effects(self, codes: Codes) -> Floats:
+        """Effects (n, M) of the values on the logit of class 1."""
         return np.stack([self._effects[j][codes[:, j]] for j in range(codes.shape[1])], axis=1)
 
-    def value_effects(self, feature: int) -> Floats:
-        """Effects of every value of one feature."""
-        return self._effects[feature, : len(self.tables[feature])]
+    def effects(self, codes: Codes, of: Ints) -> Floats:
+        """Effects (n, M) of the values on the logit of each row's class."""
+        return np.asarray(np.where(of == 1, 1.0, -1.0)[:, None] * self._own_effects(codes))
+
+    def value_effects(self, feature: int, of: int) -> Floats:
+        """Effects of every value of one feature on the logit of one class."""
+        effects = self._effects[feature, : len(self.tables[feature])]
+        return effects if of == 1 else -effects
 
     def mean_effects(self) -> Floats:
-        """Mean effect (M,) of each feature over the training set."""
-        return np.asarray((self.means * self.weights).sum(axis=1))
+        """Mean effect (2, M) of each feature on each class over the training set."""
+        means = (self.means * self.weights).sum(axis=1)
+        return np.stack([-means, means])
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """What is stored, as plain arrays; a table that features share is stored once."""
@@ -162,15 +162,17 @@ class Linear:
         }
 
     @staticmethod
-    def from_arrays(arrays: Any) -> Linear:
+    def from_arrays(arrays: Any) -> LinearModel:
         """The model that `arrays` describes."""
         spans = list(zip(arrays["starts"].tolist(), arrays["sizes"].tolist(), strict=True))
         # copies, as training leaves them: the same bits from the same sums
         tables = {(start, size): arrays["embeddings"][start : start + size].copy() for start, size in spans}
-        return Linear(float(arrays["bias"]), arrays["weights"], tuple(tables[span] for span in spans), arrays["means"])
+        return LinearModel(
+            float(arrays["bias"]), arrays["weights"], tuple(tables[span] for span in spans), arrays["means"]
+        )
 
 
-def read(path: Path) -> Linear:
+def read(path: Path) -> LinearModel:
     """A model as a run left it, if all of it is there and fits together."""
     try:
         arrays = npy.read(path)
@@ -180,7 +182,7 @@ def read(path: Path) -> Linear:
         raise UserError(
             f"{path} is not a model that cfeval wrote, or it is damaged: {reason}. Delete it to have it trained again."
         ) from error
-    return Linear.from_arrays(arrays)
+    return LinearModel.from_arrays(arrays)
 
 
 _MOST = 1 << 30  # effects of values
@@ -232,19 +234,24 @@ class Logistic:
             number(f"learning_rate.{kind}", self.learning_rate[kind], 0, open_low=True)
             whole(f"batch_size.{kind}", self.batch_size[kind], 1)
 
-    def fit(self, dataset: Dataset, seed: int) -> Linear:
+    def fit(self, dataset: Dataset, seed: int) -> LinearModel:
         """Train by Adam until the validation loss has not fallen for `patience` epochs, and keep the best."""
         import torch
 
+        if len(dataset.classes) != 2:
+            raise UserError(
+                f"model=logistic tells two classes apart, and {dataset.name} has {len(dataset.classes)}. "
+                "Choose another model."
+            )
         with one_thread():
             return self._fit(dataset, torch.Generator().manual_seed(integer(stream(seed, "model"))))
 
-    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> Linear:
+    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> LinearModel:
         """The model that was trained before, from what it said of itself; ValueError if that is not so."""
         _check(arrays)
-        return Linear.from_arrays(arrays)
+        return LinearModel.from_arrays(arrays)
 
-    def _fit(self, dataset: Dataset, generator: torch.Generator) -> Linear:
+    def _fit(self, dataset: Dataset, generator: torch.Generator) -> LinearModel:
         import torch
 
         table, starts = self._start(dataset, generator)
@@ -310,7 +317,7 @@ def _adam(parameters: list[torch.Tensor], rate: float) -> Callable[[tuple[torch.
     return step
 
 
-def _linear(dataset: Dataset, table: Floats, starts: Ints, weights: Floats, bias: float) -> Linear:
+def _linear(dataset: Dataset, table: Floats, starts: Ints, weights: Floats, bias: float) -> LinearModel:
     """The trained model; features with the same part of the table share one array."""
     spans = [(start, start + len(feature.values)) for start, feature in zip(starts, dataset.features, strict=True)]
     parts = {span: table[span[0] : span[1]].copy() for span in spans}
@@ -320,10 +327,10 @@ def _linear(dataset: Dataset, table: Floats, starts: Ints, weights: Floats, bias
         codes = dataset.train.codes[:, j]
         if (codes != ABSENT).any():
             means[j] = part[codes[codes != ABSENT]].mean(axis=0)
-    return Linear(bias, weights, tables, means)
+    return LinearModel(bias, weights, tables, means)
 
 
-def _tensors(split: Any, starts: Ints) -> tuple[torch.Tensor, torch.Tensor]:
+def _tensors(split: Split, starts: Ints) -> tuple[torch.Tensor, torch.Tensor]:
     """Rows of the common table, 0 for padding, and labels."""
     import torch
 

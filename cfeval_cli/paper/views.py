@@ -15,7 +15,8 @@ from cfeval_cli.errors import UserError
 from cfeval_cli.paper.finding import correlate, ranked
 from cfeval_cli.paper.published import EXPLAINERS, TRUTH, Key, Pair, Published
 from cfeval_cli.statistics.ranking import ranks
-from cfeval_cli.sweep.gather import Run, find, read
+from cfeval_cli.sweep.gather import find, read
+from cfeval_cli.sweep.runs import Run
 
 EXPERIMENTS: dict[Key, str] = {
     ("1", "adults"): "table1_adults",

@@ -21,12 +21,9 @@ def draw(
     instances: pd.DataFrame, counterfactuals: pd.DataFrame, names: Sequence[str], record: Mapping[str, Any]
 ) -> dict[str, Plot]:
     """By the names of their files."""
-    before = instances.set_index("instance")["probability"]
-    found = counterfactuals.merge(
-        pd.DataFrame({"own": np.where(instances["predicted"] == 1, before, 1 - before)}, index=before.index),
-        left_on="instance", right_index=True,
-    )  # fmt: skip
-    found["drop"] = found["own"] - found["probability"]
+    before = instances.set_index("instance")["predicted_probability"]
+    found = counterfactuals.merge(before, left_on="instance", right_index=True)
+    found["drop"] = found["predicted_probability"] - found["probability"]
     drawn = {}
     with style():
         if len(found):

@@ -14,8 +14,7 @@ import numpy as np
 import pandas as pd
 
 from cfeval_cli.errors import visible
-from cfeval_cli.report.tables import row_title
-from cfeval_cli.statistics.summary import TRUTHS
+from cfeval_cli.report.tables import is_truth, row_title, truths_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -116,7 +115,7 @@ def _truth(record: Mapping[str, Any]) -> tuple[str, str]:
 def _shown(metrics: pd.DataFrame, record: Mapping[str, Any]) -> list[tuple[tuple[str, str], pd.DataFrame]]:
     """The rows of Table 1 that have values: of the truths only the leading one."""
     shown = metrics[(metrics["better"] != "none") & metrics["value"].notna()]
-    pairs = [pair for pair in _pairs(shown) if pair[0] not in TRUTHS or pair == _truth(record)]
+    pairs = [pair for pair in _pairs(shown) if not is_truth(pair[0], record) or pair == _truth(record)]
     return [(pair, shown[(shown["metric"] == pair[0]) & (shown["variant"] == pair[1])]) for pair in pairs]
 
 
@@ -340,7 +339,7 @@ def _correlations(correlations: pd.DataFrame, record: Mapping[str, Any]) -> Plot
         (f"explainers, {agreement}, gold: {gold}", lead),
         ("ladder", correlations[correlations["family"] == "ladder"]),
     ]
-    sides = [(title, side[side["tau"].notna() & ~side["metric"].isin(TRUTHS)]) for title, side in sides]
+    sides = [(title, side[side["tau"].notna() & ~side["metric"].isin(truths_of(record))]) for title, side in sides]
     sides = [(title, side) for title, side in sides if len(side)]
     pairs = list(dict.fromkeys(pair for _, side in sides for pair in _pairs(side)))
     figure = Figure(figsize=(WIDE, 0.9 + 0.25 * len(pairs)), layout="constrained")

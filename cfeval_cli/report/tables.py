@@ -14,7 +14,6 @@ import pandas as pd
 
 from cfeval_cli.errors import visible
 from cfeval_cli.statistics.resampled import LEAST
-from cfeval_cli.statistics.summary import TRUTHS
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 
 DASH = "–"
 _ARROW = {"higher": "↑", "lower": "↓", "none": ""}
-_LEVELS = ("label", "probability", "gradient")
 _LOW_COVERAGE = 0.5
 _Pair = tuple[str, str]  # metric and variant
 _RUNGS = 11  # of a ladder, that a table has room for
@@ -132,12 +130,17 @@ def make(findings: Findings, record: Mapping[str, Any]) -> list[Table]:
     made = [] if rungs.all() else [_values("Scores and ranks of the explainers", findings.metrics[~rungs], record)]
     if rungs.any():
         made.append(_ladder(findings.metrics[rungs], record, detail=not rungs.all()))
-    made.append(_correlations(findings.correlations, record))
+    if record["truths"]:
+        made.append(_correlations(findings.correlations, record))
+    elif len(record["explainers"]) > 1:
+        made.append(_standings(findings.metrics, record))
+    if len(findings.metric_agreement):
+        made.append(_agreement(findings.metric_agreement, record, detail=bool(record["truths"])))
     if len(findings.differences):
         made.append(_differences(findings.differences, record))
     if len(findings.instance_agreement):
         made.append(_instances(findings.instance_agreement, record))
-    if findings.bounds is not None and not findings.bounds["metric"].isin(TRUTHS).all():
+    if findings.bounds is not None and not findings.bounds["metric"].isin(truths_of(record)).all():
         made.append(_bounds(findings.bounds, findings.metrics[~rungs] if not rungs.all() else findings.metrics, record))
     return made
 
@@ -164,7 +167,7 @@ def _values(title: str, metrics: pd.DataFrame, record: Mapping[str, Any], names:
     header = [Cell("Metric")] + [Cell(title + ("†" if name in low else "")) for name, title in explainers.items()]
     blocks: dict[str, list[list[Cell]]] = {}
     pairs = list(dict.fromkeys(zip(metrics["metric"], metrics["variant"], strict=True)))
-    for metric, variant in [pair for pair in pairs if pair[0] not in TRUTHS or pair[0] == truth[0]]:
+    for metric, variant in [pair for pair in pairs if not is_truth(pair[0], record) or pair[0] == truth[0]]:
         facts = record["metrics"][metric]
         values, ranks, lows, highs = (
             _column(metrics, (metric, variant), name) for name in ("value", "rank", "value_low", "value_high")
@@ -182,7 +185,7 @@ def _values(title: str, metrics: pd.DataFrame, record: Mapping[str, Any], names:
                 same = not star and not tied and len(explainers) > 1 and rank == true_ranks.get(name)
                 place = f"({ordinal(rank, tied)}{'*' if star else ''})"
                 row.append(Cell(f"{_with_interval(value, lows[name], highs[name])} {place}", bold=same))
-        blocks.setdefault(block_of(metric, variant, facts), []).append(row)
+        blocks.setdefault(block_of(variant, facts), []).append(row)
     notes = [caption(record)]
     if truth in pairs:
         notes.append(f"* marks the ground truth ({truth[0]}, gold: {truth[1]}); ranks that agree with it are bold.")
@@ -191,8 +194,9 @@ def _values(title: str, metrics: pd.DataFrame, record: Mapping[str, Any], names:
     if reasons:
         notes.append(f"{DASH}: {'; '.join(reasons)}.")
     if record["metrics_absent"]:
-        absent = ", ".join(f"{name} ({reason})" for name, reason in record["metrics_absent"].items())
-        notes.append(f"Not computed: {absent}.")
+        notes.append(f"Not computed: {left_out(record['metrics_absent'])}.")
+    if record["explainers_absent"]:
+        notes.append(f"Explainers that do not apply: {left_out(record['explainers_absent'])}.")
     for name, shown_as in explainers.items():
         told = record.get("explained", {}).get(name, {})
         if told.get("faults"):
@@ -212,11 +216,11 @@ def _correlations(correlations: pd.DataFrame, record: Mapping[str, Any]) -> Tabl
         return Table(
             title, [Cell("Metric"), Cell("τ"), Cell("ρ")], [], [f"No correlations: {reason}.", caption(record)]
         )
-    columns = _coefficients(correlations, settings)
+    columns = _coefficients(correlations, record)
     pairs: dict[_Pair, None] = dict.fromkeys(pair for column in columns for pair in column.lines.index.tolist())
     rows, outside = [], False
     # of the truths, which only a ladder can judge, the one that the run leads with
-    for pair in [p for p in pairs if p[0] not in TRUTHS or p == (settings["agreement"], settings["gold"])]:
+    for pair in [p for p in pairs if not is_truth(p[0], record) or p == (settings["agreement"], settings["gold"])]:
         row = [row_title(*pair, record)]
         for column in columns:
             of, line = column.name, column.line(pair)
@@ -261,6 +265,7 @@ class _Column:
     header: Cell
     name: str
     lines: pd.DataFrame  # by metric and variant
+    truths: Sequence[str]  # metrics that are the truth
 
     def line(self, pair: _Pair) -> Any:
         """Of one metric and variant, if it has one."""
@@ -269,12 +274,13 @@ class _Column:
     @property
     def best(self) -> float:
         """The largest, not counting a truth that is judged by itself."""
-        judged = [pair[0] not in TRUTHS for pair in self.lines.index]
+        judged = [pair[0] not in self.truths for pair in self.lines.index]
         return float(self.lines[judged][self.name].max())
 
 
-def _coefficients(correlations: pd.DataFrame, settings: Mapping[str, Any]) -> list[_Column]:
+def _coefficients(correlations: pd.DataFrame, record: Mapping[str, Any]) -> list[_Column]:
     """The leading truth with its p, the ladder, and the other definitions of gold."""
+    settings, truths = record["settings"], truths_of(record)
     chosen = correlations[correlations["agreement"] == settings["agreement"]]
     golds = sorted(dict.fromkeys(chosen["gold"]), key=lambda gold: gold != settings["gold"])
     sides = [(gold, "*" * (gold == settings["gold"]), chosen[chosen["gold"] == gold]) for gold in golds]
@@ -285,11 +291,79 @@ def _coefficients(correlations: pd.DataFrame, settings: Mapping[str, Any]) -> li
         if lines["tau"].isna().all():
             continue
         for of, sign, tex in (("tau", "τ", r"$\tau$"), ("rho", "ρ", r"$\rho$")):
-            columns.append(_Column(Cell(f"{sign} {name}{star}", latex=f"{tex} {escape_latex(name)}{star}"), of, lines))
+            columns.append(
+                _Column(Cell(f"{sign} {name}{star}", latex=f"{tex} {escape_latex(name)}{star}"), of, lines, truths)
+            )
             if star or name == "ladder":
                 of_what = f"{sign} ladder" if name == "ladder" else sign  # a narrow screen can part it from its figure
-                columns.append(_Column(Cell(f"p({of_what})"), f"p_{of}", lines))
+                columns.append(_Column(Cell(f"p({of_what})"), f"p_{of}", lines, truths))
     return columns
+
+
+def standings(metrics: pd.DataFrame, record: Mapping[str, Any]) -> dict[str, pd.DataFrame]:
+    """For each block of metrics the mean rank of each explainer, the best first, and over how many metrics."""
+    judged = metrics[(metrics["role"] == "judged") & metrics["rank"].notna() & metrics["rung"].isna()]
+    blocks = judged["metric"].map({name: facts["block"] for name, facts in record["metrics"].items()})
+    found = {}
+    for block, lines in judged.groupby(blocks, sort=False):
+        several = (
+            lines.groupby(["metric", "variant"])["rank"].transform("nunique") > 1
+        )  # one that ties all says nothing
+        mean = lines[several].groupby("explainer", sort=False)["rank"].agg(["mean", "count"])
+        if len(mean):
+            found[str(block)] = mean.sort_values("mean", kind="stable")
+    return found
+
+
+def _standings(metrics: pd.DataFrame, record: Mapping[str, Any]) -> Table:
+    """Where no truth is known: who comes first, by the metrics of each kind."""
+    explainers = record["explainers"]
+    rows = []
+    for block, mean in standings(metrics, record).items():
+        best = mean["mean"].min()
+        cells = [
+            Cell(f"{mean['mean'][name]:.2f}", bold=bool(mean["mean"][name] == best))
+            if name in mean.index
+            else Cell(DASH)
+            for name in explainers
+        ]
+        rows.append([Cell(f"{block} metrics ({mean['count'].max()})"), *cells])
+    note = (
+        "No truth is known of this model, so that no metric can be judged: these are mean ranks over the metrics of "
+        "each kind (how many), the lowest bold. Metrics that tie all explainers are left out. Erasure asks what "
+        "contributed, counterfactuals ask what would change the prediction; an average over both answers neither."
+    )
+    return Table("Mean ranks of the explainers", [Cell("Rank by"), *map(Cell, explainers.values())], [rows], [note])
+
+
+def _agreement(pairs: pd.DataFrame, record: Mapping[str, Any], detail: bool) -> Table:
+    """A triangle: τ between the rankings of two metrics."""
+    told = {
+        ((line["metric"], line["variant"]), (line["other_metric"], line["other_variant"])): line["tau"]
+        for line in pairs.to_dict("records")
+    }
+    order = list(dict.fromkeys([pair for one in told for pair in one]))
+    header = [Cell("Metric")] + [Cell(str(i)) for i in range(2, len(order) + 1)]
+    rows = []
+    for i, row in enumerate(order[:-1], 1):
+        title = row_title(*row, record)
+        cells = [Cell("" if (row, other) not in told else f"{told[row, other] + 0.0:.2f}") for other in order[1:]]
+        rows.append([Cell(f"{i} {title.text}", latex=f"{i} {title.latex}"), *cells])
+    last = row_title(*order[-1], record)
+    rows.append([Cell(f"{len(order)} {last.text}", latex=f"{len(order)} {last.latex}"), *(Cell("") for _ in order[1:])])
+    note = (
+        "Kendall's τ between the rankings of the explainers by the row's metric and by the column's: 1 the same order, "
+        "-1 the opposite. Metrics that agree need not be right."
+    )
+    return Table("How far the metrics agree with each other", header, [rows], [note], detail=detail)
+
+
+def left_out(absent: Mapping[str, str]) -> str:
+    """Names, together where the reason is the same."""
+    reasons: dict[str, list[str]] = {}
+    for name, reason in absent.items():
+        reasons.setdefault(reason, []).append(name)
+    return "; ".join(f"{', '.join(names)} ({reason})" for reason, names in reasons.items())
 
 
 def _differences(differences: pd.DataFrame, record: Mapping[str, Any]) -> Table:
@@ -381,7 +455,7 @@ def _bounds(bounds: pd.DataFrame, metrics: pd.DataFrame, record: Mapping[str, An
     rows = []
     for line in bounds.to_dict("records"):
         pair = (line["metric"], line["variant"])
-        if pair[0] in TRUTHS:
+        if is_truth(pair[0], record):
             continue  # whose best is the gold itself
         places = _column(metrics, pair, "place")
         cells = [_percent(places.get(name)) for name in named] + [_percent(line[f"gold_{gold}"]) for gold in golds]
@@ -409,7 +483,7 @@ def costs(ledger: pd.DataFrame, record: Mapping[str, Any]) -> Table:
     for line in ledger.to_dict("records"):
         part, name, each = line["part"], line["name"], line["model_rows"] / instances
         title = titles.get(part, {}).get(name) or record["metrics"].get(name, {}).get("title") or part
-        detail = f" ({line['access']})" if line["access"] else f" ({name})" if name in TRUTHS else ""
+        detail = f" ({line['access']})" if line["access"] else f" ({name})" if is_truth(name, record) else ""
         cells = [
             f"{line['seconds']:.3f}",
             f"{1000 * line['seconds'] / instances:.3f}",
@@ -473,19 +547,27 @@ def caption(record: Mapping[str, Any]) -> str:
     )
 
 
-def block_of(metric: str, variant: str, facts: Mapping[str, Any]) -> str:
-    """Rows of one block stand together: erasure, then one block for each access, then the truth."""
-    return variant if variant in _LEVELS else ("erasure" if facts["place"] < 40 else "truth")
+def is_truth(metric: str, record: Mapping[str, Any]) -> bool:
+    """Whether a metric is the truth itself, by which others are judged."""
+    return bool(record["metrics"].get(metric, {}).get("role") == "truth")
+
+
+def truths_of(record: Mapping[str, Any]) -> list[str]:
+    """The metrics that are the truth itself."""
+    return [name for name in record["metrics"] if is_truth(name, record)]
+
+
+def block_of(variant: str, facts: Mapping[str, Any]) -> str:
+    """Rows of one block stand together: counterfactual metrics by what the search could see."""
+    return variant if facts["block"] == "counterfactual" else str(facts["block"])
 
 
 def row_title(metric: str, variant: str, record: Mapping[str, Any], star: bool = False) -> Cell:
     """A metric as the first column names it."""
     facts = record["metrics"][metric]
-    detail = {"all": "", "del": "" if metric == "dfr" else "del."}.get(variant, variant)
-    if variant in _LEVELS:
-        detail = f"{record['search']}, {variant}" if metric in ("c", "c_soft") else variant
-    elif metric in TRUTHS:
-        detail = f"{metric}, {variant}"
+    shown = record["removals"].get(variant, {}).get("title", variant) if facts["block"] == "erasure" else variant
+    fields = {"{variant}": shown, "{search}": record["search"], "{metric}": metric}
+    detail = re.sub(r"\{\w+\}", lambda m: fields.get(m[0], ""), facts["detail"])
     text, latex = facts["title"], _formula(facts["latex"]) or escape_latex(facts["title"])
     arrow = _ARROW[facts["better"]]
     suffix = ("*" if star else "") + (f" ({detail})" if detail else "")

@@ -6,28 +6,25 @@ All sets of k features are tried where that is feasible; beyond, sets grow greed
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import perm
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
 from cfeval_cli.metric.ground_truth import shared
-from cfeval_cli.model.gate import probability_of
-from cfeval_cli.run.search import Hunt, Prey
-from cfeval_cli.run.search import find as searched
+from cfeval_cli.run.evaluate import case_of, edits_of, scores_of
+from cfeval_cli.run.study import Study
 from cfeval_cli.seeding import stream
 from cfeval_cli.statistics.scores import Row, Scores
-from cfeval_cli.types import ABSENT, Access, Bools, Case, Codes, Counterfactuals, Floats, Ints, Score
-
-if TYPE_CHECKING:
-    from cfeval_cli.run.pipeline import Study
+from cfeval_cli.types import ABSENT, Bools, Case, Codes, Editable, Floats, Ints, Score
 
 COLUMNS = ["metric", "variant", "better", "method", "instances", "sets", "worst", "best", "optima"]
 
 _CHUNK = 1 << 14  # sets put before search and metrics at once
 _MOST = 1 << 19  # sets in all; beyond, fewer instances are tried
+_ROWS = 1 << 23  # rows put before a model that evaluates edits cheaply; an eighth of that before others
+_DRAWN = 300  # rows that a set takes where removal draws
 _GREEDY = 200  # instances at most for which sets are grown: every metric grows its own
 _SAME = 1e-12  # scores that differ by no more are equally good
 
@@ -155,7 +152,7 @@ class Bounds:
 def find(study: Study, gold: Mapping[str, Floats], advance: Callable[[int], None]) -> Bounds:
     """Try all sets of k features, or as many as is feasible."""
     plan, everyone = study.plan, study.instances
-    exact = min(plan.k, 2 if study.dataset.kind == "tabular" else 1)
+    exact = min(plan.k, 1 if study.dataset.padded else 2)
     some = _sample(study, exact)
     codes = everyone.codes[some]
     trial = _Trial(study, some, {name: importance[some] for name, importance in gold.items()}, advance)
@@ -178,7 +175,11 @@ def _sample(study: Study, exact: int) -> Ints:
     plan = study.plan
     present = (study.instances.codes != ABSENT).sum(axis=1)
     able = np.flatnonzero(present >= plan.k)
-    most = min(plan.bounds, max(1, _MOST // max(1, perm(int(present.max(initial=1)), exact))))
+    sets = max(1, perm(int(present.max(initial=1)), exact))
+    most = min(plan.bounds, max(1, _MOST // sets))
+    if any(way.stand_ins is not None and way.stand_ins.value is None for way in study.removals.values()):
+        rows = _ROWS if study.subject.can(Editable) else _ROWS // 8
+        most = min(most, max(1, rows // (sets * _DRAWN)))
     if plan.k > exact:
         most = min(most, _GREEDY)
     if len(able) <= most:
@@ -228,13 +229,7 @@ class _Trial:
             some = slice(start, start + _CHUNK)
             case = self._case(member[some], features[some])
             for metric in (metric for metric in plan.metrics.values() if metric.better != "none"):
-                seen = replace(
-                    case,
-                    model=self.study.ledger.gate(self.study.model, metric.access, "bounds"),
-                    probability=case.probability if metric.access >= Access.PROBABILITY else None,
-                )
-                with self.study.ledger.clock("bounds"):
-                    scored = list(metric.score(seen))
+                scored = scores_of(self.study, case, metric, "bounds")
                 for score in (score for score in scored if isinstance(score, Score)):
                     goal = Goal((metric.name, score.variant), metric.better)
                     parts.setdefault(goal, []).append((score.numerator, score.denominator))
@@ -247,28 +242,8 @@ class _Trial:
         }
         return Pool(member, features, scores, {name: np.concatenate(kept) for name, kept in gold.items()})
 
-    def _found(self, member: Ints, features: Ints) -> dict[Access, Counterfactuals]:
-        study, plan, rows = self.study, self.study.plan, self.instances[member]
-        prey = Prey(study.instances.codes[rows], study.labels[rows], features, study.instances.ids[rows])
-        found = {}
-        for level, measure in study.measures.items():
-            hunt = Hunt(plan.search, study.dataset, study.model, measure, level, plan.seed)
-            done = searched(hunt, prey, plan.executor, lambda _: None)
-            found[level] = done.counterfactuals
-            study.ledger.book("bounds", done.rows, done.seconds)
-        return found
-
     def _case(self, member: Ints, features: Ints) -> Case:
-        study, rows = self.study, self.instances[member]
-        return Case(
-            dataset=study.dataset,
-            model=study.ledger.gate(study.model, Access.NOTHING, "bounds"),
-            codes=study.instances.codes[rows],
-            labels=study.labels[rows],
-            probability=probability_of(study.labels[rows], study.positive[rows]),
-            features=features,
-            k=features.shape[1],
-            complete=np.ones(len(rows), dtype=bool),
-            counterfactuals=self._found(member, features),
-            gold={name: importance[member] for name, importance in self.gold.items()},
-        )
+        rows = self.study.rows.take(self.instances[member])
+        edits = edits_of(self.study, rows, features, "bounds", lambda _: None, keep=False)
+        gold = {name: importance[member] for name, importance in self.gold.items()}
+        return case_of(self.study, rows, features, np.ones(len(rows), dtype=bool), edits, gold)

@@ -8,8 +8,7 @@ import struct
 import threading
 import time
 import traceback
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from functools import cached_property
@@ -20,28 +19,30 @@ from typing import Any
 import numpy as np
 
 from cfeval_cli.errors import Failure, UserError
-from cfeval_cli.folder.journal import keeping
 from cfeval_cli.identity import of_code
-from cfeval_cli.model.gate import Ledger
+from cfeval_cli.run.memo import Memo
 from cfeval_cli.types import (
     ABSENT,
     NONE,
+    Access,
     Batch,
     Cache,
     Codes,
     Dataset,
     Executor,
+    Explained,
     Explainer,
     Explanation,
     Floats,
     Ints,
-    Split,
+    Ledger,
+    Model,
+    Rows,
 )
 
 log = logging.getLogger("cfeval")
 
 _CHUNK = 16  # instances that are explained at a time
-_REASONS = 3  # that are told of an explainer with faults
 _LONGEST = 200  # characters of a reason
 _FIT = b"fit"  # in the place of an instance: the cost of preparing an explainer
 _HEAD = struct.Struct("<qd")  # rows asked of the model, seconds
@@ -49,7 +50,7 @@ _NO_FEATURES, _NO_SCORES = np.zeros(0, dtype=np.int64), np.zeros(0)
 
 
 @dataclass(frozen=True)
-class Told:
+class Answer:
     """The explanation of one instance, and what it cost."""
 
     features: Ints = field(default_factory=lambda: _NO_FEATURES)  # (K,)
@@ -65,14 +66,14 @@ class Job:
 
     name: str  # the explainer's config key
     explainer: Explainer
+    access: Access  # what it asks of this model
     dataset: Dataset
-    model: Any
+    model: Model
     identity: str | None  # a hash of the explainer's settings and code, if it has one
     code: str  # of its code alone
     subject: str | None  # a hash of data and model
     seed: int
-    instances: Split
-    labels: Ints  # (n,) predicted
+    rows: Rows
     timeout: float | None = None  # seconds for each instance
 
     @property
@@ -94,37 +95,19 @@ class Job:
         return f"{self.dataset.name}, {self.component}, seed {self.seed}"
 
     @cached_property
-    def ready(self) -> tuple[Callable[[Batch], Explanation], Ledger, Told]:
+    def ready(self) -> tuple[Callable[[Batch], Explanation], Ledger, Answer]:
         """The function that explains, once in each process, the account of the rows that it asks for, and its cost."""
         if self.identity is not None and of_code(self.explainer.__class__) != self.code:
             raise Failure(f"the source of {self.component} was changed during the run. Start it again.")
         ledger, begun = Ledger(), time.perf_counter()
-        gate = ledger.gate(self.model, self.explainer.access, self.component)
+        gate = ledger.gate(self.model, self.access, self.component, padded=self.dataset.padded)
         function = self.explainer.fit(self.dataset, gate)
         seconds = time.perf_counter() - begun
-        return function, ledger, Told(rows=ledger.rows[self.component], seconds=seconds)
+        return function, ledger, Answer(rows=ledger.rows[self.component], seconds=seconds)
 
     def __reduce__(self) -> tuple[type[Job], tuple[Any, ...]]:
         """Without what is ready: functions do not travel."""
         return Job, tuple(getattr(self, field.name) for field in fields(self))
-
-
-@dataclass(frozen=True)
-class Explained:
-    """Explanations, and what computing them cost, whenever that was."""
-
-    explanation: Explanation
-    rows: int  # asked of the model
-    seconds: float  # of one core
-    known: int  # instances whose explanation was known from before
-    faults: Mapping[int, str] = field(default_factory=dict)  # row of an instance that has none: the reason
-
-    @property
-    def reasons(self) -> str:
-        """What went wrong, with how often."""
-        counts = Counter(self.faults.values()).most_common()
-        told = [f"{reason} ({times:,})" for reason, times in counts[:_REASONS]]
-        return "; ".join([*told, *(["…"] if len(counts) > _REASONS else [])])
 
 
 def explain(
@@ -134,16 +117,14 @@ def explain(
 
     An instance that cannot be explained is left out with the reason; if `strict`, the first ends it all.
     """
-    instances, section = job.instances, job.section
-    keys = [_key(*one) for one in zip(instances.ids.tolist(), job.labels.tolist(), instances.codes, strict=True)]
+    instances = job.rows
+    keys = [_key(*one) for one in zip(instances.ids.tolist(), instances.labels.tolist(), instances.codes, strict=True)]
     gathered = _Gathered(len(keys))
-    known: dict[bytes, Told] = {}
-    if section is None:
-        log.info("%s is not kept in the cache: its settings or the model have no plain values", job.component)
-    else:
-        kept = cache.known(section, job.label, [_FIT, *keys])
-        known = {key: told for key, value in kept.items() if (told := unpacked(value)) is not None}
-    fit = known.pop(_FIT, Told())
+    memo = Memo(cache, job.section, job.label, packed, unpacked)
+    if memo.section is None:
+        log.info("%s is not kept for later runs: it, or the model, does not say what it depends on", job.component)
+    known = memo.known([_FIT, *keys])
+    fit = known.pop(_FIT, Answer())
     missing = np.array([row for row, key in enumerate(keys) if key not in known], dtype=np.int64)
     for row, key in enumerate(keys):
         if key in known:
@@ -152,7 +133,7 @@ def explain(
         log.info("%s: %s of %s known from before", job.component, f"{len(keys) - len(missing):,}", f"{len(keys):,}")
     advance(len(keys) - len(missing))
     chunks = [missing[start : start + _CHUNK] for start in range(0, len(missing), _CHUNK)]
-    with keeping(cache, section, job.label) as keep:
+    with memo.keeping() as keep:
         for rows, (fit, new) in zip(chunks, executor.map(_explain, job, chunks), strict=True):
             for row, told in zip(rows.tolist(), new, strict=True):
                 if told.fault and strict:
@@ -161,7 +142,7 @@ def explain(
                 gathered.add(row, told)
             # not what went wrong: it may go well another time
             good = {keys[row]: told for row, told in zip(rows, new, strict=True) if not told.fault}
-            keep({key: packed(told) for key, told in ({_FIT: fit} | good).items()})
+            keep({_FIT: fit} | good)
             advance(len(rows))
     explanation = Explanation(gathered.features, gathered.scores)
     cost = (fit.rows + gathered.rows, fit.seconds + gathered.seconds)
@@ -181,7 +162,7 @@ class _Gathered:
         self.rows, self.seconds = 0, 0.0
         self.faults: dict[int, str] = {}
 
-    def add(self, row: int, told: Told) -> None:
+    def add(self, row: int, told: Answer) -> None:
         if told.fault:
             self.faults[row] = told.fault
         width = len(told.features)
@@ -197,23 +178,23 @@ def _key(instance: int, label: int, codes: Codes) -> bytes:
     return blake2b(f"{instance} {label} ".encode() + codes.tobytes(), digest_size=16).digest()
 
 
-def packed(told: Told) -> bytes:
+def packed(told: Answer) -> bytes:
     """For the cache."""
     head = _HEAD.pack(told.rows, told.seconds)
     return head + told.features.astype("<i4").tobytes() + told.scores.astype("<f8").tobytes()
 
 
-def unpacked(value: bytes) -> Told | None:
+def unpacked(value: bytes) -> Answer | None:
     """From the cache; None if it is nothing of ours."""
     size, rest = divmod(len(value) - _HEAD.size, 12)
     if size < 0 or rest:
         return None
     rows, seconds = _HEAD.unpack_from(value)
     features = np.frombuffer(value, "<i4", size, _HEAD.size).astype(np.int64)
-    return Told(features, np.frombuffer(value, "<f8", size, _HEAD.size + 4 * size).copy(), rows, seconds)
+    return Answer(features, np.frombuffer(value, "<f8", size, _HEAD.size + 4 * size).copy(), rows, seconds)
 
 
-def _explain(job: Job, rows_of: Ints) -> tuple[Told, list[Told]]:
+def _explain(job: Job, rows_of: Ints) -> tuple[Answer, list[Answer]]:
     """A chunk of instances, here or in another process; one that goes wrong does not take the others down."""
     fit = job.ready[2]
     told = _asked(job, rows_of) if job.timeout is None else None  # a limit is for each instance by itself
@@ -222,11 +203,11 @@ def _explain(job: Job, rows_of: Ints) -> tuple[Told, list[Told]]:
     return fit, told
 
 
-def _asked(job: Job, rows_of: Ints) -> list[Told] | None:
+def _asked(job: Job, rows_of: Ints) -> list[Answer] | None:
     """Some instances at once; rows and time are shared out among them. None if several failed together."""
     function, ledger, _ = job.ready
-    some = job.instances.take(rows_of)
-    batch = Batch(some.codes, job.labels[rows_of], some.ids, job.seed, job.component)
+    some = job.rows.take(rows_of)
+    batch = Batch(some.ids, some.codes, some.labels, seed=job.seed, component=job.component)
     before, begun = ledger.rows[job.component], time.perf_counter()
     fault = ""
     try:
@@ -247,7 +228,7 @@ def _asked(job: Job, rows_of: Ints) -> list[Told] | None:
     seconds = (time.perf_counter() - begun) / len(batch)
     rows, more = divmod(ledger.rows[job.component] - before, len(batch))
     if fault:
-        return [Told(rows=rows, seconds=seconds, fault=fault)]
+        return [Answer(rows=rows, seconds=seconds, fault=fault)]
     told = []
     for i, (features, scores, codes) in enumerate(
         zip(explanation.features, explanation.scores, batch.codes, strict=True)
@@ -255,7 +236,7 @@ def _asked(job: Job, rows_of: Ints) -> list[Told] | None:
         cost: Any = {"rows": rows + (i < more), "seconds": seconds}
         there = features != NONE
         wrong = wrong_with(features[there], scores[there], codes)
-        told.append(Told(fault=wrong, **cost) if wrong else Told(features[there], scores[there], **cost))
+        told.append(Answer(fault=wrong, **cost) if wrong else Answer(features[there], scores[there], **cost))
     return told
 
 

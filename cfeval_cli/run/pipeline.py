@@ -1,29 +1,23 @@
-"""A run from top to bottom: data, model, explanations, counterfactuals, scores, tables."""
+"""A run from top to bottom: data, model, explanations, counterfactuals, scores, statistics."""
 
 from __future__ import annotations
 
 import io
 from collections.abc import Callable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass, field, fields
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from cfeval_cli import gold
-from cfeval_cli.config import Plan
 from cfeval_cli.errors import Failure, UserError
 from cfeval_cli.folder.write import RunFolder
-from cfeval_cli.identity import of_code, of_component, of_subject, of_work
-from cfeval_cli.model.gate import Ledger, probability_of
-from cfeval_cli.report import tables
-from cfeval_cli.run import bounds as bounding
-from cfeval_cli.run.explain import Explained, Job
-from cfeval_cli.run.explain import explain as explained
+from cfeval_cli.identity import of_code, of_component, of_work
+from cfeval_cli.run import bounds, explain
+from cfeval_cli.run.evaluate import Edits, case_of, edits_of, scores_of
+from cfeval_cli.run.memo import Memo
 from cfeval_cli.run.progress import Progress
-from cfeval_cli.run.search import Hunt, Prey, Shelf
-from cfeval_cli.run.search import find as searched
+from cfeval_cli.run.study import Study, predicted, prepare
 from cfeval_cli.seeding import stream
 from cfeval_cli.statistics.findings import conclude
 from cfeval_cli.statistics.resampled import Bootstrap
@@ -32,83 +26,67 @@ from cfeval_cli.types import (
     ABSENT,
     NONE,
     Absent,
-    Access,
     Cache,
-    Case,
-    Counterfactuals,
     Dataset,
+    Explained,
     Floats,
     Ints,
-    Measure,
     Metric,
-    Split,
-    WhiteBox,
+    Model,
+    Plan,
+    Restorable,
+    Stored,
+    Subject,
 )
 
-Found = Mapping[Access, Counterfactuals]
 
-
-@dataclass(frozen=True)
-class Study:
-    """What all stages after training share."""
-
-    plan: Plan
-    dataset: Dataset
-    model: WhiteBox
-    instances: Split  # to be explained
-    labels: Ints  # (N,) predicted
-    positive: Floats  # (N,) P(1|x)
-    measures: Mapping[Access, Measure]  # the distance at each level of the search
-    subject: str | None  # a hash of data and model, by which finished work is found again
-    cache: Cache  # of this run, over what all runs share
-    ledger: Ledger = field(default_factory=Ledger)
-
-
-def run(plan: Plan, folder: RunFolder, progress: Progress) -> list[tables.Table]:
-    """Compute everything that the plan asks for, and store each part as soon as it is there."""
+def run(plan: Plan, folder: RunFolder, progress: Progress) -> bool:
+    """Compute everything that the plan asks for, and store each part as soon as it is there; False if it was there."""
     with progress.stage("data"):
         wanted = inputs(plan)
         if wanted is not None and folder.results == wanted and not plan.redo:
-            return []
+            return False
         dataset = plan.dataset.load(plan.data_dir, plan.seed)
-        plan.check(dataset)
+        plan = plan.applied(Subject.of(dataset, plan.model))
     folder.begin(plan, dataset, wanted)
-    cache = folder.journal(plan.cache)
+    cache = folder.journal(plan.cache, again=plan.redo)
 
     with progress.stage("train"):
         model = train(plan, dataset, cache)
     folder.save_model(model, accuracies(model, dataset))
 
     study = prepare(plan, dataset, model, cache)
-    folder.save_instances(dataset, study.instances, study.labels, study.positive)
+    folder.save_instances(dataset, study.instances, study.rows, study.probabilities)
+    truth = {name: study.truth(name) for name in plan.truths}
+    folder.save_truth(study.instances, truth)
 
     explanations: dict[str, Explained] = {}
     for name in plan.explainers:
         with progress.stage(f"explain: {name}", len(study.instances)) as advance:
-            done = explanations[name] = explain(study, name, advance)
+            done = explanations[name] = explained(study, name, advance)
         study.ledger.book(f"explainer.{name}", done.rows, done.seconds)
         folder.save_explanations(study.instances, explanations)
 
-    usable = {name: select(study, name, done) for name, done in explanations.items()}
-    counterfactuals: dict[str, Found] = {}
-    for name, features in usable.items():
-        with progress.stage(f"search: {name}", len(used(features)) * len(plan.levels)) as advance:
-            counterfactuals[name] = find(study, name, features, advance)
-    folder.save_counterfactuals(study.instances, usable, counterfactuals)
+    chosen = {name: select(study, name, done) for name, done in explanations.items()}
+    edits: dict[str, Edits] = {}
+    for name, features in chosen.items():
+        rows = used(features)
+        with progress.stage(f"search: {name}", len(rows) * len(plan.levels)) as advance:
+            asker = f"search.{name}.{{level}}"
+            edits[name] = edits_of(study, study.rows.take(rows), features[rows], asker, advance, keep=True)
+    folder.save_counterfactuals(study.instances, chosen, edits)
 
     with progress.stage("score"):
-        truth = golden(study)
-        scores, order = score(study, truth, explanations, usable, counterfactuals)
-    bounds = None
+        scores, order = score(study, truth, explanations, chosen, edits)
+    extremes = None
     if plan.bounds:
         with progress.stage("bounds") as advance:
-            bounds = bounding.find(study, truth, advance)
+            extremes = bounds.find(study, truth, advance)
     with progress.stage("conclude"):
         how = Bootstrap(plan.seed, plan.resamples, plan.confidence)
-        findings = conclude(scores, order, how, plan.ladder_gold, bounds)
-    folder.save_scores(scores, findings)
-    with progress.stage("write"):
-        return folder.finish(study.ledger, progress)
+        findings = conclude(scores, order, how, plan.ladder_gold, extremes)
+    folder.save_scores(scores, findings, study.ledger, progress.seconds)
+    return True
 
 
 def inputs(plan: Plan) -> str | None:
@@ -116,85 +94,73 @@ def inputs(plan: Plan) -> str | None:
     told = {field.name: getattr(plan, field.name) for field in fields(plan) if field.name not in ("redo", "strict")}
     plain = (bool, int, float, str, type(None))
     settings: dict[str, Any] = {name: value for name, value in told.items() if isinstance(value, plain)}
-    settings |= {"access": plan.access, "levels": plan.levels, "figures": plan.figures, "dropped": dict(plan.dropped)}
+    settings |= {"access": plan.access, "levels": plan.levels, "figures": plan.figures}
+    settings |= {"absent": dict(plan.absent.metrics)}
     components = {key: of_component(component) for key, component in plan.components.items()}
-    data = [getattr(found, "sha256", None) for found in plan.dataset.fetch(plan.data_dir)]
-    # a user's own kind of dataset may not tell its files' hashes, nor a component its settings
-    known = None not in (*data, *components.values())
-    return of_work(Study, settings, components, data) if known else None
+    data = [found.sha256 for found in plan.dataset.fetch(plan.data_dir)]
+    # a component that does not say what it depends on is never the same again
+    return of_work(Study, settings, components, data) if None not in components.values() else None
 
 
-def train(plan: Plan, dataset: Dataset, cache: Cache) -> WhiteBox:
+def train(plan: Plan, dataset: Dataset, cache: Cache) -> Model:
     """The model, trained now or before."""
-    section = of_work(plan.model.__class__, dataset.fingerprint, of_component(plan.model), plan.seed)
-    if section is None or not hasattr(plan.model, "restore"):
-        return plan.model.fit(dataset, plan.seed)  # type: ignore[no-any-return]
-    label = f"{dataset.name}, model, seed {plan.seed}"
-    kept = cache.known(section, label, [b"model"]).get(b"model")
-    with suppress(ValueError):  # then it is trained again
-        if kept is not None:
-            return plan.model.restore(npy.load(io.BytesIO(kept)))  # type: ignore[no-any-return]
+    if not isinstance(plan.model, Restorable):
+        return plan.model.fit(dataset, plan.seed)
+    restore = plan.model.restore
+    memo: Memo[Model] = Memo(
+        cache,
+        of_work(type(plan.model), dataset.fingerprint, of_component(plan.model), plan.seed),
+        f"{dataset.name}, model, seed {plan.seed}",
+        lambda model: npy.dump(model.arrays() if isinstance(model, Stored) else {}),
+        lambda value: _restored(restore, value),
+    )
+    known = memo.known([b"model"])
+    if b"model" in known:
+        return known[b"model"]
     model = plan.model.fit(dataset, plan.seed)
-    cache.keep(section, label, {b"model": npy.dump(model.arrays())})
-    return model  # type: ignore[no-any-return]
+    with memo.keeping() as keep:
+        if isinstance(model, Stored):
+            keep({b"model": model})
+    return model
 
 
-def accuracies(model: WhiteBox, dataset: Dataset) -> dict[str, float]:
+def _restored(restore: Callable[[Mapping[str, Any]], Model], value: bytes) -> Model | None:
+    """From the cache; None, and it is trained again, if it is nothing of ours."""
+    try:
+        return restore(npy.load(io.BytesIO(value)))
+    except ValueError:
+        return None
+
+
+def accuracies(model: Model, dataset: Dataset) -> dict[str, float]:
     """Shares of right predictions; the test labels are looked at here, once, after training."""
     splits = {"train": dataset.train, "validation": dataset.validation, "test": dataset.test}
-    return {name: float((model.labels(split.codes) == split.labels).mean()) for name, split in splits.items()}
+    return {
+        name: float((predicted(model, dataset, split.codes)[0] == split.labels).mean())
+        for name, split in splits.items()
+    }
 
 
-def prepare(plan: Plan, dataset: Dataset, model: WhiteBox, cache: Cache | None = None) -> Study:
-    """Choose the instances, all of the test set or a seeded sample, and predict them."""
-    instances = dataset.test
-    if plan.n_explain is not None:
-        rows = stream(plan.seed, "instances").choice(len(instances), plan.n_explain, replace=False)
-        instances = instances.take(np.sort(rows))
-    for asker, access in asked(plan).items():
-        if access > model.access:
-            needed, offered = access.name.lower(), model.access.name.lower()
-            raise UserError(f"{asker} needs {needed} access, and this model offers {offered} only.")
-    measures = {level: plan.distance.fit(dataset, model, level) for level in plan.levels}
-    return Study(
-        plan=plan,
-        dataset=dataset,
-        model=model,
-        instances=instances,
-        labels=model.labels(instances.codes),
-        positive=model.proba(instances.codes),
-        measures=measures,
-        subject=of_subject(dataset, model),
-        cache=cache or plan.cache,
-    )
-
-
-def asked(plan: Plan) -> dict[str, Access]:
-    """What each component will ask of the model; known before anything is explained."""
-    explainers = {f"explainer.{name}": explainer.access for name, explainer in plan.explainers.items()}
-    return explainers | {"search": max(plan.levels)} | {f"metric.{name}": m.access for name, m in plan.metrics.items()}
-
-
-def explain(study: Study, name: str, advance: Callable[[int], None]) -> Explained:
+def explained(study: Study, name: str, advance: Callable[[int], None]) -> Explained:
     """One explainer's explanations of all instances."""
     plan = study.plan
     explainer = plan.explainers[name]
     identity = of_component(explainer)
-    job = Job(
+    job = explain.Job(
         name=name,
         explainer=explainer,
+        access=explainer.asks(study.subject),
         dataset=study.dataset,
         model=study.model,
         identity=identity,
         code=of_code(explainer.__class__) if identity else "",
-        subject=study.subject,
+        subject=study.identity,
         seed=plan.seed,
-        instances=study.instances,
-        labels=study.labels,
+        rows=study.rows,
         timeout=plan.timeout,
     )
     try:
-        return explained(job, plan.executor, study.cache, advance, strict=plan.strict)
+        return explain.explain(job, plan.executor, study.cache, advance, strict=plan.strict)
     except (UserError, Failure):
         raise
     except Exception as error:
@@ -224,67 +190,33 @@ def used(features: Ints) -> Ints:
     return np.flatnonzero((features != NONE).any(axis=1))
 
 
-def find(study: Study, name: str, features: Ints, advance: Callable[[int], None]) -> Found:
-    """Counterfactuals of the instances in use, at each level of access that the search has."""
-    plan, rows, instances = study.plan, used(features), study.instances
-    prey = Prey(instances.codes[rows], study.labels[rows], features[rows], instances.ids[rows])
-    found = {}
-    for level, measure in study.measures.items():
-        hunt = Hunt(plan.search, study.dataset, study.model, measure, level, plan.seed)
-        who = (of_component(plan.search), of_component(plan.distance))
-        section = of_work(Hunt, study.subject, *who, level.name, plan.seed)
-        label = f"{study.dataset.name}, search.{level.name.lower()}, seed {plan.seed}"
-        shelf = None if section is None else Shelf(study.cache, section, label)
-        done = searched(hunt, prey, plan.executor, advance, shelf)
-        found[level] = done.counterfactuals
-        study.ledger.book(f"search.{name}.{level.name.lower()}", done.rows, done.seconds)
-    return found
-
-
 def score(
     study: Study,
     truth: Mapping[str, Floats],
     explanations: Mapping[str, Explained],
-    usable: Mapping[str, Ints],
-    counterfactuals: Mapping[str, Found],
+    chosen: Mapping[str, Ints],
+    edits: Mapping[str, Edits],
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Scores per instance, and the rows that their summary should have."""
     plan, instances = study.plan, study.instances
-    probability = probability_of(study.labels, study.positive)
+    cases, ids = {}, {}
+    for name, features in chosen.items():
+        some = used(features)
+        rows = some if len(some) < len(instances) else slice(None)  # all are not copied
+        complete = (explanations[name].explanation.top(plan.k) != NONE).all(axis=1)
+        true = {definition: importance[rows] for definition, importance in truth.items()}
+        cases[name] = case_of(study, study.rows.take(rows), features[rows], complete, edits[name], true)
+        ids[name] = instances.ids[rows]
     parts, order = [], []
     for metric in plan.metrics.values():
-        gate = study.ledger.gate(study.model, metric.access, f"metric.{metric.name}")
-        for name, features in usable.items():
-            rung = getattr(plan.explainers[name], "rung", np.nan)
-            some = used(features)
-            rows = some if len(some) < len(instances) else slice(None)  # all are not copied
-            case = Case(
-                dataset=study.dataset,
-                model=gate,
-                codes=instances.codes[rows],
-                labels=study.labels[rows],
-                probability=probability[rows] if metric.access >= Access.PROBABILITY else None,
-                features=features[rows],
-                k=plan.k,
-                complete=(explanations[name].explanation.top(plan.k) != NONE).all(axis=1),
-                counterfactuals=counterfactuals[name],
-                gold={definition: importance[rows] for definition, importance in truth.items()},
-            )
-            with study.ledger.clock(f"metric.{metric.name}"):
-                results = list(metric.score(case))
-            for result in results:
+        for name, case in cases.items():
+            for result in scores_of(study, case, metric, f"metric.{metric.name}"):
                 reason = result.reason if isinstance(result, Absent) else ""
-                order.append(row_of(metric, result.variant, name, rung, reason))
+                order.append(row_of(metric, result.variant, name, plan.explainers[name].rung, reason))
                 if not isinstance(result, Absent):
-                    ids = instances.ids if result.everyone else instances.ids[rows]
-                    parts.append((metric.name, result.variant, name, ids, result.numerator, result.denominator))
+                    who = instances.ids if result.everyone else ids[name]
+                    parts.append((metric.name, result.variant, name, who, result.numerator, result.denominator))
     return frame(parts), arranged(order)
-
-
-def golden(study: Study) -> dict[str, Floats]:
-    """How much each feature truly matters, under every definition."""
-    arguments = (study.model, study.dataset, study.instances.codes, study.labels)
-    return {name: gold.importance(name, *arguments) for name in gold.DEFINITIONS}
 
 
 def row_of(metric: Metric, variant: str, explainer: str, rung: float, note: str) -> dict[str, object]:
@@ -292,7 +224,7 @@ def row_of(metric: Metric, variant: str, explainer: str, rung: float, note: str)
     low, high = metric.range
     return {
         "metric": metric.name, "variant": variant, "explainer": explainer, "rung": rung, "better": metric.better,
-        "access": metric.access.name.lower(), "low": low, "high": high, "note": note,
+        "role": metric.role, "access": metric.access.name.lower(), "low": low, "high": high, "note": note,
     }  # fmt: skip
 
 

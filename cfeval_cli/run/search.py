@@ -12,43 +12,53 @@ from typing import Any
 import numpy as np
 
 from cfeval_cli.cache.off import Off
-from cfeval_cli.folder.journal import keeping
-from cfeval_cli.model.gate import Ledger
+from cfeval_cli.run.memo import Memo
 from cfeval_cli.storage import npy
-from cfeval_cli.types import Access, Cache, Codes, Counterfactuals, Dataset, Executor, Ints, Measure, Quest, Search
+from cfeval_cli.types import (
+    Access,
+    Cache,
+    Counterfactuals,
+    Dataset,
+    Executor,
+    Ints,
+    Ledger,
+    Measure,
+    Model,
+    Rows,
+    Search,
+    Task,
+)
 
 
 @dataclass(frozen=True)
-class Hunt:
+class Job:
     """One search's work at one level of access: what is the same for all instances."""
 
     search: Search
     dataset: Dataset
-    model: Any
+    model: Model
     measure: Measure
     access: Access
     seed: int
 
+    @property
+    def component(self) -> str:
+        """Under which name it draws: without the explainer's, so that the same explanation gets the same edit."""
+        return f"search.{self.access.name.lower()}"
+
 
 @dataclass(frozen=True)
-class Prey:
-    """Instances for which a counterfactual is wanted."""
+class Chunk:
+    """Instances, and the features (n, k) of each that may be edited."""
 
-    codes: Codes  # (n, M)
-    labels: Ints  # (n,) predicted
-    features: Ints  # (n, k) that may be edited
-    ids: Ints  # (n,)
-
-    def take(self, rows: slice) -> Prey:
-        """Some of them."""
-        return Prey(self.codes[rows], self.labels[rows], self.features[rows], self.ids[rows])
+    rows: Rows
+    features: Ints
 
     @property
     def key(self) -> bytes:
         """A hash of all of them together, by which what was found for them is found again."""
         digest = blake2b(digest_size=16)
-        for field in fields(self):
-            array = getattr(self, field.name)
+        for array in (self.rows.codes, self.rows.labels, self.features, self.rows.ids):
             digest.update(f"{array.dtype} {array.shape} ".encode() + np.ascontiguousarray(array).tobytes())
         return digest.digest()
 
@@ -62,74 +72,74 @@ class Found:
     seconds: float  # of one core
 
 
-@dataclass(frozen=True)
-class Shelf:
-    """Where counterfactuals are kept: in a section for all that they depend on but the instances."""
-
-    cache: Cache
-    section: str
-    label: str
-
-
 def find(
-    hunt: Hunt, prey: Prey, executor: Executor, advance: Callable[[int], None], shelf: Shelf | None = None
+    job: Job,
+    rows: Rows,
+    features: Ints,
+    executor: Executor,
+    advance: Callable[[int], None],
+    cache: Cache | None = None,
+    section: str | None = None,
 ) -> Found:
-    """Counterfactuals of all instances; each chunk is kept as soon as it is there."""
-    size = hunt.search.chunk(hunt.dataset, prey.features.shape[1])
-    # at least one, so that even nothing found has the right shape
-    chunks = [prey.take(slice(start, start + size)) for start in range(0, max(1, len(prey.ids)), size)]
-    keys = [chunk.key for chunk in chunks] if shelf else []
-    known = shelf.cache.known(shelf.section, shelf.label, keys) if shelf else {}
-    here = {i: found for i, key in enumerate(keys) if key in known and (found := unpacked(known[key], chunks[i]))}
-    advance(sum(len(chunks[i].ids) for i in here))
-    missing = [i for i in range(len(chunks)) if i not in here]
-    with keeping(*((shelf.cache, shelf.section, shelf.label) if shelf else (Off(), None, ""))) as keep:
-        for i, found in zip(missing, executor.map(_find, hunt, [chunks[i] for i in missing]), strict=True):
-            if shelf:
-                keep({keys[i]: packed(found)})
-            here[i] = found
-            advance(len(chunks[i].ids))
-    parts = [here[i] for i in range(len(chunks))]
-    whole = Counterfactuals.concatenate([part.counterfactuals for part in parts])
-    return Found(whole, sum(part.rows for part in parts), sum(part.seconds for part in parts))
+    """Counterfactuals of all instances; each chunk is kept in a section of the cache as soon as it is there."""
+    size = job.search.chunk(job.dataset, features.shape[1])
+    starts = range(0, max(1, len(rows)), size)  # at least one chunk, so that even nothing found has the right shape
+    parts = [slice(start, start + size) for start in starts]
+    chunks = [Chunk(rows.take(part), features[part]) for part in parts]
+    memo = Memo(cache or Off(), section, f"{job.dataset.name}, {job.component}, seed {job.seed}", packed, unpacked)
+    keys = [b"" if section is None else chunk.key for chunk in chunks]
+    known = memo.known(keys)
+    done = {i: known[key] for i, key in enumerate(keys) if key in known and _fits(known[key], chunks[i])}
+    advance(sum(len(chunks[i].rows) for i in done))
+    missing = [i for i in range(len(chunks)) if i not in done]
+    with memo.keeping() as keep:
+        for i, found in zip(missing, executor.map(_find, job, [chunks[i] for i in missing]), strict=True):
+            keep({keys[i]: found})
+            done[i] = found
+            advance(len(chunks[i].rows))
+    ordered = [done[i] for i in range(len(chunks))]
+    whole = Counterfactuals.concatenate([part.counterfactuals for part in ordered])
+    return Found(whole, sum(part.rows for part in ordered), sum(part.seconds for part in ordered))
 
 
-def _find(hunt: Hunt, prey: Prey) -> Found:
+def _find(job: Job, chunk: Chunk) -> Found:
     """A chunk of instances, here or in another process."""
-    begun = time.perf_counter()
-    # without the explainer's name: the same explanation must get the same counterfactual
-    component, ledger = f"search.{hunt.access.name.lower()}", Ledger()
-    quest = Quest(
-        dataset=hunt.dataset,
-        model=ledger.gate(hunt.model, hunt.access, component),
-        measure=hunt.measure,
-        access=hunt.access,
-        codes=prey.codes,
-        labels=prey.labels,
-        features=prey.features,
-        ids=prey.ids,
-        seed=hunt.seed,
-        component=component,
+    begun, ledger, rows = time.perf_counter(), Ledger(), chunk.rows
+    task = Task(
+        rows.ids,
+        rows.codes,
+        rows.labels,
+        seed=job.seed,
+        component=job.component,
+        features=chunk.features,
+        dataset=job.dataset,
+        model=ledger.gate(job.model, job.access, job.component, padded=job.dataset.padded),
+        measure=job.measure,
     )
-    found = hunt.search.find(quest)
-    return Found(found, ledger.rows[component], time.perf_counter() - begun)
+    found = job.search.find(task)
+    return Found(found, ledger.rows[job.component], time.perf_counter() - begun)
 
 
 def packed(found: Found) -> bytes:
     """For the cache."""
-    told = found.counterfactuals
-    arrays: dict[str, Any] = {field.name: getattr(told, field.name) for field in fields(told)}
+    edits = found.counterfactuals
+    arrays: dict[str, Any] = {field.name: getattr(edits, field.name) for field in fields(edits)}
     arrays = {name: array for name, array in arrays.items() if array is not None}
     return npy.dump({"rows": np.int64(found.rows), "seconds": np.float64(found.seconds), **arrays})
 
 
-def unpacked(value: bytes, prey: Prey) -> Found | None:
-    """From the cache; None if it is nothing of ours, or not of these instances."""
+def unpacked(value: bytes) -> Found | None:
+    """From the cache; None if it is nothing of ours."""
     try:
         arrays = npy.load(io.BytesIO(value))
         rows, seconds = int(arrays.pop("rows")), float(arrays.pop("seconds"))
-        found = Counterfactuals(**arrays)
-        same = all(len(array) == len(prey.ids) for array in arrays.values())
+        return Found(Counterfactuals(**arrays), rows, seconds)
     except (KeyError, TypeError, ValueError):
         return None
-    return Found(found, rows, seconds) if same else None
+
+
+def _fits(found: Found, chunk: Chunk) -> bool:
+    """Whether it is of as many instances."""
+    edits = found.counterfactuals
+    arrays = (getattr(edits, field.name) for field in fields(edits))
+    return all(len(array) == len(chunk.rows) for array in arrays if array is not None)

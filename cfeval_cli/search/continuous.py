@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from cfeval_cli.errors import number, one_of, whole
 from cfeval_cli.search.edit import embedded, moved
 from cfeval_cli.seeding import one_thread
-from cfeval_cli.types import NONE, Access, Bools, Counterfactuals, Dataset, Floats, Ints, Quest
+from cfeval_cli.types import NONE, Access, Bools, Counterfactuals, Dataset, Floats, Ints, Search, Task
 
 
 @dataclass(frozen=True)
-class Continuous:
+class Continuous(Search):
     """Minimise Σ ‖e - e_cf‖² + α·p(ŷ|x_cf) from random starts, all instances in one batch; the best start counts."""
 
     alpha: float = 100.0
@@ -43,50 +43,38 @@ class Continuous:
         """What captions say of it."""
         return f"continuous search (α: {self.alpha:g}, {self.optimizer}, {self.restarts} starts)"
 
-    def check(self, dataset: Dataset, k: int) -> None:
-        """Any number of features can be moved."""
-
     def chunk(self, dataset: Dataset, k: int) -> int:
         """Instances to be given at a time."""
         return 512
 
-    def find(self, quest: Quest) -> Counterfactuals:
+    def find(self, task: Task) -> Counterfactuals:
         """Optimise so many instances at a time that what is worked on stays near the processor."""
-        own = embedded(quest)
+        own = embedded(task)
         rows = min(self.max_batch_rows, _NUMBERS // max(1, own[:1].size))
         many = max(1, rows // self.restarts)
         vectors, converged, steps = [own[:0]], [np.zeros(0, dtype=bool)], [np.zeros(0, dtype=np.int64)]
         with one_thread():
-            for part in (slice(start, start + many) for start in range(0, len(quest.ids), many)):
-                found, done, took = self._best(
-                    replace(
-                        quest, codes=quest.codes[part], labels=quest.labels[part], features=quest.features[part],
-                        ids=quest.ids[part],
-                    ),
-                    own[part],
-                )  # fmt: skip
+            for part in (slice(start, start + many) for start in range(0, len(task.ids), many)):
+                found, done, took = self._best(task.part(part), own[part])
                 vectors.append(found)
                 converged.append(done)
                 steps.append(took)
-            return moved(quest, *(np.concatenate(parts) for parts in (vectors, converged, steps)))
+            return moved(task, *(np.concatenate(parts) for parts in (vectors, converged, steps)))
 
-    def _best(self, quest: Quest, own: Floats) -> tuple[Floats, Bools, Ints]:
+    def _best(self, task: Task, own: Floats) -> tuple[Floats, Bools, Ints]:
         """For each instance the embeddings (k, d) of the start that came lowest, if it converged, and its steps."""
         spread = self.start * self.alpha**0.5
-        noise = np.stack([quest.rng(i).normal(size=(self.restarts, *own.shape[1:])) for i in range(len(own))])
-        noise *= (quest.features != NONE)[:, None, :, None]
+        noise = np.stack([task.rng(i).normal(size=(self.restarts, *own.shape[1:])) for i in range(len(own))])
+        noise *= (task.features != NONE)[:, None, :, None]
         rows = np.repeat(np.arange(len(own)), self.restarts)
-        sign = np.where(quest.labels == 1, self.alpha, -self.alpha)
-        slope = quest.model.slope(quest.codes, quest.features)
+        slope = task.model.slope(task.codes, task.features, task.labels, self.alpha)
 
         def objective(vectors: Floats, starts: Ints) -> tuple[Floats, Floats]:
             """Value and gradient of some starts; only the explained features' embeddings are free."""
             which = rows[starts]
-            positive, gradient = slope(which, vectors)
-            gradient *= sign[which, None, None]
+            kept, gradient = slope(which, vectors)
             gap = own.take(which, axis=0)
             np.subtract(vectors, gap, out=gap)
-            kept = np.where(sign[which] > 0, positive, 1.0 - positive)
             value = np.einsum("nkd,nkd->n", gap, gap) + self.alpha * kept
             gap *= 2.0
             gradient += gap

@@ -12,11 +12,11 @@ import numpy as np
 from cfeval_cli.errors import Failure, UserError, one_of, whole
 from cfeval_cli.search.edit import exchanged
 from cfeval_cli.seeding import uniforms
-from cfeval_cli.types import ABSENT, NONE, Access, Codes, Counterfactuals, Dataset, Floats, Ints, Quest
+from cfeval_cli.types import ABSENT, NONE, Access, Codes, Counterfactuals, Dataset, Floats, Ints, Search, Subject, Task
 
 
 @dataclass(frozen=True)
-class Discrete:
+class Discrete(Search):
     """Exhaustive search. Which of the combinations is taken:
 
     first         the first that flips, fewest changed features first, then in the order of values
@@ -50,6 +50,11 @@ class Discrete:
             return (Access.PROBABILITY,)
         return (Access.LABEL, Access.PROBABILITY)
 
+    def refuses(self, subject: Subject) -> str | None:
+        """A largest drop needs probabilities; labels are enough for the rest."""
+        reason = subject.refuses(min(self.levels))
+        return f"{reason}. Use search.pick=auto" if reason else None
+
     def check(self, dataset: Dataset, k: int) -> None:
         """Refuse a product that could exceed `max_candidates`, whichever features get explained."""
         sizes = sorted(((len(values), j) for j, values in enumerate(dataset.candidates)), reverse=True)[:k]
@@ -67,38 +72,31 @@ class Discrete:
         sizes = sorted((len(values) for values in dataset.candidates), reverse=True)
         return int(min(4096, max(16, 1_000_000 // prod(sizes[:k]))))
 
-    def find(self, quest: Quest) -> Counterfactuals:
+    def find(self, task: Task) -> Counterfactuals:
         """Lay out the candidates of all instances in one line, and judge it part by part."""
-        line = _Line.of(quest)
-        best = _Best.none(len(quest.ids))
+        line = _Line.of(task)
+        best = _Best.none(len(task.ids))
         for part in line.parts(self.max_batch_rows):
-            best.improve(line, part, *self._judge(quest, line, part))
+            best.improve(line, part, *self._judge(task, line, part))
         values = line.values(np.arange(len(best.index)), best.index)
         undecided = np.flatnonzero(best.tier == _UNDECIDED)
         if len(undecided):
-            values[undecided] = line.random_other(quest, undecided)
-        edited = quest.codes.copy()
-        for i, named in enumerate(quest.features.T):
+            values[undecided] = line.random_other(task, undecided)
+        edited = task.codes.copy()
+        for i, named in enumerate(task.features.T):
             rows = np.flatnonzero(named != NONE)
             edited[rows, named[rows]] = values[rows, i]
-        return exchanged(quest, edited, self.max_batch_rows)
+        return exchanged(task, edited, self.max_batch_rows)
 
-    def _judge(self, quest: Quest, line: _Line, part: _Part) -> tuple[Ints, Floats, Codes]:
+    def _judge(self, task: Task, line: _Line, part: _Part) -> tuple[Ints, Floats, Codes]:
         """For each instance its best tier, for each candidate its cost (inf if outside the tier) and its values."""
         rows = part.rows
         values = line.values(rows, part.index)
         allowed = values[:, 0] != line.own[0].take(rows)  # x itself is not its own counterfactual
         for i in range(1, values.shape[1]):
             allowed |= values[:, i] != line.own[i].take(rows)
-        asked = (quest.codes[part.some], quest.features[part.some], part.member, values)
-        was = (quest.labels[part.some] == 1).take(part.member)
-        if quest.access >= Access.PROBABILITY:
-            positive = quest.model.edited_proba(*asked)
-            remaining = np.where(was, positive, 1.0 - positive)
-            now = positive > 0.5
-        else:
-            remaining = None
-            now = quest.model.edited_labels(*asked) == 1
+        asked = (task.codes[part.some], task.features[part.some], part.member, values)
+        flipping, remaining = task.model.edited(*asked, task.labels[part.some])
         pick = self.pick
         if pick == "auto":
             pick = "first" if remaining is None else "largest_drop"
@@ -106,18 +104,18 @@ class Discrete:
         if pick == "largest_drop" and remaining is not None:
             cost = np.where(allowed, remaining, np.inf)
         else:
-            flips = allowed & (now != was)
+            flips = allowed & flipping
             any_flip = np.logical_or.reduceat(flips, part.starts)
-            cost = np.where(flips, self._distances(quest, part, values) if pick == "nearest" else 0.0, np.inf)
+            cost = np.where(flips, self._distances(task, part, values) if pick == "nearest" else 0.0, np.inf)
             tier[~any_flip] = _UNDECIDED if remaining is None else _DROP
             if remaining is not None:
                 cost = np.where(any_flip.take(part.member), cost, np.where(allowed, remaining, np.inf))
         return tier, cost, values
 
-    def _distances(self, quest: Quest, part: _Part, values: Codes) -> Floats:
+    def _distances(self, task: Task, part: _Part, values: Codes) -> Floats:
         """Of all candidates, for the instances with the same features at once: they share their candidates."""
         distances = np.zeros(len(values))
-        features = quest.features[part.some]
+        features = task.features[part.some]
         groups, group_of = np.unique(features, axis=0, return_inverse=True)
         for number, group in enumerate(groups):
             members = np.flatnonzero(group_of.ravel() == number)
@@ -126,7 +124,7 @@ class Discrete:
             there = group != NONE
             if there.any():
                 shared = values[here][:size, there]
-                distances[here] = quest.measure.matrix(quest.codes[part.some][members], group[there], shared).ravel()
+                distances[here] = task.measure.matrix(task.codes[part.some][members], group[there], shared).ravel()
         return distances
 
 
@@ -166,11 +164,11 @@ class _Line:
     table: Codes
 
     @staticmethod
-    def of(quest: Quest) -> _Line:
-        there = quest.features.T != NONE
-        features = np.where(there, quest.features.T, 0)
-        own = np.where(there, quest.codes[np.arange(len(quest.codes)), features], np.int32(ABSENT))
-        table, begin, sizes = quest.dataset.candidate_table
+    def of(task: Task) -> _Line:
+        there = task.features.T != NONE
+        features = np.where(there, task.features.T, 0)
+        own = np.where(there, task.codes[np.arange(len(task.codes)), features], np.int32(ABSENT))
+        table, begin, sizes = task.dataset.candidate_table
         # where no feature is named, the one value is that of no feature
         table = np.concatenate([table, np.array([ABSENT], dtype=np.int32)])
         return _Line(own, np.where(there, begin[features], len(table) - 1), np.where(there, sizes[features], 1), table)
@@ -212,14 +210,14 @@ class _Line:
             values[:, i] = self.table.take(self.begin[i].take(rows) + place)
         return values
 
-    def random_other(self, quest: Quest, rows: Ints) -> Codes:
+    def random_other(self, task: Task, rows: Ints) -> Codes:
         """For some instances the values (n, k) of a random candidate that is not the instance itself."""
         # numbered by feature, so that it does not depend on which feature was explained first
-        order = np.argsort(quest.features[rows].T, axis=0)
+        order = np.argsort(task.features[rows].T, axis=0)
         own = np.take_along_axis(self.own[:, rows], order, axis=0)
         begin = np.take_along_axis(self.begin[:, rows], order, axis=0)
         line = _Line(own, begin, np.take_along_axis(self.sizes[:, rows], order, axis=0), self.table)
-        draws = uniforms(quest.seed, quest.component, quest.ids[rows], 2)
+        draws = uniforms(task.seed, task.component, task.ids[rows], 2)
         everyone = np.arange(len(rows))
         drawn = (draws[:, 0] * line.counts).astype(np.int64)
         itself = (line.values(everyone, drawn) == own.T).all(axis=1)

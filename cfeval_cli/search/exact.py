@@ -8,11 +8,11 @@ import numpy as np
 
 from cfeval_cli.errors import number
 from cfeval_cli.search.edit import embedded, moved
-from cfeval_cli.types import NONE, Access, Counterfactuals, Dataset, Quest
+from cfeval_cli.types import NONE, Access, Counterfactuals, Dataset, Linear, Search, Subject, Task
 
 
 @dataclass(frozen=True)
-class Exact:
+class Exact(Search):
     """The smallest distance at which the label flips is |logit| / ‖w‖ over the explained features, along w.
 
     Features without any weight cannot flip anything: the embedding then stays where it is, not converged.
@@ -32,19 +32,21 @@ class Exact:
         """What captions say of it."""
         return "exact search"
 
-    def check(self, dataset: Dataset, k: int) -> None:
-        """Any number of features can be moved."""
+    def refuses(self, subject: Subject) -> str | None:
+        """Only linear models have a closed form."""
+        reason = subject.lacks(Linear)
+        return f"{reason}. Use search=continuous or discrete" if reason else None
 
     def chunk(self, dataset: Dataset, k: int) -> int:
         """Instances to be given at a time."""
         return 4096
 
-    def find(self, quest: Quest) -> Counterfactuals:
+    def find(self, task: Task) -> Counterfactuals:
         """One step along w for all instances."""
-        logits, slopes = quest.model.line(quest.codes)
-        weights = np.where((quest.features != NONE)[:, :, None], slopes[quest.features], 0.0)
+        logits, slopes = task.model.line(task.codes)
+        weights = np.where((task.features != NONE)[:, :, None], slopes[task.features], 0.0)
         squared = (weights**2).sum(axis=(1, 2))
-        target = np.where(quest.labels == 1, -self.margin, self.margin)
+        target = np.where(task.labels == 1, -self.margin, self.margin)
         reach = np.divide(target - logits, squared, out=np.zeros_like(logits), where=squared > 0)
-        vectors = embedded(quest) + reach[:, None, None] * weights
-        return moved(quest, vectors, squared > 0)
+        vectors = embedded(task) + reach[:, None, None] * weights
+        return moved(task, vectors, squared > 0)

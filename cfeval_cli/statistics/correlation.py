@@ -11,7 +11,6 @@ import numpy as np
 from cfeval_cli.statistics.permutation import p_values
 from cfeval_cli.statistics.ranking import agreement, ranks
 from cfeval_cli.statistics.resampled import Bootstrap, Resampled
-from cfeval_cli.statistics.summary import TRUTHS
 from cfeval_cli.types import Bools, Floats, Ints
 
 COLUMNS = [
@@ -44,8 +43,8 @@ class Family:
 def families(drawn: Resampled, ladder_gold: str) -> Iterator[Family]:
     """The explainers, and the rungs of a ladder."""
     ranked = [row for row, better in enumerate(drawn.better) if better != "none"]
-    truths = [Truth(drawn.rows[row][1], drawn.rows[row][0], row) for row in ranked if drawn.rows[row][0] in TRUTHS]
-    judged = [row for row in ranked if drawn.rows[row][0] not in TRUTHS]
+    truths = [Truth(drawn.rows[row][1], drawn.rows[row][0], row) for row in ranked if drawn.roles[row] == "truth"]
+    judged = [row for row in ranked if drawn.roles[row] == "judged"]
     rung = ~np.isnan(drawn.rungs)
     if not rung.all():
         yield Family("explainers", np.flatnonzero(~rung), judged, truths)

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import pandas as pd
 
-from cfeval_cli.statistics import correlation, difference, instancewise
+from cfeval_cli.statistics import between, correlation, difference, instancewise
 from cfeval_cli.statistics.correlation import Agreements, families
 from cfeval_cli.statistics.resampled import Bootstrap, Resampled, with_intervals
 from cfeval_cli.statistics.scores import Scores
 from cfeval_cli.statistics.summary import summarise
 
-if TYPE_CHECKING:
-    from cfeval_cli.run.bounds import Bounds
+
+class Extremes(Protocol):
+    """The best and the worst that any explanation could get."""
+
+    def table(self) -> pd.DataFrame:
+        """Rows of bounds.csv."""
+        ...
+
+    def places(self, scores: Scores, metrics: pd.DataFrame) -> list[float]:
+        """For each row of the summary, how far its value lies from the worst (0) to the best (1)."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -25,11 +34,12 @@ class Findings:
     correlations: pd.DataFrame
     differences: pd.DataFrame
     instance_agreement: pd.DataFrame
+    metric_agreement: pd.DataFrame
     bounds: pd.DataFrame | None = None
 
 
 def conclude(
-    scores: pd.DataFrame, order: pd.DataFrame, how: Bootstrap, ladder_gold: str = "", bounds: Bounds | None = None
+    scores: pd.DataFrame, order: pd.DataFrame, how: Bootstrap, ladder_gold: str = "", bounds: Extremes | None = None
 ) -> Findings:
     """Values, their uncertainty, their place between the bounds, and how well each metric agrees with the truth.
 
@@ -37,7 +47,8 @@ def conclude(
     """
     metrics, arrays = summarise(scores, order), Scores.of(scores)
     drawn = Resampled.of(arrays, metrics, how)
-    groups = [family for family in families(drawn, ladder_gold) if family.judged and family.truths]
+    everyone = [family for family in families(drawn, ladder_gold) if family.judged]
+    groups = [family for family in everyone if family.truths]
     found = [Agreements.of(drawn, family, how) for family in groups]
     with_intervals(metrics, drawn, how)
     if bounds is not None:
@@ -54,6 +65,10 @@ def conclude(
         instance_agreement=pd.DataFrame(
             [line for family in named for line in instancewise.lines(arrays, drawn, family, how)],
             columns=instancewise.COLUMNS,
+        ),
+        metric_agreement=pd.DataFrame(
+            [line for family in everyone if family.name == "explainers" for line in between.lines(drawn, family, how)],
+            columns=between.COLUMNS,
         ),
         bounds=None if bounds is None else bounds.table(),
     )

@@ -47,6 +47,7 @@ class Resampled:
 
     rows: list[Row]
     better: list[str]  # of each row
+    roles: list[str]  # of each row: judged, truth or fact
     notes: list[set[str]]  # of each row, why it lacks values
     explainers: list[str]
     rungs: Floats  # (E,) NaN for an explainer that is no rung of a ladder
@@ -68,6 +69,7 @@ class Resampled:
         return Resampled(
             rows=rows,
             better=by_row["better"].first().tolist(),
+            roles=by_row["role"].first().tolist(),
             notes=[notes - {""} for notes in by_row["note"].agg(set)],
             explainers=explainers,
             rungs=metrics.groupby("explainer")["rung"].first().reindex(explainers).to_numpy(float),

@@ -7,8 +7,6 @@ import pandas as pd
 
 from cfeval_cli.statistics.ranking import ranks
 
-TRUTHS = ("recall", "hit")  # the metrics that are themselves the truth
-
 _KEYS = ["metric", "variant", "explainer"]
 
 
@@ -34,5 +32,5 @@ def summarise(scores: pd.DataFrame, order: pd.DataFrame) -> pd.DataFrame:
         table.loc[rows.index, "rank"] = ranks(rows["value"].to_numpy(float), rows["better"].iloc[0])
     table.loc[some & (table["denominator"] == 0), "note"] = "every distance is zero"
     table.loc[~some & (table["note"] == ""), "note"] = "no usable explanation"
-    columns = [*_KEYS, "rung", "value", "rank", "n", "coverage", "better", "access", "low", "high", "note"]
+    columns = [*_KEYS, "rung", "value", "rank", "n", "coverage", "better", "role", "access", "low", "high", "note"]
     return table[columns].reset_index(drop=True)

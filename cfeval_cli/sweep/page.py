@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from math import factorial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,12 +15,9 @@ from cfeval_cli.errors import visible
 from cfeval_cli.report.page import build
 from cfeval_cli.report.page.verdict import listed
 from cfeval_cli.report.plots import COLOURS, INK, MARKS, WIDE, Plot, grid, legend, style
-from cfeval_cli.report.tables import Table, row_title
-from cfeval_cli.statistics.summary import TRUTHS
+from cfeval_cli.report.tables import Table, row_title, truths_of
+from cfeval_cli.sweep.runs import Sweep
 from cfeval_cli.sweep.tables import merged
-
-if TYPE_CHECKING:
-    from cfeval_cli.sweep.gather import Sweep
 
 _GROUPS = 12  # that one figure has room for
 _VALUES = 12  # of a setting
@@ -43,7 +40,7 @@ def _taus(sweep: Sweep) -> pd.DataFrame:
         lead = (rows["family"] == "explainers") & (rows["gold"] == settings["gold"])
         lead &= rows["agreement"] == settings["agreement"]
         mine = rows[lead] if lead.any() else rows[rows["family"] == "ladder"]
-        mine = mine[~mine["metric"].isin(TRUTHS) & mine["tau"].notna()]
+        mine = mine[~mine["metric"].isin(truths_of(run.record)) & mine["tau"].notna()]
         parts.append(mine[["metric", "variant", "tau"]].assign(run=number))
     return pd.DataFrame(pd.concat(parts, ignore_index=True))
 

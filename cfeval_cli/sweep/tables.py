@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
-from cfeval_cli.report.tables import DASH, Cell, Table, block_of, row_title
+from cfeval_cli.report.tables import DASH, Cell, Table, block_of, is_truth, row_title
 from cfeval_cli.statistics.stability import ALL
-from cfeval_cli.statistics.summary import TRUTHS
-
-if TYPE_CHECKING:
-    from cfeval_cli.sweep.gather import Run, Sweep
+from cfeval_cli.sweep.runs import Run, Sweep
 
 _ON_SCREEN = 3  # groups of seeds whose tables are shown; more stand in the files only
 _Pair = tuple[str, str]  # metric and variant
@@ -57,12 +54,12 @@ def _means(metrics: pd.DataFrame, runs: Sequence[Run], chosen: Mapping[str, str]
     header = [Cell("Metric"), *map(Cell, explainers.values())]
     lines = _keyed(metrics, "explainer")
     blocks: dict[str, list[list[Cell]]] = {}
-    for pair in _pairs(metrics, {truth[0]}):
+    for pair in _pairs(metrics, record, {truth[0]}):
         facts = record["metrics"][pair[0]]
         row = [row_title(*pair, record, star=pair == truth)]
         for name in explainers:
             row.append(Cell(_spread(lines.get((*pair, name)), many, 4, share=facts["better"] == "none")))
-        blocks.setdefault(block_of(*pair, facts), []).append(row)
+        blocks.setdefault(block_of(pair[1], facts), []).append(row)
     notes = [
         f"Mean ± standard deviation over {many} seeds, each with a split, a model, explainers and a search of its own. "
         f"{_about(runs)}",
@@ -83,7 +80,7 @@ def _agreement(correlations: pd.DataFrame, runs: Sequence[Run], chosen: Mapping[
     lines = _keyed(mine, "gold")
     best = mine.groupby("gold")["mean"].max()
     rows = []
-    for pair in _pairs(mine):
+    for pair in _pairs(mine, record):
         row = [row_title(*pair, record)]
         for gold in golds:
             line = lines.get((*pair, gold), {"seeds": 0, "mean": math.nan, "between": math.nan, "within": math.nan})
@@ -111,7 +108,7 @@ def _stability(stability: pd.DataFrame, sweep: Sweep) -> Table:
     blocks: dict[str, list[list[Cell]]] = {}
     leading = {run.record["settings"]["agreement"] for run in sweep.runs}
     told = stability[(stability["key"] == ALL) & (stability["pairs"] + stability["left_out"] > 0)]
-    pairs = _pairs(told, leading)
+    pairs = _pairs(told, record, leading)
     for pair in pairs:
         row = [row_title(*pair, record)]
         for key in keys:
@@ -119,7 +116,7 @@ def _stability(stability: pd.DataFrame, sweep: Sweep) -> Table:
             row.append(Cell(f"{line['tau']:.3f} ({line['tau_lowest']:.3f})" if line["pairs"] else DASH))
         low, high = lines[*pair, ALL]["truth_tau_lowest"], lines[*pair, ALL]["truth_tau_highest"]
         row.append(Cell(DASH if pd.isna(low) else f"{low:.3f}" if low == high else f"{low:.3f} to {high:.3f}"))
-        blocks.setdefault(block_of(*pair, record["metrics"][pair[0]]), []).append(row)
+        blocks.setdefault(block_of(pair[1], record["metrics"][pair[0]]), []).append(row)
     most = stability.assign(pairs=stability["pairs"] + stability["left_out"]).groupby("key")["pairs"].max()
     counts = ", ".join(f"{key} {most[key]:,}" for key in keys)
     notes = [
@@ -156,13 +153,14 @@ def merged(runs: Iterable[Run]) -> dict[str, Any]:
         "explainers": {name: title for record in reversed(records) for name, title in record["explainers"].items()},
         "metrics": {name: facts for record in records for name, facts in record["metrics"].items()},
         "search": " / ".join(dict.fromkeys(record["search"] for record in records)),
+        "removals": {name: facts for record in records for name, facts in record["removals"].items()},
     }
 
 
-def _pairs(frame: pd.DataFrame, truths: Iterable[str] = TRUTHS) -> list[_Pair]:
-    """Metrics and variants in the order of the files; of the ground truths those that are wanted."""
+def _pairs(frame: pd.DataFrame, record: Mapping[str, Any], truths: Iterable[str] | None = None) -> list[_Pair]:
+    """Metrics and variants in the order of the files; of the ground truths those that are wanted, or all."""
     pairs = dict.fromkeys(zip(frame["metric"], frame["variant"], strict=True))
-    return [pair for pair in pairs if pair[0] not in TRUTHS or pair[0] in truths]
+    return [pair for pair in pairs if truths is None or not is_truth(pair[0], record) or pair[0] in truths]
 
 
 def _keyed(frame: pd.DataFrame, key: str) -> dict[tuple[str, str, str], dict[Any, Any]]:

@@ -14,7 +14,7 @@ from hypothesis.extra.numpy import arrays
 from cfeval_cli.cache import disk
 from cfeval_cli.cache.disk import Disk
 from cfeval_cli.cache.off import Off
-from cfeval_cli.run.explain import Told, packed, unpacked
+from cfeval_cli.run.explain import Answer, packed, unpacked
 
 
 def told(seed=0, size=5):
@@ -53,7 +53,7 @@ def test_what_is_kept_is_found_by_section_and_instance(tmp_path):
 def test_explanations_come_back_to_the_bit(features, rows, seconds, place):
     scores = np.random.default_rng(len(features)).normal(size=len(features))
     scores[::3] = [np.nan, np.inf, -0.0][len(features) % 3]
-    one = Told(features, scores, rows, seconds)
+    one = Answer(features, scores, rows, seconds)
     assert same(unpacked(packed(one)), one)
     cut = packed(one)[: place % len(packed(one))]
     assert unpacked(cut) is None or len(unpacked(cut).features) < len(features)

@@ -16,7 +16,10 @@ import pytest
 from tests.conftest import CFEVAL, cfeval, only_run, serving
 
 BROKEN = """
-class Broken:
+from cfeval_cli.types import Explainer
+
+
+class Broken(Explainer):
     access = 0
 
     def fit(self, dataset, model):
@@ -28,10 +31,10 @@ ENDLESS = """
 import os, time
 from pathlib import Path
 import numpy as np
-from cfeval_cli.types import Explanation
+from cfeval_cli.types import Explainer, Explanation
 
 
-class Endless:
+class Endless(Explainer):
     access = 0
 
     def fit(self, dataset, model):

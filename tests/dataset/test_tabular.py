@@ -116,7 +116,8 @@ def test_a_header_line_is_skipped_when_there_is_one(tmp_path):
     ("changes", "key"),
     [
         ({"label": "nope"}, "columns does not list nope"),
-        ({"classes": ["a", "b", "c"]}, "classes"),
+        ({"classes": ["a"]}, "classes must name two values"),
+        ({"classes": ["a", "a"]}, "classes must name two values"),
         ({"split": [0.5, 0.2, 0.2]}, "split"),
         ({"split": [1.0, 0.0, 0.0]}, "split"),
     ],

@@ -7,8 +7,11 @@ from cfeval_cli.distance.constant import Constant
 from cfeval_cli.distance.cosine import Cosine
 from cfeval_cli.distance.euclidean import Euclidean
 from cfeval_cli.distance.mahalanobis import Mahalanobis
+from cfeval_cli.distance.space import Embedding, OneHot, choose
 from cfeval_cli.errors import UserError
-from cfeval_cli.types import ABSENT, NONE, Access
+from cfeval_cli.search.discrete import Discrete
+from cfeval_cli.search.exact import Exact
+from cfeval_cli.types import ABSENT, NONE, Access, BlackBox, Subject
 from tests.problems import make_dataset, make_linear, problems
 
 SPACES = st.sampled_from(["embedding", "onehot"])
@@ -117,12 +120,38 @@ def test_a_space_without_vectors_or_too_many_of_them_is_refused():
     model = make_linear(dataset)
 
     class Black:
-        access = Access.PROBABILITY
+        def predict_proba(self, codes):
+            raise AssertionError
 
     with pytest.raises(UserError, match=r"distance\.space"):
         Euclidean("embedding").fit(dataset, Black(), Access.PROBABILITY)
     with pytest.raises(UserError, match="mahalanobis"):
         Mahalanobis("onehot").fit(make_dataset([3000, 3000], n=2), model, Access.LABEL)
+
+
+def test_auto_is_one_hot_with_labels_or_without_embeddings_and_embeddings_otherwise():
+    dataset = make_dataset([3, 3])
+    model = make_linear(dataset)
+
+    class Black:
+        def predict_proba(self, codes):
+            raise AssertionError
+
+    for access in (Access.LABEL, Access.PROBABILITY, Access.GRADIENT):
+        assert isinstance(choose("auto", dataset, model, access), OneHot if access == Access.LABEL else Embedding)
+        assert isinstance(choose("auto", dataset, Black(), access), OneHot)
+        assert isinstance(choose("embedding", dataset, model, access), Embedding)
+        assert isinstance(choose("onehot", dataset, model, access), OneHot)
+
+
+def test_what_cannot_be_measured_is_refused_before_anything_is_trained():
+    dataset = make_dataset([3, 3])
+    black, white = Subject(dataset, BlackBox), Subject(dataset, type(make_linear(dataset)))
+    for kind in (Euclidean, Cosine, Mahalanobis):
+        assert "distance.space=embedding needs embeddings" in kind("embedding").refuses(black, Discrete())
+        assert "cannot measure moved embeddings" in kind("onehot").refuses(white, Exact())
+        assert kind("auto").refuses(black, Discrete()) is None and kind("embedding").refuses(white, Exact()) is None
+    assert Constant().refuses(black, Discrete()) is None
 
 
 @pytest.mark.parametrize(

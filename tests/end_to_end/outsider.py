@@ -59,7 +59,10 @@ def distance(box, row, edited, access):
 
 
 def recompute(folder):
-    """{(metric, variant, explainer): value} for everything with a value."""
+    """{(metric, variant, explainer): value} for everything with a value.
+
+    All but the variant `marginal`, which takes the values of training rows, and a run folder does not have those.
+    """
     box = Box(folder / "model.npz")
     k = json.loads((folder / "run.json").read_text())["settings"]["k"]
     mask = json.loads((folder / "dataset.json").read_text())["unknown"]
@@ -90,8 +93,7 @@ def recompute(folder):
             only = [v if j in named or v is None else value for j, v in enumerate(row)]
             add(("comprehensiveness", how, told.explainer), kept[i] - of_class(i, without))
             add(("sufficiency", how, told.explainer), kept[i] - of_class(i, only))
-        without = [None if j in named else v for j, v in enumerate(row)]
-        add(("dfr", "del", told.explainer), float((box.p(without) > 0.5) != yhat[i]))
+            add(("dfr", how, told.explainer), float((box.p(without) > 0.5) != yhat[i]))
         for definition in ("signed", "absolute", "centered", "contrast"):
             common = len(set(gold(box, definition, row, yhat[i], mask)[:k]) & set(named))
             add(("recall", definition, told.explainer), common / k)

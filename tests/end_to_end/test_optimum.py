@@ -8,11 +8,13 @@ import pytest
 from cfeval_cli.commands import configs
 from cfeval_cli.config import plan
 from cfeval_cli.errors import UserError
-from cfeval_cli.gold import importance, top
 from cfeval_cli.run import pipeline
+from cfeval_cli.run.evaluate import edits_of
+from cfeval_cli.run.study import prepare
 from cfeval_cli.search.discrete import Discrete
 from cfeval_cli.search.exact import Exact
-from cfeval_cli.types import ABSENT, Access
+from cfeval_cli.truth.ranking import top
+from cfeval_cli.types import ABSENT, Access, Subject
 
 
 @pytest.fixture(scope="module", params=["adults", "movie_reviews"])
@@ -28,13 +30,15 @@ def study(request, adults):
             raise
         pytest.skip(f"no source has the data: {error}")
     dataset = made.dataset.load(made.data_dir, made.seed)
-    return pipeline.prepare(made, dataset, made.model.fit(dataset, made.seed))
+    model = made.model.fit(dataset, made.seed)
+    return prepare(made.applied(Subject(dataset, type(model))), dataset, model)
 
 
 def found_by(study, search, features, level):
     other = replace(study, plan=replace(study.plan, search=search, levels=(level,)))
     measures = {level: study.plan.distance.fit(study.dataset, study.model, level)}
-    return pipeline.find(replace(other, measures=measures), "test", features, lambda _: None)[level]
+    made = replace(other, measures=measures)
+    return edits_of(made, study.rows, features, "test", lambda _: None, keep=False)[level]
 
 
 def test_continuous_is_within_1_percent_of_the_optimum_and_exact_is_a_lower_bound(study):
@@ -42,7 +46,7 @@ def test_continuous_is_within_1_percent_of_the_optimum_and_exact_is_a_lower_boun
     rng = np.random.default_rng(0)
     alpha = study.plan.search.alpha
     for features in (
-        top(importance("signed", model, study.dataset, codes, study.labels), 1),
+        top(study.truth("signed"), 1),
         np.array([[rng.choice(np.flatnonzero(row != ABSENT))] for row in codes]),
     ):
         moved = found_by(study, study.plan.search, features, Access.GRADIENT)

@@ -4,14 +4,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cfeval_cli.explainer.decision_boundary import DecisionBoundary, _another_value, _drawn
-from cfeval_cli.types import ABSENT, NONE, Batch
-from tests.problems import gate, logit, make_dataset, make_linear, problems, sigmoid
+from cfeval_cli.model.logistic import LinearModel
+from cfeval_cli.types import ABSENT, NONE, Access, Subject
+from tests.problems import gate, labels, logit, make_batch, make_dataset, make_linear, problems, sigmoid
 
 
-def explain(explainer, dataset, model):
-    codes = dataset.test.codes
-    batch = Batch(codes, model.labels(codes), dataset.test.ids, 0, "db")
-    return batch, explainer.fit(dataset, gate(model, explainer.access))(batch)
+def explain(explainer, dataset, model, access=Access.GRADIENT):
+    batch = make_batch(dataset, model)
+    return batch, explainer.fit(dataset, gate(model, access))(batch)
 
 
 @settings(deadline=None, max_examples=40)
@@ -74,6 +74,52 @@ def test_values_are_drawn_from_the_training_distribution_without_the_instances_o
         drawn = np.bincount(_another_value(own, np.cumsum(frequency), 3, rng.random(40_000)), minlength=4) / 40_000
         expected = np.where(np.arange(4) == own, 0, frequency) / (1 - frequency[own])
         assert np.abs(drawn - expected).max() < 0.01
+
+
+@settings(deadline=None, max_examples=30)
+@given(problems(n=5), st.sampled_from([Access.LABEL, Access.PROBABILITY]))
+def test_without_embeddings_the_first_of_the_smallest_flips_is_taken(problem, access):
+    dataset, model = problem
+
+    class Black:
+        predict_proba = staticmethod(model.predict_proba)
+
+    explainer = DecisionBoundary(n_samples=60)
+    batch = make_batch(dataset, model)
+    told = explainer.fit(dataset, gate(Black(), access))(batch)
+    for i, row in enumerate(batch.codes):
+        samples = explainer._samples(row, _drawn(dataset), batch.rng(i))
+        flips = samples[labels(model, samples) != batch.labels[i]]
+        named = told.features[i][told.features[i] != NONE].tolist()
+        if not len(flips):
+            assert named == []
+            continue
+        best = min(flips, key=lambda sample: (sample != row).sum())  # the first of equal ones
+        assert set(named) == set(np.flatnonzero(best != row))
+        for j, score in zip(named, told.scores[i], strict=False):
+            alone = row.copy()
+            alone[j] = best[j]
+            if access == Access.LABEL:  # those that flip alone come first
+                assert score == float(labels(model, alone[None])[0] != batch.labels[i])
+            else:
+                sign = 1 if batch.labels[i] == 1 else -1
+                assert score == pytest.approx(sign * (sigmoid(logit(model, row)) - sigmoid(logit(model, alone))))
+        assert (np.diff(told.scores[i][: len(named)]) <= 1e-12).all()
+
+
+def test_it_asks_as_much_as_the_model_can_answer():
+    class Silent:
+        def predict(self, codes):
+            raise AssertionError
+
+    class Black:
+        def predict_proba(self, codes):
+            raise AssertionError
+
+    dataset = make_dataset([3, 3])
+    asked = {kind: DecisionBoundary().asks(Subject(dataset, kind)) for kind in (Silent, Black, LinearModel)}
+    assert asked == {Silent: Access.LABEL, Black: Access.PROBABILITY, LinearModel: Access.GRADIENT}
+    assert DecisionBoundary().sits_out(Subject(dataset, Silent)) is None
 
 
 @pytest.mark.parametrize("setting", [{"n_samples": 0}, {"max_edits": 0}, {"n_neighbours": 0}])

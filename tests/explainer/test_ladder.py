@@ -6,23 +6,23 @@ import pytest
 
 from cfeval_cli.explainer.ladder import Ladder, Rung
 from cfeval_cli.explainer.lr import Lr
-from cfeval_cli.types import Batch
 from tests.conftest import only_run
-from tests.problems import gate, make_dataset, make_linear
+from tests.problems import TRUTHS, gate, make_batch, make_dataset, make_linear
+
+SIGNED = TRUTHS["signed"]
 
 
 def explain(explainer, dataset, model, component):
-    codes = dataset.test.codes
-    batch = Batch(codes, model.labels(codes), dataset.test.ids, 0, f"explainer.{component}")
+    batch = make_batch(dataset, model, component=f"explainer.{component}")
     return explainer.fit(dataset, gate(model, explainer.access))(batch)
 
 
 def test_a_rung_names_the_gold_with_its_probability_and_random_features_otherwise():
     dataset = make_dataset([3] * 5, n=5000)
     model = make_linear(dataset)
-    truth = explain(Lr("signed"), dataset, model, "lr").features
+    truth = explain(Lr(SIGNED), dataset, model, "lr").features
     for share in (1.0, 0.7, 0.25, 0.0):
-        found = explain(Rung(share, "signed"), dataset, model, f"ladder_{share}").features
+        found = explain(Rung(SIGNED, share), dataset, model, f"ladder_{share}").features
         assert (np.sort(found, axis=1) == np.arange(5)).all()
         first = (found[:, 0] == truth[:, 0]).mean()
         assert first == pytest.approx(share + (1 - share) / 5, abs=0.025)
@@ -37,14 +37,17 @@ def test_a_rung_names_the_gold_with_its_probability_and_random_features_otherwis
 def test_rungs_err_independently_of_each_other():
     dataset = make_dataset([3] * 4, n=4000)
     model = make_linear(dataset)
-    one, two = (explain(Rung(0.0), dataset, model, f"ladder_{name}").features[:, 0] for name in ("0", "0.5"))
+    one, two = (explain(Rung(SIGNED, 0.0), dataset, model, f"ladder_{name}").features[:, 0] for name in ("0", "0.5"))
     assert (one == two).mean() == pytest.approx(0.25, abs=0.03)
 
 
 def test_the_rungs_go_from_the_gold_to_chance_in_equal_steps():
-    assert [rung.rung for rung in Ladder(5).members().values()] == [1, 0.75, 0.5, 0.25, 0]
-    assert len(Ladder(1001).members()) == 1001
-    assert {rung.gold for rung in Ladder(3, "contrast").members().values()} == {"contrast"}
+    assert [rung.rung for rung in Ladder(SIGNED, 5).members("ladder").values()] == [1, 0.75, 0.5, 0.25, 0]
+    assert len(Ladder(SIGNED, 1001).members("ladder")) == 1001
+    assert list(Ladder(SIGNED, 3).members("steps")) == ["steps_1", "steps_0.5", "steps_0"]
+    contrast = Ladder(TRUTHS["contrast"], 3, "contrast").members("ladder").values()
+    assert {(rung.truth, rung.gold) for rung in contrast} == {(TRUTHS["contrast"], "contrast")}
+    assert {rung.gold for rung in Ladder(TRUTHS["centered"], 3).members("ladder").values()} == {"centered"}
 
 
 @pytest.mark.slow

@@ -13,11 +13,11 @@ from cfeval_cli.explainer.lime import Lime
 from cfeval_cli.explainer.lr import Lr
 from cfeval_cli.explainer.omission import Omission
 from cfeval_cli.explainer.random import Random
-from cfeval_cli.model.gate import apply_edits
-from cfeval_cli.model.logistic import Linear
+from cfeval_cli.model.logistic import LinearModel
 from cfeval_cli.seeding import integer, stream
 from cfeval_cli.types import ABSENT, NONE, Access, Batch, Dataset, Feature, Split
-from tests.problems import gate
+from cfeval_cli.types.gate import apply_edits
+from tests.problems import REMOVALS, TRUTHS, gate, labels, make_batch
 
 WORDS = ("good", "n't", "--", "don't", "film", ".", ",", "bad", "it's", "the")
 MASK = len(WORDS)
@@ -57,25 +57,24 @@ def make_problem():
         unknown=MASK,
     )
     weights = rng.normal(size=(width, 3))
-    return dataset, Linear(0.1, weights, (table,) * width, np.zeros_like(weights))
+    return dataset, LinearModel(0.1, weights, (table,) * width, np.zeros_like(weights))
 
 
 DATASET, MODEL = make_problem()
 ALL = [
     Random(),
-    Omission(),
-    Omission("zero"),
-    Omission("marginal"),
+    Omission(REMOVALS),
+    Omission(REMOVALS, "zero"),
+    Omission(REMOVALS, "marginal"),
     Lime(n_samples=200),
     Anchor(),
     DecisionBoundary(),
-    Lr(),
+    Lr(TRUTHS["signed"]),
 ]
 
 
 def batch(seed=3):
-    codes = DATASET.test.codes
-    return Batch(codes, MODEL.labels(codes), DATASET.test.ids, seed, "explainer.x")
+    return make_batch(DATASET, MODEL, seed, "explainer.x")
 
 
 def from_strings(texts):
@@ -102,21 +101,21 @@ def test_a_removed_word_never_shifts_the_others(explainer):
     """Every row that an explainer asks about has a word or the mask at each token, and padding where padding was."""
     seen = []
 
-    class Spy(Linear):
-        def proba(self, codes):
+    class Spy(LinearModel):
+        def positive(self, codes):
             seen.append(codes)
-            return super().proba(codes)
+            return super().positive(codes)
 
-        def edited_proba(self, codes, features, rows, values):
+        def edited_positive(self, codes, features, rows, values):
             seen.append(apply_edits(codes, features, rows, values))
-            return super().edited_proba(codes, features, rows, values)
+            return super().edited_positive(codes, features, rows, values)
 
     spy = Spy(MODEL.bias, MODEL.weights, MODEL.tables, MODEL.means)
     function = explainer.fit(DATASET, gate(spy, explainer.access))
     for i in range(len(SENTENCES)):
         seen.clear()
         one = batch()
-        function(Batch(one.codes[i : i + 1], one.labels[i : i + 1], one.ids[i : i + 1], 3, "explainer.x"))
+        function(make_batch(DATASET, MODEL, 3, "explainer.x", slice(i, i + 1)))
         assert seen or isinstance(explainer, Random | Lr)
         for rows in seen:
             assert ((rows == ABSENT) >= (one.codes[i] == ABSENT)).all()
@@ -136,8 +135,7 @@ def test_lime_gives_the_coefficients_of_the_package_on_strings():
         )  # fmt: skip
 
         def proba(texts):
-            p = MODEL.proba(from_strings(texts))
-            return np.column_stack([1 - p, p])
+            return MODEL.predict_proba(from_strings(texts))
 
         expected = package.explain_instance(sentence, proba, labels=(label,), num_features=99, num_samples=400)
         named = told.features[i][told.features[i] != NONE]
@@ -168,7 +166,7 @@ def test_anchor_finds_the_rules_that_the_package_finds_on_strings():
             rule = frozenset(told.features[i][told.features[i] != NONE].tolist())
             ours[rule] = ours.get(rule, 0) + 1
             np.random.seed(seed)  # noqa: NPY002
-            found = package.explain_instance(SENTENCES[i], lambda t: MODEL.labels(from_strings(t)), batch_size=100)
+            found = package.explain_instance(SENTENCES[i], lambda t: labels(MODEL, from_strings(t)), batch_size=100)
             rule = frozenset(found.features())
             theirs[rule] = theirs.get(rule, 0) + 1
         overlap = sum(min(ours.get(rule, 0), theirs.get(rule, 0)) for rule in ours | theirs)
@@ -179,10 +177,11 @@ def test_decision_boundary_exchanges_words_for_their_nearest_neighbours():
     explainer = DecisionBoundary(n_samples=300, n_neighbours=2)
     seen = []
 
-    class Spy(Linear):
-        def labels(self, codes):
-            seen.append(codes)
-            return super().labels(codes)
+    class Spy(LinearModel):
+        def positive(self, codes):
+            if len(codes) in (300, 2000):  # the samples
+                seen.append(codes)
+            return super().positive(codes)
 
     spy = Spy(MODEL.bias, MODEL.weights, MODEL.tables, MODEL.means)
     explainer.fit(DATASET, gate(spy, explainer.access))(batch())
@@ -205,7 +204,7 @@ def test_decision_boundary_exchanges_words_for_their_nearest_neighbours():
 def test_a_sentence_of_unknown_words_only_and_one_of_a_single_token_are_explained():
     codes = np.full((2, 8), ABSENT, dtype=np.int32)
     codes[0, :3], codes[1, 0] = MASK, 2
-    both = Batch(codes, MODEL.labels(codes), np.arange(2), 0, "x")
+    both = Batch(np.arange(2), codes, labels(MODEL, codes), seed=0, component="x")
     for explainer in ALL:
         told = explainer.fit(replace(DATASET), gate(MODEL, explainer.access))(both)
         assert set(told.features[1][told.features[1] != NONE].tolist()) <= {0}

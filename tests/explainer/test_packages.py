@@ -14,20 +14,19 @@ from cfeval_cli.explainer.lime import Lime, _place
 from cfeval_cli.explainer.lr import Lr
 from cfeval_cli.explainer.omission import Omission
 from cfeval_cli.explainer.random import Random
-from cfeval_cli.gold import DEFINITIONS
-from cfeval_cli.model.logistic import Linear
+from cfeval_cli.model.logistic import LinearModel
 from cfeval_cli.seeding import integer, stream
 from cfeval_cli.types import NONE, Batch
-from tests.problems import gate, make_dataset, make_linear
+from tests.problems import REMOVALS, TRUTHS, gate, labels, make_batch, make_dataset, make_linear
 
 DATASET = make_dataset([3, 4, 2, 3, 5], n=60, seed=3)
 MODEL = make_linear(DATASET, seed=4, scale=1)
 CODES = DATASET.test.codes[:12]
-LABELS = MODEL.labels(CODES)
+LABELS = labels(MODEL, CODES)
 
 
 def batch(rows=slice(None), name="explainer.x"):
-    return Batch(CODES[rows], LABELS[rows], DATASET.test.ids[:12][rows], 7, name)
+    return Batch(DATASET.test.ids[:12][rows], CODES[rows], LABELS[rows], seed=7, component=name)
 
 
 def test_both_classes_are_predicted():
@@ -63,7 +62,7 @@ def test_lime_gives_the_packages_coefficients(order):
         label = int(LABELS[i])
         expected = package.explain_instance(
             row.astype(float),
-            lambda x: np.stack([1 - MODEL.proba(x.astype(int)), MODEL.proba(x.astype(int))], axis=1),
+            lambda x: MODEL.predict_proba(x.astype(int)),
             labels=(label,),
             num_features=5,
             num_samples=500,
@@ -81,13 +80,11 @@ def test_lime_recovers_the_effects_of_a_nearly_linear_model():
     model = make_linear(DATASET, seed=4, scale=1)
     small = type(model)(model.bias / 40, model.weights / 40, model.tables, model.means / 40)
     codes = DATASET.test.codes[:20]
-    told = Lime(n_samples=4000).fit(DATASET, gate(small))(
-        Batch(codes, small.labels(codes), DATASET.test.ids[:20], 0, "l")
-    )
+    told = Lime(n_samples=4000).fit(DATASET, gate(small))(make_batch(DATASET, small, 0, "l", slice(20)))
     for i, row in enumerate(codes):
-        sign = 1 if small.labels(codes)[i] else -1
+        sign = 1 if labels(small, codes)[i] else -1
         for j, score in zip(told.features[i], told.scores[i], strict=True):
-            effects = small.value_effects(j)
+            effects = small.value_effects(j, 1)
             others = DATASET.frequencies[j].copy()
             others[row[j]] = 0
             contrast = effects[row[j]] - others @ effects / others.sum()  # LIME compares with the other values
@@ -101,7 +98,7 @@ def test_anchor_gives_the_packages_rule():
     for i, row in enumerate(CODES):
         np.random.seed(integer(stream(7, "explainer.x", int(DATASET.test.ids[i]))))  # noqa: NPY002
         package = AnchorTabularExplainer(["no", "yes"], [f"f{j}" for j in range(5)], DATASET.train.codes, names)
-        rule = package.explain_instance(row, lambda x: MODEL.labels(x.astype(np.int32)), **settings)
+        rule = package.explain_instance(row, lambda x: labels(MODEL, x.astype(np.int32)), **settings)
         named = told.features[i][told.features[i] != NONE].tolist()
         assert named == rule.features()
         if named:
@@ -133,8 +130,7 @@ def test_lime_finds_the_part_of_many_values_as_of_few():
 
 def test_anchor_of_a_model_that_always_says_the_same_is_empty():
     constant = make_linear(DATASET, bias=1000.0)
-    codes = DATASET.test.codes[:3]
-    told = Anchor().fit(DATASET, gate(constant))(Batch(codes, constant.labels(codes), DATASET.test.ids[:3], 0, "a"))
+    told = Anchor().fit(DATASET, gate(constant))(make_batch(DATASET, constant, 0, "a", slice(3)))
     assert (told.top(1) == NONE).all()
 
 
@@ -153,8 +149,8 @@ def test_bad_settings_are_named(make, key):
         make()
 
 
-EVERY = [Random(), Omission(), Omission("zero"), Lime(n_samples=300), Anchor(), DecisionBoundary(n_samples=200), Lr()]
-EVERY += [Lr(gold=definition) for definition in DEFINITIONS]
+EVERY = [Random(), Omission(REMOVALS), Omission(REMOVALS, "zero"), Lime(n_samples=300), Anchor()]
+EVERY += [DecisionBoundary(n_samples=200), *(Lr(truth, name) for name, truth in TRUTHS.items())]
 
 
 @pytest.mark.parametrize("explainer", EVERY, ids=str)
@@ -163,13 +159,12 @@ def test_an_instance_gets_the_same_bits_in_any_company(explainer):
     rng = np.random.default_rng(0)
     dataset = make_dataset(rng.integers(2, 30, 12).tolist(), n=90)
     tables = tuple(rng.normal(size=(len(feature.values), 3)) for feature in dataset.features)
-    model = Linear(0.3, rng.normal(size=(12, 3)) / 3, tables, np.zeros((12, 3)))
-    codes = dataset.test.codes
-    labels, ids = model.labels(codes), dataset.test.ids
+    model = LinearModel(0.3, rng.normal(size=(12, 3)) / 3, tables, np.zeros((12, 3)))
+    ids = dataset.test.ids
 
     def told(rows):
         function = explainer.fit(dataset, gate(model, explainer.access))
-        return function(Batch(codes[rows], labels[rows], ids[rows], 1, "explainer.x"))
+        return function(make_batch(dataset, model, 1, "explainer.x", rows))
 
     together = told(slice(None))
     for size in (1, 7, 64):

@@ -6,17 +6,30 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from cfeval_cli import gold
 from cfeval_cli.explainer.lr import Lr
 from cfeval_cli.explainer.omission import Omission
 from cfeval_cli.explainer.random import Random
-from cfeval_cli.types import ABSENT, NONE, Access, Batch
-from tests.problems import gate, logit, make_dataset, make_linear, problems, sigmoid
+from cfeval_cli.model.logistic import LinearModel
+from cfeval_cli.truth.ranking import top
+from cfeval_cli.types import ABSENT, NONE, Access, BlackBox, Subject
+from tests.problems import (
+    REMOVALS,
+    TRUTHS,
+    gate,
+    importance,
+    logit,
+    make_batch,
+    make_dataset,
+    make_linear,
+    problems,
+    sigmoid,
+)
+
+LR = Lr(TRUTHS["signed"])
 
 
 def explain(explainer, dataset, model, access=None):
-    codes = dataset.test.codes
-    batch = Batch(codes, model.labels(codes), dataset.test.ids, 0, "explainer.test")
+    batch = make_batch(dataset, model)
     return explainer.fit(dataset, gate(model, explainer.access if access is None else access))(batch)
 
 
@@ -24,7 +37,7 @@ def explain(explainer, dataset, model, access=None):
 @given(problems(absent=0.3))
 def test_all_three_name_every_present_feature_once_and_never_padding(problem):
     dataset, model = problem
-    for explainer in (Random(), Omission(), Lr()):
+    for explainer in (Random(), Omission(REMOVALS), LR):
         told = explain(explainer, dataset, model)
         for named, scores, row in zip(told.features, told.scores, dataset.test.codes, strict=True):
             there = np.flatnonzero(row != ABSENT)
@@ -40,13 +53,10 @@ def test_random_is_uniform_and_the_same_for_an_instance_wherever_it_stands():
     for place in range(4):
         shares = np.bincount(told.features[:, place], minlength=4) / 4000
         assert np.abs(shares - 0.25).max() < 0.03
-    codes, ids = dataset.test.codes[::-1], dataset.test.ids[::-1]
-    backwards = Random().fit(dataset, gate(model, Access.NOTHING))(
-        Batch(codes, model.labels(codes), ids, 0, "explainer.test")
-    )
+    function = Random().fit(dataset, gate(model, Access.NOTHING))
+    backwards = function(make_batch(dataset, model, rows=slice(None, None, -1)))
     assert (backwards.features[::-1] == told.features).all()
-    other_seed = Batch(codes[::-1], model.labels(codes), dataset.test.ids, 1, "explainer.test")
-    assert (Random().fit(dataset, gate(model, Access.NOTHING))(other_seed).features != told.features).any()
+    assert (function(make_batch(dataset, model, seed=1)).features != told.features).any()
 
 
 @settings(deadline=None)
@@ -54,7 +64,7 @@ def test_random_is_uniform_and_the_same_for_an_instance_wherever_it_stands():
 def test_omission_is_the_drop_in_probability_written_out(problem):
     dataset, model = problem
     for removal in ("marginal", "mask", "zero"):
-        told = explain(Omission(removal), dataset, model)
+        told = explain(Omission(REMOVALS, removal), dataset, model)
         for i, row in enumerate(dataset.test.codes):
             before = sigmoid(logit(model, row))
             sign = 1 if before > 0.5 else -1
@@ -75,7 +85,7 @@ def test_omission_is_the_drop_in_probability_written_out(problem):
 def test_omission_by_zero_ranks_as_lr_does(problem):
     """Deleting feature j takes c_j from the logit, and the sigmoid keeps the order (closed form)."""
     dataset, model = problem
-    zero, lr = explain(Omission("zero"), dataset, model), explain(Lr(), dataset, model)
+    zero, lr = explain(Omission(REMOVALS, "zero"), dataset, model), explain(LR, dataset, model)
     for i, row in enumerate(dataset.test.codes):
         effect = dict(zip(lr.features[i], lr.scores[i], strict=True))
         drop = dict(zip(zero.features[i], zero.scores[i], strict=True))
@@ -88,27 +98,29 @@ def test_omission_by_zero_ranks_as_lr_does(problem):
 def test_omission_defaults_to_the_marginal_on_tables_and_refuses_a_mask_that_is_not_there():
     dataset = make_dataset([3, 2])
     model = make_linear(dataset)
-    auto, marginal = explain(Omission(), dataset, model), explain(Omission("marginal"), dataset, model)
+    auto, marginal = (explain(Omission(REMOVALS, way), dataset, model) for way in ("auto", "marginal"))
     assert (auto.scores == marginal.scores).all()
     text = replace(make_dataset([3, 2], unknown=1), kind="text")
-    auto, mask = explain(Omission(), text, model), explain(Omission("mask"), text, model)
+    auto, mask = (explain(Omission(REMOVALS, way), text, model) for way in ("auto", "mask"))
     assert (auto.scores == mask.scores).all() and (auto.scores != marginal.scores).any()
+    subject = Subject(dataset, LinearModel)
+    Omission(REMOVALS).check(subject)
     with pytest.raises(ValueError, match=r"removal=mask.*toy"):
-        Omission("mask").check(dataset)
-    Omission("mask").check(make_dataset([3, 2], unknown=1))
+        Omission(REMOVALS, "mask").check(subject)
+    with pytest.raises(ValueError, match=r"removal=zero.*embeddings.*removal=auto"):
+        Omission(REMOVALS, "zero").check(Subject(dataset, BlackBox))
 
 
-@pytest.mark.parametrize("definition", gold.DEFINITIONS)
+@pytest.mark.parametrize("definition", TRUTHS)
 def test_lr_is_the_gold_ranking(definition):
     dataset = make_dataset([3, 2, 4])
     model = make_linear(dataset)
-    told = explain(Lr(definition), dataset, model)
-    codes = dataset.test.codes
-    scores = gold.importance(definition, model, dataset, codes, model.labels(codes))
-    assert (told.features == gold.top(scores, 3)).all()
+    told = explain(Lr(TRUTHS[definition], definition), dataset, model)
+    batch = make_batch(dataset, model)
+    scores = importance(definition, model, dataset, batch.codes, batch.labels)
+    assert (told.features == top(scores, 3)).all()
 
 
-@pytest.mark.parametrize(("make", "key"), [(lambda: Omission("erase"), "removal"), (lambda: Lr("fool's"), "gold")])
-def test_bad_settings_are_named(make, key):
-    with pytest.raises(ValueError, match=key):
-        make()
+def test_bad_settings_are_named():
+    with pytest.raises(ValueError, match="removal"):
+        Omission(REMOVALS, "erase")

@@ -14,8 +14,8 @@ import pytest
 from cfeval_cli.errors import UserError
 from cfeval_cli.paper.compare import compare
 from cfeval_cli.storage.files import as_csv
-from cfeval_cli.sweep import gather as gathering
 from cfeval_cli.sweep.gather import find, gather
+from cfeval_cli.sweep.runs import SETTING
 from tests.conftest import reseal
 from tests.hostile.amounts import few_calls, inputs
 from tests.hostile.mutations import Canary, everything_in, mutated
@@ -230,7 +230,7 @@ def test_settings_of_another_hand_are_no_formulas_and_no_codes_in_what_is_gather
     rows = list(csv.DictReader((canary / "into" / "sweep.csv").open(encoding="utf-8")))
     assert [row["setting.search"] for row in rows] == ["'=cmd|' /C calc'!A0", "\\x1b[2J"]
     assert [row["setting.gold"] for row in rows] == ["'=cmd|' /C calc'!A0", "\\x1b[2J"]
-    assert gathering.SETTING == "setting."  # before each key, so that no heading is one either
+    assert SETTING == "setting."  # before each key, so that no heading is one either
 
 
 def test_a_claim_is_not_judged_where_an_explainer_has_no_value(tmp_path):

@@ -10,8 +10,8 @@ import pytest
 
 from cfeval_cli.cache.disk import Disk
 from cfeval_cli.errors import UserError
-from cfeval_cli.model.logistic import Linear, read
-from cfeval_cli.run.explain import Told, packed
+from cfeval_cli.model.logistic import LinearModel, read
+from cfeval_cli.run.explain import Answer, packed
 from cfeval_cli.storage import npy
 from tests.hostile.amounts import inputs
 from tests.hostile.mutations import Canary, everything_in, mutated
@@ -20,8 +20,8 @@ RNG = np.random.default_rng(0)
 OWN = [RNG.normal(size=(size, 4)) for size in (3, 5, 2)]
 SHARED = RNG.normal(size=(6, 4))
 MODELS = [
-    Linear(0.5, RNG.normal(size=(3, 4)), tuple(OWN), RNG.normal(size=(3, 4))),
-    Linear(-1.0, RNG.normal(size=(5, 4)), (SHARED,) * 5, RNG.normal(size=(5, 4))),
+    LinearModel(0.5, RNG.normal(size=(3, 4)), tuple(OWN), RNG.normal(size=(3, 4))),
+    LinearModel(-1.0, RNG.normal(size=(5, 4)), (SHARED,) * 5, RNG.normal(size=(5, 4))),
 ]
 
 
@@ -41,7 +41,7 @@ def test_a_model_comes_back_to_the_bit(tmp_path, model, compressed):
     (tmp_path / "model.npz").write_bytes(saved(model.arrays(), compressed))
     found = read(tmp_path / "model.npz")
     codes = np.stack([RNG.integers(0, len(table), 20) for table in model.tables], axis=1)
-    assert same(found, model) and np.array_equal(found.proba(codes), model.proba(codes))
+    assert same(found, model) and np.array_equal(found.positive(codes), model.positive(codes))
 
 
 @inputs("model files (npz)")
@@ -150,7 +150,7 @@ def test_sizes_are_not_believed(tmp_path):
 
 
 def value(i):
-    return packed(Told(np.arange(i % 7), np.arange(i % 7) / 3, i, i / 7))
+    return packed(Answer(np.arange(i % 7), np.arange(i % 7) / 3, i, i / 7))
 
 
 KEYS = [b"%016d" % i for i in range(60)]

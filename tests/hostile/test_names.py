@@ -17,17 +17,18 @@ from markdown_it import MarkdownIt
 from rich.console import Console
 
 from cfeval_cli.commands.cli import complain
+from cfeval_cli.commands.live import Visible
 from cfeval_cli.errors import UserError, visible
 from cfeval_cli.paper import document
 from cfeval_cli.report import plots, tables
 from cfeval_cli.report.tables import Cell, Table, row_title
-from cfeval_cli.run.progress import Progress, Visible
+from cfeval_cli.run.progress import Progress
 from cfeval_cli.statistics.findings import conclude
 from cfeval_cli.statistics.resampled import Bootstrap
 from tests.conftest import cfeval
 from tests.hostile.amounts import inputs
 from tests.report.test_plots import COSTS, RUN
-from tests.report.test_tables import RECORD
+from tests.report.test_tables import RECORD, facts
 from tests.statistics.tables import build
 
 NASTY = [
@@ -149,7 +150,7 @@ def test_the_checks_see_what_is_not_escaped(monkeypatch):
      "$}$", "\\text", "{", "$$", "\n", "~", "#1", 7, ["x"], "\\mathrmx{a}"],
 )  # fmt: skip
 def test_latex_from_a_run_folder_is_a_name_or_left_out(latex):
-    record = {**RECORD, "metrics": {"c": {"title": "C_1", "latex": latex, "better": "higher", "place": 60}}}
+    record = {**RECORD, "metrics": {"c": facts("C_1", 60, latex=latex, detail="{search}, {variant}")}}
     made = row_title("c", "label", record).latex
     assert made.startswith("C\\_1") or latex == "\\text"  # which takes what follows; harmless, and no name of ours
 
@@ -160,7 +161,7 @@ def test_our_own_formulas_are_kept():
     ours = [one.latex for one in vars(counterfactual).values() if isinstance(getattr(one, "latex", None), str)]
     assert len(ours) >= 3
     for latex in ours:
-        record = {**RECORD, "metrics": {"c": {"title": "C", "latex": latex, "better": "higher", "place": 60}}}
+        record = {**RECORD, "metrics": {"c": facts("C", 60, latex=latex, detail="{search}, {variant}")}}
         assert row_title("c", "label", record).latex.startswith(latex)
 
 

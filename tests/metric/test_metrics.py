@@ -1,18 +1,34 @@
 """Every metric against its definition, written as loops over instances."""
 
+from collections import Counter
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cfeval_cli import gold
 from cfeval_cli.metric.converged import Converged
 from cfeval_cli.metric.counterfactual import C, CSoft, Proximity, Validity, ValiditySoft
 from cfeval_cli.metric.coverage import Coverage
 from cfeval_cli.metric.erasure import Comprehensiveness, Dfr, Sufficiency, removed
 from cfeval_cli.metric.ground_truth import Hit, Recall
-from cfeval_cli.types import ABSENT, NONE, Absent, Access, Case, Counterfactuals, Metric
-from tests.problems import gate, logit, problems, sigmoid
+from cfeval_cli.model.logistic import LinearModel
+from cfeval_cli.types import ABSENT, NONE, Absent, Access, Case, Counterfactuals, Metric, Subject
+from cfeval_cli.types.explanation import named
+from tests.problems import (
+    TRUTHS,
+    gate,
+    importance,
+    labels,
+    logit,
+    make_dataset,
+    make_linear,
+    predicted,
+    problems,
+    ready,
+    sigmoid,
+)
 
 METRICS = [
     C,
@@ -36,8 +52,8 @@ def probability(model, row, label):
 
 
 @st.composite
-def cases(draw, access=Access.WHITE_BOX, unknown=None):
-    dataset, model = draw(problems(absent=0.2, unknown=unknown))
+def cases(draw, access=Access.WHITE_BOX, unknown=None, absent=0.2):
+    dataset, model = draw(problems(absent=absent, unknown=unknown))
     rng = np.random.default_rng(draw(st.integers(0, 999)))
     codes = dataset.test.codes
     n, k = len(codes), draw(st.integers(1, dataset.width))
@@ -45,22 +61,45 @@ def cases(draw, access=Access.WHITE_BOX, unknown=None):
     for i, row in enumerate(codes):
         there = rng.permutation(np.flatnonzero(row != ABSENT))[:k]
         features[i, : len(there)] = there
-    labels = model.labels(codes)
+    rows = predicted(dataset, model)
     edited = codes.copy()
-    for i, named in enumerate(features):
-        for j in named[named != NONE]:
+    for i, chosen in enumerate(features):
+        for j in chosen[chosen != NONE]:
             edited[i, j] = rng.integers(len(dataset.candidates[j]))
-    after = model.labels(edited)
-    kept = np.array([probability(model, row, label) for row, label in zip(edited, labels, strict=True)])
+    after = labels(model, edited)
+    kept = np.array([probability(model, row, label) for row, label in zip(edited, rows.labels, strict=True)])
     distance = rng.random(n) + 0.1
     found = {
-        Access.LABEL: Counterfactuals(features, after, after != labels, distance, None, edited),
-        Access.PROBABILITY: Counterfactuals(features, after, after != labels, distance * 2, kept, edited),
+        Access.LABEL: Counterfactuals(features, after, after != rows.labels, distance, None, edited),
+        Access.PROBABILITY: Counterfactuals(features, after, after != rows.labels, distance * 2, kept, edited),
     }
-    before = np.array([probability(model, row, label) for row, label in zip(codes, labels, strict=True)])
-    truth = {name: gold.importance(name, model, dataset, codes, labels) for name in gold.DEFINITIONS}
-    complete = (features != NONE).all(axis=1)
-    return model, Case(dataset, gate(model, access), codes, labels, before, features, k, complete, found, truth)
+    return model, make_case(dataset, model, features, found, access)
+
+
+def make_case(dataset, model, features, found, access=Access.WHITE_BOX):
+    rows = predicted(dataset, model)
+    return Case(
+        rows.ids,
+        rows.codes,
+        rows.labels,
+        rows.probability,
+        dataset=dataset,
+        model=gate(model, access),
+        features=features,
+        k=features.shape[1],
+        complete=(features != NONE).all(axis=1),
+        counterfactuals=found,
+        removals=ready(dataset, model),
+        truth={name: importance(name, model, dataset, rows.codes, rows.labels) for name in TRUTHS},
+    )
+
+
+def deletion(model, case):
+    """The counterfactuals that taking the explained features away makes."""
+    edited = np.where(named(case.codes, case.features), np.int32(ABSENT), case.codes)
+    after = labels(model, edited)
+    kept = np.array([probability(model, row, label) for row, label in zip(edited, case.labels, strict=True)])
+    return Counterfactuals(case.features, after, after != case.labels, np.ones(len(edited)), kept, edited)
 
 
 def reduced(metric, case):
@@ -87,48 +126,81 @@ def test_counterfactual_metrics(case_of):
     assert reduced(CSoft(), case) == pytest.approx({"probability": sum(drops) / sum(two)})
 
 
+def combinations(case, way, gone):
+    """What takes the place of some features of a row, and how often: all that training rows have, or one value."""
+    if way == "marginal":
+        counts = Counter(tuple(row[j] for j in gone) for row in case.dataset.train.codes.tolist())
+        return [(values, count / len(case.dataset.train)) for values, count in counts.items()]
+    return [((ABSENT if way == "del" else case.dataset.unknown,) * len(gone), 1.0)]
+
+
 @settings(deadline=None)
-@given(st.one_of(cases(), cases(unknown=1)))
+@given(st.one_of(cases(absent=0.0), cases(unknown=1, absent=0.0), cases(unknown=1)))
 def test_erasure_metrics(case_of):
     model, case = case_of
     n = len(case.codes)
-    ways = {"del": ABSENT} | ({} if case.dataset.unknown is None else {"mask": 1})
-    comp, suff, flips = {}, {}, 0
-    for how, value in ways.items():
-        comp[how] = suff[how] = 0.0
+    ways = ["del", *([] if case.dataset.unknown is None else ["mask"]), "marginal"]
+    if (case.codes == ABSENT).any():
+        ways.remove("marginal")  # a table has no holes that could stand in
+        case = replace(case, removals={name: way for name, way in case.removals.items() if name != "marginal"})
+    comp, suff, flips = (dict.fromkeys(ways, 0.0) for _ in range(3))
+    for how in ways:
         for i, row in enumerate(case.codes):
-            without, only = row.copy(), row.copy()
-            for j in range(len(row)):
-                if row[j] == ABSENT:
-                    continue
-                if j in case.features[i]:
-                    without[j] = value
-                else:
-                    only[j] = value
+            there = [j for j in range(len(row)) if row[j] != ABSENT]
             before = probability(model, row, case.labels[i])
-            comp[how] += (before - probability(model, without, case.labels[i])) / n
-            suff[how] += (before - probability(model, only, case.labels[i])) / n
-            if how == "del":
-                flips += (logit(model, without) > 0) != (logit(model, row) > 0)
+            for gone, keep in (
+                ([j for j in there if j in case.features[i]], False),
+                ([j for j in there if j not in case.features[i]], True),
+            ):
+                for values, weight in combinations(case, how, gone):
+                    edited = row.copy()
+                    for j, value in zip(gone, values, strict=True):
+                        edited[j] = value
+                    drop = before - probability(model, edited, case.labels[i])
+                    (suff if keep else comp)[how] += weight * drop / n
+                    if not keep:
+                        flips[how] += weight * ((logit(model, edited) > 0) != (logit(model, row) > 0)) / n
     assert reduced(Comprehensiveness(), case) == pytest.approx(comp)
     assert reduced(Sufficiency(), case) == pytest.approx(suff)
-    assert reduced(Dfr(), case) == pytest.approx({"del": flips / n})
+    assert reduced(Dfr(), case) == pytest.approx(flips)
+    seen = replace(case, model=gate(model, Access.LABEL), probability=None)
+    assert reduced(Dfr(), seen) == pytest.approx(flips)  # labels are enough
 
 
 @given(cases())
 def test_erasure_is_a_counterfactual_edit(case_of):
     """The paper's claim: comprehensiveness is validity_soft, and DFR validity, of the edit that deletes."""
-    _, case = case_of
-    deletion = removed(case, ABSENT)
-    as_edit = Case(**{**case.__dict__, "counterfactuals": {Access.PROBABILITY: deletion}})
-    assert reduced(ValiditySoft(), as_edit)["probability"] == reduced(Comprehensiveness(), case)["del"]
-    assert reduced(Validity(), as_edit)["probability"] == reduced(Dfr(), case)["del"]
+    model, case = case_of
+    as_edit = replace(case, counterfactuals={Access.PROBABILITY: deletion(model, case)})
+    soft, hard = reduced(ValiditySoft(), as_edit)["probability"], reduced(Validity(), as_edit)["probability"]
+    assert reduced(Comprehensiveness(), case)["del"] == pytest.approx(soft)
+    assert reduced(Dfr(), case)["del"] == hard
+    flips, left = removed(case, case.removals["zero"])
+    assert (flips == deletion(model, case).flipped).all() and left == pytest.approx(deletion(model, case).probability)
+    only = replace(case, features=np.tile(np.arange(case.codes.shape[1]), (len(case), 1)))
+    whole = replace(only, counterfactuals={Access.PROBABILITY: deletion(model, only)})
+    none = replace(case, features=np.full((len(case), 1), NONE))
+    assert reduced(Sufficiency(), none)["del"] == pytest.approx(reduced(ValiditySoft(), whole)["probability"])
+
+
+def test_a_metric_may_be_of_some_ways_of_removing_only():
+    _, case = _plain_case()
+    for metric in (Comprehensiveness, Sufficiency, Dfr):
+        assert [score.variant for score in metric().score(case)] == ["del", "mask", "marginal"]
+        assert [score.variant for score in metric(only=["marginal", "zero"]).score(case)] == ["del", "marginal"]
+        assert list(metric(only=[]).score(case)) == []
+
+
+def test_what_cannot_be_removed_is_refused():
+    _, case = _plain_case()
+    with pytest.raises(ValueError, match="toy has no mask token"):
+        removed(case, case.removals["mask"])
 
 
 @given(cases())
 def test_ground_truth(case_of):
     _, case = case_of
-    for name, scores in case.gold.items():
+    for name, scores in case.truth.items():
         recall = hit = 0.0
         for i, row in enumerate(scores):
             there = [j for j in range(len(row)) if np.isfinite(row[j])]
@@ -149,11 +221,11 @@ def test_coverage_counts_complete_explanations_over_everyone(case_of):
 
 
 def test_converged_counts_where_a_search_iterated_and_is_silent_where_none_did():
-    _, case = _plain_case()
+    model, case = _plain_case()
     n = len(case.codes)
-    still = removed(case, ABSENT)
-    moving = Counterfactuals(**{**still.__dict__, "converged": np.arange(n) % 4 > 0})
-    both = Case(**{**case.__dict__, "counterfactuals": {Access.LABEL: still, Access.GRADIENT: moving}})
+    still = deletion(model, case)
+    moving = replace(still, converged=np.arange(n) % 4 > 0)
+    both = replace(case, counterfactuals={Access.LABEL: still, Access.GRADIENT: moving})
     (score,) = Converged().score(both)
     assert score.variant == "gradient" and score.numerator.sum() == sum(i % 4 > 0 for i in range(n))
 
@@ -166,34 +238,32 @@ def test_without_a_mask_token_the_masked_metrics_are_absent_with_the_reason():
 
 
 def _plain_case():
-    from tests.problems import make_dataset, make_linear
-
     dataset = make_dataset([2, 2])
     model = make_linear(dataset)
-    codes = dataset.test.codes
-    features = np.zeros((len(codes), 1), int)
-    labels, before = model.labels(codes), np.ones(len(codes))
-    return model, Case(dataset, gate(model), codes, labels, before, features, 1, np.ones(len(codes), bool), {}, {})
+    return model, make_case(dataset, model, np.zeros((len(dataset.test), 1), int), {})
 
 
 @pytest.mark.parametrize("metric", METRICS)
 def test_every_metric_asks_for_what_it_declares_and_stays_in_its_range(metric):
     model, case = _plain_case()
-    truth = {name: gold.importance(name, model, case.dataset, case.codes, case.labels) for name in gold.DEFINITIONS}
-    found = removed(case, ABSENT)
-    before = np.where(case.labels == 1, model.proba(case.codes), 1 - model.proba(case.codes))
-    limited = {
-        "model": gate(model, metric.access),
-        "gold": truth,
-        "probability": before,
-        "counterfactuals": {
-            Access.PROBABILITY: Counterfactuals(**{**found.__dict__, "distance": np.ones(len(before))})
-        },
-    }
+    found = deletion(model, case)
     described: Metric = metric()
     low, high = described.range
-    for score in described.score(Case(**{**case.__dict__, **limited})):
+    access = described.access if described.role == "judged" else Access.NOTHING  # facts and truths ask nothing
+    limited = replace(case, model=gate(model, access), counterfactuals={Access.PROBABILITY: found})
+    for score in described.score(limited):
         if not isinstance(score, Absent):
             value = score.numerator.sum() / score.denominator.sum()
             assert low <= value <= high
     assert described.better in ("higher", "lower", "none") and described.name and described.title
+
+
+def test_metrics_sit_out_where_the_model_cannot_answer_but_not_where_they_ask_nothing():
+    class Silent:
+        def predict(self, codes):
+            raise AssertionError
+
+    subject = Subject(make_dataset([2, 2]), Silent)
+    out = {metric.name for metric in METRICS if metric().sits_out(subject)}
+    assert out == {"comprehensiveness", "sufficiency", "validity_soft", "c_soft"}
+    assert not any(metric().sits_out(Subject(subject.dataset, LinearModel)) for metric in METRICS)

@@ -6,10 +6,24 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cfeval_cli.model.gate import apply_edits, pick
-from cfeval_cli.model.logistic import Linear, Logistic, _adam
-from cfeval_cli.types import ABSENT, NONE, Access, Feature
-from tests.problems import gate, logit, make_dataset, make_linear, problems, sigmoid
+from cfeval_cli.errors import UserError
+from cfeval_cli.model.logistic import LinearModel, Logistic, _adam
+from cfeval_cli.types import (
+    ABSENT,
+    NONE,
+    Additive,
+    Differentiable,
+    Editable,
+    Feature,
+    Linear,
+    Picking,
+    Probabilistic,
+    Restorable,
+    Sloped,
+    Stored,
+)
+from cfeval_cli.types.gate import apply_edits, embed
+from tests.problems import labels, logit, make_dataset, make_linear, problems, sigmoid
 
 
 @given(problems(absent=0.3))
@@ -17,38 +31,43 @@ def test_predictions_are_the_sum_written_out(problem):
     dataset, model = problem
     codes = dataset.test.codes
     logits = [logit(model, row) for row in codes]
-    assert model.proba(codes) == pytest.approx([sigmoid(z) for z in logits])
-    assert model.labels(codes).tolist() == [int(z > 0) for z in logits]
+    assert model.positive(codes) == pytest.approx([sigmoid(z) for z in logits])
+    assert model.predict_proba(codes) == pytest.approx(np.array([[sigmoid(-z), sigmoid(z)] for z in logits]))
+    assert labels(model, codes).tolist() == [int(z > 0) for z in logits]
+    ones = np.ones(len(codes), int)
     for i, row in enumerate(codes):
         parts = [0.0 if c == ABSENT else model.weights[j] @ model.tables[j][c] for j, c in enumerate(row)]
-        assert model.effects(codes)[i] == pytest.approx(parts)
+        assert model.effects(codes, ones)[i] == pytest.approx(parts)
+        assert model.effects(codes, 1 - ones)[i] == pytest.approx(np.negative(parts))
 
 
 def test_a_row_gets_the_same_bits_in_any_company(monkeypatch):
     rng = np.random.default_rng(0)
     dataset = make_dataset(rng.integers(2, 9, 30).tolist(), n=300, absent=0.2)
     tables = tuple(rng.normal(size=(len(feature.values), 3)) for feature in dataset.features)
-    model = Linear(0.3, rng.normal(size=(30, 3)), tables, np.zeros((30, 3)))
+    model = LinearModel(0.3, rng.normal(size=(30, 3)), tables, np.zeros((30, 3)))
     codes = dataset.test.codes
-    at_once = model.proba(codes)
+    at_once = model.positive(codes)
     monkeypatch.setattr("cfeval_cli.model.logistic._FEW", 0)
-    by_column = model.proba(codes)
+    by_column = model.positive(codes)
     assert (at_once == by_column).all()
     monkeypatch.setattr("cfeval_cli.model.logistic._FEW", 60)
-    assert (np.concatenate([model.proba(row[None]) for row in codes]) == at_once).all()
+    assert (np.concatenate([model.positive(row[None]) for row in codes]) == at_once).all()
 
 
 @given(problems(absent=0.3))
 def test_embeddings_give_the_same_predictions_and_the_right_gradient(problem):
     dataset, model = problem
     codes = dataset.test.codes
-    vectors = torch.tensor(model.embed(codes), requires_grad=True)
-    p = model.proba_embedded(vectors)
-    assert p.detach().numpy() == pytest.approx(model.proba(codes))
+    vectors = torch.tensor(embed(model, codes), requires_grad=True)
+    both = model.proba_embedded(vectors)
+    assert both.detach().numpy() == pytest.approx(model.predict_proba(codes))
+    p = both[:, 1]
+    assert p.detach().numpy() == pytest.approx(model.positive(codes))
     p.sum().backward()
-    slope = model.proba(codes) * (1 - model.proba(codes))
+    slope = model.positive(codes) * (1 - model.positive(codes))
     assert vectors.grad.numpy() == pytest.approx(slope[:, None, None] * model.weights)
-    assert (model.embed(codes)[codes == ABSENT] == 0).all()
+    assert (embed(model, codes)[codes == ABSENT] == 0).all()
 
 
 @given(problems(absent=0.2), st.integers(0, 99))
@@ -67,30 +86,22 @@ def test_edits_are_evaluated_as_if_every_row_were_made(problem, seed):
                 if j != NONE:
                     values[edit, place] = rng.integers(-1, len(dataset.candidates[j]))
                     expected[edit, j] = values[edit, place]
-        assert (apply_edits(codes, features, rows, values) == expected).all()
-        assert model.edited_proba(codes, features, rows, values) == pytest.approx(model.proba(expected))
-        assert (model.edited_labels(codes, features, rows, values) == model.labels(expected)).all()
-
-
-@given(problems(absent=0.3), st.integers(0, 99))
-def test_single_values_are_embedded_as_in_whole_rows(problem, seed):
-    dataset, model = problem
-    rng = np.random.default_rng(seed)
-    codes = dataset.test.codes
-    rows, features = rng.integers(0, len(codes), 9), rng.integers(0, dataset.width, 9)
-    expected = model.embed(codes)[rows, features]
-
-    class Plain:
-        vectors = model.vectors
-
-    for known in (model, Plain()):
-        assert (pick(known, features, codes[rows, features]) == expected).all()
+        everyone = np.broadcast_to(rows, 7)
+        assert (apply_edits(codes, features, everyone, values) == expected).all()
+        assert model.edited_positive(codes, features, rows, values) == pytest.approx(model.positive(expected))
 
 
 def test_mean_effects_are_averages_over_the_training_rows():
     dataset = make_dataset([3, 4, 2], n=50)
     model = make_linear(dataset)
-    assert model.mean_effects() == pytest.approx(model.effects(dataset.train.codes).mean(axis=0))
+    for of in (0, 1):
+        means = model.effects(dataset.train.codes, np.full(50, of)).mean(axis=0)
+        assert model.mean_effects()[of] == pytest.approx(means)
+        for j in range(3):
+            values = np.arange(len(dataset.features[j].values))
+            codes = np.zeros((len(values), 3), dtype=np.int32)
+            codes[:, j] = values
+            assert model.value_effects(j, of) == pytest.approx(model.effects(codes, np.full(len(values), of))[:, j])
 
 
 def make(**changes):
@@ -107,16 +118,16 @@ def noisy(n=400, seed=0):
     truth = make_linear(dataset, seed=seed, scale=1)
     rng = np.random.default_rng(seed)
     for split in (dataset.train, dataset.validation, dataset.test):
-        split.labels[:] = rng.random(len(split)) < truth.proba(split.codes)
+        split.labels[:] = rng.random(len(split)) < truth.positive(split.codes)
     return dataset, truth
 
 
 def test_training_comes_near_the_model_that_made_the_labels():
     dataset, truth = noisy(2000)
     model = make().fit(dataset, 0)
-    off = np.abs(model.proba(dataset.test.codes) - truth.proba(dataset.test.codes)).mean()
-    best = (truth.labels(dataset.test.codes) == dataset.test.labels).mean()
-    assert (model.labels(dataset.test.codes) == dataset.test.labels).mean() > best - 0.03
+    off = np.abs(model.positive(dataset.test.codes) - truth.positive(dataset.test.codes)).mean()
+    best = (labels(truth, dataset.test.codes) == dataset.test.labels).mean()
+    assert (labels(model, dataset.test.codes) == dataset.test.labels).mean() > best - 0.03
     assert off < 0.05
     frequencies = [freq @ table for freq, table in zip(dataset.frequencies, model.tables, strict=True)]
     assert model.means == pytest.approx(np.stack(frequencies))
@@ -138,7 +149,7 @@ def test_early_stopping_keeps_the_epoch_with_the_lowest_validation_loss():
     dataset, _ = noisy(60)
 
     def loss(model):
-        p = model.proba(dataset.validation.codes)
+        p = model.positive(dataset.validation.codes)
         return -np.where(dataset.validation.labels == 1, np.log(p), np.log(1 - p)).mean()
 
     rate = {
@@ -180,8 +191,8 @@ def test_pretrained_vectors_are_shared_tuned_or_frozen_and_padding_stays_zero():
     assert tuned.tables[0] is tuned.tables[2] and not np.array_equal(tuned.tables[0], text.pretrained)
     for model in (frozen, tuned):
         assert model.arrays()["embeddings"].shape == (4, 5)  # stored once
-        back = Linear.from_arrays(model.arrays())
-        assert np.array_equal(back.proba(text.test.codes), model.proba(text.test.codes))
+        back = LinearModel.from_arrays(model.arrays())
+        assert np.array_equal(back.positive(text.test.codes), model.positive(text.test.codes))
         there = text.train.codes[:, 2] != ABSENT
         assert model.means[2] == pytest.approx(model.tables[2][text.train.codes[there, 2]].mean(axis=0))
 
@@ -190,10 +201,10 @@ def test_pretrained_vectors_are_shared_tuned_or_frozen_and_padding_stays_zero():
 @given(problems())
 def test_a_stored_model_is_the_same_model(problem):
     dataset, model = problem
-    back = Linear.from_arrays(model.arrays())
-    assert (back.proba(dataset.test.codes) == model.proba(dataset.test.codes)).all()
+    back = LinearModel.from_arrays(model.arrays())
+    assert (back.positive(dataset.test.codes) == model.positive(dataset.test.codes)).all()
     assert (back.mean_effects() == model.mean_effects()).all()
-    assert gate(back).access == Access.WHITE_BOX
+    assert (make().restore(model.arrays()).positive(dataset.test.codes) == model.positive(dataset.test.codes)).all()
 
 
 @pytest.mark.parametrize(
@@ -224,3 +235,18 @@ def test_a_step_is_that_of_torchs_adam():
         adam.step()
         for a, b in zip(ours, theirs, strict=True):
             assert a.detach().numpy() == pytest.approx(b.detach().numpy(), abs=1e-12)
+
+
+def test_it_can_answer_everything_and_says_so():
+    dataset = make_dataset([3, 2])
+    abilities = (Probabilistic, Editable, Picking, Differentiable, Sloped, Linear, Additive, Stored)
+    assert all(isinstance(make_linear(dataset), ability) for ability in abilities)
+    assert isinstance(make(), Restorable)
+
+
+def test_more_than_two_classes_are_refused_and_arrays_that_are_no_models():
+    three = replace(make_dataset([3, 2]), classes=("a", "b", "c"))
+    with pytest.raises(UserError, match="tells two classes apart, and toy has 3"):
+        make().fit(three, 0)
+    with pytest.raises(ValueError, match="where bias, weights"):
+        make().restore({"bias": np.zeros(())})

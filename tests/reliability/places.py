@@ -15,13 +15,13 @@ from tests.conftest import environment
 PRELUDE = """
 import json, os, pathlib, signal, sys, tempfile
 from contextlib import contextmanager
-from cfeval_cli.folder import journal
+from cfeval_cli.run import memo
 from cfeval_cli.run.progress import Progress
 
 place, told, counting = json.loads({place!r}), {told!r}, {counting!r}
 seen = {{"stage": "", "stages": {{}}, "files": []}}
-assert journal._EVERY > 0
-journal._EVERY = 0  # each chunk is kept when it is there, not after so many seconds
+assert memo._EVERY > 0
+memo._EVERY = 0  # each chunk is kept when it is there, not after so many seconds
 
 
 def write():

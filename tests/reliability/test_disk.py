@@ -18,10 +18,10 @@ QUICK = ("explainer=[random,omission,lr]", "resamples=100", "cache=off", "figure
 REMOVING = """
 import shutil
 import numpy as np
-from cfeval_cli.types import Explanation
+from cfeval_cli.types import Explainer, Explanation
 
 
-class Removing:
+class Removing(Explainer):
     access = 0
 
     def fit(self, dataset, model):

@@ -11,11 +11,11 @@ FAULTY = """
 import time
 from dataclasses import dataclass
 import numpy as np
-from cfeval_cli.types import Explanation
+from cfeval_cli.types import Explainer, Explanation
 
 
 @dataclass(frozen=True)
-class Faulty:
+class Faulty(Explainer):
     every: int = 10
     kinds: int = 5
     access = 0

@@ -89,12 +89,13 @@ def test_a_report_is_made_anew_and_its_hashes_with_it(run, tmp_path):
 def test_the_way_to_go_on_is_said_in_full(toy, tmp_path):
     (tmp_path / "conf" / "explainer").mkdir(parents=True)
     (tmp_path / "bad.py").write_text(
-        "class Bad:\n    access = 0\n    def fit(self, dataset, model):\n        return lambda batch: 1 / 0\n"
+        "from cfeval_cli.types import Explainer\nclass Bad(Explainer):\n    access = 0\n"
+        "    def fit(self, dataset, model):\n        return lambda batch: 1 / 0\n"
     )
     (tmp_path / "conf" / "explainer" / "bad.yaml").write_text("bad: {_target_: bad.Bad}\n")
     own = f"hydra.searchpath=[file://{tmp_path / 'conf'}]"
     done = toy.run(*QUICK[1:], "explainer=[bad,lr]", own, "strict=true", cwd=tmp_path, code=1)
-    assert "ZeroDivisionError: division by zero (bad.py:4)" in done.stderr
+    assert "ZeroDivisionError: division by zero (bad.py:5)" in done.stderr
     import shlex
 
     words = shlex.split(done.stderr.splitlines()[-1].partition("To go on: ")[2])

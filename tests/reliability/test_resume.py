@@ -17,21 +17,24 @@ PATIENT = """
 from dataclasses import dataclass
 from pathlib import Path
 import numpy as np
-from cfeval_cli.types import Explanation
+from cfeval_cli.types import Explainer, Explanation
 
 
 @dataclass(frozen=True)
-class Patient:
+class Patient(Explainer):
     log: str
     access = 0
 
     def fit(self, dataset, model):
         def function(batch):
-            with Path(self.log).open("a") as log:
+            with Path(f"{self.log}.txt").open("a") as log:  # the content of a file that a setting names would count
                 log.write("".join(f"{i}\\n" for i in batch.ids))
             scores = np.stack([batch.rng(row).random(batch.codes.shape[1]) for row in range(len(batch))])
             return Explanation.ranked(scores, batch.codes >= 0)
         return function
+
+    def fingerprint(self):
+        return ""
 """
 SETTINGS = (
     "explainer=[patient,random,omission,lime,lr]",
@@ -65,7 +68,7 @@ class Bench:
     folder: Path
 
     def words(self, name, *more):
-        log = self.folder / f"{name}.log"
+        log = self.folder / f"log-{name}"
         own = f"hydra.searchpath=[file://{self.folder / 'conf'}]"
         return [
             "run", *self.toy.arguments, *SETTINGS, own, f"explainer.patient.log={log}", *more,
@@ -75,11 +78,11 @@ class Bench:
     def resume(self, name, *more):
         own = f"hydra.searchpath=[file://{self.folder / 'conf'}]"
         config = ["--config-dir", str(self.toy.folder / "conf"), own]
-        log = f"explainer.patient.log={self.folder / name}.log"  # which may not be there yet
+        log = f"explainer.patient.log={self.folder}/log-{name}"  # a path, which a folder may not choose
         return ["run", "--resume", str(self.folder / name), *config, log, *more]
 
     def explained(self, name):
-        log = self.folder / f"{name}.log"
+        log = self.folder / f"log-{name}.txt"
         return log.read_text().split() if log.exists() else []
 
     def tables(self, name):

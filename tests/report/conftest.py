@@ -10,6 +10,7 @@ import pytest
 from hydra import compose, initialize_config_module
 
 from cfeval_cli import config
+from cfeval_cli.commands.run import _report
 from cfeval_cli.folder.write import RunFolder
 from cfeval_cli.run import pipeline
 from cfeval_cli.run.progress import Progress
@@ -29,7 +30,10 @@ def made(tmp_path_factory):
             paths = f"hydra.searchpath=[file://{toy.folder / 'conf'}]"
             with initialize_config_module("cfeval_cli.conf", version_base="1.3"):
                 cfg = compose("run", [paths, *toy.arguments[2:], *QUICK, *overrides])
-            pipeline.run(config.plan(cfg), RunFolder(folder, ["cfeval", "run", *overrides]), Progress())
+            plan, run = config.plan(cfg), RunFolder(folder, ["cfeval", "run", *overrides])
+            pipeline.run(plan, run, Progress())
+            _report(run, plan)
+            run.finish()
             known[key] = folder
         if not copy:
             return known[key]

@@ -340,4 +340,4 @@ def test_metrics_that_share_the_lead_do_not_share_an_interval(toy, made):
     lines.loc[lead & (lines["metric"] == "dfr"), "tau_low"] = 0.25
     lines.loc[lead & (lines["metric"] == "c"), "tau_low"] = 0.75
     said = tell(told.findings, told.record).points[0]
-    assert "DFR [0.250, 1.000]" in said and "[0.750, 1.000]" in said
+    assert "DFR (del.) [0.250, 1.000]" in said and "DFR (marginal) [0.250, 1.000]" in said and "[0.750, 1.000]" in said

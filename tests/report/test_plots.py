@@ -12,12 +12,11 @@ from cfeval_cli.report.tables import costs as cost_table
 from cfeval_cli.statistics.findings import conclude
 from cfeval_cli.statistics.resampled import Bootstrap
 from tests.conftest import only_run
-from tests.report.test_tables import RECORD
+from tests.report.test_tables import RECORD, facts
 from tests.statistics.tables import EXPLAINERS, build
 
 NAMES = {"a": "A", "b": "$x^2$ <b>", "c": "C_1", "d": "D"}
-FACTS = {"latex": None, "better": "higher", "place": 10}
-METRICS = {**RECORD["metrics"], "sufficiency": {"title": "Suff.", **FACTS}}
+METRICS = {**RECORD["metrics"], "sufficiency": facts("Suff.", 10, block="erasure")}
 RUN = {**RECORD, "explainers": NAMES, "metrics": METRICS}
 COSTS = pd.DataFrame(
     [("explainer", name, "", 0, 0.5 * i, 1000 * i) for i, name in enumerate(EXPLAINERS)]

@@ -9,17 +9,30 @@ from rich.console import Console
 from cfeval_cli.report.tables import Cell, Table, escape_latex, make, ordinal
 from cfeval_cli.statistics.findings import Findings
 
+
+def facts(title, place, better="higher", latex=None, role="judged", block="counterfactual", detail="{variant}"):
+    """What run.json says of a metric."""
+    return {
+        "title": title, "latex": latex, "better": better, "place": place, "role": role, "block": block,
+        "detail": detail,
+    }  # fmt: skip
+
+
 RECORD = {
     "explainers": {"a": "A_1 & <b>|", "b": "B"},
     "settings": {"agreement": "recall", "gold": "signed", "k": 1, "seed": 0, "incomplete": "skip",
                  "resamples": 2000, "confidence": 0.95},
     "metrics": {
-        "c": {"title": "C", "latex": r"$\mathcal{C}$", "better": "higher", "place": 60},
-        "proximity": {"title": "Proximity", "latex": None, "better": "lower", "place": 50},
-        "comprehensiveness": {"title": "Comp.", "latex": None, "better": "higher", "place": 10},
-        "recall": {"title": "GroundTruth", "latex": None, "better": "higher", "place": 90},
-        "coverage": {"title": "Coverage", "latex": None, "better": "none", "place": 99},
+        "c": facts("C", 60, latex=r"$\mathcal{C}$", detail="{search}, {variant}"),
+        "proximity": facts("Proximity", 50, "lower"),
+        "comprehensiveness": facts("Comp.", 10, block="erasure"),
+        "recall": facts("GroundTruth", 90, role="truth", block="truth", detail="{metric}, {variant}"),
+        "coverage": facts("Coverage", 99, "none", role="fact", block="truth", detail=""),
     },
+    "truths": {name: {"question": "paper", "arbitrary": True} for name in ("signed", "absolute")},
+    "truths_absent": {},
+    "removals": {"del": {"title": "del.", "arbitrary": True}, "mask": {"title": "mask", "arbitrary": False}},
+    "explainers_absent": {},
     "data": {
         "name": "toy", "file": "toy.csv", "source": "data folder", "sha256": "ab" * 32, "rows_used": 1234,
         "rows_read": 2000, "rows_whole": 3000, "complete": False,
@@ -52,6 +65,7 @@ def metrics(coverage=(1.0, 0.4)):
             rows.append(
                 {
                     "metric": metric, "variant": variant, "explainer": name, "rung": np.nan, "value": value,
+                    "better": RECORD["metrics"][metric]["better"], "role": RECORD["metrics"][metric]["role"],
                     "value_low": value - 0.1, "value_high": value + 0.1, "rank": rank, "note": note,
                 }
             )  # fmt: skip
@@ -87,7 +101,8 @@ CORRELATIONS = pd.DataFrame(
 
 
 def tables(correlations=CORRELATIONS, record=RECORD, differences=(), instances=()):
-    return make(Findings(metrics(), correlations, pd.DataFrame(differences), pd.DataFrame(instances)), record)
+    frames = (pd.DataFrame(differences), pd.DataFrame(instances), pd.DataFrame([]))
+    return make(Findings(metrics(), correlations, *frames), record)
 
 
 def test_table_1_marks_the_truth_agreement_low_coverage_and_what_is_absent():

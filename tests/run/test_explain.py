@@ -15,25 +15,25 @@ from cfeval_cli.explainer.anchor import Anchor
 from cfeval_cli.explainer.lime import Lime
 from cfeval_cli.explainer.random import Random
 from cfeval_cli.identity import of_code, of_component, of_subject
-from cfeval_cli.run.explain import Explained, Job, explain, wrong_with
-from cfeval_cli.types import ABSENT, NONE, Access, Explanation
-from tests.problems import make_dataset, make_linear
+from cfeval_cli.run.explain import Job, explain, wrong_with
+from cfeval_cli.types import ABSENT, NONE, Access, Explained, Explainer, Explanation
+from tests.problems import make_dataset, make_linear, predicted
 
 DATASET = make_dataset([3, 4, 2, 3, 5], n=70, seed=3)
 MODEL = make_linear(DATASET, seed=4, scale=1)
-LABELS = MODEL.labels(DATASET.test.codes)
+ROWS = predicted(DATASET, MODEL)
 HERE = Local(n_jobs=1)
 
 
 def job(explainer, name="x", seed=0, dataset=DATASET, model=MODEL):
     who, what, code = of_component(explainer), of_subject(dataset, model), of_code(type(explainer))
-    return Job(name, explainer, dataset, model, who, code, what, seed, DATASET.test, LABELS)
+    return Job(name, explainer, explainer.access, dataset, model, who, code, what, seed, ROWS)
 
 
 def run(made, rows=slice(None), executor=HERE, cache=None):
     done = []
     rows = np.arange(70)[rows]
-    some = replace(made, instances=DATASET.test.take(rows), labels=made.labels[rows])
+    some = replace(made, rows=made.rows.take(rows))
     told = explain(some, executor, cache or Off(), done.append)
     assert sum(done) == len(rows) == len(told.explanation)
     return told
@@ -76,16 +76,19 @@ def test_what_explanations_depend_on_makes_another_section(tmp_path):
     assert len({one.section for one in [first, *others]}) == len(others) + 1
     assert all(run(one, slice(0, 3), cache=cache).known == 0 for one in others)
     assert run(job(Lime(n_samples=50)), slice(0, 3), cache=cache).known == 3
-    flipped = replace(first, labels=1 - LABELS)  # another prediction is to be explained
+    flipped = replace(first, rows=replace(ROWS, labels=1 - ROWS.labels))  # another prediction is to be explained
     assert run(flipped, cache=cache).known == 0
 
 
 @dataclass(frozen=True)
-class Counting:
+class Counting(Explainer):
     """Asks the model once when it is made, and three times for each instance."""
 
     calls: list = field(default_factory=list)
     access = Access.LABEL
+
+    def fingerprint(self):
+        return ""
 
     def fit(self, dataset, model):
         model.labels(dataset.train.codes[:11])
@@ -110,8 +113,11 @@ def test_rows_are_counted_once_whoever_computed_and_whenever(tmp_path):
 
 def test_each_chunk_is_kept_as_soon_as_it_is_there(tmp_path):
     @dataclass(frozen=True)
-    class Breaks:
+    class Breaks(Explainer):
         access = Access.NOTHING
+
+        def fingerprint(self):
+            return ""
 
         def fit(self, dataset, model):
             def function(batch):
@@ -127,17 +133,26 @@ def test_each_chunk_is_kept_as_soon_as_it_is_there(tmp_path):
     assert run(job(Breaks()), slice(0, 32), cache=cache).known == 32
 
 
-def test_an_explainer_without_plain_settings_is_not_kept(tmp_path):
+def test_an_explainer_without_plain_settings_or_a_word_on_what_it_depends_on_is_not_kept(tmp_path):
     @dataclass(frozen=True)
-    class Odd:
+    class Odd(Explainer):
         function: object = print
         access = Access.NOTHING
         fit = Random.fit
 
+        def fingerprint(self):
+            return ""
+
+    @dataclass(frozen=True)
+    class Mute(Explainer):
+        access = Access.NOTHING
+        fit = Random.fit
+
     cache = Disk(str(tmp_path))
-    assert job(Odd()).section is None
-    run(job(Odd()), cache=cache)
-    assert run(job(Odd()), cache=cache).known == 0 and cache.sections() == []
+    for made in (Odd(), Mute()):
+        assert job(made).section is None
+        run(job(made), cache=cache)
+        assert run(job(made), cache=cache).known == 0 and cache.sections() == []
 
 
 def test_a_source_that_was_changed_during_the_run_is_refused():
@@ -163,11 +178,14 @@ def test_impossible_explanations_are_known(features, scores, message):
 
 
 @dataclass(frozen=True)
-class Faulty:
+class Faulty(Explainer):
     """Goes wrong on some instances, in some way."""
 
     way: str
     access = Access.NOTHING
+
+    def fingerprint(self):
+        return ""
 
     def fit(self, dataset, model):
         bad = set(dataset.test.ids[[3, 20, 21]].tolist())
@@ -241,11 +259,11 @@ def test_reasons_are_counted():
 
 def test_a_mistake_in_the_explainer_as_a_whole_is_not_blamed_on_instances():
     @dataclass(frozen=True)
-    class Curious:
+    class Curious(Explainer):
         access = Access.LABEL
 
         def fit(self, dataset, model):
-            return lambda batch: model.proba(batch.codes)
+            return lambda batch: model.probability(batch.codes, batch.labels)
 
     with pytest.raises(Failure, match="declares label access"):
         run(job(Curious()))

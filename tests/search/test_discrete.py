@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from cfeval_cli.errors import Failure, UserError
 from cfeval_cli.search.discrete import Discrete
 from cfeval_cli.types import NONE, Access
-from tests.problems import choose_features, logit, make_dataset, make_linear, make_quest, problems, sigmoid
+from tests.problems import choose_features, logit, make_dataset, make_linear, make_task, problems, sigmoid
 
 
 def algorithm_1(dataset, model, row, features, pick, access):
@@ -55,7 +55,7 @@ def test_matches_algorithm_1_candidate_by_candidate(problem, k, seed, pick, acce
     if access not in search.levels:
         return
     features = choose_features(dataset, min(k, dataset.width), seed)
-    found = search.find(make_quest(dataset, model, features, access))
+    found = search.find(make_task(dataset, model, features, access))
     meant = pick if pick != "auto" else ("first" if access == Access.LABEL else "largest_drop")
     for i, row in enumerate(dataset.test.codes):
         expected = algorithm_1(dataset, model, row, features[i], meant, access)
@@ -73,7 +73,7 @@ def test_the_random_fallback_is_uniform_over_the_other_combinations():
     dataset = make_dataset([3, 2], n=6000)
     model = make_linear(dataset, bias=100.0)  # nothing flips
     features = np.tile([0, 1], (6000, 1))
-    found = Discrete().find(make_quest(dataset, model, features, Access.LABEL))
+    found = Discrete().find(make_task(dataset, model, features, Access.LABEL))
     own = dataset.test.codes @ [2, 1]
     drawn = found.codes @ [2, 1]
     assert not found.flipped.any() and (drawn != own).all()
@@ -87,21 +87,19 @@ def test_batches_never_exceed_the_bound_and_all_candidates_are_counted():
     asked = []
 
     class Spy:
-        access = Access.WHITE_BOX
+        vectors, pick = model.vectors, model.pick
 
-        def __getattr__(self, name):
-            return getattr(model, name)
-
-        def edited_proba(self, codes, features, rows, values):
+        def edited_positive(self, codes, features, rows, values):
             asked.append(len(values))
-            return model.edited_proba(codes, features, rows, values)
+            return model.edited_positive(codes, features, rows, values)
 
-        def proba(self, codes):
+        def positive(self, codes):
             asked.append(len(codes))
-            return model.proba(codes)
+            return model.positive(codes)
 
-    features = np.tile([0, 2], (50, 1))
-    Discrete(max_batch_rows=20).find(make_quest(dataset, Spy(), features, Access.PROBABILITY))
+    task = make_task(dataset, Spy(), np.tile([0, 2], (50, 1)), Access.PROBABILITY)
+    asked.clear()  # by the test itself
+    Discrete(max_batch_rows=20).find(task)
     assert max(asked) <= 20
     assert sum(asked) == 50 * 16 + 50  # every candidate, and the one that was taken
 
@@ -110,17 +108,17 @@ def test_the_fallback_depends_on_the_seed_and_the_instance_but_not_on_who_explai
     dataset = make_dataset([4, 5], n=40)
     model = make_linear(dataset, bias=100.0)  # nothing flips
     there, back = np.tile([0, 1], (40, 1)), np.tile([1, 0], (40, 1))
-    one = Discrete().find(make_quest(dataset, model, there, Access.LABEL)).codes
-    assert (Discrete().find(make_quest(dataset, model, back, Access.LABEL)).codes == one).all()
-    assert (Discrete().find(make_quest(dataset, model, there, Access.LABEL, seed=1)).codes != one).any()
+    one = Discrete().find(make_task(dataset, model, there, Access.LABEL)).codes
+    assert (Discrete().find(make_task(dataset, model, back, Access.LABEL)).codes == one).all()
+    assert (Discrete().find(make_task(dataset, model, there, Access.LABEL, seed=1)).codes != one).any()
 
 
 def test_instances_with_fewer_features_are_searched_in_what_there_is():
     dataset = make_dataset([3, 3, 3], n=8)
     model = make_linear(dataset, seed=5)
     two = np.array([[0, NONE]] * 4 + [[2, 1]] * 4)
-    found = Discrete().find(make_quest(dataset, model, two, Access.PROBABILITY))
-    alone = Discrete().find(make_quest(dataset, model, np.array([[0]] * 8), Access.PROBABILITY))
+    found = Discrete().find(make_task(dataset, model, two, Access.PROBABILITY))
+    alone = Discrete().find(make_task(dataset, model, np.array([[0]] * 8), Access.PROBABILITY))
     assert found.codes[:4].tolist() == alone.codes[:4].tolist()
 
 
@@ -141,7 +139,7 @@ def test_a_feature_without_another_value_stays_as_it_is():
     dataset = make_dataset([1, 3], n=5)
     model = make_linear(dataset, bias=100.0)
     for access in (Access.LABEL, Access.PROBABILITY):
-        found = Discrete().find(make_quest(dataset, model, np.zeros((5, 1), int), access))
+        found = Discrete().find(make_task(dataset, model, np.zeros((5, 1), int), access))
         assert (found.codes == dataset.test.codes).all() and not found.flipped.any()
 
 
@@ -149,6 +147,6 @@ def test_a_model_that_gives_no_numbers_is_told():
     dataset = make_dataset([3, 3], n=5)
     model = make_linear(dataset)
     broken = type(model)(float("nan"), model.weights, model.tables, model.means)
-    quest = make_quest(dataset, broken, np.zeros((5, 1), int), Access.PROBABILITY)
+    task = make_task(dataset, broken, np.zeros((5, 1), int), Access.PROBABILITY)
     with pytest.raises(Failure, match="NaN"):
-        Discrete().find(quest)
+        Discrete().find(task)

@@ -1,35 +1,42 @@
+"""What is told of an edit is what the model says of it."""
+
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cfeval_cli.search.edit import erased, explained
-from cfeval_cli.types import ABSENT, NONE, Access, Case
-from tests.problems import gate, problems
+from cfeval_cli.search.edit import embedded, exchanged, moved
+from cfeval_cli.types import NONE, Access
+from tests.problems import choose_features, kept, labels, make_task, problems
 
 
-@given(problems(absent=0.3), st.integers(0, 99), st.booleans(), st.sampled_from([ABSENT, 1]))
-def test_erasing_touches_the_named_features_or_all_others_and_never_padding(problem, seed, keep, value):
+@given(problems(), st.integers(0, 99), st.sampled_from([Access.LABEL, Access.PROBABILITY]), st.sampled_from([1, 4, 99]))
+def test_exchanged_values_are_put_before_the_model_and_measured(problem, seed, access, at_once):
     dataset, model = problem
-    codes = dataset.test.codes
+    task = make_task(dataset, model, choose_features(dataset, 1, seed), access)
     rng = np.random.default_rng(seed)
-    features = np.array([[0, rng.choice(np.flatnonzero(row != ABSENT))] for row in codes])
-    features[features[:, 0] == features[:, 1], 1] = NONE
-    case = Case(
-        dataset,
-        gate(model, Access.LABEL),
-        codes,
-        model.labels(codes),
-        None,
-        features,
-        2,
-        np.ones(len(codes), bool),
-        {},
-        {},
-    )
-    result = erased(case, value, keep=keep)
-    for i, row in enumerate(codes):
-        named = set(features[i]) - {NONE}
-        assert explained(codes, features)[i].tolist() == [j in named for j in range(dataset.width)]
-        for j, code in enumerate(row):
-            removed = (j in named) != keep
-            assert result[i, j] == (code if code == ABSENT or not removed else value)
+    edited = task.codes.copy()
+    for i, (j,) in enumerate(task.features):
+        edited[i, j] = rng.integers(len(dataset.candidates[j]))
+    found = exchanged(task, edited, at_once)
+    assert (found.labels == labels(model, edited)).all() and (found.flipped == (found.labels != task.labels)).all()
+    assert (found.codes == edited).all() and found.distance == pytest.approx(task.measure.between(task.codes, edited))
+    if access == Access.LABEL:
+        assert found.probability is None
+    else:
+        assert found.probability == pytest.approx(kept(model, edited, task.labels))
+
+
+@given(problems(), st.integers(0, 99))
+def test_embeddings_that_stay_where_they_are_change_nothing(problem, seed):
+    dataset, model = problem
+    features = choose_features(dataset, min(2, dataset.width), seed)
+    features[::2, 1:] = NONE
+    task = make_task(dataset, model, features, Access.GRADIENT)
+    own = embedded(task)
+    for i, row in enumerate(task.codes):
+        for place, j in enumerate(features[i]):
+            assert own[i, place].tolist() == ([0.0] * own.shape[2] if j == NONE else model.tables[j][row[j]].tolist())
+    found = moved(task, own, np.ones(len(own), bool))
+    assert found.distance == pytest.approx(np.zeros(len(own))) and found.converged.all() and found.steps is None
+    assert found.probability == pytest.approx(kept(model, task.codes, task.labels))

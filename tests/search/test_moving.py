@@ -5,13 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cfeval_cli.errors import UserError
-from cfeval_cli.model.gate import Ledger
 from cfeval_cli.search.continuous import Continuous
 from cfeval_cli.search.discrete import Discrete
 from cfeval_cli.search.exact import Exact
-from cfeval_cli.types import NONE, Access, Quest
-from tests.problems import choose_features, logit, make_dataset, make_linear, make_quest, problems, sigmoid
+from cfeval_cli.types import NONE, Access, Subject
+from tests.problems import choose_features, logit, make_dataset, make_linear, make_task, problems, sigmoid
 
 
 def lowest(alpha, size, length):
@@ -50,7 +48,7 @@ def test_continuous_comes_within_1_percent_of_the_global_optimum_and_never_below
     near = total = 0
     for k in (1, 2):
         features = choose_features(dataset, k, k)
-        found = Continuous(alpha=alpha, optimizer=optimizer).find(make_quest(dataset, small, features, Access.GRADIENT))
+        found = Continuous(alpha=alpha, optimizer=optimizer).find(make_task(dataset, small, features, Access.GRADIENT))
         for i, row in enumerate(dataset.test.codes):
             length = named_weights(small, features[i : i + 1])[0]
             best = lowest(alpha, abs(logit(small, row)), length)
@@ -68,7 +66,7 @@ def test_exact_is_the_distance_to_the_boundary_and_flips_wherever_there_is_weigh
     dataset, model = problem
     features = choose_features(dataset, min(k, dataset.width), seed)
     features[::2, 1:] = NONE
-    found = Exact().find(make_quest(dataset, model, features, Access.GRADIENT))
+    found = Exact().find(make_task(dataset, model, features, Access.GRADIENT))
     lengths = named_weights(model, features)
     for i, row in enumerate(dataset.test.codes):
         if lengths[i] == 0:
@@ -84,9 +82,9 @@ def test_exact_is_the_distance_to_the_boundary_and_flips_wherever_there_is_weigh
 def test_exact_is_a_lower_bound_for_every_flip_of_the_others(problem, k, seed):
     dataset, model = problem
     features = choose_features(dataset, min(k, dataset.width), seed)
-    bound = Exact().find(make_quest(dataset, model, features, Access.GRADIENT)).distance
-    moved = Continuous(alpha=300.0, restarts=2, steps=200).find(make_quest(dataset, model, features, Access.GRADIENT))
-    exchanged = Discrete(pick="nearest").find(make_quest(dataset, model, features, Access.PROBABILITY))
+    bound = Exact().find(make_task(dataset, model, features, Access.GRADIENT)).distance
+    moved = Continuous(alpha=300.0, restarts=2, steps=200).find(make_task(dataset, model, features, Access.GRADIENT))
+    exchanged = Discrete(pick="nearest").find(make_task(dataset, model, features, Access.PROBABILITY))
     for found in (moved, exchanged):
         assert (found.distance[found.flipped] >= bound[found.flipped] - 1e-7).all()
 
@@ -97,7 +95,7 @@ def test_only_the_explained_features_move_and_labels_probabilities_and_distances
     features = choose_features(dataset, 2, 0)
     features[::3, 1] = NONE
     for search in (Continuous(alpha=30.0), Exact()):
-        found = search.find(make_quest(dataset, model, features, Access.GRADIENT))
+        found = search.find(make_task(dataset, model, features, Access.GRADIENT))
         for i, row in enumerate(dataset.test.codes):
             z, gap = logit(model, row), 0.0
             for place, j in enumerate(features[i]):
@@ -114,12 +112,12 @@ def test_the_result_depends_on_the_seed_alone_not_on_batches_or_company():
     dataset = make_dataset([3, 4, 2], n=20, seed=4)
     model = make_linear(dataset, seed=5, scale=1)
     features = choose_features(dataset, 1, 0)
-    one = Continuous().find(make_quest(dataset, model, features, Access.GRADIENT)).vectors
+    one = Continuous().find(make_task(dataset, model, features, Access.GRADIENT)).vectors
     assert np.array_equal(
-        Continuous(max_batch_rows=30).find(make_quest(dataset, model, features, Access.GRADIENT)).vectors, one
+        Continuous(max_batch_rows=30).find(make_task(dataset, model, features, Access.GRADIENT)).vectors, one
     )
     assert not np.array_equal(
-        Continuous().find(make_quest(dataset, model, features, Access.GRADIENT, seed=1)).vectors, one
+        Continuous().find(make_task(dataset, model, features, Access.GRADIENT, seed=1)).vectors, one
     )
 
 
@@ -127,7 +125,7 @@ def test_too_few_steps_are_reported_as_not_converged():
     dataset = make_dataset([3, 4, 2], n=20, seed=4)
     model = make_linear(dataset, seed=5, scale=1)
     found = Continuous(steps=2, restarts=1).find(
-        make_quest(dataset, model, choose_features(dataset, 1, 0), Access.GRADIENT)
+        make_task(dataset, model, choose_features(dataset, 1, 0), Access.GRADIENT)
     )
     assert not found.converged.all()
 
@@ -135,15 +133,12 @@ def test_too_few_steps_are_reported_as_not_converged():
 def test_no_instances_no_counterfactuals():
     dataset = make_dataset([3, 4, 2], n=20)
     model = make_linear(dataset)
-    quest = make_quest(dataset, model, choose_features(dataset, 1, 0), Access.GRADIENT)
-    empty = Quest(**{**quest.__dict__, **{n: getattr(quest, n)[:0] for n in ("codes", "labels", "features", "ids")}})
-    for search in (Continuous(), Exact(), Discrete()):
-        if Access.GRADIENT in search.levels:
-            assert len(search.find(empty).distance) == 0
-        else:
-            probability = make_quest(dataset, model, choose_features(dataset, 1, 0), Access.PROBABILITY)
-            none = {n: getattr(quest, n)[:0] for n in ("codes", "labels", "features", "ids")}
-            assert len(search.find(Quest(**{**probability.__dict__, **none})).distance) == 0
+    task = make_task(dataset, model, choose_features(dataset, 1, 0), Access.GRADIENT)
+    for search in (Continuous(), Exact()):
+        assert len(search.find(task.part(slice(0))).distance) == 0
+    for level in (Access.LABEL, Access.PROBABILITY):
+        task = make_task(dataset, model, choose_features(dataset, 1, 0), level)
+        assert len(Discrete().find(task.part(slice(0))).distance) == 0
 
 
 def test_a_model_without_gradients_is_refused_in_words():
@@ -151,11 +146,17 @@ def test_a_model_without_gradients_is_refused_in_words():
     model = make_linear(dataset)
 
     class Black:
-        access = Access.PROBABILITY
-        labels, proba = model.labels, model.proba
+        predict_proba = model.predict_proba
 
-    with pytest.raises(UserError, match="search needs gradient access, and the model offers probability only"):
-        Ledger().gate(Black(), Access.GRADIENT, "search")
+    class Sloping(Black):
+        vectors, proba_embedded = model.vectors, model.proba_embedded
+
+    black, sloping, linear = (Subject(dataset, kind) for kind in (Black, Sloping, type(model)))
+    assert "(vectors, proba_embedded)" in Continuous().refuses(black)
+    assert Continuous().refuses(sloping) is None and Continuous().refuses(linear) is None
+    assert "(logits, slopes)" in Exact().refuses(sloping)
+    assert Exact().refuses(linear) is None
+    assert all(Discrete().refuses(subject) is None for subject in (black, sloping, linear))
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,9 @@ def build(seed, n=5, gaps=False):
     for metric, variant, better in [*KINDS, ("coverage", "all", "none")]:
         for explainer in EXPLAINERS:
             key = {"metric": metric, "variant": variant, "explainer": explainer}
-            facts = {"rung": np.nan, "better": better, "access": "label", "low": 0.0, "high": 1.0, "note": ""}
+            role = {"recall": "truth", "coverage": "fact"}.get(metric, "judged")
+            facts = {"rung": np.nan, "better": better, "role": role, "access": "label", "low": 0.0, "high": 1.0}
+            facts["note"] = ""
             order.append({**key, **facts})
             for instance in range(n):
                 value = float(instance > 0) if metric == "coverage" else float(rng.integers(0, 3))

@@ -23,6 +23,12 @@ from tests.conftest import cfeval, reseal, seal
 FILES = ["seeds_correlations.csv", "seeds_metrics.csv", "stability.csv", "sweep.csv", "tables.md", "tables.tex"]
 HEADING = "metric,variant,explainer,rung,value,value_se,better"
 METRICS = {"c": "higher", "proximity": "lower", "recall": "higher", "coverage": "none"}
+KINDS = {
+    "c": {"role": "judged", "block": "counterfactual", "detail": "{search}, {variant}"},
+    "proximity": {"role": "judged", "block": "counterfactual", "detail": "{variant}"},
+    "recall": {"role": "truth", "block": "truth", "detail": "{metric}, {variant}"},
+    "coverage": {"role": "fact", "block": "truth", "detail": ""},
+}
 QUICK = ("explainer=[random,omission,lr]", "n_explain=40", "resamples=100", "n_jobs=1", "model.max_epochs=3")
 
 
@@ -39,9 +45,10 @@ def write_run(folder, seed, overrides=(), values=None, taus=None, status="comple
         "data": {"name": "toy"}, "accuracy": {"test": 0.8 + 0.01 * seed}, "instances": 20,
         "explainers": {name: name.upper() for name in dict.fromkeys(name for _, name in values)},
         "metrics": {
-            name: {"title": name.title(), "latex": None, "better": better, "place": 50}
+            name: {"title": name.title(), "latex": None, "better": better, "place": 50, **KINDS[name]}
             for name, better in METRICS.items()
         },
+        "removals": {}, "truths": {},
     }  # fmt: skip
     if status != "complete":
         seal(folder, record, list(overrides))
@@ -278,11 +285,11 @@ def test_nothing_in_a_folder_is_made(tmp_path, monkeypatch):
         ("run.json", "[]", "run.json is not the record of a run"),
         ("run.json", "[" * 100_000, "run.json is damaged"),
         ("run.json", '{"status": "complete", "schema": 1}', "written by another version of cfeval"),
-        ("run.json", '{"status": "complete", "schema": 2}', "no list of files"),
-        ("run.json", '{"status": "complete", "schema": 2, "files": {"../0/run.json": "x"}}', "not in the run's folder"),
-        ("run.json", '{"status": "complete", "schema": 2, "files": {}}', "does not tell the overrides"),
-        ("run.json", '{"status": "complete", "schema": 2, "files": {}, "overrides": [[]]}', "not tell the overrides"),
-        ("run.json", '{"status": "complete", "schema": 2, "files": {}, "overrides": []}', "not tell settings, expl"),
+        ("run.json", '{"status": "complete", "schema": 3}', "no list of files"),
+        ("run.json", '{"status": "complete", "schema": 3, "files": {"../0/run.json": "x"}}', "not in the run's folder"),
+        ("run.json", '{"status": "complete", "schema": 3, "files": {}}', "does not tell the overrides"),
+        ("run.json", '{"status": "complete", "schema": 3, "files": {}, "overrides": [[]]}', "not tell the overrides"),
+        ("run.json", '{"status": "complete", "schema": 3, "files": {}, "overrides": []}', "not tell settings, expl"),
         ("metrics.csv", None, "metrics.csv is missing, or a link"),
         ("metrics.csv", "changed", "metrics.csv is not as the run left it"),
         ("correlations.csv", None, "correlations.csv is missing, or a link"),

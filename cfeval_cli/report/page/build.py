@@ -39,6 +39,17 @@ class Part:
     rank: str = ""
 
 
+def texts(folder: Folder) -> tuple[list[Table], list[tuple[str, bytes]]]:
+    """The tables of a run, and the files that have them; costs apart, since they are not the same another time."""
+    made = tables.make(folder.findings, folder.record)
+    written = {
+        "tables.md": "\n".join(table.markdown() for table in made),
+        "tables.tex": "\n".join(table.latex() for table in made),
+        "costs.md": tables.costs(folder.costs, folder.record).markdown(),
+    }
+    return made, [(name, text.encode()) for name, text in written.items()]
+
+
 def files(folder: Folder, figures: Sequence[str], report: bool = True) -> Iterator[tuple[str, bytes]]:
     """The figures of a run in so many formats, and its report, by the names of their files."""
     drawn = draw(folder) if figures or report else {}
@@ -80,14 +91,13 @@ def page(folder: Folder, drawn: Mapping[str, Plot], figures: Sequence[str]) -> s
     facts = [
         ("data", data["name"]), ("instances", f"{count:,}"), ("explainers", str(len(record["explainers"]))),
         ("k", str(settings["k"])), ("seed", str(settings["seed"])), ("search", record["search"]),
-        ("gold", settings["gold"]), ("test accuracy", f"{record['accuracy']['test']:.1%}"),
+        ("gold", settings["gold"] if record["truths"] else "not known"),
+        ("test accuracy", f"{record['accuracy']['test']:.1%}"),
     ]  # fmt: skip
     return render(
         "run.html",
         made,
-        title=f"{data['name']}: which metric tells the truth about {len(record['explainers']):,} explainers?"
-        if len(record["explainers"]) > 1
-        else f"{data['name']}: {next(iter(record['explainers'].values()))}",
+        title=_title(record),
         facts=facts,
         verdict=verdict.tell(folder.findings, record),
         warnings=provenance.warnings(folder),
@@ -97,6 +107,15 @@ def page(folder: Folder, drawn: Mapping[str, Plot], figures: Sequence[str]) -> s
         provenance=provenance.provenance(record),
         command=shlex.join(record["command"]),
     )
+
+
+def _title(record: Mapping[str, Any]) -> str:
+    name, explainers = record["data"]["name"], record["explainers"]
+    if len(explainers) == 1:
+        return f"{name}: {next(iter(explainers.values()))}"
+    if not record["truths"]:
+        return f"{name}: {len(explainers):,} explainers of a model whose truth is not known"
+    return f"{name}: which metric tells the truth about {len(explainers):,} explainers?"
 
 
 def render(template: str, made: Sequence[Table], **told: Any) -> str:
@@ -172,5 +191,5 @@ def _browser_note(browser: Mapping[str, Any]) -> str:
     if browser["moved"]:
         told.append("The search moves embeddings: a moved one is told by the value that is nearest to it.")
     if not browser["golds"]:
-        told.append("The model is not stored as a white box, so that no gold is known.")
+        told.append("No truth is known of this model, so that no gold is shown.")
     return " ".join(told)

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from cfeval_cli import gold
 from cfeval_cli.folder.read import Folder
-from cfeval_cli.model.logistic import Linear
+from cfeval_cli.truth.ranking import top
 from cfeval_cli.types import ABSENT, NONE, Codes, Floats, Ints
 
 MOST = 300  # instances
@@ -33,13 +32,22 @@ def gather(folder: Folder) -> dict[str, Any]:
     names = folder.shown[:_EXPLAINERS]
     levels = list(folder.record["levels"])
     known = folder.instances
-    rows = pick(known["probability"].to_numpy(float), MOST)
+    likely = _likely(known)
+    rows = pick(likely, MOST)
     made = _made(folder, known.iloc[rows], names, levels)
     size = len(json.dumps(made["instances"], ensure_ascii=False).encode())
     if size > _BYTES:
-        rows = pick(known["probability"].to_numpy(float), max(1, int(len(rows) * _BYTES / size)))
+        rows = pick(likely, max(1, int(len(rows) * _BYTES / size)))
         made = _made(folder, known.iloc[rows], names, levels)
     return made
+
+
+def _likely(known: pd.DataFrame) -> Floats:
+    """What the model predicts, as one number: P(1|x) of two classes, P(ŷ|x) of more, the class if that is all."""
+    for name in ("probability", "predicted_probability"):
+        if known[name].notna().all():
+            return known[name].to_numpy(float)
+    return known["predicted"].to_numpy(float)
 
 
 def _made(folder: Folder, chosen: pd.DataFrame, names: Sequence[str], levels: Sequence[str]) -> dict[str, Any]:
@@ -57,10 +65,10 @@ def _made(folder: Folder, chosen: pd.DataFrame, names: Sequence[str], levels: Se
         return [word(int(j), int(row[j])) for j in there]
 
     codes = np.stack(chosen["codes"].to_list()).astype(np.int32)
-    golds = _golds(folder, codes, chosen["predicted"].to_numpy(np.int64))
     ids = chosen["instance"].tolist()
+    golds = _golds(folder, ids)
     told = _by_instance(folder.explanations, ids)
-    found = _by_instance(_near(folder.counterfactuals, ids, folder.model), ids)
+    found = _by_instance(_near(folder.counterfactuals, ids, folder.embeddings), ids)
     instances = []
     for i, (number, line) in enumerate(zip(ids, chosen.to_dict("records"), strict=True)):
         there = np.flatnonzero(codes[i] != ABSENT)
@@ -69,7 +77,7 @@ def _made(folder: Folder, chosen: pd.DataFrame, names: Sequence[str], levels: Se
                 "id": number,
                 "true": line["label"],
                 "said": line["predicted"],
-                "p": _short(line["probability"], 4),
+                "p": _short(line["predicted_probability"], 4),
                 "at": [] if len(there) == data.width else there.tolist(),
                 "v": own(line, there, codes[i]),
                 "u": [] if data.unknown is None else np.flatnonzero(codes[i] == data.unknown).tolist(),
@@ -94,14 +102,16 @@ def _made(folder: Folder, chosen: pd.DataFrame, names: Sequence[str], levels: Se
     }
 
 
-def _golds(folder: Folder, codes: Codes, labels: Ints) -> dict[str, Ints]:
-    """The k gold features (n, k) under each definition, the leading one first; none if the model is of another kind."""
-    model, settings = folder.model, folder.record["settings"]
-    if model is None:
+def _golds(folder: Folder, ids: Sequence[int]) -> dict[str, Ints]:
+    """The k gold features (n, k) under each definition, the leading one first; none if no truth is known."""
+    settings = folder.record["settings"]
+    if folder.truth is None:
         return {}
-    order = sorted(gold.DEFINITIONS, key=lambda name: name != settings["gold"])
-    data: Any = folder.described  # it has what the definitions ask of a dataset
-    return {name: gold.top(gold.importance(name, model, data, codes, labels), settings["k"]) for name in order}
+    golds = {}
+    for name in sorted(dict.fromkeys(folder.truth["truth"]), key=lambda name: name != settings["gold"]):
+        lines = folder.truth[folder.truth["truth"] == name].set_index("instance")["importance"].loc[list(ids)]
+        golds[name] = top(np.stack(lines.to_list()).astype(float), settings["k"])
+    return golds
 
 
 def _by_instance(frame: pd.DataFrame, ids: Sequence[int]) -> dict[tuple[Any, ...], dict[Any, Any]]:
@@ -135,19 +145,19 @@ def _edited(line: Mapping[Any, Any] | None, word: Any) -> list[Any] | None:
     return [features, values, int(line["label"]), _short(line["probability"], 4), _short(line["distance"], 4), rested]
 
 
-def _near(frame: pd.DataFrame, ids: Sequence[int], model: Linear | None) -> pd.DataFrame:
+def _near(frame: pd.DataFrame, ids: Sequence[int], embeddings: Sequence[Floats] | None) -> pd.DataFrame:
     """With the value whose embedding is nearest to each moved one, since a vector says nothing to a reader."""
     mine = frame[frame["instance"].isin(ids)].copy()
     mine["near"] = None
-    moved = mine[mine["vectors"].notna()] if model is not None else mine.iloc[:0]
-    if model is None or moved.empty:
+    moved = mine[mine["vectors"].notna()]
+    if embeddings is None or moved.empty:
         return mine
     features = np.concatenate([*moved["features"]]).astype(int)
     vectors = np.array([vector for row in moved["vectors"] for vector in row], dtype=float)
     nearest = np.zeros(len(features), dtype=int)
-    tables = {id(model.tables[j]): model.tables[j] for j in np.unique(features)}
+    tables = {id(embeddings[j]): embeddings[j] for j in np.unique(features)}
     for key, table in tables.items():
-        rows = np.array([i for i, j in enumerate(features) if id(model.tables[j]) == key])
+        rows = np.array([i for i, j in enumerate(features) if id(embeddings[j]) == key])
         square = (table**2).sum(axis=1)
         for some in np.array_split(rows, max(1, -(-len(rows) * len(table) // _CELLS))):
             nearest[some] = (square - 2 * vectors[some] @ table.T).argmin(axis=1)

@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from cfeval_cli.folder.read import Folder
+from cfeval_cli.report.tables import left_out
 
 _LOW_COVERAGE = 0.5
 _NAMED = 20  # explainers that are named one by one
@@ -42,8 +43,9 @@ def warnings(folder: Folder) -> list[str]:
     elif metrics["value_low"].isna().all():
         told.append(f"No intervals: {record['instances']:,} instances are no sample to draw from again.")
     if record["metrics_absent"]:
-        absent = ", ".join(f"{name} ({reason})" for name, reason in record["metrics_absent"].items())
-        told.append(f"Not computed: {absent}.")
+        told.append(f"Not computed: {left_out(record['metrics_absent'])}.")
+    if record["explainers_absent"]:
+        told.append(f"Explainers that do not apply: {left_out(record['explainers_absent'])}.")
     if str(record.get("git_commit") or "").endswith("-dirty"):
         told.append("The source tree had changes that are in no commit.")
     return told

@@ -9,9 +9,8 @@ from typing import Any
 
 import pandas as pd
 
-from cfeval_cli.report.tables import row_title
+from cfeval_cli.report.tables import row_title, standings, truths_of
 from cfeval_cli.statistics.findings import Findings
-from cfeval_cli.statistics.summary import TRUTHS
 
 _SURE = 0.05
 _NAMED = 4  # metrics whose intervals are told
@@ -40,7 +39,9 @@ class _Judged:
     def of(findings: Findings, record: Mapping[str, Any]) -> _Judged:
         """The largest τ first; equal ones by their p and in the order of the tables."""
         lines = _lead(findings.correlations, record)
-        lines = lines[(lines["family"] == "explainers") & ~lines["metric"].isin(TRUTHS) & lines["tau"].notna()]
+        lines = lines[
+            (lines["family"] == "explainers") & ~lines["metric"].isin(truths_of(record)) & lines["tau"].notna()
+        ]
         lines = lines.sort_values(["tau", "p_tau"], ascending=[False, True], kind="stable")
         return _Judged(lines, _lead(findings.differences, record), record)
 
@@ -92,6 +93,8 @@ class _Judged:
 def tell(findings: Findings, record: Mapping[str, Any]) -> Verdict:
     """The verdict on a run."""
     judged = _Judged.of(findings, record)
+    if not record["truths"] and len(record["explainers"]) > 1:
+        return _without_truth(findings, record)
     if judged.lines.empty:
         ladder = _ladder(findings.correlations, record)
         reason = record["correlations_absent"] or "no metric has values for two explainers that the truth could rank"
@@ -124,6 +127,47 @@ def tell(findings: Findings, record: Mapping[str, Any]) -> Verdict:
         [*points, *_golds(findings.correlations, judged), *_found(findings.metrics, record),
          *_ladder(findings.correlations, record)],
     )  # fmt: skip
+
+
+def _without_truth(findings: Findings, record: Mapping[str, Any]) -> Verdict:
+    """Who comes first by the metrics of each kind, and how far the metrics agree with each other."""
+    found = standings(findings.metrics, record)
+    if not found:
+        return Verdict("No truth is known of this model, and no metric tells the explainers apart", False, [])
+    firsts = []
+    for block, mean in found.items():
+        best = [name for name in mean.index if mean["mean"][name] == mean["mean"].min()]
+        many = "comes" if len(best) == 1 else "come"
+        firsts.append(f"{listed([record['explainers'][name] for name in best])} {many} first by {block} metrics")
+    points = [f"No correlations: {record['correlations_absent']}."]
+    for block, mean in found.items():
+        ranks = ", ".join(f"{record['explainers'][name]} {mean['mean'][name]:.2f}" for name in mean.index)
+        points.append(f"Mean rank over {mean['count'].max()} {block} metrics: {ranks}.")
+    return Verdict(
+        f"No truth is known of this model: {', '.join(firsts)}", False, [*points, *_each_other(findings, record)]
+    )
+
+
+def _each_other(findings: Findings, record: Mapping[str, Any]) -> list[str]:
+    """How far metrics agree, within a kind and across kinds."""
+    pairs = findings.metric_agreement
+    if pairs.empty:
+        return []
+    block = {name: facts["block"] for name, facts in record["metrics"].items()}
+    same = pairs["metric"].map(block) == pairs["other_metric"].map(block)
+    told = []
+    for kind, lines in (("of the same kind", pairs[same]), ("of different kinds", pairs[~same])):
+        if len(lines):
+            lowest = lines.sort_values("tau", kind="stable").to_dict("records")[0]
+            names = [
+                row_title(lowest[f"{which}metric"], lowest[f"{which}variant"], record).text.rstrip(" ↑↓")
+                for which in ("", "other_")
+            ]
+            told.append(
+                f"Two metrics {kind} rank the explainers alike with τ = {lines['tau'].mean():.2f} on average, at "
+                f"worst {lowest['tau']:.2f} ({names[0]} and {names[1]})."
+            )
+    return [*told, "Metrics that agree need not be right: only a model whose truth is known can tell."]
 
 
 def _lead(frame: pd.DataFrame, record: Mapping[str, Any]) -> pd.DataFrame:
@@ -187,9 +231,9 @@ def _apart(judged: _Judged, pair: _Pair, alike: Sequence[_Pair]) -> list[str]:
 
 def _families(judged: _Judged) -> list[str]:
     """Counterfactual metrics against erasure metrics, by the best of each."""
-    places = {name: facts["place"] for name, facts in judged.record["metrics"].items()}
-    erasure = [pair for pair in judged.pairs if places[pair[0]] < 40]
-    edits = [pair for pair in judged.pairs if places[pair[0]] >= 40]
+    blocks = {name: facts["block"] for name, facts in judged.record["metrics"].items()}
+    erasure = [pair for pair in judged.pairs if blocks[pair[0]] == "erasure"]
+    edits = [pair for pair in judged.pairs if blocks[pair[0]] == "counterfactual"]
     if not erasure or not edits:
         return []
     tau = dict(zip(judged.pairs, judged.lines["tau"], strict=True))
@@ -215,7 +259,7 @@ def _golds(correlations: pd.DataFrame, judged: _Judged) -> list[str]:
     settings = judged.record["settings"]
     mine = correlations[
         (correlations["family"] == "explainers") & (correlations["agreement"] == settings["agreement"])
-        & ~correlations["metric"].isin(TRUTHS) & correlations["tau"].notna()
+        & ~correlations["metric"].isin(truths_of(judged.record)) & correlations["tau"].notna()
     ]  # fmt: skip
     told, same = [], True
     leaders = {p for p, tau in zip(judged.pairs, judged.lines["tau"], strict=True) if tau == judged.lines["tau"].max()}
@@ -252,7 +296,7 @@ def _found(metrics: pd.DataFrame, record: Mapping[str, Any]) -> list[str]:
 
 def _ladder(correlations: pd.DataFrame, record: Mapping[str, Any]) -> list[str]:
     """Which metrics order a ladder rightly."""
-    mine = correlations[(correlations["family"] == "ladder") & ~correlations["metric"].isin(TRUTHS)]
+    mine = correlations[(correlations["family"] == "ladder") & ~correlations["metric"].isin(truths_of(record))]
     mine = mine[mine["tau"].notna()]
     if mine.empty:
         return []

@@ -205,7 +205,7 @@ function browse(data) {
       const to = values[i] === undefined || values[i] < 0 ? "moved" : data.words[values[i]];
       line.append(made("del", own.get(j)), " → ", made("ins", !data.moved ? to : to === own.get(j) ? "moved, still nearest to itself" : `near ${to}`));
     });
-    const before = one.said === 1 ? one.p : 1 - one.p;
+    const before = one.p;
     const flipped = label !== one.said;
     line.append(made("br"));
     line.append(made("span", flipped ? `flips to ${data.classes[label]}` : `stays ${data.classes[label]}`, "outcome"));
@@ -284,7 +284,7 @@ function browse(data) {
       line.append(part);
     };
     fact("Instance", String(one.id));
-    fact("predicted", `${data.classes[one.said]} (${percent(one.said === 1 ? one.p : 1 - one.p)})`);
+    fact("predicted", data.classes[one.said] + (one.p === null ? "" : ` (${percent(one.p)})`));
     fact("true", data.classes[one.true] + (one.true === one.said ? "" : " ✗"));
     const golds = (one.gold[chosen.gold] || []).map((j) => (data.kind === "text" ? data.words[one.v[places(one).indexOf(j)]] : data.features[j]));
     if (golds.length) fact(`gold (${chosen.gold})`, golds.join(", "));

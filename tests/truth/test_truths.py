@@ -3,19 +3,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cfeval_cli import gold
-from cfeval_cli.model.logistic import Linear
-from cfeval_cli.types import ABSENT
-from tests.problems import logit, problems
+from cfeval_cli.model.logistic import LinearModel
+from cfeval_cli.truth.absolute import Absolute
+from cfeval_cli.truth.centered import Centered
+from cfeval_cli.truth.contrast import Contrast
+from cfeval_cli.truth.ranking import top
+from cfeval_cli.truth.signed import Signed
+from cfeval_cli.types import ABSENT, Access, Subject
+from tests.problems import TRUTHS, importance, labels, logit, make_dataset, problems
 
 
 @given(problems(absent=0.2))
 def test_each_definition_written_out(problem):
     dataset, model = problem
-    codes, labels = dataset.test.codes, model.labels(dataset.test.codes)
-    told = {name: gold.importance(name, model, dataset, codes, labels) for name in gold.DEFINITIONS}
+    codes = dataset.test.codes
+    said = labels(model, codes)
+    told = {name: importance(name, model, dataset, codes, said) for name in TRUTHS}
     for i, row in enumerate(codes):
-        sign = 1 if labels[i] == 1 else -1
+        sign = 1 if said[i] == 1 else -1
         for j, own in enumerate(row):
             if own == ABSENT:
                 assert all(scores[i, j] == -np.inf for scores in told.values())
@@ -43,19 +48,42 @@ def test_centered_and_contrast_do_not_depend_on_where_the_constant_stands(proble
     tables = tuple(np.c_[t, np.full(len(t), delta if i == j else 0.0)] for i, t in enumerate(model.tables))
     weights = np.c_[model.weights, np.ones(len(tables))]
     means = np.c_[model.means, [delta if i == j else 0.0 for i in range(len(tables))]]
-    shifted = Linear(model.bias - delta, weights, tables, means)
+    shifted = LinearModel(model.bias - delta, weights, tables, means)
     codes = dataset.test.codes
-    labels = model.labels(codes)
-    assert shifted.proba(codes) == pytest.approx(model.proba(codes))
+    said = labels(model, codes)
+    assert shifted.positive(codes) == pytest.approx(model.positive(codes))
     for name in ("centered", "contrast"):
-        a, b = (gold.importance(name, m, dataset, codes, labels) for m in (model, shifted))
+        a, b = (importance(name, m, dataset, codes, said) for m in (model, shifted))
         assert a == pytest.approx(b)
-    signed = [gold.importance("signed", m, dataset, codes, labels)[:, j] for m in (model, shifted)]
+    signed = [importance("signed", m, dataset, codes, said)[:, j] for m in (model, shifted)]
     assert np.abs(signed[1] - signed[0]) == pytest.approx(abs(delta))
 
 
 def test_top_orders_by_importance_then_by_feature_and_leaves_out_what_is_absent():
     scores = np.array([[1.0, 3.0, 3.0, -np.inf]])
-    assert gold.top(scores, 2).tolist() == [[1, 2]]
-    assert gold.top(scores, 4).tolist() == [[1, 2, 0, -1]]
-    assert gold.top(scores, 6).tolist() == [[1, 2, 0, -1, -1, -1]]
+    assert top(scores, 2).tolist() == [[1, 2]]
+    assert top(scores, 4).tolist() == [[1, 2, 0, -1]]
+    assert top(scores, 6).tolist() == [[1, 2, 0, -1, -1, -1]]
+
+
+def test_truths_say_what_they_answer_and_whether_a_constant_that_no_prediction_depends_on_changes_them():
+    told = {name: (truth.question, truth.arbitrary) for name, truth in TRUTHS.items()}
+    assert told == {
+        "signed": ("paper", True),
+        "absolute": ("paper", True),
+        "centered": ("contribution", False),
+        "contrast": ("change", False),
+    }
+    assert sorted(TRUTHS.values(), key=lambda truth: truth.place) == [Signed(), Centered(), Contrast(), Absolute()]
+
+
+def test_a_model_that_is_no_sum_has_no_truth_and_says_why():
+    class Black:
+        def predict_proba(self, codes):
+            raise AssertionError
+
+    dataset = make_dataset([3, 2])
+    for truth in TRUTHS.values():
+        assert truth.access is Access.WHITE_BOX
+        assert "a sum of effects" in truth.sits_out(Subject(dataset, Black))
+        assert truth.sits_out(Subject(dataset, LinearModel)) is None

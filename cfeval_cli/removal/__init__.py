@@ -1,0 +1,1 @@
+"""Ways to take features away, one file each."""

@@ -1,0 +1,26 @@
+"""Removal by the mask token."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cfeval_cli.removal.zero import Fixed
+from cfeval_cli.types import Dataset, Removal, StandIns, Subject
+
+
+@dataclass(frozen=True)
+class Mask(Removal):
+    """The token that stands for unknown words takes the word's place; tables have none."""
+
+    name = "mask"
+    place = 20
+    variant = "mask"
+    title = "mask"
+
+    def sits_out(self, subject: Subject) -> str | None:
+        """Data without a mask token."""
+        return f"{subject.dataset.name} has no mask token" if subject.dataset.unknown is None else None
+
+    def fit(self, dataset: Dataset) -> StandIns:
+        """Nothing to prepare."""
+        return Fixed(dataset.mask)

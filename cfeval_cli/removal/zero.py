@@ -1,0 +1,39 @@
+"""Removal by deletion: the embedding becomes zero."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cfeval_cli.types import ABSENT, Codes, Dataset, Embedded, Floats, Ints, Removal, StandIns, Subject
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """One value that stands for every feature that is removed."""
+
+    value: int
+
+    def instead(self, features: Ints) -> tuple[Codes, Floats]:
+        """That value."""
+        return np.full((1, len(features)), self.value, dtype=np.int32), np.ones(1)
+
+
+@dataclass(frozen=True)
+class Zero(Removal):
+    """The paper's deletion. What zero means is up to the training: a constant may be moved into it or out of it."""
+
+    name = "zero"
+    place = 10
+    variant = "del"
+    title = "del."
+    arbitrary = True
+
+    def sits_out(self, subject: Subject) -> str | None:
+        """A model without embeddings has no zero."""
+        return subject.lacks(Embedded)
+
+    def fit(self, dataset: Dataset) -> StandIns:
+        """Nothing to prepare."""
+        return Fixed(ABSENT)

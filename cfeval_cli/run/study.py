@@ -1,0 +1,108 @@
+"""What all stages after training share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from cfeval_cli.errors import Failure
+from cfeval_cli.identity import of_subject
+from cfeval_cli.seeding import stream
+from cfeval_cli.types import (
+    Access,
+    Cache,
+    Codes,
+    Dataset,
+    Floats,
+    Gate,
+    Ints,
+    Ledger,
+    Measure,
+    Model,
+    Plan,
+    Probabilistic,
+    Removed,
+    Rows,
+    Split,
+    Subject,
+)
+
+
+@dataclass(frozen=True)
+class Study:
+    """A trained model, the instances to be explained, and who is to do what with them."""
+
+    plan: Plan
+    dataset: Dataset
+    model: Model
+    subject: Subject
+    instances: Split  # to be explained
+    rows: Rows  # the same, with what the model predicts
+    probabilities: Floats | None  # (N, C), of a model that gives them
+    measures: Mapping[Access, Measure]  # the distance at each level of the search
+    removals: Mapping[str, Removed]  # by name
+    identity: str | None  # a hash of data and model, by which finished work is found again
+    cache: Cache  # of this run, over what all runs share
+    ledger: Ledger = field(default_factory=Ledger)
+
+    def gate(self, access: Access, asker: str) -> Gate:
+        """The model as a component may see it."""
+        return self.ledger.gate(self.model, access, asker, padded=self.dataset.padded)
+
+    def truth(self, name: str) -> Floats:
+        """How much each feature of each instance truly matters (N, M), under one definition."""
+        truth = self.plan.truths[name]
+        return truth.known(self.dataset, Ledger().gate(self.model, truth.access, f"truth.{name}"), self.rows)
+
+
+def prepare(plan: Plan, dataset: Dataset, model: Model, cache: Cache | None = None) -> Study:
+    """Choose the instances, all of the test set or a seeded sample, and predict them."""
+    instances = dataset.test
+    if plan.n_explain is not None:
+        rows = stream(plan.seed, "instances").choice(len(instances), plan.n_explain, replace=False)
+        instances = instances.take(np.sort(rows))
+    labels, probabilities = predicted(model, dataset, instances.codes)
+    kept = None if probabilities is None else probabilities[np.arange(len(labels)), labels]
+    out = plan.absent.removals
+    return Study(
+        plan=plan,
+        dataset=dataset,
+        model=model,
+        subject=Subject(dataset, type(model)),
+        instances=instances,
+        rows=Rows(instances.ids, instances.codes, labels, kept),
+        probabilities=probabilities,
+        measures={level: plan.distance.fit(dataset, model, level) for level in plan.levels},
+        removals={
+            name: Removed(way, None, out[name]) if name in out else Removed(way, way.fit(dataset))
+            for name, way in plan.removals.items()
+        },
+        identity=of_subject(dataset, model),
+        cache=cache or plan.cache,
+    )
+
+
+def predicted(model: Model, dataset: Dataset, codes: Codes) -> tuple[Ints, Floats | None]:
+    """Classes (n,) and, of a model that gives them, probabilities (n, C), if they are what they should be."""
+    known = isinstance(model, Probabilistic)
+    gate = Ledger().gate(model, Access.PROBABILITY if known else Access.LABEL, "model", padded=dataset.padded)
+    classes = len(dataset.classes)
+    if not known:
+        labels = gate.labels(codes)
+        if labels.shape != (len(codes),) or (len(labels) and not 0 <= labels.min() <= labels.max() < classes):
+            raise Failure(
+                f"the model predicts {labels.shape} classes {np.unique(labels)[:5].tolist()} for {len(codes)} rows; "
+                f"it should give one number from 0 to {classes - 1} for each."
+            )
+        return labels, None
+    probabilities = gate.probabilities(codes)
+    if probabilities.shape != (len(codes), classes):
+        raise Failure(
+            f"the model gives probabilities of shape {probabilities.shape} for {len(codes)} rows, where "
+            f"{dataset.name} has {classes} classes: one column for each is wanted."
+        )
+    if not np.isfinite(probabilities).all():
+        raise Failure("the model gives probabilities that are no numbers (NaN, or infinite).")
+    return np.argmax(probabilities, axis=1).astype(np.int64), probabilities

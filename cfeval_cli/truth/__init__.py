@@ -1,0 +1,1 @@
+"""Definitions of what truly matters to a model, one file each."""

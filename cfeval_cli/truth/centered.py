@@ -1,0 +1,20 @@
+"""What a value contributes, against what is usual."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cfeval_cli.types import Dataset, Floats, Gate, Rows, Truth
+
+
+@dataclass(frozen=True)
+class Centered(Truth):
+    """The effect of a value less the feature's mean over the training set: the Shapley value of an additive logit."""
+
+    name = "centered"
+    place = 20
+    question = "contribution"
+
+    def importance(self, dataset: Dataset, model: Gate, rows: Rows) -> Floats:
+        """s·(c_j(x_j) - mean of c_j)."""
+        return model.effects(rows.codes, rows.labels) - model.mean_effects()[rows.labels]

@@ -1,0 +1,51 @@
+"""The nouns of a run and what its components must be able to do, one file a subject."""
+
+from cfeval_cli.types.data import (
+    ABSENT,
+    NONE,
+    Bools,
+    Codes,
+    Dataset,
+    Feature,
+    Floats,
+    Ints,
+    Loadable,
+    Rows,
+    Split,
+)
+from cfeval_cli.types.explanation import Batch, Explained, Explainer, Explanation
+from cfeval_cli.types.gate import Gate, Ledger
+from cfeval_cli.types.metric import Absent, Case, Metric, Removed, Score
+from cfeval_cli.types.model import (
+    Access,
+    Additive,
+    Binary,
+    BlackBox,
+    Classifier,
+    Differentiable,
+    Editable,
+    Embedded,
+    Fingerprinted,
+    Linear,
+    Model,
+    Picking,
+    Probabilistic,
+    Restorable,
+    Sloped,
+    Stored,
+    Subject,
+    Trainable,
+)
+from cfeval_cli.types.plan import Absences, Cache, Executor, Plan
+from cfeval_cli.types.removal import Removal, StandIns
+from cfeval_cli.types.search import Counterfactuals, Distance, Measure, Search, Task
+from cfeval_cli.types.truth import Truth
+
+__all__ = [
+    "ABSENT", "NONE", "Absences", "Absent", "Access", "Additive", "Batch", "Binary", "BlackBox", "Bools", "Cache",
+    "Case", "Classifier", "Codes", "Counterfactuals", "Dataset", "Differentiable", "Distance", "Editable", "Embedded",
+    "Executor", "Explained", "Explainer", "Explanation", "Feature", "Fingerprinted", "Floats", "Gate", "Ints", "Ledger",
+    "Linear", "Loadable", "Measure", "Metric", "Model", "Picking", "Plan", "Probabilistic", "Removal", "Removed",
+    "Restorable", "Rows", "Score", "Search", "Sloped", "Split", "StandIns", "Stored", "Subject", "Task", "Trainable",
+    "Truth",
+]  # fmt: skip

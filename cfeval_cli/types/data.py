@@ -1,0 +1,177 @@
+"""Data: features, splits, encoded datasets, and the rows that all stages pass on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pandas as pd
+
+Codes = NDArray[np.int32]
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+# The code of a feature that is not there: padding, or deleted. Only a model with embeddings knows it, as zero.
+ABSENT = -1
+# What stands in an explanation where no feature is named.
+NONE = -1
+
+
+@dataclass(frozen=True)
+class Feature:
+    """A column or token position, and the names of its values."""
+
+    name: str
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Split:
+    """A part of the data."""
+
+    ids: Ints  # (n,) row numbers in the data as read
+    codes: Codes  # (n, M) index of each feature's value, ABSENT for padding
+    labels: Ints  # (n,) true classes
+    texts: tuple[str, ...] | None = None  # the sentences as they were, for text
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def take(self, rows: Ints) -> Split:
+        """The given rows."""
+        texts = None if self.texts is None else tuple(self.texts[row] for row in rows)
+        return Split(self.ids[rows], self.codes[rows], self.labels[rows], texts)
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Encoded data; tables and texts look the same from here on."""
+
+    name: str
+    kind: Literal["tabular", "text"]
+    features: tuple[Feature, ...]
+    classes: tuple[str, ...]  # two or more
+    train: Split
+    validation: Split
+    test: Split
+    frequencies: tuple[Floats, ...]  # for each feature, the training share of each value
+    candidates: tuple[Codes, ...]  # for each feature, the values that a search may try
+    unknown: int | None = None  # the code that stands for "mask", where there is one
+    pretrained: Floats | None = None  # embeddings (V, d) to start from, shared by all features
+    origin: Mapping[str, Any] = field(default_factory=dict)  # file, source, sha256, rows
+    fitted: Mapping[str, Any] = field(default_factory=dict)  # bins, medians, groups
+    reference: Mapping[str, Any] = field(default_factory=dict)  # the paper's figures for it
+
+    @property
+    def width(self) -> int:
+        """The number of features, M."""
+        return len(self.features)
+
+    @property
+    def padded(self) -> bool:
+        """Whether rows may end early: sentences do, rows of a table do not."""
+        return self.kind == "text"
+
+    def values(self, feature: int) -> Codes:
+        """Every value that a feature can have; the mask is none of them."""
+        codes = np.arange(len(self.features[feature].values), dtype=np.int32)
+        return codes if self.unknown is None else codes[codes != self.unknown]
+
+    def decode(self, codes: Codes) -> pd.DataFrame | list[str]:
+        """Rows as people know them: a table with the features' names and values, or sentences."""
+        if self.kind == "text":
+            words = np.array(self.features[0].values, dtype=object)
+            return [" ".join(words[row[row != ABSENT]]) for row in codes]
+        import pandas as pd
+
+        columns = {
+            feature.name: np.array(feature.values, dtype=object)[column]
+            for feature, column in zip(self.features, codes.T, strict=True)
+        }
+        return pd.DataFrame(columns)
+
+    @cached_property
+    def candidate_table(self) -> tuple[Codes, Ints, Ints]:
+        """The candidates of all features in one array, where each feature's begin, and how many (M,) it has."""
+        shared = {id(values): values for values in self.candidates}  # texts share one vocabulary
+        ends = dict(zip(shared, np.cumsum([len(values) for values in shared.values()]).tolist(), strict=True))
+        sizes = np.array([len(values) for values in self.candidates])
+        return np.concatenate(list(shared.values())), np.array([ends[id(v)] for v in self.candidates]) - sizes, sizes
+
+    @property
+    def mask(self) -> int:
+        """The code of the mask token, of data that has one."""
+        if self.unknown is None:
+            raise ValueError(f"{self.name} has no mask token")
+        return self.unknown
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of everything that the model and the explainers are given."""
+        from hashlib import sha256
+
+        values = dict.fromkeys(feature.values for feature in self.features)  # texts share one vocabulary
+        names = [(feature.name, list(values).index(feature.values)) for feature in self.features]
+        digest = sha256(repr((self.name, self.kind, list(values), names, self.classes, self.unknown)).encode())
+        splits = (self.train, self.validation, self.test)
+        arrays = [array for split in splits for array in (split.ids, split.codes, split.labels)]
+        shared = {id(frequency): frequency for frequency in self.frequencies}.values()
+        for array in (*arrays, *self.candidate_table, *shared, *([] if self.pretrained is None else [self.pretrained])):
+            digest.update(repr(array.shape).encode())
+            digest.update(np.ascontiguousarray(array).tobytes())
+        digest.update(repr([split.texts for split in splits]).encode())
+        return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Instances with what the model says of them: what explainers, searches and metrics are given."""
+
+    ids: Ints  # (n,)
+    codes: Codes  # (n, M)
+    labels: Ints  # (n,) predicted, ŷ
+    probability: Floats | None = None  # (n,) p(ŷ|x); None where only labels are seen
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def take(self, some: Ints | slice) -> Rows:
+        """Some of them."""
+        probability = None if self.probability is None else self.probability[some]
+        return Rows(self.ids[some], self.codes[some], self.labels[some], probability)
+
+
+class Located(Protocol):
+    """A file that was found, and where it came from."""
+
+    @property
+    def path(self) -> Path: ...  # noqa: D102
+
+    @property
+    def source(self) -> str: ...  # noqa: D102
+
+    @property
+    def sha256(self) -> str: ...  # noqa: D102
+
+
+class Loadable(Protocol):
+    """A dataset's settings, before it is read."""
+
+    name: str
+
+    def fetch(self, data_dir: Path) -> Sequence[Located]:
+        """Make sure that the data folder has what is needed, and tell what was found."""
+        ...
+
+    def load(self, data_dir: Path, seed: int) -> Dataset:
+        """Find, verify, encode and split the data."""
+        ...

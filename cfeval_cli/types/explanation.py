@@ -1,0 +1,131 @@
+"""Explanations, and the explainers that give them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import nan
+from typing import ClassVar
+
+import numpy as np
+
+from cfeval_cli.seeding import stream
+from cfeval_cli.types.data import NONE, Bools, Codes, Dataset, Floats, Ints, Rows
+from cfeval_cli.types.gate import Gate
+from cfeval_cli.types.model import Access, Subject
+
+_REASONS = 3  # that are told of an explainer with faults
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch(Rows):
+    """Instances to be explained."""
+
+    seed: int
+    component: str
+
+    def rng(self, row: int) -> np.random.Generator:
+        """The random stream of one instance."""
+        return stream(self.seed, self.component, int(self.ids[row]))
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """For each instance the named features, most important first."""
+
+    features: Ints  # (n, K), NONE where there are fewer
+    scores: Floats  # (n, K), NaN where there are fewer
+
+    def __len__(self) -> int:
+        return len(self.features)
+
+    def top(self, k: int) -> Ints:
+        """The first k features (n, k), NONE where there are fewer."""
+        missing = max(0, k - self.features.shape[1])
+        return np.pad(self.features, ((0, 0), (0, missing)), constant_values=NONE)[:, :k]
+
+    @staticmethod
+    def ranked(scores: Floats, present: Bools) -> Explanation:
+        """All present features by falling score, equal ones in the order of the features."""
+        scores = np.where(present, scores, -np.inf)
+        order = np.argsort(-scores, axis=1, kind="stable")
+        ordered = np.take_along_axis(scores, order, axis=1)
+        there = np.take_along_axis(present, order, axis=1)
+        return Explanation(np.where(there, order, NONE), np.where(there, ordered, np.nan))
+
+    @staticmethod
+    def ragged(rows: Sequence[Sequence[tuple[int, float]]]) -> Explanation:
+        """From a list of (feature, score) for each instance."""
+        width = max((len(row) for row in rows), default=0)
+        features = np.full((len(rows), width), NONE, dtype=np.int64)
+        scores = np.full((len(rows), width), np.nan)
+        for i, row in enumerate(rows):
+            for place, (feature, score) in enumerate(row):
+                features[i, place], scores[i, place] = feature, score
+        return Explanation(features, scores)
+
+
+@dataclass(frozen=True)
+class Explained:
+    """Explanations, and what computing them cost, whenever that was."""
+
+    explanation: Explanation
+    rows: int  # asked of the model
+    seconds: float  # of one core
+    known: int  # instances whose explanation was known from before
+    faults: Mapping[int, str] = field(default_factory=dict)  # row of an instance that has none: the reason
+
+    @property
+    def reasons(self) -> str:
+        """What went wrong, with how often."""
+        counts = Counter(self.faults.values()).most_common()
+        told = [f"{reason} ({times:,})" for reason, times in counts[:_REASONS]]
+        return "; ".join([*told, *(["…"] if len(counts) > _REASONS else [])])
+
+
+class Explainer(ABC):
+    """An explanation method; its fields are its settings."""
+
+    access: ClassVar[Access]  # the most that it asks of the model
+    least: ClassVar[Access | None] = None  # the least that it can do with; None: no less than `access`
+    place: ClassVar[int] = 55  # where it stands in the tables
+    rung: float = nan  # of one whose worth is known beforehand: how often it names the gold
+    gold: str = ""  # the truth that it is made from, if it is
+
+    @property
+    def title(self) -> str | None:
+        """Its name in the tables; None: its key in the config."""
+        return None
+
+    def members(self, key: str) -> dict[str, Explainer]:
+        """The explainers that it stands for, by name: itself, or the rungs of a ladder."""
+        return {key: self}
+
+    def sits_out(self, subject: Subject) -> str | None:
+        """Why it says nothing of such a model or such data; None if it does."""
+        return subject.refuses(self._least)
+
+    def check(self, subject: Subject) -> None:  # noqa: B027  most have nothing to object to
+        """Refuse settings that do not go with the data or the model, with a ValueError."""
+
+    def asks(self, subject: Subject) -> Access:
+        """What it asks of such a model: as much as it wants and the model can answer."""
+        levels = [level for level in Access if self._least <= level <= self.access]
+        return max(level for level in levels if subject.refuses(level) is None)
+
+    @property
+    def _least(self) -> Access:
+        return self.access if self.least is None else self.least
+
+    @abstractmethod
+    def fit(self, dataset: Dataset, model: Gate) -> Callable[[Batch], Explanation]:
+        """Prepare for a model, and return the function that explains a batch."""
+
+
+def named(codes: Codes, features: Ints) -> Bools:
+    """Which features (n, M) of some rows are named (n, k)."""
+    there = np.zeros((len(codes), codes.shape[1] + 1), dtype=bool)
+    np.put_along_axis(there, features, True, axis=1)  # NONE = -1 falls into the spare last column
+    return there[:, :-1]

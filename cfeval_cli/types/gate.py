@@ -1,0 +1,271 @@
+"""The one door to a model: it lets through a level of access, counts the rows asked, and knows what a class is."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+
+from cfeval_cli.errors import Failure
+from cfeval_cli.types.data import ABSENT, NONE, Bools, Codes, Floats, Ints
+from cfeval_cli.types.model import (
+    Access,
+    Additive,
+    Binary,
+    Classifier,
+    Differentiable,
+    Editable,
+    Embedded,
+    Linear,
+    Model,
+    Picking,
+    Probabilistic,
+    Slope,
+    Sloped,
+)
+
+if TYPE_CHECKING:
+    import torch
+
+_Ability = TypeVar("_Ability")
+
+
+class Ledger:
+    """How many rows each component asked of the model, and how long it took."""
+
+    def __init__(self) -> None:
+        self.rows: Counter[str] = Counter()
+        self.seconds: dict[str, float] = {}  # of one core
+
+    def book(self, asker: str, rows: int, seconds: float) -> None:
+        """Write work that was done elsewhere to an asker's account."""
+        self.rows[asker] += rows
+        self.seconds[asker] = self.seconds.get(asker, 0.0) + seconds
+
+    @contextmanager
+    def clock(self, asker: str) -> Iterator[None]:
+        """Write the time that passes to an asker's account."""
+        begun = time.perf_counter()
+        yield
+        self.book(asker, 0, time.perf_counter() - begun)
+
+    def gate(self, model: Model, access: Access, asker: str, *, padded: bool = False) -> Gate:
+        """A gate whose rows are written to the asker's account; rows are `padded` if they may end early."""
+        self.rows[asker] += 0
+        return Gate(model, access, self, asker, padded=padded)
+
+
+class Gate:
+    """A model as one component sees it. A class is a number; `of` names one for each row, mostly the predicted one."""
+
+    def __init__(self, model: Model, access: Access, ledger: Ledger, asker: str, *, padded: bool = False) -> None:
+        self._model, self.access, self._ledger, self._asker = model, access, ledger, asker
+        self._binary = model if isinstance(model, Binary) else None
+        self._editable = model if isinstance(model, Editable) else None
+        self._padded = padded
+        self.embeds = isinstance(model, Embedded) and access >= Access.GRADIENT
+
+    def labels(self, codes: Codes) -> Ints:
+        """Predicted classes of (n, M) codes."""
+        self._ask(Access.LABEL, len(codes))
+        if self._binary is not None:
+            return (self._binary.positive(codes) > 0.5).astype(np.int64)
+        self._check(codes)
+        if isinstance(self._model, Probabilistic):
+            return _likeliest(self._model.predict_proba(codes))
+        return np.asarray(self._of(Classifier).predict(codes), dtype=np.int64)
+
+    def predict(self, codes: Codes, of: Ints) -> tuple[Ints, Floats | None]:
+        """Predicted classes (n,) and the probability of each row's class `of`; no probability with label access."""
+        if self.access < Access.PROBABILITY:
+            return self.labels(codes), None
+        if self._binary is not None:
+            self._ask(Access.PROBABILITY, len(codes))
+            positive = self._binary.positive(codes)
+            return (positive > 0.5).astype(np.int64), _probability_of(of, positive)
+        probabilities = self.probabilities(codes)
+        return _likeliest(probabilities), probabilities[np.arange(len(codes)), of]
+
+    def probabilities(self, codes: Codes) -> Floats:
+        """The probabilities (n, C) of all classes."""
+        self._ask(Access.PROBABILITY, len(codes))
+        self._check(codes)
+        return np.asarray(self._of(Probabilistic).predict_proba(codes), dtype=np.float64)
+
+    def probability(self, codes: Codes, of: Ints) -> Floats:
+        """The probability (n,) of each row's class `of`."""
+        self._permit(Access.PROBABILITY)
+        _, probability = self.predict(codes, of)
+        if probability is None:
+            raise Failure(f"{self._asker} asked for probabilities that there are not.")
+        return probability
+
+    def edited(self, codes: Codes, features: Ints, rows: Ints, values: Codes, of: Ints) -> tuple[Bools, Floats | None]:
+        """Of edits: whether each (m,) is predicted otherwise than `of` (n,), and the probability of that class.
+
+        The features (n, k) of some rows (m,) get the values (m, k). `rows` may be (1,) if all edits are of one row;
+        where no feature is named, the value is ABSENT. No probability with label access.
+        """
+        if self._editable is None:
+            everyone = np.broadcast_to(rows, len(values))
+            labels, probability = self.predict(apply_edits(codes, features, everyone, values), of.take(everyone))
+            return labels != of.take(everyone), probability
+        self._ask(Access.LABEL, len(values))
+        positive = self._editable.edited_positive(codes, features, rows, values)
+        was = (of == 1).take(rows)
+        flips = (positive > 0.5) != was
+        return flips, None if self.access < Access.PROBABILITY else np.where(was, positive, 1.0 - positive)
+
+    def vectors(self, feature: int, codes: Codes) -> Floats:
+        """Embeddings (n, d) of values of one feature."""
+        self._permit(Access.GRADIENT)
+        return self._of(Embedded).vectors(feature, codes)
+
+    def pick(self, features: Ints, codes: Codes) -> Floats:
+        """Embeddings (n, d) of one value (n,) each, of any features (n,)."""
+        self._permit(Access.GRADIENT)
+        return pick(self._of(Embedded), features, codes)
+
+    def embed(self, codes: Codes) -> Floats:
+        """Embeddings (n, M, d) of whole rows."""
+        self._permit(Access.GRADIENT)
+        return embed(self._of(Embedded), codes)
+
+    def slope(self, codes: Codes, features: Ints, of: Ints, times: float) -> Slope:
+        """A function of (rows, vectors (n, k, d)): the probability of `of` with those rows' features moved there.
+
+        And `times` its gradient.
+        """
+        self._permit(Access.GRADIENT)
+        if not isinstance(self._model, Sloped):
+            return self._derived(codes, features, of, times)
+        known = self._model.slope(codes, features)
+        signs = np.where(of == 1, times, -times)
+
+        def counted(rows: Ints, vectors: Floats) -> tuple[Floats, Floats]:
+            self._ask(Access.GRADIENT, len(rows))
+            positive, gradient = known(rows, vectors)
+            gradient *= signs[rows, None, None]
+            return _probability_of(of[rows], positive), gradient
+
+        return counted
+
+    def moved(self, codes: Codes, features: Ints, vectors: Floats, of: Ints) -> tuple[Ints, Floats]:
+        """Predicted classes (n,) with the features (n, k) moved to vectors (n, k, d), and the probability of `of`."""
+        self._ask(Access.GRADIENT, len(vectors))
+        if isinstance(self._model, Sloped):
+            positive, _ = self._model.slope(codes, features)(np.arange(len(vectors)), vectors)
+            return (positive > 0.5).astype(np.int64), _probability_of(of, positive)
+        import torch
+
+        whole = self._moved(torch.as_tensor(embed(self._of(Embedded), codes)), features, torch.as_tensor(vectors))
+        probabilities = self._of(Differentiable).proba_embedded(whole).detach().numpy()
+        return _likeliest(probabilities), probabilities[np.arange(len(vectors)), of]
+
+    def _derived(self, codes: Codes, features: Ints, of: Ints, times: float) -> Slope:
+        """By autograd on whole rows, for models that do not know their gradient."""
+        import torch
+
+        whole, model = torch.as_tensor(embed(self._of(Embedded), codes)), self._of(Differentiable)
+
+        def slope(rows: Ints, vectors: Floats) -> tuple[Floats, Floats]:
+            self._ask(Access.GRADIENT, len(rows))
+            variable = torch.tensor(vectors, requires_grad=True)
+            probabilities = model.proba_embedded(self._moved(whole[rows], features[rows], variable))
+            chosen = probabilities[torch.arange(len(rows)), torch.as_tensor(of[rows])]
+            (gradient,) = torch.autograd.grad(chosen.sum(), variable)
+            return chosen.detach().numpy(), times * gradient.numpy()
+
+        return slope
+
+    @staticmethod
+    def _moved(whole: torch.Tensor, features: Ints, vectors: torch.Tensor) -> torch.Tensor:
+        """Embeddings (n, M, d) in which those of some features are exchanged."""
+        import torch
+
+        here, places = np.nonzero(features != NONE)
+        at = (torch.as_tensor(here), torch.as_tensor(features[here, places]))
+        return whole.index_put(at, vectors[here, places])
+
+    def line(self, codes: Codes) -> tuple[Floats, Floats]:
+        """Logits (n,) and their slopes ∂ logit / ∂ embedding (M, d), of a linear model."""
+        self._ask(Access.GRADIENT, len(codes))
+        return self._of(Linear).logits(codes), self._of(Linear).slopes()
+
+    def effects(self, codes: Codes, of: Ints) -> Floats:
+        """Effects (n, M) of the values on the logit of each row's class `of`."""
+        self._permit(Access.WHITE_BOX)
+        return self._of(Additive).effects(codes, of)
+
+    def value_effects(self, feature: int, of: int) -> Floats:
+        """Effects of every value of one feature on the logit of one class."""
+        self._permit(Access.WHITE_BOX)
+        return self._of(Additive).value_effects(feature, of)
+
+    def mean_effects(self) -> Floats:
+        """Mean effect (C, M) of each feature on each class over the training set."""
+        self._permit(Access.WHITE_BOX)
+        return self._of(Additive).mean_effects()
+
+    def _of(self, ability: type[_Ability]) -> _Ability:
+        """The model, as one that has an ability."""
+        if not isinstance(self._model, ability):
+            raise Failure(f"{self._asker} asked for {ability.__name__.lower()}, which this model is not.")
+        return self._model
+
+    def _permit(self, needed: Access) -> None:
+        if self.access < needed:
+            raise Failure(
+                f"{self._asker} declares {self.access.name.lower()} access but asked for {needed.name.lower()} access."
+            )
+
+    def _ask(self, needed: Access, rows: int) -> None:
+        self._permit(needed)
+        self._ledger.rows[self._asker] += rows
+
+    def _check(self, codes: Codes) -> None:
+        """Keep the code for "absent" from a model that has no embedding for it; a text may end early."""
+        if isinstance(self._model, Embedded):
+            return
+        gone = codes == ABSENT
+        if (gone[:, :-1] & ~gone[:, 1:]).any() if self._padded else gone.any():
+            raise Failure(f"{self._asker} deletes features of an input, and this model has no embedding for that.")
+
+
+def apply_edits(codes: Codes, features: Ints, rows: Ints, values: Codes) -> Codes:
+    """The edited rows (m, M), for models that cannot evaluate edits more cheaply."""
+    edited = codes[rows]
+    edits, places = np.nonzero(features[rows] != NONE)
+    edited[edits, features[rows[edits], places]] = values[edits, places]
+    return edited
+
+
+def embed(model: Embedded, codes: Codes) -> Floats:
+    """Embeddings (n, M, d) of whole rows."""
+    return np.stack([model.vectors(j, codes[:, j]) for j in range(codes.shape[1])], axis=1)
+
+
+def pick(model: Embedded, features: Ints, codes: Codes) -> Floats:
+    """Embeddings (n, d) of one value (n,) each, of any features (n,)."""
+    if isinstance(model, Picking):
+        return model.pick(features, codes)
+    dim = model.vectors(0, np.zeros(1, dtype=np.int32)).shape[1]
+    picked = np.zeros((len(codes), dim))
+    for j in np.unique(features):
+        rows = features == j
+        picked[rows] = model.vectors(int(j), codes[rows])
+    return picked
+
+
+def _likeliest(probabilities: Floats) -> Ints:
+    """The class (n,) with the largest probability (n, C); of two it is the second exactly if that is over 0.5."""
+    return np.asarray(np.argmax(probabilities, axis=1), dtype=np.int64)
+
+
+def _probability_of(of: Ints, positive: Floats) -> Floats:
+    """The probability of each row's class, from P(1|x)."""
+    return np.where(of == 1, positive, 1.0 - positive)

@@ -1,0 +1,80 @@
+"""Metrics, and what they see of an explainer."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from cfeval_cli.types.data import Bools, Dataset, Floats, Ints, Rows
+from cfeval_cli.types.gate import Gate
+from cfeval_cli.types.model import Access, Subject
+from cfeval_cli.types.removal import Removal, StandIns
+from cfeval_cli.types.search import Counterfactuals
+
+Role = Literal["judged", "truth", "fact"]
+
+
+@dataclass(frozen=True)
+class Score:
+    """A metric's value for each instance; its average is Σ numerator / Σ denominator."""
+
+    variant: str
+    numerator: Floats
+    denominator: Floats
+    everyone: bool = False  # over all instances rather than those with a usable explanation
+
+
+@dataclass(frozen=True)
+class Absent:
+    """A variant that a metric does not have in this run."""
+
+    variant: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Removed:
+    """A way to remove features, ready for use, or the reason why there is none."""
+
+    removal: Removal
+    stand_ins: StandIns | None
+    reason: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case(Rows):
+    """All that a metric may look at for one explainer: n instances with a usable explanation."""
+
+    dataset: Dataset
+    model: Gate  # lets through the metric's access
+    features: Ints  # (n, k) explained, NONE where there are fewer
+    k: int
+    complete: Bools  # (N,) over all instances: did the explainer name k features?
+    counterfactuals: Mapping[Access, Counterfactuals]
+    removals: Mapping[str, Removed]  # by name
+    truth: Mapping[str, Floats]  # (n, M) how much each feature truly matters, by definition
+
+
+class Metric(ABC):
+    """A score of explanations that says of itself how it is to be read."""
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    latex: ClassVar[str | None] = None  # its title as a formula
+    better: ClassVar[Literal["higher", "lower", "none"]]
+    range: ClassVar[tuple[float, float]]
+    access: ClassVar[Access]
+    role: ClassVar[Role] = "judged"  # by a truth; or it is the truth itself; or a fact about the scores
+    block: ClassVar[str] = "counterfactual"  # of the tables
+    detail: ClassVar[str] = "{variant}"  # what stands behind its title: also {metric}, {search}
+    place: ClassVar[int]  # its order in the tables
+
+    def sits_out(self, subject: Subject) -> str | None:
+        """Why it cannot be computed for such a model or such data; None if it can."""
+        return subject.refuses(self.access) if self.role == "judged" else None
+
+    @abstractmethod
+    def score(self, case: Case) -> Iterable[Score | Absent]:
+        """One score for each variant of the metric, or the reason why there is none."""

@@ -1,0 +1,147 @@
+"""A plan: everything that a run is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from cfeval_cli.errors import UserError
+from cfeval_cli.types.data import Loadable
+from cfeval_cli.types.explanation import Explainer
+from cfeval_cli.types.metric import Metric
+from cfeval_cli.types.model import Access, Subject, Trainable
+from cfeval_cli.types.removal import Removal
+from cfeval_cli.types.search import Distance, Search
+from cfeval_cli.types.truth import Truth
+
+
+class Cache(Protocol):
+    """What was computed before."""
+
+    def known(self, section: str, label: str, items: Sequence[bytes]) -> dict[bytes, bytes]:
+        """What there is of the items in a section, which `label` describes to people."""
+        ...
+
+    def keep(self, section: str, label: str, values: Mapping[bytes, bytes]) -> None:
+        """Add to a section."""
+        ...
+
+
+class Executor(Protocol):
+    """Who does the work on instances."""
+
+    def map(self, work: Callable[[Any, Any], Any], shared: Any, items: Sequence[Any]) -> Iterable[Any]:
+        """work(shared, item) for each item, in order; the results do not depend on who does it."""
+        ...
+
+
+@dataclass(frozen=True)
+class Absences:
+    """What was chosen and does not apply to the data or the model, each with the reason."""
+
+    explainers: Mapping[str, str] = field(default_factory=dict)
+    metrics: Mapping[str, str] = field(default_factory=dict)
+    truths: Mapping[str, str] = field(default_factory=dict)
+    removals: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Components and settings."""
+
+    dataset: Loadable
+    model: Trainable
+    truths: Mapping[str, Truth]  # by name
+    removals: Mapping[str, Removal]  # by name
+    explainers: Mapping[str, Explainer]  # by config key, in the order of the tables
+    search: Search
+    distance: Distance
+    metrics: Mapping[str, Metric]  # by name, in the order of the tables
+    access: Access
+    levels: tuple[Access, ...]  # at which the search is to run
+    seed: int
+    k: int
+    n_explain: int | None
+    gold: str  # the truth that the tables lead with
+    agreement: str
+    incomplete: str
+    bounds: int  # instances at most on which every explanation is tried; 0: none
+    resamples: int  # of the bootstrap over instances
+    confidence: float  # of its intervals
+    figures: tuple[str, ...]  # formats
+    report: bool  # write report.html
+    redo: bool  # compute again what the folder and the cache have
+    data_dir: Path
+    executor: Executor
+    cache: Cache
+    strict: bool  # an instance that an explainer fails on ends the run
+    timeout: float | None  # seconds that an explainer has for one instance
+    absent: Absences = field(default_factory=Absences)
+
+    @property
+    def ladder_gold(self) -> str:
+        """The definition of gold that a ladder is made from."""
+        return next((e.gold for e in self.explainers.values() if e.rung == e.rung and e.gold), "")
+
+    @property
+    def components(self) -> dict[str, Any]:
+        """What the results come from, by config key."""
+        one = {"dataset": self.dataset, "model": self.model, "search": self.search, "distance": self.distance}
+        several = {"truth": self.truths, "removal": self.removals, "explainer": self.explainers, "metric": self.metrics}
+        return one | {f"{group}.{name}": one for group, made in several.items() for name, one in made.items()}
+
+    def applied(self, subject: Subject) -> Plan:
+        """The plan for some data and a kind of model: what does not apply is left out with the reason, or refused."""
+        dataset = subject.dataset
+        if self.k > dataset.width:
+            raise UserError(f"k={self.k} is more than the {dataset.width} features of {dataset.name}.")
+        if self.n_explain is not None and self.n_explain > len(dataset.test):
+            raise UserError(
+                f"n_explain={self.n_explain} is more than the {len(dataset.test)} test instances of {dataset.name}. "
+                "Use n_explain=null for all of them."
+            )
+        self.search.check(dataset, self.k)
+        if reason := self.search.refuses(subject):
+            raise UserError(f"search: {self.search.label} {reason}.")
+        if reason := self.distance.refuses(subject, self.search):
+            raise UserError(reason)
+        out = Absences(
+            explainers=_reasons(self.explainers, subject),
+            metrics={**self.absent.metrics, **_reasons(self.metrics, subject)},
+            truths=_reasons(self.truths, subject),
+            removals=_reasons(self.removals, subject),
+        )
+        truths = {name: truth for name, truth in self.truths.items() if name not in out.truths}
+        if not truths:
+            no = next(iter(out.truths.values()), "no truth is chosen")
+            out = replace(
+                out, metrics={**out.metrics, **{m.name: no for m in self.metrics.values() if m.role == "truth"}}
+            )
+        plan = replace(
+            self,
+            truths=truths,
+            explainers={name: one for name, one in self.explainers.items() if name not in out.explainers},
+            metrics={name: metric for name, metric in self.metrics.items() if name not in out.metrics},
+            levels=tuple(level for level in self.levels if subject.refuses(level) is None),
+            absent=out,
+        )  # fmt: skip
+        if not plan.explainers:
+            told = "; ".join(f"{name} {reason}" for name, reason in out.explainers.items())
+            raise UserError(f"explainer=[…] leaves nobody to explain this model: {told}.")
+        if out.metrics and not any(metric.role == "judged" for metric in plan.metrics.values()):
+            told = "; ".join(f"{name} {reason}" for name, reason in out.metrics.items())
+            raise UserError(f"metric=[…] leaves nothing to be judged: {told}.")
+        for name, explainer in plan.explainers.items():
+            try:
+                explainer.check(subject)
+            except ValueError as error:
+                raise UserError(f"explainer.{name}: {error}") from error
+        return plan
+
+
+def _reasons(components: Mapping[str, Any], subject: Subject) -> dict[str, str]:
+    """Those that sit out, with the reasons."""
+    asked = ((name, component.sits_out(subject)) for name, component in components.items())
+    return {name: reason for name, reason in asked if reason is not None}

@@ -1,0 +1,40 @@
+"""Removal: what stands in the place of features that are taken away."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar, Protocol
+
+from cfeval_cli.types.data import Codes, Dataset, Floats, Ints
+from cfeval_cli.types.model import Subject
+
+
+class StandIns(Protocol):
+    """A removal, ready for one dataset."""
+
+    @property
+    def value(self) -> int | None:
+        """The value that stands for every feature that is removed, if there is one."""
+        ...
+
+    def instead(self, features: Ints) -> tuple[Codes, Floats]:
+        """Values (s, k) that take the place of some features (k,) together, and the weight (s,) of each."""
+        ...
+
+
+class Removal(ABC):
+    """A way to take features away; its fields are its settings."""
+
+    name: ClassVar[str]
+    variant: ClassVar[str]  # what scores that use it are called
+    title: ClassVar[str]  # in the tables
+    place: ClassVar[int] = 50  # its order in the tables
+    arbitrary: ClassVar[bool] = False  # whether results depend on a constant that no prediction depends on
+
+    @abstractmethod
+    def sits_out(self, subject: Subject) -> str | None:
+        """Why features of such data, or for such a model, cannot be removed in this way; None if they can."""
+
+    @abstractmethod
+    def fit(self, dataset: Dataset) -> StandIns:
+        """Prepare for a dataset."""

@@ -1,0 +1,129 @@
+"""Counterfactuals, the searches that find them, and the distances that measure them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+
+from cfeval_cli.types.data import Bools, Codes, Dataset, Floats, Ints
+from cfeval_cli.types.explanation import Batch
+from cfeval_cli.types.gate import Gate
+from cfeval_cli.types.model import Access, Model, Subject
+
+
+class Measure(Protocol):
+    """A distance, ready for one dataset and model."""
+
+    def between(self, codes: Codes, edited: Codes) -> Floats:
+        """Distances (n,) between rows and their edits."""
+        ...
+
+    def matrix(self, codes: Codes, features: Ints, values: Codes) -> Floats:
+        """Distances (n, C) from each row to each of C edits (C, k) of the same k features."""
+        ...
+
+    def moved(self, codes: Codes, features: Ints, vectors: Floats) -> Floats:
+        """Distances (n,) of rows whose features (n, k) have had their embeddings moved to (n, k, d)."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task(Batch):
+    """Instances for which a counterfactual is wanted, and all that a search may use."""
+
+    features: Ints  # (n, k) that may be edited, NONE where there are fewer
+    dataset: Dataset
+    model: Gate
+    measure: Measure
+
+    @property
+    def access(self) -> Access:
+        """What the search may ask."""
+        return self.model.access
+
+    def part(self, some: slice) -> Task:
+        """Some of the instances."""
+        rows = self.take(some)
+        return replace(
+            self, ids=rows.ids, codes=rows.codes, labels=rows.labels, probability=rows.probability,
+            features=self.features[some],
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Counterfactuals:
+    """What the edits did, one for each instance."""
+
+    features: Ints  # (n, k) that were open to the edit
+    labels: Ints  # (n,) predicted after the edit
+    flipped: Bools  # (n,) whether that differs from the prediction before
+    distance: Floats  # (n,)
+    probability: Floats | None = None  # (n,) of the class predicted before; None with label access
+    codes: Codes | None = None  # (n, M) the edited input, if values were exchanged
+    vectors: Floats | None = None  # (n, k, d) the edited embeddings, if those were moved
+    converged: Bools | None = None  # (n,) for searches that iterate
+    steps: Ints | None = None  # (n,) that such a search took
+
+    @staticmethod
+    def concatenate(parts: Sequence[Counterfactuals]) -> Counterfactuals:
+        """The instances of all parts, one after the other."""
+        if len(parts) == 1:
+            return parts[0]
+        columns: dict[str, list[Any]]
+        columns = {field.name: [getattr(part, field.name) for part in parts] for field in fields(Counterfactuals)}
+        joined: Any = {name: np.concatenate(c) for name, c in columns.items() if c[0] is not None}
+        return Counterfactuals(**joined)
+
+
+class Search(ABC):
+    """A way to look for counterfactuals; its fields are its settings."""
+
+    title: ClassVar[str]
+    moves: ClassVar[bool] = False  # embeddings, instead of exchanging values
+
+    @property
+    @abstractmethod
+    def label(self) -> str:
+        """What captions say of it."""
+
+    @property
+    @abstractmethod
+    def levels(self) -> tuple[Access, ...]:
+        """The levels of access at which it works, each giving its own counterfactuals."""
+
+    def refuses(self, subject: Subject) -> str | None:
+        """Why it cannot search such a model, and the way out; None if it can, at one of its levels at least."""
+        reasons = [subject.refuses(level) for level in self.levels]
+        return None if None in reasons else f"{reasons[0]}. Use search=discrete"
+
+    def check(self, dataset: Dataset, k: int) -> None:  # noqa: B027  most have nothing to object to
+        """Refuse what could not be searched, before anything is computed."""
+
+    @abstractmethod
+    def chunk(self, dataset: Dataset, k: int) -> int:
+        """How many instances it wants to be given at a time: enough to be fast, few enough for several workers."""
+
+    @abstractmethod
+    def find(self, task: Task) -> Counterfactuals:
+        """One counterfactual for each instance."""
+
+
+class Distance(ABC):
+    """A distance's settings."""
+
+    @property
+    @abstractmethod
+    def label(self) -> str:
+        """What captions say of it."""
+
+    def refuses(self, subject: Subject, search: Search) -> str | None:
+        """Why it cannot measure what a search finds on such a model; None if it can."""
+        return None
+
+    @abstractmethod
+    def fit(self, dataset: Dataset, model: Model, access: Access) -> Measure:
+        """The distance as it is used at one level of access."""

@@ -1,0 +1,37 @@
+"""Truths: how much each feature really matters to a model that can be asked."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from cfeval_cli.types.data import ABSENT, Dataset, Floats, Rows
+from cfeval_cli.types.gate import Gate
+from cfeval_cli.types.model import Access, Subject
+
+# what made the prediction come out so; what would make it come out otherwise; or as the paper defines it
+Question = Literal["contribution", "change", "paper"]
+
+
+class Truth(ABC):
+    """A definition of importance; its fields are its settings."""
+
+    name: ClassVar[str]
+    question: ClassVar[Question]
+    place: ClassVar[int] = 50  # its order in the tables
+    arbitrary: ClassVar[bool] = False  # whether it depends on a constant that no prediction depends on
+    access: ClassVar[Access] = Access.WHITE_BOX
+
+    def sits_out(self, subject: Subject) -> str | None:
+        """Why such a model has no such truth; None if it has."""
+        return subject.refuses(self.access)
+
+    @abstractmethod
+    def importance(self, dataset: Dataset, model: Gate, rows: Rows) -> Floats:
+        """Importance (n, M) of each feature for the prediction of each row."""
+
+    def known(self, dataset: Dataset, model: Gate, rows: Rows) -> Floats:
+        """The same, -inf where a feature is absent."""
+        return np.where(rows.codes == ABSENT, -np.inf, self.importance(dataset, model, rows))

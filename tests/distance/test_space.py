@@ -1,0 +1,37 @@
+import numpy as np
+import pytest
+
+from cfeval_cli.distance.euclidean import Euclidean
+from cfeval_cli.distance.space import Embedding, OneHot, choose
+from cfeval_cli.errors import UserError
+from cfeval_cli.search.continuous import Continuous
+from cfeval_cli.search.discrete import Discrete
+from cfeval_cli.types import Access, BlackBox, Subject
+from tests.problems import make_dataset, make_linear
+
+DATASET = make_dataset([3, 2])
+MODEL = make_linear(DATASET)
+
+
+class Black:
+    def predict_proba(self, codes):
+        return np.full((len(codes), 2), 0.5)
+
+
+def test_auto_is_one_hot_with_labels_and_without_embeddings():
+    assert isinstance(choose("auto", DATASET, MODEL, Access.LABEL), OneHot)
+    assert isinstance(choose("auto", DATASET, MODEL, Access.PROBABILITY), Embedding)
+    assert isinstance(choose("auto", DATASET, Black(), Access.PROBABILITY), OneHot)
+    assert isinstance(choose("embedding", DATASET, MODEL, Access.LABEL), Embedding)
+    assert isinstance(choose("onehot", DATASET, MODEL, Access.GRADIENT), OneHot)
+    with pytest.raises(UserError, match="needs a model with embeddings"):
+        choose("embedding", DATASET, Black(), Access.PROBABILITY)
+
+
+def test_what_a_space_cannot_measure_is_refused_before_training():
+    white, black = Subject(DATASET, type(MODEL)), Subject(DATASET, BlackBox)
+    assert "cannot measure moved embeddings" in Euclidean("onehot").refuses(white, Continuous())
+    assert Euclidean("onehot").refuses(white, Discrete()) is None and Euclidean().refuses(black, Discrete()) is None
+    assert "needs embeddings (vectors), which this model (a black box)" in Euclidean("embedding").refuses(
+        black, Discrete()
+    )

@@ -1,0 +1,321 @@
+"""A model that has nothing but predict_proba, or labels only, or three classes, from end to end."""
+
+import importlib.util
+import json
+import sys
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tests.conftest import cfeval
+
+FOREST = """
+from dataclasses import dataclass
+from pathlib import Path
+
+from sklearn.ensemble import RandomForestClassifier
+
+
+@dataclass(frozen=True)
+class Box:
+    forest: RandomForestClassifier
+
+    def predict_proba(self, codes):
+        assert (codes >= 0).all(), "a code for absent"
+        return self.forest.predict_proba(codes)
+
+
+@dataclass(frozen=True)
+class Forest:
+    def fit(self, dataset, seed) -> Box:
+        Path(__file__).with_name("trained").touch()
+        return Box(RandomForestClassifier(10, random_state=seed).fit(dataset.train.codes, dataset.train.labels))
+
+
+class Labels:
+    def __init__(self, forest):
+        self.forest = forest
+
+    def predict(self, codes):
+        assert (codes >= 0).all(), "a code for absent"
+        return self.forest.predict(codes)
+
+
+class Quiet(Forest):
+    def fit(self, dataset, seed) -> Labels:
+        return Labels(super().fit(dataset, seed).forest)
+
+
+class Unsaid(Forest):
+    def fit(self, dataset, seed):
+        return super().fit(dataset, seed)
+"""
+QUICK = ("n_explain=30", "resamples=200")
+
+
+@pytest.fixture
+def place(tmp_path):
+    """A folder with three models of one's own."""
+    (tmp_path / "conf" / "model").mkdir(parents=True)
+    (tmp_path / "forest.py").write_text(FOREST)
+    for name in ("Forest", "Quiet", "Unsaid"):
+        (tmp_path / "conf" / "model" / f"{name.lower()}.yaml").write_text(f"_target_: forest.{name}\n")
+    return tmp_path
+
+
+def run(toy, place, *arguments, code=0):
+    own = f"hydra.searchpath=[file://{place / 'conf'}]"
+    return toy.run(*QUICK, own, *arguments, "hydra.run.dir=run", cwd=place, code=code)
+
+
+def read(place):
+    folder = place / "run"
+    frames = {name: pd.read_csv(folder / f"{name}.csv") for name in ("metrics", "correlations", "metric_agreement")}
+    return json.loads((folder / "run.json").read_text()), frames
+
+
+def model_of(place, dataset, kind="Forest"):
+    """The same model, trained by hand."""
+    spec = importlib.util.spec_from_file_location("forest_by_hand", place / "forest.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["forest_by_hand"] = module
+    spec.loader.exec_module(module)
+    return getattr(module, kind)().fit(dataset, 0)
+
+
+def check_by_hand(place, name, arguments, labels, kind="Forest"):
+    """Validity, by trying every value of the named features with a model of one's own."""
+    from hydra.utils import instantiate
+
+    from cfeval_cli.commands import configs
+
+    with configs.opened():
+        cfg = configs.run([f"dataset={name}", *arguments[1]], arguments[0])
+    dataset = instantiate(cfg.dataset, _convert_="all").load(Path(cfg.data_dir), 0)
+    model = model_of(place, dataset, kind)
+    instances = pd.read_parquet(place / "run" / "instances.parquet").set_index("instance")
+    codes = np.stack(instances["codes"].to_list())
+    assert labels(model, codes).tolist() == instances["predicted"].tolist()
+    edits = pd.read_parquet(place / "run" / "counterfactuals.parquet")
+    values = [range(len(feature.values)) for feature in dataset.features]
+    for line in edits[edits["access"] == "label"].to_dict("records"):
+        row, named = np.array(instances.loc[line["instance"], "codes"]), [int(j) for j in line["features"]]
+        tried = []
+        for choice in product(*(values[j] for j in named)):
+            one = row.copy()
+            one[named] = choice
+            tried.append(one)
+        flips = labels(model, np.array(tried, dtype=np.int32)) != instances.loc[line["instance"], "predicted"]
+        assert flips.any() == line["flipped"]
+    return dataset, model, instances
+
+
+def likeliest(model, codes):
+    return model.predict_proba(codes).argmax(axis=1)
+
+
+def test_with_probabilities_every_explainer_and_metric_that_applies(toy, place):
+    done = run(toy, place, "model=forest", "report=true")
+    record, frames = read(place)
+    assert list(record["explainers"]) == ["random", "omission", "lime", "anchor", "decision_boundary"]
+    assert "sum of effects" in record["explainers_absent"]["lr"] and set(record["metrics_absent"]) == {"recall", "hit"}
+    assert (
+        frames["correlations"].empty and record["truths"] == {} and "no truth is known" in record["correlations_absent"]
+    )
+    assert not {"model.npz", "truth.parquet"} & set(record["files"])
+    metrics = frames["metrics"].set_index(["metric", "variant", "explainer"])
+    assert metrics.loc["comprehensiveness"].loc["del"]["value"].isna().all()
+    assert metrics.loc["comprehensiveness"].loc["del"]["note"].str.contains("embeddings").all()
+    assert metrics.loc["comprehensiveness"].loc["marginal"]["value"].notna().all()
+    for name in ("validity_soft", "c_soft", "validity", "c", "proximity", "sufficiency", "dfr"):
+        assert metrics.loc[name]["value"].notna().any(), name
+    assert "No truth is known of this model:" in done.stdout and "by erasure metrics" in done.stdout
+    tables, page = ((place / "run" / name).read_text() for name in ("tables.md", "report.html"))
+    assert "Mean ranks of the explainers" in tables and "How far the metrics agree" in tables
+    assert "a model whose truth is not known" in page and "Explainers that do not apply" in page
+    arguments = (str(toy.folder / "conf"), [f"data_dir={toy.folder / 'data'}"])
+    dataset, model, instances = check_by_hand(place, "toy", arguments, likeliest)
+    # comprehensiveness by what others have, written out
+    explained = pd.read_parquet(place / "run" / "explanations.parquet")
+    for name in record["explainers"]:
+        drops = []
+        for line in explained[explained["explainer"] == name].to_dict("records"):
+            if not len(line["features"]):
+                continue
+            row, j = np.array(instances.loc[line["instance"], "codes"]), int(line["features"][0])
+            label = instances.loc[line["instance"], "predicted"]
+            others = np.tile(row, (len(dataset.train), 1))
+            others[:, j] = dataset.train.codes[:, j]
+            before = model.predict_proba(row[None].astype(np.int32))[0, label]
+            drops.append(before - model.predict_proba(others.astype(np.int32))[:, label].mean())
+        assert metrics.loc["comprehensiveness", "marginal", name]["value"] == pytest.approx(np.mean(drops))
+
+
+def test_how_far_metrics_agree_is_tau_of_their_rankings(toy, place):
+    from scipy.stats import kendalltau
+
+    run(toy, place, "model=unsaid")
+    _, frames = read(place)
+    metrics = frames["metrics"]
+    for line in frames["metric_agreement"].to_dict("records"):
+        sides = []
+        for which in ("", "other_"):
+            mine = metrics[
+                (metrics["metric"] == line[f"{which}metric"]) & (metrics["variant"] == line[f"{which}variant"])
+            ]
+            sides.append(mine.set_index("explainer")["rank"])
+        both = pd.concat(sides, axis=1).dropna()
+        a, b = both.iloc[:, 0].to_numpy(), both.iloc[:, 1].to_numpy()
+        pairs = [(i, j) for i in range(len(a)) for j in range(i)]
+        tau = np.mean([np.sign(a[i] - a[j]) * np.sign(b[i] - b[j]) for i, j in pairs])
+        assert line["tau"] == pytest.approx(tau) and line["explainers"] == len(both)
+        if len(set(a)) == len(a) and len(set(b)) == len(b):
+            assert tau == pytest.approx(kendalltau(a, b).statistic)
+    assert len(frames["metric_agreement"]) > 10
+
+
+def test_with_labels_only(toy, place):
+    done = run(toy, place, "model=quiet", "report=true")
+    record, frames = read(place)
+    assert list(record["explainers"]) == ["random", "anchor", "decision_boundary"]
+    assert set(record["explainers_absent"]) == {"omission", "lime", "lr"}
+    told = frames["metrics"][frames["metrics"]["value"].notna()]
+    assert set(told["metric"]) == {"dfr", "validity", "proximity", "c", "coverage"} and record["levels"] == ["label"]
+    assert "No truth is known" in done.stdout and (place / "run" / "report.html").exists()
+    arguments = (str(toy.folder / "conf"), [f"data_dir={toy.folder / 'data'}"])
+    check_by_hand(place, "toy", arguments, lambda model, codes: model.predict(codes), "Quiet")
+    assert pd.read_parquet(place / "run" / "instances.parquet")["predicted_probability"].isna().all()
+
+
+def test_three_classes(place):
+    arguments = ["dataset=wine", f"data_dir={place / 'data'}"]
+    own = f"hydra.searchpath=[file://{place / 'conf'}]"
+    cfeval(
+        "run", *arguments, own, *QUICK, "model=forest", "k=2", "cache=off", "figures=[]", "hydra.run.dir=run", cwd=place
+    )
+    _, frames = read(place)
+    assert len(json.loads((place / "run" / "dataset.json").read_text())["classes"]) == 3
+    assert frames["metrics"].query("metric == 'c_soft'")["value"].notna().all()
+    _, model, instances = check_by_hand(place, "wine", (None, [f"data_dir={place / 'data'}"]), likeliest)
+    assert instances["probability"].isna().all() and set(instances["predicted"]) == {0, 1, 2}
+    codes = np.stack(instances["codes"].to_list()).astype(np.int32)
+    assert instances["predicted_probability"].to_numpy() == pytest.approx(model.predict_proba(codes).max(axis=1))
+    edits = pd.read_parquet(place / "run" / "counterfactuals.parquet")
+    assert edits.loc[edits["flipped"], "label"].nunique() == 3  # a flip is any other class
+    done = cfeval("run", *arguments, "cache=off", cwd=place, code=2)  # the white box is of two
+    assert "model=logistic tells two classes apart, and wine has 3" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["search=continuous"], "needs gradients in the embeddings (vectors, proba_embedded), which this model (Box)"),
+        (["search=exact"], "needs a logit that is linear in the embeddings"),
+        (["distance.space=embedding"], "distance.space=embedding needs embeddings (vectors), which this model (Box)"),
+        (["explainer.omission.removal=zero"], "explainer.omission: removal=zero: needs embeddings"),
+        (["explainer=[lr]"], "leaves nobody to explain this model: lr needs a logit that is a sum of effects"),
+        (["model=quiet", "search.pick=largest_drop"], "needs probabilities (predict_proba), which this model (Labels)"),
+        (["model=quiet", "metric=[c_soft]"], "metric=[…] leaves nothing to be judged: c_soft needs probabilities"),
+    ],
+    ids=lambda one: " ".join(one) if isinstance(one, list) else "",
+)
+def test_what_cannot_be_is_refused_before_training(toy, place, arguments, message):
+    done = run(toy, place, "model=forest", *arguments, code=2)
+    assert message in done.stderr and "Traceback" not in done.stderr
+    assert not (place / "trained").exists() and not (place / "run" / "run.json").exists()
+
+
+DELETES = """
+from dataclasses import dataclass
+
+from cfeval_cli.removal.zero import Fixed
+from cfeval_cli.types import Removal
+
+
+@dataclass(frozen=True)
+class Careless(Removal):
+    name = variant = title = "careless"
+
+    def sits_out(self, subject):
+        return None
+
+    def fit(self, dataset):
+        return Fixed(-1)
+"""
+
+
+def test_the_code_for_absent_never_reaches_a_model_without_embeddings(toy, place):
+    (place / "careless.py").write_text(DELETES)
+    (place / "conf" / "removal").mkdir()
+    (place / "conf" / "removal" / "careless.yaml").write_text("careless: {_target_: careless.Careless}\n")
+    done = run(toy, place, "model=forest", "removal=[careless]", "explainer=[random]", code=1)
+    assert "deletes features of an input, and this model has no embedding for that" in done.stderr
+
+
+READS = """
+from dataclasses import dataclass
+
+import numpy as np
+
+from cfeval_cli.types import Access, Explainer, Explanation
+
+
+class Base(Explainer):
+    access = Access.NOTHING
+
+    def fit(self, dataset, model):
+        first = int(open(self.where).read())
+
+        def explain(batch):
+            order = np.r_[first, np.delete(np.arange(dataset.width), first)]
+            return Explanation(np.tile(order, (len(batch), 1)), np.tile(-np.arange(len(order)), (len(batch), 1)))
+
+        return explain
+
+
+@dataclass(frozen=True)
+class Named(Base):
+    path: str
+
+    @property
+    def where(self):
+        return self.path
+
+    def fingerprint(self):
+        return ""
+
+
+class Hidden(Base):
+    where = "first.csv"
+"""
+
+
+@pytest.mark.parametrize(("name", "setting"), [("Named", "path: first.csv"), ("Hidden", "")])
+def test_an_explainer_that_reads_a_file_is_never_taken_from_the_cache_when_the_file_changes(
+    toy, tmp_path, name, setting
+):
+    (tmp_path / "conf" / "explainer").mkdir(parents=True)
+    (tmp_path / "reads.py").write_text(READS)
+    text = f"reads:\n  _target_: reads.{name}\n" + (f"  {setting}\n" if setting else "")
+    (tmp_path / "conf" / "explainer" / "reads.yaml").write_text(text)
+
+    def explained(*more):
+        own = [f"hydra.searchpath=[file://{tmp_path / 'conf'}]", "explainer=[random,reads]", "n_explain=20", "bounds=0"]
+        cache = ["cache=disk", f"cache.folder={tmp_path / 'cache'}", "resamples=0", "hydra.run.dir=run"]
+        toy.run(*own, *cache, *more, cwd=tmp_path)
+        told = pd.read_parquet(tmp_path / "run" / "explanations.parquet")
+        known = json.loads((tmp_path / "run" / "run.json").read_text())["explained"]
+        return set(told.loc[told["explainer"] == "reads", "features"].map(lambda one: int(one[0]))), known
+
+    (tmp_path / "first.csv").write_text("2")
+    assert explained()[0] == {2}
+    (tmp_path / "first.csv").write_text("1")
+    first, known = explained()
+    assert first == {1} and known["reads"]["known"] == 0 and known["random"]["known"] == 20
+    _, again = explained("redo=true")  # computes everything again, whatever the cache knows
+    assert again["reads"]["known"] == 0 and again["random"]["known"] == 0
+    _, later = explained("seed=0", "k=2")
+    assert later["random"]["known"] == 20 and later["reads"]["known"] == (20 if name == "Named" else 0)

@@ -1,0 +1,71 @@
+"""What a run writes can be read again, and what was changed is noticed."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from cfeval_cli.errors import UserError
+from cfeval_cli.folder import checked
+from cfeval_cli.folder.read import read
+from cfeval_cli.folder.write import RunFolder
+
+SOME = ("explainer=[random,lr]", "n_explain=20")
+
+
+def test_what_is_read_is_what_was_written(toy, made):
+    folder = made(toy, *SOME)
+    record = checked.read(folder)
+    assert record["schema"] == checked.SCHEMA and record["status"] == "complete"
+    found = read(folder, record)
+    written = pd.read_csv(folder / "metrics.csv")
+    assert found.findings.metrics["value"].to_numpy() == pytest.approx(written["value"].to_numpy(), nan_ok=True)
+    assert set(written["role"]) == {"judged", "truth", "fact"}
+    assert RunFolder(folder, []).results == record["inputs"]
+
+
+def test_instances_have_predictions_and_truths_a_value_for_each_feature(toy, made):
+    folder = made(toy, *SOME)
+    record = checked.read(folder)
+    instances = pd.read_parquet(folder / "instances.parquet")
+    positive = instances["probability"].to_numpy()
+    kept = np.where(instances["predicted"] == 1, positive, 1 - positive)
+    assert instances["predicted_probability"].to_numpy() == pytest.approx(kept)
+    truth = pd.read_parquet(folder / "truth.parquet")
+    assert set(truth["instance"]) == set(instances["instance"])
+    assert set(record["truths"]) == {"signed", "centered", "contrast", "absolute"}
+    assert {name: facts["title"] for name, facts in record["removals"].items()} == {
+        "del": "del.", "mask": "mask", "marginal": "marginal",
+    }  # fmt: skip
+    for facts in record["metrics"].values():
+        assert {"title", "latex", "better", "place", "role", "block", "detail"} <= set(facts)
+
+
+def test_a_file_that_was_changed_or_is_gone_is_named(toy, made):
+    for change in (lambda path: path.write_text("changed"), lambda path: path.unlink()):
+        folder = made(toy, *SOME, copy=True)
+        change(folder / "metrics.csv")
+        with pytest.raises(UserError, match=r"metrics\.csv is (missing|not as the run left it)"):
+            checked.read(folder)
+        assert RunFolder(folder, []).results is None  # it is computed again
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda record: record.update(schema=2), "written by another version of cfeval .schema 2, not 3"),
+        (lambda record: record.update(status=None), "not the record of a run"),
+        (lambda record: record["settings"].update(k="x"), "settings.k is not a whole number"),
+        (lambda record: record["metrics"]["c"].update(role="judge"), "metrics.c.role is not judged, truth or fact"),
+        (lambda record: record["metrics"]["c"].pop("block"), "metrics.c.block is not text"),
+        (lambda record: record["files"].update({"../x": "00"}), "not in the run's folder"),
+    ],
+)
+def test_a_record_of_another_kind_is_refused(toy, made, change, message):
+    folder = made(toy, *SOME, copy=True)
+    record = json.loads((folder / "run.json").read_text())
+    change(record)
+    (folder / "run.json").write_text(json.dumps(record))
+    with pytest.raises(UserError, match=message):
+        checked.read(folder)

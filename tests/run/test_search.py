@@ -1,0 +1,99 @@
+"""Counterfactuals chunk by chunk are those of all at once, whoever finds them and whenever."""
+
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+
+from cfeval_cli.cache.disk import Disk
+from cfeval_cli.distance.euclidean import Euclidean
+from cfeval_cli.executor.local import Local
+from cfeval_cli.run.search import Chunk, Found, Job, find, packed, unpacked
+from cfeval_cli.search.continuous import Continuous
+from cfeval_cli.search.discrete import Discrete
+from cfeval_cli.search.exact import Exact
+from cfeval_cli.types import Access, Counterfactuals
+from tests.problems import choose_features, make_dataset, make_linear, make_task, predicted
+
+DATASET = make_dataset([3, 4, 2, 3], n=70, seed=3)
+MODEL = make_linear(DATASET, seed=4, scale=1)
+ROWS = predicted(DATASET, MODEL)
+FEATURES = choose_features(DATASET, 2, 0)
+HERE = Local(n_jobs=1)
+
+
+class Small(Discrete):
+    """In chunks of a few instances."""
+
+    def chunk(self, dataset, k):
+        return 16
+
+
+def job(search, access):
+    return Job(search, DATASET, MODEL, Euclidean("embedding").fit(DATASET, MODEL, access), access, 0)
+
+
+def same(one, two):
+    for field in fields(Counterfactuals):
+        a, b = getattr(one, field.name), getattr(two, field.name)
+        assert (a is None) == (b is None) and (a is None or np.array_equal(a, b)), field.name
+
+
+@pytest.mark.parametrize("access", [Access.LABEL, Access.PROBABILITY])
+def test_chunks_workers_and_cache_change_nothing(access, tmp_path):
+    task = replace(make_task(DATASET, MODEL, FEATURES, access), component=f"search.{access.name.lower()}")
+    whole = Discrete().find(task)
+    cache, done = Disk(str(tmp_path)), []
+    plain = find(job(Small(), access), ROWS, FEATURES, HERE, done.append)
+    same(plain.counterfactuals, whole)
+    assert sum(done) == 70 and len(done) > 5 and plain.rows > 70
+    workers = find(job(Small(), access), ROWS, FEATURES, Local(2, min_seconds=0.0), lambda _: None)
+    same(workers.counterfactuals, whole)
+    assert workers.rows == plain.rows
+    first = find(job(Small(), access), ROWS.take(slice(32)), FEATURES[:32], HERE, lambda _: None, cache, "s")
+    same(find(job(Small(), access), ROWS, FEATURES, HERE, lambda _: None, cache, "s").counterfactuals, whole)
+
+    class Broken(Small):
+        def find(self, task):
+            raise AssertionError("all is known")
+
+    warm = find(job(Broken(), access), ROWS, FEATURES, HERE, lambda _: None, cache, "s")
+    same(warm.counterfactuals, whole)
+    assert warm.rows == plain.rows and first.rows < plain.rows
+    with pytest.raises(AssertionError, match="all is known"):
+        find(job(Broken(), access), ROWS, FEATURES[:, ::-1], HERE, lambda _: None, cache, "s")
+    with pytest.raises(AssertionError, match="all is known"):
+        find(job(Broken(), access), ROWS, FEATURES, HERE, lambda _: None, cache, "another section")
+
+
+@pytest.mark.parametrize("search", [Continuous(), Exact()], ids=lambda one: one.title)
+def test_moved_embeddings_are_packed_and_found_again(search, tmp_path):
+    cache = Disk(str(tmp_path))
+    one, two = (find(job(search, Access.GRADIENT), ROWS, FEATURES, HERE, lambda _: None, cache, "s") for _ in range(2))
+    same(one.counterfactuals, two.counterfactuals)
+    assert one.rows == two.rows and one.counterfactuals.vectors is not None
+
+
+def test_no_instances_no_counterfactuals():
+    found = find(job(Discrete(), Access.LABEL), ROWS.take(slice(0)), FEATURES[:0], HERE, lambda _: None)
+    assert len(found.counterfactuals.distance) == 0 and found.counterfactuals.codes.shape == (0, 4)
+
+
+def test_what_is_nothing_of_ours_is_not_taken():
+    good = find(job(Discrete(), Access.LABEL), ROWS, FEATURES, HERE, lambda _: None)
+    back = unpacked(packed(good))
+    assert isinstance(back, Found) and (back.rows, back.seconds) == (good.rows, good.seconds)
+    same(back.counterfactuals, good.counterfactuals)
+    assert unpacked(b"") is None and unpacked(b"PK") is None and unpacked(packed(good)[:-40]) is None
+
+
+def test_a_chunk_is_known_by_all_that_is_searched():
+    chunk = Chunk(ROWS.take(slice(8)), FEATURES[:8])
+    others = [
+        Chunk(ROWS.take(slice(1, 9)), FEATURES[:8]),
+        Chunk(replace(chunk.rows, labels=1 - chunk.rows.labels), FEATURES[:8]),
+        Chunk(chunk.rows, FEATURES[:8, ::-1]),
+        Chunk(replace(chunk.rows, ids=chunk.rows.ids + 1), FEATURES[:8]),
+    ]
+    assert len({one.key for one in [chunk, *others]}) == 5
+    assert Chunk(ROWS.take(slice(8)), FEATURES[:8].copy()).key == chunk.key

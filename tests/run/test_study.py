@@ -1,0 +1,148 @@
+"""What the model says of the instances, if it is what a model may say; and what the stages make of it."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hydra import compose, initialize_config_module
+
+from cfeval_cli import config
+from cfeval_cli.errors import Failure
+from cfeval_cli.run import pipeline
+from cfeval_cli.run.evaluate import case_of, edits_of, scores_of
+from cfeval_cli.run.study import predicted, prepare
+from cfeval_cli.types import NONE, Absent, Access, Explained, Explanation, Metric, Score, Subject
+from tests.problems import TRUTHS, importance, kept, labels, make_dataset, make_linear
+
+DATASET = make_dataset([3, 4, 2], n=30)
+MODEL = make_linear(DATASET)
+
+
+@pytest.fixture(scope="module")
+def plan():
+    with initialize_config_module("cfeval_cli.conf", version_base="1.3"):
+        made = config.plan(compose("run", ["cache=off", "n_jobs=1", "explainer=[random,lr]", "k=2"]))
+    return made.applied(Subject(DATASET, type(MODEL)))
+
+
+def test_instances_are_all_or_a_seeded_sample_with_what_the_model_says(plan):
+    study = prepare(plan, DATASET, MODEL)
+    codes = DATASET.test.codes
+    assert (study.rows.codes == codes).all() and (study.rows.labels == labels(MODEL, codes)).all()
+    assert study.rows.probability == pytest.approx(kept(MODEL, codes, study.rows.labels))
+    assert study.probabilities == pytest.approx(MODEL.predict_proba(codes)) and study.identity is not None
+    assert set(study.measures) == {Access.LABEL, Access.PROBABILITY}
+    assert {name: way.reason for name, way in study.removals.items() if way.stand_ins is None} == {
+        "mask": "toy has no mask token"
+    }
+    some, again, other = (
+        prepare(replace(plan, n_explain=9, seed=seed), DATASET, MODEL).instances.ids.tolist() for seed in (0, 0, 1)
+    )
+    assert len(some) == 9 and some == sorted(some) == again != other
+    for name in TRUTHS:
+        assert (study.truth(name) == importance(name, MODEL, DATASET, codes, study.rows.labels)).all()
+
+
+class Says:
+    """A black box that gives whatever it was made with."""
+
+    def __init__(self, answer):
+        self.answer = answer
+
+    def predict_proba(self, codes):
+        return self.answer(len(codes))
+
+
+def only_labels(answer):
+    class Silent:
+        def predict(self, codes):
+            return answer(len(codes))
+
+    return Silent()
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (lambda n: np.ones((n, 3)) / 3, r"shape \(30, 3\) for 30 rows, where toy has 2 classes"),
+        (lambda n: np.ones(n), r"shape \(30,\)"),
+        (lambda n: np.ones((n + 1, 2)), r"shape \(31, 2\)"),
+        (lambda n: np.full((n, 2), np.nan), "NaN"),
+        (lambda n: np.full((n, 2), np.inf), "infinite"),
+    ],
+)
+def test_probabilities_that_are_none_are_refused(answer, message):
+    with pytest.raises(Failure, match=message):
+        predicted(Says(answer), DATASET, DATASET.test.codes)
+
+
+@pytest.mark.parametrize("answer", [lambda n: np.full(n, 2), lambda n: np.full(n, -1), lambda n: np.zeros((n, 1))])
+def test_classes_that_there_are_not_are_refused(answer):
+    with pytest.raises(Failure, match="it should give one number from 0 to 1 for each"):
+        predicted(only_labels(answer), DATASET, DATASET.test.codes)
+
+
+def test_labels_alone_are_enough():
+    said, none = predicted(only_labels(lambda n: np.arange(n) % 2), DATASET, DATASET.test.codes)
+    assert none is None and said.tolist() == [i % 2 for i in range(30)]
+
+
+def test_a_model_of_three_classes_is_taken_at_its_word():
+    three = replace(DATASET, classes=("a", "b", "c"))
+    told = np.random.default_rng(0).dirichlet(np.ones(3), 30)
+    said, probabilities = predicted(Says(lambda n: told), three, DATASET.test.codes)
+    assert (said == told.argmax(axis=1)).all() and (probabilities == told).all()
+
+
+FEATURES = np.tile([[0, 2]], (30, 1))
+
+
+def test_edits_are_found_at_each_level_and_counted(plan):
+    study = prepare(plan, DATASET, MODEL)
+    edits = edits_of(study, study.rows, FEATURES, "search.x.{level}", lambda _: None, keep=False)
+    assert set(edits) == {Access.LABEL, Access.PROBABILITY}
+    assert edits[Access.LABEL].probability is None and edits[Access.PROBABILITY].probability is not None
+    for found in edits.values():
+        assert (found.codes[:, 1] == study.rows.codes[:, 1]).all()
+        assert (found.labels == labels(MODEL, found.codes)).all()
+    assert all(study.ledger.rows[f"search.x.{level}"] > 30 for level in ("label", "probability"))
+
+
+def test_a_metric_sees_no_more_than_it_declares(plan):
+    study = prepare(plan, DATASET, MODEL)
+    seen = []
+
+    class Curious(Metric):
+        name, title, better, range, place = "curious", "Curious", "higher", (0.0, 1.0), 1
+
+        def __init__(self, access, role="judged"):
+            self.access, self.role = access, role
+
+        def score(self, case):
+            seen.append((case.model.access, case.probability is None))
+            yield Score("all", np.ones(len(case)), np.ones(len(case)))
+            yield Absent("none", "no reason")
+
+    case = case_of(study, study.rows, FEATURES, np.ones(30, bool), {}, {})
+    assert case.k == 2 and case.model.access is Access.NOTHING
+    for metric in (Curious(Access.LABEL), Curious(Access.PROBABILITY), Curious(Access.WHITE_BOX, "truth")):
+        assert [result.variant for result in scores_of(study, case, metric, "metric.x")] == ["all", "none"]
+    assert seen == [(Access.LABEL, True), (Access.PROBABILITY, False), (Access.NOTHING, False)]
+
+
+def test_incomplete_explanations_are_skipped_filled_or_kept(plan):
+    features = FEATURES.copy()
+    features[:5, 1] = NONE
+    features[5] = NONE
+    done = Explained(Explanation(features, np.where(features == NONE, np.nan, 1.0)), 0, 0.0, 0, {5: "failed"})
+    for how in ("skip", "random", "keep"):
+        study = prepare(replace(plan, incomplete=how), DATASET, MODEL)
+        chosen = pipeline.select(study, "x", done)
+        assert (chosen[6:] == FEATURES[6:]).all() and (chosen[5] == NONE).all()
+        if how == "skip":
+            assert (chosen[:6] == NONE).all() and len(pipeline.used(chosen)) == 24
+        elif how == "keep":
+            assert (chosen == features).all() and len(pipeline.used(chosen)) == 29
+        else:
+            assert (chosen[:5, 0] == 0).all() and set(chosen[:5, 1].tolist()) <= {1, 2}
+            assert (pipeline.select(study, "x", done) == chosen).all()

@@ -1,0 +1,51 @@
+"""How far metrics agree with each other, against τ written out."""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cfeval_cli.statistics import between
+from cfeval_cli.statistics.findings import conclude
+from cfeval_cli.statistics.resampled import Bootstrap
+from cfeval_cli.statistics.summary import summarise
+from tests.statistics.tables import EXPLAINERS, build
+
+
+def sign(x):
+    return 0 if abs(x) < 1e-12 else np.sign(x)
+
+
+@settings(max_examples=30)
+@given(st.integers(0, 10_000))
+def test_every_two_metrics_are_compared(seed):
+    scores, order = build(seed, n=8)
+    found = conclude(scores, order, Bootstrap(0, resamples=20, least=1)).metric_agreement
+    assert list(found.columns) == between.COLUMNS
+    metrics = summarise(scores, order)
+    value = {(row.metric, row.explainer): row.value for row in metrics.itertuples()}
+    ours, theirs = ({e: sg * value[m, e] for e in EXPLAINERS} for m, sg in (("c", 1), ("sufficiency", -1)))
+    signs = [(sign(ours[a] - ours[b]), sign(theirs[a] - theirs[b])) for a, b in combinations(EXPLAINERS, 2)]
+    if not any(x for x, _ in signs) or not any(y for _, y in signs):
+        assert found.empty  # a metric that ties all explainers agrees with none
+        return
+    (line,) = found.itertuples()
+    assert (line.metric, line.variant, line.other_metric, line.other_variant) == ("c", "label", "sufficiency", "del")
+    assert line.explainers == 4 and line.tau == pytest.approx(np.mean([x * y for x, y in signs]))
+    assert -1 <= line.tau_low <= line.tau_high <= 1
+
+
+def test_the_truth_is_not_among_them_and_nothing_is_known_of_one_explainer():
+    scores, order = build(3)
+    found = conclude(scores, order, Bootstrap(0, resamples=20, least=1)).metric_agreement
+    assert "recall" not in {*found["metric"], *found["other_metric"]}
+    one = conclude(
+        scores[scores["explainer"] == "a"], order[order["explainer"] == "a"], Bootstrap(0, resamples=20, least=1)
+    )
+    assert one.metric_agreement.empty
+    no_truth = conclude(
+        scores[scores["metric"] != "recall"], order[order["metric"] != "recall"], Bootstrap(0, resamples=20, least=1)
+    )
+    assert no_truth.correlations.empty and len(no_truth.metric_agreement) == len(found)

@@ -1,0 +1,51 @@
+import hashlib
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from cfeval_cli.storage import npy
+from cfeval_cli.storage.files import as_csv, hash_file, locked, sweep_partial, whole_file
+
+
+def test_a_file_appears_whole_or_not_at_all(tmp_path):
+    path = tmp_path / "a.txt"
+    with pytest.raises(RuntimeError), whole_file(path) as partial:
+        partial.write_text("half")
+        raise RuntimeError
+    assert list(tmp_path.iterdir()) == []
+    with whole_file(path) as partial:
+        partial.write_text("whole")
+        assert not path.exists()
+    assert path.read_text() == "whole" and path.stat().st_mode & 0o400
+    assert hash_file(path) == hashlib.sha256(b"whole").hexdigest()
+
+
+def test_what_killed_processes_left_is_swept_and_nothing_else(tmp_path):
+    for name in (".a.txt-abcd1234.part", ".mine.part", "b.part"):
+        (tmp_path / name).touch()
+    sweep_partial(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".mine.part", "b.part"]
+
+
+def test_a_folder_is_held_by_one(tmp_path):
+    with locked(tmp_path, wait=False) as first, locked(tmp_path, wait=False) as second:
+        assert first and not second
+    with locked(tmp_path, wait=False) as again:
+        assert again
+
+
+def test_a_spreadsheet_sees_no_formula():
+    text = as_csv(pd.DataFrame({"=a": ["=1+1", "-0.5", "@x", "plain"], "n": [1.0, 2, 3, 4]}))
+    assert text == "'=a,n\n'=1+1,1.0\n-0.5,2.0\n'@x,3.0\nplain,4.0\n"
+
+
+def test_arrays_come_back_as_they_were(tmp_path):
+    arrays = {"a": np.arange(6).reshape(2, 3), "b": np.array(1.5), "c": np.zeros((0, 2))}
+    (tmp_path / "x.npz").write_bytes(npy.dump(arrays))
+    found = npy.read(tmp_path / "x.npz")
+    assert set(found) == set(arrays) and all(np.array_equal(found[name], arrays[name]) for name in arrays)
+    np.save(tmp_path / "y.npy", arrays["a"])
+    assert np.array_equal(npy.mapped(tmp_path / "y.npy"), arrays["a"])
+    with pytest.raises(ValueError, match="damaged"):
+        npy.load((tmp_path / "y.npy").open("rb"))

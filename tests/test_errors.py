@@ -1,0 +1,30 @@
+import pytest
+
+from cfeval_cli.errors import did_you_mean, number, one_of, short, visible, whole
+
+
+def test_what_a_terminal_would_obey_is_seen():
+    assert visible("a\x1b[2Jb\u202e\n") == "a\\x1b[2Jb\\u202e\\n" and visible("a\nb\x07", keep="\n") == "a\nb\\x07"
+    assert short("x" * 70) == f"{'x' * 60!r}… (70 characters)" and short("x") == "'x'"
+
+
+@pytest.mark.parametrize("value", [True, 1.5, "2", None, 0])
+def test_what_is_no_whole_number_is_refused(value):
+    with pytest.raises(ValueError, match="k must be a whole number of at least 1"):
+        whole("k", value, 1)
+    whole("k", 1, 1)
+
+
+@pytest.mark.parametrize("value", [True, "2", None, float("nan"), float("inf"), -0.1, 1.1])
+def test_what_is_no_number_between_the_ends_is_refused(value):
+    with pytest.raises(ValueError, match="a must be a number at least 0 and at most 1"):
+        number("a", value, 0, 1)
+    with pytest.raises(ValueError, match="a must be a number over 0"):
+        number("a", 0, 0, open_low=True)
+    number("a", 0, 0, 1)
+
+
+def test_options_that_are_close_are_offered():
+    with pytest.raises(ValueError, match=r"must be one of first, nearest, not 'frist'\. Did you mean first\?"):
+        one_of("pick", "frist", ("first", "nearest"))
+    assert did_you_mean("zzz", ["first"]) == ""

@@ -1,0 +1,149 @@
+"""Who may import whom, and where the tests of a module are."""
+
+import ast
+import importlib
+import re
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+
+import cfeval_cli
+from cfeval_cli.commands.cli import COMMANDS
+
+ROOT = Path(cfeval_cli.__file__).parent
+TESTS = Path(__file__).parent
+MODULES = {
+    ".".join(path.relative_to(ROOT.parent).with_suffix("").parts).removesuffix(".__init__"): path
+    for path in sorted(ROOT.rglob("*.py"))
+}
+# lowest first: a module imports from its own layer and those below
+LAYERS = [
+    {"cfeval_cli"},  # the version
+    {"errors"},
+    {"seeding", "storage"},
+    {"types"},
+    {"identity"},
+    {"dataset", "model", "truth", "removal", "explainer", "search", "distance", "metric", "executor", "cache"},
+    {"statistics"},
+    {"folder"},
+    {"run"},
+    {"report"},
+    {"sweep", "paper"},
+    {"config"},
+    {"commands", "__main__"},
+]
+PLACE = {room: place for place, rooms in enumerate(LAYERS) for room in rooms}
+
+
+def room(module):
+    """The package or root module that a module belongs to."""
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 else "cfeval_cli"
+
+
+def imports(path, within):
+    """All modules of cfeval_cli that a file imports: at the top, within functions, or for type checkers only."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            package = within if path.name == "__init__.py" else within.rpartition(".")[0]
+            base = package.rsplit(".", node.level - 1)[0] if node.level else ""
+            module = ".".join(part for part in (base, node.module) if part)
+            # what is imported from a package is one of its modules, or a name in its own file
+            for alias in node.names:
+                found.add(f"{module}.{alias.name}" if f"{module}.{alias.name}" in MODULES else module)
+    return {module for module in found if module.partition(".")[0] == "cfeval_cli"} - {within}
+
+
+IMPORTS = {module: imports(path, module) for module, path in MODULES.items()}
+
+
+def test_every_module_has_a_layer_and_what_it_imports_exists():
+    assert {room(module) for module in MODULES} == set(PLACE)
+    assert {target for targets in IMPORTS.values() for target in targets} <= set(MODULES)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_imports_go_downwards(module):
+    upwards = sorted(target for target in IMPORTS[module] if PLACE[room(target)] > PLACE[room(module)])
+    assert not upwards, f"{module} imports from above: {', '.join(upwards)}"
+
+
+def test_modules_of_types_import_each_other_and_not_the_whole():
+    inside = [module for module in MODULES if module.startswith("cfeval_cli.types.")]
+    assert inside and not [module for module in inside if "cfeval_cli.types" in IMPORTS[module]]
+
+
+def cycles(graph):
+    """Sets of nodes that reach each other."""
+    reached = {}
+    for start in graph:
+        seen, waiting = set(), list(graph[start])
+        while waiting:
+            node = waiting.pop()
+            if node not in seen:
+                seen.add(node)
+                waiting += graph.get(node, ())
+        reached[start] = seen
+    return {
+        frozenset({one, *(two for two in reached[one] if one in reached[two])}) for one in graph if one in reached[one]
+    }
+
+
+def test_cycles_are_found():
+    assert cycles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}}) == {frozenset("bc")}
+
+
+def test_no_module_imports_itself_by_way_of_others():
+    assert not cycles(IMPORTS)
+
+
+def test_packages_do_not_import_each_other_in_circles():
+    graph = {place: set() for place in PLACE}
+    for module, targets in IMPORTS.items():
+        graph[room(module)] |= {room(target) for target in targets} - {room(module)}
+    assert not cycles(graph)
+
+
+def test_layers_are_disjoint():
+    assert not any(one & two for one, two in combinations(LAYERS, 2))
+
+
+# a starting point has nothing to test but that it starts, which every test of a command does
+NO_TEST = {"cfeval_cli.__main__"}
+
+
+def mirrored(module):
+    """The tests that should know a module: of the same room, or of the same name for one in the root."""
+    path = MODULES[module].relative_to(ROOT)
+    if len(path.parts) == 1:
+        return [TESTS / f"test_{path.stem}.py"]
+    return sorted((TESTS / path.parts[0]).rglob("test_*.py"))
+
+
+def known_to(path):
+    """The modules that a test imports; a name that `cfeval_cli.types` passes on counts for the module that has it."""
+    found = imports(path, f"tests.{path.stem}")
+    if "cfeval_cli.types" in found:
+        passed_on = importlib.import_module("cfeval_cli.types")
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.module == "cfeval_cli.types":
+                found |= {getattr(getattr(passed_on, alias.name), "__module__", "") for alias in node.names}
+    return found
+
+
+@pytest.mark.parametrize("module", sorted({m for m, p in MODULES.items() if p.name != "__init__.py"} - NO_TEST))
+def test_every_module_has_a_test_where_its_mirror_is(module):
+    """One that imports it or, for what is tried through the command, is named after it."""
+    tests = [path for path in mirrored(module) if path.exists()]
+    assert tests, f"no test for {module}"
+    name = module.rpartition(".")[2]
+    named = [path for path in tests if path.stem == f"test_{name}"]
+    if module.startswith("cfeval_cli.commands.") and name in COMMANDS:
+        called = re.compile(rf'cfeval\(\s*"{name}"')
+        named += [path for path in TESTS.rglob("*.py") if called.search(path.read_text())]
+    known = {target for path in tests for target in known_to(path)}
+    assert named or module in known, f"no test in {tests[0].parent.relative_to(TESTS)} imports {module}"
