@@ -7,13 +7,13 @@ from dataclasses import dataclass, fields
 
 import pandas as pd
 
-from cfeval_cli.paper import cells, chance, claims, counts
+from cfeval_cli.paper import cells, chance, claims, counts, method
 from cfeval_cli.paper.finding import KINDS, Finding, Result
 from cfeval_cli.paper.published import Published, load, read
 from cfeval_cli.report.tables import Cell, Table
 
 CHECKS: tuple[Callable[[Published], Iterator[Result]], ...] = (
-    *cells.CHECKS, *counts.CHECKS, *claims.CHECKS, *chance.CHECKS,
+    *cells.CHECKS, *counts.CHECKS, *method.CHECKS, *claims.CHECKS, *chance.CHECKS,
 )  # fmt: skip
 COLUMNS = [field.name for field in fields(Finding)]
 

@@ -407,7 +407,26 @@ def optimum(paper: Published) -> Iterator[Result]:
             )  # fmt: skip
 
 
+def own_optimum(paper: Published) -> Iterator[Result]:
+    """Omission names the feature whose deletion takes most from p(ŷ): no other can be better by Comp., or flip more."""
+    if ("claim", "omission") not in paper.quotes:
+        return
+    for series in paper.series:
+        if series.metric not in ("comprehensiveness", "dfr") or series.k != 1 or "omission" not in series.figures:
+            continue
+        figure = series.figures["omission"]
+        always = {name: series.figures[name] for name in ("random", "lr") if name in series.figures}
+        best = max(always, key=lambda name: always[name].value, default="")
+        yield None if not best or figure.bounds[1] >= always[best].bounds[0] else Finding(
+            f"own.{series.name}", "claim", **_at(series, "omission"), printed=f"{figure.printed} ({figure.rank_text})",
+            recomputed=f"at least {always[best].printed} ({EXPLAINERS[best]})",
+            meaning="Omission is said to delete each feature and take the largest drop in probability, which is what "
+            "Comp. measures and, of two classes, what flips first: whatever the model, it is 1st by definition if it "
+            "deletes as the metric does. It did something else, or the row is wrong.",
+        )  # fmt: skip
+
+
 CHECKS = (
     typos, rank_order, bold_ranks, quotients, limits, repeats, coefficients, best, digits, zeros, variants,
-    same_rankings, optimum,
+    same_rankings, optimum, own_optimum,
 )  # fmt: skip

@@ -23,6 +23,7 @@ from cfeval_cli.paper.finding import (
     show,
 )
 from cfeval_cli.paper.published import TRUTH, Coefficient, Figure, Key, Published, Series
+from cfeval_cli.statistics.difference import holm
 from cfeval_cli.statistics.permutation import p_values
 from cfeval_cli.statistics.ranking import agreement
 from cfeval_cli.types import Floats
@@ -49,19 +50,38 @@ def _p(ours: Ranks, theirs: Ranks) -> dict[str, float]:
     return {"tau": float(tau[0, 0]), "rho": float(rho[0, 0])}
 
 
+def exchanges(ours: Ranks, others: Ranks) -> Iterator[tuple[dict[str, float], dict[str, float]]]:
+    """All ways to exchange two metrics' ranks, explainer by explainer, after which both still are rankings.
+
+    Most do not leave rankings: who is given the other metric's first place needs that the own first one be given away.
+    Explainers that depend on each other so make a ring, and a ring is exchanged as a whole or not at all.
+    """
+    rings: list[set[str]] = []
+    for rank in {*ours.values(), *others.values()}:
+        # whoever has this rank on either side, and all whom these are in a ring with
+        one = {name for name in ours if rank in (ours[name], others[name])}
+        joined = [ring for ring in rings if ring & one]
+        rings = [ring for ring in rings if not ring & one] + [one.union(*joined)]
+    rings = [ring for ring in rings if any(ours[name] != others[name] for name in ring)]
+    for swaps in product((False, True), repeat=len(rings)):
+        given = {name for ring, swap in zip(rings, swaps, strict=True) if swap for name in ring}
+        yield (
+            {name: others[name] if name in given else ours[name] for name in ours},
+            {name: ours[name] if name in given else others[name] for name in ours},
+        )
+
+
 def exchanged(ours: Ranks, others: Ranks, truth: Ranks) -> tuple[float, float, float]:
     """Difference of two metrics' τ, its one-sided p, and the smallest p that these ranks allow.
 
-    If the metrics were equally good, either could have given either rank of an explainer: all such exchanges are tried.
+    If the metrics were equally good, either could have given either ranking: all exchanges that leave rankings count.
     """
-    differ = [name for name in ours if ours[name] != others[name]]
-    gaps = []
-    for swaps in product((False, True), repeat=len(differ)):
-        swapped = {name for name, swap in zip(differ, swaps, strict=True) if swap}
-        a = {name: others[name] if name in swapped else ours[name] for name in ours}
-        b = {name: ours[name] if name in swapped else others[name] for name in ours}
-        gaps.append(correlate(a, truth)["tau"] - correlate(b, truth)["tau"])
-    return gaps[0], sum(gap >= gaps[0] - 1e-9 for gap in gaps) / len(gaps), 1 / len(gaps)
+    gaps = [correlate(a, truth)["tau"] - correlate(b, truth)["tau"] for a, b in exchanges(ours, others)]
+    return gaps[0], _share(gaps, gaps[0]), _share(gaps, max(gaps))
+
+
+def _share(gaps: list[float], least: float) -> float:
+    return sum(gap >= least - 1e-9 for gap in gaps) / len(gaps)
 
 
 def _judged_in(key: Key) -> str:
@@ -77,19 +97,24 @@ def coefficients(paper: Published) -> Iterator[Result]:
             rows.setdefault((one.table, one.dataset, one.title), []).append(one)
     for (table, dataset, _), row in rows.items():
         found.setdefault((table, dataset, tuple(one.figure.meant for one in row)), []).extend(row)
+    tests = []
     for (table, dataset, _), group in found.items():
         truth = paper.truth(group[0].source)
         count = 0 if truth is None else len(truth.figures)
         kinds = {one.kind: one for one in reversed(group)}
         p = {kind: _p_of(kinds[kind].figure, kind, count) for kind in ("tau", "rho") if kind in kinds}
+        tests.append((table, dataset, group, count, kinds, p))
+    # those that no order has count as not better at all
+    corrected = holm(np.nan_to_num(np.array([max(p.values()) for *_, p in tests]), nan=1.0))
+    for (table, dataset, group, count, kinds, p), after in zip(tests, corrected.tolist(), strict=True):
         sure = max(p.values()) < _SURE
         yield Finding(
             f"p.{table}.{dataset}.{group[0].metric}_{group[0].variant}", "significance", table, dataset,
             listed(one.title for one in group), "",
             ", ".join(f"{kinds[kind].sign} {kinds[kind].figure.printed}" for kind in p),
-            f"p {', '.join(f'{one:.4f}' for one in p.values())}; n = {count}",
+            f"p {', '.join(f'{one:.4f}' for one in p.values())}; n = {count}; of {len(tests)} tests {after:.4f}",
             f"{'Better' if sure else 'Not better'} than a random order of {count} explainers, at {_SURE:g}"
-            f"{', before any correction for the number of metrics tried' if sure else ''}.",
+            + (f", {'also' if after < _SURE else 'but not'} after correction for {len(tests)} tests." if sure else "."),
         )  # fmt: skip
 
 
@@ -112,7 +137,8 @@ def _all_orders(count: int) -> tuple[Floats, dict[str, list[float]]]:
 
 
 def differences(paper: Published) -> Iterator[Result]:
-    """Whether the lead of the counterfactual metrics can be told from chance."""
+    """Whether the lead of the counterfactual metrics can be told from chance, all such leads together."""
+    tests = []
     for key in paper.keys:
         truth = paper.truth(key)
         if truth is None:
@@ -121,17 +147,18 @@ def differences(paper: Published) -> Iterator[Result]:
         others = [group for group in groups(paper, key) if group[0].metric in ERASURE]
         for mine, theirs in product(ours, others):
             sides = printed_ranks(mine[0]), printed_ranks(theirs[0])
-            if sides[0] == sides[1]:
-                continue
-            gap, p, floor = exchanged(*sides, printed_ranks(truth))
-            possible = "" if floor < _SURE else f"; no outcome with these ranks could have been below {floor:g}"
-            name = f"{mine[0].metric}_{mine[0].variant}.{theirs[0].metric}_{theirs[0].variant}"
-            yield Finding(
-                f"difference.{key[0]}.{key[1]}.{name}", "significance", _judged_in(key), key[1],
-                f"CE against {listed(s.title for s in theirs)}", "τ",
-                f"{gap:+.4f}", f"p {p:.4f}, smallest possible {floor:.4f}",
-                f"The difference {'can' if p < _SURE else 'cannot'} be told from chance{possible}.",
-            )  # fmt: skip
+            if sides[0] != sides[1]:
+                tests.append((key, mine[0], theirs, *exchanged(*sides, printed_ranks(truth))))
+    corrected = holm(np.array([p for *_, p, _ in tests]))
+    for (key, mine_, theirs, gap, p, floor), after in zip(tests, corrected.tolist(), strict=True):
+        name = f"{mine_.metric}_{mine_.variant}.{theirs[0].metric}_{theirs[0].variant}"
+        possible = "" if floor < _SURE else f"; no outcome with these ranks could have been below {floor:g}"
+        yield Finding(
+            f"difference.{key[0]}.{key[1]}.{name}", "significance", _judged_in(key), key[1],
+            f"CE against {listed(s.title for s in theirs)}", "τ",
+            f"{gap:+.4f}", f"p {p:.4f}, of {len(tests)} tests {after:.4f}; smallest possible {floor:.4f}",
+            f"The difference {'can' if after < _SURE else 'cannot'} be told from chance{possible}.",
+        )  # fmt: skip
 
 
 def without_lr(paper: Published) -> Iterator[Result]:

@@ -15,7 +15,7 @@ from cfeval_cli.errors import UserError
 from cfeval_cli.paper import document
 from cfeval_cli.paper.audit import audit
 from cfeval_cli.paper.published import DATASETS, EXPLAINERS, Key, Published, Series, load, read
-from cfeval_cli.paper.verdicts import Verdict, judge
+from cfeval_cli.paper.verdicts import LEVEL, Verdict, judge, needed
 from cfeval_cli.paper.views import EXPERIMENTS, Computed, Printed, computed
 from cfeval_cli.report.tables import DASH, Cell, Table, ordinal
 from cfeval_cli.statistics.ranking import ranks
@@ -25,7 +25,10 @@ CELLS = [
     "table", "dataset", "metric", "variant", "explainer", "coefficient", "gold", "seeds", "ours", "deviation", "theirs",
     "difference", "our_rank", "their_rank",
 ]  # fmt: skip
-VERDICTS = ["claim", "text", "gold", "verdict", "seeds", "holds_in", "by_their_own_figures", "figures"]
+VERDICTS = [
+    "claim", "text", "scope", "gold", "verdict", "seeds", "holds_in", "low", "high", "p", "p_holm", "tests", "needed",
+    "by_their_own_figures", "figures",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,7 @@ def compare(folders: Sequence[Path], into: Path, tables: Sequence[str] = ("1", "
     if not keys:
         raise UserError("none of the folders has a run of the paper's experiments.")
     cells = pd.DataFrame([*_values(published, views), *_coefficients(published, views)], columns=CELLS)
-    verdicts = list(judge(published, views))
+    verdicts = judge(published, views)
     made = [table for table in _tables(published, cells, views, verdicts) if table.number in ("", *tables)]
     checked = [replace(table, detail=True) for table in audit().tables()]  # in the files; cfeval paper audit shows them
     told = Comparison(cells, verdicts, [*(part.table for part in made), *checked])
@@ -64,10 +67,16 @@ def _line(verdict: Verdict) -> dict[str, Any]:
     told = (
         verdict.claim.id,
         verdict.claim.text,
+        verdict.claim.scope,
         verdict.gold,
         verdict.word,
         verdict.seeds,
         verdict.holds_in,
+        *verdict.interval,
+        verdict.p,
+        verdict.corrected,
+        verdict.tests,
+        verdict.needed or "",
         own,
         figures,
     )
@@ -254,11 +263,37 @@ def _claims(verdicts: Sequence[Verdict]) -> Table:
     rows: dict[str, list[Cell]] = {}
     for verdict in verdicts:
         own = {None: DASH, True: "holds", False: "does not hold"}[verdict.printed]
-        row = rows.setdefault(verdict.claim.id, [Cell(verdict.claim.text), Cell(own)])
-        row.append(Cell(f"{verdict.word} ({verdict.holds_in} of {verdict.seeds})" if verdict.seeds else DASH))
+        row = rows.setdefault(verdict.claim.id, [Cell(f"{verdict.claim.text} [{verdict.claim.scope}]"), Cell(own)])
+        row.append(Cell(in_words(verdict) if verdict.seeds else DASH))
+    return Table("What the paper claims", header, [list(rows.values())], _rules(verdicts))
+
+
+def in_words(verdict: Verdict) -> str:
+    """The verdict, in how many seeds the claim is true, the interval of that share, and what an open one needs."""
+    low, high = verdict.interval
+    more = f"; {verdict.needed:,} seeds needed" if verdict.needed else ""
+    return f"{verdict.word} ({verdict.holds_in} of {verdict.seeds}, {100 * low:.0f} to {100 * high:.0f} %{more})"
+
+
+def _rules(verdicts: Sequence[Verdict]) -> list[str]:
+    tests = max((verdict.tests for verdict in verdicts if verdict.seeds), default=1)
+    seeds = max((verdict.seeds for verdict in verdicts), default=0)
     notes = [
-        "In brackets: in how many of the seeds the claim is true, training, split and explainers all reseeded. Holds, "
-        "or does not: a one-sided sign test over the seeds at 5 %, for which five of five are just enough, each claim "
-        "and definition by itself; cannot be decided: neither. The figures behind each verdict are in claims.csv.",
+        "In brackets: in how many of the seeds the claim is true (training, split and explainers all reseeded, the "
+        "data the same), and the exact 95 % interval (Clopper and Pearson) for the share of all seeds. What the claim "
+        "says of seeds decides what that means. Always: one seed against it refutes it. Sometimes: one seed for it is "
+        "enough. Mostly, and always without a seed against it: holds if true in more than half of the seeds and a "
+        f"two-sided sign test, corrected by Holm over the {tests} claims and definitions tested, has p ≤ {LEVEL:g}; "
+        "refuted if the same says the opposite; does not hold if true in fewer than half, though that could be chance: "
+        "a claim has to be shown; open otherwise, and then so many seeds are needed as would pass if it went on being "
+        "true as often.",
+        "An always without a seed against it is never proven: the interval says how rare exceptions may be. The "
+        "figures behind each verdict are in claims.csv.",
     ]
-    return Table("What the paper claims", header, [list(rows.values())], notes)
+    if seeds and 2.0 ** (1 - seeds) * tests > LEVEL:
+        notes.insert(
+            1,
+            f"With {seeds} seeds the smallest p is {2.0 ** (1 - seeds):.4g}, times {tests} tests: nothing could have "
+            f"passed the sign test. {needed(1, 1, tests)} seeds are the fewest that could.",
+        )
+    return notes

@@ -10,6 +10,11 @@ from cfeval_cli.paper.published import DATASETS, EXPLAINERS, TRUTH, Figure, Publ
 
 ALWAYS = ("random", "lr")  # name k features of every instance, so that their shares are of the whole test set
 _FAR = 4  # standard errors that no luck explains
+_APART = 1.96  # standard errors that luck seldom explains
+
+# The mean of 1 / words over the sentences of Movie Reviews, and how many these are. The paper does not print it; the
+# data tell: python -c "from cfeval_cli.paper.words import measure; print(measure('data'))"
+WORDS = (0.063803032, 10_433)
 
 
 def totals(paper: Published, dataset: str) -> dict[str, int]:
@@ -141,6 +146,73 @@ def chance_level(paper: Published) -> Iterator[Result]:
         )  # fmt: skip
 
 
+def random_words(paper: Published) -> Iterator[Result]:
+    """A word drawn from a sentence of n is the gold one in one case of n: known, but for the noise of a test set."""
+    truth, sizes = paper.truth(("1", "movie_reviews")), held_out(paper, "movie_reviews")
+    figure = None if truth is None else truth.figures.get("random")
+    if truth is None or figure is None or not sizes or WORDS[1] not in totals(paper, "movie_reviews").values():
+        return  # or these are other sentences
+    mean, size = WORDS[0], sizes[0]
+    spread = math.sqrt(mean * (1 - mean) / size)
+    off = (figure.value - mean) / spread
+    # a normal variable lies so far off, to either side
+    p = math.erfc(abs(off) / math.sqrt(2))
+    omission = truth.figures.get("omission")
+    beside = ""
+    if omission is not None:
+        beside = f"; Omission's, which should be far above, is {(omission.value - mean) / spread:+.1f} s.e. from it"
+    yield None if abs(off) < _APART else Finding(
+        f"random.{truth.name}", "significance", truth.table, truth.dataset, truth.title, EXPLAINERS["random"],
+        figure.printed, f"{mean:.3f} ± {spread:.3f}: {off:+.1f} s.e., p {p:.3f}",
+        f"What a word drawn at random scores follows from the lengths of the sentences ({WORDS[1]:,} of the data; the "
+        f"paper does not print it). By itself, chance puts the figure so far off in {p:.1%} of cases{beside}.",
+    )  # fmt: skip
+
+
+def boundary(paper: Published) -> Iterator[Result]:
+    """An edit of one feature that crosses the boundary is in the space that an exhaustive search of it goes through."""
+    coverage = paper.texts.get(("", "coverage", "all"))
+    for series in paper.series:
+        figure = series.figures.get("decision_boundary")
+        if series.pair != ("validity", "label") or series.k != 1 or coverage is None or figure is None:
+            continue
+        third = next((s for s in paper.series if s.dataset == series.dataset and s.k > 1), None)
+        if third is None or "decision_boundary" in third.figures:
+            continue  # it is not among those that are said to name one feature
+        least = 1 - coverage.value
+        yield None if figure.bounds[1] >= least else Finding(
+            f"boundary.{series.name}", "contradiction", series.table, series.dataset, series.title,
+            EXPLAINERS["decision_boundary"], figure.printed,
+            f"over {least:.2f}: fewer than {coverage.printed} % name a second feature",
+            "Its explanation is the edit of fewest features that crosses the boundary. If that is one feature, as the "
+            "text says of more than half, trying all values of that feature must flip: the search was not exhaustive, "
+            "or the explanations are others than described.",
+        )  # fmt: skip
+
+
+def confidence(paper: Published) -> Iterator[Result]:
+    """A probability cannot drop by more than it was, so a mean drop is a floor for the model's mean confidence."""
+    for dataset, title in DATASETS.items():
+        accuracy = paper.texts.get((dataset, "accuracy", "test"))
+        drops = [
+            (series.figures[name].bounds[0], series, name)
+            for series in paper.series
+            if series.dataset == dataset and series.metric in ("validity_soft", "comprehensiveness", "sufficiency")
+            for name in ALWAYS if name in series.figures
+        ]  # fmt: skip
+        if accuracy is None or not drops:
+            continue
+        least, series, name = max(drops, key=lambda drop: drop[0])
+        sure = least > accuracy.bounds[1] + 0.05
+        yield None if not sure else Finding(
+            f"confidence.{dataset}", "note", "text+1", dataset, "accuracy", "", f"{accuracy.printed} %",
+            f"mean confidence at least {least:.1%}: {series.title} of {EXPLAINERS[name]}",
+            f"The model of {title} believes itself at least {100 * (least - accuracy.bounds[1]):.0f} points more than "
+            "it is right. How steep a model is decides how far a counterfactual has to go, so that Proximity and C say "
+            "as much of the training as of the explanations.",
+        )  # fmt: skip
+
+
 def nested(paper: Published) -> Iterator[Result]:
     """Who finds the first gold feature with one guess has at least one in common with two."""
     for key in paper.keys:
@@ -181,4 +253,6 @@ def below_chance(paper: Published) -> Iterator[Result]:
         )  # fmt: skip
 
 
-CHECKS = (sums, accuracies, fractions, chance_level, nested, below_chance)
+CHECKS = (
+    sums, accuracies, fractions, chance_level, nested, boundary, random_words, below_chance, confidence,
+)  # fmt: skip

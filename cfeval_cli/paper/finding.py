@@ -11,11 +11,12 @@ import numpy as np
 from cfeval_cli.paper.published import DATASETS, EXPLAINERS, Figure, Series
 from cfeval_cli.statistics.ranking import agreement, ranks
 
-Kind = Literal["typo", "contradiction", "arithmetic", "claim", "significance", "note"]
+Kind = Literal["typo", "contradiction", "arithmetic", "method", "claim", "significance", "note"]
 KINDS: dict[Kind, str] = {
     "typo": "Characters that cannot be meant",
     "contradiction": "Figures that contradict each other",
     "arithmetic": "Figures that do not follow from those they are computed from",
+    "method": "Definitions, listings and references that cannot be followed as they stand",
     "claim": "What the text says, against the tables",
     "significance": "What could be chance",
     "note": "Worth knowing",

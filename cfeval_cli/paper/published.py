@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 FILE = Path(__file__).with_name("published.csv")
 TEXT = "text"  # in the column `table`: a figure of the text
+QUOTE = "quote"  # there too: words of the text, as LaTeX has them, that figures or other words contradict
 DATASETS = {"adults": "Adults", "movie_reviews": "Movie Reviews"}
 EXPLAINERS = {
     "random": "Random", "omission": "Omission", "lime": "LIME", "anchor": "Anchor",
@@ -114,6 +115,7 @@ class Published:
     series: tuple[Series, ...]
     coefficients: tuple[Coefficient, ...]
     texts: Mapping[tuple[str, str, str], Figure]  # by dataset, metric and variant
+    quotes: Mapping[Pair, str] = field(default_factory=dict)  # by what they are about
 
     def of(self, key: Key) -> list[Series]:
         """The series of a table and dataset, in their order."""
@@ -141,7 +143,7 @@ class Published:
 
 
 def load(path: Path = FILE) -> pd.DataFrame:
-    """One row for each figure.
+    """One row for each figure, and for each passage that is quoted.
 
     `printed` and `rank_text` are characters, `meant` is `value` as text, with the digits that count. `variant` is the
     one that the figure must belong to, `printed_variant` the one that the table says.
@@ -174,17 +176,20 @@ def read(frame: pd.DataFrame) -> Published:
     series: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     coefficients: list[Coefficient] = []
     texts: dict[tuple[str, str, str], Figure] = {}
+    quotes: dict[Pair, str] = {}
     for row in (dict(zip(frame.columns, line, strict=True)) for line in frame.itertuples(index=False, name=None)):
         label = row["column"] if row["table"] == "3" else row["row"]
         if row["table"] == TEXT:
             texts[row["dataset"], row["metric"], row["variant"]] = _figure(row)
+        elif row["table"] == QUOTE:
+            quotes[row["metric"], row["variant"]] = row["printed"]
         elif row["coefficient"]:
             coefficients.append(Coefficient(title=label, kind=row["coefficient"], figure=_figure(row), **_names(row)))
         else:
             # Table 1 has two rows of the same name; the columns of Table 3 differ in theirs
             line = row["line"] if row["table"] == "1" else label
             series.setdefault((row["table"], row["dataset"], line), []).append(row)
-    return Published(tuple(map(_series, series.values())), tuple(coefficients), texts)
+    return Published(tuple(map(_series, series.values())), tuple(coefficients), texts, quotes)
 
 
 def _series(rows: Iterable[Mapping[str, Any]]) -> Series:
