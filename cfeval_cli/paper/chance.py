@@ -25,7 +25,7 @@ from cfeval_cli.paper.finding import (
 from cfeval_cli.paper.published import TRUTH, Coefficient, Figure, Key, Published, Series
 from cfeval_cli.statistics.difference import holm
 from cfeval_cli.statistics.permutation import p_values
-from cfeval_cli.statistics.ranking import agreement
+from cfeval_cli.statistics.ranking import agreement, ranks
 from cfeval_cli.types import Floats
 
 _SURE = 0.05
@@ -54,29 +54,30 @@ def exchanges(ours: Ranks, others: Ranks) -> Iterator[tuple[dict[str, float], di
     """All ways to exchange two metrics' ranks, explainer by explainer, after which both still are rankings.
 
     Most do not leave rankings: who is given the other metric's first place needs that the own first one be given away.
-    Explainers that depend on each other so make a ring, and a ring is exchanged as a whole or not at all.
     """
-    rings: list[set[str]] = []
-    for rank in {*ours.values(), *others.values()}:
-        # whoever has this rank on either side, and all whom these are in a ring with
-        one = {name for name in ours if rank in (ours[name], others[name])}
-        joined = [ring for ring in rings if ring & one]
-        rings = [ring for ring in rings if not ring & one] + [one.union(*joined)]
-    rings = [ring for ring in rings if any(ours[name] != others[name] for name in ring)]
-    for swaps in product((False, True), repeat=len(rings)):
-        given = {name for ring, swap in zip(rings, swaps, strict=True) if swap for name in ring}
-        yield (
-            {name: others[name] if name in given else ours[name] for name in ours},
-            {name: ours[name] if name in given else others[name] for name in ours},
-        )
+    differ = [name for name in ours if ours[name] != others[name]]
+    for swaps in product((False, True), repeat=len(differ)):
+        given = {name for name, swap in zip(differ, swaps, strict=True) if swap}
+        a = {name: others[name] if name in given else ours[name] for name in ours}
+        b = {name: ours[name] if name in given else others[name] for name in ours}
+        if _ranking(a) and _ranking(b):
+            yield a, b
+
+
+def _ranking(some: Ranks) -> bool:
+    """Whether these are the ranks of anything: from 1 on, with none left out."""
+    places = np.array(list(some.values()))
+    return bool((ranks(places, "lower") == places).all())
 
 
 def exchanged(ours: Ranks, others: Ranks, truth: Ranks) -> tuple[float, float, float]:
     """Difference of two metrics' τ, its one-sided p, and the smallest p that these ranks allow.
 
     If the metrics were equally good, either could have given either ranking: all exchanges that leave rankings count.
+    A rank that is printed twice is taken as a tie.
     """
-    gaps = [correlate(a, truth)["tau"] - correlate(b, truth)["tau"] for a, b in exchanges(ours, others)]
+    sides = (dict(zip(s, ranks(np.array(list(s.values())), "lower").tolist(), strict=True)) for s in (ours, others))
+    gaps = [correlate(a, truth)["tau"] - correlate(b, truth)["tau"] for a, b in exchanges(*sides)]
     return gaps[0], _share(gaps, gaps[0]), _share(gaps, max(gaps))
 
 
@@ -156,7 +157,7 @@ def differences(paper: Published) -> Iterator[Result]:
         yield Finding(
             f"difference.{key[0]}.{key[1]}.{name}", "significance", _judged_in(key), key[1],
             f"CE against {listed(s.title for s in theirs)}", "τ",
-            f"{gap:+.4f}", f"p {p:.4f}, of {len(tests)} tests {after:.4f}; smallest possible {floor:.4f}",
+            f"{gap:+.4f}", f"p {p:.4f}, of {len(tests)} tests {after:.4f}; least {floor:.4f}",
             f"The difference {'can' if after < _SURE else 'cannot'} be told from chance{possible}.",
         )  # fmt: skip
 
@@ -174,10 +175,10 @@ def without_lr(paper: Published) -> Iterator[Result]:
         p = []
         for series in judged:
             family = "CE" if series.metric in CE else "erasure"
-            ranks, true = ({name: printed_ranks(s)[name] for name in others} for s in (series, truth))
-            left[family][series.title] = correlate(ranks, true)["tau"]
+            placed, true = ({name: printed_ranks(s)[name] for name in others} for s in (series, truth))
+            left[family][series.title] = correlate(placed, true)["tau"]
             before[family][series.title] = correlate(printed_ranks(series), printed_ranks(truth))["tau"]
-            p.append(_p(ranks, true)["tau"])
+            p.append(_p(placed, true)["tau"])
         taus = [tau for family in left.values() for tau in family.values()]
         rest = (
             "all metrics then agree with the truth equally well, so that the whole lead is in where LR is put."

@@ -53,14 +53,11 @@ def last_return(paper: Published) -> Iterator[Result]:
         return
     parts = _parts(paper)
     # x is at no distance from itself, so that only flips would add to the sum of distances
-    numbers = ""
-    if parts:
-        numbers = f"; Proximity would be {_range([v * d for v, d, _ in parts.values()])}, "
-        numbers += f"C {_range([1 / d for _, d, _ in parts.values()])} for all"
+    numbers = f"; else Proximity {_range([v * d for v, d, _ in parts.values()])}" if parts else ""
     yield _finding(
-        "return", "Algorithm 1, last line", f"returns {given}", f"{wanted}, as its head says{numbers}",
-        "Where nothing flips, the listing hands back the input itself, at distance 0. Table 1 has one distance for "
-        "all, so it was not made by the listing as it stands.",
+        "return", "Algorithm 1, last line", f"returns {given}", f"{wanted}{numbers}",
+        "Where nothing flips, the listing hands back the input itself, not what its head says: at distance 0, so that "
+        "C would be the same for all. Table 1 has one distance for all, so it was not made by the listing as it stands.",
     )  # fmt: skip
 
 
@@ -127,10 +124,11 @@ def fallback(paper: Published) -> Iterator[Result]:
         return
     shares = [1 - v for v, _, _ in parts.values()]
     yield _finding(
-        "fallback", "random pick where nothing flips", "no effect on the final score",
-        f"{min(shares):.0%} to {max(shares):.0%} of the sum of distances in C (disc.); without them C "
-        f"{_range([1 / d for _, d, _ in parts.values()])}, not {_range([c for _, _, c in parts.values()])}",
-        "C divides by the distances of all instances, flipped or not. It is only because one-hot space has one "
+        "fallback", "random pick where nothing flips", "no effect on the score",
+        f"{min(shares):.0%} to {max(shares):.0%} of all distance; else C "
+        f"{_range([1 / d for _, d, _ in parts.values()])}",
+        "C divides by the distances of all instances, flipped or not: without those of the random picks C (disc.) of "
+        f"Adults would not be {_range([c for _, _, c in parts.values()])}. It is only because one-hot space has one "
         "distance that the random pick does not reorder Adults; wherever distances differ, C depends on it.",
     )  # fmt: skip
 
@@ -144,7 +142,7 @@ def letters(paper: Published) -> Iterator[Result]:
     first, second = symbols(models)[0], symbols(features)[0]
     sizes = listed(str(k) for k in sorted({series.k for series in paper.series}))
     yield None if first != second else _finding(
-        "letters", f"{first}", "explanation models, and features that Random picks",
+        "letters", f"{first}", "models, and features of Random",
         f"{len(truth.figures)} explainers in Table 1; {sizes} features",
         "One letter counts two things; the features of an explanation are L_i elsewhere.",
     )  # fmt: skip

@@ -115,6 +115,28 @@ def test_figures_of_the_text_stand_in_the_text(frame, source):
         assert ("percent" in row.note) == bool(re.search(rf"(?<![\d.]){re.escape(row.printed)}\\%", text))
 
 
+def test_quotes_stand_in_the_text_word_for_word(frame, source):
+    text = " ".join(source.split())
+    quotes = frame[(frame["table"] == published.QUOTE) & (frame["metric"] != "reference")]
+    assert len(quotes) == 19
+    for row in quotes.itertuples():
+        assert row.printed in text, row.printed
+
+
+def test_references_and_labels_are_those_of_the_source(frame, source):
+    """Read character by character, not by a pattern."""
+    found = {"ref": set(), "label": set()}
+    for part in source.split(chr(92))[1:]:
+        name, brace, rest = part.partition("{")
+        kind = {"ref": "ref", "eqref": "ref", "label": "label"}.get(name)
+        if kind and brace:
+            found[kind].add(rest.partition("}")[0])
+    told = read(frame).quotes
+    assert set(told["reference", "used"].split("; ")) == found["ref"]
+    assert set(told["reference", "defined"].split("; ")) == found["label"]
+    assert found["ref"] - found["label"] == {"sec:reproducibility", "sec: cs_vs_erasure"}
+
+
 def test_every_figure_is_as_printed_but_for_what_the_note_tells(frame):
     for row in frame.itertuples():
         if row.printed != row.meant:
