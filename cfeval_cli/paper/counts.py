@@ -185,8 +185,8 @@ def boundary(paper: Published) -> Iterator[Result]:
             EXPLAINERS["decision_boundary"], figure.printed,
             f"over {least:.2f}: fewer than {coverage.printed} % name a second feature",
             "Its explanation is the edit of fewest features that crosses the boundary. If that is one feature, as the "
-            "text says of more than half, trying all values of that feature must flip: the search was not exhaustive, "
-            "or the explanations are others than described.",
+            "text says of more than half, trying all values of that feature must flip. The search was not exhaustive, "
+            "or the explanations are others than described, or many are empty and were counted as failures.",
         )  # fmt: skip
 
 

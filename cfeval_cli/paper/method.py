@@ -57,7 +57,7 @@ def last_return(paper: Published) -> Iterator[Result]:
     yield _finding(
         "return", "Algorithm 1, last line", f"returns {given}", f"{wanted}{numbers}",
         "Where nothing flips, the listing hands back the input itself, not what its head says: at distance 0, so that "
-        "C would be the same for all. Table 1 has one distance for all, so it was not made by the listing as it stands.",
+        "C would be the same for all. Table 1 has one distance for all, so it was not made by this listing.",
     )  # fmt: skip
 
 
