@@ -156,6 +156,10 @@ def _words(value: Any) -> bool:
     return isinstance(value, dict) and all(isinstance(one, str) for one in value.values())
 
 
+def _objects(value: Any) -> bool:
+    return isinstance(value, dict) and all(isinstance(one, dict) for one in value.values())
+
+
 _NEEDED = ("data.name", "accuracy.test")  # of a run that is complete
 
 _Kinds = Mapping[str, tuple[Callable[[Any], bool], str]]
@@ -173,6 +177,11 @@ _KINDS: _Kinds = {
     "settings.incomplete": _TEXT,
     "explainers": (_words, "a list of names with their titles"),
     "metrics": _OBJECT,
+    "metrics_absent": (_words, "a list of names with reasons"),
+    "explainers_absent": (_words, "a list of names with reasons"),
+    "truths_absent": (_words, "a list of names with reasons"),
+    "truths": (_objects, "a list of truths with what they say of themselves"),
+    "removals": (_objects, "a list of ways to remove with what they say of themselves"),
     "search": _TEXT,
     "setup": _TEXT,
     "data": _OBJECT,

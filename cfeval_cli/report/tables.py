@@ -565,7 +565,8 @@ def block_of(variant: str, facts: Mapping[str, Any]) -> str:
 def row_title(metric: str, variant: str, record: Mapping[str, Any], star: bool = False) -> Cell:
     """A metric as the first column names it."""
     facts = record["metrics"][metric]
-    shown = record["removals"].get(variant, {}).get("title", variant) if facts["block"] == "erasure" else variant
+    titled = record["removals"].get(variant, {}) if facts["block"] == "erasure" else {}
+    shown = str(titled.get("title", variant))
     fields = {"{variant}": shown, "{search}": record["search"], "{metric}": metric}
     detail = re.sub(r"\{\w+\}", lambda m: fields.get(m[0], ""), facts["detail"])
     text, latex = facts["title"], _formula(facts["latex"]) or escape_latex(facts["title"])

@@ -15,6 +15,9 @@ from tests.conftest import cfeval, only_run
 ROOT = Path(__file__).parents[2]
 
 EXTRA = """\
+defaults:
+  - /removal@everything_but_colour.ways: [zero]
+
 everything_but_colour:
   _target_: cfeval_cli.explainer.omission.Omission
   removal: zero
