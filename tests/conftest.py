@@ -55,13 +55,10 @@ class Toy:
         return ["--config-dir", str(self.folder / "conf"), "dataset=toy", f"data_dir={self.folder / 'data'}"]
 
     def run(self, *arguments: str, cwd: Path, code: int = 0, **options: object) -> subprocess.CompletedProcess[str]:
-        # without a cache, so that every test computes for itself
-        settings = [
-            *([] if any(a.startswith("cache=") for a in arguments) else ["cache=off"]),
-            "figures=[]",
-            *([] if any(a.startswith("report=") for a in arguments) else ["report=false"]),
-            *arguments,
-        ]
+        # without a cache, so that every test computes for itself, and with no more than most tests look at
+        usual = {"cache": "off", "figures": "[]", "report": "false", "resamples": "200"}
+        chosen = {argument.partition("=")[0] for argument in arguments}
+        settings = [f"{key}={value}" for key, value in usual.items() if key not in chosen] + list(arguments)
         return cfeval("run", *self.arguments, *settings, cwd=cwd, code=code, **options)
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from io import StringIO
 from typing import TYPE_CHECKING, Any
 
@@ -161,8 +162,9 @@ def _values(title: str, metrics: pd.DataFrame, record: Mapping[str, Any], names:
     explainers = {name: title for name, title in record["explainers"].items() if name in shown}
     settings = record["settings"]
     truth = (settings["agreement"], settings["gold"])
-    true_ranks = _column(metrics, truth, "rank")
-    coverage = _column(metrics, ("coverage", "all"), "value")
+    column = _columns(metrics)
+    true_ranks = column(truth, "rank")
+    coverage = column(("coverage", "all"), "value")
     low = [name for name in explainers if name in coverage and coverage[name] < _LOW_COVERAGE]
     header = [Cell("Metric")] + [Cell(title + ("†" if name in low else "")) for name, title in explainers.items()]
     blocks: dict[str, list[list[Cell]]] = {}
@@ -170,7 +172,7 @@ def _values(title: str, metrics: pd.DataFrame, record: Mapping[str, Any], names:
     for metric, variant in [pair for pair in pairs if not is_truth(pair[0], record) or pair[0] == truth[0]]:
         facts = record["metrics"][metric]
         values, ranks, lows, highs = (
-            _column(metrics, (metric, variant), name) for name in ("value", "rank", "value_low", "value_high")
+            column((metric, variant), name) for name in ("value", "rank", "value_low", "value_high")
         )
         star = (metric, variant) == truth
         row = [row_title(metric, variant, record, star)]
@@ -267,11 +269,15 @@ class _Column:
     lines: pd.DataFrame  # by metric and variant
     truths: Sequence[str]  # metrics that are the truth
 
-    def line(self, pair: _Pair) -> Any:
-        """Of one metric and variant, if it has one."""
-        return self.lines.loc[pair] if pair in self.lines.index else None
+    @cached_property
+    def _by_pair(self) -> dict[_Pair, dict[Any, Any]]:
+        return dict(zip(self.lines.index.tolist(), self.lines.to_dict("records"), strict=True))
 
-    @property
+    def line(self, pair: _Pair) -> dict[Any, Any] | None:
+        """Of one metric and variant, if it has one."""
+        return self._by_pair.get(pair)
+
+    @cached_property
     def best(self) -> float:
         """The largest, not counting a truth that is judged by itself."""
         judged = [pair[0] not in self.truths for pair in self.lines.index]
@@ -452,12 +458,13 @@ def _bounds(bounds: pd.DataFrame, metrics: pd.DataFrame, record: Mapping[str, An
     golds.sort(key=lambda gold: gold != settings["gold"])
     header = [Cell("Metric"), Cell("worst"), Cell("best"), *(Cell(record["explainers"][name]) for name in named)]
     header += [Cell(f"gold {gold}{'*' * (gold == settings['gold'])}") for gold in golds]
+    column = _columns(metrics)
     rows = []
     for line in bounds.to_dict("records"):
         pair = (line["metric"], line["variant"])
         if is_truth(pair[0], record):
             continue  # whose best is the gold itself
-        places = _column(metrics, pair, "place")
+        places = column(pair, "place")
         cells = [_percent(places.get(name)) for name in named] + [_percent(line[f"gold_{gold}"]) for gold in golds]
         rows.append([row_title(*pair, record), Cell(_number(line["worst"])), Cell(_number(line["best"])), *cells])
     first = bounds.iloc[0]
@@ -576,9 +583,12 @@ def row_title(metric: str, variant: str, record: Mapping[str, Any], star: bool =
     return Cell(f"{text}{suffix} {arrow}".rstrip(), latex=latex + escape_latex(suffix) + math)
 
 
-def _column(metrics: pd.DataFrame, pair: tuple[str, str], what: str) -> dict[str, float]:
-    rows = metrics[(metrics["metric"] == pair[0]) & (metrics["variant"] == pair[1])]
-    return dict(zip(rows["explainer"], rows[what], strict=True))
+def _columns(metrics: pd.DataFrame) -> Callable[[_Pair, str], dict[str, float]]:
+    """A function of a metric with its variant and the name of a column: what that says of each explainer."""
+    lines: dict[_Pair, list[dict[Any, Any]]] = {}
+    for line in metrics.to_dict("records"):
+        lines.setdefault((line["metric"], line["variant"]), []).append(line)
+    return lambda pair, what: {line["explainer"]: line[what] for line in lines.get(pair, [])}
 
 
 def _number(value: float, digits: int = 4) -> str:

@@ -53,7 +53,7 @@ class Unsaid(Forest):
     def fit(self, dataset, seed):
         return super().fit(dataset, seed)
 """
-QUICK = ("n_explain=30", "resamples=200")
+QUICK = ("n_explain=30",)
 
 
 @pytest.fixture
@@ -118,7 +118,8 @@ def likeliest(model, codes):
 
 
 def test_with_probabilities_every_explainer_and_metric_that_applies(toy, place):
-    done = run(toy, place, "model=forest", "report=true")
+    fewer = ("explainer.lime.n_samples=300", "explainer.decision_boundary.n_samples=200", "bounds=5")
+    done = run(toy, place, "model=forest", "report=true", *fewer)
     record, frames = read(place)
     assert list(record["explainers"]) == ["random", "omission", "lime", "anchor", "decision_boundary"]
     assert "sum of effects" in record["explainers_absent"]["lr"] and set(record["metrics_absent"]) == {"recall", "hit"}
@@ -157,7 +158,7 @@ def test_with_probabilities_every_explainer_and_metric_that_applies(toy, place):
 def test_how_far_metrics_agree_is_tau_of_their_rankings(toy, place):
     from scipy.stats import kendalltau
 
-    run(toy, place, "model=unsaid")
+    run(toy, place, "model=unsaid", "explainer.lime.n_samples=300", "bounds=0")
     _, frames = read(place)
     metrics = frames["metrics"]
     for line in frames["metric_agreement"].to_dict("records"):
@@ -178,7 +179,7 @@ def test_how_far_metrics_agree_is_tau_of_their_rankings(toy, place):
 
 
 def test_with_labels_only(toy, place):
-    done = run(toy, place, "model=quiet", "report=true")
+    done = run(toy, place, "model=quiet", "report=true", "bounds=0")
     record, frames = read(place)
     assert list(record["explainers"]) == ["random", "anchor", "decision_boundary"]
     assert set(record["explainers_absent"]) == {"omission", "lime", "lr"}
@@ -194,7 +195,18 @@ def test_three_classes(place):
     arguments = ["dataset=wine", f"data_dir={place / 'data'}"]
     own = f"hydra.searchpath=[file://{place / 'conf'}]"
     cfeval(
-        "run", *arguments, own, *QUICK, "model=forest", "k=2", "cache=off", "figures=[]", "hydra.run.dir=run", cwd=place
+        "run",
+        *arguments,
+        own,
+        *QUICK,
+        "model=forest",
+        "k=2",
+        "cache=off",
+        "figures=[]",
+        "bounds=0",
+        "report=false",
+        "hydra.run.dir=run",
+        cwd=place,
     )
     _, frames = read(place)
     assert len(json.loads((place / "run" / "dataset.json").read_text())["classes"]) == 3

@@ -1,0 +1,36 @@
+"""What was right stays as it was: small runs of the paper's experiments, as an earlier version computed them.
+
+`before/` was written by commit 41209dc: `cfeval run dataset=toy n_explain=40 resamples=200 n_jobs=1
+explainer.lime.n_samples=300 k=2`, and for text `search=continuous search.steps=200`, on the data of tests/conftest.py.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tests.conftest import only_run
+
+BEFORE = Path(__file__).parent / "before"
+PAPER = ("metric=paper", "removal=[zero,mask]", "explainer=paper", "gold=signed")
+SAME = ("n_explain=40", "resamples=200", "n_jobs=1", "explainer.lime.n_samples=300")
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "more"),
+    [("table", "toy", ["k=2"]), ("text", "toy_text", ["search=continuous", "search.steps=200"])],
+)
+def test_the_papers_definitions_give_what_they_gave(name, data, more, request, tmp_path):
+    request.getfixturevalue(data).run(*PAPER, *SAME, *more, cwd=tmp_path)
+    folder = only_run(tmp_path)
+    for table in ("metrics", "correlations", "differences", "bounds"):
+        then, now = pd.read_csv(BEFORE / name / f"{table}.csv"), pd.read_csv(folder / f"{table}.csv")
+        pd.testing.assert_frame_equal(now[list(then)], then, check_dtype=False, rtol=1e-6, atol=1e-9)
+    keys = ["instance", "explainer", "metric", "variant"]
+    then, now = (pd.read_parquet(place / "scores.parquet").set_index(keys) for place in (BEFORE / name, folder))
+    pd.testing.assert_frame_equal(now[list(then)], then, check_exact=False, rtol=1e-6, atol=1e-9)
+    then, now = (pd.read_parquet(place / "explanations.parquet") for place in (BEFORE / name, folder))
+    assert [list(row) for row in now["features"]] == [list(row) for row in then["features"]]
+    for one, two in zip(now["scores"], then["scores"], strict=True):
+        assert np.asarray(one) == pytest.approx(np.asarray(two), rel=1e-6, abs=1e-9)
