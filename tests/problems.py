@@ -86,7 +86,10 @@ def ready(dataset, model, ways=None):
     """Ways to remove features, ready for the data, or with the reason why there is none."""
     subject = Subject(dataset, type(model))
     told = {name: (way, way.sits_out(subject)) for name, way in (ways or REMOVALS).items()}
-    return {name: Removed(way, None, no) if no else Removed(way, way.fit(dataset)) for name, (way, no) in told.items()}
+    return {
+        name: Removed(way, None, no) if no else Removed(way, way.fit(dataset, gate(model)))
+        for name, (way, no) in told.items()
+    }
 
 
 def make_batch(dataset, model, seed=0, component="explainer.test", rows=slice(None)):

@@ -149,7 +149,7 @@ def test_truths_and_removals_are_chosen_as_explainers_are():
     assert list(plan().truths) == ["signed", "centered", "contrast", "absolute"]
     assert list(plan().removals) == ["zero", "mask", "marginal"]
     omission = plan("removal=[mask]", "explainer=omission").explainers["omission"]
-    assert set(omission.ways) == {"zero", "mask", "marginal"}  # whatever the metrics use
+    assert set(omission.ways) == {"zero", "mask", "mean", "marginal"}  # whatever the metrics use
     lr = plan("gold=contrast", "explainer=lr").explainers["lr"]
     assert lr.truth == made.truths["contrast"]
 
@@ -215,7 +215,10 @@ def test_access_limits_the_search_and_the_metrics_but_not_the_truth():
         (["removal=[]"], r"removal=\[\] chooses nothing"),
         (["truth=[contrast]"], "gold must be one of contrast"),
         (["removal.marginal.draws=0"], "removal.marginal: draws must"),
-        (["explainer.omission.removal=burn"], "explainer.omission: removal must be one of auto, marginal, mask, zero"),
+        (
+            ["explainer.omission.removal=burn"],
+            "explainer.omission: removal must be one of auto, marginal, mask, mean, zero",
+        ),
         (["access=label", "metric=[c_soft]"], "leaves no metric"),
         (["access=label", "metric=[c_soft,recall,coverage]"], "leaves no metric"),
         (["agreement=hit", "metric=[c,recall]"], "agreement=hit needs the metric hit"),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -18,16 +19,18 @@ from cfeval_cli.seeding import stream
 from cfeval_cli.types import Codes, Dataset, Feature, Floats, Ints, Split
 
 
-class Column(Protocol):
+class Column(ABC):
     """How one column becomes a categorical feature."""
 
+    ordered: ClassVar[bool] = False  # whether its values stand in an order
+
+    @abstractmethod
     def encode(self, name: str, cells: list[str]) -> tuple[Codes, tuple[str, ...], Mapping[str, Any]]:
         """Codes, the values' names, and what was fitted."""
-        ...
 
 
 @dataclass(frozen=True)
-class Category:
+class Category(Column):
     """Text values, some of them put together in groups."""
 
     groups: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -43,8 +46,10 @@ class Category:
 
 
 @dataclass(frozen=True)
-class Quartiles:
+class Quartiles(Column):
     """Numbers, cut at the quartiles of all rows."""
+
+    ordered = True
 
     def encode(self, name: str, cells: list[str]) -> tuple[Codes, tuple[str, ...], Mapping[str, Any]]:
         """The lowest quarter first; equal quartiles make fewer bins."""
@@ -56,8 +61,10 @@ class Quartiles:
 
 
 @dataclass(frozen=True)
-class Tiers:
+class Tiers(Column):
     """Amounts that are mostly zero: None, Low or High, split at the median of the non-zero ones."""
+
+    ordered = True
 
     def encode(self, name: str, cells: list[str]) -> tuple[Codes, tuple[str, ...], Mapping[str, Any]]:
         """None, Low, High."""
@@ -109,7 +116,7 @@ class Table:
             if len(np.unique(codes)) < 2:
                 raise UserError(f"{found.path}: column {name} has one value only. Leave it out of dataset.features.")
             columns.append(codes)
-            features.append(Feature(name, values))
+            features.append(Feature(name, values, column.ordered))
             fitted[name] = dict(facts)
         table = np.stack(columns, axis=1)
         chosen = self._balanced(labels, seed) if self.balance else np.arange(len(labels))

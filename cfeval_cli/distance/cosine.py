@@ -26,7 +26,7 @@ class Cosine(Spaced):
 
     def fit(self, dataset: Dataset, model: Model, access: Access) -> Measure:
         """Settle the space."""
-        return _Cosine(choose(self.space, dataset, model, access))
+        return _Cosine(choose(self, dataset, model, access))
 
 
 @dataclass(frozen=True)

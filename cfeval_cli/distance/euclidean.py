@@ -26,7 +26,7 @@ class Euclidean(Spaced):
 
     def fit(self, dataset: Dataset, model: Model, access: Access) -> Measure:
         """Settle the space."""
-        return _Euclidean(choose(self.space, dataset, model, access))
+        return _Euclidean(choose(self, dataset, model, access))
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ class Mahalanobis(Spaced):
 
     def fit(self, dataset: Dataset, model: Model, access: Access) -> Measure:
         """Invert the covariance of the training rows."""
-        space = choose(self.space, dataset, model, access)
+        space = choose(self, dataset, model, access)
         size = len(space.columns(np.arange(dataset.width)))
         if size > _MAX_DIMENSIONS:
             raise UserError(

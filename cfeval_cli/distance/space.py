@@ -1,4 +1,4 @@
-"""The two spaces in which inputs have positions: the model's embeddings, and one-hot codes."""
+"""The spaces in which inputs have positions: the model's embeddings, one-hot codes, and codes on their own scale."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from cfeval_cli.types import (
 )
 from cfeval_cli.types.gate import embed, pick
 
-SPACES = ("auto", "embedding", "onehot")
+SPACES = ("auto", "embedding", "onehot", "scaled")
 
 _ROWS = 4096  # rows embedded at a time, to bound memory
 
@@ -102,6 +102,62 @@ class OneHot:
         return np.concatenate([np.arange(starts[j], ends[j]) for j in features])
 
 
+class Scaled(OneHot):
+    """One-hot for categories; values that stand in an order have their rank, so that two steps are further than one."""
+
+    def __init__(self, dataset: Dataset) -> None:
+        super().__init__(dataset)
+        self.ordered = np.array([feature.ordered for feature in dataset.features])
+
+    def squared(self, codes: Codes, edited: Codes) -> Floats:
+        """The squared difference of ranks, and 2 for every exchanged category."""
+        rest = super().squared(codes[:, ~self.ordered], edited[:, ~self.ordered])
+        steps = codes[:, self.ordered].astype(float) - edited[:, self.ordered]
+        return np.asarray(rest + (steps**2).sum(axis=1))
+
+    def norms(self, codes: Codes) -> Floats:
+        """The squared ranks, and one for every category that is there."""
+        return np.asarray(
+            super().norms(codes[:, ~self.ordered]) + (codes[:, self.ordered].astype(float) ** 2).sum(axis=1)
+        )
+
+    def squared_matrix(self, codes: Codes, features: Ints, values: Codes) -> Floats:
+        """As for pairs of rows."""
+        places = np.flatnonzero(~self.ordered[features])
+        squared = super().squared_matrix(codes, features[places], values[:, places])
+        for i in np.flatnonzero(self.ordered[features]):
+            squared += (codes[:, features[i], None].astype(float) - values[:, i]) ** 2
+        return squared
+
+    def norms_matrix(self, codes: Codes, features: Ints, values: Codes) -> Floats:
+        """The row's, with the edited ranks exchanged."""
+        there = np.flatnonzero(self.ordered[features])
+        came = (codes[:, features[~self.ordered[features]]] == ABSENT).sum(axis=1)
+        own = (codes[:, features[there]].astype(float) ** 2).sum(axis=1)
+        new = (values[:, there].astype(float) ** 2).sum(axis=1)
+        return np.asarray((self.norms(codes) + came - own)[:, None] + new)
+
+    def rows(self, codes: Codes) -> Floats:
+        """Rows as vectors."""
+        return self.block(np.arange(codes.shape[1]), codes)
+
+    def block(self, features: Ints, values: Codes) -> Floats:
+        """Values of some features as vectors."""
+        parts = []
+        for i, j in enumerate(features):
+            if self.ordered[j]:
+                parts.append(values[:, i, None].astype(float))
+            else:
+                parts.append(np.eye(len(self.dataset.features[j].values) + 1)[values[:, i], :-1])
+        return np.concatenate(parts, axis=1)
+
+    def columns(self, features: Ints) -> Ints:
+        """Where the vectors of some features stand in a row's."""
+        sizes = [1 if feature.ordered else len(feature.values) for feature in self.dataset.features]
+        ends = np.cumsum(sizes)
+        return np.concatenate([np.arange(ends[j] - sizes[j], ends[j]) for j in features])
+
+
 class Embedding:
     """The model's own embeddings, one after the other."""
 
@@ -163,20 +219,32 @@ class Spaced(Distance):
         one_of("space", self.space, SPACES)
 
     def refuses(self, subject: Subject, search: Search) -> str | None:
-        """No embeddings, or embeddings that are moved and have no one-hot vector."""
-        if search.moves and self.space == "onehot":
-            return "distance.space=onehot cannot measure moved embeddings. Use distance.space=auto or embedding."
+        """No embeddings, or embeddings that are moved and have no place in the other spaces."""
+        if search.moves and self.space in ("onehot", "scaled"):
+            return f"distance.space={self.space} cannot measure moved embeddings. Use distance.space=auto or embedding."
         if self.space == "embedding" and (reason := subject.lacks(Embedded)):
-            return f"distance.space=embedding {reason}. Use distance.space=auto or onehot."
+            return f"distance.space=embedding {reason}. Use distance.space=auto, scaled or onehot."
         return None
 
+    def embeds(self, model: Model, access: Access) -> bool:
+        """Whether it measures between embeddings, which depend on more than the predictions."""
+        return isinstance(model, Embedded) and (
+            self.space == "embedding" or (self.space == "auto" and access > Access.LABEL)
+        )
 
-def choose(space: str, dataset: Dataset, model: Model, access: Access) -> OneHot | Embedding:
-    """The space that a setting means; auto is one-hot with label access and without embeddings, else embeddings."""
-    if space != "onehot" and isinstance(model, Embedded) and (space == "embedding" or access > Access.LABEL):
+
+def choose(distance: Spaced, dataset: Dataset, model: Model, access: Access) -> OneHot | Embedding:
+    """The space that a setting means.
+
+    auto: the model's embeddings; without them, or with nothing but labels, one-hot codes and, where there are no
+    embeddings at all, the values' own scale.
+    """
+    if distance.embeds(model, access) and isinstance(model, Embedded):
         return Embedding(dataset, model)
-    if space == "embedding":
-        raise UserError("distance.space=embedding needs a model with embeddings. Use distance.space=onehot.")
+    if distance.space == "embedding":
+        raise UserError("distance.space=embedding needs a model with embeddings. Use distance.space=scaled.")
+    if distance.space == "scaled" or (distance.space == "auto" and not isinstance(model, Embedded)):
+        return Scaled(dataset)
     return OneHot(dataset)
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cfeval_cli.errors import one_of
+from cfeval_cli.removal.without import without
 from cfeval_cli.types import ABSENT, Access, Batch, Dataset, Explainer, Explanation, Gate, Removal, Subject
 
 
@@ -16,7 +17,8 @@ class Omission(Explainer):
     ways: Mapping[str, Removal]  # that can be chosen, by name
     removal: str = "auto"  # one of the ways, or auto: mask where there is one, marginal elsewhere
 
-    access = Access.PROBABILITY
+    access = Access.GRADIENT  # for removal by mean, which moves embeddings
+    least = Access.PROBABILITY
     title = "Omission"
     place = 20
 
@@ -34,12 +36,18 @@ class Omission(Explainer):
 
     def fit(self, dataset: Dataset, model: Gate) -> Callable[[Batch], Explanation]:
         """Settle which values stand for a removed feature, and with which weights."""
-        ready = self._way(dataset).fit(dataset)
+        ready = self._way(dataset).fit(dataset, model)
         stand_ins = [ready.instead(np.array([j])) for j in range(dataset.width)]
 
         def explain(batch: Batch) -> Explanation:
             before = model.probability(batch.codes, batch.labels)
             drops = np.zeros(batch.codes.shape)
+            if ready.vectors is not None:
+                for j in range(dataset.width):
+                    gone = np.arange(dataset.width)[None] == np.full((len(batch), 1), j)
+                    left = without(model, batch, gone, ready)[1]
+                    drops[:, j] = before - (before if left is None else left)
+                return Explanation.ranked(drops, batch.codes != ABSENT)
             for j, (values, weights) in enumerate(stand_ins):
                 rows = np.flatnonzero(batch.codes[:, j] != ABSENT)
                 n, size = len(rows), len(values)

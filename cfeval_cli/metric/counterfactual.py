@@ -57,6 +57,24 @@ class Proximity(Metric):
 
 
 @dataclass(frozen=True)
+class ProximityOfFlips(Metric):
+    """Mean distance of the counterfactuals that flip: a search that fails stops early, and flatters the mean of all."""
+
+    name = "proximity_flips"
+    title = "Proximity of flips"
+    better = "lower"
+    range = (0.0, float("inf"))
+    access = Access.LABEL
+    place = 51
+    empty = "no counterfactual flips"
+
+    def score(self, case: Case) -> Iterator[Score]:
+        """One for each level at which the search ran."""
+        for level, found in case.counterfactuals.items():
+            yield Score(_name(level), flips(found) * found.distance, flips(found))
+
+
+@dataclass(frozen=True)
 class C(Metric):
     """Label changes for each unit of distance."""
 

@@ -25,6 +25,7 @@ class Erasure(Metric):
     only: Sequence[str] | None = None  # ways of removing, by name; None: all that the run has
 
     block = "erasure"
+    most = Access.GRADIENT  # removal by mean moves embeddings
 
     def score(self, case: Case) -> Iterator[Score | Absent]:
         """One for each way of removing, or why there is none."""
@@ -33,6 +34,8 @@ class Erasure(Metric):
                 continue
             if way.stand_ins is None:
                 yield Absent(way.removal.variant, way.reason)
+            elif way.stand_ins.vectors is not None and case.model.access < Access.GRADIENT:
+                yield Absent(way.removal.variant, "access does not allow to move embeddings")
             else:
                 yield Score(way.removal.variant, self.of(case, way), np.ones(len(case)))
 

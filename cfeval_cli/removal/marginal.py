@@ -8,7 +8,7 @@ import numpy as np
 
 from cfeval_cli.errors import whole
 from cfeval_cli.seeding import stream
-from cfeval_cli.types import Codes, Dataset, Floats, Ints, Removal, StandIns, Subject
+from cfeval_cli.types import Codes, Dataset, Floats, Gate, Ints, Removal, StandIns, Subject
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Marginal(Removal):
         """Any model can be asked about values that others have."""
         return None
 
-    def fit(self, dataset: Dataset) -> StandIns:
+    def fit(self, dataset: Dataset, model: Gate) -> StandIns:
         """Remember what stands in for which features: many explanations name the same."""
         return _Drawn(dataset, self.draws, self.seed)
 
@@ -48,6 +48,7 @@ class _Drawn:
     draws: int
     seed: int
     value: None = None
+    vectors: None = None
     _known: dict[bytes, tuple[Codes, Floats]] = field(default_factory=dict)
 
     def instead(self, features: Ints) -> tuple[Codes, Floats]:

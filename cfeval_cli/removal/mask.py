@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cfeval_cli.removal.zero import Fixed
-from cfeval_cli.types import Dataset, Removal, StandIns, Subject
+from cfeval_cli.types import Dataset, Gate, Removal, StandIns, Subject
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,6 @@ class Mask(Removal):
         """Data without a mask token."""
         return f"{subject.dataset.name} has no mask token" if subject.dataset.unknown is None else None
 
-    def fit(self, dataset: Dataset) -> StandIns:
+    def fit(self, dataset: Dataset, model: Gate) -> StandIns:
         """Nothing to prepare."""
         return Fixed(dataset.mask)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cfeval_cli.types import ABSENT, Bools, Codes, Floats, Gate, Ints, Rows, StandIns
+from cfeval_cli.types import ABSENT, NONE, Bools, Codes, Floats, Gate, Ints, Rows, StandIns
 
 _AT_ONCE = 1 << 16  # edited rows put before the model at once
 
@@ -18,6 +18,8 @@ def without(model: Gate, rows: Rows, gone: Bools, stand_ins: StandIns) -> tuple[
         edited = np.where(gone & (rows.codes != ABSENT), np.int32(stand_ins.value), rows.codes)
         labels, probability = model.predict(edited, rows.labels)
         return (labels != rows.labels).astype(float), probability
+    if stand_ins.vectors is not None:
+        return _moved(model, rows, gone & (rows.codes != ABSENT), stand_ins.vectors)
     flips = np.zeros(len(rows))
     left: Floats | None = np.zeros(len(rows))
     sets, which = np.unique(gone, axis=0, return_inverse=True)
@@ -33,6 +35,18 @@ def without(model: Gate, rows: Rows, gone: Bools, stand_ins: StandIns) -> tuple[
                 left = None
             else:
                 left[some] = _expected(probability, weights)
+    return flips, left
+
+
+def _moved(model: Gate, rows: Rows, gone: Bools, vectors: Floats) -> tuple[Floats, Floats]:
+    """The embeddings of what is removed are exchanged; in parts, since each row takes M times d numbers."""
+    flips, left = np.zeros(len(rows)), np.zeros(len(rows))
+    step = max(1, _AT_ONCE // max(1, vectors.shape[0]))
+    for some in (slice(start, start + step) for start in range(0, len(rows), step)):
+        order = np.argsort(~gone[some], axis=1, kind="stable")[:, : max(1, int(gone[some].sum(axis=1).max(initial=0)))]
+        features = np.where(np.take_along_axis(gone[some], order, axis=1), order, NONE)
+        labels, left[some] = model.moved(rows.codes[some], features, vectors[features], rows.labels[some])
+        flips[some] = labels != rows.labels[some]
     return flips, left
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cfeval_cli.types import ABSENT, Codes, Dataset, Embedded, Floats, Ints, Removal, StandIns, Subject
+from cfeval_cli.types import ABSENT, Codes, Dataset, Embedded, Floats, Gate, Ints, Removal, StandIns, Subject
 
 
 @dataclass(frozen=True)
@@ -14,6 +14,7 @@ class Fixed:
     """One value that stands for every feature that is removed."""
 
     value: int
+    vectors: None = None
 
     def instead(self, features: Ints) -> tuple[Codes, Floats]:
         """That value."""
@@ -34,6 +35,6 @@ class Zero(Removal):
         """A model without embeddings has no zero."""
         return subject.lacks(Embedded)
 
-    def fit(self, dataset: Dataset) -> StandIns:
+    def fit(self, dataset: Dataset, model: Gate) -> StandIns:
         """Nothing to prepare."""
         return Fixed(ABSENT)

@@ -54,6 +54,8 @@ def case_of(
 def scores_of(study: Study, case: Case, metric: Metric, asker: str) -> Iterator[Score | Absent]:
     """What one metric says of a case, which it sees with no more access than it declares."""
     access = metric.access if metric.role == "judged" else Access.NOTHING
+    if metric.most is not None and metric.most <= study.plan.access and study.subject.refuses(metric.most) is None:
+        access = metric.most
     seen = replace(
         case,
         model=study.gate(access, asker),

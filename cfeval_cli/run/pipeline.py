@@ -224,7 +224,8 @@ def row_of(metric: Metric, variant: str, explainer: str, rung: float, note: str)
     low, high = metric.range
     return {
         "metric": metric.name, "variant": variant, "explainer": explainer, "rung": rung, "better": metric.better,
-        "role": metric.role, "access": metric.access.name.lower(), "low": low, "high": high, "note": note,
+        "role": metric.role, "access": metric.access.name.lower(), "low": low, "high": high,
+        "empty": metric.empty, "note": note,
     }  # fmt: skip
 
 

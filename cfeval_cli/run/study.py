@@ -15,6 +15,7 @@ from cfeval_cli.types import (
     Cache,
     Codes,
     Dataset,
+    Embedded,
     Floats,
     Gate,
     Ints,
@@ -66,6 +67,8 @@ def prepare(plan: Plan, dataset: Dataset, model: Model, cache: Cache | None = No
     labels, probabilities = predicted(model, dataset, instances.codes)
     kept = None if probabilities is None else probabilities[np.arange(len(labels)), labels]
     out = plan.absent.removals
+    most = Access.GRADIENT if isinstance(model, Embedded) else Access.LABEL
+    gate = Ledger().gate(model, most, "removal", padded=dataset.padded)
     return Study(
         plan=plan,
         dataset=dataset,
@@ -76,7 +79,7 @@ def prepare(plan: Plan, dataset: Dataset, model: Model, cache: Cache | None = No
         probabilities=probabilities,
         measures={level: plan.distance.fit(dataset, model, level) for level in plan.levels},
         removals={
-            name: Removed(way, None, out[name]) if name in out else Removed(way, way.fit(dataset))
+            name: Removed(way, None, out[name]) if name in out else Removed(way, way.fit(dataset, gate))
             for name, way in plan.removals.items()
         },
         identity=of_subject(dataset, model),

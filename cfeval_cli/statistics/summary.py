@@ -30,7 +30,8 @@ def summarise(scores: pd.DataFrame, order: pd.DataFrame) -> pd.DataFrame:
     ranked = table[table["better"] != "none"]
     for _, rows in ranked.groupby(["metric", "variant", ranked["rung"].isna()], sort=False):
         table.loc[rows.index, "rank"] = ranks(rows["value"].to_numpy(float), rows["better"].iloc[0])
-    table.loc[some & (table["denominator"] == 0), "note"] = "every distance is zero"
+    nothing = some & (table["denominator"] == 0)
+    table.loc[nothing, "note"] = table.loc[nothing, "empty"]
     table.loc[~some & (table["note"] == ""), "note"] = "no usable explanation"
     columns = [*_KEYS, "rung", "value", "rank", "n", "coverage", "better", "role", "access", "low", "high", "note"]
     return table[columns].reset_index(drop=True)

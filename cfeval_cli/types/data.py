@@ -32,6 +32,7 @@ class Feature:
 
     name: str
     values: tuple[str, ...]
+    ordered: bool = False  # whether the values stand in an order, as bins of numbers do
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,7 @@ class Dataset:
         from hashlib import sha256
 
         values = dict.fromkeys(feature.values for feature in self.features)  # texts share one vocabulary
-        names = [(feature.name, list(values).index(feature.values)) for feature in self.features]
+        names = [(feature.name, list(values).index(feature.values), feature.ordered) for feature in self.features]
         digest = sha256(repr((self.name, self.kind, list(values), names, self.classes, self.unknown)).encode())
         splits = (self.train, self.validation, self.test)
         arrays = [array for split in splits for array in (split.ids, split.codes, split.labels)]

@@ -66,10 +66,12 @@ class Metric(ABC):
     better: ClassVar[Literal["higher", "lower", "none"]]
     range: ClassVar[tuple[float, float]]
     access: ClassVar[Access]
+    most: ClassVar[Access | None] = None  # what some variants ask beyond that, where model and user allow it
     role: ClassVar[Role] = "judged"  # by a truth; or it is the truth itself; or a fact about the scores
     block: ClassVar[str] = "counterfactual"  # of the tables
     detail: ClassVar[str] = "{variant}"  # what stands behind its title: also {metric}, {search}
     place: ClassVar[int]  # its order in the tables
+    empty: ClassVar[str] = "every distance is zero"  # what it means if there is nothing to divide by
 
     def sits_out(self, subject: Subject) -> str | None:
         """Why it cannot be computed for such a model or such data; None if it can."""

@@ -6,15 +6,21 @@ from abc import ABC, abstractmethod
 from typing import ClassVar, Protocol
 
 from cfeval_cli.types.data import Codes, Dataset, Floats, Ints
+from cfeval_cli.types.gate import Gate
 from cfeval_cli.types.model import Subject
 
 
 class StandIns(Protocol):
-    """A removal, ready for one dataset."""
+    """A removal, ready for one dataset and model: one value for all, a vector for each feature, or several values."""
 
     @property
     def value(self) -> int | None:
         """The value that stands for every feature that is removed, if there is one."""
+        ...
+
+    @property
+    def vectors(self) -> Floats | None:
+        """The embedding (M, d) that stands for each feature, if it is no value's."""
         ...
 
     def instead(self, features: Ints) -> tuple[Codes, Floats]:
@@ -36,5 +42,5 @@ class Removal(ABC):
         """Why features of such data, or for such a model, cannot be removed in this way; None if they can."""
 
     @abstractmethod
-    def fit(self, dataset: Dataset) -> StandIns:
-        """Prepare for a dataset."""
+    def fit(self, dataset: Dataset, model: Gate) -> StandIns:
+        """Prepare for a dataset and a model."""

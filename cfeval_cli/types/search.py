@@ -124,6 +124,10 @@ class Distance(ABC):
         """Why it cannot measure what a search finds on such a model; None if it can."""
         return None
 
+    def embeds(self, model: Model, access: Access) -> bool:
+        """Whether it measures between embeddings, which depend on more than the predictions."""
+        return False
+
     @abstractmethod
     def fit(self, dataset: Dataset, model: Model, access: Access) -> Measure:
         """The distance as it is used at one level of access."""

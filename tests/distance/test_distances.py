@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -14,7 +16,7 @@ from cfeval_cli.search.exact import Exact
 from cfeval_cli.types import ABSENT, NONE, Access, BlackBox, Subject
 from tests.problems import make_dataset, make_linear, problems
 
-SPACES = st.sampled_from(["embedding", "onehot"])
+SPACES = st.sampled_from(["embedding", "onehot", "scaled"])
 
 
 def vector(dataset, model, space, row):
@@ -23,8 +25,16 @@ def vector(dataset, model, space, row):
     for j, code in enumerate(row):
         size = len(dataset.features[j].values)
         table = model.tables[j] if space == "embedding" else np.eye(size)
+        if space == "scaled" and dataset.features[j].ordered:
+            table = np.arange(size, dtype=float)[:, None]
         parts.append(np.zeros(table.shape[1]) if code == ABSENT else table[code])
     return np.concatenate(parts)
+
+
+def with_order(dataset, rng):
+    """Some features have values that stand in an order."""
+    features = tuple(replace(feature, ordered=bool(rng.random() < 0.5)) for feature in dataset.features)
+    return replace(dataset, features=features)
 
 
 def brute_force(distance, dataset, model, space):
@@ -50,6 +60,8 @@ def brute_force(distance, dataset, model, space):
 def test_every_distance_is_its_definition(problem, space, kind, seed):
     dataset, model = problem
     rng = np.random.default_rng(seed)
+    if space == "scaled":  # bins are never absent
+        dataset = with_order(make_dataset([len(f.values) for f in dataset.features], n=8, seed=seed), rng)
     distance = Constant(2.5) if kind is Constant else kind(space=space)
     if kind is Mahalanobis and not dataset.train.codes.std(axis=0).any():
         return
@@ -138,10 +150,12 @@ def test_auto_is_one_hot_with_labels_or_without_embeddings_and_embeddings_otherw
             raise AssertionError
 
     for access in (Access.LABEL, Access.PROBABILITY, Access.GRADIENT):
-        assert isinstance(choose("auto", dataset, model, access), OneHot if access == Access.LABEL else Embedding)
-        assert isinstance(choose("auto", dataset, Black(), access), OneHot)
-        assert isinstance(choose("embedding", dataset, model, access), Embedding)
-        assert isinstance(choose("onehot", dataset, model, access), OneHot)
+        assert isinstance(
+            choose(Euclidean("auto"), dataset, model, access), OneHot if access == Access.LABEL else Embedding
+        )
+        assert isinstance(choose(Euclidean("auto"), dataset, Black(), access), OneHot)
+        assert isinstance(choose(Euclidean("embedding"), dataset, model, access), Embedding)
+        assert isinstance(choose(Euclidean("onehot"), dataset, model, access), OneHot)
 
 
 def test_what_cannot_be_measured_is_refused_before_anything_is_trained():

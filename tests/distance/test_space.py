@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from cfeval_cli.distance.euclidean import Euclidean
-from cfeval_cli.distance.space import Embedding, OneHot, choose
+from cfeval_cli.distance.space import Embedding, OneHot, Scaled, choose
 from cfeval_cli.errors import UserError
 from cfeval_cli.search.continuous import Continuous
 from cfeval_cli.search.discrete import Discrete
@@ -18,14 +18,16 @@ class Black:
         return np.full((len(codes), 2), 0.5)
 
 
-def test_auto_is_one_hot_with_labels_and_without_embeddings():
-    assert isinstance(choose("auto", DATASET, MODEL, Access.LABEL), OneHot)
-    assert isinstance(choose("auto", DATASET, MODEL, Access.PROBABILITY), Embedding)
-    assert isinstance(choose("auto", DATASET, Black(), Access.PROBABILITY), OneHot)
-    assert isinstance(choose("embedding", DATASET, MODEL, Access.LABEL), Embedding)
-    assert isinstance(choose("onehot", DATASET, MODEL, Access.GRADIENT), OneHot)
+def test_auto_is_one_hot_with_labels_and_the_values_own_scale_without_embeddings():
+    assert isinstance(choose(Euclidean("auto"), DATASET, MODEL, Access.LABEL), OneHot)
+    assert isinstance(choose(Euclidean("auto"), DATASET, MODEL, Access.PROBABILITY), Embedding)
+    assert isinstance(choose(Euclidean("auto"), DATASET, Black(), Access.PROBABILITY), Scaled)
+    assert isinstance(choose(Euclidean("scaled"), DATASET, MODEL, Access.PROBABILITY), Scaled)
+    assert not isinstance(choose(Euclidean("auto"), DATASET, MODEL, Access.LABEL), Scaled)
+    assert isinstance(choose(Euclidean("embedding"), DATASET, MODEL, Access.LABEL), Embedding)
+    assert isinstance(choose(Euclidean("onehot"), DATASET, MODEL, Access.GRADIENT), OneHot)
     with pytest.raises(UserError, match="needs a model with embeddings"):
-        choose("embedding", DATASET, Black(), Access.PROBABILITY)
+        choose(Euclidean("embedding"), DATASET, Black(), Access.PROBABILITY)
 
 
 def test_what_a_space_cannot_measure_is_refused_before_training():

@@ -254,7 +254,7 @@ class Careless(Removal):
     def sits_out(self, subject):
         return None
 
-    def fit(self, dataset):
+    def fit(self, dataset, model):
         return Fixed(-1)
 """
 

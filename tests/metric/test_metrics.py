@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cfeval_cli.metric.converged import Converged
-from cfeval_cli.metric.counterfactual import C, CSoft, Proximity, Validity, ValiditySoft
+from cfeval_cli.metric.counterfactual import C, CSoft, Proximity, ProximityOfFlips, Validity, ValiditySoft
 from cfeval_cli.metric.coverage import Coverage
 from cfeval_cli.metric.erasure import Comprehensiveness, Dfr, Sufficiency, removed
 from cfeval_cli.metric.ground_truth import Hit, Recall
@@ -39,6 +39,7 @@ METRICS = [
     Dfr,
     Hit,
     Proximity,
+    ProximityOfFlips,
     Recall,
     Sufficiency,
     Validity,
@@ -121,6 +122,11 @@ def test_counterfactual_metrics(case_of):
     one, two = found[Access.LABEL].distance, found[Access.PROBABILITY].distance
     assert reduced(Validity(), case) == pytest.approx({"label": sum(flips) / n, "probability": sum(flips) / n})
     assert reduced(Proximity(), case) == pytest.approx({"label": sum(one) / n, "probability": sum(two) / n})
+    if any(flips):
+        near = [sum(d for d, flip in zip(far, flips, strict=True) if flip) / sum(flips) for far in (one, two)]
+        assert reduced(ProximityOfFlips(), case) == pytest.approx(
+            dict(zip(("label", "probability"), near, strict=True))
+        )
     assert reduced(C(), case) == pytest.approx({"label": sum(flips) / sum(one), "probability": sum(flips) / sum(two)})
     assert reduced(ValiditySoft(), case) == pytest.approx({"probability": sum(drops) / n})
     assert reduced(CSoft(), case) == pytest.approx({"probability": sum(drops) / sum(two)})
@@ -252,9 +258,8 @@ def test_every_metric_asks_for_what_it_declares_and_stays_in_its_range(metric):
     access = described.access if described.role == "judged" else Access.NOTHING  # facts and truths ask nothing
     limited = replace(case, model=gate(model, access), counterfactuals={Access.PROBABILITY: found})
     for score in described.score(limited):
-        if not isinstance(score, Absent):
-            value = score.numerator.sum() / score.denominator.sum()
-            assert low <= value <= high
+        if not isinstance(score, Absent) and score.denominator.sum():
+            assert low <= score.numerator.sum() / score.denominator.sum() <= high
     assert described.better in ("higher", "lower", "none") and described.name and described.title
 
 

@@ -41,7 +41,7 @@ def test_every_way_on_any_features_of_tables(problem, seed, way):
     dataset, model = problem
     rows = predicted(dataset, model)
     gone = np.random.default_rng(seed).random(rows.codes.shape) < 0.5
-    stand_ins = REMOVALS[way].fit(dataset)
+    stand_ins = REMOVALS[way].fit(dataset, None)
     flips, left = without(gate(model, Access.PROBABILITY), rows, gone, stand_ins)
     expected = [
         by_hand(dataset, model, row, label, taken, way)
@@ -76,7 +76,7 @@ def test_erasing_touches_the_named_features_or_all_others_and_never_padding(prob
         gone = (~told if keep else told)[[i]] & (row != ABSENT)
         seen.clear()
         one = Rows(np.arange(1), codes[[i]], labels(model, codes[[i]]))
-        without(gate(Spy(), Access.PROBABILITY), one, gone, REMOVALS[way].fit(dataset))
+        without(gate(Spy(), Access.PROBABILITY), one, gone, REMOVALS[way].fit(dataset, None))
         for edited in np.concatenate(seen):
             for j, code in enumerate(row):
                 removed = (j in marked) != keep and code != ABSENT
@@ -91,7 +91,7 @@ def test_the_mean_over_draws_is_weighted_and_asked_in_parts(monkeypatch):
     model = make_linear(dataset)
     rows = predicted(dataset, model)
     gone = np.random.default_rng(0).random(rows.codes.shape) < 0.6
-    stand_ins = Marginal(draws=30).fit(dataset)
+    stand_ins = Marginal(draws=30).fit(dataset, None)
     flips, left = without(gate(model), rows, gone, stand_ins)
     for i in range(0, 200, 17):
         features = np.flatnonzero(gone[i])
@@ -121,7 +121,7 @@ def test_nothing_removed_changes_nothing():
         rows = predicted(dataset, model)
         for way in WAYS:
             gone = np.zeros(rows.codes.shape, dtype=bool)
-            flips, left = without(gate(model), rows, gone, REMOVALS[way].fit(dataset))
+            flips, left = without(gate(model), rows, gone, REMOVALS[way].fit(dataset, None))
             assert (flips == 0).all() and left == pytest.approx(rows.probability)
 
 
@@ -138,7 +138,7 @@ def test_a_black_box_of_three_classes_is_asked_about_whole_rows():
     said = model.predict_proba(codes).argmax(axis=1)
     rows = Rows(dataset.test.ids, codes, said)
     gone = np.tile([True, False, True], (len(codes), 1))
-    flips, left = without(gate(model, Access.PROBABILITY), rows, gone, Marginal().fit(dataset))
+    flips, left = without(gate(model, Access.PROBABILITY), rows, gone, Marginal().fit(dataset, None))
     for i, row in enumerate(codes):
         edited = np.tile(row, (len(dataset.train), 1))
         edited[:, [0, 2]] = dataset.train.codes[:, [0, 2]]  # every training row lends its values

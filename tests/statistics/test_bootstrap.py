@@ -146,7 +146,8 @@ def test_intervals_cover_a_known_truth_at_the_nominal_rate(kind):
             }
         )  # fmt: skip
         row = {"metric": "c", "variant": "label", "explainer": "a", "rung": np.nan, "better": "higher"}
-        order = pd.DataFrame([{**row, "access": "label", "low": 0.0, "high": 1.0, "note": ""}])
+        facts = {"role": "judged", "access": "label", "low": 0.0, "high": 1.0, "note": "", "empty": ""}
+        order = pd.DataFrame([row | facts])
         how = Bootstrap(trial, resamples=1000)
         metrics = summarise(frame, order)
         line = with_intervals(metrics, Resampled.of(Scores.of(frame), metrics, how), how).iloc[0]

@@ -1,0 +1,41 @@
+"""Removal by what is usual: the embedding becomes its mean over the training set."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cfeval_cli.types import ABSENT, Codes, Dataset, Differentiable, Floats, Gate, Ints, Removal, StandIns, Subject
+
+
+@dataclass(frozen=True)
+class Mean(Removal):
+    """As deletion, but to the middle of the training set: a constant that is moved into zero moves along."""
+
+    name = "mean"
+    place = 25
+    variant = "mean"
+    title = "mean"
+
+    def sits_out(self, subject: Subject) -> str | None:
+        """An embedding that is no value's can be put only before a model that takes embeddings."""
+        return subject.lacks(Differentiable)
+
+    def fit(self, dataset: Dataset, model: Gate) -> StandIns:
+        """The means."""
+        means = []
+        for j in range(dataset.width):
+            seen = np.flatnonzero(dataset.frequencies[j]).astype(np.int32)
+            means.append(dataset.frequencies[j][seen] @ model.vectors(j, seen))
+        return _Usual(np.stack(means))
+
+
+@dataclass(frozen=True)
+class _Usual:
+    vectors: Floats  # (M, d)
+    value: None = None
+
+    def instead(self, features: Ints) -> tuple[Codes, Floats]:
+        """No value stands for them."""
+        return np.full((1, len(features)), ABSENT, dtype=np.int32), np.ones(1)

@@ -1,0 +1,77 @@
+"""Removal by the mean embedding, written out."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cfeval_cli.explainer.omission import Omission
+from cfeval_cli.model.logistic import LinearModel
+from cfeval_cli.removal.mean import Mean
+from cfeval_cli.removal.without import without
+from cfeval_cli.types import ABSENT, Access, BlackBox, Rows, Subject
+from tests.problems import gate, logit, make_batch, make_dataset, make_linear, predicted, problems, sigmoid
+
+
+def by_hand(dataset, model, row, gone):
+    """The logit with the mean effect in the place of what is removed."""
+    z = logit(model, row)
+    for j, code in enumerate(row):
+        if gone[j] and code != ABSENT:
+            effects = model.tables[j] @ model.weights[j]
+            z += float(dataset.frequencies[j] @ effects) - effects[code]
+    return z
+
+
+class Plain:
+    """The same model, without a gradient of its own: embeddings go through torch."""
+
+    def __init__(self, model):
+        self.vectors, self.proba_embedded, self.predict_proba = model.vectors, model.proba_embedded, model.predict_proba
+
+
+@settings(deadline=None)
+@given(problems(absent=0.2), st.integers(0, 99))
+def test_it_leaves_what_the_mean_effect_leaves(problem, seed):
+    dataset, model = problem
+    rows = predicted(dataset, model)
+    gone = np.random.default_rng(seed).random(rows.codes.shape) < 0.5
+    for one in (model, Plain(model)):
+        flips, left = without(gate(one), rows, gone, Mean().fit(dataset, gate(one)))
+        for i, row in enumerate(rows.codes):
+            z = by_hand(dataset, model, row, gone[i])
+            assert left[i] == pytest.approx(sigmoid(z if rows.labels[i] == 1 else -z), abs=1e-9)
+            assert flips[i] == ((z > 0) != rows.labels[i]) or abs(z) < 1e-9
+
+
+def test_it_does_not_depend_on_where_the_constant_stands():
+    dataset = make_dataset([3, 4, 2])
+    model = make_linear(dataset)
+    tables = tuple(np.c_[table, np.full(len(table), 3.0)] for table in model.tables)
+    means = np.c_[model.means, np.full(len(tables), 3.0)]
+    shifted = LinearModel(model.bias - 9.0, np.c_[model.weights, np.ones(3)], tables, means)
+    rows = predicted(dataset, model)
+    gone = np.random.default_rng(0).random(rows.codes.shape) < 0.5
+    left = [without(gate(one), rows, gone, Mean().fit(dataset, gate(one)))[1] for one in (model, shifted)]
+    assert left[0] == pytest.approx(left[1]) and not Mean().arbitrary
+
+
+def test_omission_by_the_mean_is_the_drop_it_leaves():
+    dataset = make_dataset([3, 4, 2])
+    model = make_linear(dataset)
+    told = Omission({"mean": Mean()}, "mean").fit(dataset, gate(model))(make_batch(dataset, model))
+    for i, row in enumerate(dataset.test.codes):
+        label = int(logit(model, row) > 0)
+        for named, score in zip(told.features[i], told.scores[i], strict=True):
+            z = by_hand(dataset, model, row, np.arange(3) == named)
+            drop = sigmoid(logit(model, row) * (2 * label - 1)) - sigmoid(z * (2 * label - 1))
+            assert score == pytest.approx(drop, abs=1e-9)
+
+
+def test_only_a_model_that_takes_embeddings_can_be_asked():
+    dataset = make_dataset([3, 2])
+    assert Mean().sits_out(Subject(dataset, LinearModel)) is None
+    assert "gradients in the embeddings" in Mean().sits_out(Subject(dataset, BlackBox))
+    empty = Rows(*(array[:0] for array in (dataset.test.ids, dataset.test.codes, dataset.test.labels)))
+    stand_ins = Mean().fit(dataset, gate(make_linear(dataset), Access.GRADIENT))
+    assert len(without(gate(make_linear(dataset)), empty, np.zeros((0, 2), bool), stand_ins)[0]) == 0
