@@ -2,6 +2,7 @@
 
 import contextlib
 import time
+from collections import defaultdict
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -177,6 +178,12 @@ def test_impossible_explanations_are_known(features, scores, message):
     assert "behind the end" in wrong_with(np.array([1]), np.ones(1), np.array([3, ABSENT]))
 
 
+LIMIT = 1.0  # seconds: the others take a thousandth of it, on a busy machine too
+BAD = defaultdict(
+    lambda: [3, 20, 21], {"hangs": [20], "spins": [20]}
+)  # of these one is enough, since each takes so long
+
+
 @dataclass(frozen=True)
 class Faulty(Explainer):
     """Goes wrong on some instances, in some way."""
@@ -188,7 +195,7 @@ class Faulty(Explainer):
         return ""
 
     def fit(self, dataset, model):
-        bad = set(dataset.test.ids[[3, 20, 21]].tolist())
+        bad = set(dataset.test.ids[BAD[self.way]].tolist())
 
         def function(batch):
             features = np.tile(np.arange(2), (len(batch), 1))
@@ -223,8 +230,8 @@ class Faulty(Explainer):
 
 REASONS = {
     "raises": "ArithmeticError: cannot do",
-    "hangs": "no answer within 0.1 s",
-    "spins": "no answer within 0.1 s",
+    "hangs": f"no answer within {LIMIT:g} s",
+    "spins": f"no answer within {LIMIT:g} s",
     "repeats": "named a feature more than once: [1, 1]",
     "invents": "named features that do not exist: [99, 0]",
     "nan": "gave NaN as a score",
@@ -237,14 +244,15 @@ REASONS = {
 @pytest.mark.parametrize("way", REASONS)
 @pytest.mark.parametrize("executor", [HERE, Local(2, min_seconds=0.0)], ids=["here", "workers"])
 def test_what_goes_wrong_on_one_instance_is_recorded_and_the_rest_goes_on(way, executor, tmp_path):
-    cache, timeout = Disk(str(tmp_path)), 0.1 if way in ("hangs", "spins") else None
+    cache, timeout = Disk(str(tmp_path)), LIMIT if way in ("hangs", "spins") else None
+    bad = BAD[way]
     told = run(replace(job(Faulty(way)), timeout=timeout), executor=executor, cache=cache)
-    assert sorted(told.faults) == [3, 20, 21] and all(REASONS[way] in reason for reason in told.faults.values())
-    assert (told.explanation.features[[3, 20, 21]] == NONE).all()
-    good = np.setdiff1d(np.arange(70), [3, 20, 21])
+    assert sorted(told.faults) == bad and all(REASONS[way] in reason for reason in told.faults.values())
+    assert (told.explanation.features[bad] == NONE).all()
+    good = np.setdiff1d(np.arange(70), bad)
     assert np.array_equal(told.explanation.features[good, 0], DATASET.test.ids[good] % 4)
     again = run(replace(job(Faulty(way)), timeout=timeout), cache=cache)
-    assert again.known == 67 and again.faults == told.faults  # it is tried again, not remembered
+    assert again.known == 70 - len(bad) and again.faults == told.faults  # it is tried again, not remembered
 
 
 def test_strict_stops_at_the_first():
