@@ -53,8 +53,8 @@ STAGES = (
 FILES = {
     "run.json": 9, "dataset.json": 1, "model.npz": 1, "instances.parquet": 1, "explanations.parquet": 5,
     "counterfactuals.parquet": 1, "scores.parquet": 1, "metrics.csv": 1, "correlations.csv": 1, "differences.csv": 1,
-    "instance_agreement.csv": 1, "bounds.csv": 1, "tables.md": 1, "tables.tex": 1, "costs.csv": 1, "costs.md": 1,
-    "report.html": 1,
+    "instance_agreement.csv": 1, "metric_agreement.csv": 1, "truth.parquet": 1, "bounds.csv": 1, "tables.md": 1,
+    "tables.tex": 1, "costs.csv": 1, "costs.md": 1, "report.html": 1,
 }  # fmt: skip
 CHUNK = 16
 WORKERS = ("n_jobs=2", "executor.min_seconds=0")
