@@ -31,7 +31,7 @@ def plan(cfg: DictConfig) -> Plan:
         _check("n_explain", lambda: whole("n_explain", cfg.n_explain, 1))
     _check("access", lambda: one_of("access", cfg.access, _ACCESS))
     truths = _several(cfg, "truth", Truth)
-    _check("gold", lambda: one_of("gold", cfg.gold, truths))
+    golds = _golds(cfg, truths)
     _check("agreement", lambda: one_of("agreement", cfg.agreement, ("recall", "hit")))
     _check("incomplete", lambda: one_of("incomplete", cfg.incomplete, ("skip", "random", "keep")))
     _check("bounds", lambda: whole("bounds", cfg.bounds, 0))
@@ -78,7 +78,7 @@ def plan(cfg: DictConfig) -> Plan:
         seed=cfg.seed,
         k=cfg.k,
         n_explain=cfg.n_explain,
-        gold=cfg.gold,
+        golds=golds,
         agreement=cfg.agreement,
         incomplete=cfg.incomplete,
         bounds=cfg.bounds,
@@ -94,6 +94,18 @@ def plan(cfg: DictConfig) -> Plan:
         timeout=cfg.timeout_per_instance,
         absent=Absences(metrics=dropped),
     )
+
+
+def _golds(cfg: DictConfig, truths: dict[str, Truth]) -> tuple[str, ...]:
+    """The truths that the tables lead with: one or several, each once, in the order of the command line."""
+    golds = list(cfg.gold) if isinstance(cfg.gold, ListConfig) else [cfg.gold]
+    if not golds:
+        raise UserError("gold=[] chooses nothing. Name one of the truths, or several: gold=[centered,contrast].")
+    for gold in golds:
+        _check("gold", partial(one_of, "gold", gold, truths))
+    if len(set(golds)) < len(golds):
+        raise UserError(f"gold={golds} names one truth twice.")
+    return tuple(golds)
 
 
 def _permitted(metrics: dict[str, Metric], access: Access) -> dict[str, Metric]:

@@ -43,12 +43,13 @@ def plan(*overrides):
 
 
 # what a config is composed with where it does not matter: fewer files are read
-FEW = {"explainer": "[random]", "metric": "[validity]", "removal": "[zero]", "truth": "[signed]"}
+FEW = {"explainer": "[random]", "metric": "[validity]", "removal": "[zero]", "truth": "[signed]", "gold": "signed"}
 
 
 def alone(group, name, *more):
     """One component, and few others beside it."""
     chosen = FEW | {group: f"[{name}]" if group in SEVERAL else name}
+    chosen |= {"gold": name} if group == "truth" else {}
     return [*(f"{key}={value}" for key, value in chosen.items()), *more]
 
 
@@ -70,7 +71,7 @@ def components():
 def test_every_yaml_composes_and_instantiates(path):
     group, name = path.parts[0], path.stem
     several = group in SEVERAL
-    more = ["agreement=hit"] if name == "hit" else [f"gold={name}"] if group == "truth" else []
+    more = ["agreement=hit"] if name == "hit" else []
     made = plan(*alone(group, name, *more))
     assert (
         (STANDS_FOR.get((group, name), {name}) <= {*getattr(made, f"{group}s")})
@@ -135,7 +136,7 @@ def test_the_papers_experiments(name, dataset, k, explainers, levels):
     assert list(made.removals) == ["zero", "mask"] and made.metrics["dfr"].only == ["zero"]
     assert list(made.metrics) == list(plan().metrics) and list(made.truths) == list(plan().truths)
     assert (made.dataset.name, made.k, list(made.explainers), made.levels) == (dataset, k, explainers, levels)
-    assert (made.seed, made.gold) == (3, "contrast") and made.explainers["lr"].gold == "contrast"
+    assert (made.seed, made.golds) == (3, ("contrast",)) and made.explainers["lr"].gold == "contrast"
     assert plan(f"experiment={name}", "k=3").k == 3  # the command line has the last word
     assert sorted(path.stem for path in (CONF / "experiment").glob("*.yaml")) == sorted(
         ["table1_adults", "table1_movie_reviews", "table3"]
@@ -143,10 +144,17 @@ def test_the_papers_experiments(name, dataset, k, explainers, levels):
 
 
 def test_truths_and_removals_are_chosen_as_explainers_are():
-    made = plan("truth=[contrast,signed]", "removal=[marginal,zero]", "removal.marginal.draws=7", "seed=5")
+    made = plan(
+        "truth=[contrast,signed]",
+        "gold=[contrast,signed]",
+        "removal=[marginal,zero]",
+        "removal.marginal.draws=7",
+        "seed=5",
+    )
     assert list(made.truths) == ["signed", "contrast"] and list(made.removals) == ["zero", "marginal"]
     assert (made.removals["marginal"].draws, made.removals["marginal"].seed) == (7, 5)
     assert list(plan().truths) == ["signed", "centered", "contrast", "absolute"]
+    assert made.golds == ("contrast", "signed") and plan().golds == ("centered", "contrast")
     assert list(plan().removals) == ["zero", "mask", "marginal"]
     omission = plan("removal=[mask]", "explainer=omission").explainers["omission"]
     assert set(omission.ways) == {"zero", "mask", "mean", "marginal"}  # whatever the metrics use
@@ -183,7 +191,7 @@ def test_coverage_and_convergence_are_always_told():
 def test_settings_reach_the_components():
     made = plan("explainer=[lime]", "explainer.lime.n_samples=77", "gold=contrast", "k=3", "n_explain=9")
     assert made.explainers["lime"].n_samples == 77
-    assert (made.gold, made.k, made.n_explain) == ("contrast", 3, 9)
+    assert (made.golds, made.k, made.n_explain) == (("contrast",), 3, 9)
     assert plan("gold=centered", "explainer=lr").explainers["lr"].gold == "centered"
 
 

@@ -167,12 +167,13 @@ _Kinds = Mapping[str, tuple[Callable[[Any], bool], str]]
 _TEXT = (lambda value: isinstance(value, str), "text")
 _OBJECT = (lambda value: isinstance(value, dict), "an object")
 _WHOLE = (_whole, "a whole number")
+_NAMES = (lambda value: isinstance(value, list) and all(isinstance(one, str) for one in value), "a list of words")
 _KINDS: _Kinds = {
     "status": _TEXT,
     "settings": _OBJECT,
     "settings.seed": _WHOLE,
     "settings.k": _WHOLE,
-    "settings.gold": _TEXT,
+    "settings.gold": _NAMES,
     "settings.agreement": _TEXT,
     "settings.incomplete": _TEXT,
     "explainers": (_words, "a list of names with their titles"),
@@ -189,7 +190,7 @@ _KINDS: _Kinds = {
     "accuracy": _OBJECT,
     "accuracy.test": (lambda value: _number(value) and not math.isnan(value), "a number"),
     "instances": _WHOLE,
-    "levels": (lambda value: isinstance(value, list) and all(isinstance(one, str) for one in value), "a list of words"),
+    "levels": _NAMES,
 }
 _FACTS: _Kinds = {
     "title": _TEXT,

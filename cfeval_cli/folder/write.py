@@ -132,7 +132,7 @@ class RunFolder:
             "redo": plan.redo,
             "settings": {
                 "seed": plan.seed, "k": plan.k, "n_explain": plan.n_explain, "access": plan.access.name.lower(),
-                "gold": plan.gold, "agreement": plan.agreement, "incomplete": plan.incomplete,
+                "gold": list(plan.golds), "agreement": plan.agreement, "incomplete": plan.incomplete,
                 "bounds": plan.bounds, "resamples": plan.resamples, "confidence": plan.confidence,
                 "timeout_per_instance": plan.timeout, "figures": list(plan.figures),
             },

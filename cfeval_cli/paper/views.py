@@ -144,7 +144,7 @@ def computed(folders: Sequence[Path]) -> list[Computed]:
             raise UserError(
                 f"{path} is none of the paper's experiments ({names}): cfeval run experiment=NAME makes one."
             )
-        mine = found.setdefault((run.record["settings"]["gold"], run.seed), {})
+        mine = found.setdefault((run.record["settings"]["gold"][0], run.seed), {})
         if key in mine:
             raise UserError(f"{path} and {mine[key][1]} are the same experiment with the same seed and gold.")
         mine[key] = run, path

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from cfeval_cli.errors import visible
-from cfeval_cli.report.tables import is_truth, row_title, truths_of
+from cfeval_cli.report.tables import headed, is_truth, leading, row_title, truths_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -82,14 +82,16 @@ def draw(findings: Findings, costs: pd.DataFrame, record: Mapping[str, Any]) -> 
     """All plots of values and their agreement, by the names of their files."""
     rungs = findings.metrics["rung"].notna()
     named = findings.metrics[~rungs]
-    truth = _truth(record)
-    known = bool(named.loc[(named["metric"] == truth[0]) & (named["variant"] == truth[1]), "value"].notna().any())
+    valued = set(_pairs(named[named["value"].notna()]))
+    known = [truth for truth in leading(record) if truth in valued]
     drawn = {}
     with style():
         if findings.correlations["tau"].notna().any():
             drawn["correlations"] = _correlations(findings.correlations, record)
-        if known and len(_shown(named, record)) > 1:
-            drawn["truth"] = _against_truth(named, findings.correlations, record)
+        if known and any(not is_truth(pair[0], record) for pair, _ in _shown(named, record)):
+            for place, truth in enumerate(known):
+                name = "truth" if place == 0 else f"truth_{truth[1]}"
+                drawn[name] = _against_truth(named, findings.correlations, record, truth)
         if named["rank"].notna().any() and named["explainer"].nunique() > 1:
             drawn["ranks"] = _ranks(named, record)
         if len(named) and "truth" not in drawn:  # which shows the same values
@@ -100,7 +102,7 @@ def draw(findings: Findings, costs: pd.DataFrame, record: Mapping[str, Any]) -> 
         if chosen:
             drawn["validity"] = _validity(named, record)
         if known:
-            drawn["costs"] = _costs(named, costs, record)
+            drawn["costs"] = _costs(named, costs, record, known)
     return drawn
 
 
@@ -108,14 +110,10 @@ def _pairs(metrics: pd.DataFrame) -> list[tuple[str, str]]:
     return list(dict.fromkeys(zip(metrics["metric"], metrics["variant"], strict=True)))
 
 
-def _truth(record: Mapping[str, Any]) -> tuple[str, str]:
-    return record["settings"]["agreement"], record["settings"]["gold"]
-
-
 def _shown(metrics: pd.DataFrame, record: Mapping[str, Any]) -> list[tuple[tuple[str, str], pd.DataFrame]]:
-    """The rows of Table 1 that have values: of the truths only the leading one."""
+    """The rows of Table 1 that have values: of the truths only the leading ones."""
     shown = metrics[(metrics["better"] != "none") & metrics["value"].notna()]
-    pairs = [pair for pair in _pairs(shown) if not is_truth(pair[0], record) or pair == _truth(record)]
+    pairs = [pair for pair in _pairs(shown) if not is_truth(pair[0], record) or pair in leading(record)]
     return [(pair, shown[(shown["metric"] == pair[0]) & (shown["variant"] == pair[1])]) for pair in pairs]
 
 
@@ -211,12 +209,15 @@ def _scores(metrics: pd.DataFrame, record: Mapping[str, Any]) -> Plot:
     return Plot(figure, "Scores of the explainers", "Each metric's value for each explainer." + about(record, "Bars"))
 
 
-def _against_truth(metrics: pd.DataFrame, correlations: pd.DataFrame, record: Mapping[str, Any]) -> Plot:
+def _against_truth(
+    metrics: pd.DataFrame, correlations: pd.DataFrame, record: Mapping[str, Any], truth: tuple[str, str]
+) -> Plot:
     """A panel for each metric: its value for each explainer against how much of the gold that explainer finds."""
-    agreement, gold = truth = _truth(record)
+    agreement, gold = truth
     names = list(dict.fromkeys(metrics["explainer"]))
     shown = {pair: lines.set_index("explainer") for pair, lines in _shown(metrics, record)}
-    true = shown.pop(truth)
+    true = shown[truth]
+    shown = {pair: lines for pair, lines in shown.items() if pair not in leading(record)}
     lead = correlations[(correlations["gold"] == gold) & (correlations["agreement"] == agreement)]
     tau = lead.set_index(["metric", "variant"])["tau"].to_dict()
     figure, axes = grid(len(shown), 1.35)
@@ -238,21 +239,23 @@ def _against_truth(metrics: pd.DataFrame, correlations: pd.DataFrame, record: Ma
         "every panel (axes of metrics that should be low are turned over): a metric that tells the truth rises from "
         "left to right." + about(record, "Bars")
     )
-    return Plot(figure, "Metric against ground truth", caption)
+    asked = headed([gold], record)[gold]
+    return Plot(figure, f"Metric against ground truth{'' if asked == gold else f': {asked}'}", caption)
 
 
 def _ranks(metrics: pd.DataFrame, record: Mapping[str, Any]) -> Plot:
     """A line for each explainer through its ranks by all metrics, the truth first."""
     from matplotlib.figure import Figure
 
-    truth = _truth(record)
+    truths = leading(record)
     names = list(dict.fromkeys(metrics["explainer"]))
-    shown = sorted((pair for pair, lines in _shown(metrics, record)), key=lambda pair: pair != truth)
+    shown = sorted((pair for pair, lines in _shown(metrics, record)), key=lambda pair: pair not in truths)
     ranks = metrics.set_index(["metric", "variant", "explainer"])["rank"].to_dict()
     figure = Figure(figsize=(WIDE, 1.5 + 0.22 * min(len(names), 20)), layout="constrained")
     axis = figure.subplots()
-    if shown[0] == truth:
-        axis.axvspan(-0.4, 0.4, color=GRID, lw=0, zorder=0)
+    first = sum(pair in truths for pair in shown)
+    if first:
+        axis.axvspan(-0.4, first - 0.6, color=GRID, lw=0, zorder=0)
     for place, name in enumerate(names):
         mine = [ranks.get((*pair, name), np.nan) for pair in shown]
         shift = 0.09 * (place % 5 - 2) * min(1, len(names) / 6)  # tied explainers stay apart
@@ -261,7 +264,7 @@ def _ranks(metrics: pd.DataFrame, record: Mapping[str, Any]) -> Plot:
             lw=1.3, color=COLOURS[place % len(COLOURS)], label=visible(record["explainers"][name]), alpha=0.9,
         )  # fmt: skip
     axis.set_xticks(
-        range(len(shown)), [visible(row_title(*pair, record, star=pair == truth).text) for pair in shown], rotation=35,
+        range(len(shown)), [visible(row_title(*pair, record, star=pair in truths).text) for pair in shown], rotation=35,
         ha="right", rotation_mode="anchor", parse_math=False,
     )  # fmt: skip
     axis.set_ylim(len(names) + 0.5, 0.5)
@@ -269,9 +272,9 @@ def _ranks(metrics: pd.DataFrame, record: Mapping[str, Any]) -> Plot:
     axis.set_ylabel("rank")
     axis.grid(axis="y")
     legend(figure, axis, "right center")
-    first = "the shaded truth comes first" if shown[0] == truth else "there is no truth among them"
+    told = "the shaded truth comes first" if first else "there is no truth among them"
     caption = (
-        f"Rank of each explainer (1 is the best) under each metric; {first}. A metric that agrees with the truth has "
+        f"Rank of each explainer (1 is the best) under each metric; {told}. A metric that agrees with the truth has "
         "its lines in the same order; tied explainers share the mean of their places." + about(record)
     )
     return Plot(figure, "Ranks across metrics", caption)
@@ -330,15 +333,18 @@ def _ladder(metrics: pd.DataFrame, record: Mapping[str, Any]) -> Plot:
 
 
 def _correlations(correlations: pd.DataFrame, record: Mapping[str, Any]) -> Plot:
-    """τ and ρ of each metric with their p, against the leading truth and on a ladder."""
+    """τ and ρ of each metric with their p, against the leading truths and on a ladder."""
     from matplotlib.figure import Figure
 
-    agreement, gold = _truth(record)
-    lead = correlations[(correlations["agreement"] == agreement) & (correlations["gold"] == gold)]
-    sides = [
-        (f"explainers, {agreement}, gold: {gold}", lead),
-        ("ladder", correlations[correlations["family"] == "ladder"]),
-    ]
+    agreement = record["settings"]["agreement"]
+    chosen = correlations[correlations["agreement"] == agreement]
+    names = headed(record["settings"]["gold"], record)
+    told = {
+        gold: f"explainers, {agreement}, gold: {gold}" if name == gold else f"{name} ({gold})"
+        for gold, name in names.items()
+    }
+    sides = [(told[gold], chosen[chosen["gold"] == gold]) for gold in names]
+    sides.append(("ladder", correlations[correlations["family"] == "ladder"]))
     sides = [(title, side[side["tau"].notna() & ~side["metric"].isin(truths_of(record))]) for title, side in sides]
     sides = [(title, side) for title, side in sides if len(side)]
     pairs = list(dict.fromkeys(pair for _, side in sides for pair in _pairs(side)))
@@ -372,36 +378,37 @@ def _correlations(correlations: pd.DataFrame, record: Mapping[str, Any]) -> Plot
     return Plot(figure, "Agreement of each metric with the truth", caption)
 
 
-def _costs(metrics: pd.DataFrame, costs: pd.DataFrame, record: Mapping[str, Any]) -> Plot:
+def _costs(
+    metrics: pd.DataFrame, costs: pd.DataFrame, record: Mapping[str, Any], truths: Sequence[tuple[str, str]]
+) -> Plot:
     """How much of the gold an explainer finds, against what it costs."""
     from matplotlib.figure import Figure
 
-    agreement, gold = _truth(record)
     names = list(dict.fromkeys(metrics["explainer"]))
-    mine = metrics[(metrics["metric"] == agreement) & (metrics["variant"] == gold) & metrics["value"].notna()]
     spent = costs[costs["part"] == "explainer"].set_index("name")
-    figure = Figure(figsize=(WIDE, 2.8), layout="constrained")
-    for axis, (of, label, least) in zip(
-        np.asarray(figure.subplots(1, 2, sharey=True)).ravel(),
-        (
-            ("seconds", "milliseconds of one core for each instance", 0.01),
-            ("model_rows", "model rows for each instance", 1.0),
-        ),
-        strict=True,
-    ):
-        for line, bar in zip(mine.to_dict("records"), _bars(mine, "value").T, strict=True):
-            place = names.index(line["explainer"])
-            cost = float(spent.loc[line["explainer"], of]) / record["instances"] * (1000 if of == "seconds" else 1)
-            colour = COLOURS[place % len(COLOURS)]
-            title, mark = visible(record["explainers"][line["explainer"]]), MARKS[place % len(MARKS)]
-            axis.errorbar(cost, line["value"], yerr=bar[:, None], fmt=mark, ms=4.5, lw=1.2, color=colour, label=title)
-        axis.set_xscale("symlog", linthresh=least)  # some cost nothing
-        axis.set_xlim(left=-0.6 * least)
-        axis.xaxis.set_major_formatter("{x:g}")  # powers would be set as formulas, which takes long
-        axis.set_ylim(-0.1, 1.12)
-        axis.grid()
-        axis.set_xlabel(label)
+    figure = Figure(figsize=(WIDE, 0.6 + 2.2 * len(truths)), layout="constrained")
+    kinds = (
+        ("seconds", "milliseconds of one core for each instance", 0.01),
+        ("model_rows", "model rows for each instance", 1.0),
+    )
+    grid = figure.subplots(len(truths), 2, sharex="col", sharey=True, squeeze=False)
+    for row, truth in zip(grid, truths, strict=True):
+        mine = metrics[(metrics["metric"] == truth[0]) & (metrics["variant"] == truth[1]) & metrics["value"].notna()]
+        row[0].set_ylabel(f"{truth[0]} (gold: {truth[1]})", parse_math=False)
+        for axis, (of, label, least) in zip(row, kinds, strict=True):
+            for line, bar in zip(mine.to_dict("records"), _bars(mine, "value").T, strict=True):
+                place = names.index(line["explainer"])
+                cost = float(spent.loc[line["explainer"], of]) / record["instances"] * (1000 if of == "seconds" else 1)
+                look = {"fmt": MARKS[place % len(MARKS)], "color": COLOURS[place % len(COLOURS)]}
+                title = visible(record["explainers"][line["explainer"]])
+                axis.errorbar(cost, line["value"], yerr=bar[:, None], ms=4.5, lw=1.2, label=title, **look)
+            axis.set_xscale("symlog", linthresh=least)  # some cost nothing
+            axis.set_xlim(left=-0.6 * least)
+            axis.xaxis.set_major_formatter("{x:g}")  # powers would be set as formulas, which takes long
+            axis.set_ylim(-0.1, 1.12)
+            axis.grid()
+            if truth == truths[-1]:
+                axis.set_xlabel(label)
     legend(figure, figure.axes[0])
-    figure.axes[0].set_ylabel(f"{agreement} (gold: {gold})", parse_math=False)
     caption = "How much of the gold an explainer finds, against what its explanations cost." + about(record, "Bars")
     return Plot(figure, "Cost against faithfulness", caption)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from io import StringIO
@@ -137,8 +137,7 @@ def make(findings: Findings, record: Mapping[str, Any]) -> list[Table]:
         made.append(_standings(findings.metrics, record))
     if len(findings.metric_agreement):
         made.append(_agreement(findings.metric_agreement, record, detail=bool(record["truths"])))
-    if len(findings.differences):
-        made.append(_differences(findings.differences, record))
+    made += _differences(findings.differences, record)
     if len(findings.instance_agreement):
         made.append(_instances(findings.instance_agreement, record))
     if findings.bounds is not None and not findings.bounds["metric"].isin(truths_of(record)).all():
@@ -160,21 +159,22 @@ def _ladder(metrics: pd.DataFrame, record: Mapping[str, Any], detail: bool) -> T
 def _values(title: str, metrics: pd.DataFrame, record: Mapping[str, Any], names: Sequence[str] = ()) -> Table:
     shown = set(names or metrics["explainer"])
     explainers = {name: title for name, title in record["explainers"].items() if name in shown}
-    settings = record["settings"]
-    truth = (settings["agreement"], settings["gold"])
+    settings, truths = record["settings"], leading(record)
     column = _columns(metrics)
-    true_ranks = column(truth, "rank")
+    true_ranks = column(truths[0], "rank") if len(truths) == 1 else {}
     coverage = column(("coverage", "all"), "value")
     low = [name for name in explainers if name in coverage and coverage[name] < _LOW_COVERAGE]
     header = [Cell("Metric")] + [Cell(title + ("†" if name in low else "")) for name, title in explainers.items()]
     blocks: dict[str, list[list[Cell]]] = {}
     pairs = list(dict.fromkeys(zip(metrics["metric"], metrics["variant"], strict=True)))
-    for metric, variant in [pair for pair in pairs if not is_truth(pair[0], record) or pair[0] == truth[0]]:
+    for metric, variant in [
+        pair for pair in pairs if not is_truth(pair[0], record) or pair[0] == settings["agreement"]
+    ]:
         facts = record["metrics"][metric]
         values, ranks, lows, highs = (
             column((metric, variant), name) for name in ("value", "rank", "value_low", "value_high")
         )
-        star = (metric, variant) == truth
+        star = (metric, variant) in truths
         row = [row_title(metric, variant, record, star)]
         for name in explainers:
             value, rank = values.get(name), ranks.get(name)
@@ -185,12 +185,14 @@ def _values(title: str, metrics: pd.DataFrame, record: Mapping[str, Any], names:
             else:
                 tied = sum(other == rank for other in ranks.values()) > 1
                 same = not star and not tied and len(explainers) > 1 and rank == true_ranks.get(name)
+                same |= len(truths) > 1 and len(explainers) > 1 and rank == 1
                 place = f"({ordinal(rank, tied)}{'*' if star else ''})"
                 row.append(Cell(f"{_with_interval(value, lows[name], highs[name])} {place}", bold=same))
         blocks.setdefault(block_of(variant, facts), []).append(row)
     notes = [caption(record)]
-    if truth in pairs:
-        notes.append(f"* marks the ground truth ({truth[0]}, gold: {truth[1]}); ranks that agree with it are bold.")
+    if set(truths) & set(pairs):
+        agree = "ranks that agree with it are bold" if len(truths) == 1 else "the first of a row is bold"
+        notes.append(f"* marks the ground truth ({asked(record)}); {agree}.")
     notes.append(f"↑ higher is better, ↓ lower; = marks a tie.{_of_intervals(record)}")
     reasons = sorted({note for note in metrics["note"] if note})
     if reasons:
@@ -222,7 +224,7 @@ def _correlations(correlations: pd.DataFrame, record: Mapping[str, Any]) -> Tabl
     pairs: dict[_Pair, None] = dict.fromkeys(pair for column in columns for pair in column.lines.index.tolist())
     rows, outside = [], False
     # of the truths, which only a ladder can judge, the one that the run leads with
-    for pair in [p for p in pairs if not is_truth(p[0], record) or p == (settings["agreement"], settings["gold"])]:
+    for pair in [p for p in pairs if not is_truth(p[0], record) or p in leading(record)]:
         row = [row_title(*pair, record)]
         for column in columns:
             of, line = column.name, column.line(pair)
@@ -240,7 +242,8 @@ def _correlations(correlations: pd.DataFrame, record: Mapping[str, Any]) -> Tabl
     notes = [
         caption(record),
         f"Kendall's τ and Spearman's ρ against the ground truth ({settings['agreement']}) under each definition "
-        f"of gold; * is the one that this run leads with. The largest of a column is bold.{_of_intervals(record)} "
+        f"of gold; * marks what this run leads with ({asked(record)}). The largest of a column is bold."
+        f"{_of_intervals(record)} "
         "p: how often a random order of the explainers would agree with the truth as well.",
     ]
     if outside:
@@ -285,12 +288,13 @@ class _Column:
 
 
 def _coefficients(correlations: pd.DataFrame, record: Mapping[str, Any]) -> list[_Column]:
-    """The leading truth with its p, the ladder, and the other definitions of gold."""
+    """The leading truths with their p, the ladder, and the other definitions of gold."""
     settings, truths = record["settings"], truths_of(record)
     chosen = correlations[correlations["agreement"] == settings["agreement"]]
-    golds = sorted(dict.fromkeys(chosen["gold"]), key=lambda gold: gold != settings["gold"])
-    sides = [(gold, "*" * (gold == settings["gold"]), chosen[chosen["gold"] == gold]) for gold in golds]
-    sides.insert(1 if golds else 0, ("ladder", "", correlations[correlations["family"] == "ladder"]))
+    names = headed(chosen["gold"], record)
+    sides = [(name, "*" * (gold in settings["gold"]), chosen[chosen["gold"] == gold]) for gold, name in names.items()]
+    ladder = ("ladder", "", correlations[correlations["family"] == "ladder"])
+    sides.insert(sum(bool(star) for _, star, _ in sides), ladder)
     columns = []
     for name, star, lines in sides:
         lines = lines.set_index(["metric", "variant"])
@@ -372,11 +376,20 @@ def left_out(absent: Mapping[str, str]) -> str:
     return "; ".join(f"{', '.join(names)} ({reason})" for reason, names in reasons.items())
 
 
-def _differences(differences: pd.DataFrame, record: Mapping[str, Any]) -> Table:
+def _differences(differences: pd.DataFrame, record: Mapping[str, Any]) -> list[Table]:
+    """For each truth that leads, which metric is closer to it than which."""
+    if differences.empty:
+        return []
+    chosen = differences[differences["agreement"] == record["settings"]["agreement"]]
+    names = headed(chosen["gold"], record)
+    parts = {gold: chosen[chosen["gold"] == gold] for gold in names if gold in record["settings"]["gold"]}
+    several = len(parts) > 1
+    return [_closer(part, record, f": {names[gold]}" if several else "") for gold, part in parts.items()]
+
+
+def _closer(mine: pd.DataFrame, record: Mapping[str, Any], about: str) -> Table:
     """A triangle: how much larger the τ of a row's metric is than that of a column's."""
     settings = record["settings"]
-    lead = (differences["gold"] == settings["gold"]) & (differences["agreement"] == settings["agreement"])
-    mine = differences[lead] if lead.any() else differences[differences["family"] == "ladder"]
     pairs: dict[tuple[_Pair, _Pair], Any] = {
         ((line["metric"], line["variant"]), (line["than_metric"], line["than_variant"])): line
         for _, line in mine.iterrows()
@@ -417,17 +430,17 @@ def _differences(differences: pd.DataFrame, record: Mapping[str, Any]) -> Table:
         notes.append(
             f"With {settings['resamples']:,} resamples no p of {hypotheses} can be small enough: raise resamples."
         )
-    return Table("Which metric is closer to the truth than which", header, [rows], notes, detail=True)
+    return Table(f"Which metric is closer to the truth than which{about}", header, [rows], notes, detail=True)
 
 
 def _instances(instances: pd.DataFrame, record: Mapping[str, Any]) -> Table:
     settings = record["settings"]
     chosen = instances[instances["agreement"] == settings["agreement"]]
-    golds = sorted(dict.fromkeys(chosen["gold"]), key=lambda gold: gold != settings["gold"])
+    golds = headed(chosen["gold"], record)
     header = [Cell("Metric")]
-    for gold in golds:
-        star = "*" * (gold == settings["gold"])
-        header += [Cell(f"τ {gold}{star}", latex=rf"$\tau$ {gold}{star}"), Cell(f"d {gold}{star}")]
+    for gold, name in golds.items():
+        star = "*" * (gold in settings["gold"])
+        header += [Cell(f"τ {name}{star}", latex=rf"$\tau$ {escape_latex(name)}{star}"), Cell(f"d {name}{star}")]
     by_gold = {gold: chosen[chosen["gold"] == gold].set_index(["metric", "variant"]) for gold in golds}
     best = {(gold, of): column[of].max() for gold, column in by_gold.items() for of in ("tau", "d")}
     rows = []
@@ -454,10 +467,10 @@ def _instances(instances: pd.DataFrame, record: Mapping[str, Any]) -> Table:
 def _bounds(bounds: pd.DataFrame, metrics: pd.DataFrame, record: Mapping[str, Any]) -> Table:
     settings, data = record["settings"], record["data"]
     named = list(dict.fromkeys(metrics["explainer"]))[:_RUNGS]
-    golds = [name.removeprefix("gold_") for name in bounds.columns.astype(str) if name.startswith("gold_")]
-    golds.sort(key=lambda gold: gold != settings["gold"])
+    found = [name.removeprefix("gold_") for name in bounds.columns.astype(str) if name.startswith("gold_")]
+    golds = headed(found, record)
     header = [Cell("Metric"), Cell("worst"), Cell("best"), *(Cell(record["explainers"][name]) for name in named)]
-    header += [Cell(f"gold {gold}{'*' * (gold == settings['gold'])}") for gold in golds]
+    header += [Cell(f"gold {name}{'*' * (gold in settings['gold'])}") for gold, name in golds.items()]
     column = _columns(metrics)
     rows = []
     for line in bounds.to_dict("records"):
@@ -557,6 +570,32 @@ def caption(record: Mapping[str, Any]) -> str:
 def is_truth(metric: str, record: Mapping[str, Any]) -> bool:
     """Whether a metric is the truth itself, by which others are judged."""
     return bool(record["metrics"].get(metric, {}).get("role") == "truth")
+
+
+def leading(record: Mapping[str, Any]) -> list[_Pair]:
+    """The ground truths, as metric and variant, that a run leads with."""
+    settings = record["settings"]
+    return [(settings["agreement"], gold) for gold in settings["gold"]]
+
+
+def headed(golds: Iterable[str], record: Mapping[str, Any]) -> dict[str, str]:
+    """Definitions of gold with their headings, the leading ones first, which are named by what they ask."""
+    lead = record["settings"]["gold"]
+    questions = [record["truths"].get(gold, {}).get("question", "paper") for gold in lead]
+    names = {
+        gold: question if question != "paper" and questions.count(question) == 1 else gold
+        for gold, question in zip(lead, questions, strict=True)
+    }
+    known = dict.fromkeys(golds)
+    return {gold: name for gold, name in names.items() if gold in known} | {g: g for g in known if g not in names}
+
+
+def asked(record: Mapping[str, Any]) -> str:
+    """The agreement and the golds that a run leads with, in words."""
+    settings = record["settings"]
+    names = headed(settings["gold"], record)
+    told = [f"gold: {gold}" if name == gold else f"{name} (gold: {gold})" for gold, name in names.items()]
+    return ", ".join([settings["agreement"], *told])
 
 
 def truths_of(record: Mapping[str, Any]) -> list[str]:

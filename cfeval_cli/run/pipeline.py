@@ -94,7 +94,7 @@ def inputs(plan: Plan) -> str | None:
     told = {field.name: getattr(plan, field.name) for field in fields(plan) if field.name not in ("redo", "strict")}
     plain = (bool, int, float, str, type(None))
     settings: dict[str, Any] = {name: value for name, value in told.items() if isinstance(value, plain)}
-    settings |= {"access": plan.access, "levels": plan.levels, "figures": plan.figures}
+    settings |= {"access": plan.access, "levels": plan.levels, "figures": plan.figures, "golds": plan.golds}
     settings |= {"absent": dict(plan.absent.metrics)}
     components = {key: of_component(component) for key, component in plan.components.items()}
     data = [found.sha256 for found in plan.dataset.fetch(plan.data_dir)]

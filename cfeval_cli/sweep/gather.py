@@ -23,7 +23,7 @@ from cfeval_cli.statistics.seeds import over_seeds
 from cfeval_cli.statistics.stability import ALL, Likeness, Pairs
 from cfeval_cli.storage.files import as_csv, whole_file
 from cfeval_cli.sweep import tables as report
-from cfeval_cli.sweep.runs import Run, Sweep
+from cfeval_cli.sweep.runs import Run, Sweep, taus
 
 _RECORD = (
     "status", "settings", "explainers", "metrics", "removals", "search", "setup", "data", "accuracy", "instances",
@@ -31,8 +31,7 @@ _RECORD = (
 _SETTINGS = ("seed", "k", "gold", "agreement", "incomplete")
 _METRICS = ["metric", "variant", "explainer", "rung", "value", "value_se", "better"]
 _CORRELATIONS = ["metric", "variant", "family", "gold", "agreement", "tau", "tau_se", "rho", "rho_se"]
-_TRUTH = ["truth_tau_lowest", "truth_tau_highest"]
-_STABILITY = ["metric", "variant", "key", "pairs", "left_out", "tau", "tau_lowest", "same", "same_best", *_TRUTH]
+_STABILITY = ["metric", "variant", "key", "pairs", "left_out", "tau", "tau_lowest", "same", "same_best"]
 
 
 @dataclass(frozen=True)
@@ -215,21 +214,22 @@ def _stability(sweep: Sweep) -> pd.DataFrame:
     for (metric, variant), mine in rows.groupby(["metric", "variant"], sort=False):
         values = mine.pivot(index="run", columns="explainer", values="value").reindex(range(len(sweep.runs)))
         like = Likeness.of(values.to_numpy(float), mine["better"].iloc[0], pairs)
-        truth = truths.get((metric, variant), {})
         lines += [
-            {"metric": metric, "variant": variant, "key": key, **like.line(some), **truth}
+            {"metric": metric, "variant": variant, "key": key, **like.line(some), **truths.get((metric, variant), {})}
             for key, some in chosen.items()
         ]
-    return pd.DataFrame(lines, columns=_STABILITY)
+    golds = dict.fromkeys(gold for run in sweep.runs for gold in run.record["settings"]["gold"])
+    ends = [f"{end}{gold}" for gold in golds for end in (report.LOWEST, report.HIGHEST)]
+    return pd.DataFrame(lines, columns=[*_STABILITY, *ends])
 
 
 def _truths(sweep: Sweep) -> dict[Any, dict[str, float]]:
-    """How far each metric's τ with the truth that a run leads with goes up and down over the runs."""
-    rows = _stacked(sweep, "correlations")
-    settings = pd.DataFrame([run.record["settings"] for run in sweep.runs])
-    lead = rows["family"].eq("explainers")
-    for name in ("gold", "agreement"):
-        lead &= rows[name].to_numpy() == settings[name].to_numpy()[rows["run"]]
-    tau = rows[lead].dropna(subset="tau").groupby(["metric", "variant"])["tau"]
-    found = pd.DataFrame(dict(zip(_TRUTH, (tau.min(), tau.max()), strict=True)))
-    return {pair: dict(zip(_TRUTH, line, strict=True)) for pair, *line in found.itertuples(name=None)}
+    """How far each metric's τ with a truth that a run leads with goes up and down over the runs."""
+    rows = taus(sweep).dropna(subset="tau")
+    found: dict[Any, dict[str, float]] = {}
+    for (metric, variant, gold), tau in rows[rows["family"] == "explainers"].groupby(["metric", "variant", "gold"])[
+        "tau"
+    ]:
+        ends = {f"{report.LOWEST}{gold}": float(tau.min()), f"{report.HIGHEST}{gold}": float(tau.max())}
+        found.setdefault((metric, variant), {}).update(ends)
+    return found

@@ -15,8 +15,8 @@ from cfeval_cli.errors import visible
 from cfeval_cli.report.page import build
 from cfeval_cli.report.page.verdict import listed
 from cfeval_cli.report.plots import COLOURS, INK, MARKS, WIDE, Plot, grid, legend, style
-from cfeval_cli.report.tables import Table, row_title, truths_of
-from cfeval_cli.sweep.runs import Sweep
+from cfeval_cli.report.tables import Table, headed, row_title
+from cfeval_cli.sweep.runs import Sweep, taus
 from cfeval_cli.sweep.tables import merged
 
 _GROUPS = 12  # that one figure has room for
@@ -26,23 +26,10 @@ _Pair = tuple[str, str]  # metric and variant
 
 def write(sweep: Sweep, lines: pd.DataFrame, made: Sequence[Table], into: Path) -> None:
     """The figures and the report of some runs; `lines` are those of sweep.csv."""
-    told = _taus(sweep)
+    told = taus(sweep).dropna(subset="tau")
     drawn = _draw(sweep, told)
     build.save(drawn, into, build.KINDS)
     build.put(_page(sweep, lines, made, told, drawn, into), into / build.NAME)
-
-
-def _taus(sweep: Sweep) -> pd.DataFrame:
-    """For each run and metric, τ with the truth that the run leads with; on a ladder if there is no other."""
-    parts = []
-    for number, run in enumerate(sweep.runs):
-        rows, settings = run.correlations, run.record["settings"]
-        lead = (rows["family"] == "explainers") & (rows["gold"] == settings["gold"])
-        lead &= rows["agreement"] == settings["agreement"]
-        mine = rows[lead] if lead.any() else rows[rows["family"] == "ladder"]
-        mine = mine[~mine["metric"].isin(truths_of(run.record)) & mine["tau"].notna()]
-        parts.append(mine[["metric", "variant", "tau"]].assign(run=number))
-    return pd.DataFrame(pd.concat(parts, ignore_index=True))
 
 
 def _page(
@@ -97,9 +84,43 @@ _FEW = 5  # explainers, of which a random order may well be the right one
 
 
 def _say(sweep: Sweep, told: pd.DataFrame) -> tuple[str, list[str]]:
-    """Which metric is closest to the truth over the runs, and how often."""
+    """Which metric is closest to each truth over the runs, and how often."""
     if told.empty:
         return "These runs cannot tell which metric agrees with the truth", ["No run has correlations with a truth."]
+    names = _asked(sweep, told)
+    parts = {name: _closest(sweep, told[told["gold"] == gold]) for gold, name in names.items()}
+    if len(parts) == 1:
+        headline, points = next(iter(parts.values()))
+    else:
+        headline = ". ".join(f"{name.capitalize()}: {one}" for name, (one, _) in parts.items())
+        points = [f"{name.capitalize()}: {point}" for name, (_, more) in parts.items() for point in more]
+    ranked = {len(run.record["explainers"]) for run in sweep.runs}
+    least, most = min(ranked), max(ranked)
+    if least != most:
+        points.append(f"The runs have {least} to {most} explainers: their τ do not mean the same.")
+    elif least <= _FEW:
+        points.append(
+            f"{least} explainers have only {factorial(least):,} orders: a random one agrees fully with the truth with "
+            f"probability {1 / factorial(least):.3f}, so that a large τ says little."
+        )
+    points.append(
+        "Runs that share data, models or explainers are no independent repetitions, and no test is made of them "
+        "here; each run's own report has its p-values."
+    )
+    return headline, points
+
+
+def _asked(sweep: Sweep, told: pd.DataFrame) -> dict[str, str]:
+    """The truths that runs lead with, by what they ask."""
+    golds: dict[str, str] = {}
+    for run in sweep.runs:
+        golds = {**headed(run.record["settings"]["gold"], run.record), **golds}
+    known = dict.fromkeys(told["gold"])
+    return {gold: golds.get(gold, gold) for gold in known}
+
+
+def _closest(sweep: Sweep, told: pd.DataFrame) -> tuple[str, list[str]]:
+    """Which metric is closest to one truth on average."""
     record, many = merged(sweep.runs), told["run"].nunique()
     best = told.groupby("run")["tau"].transform("max")
     by = told.assign(best=told["tau"] >= best - 1e-9).groupby(["metric", "variant"], sort=False)
@@ -123,19 +144,6 @@ def _say(sweep: Sweep, told: pd.DataFrame) -> tuple[str, list[str]]:
         after = found.iloc[len(alike)]
         next_ = [name for name, mean in zip(names, found["mean"], strict=True) if abs(mean - after["mean"]) < 1e-9]
         points.append(f"Next: {listed(next_)}, mean τ {after['mean']:.3f}.")
-    ranked = {len(run.record["explainers"]) for run in sweep.runs}
-    least, most = min(ranked), max(ranked)
-    if least != most:
-        points.append(f"The runs have {least} to {most} explainers: their τ do not mean the same.")
-    elif least <= _FEW:
-        points.append(
-            f"{least} explainers have only {factorial(least):,} orders: a random one agrees fully with the truth with "
-            f"probability {1 / factorial(least):.3f}, so that a large τ says little."
-        )
-    points.append(
-        "Runs that share data, models or explainers are no independent repetitions, and no test is made of them "
-        "here; each run's own report has its p-values."
-    )
     return headline, points
 
 
@@ -145,15 +153,17 @@ def _draw(sweep: Sweep, told: pd.DataFrame) -> dict[str, Plot]:
         return {}
     drawn = {}
     with style():
-        if len(sweep.groups) <= _GROUPS:
-            drawn["agreement"] = _by_group(sweep, told)
-        for key in sweep.keys:
-            if 1 < len(_values(sweep, key)) <= _VALUES:
-                drawn[f"varied_{re.sub(r'[^A-Za-z0-9_.-]', '_', key)}"] = _by_value(sweep, told, key)
+        for place, (gold, name) in enumerate(_asked(sweep, told).items()):
+            mine, more = told[told["gold"] == gold], f"_{gold}" * (place > 0)
+            if len(sweep.groups) <= _GROUPS:
+                drawn[f"agreement{more}"] = _by_group(sweep, mine, name)
+            for key in sweep.keys:
+                if 1 < len(_values(sweep, key)) <= _VALUES:
+                    drawn[f"varied_{re.sub(r'[^A-Za-z0-9_.-]', '_', key)}{more}"] = _by_value(sweep, mine, key, name)
     return drawn
 
 
-def _by_group(sweep: Sweep, told: pd.DataFrame) -> Plot:
+def _by_group(sweep: Sweep, told: pd.DataFrame, asked: str) -> Plot:
     """A panel for each group: dots for seeds, a bar for their mean."""
     from matplotlib.figure import Figure
 
@@ -183,16 +193,15 @@ def _by_group(sweep: Sweep, told: pd.DataFrame) -> Plot:
         axis.set_visible(False)
     axes[0].set_yticks(range(len(pairs)), [visible(row_title(*pair, record).text) for pair in pairs], parse_math=False)
     axes[0].set_ylim(len(pairs) - 0.5, -0.5)
-    figure.supxlabel("Kendall's τ with the ground truth", fontsize=8)
+    figure.supxlabel(f"Kendall's τ with the ground truth ({asked})", fontsize=8, parse_math=False)
     legend(figure, axes[0], "upper center")
-    caption = (
-        "Agreement of each metric with the ground truth that its run leads with: a dot for each seed, a bar at their "
-        "mean" + (", a panel for each choice of the settings that vary." if len(group) > 1 else ".")
+    caption = f"Agreement of each metric with the ground truth ({asked}): a dot for each seed, a bar at their mean" + (
+        ", a panel for each choice of the settings that vary." if len(group) > 1 else "."
     )
-    return Plot(figure, "Agreement with the truth, by seed", caption)
+    return Plot(figure, f"Agreement with the truth ({asked}), by seed", caption)
 
 
-def _by_value(sweep: Sweep, told: pd.DataFrame, key: str) -> Plot:
+def _by_value(sweep: Sweep, told: pd.DataFrame, key: str, asked: str) -> Plot:
     """A panel for each metric: τ of every run against its value of one setting."""
     record, values = merged(sweep.runs), _values(sweep, key)
     place = sweep.keys.index(key)
@@ -213,11 +222,11 @@ def _by_value(sweep: Sweep, told: pd.DataFrame, key: str) -> Plot:
         slanted: dict[str, Any] = {"rotation": 30, "ha": "right"} if max(map(len, values)) > 6 else {}
         axis.set_xticks(range(len(values)), values if last else [""] * len(values), parse_math=False, **slanted)
         axis.set_title(visible(row_title(*pair, record).text).replace(" (", "\n(", 1), parse_math=False)
-    figure.supylabel("τ", fontsize=8)
+    figure.supylabel(f"τ ({asked})", fontsize=8, parse_math=False)
     figure.supxlabel(key, fontsize=8, parse_math=False)
     legend(figure, axes[0], "upper center")
     caption = (
         f"Kendall's τ of each metric with the ground truth, under each value of {key}: a dot for each run, whatever "
         "else it varies, and the line of their means."
     )
-    return Plot(figure, f"Agreement with the truth against {key}", caption)
+    return Plot(figure, f"Agreement with the truth ({asked}) against {key}", caption)

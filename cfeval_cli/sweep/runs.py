@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from cfeval_cli.report.tables import truths_of
 from cfeval_cli.types import Ints
 
 DEFAULT = "default"  # what a run has that another one overrides
@@ -40,12 +41,16 @@ class Run:
 
         run.json is believed before the overrides: it also has what was left at its default.
         """
-        known = {
-            name: value if isinstance(value, str) else json.dumps(value)
-            for name, value in self.record["settings"].items()
-        }
+        known = {name: _typed(value) for name, value in self.record["settings"].items()}
         told = {**self.overrides, **known}
         return {key: value for key, value in told.items() if key != "seed" and not _IRRELEVANT.fullmatch(key)}
+
+
+def _typed(value: Any) -> str:
+    """A setting's value as one would type it; a list of one as that one."""
+    if isinstance(value, list):
+        return _typed(value[0]) if len(value) == 1 else f"[{','.join(map(_typed, value))}]"
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 @dataclass(frozen=True)
@@ -102,3 +107,16 @@ class Sweep:
         """The settings that vary, and then the seed (R, K), each value as a number."""
         rows = [[*self.values(run), str(run.seed)] for run in self.runs]
         return np.stack([pd.factorize(np.array(column, dtype=object))[0] for column in zip(*rows, strict=True)], axis=1)
+
+
+def taus(sweep: Sweep) -> pd.DataFrame:
+    """For each run and metric, τ with the truths that the run leads with; on a ladder if there is no other."""
+    parts = []
+    for number, run in enumerate(sweep.runs):
+        rows, settings = run.correlations, run.record["settings"]
+        lead = (rows["family"] == "explainers") & rows["gold"].isin(settings["gold"])
+        lead &= rows["agreement"] == settings["agreement"]
+        mine = rows[lead] if lead.any() else rows[rows["family"] == "ladder"]
+        mine = mine[~mine["metric"].isin(truths_of(run.record))]
+        parts.append(mine[["metric", "variant", "family", "gold", "tau"]].assign(run=number))
+    return pd.DataFrame(pd.concat(parts, ignore_index=True))

@@ -8,10 +8,11 @@ from typing import Any
 
 import pandas as pd
 
-from cfeval_cli.report.tables import DASH, Cell, Table, block_of, is_truth, row_title
+from cfeval_cli.report.tables import DASH, Cell, Table, asked, block_of, headed, is_truth, leading, row_title
 from cfeval_cli.statistics.stability import ALL
 from cfeval_cli.sweep.runs import Run, Sweep
 
+LOWEST, HIGHEST = "truth_tau_lowest_", "truth_tau_highest_"  # and the name of a truth: columns of stability.csv
 _ON_SCREEN = 3  # groups of seeds whose tables are shown; more stand in the files only
 _Pair = tuple[str, str]  # metric and variant
 
@@ -48,22 +49,21 @@ def _of_group(frame: pd.DataFrame, chosen: Mapping[str, str]) -> pd.DataFrame:
 def _means(metrics: pd.DataFrame, runs: Sequence[Run], chosen: Mapping[str, str], detail: bool) -> Table:
     record, many = merged(runs), len(runs)
     metrics = metrics[metrics["rung"].isna()]
-    settings = runs[0].record["settings"]
-    truth = (settings["agreement"], settings["gold"])
+    truths = leading(runs[0].record)
     explainers = {name: title for name, title in record["explainers"].items() if name in set(metrics["explainer"])}
     header = [Cell("Metric"), *map(Cell, explainers.values())]
     lines = _keyed(metrics, "explainer")
     blocks: dict[str, list[list[Cell]]] = {}
-    for pair in _pairs(metrics, record, {truth[0]}):
+    for pair in _pairs(metrics, record, {runs[0].record["settings"]["agreement"]}):
         facts = record["metrics"][pair[0]]
-        row = [row_title(*pair, record, star=pair == truth)]
+        row = [row_title(*pair, record, star=pair in truths)]
         for name in explainers:
             row.append(Cell(_spread(lines.get((*pair, name)), many, 4, share=facts["better"] == "none")))
         blocks.setdefault(block_of(pair[1], facts), []).append(row)
     notes = [
         f"Mean ± standard deviation over {many} seeds, each with a split, a model, explainers and a search of its own. "
         f"{_about(runs)}",
-        f"* marks the ground truth ({truth[0]}, gold: {truth[1]}). ↑ higher is better, ↓ lower. {_gaps(metrics, many)}",
+        f"* marks the ground truth ({asked(runs[0].record)}). ↑ higher is better, ↓ lower. {_gaps(metrics, many)}",
     ]
     return Table(f"Means over {many} seeds{_named(chosen)}", header, list(blocks.values()), notes, detail)
 
@@ -71,11 +71,11 @@ def _means(metrics: pd.DataFrame, runs: Sequence[Run], chosen: Mapping[str, str]
 def _agreement(correlations: pd.DataFrame, runs: Sequence[Run], chosen: Mapping[str, str], detail: bool) -> Table:
     record, many, settings = merged(runs), len(runs), runs[0].record["settings"]
     mine = correlations[correlations["agreement"] == settings["agreement"]]
-    golds = sorted(dict.fromkeys(mine["gold"]), key=lambda gold: gold != settings["gold"])
+    golds = headed(mine["gold"], runs[0].record)
     header = [Cell("Metric")]
-    for gold in golds:
-        lead = gold == settings["gold"]
-        header.append(Cell(f"τ {gold}{'*' * lead}"))
+    for gold, name in golds.items():
+        lead = gold in settings["gold"]
+        header.append(Cell(f"τ {name}{'*' * lead}"))
         header += [Cell("between"), Cell("within")] * lead
     lines = _keyed(mine, "gold")
     best = mine.groupby("gold")["mean"].max()
@@ -85,12 +85,13 @@ def _agreement(correlations: pd.DataFrame, runs: Sequence[Run], chosen: Mapping[
         for gold in golds:
             line = lines.get((*pair, gold), {"seeds": 0, "mean": math.nan, "between": math.nan, "within": math.nan})
             row.append(Cell(_spread(line, many, 3), bold=bool(line["mean"] == best[gold])))
-            if gold == settings["gold"]:
+            if gold in settings["gold"]:
                 row += [Cell(_number(line[name], 3)) for name in ("between", "within")]
         rows.append(row)
     notes = [
         f"Kendall's τ with the ground truth ({settings['agreement']}) under each definition of gold, mean ± standard "
-        f"deviation over {many} seeds; * is the one that the runs lead with. The largest mean of a column is bold. "
+        f"deviation over {many} seeds; * marks what the runs lead with ({asked(runs[0].record)}). "
+        "The largest mean of a column is bold. "
         "within: the deviation that the choice of instances explains (bootstrap, inside each seed). between: the "
         f"deviation that is left, of splits, models, explainers and searches. {_gaps(mine, many)}",
         _about(runs),
@@ -103,7 +104,8 @@ def _stability(stability: pd.DataFrame, sweep: Sweep) -> Table:
     keys = list(dict.fromkeys(stability["key"]))
     if len(keys) == 2:
         keys.remove(ALL)  # the same as the only setting that varies
-    header = [Cell("Metric"), *map(Cell, keys), Cell("τ with the truth")]
+    golds = [name.removeprefix(LOWEST) for name in stability.columns.astype(str) if name.startswith(LOWEST)]
+    header = [Cell("Metric"), *map(Cell, keys), *(Cell(f"τ with {gold}") for gold in golds)]
     lines = _keyed(stability, "key")
     blocks: dict[str, list[list[Cell]]] = {}
     leading = {run.record["settings"]["agreement"] for run in sweep.runs}
@@ -114,8 +116,9 @@ def _stability(stability: pd.DataFrame, sweep: Sweep) -> Table:
         for key in keys:
             line = lines[*pair, key]
             row.append(Cell(f"{line['tau']:.3f} ({line['tau_lowest']:.3f})" if line["pairs"] else DASH))
-        low, high = lines[*pair, ALL]["truth_tau_lowest"], lines[*pair, ALL]["truth_tau_highest"]
-        row.append(Cell(DASH if pd.isna(low) else f"{low:.3f}" if low == high else f"{low:.3f} to {high:.3f}"))
+        for gold in golds:
+            low, high = (lines[*pair, ALL][f"{which}{gold}"] for which in (LOWEST, HIGHEST))
+            row.append(Cell(DASH if pd.isna(low) else f"{low:.3f}" if low == high else f"{low:.3f} to {high:.3f}"))
         blocks.setdefault(block_of(pair[1], record["metrics"][pair[0]]), []).append(row)
     most = stability.assign(pairs=stability["pairs"] + stability["left_out"]).groupby("key")["pairs"].max()
     counts = ", ".join(f"{key} {most[key]:,}" for key in keys)
@@ -123,7 +126,7 @@ def _stability(stability: pd.DataFrame, sweep: Sweep) -> Table:
         "Kendall's τ between the two rankings of the explainers by the same metric in two runs that differ in this "
         f"setting only{' (all: in anything)' * (ALL in keys)}: mean over the pairs of runs (lowest). 1: the same "
         f"order; a pair of explainers that is tied in one of them counts 0. Pairs of runs: {counts}.",
-        "τ with the truth: lowest to highest over the runs, each under the gold that it leads with.",
+        "τ with a truth: lowest to highest over the runs that lead with it.",
     ]
     out = [f"{row_title(*pair, record).text} {many:,}" for pair in pairs if (many := lines[*pair, ALL]["left_out"])]
     if out:

@@ -64,7 +64,7 @@ class Plan:
     seed: int
     k: int
     n_explain: int | None
-    gold: str  # the truth that the tables lead with
+    golds: tuple[str, ...]  # the truths that the tables lead with
     agreement: str
     incomplete: str
     bounds: int  # instances at most on which every explanation is tried; 0: none
@@ -122,6 +122,7 @@ class Plan:
         plan = replace(
             self,
             truths=truths,
+            golds=tuple(gold for gold in self.golds if gold in truths) or tuple(truths)[:1],
             explainers={name: one for name, one in self.explainers.items() if name not in out.explainers},
             metrics={name: metric for name, metric in self.metrics.items() if name not in out.metrics},
             levels=tuple(level for level in self.levels if subject.refuses(level) is None),

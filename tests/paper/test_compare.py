@@ -52,7 +52,7 @@ def write_runs(folder, seed, gold="signed", change=lambda key, pair, name, value
         (path / ".hydra").mkdir(parents=True)
         told = {
             "status": "complete", "search": "x", "setup": "a search", "data": {"name": key[1]}, "instances": 100,
-            "settings": {"seed": seed, "k": k, "gold": gold, "agreement": "recall", "incomplete": "skip"},
+            "settings": {"seed": seed, "k": k, "gold": [gold], "agreement": "recall", "incomplete": "skip"},
             "accuracy": {"test": 0.75}, "levels": levels, "explainers": {name: name for name in truth},
             "metrics": {}, "removals": {}, **record,
         }  # fmt: skip

@@ -88,7 +88,7 @@ def test_a_run_has_a_report_with_everything_in_it(toy, made):
         assert f'id="figure-{name}"' in html
     assert re.search(r"\d+ used, of 600 read", said) and "SHA-256" in said and "cfeval run 'explainer=" in said
     data = embedded(html, "data")
-    assert len(data["instances"]) == 40 and data["golds"][0] == "signed" and "All 40 instances" in said
+    assert len(data["instances"]) == 40 and data["golds"][:2] == ["centered", "contrast"] and "All 40 instances" in said
     assert re.findall(r"<svg[^>]*role=\"img\"", html) and html.count("<desc") == html.count("<svg")
 
 
@@ -259,9 +259,12 @@ def test_the_verdict_claims_no_more_than_p_allows(toy, made):
     folder = made(toy, FOUR)
     few = verdict_of(folder)
     assert not few.sure and "24 orders" in few.points[0]
-    assert verdict_of(folder, tau=-0.5).headline == "No metric ranks the explainers as the truth does"
+    none = "no metric ranks the explainers as the truth does"
+    assert verdict_of(folder, tau=-0.5).headline == f"For this one trained model. Contribution: {none}. Change: {none}"
+    alone = verdict_of(made(toy, FOUR, "gold=signed"), tau=-0.5)
+    assert alone.headline == f"For this one trained model: {none}"
     unsure = verdict_of(folder, tau=0.5, p_tau=0.2)
-    assert unsure.headline.startswith("No metric can be told from chance") and not unsure.sure
+    assert unsure.headline.count("no metric can be told from chance") == 2 and not unsure.sure
     many = verdict_of(folder, tau=0.5, p_tau=0.04)
     assert "by chance" in many.headline and not many.sure
     sure = verdict_of(folder, tau=0.5, p_tau=0.0001)
@@ -313,7 +316,9 @@ def test_a_sweep_has_a_report_that_names_what_varies_and_what_failed(toy, made, 
     assert "3 runs together" in said and "9: failed" in said and "Means over 2 seeds: k=1" in said
     assert 'href="0/report.html"' in html and 'href="2/report.html"' not in html
     assert {path.name for path in (tmp_path / "figures").iterdir()} == {
-        f"{name}.{kind}" for name in ("agreement", "varied_k") for kind in ("png", "svg", "pdf")
+        f"{name}.{kind}"
+        for name in ("agreement", "varied_k", "agreement_contrast", "varied_k_contrast")
+        for kind in ("png", "svg", "pdf")
     }
     first = (tmp_path / "report.html").read_bytes()
     gather([tmp_path], tmp_path, {tmp_path / "9": ["seed=<b>", "k=99"]}, page=True)
@@ -323,7 +328,7 @@ def test_a_sweep_has_a_report_that_names_what_varies_and_what_failed(toy, made, 
 @pytest.mark.parametrize("resamples", [100, 1000])
 def test_too_few_resamples_are_said_and_only_then(toy, made, resamples):
     told = opened(made(toy, FOUR, f"resamples={resamples}", copy=True))
-    judged = _Judged.of(told.findings, told.record)
+    judged = _Judged.of(told.findings, told.record, "centered")
     least = 2 / (resamples + 1) * judged.hypotheses * (judged.hypotheses - 1) / 2
     assert bool(judged.blunt) == (least >= 0.05)
     assert judged.differences["p_holm"].min() >= min(1.0, least) - 1e-12  # no p can be smaller
@@ -334,7 +339,7 @@ def test_too_few_resamples_are_said_and_only_then(toy, made, resamples):
 def test_metrics_that_share_the_lead_do_not_share_an_interval(toy, made):
     told = opened(made(toy, FOUR, copy=True))
     lines = told.findings.correlations
-    lead = (lines["gold"] == "signed") & (lines["agreement"] == "recall") & lines["metric"].isin(["dfr", "c"])
+    lead = (lines["gold"] == "centered") & (lines["agreement"] == "recall") & lines["metric"].isin(["dfr", "c"])
     lines["tau"] = 0.1
     lines.loc[lead, ["tau", "tau_high"]] = 1.0
     lines.loc[lead & (lines["metric"] == "dfr"), "tau_low"] = 0.25

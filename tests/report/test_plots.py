@@ -42,7 +42,7 @@ def bars(axis):
 def test_scores_have_a_dot_and_an_interval_for_each_explainer():
     findings, figures = drawn()
     assert list(figures) == ["correlations", "truth", "ranks", "costs"]
-    other = {**RUN, "settings": {**RUN["settings"], "gold": "absolute"}}  # a truth that was not computed
+    other = {**RUN, "settings": {**RUN["settings"], "gold": ["absolute"]}}  # a truth that was not computed
     figure = plots.draw(findings, COSTS, other)["scores"].figure
     panels = {re.sub(r"\n", " ", axis.get_title()): axis for axis in figure.axes if axis.get_visible()}
     panel = panels["C (disc., label) ↑"]
@@ -120,7 +120,8 @@ def test_a_run_draws_what_it_was_asked_for_and_counts_seconds_and_rows(toy, tmp_
     )
     folder = only_run(tmp_path)
     assert sorted(p.name for p in (folder / "figures").iterdir()) == [
-        f"{name}.svg" for name in ("correlations", "costs", "distributions", "ladder", "ranks", "truth", "validity")
+        f"{name}.svg"
+        for name in ("correlations", "costs", "distributions", "ladder", "ranks", "truth", "truth_contrast", "validity")
     ]
     costs = pd.read_csv(folder / "costs.csv")
     assert (costs["seconds"] >= 0).all() and costs["seconds"].sum() > 0

@@ -20,7 +20,7 @@ def facts(title, place, better="higher", latex=None, role="judged", block="count
 
 RECORD = {
     "explainers": {"a": "A_1 & <b>|", "b": "B"},
-    "settings": {"agreement": "recall", "gold": "signed", "k": 1, "seed": 0, "incomplete": "skip",
+    "settings": {"agreement": "recall", "gold": ["signed"], "k": 1, "seed": 0, "incomplete": "skip",
                  "resamples": 2000, "confidence": 0.95},
     "metrics": {
         "c": facts("C", 60, latex=r"$\mathcal{C}$", detail="{search}, {variant}"),

@@ -65,7 +65,7 @@ def draw(folder: Folder) -> dict[str, Plot]:
     drawn = plots.draw(folder.findings, folder.costs, folder.record)
     drawn |= distributions.draw(folder.instances, folder.counterfactuals, folder.shown, folder.record)
     order = ("correlations", "truth", "ranks", "scores", "ladder", "distributions", "validity", "costs", "convergence")
-    return {name: drawn[name] for name in order if name in drawn}
+    return dict(sorted(drawn.items(), key=lambda item: order.index(item[0].partition("_")[0])))
 
 
 def save(drawn: Mapping[str, Plot], into: Path, kinds: Iterable[str]) -> None:
@@ -91,7 +91,7 @@ def page(folder: Folder, drawn: Mapping[str, Plot], figures: Sequence[str]) -> s
     facts = [
         ("data", data["name"]), ("instances", f"{count:,}"), ("explainers", str(len(record["explainers"]))),
         ("k", str(settings["k"])), ("seed", str(settings["seed"])), ("search", record["search"]),
-        ("gold", settings["gold"] if record["truths"] else "not known"),
+        ("gold", ", ".join(settings["gold"]) if record["truths"] else "not known"),
         ("test accuracy", f"{record['accuracy']['test']:.1%}"),
     ]  # fmt: skip
     return render(

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from cfeval_cli.folder.read import Folder
+from cfeval_cli.report.tables import headed
 from cfeval_cli.truth.ranking import top
 from cfeval_cli.types import ABSENT, NONE, Codes, Floats, Ints
 
@@ -108,7 +109,7 @@ def _golds(folder: Folder, ids: Sequence[int]) -> dict[str, Ints]:
     if folder.truth is None:
         return {}
     golds = {}
-    for name in sorted(dict.fromkeys(folder.truth["truth"]), key=lambda name: name != settings["gold"]):
+    for name in headed(folder.truth["truth"], folder.record):
         lines = folder.truth[folder.truth["truth"] == name].set_index("instance")["importance"].loc[list(ids)]
         golds[name] = top(np.stack(lines.to_list()).astype(float), settings["k"])
     return golds

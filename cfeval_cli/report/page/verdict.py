@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from cfeval_cli.report.tables import row_title, standings, truths_of
+from cfeval_cli.report.tables import headed, row_title, standings, truths_of
 from cfeval_cli.statistics.findings import Findings
 
 _SURE = 0.05
@@ -29,21 +29,22 @@ class Verdict:
 
 @dataclass(frozen=True)
 class _Judged:
-    """The metrics that were judged by the truth that the run leads with."""
+    """The metrics that were judged by a truth that the run leads with."""
 
     lines: pd.DataFrame  # of correlations.csv, best τ first
     differences: pd.DataFrame
     record: Mapping[str, Any]
+    gold: str = ""
 
     @staticmethod
-    def of(findings: Findings, record: Mapping[str, Any]) -> _Judged:
+    def of(findings: Findings, record: Mapping[str, Any], gold: str) -> _Judged:
         """The largest τ first; equal ones by their p and in the order of the tables."""
-        lines = _lead(findings.correlations, record)
+        lines = _by(findings.correlations, record, gold)
         lines = lines[
             (lines["family"] == "explainers") & ~lines["metric"].isin(truths_of(record)) & lines["tau"].notna()
         ]
         lines = lines.sort_values(["tau", "p_tau"], ascending=[False, True], kind="stable")
-        return _Judged(lines, _lead(findings.differences, record), record)
+        return _Judged(lines, _by(findings.differences, record, gold), record, gold)
 
     @property
     def pairs(self) -> list[_Pair]:
@@ -91,42 +92,54 @@ class _Judged:
 
 
 def tell(findings: Findings, record: Mapping[str, Any]) -> Verdict:
-    """The verdict on a run."""
-    judged = _Judged.of(findings, record)
+    """The verdict on a run: on each of the truths that it leads with, by what they ask."""
     if not record["truths"] and len(record["explainers"]) > 1:
         return _without_truth(findings, record)
-    if judged.lines.empty:
-        ladder = _ladder(findings.correlations, record)
+    judged = [_Judged.of(findings, record, gold) for gold in record["settings"]["gold"]]
+    judged = [one for one in judged if len(one.lines)]
+    ladder = _ladder(findings.correlations, record)
+    if not judged:
         reason = record["correlations_absent"] or "no metric has values for two explainers that the truth could rank"
         if ladder:
             return Verdict("On a ladder of explainers of known order", False, ladder)
+        found = [point for gold in record["settings"]["gold"] for point in _found(findings.metrics, record, gold)]
         return Verdict(
-            "This run cannot tell which metric agrees with the truth", False,
-            [f"No correlations: {reason}.", *_found(findings.metrics, record)],
-        )  # fmt: skip
-    best = judged.lines.iloc[0]
-    pair = judged.pairs[0]
+            "This run cannot tell which metric agrees with the truth", False, [f"No correlations: {reason}.", *found]
+        )
+    verdicts = [_by_gold(findings, one) for one in judged]
+    others = [*_golds(findings.correlations, judged[0]), *ladder] if len(judged) == 1 else ladder
+    sure = any(one.sure for one in verdicts)
+    if len(verdicts) == 1:
+        return Verdict(f"For this one trained model: {verdicts[0].headline}", sure, [*verdicts[0].points, *others])
+    names = [name.capitalize() for name in headed((one.gold for one in judged), record).values()]
+    parts = list(zip(names, verdicts, strict=True))
+    return Verdict(
+        "For this one trained model. " + ". ".join(f"{name}: {one.headline}" for name, one in parts),
+        sure,
+        [*(f"{name}: {point}" for name, one in parts for point in one.points), *others],
+    )
+
+
+def _by_gold(findings: Findings, judged: _Judged) -> Verdict:
+    """Which metric is closest to one of the truths, and how sure that is."""
+    record, best, pair = judged.record, judged.lines.iloc[0], judged.pairs[0]
     alike = [p for p, tau in zip(judged.pairs, judged.lines["tau"], strict=True) if abs(tau - best["tau"]) < 1e-9]
     corrected = min(1.0, float(best["p_tau"]) * judged.hypotheses)
     sure = bool(corrected < _SURE)
     who = judged.names(alike) if len(alike) > 1 else judged.name(pair)
     agrees = "agree" if len(alike) > 1 else "agrees"
     if best["tau"] <= 0:
-        headline = "No metric ranks the explainers as the truth does"
+        headline = "no metric ranks the explainers as the truth does"
     elif sure:
         headline = f"{who} {agrees} best with the truth, and better than chance"
     elif best["p_tau"] < _SURE:
         headline = f"{who} {agrees} best with the truth, but one of so many metrics may do so by chance"
     else:
         headline = (
-            f"No metric can be told from chance; {who} {'come' if len(alike) > 1 else 'comes'} closest to the truth"
+            f"no metric can be told from chance; {who} {'come' if len(alike) > 1 else 'comes'} closest to the truth"
         )
     points = [_strength(judged, best, pair, alike, corrected), *_apart(judged, pair, alike), *_families(judged)]
-    return Verdict(
-        headline, sure,
-        [*points, *_golds(findings.correlations, judged), *_found(findings.metrics, record),
-         *_ladder(findings.correlations, record)],
-    )  # fmt: skip
+    return Verdict(headline, sure, [*points, *_found(findings.metrics, record, judged.gold)])
 
 
 def _without_truth(findings: Findings, record: Mapping[str, Any]) -> Verdict:
@@ -170,10 +183,9 @@ def _each_other(findings: Findings, record: Mapping[str, Any]) -> list[str]:
     return [*told, "Metrics that agree need not be right: only a model whose truth is known can tell."]
 
 
-def _lead(frame: pd.DataFrame, record: Mapping[str, Any]) -> pd.DataFrame:
-    settings = record["settings"]
-    lead = (frame["gold"] == settings["gold"]) & (frame["agreement"] == settings["agreement"])
-    return pd.DataFrame(frame[lead])
+def _by(frame: pd.DataFrame, record: Mapping[str, Any], gold: str) -> pd.DataFrame:
+    """The lines that judge by one definition of gold."""
+    return pd.DataFrame(frame[(frame["gold"] == gold) & (frame["agreement"] == record["settings"]["agreement"])])
 
 
 def _strength(judged: _Judged, best: Any, pair: _Pair, alike: Sequence[_Pair], corrected: float) -> str:
@@ -192,7 +204,7 @@ def _strength(judged: _Judged, best: Any, pair: _Pair, alike: Sequence[_Pair], c
     whose = f"{judged.name(pair)} has" if len(alike) == 1 else "They have"
     text = (
         f"{whose} Kendall's τ = {best['tau']:.3f}{interval} with the ground truth ({settings['agreement']}, gold: "
-        f"{settings['gold']}) over {many} explainers; {exact} = {_p(best['p_tau'])}, one-sided."
+        f"{judged.gold}) over {many} explainers; {exact} = {_p(best['p_tau'])}, one-sided."
     )
     if judged.hypotheses > 1:
         text += f" Corrected for being the best of {judged.hypotheses} different metrics: p = {_p(corrected)}."
@@ -255,7 +267,7 @@ def _families(judged: _Judged) -> list[str]:
 
 
 def _golds(correlations: pd.DataFrame, judged: _Judged) -> list[str]:
-    """Who is best under the other definitions of gold."""
+    """Who is best under the definitions of gold that do not lead."""
     settings = judged.record["settings"]
     mine = correlations[
         (correlations["family"] == "explainers") & (correlations["agreement"] == settings["agreement"])
@@ -264,7 +276,7 @@ def _golds(correlations: pd.DataFrame, judged: _Judged) -> list[str]:
     told, same = [], True
     leaders = {p for p, tau in zip(judged.pairs, judged.lines["tau"], strict=True) if tau == judged.lines["tau"].max()}
     for gold in dict.fromkeys(mine["gold"]):
-        if gold == settings["gold"]:
+        if gold in settings["gold"]:
             continue
         lines = mine[mine["gold"] == gold]
         top = lines[lines["tau"] == lines["tau"].max()]
@@ -277,11 +289,11 @@ def _golds(correlations: pd.DataFrame, judged: _Judged) -> list[str]:
     return [f"{depends} other definitions: {'; '.join(told)}."]
 
 
-def _found(metrics: pd.DataFrame, record: Mapping[str, Any]) -> list[str]:
+def _found(metrics: pd.DataFrame, record: Mapping[str, Any], gold: str) -> list[str]:
     """How much of the gold each explainer finds."""
     settings = record["settings"]
     mine = metrics[
-        (metrics["metric"] == settings["agreement"]) & (metrics["variant"] == settings["gold"])
+        (metrics["metric"] == settings["agreement"]) & (metrics["variant"] == gold)
         & metrics["rung"].isna() & metrics["value"].notna()
     ].sort_values("value", ascending=False, kind="stable")  # fmt: skip
     if mine.empty:
@@ -291,7 +303,7 @@ def _found(metrics: pd.DataFrame, record: Mapping[str, Any]) -> list[str]:
         f"{record['explainers'][name]} {value:.3f}"
         for name, value in zip(some["explainer"], some["value"], strict=True)
     )
-    return [f"The truth itself ({settings['agreement']}, gold: {settings['gold']}): {told}{' …' * (len(mine) > 8)}."]
+    return [f"The truth itself ({settings['agreement']}, gold: {gold}): {told}{' …' * (len(mine) > 8)}."]
 
 
 def _ladder(correlations: pd.DataFrame, record: Mapping[str, Any]) -> list[str]:
