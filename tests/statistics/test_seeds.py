@@ -1,8 +1,9 @@
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
-from cfeval_cli.statistics.seeds import over_seeds
+from cfeval_cli.statistics.seeds import again, needed, over_seeds, sure
 
 
 def test_mean_spread_and_what_sampling_explains_written_out():
@@ -22,3 +23,42 @@ def test_mean_spread_and_what_sampling_explains_written_out():
 def test_seeds_that_differ_less_than_sampling_explains_differ_by_nothing():
     rows = pd.DataFrame({"name": "a", "value": [1.0, 1.1], "error": [0.5, 0.5]})
     assert over_seeds(rows, ["name"], "value", "error")["between"].tolist() == [0.0]
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_means_over_seeds_and_instances_have_the_spread_of_both(number):
+    rng = np.random.default_rng(number)
+    seeds, columns, many = 5, 3, 40_000
+    values = rng.normal(size=(seeds, columns))
+    draws = [value + rng.normal(scale=0.7, size=(300, columns)) for value in values]
+    draws[0] = np.empty((0, columns))  # one that was not resampled
+    drawn = again(values, draws, many, np.random.default_rng(1))
+    # by hand: a seed's mean and variance, of which one of five is drawn each time
+    centre = np.array([d.mean(axis=0) if len(d) else v for d, v in zip(draws, values, strict=True)])
+    inside = np.array([d.var(axis=0) if len(d) else np.zeros(columns) for d in draws])
+    variance = (inside.mean(axis=0) + centre.var(axis=0)) / seeds
+    np.testing.assert_allclose(drawn.mean(axis=0), centre.mean(axis=0), atol=0.02)
+    np.testing.assert_allclose(drawn.var(axis=0), variance, rtol=0.05)
+    both = np.mean([np.cov(d.T, bias=True) if len(d) else np.zeros((columns, columns)) for d in draws], axis=0)
+    np.testing.assert_allclose(
+        np.cov(drawn.T), (both + np.cov(centre.T, bias=True)) / seeds, atol=0.05 * variance.max()
+    )  # columns stay paired
+
+
+def test_few_seeds_are_never_sure():
+    clear = np.full((999, 1), 0.9)
+    assert [sure(clear, seeds)[0] for seeds in (1, 2, 5, 6)] == [1.0, 0.5, 0.0625, 0.03125]
+    assert sure(clear, 20)[0] == 2 / 1000 and sure(np.linspace(-1, 1, 999)[:, None], 20)[0] == 1
+
+
+@pytest.mark.parametrize("tests", [1, 8])
+def test_as_many_seeds_as_are_needed_and_not_one_fewer_would_tell(tests):
+    for mean, deviation in ((0.4, 0.3), (-0.05, 0.6), (0.9, 0.01)):
+        enough = needed(mean, deviation, tests)
+
+        def told(seeds, mean=mean, deviation=deviation):
+            z = abs(mean) / (deviation / np.sqrt(seeds))
+            return max(2 * stats.norm.sf(z), 2 * stats.binomtest(seeds, seeds, alternative="greater").pvalue) * tests
+
+        assert told(enough) <= 0.05 < told(enough - 1) + 1e-12
+    assert needed(0.0, 0.3, tests) is None
