@@ -53,7 +53,7 @@ def sure(means: Floats, seeds: int) -> Floats:
 
 
 def needed(mean: float, deviation: float, tests: int, level: float = 0.05) -> int | None:
-    """How many seeds with this mean and spread would tell it from zero, among so many tests; None if no number would."""
+    """How many seeds of this mean and spread would tell it from zero among so many tests; None if no number would."""
     if not mean:
         return None
     for_signs = 1 + math.log2(tests / level)
