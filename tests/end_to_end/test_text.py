@@ -32,7 +32,7 @@ def test_an_outsider_recomputes_every_figure(toy_text, tmp_path, arguments):
     folder = only_run(tmp_path)
     ours = same_figures(folder)
     assert ("6 words to search among" in done.stdout) == ("dataset.search_words=6" in arguments)
-    assert ("comprehensiveness", "mask", "lr") in ours and ours["recall", "signed", "lr"] == 1.0
+    assert ("comprehensiveness", "mask", "lr") in ours and ours["recall", "centered", "lr"] == 1.0
     if "search=continuous" in arguments:
         assert ours["converged", "gradient", "lr"] > 0.95 and "Converged (gradient)" in done.stdout
     if "search=exact" in arguments:

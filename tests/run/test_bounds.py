@@ -175,7 +175,7 @@ def test_large_data_is_sampled_so_that_memory_stays_bounded(monkeypatch):
 
 @pytest.mark.parametrize("arguments", [["k=1"], ["k=2"], ["k=1", "search=continuous"]], ids=" ".join)
 def test_every_explainer_stands_between_the_bounds_and_the_gold_on_top_of_comprehensiveness(toy, tmp_path, arguments):
-    toy.run("explainer=[random,omission,anchor,lr]", "n_explain=25", *arguments, cwd=tmp_path)
+    toy.run("explainer=[random,omission,anchor,lr]", "gold=signed", "n_explain=25", *arguments, cwd=tmp_path)
     folder = only_run(tmp_path)
     metrics, bounds = pd.read_csv(folder / "metrics.csv"), pd.read_csv(folder / "bounds.csv")
     places = metrics["place"].dropna()
