@@ -9,6 +9,7 @@ from statistics import NormalDist
 import numpy as np
 import pandas as pd
 
+from cfeval_cli.statistics.bootstrap import interval
 from cfeval_cli.statistics.difference import two_sided
 from cfeval_cli.types import Floats
 
@@ -44,12 +45,32 @@ def again(values: Floats, draws: Sequence[Floats], resamples: int, rng: np.rando
     return total / len(values)
 
 
-def sure(means: Floats, seeds: int) -> Floats:
-    """Two-sided p (J,) that a mean over seeds is zero, from its resamples (R, J).
+def sure(values: Floats, means: Floats) -> Floats:
+    """Two-sided p (J,) that a mean over seeds is zero, from its values (S, J) and the resamples (R, J) of their mean.
 
-    Never below that of a sign test, in which all seeds agree: however clear two seeds are, two are few.
+    Resamples of few seeds vary too little. So never below Student's p of the values, nor below that of a sign test in
+    which all seeds agree: however clear two seeds are, two are few.
     """
-    return np.maximum(two_sided(means), min(1.0, 0.5 ** (seeds - 1)))
+    from scipy import stats
+
+    seeds, spread = len(values), values.std(axis=0, ddof=1)
+    size = np.abs(values.mean(axis=0)) * math.sqrt(seeds)
+    t = np.divide(size, spread, out=np.where(size > 0, np.inf, 0.0), where=spread > 0)
+    student = 2 * stats.t.sf(t, seeds - 1)
+    return np.asarray(np.maximum(np.maximum(two_sided(means), student), min(1.0, 0.5 ** (seeds - 1))))
+
+
+def ends(values: Floats, means: Floats, confidence: float) -> tuple[Floats, Floats]:
+    """Both ends (J,) of an interval for a mean over seeds: that of its resamples (R, J), wider for few seeds.
+
+    By what a deviation of few values is too small, and by what Student's quantile is beyond the normal one.
+    """
+    from scipy import stats
+
+    seeds, level = len(values), (1 + confidence) / 2
+    wider = math.sqrt(seeds / (seeds - 1)) * float(stats.t.ppf(level, seeds - 1) / stats.norm.ppf(level))
+    centre = means.mean(axis=0)
+    return interval(centre + wider * (means - centre), confidence)
 
 
 def needed(mean: float, deviation: float, tests: int, level: float = 0.05) -> int | None:

@@ -3,7 +3,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from cfeval_cli.statistics.seeds import again, needed, over_seeds, sure
+from cfeval_cli.statistics.seeds import again, ends, needed, over_seeds, sure
 
 
 def test_mean_spread_and_what_sampling_explains_written_out():
@@ -47,8 +47,22 @@ def test_means_over_seeds_and_instances_have_the_spread_of_both(number):
 
 def test_few_seeds_are_never_sure():
     clear = np.full((999, 1), 0.9)
-    assert [sure(clear, seeds)[0] for seeds in (1, 2, 5, 6)] == [1.0, 0.5, 0.0625, 0.03125]
-    assert sure(clear, 20)[0] == 2 / 1000 and sure(np.linspace(-1, 1, 999)[:, None], 20)[0] == 1
+    seen = [sure(np.full((seeds, 1), 0.9), clear)[0] for seeds in (2, 5, 6, 20)]
+    assert seen == [0.5, 0.0625, 0.03125, 2 / 1000]
+    assert sure(np.zeros((20, 1)), np.linspace(-1, 1, 999)[:, None])[0] == 1
+    values = np.random.default_rng(0).normal(0.5, 1, size=(7, 3))
+    assert (sure(values, np.full((999, 3), 0.9)) >= stats.ttest_1samp(values, 0).pvalue - 1e-12).all()
+
+
+def test_an_interval_over_seeds_holds_the_true_mean_as_often_as_it_says():
+    rng = np.random.default_rng(5)
+    held = []
+    for _ in range(300):
+        true = rng.normal(0.2, 0.3, size=(5, 4))
+        draws = [value + rng.normal(scale=0.05, size=(60, 4)) for value in true]
+        low, high = ends(true, again(true, draws, 400, rng), 0.95)
+        held += ((low <= 0.2) & (high >= 0.2)).tolist()
+    assert 0.92 < np.mean(held) <= 0.99
 
 
 @pytest.mark.parametrize("tests", [1, 8])

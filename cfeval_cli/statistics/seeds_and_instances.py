@@ -1,0 +1,59 @@
+"""Which metrics agree with the truth whichever seeds and instances are drawn, and what it would take to tell."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from cfeval_cli.seeding import stream
+from cfeval_cli.statistics.difference import holm, twins
+from cfeval_cli.statistics.seeds import again, ends, needed, sure
+from cfeval_cli.types import Floats
+
+COLUMNS = ["low", "high", "p", "p_holm", "needed", "behind", "p_behind"]
+
+_RESAMPLES = 4000
+_CONFIDENCE = 0.95
+
+
+def judge(values: Floats, draws: Sequence[Floats], key: str) -> pd.DataFrame:
+    """A line for each of J metrics, from its τ (S, J) in each seed and in resamples of each seed's instances (B, J).
+
+    Metrics that some seed has no τ of are left empty. Those that are alike in every seed and resample are one
+    hypothesis, not several. `behind` is how much the largest mean is larger, `p_behind` that of its being so.
+    """
+    found = pd.DataFrame(np.nan, index=range(values.shape[1]), columns=COLUMNS)
+    there = np.flatnonzero(
+        ~np.isnan(values).any(axis=0) & ~np.array([np.isnan(d).any(axis=0) for d in draws]).any(axis=0)
+    )
+    if len(values) < 2 or not len(there):
+        return found
+    mine, again_ = values[:, there], [drawn[:, there] for drawn in draws]
+    drawn = again(mine, again_, _RESAMPLES, stream(0, f"seeds.{key}"))
+    first = twins(np.concatenate([mine, *again_]))
+    mean, deviation = mine.mean(axis=0), mine.std(axis=0, ddof=1)
+    best = int(np.argmax(mean))
+    told: dict[str, Any] = dict(zip(("low", "high"), ends(mine, drawn, _CONFIDENCE), strict=True))
+    p, behind = sure(mine, drawn), sure(mine[:, [best]] - mine, drawn[:, [best]] - drawn)
+    told |= {"p": p, "p_holm": _corrected(p, first), "behind": mean[best] - mean}
+    others = first != first[best]
+    told["p_behind"] = np.where(others, _corrected(np.where(others, behind, np.nan), first), np.nan)
+    tests = len(np.unique(first))
+    told["needed"] = [
+        np.nan if number is None else number
+        for number in (needed(m, d, tests) for m, d in zip(mean.tolist(), deviation.tolist(), strict=True))
+    ]
+    found.loc[there, COLUMNS] = pd.DataFrame(told)[COLUMNS].to_numpy()
+    return found
+
+
+def _corrected(p: Floats, first: Any) -> Floats:
+    """Holm's correction over those that differ; alike ones share theirs, and what is no test stays none."""
+    result = np.full(len(p), np.nan)
+    kinds = [kind for kind in np.unique(first) if not np.isnan(p[kind])]
+    for kind, adjusted in zip(kinds, holm(p[kinds]), strict=True):
+        result[first == kind] = adjusted
+    return result

@@ -1,0 +1,72 @@
+"""Claims over seeds: right as often as they say, and against what is written out by hand."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from cfeval_cli.seeding import stream
+from cfeval_cli.statistics.seeds import again
+from cfeval_cli.statistics.seeds_and_instances import _RESAMPLES, COLUMNS, judge
+
+
+def sweep(rng, seeds, mean, between, within, draws=60):
+    """τ of each seed, and of resamples of its instances."""
+    true = rng.normal(mean, between, size=(seeds, len(mean)))
+    values = true + rng.normal(scale=within, size=true.shape)
+    return values, [value + rng.normal(scale=within, size=(draws, len(mean))) for value in values]
+
+
+def test_where_nothing_is_there_hardly_anything_is_found():
+    """Of 120 sweeps of eight metrics without any agreement, some metric is called better than chance in about 5 %."""
+    rng = np.random.default_rng(0)
+    wrong = 0
+    for number in range(120):
+        found = judge(*sweep(rng, 9, np.zeros(8), 0.3, 0.1), str(number))
+        wrong += bool((found["p_holm"] < 0.05).any())
+    assert wrong <= 12
+
+
+def test_what_is_there_is_found_and_what_comes_first_is_told_apart():
+    rng = np.random.default_rng(1)
+    mean = np.array([0.9, 0.3, 0.0])
+    found = judge(*sweep(rng, 15, mean, 0.1, 0.05), "x")
+    assert (found["p_holm"][:2] < 0.05).all() and found["p_holm"][2] > 0.05
+    assert (found["low"] < found["high"]).all() and found["low"][0] > found["high"][1]
+    assert found["behind"][0] == 0 and np.isnan(found["p_behind"][0]) and (found["p_behind"][1:] < 0.05).all()
+    assert found["needed"][2] > 15 >= found["needed"][0]
+
+
+@pytest.mark.parametrize("number", range(5))
+def test_every_column_written_out(number):
+    rng = np.random.default_rng(number)
+    seeds, many = int(rng.integers(2, 12)), int(rng.integers(1, 6))
+    values, draws = sweep(rng, seeds, rng.uniform(-0.5, 0.9, many), 0.2, 0.1)
+    values, draws = np.column_stack([values, values[:, 0]]), [np.column_stack([d, d[:, 0]]) for d in draws]  # a twin
+    found = judge(values, draws, "key")
+    drawn = again(values, draws, _RESAMPLES, stream(0, "seeds.key"))
+    p = {}
+    for j in range(many):
+        beyond = min((drawn[:, j] <= 0).sum(), (drawn[:, j] >= 0).sum())
+        p[j] = max(
+            min(1, 2 * (1 + beyond) / (1 + _RESAMPLES)), 2 * 0.5**seeds, stats.ttest_1samp(values[:, j], 0).pvalue
+        )
+        wider = (seeds / (seeds - 1)) ** 0.5 * stats.t.ppf(0.975, seeds - 1) / stats.norm.ppf(0.975)
+        centre = drawn[:, j].mean()
+        for end, percent in (("low", 2.5), ("high", 97.5)):
+            expected = centre + wider * (np.percentile(drawn[:, j], percent) - centre)
+            assert found[end][j] == pytest.approx(expected, abs=1e-12)
+        assert found["p"][j] == pytest.approx(p[j])
+        assert found["behind"][j] == pytest.approx(values.mean(axis=0).max() - values[:, j].mean())
+    order, largest = sorted(p, key=p.get), 0.0
+    for place, j in enumerate(order):
+        largest = max(largest, min(1, p[j] * (many - place)))
+        assert found["p_holm"][j] == pytest.approx(largest)
+    for column in COLUMNS:
+        np.testing.assert_equal(found[column][many], found[column][0])  # the twin adds no test
+
+
+def test_one_seed_and_metrics_without_a_figure_say_nothing():
+    values = np.array([[0.5, np.nan], [0.4, 0.1], [0.6, 0.2]])
+    found = judge(values, [np.empty((0, 2))] * 3, "x")
+    assert found.loc[1].isna().all() and found.loc[0, "p"] == 0.25
+    assert judge(values[:1], [np.empty((0, 2))], "x").isna().all(axis=None)
