@@ -1,0 +1,59 @@
+"""What the seeds of one setting say together, in words: no more than their figures bear."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from cfeval_cli.errors import visible
+from cfeval_cli.report.page.verdict import listed
+from cfeval_cli.report.tables import row_title
+
+_SURE = 0.05
+_NAMED = 3
+
+
+def over_seeds(lines: pd.DataFrame, record: Mapping[str, Any]) -> tuple[str, list[str]]:
+    """A headline and points from lines of seeds_correlations.csv: one group, truth and coefficient, judged metrics."""
+    lines = lines[lines["p"].notna()].sort_values("mean", ascending=False, kind="stable")
+    if lines.empty:
+        return "these seeds cannot tell which metric agrees with the truth", []
+    seeds, best = int(lines["seeds"].max()), lines.iloc[0]
+    alike = lines[(lines["behind"] < 1e-9)]
+    who = _names(alike, record)
+    better = lines[(lines["p_holm"] < _SURE) & (lines["mean"] > 0)]
+    verb = "come" if len(alike) > 1 else "comes"
+    if len(better):
+        many = "agrees" if len(better) == 1 else "agree"
+        headline = f"{_names(better, record)} {many} with the truth better than chance over {seeds} seeds"
+    elif best["mean"] <= 0:
+        headline = f"no metric ranks the explainers as the truth does over {seeds} seeds"
+    else:
+        headline = f"no metric can be told from chance with {seeds} seeds; {who} {verb} closest"
+    points = [
+        f"{who}: mean τ {best['mean']:.3f} [{best['low']:.3f}, {best['high']:.3f}] over seeds and, within them, "
+        f"instances; p = {_p(best['p'])}, {_p(best['p_holm'])} after Holm's correction over the metrics."
+    ]
+    if best["p_holm"] >= _SURE and best["mean"] > 0:
+        points.append(f"To tell it from chance would take about {int(best['needed']):,} seeds of this spread.")
+    behind = lines[lines["p_behind"] < _SURE]
+    close = lines[(lines["p_behind"] >= _SURE)]
+    if len(behind):
+        points.append(f"Further from the truth for sure: {_names(behind, record, 6)}.")
+    if len(close):
+        points.append(f"Not told apart from {who}: {_names(close, record, 6)}.")
+    return headline, points
+
+
+def _names(lines: pd.DataFrame, record: Mapping[str, Any], most: int = _NAMED) -> str:
+    """Metrics as the tables call them, without arrows."""
+    pairs = zip(lines["metric"], lines["variant"], strict=True)
+    names: Sequence[str] = [visible(row_title(*pair, record).text).rstrip(" ↑↓") for pair in pairs]
+    shown = [*names[:most], f"{len(names) - most} more"] if len(names) > most + 1 else names
+    return listed(shown)
+
+
+def _p(p: float) -> str:
+    return "<0.001" if p < 0.001 else f"{p:.3f}"
