@@ -29,6 +29,7 @@ STANDS_FOR = {
     ("explainer", "ladder"): {*RUNGS},
     ("metric", "paper"): {*METRICS},
     ("metric", "dfr_deleted"): {"dfr"},
+    ("explainer", "lime_package"): {"lime"},
 }
 SEVERAL = ("explainer", "metric", "truth", "removal")  # groups of which a run has more than one
 VERB = {
@@ -80,7 +81,7 @@ def test_every_yaml_composes_and_instantiates(path):
     )
 
 
-KEYS = {"dfr_deleted": "dfr"}  # files whose component has another's name, and takes its place
+KEYS = {"dfr_deleted": "dfr", "lime_package": "lime"}  # files whose component has another's name, and takes its place
 
 
 @cache
@@ -112,7 +113,7 @@ def test_a_component_is_named_by_its_own_file():
     for path in YAMLS:
         if path.parts[0] in SEVERAL:
             keys = {key for key in OmegaConf.load(CONF / path) if key != "defaults"}
-            assert keys <= {"dfr" if path.stem == "dfr_deleted" else path.stem}
+            assert keys <= {KEYS.get(path.stem, path.stem)}
 
 
 def test_a_ladder_stands_for_its_rungs_and_paper_for_the_six():
@@ -141,6 +142,16 @@ def test_the_papers_experiments(name, dataset, k, explainers, levels):
     assert sorted(path.stem for path in (CONF / "experiment").glob("*.yaml")) == sorted(
         ["table1_adults", "table1_movie_reviews", "table3"]
     )
+
+
+def test_lime_lists_what_speaks_for_the_prediction_first_and_in_the_papers_experiments_what_is_large():
+    assert plan("explainer=lime").explainers["lime"].order == "signed"
+    papers = ("explainer=paper", "experiment=table1_adults", "experiment=table1_movie_reviews", "experiment=table3")
+    assert {plan(chosen).explainers["lime"].order for chosen in papers} == {"absolute"}
+    both = plan("explainer=[lime,lime_absolute]").explainers
+    assert [one.title for one in both.values()] == ["LIME", "LIME (by size)"]
+    assert both["lime_absolute"].order == "absolute" and both["lime_absolute"].samples_of == "lime"
+    assert "lime_absolute" not in plan().explainers and plan("explainer=paper").explainers["lime"].title == "LIME"
 
 
 def test_truths_and_removals_are_chosen_as_explainers_are():
@@ -190,7 +201,7 @@ def test_coverage_and_convergence_are_always_told():
 
 def test_settings_reach_the_components():
     made = plan("explainer=[lime]", "explainer.lime.n_samples=77", "gold=contrast", "k=3", "n_explain=9")
-    assert made.explainers["lime"].n_samples == 77
+    assert (made.explainers["lime"].n_samples, made.noise) == (77, 100)
     assert (made.golds, made.k, made.n_explain) == (("contrast",), 3, 9)
     assert plan("gold=centered", "explainer=lr").explainers["lr"].gold == "centered"
 
@@ -249,6 +260,7 @@ def test_access_limits_the_search_and_the_metrics_but_not_the_truth():
         (["figures=png"], "figures must be a list such as"),
         (["figures=[gif]"], "figures must be one of png, svg, pdf"),
         (["report=maybe"], "report must be true or false"),
+        (["noise=-1"], "noise must be a whole number of at least 0"),
         (["bounds=true"], "bounds must be a whole number of at least 0"),
         (["resamples=many"], "resamples must"),
         (["resamples=99"], "resamples must be 0 or at least 100"),

@@ -20,6 +20,8 @@ from cfeval_cli.errors import Failure, number
 log = logging.getLogger("cfeval")
 
 _PREFIX = "cfeval-"
+_SENT = 0.5  # seconds of work left that are worth sending to workers that are there already
+_started: set[int] = set()  # processes that have workers; a fork of one has none
 
 _Shared = TypeVar("_Shared")
 _Item = TypeVar("_Item")
@@ -48,10 +50,13 @@ class Local:
             seconds = time.perf_counter() - begun
             left = len(items) - done
             # one item alone would be done in this process, and by rules that are meant for workers
-            if jobs > 1 and done and left > 1 and seconds / done * left >= self.min_seconds:
+            if jobs > 1 and done and left > 1 and seconds / done * left >= self._least():
                 yield from _spread(work, shared, items[done:], jobs)
                 return
             yield work(shared, item)
+
+    def _least(self) -> float:
+        return min(_SENT, self.min_seconds) if os.getpid() in _started else self.min_seconds
 
     def _jobs(self) -> int:
         if self.n_jobs != -1:
@@ -82,6 +87,7 @@ def _spread(
         try:
             with parallel_config("loky", inner_max_num_threads=1):
                 parallel = Parallel(n_jobs=min(jobs, len(items)), return_as="generator", batch_size=1)
+            _started.add(os.getpid())
             yield from parallel(delayed(_call)(work, str(path), item) for item in items)
         except TerminatedWorkerError as error:
             raise Failure(

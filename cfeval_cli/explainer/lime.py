@@ -24,17 +24,18 @@ class Lime(Explainer):
 
     n_samples: int = 5000
     kernel_width: float | None = None  # None: the package's default, 0.75 √M on tables, 25 on text
-    order: str = "absolute"  # as the package lists them; or signed: those for the prediction first
+    order: str = "signed"  # those that speak for the prediction first; or absolute: by size, as the package lists them
+    title: str = "LIME"
+    samples_of: str | None = None  # the explainer whose random numbers it takes; None: it draws its own
 
     access = Access.PROBABILITY
-    title = "LIME"
     place = 30
 
     def __post_init__(self) -> None:
         whole("n_samples", self.n_samples, 2)
         if self.kernel_width is not None:
             number("kernel_width", self.kernel_width, 0, open_low=True)
-        one_of("order", self.order, ("absolute", "signed"))
+        one_of("order", self.order, ("signed", "absolute"))
 
     def fit(self, dataset: Dataset, model: Gate) -> Callable[[Batch], Explanation]:
         """Take distribution and kernel from the package."""

@@ -15,14 +15,14 @@ import pandas as pd
 from cfeval_cli.errors import UserError
 from cfeval_cli.storage.files import hash_file
 
-SCHEMA = 3
+SCHEMA = 4
 LARGEST = 1 << 26  # bytes of a table or a record
 TOO_MUCH = (RecursionError, OverflowError, MemoryError)  # nested more deeply, or larger, than anything that runs write
 
 # columns of tables that are text, whatever it looks like
 WORDS = {
     "metric", "variant", "explainer", "better", "role", "access", "note", "family", "gold", "agreement", "than_metric",
-    "than_variant", "other_metric", "other_variant", "method", "part", "name",
+    "than_variant", "other_metric", "other_variant", "method", "part", "name", "deterministic",
 }  # fmt: skip
 
 _BETTER = ("higher", "lower", "none")
@@ -177,6 +177,7 @@ _KINDS: _Kinds = {
     "settings.agreement": _TEXT,
     "settings.incomplete": _TEXT,
     "explainers": (_words, "a list of names with their titles"),
+    "explainer_settings": (_objects, "a list of explainers with their settings"),
     "metrics": _OBJECT,
     "metrics_absent": (_words, "a list of names with reasons"),
     "explainers_absent": (_words, "a list of names with reasons"),

@@ -53,9 +53,11 @@ _PACKAGES = ("torch", "numpy", "pandas", "scipy", "scikit-learn", "lime", "ancho
 
 
 _RESULTS = (
-    "bounds.csv", "correlations.csv", "costs.csv", "costs.md", "counterfactuals.parquet", "dataset.json",
-    "differences.csv", "explanations.parquet", "instance_agreement.csv", "instances.parquet", "metrics.csv",
-    "metric_agreement.csv", "model.npz", "report.html", "scores.parquet", "tables.md", "tables.tex", "truth.parquet",
+    "bounds.csv", "correlations.csv", "costs.csv", "costs.md", "counterfactuals.parquet",
+    "counterfactuals_again.parquet", "dataset.json", "differences.csv", "explanations.parquet",
+    "explanations_again.parquet", "instance_agreement.csv", "instances.parquet", "metrics.csv",
+    "metric_agreement.csv", "model.npz", "noise.csv", "noise_metrics.csv", "report.html", "scores.parquet", "tables.md",
+    "tables.tex", "truth.parquet",
 )  # fmt: skip
 
 
@@ -133,13 +135,14 @@ class RunFolder:
             "settings": {
                 "seed": plan.seed, "k": plan.k, "n_explain": plan.n_explain, "access": plan.access.name.lower(),
                 "gold": list(plan.golds), "agreement": plan.agreement, "incomplete": plan.incomplete,
-                "bounds": plan.bounds, "resamples": plan.resamples, "confidence": plan.confidence,
+                "bounds": plan.bounds, "noise": plan.noise, "resamples": plan.resamples, "confidence": plan.confidence,
                 "timeout_per_instance": plan.timeout, "figures": list(plan.figures),
             },
             "data": {"name": dataset.name, "kind": dataset.kind, **dataset.origin, "fingerprint": dataset.fingerprint},
             "splits": {"train": len(dataset.train), "validation": len(dataset.validation), "test": len(dataset.test)},
             "reference": dict(dataset.reference),
             "explainers": titles,
+            "explainer_settings": {name: _settings(one) for name, one in plan.explainers.items()},
             "search": plan.search.title,
             "explainers_absent": dict(plan.absent.explainers),
             "metrics_absent": dict(plan.absent.metrics),
@@ -253,24 +256,7 @@ class RunFolder:
             }
             for name, done in explained.items()
         }
-        explanations = {name: done.explanation for name, done in explained.items()}
-        told = [_without_none(e.features) for e in explanations.values()]
-        self._write_frame(
-            "explanations.parquet",
-            {
-                "instance": np.tile(instances.ids, len(explanations)),
-                "explainer": np.repeat(list(explanations), len(instances)),
-                "features": [row for rows in told for row in rows],
-                "scores": [
-                    scores[: len(row)]
-                    for rows, e in zip(told, explanations.values(), strict=True)
-                    for row, scores in zip(rows, e.scores, strict=True)
-                ],
-                "fault": pd.array(
-                    [done.faults.get(row) for done in explained.values() for row in range(len(instances))], dtype="str"
-                ),
-            },
-        )
+        self._write_frame("explanations.parquet", _told(instances.ids, explained))
         self._write_record()
 
     def save_counterfactuals(
@@ -280,12 +266,18 @@ class RunFolder:
         counterfactuals: Mapping[str, Mapping[Access, Counterfactuals]],
     ) -> None:
         """What each search found, for each instance with a usable explanation."""
-        frames = [
-            _found(instances.ids[(usable[name] != NONE).any(axis=1)], name, level, found)
-            for name, by_level in counterfactuals.items()
-            for level, found in by_level.items()
-        ]
-        self._write_frame("counterfactuals.parquet", pd.concat(frames, ignore_index=True))
+        self._write_frame("counterfactuals.parquet", _edited(instances.ids, usable, counterfactuals))
+
+    def save_again(
+        self,
+        instances: Split,
+        explained: Mapping[str, Explained],
+        usable: Mapping[str, Ints],
+        counterfactuals: Mapping[str, Mapping[Access, Counterfactuals]],
+    ) -> None:
+        """What the explainers said of some instances with another seed, and what the search made of that."""
+        self._write_frame("explanations_again.parquet", _told(instances.ids, explained))
+        self._write_frame("counterfactuals_again.parquet", _edited(instances.ids, usable, counterfactuals))
 
     def save_scores(
         self, scores: pd.DataFrame, findings: Findings, ledger: Ledger, seconds: Mapping[str, float]
@@ -420,6 +412,37 @@ def costs_of(ledger: Ledger, record: Mapping[str, Any]) -> pd.DataFrame:
     return pd.DataFrame(lines, columns=["part", "name", "access", "known", "seconds", "model_rows"])
 
 
+def _told(ids: Ints, explained: Mapping[str, Explained]) -> pd.DataFrame:
+    """Rows of explanations.parquet."""
+    explanations = {name: done.explanation for name, done in explained.items()}
+    told = [_without_none(e.features) for e in explanations.values()]
+    return pd.DataFrame(
+        {
+            "instance": np.tile(ids, len(explanations)),
+            "explainer": np.repeat(list(explanations), len(ids)),
+            "features": [row for rows in told for row in rows],
+            "scores": [
+                scores[: len(row)]
+                for rows, e in zip(told, explanations.values(), strict=True)
+                for row, scores in zip(rows, e.scores, strict=True)
+            ],
+            "fault": pd.array([done.faults.get(row) for done in explained.values() for row in range(len(ids))], "str"),
+        }
+    )
+
+
+def _edited(
+    ids: Ints, usable: Mapping[str, Ints], counterfactuals: Mapping[str, Mapping[Access, Counterfactuals]]
+) -> pd.DataFrame:
+    """Rows of counterfactuals.parquet, of all explainers and levels."""
+    frames = [
+        _found(ids[(usable[name] != NONE).any(axis=1)], name, level, found)
+        for name, by_level in counterfactuals.items()
+        for level, found in by_level.items()
+    ]
+    return pd.concat(frames, ignore_index=True)
+
+
 def _found(ids: Ints, explainer: str, level: Access, found: Counterfactuals) -> pd.DataFrame:
     """Rows of counterfactuals.parquet."""
     features = _without_none(found.features)
@@ -465,6 +488,13 @@ def _titles(explainers: Mapping[str, Explainer]) -> dict[str, str]:
     titles = {name: explainer.title or name for name, explainer in explainers.items()}
     twice = [title for title in titles.values() if list(titles.values()).count(title) > 1]
     return {name: name if title in twice else title for name, title in titles.items()}
+
+
+def _settings(component: object) -> dict[str, Any]:
+    """The settings of a component that are plain values."""
+    return {
+        name: value for name, value in vars(component).items() if isinstance(value, bool | int | float | str | None)
+    }
 
 
 def _git_commit() -> str | None:

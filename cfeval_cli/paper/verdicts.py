@@ -19,6 +19,7 @@ from scipy.stats import binom, binomtest
 from cfeval_cli.paper.published import TRUTH, Key, Pair, Published
 from cfeval_cli.paper.views import Computed, Printed, View
 from cfeval_cli.statistics.difference import holm
+from cfeval_cli.statistics.proportion import exact
 
 ADULTS: Key = ("1", "adults")
 MOVIES: Key = ("1", "movie_reviews")
@@ -211,10 +212,7 @@ class Verdict:
     @property
     def interval(self) -> tuple[float, float]:
         """For the share of all seeds in which the claim is true, by Clopper and Pearson."""
-        if not self.seeds:
-            return nan, nan
-        ends = binomtest(self.holds_in, self.seeds).proportion_ci(1 - LEVEL, "exact")
-        return float(ends.low), float(ends.high)
+        return exact(self.holds_in, self.seeds, 1 - LEVEL)
 
     @property
     def word(self) -> Word:

@@ -142,6 +142,8 @@ def make(findings: Findings, record: Mapping[str, Any]) -> list[Table]:
         made.append(_instances(findings.instance_agreement, record))
     if findings.bounds is not None and not findings.bounds["metric"].isin(truths_of(record)).all():
         made.append(_bounds(findings.bounds, findings.metrics[~rungs] if not rungs.all() else findings.metrics, record))
+    if findings.noise is not None and findings.noise_metrics is not None:
+        made += _noise(findings.noise, findings.noise_metrics, record)
     return made
 
 
@@ -468,9 +470,12 @@ def _bounds(bounds: pd.DataFrame, metrics: pd.DataFrame, record: Mapping[str, An
     settings, data = record["settings"], record["data"]
     named = list(dict.fromkeys(metrics["explainer"]))[:_RUNGS]
     found = [name.removeprefix("gold_") for name in bounds.columns.astype(str) if name.startswith("gold_")]
-    golds = headed(found, record)
+    golds = headed([gold for gold in found if f"gold_{gold}_telling" in bounds.columns], record)
     header = [Cell("Metric"), Cell("worst"), Cell("best"), *(Cell(record["explainers"][name]) for name in named)]
-    header += [Cell(f"gold {name}{'*' * (gold in settings['gold'])}") for gold, name in golds.items()]
+    header += [
+        Cell("telling"),
+        *(Cell(f"gold {name}{'*' * (gold in settings['gold'])}") for gold, name in golds.items()),
+    ]
     column = _columns(metrics)
     rows = []
     for line in bounds.to_dict("records"):
@@ -478,7 +483,8 @@ def _bounds(bounds: pd.DataFrame, metrics: pd.DataFrame, record: Mapping[str, An
         if is_truth(pair[0], record):
             continue  # whose best is the gold itself
         places = column(pair, "place")
-        cells = [_percent(places.get(name)) for name in named] + [_percent(line[f"gold_{gold}"]) for gold in golds]
+        shares = [line["telling"] / line["instances"], *(line[f"gold_{gold}_telling"] for gold in golds)]
+        cells = [*(_percent(places.get(name)) for name in named), *map(_percent, shares)]
         rows.append([row_title(*pair, record), Cell(_number(line["worst"])), Cell(_number(line["best"])), *cells])
     first = bounds.iloc[0]
     how = {
@@ -489,10 +495,73 @@ def _bounds(bounds: pd.DataFrame, metrics: pd.DataFrame, record: Mapping[str, An
     notes = [
         f"{data['name']}: the worst and the best score that any explanation of size k = {settings['k']} could get; for "
         f"each of {first['instances']:,} instances {how}. Then where each explainer stands between them (0 % the "
-        "worst, 100 % the best, on its own instances), and how much of the gold, under each definition, the metric's "
-        "own optimum has (where several sets are best, on average): what the metric rewards."
+        "worst, 100 % the best, on its own instances). Telling: the share of instances on which not all sets score the "
+        "same. On those, how much of the gold, under each definition, the metric's own optimum has (where several sets "
+        "are best, on average): what the metric rewards. bounds.csv has the same over all instances."
     ]
     return Table("Bounds of each metric, and each explainer's place between them", header, [rows], notes, detail=True)
+
+
+def _noise(names: pd.DataFrame, values: pd.DataFrame, record: Mapping[str, Any]) -> list[Table]:
+    """How often another seed of an explainer names the same features, and what that does to its values."""
+    settings, titles = record["settings"], record["explainers"]
+    what = "the same feature" if settings["k"] == 1 else f"the same {settings['k']} features"
+    rows: list[list[Cell]] = []
+    said, alike = list[str](), list[str]()
+    for line in names.to_dict("records"):
+        title = titles[line["explainer"]]
+        share = Cell(DASH)
+        if line["instances"]:
+            ends = (_percent(line[end]).text for end in ("same_features", "low", "high"))
+            share = Cell("{} [{}, {}]".format(*ends))
+            if line["deterministic"] == "yes":
+                alike.append(title)
+            else:
+                said.append(f"{title} {_percent(line['same_features']).text}")
+        told = [_percent(line["overlap"]), _percent(line["same_order"]), Cell(f"{line['instances']:,}")]
+        rows.append([Cell(title), share, *told])
+    many, level = names["asked"].max(), f"{100 * settings['confidence']:.4g}"
+    notes = [
+        f"{record['data']['name']}: {many:,} instances explained a second time with another seed of the explainer, the "
+        f"model and the search as they were. Same features: how often it names {what}, with the exact {level} % "
+        "interval; overlap: features in common, as a share of the larger set; same order: how often all that it names "
+        "is the same; instances: for which it names anything."
+    ]
+    if said:
+        notes.append(f"Another seed of the explainer names {what} for so many of the instances: {'; '.join(said)}.")
+    if alike:
+        notes.append(f"Draw nothing, features and scores are the same: {', '.join(alike)}.")
+    made = [Table("What another seed of the explainer names", [*map(Cell, _NOISE)], [rows], notes, detail=True)]
+    drawn = names.loc[names["deterministic"] == "no", "explainer"].tolist()
+    mine = values[values["explainer"].isin(drawn) & ~values["metric"].isin(truths_of(record))]
+    return [*made, _moved(mine, drawn, record)] if len(mine) else made
+
+
+_NOISE = ("Explainer", "same features", "overlap", "same order", "instances")
+
+
+def _moved(values: pd.DataFrame, names: Sequence[str], record: Mapping[str, Any]) -> Table:
+    """How far each value moves with another seed of the explainer, beside how sure it is."""
+    lines = {(line["metric"], line["variant"], line["explainer"]): line for line in values.to_dict("records")}
+    blocks: dict[str, list[list[Cell]]] = {}
+    for pair in dict.fromkeys(zip(values["metric"], values["variant"], strict=True)):
+        row = [row_title(*pair, record)]
+        for name in names:
+            line = lines.get((*pair, name))
+            if line is None or pd.isna(line["difference"]):
+                row.append(Cell(DASH))
+            else:
+                known = "" if pd.isna(line["se"]) else f" ({_number(line['noise_se'])} of {_number(line['se'])})"
+                row.append(Cell(f"{_number(abs(line['difference']))}{known}"))
+        blocks.setdefault(block_of(pair[1], record["metrics"][pair[0]]), []).append(row)
+    note = (
+        "How far each explainer's value moves with another seed of the explainer, on the instances that it explains "
+        "with both. In brackets the standard error that its own noise makes, of the standard error over the same "
+        f"instances, which contains it; none from fewer than {LEAST}. Explainers that draw nothing are left out."
+    )
+    title = "What another seed of the explainer does to each metric's value"
+    return Table(title, [Cell("Metric"), *(Cell(record["explainers"][name]) for name in names)], list(blocks.values()),
+                 [note], detail=True)  # fmt: skip
 
 
 def costs(ledger: pd.DataFrame, record: Mapping[str, Any]) -> Table:

@@ -19,7 +19,8 @@ from cfeval_cli.seeding import stream
 from cfeval_cli.statistics.scores import Row, Scores
 from cfeval_cli.types import ABSENT, Bools, Case, Codes, Editable, Floats, Ints, Score
 
-COLUMNS = ["metric", "variant", "better", "method", "instances", "sets", "worst", "best", "optima"]
+COLUMNS = ["metric", "variant", "better", "method", "instances", "sets", "worst", "best", "optima", "telling"]
+_ENDS = ("", "_telling")  # of columns: over all instances, and over those that tell sets apart
 
 _CHUNK = 1 << 14  # sets put before search and metrics at once
 _MOST = 1 << 19  # sets in all; beyond, fewer instances are tried
@@ -82,6 +83,19 @@ class Pool:
         chosen[mine] = good
         return sign * ratio + 0.0, chosen  # no -0
 
+    def telling(self, optima: Bools) -> Bools:
+        """The instances (N,) that tell sets apart: those with a set that is not among the best (m,)."""
+        return np.bincount(self.member, ~optima) > 0
+
+    def gold_of(self, optima: Bools) -> dict[str, float]:
+        """The share of the gold features in some sets (m,); of several sets of an instance, all count the same."""
+        member = self.member[optima]
+        weight = 1.0 / np.bincount(member)[member]
+        total = weight.sum()
+        return {
+            name: float((gold[optima] * weight).sum() / total) if total else np.nan for name, gold in self.gold.items()
+        }
+
 
 def _firsts(chosen: Bools, starts: Ints) -> Ints:
     """The first chosen set of each instance."""
@@ -107,19 +121,21 @@ class Bounds:
             best, optima = self.pool.best(goal, everyone)
             if np.isnan(best):
                 continue
-            # of several optima, all count the same
-            weight = 1.0 / np.bincount(self.pool.member[optima])[self.pool.member[optima]]
-            share = {name: float((gold[optima] * weight).sum() / weight.sum()) for name, gold in self.pool.gold.items()}
+            telling = self.pool.telling(optima)
+            apart = optima & telling[self.pool.member]
             lines.append(
                 {
                     "metric": goal.row[0], "variant": goal.row[1], "better": goal.better,
                     "method": "enumerated" if self.exact else "greedy", "instances": len(self.instances),
                     "sets": self.pool.sets(), "worst": worst, "best": best,
-                    "optima": self.pool.sets(optima) / len(self.instances),
-                    **{f"gold_{name}": of for name, of in share.items()},
+                    "optima": self.pool.sets(optima) / len(self.instances), "telling": int(telling.sum()),
+                    **{f"gold_{name}": of for name, of in self.pool.gold_of(optima).items()},
+                    **{f"gold_{name}_telling": of for name, of in self.pool.gold_of(apart).items()},
                 }
             )  # fmt: skip
-        return pd.DataFrame(lines, columns=[*COLUMNS, *(f"gold_{name}" for name in self.pool.gold)])
+        return pd.DataFrame(
+            lines, columns=[*COLUMNS, *(f"gold_{name}{end}" for end in _ENDS for name in self.pool.gold)]
+        )
 
     def places(self, scores: Scores, metrics: pd.DataFrame) -> list[float]:
         """For each row of the summary, how far its value lies from the worst (0) to the best (1).

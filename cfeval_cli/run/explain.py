@@ -78,8 +78,13 @@ class Job:
 
     @property
     def component(self) -> str:
-        """Under which name it draws random numbers and asks the model."""
+        """Under which name it asks the model."""
         return f"explainer.{self.name}"
+
+    @property
+    def drawer(self) -> str:
+        """Under which name it draws random numbers: its own, or that of the explainer whose samples it takes."""
+        return f"explainer.{self.explainer.samples_of or self.name}"
 
     @property
     def section(self) -> str | None:
@@ -207,7 +212,7 @@ def _asked(job: Job, rows_of: Ints) -> list[Answer] | None:
     """Some instances at once; rows and time are shared out among them. None if several failed together."""
     function, ledger, _ = job.ready
     some = job.rows.take(rows_of)
-    batch = Batch(some.ids, some.codes, some.labels, seed=job.seed, component=job.component)
+    batch = Batch(some.ids, some.codes, some.labels, seed=job.seed, component=job.drawer)
     before, begun = ledger.rows[job.component], time.perf_counter()
     fault = ""
     try:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Mapping
-from dataclasses import fields
+from dataclasses import dataclass, fields, replace
+from math import isnan
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,8 @@ from cfeval_cli.run.evaluate import Edits, case_of, edits_of, scores_of
 from cfeval_cli.run.memo import Memo
 from cfeval_cli.run.progress import Progress
 from cfeval_cli.run.study import Study, predicted, prepare
-from cfeval_cli.seeding import stream
+from cfeval_cli.seeding import integer, stream
+from cfeval_cli.statistics import noise
 from cfeval_cli.statistics.findings import conclude
 from cfeval_cli.statistics.resampled import Bootstrap
 from cfeval_cli.storage import npy
@@ -31,6 +33,7 @@ from cfeval_cli.types import (
     Explained,
     Floats,
     Ints,
+    Ledger,
     Metric,
     Model,
     Plan,
@@ -78,6 +81,14 @@ def run(plan: Plan, folder: RunFolder, progress: Progress) -> bool:
 
     with progress.stage("score"):
         scores, order = score(study, truth, explanations, chosen, edits)
+    again = None
+    part, rows = sampled(study)
+    if len(rows) and part.plan.explainers:
+        with progress.stage("noise", len(rows) * len(part.plan.explainers)) as advance:
+            second = repeated(part, {name: importance[rows] for name, importance in truth.items()}, advance)
+        folder.save_again(part.instances, second.explanations, second.chosen, second.edits)
+        study.ledger.book("noise", part.ledger.rows.total(), sum(part.ledger.seconds.values()))
+        again = noise.Again(rows, second.explanations, second.scores)
     extremes = None
     if plan.bounds:
         with progress.stage("bounds") as advance:
@@ -85,6 +96,8 @@ def run(plan: Plan, folder: RunFolder, progress: Progress) -> bool:
     with progress.stage("conclude"):
         how = Bootstrap(plan.seed, plan.resamples, plan.confidence)
         findings = conclude(scores, order, how, plan.ladder_gold, extremes)
+        if again is not None:
+            findings = replace(findings, **again.tables(explanations, scores, order, plan.k, how))
     folder.save_scores(scores, findings, study.ledger, progress.seconds)
     return True
 
@@ -141,8 +154,8 @@ def accuracies(model: Model, dataset: Dataset) -> dict[str, float]:
     }
 
 
-def explained(study: Study, name: str, advance: Callable[[int], None]) -> Explained:
-    """One explainer's explanations of all instances."""
+def explained(study: Study, name: str, advance: Callable[[int], None], seed: int | None = None) -> Explained:
+    """One explainer's explanations of all instances, with the run's seed or another."""
     plan = study.plan
     explainer = plan.explainers[name]
     identity = of_component(explainer)
@@ -155,7 +168,7 @@ def explained(study: Study, name: str, advance: Callable[[int], None]) -> Explai
         identity=identity,
         code=of_code(explainer.__class__) if identity else "",
         subject=study.identity,
-        seed=plan.seed,
+        seed=plan.seed if seed is None else seed,
         rows=study.rows,
         timeout=plan.timeout,
     )
@@ -217,6 +230,40 @@ def score(
                     who = instances.ids if result.everyone else ids[name]
                     parts.append((metric.name, result.variant, name, who, result.numerator, result.denominator))
     return frame(parts), arranged(order)
+
+
+@dataclass(frozen=True)
+class Second:
+    """What the explainers say with another seed, and what becomes of it."""
+
+    explanations: Mapping[str, Explained]
+    chosen: Mapping[str, Ints]
+    edits: Mapping[str, Edits]
+    scores: pd.DataFrame
+
+
+def sampled(study: Study) -> tuple[Study, Ints]:
+    """The study of those instances that are explained a second time, with an account of its own; and their places."""
+    plan, size = study.plan, len(study.instances)
+    rows = np.sort(stream(plan.seed, "noise").choice(size, min(plan.noise, size), replace=False))
+    # what the rungs of a ladder draw is known beforehand
+    asked = {name: explainer for name, explainer in plan.explainers.items() if isnan(explainer.rung)}
+    some = study.instances.take(rows)
+    plan = replace(plan, explainers=asked)
+    return replace(study, plan=plan, instances=some, rows=study.rows.take(rows), ledger=Ledger()), rows
+
+
+def repeated(study: Study, truth: Mapping[str, Floats], advance: Callable[[int], None]) -> Second:
+    """All explainers again, with a seed that no run has by chance; the search draws what it drew before."""
+    seed = integer(stream(study.plan.seed, "noise.seed"))
+    explanations, chosen, edits = {}, {}, {}
+    for name in study.plan.explainers:
+        done = explanations[name] = explained(study, name, advance, seed)
+        study.ledger.book(f"explainer.{name}", done.rows, done.seconds)
+        features = chosen[name] = select(study, name, done)
+        rows = used(features)
+        edits[name] = edits_of(study, study.rows.take(rows), features[rows], "search", lambda _: None, keep=True)
+    return Second(explanations, chosen, edits, score(study, truth, explanations, chosen, edits)[0])
 
 
 def row_of(metric: Metric, variant: str, explainer: str, rung: float, note: str) -> dict[str, object]:

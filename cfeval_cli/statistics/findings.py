@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Protocol
 
 import pandas as pd
@@ -36,6 +36,11 @@ class Findings:
     instance_agreement: pd.DataFrame
     metric_agreement: pd.DataFrame
     bounds: pd.DataFrame | None = None
+    noise: pd.DataFrame | None = None
+    noise_metrics: pd.DataFrame | None = None
+
+
+OPTIONAL = [field.name for field in fields(Findings) if field.default is None]  # which a run may not have
 
 
 def conclude(

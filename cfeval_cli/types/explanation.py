@@ -93,6 +93,7 @@ class Explainer(ABC):
     place: ClassVar[int] = 55  # where it stands in the tables
     rung: float = nan  # of one whose worth is known beforehand: how often it names the gold
     gold: str = ""  # the truth that it is made from, if it is
+    samples_of: str | None = None  # the explainer whose random numbers it takes; None: it draws its own
 
     @property
     def title(self) -> str | None:

@@ -1,10 +1,12 @@
-"""Recomputes metrics.csv from a run folder with nothing of cfeval: only NumPy, pandas and docs/run-folder.md."""
+"""Recomputes what a run folder tells with nothing of cfeval: only NumPy, SciPy, pandas and docs/run-folder.md."""
 
 import json
-from math import exp
+from itertools import combinations, product
+from math import exp, nan, sqrt
 
 import numpy as np
 import pandas as pd
+from scipy.stats import beta
 
 
 def sigmoid(z):
@@ -58,63 +60,189 @@ def distance(box, row, edited, access):
     return squared**0.5
 
 
-def recompute(folder):
-    """{(metric, variant, explainer): value} for everything with a value.
-
-    All but the variant `marginal`, which takes the values of training rows, and a run folder does not have those.
-    """
-    box = Box(folder / "model.npz")
+def read(folder):
+    """The model, k, the code of the mask, and the codes of each instance."""
     k = json.loads((folder / "run.json").read_text())["settings"]["k"]
     mask = json.loads((folder / "dataset.json").read_text())["unknown"]
     rows = {}
     for instance in pd.read_parquet(folder / "instances.parquet").itertuples():
         rows[instance.instance] = [None if c == -1 else int(c) for c in instance.codes]
+    return Box(folder / "model.npz"), k, mask, rows
+
+
+def recompute(folder):
+    """{(metric, variant, explainer): value} for everything with a value.
+
+    All but the variant `marginal`, which takes the values of training rows, and a run folder does not have those.
+    """
+    return {key: total(parts.values()) for key, parts in scored(folder).items()}
+
+
+def total(parts):
+    """The value of some numerators with their denominators."""
+    return sum(n for n, _ in parts) / sum(d for _, d in parts)
+
+
+def scored(folder, end=""):
+    """{(metric, variant, explainer): {instance: (numerator, denominator)}} of the first explanations, or of others."""
+    box, k, mask, rows = read(folder)
     yhat = {i: int(box.p(row) > 0.5) for i, row in rows.items()}
     kept = {i: box.p(row) if yhat[i] == 1 else 1 - box.p(row) for i, row in rows.items()}
 
     def of_class(i, row):
         return box.p(row) if yhat[i] == 1 else 1 - box.p(row)
 
-    sums = {}
+    found = {}
 
-    def add(key, numerator, denominator=1.0):
-        before = sums.get(key, (0.0, 0.0))
-        sums[key] = (before[0] + numerator, before[1] + denominator)
+    def add(key, i, numerator, denominator=1.0):
+        assert i not in found.setdefault(key, {})
+        found[key][i] = (numerator, denominator)
 
-    for told in pd.read_parquet(folder / "explanations.parquet").itertuples():
-        named = [int(j) for j in told.features][:k]
-        add(("coverage", "all", told.explainer), float(len(named) == k))
+    for told in pd.read_parquet(folder / f"explanations{end}.parquet").itertuples():
+        i, named = told.instance, [int(j) for j in told.features][:k]
+        add(("coverage", "all", told.explainer), i, float(len(named) == k))
         if len(named) < k:
             continue
-        i, row = told.instance, rows[told.instance]
+        row = rows[i]
         for how in ("del",) if mask is None else ("del", "mask"):
             value = None if how == "del" else mask
             without = [value if j in named and v is not None else v for j, v in enumerate(row)]
             only = [v if j in named or v is None else value for j, v in enumerate(row)]
-            add(("comprehensiveness", how, told.explainer), kept[i] - of_class(i, without))
-            add(("sufficiency", how, told.explainer), kept[i] - of_class(i, only))
-            add(("dfr", how, told.explainer), float((box.p(without) > 0.5) != yhat[i]))
+            add(("comprehensiveness", how, told.explainer), i, kept[i] - of_class(i, without))
+            add(("sufficiency", how, told.explainer), i, kept[i] - of_class(i, only))
+            add(("dfr", how, told.explainer), i, float((box.p(without) > 0.5) != yhat[i]))
         for definition in ("signed", "absolute", "centered", "contrast"):
             common = len(set(gold(box, definition, row, yhat[i], mask)[:k]) & set(named))
-            add(("recall", definition, told.explainer), common / k)
-            add(("hit", definition, told.explainer), float(common > 0))
-    for found in pd.read_parquet(folder / "counterfactuals.parquet").itertuples():
-        i, row = found.instance, rows[found.instance]
+            add(("recall", definition, told.explainer), i, common / k)
+            add(("hit", definition, told.explainer), i, float(common > 0))
+    for edit in pd.read_parquet(folder / f"counterfactuals{end}.parquet").itertuples():
+        i, row = edit.instance, rows[edit.instance]
         edited = list(row)
-        if found.codes is None:
-            for j, v in zip(found.features, found.vectors, strict=True):
+        if edit.codes is None:
+            for j, v in zip(edit.features, edit.vectors, strict=True):
                 edited[j] = np.array(v)
-            add(("converged", found.access, found.explainer), float(found.converged))
+            add(("converged", edit.access, edit.explainer), i, float(edit.converged))
         else:
-            for j, v in zip(found.features, found.codes, strict=True):
+            for j, v in zip(edit.features, edit.codes, strict=True):
                 edited[j] = int(v)
         flip = float((box.p(edited) > 0.5) != yhat[i])
-        far = distance(box, row, edited, found.access)
-        key = (found.access, found.explainer)
-        add(("validity", *key), flip)
-        add(("proximity", *key), far)
-        add(("c", *key), flip, far)
-        if found.access != "label":
-            add(("validity_soft", *key), kept[i] - of_class(i, edited))
-            add(("c_soft", *key), kept[i] - of_class(i, edited), far)
-    return {key: a / b for key, (a, b) in sums.items()}
+        far = distance(box, row, edited, edit.access)
+        key = (edit.access, edit.explainer)
+        add(("validity", *key), i, flip)
+        add(("proximity", *key), i, far)
+        add(("c", *key), i, flip, far)
+        if edit.access != "label":
+            add(("validity_soft", *key), i, kept[i] - of_class(i, edited))
+            add(("c_soft", *key), i, kept[i] - of_class(i, edited), far)
+    return found
+
+
+def noise(folder):
+    """{explainer: line} of noise.csv, and {(metric, variant, explainer): line} of noise_metrics.csv."""
+    record = json.loads((folder / "run.json").read_text())
+    k, confidence = record["settings"]["k"], record["settings"]["confidence"]
+    first, second = (
+        {(line.explainer, line.instance): line for line in pd.read_parquet(folder / name).itertuples()}
+        for name in ("explanations.parquet", "explanations_again.parquet")
+    )
+    names = {}
+    for explainer in dict.fromkeys(name for name, _ in second):
+        asked = [(first[key], line) for key, line in second.items() if key[0] == explainer]
+        answered = [(a, b) for a, b in asked if not isinstance(a.fault, str) and not isinstance(b.fault, str)]
+        lists = [(list(a.features), list(b.features)) for a, b in answered]
+        lists = [(a, b) for a, b in lists if a or b]
+        sets = [(set(a[:k]), set(b[:k])) for a, b in lists]
+        n, same = len(sets), sum(a == b for a, b in sets)
+        rare = (1 - confidence) / 2
+        alike = all(list(a.features) == list(b.features) and list(a.scores) == list(b.scores) for a, b in answered)
+        names[explainer] = {
+            "asked": len(asked),
+            "instances": n,
+            "same_features": same / n if n else nan,
+            "low": nan if not n else 0.0 if not same else beta.ppf(rare, same, n - same + 1),
+            "high": nan if not n else 1.0 if same == n else beta.ppf(1 - rare, same + 1, n - same),
+            "overlap": sum(len(a & b) / max(len(a), len(b)) for a, b in sets) / n if n else nan,
+            "same_order": sum(a == b for a, b in lists) / n if n else nan,
+            "deterministic": ("yes" if alike else "no") if n else "",
+        }
+    values, once = {}, scored(folder)
+    for key, parts in scored(folder, "_again").items():
+        if record["metrics"].get(key[0], {"role": "fact"})["role"] == "fact":
+            continue
+        pairs = [(*once[key][i], *part) for i, part in parts.items() if i in once.get(key, {})]
+        if pairs:
+            values[key] = twice(np.array(pairs))
+    return names, values
+
+
+def twice(pairs):
+    """A line of noise_metrics.csv from numerator and denominator with either seed (n, 4)."""
+    size = len(pairs)
+    one, two = (pairs[:, 0].sum() / pairs[:, 1].sum(), pairs[:, 2].sum() / pairs[:, 3].sum())
+    both, mean = (pairs[:, 0] + pairs[:, 2]).sum() / (pairs[:, 1] + pairs[:, 3]).sum(), pairs[:, [1, 3]].mean()
+    around = (pairs[:, 0] - one * pairs[:, 1]) / pairs[:, 1].mean()
+    moves = (pairs[:, 0] - pairs[:, 2] - both * (pairs[:, 1] - pairs[:, 3])) / mean
+    told = {"instances": size, "value": one, "value_again": two, "difference": two - one, "se": nan, "noise_se": nan}
+    if size >= 30:
+        told |= {"se": around.std() / sqrt(size - 1), "noise_se": sqrt((moves**2).mean() / 2 / size)}
+    return told
+
+
+def bounds(folder):
+    """{(metric, variant): (instances, worst, best, telling, {gold: (share, share over those that tell)})}.
+
+    For means whose value does not depend on which of several edits a search takes; every set of k features is tried.
+    """
+    box, k, mask, rows = read(folder)
+    record = json.loads((folder / "run.json").read_text())
+    exhaustive = record["search"].startswith("disc") and mask is None
+    scores = {}
+    for i, row in rows.items():
+        label = int(box.p(row) > 0.5)
+
+        def of_class(edited, label=label):
+            return box.p(edited) if label else 1 - box.p(edited)
+
+        there = [j for j, v in enumerate(row) if v is not None]
+        golds = {name: set(gold(box, name, row, label, mask)[:k]) for name in record["truths"]}
+        for named in combinations(there, k) if len(there) >= k else ():
+            tried = {}
+            for how, value in (("del", None), *([] if mask is None else [("mask", mask)])):
+                without = [value if j in named else v for j, v in enumerate(row)]
+                only = [v if j in named or v is None else value for j, v in enumerate(row)]
+                tried["comprehensiveness", how] = of_class(row) - of_class(without)
+                tried["sufficiency", how] = of_class(row) - of_class(only)
+                tried["dfr", how] = float((box.p(without) > 0.5) != label)
+            if exhaustive:
+                edits = [list(row) for _ in product(*(range(len(box.e[j])) for j in named))]
+                for edit, chosen in zip(edits, product(*(range(len(box.e[j])) for j in named)), strict=True):
+                    for j, v in zip(named, chosen, strict=True):
+                        edit[j] = v
+                left = [of_class(edit) for edit in edits if edit != row]
+                for level in record["levels"]:
+                    tried["validity", level] = float(any(int(box.p(edit) > 0.5) != label for edit in edits))
+                tried["validity_soft", "probability"] = of_class(row) - min(left)
+            for name, best in golds.items():
+                tried["recall", name] = len(best & set(named)) / k
+            shares = {name: len(best & set(named)) / k for name, best in golds.items()}
+            for key, value in tried.items():
+                scores.setdefault(key, {}).setdefault(i, []).append((value, shares))
+    return {key: extremes(key[0], of) for key, of in scores.items()}
+
+
+def extremes(metric, scores):
+    """The worst and the best mean, how many instances tell sets apart, and the gold in what is best."""
+    sign = -1 if metric == "sufficiency" else 1
+    worst, best, shares = [], [], []
+    for options in scores.values():
+        values = [value for value, _ in options]
+        worst.append(min(values, key=lambda value: sign * value))
+        best.append(max(values, key=lambda value: sign * value))
+        top = [share for value, share in options if abs(value - best[-1]) <= 1e-12]
+        shares.append({name: np.mean([share[name] for share in top]) for name in top[0]})
+    telling = [i for i, (a, b) in enumerate(zip(worst, best, strict=True)) if abs(a - b) > 1e-12]
+    found = {
+        name: (np.mean([one[name] for one in shares]), np.mean([shares[i][name] for i in telling]) if telling else nan)
+        for name in shares[0]
+    }
+    return len(scores), np.mean(worst), np.mean(best), len(telling), found

@@ -12,28 +12,59 @@ import pytest
 from lime.discretize import QuartileDiscretizer
 
 from tests.conftest import cfeval, only_run
-from tests.end_to_end.outsider import recompute
+from tests.end_to_end import outsider
 
 ROOT = Path(__file__).parents[2]
 SIX = "explainer=[random,omission,lime,anchor,decision_boundary,lr]"
 FAST = ("explainer.lime.n_samples=300", "explainer.decision_boundary.n_samples=100")
-RESULTS = ["bounds.csv", "correlations.csv", "costs.csv", "costs.md", "counterfactuals.parquet", "dataset.json",
-           "differences.csv", "explanations.parquet", "instance_agreement.csv", "instances.parquet",
-           "metric_agreement.csv", "metrics.csv", "model.npz", "run.json", "run.log", "scores.parquet", "tables.md",
-           "tables.tex", "truth.parquet"]  # fmt: skip
+RESULTS = ["bounds.csv", "correlations.csv", "costs.csv", "costs.md", "counterfactuals.parquet",
+           "counterfactuals_again.parquet", "dataset.json", "differences.csv", "explanations.parquet",
+           "explanations_again.parquet", "instance_agreement.csv", "instances.parquet", "metric_agreement.csv",
+           "metrics.csv", "model.npz", "noise.csv", "noise_metrics.csv", "run.json", "run.log", "scores.parquet",
+           "tables.md", "tables.tex", "truth.parquet"]  # fmt: skip
 
 
 def same_figures(folder):
     metrics = pd.read_csv(folder / "metrics.csv")
     ours = {(m.metric, m.variant, m.explainer): m.value for m in metrics.itertuples() if not np.isnan(m.value)}
-    theirs = recompute(folder)
+    theirs = outsider.recompute(folder)
     record = json.loads((folder / "run.json").read_text())
     told = {key for key in ours if key[1] != "marginal"}  # which needs the training rows
     assert told == {key for key in theirs if key[0] in record["metrics"]}
     for key in told:
         value = ours[key]
         assert value == pytest.approx(theirs[key], abs=1e-9, rel=1e-9), key
+    same_noise(folder, record)
     return ours
+
+
+def same_noise(folder, record):
+    names, values = outsider.noise(folder)
+    told = pd.read_csv(folder / "noise.csv", keep_default_na=False, na_values={"same_features": ""})
+    assert {line["explainer"]: line for line in told.to_dict("records")}.keys() == names.keys()
+    for line in told.to_dict("records"):
+        assert {name: line[name] for name in names[line["explainer"]]} == pytest.approx(
+            names[line["explainer"]], nan_ok=True
+        )
+    told = pd.read_csv(folder / "noise_metrics.csv").set_index(["metric", "variant", "explainer"])
+    told = told[told.index.get_level_values("variant") != "marginal"]
+    assert set(told.index) == {key for key in values if key[0] in record["metrics"]}
+    for key, line in told.to_dict("index").items():
+        assert line == pytest.approx(values[key], abs=1e-9, nan_ok=True), key
+
+
+def same_bounds(folder):
+    """Of the metrics that an outsider can try all sets of."""
+    told = pd.read_csv(folder / "bounds.csv").set_index(["metric", "variant"])
+    found = outsider.bounds(folder)
+    assert len(set(found) & set(told.index)) >= 10
+    for key in set(found) & set(told.index):
+        line, (instances, worst, best, telling, golds) = told.loc[key], found[key]
+        assert (line["instances"], line["telling"]) == (instances, telling), key
+        assert (line["worst"], line["best"]) == pytest.approx((worst, best), abs=1e-9), key
+        for gold, shares in golds.items():
+            ours = (line[f"gold_{gold}"], line[f"gold_{gold}_telling"])
+            assert ours == pytest.approx(shares, abs=1e-9, nan_ok=True), (key, gold)
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +80,7 @@ def test_an_outsider_recomputes_every_figure(whole):
     assert ours["recall", "centered", "lr"] == 1.0 and ours["hit", "centered", "lr"] == 1.0
     metrics = "comprehensiveness sufficiency dfr validity proximity c validity_soft c_soft recall hit coverage"
     assert {metric for metric, _, _ in ours} == set(metrics.split())
+    same_bounds(whole[0])
 
 
 @pytest.mark.parametrize(
@@ -78,12 +110,16 @@ def test_the_folder_has_every_file_and_the_record_says_how_it_came_about(whole):
     assert sorted(p.name for p in folder.iterdir() if not p.name.startswith(".")) == RESULTS
     assert (folder / ".hydra" / "config.yaml").exists()
     record = json.loads((folder / "run.json").read_text())
-    assert record["schema"] == 3 and record["status"] == "complete" and record["settings"]["seed"] == 0
+    assert record["schema"] == 4 and record["status"] == "complete" and record["settings"]["seed"] == 0
     assert record["command"][:2] == ["cfeval", "run"] and "k=2" in record["command"]
     assert record["data"]["source"] == "data folder" and record["data"]["rows_read"] == 600
     assert len(record["data"]["sha256"]) == 64
     assert set(record["accuracy"]) == {"train", "validation", "test"} and 0.5 < record["accuracy"]["test"] < 1
     assert {"total", "train", "explain: lime", "search: lime", "score"} <= set(record["seconds"])
+    assert (
+        record["explainer_settings"]["lime"] | {"n_samples": 300, "order": "signed"}
+        == record["explainer_settings"]["lime"]
+    )
     assert record["peak_memory_mb"] > 100  # torch alone takes more
     assert record["packages"]["lime"] == "0.2.0.1" and record["packages"]["numpy"] == np.__version__
     head = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True, cwd=ROOT).stdout
@@ -136,7 +172,8 @@ def test_what_is_printed_is_what_is_stored(whole):
 
 def results(folder):
     names = ["metrics.csv", "correlations.csv", "explanations.parquet", "counterfactuals.parquet", "scores.parquet",
-             "instances.parquet", "tables.md", "tables.tex"]  # fmt: skip
+             "instances.parquet", "tables.md", "tables.tex", "noise.csv", "noise_metrics.csv", "bounds.csv",
+             "explanations_again.parquet"]  # fmt: skip
     return {name: (folder / name).read_bytes() for name in names}
 
 
@@ -323,7 +360,7 @@ def test_the_whole_test_set_of_adults_with_two_features(adults, tmp_path):
     )
     folder = only_run(tmp_path)
     ours = pd.read_csv(folder / "metrics.csv").query("variant not in ('label', 'marginal')")  # needs the training rows
-    theirs = recompute(folder)
+    theirs = outsider.recompute(folder)
     for row in ours[ours["value"].notna()].itertuples():
         assert row.value == pytest.approx(theirs[row.metric, row.variant, row.explainer], abs=1e-9, rel=1e-9)
     assert json.loads((folder / "run.json").read_text())["instances"] == 1569

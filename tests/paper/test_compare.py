@@ -54,7 +54,7 @@ def write_runs(folder, seed, gold="signed", change=lambda key, pair, name, value
             "status": "complete", "search": "x", "setup": "a search", "data": {"name": key[1]}, "instances": 100,
             "settings": {"seed": seed, "k": k, "gold": [gold], "agreement": "recall", "incomplete": "skip"},
             "accuracy": {"test": 0.75}, "levels": levels, "explainers": {name: name for name in truth},
-            "metrics": {}, "removals": {}, **record,
+            "explainer_settings": {"lime": {"order": "absolute"}}, "metrics": {}, "removals": {}, **record,
         }  # fmt: skip
         metrics, correlations = [], []
         for (metric, variant), values in series.items():
@@ -252,6 +252,10 @@ def test_each_claim_can_fail(tmp_path):
         (
             lambda f: [write_runs(f / x, 0, keys=(("3", "adults"),)) for x in "ab"],
             "the same experiment with the same seed",
+        ),
+        (
+            lambda f: write_runs(f, 0, keys=(("1", "adults"),), explainer_settings={"lime": {"order": "signed"}}),
+            "is none of the paper's experiments",
         ),
         (lambda f: f.mkdir(), "has no run.json"),
         (

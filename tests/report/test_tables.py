@@ -211,3 +211,55 @@ def test_latex_is_balanced():
         rows = [line for line in text.splitlines() if line.endswith(r"\\")]
         assert {len(re.findall(r"(?<!\\)&", line)) for line in rows} == {len(table.header) - 1}
         assert all(rule in text for rule in (r"\toprule", r"\midrule", r"\bottomrule"))
+
+
+def noisy(same=0.52, drawn="no"):
+    """Two explainers, the second of which draws or does not."""
+    names = pd.DataFrame(
+        [("a", 100, 97, 1.0, 0.96, 1.0, 1.0, 1.0, "yes"), ("b", 100, 100, same, 0.42, 0.62, same, 0.25, drawn)],
+        columns=["explainer", "asked", "instances", "same_features", "low", "high", "overlap", "same_order",
+                 "deterministic"],
+    )  # fmt: skip
+    keys = [("a", "c", "label"), ("b", "c", "label"), ("b", "proximity", "label"), ("b", "recall", "signed")]
+    values = pd.DataFrame([(*key, 100, 0.5, 0.48, -0.02, 0.03, 0.012) for key in keys], columns=[
+        "explainer", "metric", "variant", "instances", "value", "value_again", "difference", "se", "noise_se",
+    ])  # fmt: skip
+    return names, values
+
+
+def with_noise(names, values, record=RECORD):
+    empty = pd.DataFrame()
+    correlations = pd.DataFrame(columns=["tau", "metric", "variant", "family", "gold", "agreement"])
+    found = Findings(metrics(), correlations, empty, empty, empty, None, names, values)
+    return [table for table in make(found, record) if "another seed" in table.title]
+
+
+def test_another_seed_of_the_explainer_is_told_in_words_and_beside_the_standard_error():
+    first, second = with_noise(*noisy())
+    assert [[cell.text for cell in row] for row in first.blocks[0]] == [
+        ["A_1 & <b>|", "100% [96%, 100%]", "100%", "100%", "97"],
+        ["B", "52% [42%, 62%]", "52%", "25%", "100"],
+    ]
+    notes = " ".join(first.notes)
+    assert "Another seed of the explainer names the same feature for so many of the instances: B 52%." in notes
+    assert "Draw nothing, features and scores are the same: A_1 & <b>|." in notes and "exact 95 % interval" in notes
+    # neither who draws nothing nor the truth
+    assert [cell.text for cell in second.header] == ["Metric", "B"]
+    rows = [[cell.text for cell in row] for block in second.blocks for row in block]
+    assert [row[1] for row in rows] == ["0.0200 (0.0120 of 0.0300)"] * 2 and first.detail and second.detail
+    assert "the same 2 features" in " ".join(
+        with_noise(*noisy(), {**RECORD, "settings": {**RECORD["settings"], "k": 2}})[0].notes
+    )
+
+
+def test_without_anybody_who_draws_there_is_nothing_to_move_and_what_is_not_known_is_a_dash():
+    (only,) = with_noise(*noisy(1.0, "yes"))
+    assert "Another seed of the explainer names" not in " ".join(only.notes)
+    names, values = noisy()
+    names.loc[0, ["instances", "deterministic"]] = (0, "")
+    names.loc[0, ["same_features", "overlap", "same_order"]] = np.nan
+    values[["se", "noise_se"]] = np.nan
+    values.loc[values["metric"] == "proximity", "difference"] = np.nan
+    first, second = with_noise(names, values)
+    assert [cell.text for cell in first.blocks[0][0]] == ["A_1 & <b>|", "–", "–", "–", "0"]
+    assert [row[1].text for block in second.blocks for row in block] == ["0.0200", "–"]

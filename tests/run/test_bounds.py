@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from cfeval_cli import config
 from cfeval_cli.run import bounds
-from cfeval_cli.run.bounds import Goal, Pool
+from cfeval_cli.run.bounds import Bounds, Goal, Pool
 from cfeval_cli.run.study import prepare
 from cfeval_cli.types import ABSENT, Subject
 from tests.conftest import only_run
@@ -55,6 +55,34 @@ def test_the_best_ratio_is_the_best_of_all_combinations(pool, worst):
     assert found == pytest.approx(expected)
     best = [choice for choice, ratio in ratios.items() if ratio == pytest.approx(expected, abs=1e-9)]
     assert set(np.flatnonzero(chosen)) == {place for choice in best for place in choice}
+
+
+@settings(max_examples=200)
+@given(pools(), st.data(), st.booleans())
+def test_gold_is_shared_over_all_instances_and_over_those_whose_sets_differ(pool, data, ratio):
+    sizes, n, d, better = pool
+    d = d + 0.5 if ratio else np.ones(len(d))
+    goal = Goal(("c" if ratio else "dfr", "label"), better)
+    member = np.repeat(np.arange(len(sizes)), sizes)
+    gold = np.array(data.draw(st.lists(st.sampled_from([0.0, 0.5, 1.0]), min_size=len(n), max_size=len(n))))
+    # one feature each, so that all sets of an instance differ
+    features = np.concatenate([np.arange(size) for size in sizes])[:, None]
+    made = Pool(member, features, {goal: (n, d)}, {"signed": gold})
+    line = Bounds(made, [goal], np.arange(len(sizes)), True).table().iloc[0]
+    ranges = [np.flatnonzero(member == i) for i in range(len(sizes))]
+    ratios = {choice: n[list(choice)].sum() / d[list(choice)].sum() for choice in product(*ranges)}
+    extreme = (max if better == "higher" else min)(ratios.values())
+    best = [choice for choice, value in ratios.items() if value == pytest.approx(extreme, abs=1e-9)]
+    optima = [{choice[i] for choice in best} for i in range(len(sizes))]
+    telling = [i for i, mine in enumerate(ranges) if len(optima[i]) < len(mine)]
+    if not ratio:
+        assert telling == [i for i, mine in enumerate(ranges) if len(set(n[mine])) > 1]
+    shares = [np.mean([gold[place] for place in mine]) for mine in optima]
+    assert line["telling"] == len(telling) and line["gold_signed"] == pytest.approx(np.mean(shares))
+    if telling:
+        assert line["gold_signed_telling"] == pytest.approx(np.mean([shares[i] for i in telling]))
+    else:
+        assert np.isnan(line["gold_signed_telling"])
 
 
 def test_nothing_to_compare_has_no_bounds():
@@ -191,7 +219,9 @@ def test_every_explainer_stands_between_the_bounds_and_the_gold_on_top_of_compre
         assert metrics.query("metric == 'comprehensiveness' and variant == 'del' and explainer == 'lr'")[
             "place"
         ].item() == pytest.approx(1)
-    assert "Bounds of each metric" in (folder / "tables.md").read_text()
+    assert bounds["telling"].between(0, bounds["instances"]).all() and bounds["telling"].max() == 25
+    text = (folder / "tables.md").read_text()
+    assert "Bounds of each metric" in text and "on which not all sets score the same" in " ".join(text.split())
 
 
 def test_without_bounds_there_is_no_file(toy, tmp_path):

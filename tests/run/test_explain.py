@@ -63,6 +63,21 @@ def test_workers_and_cache_change_nothing_but_the_time(explainer, tmp_path):
     assert warm.rows == mixed.rows and warm.seconds == pytest.approx(mixed.seconds)
 
 
+def test_an_explainer_can_take_the_samples_of_another():
+    """By size or signed: the same coefficients, in another order."""
+    first = run(job(Lime(n_samples=200), name="lime")).explanation
+    sizes = Lime(n_samples=200, order="absolute", samples_of="lime")
+    second = run(job(sizes, name="lime_absolute")).explanation
+    for a, b in zip(*((dict(zip(f, s, strict=True)) for f, s in zip(e.features, e.scores, strict=True))
+                      for e in (first, second)), strict=True):  # fmt: skip
+        assert a == b
+    assert (np.diff(first.scores) <= 0).all() and (np.diff(np.abs(second.scores)) <= 0).all()
+    assert (first.features != second.features).any()
+    own = run(job(replace(sizes, samples_of=None), name="lime_absolute")).explanation
+    assert (own.scores != second.scores).all()
+    assert job(sizes, name="lime").section != job(replace(sizes, samples_of=None), name="lime").section
+
+
 def test_what_explanations_depend_on_makes_another_section(tmp_path):
     cache = Disk(str(tmp_path))
     first = job(Lime(n_samples=50))

@@ -146,3 +146,34 @@ def test_incomplete_explanations_are_skipped_filled_or_kept(plan):
         else:
             assert (chosen[:5, 0] == 0).all() and set(chosen[:5, 1].tolist()) <= {1, 2}
             assert (pipeline.select(study, "x", done) == chosen).all()
+
+
+def test_a_sample_is_explained_again_with_another_seed_and_searched_with_the_same():
+    with initialize_config_module("cfeval_cli.conf", version_base="1.3"):
+        made = config.plan(compose("run", ["cache=off", "n_jobs=1", "explainer=[random,lr,ladder]", "k=2", "noise=9"]))
+    made = made.applied(Subject(DATASET, type(MODEL)))
+    study = prepare(made, DATASET, MODEL)
+    part, rows = pipeline.sampled(study)
+    assert rows.tolist() == sorted(set(rows.tolist())) and len(rows) == 9
+    assert rows.tolist() == pipeline.sampled(study)[1].tolist()
+    assert list(part.plan.explainers) == ["random", "lr"] and part.ledger is not study.ledger  # no rung is asked again
+    for amount, many in ((0, 0), (1000, 30)):
+        assert len(pipeline.sampled(replace(study, plan=replace(made, noise=amount)))[1]) == many
+    truth = {name: study.truth(name) for name in made.truths}
+    steps = []
+    second = pipeline.repeated(part, {name: of[rows] for name, of in truth.items()}, steps.append)
+    assert sum(steps) == 18 and (part.instances.ids == study.instances.ids[rows]).all()
+    first = {name: pipeline.explained(study, name, lambda _: None) for name in ("random", "lr")}
+    same = {
+        name: (second.explanations[name].explanation.scores == done.explanation.scores[rows]).all()
+        for name, done in first.items()
+    }
+    assert same == {"random": False, "lr": True}
+    chosen = pipeline.select(study, "lr", first["lr"])
+    edits = edits_of(study, study.rows, chosen, "search.lr.{level}", lambda _: None, keep=False)
+    for level, found in edits.items():
+        again = second.edits["lr"][level]
+        assert (again.codes == found.codes[rows]).all() and (again.distance == found.distance[rows]).all()
+    assert set(second.scores["instance"]) == set(study.instances.ids[rows].tolist())
+    assert set(second.scores["explainer"]) == {"random", "lr"}
+    assert part.ledger.rows["search"] > 0

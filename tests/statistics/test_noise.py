@@ -1,0 +1,144 @@
+"""What another seed of an explainer changes, counted and worked out by hand."""
+
+from itertools import product
+from math import isnan, sqrt
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import sem
+
+from cfeval_cli.statistics.noise import COLUMNS, Again, compared, moved, named, valued
+from cfeval_cli.statistics.resampled import Bootstrap
+from cfeval_cli.types import NONE, Explained, Explanation
+
+LISTS = st.lists(st.permutations(range(4)).flatmap(lambda p: st.integers(0, 4).map(lambda size: p[:size])), min_size=1)
+
+
+def explained(rows, scores=None, faults=()):
+    told = [[(j, float(-i)) for i, j in enumerate(row)] for row in rows] if scores is None else scores
+    return Explained(Explanation.ragged(told), 0, 0.0, 0, dict.fromkeys(faults, "failed"))
+
+
+def padded(rows, k):
+    return np.array([[*row[:k], *[NONE] * (k - len(row))] for row in rows])
+
+
+@given(LISTS, st.data(), st.integers(1, 4))
+def test_two_sets_are_compared_as_sets_are(rows, data, k):
+    other = data.draw(st.permutations(rows))
+    common, larger, same = compared(padded(rows, k), padded(other, k))
+    for i, (a, b) in enumerate(zip(rows, other, strict=True)):
+        a, b = set(a[:k]), set(b[:k])
+        assert (common[i], larger[i], same[i]) == (len(a & b), max(len(a), len(b)), a == b)
+
+
+@settings(max_examples=60)
+@given(LISTS, st.data(), st.integers(1, 4))
+def test_the_table_counts_the_instances_that_both_seeds_answered(rows, data, k):
+    other = data.draw(st.permutations(rows))
+    failed = [set(data.draw(st.lists(st.integers(0, len(rows) - 1), max_size=2))) for _ in range(2)]
+    places = np.arange(len(rows)) * 2 + 1  # among all instances, of which every other was explained again
+    everyone = [row for pair in zip([[0]] * len(rows), rows, strict=True) for row in pair]
+    first = {"x": explained(everyone, faults=[2 * i + 1 for i in failed[0]] + [0])}
+    line = named(first, {"x": explained(other, faults=failed[1])}, places, k, 0.95).iloc[0]
+    there = [i for i in range(len(rows)) if i not in failed[0] | failed[1]]
+    told = [(rows[i], other[i]) for i in there if rows[i] or other[i]]
+    assert (line["asked"], line["instances"]) == (len(rows), len(told))
+    if not told:
+        assert isnan(line["same_features"]) and isnan(line["low"]) and line["deterministic"] == ""
+        return
+    sets = [(set(a[:k]), set(b[:k])) for a, b in told]
+    assert line["same_features"] == pytest.approx(np.mean([a == b for a, b in sets]))
+    assert line["overlap"] == pytest.approx(np.mean([len(a & b) / max(len(a), len(b)) for a, b in sets]))
+    assert line["same_order"] == pytest.approx(np.mean([list(a) == list(b) for a, b in told]))
+    assert line["low"] <= line["same_features"] <= line["high"]
+    assert (line["deterministic"] == "yes") == all(list(a) == list(b) for a, b in told)
+
+
+def test_the_same_features_with_other_scores_were_drawn():
+    one, two = explained([[1]], [[(1, 0.5)]]), explained([[1]], [[(1, 0.25)]])
+    for again, drawn in ((one, "yes"), (two, "no")):
+        line = named({"x": one}, {"x": again}, np.array([0]), 1, 0.95).iloc[0]
+        assert line["same_features"] == line["same_order"] == 1 and line["deterministic"] == drawn
+    assert list(named({}, {}, np.array([0]), 1, 0.95)) == COLUMNS
+
+
+def test_the_error_of_a_mean_is_that_of_the_mean_and_the_noise_is_half_the_mean_square():
+    rng = np.random.default_rng(0)
+    one, two = rng.normal(size=(2, 37))
+    told = moved(one, np.ones(37), two, np.ones(37))
+    assert (told["value"], told["value_again"]) == pytest.approx((one.mean(), two.mean()))
+    assert told["difference"] == pytest.approx(two.mean() - one.mean()) and told["se"] == pytest.approx(sem(one))
+    assert told["noise_se"] == pytest.approx(sqrt(np.mean((one - two) ** 2) / 2 / 37))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_over_all_draws_that_there_could_be_the_noise_is_the_variance_that_the_draws_make(seed):
+    """Every instance draws one of a few explanations; all pairs of draws of all instances are tried."""
+    rng = np.random.default_rng(seed)
+    options = [rng.normal(size=size) for size in (1, 2, 3, 2)]
+    chances = [rng.dirichlet(np.ones(len(one))) for one in options]
+    ones = np.ones(len(options))
+    draws = [
+        (np.array([option[i] for option, i in zip(options, choice, strict=True)]),
+         np.prod([chance[i] for chance, i in zip(chances, choice, strict=True)]))
+        for choice in product(*(range(len(option)) for option in options))
+    ]  # fmt: skip
+    means, weights = np.array([draw.mean() for draw, _ in draws]), np.array([weight for _, weight in draws])
+    variance = weights @ (means - weights @ means) ** 2  # of the value, over seeds of the explainer
+    expected = sum(p * q * moved(a, ones, b, ones)["noise_se"] ** 2 for a, p in draws for b, q in draws)
+    assert expected == pytest.approx(variance)
+
+
+def test_a_ratio_has_the_errors_that_drawing_again_shows():
+    """Against simulation: instances drawn anew, and, with the instances fixed, the explainer's draws alone."""
+    rng = np.random.default_rng(3)
+    base, far = rng.uniform(0.2, 0.8, 400), rng.uniform(1, 2, 400)
+
+    def draw():
+        edit = rng.random(400) < 0.5
+        return (rng.random(400) < base).astype(float), np.where(edit, far, far + 1)
+
+    seen = [draw() for _ in range(1500)]
+    values = np.array([n.sum() / d.sum() for n, d in seen])
+    told = [moved(*one, *two) for one, two in zip(seen[:200], seen[200:400], strict=True)]
+    noise = sqrt(np.mean([line["noise_se"] ** 2 for line in told]))
+    assert noise == pytest.approx(values.std(ddof=1), rel=0.06)
+    n, d = seen[0]
+    rows = rng.integers(0, 400, (3000, 400))
+    assert told[0]["se"] == pytest.approx((n[rows].sum(axis=1) / d[rows].sum(axis=1)).std(ddof=1), rel=0.06)
+    assert told[0]["value"] == n.sum() / d.sum()
+
+
+def test_without_anything_to_divide_by_there_is_no_value():
+    zero, one = np.zeros(3), np.ones(3)
+    told = moved(zero, zero, one, one)
+    assert isnan(told["value"]) and told["value_again"] == 1
+    assert isnan(told["difference"]) and isnan(told["se"]) and isnan(told["noise_se"])
+    alone = moved(one[:1], one[:1], zero[:1], one[:1])
+    assert alone["difference"] == -1 and isnan(alone["se"]) and alone["noise_se"] == pytest.approx(sqrt(0.5))
+
+
+def table(rows):
+    return pd.DataFrame(rows, columns=["instance", "explainer", "metric", "variant", "numerator", "denominator"])
+
+
+def test_values_are_compared_on_the_instances_that_both_seeds_have():
+    first = table([(i, name, "c", "label", 1.0 + i, 2.0) for name in "ab" for i in range(6)])
+    second = table([(i, name, "c", "label", 3.0 * i, 1.0) for name in "ab" for i in (1, 3, 5) if name == "a" or i > 1])
+    facts = [(i, "a", "coverage", "all", 1.0, 1.0) for i in range(6)]
+    first, second = (
+        pd.concat([frame, table(facts)]).astype({"metric": "category", "explainer": "category"})
+        for frame in (first[first["instance"] != 5], second)
+    )
+    order = pd.DataFrame([{"metric": "c", "role": "judged"}, {"metric": "coverage", "role": "fact"}])
+    found = valued(first, second, order, least=2).set_index("explainer")
+    assert found["metric"].tolist() == ["c", "c"] and found["instances"].to_dict() == {"a": 2, "b": 1}
+    assert found.loc["a", ["value", "value_again", "difference"]].tolist() == [6 / 4, 12 / 2, 6 - 1.5]
+    assert found["se"].notna().to_dict() == {"a": True, "b": False}  # one instance is too few
+    names = {"x": explained([[0], [1]])}
+    tables = Again(np.array([0, 1]), names, second).tables(names, first, order, 1, Bootstrap(0))
+    assert list(tables) == ["noise", "noise_metrics"] and tables["noise_metrics"]["se"].isna().all()
