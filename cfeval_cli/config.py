@@ -35,6 +35,7 @@ def plan(cfg: DictConfig) -> Plan:
     _check("agreement", lambda: one_of("agreement", cfg.agreement, ("recall", "hit")))
     _check("incomplete", lambda: one_of("incomplete", cfg.incomplete, ("skip", "random", "keep")))
     _check("bounds", lambda: whole("bounds", cfg.bounds, 0))
+    _check("reparametrisations", lambda: whole("reparametrisations", cfg.reparametrisations, 0))
     _check("resamples", lambda: whole("resamples", cfg.resamples, 0))
     if 0 < cfg.resamples < _LEAST_RESAMPLES:
         raise UserError(f"resamples must be 0 or at least {_LEAST_RESAMPLES}, not {cfg.resamples}.")
@@ -82,6 +83,7 @@ def plan(cfg: DictConfig) -> Plan:
         agreement=cfg.agreement,
         incomplete=cfg.incomplete,
         bounds=cfg.bounds,
+        reparametrisations=cfg.reparametrisations,
         resamples=cfg.resamples,
         confidence=cfg.confidence,
         figures=tuple(cfg.figures or ()),

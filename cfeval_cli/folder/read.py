@@ -134,7 +134,8 @@ def read(path: Path, record: dict[str, Any] | None = None) -> Folder:
         if absent:
             raise ValueError(f"run.json does not tell {', '.join(absent)}")
         told = {field.name: path / f"{field.name}.csv" for field in fields(Findings)}
-        told = {name: file for name, file in told.items() if name != "bounds" or file.name in record["files"]}
+        optional = {field.name for field in fields(Findings) if field.default is None}
+        told = {name: file for name, file in told.items() if name not in optional or file.name in record["files"]}
         for name in (*(file.name for file in told.values()), "costs.csv", "dataset.json", *_FRAMES):
             checked.listed(record, name)
         findings = Findings(**{name: checked.table(file) for name, file in told.items()})

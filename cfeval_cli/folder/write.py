@@ -54,8 +54,9 @@ _PACKAGES = ("torch", "numpy", "pandas", "scipy", "scikit-learn", "lime", "ancho
 
 _RESULTS = (
     "bounds.csv", "correlations.csv", "costs.csv", "costs.md", "counterfactuals.parquet", "dataset.json",
-    "differences.csv", "explanations.parquet", "instance_agreement.csv", "instances.parquet", "metrics.csv",
-    "metric_agreement.csv", "model.npz", "report.html", "scores.parquet", "tables.md", "tables.tex", "truth.parquet",
+    "differences.csv", "explanations.parquet", "instance_agreement.csv", "instances.parquet", "invariance.csv",
+    "metrics.csv", "metric_agreement.csv", "model.npz", "report.html", "scores.parquet", "tables.md", "tables.tex",
+    "truth.parquet",
 )  # fmt: skip
 
 
@@ -133,8 +134,8 @@ class RunFolder:
             "settings": {
                 "seed": plan.seed, "k": plan.k, "n_explain": plan.n_explain, "access": plan.access.name.lower(),
                 "gold": list(plan.golds), "agreement": plan.agreement, "incomplete": plan.incomplete,
-                "bounds": plan.bounds, "resamples": plan.resamples, "confidence": plan.confidence,
-                "timeout_per_instance": plan.timeout, "figures": list(plan.figures),
+                "bounds": plan.bounds, "reparametrisations": plan.reparametrisations, "resamples": plan.resamples,
+                "confidence": plan.confidence, "timeout_per_instance": plan.timeout, "figures": list(plan.figures),
             },
             "data": {"name": dataset.name, "kind": dataset.kind, **dataset.origin, "fingerprint": dataset.fingerprint},
             "splits": {"train": len(dataset.train), "validation": len(dataset.validation), "test": len(dataset.test)},
