@@ -342,7 +342,8 @@ def _marked(title: Cell, moves: bool) -> Cell:
 def _invariance(ranges: pd.DataFrame, record: Mapping[str, Any]) -> Table:
     """For each metric the lowest and the highest τ with each truth, and what moves it."""
     settings = record["settings"]
-    chosen = ranges[(ranges["agreement"] == settings["agreement"]) | (ranges["agreement"] == "order")]
+    lead = ranges["agreement"] == settings["agreement"]
+    chosen = ranges[lead] if lead.any() else ranges  # of a ladder alone there is its order only
     golds = headed(chosen["gold"], record)
     told = {(one["metric"], one["variant"], one["gold"]): one for one in chosen.to_dict("records")}
     rows = []

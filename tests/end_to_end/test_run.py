@@ -19,8 +19,8 @@ SIX = "explainer=[random,omission,lime,anchor,decision_boundary,lr]"
 FAST = ("explainer.lime.n_samples=300", "explainer.decision_boundary.n_samples=100")
 RESULTS = ["bounds.csv", "correlations.csv", "costs.csv", "costs.md", "counterfactuals.parquet", "dataset.json",
            "differences.csv", "explanations.parquet", "instance_agreement.csv", "instances.parquet",
-           "metric_agreement.csv", "metrics.csv", "model.npz", "run.json", "run.log", "scores.parquet", "tables.md",
-           "tables.tex", "truth.parquet"]  # fmt: skip
+           "invariance.csv", "metric_agreement.csv", "metrics.csv", "model.npz", "run.json", "run.log",
+           "scores.parquet", "tables.md", "tables.tex", "truth.parquet"]  # fmt: skip
 
 
 def same_figures(folder):
