@@ -42,9 +42,11 @@ from cfeval_cli.types import (
     Ledger,
     Model,
     Plan,
+    Reparametrisable,
     Rows,
     Split,
     Stored,
+    Subject,
 )
 
 log = logging.getLogger(__name__)
@@ -145,6 +147,7 @@ class RunFolder:
             "explainers_absent": dict(plan.absent.explainers),
             "metrics_absent": dict(plan.absent.metrics),
             "truths_absent": dict(plan.absent.truths),
+            "invariance_absent": _why_no_invariance(plan, dataset),
             "truths": {name: {"question": t.question, "arbitrary": t.arbitrary} for name, t in plan.truths.items()},
             "removals": {r.variant: {"title": r.title, "arbitrary": r.arbitrary} for r in plan.removals.values()},
             "setup": f"{plan.search.label}; {plan.distance.label}",
@@ -404,6 +407,13 @@ class RunFolder:
             if self.path.is_dir():
                 raise
             raise Failure(f"{self.path} was removed during the run.") from error
+
+
+def _why_no_invariance(plan: Plan, dataset: Dataset) -> str:
+    """Why it is not told what other parameters of the model move; nothing if it is."""
+    if not plan.reparametrisations:
+        return "reparametrisations=0"
+    return Subject.of(dataset, plan.model).lacks(Reparametrisable) or ""
 
 
 def _put(body: bytes, path: Path) -> None:

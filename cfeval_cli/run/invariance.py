@@ -16,6 +16,7 @@ import pandas as pd
 from cfeval_cli.errors import Failure
 from cfeval_cli.removal.without import without
 from cfeval_cli.run.evaluate import Edits, case_of, scores_of
+from cfeval_cli.run.search import Job
 from cfeval_cli.run.study import Study, removed
 from cfeval_cli.seeding import stream
 from cfeval_cli.statistics.bootstrap import divided
@@ -29,7 +30,6 @@ from cfeval_cli.types import (
     Counterfactuals,
     Depth,
     Floats,
-    Gate,
     Ints,
     Ledger,
     Measure,
@@ -41,6 +41,8 @@ from cfeval_cli.types import (
 from cfeval_cli.types.explanation import named
 
 _MOST = 500  # instances
+_FEW = 100  # instances where every edit has to be searched again
+_SEARCHES = 10  # draws of each change there
 _PREPARING = 1 << 33  # multiplications that all distances together may take to be prepared
 _FEWEST = 2  # draws, however much that is
 _PROBE = 16  # explanations by which one sees how deep a part looks into the model
@@ -60,7 +62,9 @@ def find(
         return None
     short = study.dataset.padded or bool((study.rows.codes == ABSENT).any())
     changes = model.changes(padded=short)
-    trial = _Trial.of(study, _sample(study), chosen, edits)
+    trial = _Trial.of(study, _sample(study, _MOST), chosen, edits)
+    if trial.repeats:
+        trial = _Trial.of(study, _sample(study, _FEW), chosen, edits)
     # effects of single values, and what is left without them, depend on the constant alone
     embeddings = trial.parts(Depth.EMBEDDINGS)
     effects = trial.parts(Depth.EFFECTS) if "constant" in changes else embeddings
@@ -88,13 +92,12 @@ def find(
     return Reparametrised(base.rows, base.explainers, base.values, changed, len(trial.sample))
 
 
-def _sample(study: Study) -> Ints:
-    """The instances: all, or a seeded sample; fewer where every edit has to be searched again."""
-    plan, everyone = study.plan, np.arange(len(study.instances))
-    most = min(_MOST, plan.search.chunk(study.dataset, plan.k)) if plan.search.by_distance else _MOST
+def _sample(study: Study, most: int) -> Ints:
+    """The instances: all, or a seeded sample."""
+    everyone = np.arange(len(study.instances))
     if len(everyone) <= most:
         return everyone
-    return np.sort(stream(plan.seed, "reparametrisation.instances").choice(everyone, most, replace=False))
+    return np.sort(stream(study.plan.seed, "reparametrisation.instances").choice(everyone, most, replace=False))
 
 
 @dataclass(frozen=True)
@@ -106,9 +109,9 @@ class _Values:
     values: Floats  # (R, E)
 
     def write(self, found: Mapping[Row, Floats]) -> None:
-        """Put rows (E,) into their places."""
-        for row, values in found.items():
-            self.values[self.rows.index(row)] = values
+        """Put rows (E,) into their places; one that nobody has a score of has none."""
+        for row in set(self.rows) & set(found):
+            self.values[self.rows.index(row)] = found[row]
 
 
 @dataclass(frozen=True)
@@ -159,11 +162,12 @@ class _Trial:
         return self.study.rows.take(self.sample[self.place])
 
     def draws(self, kinds: int) -> int:
-        """How often each change is drawn: as often as wanted, unless the distance takes too much to prepare."""
+        """How often each change is drawn: as often as wanted, unless distances or searches take too long for that."""
         plan, dataset, model = self.study.plan, self.study.dataset, self.study.model
         levels = [level for level in self.study.measures if plan.distance.embeds(model, level)]
         each = kinds * sum(plan.distance.preparing(dataset, model, level) for level in levels)
-        return min(plan.reparametrisations, max(_FEWEST, _PREPARING // max(1, each)))
+        most = _SEARCHES if self.repeats else plan.reparametrisations
+        return min(plan.reparametrisations, most, max(_FEWEST, _PREPARING // max(1, each)))
 
     def told(self, scores: pd.DataFrame) -> _Values:
         """The run's own values on the sample."""
@@ -203,14 +207,16 @@ class _Trial:
         found, search = self.edits[level], study.plan.search
         if found.codes is not None and level not in self._searched:
             return replace(found, distance=measure.between(self.rows.codes, found.codes))
-        task = self._task(study.gate(level, f"search.{level.name}"), measure)
+        task = self._task(study, level, measure)
         return search.limit(task) or search.find(task)
 
-    def _task(self, gate: Gate, measure: Measure, some: slice = slice(None)) -> Task:
-        rows, study = self.rows.take(some), self.study
+    def _task(self, study: Study, level: Access, measure: Measure, some: slice = slice(None)) -> Task:
+        """The search as a run has it, with the same random numbers."""
+        plan, dataset, rows = study.plan, study.dataset, self.rows.take(some)
+        component = Job(plan.search, dataset, study.model, measure, level, plan.seed).component
         return Task(
-            rows.ids, rows.codes, rows.labels, seed=study.plan.seed, component="search",
-            features=self.features[some], dataset=study.dataset, model=gate, measure=measure,
+            rows.ids, rows.codes, rows.labels, seed=plan.seed, component=component, features=self.features[some],
+            dataset=dataset, model=study.gate(level, component), measure=measure,
         )  # fmt: skip
 
     def check(self, study: Study) -> None:
@@ -238,7 +244,9 @@ class _Trial:
         study, plan, looked = self.study, self.study.plan, self._looked
         embeds = [level for level in study.measures if plan.distance.embeds(study.model, level)]
         parts = _Parts(
-            tuple(one for one in study.measures if one in embeds or looked.depth(f"search.{one.name}") >= least),
+            tuple(
+                one for one in study.measures if one in embeds or looked.depth(f"search.{one.name.lower()}") >= least
+            ),
             tuple(name for name in study.removals if looked.depth(f"removal.{name}") >= least),
             tuple(name for name in plan.truths if looked.depth(f"truth.{name}") >= least),
             tuple(name for name, metric in plan.metrics.items() if metric.role != "fact"),
@@ -251,12 +259,19 @@ class _Trial:
         return replace(parts, metrics=tuple(dict.fromkeys(keys[name] for name, _ in said)), said=said)
 
     @cached_property
+    def repeats(self) -> bool:
+        """Whether edits have to be searched again, their end not being known."""
+        study, few = self.study, slice(0, _PROBE)
+        searched = [(level, study.measures[level]) for level in self._searched]
+        return any(study.plan.search.limit(self._task(study, *one, few)) is None for one in searched)
+
+    @cached_property
     def _searched(self) -> set[Access]:
         """The levels at which another edit may be found in other parameters."""
         study, search = self.study, self.study.plan.search
         return {
             level for level in study.measures
-            if self._looked.depth(f"search.{level.name}") > Depth.PREDICTIONS
+            if self._looked.depth(f"search.{level.name.lower()}") > Depth.PREDICTIONS
             or (search.by_distance and study.plan.distance.embeds(study.model, level))
         }  # fmt: skip
 
@@ -275,6 +290,5 @@ class _Trial:
         for name, truth in plan.truths.items():
             truth.known(dataset, watched.gate(truth.access, f"truth.{name}"), few)
         for level, measure in self.study.measures.items():
-            gate = watched.gate(level, f"search.{level.name}")
-            plan.search.find(self._task(gate, measure, slice(0, _PROBE)))
+            plan.search.find(self._task(watched, level, measure, slice(0, _PROBE)))
         return ledger

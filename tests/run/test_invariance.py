@@ -1,5 +1,6 @@
 """What other parameters move, against a run that is made anew for each of them, and against what can be proved."""
 
+import json
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,7 +18,7 @@ from cfeval_cli.seeding import stream
 from cfeval_cli.statistics.findings import conclude
 from cfeval_cli.statistics.invariance import TOGETHER
 from cfeval_cli.statistics.resampled import Bootstrap
-from cfeval_cli.types import Subject
+from cfeval_cli.types import Explained, Explanation, Subject
 from tests.conftest import only_run
 from tests.problems import make_dataset, make_text, random_linear
 
@@ -205,6 +206,17 @@ def test_a_large_run_is_sampled_with_the_seed_and_told_so(monkeypatch):
         assert one.values[i] == pytest.approx(mine, nan_ok=True)
 
 
+def test_searches_that_have_to_be_repeated_are_fewer(monkeypatch):
+    run = ran(TABLE, random_linear(TABLE, 5, 4), "search.pick=nearest", "reparametrisations=5")
+    monkeypatch.setattr(invariance, "_FEW", 12)
+    monkeypatch.setattr(invariance, "_SEARCHES", 2)
+    found = run.found()
+    assert found.instances == 12 and {len(values) for values in found.changed.values()} == {2}
+    for settings in (["search=exact"], ["search.pick=largest_drop"]):
+        found = ran(TABLE, random_linear(TABLE, 5, 4), *settings, "reparametrisations=5").found()
+        assert found.instances == 40 and {len(values) for values in found.changed.values()} == {5}
+
+
 def test_distances_that_take_long_to_prepare_are_drawn_less_often(monkeypatch):
     run = ran(TABLE, random_linear(TABLE, 5, 4), "distance=mahalanobis", "reparametrisations=9")
     size = 5 * 4
@@ -229,6 +241,19 @@ def test_a_model_without_such_changes_or_no_wish_for_them_has_none():
     assert run.found() is None and run.of(None).correlations["moves"].isna().all()
 
 
+def test_explainers_that_name_nothing_have_no_values_and_nothing_fails():
+    run = ran(TABLE, random_linear(TABLE, 0, 2), "removal=[zero,mean,marginal]")
+    named = {name: Explained(Explanation(done.explanation.features * 0 - 1, done.explanation.scores), 0, 0.0, 0)
+             for name, done in run.explained.items()}  # fmt: skip
+    nobody = searched(run.study, named)
+    found = nobody.found()
+    assert all(np.isnan(found.values[i]).all() for i, row in enumerate(found.rows) if row[0] != "coverage")
+    assert not found.moved().any() and nobody.of(found).invariance.empty
+    one = searched(run.study, {**named, "omission": run.explained["omission"]})
+    moves = one.of(one.found()).metrics.set_index(["metric", "variant", "explainer"])["moves"]
+    assert moves["c", "probability", "omission"] is True and moves["c", "probability", "lr"] is None
+
+
 def test_a_run_writes_the_ranges_and_marks_what_moves(toy, tmp_path):
     toy.run(
         "explainer=[random,omission,decision_boundary,lr]",
@@ -238,6 +263,7 @@ def test_a_run_writes_the_ranges_and_marks_what_moves(toy, tmp_path):
         cwd=tmp_path,
     )
     folder = only_run(tmp_path)
+    assert json.loads((folder / "run.json").read_text())["invariance_absent"] == ""
     table = pd.read_csv(folder / "invariance.csv", keep_default_na=False)
     assert set(table["reparametrisations"]) == {8} and set(table["instances"]) == {50}
     assert ((table["tau_lowest"] <= table["tau"]) & (table["tau"] <= table["tau_highest"])).all()

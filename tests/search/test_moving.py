@@ -195,11 +195,12 @@ def test_the_limit_of_continuous_is_the_global_optimum(problem, alpha, k):
     assert found.converged.all() and (found.flipped == (found.probability < 0.5))[found.probability != 0.5].all()
 
 
-def test_only_continuous_knows_where_it_would_end_and_only_on_a_line():
+def test_searches_of_the_line_know_where_they_would_end():
     dataset = make_dataset([3, 2], n=5)
     model = make_linear(dataset)
     task = make_task(dataset, model, choose_features(dataset, 1, 0), Access.GRADIENT)
-    assert Discrete().limit(task) is None and Exact().limit(task) is None
+    assert Discrete().limit(task) is None
+    assert (Exact().limit(task).distance == Exact().find(task).distance).all()
     assert Continuous().limit(make_task(dataset, model, task.features, Access.PROBABILITY)) is None
     assert Continuous().by_distance and Discrete(pick="nearest").by_distance and not Discrete().by_distance
 
