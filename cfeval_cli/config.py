@@ -36,6 +36,7 @@ def plan(cfg: DictConfig) -> Plan:
     _check("incomplete", lambda: one_of("incomplete", cfg.incomplete, ("skip", "random", "keep")))
     _check("bounds", lambda: whole("bounds", cfg.bounds, 0))
     _check("noise", lambda: whole("noise", cfg.noise, 0))
+    _check("reparametrisations", lambda: whole("reparametrisations", cfg.reparametrisations, 0))
     _check("resamples", lambda: whole("resamples", cfg.resamples, 0))
     if 0 < cfg.resamples < _LEAST_RESAMPLES:
         raise UserError(f"resamples must be 0 or at least {_LEAST_RESAMPLES}, not {cfg.resamples}.")
@@ -84,6 +85,7 @@ def plan(cfg: DictConfig) -> Plan:
         incomplete=cfg.incomplete,
         bounds=cfg.bounds,
         noise=cfg.noise,
+        reparametrisations=cfg.reparametrisations,
         resamples=cfg.resamples,
         confidence=cfg.confidence,
         figures=tuple(cfg.figures or ()),

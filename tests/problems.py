@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from hypothesis import strategies as st
 
 from cfeval_cli.distance.euclidean import Euclidean
 from cfeval_cli.model.logistic import LinearModel
+from cfeval_cli.model.reparametrisation import mean_vectors
 from cfeval_cli.removal.marginal import Marginal
 from cfeval_cli.removal.mask import Mask
 from cfeval_cli.removal.zero import Zero
@@ -139,3 +142,33 @@ def choose_features(dataset, k, seed):
     """k features for each test instance."""
     rng = np.random.default_rng(seed)
     return np.stack([rng.permutation(dataset.width)[:k] for _ in dataset.test.ids])
+
+
+def make_text(width=5, words=8, n=20, seed=0):
+    """Sentences of one word up to `width`, of one vocabulary; the last word is the mask."""
+    dataset = make_dataset([words] * width, n=n, seed=seed)
+    rng = np.random.default_rng(seed)
+    splits = []
+    for split in (dataset.train, dataset.validation, dataset.test):
+        short = np.arange(width) >= rng.integers(1, width + 1, n)[:, None]
+        codes = np.where(short, ABSENT, np.minimum(split.codes, words - 2)).astype(np.int32)
+        splits.append(replace(split, codes=codes, texts=tuple("" for _ in codes)))
+    there = splits[0].codes[splits[0].codes != ABSENT]
+    frequency, values = np.bincount(there, minlength=words) / len(there), np.arange(words - 1, dtype=np.int32)
+    feature = dataset.features[0].values
+    return replace(
+        dataset, kind="text", train=splits[0], validation=splits[1], test=splits[2], unknown=words - 1,
+        features=tuple(replace(one, values=feature) for one in dataset.features),
+        frequencies=(frequency,) * width, candidates=(values,) * width,
+    )  # fmt: skip
+
+
+def random_linear(dataset, seed, dim, scale=1.0):
+    """Real numbers, so that nothing is tied; texts share one table."""
+    rng = np.random.default_rng(seed)
+    sizes = [len(feature.values) for feature in dataset.features]
+    tables = tuple(scale * rng.normal(size=(size, dim)) for size in sizes)
+    if dataset.kind == "text":
+        tables = (tables[0],) * len(sizes)
+    weights = rng.normal(size=(len(sizes), dim))
+    return LinearModel(float(rng.normal()), weights, tables, mean_vectors(tables, dataset.train.codes))

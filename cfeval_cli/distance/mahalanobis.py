@@ -33,6 +33,11 @@ class Mahalanobis(Spaced):
         """What captions say of it."""
         return f"mahalanobis distance (space: {self.space}, shrinkage: {self.shrinkage:g})"
 
+    def preparing(self, dataset: Dataset, model: Model, access: Access) -> int:
+        """Covariance and inverse."""
+        size = len(choose(self, dataset, model, access).columns(np.arange(dataset.width)))
+        return size * size * (len(dataset.train) + size)
+
     def fit(self, dataset: Dataset, model: Model, access: Access) -> Measure:
         """Invert the covariance of the training rows."""
         space = choose(self, dataset, model, access)

@@ -22,7 +22,7 @@ TOO_MUCH = (RecursionError, OverflowError, MemoryError)  # nested more deeply, o
 # columns of tables that are text, whatever it looks like
 WORDS = {
     "metric", "variant", "explainer", "better", "role", "access", "note", "family", "gold", "agreement", "than_metric",
-    "than_variant", "other_metric", "other_variant", "method", "part", "name", "deterministic",
+    "than_variant", "other_metric", "other_variant", "method", "moved_by", "part", "name", "deterministic",
 }  # fmt: skip
 
 _BETTER = ("higher", "lower", "none")

@@ -42,9 +42,11 @@ from cfeval_cli.types import (
     Ledger,
     Model,
     Plan,
+    Reparametrisable,
     Rows,
     Split,
     Stored,
+    Subject,
 )
 
 log = logging.getLogger(__name__)
@@ -55,7 +57,7 @@ _PACKAGES = ("torch", "numpy", "pandas", "scipy", "scikit-learn", "lime", "ancho
 _RESULTS = (
     "bounds.csv", "correlations.csv", "costs.csv", "costs.md", "counterfactuals.parquet",
     "counterfactuals_again.parquet", "dataset.json", "differences.csv", "explanations.parquet",
-    "explanations_again.parquet", "instance_agreement.csv", "instances.parquet", "metrics.csv",
+    "explanations_again.parquet", "instance_agreement.csv", "instances.parquet", "invariance.csv", "metrics.csv",
     "metric_agreement.csv", "model.npz", "noise.csv", "noise_metrics.csv", "report.html", "scores.parquet", "tables.md",
     "tables.tex", "truth.parquet",
 )  # fmt: skip
@@ -135,7 +137,8 @@ class RunFolder:
             "settings": {
                 "seed": plan.seed, "k": plan.k, "n_explain": plan.n_explain, "access": plan.access.name.lower(),
                 "gold": list(plan.golds), "agreement": plan.agreement, "incomplete": plan.incomplete,
-                "bounds": plan.bounds, "noise": plan.noise, "resamples": plan.resamples, "confidence": plan.confidence,
+                "bounds": plan.bounds, "noise": plan.noise, "reparametrisations": plan.reparametrisations,
+                "resamples": plan.resamples, "confidence": plan.confidence,
                 "timeout_per_instance": plan.timeout, "figures": list(plan.figures),
             },
             "data": {"name": dataset.name, "kind": dataset.kind, **dataset.origin, "fingerprint": dataset.fingerprint},
@@ -147,6 +150,7 @@ class RunFolder:
             "explainers_absent": dict(plan.absent.explainers),
             "metrics_absent": dict(plan.absent.metrics),
             "truths_absent": dict(plan.absent.truths),
+            "invariance_absent": _why_no_invariance(plan, dataset),
             "truths": {name: {"question": t.question, "arbitrary": t.arbitrary} for name, t in plan.truths.items()},
             "removals": {r.variant: {"title": r.title, "arbitrary": r.arbitrary} for r in plan.removals.values()},
             "setup": f"{plan.search.label}; {plan.distance.label}",
@@ -395,6 +399,13 @@ class RunFolder:
             if self.path.is_dir():
                 raise
             raise Failure(f"{self.path} was removed during the run.") from error
+
+
+def _why_no_invariance(plan: Plan, dataset: Dataset) -> str:
+    """Why it is not told what other parameters of the model move; nothing if it is."""
+    if not plan.reparametrisations:
+        return "reparametrisations=0"
+    return Subject.of(dataset, plan.model).lacks(Reparametrisable) or ""
 
 
 def _put(body: bytes, path: Path) -> None:

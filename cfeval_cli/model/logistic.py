@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,9 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cfeval_cli.errors import UserError, number, whole
+from cfeval_cli.model import reparametrisation
+from cfeval_cli.model.reparametrisation import Group
 from cfeval_cli.seeding import integer, one_thread, stream
 from cfeval_cli.storage import npy
-from cfeval_cli.types import ABSENT, NONE, Codes, Dataset, Floats, Ints, Split
+from cfeval_cli.types import ABSENT, NONE, Change, Codes, Dataset, Floats, Ints, Split
 
 if TYPE_CHECKING:
     import torch
@@ -148,6 +150,29 @@ class LinearModel:
         """Mean effect (2, M) of each feature on each class over the training set."""
         means = (self.means * self.weights).sum(axis=1)
         return np.stack([-means, means])
+
+    @cached_property
+    def _groups(self) -> list[Group]:
+        """The features by the table that they have."""
+        return Group.all(self.tables, self.weights, self.means)
+
+    def changes(self, *, padded: bool) -> tuple[Change, ...]:
+        """What can be changed without changing a prediction."""
+        return reparametrisation.changes(self._groups, padded=padded)
+
+    def reparametrised(self, dataset: Dataset, changes: Collection[Change], rng: np.random.Generator) -> LinearModel:
+        """The same predictions from other parameters."""
+        tables, weights, means, bias = list(self.tables), self.weights.copy(), self.means.copy(), self.bias
+        for group in self._groups:
+            made = reparametrisation.redraw(group, changes, rng, dataset)
+            weights[group.features], means[group.features] = made.weights, made.means
+            for j in group.features.tolist():
+                tables[j] = made.table
+            bias -= made.constant
+        model = LinearModel(bias, weights, tuple(tables), means)
+        if "constant" not in changes:  # then every effect is what it was, which for texts are a million numbers
+            vars(model)["_effects"] = self._effects
+        return model
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """What is stored, as plain arrays; a table that features share is stored once."""
@@ -322,12 +347,7 @@ def _linear(dataset: Dataset, table: Floats, starts: Ints, weights: Floats, bias
     spans = [(start, start + len(feature.values)) for start, feature in zip(starts, dataset.features, strict=True)]
     parts = {span: table[span[0] : span[1]].copy() for span in spans}
     tables = tuple(parts[span] for span in spans)
-    means = np.zeros_like(weights)
-    for j, part in enumerate(tables):
-        codes = dataset.train.codes[:, j]
-        if (codes != ABSENT).any():
-            means[j] = part[codes[codes != ABSENT]].mean(axis=0)
-    return LinearModel(bias, weights, tables, means)
+    return LinearModel(bias, weights, tables, reparametrisation.mean_vectors(tables, dataset.train.codes))
 
 
 def _tensors(split: Split, starts: Ints) -> tuple[torch.Tensor, torch.Tensor]:

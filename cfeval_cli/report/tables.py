@@ -28,6 +28,7 @@ _LOW_COVERAGE = 0.5
 _Pair = tuple[str, str]  # metric and variant
 _RUNGS = 11  # of a ladder, that a table has room for
 _SURE = 0.05  # below which a p is worth telling
+MOVES = "§"  # marks what other parameters of the model move, though they change no prediction
 
 
 @dataclass(frozen=True)
@@ -140,6 +141,8 @@ def make(findings: Findings, record: Mapping[str, Any]) -> list[Table]:
     made += _differences(findings.differences, record)
     if len(findings.instance_agreement):
         made.append(_instances(findings.instance_agreement, record))
+    if findings.invariance is not None and len(findings.invariance):
+        made.append(_invariance(findings.invariance, record))
     if findings.bounds is not None and not findings.bounds["metric"].isin(truths_of(record)).all():
         made.append(_bounds(findings.bounds, findings.metrics[~rungs] if not rungs.all() else findings.metrics, record))
     if findings.noise is not None and findings.noise_metrics is not None:
@@ -177,7 +180,7 @@ def _values(title: str, metrics: pd.DataFrame, record: Mapping[str, Any], names:
             column((metric, variant), name) for name in ("value", "rank", "value_low", "value_high")
         )
         star = (metric, variant) in truths
-        row = [row_title(metric, variant, record, star)]
+        row = [_marked(row_title(metric, variant, record, star), any_moves(metrics, (metric, variant)))]
         for name in explainers:
             value, rank = values.get(name), ranks.get(name)
             if value is None or pd.isna(value):
@@ -196,6 +199,8 @@ def _values(title: str, metrics: pd.DataFrame, record: Mapping[str, Any], names:
         agree = "ranks that agree with it are bold" if len(truths) == 1 else "the first of a row is bold"
         notes.append(f"* marks the ground truth ({asked(record)}); {agree}.")
     notes.append(f"↑ higher is better, ↓ lower; = marks a tie.{_of_intervals(record)}")
+    if _moving(metrics).any():
+        notes.append(f"{MOVES} {_OF_MOVES}: other parameters of the model move this value and change no prediction.")
     reasons = sorted({note for note in metrics["note"] if note})
     if reasons:
         notes.append(f"{DASH}: {'; '.join(reasons)}.")
@@ -236,7 +241,8 @@ def _correlations(correlations: pd.DataFrame, record: Mapping[str, Any]) -> Tabl
                 low, high, best = line[f"{of}_low"], line[f"{of}_high"], bool(line[of] == column.best)
                 beyond = bool(line[of] < low - 1e-9 or line[of] > high + 1e-9)
                 outside |= beyond
-                row.append(Cell(_with_interval(line[of], low, high) + "‡" * beyond, bold=best))
+                moves = MOVES * (of == "tau" and line.get("moves") is True)
+                row.append(Cell(_with_interval(line[of], low, high) + "‡" * beyond + moves, bold=best))
             else:
                 row.append(_probability(line[of]))
         rows.append(row)
@@ -252,6 +258,11 @@ def _correlations(correlations: pd.DataFrame, record: Mapping[str, Any]) -> Tabl
         notes.append(
             "‡ outside its interval: a resample is noisier than the sample, and among many close explainers its "
             "τ and ρ are too small."
+        )
+    if _moving(shown).any():
+        notes.append(
+            f"{MOVES} {_OF_MOVES}: other parameters of the model move this τ and change no prediction. The table of "
+            "ranges says how far."
         )
     ladder = correlations[correlations["family"] == "ladder"]
     if len(ladder):
@@ -310,6 +321,58 @@ def _coefficients(correlations: pd.DataFrame, record: Mapping[str, Any]) -> list
                 of_what = f"{sign} ladder" if name == "ladder" else sign  # a narrow screen can part it from its figure
                 columns.append(_Column(Cell(f"p({of_what})"), f"p_{of}", lines, truths))
     return columns
+
+
+_OF_MOVES = "depends on an arbitrary constant of the model, not on its predictions"
+
+
+def _moving(lines: pd.DataFrame) -> pd.Series:
+    """Which lines other parameters of the model move; none if that was not asked."""
+    return lines["moves"].isin([True]) if "moves" in lines else pd.Series(False, index=lines.index)
+
+
+def any_moves(metrics: pd.DataFrame, pair: _Pair) -> bool:
+    """Whether a metric's value of some explainer moves."""
+    mine = (metrics["metric"] == pair[0]) & (metrics["variant"] == pair[1])
+    return bool((mine & _moving(metrics)).any())
+
+
+def _marked(title: Cell, moves: bool) -> Cell:
+    return Cell(f"{title.text} {MOVES}", title.bold, f"{title.latex} {escape_latex(MOVES)}") if moves else title
+
+
+def _invariance(ranges: pd.DataFrame, record: Mapping[str, Any]) -> Table:
+    """For each metric the lowest and the highest τ with each truth, and what moves it."""
+    settings = record["settings"]
+    lead = ranges["agreement"] == settings["agreement"]
+    chosen = ranges[lead] if lead.any() else ranges  # of a ladder alone there is its order only
+    golds = headed(chosen["gold"], record)
+    told = {(one["metric"], one["variant"], one["gold"]): one for one in chosen.to_dict("records")}
+    rows = []
+    for pair in dict.fromkeys(zip(chosen["metric"], chosen["variant"], strict=True)):
+        cells = []
+        for gold in golds:
+            one = told.get((*pair, gold))
+            if one is None:
+                cells.append(Cell(DASH))
+            elif one["moves"] is not True:
+                cells.append(Cell(_number(one["tau"], 3)))
+            else:
+                span = f"{_number(one['tau_lowest'], 3)} to {_number(one['tau_highest'], 3)}"
+                cells.append(Cell(f"{_number(one['tau'], 3)}{MOVES} {span} ({one['moved_by']})"))
+        rows.append([row_title(*pair, record), *cells])
+    header = [Cell("Metric")]
+    for gold, name in golds.items():
+        star = "*" * (gold in settings["gold"])
+        header.append(Cell(f"τ {name}{star}", latex=rf"$\tau$ {escape_latex(name)}{star}"))
+    note = (
+        f"τ of each metric with the ground truth on {chosen['instances'].max():,} instances, and, where it moves ("
+        f"{MOVES}), from the lowest to the highest over {chosen['reparametrisations'].max():,} draws of other "
+        "parameters of the model that change no prediction, the explanations being the same. In parentheses, what "
+        "moves it alone: the constant that a feature's effects share with the bias, the part of the embeddings that is "
+        "orthogonal to the weights, or the scale of the embeddings. What moves is no property of the model."
+    )
+    return Table("What an arbitrary constant of the model moves", header, [rows], [note], detail=True)
 
 
 def standings(metrics: pd.DataFrame, record: Mapping[str, Any]) -> dict[str, pd.DataFrame]:
@@ -719,11 +782,11 @@ def escape_latex(text: str) -> str:
     special = {
         "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "↑": r"$\uparrow$",
         "↓": r"$\downarrow$", "τ": r"$\tau$", "α": r"$\alpha$", "Δ": r"$\Delta$", "ρ": r"$\rho$", "†": r"$\dagger$",
-        "‡": r"$\ddagger$",
+        "‡": r"$\ddagger$", "§": r"\S{}",
         "–": "--", "…": r"\ldots{}", "<": r"\textless{}", ">": r"\textgreater{}", "≤": r"$\leq$",
         "±": r"$\pm$",
     }  # fmt: skip
-    return re.sub(r"[\\~^↑↓τΔαρ†‡–…<>≤±&%$#_{}]", lambda m: special.get(m[0], "\\" + m[0]), visible(text))
+    return re.sub(r"[\\~^↑↓τΔαρ†‡§–…<>≤±&%$#_{}]", lambda m: special.get(m[0], "\\" + m[0]), visible(text))
 
 
 # what a metric's own LaTeX may be made of; a run folder of another hand may say \input

@@ -14,7 +14,7 @@ import pandas as pd
 from cfeval_cli.errors import Failure, UserError
 from cfeval_cli.folder.write import RunFolder
 from cfeval_cli.identity import of_code, of_component, of_work
-from cfeval_cli.run import bounds, explain
+from cfeval_cli.run import bounds, explain, invariance
 from cfeval_cli.run.evaluate import Edits, case_of, edits_of, scores_of
 from cfeval_cli.run.memo import Memo
 from cfeval_cli.run.progress import Progress
@@ -93,9 +93,11 @@ def run(plan: Plan, folder: RunFolder, progress: Progress) -> bool:
     if plan.bounds:
         with progress.stage("bounds") as advance:
             extremes = bounds.find(study, truth, advance)
+    with progress.stage("invariance") as advance:
+        reparametrised = invariance.find(study, chosen, edits, scores, advance)
     with progress.stage("conclude"):
         how = Bootstrap(plan.seed, plan.resamples, plan.confidence)
-        findings = conclude(scores, order, how, plan.ladder_gold, extremes)
+        findings = conclude(scores, order, how, plan.ladder_gold, extremes, reparametrised)
         if again is not None:
             findings = replace(findings, **again.tables(explanations, scores, order, plan.k, how))
     folder.save_scores(scores, findings, study.ledger, progress.seconds)

@@ -66,9 +66,6 @@ def prepare(plan: Plan, dataset: Dataset, model: Model, cache: Cache | None = No
         instances = instances.take(np.sort(rows))
     labels, probabilities = predicted(model, dataset, instances.codes)
     kept = None if probabilities is None else probabilities[np.arange(len(labels)), labels]
-    out = plan.absent.removals
-    most = Access.GRADIENT if isinstance(model, Embedded) else Access.LABEL
-    gate = Ledger().gate(model, most, "removal", padded=dataset.padded)
     return Study(
         plan=plan,
         dataset=dataset,
@@ -78,13 +75,19 @@ def prepare(plan: Plan, dataset: Dataset, model: Model, cache: Cache | None = No
         rows=Rows(instances.ids, instances.codes, labels, kept),
         probabilities=probabilities,
         measures={level: plan.distance.fit(dataset, model, level) for level in plan.levels},
-        removals={
-            name: Removed(way, None, out[name]) if name in out else Removed(way, way.fit(dataset, gate))
-            for name, way in plan.removals.items()
-        },
+        removals={name: removed(plan, dataset, model, name, Ledger()) for name in plan.removals},
         identity=of_subject(dataset, model),
         cache=cache or plan.cache,
     )
+
+
+def removed(plan: Plan, dataset: Dataset, model: Model, name: str, ledger: Ledger) -> Removed:
+    """One way to remove features, ready for a model, or with the reason why there is none."""
+    way = plan.removals[name]
+    if name in plan.absent.removals:
+        return Removed(way, None, plan.absent.removals[name])
+    most = Access.GRADIENT if isinstance(model, Embedded) else Access.LABEL
+    return Removed(way, way.fit(dataset, ledger.gate(model, most, f"removal.{name}", padded=dataset.padded)))
 
 
 def predicted(model: Model, dataset: Dataset, codes: Codes) -> tuple[Ints, Floats | None]:

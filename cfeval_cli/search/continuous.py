@@ -61,6 +61,18 @@ class Continuous(Search):
                 steps.append(took)
             return moved(task, *(np.concatenate(parts) for parts in (vectors, converged, steps)))
 
+    def limit(self, task: Task) -> Counterfactuals | None:
+        """On a linear model the optimum lies along w, and how far is a problem in one dimension."""
+        if not task.model.linear:
+            return None
+        logits, slopes = task.model.line(task.codes)
+        weights = np.where((task.features != NONE)[:, :, None], slopes[task.features], 0.0)
+        length = np.sqrt((weights**2).sum(axis=(1, 2)))
+        towards = np.where(task.labels == 1, -1.0, 1.0)  # away from the predicted class
+        step = _optimum(-towards * logits, length, self.alpha) * towards
+        step = np.divide(step, length, out=np.zeros_like(length), where=length > 0)
+        return moved(task, embedded(task) + step[:, None, None] * weights, np.ones(len(length), dtype=bool))
+
     def _best(self, task: Task, own: Floats) -> tuple[Floats, Bools, Ints]:
         """For each instance the embeddings (k, d) of the start that came lowest, if it converged, and its steps."""
         spread = self.start * self.alpha**0.5
@@ -145,3 +157,41 @@ class Continuous(Search):
 # From vectors (n, k, d) and which starts they belong to, to values and gradients.
 _Objective = Callable[[Floats, Ints], tuple[Floats, Floats]]
 _NUMBERS = 300_000  # in the vectors that are moved at a time
+
+
+_HALVINGS = 60
+
+
+def _optimum(size: Floats, length: Floats, alpha: float) -> Floats:
+    """The t (n,) ≥ 0 with the lowest t² + α·σ(size - length·t).
+
+    With u = size - length·t for the logit that is left and h = α·length²/2, all minima have h·σ'(u) + u = size. The
+    left side grows up to a bend in 0 < u < ln(2 + √3) and again from one beyond, so each part has one minimum at most.
+    """
+    from scipy.special import expit
+
+    half = alpha * length**2 / 2
+
+    def gap(u: Floats) -> Floats:
+        p = expit(u)
+        return np.asarray(half * p * (1.0 - p) + u - size)
+
+    def growth(u: Floats) -> Floats:
+        p = expit(u)
+        return np.asarray(1.0 + half * p * (1.0 - p) * (1.0 - 2.0 * p))
+
+    def root(rising: Callable[[Floats], Floats], low: Floats, high: Floats) -> Floats:
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            below = rising(middle) < 0
+            low, high = np.where(below, middle, low), np.where(below, high, middle)
+        return (low + high) / 2
+
+    steepest, top = np.full(len(size), np.log(2 + 3**0.5)), np.maximum(size, 0.0) + 40.0 + np.log1p(half)
+    bend = root(lambda u: -growth(u), np.zeros(len(size)), steepest)  # at the steepest point itself if there is none
+    again = root(growth, steepest, top)
+    far = root(gap, np.minimum(size, 0.0) - half - 1.0, bend)
+    near = root(gap, again, top)
+    values = [((size - u) / np.where(length > 0, length, 1.0)) ** 2 + alpha * expit(u) for u in (far, near)]
+    best = np.where(values[0] < values[1], far, near)
+    return np.where(length > 0, np.maximum(size - best, 0.0) / np.where(length > 0, length, 1.0), 0.0)

@@ -50,6 +50,11 @@ class Discrete(Search):
             return (Access.PROBABILITY,)
         return (Access.LABEL, Access.PROBABILITY)
 
+    @property
+    def by_distance(self) -> bool:
+        """Only the nearest is chosen by it."""
+        return self.pick == "nearest"
+
     def refuses(self, subject: Subject) -> str | None:
         """A largest drop needs probabilities; labels are enough for the rest."""
         reason = subject.refuses(min(self.levels))

@@ -50,3 +50,7 @@ class Exact(Search):
         reach = np.divide(target - logits, squared, out=np.zeros_like(logits), where=squared > 0)
         vectors = embedded(task) + reach[:, None, None] * weights
         return moved(task, vectors, squared > 0)
+
+    def limit(self, task: Task) -> Counterfactuals | None:
+        """There is nothing to search."""
+        return self.find(task)

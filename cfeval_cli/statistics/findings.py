@@ -7,8 +7,9 @@ from typing import Protocol
 
 import pandas as pd
 
-from cfeval_cli.statistics import between, correlation, difference, instancewise
+from cfeval_cli.statistics import between, correlation, difference, instancewise, invariance
 from cfeval_cli.statistics.correlation import Agreements, families
+from cfeval_cli.statistics.invariance import Reparametrised
 from cfeval_cli.statistics.resampled import Bootstrap, Resampled, with_intervals
 from cfeval_cli.statistics.scores import Scores
 from cfeval_cli.statistics.summary import summarise
@@ -36,6 +37,7 @@ class Findings:
     instance_agreement: pd.DataFrame
     metric_agreement: pd.DataFrame
     bounds: pd.DataFrame | None = None
+    invariance: pd.DataFrame | None = None
     noise: pd.DataFrame | None = None
     noise_metrics: pd.DataFrame | None = None
 
@@ -44,7 +46,12 @@ OPTIONAL = [field.name for field in fields(Findings) if field.default is None]  
 
 
 def conclude(
-    scores: pd.DataFrame, order: pd.DataFrame, how: Bootstrap, ladder_gold: str = "", bounds: Extremes | None = None
+    scores: pd.DataFrame,
+    order: pd.DataFrame,
+    how: Bootstrap,
+    ladder_gold: str = "",
+    bounds: Extremes | None = None,
+    reparametrised: Reparametrised | None = None,
 ) -> Findings:
     """Values, their uncertainty, their place between the bounds, and how well each metric agrees with the truth.
 
@@ -59,11 +66,15 @@ def conclude(
     if bounds is not None:
         metrics.insert(list(metrics).index("rank"), "place", bounds.places(arrays, metrics))
     named = [family for family in groups if family.name == "explainers"]
+    metrics.insert(list(metrics).index("note"), "moves", invariance.of_values(metrics, reparametrised))
+    correlations = pd.DataFrame([line for one in found for line in one.lines(drawn, how)], columns=correlation.COLUMNS)
+    ranges = None
+    if reparametrised is not None:
+        ranges = invariance.table(reparametrised, drawn, groups)
+    correlations.insert(list(correlations).index("note"), "moves", invariance.of_taus(correlations, ranges))
     return Findings(
         metrics=metrics,
-        correlations=pd.DataFrame(
-            [line for one in found for line in one.lines(drawn, how)], columns=correlation.COLUMNS
-        ),
+        correlations=correlations,
         differences=pd.DataFrame(
             [line for one in found for line in difference.lines(one, drawn, how)], columns=difference.COLUMNS
         ),
@@ -76,4 +87,5 @@ def conclude(
             columns=between.COLUMNS,
         ),
         bounds=None if bounds is None else bounds.table(),
+        invariance=ranges,
     )

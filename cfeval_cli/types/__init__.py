@@ -21,7 +21,9 @@ from cfeval_cli.types.model import (
     Additive,
     Binary,
     BlackBox,
+    Change,
     Classifier,
+    Depth,
     Differentiable,
     Editable,
     Embedded,
@@ -30,6 +32,7 @@ from cfeval_cli.types.model import (
     Model,
     Picking,
     Probabilistic,
+    Reparametrisable,
     Restorable,
     Sloped,
     Stored,
@@ -43,9 +46,9 @@ from cfeval_cli.types.truth import Truth
 
 __all__ = [
     "ABSENT", "NONE", "Absences", "Absent", "Access", "Additive", "Batch", "Binary", "BlackBox", "Bools", "Cache",
-    "Case", "Classifier", "Codes", "Counterfactuals", "Dataset", "Differentiable", "Distance", "Editable", "Embedded",
-    "Executor", "Explained", "Explainer", "Explanation", "Feature", "Fingerprinted", "Floats", "Gate", "Ints", "Ledger",
-    "Linear", "Loadable", "Measure", "Metric", "Model", "Picking", "Plan", "Probabilistic", "Removal", "Removed",
-    "Restorable", "Rows", "Score", "Search", "Sloped", "Split", "StandIns", "Stored", "Subject", "Task", "Trainable",
-    "Truth",
+    "Case", "Change", "Classifier", "Codes", "Counterfactuals", "Dataset", "Depth", "Differentiable", "Distance",
+    "Editable", "Embedded", "Executor", "Explained", "Explainer", "Explanation", "Feature", "Fingerprinted", "Floats",
+    "Gate", "Ints", "Ledger", "Linear", "Loadable", "Measure", "Metric", "Model", "Picking", "Plan", "Probabilistic",
+    "Removal", "Removed", "Reparametrisable", "Restorable", "Rows", "Score", "Search", "Sloped", "Split", "StandIns",
+    "Stored", "Subject", "Task", "Trainable", "Truth",
 ]  # fmt: skip

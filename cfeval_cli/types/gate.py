@@ -17,6 +17,7 @@ from cfeval_cli.types.model import (
     Additive,
     Binary,
     Classifier,
+    Depth,
     Differentiable,
     Editable,
     Embedded,
@@ -35,16 +36,26 @@ _Ability = TypeVar("_Ability")
 
 
 class Ledger:
-    """How many rows each component asked of the model, and how long it took."""
+    """How many rows each component asked of the model, and how long it took; if `watching`, how deep it looked."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, watching: bool = False) -> None:
         self.rows: Counter[str] = Counter()
+        self.watching = watching
+        self.depths: dict[str, Depth] = {}
         self.seconds: dict[str, float] = {}  # of one core
 
     def book(self, asker: str, rows: int, seconds: float) -> None:
         """Write work that was done elsewhere to an asker's account."""
         self.rows[asker] += rows
         self.seconds[asker] = self.seconds.get(asker, 0.0) + seconds
+
+    def look(self, asker: str, depth: Depth) -> None:
+        """Write down how deep an asker looked."""
+        self.depths[asker] = max(depth, self.depth(asker))
+
+    def depth(self, asker: str) -> Depth:
+        """How deep an asker has looked."""
+        return self.depths.get(asker, Depth.PREDICTIONS)
 
     @contextmanager
     def clock(self, asker: str) -> Iterator[None]:
@@ -69,9 +80,15 @@ class Gate:
         self._padded = padded
         self.embeds = isinstance(model, Embedded) and access >= Access.GRADIENT
 
+    @property
+    def linear(self) -> bool:
+        """Whether `line` may be asked."""
+        return isinstance(self._model, Linear) and self.access >= Access.GRADIENT
+
     def labels(self, codes: Codes) -> Ints:
         """Predicted classes of (n, M) codes."""
         self._ask(Access.LABEL, len(codes))
+        self._watch(codes)
         if self._binary is not None:
             return (self._binary.positive(codes) > 0.5).astype(np.int64)
         self._check(codes)
@@ -85,6 +102,7 @@ class Gate:
             return self.labels(codes), None
         if self._binary is not None:
             self._ask(Access.PROBABILITY, len(codes))
+            self._watch(codes)
             positive = self._binary.positive(codes)
             return (positive > 0.5).astype(np.int64), _probability_of(of, positive)
         probabilities = self.probabilities(codes)
@@ -93,6 +111,7 @@ class Gate:
     def probabilities(self, codes: Codes) -> Floats:
         """The probabilities (n, C) of all classes."""
         self._ask(Access.PROBABILITY, len(codes))
+        self._watch(codes)
         self._check(codes)
         return np.asarray(self._of(Probabilistic).predict_proba(codes), dtype=np.float64)
 
@@ -115,6 +134,8 @@ class Gate:
             labels, probability = self.predict(apply_edits(codes, features, everyone, values), of.take(everyone))
             return labels != of.take(everyone), probability
         self._ask(Access.LABEL, len(values))
+        if self._ledger.watching:
+            self._watch(apply_edits(codes, features, np.broadcast_to(rows, len(values)), values))
         positive = self._editable.edited_positive(codes, features, rows, values)
         was = (of == 1).take(rows)
         flips = (positive > 0.5) != was
@@ -222,6 +243,8 @@ class Gate:
             raise Failure(
                 f"{self._asker} declares {self.access.name.lower()} access but asked for {needed.name.lower()} access."
             )
+        if self._ledger.watching and needed in _DEPTHS:
+            self._ledger.look(self._asker, _DEPTHS[needed])
 
     def _ask(self, needed: Access, rows: int) -> None:
         self._permit(needed)
@@ -229,11 +252,22 @@ class Gate:
 
     def _check(self, codes: Codes) -> None:
         """Keep the code for "absent" from a model that has no embedding for it; a text may end early."""
-        if isinstance(self._model, Embedded):
-            return
-        gone = codes == ABSENT
-        if (gone[:, :-1] & ~gone[:, 1:]).any() if self._padded else gone.any():
+        if not isinstance(self._model, Embedded) and self._deleted(codes):
             raise Failure(f"{self._asker} deletes features of an input, and this model has no embedding for that.")
+
+    def _watch(self, codes: Codes) -> None:
+        """Write down if features of an input are deleted, of which no prediction of a whole input tells."""
+        if self._ledger.watching and self._deleted(codes):
+            self._ledger.look(self._asker, Depth.EFFECTS)
+
+    def _deleted(self, codes: Codes) -> bool:
+        """Whether features are absent that no whole input lacks; one that may end early lacks the last ones."""
+        gone = codes == ABSENT
+        return bool((gone[:, :-1] & ~gone[:, 1:]).any() if self._padded else gone.any())
+
+
+# what a permission lets a component see; below that, predictions
+_DEPTHS = {Access.GRADIENT: Depth.EMBEDDINGS, Access.WHITE_BOX: Depth.EFFECTS}
 
 
 def apply_edits(codes: Codes, features: Ints, rows: Ints, values: Codes) -> Codes:

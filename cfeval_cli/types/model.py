@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, Protocol, get_type_hints, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, get_type_hints, runtime_checkable
 
+import numpy as np
 from numpy.typing import NDArray
 
 from cfeval_cli.types.data import Codes, Dataset, Floats, Ints
@@ -16,6 +17,19 @@ if TYPE_CHECKING:
 
 # From (rows, vectors (n, k, d)) to P(1|x) with those rows' features moved there, and its gradient.
 Slope = Callable[[Ints, Floats], tuple[Floats, Floats]]
+
+
+# What can be changed in a model without changing a prediction: the constant that each feature's effects share with the
+# bias, the part of the embeddings that no weight looks at, and the scale of the embeddings against that of the weights.
+Change = Literal["constant", "orthogonal", "scale"]
+
+
+class Depth(IntEnum):
+    """How deep a component looked into a model, which says what a reparametrisation can move in its results."""
+
+    PREDICTIONS = 0  # of whole inputs: nothing
+    EFFECTS = 1  # of single values, or inputs with features deleted: what moves the constant
+    EMBEDDINGS = 2  # anything
 
 
 class Access(IntEnum):
@@ -134,6 +148,19 @@ class Additive(Protocol):
 
 
 @runtime_checkable
+class Reparametrisable(Linear, Protocol):
+    """Can be written in other parameters that give every input the same prediction."""
+
+    def changes(self, *, padded: bool) -> tuple[Change, ...]:
+        """What can be changed; rows are `padded` if they may end early."""
+        ...
+
+    def reparametrised(self, dataset: Dataset, changes: Collection[Change], rng: np.random.Generator) -> Model:
+        """The same predictions from other parameters; a change is drawn alike whichever others are made with it."""
+        ...
+
+
+@runtime_checkable
 class Stored(Protocol):
     """Says all of itself in plain arrays."""
 
@@ -186,6 +213,7 @@ _WHAT: dict[Any, str] = {
     Embedded: "embeddings (vectors)",
     Differentiable: "gradients in the embeddings (vectors, proba_embedded)",
     Linear: "a logit that is linear in the embeddings (logits, slopes)",
+    Reparametrisable: "other parameters for the same predictions (changes, reparametrised)",
     Additive: "a logit that is a sum of effects (effects, value_effects, mean_effects)",
 }
 _ASKED: dict[Access, type] = {

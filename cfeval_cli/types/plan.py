@@ -69,6 +69,7 @@ class Plan:
     incomplete: str
     bounds: int  # instances at most on which every explanation is tried; 0: none
     noise: int  # instances at most that are explained a second time with another seed of the explainers; 0: none
+    reparametrisations: int  # that change no prediction, to see what they move; 0: none
     resamples: int  # of the bootstrap over instances
     confidence: float  # of its intervals
     figures: tuple[str, ...]  # formats

@@ -68,6 +68,12 @@ class Counterfactuals:
     converged: Bools | None = None  # (n,) for searches that iterate
     steps: Ints | None = None  # (n,) that such a search took
 
+    def take(self, some: Ints) -> Counterfactuals:
+        """Those of some instances."""
+        columns = {field.name: getattr(self, field.name) for field in fields(self)}
+        taken: dict[str, Any] = {name: of[some] for name, of in columns.items() if of is not None}
+        return Counterfactuals(**taken)
+
     @staticmethod
     def concatenate(parts: Sequence[Counterfactuals]) -> Counterfactuals:
         """The instances of all parts, one after the other."""
@@ -95,6 +101,11 @@ class Search(ABC):
     def levels(self) -> tuple[Access, ...]:
         """The levels of access at which it works, each giving its own counterfactuals."""
 
+    @property
+    def by_distance(self) -> bool:
+        """Whether distances have a say in which edit is taken, and are not only told of it."""
+        return True
+
     def refuses(self, subject: Subject) -> str | None:
         """Why it cannot search such a model, and the way out; None if it can, at one of its levels at least."""
         reasons = [subject.refuses(level) for level in self.levels]
@@ -110,6 +121,10 @@ class Search(ABC):
     @abstractmethod
     def find(self, task: Task) -> Counterfactuals:
         """One counterfactual for each instance."""
+
+    def limit(self, task: Task) -> Counterfactuals | None:
+        """What it would find with endless effort, where that is known without searching; else None."""
+        return None
 
 
 class Distance(ABC):
@@ -127,6 +142,10 @@ class Distance(ABC):
     def embeds(self, model: Model, access: Access) -> bool:
         """Whether it measures between embeddings, which depend on more than the predictions."""
         return False
+
+    def preparing(self, dataset: Dataset, model: Model, access: Access) -> int:
+        """How many multiplications it takes to prepare, where they are many."""
+        return 0
 
     @abstractmethod
     def fit(self, dataset: Dataset, model: Model, access: Access) -> Measure:

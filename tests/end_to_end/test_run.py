@@ -19,7 +19,8 @@ SIX = "explainer=[random,omission,lime,anchor,decision_boundary,lr]"
 FAST = ("explainer.lime.n_samples=300", "explainer.decision_boundary.n_samples=100")
 RESULTS = ["bounds.csv", "correlations.csv", "costs.csv", "costs.md", "counterfactuals.parquet",
            "counterfactuals_again.parquet", "dataset.json", "differences.csv", "explanations.parquet",
-           "explanations_again.parquet", "instance_agreement.csv", "instances.parquet", "metric_agreement.csv",
+           "explanations_again.parquet", "instance_agreement.csv", "instances.parquet", "invariance.csv",
+           "metric_agreement.csv",
            "metrics.csv", "model.npz", "noise.csv", "noise_metrics.csv", "run.json", "run.log", "scores.parquet",
            "tables.md", "tables.tex", "truth.parquet"]  # fmt: skip
 

@@ -230,7 +230,7 @@ def noisy(same=0.52, drawn="no"):
 def with_noise(names, values, record=RECORD):
     empty = pd.DataFrame()
     correlations = pd.DataFrame(columns=["tau", "metric", "variant", "family", "gold", "agreement"])
-    found = Findings(metrics(), correlations, empty, empty, empty, None, names, values)
+    found = Findings(metrics(), correlations, empty, empty, empty, noise=names, noise_metrics=values)
     return [table for table in make(found, record) if "another seed" in table.title]
 
 
@@ -263,3 +263,41 @@ def test_without_anybody_who_draws_there_is_nothing_to_move_and_what_is_not_know
     first, second = with_noise(names, values)
     assert [cell.text for cell in first.blocks[0][0]] == ["A_1 & <b>|", "–", "–", "–", "0"]
     assert [row[1].text for block in second.blocks for row in block] == ["0.0200", "–"]
+
+
+def test_what_an_arbitrary_constant_moves_is_marked_and_explained():
+    moving = metrics().assign(moves=lambda m: m["metric"].isin(["c", "comprehensiveness"]).astype(object))
+    moving.loc[moving["metric"] == "coverage", "moves"] = None
+    judged = CORRELATIONS.assign(moves=lambda c: (c["metric"] == "c") & (c["gold"] == "signed"))
+    ranges = pd.DataFrame(
+        [
+            {"metric": "c", "variant": "label", "gold": "signed", "agreement": "recall", "tau": 0.5, "tau_lowest": -1.0,
+             "tau_highest": 0.75, "moves": True, "moved_by": "constant scale", "reparametrisations": 50,
+             "instances": 1234},
+            {"metric": "c", "variant": "label", "gold": "absolute", "agreement": "recall", "tau": 0.25,
+             "tau_lowest": 0.25, "tau_highest": 0.25, "moves": False, "moved_by": "", "reparametrisations": 50,
+             "instances": 1234},
+            {"metric": "c", "variant": "label", "gold": "signed", "agreement": "hit", "tau": 0.1, "tau_lowest": 0.1,
+             "tau_highest": 0.1, "moves": False, "moved_by": "", "reparametrisations": 50, "instances": 1234},
+        ]
+    )  # fmt: skip
+    empty = pd.DataFrame()
+    made = make(Findings(moving, judged, empty, empty, empty, invariance=ranges), RECORD)
+    scores, taus, table = made[0], made[1], made[-1]
+    titles = [row[0].text for block in scores.blocks for row in block]
+    assert [title for title in titles if title.endswith(" §")] == [
+        title for title in titles if title.startswith(("C ", "Comp."))
+    ]
+    marked = [(row[0].text, [c.text.endswith("§") for c in row[1:]]) for row in taus.blocks[0]]
+    columns = [cell.text for cell in taus.header[1:]]
+    for title, marks in marked:
+        assert marks == [title.startswith("C ") and column == "τ signed*" for column in columns]
+    for one in (scores, taus):
+        assert sum("depends on an arbitrary constant of the model, not on its predictions" in n for n in one.notes) == 1
+        assert r"\S{}" in one.latex() and "§" in one.markdown()
+    assert [cell.text for cell in table.blocks[0][0]] == [
+        "C (disc., label) ↑", "0.500§ -1.000 to 0.750 (constant scale)", "0.250",
+    ]  # fmt: skip
+    assert "1,234 instances" in table.notes[0] and "50 draws" in table.notes[0]
+    plain = make(Findings(metrics(), CORRELATIONS, empty, empty, empty), RECORD)
+    assert "§" not in "".join(one.markdown() for one in plain)

@@ -175,3 +175,42 @@ def test_a_model_without_gradients_is_refused_in_words():
 def test_bad_settings_are_named(make, key):
     with pytest.raises(ValueError, match=key):
         make()
+
+
+@settings(max_examples=30)
+@given(problems(max_features=3, n=8, absent=0.2), st.sampled_from([0.1, 3.0, 100.0, 2000.0]), st.integers(1, 3))
+def test_the_limit_of_continuous_is_the_global_optimum(problem, alpha, k):
+    dataset, model = problem
+    features = choose_features(dataset, min(k, dataset.width), 1)
+    features[0] = NONE
+    for i, row in enumerate(dataset.test.codes):
+        features[i] = np.where(row[features[i]] == -1, NONE, features[i])
+    task = make_task(dataset, model, features, Access.GRADIENT)
+    found = Continuous(alpha=alpha).limit(task)
+    lengths = named_weights(model, features)
+    for i, row in enumerate(dataset.test.codes):
+        best = lowest(alpha, abs(logit(model, row)), lengths[i])
+        assert reached(model, row, features[i], found.vectors[i], alpha) == pytest.approx(best, rel=1e-7, abs=1e-7)
+        assert found.distance[i] ** 2 + alpha * found.probability[i] == pytest.approx(best, rel=1e-7, abs=1e-7)
+    assert found.converged.all() and (found.flipped == (found.probability < 0.5))[found.probability != 0.5].all()
+
+
+def test_searches_of_the_line_know_where_they_would_end():
+    dataset = make_dataset([3, 2], n=5)
+    model = make_linear(dataset)
+    task = make_task(dataset, model, choose_features(dataset, 1, 0), Access.GRADIENT)
+    assert Discrete().limit(task) is None
+    assert (Exact().limit(task).distance == Exact().find(task).distance).all()
+    assert Continuous().limit(make_task(dataset, model, task.features, Access.PROBABILITY)) is None
+    assert Continuous().by_distance and Discrete(pick="nearest").by_distance and not Discrete().by_distance
+
+
+def test_some_counterfactuals_can_be_taken():
+    dataset = make_dataset([3, 2], n=6)
+    task = make_task(dataset, make_linear(dataset), choose_features(dataset, 1, 0), Access.GRADIENT)
+    some = np.array([4, 1])
+    for search in (Continuous(restarts=2), Discrete()):
+        found = search.find(task)
+        taken = found.take(some)
+        for name, array in vars(found).items():
+            assert (getattr(taken, name) is None) if array is None else (getattr(taken, name) == array[some]).all()

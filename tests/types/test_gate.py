@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cfeval_cli.errors import Failure
-from cfeval_cli.types import ABSENT, NONE, Access, Ledger
+from cfeval_cli.types import ABSENT, NONE, Access, Depth, Ledger
 from cfeval_cli.types.gate import apply_edits, embed, pick
 from tests.problems import gate, kept, labels, make_dataset, make_linear, problems
 
@@ -285,3 +285,42 @@ def test_single_values_are_embedded_as_in_whole_rows(problem, seed):
 def test_a_linear_model_tells_its_line():
     logits, slopes = gate(MODEL, Access.GRADIENT).line(CODES)
     assert (logits == MODEL.logits(CODES)).all() and (slopes == MODEL.weights).all()
+
+
+def looked(call, access=Access.WHITE_BOX, model=MODEL, padded=False):
+    """How deep a call looks."""
+    ledger = Ledger(watching=True)
+    call(ledger.gate(model, access, "who", padded=padded))
+    return ledger.depth("who")
+
+
+def test_a_watching_ledger_knows_how_deep_an_asker_looked():
+    for access, calls in CALLS.items():
+        expected = {Access.GRADIENT: Depth.EMBEDDINGS, Access.WHITE_BOX: Depth.EFFECTS}.get(access, Depth.PREDICTIONS)
+        assert [looked(call) for call in calls] == [expected] * len(calls)
+    gone = CODES.copy()
+    gone[3, 1] = ABSENT
+    for call in (lambda g: g.labels(gone), lambda g: g.predict(gone, OF), lambda g: g.probabilities(gone)):
+        assert looked(call) == Depth.EFFECTS
+        assert looked(call, padded=True) == Depth.PREDICTIONS  # a sentence that ends early is a sentence
+    gone[3] = [ABSENT, 0]
+    assert looked(lambda g: g.labels(gone), padded=True) == Depth.EFFECTS
+    away = (CODES, np.array([[0]] * 20), np.array([2]), np.array([[ABSENT]], np.int32), OF)
+    assert looked(lambda g: g.edited(*away)) == Depth.EFFECTS
+    none = (CODES, np.array([[NONE]] * 20), np.array([2]), np.array([[ABSENT]], np.int32), OF)
+    assert looked(lambda g: g.edited(*none)) == Depth.PREDICTIONS
+
+    def both(g):
+        g.vectors(0, CODES[:, 0])
+        g.effects(CODES, OF)
+        g.labels(CODES)
+
+    assert looked(both) == Depth.EMBEDDINGS  # the deepest counts
+    ledger = Ledger()
+    ledger.gate(MODEL, Access.WHITE_BOX, "who").embed(CODES)
+    assert ledger.depths == {}  # who does not watch sees nothing
+
+
+def test_a_gate_says_whether_the_model_is_a_line():
+    assert gate(MODEL, Access.GRADIENT).linear and not gate(MODEL, Access.PROBABILITY).linear
+    assert not gate(Pairs(MODEL), Access.GRADIENT).linear

@@ -138,7 +138,8 @@ def _by_gold(findings: Findings, judged: _Judged) -> Verdict:
         headline = (
             f"no metric can be told from chance; {who} {'come' if len(alike) > 1 else 'comes'} closest to the truth"
         )
-    points = [_strength(judged, best, pair, alike, corrected), *_apart(judged, pair, alike), *_families(judged)]
+    points = [_strength(judged, best, pair, alike, corrected), *_moving(findings, judged, alike)]
+    points += [*_apart(judged, pair, alike), *_families(judged)]
     return Verdict(headline, sure, [*points, *_found(findings.metrics, record, judged.gold)])
 
 
@@ -218,6 +219,25 @@ def _strength(judged: _Judged, best: Any, pair: _Pair, alike: Sequence[_Pair], c
         else:
             text += f", so that the smallest p is {_p(least)}."
     return text
+
+
+def _moving(findings: Findings, judged: _Judged, alike: Sequence[_Pair]) -> list[str]:
+    """Which of the leaders owe their τ to parameters that no prediction depends on."""
+    if findings.invariance is None:
+        return []
+    lines = _by(findings.invariance, judged.record, judged.gold)
+    lines = lines[lines["moves"].isin([True])]
+    told = [
+        f"{judged.name(pair)} from {one['tau_lowest']:.3f} to {one['tau_highest']:.3f}"
+        for pair in alike[:_NAMED]
+        for one in lines[(lines["metric"] == pair[0]) & (lines["variant"] == pair[1])].to_dict("records")
+    ]
+    if not told:
+        return []
+    return [
+        "This depends on an arbitrary constant of the model, not on its predictions: written in other parameters that "
+        f"change no prediction, with the same explanations, τ goes: {'; '.join(told)}{' …' * (len(alike) > _NAMED)}."
+    ]
 
 
 def _apart(judged: _Judged, pair: _Pair, alike: Sequence[_Pair]) -> list[str]:

@@ -1,0 +1,134 @@
+"""What moves when a model is written in other parameters that change none of its predictions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from cfeval_cli.statistics.correlation import Family
+from cfeval_cli.statistics.ranking import agreement, ranks
+from cfeval_cli.statistics.resampled import Resampled
+from cfeval_cli.statistics.scores import Row
+from cfeval_cli.types import Bools, Floats, Ints
+
+COLUMNS = [
+    "metric", "variant", "gold", "agreement", "tau", "tau_lowest", "tau_highest", "moves", "moved_by",
+    "reparametrisations", "instances",
+]  # fmt: skip
+
+TOGETHER = "together"  # all changes at once; the others are each alone
+_SAME = 1e-9  # values that differ by no more are the same: parameters of another size round otherwise
+
+
+@dataclass(frozen=True)
+class Reparametrised:
+    """The values of a run's metrics on some instances, of the model as it is and in other parameters."""
+
+    rows: list[Row]
+    explainers: list[str]
+    values: Floats  # (R, E) of the model as it is
+    changed: Mapping[str, Floats]  # (B, R, E) by the change that was made
+    instances: int
+
+    @property
+    def draws(self) -> int:
+        """How many times each change was drawn."""
+        return max((len(values) for values in self.changed.values()), default=0)
+
+    def moved(self) -> Bools:
+        """Which values (R, E) any change moves."""
+        moved = np.zeros(self.values.shape, dtype=bool)
+        for values in self.changed.values():
+            moved |= _differs(values, self.values).any(axis=0)
+        return moved
+
+    def drawn(self, like: Resampled) -> tuple[Resampled, dict[str, slice]]:
+        """All values where a run has its resamples: of the model as it is, then of each change, and where those are."""
+        parts = [self.values[None], *self.changed.values()]
+        whole = np.full((sum(map(len, parts)), len(like.rows), len(like.explainers)), np.nan)
+        rows = np.array([like.rows.index(row) for row in self.rows])
+        columns = np.array([like.explainers.index(name) for name in self.explainers])
+        whole[np.ix_(np.arange(len(whole)), rows, columns)] = np.concatenate(parts)
+        ends = np.cumsum([len(part) for part in parts]).tolist()
+        places = [slice(start, end) for start, end in pairwise(ends)]
+        return replace(like, values=whole), dict(zip(self.changed, places, strict=True))
+
+
+def lines(found: Reparametrised, like: Resampled, family: Family) -> Iterator[dict[str, Any]]:
+    """Rows of invariance.csv: for each metric and truth the range of τ, and which change alone moves it."""
+    drawn, places = found.drawn(like)
+    tau = taus(drawn, family, family.explainers)
+    differs = {change: np.asarray(_differs(tau[place], tau[0]).any(axis=0)) for change, place in places.items()}
+    lowest, highest = (np.asarray(end.reduce(tau, axis=0)) for end in (np.fmin, np.fmax))
+    for j, row in enumerate(family.judged):
+        for t, truth in enumerate(family.truths):
+            if np.isnan(tau[0, j, t]):
+                continue
+            by = [change for change, of in differs.items() if of[j, t]]
+            alone = [change for change in by if change != TOGETHER]
+            yield {
+                "metric": drawn.rows[row][0], "variant": drawn.rows[row][1], "gold": truth.gold,
+                "agreement": truth.agreement, "tau": tau[0, j, t], "tau_lowest": lowest[j, t],
+                "tau_highest": highest[j, t], "moves": bool(by), "moved_by": " ".join(alone or by),
+                "reparametrisations": found.draws, "instances": found.instances,
+            }  # fmt: skip
+
+
+def taus(drawn: Resampled, family: Family, explainers: Ints) -> Floats:
+    """Kendall's τ (draws, J, T) of every metric with every truth among some explainers of a family.
+
+    Those without a value on either side are left out, as they are where the model is as it is.
+    """
+    first = drawn.values[0][:, explainers]
+    rungs = drawn.rungs[explainers]
+    truths = np.stack([rungs if truth.row is None else first[truth.row] for truth in family.truths])
+    there = ~np.isnan(first[family.judged])[:, None] & ~np.isnan(truths)[None]
+    tau = np.full((len(drawn.values), *there.shape[:2]), np.nan)
+    for pattern in np.unique(there.reshape(-1, there.shape[2]), axis=0):
+        if pattern.sum() < 2:
+            continue
+        some, mine = explainers[pattern], (there == pattern).all(axis=2)
+        rows = [truth.row for truth in family.truths if truth.row is not None]
+        known = ranks(drawn.rungs[some], "higher")
+        theirs = drawn.standing(rows, some, slice(None)) if rows else np.tile(known, (len(tau), 1, 1))
+        tau[:, mine] = agreement(drawn.standing(family.judged, some, slice(None)), theirs)[0][:, mine]
+    return tau
+
+
+def table(found: Reparametrised, like: Resampled, families: Sequence[Family]) -> pd.DataFrame:
+    """invariance.csv."""
+    return pd.DataFrame([line for family in families for line in lines(found, like, family)], columns=COLUMNS)
+
+
+def of_values(metrics: pd.DataFrame, found: Reparametrised | None) -> pd.Series:
+    """For each row of metrics.csv whether its value moves; nothing where that is not known."""
+    known: dict[tuple[Row, str], bool] = {}
+    if found is not None:
+        moved, there = found.moved(), ~np.isnan(found.values)
+        known = {
+            (found.rows[i], found.explainers[j]): bool(moved[i, j])
+            for i, j in zip(*np.nonzero(there), strict=True)
+        }  # fmt: skip
+    rows = zip(metrics["metric"], metrics["variant"], strict=True)
+    keys = zip(rows, metrics["explainer"], strict=True)
+    return pd.Series([known.get(key) for key in keys], index=metrics.index, dtype=object)
+
+
+def of_taus(correlations: pd.DataFrame, ranges: pd.DataFrame | None) -> pd.Series:
+    """For each row of correlations.csv whether its τ moves; nothing where that is not known."""
+    keys = ["metric", "variant", "gold", "agreement"]
+    known: dict[Any, bool] = {}
+    if ranges is not None:
+        known = dict(zip(ranges[keys].itertuples(index=False, name=None), ranges["moves"], strict=True))
+    told = [known.get(key) for key in correlations[keys].itertuples(index=False, name=None)]
+    return pd.Series(told, index=correlations.index, dtype=object)
+
+
+def _differs(values: Floats, before: Floats) -> Bools:
+    """Not the same, but for rounding."""
+    return np.asarray(~np.isclose(values, before, rtol=_SAME, atol=_SAME, equal_nan=True))
