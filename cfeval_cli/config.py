@@ -37,9 +37,8 @@ def plan(cfg: DictConfig) -> Plan:
     _check("bounds", lambda: whole("bounds", cfg.bounds, 0))
     _check("noise", lambda: whole("noise", cfg.noise, 0))
     _check("reparametrisations", lambda: whole("reparametrisations", cfg.reparametrisations, 0))
-    _check("resamples", lambda: whole("resamples", cfg.resamples, 0))
-    if 0 < cfg.resamples < _LEAST_RESAMPLES:
-        raise UserError(f"resamples must be 0 or at least {_LEAST_RESAMPLES}, not {cfg.resamples}.")
+    _check("support", lambda: one_of("support", cfg.support, ("common", "own")))
+    resamples = _resamples(cfg)
     _check("confidence", lambda: number("confidence", cfg.confidence, 0.5, 0.9999))
     if not isinstance(cfg.figures, ListConfig | None):
         raise UserError(f"figures must be a list such as [png,pdf], or [] for none, not {cfg.figures!r}.")
@@ -86,7 +85,8 @@ def plan(cfg: DictConfig) -> Plan:
         bounds=cfg.bounds,
         noise=cfg.noise,
         reparametrisations=cfg.reparametrisations,
-        resamples=cfg.resamples,
+        support=cfg.support,
+        resamples=resamples,
         confidence=cfg.confidence,
         figures=tuple(cfg.figures or ()),
         report=cfg.report,
@@ -110,6 +110,19 @@ def _golds(cfg: DictConfig, truths: dict[str, Truth]) -> tuple[str, ...]:
     if len(set(golds)) < len(golds):
         raise UserError(f"gold={golds} names one truth twice.")
     return tuple(golds)
+
+
+def _resamples(cfg: DictConfig) -> int | None:
+    """A number, or None for as many as it takes."""
+    if cfg.resamples == "auto":
+        return None
+    try:
+        whole("resamples", cfg.resamples, 0)
+    except ValueError as error:
+        raise UserError(f"{error} Or auto: as many as comparing the metrics takes.") from error
+    if 0 < cfg.resamples < _LEAST_RESAMPLES:
+        raise UserError(f"resamples must be 0 or at least {_LEAST_RESAMPLES}, not {cfg.resamples}.")
+    return int(cfg.resamples)
 
 
 def _permitted(metrics: dict[str, Metric], access: Access) -> dict[str, Metric]:

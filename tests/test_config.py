@@ -23,7 +23,7 @@ YAMLS = sorted(path.relative_to(CONF) for path in CONF.glob("*/*.yaml") if path.
 SIX = ["random", "omission", "lime", "anchor", "decision_boundary", "lr"]
 RUNGS = [f"ladder_{share}" for share in ("1", "0.9", "0.8", "0.7", "0.6", "0.5", "0.4", "0.3", "0.2", "0.1", "0")]
 METRICS = ["comprehensiveness", "sufficiency", "dfr", "validity", "proximity", "c", "validity_soft", "c_soft", "recall"]
-METRICS += ["hit", "converged", "coverage"]
+METRICS += ["hit", "converged", "coverage"]  # of the paper
 STANDS_FOR = {
     ("explainer", "paper"): {*SIX},
     ("explainer", "ladder"): {*RUNGS},
@@ -135,7 +135,8 @@ def test_a_ladder_stands_for_its_rungs_and_paper_for_the_six():
 def test_the_papers_experiments(name, dataset, k, explainers, levels):
     made = plan(f"experiment={name}", "seed=3", "gold=contrast")
     assert list(made.removals) == ["zero", "mask"] and made.metrics["dfr"].only == ["zero"]
-    assert list(made.metrics) == list(plan().metrics) and list(made.truths) == list(plan().truths)
+    default = [name for name in plan().metrics if name != "proximity_flips"]  # which the paper does not have
+    assert list(made.metrics) == default and list(made.truths) == list(plan().truths)
     assert (made.dataset.name, made.k, list(made.explainers), made.levels) == (dataset, k, explainers, levels)
     assert (made.seed, made.golds) == (3, ("contrast",)) and made.explainers["lr"].gold == "contrast"
     assert plan(f"experiment={name}", "k=3").k == 3  # the command line has the last word
@@ -195,6 +196,21 @@ def test_the_order_of_the_command_line_does_not_matter():
     assert list(plan("metric=[c,dfr]").metrics) == ["dfr", "c", "converged", "coverage"]
 
 
+@pytest.mark.parametrize("experiment", ["table1_adults", "table1_movie_reviews", "table3"])
+def test_the_papers_experiments_score_each_explainer_on_its_own_instances(experiment):
+    made = plan(f"experiment={experiment}")
+    assert (made.support, made.resamples) == ("own", 2000) and set(made.metrics) == set(METRICS)
+
+
+def test_by_default_support_is_common_and_as_many_resamples_are_drawn_as_it_takes():
+    assert (plan().support, plan().resamples) == ("common", None)
+    assert "proximity_flips" in plan().metrics and plan("resamples=0").resamples == 0
+    assert [name for name, one in plan("explainer=[paper,ladder]").explainers.items() if one.control] == [
+        "random",
+        "lr",
+    ]
+
+
 def test_coverage_and_convergence_are_always_told():
     assert list(plan("metric=[c]").metrics) == ["c", "converged", "coverage"]
 
@@ -212,7 +228,8 @@ def test_access_limits_the_search_and_the_metrics_but_not_the_truth():
     assert made.absent.metrics == dict.fromkeys(
         ["comprehensiveness", "sufficiency", "validity_soft", "c_soft"], "needs probability access"
     )
-    assert set(made.metrics) == {"dfr", "validity", "proximity", "c", "recall", "hit", "converged", "coverage"}
+    kept = {"dfr", "validity", "proximity", "proximity_flips", "c", "recall", "hit", "converged", "coverage"}
+    assert set(made.metrics) == kept
     assert plan("access=probability").levels == (Access.LABEL, Access.PROBABILITY)
 
 
@@ -264,6 +281,8 @@ def test_access_limits_the_search_and_the_metrics_but_not_the_truth():
         (["bounds=true"], "bounds must be a whole number of at least 0"),
         (["resamples=many"], "resamples must"),
         (["resamples=99"], "resamples must be 0 or at least 100"),
+        (["resamples=null"], "resamples must be .* Or auto"),
+        (["support=all"], "support must be one of common, own"),
         (["confidence=95"], "confidence must be a number at least 0.5 and at most 0.9999"),
         (["redo=yes please"], "redo must be true or false"),
         (["n_jobs=0"], "executor: n_jobs must be a whole number of at least 1, or -1 for all cores"),
@@ -320,7 +339,7 @@ def test_a_model_that_only_predicts_is_searched_with_labels():
     assert list(made.explainers) == ["random", "anchor", "decision_boundary"]
     assert made.levels == (Access.LABEL,)
     judged = {name for name, metric in made.metrics.items() if metric.role == "judged"}
-    assert judged == {"dfr", "validity", "proximity", "c"}
+    assert judged == {"dfr", "validity", "proximity", "proximity_flips", "c"}
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ class Lr(Explainer):
     access = Access.WHITE_BOX
     title = "LR"
     place = 60
+    control = True
 
     def fit(self, dataset: Dataset, model: Gate) -> Callable[[Batch], Explanation]:
         """Nothing to prepare."""

@@ -176,6 +176,7 @@ _KINDS: _Kinds = {
     "settings.gold": _NAMES,
     "settings.agreement": _TEXT,
     "settings.incomplete": _TEXT,
+    "settings.support": _TEXT,
     "explainers": (_words, "a list of names with their titles"),
     "explainer_settings": (_objects, "a list of explainers with their settings"),
     "metrics": _OBJECT,
@@ -191,6 +192,7 @@ _KINDS: _Kinds = {
     "accuracy": _OBJECT,
     "accuracy.test": (lambda value: _number(value) and not math.isnan(value), "a number"),
     "instances": _WHOLE,
+    "resampled": _WHOLE,
     "levels": _NAMES,
 }
 _FACTS: _Kinds = {

@@ -23,6 +23,7 @@ MADE = ("report.html", "figures/")  # what can be made anew from the rest
 _RECORD = (
     "settings", "data", "explainers", "metrics", "search", "setup", "levels", "accuracy", "instances", "reference",
     "metrics_absent", "explainers_absent", "truths", "removals", "correlations_absent", "splits", "command",
+    "resampled",
 )  # fmt: skip
 
 

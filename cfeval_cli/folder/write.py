@@ -138,7 +138,8 @@ class RunFolder:
                 "seed": plan.seed, "k": plan.k, "n_explain": plan.n_explain, "access": plan.access.name.lower(),
                 "gold": list(plan.golds), "agreement": plan.agreement, "incomplete": plan.incomplete,
                 "bounds": plan.bounds, "noise": plan.noise, "reparametrisations": plan.reparametrisations,
-                "resamples": plan.resamples, "confidence": plan.confidence,
+                "support": plan.support, "resamples": "auto" if plan.resamples is None else plan.resamples,
+                "confidence": plan.confidence,
                 "timeout_per_instance": plan.timeout, "figures": list(plan.figures),
             },
             "data": {"name": dataset.name, "kind": dataset.kind, **dataset.origin, "fingerprint": dataset.fingerprint},
@@ -284,15 +285,16 @@ class RunFolder:
         self._write_frame("counterfactuals_again.parquet", _edited(instances.ids, usable, counterfactuals))
 
     def save_scores(
-        self, scores: pd.DataFrame, findings: Findings, ledger: Ledger, seconds: Mapping[str, float]
+        self, scores: pd.DataFrame, findings: Findings, resampled: int, ledger: Ledger, seconds: Mapping[str, float]
     ) -> None:
-        """Scores per instance, what follows from them, and what it all cost."""
+        """Scores per instance, what follows from them by so many resamples, and what it all cost."""
         self._write_frame("scores.parquet", scores)
         for field in fields(findings):
             table = getattr(findings, field.name)
             if table is not None:
                 self._write_text(f"{field.name}.csv", as_csv(table))
         self._record |= {
+            "resampled": resampled,
             "seconds": {"total": time.perf_counter() - self._clock, **seconds},
             "model_rows": dict(ledger.rows),
             "peak_memory_mb": round(_peak_memory(), 1),

@@ -135,7 +135,7 @@ def about(record: Mapping[str, Any], bars: str = "") -> str:
     settings, count = record["settings"], record["instances"]
     some = f"{count:,} instance{'s' * (count != 1)}"
     where = f"{record['data']['name']}, {some}, k = {settings['k']}, seed {settings['seed']}"
-    told = f" {bars}: {100 * settings['confidence']:g} % intervals." if bars and settings["resamples"] else ""
+    told = f" {bars}: {100 * settings['confidence']:g} % intervals." if bars and record["resampled"] else ""
     return visible(f"{told} {where[:1].upper() + where[1:]}.")
 
 
@@ -352,30 +352,45 @@ def _correlations(correlations: pd.DataFrame, record: Mapping[str, Any]) -> Plot
     axes = np.atleast_1d(np.asarray(figure.subplots(1, max(1, len(sides)), sharey=True)))
     for axis, (title, side) in zip(axes, sides, strict=False):
         place = np.array([pairs.index(pair) for pair in zip(side["metric"], side["variant"], strict=True)])
-        for of, sign, name, shift, mark, colour in (
-            ("tau", "τ", "Kendall's τ", -0.14, "o", COLOURS[0]),
-            ("rho", "ρ", "Spearman's ρ", 0.14, "s", COLOURS[3]),
-        ):
+        for of, sign, name, shift, mark, colour, edge in _COEFFICIENTS:
+            nobody = of == "tau_without_controls" and (side["explainers_without_controls"] == side["explainers"]).all()
+            if side[of].isna().all() or nobody:
+                continue
             bars = _bars(side, of)
             axis.errorbar(side[of], place + shift, xerr=bars, fmt=mark, ms=3.8, lw=1.2, color=colour, label=name)
-            edge = 1.1 if of == "tau" else 1.42
-            axis.text(edge, -0.85, f"p({sign})", va="center", fontsize=6.5, color=INK)
+            column = [(-0.85, f"p({sign})")]
             for at, p in zip(place, side[f"p_{of}"], strict=True):
                 text = "" if pd.isna(p) else "<.001" if p < 0.001 else f"{p:.3f}"
-                axis.text(edge, at, text, va="center", fontsize=6.5, color=INK)
+                column.append((at, text))
+            for at, text in column:  # points from the edge, so that room is kept for them whatever the axis is
+                axis.annotate(
+                    text, (1, at), xycoords=axis.get_yaxis_transform(), xytext=(edge, 0), textcoords="offset points",
+                    va="center", fontsize=6.5, color=INK,
+                )  # fmt: skip
         axis.set_xlim(-1.05, 1.05)
         axis.axvline(0, color=INK, lw=0.6)
         axis.grid(axis="x")
-        axis.set_xlabel(f"{title}; {side['explainers'].max():g} ranked", parse_math=False)
+        less = side["explainers_without_controls"].max()
+        some = "" if pd.isna(less) or less == side["explainers"].max() else f", {less:g} without controls"
+        axis.set_xlabel(f"{title}; {side['explainers'].max():g} ranked{some}", parse_math=False)
     axes[0].set_yticks(range(len(pairs)), [visible(row_title(*pair, record).text) for pair in pairs], parse_math=False)
     axes[0].set_ylim(len(pairs) - 0.5, -0.6)
     legend(figure, axes[0])
     caption = (
-        "Kendall's τ and Spearman's ρ between each metric's ranking and the truth. p: how often a random order "
+        "Kendall's τ, with and without controls (explainers that are good or bad by construction), and Spearman's ρ "
+        "between each metric's ranking and the truth. p: how often a random order "
         "would agree with the truth as well (all orders are tried for up to eight explainers; one-sided, for each "
         "metric by itself)." + about(record, "Bars")
     )
     return Plot(figure, "Agreement of each metric with the truth", caption)
+
+
+# column, sign, name, place above or below the metric's line, mark, colour, and how far from the axis its p stands
+_COEFFICIENTS = (
+    ("tau", "τ", "Kendall's τ", -0.2, "o", COLOURS[0], 4),
+    ("tau_without_controls", "τ′", "Kendall's τ without controls (τ′)", 0.0, "^", COLOURS[2], 30),
+    ("rho", "ρ", "Spearman's ρ", 0.2, "s", COLOURS[3], 56),
+)
 
 
 def _costs(

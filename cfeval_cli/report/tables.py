@@ -14,7 +14,8 @@ import numpy as np
 import pandas as pd
 
 from cfeval_cli.errors import visible
-from cfeval_cli.statistics.resampled import LEAST
+from cfeval_cli.statistics.correlation import without_controls
+from cfeval_cli.statistics.resampled import LEAST, SURE, USUAL, too_few
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -24,10 +25,10 @@ if TYPE_CHECKING:
 
 DASH = "–"
 _ARROW = {"higher": "↑", "lower": "↓", "none": ""}
-_LOW_COVERAGE = 0.5
+LOW_COVERAGE = 0.9  # under which an explainer is marked
+HALF = 0.5  # under which words say so
 _Pair = tuple[str, str]  # metric and variant
 _RUNGS = 11  # of a ladder, that a table has room for
-_SURE = 0.05  # below which a p is worth telling
 MOVES = "§"  # marks what other parameters of the model move, though they change no prediction
 
 
@@ -129,25 +130,139 @@ class Table:
 def make(findings: Findings, record: Mapping[str, Any]) -> list[Table]:
     """Table 1, the values and ranks; Table 2, the correlations; and how sure one can be of them."""
     rungs = findings.metrics["rung"].notna()
+    record = marked(findings.metrics, record)
     made = [] if rungs.all() else [_values("Scores and ranks of the explainers", findings.metrics[~rungs], record)]
     if rungs.any():
         made.append(_ladder(findings.metrics[rungs], record, detail=not rungs.all()))
     if record["truths"]:
-        made.append(_correlations(findings.correlations, record))
+        table = _correlations(findings.correlations, record)
+        made.append(replace(table, notes=[*table.notes, *_of_controls(findings, record)]))
     elif len(record["explainers"]) > 1:
         made.append(_standings(findings.metrics, record))
     if len(findings.metric_agreement):
         made.append(_agreement(findings.metric_agreement, record, detail=bool(record["truths"])))
     made += _differences(findings.differences, record)
+    made += _without_controls(findings, record)
     if len(findings.instance_agreement):
         made.append(_instances(findings.instance_agreement, record))
     if findings.invariance is not None and len(findings.invariance):
         made.append(_invariance(findings.invariance, record))
     if findings.bounds is not None and not findings.bounds["metric"].isin(truths_of(record)).all():
         made.append(_bounds(findings.bounds, findings.metrics[~rungs] if not rungs.all() else findings.metrics, record))
+    if (findings.metrics["own_n"] != findings.metrics["n"]).any():
+        made.append(_own(findings.metrics[~rungs], record))
     if findings.noise is not None and findings.noise_metrics is not None:
         made += _noise(findings.noise, findings.noise_metrics, record)
-    return made
+    told = of_coverage(low_coverage(findings.metrics[~rungs]), record)
+    return [_explained(table, told) for table in made]
+
+
+def _explained(table: Table, told: Sequence[str]) -> Table:
+    """What a † in a table means, if nothing says so yet: each may stand alone in a paper."""
+    texts = [*(cell.text for cell in table.header), *table.notes]
+    known = any(note.startswith("†") for note in table.notes) or not any("†" in text for text in texts)
+    return table if known else replace(table, notes=[*table.notes, *told])
+
+
+def marked(metrics: pd.DataFrame, record: Mapping[str, Any]) -> dict[str, Any]:
+    """The record with a † behind the name of each explainer that covers too few instances."""
+    low = low_coverage(metrics)
+    return {**record, "explainers": {n: title + "†" * (n in low) for n, title in record["explainers"].items()}}
+
+
+def low_coverage(metrics: pd.DataFrame) -> dict[str, float]:
+    """The explainers that name k features for too few of the instances, with the share of these."""
+    mine = metrics[(metrics["metric"] == "coverage") & (metrics["value"] < LOW_COVERAGE)]
+    return dict(zip(mine["explainer"], mine["value"], strict=True))
+
+
+def of_coverage(low: Mapping[str, float], record: Mapping[str, Any]) -> list[str]:
+    """What the † means, if there is one."""
+    titles = {name: title.rstrip("†") for name, title in record["explainers"].items()}
+    low = {name: share for name, share in low.items() if name in titles}
+    if not low:
+        return []
+    shares = ", ".join(f"{titles[name]} {share:.1%}" for name, share in low.items())
+    half = [titles[name] for name, share in low.items() if share < HALF]
+    words = f" {', '.join(half)}: for under half of the instances." * bool(half)
+    k = record["settings"]["k"]
+    return [f"† names k = {k} features for under {LOW_COVERAGE:.0%} of the instances: {shares}.{words}"]
+
+
+def of_support(metrics: pd.DataFrame, record: Mapping[str, Any]) -> list[str]:
+    """On which instances explainers are scored, where they cover not the same ones."""
+    mine = metrics[metrics["rung"].isna() & (metrics["role"] != "fact") & (metrics["own_n"] > 0)]
+    covered = mine.groupby("explainer", sort=False)["own_n"].max()
+    if mine.empty or (covered.nunique() == 1 and (mine["n"] == mine["own_n"]).all()):
+        return []
+    titles, many = record["explainers"], record["instances"]
+    own = ", ".join(f"{titles[name]} {count:,}" for name, count in covered.items() if count < many)
+    if record["settings"]["support"] == "own":
+        return [
+            f"Each explainer is scored on its own instances (support=own), of {many:,}: {own}. "
+            "Unlike instances make unlike scores."
+        ]
+    shared = int(mine["n"].max())
+    few = f" Fewer than {LEAST} are no sample: leave out who covers least, or take support=own." * (shared < LEAST)
+    return [
+        f"Scored on the {shared:,} of {many:,} instances that all explainers cover (support=common); covered by "
+        f"itself: {own}.{few}"
+    ]
+
+
+def _own(metrics: pd.DataFrame, record: Mapping[str, Any]) -> Table:
+    """What each explainer scores on all instances that it covers, beside the common ones."""
+    mine = metrics[(metrics["role"] == "judged") | metrics["metric"].eq(record["settings"]["agreement"])]
+    names = [name for name in record["explainers"] if name in set(mine["explainer"])]
+    column, blocks = _columns(mine), {}  # type: Callable[[_Pair, str], dict[str, float]], dict[str, list[list[Cell]]]
+    for pair in dict.fromkeys(zip(mine["metric"], mine["variant"], strict=True)):
+        values, counts = column(pair, "own_value"), column(pair, "own_n")
+        cells = [
+            Cell(DASH if pd.isna(values.get(name, np.nan)) else f"{_number(values[name])} ({counts[name]:,})")
+            for name in names
+        ]
+        blocks.setdefault(block_of(pair[1], record["metrics"][pair[0]]), []).append([row_title(*pair, record), *cells])
+    note = (
+        "On all instances that an explainer covers (how many). They are not the same for all explainers, and so these "
+        "scores are not to be compared: who covers the hard instances only looks bad."
+    )
+    header = [Cell("Metric"), *(Cell(record["explainers"][name]) for name in names)]
+    return Table("Scores of each explainer on its own instances", header, list(blocks.values()), [note], detail=True)
+
+
+def contenders(metrics: pd.DataFrame, record: Mapping[str, Any], *, controls: bool = False) -> list[str]:
+    """The titles of the explainers that are no rungs and no controls; or of the controls."""
+    mine = metrics[metrics["rung"].isna() & (metrics["control"].astype(bool) == controls) & metrics["value"].notna()]
+    there = set(mine.loc[mine["role"] == "judged", "explainer"])
+    return [title for name, title in record["explainers"].items() if name in there]
+
+
+def _of_controls(findings: Findings, record: Mapping[str, Any]) -> list[str]:
+    """Who is a control, and who is left."""
+    controls = contenders(findings.metrics, record, controls=True)
+    if not controls or findings.correlations["tau"].isna().all():
+        return []
+    left = contenders(findings.metrics, record)
+    return [
+        f"no controls: without {', '.join(controls)}, good or bad by construction, which nearly every metric tells "
+        f"apart from the rest; what is left: {', '.join(left) or 'nobody'}."
+    ]
+
+
+def _without_controls(findings: Findings, record: Mapping[str, Any]) -> list[Table]:
+    """Which metric is closer to the truth than which, the controls left out."""
+    if findings.differences.empty:
+        return []
+    lines = without_controls(findings.differences)
+    if lines["difference"].isna().all() or not contenders(findings.metrics, record, controls=True):
+        return []
+    # the larger τ over all explainers can be the smaller one without controls
+    turned = lines["difference"] < 0
+    for name in ("metric", "variant"):
+        one, other = lines[name].copy(), lines[f"than_{name}"].copy()
+        lines[name], lines[f"than_{name}"] = one.where(~turned, other), other.where(~turned, one)
+    lines["difference"] = lines["difference"].abs()
+    return [replace(table, title=f"{table.title}, without controls") for table in _differences(lines, record)]
 
 
 def _ladder(metrics: pd.DataFrame, record: Mapping[str, Any], detail: bool) -> Table:
@@ -167,9 +282,7 @@ def _values(title: str, metrics: pd.DataFrame, record: Mapping[str, Any], names:
     settings, truths = record["settings"], leading(record)
     column = _columns(metrics)
     true_ranks = column(truths[0], "rank") if len(truths) == 1 else {}
-    coverage = column(("coverage", "all"), "value")
-    low = [name for name in explainers if name in coverage and coverage[name] < _LOW_COVERAGE]
-    header = [Cell("Metric")] + [Cell(title + ("†" if name in low else "")) for name, title in explainers.items()]
+    header = [Cell("Metric"), *map(Cell, explainers.values())]
     blocks: dict[str, list[list[Cell]]] = {}
     pairs = list(dict.fromkeys(zip(metrics["metric"], metrics["variant"], strict=True)))
     for metric, variant in [
@@ -194,7 +307,7 @@ def _values(title: str, metrics: pd.DataFrame, record: Mapping[str, Any], names:
                 place = f"({ordinal(rank, tied)}{'*' if star else ''})"
                 row.append(Cell(f"{_with_interval(value, lows[name], highs[name])} {place}", bold=same))
         blocks.setdefault(block_of(variant, facts), []).append(row)
-    notes = [caption(record)]
+    notes = [caption(record), *of_support(metrics, record)]
     if set(truths) & set(pairs):
         agree = "ranks that agree with it are bold" if len(truths) == 1 else "the first of a row is bold"
         notes.append(f"* marks the ground truth ({asked(record)}); {agree}.")
@@ -213,17 +326,16 @@ def _values(title: str, metrics: pd.DataFrame, record: Mapping[str, Any], names:
         if told.get("faults"):
             left = f"{told['faults']:,} of {record['instances']:,} instances"
             notes.append(f"{shown_as} has no explanation of {left}, which are left out: {told['reasons']}.")
-    if low:
-        names = ", ".join(f"{explainers[name]} {coverage[name]:.1%}" for name in low)
-        notes.append(f"† names k = {settings['k']} features for under half of the instances: {names}.")
-    return Table(title, header, list(blocks.values()), notes, ranked=True)
+    low = {name: share for name, share in low_coverage(metrics).items() if name in explainers}
+    return Table(title, header, list(blocks.values()), [*notes, *of_coverage(low, record)], ranked=True)
 
 
 def _correlations(correlations: pd.DataFrame, record: Mapping[str, Any]) -> Table:
     settings = record["settings"]
     title = "Agreement of each metric's ranking with the ground truth"
     if correlations.empty or correlations["tau"].isna().all():
-        reason = record["correlations_absent"] or "no metric has values for two explainers"
+        told = "; ".join(sorted({note for note in correlations["note"] if note}))
+        reason = record["correlations_absent"] or told or "no metric has values for two explainers"
         return Table(
             title, [Cell("Metric"), Cell("τ"), Cell("ρ")], [], [f"No correlations: {reason}.", caption(record)]
         )
@@ -237,11 +349,11 @@ def _correlations(correlations: pd.DataFrame, record: Mapping[str, Any]) -> Tabl
             of, line = column.name, column.line(pair)
             if line is None or pd.isna(line[of]):
                 row.append(Cell(DASH))
-            elif of in ("tau", "rho"):
+            elif not of.startswith("p_"):
                 low, high, best = line[f"{of}_low"], line[f"{of}_high"], bool(line[of] == column.best)
                 beyond = bool(line[of] < low - 1e-9 or line[of] > high + 1e-9)
                 outside |= beyond
-                moves = MOVES * (of == "tau" and line.get("moves") is True)
+                moves = MOVES * (line.get(_MOVES.get(of, "")) is True)
                 row.append(Cell(_with_interval(line[of], low, high) + "‡" * beyond + moves, bold=best))
             else:
                 row.append(_probability(line[of]))
@@ -313,15 +425,26 @@ def _coefficients(correlations: pd.DataFrame, record: Mapping[str, Any]) -> list
         lines = lines.set_index(["metric", "variant"])
         if lines["tau"].isna().all():
             continue
-        for of, sign, tex in (("tau", "τ", r"$\tau$"), ("rho", "ρ", r"$\rho$")):
-            columns.append(
-                _Column(Cell(f"{sign} {name}{star}", latex=f"{tex} {escape_latex(name)}{star}"), of, lines, truths)
-            )
+        for of, sign, tex, less in _COEFFICIENTS:
+            if less and not (lines["explainers_without_controls"] < lines["explainers"]).any():
+                continue  # nobody is left out
+            if lines[of].isna().all():
+                continue
+            text, latex = f"{sign} {name}{star}{less}", f"{tex} {escape_latex(name)}{star}{less}"
+            columns.append(_Column(Cell(text, latex=latex), of, lines, truths))
             if star or name == "ladder":
-                of_what = f"{sign} ladder" if name == "ladder" else sign  # a narrow screen can part it from its figure
+                # a narrow screen can part it from its figure
+                of_what = f"{sign} ladder" if name == "ladder" else f"{sign}{less}"
                 columns.append(_Column(Cell(f"p({of_what})"), f"p_{of}", lines, truths))
     return columns
 
+
+_MOVES = {"tau": "moves", "tau_without_controls": "moves_without_controls"}
+_COEFFICIENTS = (
+    ("tau", "τ", r"$\tau$", ""),
+    ("tau_without_controls", "τ", r"$\tau$", ", no controls"),
+    ("rho", "ρ", r"$\rho$", ""),
+)
 
 _OF_MOVES = "depends on an arbitrary constant of the model, not on its predictions"
 
@@ -454,7 +577,6 @@ def _differences(differences: pd.DataFrame, record: Mapping[str, Any]) -> list[T
 
 def _closer(mine: pd.DataFrame, record: Mapping[str, Any], about: str) -> Table:
     """A triangle: how much larger the τ of a row's metric is than that of a column's."""
-    settings = record["settings"]
     pairs: dict[tuple[_Pair, _Pair], Any] = {
         ((line["metric"], line["variant"]), (line["than_metric"], line["than_variant"])): line
         for _, line in mine.iterrows()
@@ -474,14 +596,14 @@ def _closer(mine: pd.DataFrame, record: Mapping[str, Any], about: str) -> Table:
         cells = []
         for other in order[1:]:
             line = pairs.get((row, other))
-            sure = line is not None and bool(line["p_holm"] < _SURE)
+            sure = line is not None and bool(line["p_holm"] < SURE)
             cells.append(Cell("" if line is None else f"{line['difference']:.3f}{'*' * sure}", bold=sure))
         title = row_title(*row, record)
         rows.append([Cell(f"{i} {title.text}", latex=f"{i} {title.latex}"), *cells])
     notes = [
         f"τ of the row's metric less τ of the column's, against the ground truth ({mine['agreement'].iloc[0]}, gold: "
-        f"{mine['gold'].iloc[0]}); * p < {_SURE} after Holm's correction over all pairs. Paired: both metrics see the "
-        f"same {settings['resamples']:,} resamples of the instances; the explainers are what they are."
+        f"{mine['gold'].iloc[0]}); * p < {SURE} after Holm's correction over all pairs. Paired: both metrics see the "
+        f"same {record['resampled']:,} resamples of the instances; the explainers are what they are."
     ]
     if twins:
         same = (
@@ -491,9 +613,9 @@ def _closer(mine: pd.DataFrame, record: Mapping[str, Any], about: str) -> Table:
         )
         notes.append(f"The same τ in every resample: {'; '.join(same)}.")
     hypotheses = len(order) * (len(order) - 1) // 2
-    if 2 / (settings["resamples"] + 1) * hypotheses >= _SURE:
+    if too_few(record["resampled"], hypotheses):
         notes.append(
-            f"With {settings['resamples']:,} resamples no p of {hypotheses} can be small enough: raise resamples."
+            f"With {record['resampled']:,} resamples no p of {hypotheses} can be small enough: raise resamples."
         )
     return Table(f"Which metric is closer to the truth than which{about}", header, [rows], notes, detail=True)
 
@@ -524,7 +646,7 @@ def _instances(instances: pd.DataFrame, record: Mapping[str, Any]) -> Table:
         f"For each of up to {chosen['instances'].max():,} instances, how a metric orders the explainers against "
         f"how much of the gold ({settings['agreement']}) each found. τ: mean over instances, a tied pair being neither "
         "right nor wrong. d: (right - wrong) / all pairs of explainers that the gold does not tie, 1 if the metric "
-        f"always sees which explainer found more.{_of_intervals(record)}"
+        f"always sees which explainer found more.{_of_intervals(record, alone=True)}"
     )
     return Table("Agreement instance by instance", header, [rows], [note], detail=True)
 
@@ -558,9 +680,10 @@ def _bounds(bounds: pd.DataFrame, metrics: pd.DataFrame, record: Mapping[str, An
     notes = [
         f"{data['name']}: the worst and the best score that any explanation of size k = {settings['k']} could get; for "
         f"each of {first['instances']:,} instances {how}. Then where each explainer stands between them (0 % the "
-        "worst, 100 % the best, on its own instances). Telling: the share of instances on which not all sets score the "
-        "same. On those, how much of the gold, under each definition, the metric's own optimum has (where several sets "
-        "are best, on average): what the metric rewards. bounds.csv has the same over all instances."
+        "worst, 100 % the best, on the instances that it is scored on). Telling: the share of instances on which not "
+        "all sets score the same. On those, how much of the gold, under each definition, the metric's own optimum has "
+        "(where several sets are best, on average): what the metric rewards. bounds.csv has the same over all "
+        "instances."
     ]
     return Table("Bounds of each metric, and each explainer's place between them", header, [rows], notes, detail=True)
 
@@ -665,12 +788,15 @@ def _with_interval(value: float, low: float, high: float) -> str:
     return _number(value) if pd.isna(low) else f"{_number(value)} [{_number(low, 3)}, {_number(high, 3)}]"
 
 
-def _of_intervals(record: Mapping[str, Any]) -> str:
-    settings = record["settings"]
-    if not settings["resamples"]:
+def _of_intervals(record: Mapping[str, Any], *, alone: bool = False) -> str:
+    """What the brackets are; `alone` of what no differences are taken of."""
+    settings, many = record["settings"], record["resampled"]
+    if not many:
         return ""
-    level, many = f"{100 * settings['confidence']:.4g}", f"{settings['resamples']:,}"
-    return f" In brackets: {level} % intervals over {many} resamples of the instances; none from fewer than {LEAST}."
+    if alone and settings["resamples"] == "auto":
+        many = min(many, USUAL)
+    level = f"{100 * settings['confidence']:.4g}"
+    return f" In brackets: {level} % intervals over {many:,} resamples of the instances; none from fewer than {LEAST}."
 
 
 def _probability(p: float) -> Cell:

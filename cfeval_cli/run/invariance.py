@@ -62,9 +62,10 @@ def find(
         return None
     short = study.dataset.padded or bool((study.rows.codes == ABSENT).any())
     changes = model.changes(padded=short)
-    trial = _Trial.of(study, _sample(study, _MOST), chosen, edits)
+    everyone = _compared(study, chosen)
+    trial = _Trial.of(study, _sample(study, everyone, _MOST), chosen, edits)
     if trial.repeats:
-        trial = _Trial.of(study, _sample(study, _FEW), chosen, edits)
+        trial = _Trial.of(study, _sample(study, everyone, _FEW), chosen, edits)
     # effects of single values, and what is left without them, depend on the constant alone
     embeddings = trial.parts(Depth.EMBEDDINGS)
     effects = trial.parts(Depth.EFFECTS) if "constant" in changes else embeddings
@@ -92,9 +93,19 @@ def find(
     return Reparametrised(base.rows, base.explainers, base.values, changed, len(trial.sample))
 
 
-def _sample(study: Study, most: int) -> Ints:
-    """The instances: all, or a seeded sample."""
-    everyone = np.arange(len(study.instances))
+def _compared(study: Study, chosen: Mapping[str, Ints]) -> Ints:
+    """The instances that all explainers cover, if these are compared; a rung or who covers none limits nobody."""
+    covers = [
+        (features != NONE).any(axis=1)
+        for name, features in chosen.items()
+        if np.isnan(study.plan.explainers[name].rung) and (features != NONE).any()
+    ]
+    common = np.logical_and.reduce(covers) if covers else np.ones(len(study.instances), dtype=bool)
+    return np.flatnonzero(common if study.plan.support == "common" and common.any() else np.ones_like(common))
+
+
+def _sample(study: Study, everyone: Ints, most: int) -> Ints:
+    """Of some instances all, or a seeded sample."""
     if len(everyone) <= most:
         return everyone
     return np.sort(stream(study.plan.seed, "reparametrisation.instances").choice(everyone, most, replace=False))

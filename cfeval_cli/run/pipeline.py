@@ -22,7 +22,8 @@ from cfeval_cli.run.study import Study, predicted, prepare
 from cfeval_cli.seeding import integer, stream
 from cfeval_cli.statistics import noise
 from cfeval_cli.statistics.findings import conclude
-from cfeval_cli.statistics.resampled import Bootstrap
+from cfeval_cli.statistics.resampled import USUAL, Bootstrap, enough
+from cfeval_cli.statistics.support import common
 from cfeval_cli.storage import npy
 from cfeval_cli.types import (
     ABSENT,
@@ -31,6 +32,7 @@ from cfeval_cli.types import (
     Cache,
     Dataset,
     Explained,
+    Explainer,
     Floats,
     Ints,
     Ledger,
@@ -96,11 +98,12 @@ def run(plan: Plan, folder: RunFolder, progress: Progress) -> bool:
     with progress.stage("invariance") as advance:
         reparametrised = invariance.find(study, chosen, edits, scores, advance)
     with progress.stage("conclude"):
-        how = Bootstrap(plan.seed, plan.resamples, plan.confidence)
-        findings = conclude(scores, order, how, plan.ladder_gold, extremes, reparametrised)
+        how = resampling(plan, scores, order)
+        shared = scores["common"].to_numpy() if plan.support == "common" else None
+        findings = conclude(scores, order, how, plan.ladder_gold, extremes, reparametrised, shared)
         if again is not None:
             findings = replace(findings, **again.tables(explanations, scores, order, plan.k, how))
-    folder.save_scores(scores, findings, study.ledger, progress.seconds)
+    folder.save_scores(scores, findings, how.resamples, study.ledger, progress.seconds)
     return True
 
 
@@ -227,11 +230,13 @@ def score(
         for name, case in cases.items():
             for result in scores_of(study, case, metric, f"metric.{metric.name}"):
                 reason = result.reason if isinstance(result, Absent) else ""
-                order.append(row_of(metric, result.variant, name, plan.explainers[name].rung, reason))
+                order.append(row_of(metric, result.variant, name, plan.explainers[name], reason))
                 if not isinstance(result, Absent):
                     who = instances.ids if result.everyone else ids[name]
                     parts.append((metric.name, result.variant, name, who, result.numerator, result.denominator))
-    return frame(parts), arranged(order)
+    scores, summary = frame(parts), arranged(order)
+    scores["common"] = common(scores, summary)
+    return scores, summary
 
 
 @dataclass(frozen=True)
@@ -268,13 +273,21 @@ def repeated(study: Study, truth: Mapping[str, Floats], advance: Callable[[int],
     return Second(explanations, chosen, edits, score(study, truth, explanations, chosen, edits)[0])
 
 
-def row_of(metric: Metric, variant: str, explainer: str, rung: float, note: str) -> dict[str, object]:
-    """A row of the summary, with what the metric says of itself."""
+def resampling(plan: Plan, scores: pd.DataFrame, order: pd.DataFrame) -> Bootstrap:
+    """As many resamples as the plan says, or as comparing the metrics takes."""
+    if plan.resamples is not None:
+        return Bootstrap(plan.seed, plan.resamples, plan.confidence)
+    judged = order[(order["role"] == "judged") & (order["note"] == "")].groupby(["metric", "variant"]).ngroups
+    return Bootstrap(plan.seed, enough(judged, len(scores), len(order)), plan.confidence, most=USUAL)
+
+
+def row_of(metric: Metric, variant: str, name: str, explainer: Explainer, note: str) -> dict[str, object]:
+    """A row of the summary, with what explainer and metric say of themselves."""
     low, high = metric.range
     return {
-        "metric": metric.name, "variant": variant, "explainer": explainer, "rung": rung, "better": metric.better,
-        "role": metric.role, "access": metric.access.name.lower(), "low": low, "high": high,
-        "empty": metric.empty, "note": note,
+        "metric": metric.name, "variant": variant, "explainer": name, "rung": explainer.rung,
+        "control": explainer.control, "better": metric.better, "role": metric.role,
+        "access": metric.access.name.lower(), "low": low, "high": high, "empty": metric.empty, "note": note,
     }  # fmt: skip
 
 

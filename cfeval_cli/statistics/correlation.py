@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from cfeval_cli.statistics.permutation import p_values
 from cfeval_cli.statistics.ranking import agreement, ranks
@@ -15,10 +16,14 @@ from cfeval_cli.types import Bools, Floats, Ints
 
 COLUMNS = [
     "metric", "variant", "better", "family", "gold", "agreement", "explainers", "tau", "tau_low", "tau_high", "tau_se",
-    "p_tau", "rho", "rho_low", "rho_high", "rho_se", "p_rho", "note",
+    "p_tau", "explainers_without_controls", "tau_without_controls", "tau_without_controls_low",
+    "tau_without_controls_high", "tau_without_controls_se", "p_tau_without_controls", "rho", "rho_low", "rho_high",
+    "rho_se", "p_rho", "note",
 ]  # fmt: skip
+REST = "_without_controls"  # in the names of columns
 
 _BLOCK = 1 << 22  # pairs of explainers held at once
+_ALL_CONTROLS = "without controls fewer than two explainers are left"
 
 
 @dataclass(frozen=True)
@@ -38,6 +43,10 @@ class Family:
     explainers: Ints
     judged: list[int]  # rows
     truths: list[Truth]
+
+    def without(self, controls: Bools) -> Family:
+        """The same without the explainers that are good or bad by construction."""
+        return replace(self, explainers=self.explainers[~controls[self.explainers]])
 
 
 def families(drawn: Resampled, ladder_gold: str) -> Iterator[Family]:
@@ -71,7 +80,7 @@ class Agreements:
         shape = there.shape[:2]
         tau, rho = (np.full((len(drawn.values), *shape), np.nan) for _ in range(2))
         p_tau, p_rho = np.full(shape, np.nan), np.full(shape, np.nan)
-        for pattern in np.unique(there.reshape(-1, there.shape[2]), axis=0):
+        for pattern in np.unique(there.reshape(-1, there.shape[2]), axis=0) if there.size else ():
             if pattern.sum() < 2:
                 continue
             mine = (there == pattern).all(axis=2)
@@ -88,10 +97,11 @@ class Agreements:
         many = drawn.instances[:, family.explainers][family.judged] >= how.least
         return Agreements(family, there, tau, rho, p_tau, p_rho, np.asarray((many[:, None] | ~there).all(axis=2)))
 
-    def lines(self, drawn: Resampled, how: Bootstrap) -> Iterator[dict[str, Any]]:
-        """Rows of correlations.csv."""
+    def lines(self, drawn: Resampled, how: Bootstrap, rest: Agreements | None = None) -> Iterator[dict[str, Any]]:
+        """Rows of correlations.csv; `rest` are the agreements without controls."""
         coefficients = {"tau": (self.tau, self.p_tau), "rho": (self.rho, self.p_rho)}
         spreads = {name: how.spread(values[1:], self.enough) for name, (values, _) in coefficients.items()}
+        ends_of_rest = spreads["tau"] if rest is None or rest is self else how.spread(rest.tau[1:], rest.enough)
         for j, row in enumerate(self.family.judged):
             for t, truth in enumerate(self.family.truths):
                 told: dict[str, Any] = {
@@ -104,7 +114,20 @@ class Agreements:
                         told |= {name: values[0, j, t], f"p_{name}": p[j, t]}
                         ends = zip(("low", "high", "se"), spreads[name], strict=True)
                         told |= {f"{name}_{end}": of[j, t] for end, of in ends}
+                if rest is not None:
+                    told |= rest._without_controls(j, t, ends_of_rest)
+                    if "tau" in told and "tau_without_controls" not in told:
+                        told["note"] = "; ".join([*filter(None, [told["note"]]), _ALL_CONTROLS])
                 yield told
+
+    def _without_controls(self, j: int, t: int, spread: tuple[Floats, Floats, Floats]) -> dict[str, Any]:
+        """The part of a row that tells of these agreements, which are without controls."""
+        told: dict[str, Any] = {"explainers_without_controls": int(self.there[j, t].sum())}
+        if np.isnan(self.tau[0, j, t]):
+            return told
+        told |= {"tau_without_controls": self.tau[0, j, t], "p_tau_without_controls": self.p_tau[j, t]}
+        ends = zip(("low", "high", "se"), spread, strict=True)
+        return told | {f"tau_without_controls_{end}": of[j, t] for end, of in ends}
 
     def _note(self, drawn: Resampled, j: int, t: int) -> str:
         """Which explainers are left out, or why there is no figure."""
@@ -117,6 +140,16 @@ class Agreements:
         if np.isnan(self.rho[0, j, t]):
             notes.append("all tied, ρ undefined")
         return "; ".join(notes)
+
+
+def without_controls(lines: pd.DataFrame) -> pd.DataFrame:
+    """Lines of a file that has figures with and without controls, the latter under the names of the former.
+
+    What counts the controls in is then named so: tau_of_all.
+    """
+    names = {name: name.replace(REST, "") for name in lines.columns.astype(str) if REST in name}
+    mine = lines[lines["family"] == "explainers"]
+    return mine.rename(columns={name: f"{name}_of_all" for name in names.values()} | names)
 
 
 def _there(drawn: Resampled, family: Family) -> Bools:

@@ -9,18 +9,21 @@ from typing import Any
 import numpy as np
 
 from cfeval_cli.statistics.bootstrap import interval
-from cfeval_cli.statistics.correlation import Agreements
+from cfeval_cli.statistics.correlation import REST, Agreements
 from cfeval_cli.statistics.resampled import Bootstrap, Resampled
-from cfeval_cli.types import Floats, Ints
+from cfeval_cli.types import Bools, Floats, Ints
 
+_FIGURES = ("difference", "low", "high", "p", "p_holm", "same")
 COLUMNS = [
-    "family", "gold", "agreement", "metric", "variant", "than_metric", "than_variant", "difference", "low", "high", "p",
-    "p_holm", "same",
+    "family", "gold", "agreement", "metric", "variant", "than_metric", "than_variant", *_FIGURES,
+    *(f"{name}{REST}" for name in _FIGURES),
 ]  # fmt: skip
 
 
-def lines(found: Agreements, drawn: Resampled, how: Bootstrap) -> Iterator[dict[str, Any]]:
-    """Rows of differences.csv: for every two metrics, how much larger the larger τ is.
+def lines(
+    found: Agreements, drawn: Resampled, how: Bootstrap, rest: Agreements | None = None
+) -> Iterator[dict[str, Any]]:
+    """Rows of differences.csv: for every two metrics, how much larger the larger τ is; `rest` is without controls.
 
     Not for a ladder: a resample is noisier than the sample, so that among many close explainers τ* is too small, the
     more so the noisier the metric is, and two metrics that both tend to 1 would seem to differ.
@@ -29,29 +32,42 @@ def lines(found: Agreements, drawn: Resampled, how: Bootstrap) -> Iterator[dict[
         return
     rows = [drawn.rows[row] for row in found.family.judged]
     for t, truth in enumerate(found.family.truths):
-        tau = found.tau[:, :, t]
-        defined = np.flatnonzero(~np.isnan(tau[0]))
-        twin = twins(tau)
-        pairs = [(a, b) if tau[0, a] >= tau[0, b] else (b, a) for a, b in combinations(defined.tolist(), 2)]
-        if not pairs:
+        tau = found.tau[0, :, t]
+        defined = np.flatnonzero(~np.isnan(tau))
+        pairs = np.array(
+            [(a, b) if tau[a] >= tau[b] else (b, a) for a, b in combinations(defined.tolist(), 2)], dtype=int
+        )
+        if not len(pairs):
             continue
-        first, second = np.array(pairs).T
-        gaps = tau[:, first] - tau[:, second]
-        few = ~(found.enough[first, t] & found.enough[second, t])
-        low, high = interval(np.where(few, np.nan, gaps[1:]), how.confidence)
-        p = np.where(few, np.nan, two_sided(gaps[1:]))
-        # metrics that agree in every resample are one hypothesis, not several
-        told = [i for i, (a, b) in enumerate(pairs) if twin[a] != twin[b] and not np.isnan(p[i])]
-        hypotheses = {frozenset((twin[pairs[i][0]], twin[pairs[i][1]])): i for i in told}
-        adjusted = dict(zip(hypotheses, holm(p[list(hypotheses.values())]), strict=True))
-        for i, (a, b) in enumerate(pairs):
-            alone = np.nan if few[i] else 1.0
+        figures = dict(zip(_FIGURES, _compared(found, t, pairs, how), strict=True))
+        if rest is not None:
+            more = zip(_FIGURES, _compared(rest, t, pairs, how), strict=True)
+            figures |= {f"{name}{REST}": of for name, of in more}
+        for i, (a, b) in enumerate(pairs.tolist()):
             yield {
                 "family": found.family.name, "gold": truth.gold, "agreement": truth.agreement,
                 "metric": rows[a][0], "variant": rows[a][1], "than_metric": rows[b][0], "than_variant": rows[b][1],
-                "difference": gaps[0, i], "low": low[i], "high": high[i], "p": p[i],
-                "p_holm": adjusted.get(frozenset((twin[a], twin[b])), alone), "same": bool(twin[a] == twin[b]),
+                **{name: of[i] for name, of in figures.items()},
             }  # fmt: skip
+
+
+def _compared(found: Agreements, t: int, pairs: Ints, how: Bootstrap) -> tuple[Floats | Bools, ...]:
+    """For each pair of metrics: the gap between their τ with one truth, its interval, p, p after Holm, whether none."""
+    tau, (first, second) = found.tau[:, :, t], pairs.T
+    gaps = tau[:, first] - tau[:, second]
+    absent = np.isnan(gaps[0])
+    few = absent | ~(found.enough[first, t] & found.enough[second, t])
+    low, high = interval(np.where(few, np.nan, gaps[1:]), how.confidence)
+    p = np.where(few, np.nan, two_sided(gaps[1:]))
+    twin = twins(tau)
+    same = ~absent & (twin[first] == twin[second])
+    # metrics that agree in every resample are one hypothesis, not several
+    of = [frozenset(pair) for pair in zip(twin[first].tolist(), twin[second].tolist(), strict=True)]
+    hypotheses = {of[i]: i for i in np.flatnonzero(~same & ~np.isnan(p)).tolist()}
+    adjusted = dict(zip(hypotheses, holm(p[list(hypotheses.values())]), strict=True))
+    alone = np.where(few, np.nan, 1.0)
+    p_holm = np.array([adjusted.get(one, other) for one, other in zip(of, alone, strict=True)])
+    return gaps[0], low, high, p, p_holm, same
 
 
 def two_sided(gaps: Floats) -> Floats:

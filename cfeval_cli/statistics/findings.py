@@ -13,6 +13,7 @@ from cfeval_cli.statistics.invariance import Reparametrised
 from cfeval_cli.statistics.resampled import Bootstrap, Resampled, with_intervals
 from cfeval_cli.statistics.scores import Scores
 from cfeval_cli.statistics.summary import summarise
+from cfeval_cli.types import Bools
 
 
 class Extremes(Protocol):
@@ -52,40 +53,60 @@ def conclude(
     ladder_gold: str = "",
     bounds: Extremes | None = None,
     reparametrised: Reparametrised | None = None,
+    common: Bools | None = None,
 ) -> Findings:
     """Values, their uncertainty, their place between the bounds, and how well each metric agrees with the truth.
 
     `order` has the rows that the summary should have; a ladder's rungs were made from the gold of that definition.
+    Of the scores only those that are `common` count, if that is given; each explainer's own are told beside them.
     """
-    metrics, arrays = summarise(scores, order), Scores.of(scores)
+    own = None if common is None or common.all() else scores
+    scores = scores if own is None else pd.DataFrame(scores[common])
+    metrics, arrays = summarise(scores, order, own), Scores.of(scores)
     drawn = Resampled.of(arrays, metrics, how)
     everyone = [family for family in families(drawn, ladder_gold) if family.judged]
     groups = [family for family in everyone if family.truths]
     found = [Agreements.of(drawn, family, how) for family in groups]
+    rest = [_without_controls(one, drawn, how) for one in found]
+    both = list(zip(found, rest, strict=True))
     with_intervals(metrics, drawn, how)
     if bounds is not None:
         metrics.insert(list(metrics).index("rank"), "place", bounds.places(arrays, metrics))
-    named = [family for family in groups if family.name == "explainers"]
+    others = [family for family in everyone if family.name == "explainers"]
+    named = [family for family in others if family.truths]
+    fewer = drawn.first(how.alone.resamples)
     metrics.insert(list(metrics).index("note"), "moves", invariance.of_values(metrics, reparametrised))
-    correlations = pd.DataFrame([line for one in found for line in one.lines(drawn, how)], columns=correlation.COLUMNS)
+    correlations = pd.DataFrame(
+        [line for one, less in both for line in one.lines(drawn, how, less)], columns=correlation.COLUMNS
+    ).astype({"explainers_without_controls": "Int64"})
     ranges = None
     if reparametrised is not None:
         ranges = invariance.table(reparametrised, drawn, groups)
-    correlations.insert(list(correlations).index("note"), "moves", invariance.of_taus(correlations, ranges))
+    for name in ("moves", "moves_without_controls"):
+        correlations.insert(list(correlations).index("note"), name, invariance.of_taus(correlations, ranges, name))
     return Findings(
         metrics=metrics,
         correlations=correlations,
         differences=pd.DataFrame(
-            [line for one in found for line in difference.lines(one, drawn, how)], columns=difference.COLUMNS
+            [line for one, less in both for line in difference.lines(one, drawn, how, less)],
+            columns=difference.COLUMNS,
         ),
         instance_agreement=pd.DataFrame(
-            [line for family in named for line in instancewise.lines(arrays, drawn, family, how)],
+            [line for family in named for line in instancewise.lines(arrays, drawn, family, how.alone)],
             columns=instancewise.COLUMNS,
         ),
         metric_agreement=pd.DataFrame(
-            [line for family in everyone if family.name == "explainers" for line in between.lines(drawn, family, how)],
+            [line for family in others for line in between.lines(fewer, family, how.alone)],
             columns=between.COLUMNS,
         ),
         bounds=None if bounds is None else bounds.table(),
         invariance=ranges,
     )
+
+
+def _without_controls(found: Agreements, drawn: Resampled, how: Bootstrap) -> Agreements | None:
+    """The same agreements without controls; None for a ladder, which has none."""
+    if found.family.name == "ladder":
+        return None
+    less = found.family.without(drawn.controls)
+    return found if len(less.explainers) == len(found.family.explainers) else Agreements.of(drawn, less, how)

@@ -18,6 +18,7 @@ from cfeval_cli.types import Bools, Floats, Ints
 
 COLUMNS = [
     "metric", "variant", "gold", "agreement", "tau", "tau_lowest", "tau_highest", "moves", "moved_by",
+    "tau_without_controls", "tau_without_controls_lowest", "tau_without_controls_highest", "moves_without_controls",
     "reparametrisations", "instances",
 ]  # fmt: skip
 
@@ -63,6 +64,7 @@ def lines(found: Reparametrised, like: Resampled, family: Family) -> Iterator[di
     """Rows of invariance.csv: for each metric and truth the range of τ, and which change alone moves it."""
     drawn, places = found.drawn(like)
     tau = taus(drawn, family, family.explainers)
+    rest = taus(drawn, family, family.without(drawn.controls).explainers)
     differs = {change: np.asarray(_differs(tau[place], tau[0]).any(axis=0)) for change, place in places.items()}
     lowest, highest = (np.asarray(end.reduce(tau, axis=0)) for end in (np.fmin, np.fmax))
     for j, row in enumerate(family.judged):
@@ -75,8 +77,17 @@ def lines(found: Reparametrised, like: Resampled, family: Family) -> Iterator[di
                 "metric": drawn.rows[row][0], "variant": drawn.rows[row][1], "gold": truth.gold,
                 "agreement": truth.agreement, "tau": tau[0, j, t], "tau_lowest": lowest[j, t],
                 "tau_highest": highest[j, t], "moves": bool(by), "moved_by": " ".join(alone or by),
-                "reparametrisations": found.draws, "instances": found.instances,
+                **_without_controls(rest[:, j, t]), "reparametrisations": found.draws, "instances": found.instances,
             }  # fmt: skip
+
+
+def _without_controls(tau: Floats) -> dict[str, Any]:
+    """The same of τ without controls, which may not be defined."""
+    if np.isnan(tau[0]):
+        return {}
+    ends = {"": tau[0], "_lowest": np.nanmin(tau), "_highest": np.nanmax(tau)}
+    told: dict[str, Any] = {f"tau_without_controls{end}": float(value) for end, value in ends.items()}
+    return told | {"moves_without_controls": bool(_differs(tau, tau[0]).any())}
 
 
 def taus(drawn: Resampled, family: Family, explainers: Ints) -> Floats:
@@ -89,7 +100,7 @@ def taus(drawn: Resampled, family: Family, explainers: Ints) -> Floats:
     truths = np.stack([rungs if truth.row is None else first[truth.row] for truth in family.truths])
     there = ~np.isnan(first[family.judged])[:, None] & ~np.isnan(truths)[None]
     tau = np.full((len(drawn.values), *there.shape[:2]), np.nan)
-    for pattern in np.unique(there.reshape(-1, there.shape[2]), axis=0):
+    for pattern in np.unique(there.reshape(-1, there.shape[2]), axis=0) if there.size else ():
         if pattern.sum() < 2:
             continue
         some, mine = explainers[pattern], (there == pattern).all(axis=2)
@@ -119,12 +130,12 @@ def of_values(metrics: pd.DataFrame, found: Reparametrised | None) -> pd.Series:
     return pd.Series([known.get(key) for key in keys], index=metrics.index, dtype=object)
 
 
-def of_taus(correlations: pd.DataFrame, ranges: pd.DataFrame | None) -> pd.Series:
+def of_taus(correlations: pd.DataFrame, ranges: pd.DataFrame | None, column: str = "moves") -> pd.Series:
     """For each row of correlations.csv whether its τ moves; nothing where that is not known."""
     keys = ["metric", "variant", "gold", "agreement"]
     known: dict[Any, bool] = {}
     if ranges is not None:
-        known = dict(zip(ranges[keys].itertuples(index=False, name=None), ranges["moves"], strict=True))
+        known = dict(zip(ranges[keys].itertuples(index=False, name=None), ranges[column], strict=True))
     told = [known.get(key) for key in correlations[keys].itertuples(index=False, name=None)]
     return pd.Series(told, index=correlations.index, dtype=object)
 

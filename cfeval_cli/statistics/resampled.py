@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from math import ceil
 
 import numpy as np
 import pandas as pd
@@ -14,6 +15,28 @@ from cfeval_cli.statistics.scores import Row, Scores
 from cfeval_cli.types import Bools, Floats, Ints
 
 LEAST = 30  # instances: fewer are no sample to draw from again
+SURE = 0.05  # below which a p is called significant
+USUAL = 2000  # resamples, if no more are needed; intervals need no more
+
+_ROOM = 2  # times what it takes at least: one resample against a difference does not undo it
+_WORK = 1 << 32  # scores added up over all resamples
+_VALUES = 1 << 25  # values of all resamples held at once, 256 MB
+
+
+def enough(metrics: int, scores: int, values: int) -> int:
+    """So many resamples that some difference among so many metrics can be significant after Holm's correction.
+
+    The smallest p of B resamples is 2 / (B + 1), and Holm multiplies it by the number of pairs. So many scores and
+    values (of metrics for explainers) limit it, but never below what is usual: the time that it takes is bounded.
+    """
+    pairs = metrics * (metrics - 1) // 2
+    most = min(_WORK // max(1, scores), _VALUES // max(1, values))
+    return max(USUAL, min(ceil(_ROOM * 2 * pairs / SURE), most))
+
+
+def too_few(resamples: int, pairs: int) -> bool:
+    """Whether no difference among so many pairs of metrics could be significant after Holm's correction."""
+    return 2 / (resamples + 1) * pairs >= SURE
 
 
 @dataclass(frozen=True)
@@ -24,6 +47,12 @@ class Bootstrap:
     resamples: int = 2000  # 0: no intervals
     confidence: float = 0.95
     least: int = LEAST
+    most: int | None = None  # resamples for intervals alone, the first of all; None: all
+
+    @property
+    def alone(self) -> Bootstrap:
+        """For intervals alone, of what is not compared with anything after a correction."""
+        return self if self.most is None else replace(self, resamples=min(self.resamples, self.most))
 
     def spread(self, values: Floats, enough: Bools | bool = True) -> tuple[Floats, Floats, Floats]:
         """Both ends of the interval and the standard error of what was resampled along the first axis.
@@ -51,6 +80,7 @@ class Resampled:
     notes: list[set[str]]  # of each row, why it lacks values
     explainers: list[str]
     rungs: Floats  # (E,) NaN for an explainer that is no rung of a ladder
+    controls: Bools  # (E,) explainers that are good or bad by construction
     values: Floats  # (1 + B, R, E): the real ones, then those of every resample
     instances: Ints  # (R, E)
 
@@ -73,9 +103,14 @@ class Resampled:
             notes=[notes - {""} for notes in by_row["note"].agg(set)],
             explainers=explainers,
             rungs=metrics.groupby("explainer")["rung"].first().reindex(explainers).to_numpy(float),
+            controls=metrics.groupby("explainer")["control"].first().reindex(explainers).to_numpy(bool),
             values=np.concatenate([value[None], np.where(np.isnan(value), np.nan, values)]),
             instances=wide["n"].unstack("explainer").reindex(index=pd.Index(rows), columns=explainers).to_numpy(int),
         )
+
+    def first(self, resamples: int) -> Resampled:
+        """No more than the first so many resamples."""
+        return replace(self, values=self.values[: 1 + resamples])
 
     def standing(self, rows: list[int], explainers: Ints, draws: slice) -> Floats:
         """Ranks (b, r, e) of some explainers, 1 the best."""

@@ -6,23 +6,22 @@ import numpy as np
 import pandas as pd
 
 from cfeval_cli.statistics.ranking import ranks
+from cfeval_cli.statistics.support import NOWHERE
 
 _KEYS = ["metric", "variant", "explainer"]
 
 
-def summarise(scores: pd.DataFrame, order: pd.DataFrame) -> pd.DataFrame:
+def summarise(scores: pd.DataFrame, order: pd.DataFrame, own: pd.DataFrame | None = None) -> pd.DataFrame:
     """One row for each metric, variant and explainer.
 
     `order` has the rows that there should be, in their order, with what the metric says of itself and, as a note,
-    why a row can have no value.
+    why a row can have no value. `own` has the scores on all instances that each explainer covers, if `scores` are
+    those on the common ones only.
     """
-    sums = scores.groupby(_KEYS, observed=True, sort=False).agg(
-        numerator=("numerator", "sum"), denominator=("denominator", "sum"), n=("numerator", "size")
-    )
-    table = order.merge(sums, how="left", left_on=_KEYS, right_index=True)
-    table["n"] = table["n"].fillna(0).astype(int)
+    table = _values(scores, order)
+    everywhere = table if own is None else _values(own, order)
+    table["own_value"], table["own_n"] = everywhere["value"], everywhere["n"]
     some = table["n"] > 0
-    table["value"] = (table["numerator"] / table["denominator"]).where(some & (table["denominator"] != 0))
     coverage = table[table["metric"] == "coverage"].set_index("explainer")["value"]
     table["coverage"] = table["explainer"].map(coverage)
     table["rank"] = np.nan
@@ -32,6 +31,20 @@ def summarise(scores: pd.DataFrame, order: pd.DataFrame) -> pd.DataFrame:
         table.loc[rows.index, "rank"] = ranks(rows["value"].to_numpy(float), rows["better"].iloc[0])
     nothing = some & (table["denominator"] == 0)
     table.loc[nothing, "note"] = table.loc[nothing, "empty"]
+    table.loc[~some & (table["note"] == "") & (table["own_n"] > 0), "note"] = NOWHERE
     table.loc[~some & (table["note"] == ""), "note"] = "no usable explanation"
-    columns = [*_KEYS, "rung", "value", "rank", "n", "coverage", "better", "role", "access", "low", "high", "note"]
+    columns = [*_KEYS, "rung", "control", "value", "rank", "n", "own_value", "own_n", "coverage"]
+    columns += ["better", "role", "access", "low", "high", "note"]
     return table[columns].reset_index(drop=True)
+
+
+def _values(scores: pd.DataFrame, order: pd.DataFrame) -> pd.DataFrame:
+    """The rows of `order` with both sums, how many instances they are over, and their ratio."""
+    sums = scores.groupby(_KEYS, observed=True, sort=False).agg(
+        numerator=("numerator", "sum"), denominator=("denominator", "sum"), n=("numerator", "size")
+    )
+    table = order.merge(sums, how="left", left_on=_KEYS, right_index=True)
+    table["n"] = table["n"].fillna(0).astype(int)
+    there = (table["n"] > 0) & (table["denominator"] != 0)
+    table["value"] = (table["numerator"] / table["denominator"]).where(there)
+    return table

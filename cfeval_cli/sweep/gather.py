@@ -30,7 +30,10 @@ _RECORD = (
 )  # fmt: skip
 _SETTINGS = ("seed", "k", "gold", "agreement", "incomplete")
 _METRICS = ["metric", "variant", "explainer", "rung", "value", "value_se", "better"]
-_CORRELATIONS = ["metric", "variant", "family", "gold", "agreement", "tau", "tau_se", "rho", "rho_se"]
+_COEFFICIENTS = ("tau", "tau_without_controls", "rho")
+_CORRELATIONS = ["metric", "variant", "family", "gold", "agreement"]
+_CORRELATIONS += [f"{name}{end}" for name in _COEFFICIENTS for end in ("", "_se")]
+_CORRELATIONS += ["explainers_without_controls"]
 _STABILITY = ["metric", "variant", "key", "pairs", "left_out", "tau", "tau_lowest", "same", "same_best"]
 
 
@@ -192,11 +195,11 @@ def _seeds_correlations(sweep: Sweep) -> pd.DataFrame:
     rows = _stacked(sweep, "correlations")
     by = ["group", "metric", "variant", "family", "gold", "agreement"]
     parts = []
-    for name in ("tau", "rho"):
+    for name in _COEFFICIENTS:
         part = over_seeds(rows, by, name, f"{name}_se")
         part.insert(len(by), "coefficient", name)
         parts.append(part)
-    # ρ of a metric below its τ
+    # all of a metric together
     found = pd.concat(parts).sort_index(kind="stable")
     return _with_settings(sweep, found)
 

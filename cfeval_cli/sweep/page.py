@@ -26,10 +26,17 @@ _Pair = tuple[str, str]  # metric and variant
 
 def write(sweep: Sweep, lines: pd.DataFrame, made: Sequence[Table], into: Path) -> None:
     """The figures and the report of some runs; `lines` are those of sweep.csv."""
-    told = taus(sweep).dropna(subset="tau")
+    told = _contended(taus(sweep))
     drawn = _draw(sweep, told)
     build.save(drawn, into, build.KINDS)
     build.put(_page(sweep, lines, made, told, drawn, into), into / build.NAME)
+
+
+def _contended(rows: pd.DataFrame) -> pd.DataFrame:
+    """τ without controls, or on a ladder, which has none."""
+    return rows.assign(tau=rows["tau"].where(rows["family"] == "ladder", rows["tau_without_controls"])).dropna(
+        subset="tau"
+    )
 
 
 def _page(
@@ -86,7 +93,8 @@ _FEW = 5  # explainers, of which a random order may well be the right one
 def _say(sweep: Sweep, told: pd.DataFrame) -> tuple[str, list[str]]:
     """Which metric is closest to each truth over the runs, and how often."""
     if told.empty:
-        return "These runs cannot tell which metric agrees with the truth", ["No run has correlations with a truth."]
+        reason = "No run has correlations with a truth over two explainers that are no controls."
+        return "These runs cannot tell which metric agrees with the truth", [reason]
     names = _asked(sweep, told)
     parts = {name: _closest(sweep, told[told["gold"] == gold]) for gold, name in names.items()}
     if len(parts) == 1:
@@ -94,10 +102,13 @@ def _say(sweep: Sweep, told: pd.DataFrame) -> tuple[str, list[str]]:
     else:
         headline = ". ".join(f"{name.capitalize()}: {one}" for name, (one, _) in parts.items())
         points = [f"{name.capitalize()}: {point}" for name, (_, more) in parts.items() for point in more]
-    ranked = {len(run.record["explainers"]) for run in sweep.runs}
-    least, most = min(ranked), max(ranked)
+    ranked = told["explainers_without_controls"].dropna().astype(int)
+    least, most = (int(ranked.min()), int(ranked.max())) if len(ranked) else (_FEW + 1, _FEW + 1)
+    if len(ranked):
+        some = str(least) if least == most else f"{least} to {most}"
+        points.append(f"τ is taken without controls, over {some} explainers.")
     if least != most:
-        points.append(f"The runs have {least} to {most} explainers: their τ do not mean the same.")
+        points.append("With more or fewer explainers τ does not mean the same.")
     elif least <= _FEW:
         points.append(
             f"{least} explainers have only {factorial(least):,} orders: a random one agrees fully with the truth with "
@@ -193,10 +204,11 @@ def _by_group(sweep: Sweep, told: pd.DataFrame, asked: str) -> Plot:
         axis.set_visible(False)
     axes[0].set_yticks(range(len(pairs)), [visible(row_title(*pair, record).text) for pair in pairs], parse_math=False)
     axes[0].set_ylim(len(pairs) - 0.5, -0.5)
-    figure.supxlabel(f"Kendall's τ with the ground truth ({asked})", fontsize=8, parse_math=False)
+    figure.supxlabel(f"Kendall's τ with the ground truth ({asked}), without controls", fontsize=8, parse_math=False)
     legend(figure, axes[0], "upper center")
-    caption = f"Agreement of each metric with the ground truth ({asked}): a dot for each seed, a bar at their mean" + (
-        ", a panel for each choice of the settings that vary." if len(group) > 1 else "."
+    caption = (
+        f"Agreement of each metric with the ground truth ({asked}), controls left out: a dot for each seed, a bar at "
+        "their mean" + (", a panel for each choice of the settings that vary." if len(group) > 1 else ".")
     )
     return Plot(figure, f"Agreement with the truth ({asked}), by seed", caption)
 
@@ -226,7 +238,7 @@ def _by_value(sweep: Sweep, told: pd.DataFrame, key: str, asked: str) -> Plot:
     figure.supxlabel(key, fontsize=8, parse_math=False)
     legend(figure, axes[0], "upper center")
     caption = (
-        f"Kendall's τ of each metric with the ground truth, under each value of {key}: a dot for each run, whatever "
-        "else it varies, and the line of their means."
+        f"Kendall's τ of each metric with the ground truth, without controls, under each value of {key}: a dot for "
+        "each run, whatever else it varies, and the line of their means."
     )
     return Plot(figure, f"Agreement with the truth ({asked}) against {key}", caption)

@@ -15,6 +15,7 @@ import pandas as pd
 from cfeval_cli.report.tables import truths_of
 from cfeval_cli.types import Ints
 
+_COLUMNS = ["metric", "variant", "family", "gold", "tau", "tau_without_controls", "explainers_without_controls"]
 DEFAULT = "default"  # what a run has that another one overrides
 SETTING = "setting."  # before the names of settings in columns, since gold is a setting and a column
 _IRRELEVANT = re.compile(r"(n_jobs|data_dir|figures|report|strict|redo|cache|executor|hydra)([./@].*)?")
@@ -118,5 +119,5 @@ def taus(sweep: Sweep) -> pd.DataFrame:
         lead &= rows["agreement"] == settings["agreement"]
         mine = rows[lead] if lead.any() else rows[rows["family"] == "ladder"]
         mine = mine[~mine["metric"].isin(truths_of(run.record))]
-        parts.append(mine[["metric", "variant", "family", "gold", "tau"]].assign(run=number))
+        parts.append(mine[_COLUMNS].assign(run=number))
     return pd.DataFrame(pd.concat(parts, ignore_index=True))

@@ -4,11 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
 
-from cfeval_cli.report.tables import DASH, Cell, Table, asked, block_of, headed, is_truth, leading, row_title
+from cfeval_cli.report.tables import (
+    DASH,
+    Cell,
+    Table,
+    asked,
+    block_of,
+    headed,
+    is_truth,
+    leading,
+    low_coverage,
+    marked,
+    of_coverage,
+    row_title,
+)
 from cfeval_cli.statistics.stability import ALL
 from cfeval_cli.sweep.runs import Run, Sweep
 
@@ -35,6 +49,7 @@ def make(
         mine = mine[(mine["family"] == "explainers") & (mine["coefficient"] == "tau")]
         if mine["mean"].notna().any():
             made.append(_agreement(mine, runs, chosen, detail))
+        made += _without_controls(_of_group(seeds_correlations, chosen), runs, chosen, detail)
     if stability["pairs"].sum():
         made.append(_stability(stability, sweep))
     return [*made, _runs(lines, sweep)]
@@ -47,8 +62,10 @@ def _of_group(frame: pd.DataFrame, chosen: Mapping[str, str]) -> pd.DataFrame:
 
 
 def _means(metrics: pd.DataFrame, runs: Sequence[Run], chosen: Mapping[str, str], detail: bool) -> Table:
-    record, many = merged(runs), len(runs)
+    settings, many = runs[0].record["settings"], len(runs)
     metrics = metrics[metrics["rung"].isna()]
+    means = metrics.rename(columns={"mean": "value"})
+    record = marked(means, merged(runs) | {"settings": settings})
     truths = leading(runs[0].record)
     explainers = {name: title for name, title in record["explainers"].items() if name in set(metrics["explainer"])}
     header = [Cell("Metric"), *map(Cell, explainers.values())]
@@ -64,6 +81,7 @@ def _means(metrics: pd.DataFrame, runs: Sequence[Run], chosen: Mapping[str, str]
         f"Mean ± standard deviation over {many} seeds, each with a split, a model, explainers and a search of its own. "
         f"{_about(runs)}",
         f"* marks the ground truth ({asked(runs[0].record)}). ↑ higher is better, ↓ lower. {_gaps(metrics, many)}",
+        *of_coverage(low_coverage(means), record),
     ]
     return Table(f"Means over {many} seeds{_named(chosen)}", header, list(blocks.values()), notes, detail)
 
@@ -99,6 +117,20 @@ def _agreement(correlations: pd.DataFrame, runs: Sequence[Run], chosen: Mapping[
     return Table(f"Agreement with the ground truth over {many} seeds{_named(chosen)}", header, [rows], notes, detail)
 
 
+def _without_controls(
+    correlations: pd.DataFrame, runs: Sequence[Run], chosen: Mapping[str, str], detail: bool
+) -> list[Table]:
+    """The same agreement over the explainers that are no controls, if there are two of them."""
+    mine = correlations[correlations["coefficient"] == "tau_without_controls"]
+    mine = mine[mine["family"] == "explainers"]
+    everyone = correlations[(correlations["coefficient"] == "tau") & (correlations["family"] == "explainers")]
+    if not mine["mean"].notna().any() or (mine["mean"].to_numpy() == everyone["mean"].to_numpy()).all():
+        return []
+    table = _agreement(mine, runs, chosen, detail)
+    note = "Without controls, the explainers that are good or bad by construction (column control of metrics.csv)."
+    return [replace(table, title=f"{table.title}, without controls", notes=[*table.notes, note])]
+
+
 def _stability(stability: pd.DataFrame, sweep: Sweep) -> Table:
     record = merged(sweep.runs)
     keys = list(dict.fromkeys(stability["key"]))
@@ -126,7 +158,7 @@ def _stability(stability: pd.DataFrame, sweep: Sweep) -> Table:
         "Kendall's τ between the two rankings of the explainers by the same metric in two runs that differ in this "
         f"setting only{' (all: in anything)' * (ALL in keys)}: mean over the pairs of runs (lowest). 1: the same "
         f"order; a pair of explainers that is tied in one of them counts 0. Pairs of runs: {counts}.",
-        "τ with a truth: lowest to highest over the runs that lead with it.",
+        "τ with a truth, controls included: lowest to highest over the runs that lead with it.",
     ]
     out = [f"{row_title(*pair, record).text} {many:,}" for pair in pairs if (many := lines[*pair, ALL]["left_out"])]
     if out:

@@ -91,6 +91,7 @@ class Explainer(ABC):
     access: ClassVar[Access]  # the most that it asks of the model
     least: ClassVar[Access | None] = None  # the least that it can do with; None: no less than `access`
     place: ClassVar[int] = 55  # where it stands in the tables
+    control: ClassVar[bool] = False  # good or bad by construction: there to be compared with, and no contender
     rung: float = nan  # of one whose worth is known beforehand: how often it names the gold
     gold: str = ""  # the truth that it is made from, if it is
     samples_of: str | None = None  # the explainer whose random numbers it takes; None: it draws its own

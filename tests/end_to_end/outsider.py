@@ -1,6 +1,7 @@
 """Recomputes what a run folder tells with nothing of cfeval: only NumPy, SciPy, pandas and docs/run-folder.md."""
 
 import json
+from hashlib import blake2b
 from itertools import combinations, product
 from math import exp, nan, sqrt
 
@@ -70,17 +71,13 @@ def read(folder):
     return Box(folder / "model.npz"), k, mask, rows
 
 
-def recompute(folder):
-    """{(metric, variant, explainer): value} for everything with a value.
+def recompute(folder, own=False):
+    """{(metric, variant, explainer): value} for everything with a value, on the instances that count or on its own.
 
     All but the variant `marginal`, which takes the values of training rows, and a run folder does not have those.
     """
-    return {key: total(parts.values()) for key, parts in scored(folder).items()}
-
-
-def total(parts):
-    """The value of some numerators with their denominators."""
-    return sum(n for n, _ in parts) / sum(d for _, d in parts)
+    scores = scored(folder)
+    return values(scores, None if own else counted(folder, scores))
 
 
 def scored(folder, end=""):
@@ -130,6 +127,7 @@ def scored(folder, end=""):
         key = (edit.access, edit.explainer)
         add(("validity", *key), i, flip)
         add(("proximity", *key), i, far)
+        add(("proximity_flips", *key), i, flip * far, flip)
         add(("c", *key), i, flip, far)
         if edit.access != "label":
             add(("validity_soft", *key), i, kept[i] - of_class(i, edited))
@@ -178,11 +176,16 @@ def noise(folder):
 def twice(pairs):
     """A line of noise_metrics.csv from numerator and denominator with either seed (n, 4)."""
     size = len(pairs)
-    one, two = (pairs[:, 0].sum() / pairs[:, 1].sum(), pairs[:, 2].sum() / pairs[:, 3].sum())
+    one, two = (
+        a.sum() / b.sum() if b.sum() else nan for a, b in ((pairs[:, 0], pairs[:, 1]), (pairs[:, 2], pairs[:, 3]))
+    )
+    nothing = {"instances": size, "value": one, "value_again": two, "difference": nan, "se": nan, "noise_se": nan}
+    if np.isnan([one, two]).any():
+        return nothing
     both, mean = (pairs[:, 0] + pairs[:, 2]).sum() / (pairs[:, 1] + pairs[:, 3]).sum(), pairs[:, [1, 3]].mean()
     around = (pairs[:, 0] - one * pairs[:, 1]) / pairs[:, 1].mean()
     moves = (pairs[:, 0] - pairs[:, 2] - both * (pairs[:, 1] - pairs[:, 3])) / mean
-    told = {"instances": size, "value": one, "value_again": two, "difference": two - one, "se": nan, "noise_se": nan}
+    told = nothing | {"difference": two - one}
     if size >= 30:
         told |= {"se": around.std() / sqrt(size - 1), "noise_se": sqrt((moves**2).mean() / 2 / size)}
     return told
@@ -246,3 +249,111 @@ def extremes(metric, scores):
         for name in shares[0]
     }
     return len(scores), np.mean(worst), np.mean(best), len(telling), found
+
+
+def explainers(folder):
+    """For each explainer whether it is a rung of a ladder, and whether it is a control."""
+    lines = pd.read_csv(folder / "metrics.csv").drop_duplicates("explainer").set_index("explainer")
+    return lines["rung"].notna().to_dict(), lines["control"].to_dict()
+
+
+def common(folder, scores):
+    """{(metric, variant): the instances that all explainers with a value cover}, rungs aside."""
+    rungs, _ = explainers(folder)
+    shared = {}
+    for (metric, variant, explainer), part in scores.items():
+        if not rungs[explainer] and sum(below for _, below in part.values()):
+            pair = (metric, variant)
+            shared[pair] = shared.get(pair, set(part)) & set(part)
+    return shared
+
+
+def counted(folder, scores):
+    """{(metric, variant, explainer): the instances that its value is taken over}."""
+    rungs, _ = explainers(folder)
+    if json.loads((folder / "run.json").read_text())["settings"]["support"] == "own":
+        return {key: set(part) for key, part in scores.items()}
+    shared = common(folder, scores)
+    return {
+        key: set(part) if rungs[key[2]] else set(part) & shared.get(key[:2], set(part)) for key, part in scores.items()
+    }
+
+
+def values(scores, some=None):
+    """Ratios of sums, over some instances or all."""
+    found = {}
+    for key, part in scores.items():
+        mine = [pair for i, pair in part.items() if some is None or i in some[key]]
+        if below := sum(b for _, b in mine):
+            found[key] = sum(a for a, _ in mine) / below
+    return found
+
+
+def stored_scores(folder):
+    """scores.parquet, in the same form as the scores that are recomputed; with `marginal`."""
+    scores = {}
+    for row in pd.read_parquet(folder / "scores.parquet").itertuples():
+        scores.setdefault((row.metric, row.variant, row.explainer), {})[row.instance] = (row.numerator, row.denominator)
+    return scores
+
+
+def resampled_values(folder, scores):
+    """{(metric, variant, explainer): its value, then that of every resample (1 + B,)}."""
+    record = json.loads((folder / "run.json").read_text())
+    ids = pd.read_parquet(folder / "instances.parquet")["instance"].tolist()
+    key = blake2b(f"{record['settings']['seed']}\0bootstrap\0None".encode(), digest_size=16).digest()
+    rng = np.random.Generator(np.random.Philox(key=int.from_bytes(key, "big")))
+    drawn = rng.integers(0, len(ids), (record["resampled"], len(ids)))
+    times = np.stack([np.bincount(row, minlength=len(ids)) for row in drawn]).astype(float)
+    times = np.concatenate([np.ones((1, len(ids))), times])
+    some, found = counted(folder, scores), {}
+    for name, part in scores.items():
+        pairs = np.array([part[i] if i in part and i in some[name] else (0.0, 0.0) for i in ids])
+        above, below = (times @ pairs).T
+        if below[0]:
+            with np.errstate(divide="ignore", invalid="ignore"):
+                found[name] = np.where(below != 0, above / below, np.nan)
+    return found
+
+
+def kendall(ours, truth):
+    """τ (1 + B,) of the values of each explainer, the better the larger."""
+    total = np.zeros(len(ours[0]))
+    pairs = list(combinations(range(len(ours)), 2))
+    for a, b in pairs:
+        signs = []
+        for side in (ours, truth):
+            gap = side[a] - side[b]
+            noise = 1e-12 * np.maximum(np.maximum(np.abs(side[a]), np.abs(side[b])), 1e-3)
+            signs.append(np.where(np.isnan(gap), np.nan, np.where(np.abs(gap) <= noise, 0, np.sign(gap))))
+        total += signs[0] * signs[1]
+    return total / len(pairs)
+
+
+def agreements(folder):
+    """{(metric, variant, gold, agreement): figures} of the explainers that are no rungs, with and without controls."""
+    record = json.loads((folder / "run.json").read_text())
+    drawn = resampled_values(folder, stored_scores(folder))
+    rungs, controls = explainers(folder)
+    roles = {name: facts["role"] for name, facts in record["metrics"].items()}
+    signs = {name: -1 if facts["better"] == "lower" else 1 for name, facts in record["metrics"].items()}
+    pairs = dict.fromkeys(key[:2] for key in drawn)
+    level, found = record["settings"]["confidence"], {}
+    for metric, variant in (pair for pair in pairs if roles[pair[0]] == "judged"):
+        for agreement, gold in (pair for pair in pairs if roles[pair[0]] == "truth"):
+            both = [
+                n for n in rungs if not rungs[n] and (metric, variant, n) in drawn and (agreement, gold, n) in drawn
+            ]
+            line = {}
+            for end, names in (("", both), ("_without_controls", [name for name in both if not controls[name]])):
+                line[f"explainers{end}"] = len(names)
+                if len(names) < 2:
+                    continue
+                ours = [signs[metric] * drawn[metric, variant, name] for name in names]
+                tau = kendall(ours, [drawn[agreement, gold, name] for name in names])
+                line[f"tau{end}"] = tau[0]
+                if len(tau) > 1:
+                    ends = np.nanquantile(tau[1:], [(1 - level) / 2, (1 + level) / 2])
+                    line |= {f"tau{end}_low": ends[0], f"tau{end}_high": ends[1]}
+            found[metric, variant, gold, agreement] = line
+    return found

@@ -13,7 +13,7 @@ import pytest
 from tests.conftest import only_run
 
 BEFORE = Path(__file__).parent / "before"
-PAPER = ("metric=paper", "removal=[zero,mask]", "explainer=paper", "gold=signed")
+PAPER = ("metric=paper", "removal=[zero,mask]", "explainer=paper", "gold=signed", "support=own")
 SAME = ("n_explain=40", "resamples=200", "n_jobs=1", "explainer.lime.n_samples=300")
 
 

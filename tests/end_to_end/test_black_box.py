@@ -184,7 +184,8 @@ def test_with_labels_only(toy, place):
     assert list(record["explainers"]) == ["random", "anchor", "decision_boundary"]
     assert set(record["explainers_absent"]) == {"omission", "lime", "lr"}
     told = frames["metrics"][frames["metrics"]["value"].notna()]
-    assert set(told["metric"]) == {"dfr", "validity", "proximity", "c", "coverage"} and record["levels"] == ["label"]
+    judged = {"dfr", "validity", "proximity", "proximity_flips", "c"}
+    assert set(told["metric"]) == {*judged, "coverage"} and record["levels"] == ["label"]
     assert "No truth is known" in done.stdout and (place / "run" / "report.html").exists()
     arguments = (str(toy.folder / "conf"), [f"data_dir={toy.folder / 'data'}"])
     check_by_hand(place, "toy", arguments, lambda model, codes: model.predict(codes), "Quiet")

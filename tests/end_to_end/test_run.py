@@ -27,16 +27,59 @@ RESULTS = ["bounds.csv", "correlations.csv", "costs.csv", "costs.md", "counterfa
 
 def same_figures(folder):
     metrics = pd.read_csv(folder / "metrics.csv")
-    ours = {(m.metric, m.variant, m.explainer): m.value for m in metrics.itertuples() if not np.isnan(m.value)}
-    theirs = outsider.recompute(folder)
     record = json.loads((folder / "run.json").read_text())
-    told = {key for key in ours if key[1] != "marginal"}  # which needs the training rows
-    assert told == {key for key in theirs if key[0] in record["metrics"]}
-    for key in told:
-        value = ours[key]
-        assert value == pytest.approx(theirs[key], abs=1e-9, rel=1e-9), key
+    found = {}
+    for column in ("own_value", "value"):
+        found = {
+            (m.metric, m.variant, m.explainer): value
+            for m, value in zip(metrics.itertuples(), metrics[column], strict=True)
+        }
+        found = {key: value for key, value in found.items() if not np.isnan(value)}
+        theirs = outsider.recompute(folder, own=column == "own_value")
+        told = {key for key in found if key[1] != "marginal"}  # which needs the training rows
+        assert told == {key for key in theirs if key[0] in record["metrics"]}
+        for key in told:
+            assert found[key] == pytest.approx(theirs[key], abs=1e-9, rel=1e-9), key
+    same_scores(folder, record, metrics)
+    same_agreements(folder)
     same_noise(folder, record)
-    return ours
+    return found
+
+
+def same_scores(folder, record, metrics):
+    """What intervals are made from: numerators, denominators, and who counts."""
+    stored, theirs = outsider.stored_scores(folder), outsider.scored(folder)
+    for key, part in theirs.items():
+        if key[0] in record["metrics"]:
+            assert stored[key].keys() == part.keys()
+            for i, pair in part.items():
+                assert stored[key][i] == pytest.approx(pair, abs=1e-9, rel=1e-9), (key, i)
+    shared, (rungs, _) = outsider.common(folder, stored), outsider.explainers(folder)
+    counts = {}
+    for row in pd.read_parquet(folder / "scores.parquet").itertuples():
+        expected = rungs[row.explainer] or row.instance in shared[row.metric, row.variant]
+        assert row.common == expected
+        key = (row.metric, row.variant, row.explainer)
+        counts.setdefault(key, []).append(expected)
+    for m in metrics.itertuples():
+        mine = counts.get((m.metric, m.variant, m.explainer), [])
+        assert m.own_n == len(mine) and m.n == (sum(mine) if record["settings"]["support"] == "common" else len(mine))
+
+
+def same_agreements(folder):
+    lines = pd.read_csv(folder / "correlations.csv")
+    lines = lines[lines["family"] == "explainers"]
+    theirs = outsider.agreements(folder)
+    for line in lines.to_dict("records"):
+        figures = theirs.get(tuple(line[name] for name in ("metric", "variant", "gold", "agreement")), {})
+        for name in ("explainers", "tau", "tau_low", "tau_high"):
+            for end in ("", "_without_controls"):
+                ours = line[name.replace("tau", f"tau{end}") if "tau" in name else f"{name}{end}"]
+                other = figures.get(name.replace("tau", f"tau{end}") if "tau" in name else f"{name}{end}", np.nan)
+                if name == "explainers":
+                    assert ours == (0 if np.isnan(other) else other)
+                elif name == "tau" or not np.isnan(ours):  # few instances have no intervals
+                    assert ours == pytest.approx(other, abs=1e-9, nan_ok=True), (line["metric"], line["variant"], name)
 
 
 def same_noise(folder, record):
@@ -80,7 +123,9 @@ def test_an_outsider_recomputes_every_figure(whole):
     ours = same_figures(whole[0])
     assert ours["recall", "centered", "lr"] == 1.0 and ours["hit", "centered", "lr"] == 1.0
     metrics = "comprehensiveness sufficiency dfr validity proximity c validity_soft c_soft recall hit coverage"
-    assert {metric for metric, _, _ in ours} == set(metrics.split())
+    assert {metric for metric, _, _ in ours} == {*metrics.split(), "proximity_flips"}
+    lines = pd.read_csv(whole[0] / "metrics.csv")
+    assert (lines["own_n"] > lines["n"]).any()  # otherwise this would show nothing of common support
     same_bounds(whole[0])
 
 
@@ -88,7 +133,7 @@ def test_an_outsider_recomputes_every_figure(whole):
     "arguments",
     [
         ["k=1"],
-        ["k=1", "access=label"],
+        ["k=1", "access=label", "support=own"],
         ["k=3", "search.pick=nearest", "search.max_batch_rows=7"],
         pytest.param(["k=2", "search.pick=first", "gold=contrast"], marks=pytest.mark.slow),
         pytest.param(["k=2", "explainer.omission.removal=zero", "seed=3"], marks=pytest.mark.slow),
@@ -96,9 +141,11 @@ def test_an_outsider_recomputes_every_figure(whole):
     ids=" ".join,
 )
 def test_an_outsider_recomputes_every_figure_under_other_settings(toy, tmp_path, arguments):
-    few = 10 if "search.max_batch_rows=7" in arguments else 30  # which takes its time
+    few = 10 if "search.max_batch_rows=7" in arguments else 60  # which takes its time
     toy.run("explainer=[random,omission,decision_boundary,lr]", f"n_explain={few}", *arguments, cwd=tmp_path)
     ours = same_figures(only_run(tmp_path))
+    if "k=1" in arguments:
+        assert pd.read_csv(only_run(tmp_path) / "correlations.csv")["tau_without_controls_low"].notna().any()
     if "access=label" in arguments:
         assert all(variant != "probability" for _, variant, _ in ours)
         assert not {"validity_soft", "c_soft", "comprehensiveness", "sufficiency"} & {metric for metric, _, _ in ours}
@@ -237,7 +284,7 @@ def test_another_explainer_changes_nothing_for_the_others(toy, tmp_path, whole):
     toy.run("explainer=[random,anchor]", "k=2", "n_explain=40", cwd=tmp_path)
     fewer, more = (pd.read_csv(folder / "metrics.csv") for folder in (only_run(tmp_path), whole[0]))
     more = more[more["explainer"].isin(["random", "anchor"])].reset_index(drop=True)
-    columns = ["metric", "variant", "explainer", "value", "value_low", "value_high", "value_se", "n", "coverage"]
+    columns = ["metric", "variant", "explainer", "own_value", "own_n", "coverage"]
     pd.testing.assert_frame_equal(fewer[columns], more[columns], check_exact=True)
 
 
@@ -246,6 +293,7 @@ def test_incomplete_explanations_are_skipped_filled_or_kept(toy, tmp_path):
     for how in ("skip", "random", "keep"):
         (tmp_path / how).mkdir()
         arguments = ["explainer=[decision_boundary,lr]", "k=2", "n_explain=40", "resamples=0", f"incomplete={how}"]
+        # lr covers all, so that decision_boundary's own instances are the common ones
         toy.run(*arguments, cwd=tmp_path / how)
         folder = only_run(tmp_path / how)
         seen[how] = pd.read_csv(folder / "metrics.csv").query(

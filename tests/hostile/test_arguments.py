@@ -12,9 +12,8 @@ from tests.hostile.amounts import inputs
 from tests.hostile.mutations import everything_in, mutated
 
 KEYS = [
-    "k", "seed", "n_explain", "access", "gold", "agreement", "incomplete", "bounds", "reparametrisations",
-    "resamples", "confidence",
-    "figures", "redo", "n_jobs",
+    "k", "seed", "n_explain", "access", "gold", "agreement", "incomplete", "support", "bounds", "resamples",
+    "reparametrisations", "noise", "confidence", "figures", "redo", "n_jobs",
     "data_dir", "dataset", "model", "explainer", "search", "distance", "metric", "executor", "cache", "experiment",
     "explainer.lime.n_samples",
     "search.pick", "model.dim", "model.learning_rate", "model.learning_rate.tabular", "dataset.columns",

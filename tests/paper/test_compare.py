@@ -65,10 +65,14 @@ def write_runs(folder, seed, gold="signed", change=lambda key, pair, name, value
             if metric != "recall":
                 side = [value if better == "higher" else -value for value in values.values()]
                 both = tau(side, list(truth.values())), rho(side, list(truth.values()))
-                correlations.append((metric, variant, "explainers", gold, "recall", both[0], 0.1, both[1], 0.1))
+                correlations.append(
+                    (metric, variant, "explainers", gold, "recall", both[0], 0.1, both[1], 0.1, 4, -9, 9)
+                )
         columns = ["metric", "variant", "explainer", "rung", "value", "value_se", "better"]
         pd.DataFrame(metrics, columns=columns).drop_duplicates(columns[:3]).to_csv(path / "metrics.csv", index=False)
         columns = ["metric", "variant", "family", "gold", "agreement", "tau", "tau_se", "rho", "rho_se"]
+        # what the paper did not print, and what must not be compared with it
+        columns += ["explainers_without_controls", "tau_without_controls", "tau_without_controls_se"]
         pd.DataFrame(correlations, columns=columns).drop_duplicates(columns[:2]).to_csv(
             path / "correlations.csv", index=False
         )

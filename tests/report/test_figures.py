@@ -10,6 +10,7 @@ from cfeval_cli.report.page import svg
 RECORD = {
     "levels": ["label", "probability"], "explainers": {"a": "A", "b": "B"}, "instances": 4, "data": {"name": "toy"},
     "settings": {"k": 1, "seed": 0, "confidence": 0.95, "resamples": 0},
+    "resampled": 0,
 }  # fmt: skip
 
 

@@ -248,28 +248,46 @@ def test_too_many_bytes_make_fewer_instances(toy, made, monkeypatch):
     assert 1 <= len(data["instances"]) < 40 and len(json.dumps(data["instances"])) < 20_000
 
 
-def verdict_of(folder, **columns):
+def verdict_of(folder, many=2, **columns):
+    """The verdict on a run whose figures without controls are these, over so many explainers."""
     told = opened(folder)
     for name, value in columns.items():
-        told.findings.correlations[name] = value
+        told.findings.correlations[name.replace("tau", "tau_without_controls")] = value
+    told.findings.correlations["explainers_without_controls"] = many
     return tell(told.findings, told.record)
 
 
 def test_the_verdict_claims_no_more_than_p_allows(toy, made):
     folder = made(toy, FOUR)
-    few = verdict_of(folder)
-    assert not few.sure and "24 orders" in few.points[0]
+    few = verdict_of(folder, tau=0.5)
+    assert not few.sure and "2 orders" in few.points[0]
+    assert few.headline.count("which metric agrees with the truth cannot be told with two explainers; ") == 2
+    assert "over 2 explainers that are no controls (Omission and DecisionBoundary" in few.points[0]
+    assert "With the controls (Random and LR) τ is" in few.points[0]
+    # 24 orders: p can be 0.042, which is nothing among several metrics
+    four = verdict_of(folder, many=4, tau=0.5, p_tau=1 / 24)
+    assert "cannot be told with four explainers" in four.headline and not four.sure
     none = "no metric ranks the explainers as the truth does"
     assert verdict_of(folder, tau=-0.5).headline == f"For this one trained model. Contribution: {none}. Change: {none}"
     alone = verdict_of(made(toy, FOUR, "gold=signed"), tau=-0.5)
     assert alone.headline == f"For this one trained model: {none}"
-    unsure = verdict_of(folder, tau=0.5, p_tau=0.2)
+    unsure = verdict_of(folder, many=6, tau=0.5, p_tau=0.2)
     assert unsure.headline.count("no metric can be told from chance") == 2 and not unsure.sure
-    many = verdict_of(folder, tau=0.5, p_tau=0.04)
-    assert "by chance" in many.headline and not many.sure
-    sure = verdict_of(folder, tau=0.5, p_tau=0.0001)
+    several = verdict_of(folder, many=6, tau=0.5, p_tau=0.04)
+    assert "by chance" in several.headline and not several.sure
+    sure = verdict_of(folder, many=6, tau=0.5, p_tau=0.0001)
     assert "better than chance" in sure.headline and sure.sure
     assert any("erasure metrics" in point for point in sure.points)
+
+
+def test_controls_alone_give_no_verdict(toy, made):
+    told = opened(made(toy, "explainer=[random,lr]"))
+    assert told.findings.correlations["tau"].notna().any()
+    said = tell(told.findings, told.record)
+    assert said.headline == "This run cannot tell which metric agrees with the truth" and not said.sure
+    assert (
+        "without the controls (Random and LR), which are good or bad by construction, nobody is left" in said.points[0]
+    )
 
 
 def test_faults_are_told_if_there_are_any(toy, made):
@@ -306,7 +324,7 @@ def test_a_sweep_has_a_report_that_names_what_varies_and_what_failed(toy, made, 
     import shutil
 
     for number, overrides in enumerate((["seed=1"], ["seed=2"], ["seed=1", "k=2"])):
-        shutil.copytree(made(toy, "explainer=[random,omission,lr]", *overrides), tmp_path / str(number))
+        shutil.copytree(made(toy, FOUR, *overrides), tmp_path / str(number))
         record = json.loads((tmp_path / str(number) / "run.json").read_text())
         (tmp_path / str(number) / "run.json").write_text(json.dumps(record | {"overrides": overrides}))
     (tmp_path / "0" / "report.html").touch()
@@ -338,11 +356,11 @@ def test_too_few_resamples_are_said_and_only_then(toy, made, resamples):
 
 def test_metrics_that_share_the_lead_do_not_share_an_interval(toy, made):
     told = opened(made(toy, FOUR, copy=True))
-    lines = told.findings.correlations
+    lines, tau = told.findings.correlations, "tau_without_controls"
     lead = (lines["gold"] == "centered") & (lines["agreement"] == "recall") & lines["metric"].isin(["dfr", "c"])
-    lines["tau"] = 0.1
-    lines.loc[lead, ["tau", "tau_high"]] = 1.0
-    lines.loc[lead & (lines["metric"] == "dfr"), "tau_low"] = 0.25
-    lines.loc[lead & (lines["metric"] == "c"), "tau_low"] = 0.75
+    lines[tau] = 0.1
+    lines.loc[lead, [tau, f"{tau}_high"]] = 1.0
+    lines.loc[lead & (lines["metric"] == "dfr"), f"{tau}_low"] = 0.25
+    lines.loc[lead & (lines["metric"] == "c"), f"{tau}_low"] = 0.75
     said = tell(told.findings, told.record).points[0]
     assert "DFR (del.) [0.250, 1.000]" in said and "DFR (marginal) [0.250, 1.000]" in said and "[0.750, 1.000]" in said

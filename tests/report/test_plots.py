@@ -26,7 +26,7 @@ COSTS = pd.DataFrame(
 
 
 def drawn(rungs=False, resamples=50):
-    scores, order = build(4, n=30)
+    scores, order = build(4, n=30, controls=("d",))
     if rungs:
         order["rung"] = order["explainer"].map({"a": 1.0, "b": 0.5, "c": 0.25, "d": 0.0})
     findings = conclude(scores, order, Bootstrap(0, resamples=resamples, least=1), "signed")
@@ -72,10 +72,13 @@ def test_correlations_show_tau_its_interval_and_p():
     findings, figures = drawn()
     (axis,) = figures["correlations"].figure.axes
     assert axis.lines[0].get_xdata() == pytest.approx(findings.correlations["tau"].to_numpy())
-    assert axis.lines[1].get_xdata() == pytest.approx(findings.correlations["rho"].to_numpy(), nan_ok=True)
+    assert axis.lines[1].get_xdata() == pytest.approx(findings.correlations["tau_without_controls"].to_numpy())
+    assert axis.lines[2].get_xdata() == pytest.approx(findings.correlations["rho"].to_numpy(), nan_ok=True)
     texts = [text.get_text() for text in axis.texts]
-    known = findings.correlations[["p_tau", "p_rho"]].map(lambda p: "" if np.isnan(p) else f"{p:.3f}")
-    assert texts == ["p(τ)", *known["p_tau"], "p(ρ)", *known["p_rho"]]
+    columns = {"p(τ)": "p_tau", "p(τ′)": "p_tau_without_controls", "p(ρ)": "p_rho"}
+    known = findings.correlations[list(columns.values())].map(lambda p: "" if np.isnan(p) else f"{p:.3f}")
+    assert texts == [text for head, name in columns.items() for text in (head, *known[name])]
+    assert axis.get_xlabel().endswith("4 ranked, 3 without controls")
 
 
 def test_a_ladder_has_its_own_figure_and_is_no_explainer_among_others():

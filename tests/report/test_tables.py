@@ -21,7 +21,8 @@ def facts(title, place, better="higher", latex=None, role="judged", block="count
 RECORD = {
     "explainers": {"a": "A_1 & <b>|", "b": "B"},
     "settings": {"agreement": "recall", "gold": ["signed"], "k": 1, "seed": 0, "incomplete": "skip",
-                 "resamples": 2000, "confidence": 0.95},
+                 "support": "common", "resamples": 2000, "confidence": 0.95},
+    "resampled": 2000,
     "metrics": {
         "c": facts("C", 60, latex=r"$\mathcal{C}$", detail="{search}, {variant}"),
         "proximity": facts("Proximity", 50, "lower"),
@@ -65,6 +66,7 @@ def metrics(coverage=(1.0, 0.4)):
             rows.append(
                 {
                     "metric": metric, "variant": variant, "explainer": name, "rung": np.nan, "value": value,
+                    "control": False, "n": 50, "own_value": value, "own_n": 50,
                     "better": RECORD["metrics"][metric]["better"], "role": RECORD["metrics"][metric]["role"],
                     "value_low": value - 0.1, "value_high": value + 0.1, "rank": rank, "note": note,
                 }
@@ -88,6 +90,12 @@ CORRELATIONS = pd.DataFrame(
             "rho_low": np.nan,
             "rho_high": np.nan,
             "p_tau": 0.5,
+            "explainers": 2,
+            "explainers_without_controls": 2,
+            "tau_without_controls": t,
+            "tau_without_controls_low": t - 0.1,
+            "tau_without_controls_high": t,
+            "p_tau_without_controls": 0.5,
             "p_rho": 0.0001,
         }
         for m, v, g, t, note in [
@@ -100,9 +108,9 @@ CORRELATIONS = pd.DataFrame(
 )
 
 
-def tables(correlations=CORRELATIONS, record=RECORD, differences=(), instances=()):
+def tables(correlations=CORRELATIONS, record=RECORD, differences=(), instances=(), values=None):
     frames = (pd.DataFrame(differences), pd.DataFrame(instances), pd.DataFrame([]))
-    return make(Findings(metrics(), correlations, *frames), record)
+    return make(Findings(metrics() if values is None else values, correlations, *frames), record)
 
 
 def test_table_1_marks_the_truth_agreement_low_coverage_and_what_is_absent():
@@ -167,6 +175,54 @@ def test_table_2_has_a_pair_of_columns_for_each_gold_and_bolds_the_best():
     assert "–: all tied, ρ undefined." in text
 
 
+def test_tau_without_controls_stands_beside_tau_and_the_note_names_who_is_left():
+    lines = CORRELATIONS.assign(explainers=4, tau_without_controls=-0.5, tau_without_controls_high=0.0)
+    record = {**RECORD, "explainers": {"a": "Control", "b": "B", "x": "X"}}
+    more = metrics()
+    more = pd.concat(
+        [more.assign(control=more["explainer"] == "a"), more[more["explainer"] == "b"].assign(explainer="x")]
+    )
+    table = tables(lines, record, values=more)[1]
+    header = ["Metric", "τ signed*", "p(τ)", "τ signed*, no controls", "p(τ, no controls)", "ρ signed*", "p(ρ)"]
+    header += ["τ absolute", "τ absolute, no controls", "ρ absolute"]
+    assert [cell.text for cell in table.header] == header
+    assert all(row[3].text.startswith("-0.5000 [") and row[4].text == "0.500" for row in table.blocks[0])
+    assert any(
+        note.startswith("no controls: without Control,") and note.endswith("left: B†, X†.") for note in table.notes
+    )
+    assert r"$\tau$ signed*, no controls" in table.latex()
+    alone = tables(lines.assign(tau_without_controls=np.nan), record, values=more)[1]
+    assert not [cell for cell in alone.header if "no controls" in cell.text]
+
+
+def test_coverage_under_ninety_percent_is_marked_in_every_table_and_form():
+    for share, mark, half in ((0.91, False, False), (0.89, True, False), (0.49, True, True)):
+        made = tables(values=metrics(coverage=(1.0, share)))
+        for text in (made[0].markdown(), made[0].latex(), printed(made[0]), made[0].csv()):
+            assert ("B†" in text or r"B$\dagger$" in text) == mark
+        assert ("under 90" in made[0].markdown()) == mark
+        assert ("B: for under half of the instances" in made[0].markdown()) == half
+
+
+@pytest.mark.parametrize(("shared", "few"), [(40, False), (12, True)])
+def test_common_support_is_told_and_each_explainers_own_scores_have_a_table(shared, few):
+    values = metrics()
+    mine = values["metric"] != "coverage"
+    values["n"] = np.where(mine, shared, 50)
+    values["own_n"] = np.where(mine & (values["explainer"] == "b"), 45, 50)
+    values["own_value"] = values["value"] + 1
+    scores, *_, own = tables(values=values)
+    told = scores.markdown()
+    assert f"Scored on the {shared} of 50 instances that all explainers cover (support=common)" in told
+    assert "covered by itself: B† 45." in told and ("no sample" in told) == few
+    assert own.title == "Scores of each explainer on its own instances" and own.detail
+    assert "1.5000 (50)" in own.markdown() and "1.2500 (45)" in own.markdown()
+    record = {**RECORD, "settings": {**RECORD["settings"], "support": "own"}}
+    told = tables(values=values.assign(n=values["own_n"]), record=record)
+    assert "on its own instances (support=own), of 50: B† 45." in told[0].markdown() and len(told) == 2
+    assert "support=" not in tables()[0].markdown()  # all cover the same
+
+
 def test_a_figure_outside_its_interval_is_marked():
     outside = CORRELATIONS.assign(tau_high=CORRELATIONS["tau"] - 0.05)
     text = tables(outside)[1].markdown()
@@ -229,7 +285,7 @@ def noisy(same=0.52, drawn="no"):
 
 def with_noise(names, values, record=RECORD):
     empty = pd.DataFrame()
-    correlations = pd.DataFrame(columns=["tau", "metric", "variant", "family", "gold", "agreement"])
+    correlations = pd.DataFrame(columns=["tau", "metric", "variant", "family", "gold", "agreement", "note"])
     found = Findings(metrics(), correlations, empty, empty, empty, noise=names, noise_metrics=values)
     return [table for table in make(found, record) if "another seed" in table.title]
 
@@ -238,13 +294,13 @@ def test_another_seed_of_the_explainer_is_told_in_words_and_beside_the_standard_
     first, second = with_noise(*noisy())
     assert [[cell.text for cell in row] for row in first.blocks[0]] == [
         ["A_1 & <b>|", "100% [96%, 100%]", "100%", "100%", "97"],
-        ["B", "52% [42%, 62%]", "52%", "25%", "100"],
+        ["B†", "52% [42%, 62%]", "52%", "25%", "100"],
     ]
     notes = " ".join(first.notes)
-    assert "Another seed of the explainer names the same feature for so many of the instances: B 52%." in notes
+    assert "Another seed of the explainer names the same feature for so many of the instances: B† 52%." in notes
     assert "Draw nothing, features and scores are the same: A_1 & <b>|." in notes and "exact 95 % interval" in notes
     # neither who draws nothing nor the truth
-    assert [cell.text for cell in second.header] == ["Metric", "B"]
+    assert [cell.text for cell in second.header] == ["Metric", "B†"]
     rows = [[cell.text for cell in row] for block in second.blocks for row in block]
     assert [row[1] for row in rows] == ["0.0200 (0.0120 of 0.0300)"] * 2 and first.detail and second.detail
     assert "the same 2 features" in " ".join(

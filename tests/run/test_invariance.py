@@ -87,7 +87,7 @@ SETTINGS = [
     (TABLE, 4, ["search=continuous", "search.restarts=12", "search.tolerance=1e-6", "reparametrisations=1"], 1e-3),
     (TABLE, 4, ["access=label", "distance.space=scaled"], 1e-9),
     (TEXT, 3, ["k=1", "removal=[zero,mask,mean,marginal]"], 1e-9),
-    (TEXT, 8, ["k=2", "search=exact"], 1e-9),
+    (TEXT, 8, ["k=2", "search=exact", "support=own"], 1e-9),
 ]
 IDS = [" ".join([dataset.kind, str(dim), *settings]) for dataset, dim, settings, _ in SETTINGS]
 
@@ -122,6 +122,19 @@ def test_values_and_ranges_are_those_of_runs_made_anew(dataset, dim, settings, c
         assert (table["moves"].to_numpy() == (highs - lows > 1e-9).to_numpy()).all()
 
 
+def test_explainers_that_are_compared_on_common_instances_are_so_here():
+    run = ran(TEXT, random_linear(TEXT, 7, 8), "k=2", "search=exact")
+    covered = np.logical_and.reduce([(features != -1).any(axis=1) for features in run.chosen.values()])
+    found = run.found()
+    assert found.instances == covered.sum() < 40
+    scores = run.scores[run.scores["instance"].isin(run.study.instances.ids[covered])]
+    sums = scores.groupby(["metric", "variant", "explainer"], observed=True)[["numerator", "denominator"]].sum()
+    for (i, row), (j, name) in ((a, b) for a in enumerate(found.rows) for b in enumerate(found.explainers)):
+        if row[0] in ("c", "validity", "comprehensiveness") and (*row, name) in sums.index:
+            n, d = sums.loc[(*row, name)]
+            assert found.values[i, j] == pytest.approx(n / d)
+
+
 def moved(found):
     """(metric, variant): the changes that alone move a value of some explainer."""
     alone = {name: values for name, values in found.changed.items() if name != TOGETHER}
@@ -152,7 +165,7 @@ def test_on_texts_the_constant_is_fixed_by_padding_and_only_distances_move():
     run = ran(TEXT, random_linear(TEXT, 3, 4), "k=1", "removal=[zero,mask,mean,marginal]")
     by = moved(run.found())
     movers = {row for row, changes in by.items() if changes}
-    assert movers == {(metric, "probability") for metric in ("proximity", "c", "c_soft")}
+    assert movers == {(metric, "probability") for metric in ("proximity", "proximity_flips", "c", "c_soft")}
     assert {change for row in movers for change in by[row]} == {"scale"}
 
 

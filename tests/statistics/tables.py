@@ -9,7 +9,7 @@ EXPLAINERS = ["a", "b", "c", "d"]
 KINDS = [("c", "label", "higher"), ("sufficiency", "del", "lower"), ("recall", "signed", "higher")]
 
 
-def build(seed, n=5, gaps=False):
+def build(seed, n=5, gaps=False, controls=()):
     """Scores of two metrics and a truth, one metric being a ratio of sums; with gaps, b lacks some instances."""
     rng = np.random.default_rng(seed)
     rows, order = [], []
@@ -18,7 +18,7 @@ def build(seed, n=5, gaps=False):
             key = {"metric": metric, "variant": variant, "explainer": explainer}
             role = {"recall": "truth", "coverage": "fact"}.get(metric, "judged")
             facts = {"rung": np.nan, "better": better, "role": role, "access": "label", "low": 0.0, "high": 1.0}
-            facts |= {"note": "", "empty": "every distance is zero"}
+            facts |= {"note": "", "empty": "every distance is zero", "control": explainer in controls}
             order.append({**key, **facts})
             for instance in range(n):
                 value = float(instance > 0) if metric == "coverage" else float(rng.integers(0, 3))

@@ -146,7 +146,15 @@ def test_intervals_cover_a_known_truth_at_the_nominal_rate(kind):
             }
         )  # fmt: skip
         row = {"metric": "c", "variant": "label", "explainer": "a", "rung": np.nan, "better": "higher"}
-        facts = {"role": "judged", "access": "label", "low": 0.0, "high": 1.0, "note": "", "empty": ""}
+        facts = {
+            "role": "judged",
+            "access": "label",
+            "low": 0.0,
+            "high": 1.0,
+            "note": "",
+            "empty": "",
+            "control": False,
+        }
         order = pd.DataFrame([row | facts])
         how = Bootstrap(trial, resamples=1000)
         metrics = summarise(frame, order)

@@ -185,7 +185,7 @@ def test_intervals_of_tau_cover_the_truth_of_explainers_that_are_apart():
             for name, mean in zip(EXPLAINERS, means[metric], strict=True):
                 key = {"metric": metric, "variant": variant, "explainer": name}
                 facts = {"rung": np.nan, "better": better, "access": "label", "low": 0.0, "high": 1.0, "note": ""}
-                facts |= {"empty": "", "role": "truth" if metric == "recall" else "judged"}
+                facts |= {"empty": "", "control": False, "role": "truth" if metric == "recall" else "judged"}
                 order.append({**key, **facts})
                 hits = (rng.random(size) < mean).astype(float)
                 rows.append(pd.DataFrame({**key, "instance": np.arange(size), "numerator": hits, "denominator": 1.0}))

@@ -69,10 +69,12 @@ def write_run(folder, seed, overrides=(), values=None, taus=None, status="comple
             {
                 "metric": metric, "variant": "label", "better": METRICS[metric], "family": "explainers", "gold": gold,
                 "agreement": "recall", "tau": tau, "tau_se": error, "rho": rho, "rho_se": error,
+                "explainers_without_controls": 3, "tau_without_controls": tau / 2, "tau_without_controls_se": error / 4,
             }
             for (metric, gold), (tau, error, rho) in taus.items()
         ],
-        columns=["metric", "variant", "family", "gold", "agreement", "tau", "tau_se", "rho", "rho_se"],
+        columns=["metric", "variant", "family", "gold", "agreement", "tau", "tau_se", "rho", "rho_se",
+                 "explainers_without_controls", "tau_without_controls", "tau_without_controls_se"],
     ).to_csv(folder / "correlations.csv", index=False)  # fmt: skip
     seal(folder, record, list(overrides))
 
@@ -126,17 +128,56 @@ def test_means_and_deviations_over_seeds(tmp_path_factory, number, seeds, vary):
         write_run(folder / str(i), seed, [f"distance={distance}", f"seed={seed}"], values, taus)
     gather([folder], folder)
     metrics, correlations = (pd.read_csv(folder / f"seeds_{name}.csv") for name in ("metrics", "correlations"))
-    assert len(metrics) == len(groups) * len(METRICS) * 4 and len(correlations) == len(groups) * 4 * 2
+    assert len(metrics) == len(groups) * len(METRICS) * 4 and len(correlations) == len(groups) * 4 * 3
     for line in metrics.to_dict("records"):
         group = line.get("setting.distance", "euclidean")
         check_seeds(line, [written[group, seed][0][line["metric"], line["explainer"]] for seed in range(seeds)])
     for line in correlations.to_dict("records"):
         group = line.get("setting.distance", "euclidean")
         figures = [written[group, seed][1][line["metric"], line["gold"]] for seed in range(seeds)]
-        check_seeds(line, [(tau if line["coefficient"] == "tau" else rho, error) for tau, error, rho in figures])
+        of = {
+            "tau": [(tau, error) for tau, error, _ in figures],
+            "tau_without_controls": [(tau / 2, error / 4) for tau, error, _ in figures],
+            "rho": [(rho, error) for _, error, rho in figures],
+        }
+        check_seeds(line, of[line["coefficient"]])
     assert ("setting.distance" in metrics) == vary
     text = (folder / "tables.md").read_text()
     assert text.count(f"**Means over {seeds} seeds") == (len(groups) if seeds > 1 else 0)
+
+
+def test_tau_without_controls_has_a_table_and_decides_who_comes_closest(tmp_path):
+    taus = {("c", "signed"): (0.9, 0.1, 0.9), ("proximity", "signed"): (0.8, 0.1, 0.8)}
+    for seed in range(2):
+        folder = tmp_path / str(seed)
+        write_run(folder, seed, [f"seed={seed}"], some_values(np.random.default_rng(seed)), taus)
+        lines = pd.read_csv(folder / "correlations.csv")
+        lines["tau_without_controls"] = [-0.3, 0.4]
+        lines.to_csv(folder / "correlations.csv", index=False)
+        reseal(folder)
+    done = gather([tmp_path], tmp_path, page=True)
+    titles = [
+        "Agreement with the ground truth over 2 seeds",
+        "Agreement with the ground truth over 2 seeds, without controls",
+    ]
+    assert [table.title for table in done.tables if table.title.startswith("Agreement")] == titles
+    text = (tmp_path / "tables.md").read_text()
+    assert "0.900 ± 0.000" in text and "-0.300 ± 0.000" in text
+    page = (tmp_path / "report.html").read_text()
+    assert "Proximity (label) agrees best with the truth on average over 2 runs" in page
+    assert "τ is taken without controls, over 3 explainers." in page
+
+
+def test_low_coverage_is_marked_in_the_means_over_seeds(tmp_path):
+    shares = {0: {"a": 1.0, "b": 0.8, "c": 0.3}, 1: {"a": 1.0, "b": 0.9, "c": 0.5}}
+    for seed, share in shares.items():
+        values = {("c", name): (1.0, 0.1) for name in share}
+        values |= {("coverage", name): (value, 0.0) for name, value in share.items()}
+        write_run(tmp_path / str(seed), seed, [f"seed={seed}"], values)
+    gather([tmp_path], tmp_path)
+    text = (tmp_path / "tables.md").read_text()
+    assert "| Metric | A | B† | C† |" in text
+    assert "under 90% of the instances: B 85.0%, C 40.0%. C: for under half of the instances." in text
 
 
 def tau_by_hand(one, other):
@@ -286,11 +327,11 @@ def test_nothing_in_a_folder_is_made(tmp_path, monkeypatch):
         ("run.json", "[]", "run.json is not the record of a run"),
         ("run.json", "[" * 100_000, "run.json is damaged"),
         ("run.json", '{"status": "complete", "schema": 1}', "written by another version of cfeval"),
-        ("run.json", '{"status": "complete", "schema": 3}', "no list of files"),
-        ("run.json", '{"status": "complete", "schema": 3, "files": {"../0/run.json": "x"}}', "not in the run's folder"),
-        ("run.json", '{"status": "complete", "schema": 3, "files": {}}', "does not tell the overrides"),
-        ("run.json", '{"status": "complete", "schema": 3, "files": {}, "overrides": [[]]}', "not tell the overrides"),
-        ("run.json", '{"status": "complete", "schema": 3, "files": {}, "overrides": []}', "not tell settings, expl"),
+        ("run.json", '{"status": "complete", "schema": 4}', "no list of files"),
+        ("run.json", '{"status": "complete", "schema": 4, "files": {"../0/run.json": "x"}}', "not in the run's folder"),
+        ("run.json", '{"status": "complete", "schema": 4, "files": {}}', "does not tell the overrides"),
+        ("run.json", '{"status": "complete", "schema": 4, "files": {}, "overrides": [[]]}', "not tell the overrides"),
+        ("run.json", '{"status": "complete", "schema": 4, "files": {}, "overrides": []}', "not tell settings, expl"),
         ("metrics.csv", None, "metrics.csv is missing, or a link"),
         ("metrics.csv", "changed", "metrics.csv is not as the run left it"),
         ("correlations.csv", None, "correlations.csv is missing, or a link"),

@@ -8,9 +8,8 @@ from typing import Any
 import pandas as pd
 
 from cfeval_cli.folder.read import Folder
-from cfeval_cli.report.tables import left_out
+from cfeval_cli.report.tables import HALF, left_out, of_support
 
-_LOW_COVERAGE = 0.5
 _NAMED = 20  # explainers that are named one by one
 
 
@@ -23,11 +22,12 @@ def warnings(folder: Folder) -> list[str]:
         told.append(f"Partial data: {data['rows_read']:,} of {data['rows_whole']:,} rows of {data['file']}.")
     coverage = metrics[(metrics["metric"] == "coverage") & (metrics["value"] < 1)]
     if len(coverage):
-        low = (coverage["value"] < _LOW_COVERAGE).any()
+        low = (coverage["value"] < HALF).any()
         told.append(
             f"Not every instance has k = {settings['k']} named features (incomplete: {settings['incomplete']}). "
             f"Coverage: {_shares(coverage, record)}." + _OF_INCOMPLETE[settings["incomplete"]] * bool(low)
         )
+    told += of_support(metrics, record)
     rested = metrics[(metrics["metric"] == "converged") & (metrics["value"] < 1)]
     if len(rested):
         told.append(f"Not all searches converged. Converged: {_shares(rested, record)}.")
@@ -38,7 +38,7 @@ def warnings(folder: Folder) -> list[str]:
     valid = metrics[(metrics["metric"] == "validity") & metrics["value"].notna()]
     best = valid.groupby("variant", sort=False)["value"].max()
     told += [f"No counterfactual flips a prediction ({level} access)." for level in best.index[best == 0]]
-    if settings["resamples"] == 0:
+    if record["resampled"] == 0:
         told.append("No intervals, and no differences between metrics: resamples=0.")
     elif metrics["value_low"].isna().all():
         told.append(f"No intervals: {record['instances']:,} instances are no sample to draw from again.")

@@ -9,10 +9,11 @@ from typing import Any
 
 import pandas as pd
 
-from cfeval_cli.report.tables import headed, row_title, standings, truths_of
+from cfeval_cli.report.tables import contenders, headed, marked, row_title, standings, truths_of
+from cfeval_cli.statistics.correlation import without_controls
 from cfeval_cli.statistics.findings import Findings
+from cfeval_cli.statistics.resampled import SURE, too_few
 
-_SURE = 0.05
 _NAMED = 4  # metrics whose intervals are told
 _ALL_ORDERS = 8  # explainers up to which p is exact
 _Pair = tuple[str, str]  # metric and variant
@@ -31,20 +32,22 @@ class Verdict:
 class _Judged:
     """The metrics that were judged by a truth that the run leads with."""
 
-    lines: pd.DataFrame  # of correlations.csv, best τ first
+    lines: pd.DataFrame  # of correlations.csv, best τ first; τ is that without controls
     differences: pd.DataFrame
     record: Mapping[str, Any]
     gold: str = ""
+    left: Sequence[str] = ()  # the explainers that are no controls
+    controls: Sequence[str] = ()
 
     @staticmethod
     def of(findings: Findings, record: Mapping[str, Any], gold: str) -> _Judged:
-        """The largest τ first; equal ones by their p and in the order of the tables."""
-        lines = _by(findings.correlations, record, gold)
-        lines = lines[
-            (lines["family"] == "explainers") & ~lines["metric"].isin(truths_of(record)) & lines["tau"].notna()
-        ]
+        """The largest τ without controls first; equal ones by their p and in the order of the tables."""
+        lines = _by(without_controls(findings.correlations), record, gold)
+        lines = lines[~lines["metric"].isin(truths_of(record)) & lines["tau"].notna()]
         lines = lines.sort_values(["tau", "p_tau"], ascending=[False, True], kind="stable")
-        return _Judged(lines, _by(findings.differences, record, gold), record, gold)
+        differences = _by(without_controls(findings.differences), record, gold)
+        names = (contenders(findings.metrics, record, controls=controls) for controls in (False, True))
+        return _Judged(lines, differences[differences["difference"].notna()], record, gold, *names)
 
     @property
     def pairs(self) -> list[_Pair]:
@@ -84,22 +87,23 @@ class _Judged:
     @property
     def blunt(self) -> str:
         """Why no difference between metrics could be sure, if that is so."""
-        resamples = self.record["settings"]["resamples"]
+        resamples = self.record["resampled"]
         tested = self.hypotheses * (self.hypotheses - 1) // 2
-        if 2 / (resamples + 1) * tested < _SURE:
+        if not too_few(resamples, tested):
             return ""
         return f"{resamples:,} resamples are too few to be sure of any of {tested} differences between metrics."
 
 
 def tell(findings: Findings, record: Mapping[str, Any]) -> Verdict:
     """The verdict on a run: on each of the truths that it leads with, by what they ask."""
+    record = marked(findings.metrics, record)
     if not record["truths"] and len(record["explainers"]) > 1:
         return _without_truth(findings, record)
-    judged = [_Judged.of(findings, record, gold) for gold in record["settings"]["gold"]]
-    judged = [one for one in judged if len(one.lines)]
+    everyone = [_Judged.of(findings, record, gold) for gold in record["settings"]["gold"]]
+    judged = [one for one in everyone if len(one.lines)]
     ladder = _ladder(findings.correlations, record)
     if not judged:
-        reason = record["correlations_absent"] or "no metric has values for two explainers that the truth could rank"
+        reason = record["correlations_absent"] or _nobody(everyone)
         if ladder:
             return Verdict("On a ladder of explainers of known order", False, ladder)
         found = [point for gold in record["settings"]["gold"] for point in _found(findings.metrics, record, gold)]
@@ -125,14 +129,21 @@ def _by_gold(findings: Findings, judged: _Judged) -> Verdict:
     record, best, pair = judged.record, judged.lines.iloc[0], judged.pairs[0]
     alike = [p for p, tau in zip(judged.pairs, judged.lines["tau"], strict=True) if abs(tau - best["tau"]) < 1e-9]
     corrected = min(1.0, float(best["p_tau"]) * judged.hypotheses)
-    sure = bool(corrected < _SURE)
+    many = int(best["explainers"])
+    able = many > _ALL_ORDERS or judged.hypotheses / factorial(many) < SURE
+    sure = bool(able and corrected < SURE)
     who = judged.names(alike) if len(alike) > 1 else judged.name(pair)
     agrees = "agree" if len(alike) > 1 else "agrees"
     if best["tau"] <= 0:
         headline = "no metric ranks the explainers as the truth does"
+    elif not able:
+        headline = (
+            f"which metric agrees with the truth cannot be told with {_words(many)} explainers; "
+            f"{who} {'come' if len(alike) > 1 else 'comes'} closest"
+        )
     elif sure:
         headline = f"{who} {agrees} best with the truth, and better than chance"
-    elif best["p_tau"] < _SURE:
+    elif best["p_tau"] < SURE:
         headline = f"{who} {agrees} best with the truth, but one of so many metrics may do so by chance"
     else:
         headline = (
@@ -141,6 +152,22 @@ def _by_gold(findings: Findings, judged: _Judged) -> Verdict:
     points = [_strength(judged, best, pair, alike, corrected), *_moving(findings, judged, alike)]
     points += [*_apart(judged, pair, alike), *_families(judged)]
     return Verdict(headline, sure, [*points, *_found(findings.metrics, record, judged.gold)])
+
+
+def _nobody(everyone: Sequence[_Judged]) -> str:
+    """Why no metric can be judged."""
+    judged = next(iter(everyone), None)
+    if judged is not None and judged.controls and len(judged.left) < 2:
+        left = f"{judged.left[0]} alone" if judged.left else "nobody"
+        return (
+            f"without the controls ({listed(judged.controls)}), which are good or bad by construction, {left} is left, "
+            "and a ranking needs two explainers"
+        )
+    return "no metric has values for two explainers that the truth could rank"
+
+
+def _words(number: int) -> str:
+    return {2: "two", 3: "three", 4: "four", 5: "five", 6: "six"}.get(number, str(number))
 
 
 def _without_truth(findings: Findings, record: Mapping[str, Any]) -> Verdict:
@@ -205,19 +232,23 @@ def _strength(judged: _Judged, best: Any, pair: _Pair, alike: Sequence[_Pair], c
     whose = f"{judged.name(pair)} has" if len(alike) == 1 else "They have"
     text = (
         f"{whose} Kendall's τ = {best['tau']:.3f}{interval} with the ground truth ({settings['agreement']}, gold: "
-        f"{judged.gold}) over {many} explainers; {exact} = {_p(best['p_tau'])}, one-sided."
+        f"{judged.gold}) over {_who(judged, many)}; {exact} = {_p(best['p_tau'])}, one-sided."
     )
     if judged.hypotheses > 1:
         text += f" Corrected for being the best of {judged.hypotheses} different metrics: p = {_p(corrected)}."
     if many <= _ALL_ORDERS:
         least = 1 / factorial(many)
         text += f" {many} explainers have only {factorial(many):,} orders"
-        if least >= _SURE:
+        if least >= SURE:
             text += f": no p can be below {_p(least)}, and nothing can be significant."
-        elif least * judged.hypotheses >= _SURE:
+        elif least * judged.hypotheses >= SURE:
             text += f": the smallest p is {_p(least)}, too large to be significant among {judged.hypotheses} metrics."
         else:
             text += f", so that the smallest p is {_p(least)}."
+    if judged.controls:
+        of_all = {f"{tau:.3f}" for tau in lines["tau_of_all"]}
+        told = next(iter(of_all)) if len(of_all) == 1 else f"{min(of_all, key=float)} to {max(of_all, key=float)}"
+        text += f" With the controls ({listed(judged.controls)}) τ is {told}."
     return text
 
 
@@ -226,9 +257,10 @@ def _moving(findings: Findings, judged: _Judged, alike: Sequence[_Pair]) -> list
     if findings.invariance is None:
         return []
     lines = _by(findings.invariance, judged.record, judged.gold)
-    lines = lines[lines["moves"].isin([True])]
+    lines = lines[lines["moves_without_controls"].isin([True])]
     told = [
-        f"{judged.name(pair)} from {one['tau_lowest']:.3f} to {one['tau_highest']:.3f}"
+        f"{judged.name(pair)} from {one['tau_without_controls_lowest']:.3f} to "
+        f"{one['tau_without_controls_highest']:.3f}"
         for pair in alike[:_NAMED]
         for one in lines[(lines["metric"] == pair[0]) & (lines["variant"] == pair[1])].to_dict("records")
     ]
@@ -238,6 +270,12 @@ def _moving(findings: Findings, judged: _Judged, alike: Sequence[_Pair]) -> list
         "This depends on an arbitrary constant of the model, not on its predictions: written in other parameters that "
         f"change no prediction, with the same explanations, τ goes: {'; '.join(told)}{' …' * (len(alike) > _NAMED)}."
     ]
+
+
+def _who(judged: _Judged, many: int) -> str:
+    """Which explainers were ranked."""
+    named = f" ({listed(judged.left)})" if many == len(judged.left) else ""
+    return f"{many} explainers{' that are no controls' * bool(judged.controls)}{named}"
 
 
 def _apart(judged: _Judged, pair: _Pair, alike: Sequence[_Pair]) -> list[str]:
@@ -250,11 +288,11 @@ def _apart(judged: _Judged, pair: _Pair, alike: Sequence[_Pair]) -> list[str]:
         return ["How sure the differences between metrics are is not known: too few instances, or resamples=0."]
     if judged.blunt:
         return [judged.blunt]
-    worse = [other for other, line in known.items() if line["p_holm"] < _SURE]
+    worse = [other for other, line in known.items() if line["p_holm"] < SURE]
     close = [other for other in others if other not in worse]
     text = (
         f"With these very explainers, {len(worse)} of {len(others)} other metrics are further from the truth "
-        f"whichever instances are drawn (p < {_SURE} after Holm's correction); other explainers may give another order."
+        f"whichever instances are drawn (p < {SURE} after Holm's correction); other explainers may give another order."
     )
     if close:
         text += f" Not told apart: {judged.names(close)}."
@@ -282,15 +320,15 @@ def _families(judged: _Judged) -> list[str]:
         return [f"{text}: no difference."]
     if judged.blunt:
         return [f"{text}."]
-    sure = "a difference that other instances would hardly undo" if line["p_holm"] < _SURE else "not a sure difference"
+    sure = "a difference that other instances would hardly undo" if line["p_holm"] < SURE else "not a sure difference"
     return [f"{text}: {sure} ({told})."]
 
 
 def _golds(correlations: pd.DataFrame, judged: _Judged) -> list[str]:
     """Who is best under the definitions of gold that do not lead."""
-    settings = judged.record["settings"]
+    settings, correlations = judged.record["settings"], without_controls(correlations)
     mine = correlations[
-        (correlations["family"] == "explainers") & (correlations["agreement"] == settings["agreement"])
+        (correlations["agreement"] == settings["agreement"])
         & ~correlations["metric"].isin(truths_of(judged.record)) & correlations["tau"].notna()
     ]  # fmt: skip
     told, same = [], True

@@ -1,0 +1,159 @@
+"""τ without controls, its interval, its p and differences, against loops over the explainers that are left."""
+
+from itertools import combinations, permutations
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from cfeval_cli.statistics.correlation import without_controls
+from cfeval_cli.statistics.difference import holm, two_sided
+from cfeval_cli.statistics.findings import conclude
+from cfeval_cli.statistics.resampled import USUAL, Bootstrap, enough, too_few
+from tests.statistics.tables import EXPLAINERS, build, drawn_rows
+
+HOW = {"resamples": 25, "confidence": 0.8, "least": 1}
+
+
+def sign(x):
+    return 0 if abs(x) < 1e-12 else (1 if x > 0 else -1)
+
+
+def tau(ours, truth):
+    pairs = list(combinations(range(len(ours)), 2))
+    return sum(sign(ours[i] - ours[j]) * sign(truth[i] - truth[j]) for i, j in pairs) / len(pairs)
+
+
+def values(chosen, metric, names, better="higher"):
+    """The value of each of some explainers over some instances, the better the larger."""
+    variant, found = {"c": "label", "sufficiency": "del", "recall": "signed"}[metric], []
+    for explainer in names:
+        mine = [one[metric, variant, explainer] for one in chosen if (metric, variant, explainer) in one]
+        found.append(sum(n for n, _ in mine) / sum(d for _, d in mine) if mine else np.nan)
+    return [(1 if better == "higher" else -1) * value for value in found]
+
+
+def everyone(scores):
+    """All instances, each once."""
+    known = {}
+    for row in scores.itertuples():
+        known.setdefault(row.instance, {})[row.metric, row.variant, row.explainer] = (row.numerator, row.denominator)
+    return list(known.values())
+
+
+@settings(max_examples=12)
+@given(st.integers(0, 10_000), st.sampled_from([("a",), ("a", "d"), ()]), st.booleans())
+def test_tau_its_interval_and_its_p_are_those_of_a_loop_over_who_is_left(seed, controls, gaps):
+    scores, order = build(seed, n=8, gaps=gaps, controls=controls)
+    found = conclude(scores, order, Bootstrap(seed, **HOW))
+    left = [name for name in EXPLAINERS if name not in controls]
+    taus = {}
+    for metric, better in (("c", "higher"), ("sufficiency", "lower")):
+        line = found.correlations[found.correlations["metric"] == metric].iloc[0]
+        ours, truth = values(everyone(scores), metric, left, better), values(everyone(scores), "recall", left)
+        assert line["explainers_without_controls"] == len(left)
+        assert line["tau_without_controls"] == pytest.approx(tau(ours, truth))
+        if len({round(v, 9) for v in ours}) == len({round(v, 9) for v in truth}) == len(left):
+            assert line["tau_without_controls"] == pytest.approx(stats.kendalltau(ours, truth).statistic)
+        hits = [tau(ours, order) >= tau(ours, truth) - 1e-9 for order in permutations(truth)]
+        assert line["p_tau_without_controls"] == pytest.approx(np.mean(hits))
+        drawn = []
+        for chosen in drawn_rows(scores, 25, seed):
+            ours, truth = values(chosen, metric, left, better), values(chosen, "recall", left)
+            drawn.append(np.nan if np.isnan([*ours, *truth]).any() else tau(ours, truth))
+        ends = tuple(np.nanquantile(drawn, [0.1, 0.9]))
+        assert (line["tau_without_controls_low"], line["tau_without_controls_high"]) == pytest.approx(ends)
+        assert line["tau_without_controls_se"] == pytest.approx(np.nanstd(drawn, ddof=1))
+        taus[metric] = np.array([line["tau_without_controls"], *drawn])
+    (line,) = found.differences.to_dict("records")
+    gaps_of = taus[line["metric"]] - taus[line["than_metric"]]
+    assert line["difference_without_controls"] == pytest.approx(gaps_of[0])
+    there = gaps_of[1:][~np.isnan(gaps_of[1:])]
+    ends = tuple(np.quantile(there, [0.1, 0.9]))
+    assert (line["low_without_controls"], line["high_without_controls"]) == pytest.approx(ends)
+    expected = min(1.0, 2 * (1 + min((there <= 0).sum(), (there >= 0).sum())) / (1 + len(there)))
+    assert line["p_without_controls"] == pytest.approx(expected)
+    same = not there.any() and gaps_of[0] == 0
+    assert line["same_without_controls"] == same
+    assert line["p_holm_without_controls"] == pytest.approx(1.0 if same else expected)  # one pair: nothing to correct
+
+
+def test_without_controls_both_figures_are_the_same_bits():
+    found = conclude(*build(3, n=30), Bootstrap(0, **HOW))
+    for table, names in ((found.correlations, ("tau", "p_tau")), (found.differences, ("difference", "p", "p_holm"))):
+        for name in names:
+            assert table[f"{name}_without_controls"].tolist() == table[name].tolist()
+
+
+@pytest.mark.parametrize("controls", [("a", "b", "c"), ("a", "b", "c", "d")])
+def test_who_is_left_alone_has_no_tau_and_the_reason_is_told(controls):
+    found = conclude(*build(3, n=30, controls=controls), Bootstrap(0, **HOW))
+    lines = found.correlations
+    assert lines["tau"].notna().all() and lines["tau_without_controls"].isna().all()
+    assert (lines["explainers_without_controls"] == 4 - len(controls)).all()
+    assert lines["note"].str.endswith("without controls fewer than two explainers are left").all()
+    assert found.differences["p"].notna().all() and found.differences["p_holm_without_controls"].isna().all()
+    assert not found.differences["same_without_controls"].any()
+
+
+def test_a_ladder_has_no_controls():
+    scores, order = build(4, n=30, controls=("a",))
+    order["rung"] = order["explainer"].map({"b": 1.0, "c": 0.5, "d": 0.0}).astype(float)
+    lines = conclude(scores, order, Bootstrap(0, **HOW), "signed").correlations
+    ladder = lines[lines["family"] == "ladder"]
+    assert ladder["tau"].notna().all() and ladder["explainers_without_controls"].isna().all()
+    assert ladder["tau_without_controls"].isna().all() and not ladder["note"].str.contains("controls").any()
+
+
+def test_lines_without_controls_have_the_usual_names():
+    found = conclude(*build(3, n=30, controls=("a", "d")), Bootstrap(0, **HOW))
+    for table in (found.correlations, found.differences):
+        swapped = without_controls(table)
+        names = [name for name in table if "_without_controls" in name]
+        assert names and not [name for name in swapped if "_without_controls" in name]
+        for name in names:
+            usual = name.replace("_without_controls", "")
+            pd.testing.assert_series_equal(swapped[usual], table[name], check_names=False)
+            pd.testing.assert_series_equal(swapped[f"{usual}_of_all"], table[usual], check_names=False)
+
+
+@given(st.integers(2, 40))
+def test_enough_resamples_let_a_difference_pass_holm_even_if_one_resample_is_against_it(metrics):
+    many, pairs = enough(metrics, 1000, 100), metrics * (metrics - 1) // 2
+    assert many >= USUAL and not too_few(many, pairs)
+    gaps = np.ones((many, 1))
+    gaps[0] = -1.0
+    p = np.ones(pairs)
+    p[0] = two_sided(gaps)[0]
+    assert holm(p)[0] < 0.05
+    p[0] = two_sided(np.ones((many, 1)))[0]
+    assert holm(p)[0] < 0.05
+
+
+@given(st.integers(1, 3000), st.integers(1, 300))
+def test_too_few_resamples_are_those_with_which_nothing_can_pass(resamples, pairs):
+    p = np.ones(pairs)
+    p[0] = two_sided(np.ones((resamples, 1)))[0]
+    assert too_few(resamples, pairs) == (min(1.0, 2 / (resamples + 1)) * pairs >= 0.05) == (holm(p)[0] >= 0.05)
+
+
+def test_many_scores_or_values_are_resampled_less_often_but_never_less_than_usual():
+    free = enough(16, 1000, 100)
+    assert free == 9600
+    assert USUAL < enough(16, 1_000_000, 100) < free and enough(16, 10**9, 100) == USUAL
+    assert USUAL < enough(16, 1000, 10_000) < free and enough(16, 1000, 10**9) == USUAL
+    assert enough(0, 0, 0) == enough(1, 1, 1) == USUAL
+
+
+def test_what_has_no_differences_takes_the_first_resamples_only():
+    scores, order = build(5, n=40, controls=("a",))
+    few, many = Bootstrap(0, resamples=30, least=1), Bootstrap(0, resamples=90, least=1)
+    both = Bootstrap(0, resamples=90, least=1, most=30)
+    of_few, of_many, of_both = (conclude(scores, order, how) for how in (few, many, both))
+    for name in ("instance_agreement", "metric_agreement"):
+        assert getattr(of_both, name).to_csv() == getattr(of_few, name).to_csv()
+    for name in ("metrics", "correlations", "differences"):
+        assert getattr(of_both, name).to_csv() == getattr(of_many, name).to_csv()

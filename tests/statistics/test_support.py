@@ -1,0 +1,112 @@
+"""Common support against sets of instances written out, and what follows from it against scores filtered by hand."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cfeval_cli.statistics.findings import conclude
+from cfeval_cli.statistics.resampled import Bootstrap
+from cfeval_cli.statistics.summary import summarise
+from cfeval_cli.statistics.support import NOWHERE, common
+from tests.statistics.tables import EXPLAINERS, build
+
+QUICK = Bootstrap(0, resamples=20, confidence=0.8, least=1)
+
+
+def thinned(seed, n=12, rungs=(), lost=0.3):
+    """Scores of which each explainer lacks some by chance; one may have none, and one denominators of zero only."""
+    rng = np.random.default_rng(seed)
+    scores, order = build(seed, n=n)
+    order["rung"] = order["explainer"].map(dict(zip(rungs, np.linspace(1, 0, len(rungs)), strict=True))).astype(float)
+    gone = {(name, i) for name in EXPLAINERS for i in range(n) if rng.random() < lost * rng.random() * 2}
+    if rng.random() < 0.3:
+        gone |= {("d", i) for i in range(n)}
+    kept = [row.metric == "coverage" or (row.explainer, row.instance) not in gone for row in scores.itertuples()]
+    scores = scores[kept].reset_index(drop=True)
+    if rng.random() < 0.4:  # who has no value does not limit the others
+        scores.loc[(scores["metric"] == "c") & (scores["explainer"] == "c"), "denominator"] = 0.0
+    return scores.sample(frac=1, random_state=int(seed)).reset_index(drop=True), order
+
+
+def by_hand(scores, order):
+    """(metric, explainer, instance) of the scores that count, by sets."""
+    rungs = set(order[order["rung"].notna()]["explainer"])
+    counted = set()
+    for metric, mine in scores.groupby("metric"):
+        covered = {
+            name: set(part["instance"])
+            for name, part in mine.groupby("explainer")
+            if name not in rungs and part["denominator"].sum() != 0
+        }
+        shared = set.intersection(*covered.values()) if covered else set(mine["instance"])
+        for row in mine.itertuples():
+            if row.explainer in rungs or row.instance in shared:
+                counted.add((metric, row.explainer, row.instance))
+    return counted
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 100_000), st.sampled_from([(), ("d",), ("a", "c")]))
+def test_what_all_explainers_cover_is_the_intersection_of_their_instances(seed, rungs):
+    scores, order = thinned(seed, rungs=rungs)
+    found = common(scores, order)
+    keys = zip(scores["metric"], scores["explainer"], scores["instance"], strict=True)
+    assert {key for key, counts in zip(keys, found, strict=True) if counts} == by_hand(scores, order)
+
+
+@settings(max_examples=25)
+@given(st.integers(0, 100_000), st.sampled_from([(), ("d",)]))
+def test_values_are_over_the_common_instances_and_own_ones_stand_beside_them(seed, rungs):
+    scores, order = thinned(seed, rungs=rungs)
+    counted = by_hand(scores, order)
+    found = conclude(scores, order, QUICK, "signed", common=common(scores, order)).metrics
+    for row in found.itertuples():
+        own = scores[(scores["metric"] == row.metric) & (scores["explainer"] == row.explainer)]
+        mine = own[np.array([(row.metric, row.explainer, i) in counted for i in own["instance"]], dtype=bool)]
+        assert (row.n, row.own_n) == (len(mine), len(own))
+        for value, part in ((row.value, mine), (row.own_value, own)):
+            below = part["denominator"].sum()
+            expected = part["numerator"].sum() / below if below else np.nan
+            assert value == pytest.approx(expected, nan_ok=True)
+        if len(own) and not len(mine):
+            assert row.note == NOWHERE and np.isnan(row.value)
+        elif not len(own):
+            assert row.note == "no usable explanation"
+
+
+def test_everything_else_is_that_of_scores_filtered_by_hand():
+    scores, order = thinned(3, n=40)
+    shared = common(scores, order)
+    assert 0 < shared.sum() < len(scores)
+    ours, theirs = conclude(scores, order, QUICK, common=shared), conclude(scores[shared], order, QUICK)
+    for name in ("correlations", "differences", "instance_agreement", "metric_agreement"):
+        pd.testing.assert_frame_equal(getattr(ours, name), getattr(theirs, name), check_exact=True)
+    columns = [name for name in ours.metrics if not name.startswith("own_")]
+    pd.testing.assert_frame_equal(ours.metrics[columns], theirs.metrics[columns], check_exact=True)
+
+
+def test_an_explainer_that_covers_nothing_leaves_the_others_their_values():
+    scores, order = build(1, n=30)
+    without = scores[(scores["explainer"] != "b") | (scores["metric"] == "coverage")]
+    assert common(without, order).all()
+    found = summarise(without, order).set_index(["metric", "explainer"])
+    assert found.loc[("c", "a"), "n"] == 30 and found.loc[("c", "b"), "note"] == "no usable explanation"
+
+
+def test_explainers_that_share_no_instance_have_own_values_and_a_reason_why_there_are_no_others():
+    scores, order = build(1, n=30)
+    part = scores["explainer"].isin(["a", "b"]) == (scores["instance"] < 15)
+    scores = scores[part | (scores["metric"] == "coverage")]
+    found = conclude(scores, order, QUICK, common=common(scores, order))
+    judged = found.metrics[found.metrics["metric"] != "coverage"]
+    assert judged["value"].isna().all() and judged["own_value"].notna().all() and (judged["note"] == NOWHERE).all()
+    assert found.correlations["tau"].isna().all() and (found.correlations["note"] == NOWHERE).all()
+
+
+def test_where_all_cover_the_same_nothing_changes():
+    scores, order = build(7, n=30)
+    ours, theirs = conclude(scores, order, QUICK, common=common(scores, order)), conclude(scores, order, QUICK)
+    assert ours.metrics.to_csv() == theirs.metrics.to_csv()
+    assert (ours.metrics["own_value"] == ours.metrics["value"]).all()
