@@ -14,7 +14,7 @@ import pandas as pd
 
 from cfeval_cli.errors import UserError
 from cfeval_cli.folder import checked
-from cfeval_cli.statistics.findings import OPTIONAL, Findings
+from cfeval_cli.statistics.findings import OPTIONAL, Findings, file_of
 from cfeval_cli.storage import npy
 from cfeval_cli.types import Codes, Floats
 
@@ -134,7 +134,7 @@ def read(path: Path, record: dict[str, Any] | None = None) -> Folder:
         absent = [key for key in _RECORD if key not in record]
         if absent:
             raise ValueError(f"run.json does not tell {', '.join(absent)}")
-        told = {field.name: path / f"{field.name}.csv" for field in fields(Findings)}
+        told = {one.name: path / file_of(one) for one in fields(Findings) if file_of(one).endswith(".csv")}
         told = {name: file for name, file in told.items() if name not in OPTIONAL or file.name in record["files"]}
         for name in (*(file.name for file in told.values()), "costs.csv", "dataset.json", *_FRAMES):
             checked.listed(record, name)

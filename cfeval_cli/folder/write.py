@@ -27,7 +27,7 @@ from cfeval_cli import __version__
 from cfeval_cli.errors import Failure, UserError
 from cfeval_cli.folder import checked
 from cfeval_cli.folder.journal import FILE, Journal
-from cfeval_cli.statistics.findings import Findings
+from cfeval_cli.statistics.findings import Findings, file_of
 from cfeval_cli.storage.files import as_csv, hash_file, locked, sweep_partial, whole_file
 from cfeval_cli.types import (
     NONE,
@@ -59,7 +59,7 @@ _RESULTS = (
     "counterfactuals_again.parquet", "dataset.json", "differences.csv", "explanations.parquet",
     "explanations_again.parquet", "instance_agreement.csv", "instances.parquet", "invariance.csv", "metrics.csv",
     "metric_agreement.csv", "model.npz", "noise.csv", "noise_metrics.csv", "report.html", "scores.parquet", "tables.md",
-    "tables.tex", "truth.parquet",
+    "tables.tex", "tau_resamples.parquet", "truth.parquet",
 )  # fmt: skip
 
 
@@ -290,9 +290,11 @@ class RunFolder:
         """Scores per instance, what follows from them by so many resamples, and what it all cost."""
         self._write_frame("scores.parquet", scores)
         for field in fields(findings):
-            table = getattr(findings, field.name)
-            if table is not None:
-                self._write_text(f"{field.name}.csv", as_csv(table))
+            table, file = getattr(findings, field.name), file_of(field)
+            if table is not None and file.endswith(".csv"):
+                self._write_text(file, as_csv(table))
+            elif table is not None:
+                self._write_frame(file, table)
         self._record |= {
             "resampled": resampled,
             "seconds": {"total": time.perf_counter() - self._clock, **seconds},

@@ -142,6 +142,34 @@ class Agreements:
         return "; ".join(notes)
 
 
+DRAWS = ["draw", "metric", "variant", "gold", "agreement", "tau", "tau_without_controls"]
+_KEPT = 500  # resamples, of which seeds are put together
+
+
+def draws(found: Agreements, rest: Agreements | None, drawn: Resampled) -> pd.DataFrame:
+    """tau_resamples.parquet: every τ of a family in the first resamples."""
+    judged, truths = np.array(found.family.judged), found.family.truths
+    tau = found.tau[1 : 1 + _KEPT]
+    less = np.full_like(tau, np.nan) if rest is None else rest.tau[1 : 1 + _KEPT]
+    draw, j, t = (place.ravel() for place in np.indices(tau.shape))
+    rows = [drawn.rows[row] for row in judged]
+    columns: dict[str, Any] = {
+        "draw": draw.astype(np.int32),
+        "tau": tau.ravel(),
+        "tau_without_controls": less.ravel(),
+    }
+    for name, labels, codes in (
+        ("metric", [row[0] for row in rows], j), ("variant", [row[1] for row in rows], j),
+        ("gold", [truth.gold for truth in truths], t), ("agreement", [truth.agreement for truth in truths], t),
+    ):  # fmt: skip
+        names = list(dict.fromkeys(labels))
+        columns[name] = pd.Categorical.from_codes(
+            np.array([names.index(label) for label in labels])[codes], pd.Index(names)
+        )
+    table = pd.DataFrame(columns)[DRAWS]
+    return pd.DataFrame(table[table["tau"].notna()]).reset_index(drop=True)
+
+
 def without_controls(lines: pd.DataFrame) -> pd.DataFrame:
     """Lines of a file that has figures with and without controls, the latter under the names of the former.
 

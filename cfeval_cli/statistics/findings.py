@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import Protocol
+from collections.abc import Sequence
+from dataclasses import Field, dataclass, field, fields
+from typing import Any, Protocol
 
 import pandas as pd
 
@@ -41,9 +42,15 @@ class Findings:
     invariance: pd.DataFrame | None = None
     noise: pd.DataFrame | None = None
     noise_metrics: pd.DataFrame | None = None
+    tau_resamples: pd.DataFrame | None = field(default=None, metadata={"file": "tau_resamples.parquet"})
 
 
-OPTIONAL = [field.name for field in fields(Findings) if field.default is None]  # which a run may not have
+OPTIONAL = [one.name for one in fields(Findings) if one.default is None]  # which a run may not have
+
+
+def file_of(one: Field[Any]) -> str:
+    """The name of a table's file."""
+    return str(one.metadata.get("file", f"{one.name}.csv"))
 
 
 def conclude(
@@ -101,7 +108,14 @@ def conclude(
         ),
         bounds=None if bounds is None else bounds.table(),
         invariance=ranges,
+        tau_resamples=_draws(both, drawn),
     )
+
+
+def _draws(both: Sequence[tuple[Agreements, Agreements | None]], drawn: Resampled) -> pd.DataFrame | None:
+    """Every τ of the explainers in some resamples; None if there is none."""
+    parts = [correlation.draws(one, less, drawn) for one, less in both if one.family.name == "explainers"]
+    return parts[0] if parts and len(parts[0]) else None
 
 
 def _without_controls(found: Agreements, drawn: Resampled, how: Bootstrap) -> Agreements | None:

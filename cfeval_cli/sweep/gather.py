@@ -18,12 +18,18 @@ import pandas as pd
 
 from cfeval_cli.errors import UserError, visible
 from cfeval_cli.folder import checked
-from cfeval_cli.report.tables import Table
+from cfeval_cli.report.tables import Table, truths_of
+from cfeval_cli.statistics.correlation import DRAWS
 from cfeval_cli.statistics.seeds import over_seeds
+from cfeval_cli.statistics.seeds_and_instances import COLUMNS, judge
 from cfeval_cli.statistics.stability import ALL, Likeness, Pairs
 from cfeval_cli.storage.files import as_csv, whole_file
 from cfeval_cli.sweep import tables as report
 from cfeval_cli.sweep.runs import Run, Sweep, taus
+from cfeval_cli.sweep.tables import merged
+from cfeval_cli.types import Floats
+
+RESAMPLES = "tau_resamples.parquet"
 
 _RECORD = (
     "status", "settings", "explainers", "metrics", "removals", "search", "setup", "data", "accuracy", "instances",
@@ -97,7 +103,7 @@ def gather(
     if page:
         from cfeval_cli.sweep import page as pages  # here: it draws, which not everyone waits for
 
-        pages.write(sweep, frames["sweep"], tables, into)
+        pages.write(sweep, frames["sweep"], frames["seeds_correlations"], tables, into)
     return Gathered(into, sweep, tables, into / "report.html" if page else None)
 
 
@@ -127,10 +133,23 @@ def read(path: Path, name: str) -> Run:
             checked.listed(record, file)
         tables = _table(path / "metrics.csv", _METRICS), _table(path / "correlations.csv", _CORRELATIONS)
         checked.check_tables(record, *tables)
+        draws = _draws(path, record)
     except (OSError, ValueError, TypeError, LookupError, AttributeError, *checked.TOO_MUCH) as error:
         reason = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
         raise UserError(f"{path} cannot be gathered: {' '.join(reason.split())}.") from error
-    return Run(name, record, _assigned(overrides), *tables)
+    return Run(name, record, _assigned(overrides), *tables, draws)
+
+
+def _draws(path: Path, record: Mapping[str, Any]) -> pd.DataFrame:
+    """τ in resamples of the run's instances, if it has any."""
+    if RESAMPLES not in record["files"]:
+        return pd.DataFrame(columns=DRAWS)
+    table = pd.read_parquet(path / RESAMPLES, columns=DRAWS)
+    numbers = {"draw": "int64", "tau": "float64", "tau_without_controls": "float64"}
+    table = table.astype({**dict.fromkeys(DRAWS, "str"), **numbers})
+    if table.duplicated([name for name in DRAWS if not name.startswith("tau")]).any() or (table["draw"] < 0).any():
+        raise ValueError(f"{RESAMPLES} has two lines of the same draw")
+    return table
 
 
 def _table(path: Path, columns: list[str]) -> pd.DataFrame:
@@ -200,8 +219,33 @@ def _seeds_correlations(sweep: Sweep) -> pd.DataFrame:
         part.insert(len(by), "coefficient", name)
         parts.append(part)
     # all of a metric together
-    found = pd.concat(parts).sort_index(kind="stable")
-    return _with_settings(sweep, found)
+    found = pd.concat(parts).sort_index(kind="stable").reset_index(drop=True)
+    return _with_settings(sweep, _together(sweep, found))
+
+
+def _together(sweep: Sweep, found: pd.DataFrame) -> pd.DataFrame:
+    """What seeds and, within them, instances say of each mean τ, under the agreement that the runs lead with."""
+    found = found.assign(**dict.fromkeys(COLUMNS, np.nan))
+    groups = [runs for runs in sweep.groups.values() if len(runs) > 1]
+    for runs in groups:
+        place = list(sweep.groups.values()).index(runs)
+        mine = (found["group"] == place) & (found["family"] == "explainers") & (found["coefficient"] != "rho")
+        mine &= found["agreement"] == runs[0].record["settings"]["agreement"]
+        mine &= ~found["metric"].isin(truths_of(merged(runs)))
+        for (gold, name), lines in found[mine].groupby(["gold", "coefficient"], sort=False):
+            pairs = pd.MultiIndex.from_frame(lines[["metric", "variant"]])
+            values = np.stack([_by_pair(run.correlations, run, str(gold), str(name), pairs)[0] for run in runs])
+            draws = [_by_pair(run.draws, run, str(gold), str(name), pairs) for run in runs]
+            found.loc[lines.index, COLUMNS] = judge(values, draws, f"{gold}.{name}")[COLUMNS].to_numpy()
+    return found
+
+
+def _by_pair(table: pd.DataFrame, run: Run, gold: str, name: str, pairs: pd.MultiIndex) -> Floats:
+    """A row for each resample, or one for the run itself, and a column for each metric."""
+    mine = table[(table["gold"] == gold) & (table["agreement"] == run.record["settings"]["agreement"])]
+    mine = mine[mine["family"] == "explainers"].assign(draw=0) if "family" in mine else mine
+    wide = mine.pivot(index="draw", columns=["metric", "variant"], values=name)
+    return np.asarray(wide.reindex(columns=pairs).to_numpy(float))
 
 
 def _stability(sweep: Sweep) -> pd.DataFrame:

@@ -17,19 +17,20 @@ from cfeval_cli.report.page.verdict import listed
 from cfeval_cli.report.plots import COLOURS, INK, MARKS, WIDE, Plot, grid, legend, style
 from cfeval_cli.report.tables import Table, headed, row_title
 from cfeval_cli.sweep.runs import Sweep, taus
-from cfeval_cli.sweep.tables import merged
+from cfeval_cli.sweep.tables import merged, of_group
+from cfeval_cli.sweep.verdict import by_question
 
 _GROUPS = 12  # that one figure has room for
 _VALUES = 12  # of a setting
 _Pair = tuple[str, str]  # metric and variant
 
 
-def write(sweep: Sweep, lines: pd.DataFrame, made: Sequence[Table], into: Path) -> None:
-    """The figures and the report of some runs; `lines` are those of sweep.csv."""
+def write(sweep: Sweep, lines: pd.DataFrame, seeds: pd.DataFrame, made: Sequence[Table], into: Path) -> None:
+    """The figures and the report of some runs; `lines` are those of sweep.csv, `seeds` of seeds_correlations.csv."""
     told = _contended(taus(sweep))
     drawn = _draw(sweep, told)
     build.save(drawn, into, build.KINDS)
-    build.put(_page(sweep, lines, made, told, drawn, into), into / build.NAME)
+    build.put(_page(sweep, lines, made, _say(sweep, told, seeds), drawn, into), into / build.NAME)
 
 
 def _contended(rows: pd.DataFrame) -> pd.DataFrame:
@@ -40,11 +41,16 @@ def _contended(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _page(
-    sweep: Sweep, lines: pd.DataFrame, made: Sequence[Table], told: pd.DataFrame, drawn: Mapping[str, Plot], into: Path
+    sweep: Sweep,
+    lines: pd.DataFrame,
+    made: Sequence[Table],
+    said: tuple[str, list[str]],
+    drawn: Mapping[str, Plot],
+    into: Path,
 ) -> str:
     names = list(dict.fromkeys(run.record["data"]["name"] for run in sweep.runs))
     seeds = sorted({run.seed for run in sweep.runs})
-    headline, points = _say(sweep, told)
+    headline, points = said
     runs = [
         {
             "folder": line["folder"],
@@ -90,18 +96,27 @@ def _values(sweep: Sweep, key: str) -> list[str]:
 _FEW = 5  # explainers, of which a random order may well be the right one
 
 
-def _say(sweep: Sweep, told: pd.DataFrame) -> tuple[str, list[str]]:
-    """Which metric is closest to each truth over the runs, and how often."""
+def _say(sweep: Sweep, told: pd.DataFrame, seeds: pd.DataFrame) -> tuple[str, list[str]]:
+    """What the seeds say together, setting by setting; over settings only which metric is closest on average."""
     if told.empty:
         reason = "No run has correlations with a truth over two explainers that are no controls."
         return "These runs cannot tell which metric agrees with the truth", [reason]
     names = _asked(sweep, told)
-    parts = {name: _closest(sweep, told[told["gold"] == gold]) for gold, name in names.items()}
+    groups = {values: runs for values, runs in sweep.groups.items() if len(runs) > 1}
+    tests = {values: by_question(of_group(sweep, seeds, values), runs, merged(runs)) for values, runs in groups.items()}
+    alone = len(sweep.groups) == 1 and any(tests.values())
+    parts = next(iter(tests.values())) if alone else {}
+    parts = parts or {name: _closest(sweep, told[told["gold"] == gold]) for gold, name in names.items()}
     if len(parts) == 1:
         headline, points = next(iter(parts.values()))
+        headline = headline[:1].upper() + headline[1:]
     else:
         headline = ". ".join(f"{name.capitalize()}: {one}" for name, (one, _) in parts.items())
         points = [f"{name.capitalize()}: {point}" for name, (_, more) in parts.items() for point in more]
+    if not alone:
+        for values, questions in tests.items():
+            where = ", ".join(f"{key}={value}" for key, value in zip(sweep.keys, values, strict=True))
+            points += [f"{where}, {name}: {one}." for name, (one, _) in questions.items()]
     ranked = told["explainers_without_controls"].dropna().astype(int)
     least, most = (int(ranked.min()), int(ranked.max())) if len(ranked) else (_FEW + 1, _FEW + 1)
     if len(ranked):
@@ -115,8 +130,12 @@ def _say(sweep: Sweep, told: pd.DataFrame) -> tuple[str, list[str]]:
             f"probability {1 / factorial(least):.3f}, so that a large τ says little."
         )
     points.append(
-        "Runs that share data, models or explainers are no independent repetitions, and no test is made of them "
-        "here; each run's own report has its p-values."
+        "Seeds are independent repetitions on the same data: what is said of them speaks of other seeds, not of other "
+        "data. No test is made over runs that differ in a setting, which share data, models or explainers."
+        if tests
+        else "With one seed of each setting nothing can be said of other trained models; runs that share data, models "
+        "or explainers are no independent repetitions, and no test is made of them. Each run's own report has its "
+        "p-values."
     )
     return headline, points
 

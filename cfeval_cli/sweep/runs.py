@@ -30,6 +30,7 @@ class Run:
     overrides: Mapping[str, str]
     metrics: pd.DataFrame = field(default_factory=pd.DataFrame)
     correlations: pd.DataFrame = field(default_factory=pd.DataFrame)
+    draws: pd.DataFrame = field(default_factory=pd.DataFrame)  # τ in resamples of its instances
 
     @property
     def seed(self) -> Any:

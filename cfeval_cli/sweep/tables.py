@@ -25,6 +25,7 @@ from cfeval_cli.report.tables import (
 )
 from cfeval_cli.statistics.stability import ALL
 from cfeval_cli.sweep.runs import Run, Sweep
+from cfeval_cli.sweep.verdict import by_question
 
 LOWEST, HIGHEST = "truth_tau_lowest_", "truth_tau_highest_"  # and the name of a truth: columns of stability.csv
 _ON_SCREEN = 3  # groups of seeds whose tables are shown; more stand in the files only
@@ -50,9 +51,22 @@ def make(
         if mine["mean"].notna().any():
             made.append(_agreement(mine, runs, chosen, detail))
         made += _without_controls(_of_group(seeds_correlations, chosen), runs, chosen, detail)
+        made[-1] = _concluded(made[-1], _of_group(seeds_correlations, chosen), runs)
     if stability["pairs"].sum():
         made.append(_stability(stability, sweep))
     return [*made, _runs(lines, sweep)]
+
+
+def _concluded(table: Table, correlations: pd.DataFrame, runs: Sequence[Run]) -> Table:
+    """The table with what the seeds say together below it."""
+    said = by_question(correlations, runs, merged(runs)).items()
+    notes = [f"{name.capitalize()}: {headline}. {' '.join(points)}" for name, (headline, points) in said]
+    return replace(table, notes=[*table.notes, *notes])
+
+
+def of_group(sweep: Sweep, frame: pd.DataFrame, values: Sequence[str]) -> pd.DataFrame:
+    """The lines of a group, by the values of the settings that vary."""
+    return _of_group(frame, dict(zip(sweep.keys, values, strict=True)))
 
 
 def _of_group(frame: pd.DataFrame, chosen: Mapping[str, str]) -> pd.DataFrame:

@@ -9,10 +9,24 @@ import pandas as pd
 
 from cfeval_cli.errors import visible
 from cfeval_cli.report.page.verdict import listed
-from cfeval_cli.report.tables import row_title
+from cfeval_cli.report.tables import headed, row_title
+from cfeval_cli.sweep.runs import Run
 
 _SURE = 0.05
 _NAMED = 3
+
+
+def by_question(
+    lines: pd.DataFrame, runs: Sequence[Run], record: Mapping[str, Any]
+) -> dict[str, tuple[str, list[str]]]:
+    """For each truth that the runs of one group lead with, by what it asks, a headline and points."""
+    first = runs[0].record
+    mine = lines[(lines["family"] == "explainers") & (lines["agreement"] == first["settings"]["agreement"])]
+    less = mine[mine["coefficient"] == "tau_without_controls"]
+    mine = less if less["p"].notna().any() else mine[mine["coefficient"] == "tau"]
+    names = headed(first["settings"]["gold"], first)
+    parts = {name: mine[(mine["gold"] == gold) & mine["p"].notna()] for gold, name in names.items()}
+    return {name: over_seeds(part, record) for name, part in parts.items() if len(part)}
 
 
 def over_seeds(lines: pd.DataFrame, record: Mapping[str, Any]) -> tuple[str, list[str]]:

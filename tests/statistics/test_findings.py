@@ -1,5 +1,6 @@
 """Agreement, its intervals, differences between metrics and agreement by instance, each against loops written out."""
 
+import math
 from itertools import combinations
 
 import numpy as np
@@ -192,3 +193,20 @@ def test_intervals_of_tau_cover_the_truth_of_explainers_that_are_apart():
         found = conclude(pd.concat(rows), pd.DataFrame(order), Bootstrap(trial, resamples=500)).correlations.iloc[0]
         held += found["tau_low"] - 1e-9 <= truth <= found["tau_high"] + 1e-9
     assert held / trials >= 0.9, f"{held} of {trials}"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_resamples_of_tau_that_are_kept_are_those_of_its_interval(seed):
+    scores, order = build(seed, n=40, controls=("a",))
+    found = conclude(scores, order, Bootstrap(seed, resamples=300))
+    kept = found.tau_resamples.astype(dict.fromkeys(("metric", "variant", "gold", "agreement"), str))
+    keys = ["metric", "variant", "gold", "agreement"]
+    for line in found.correlations.to_dict("records"):
+        mine = kept[(kept[keys] == [line[key] for key in keys]).all(axis=1)]
+        assert mine["draw"].tolist() == list(range(300)) or math.isnan(line["tau"])
+        for name in ("tau", "tau_without_controls"):
+            if not math.isnan(line[name]):
+                ends = np.percentile(mine[name], [2.5, 97.5])
+                assert ends == pytest.approx([line[f"{name}_low"], line[f"{name}_high"]])
+    assert len(conclude(scores, order, Bootstrap(seed, resamples=900)).tau_resamples) < 2 * len(kept)
+    assert conclude(scores, order, Bootstrap(seed, resamples=0)).tau_resamples is None

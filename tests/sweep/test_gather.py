@@ -17,6 +17,7 @@ from omegaconf import OmegaConf
 from cfeval_cli.commands.cli import _overrides_last
 from cfeval_cli.commands.gather import main
 from cfeval_cli.errors import UserError
+from cfeval_cli.statistics.seeds_and_instances import judge
 from cfeval_cli.sweep.gather import gather
 from tests.conftest import cfeval, reseal, seal
 
@@ -32,7 +33,9 @@ KINDS = {
 QUICK = ("explainer=[random,omission,lr]", "n_explain=40", "resamples=100", "n_jobs=1", "model.max_epochs=3")
 
 
-def write_run(folder, seed, overrides=(), values=None, taus=None, status="complete", rungs=(), **changed):
+def write_run(
+    folder, seed, overrides=(), values=None, taus=None, status="complete", rungs=(), draws=None, **changed
+):  # fmt: skip
     """A run folder with `values` {(metric, explainer): (value, se)} and `taus` {(metric, gold): (tau, se, rho)}."""
     (folder / ".hydra").mkdir(parents=True)
     # what lies beside it must never be made, nor even looked at
@@ -76,6 +79,8 @@ def write_run(folder, seed, overrides=(), values=None, taus=None, status="comple
         columns=["metric", "variant", "family", "gold", "agreement", "tau", "tau_se", "rho", "rho_se",
                  "explainers_without_controls", "tau_without_controls", "tau_without_controls_se"],
     ).to_csv(folder / "correlations.csv", index=False)  # fmt: skip
+    if draws is not None:
+        draws.to_parquet(folder / "tau_resamples.parquet", index=False)
     seal(folder, record, list(overrides))
 
 
@@ -489,3 +494,57 @@ def test_a_sweep_of_one_job_and_one_of_which_all_fail(tmp_path, capsys):
     (tmp_path / "none").mkdir()
     sweep_with(tmp_path / "none", {"0": JobStatus.FAILED, "1": JobStatus.FAILED})
     assert capsys.readouterr() == ("", "") and not list((tmp_path / "none").iterdir())
+
+
+def test_what_seeds_say_together_rests_on_seeds_and_instances(tmp_path):
+    rng = np.random.default_rng(3)
+    values, draws = {}, {}
+    for seed in range(6):
+        taus = {
+            ("c", "signed"): (0.8 + 0.1 * rng.random(), 0.1, 0.9),
+            ("proximity", "signed"): (rng.uniform(-1, 1), 0.1, 0.1),
+        }
+        values[seed] = [taus[metric, "signed"][0] for metric in ("c", "proximity")]
+        draws[seed] = np.clip(rng.normal(values[seed], 0.05, size=(40, 2)), -1, 1)
+        table = pd.DataFrame(
+            [
+                (i, metric, "label", "signed", "recall", draws[seed][i, j], draws[seed][i, j] / 2)
+                for i in range(40)
+                for j, metric in enumerate(("c", "proximity"))
+            ],
+            columns=["draw", "metric", "variant", "gold", "agreement", "tau", "tau_without_controls"],
+        )
+        write_run(
+            tmp_path / str(seed),
+            seed,
+            [f"seed={seed}"],
+            some_values(rng),
+            taus,
+            draws=table.sample(frac=1, random_state=0),
+        )
+    done = gather([tmp_path], tmp_path)
+    found = pd.read_csv(tmp_path / "seeds_correlations.csv").set_index(["coefficient", "metric"])
+    for name, share in (("tau", 1), ("tau_without_controls", 0.5)):
+        expected = judge(
+            share * np.array([*values.values()]), [share * one for one in draws.values()], f"signed.{name}"
+        )
+        for j, metric in enumerate(("c", "proximity")):
+            for column in expected:
+                same(found.loc[(name, metric), column], expected[column][j])
+    assert found.loc["rho"][[*expected]].isna().all(axis=None)
+    (table,) = (table for table in done.tables if table.title.startswith("Agreement") and "controls" in table.title)
+    assert any("C (disc., label) agrees with the truth better than chance over 6 seeds" in note for note in table.notes)
+
+
+def test_resamples_that_are_none_are_refused(tmp_path):
+    rng = np.random.default_rng(3)
+    twice = pd.DataFrame({"draw": [0, 0], "metric": "c", "variant": "label", "gold": "signed", "agreement": "recall",
+                          "tau": 0.1, "tau_without_controls": 0.2})  # fmt: skip
+    for name, draws in (
+        ("twice", twice),
+        ("words", twice.head(1).assign(tau="much")),
+        ("less", twice.head(1).drop(columns="tau")),
+    ):
+        write_run(tmp_path / name, 0, [], some_values(rng), some_taus(rng), draws=draws)
+        with pytest.raises(UserError, match="cannot be gathered"):
+            gather([tmp_path / name], tmp_path / "into")
