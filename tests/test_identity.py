@@ -22,7 +22,7 @@ DATASET = make_dataset([3, 4, 2])
 
 
 def test_settings_and_class_tell_components_apart():
-    told = [Lime(), Lime(n_samples=4999), Lime(order="signed"), Random()]
+    told = [Lime(), Lime(n_samples=4999), Lime(order="absolute"), Random()]
     told += [Lr(truth, name) for name, truth in TRUTHS.items()] + [Omission(REMOVALS), Omission(REMOVALS, "zero")]
     told += [Omission({**REMOVALS, "marginal": Marginal(draws=99)}), *REMOVALS.values(), *TRUTHS.values()]
     assert len({identity.of_component(one) for one in told}) == len(told)

@@ -134,6 +134,7 @@ def test_a_run_draws_what_it_was_asked_for_and_counts_seconds_and_rows(toy, tmp_
         "explainer",
         "search",
         "metric",
+        "noise",
         "bounds",
     }
     assert costs.loc[costs["part"] == "metric", "model_rows"].sum() > 0 and rows["bounds", np.nan, np.nan] > 20 * 4
