@@ -116,7 +116,8 @@ def made(tmp_path_factory):
         key = (*toy.arguments, *overrides)
         if key not in known:
             folder = tmp_path_factory.mktemp("run")
-            known[key] = inside.run(folder, *toy.arguments[2:], *LITTLE, *overrides, folder=toy.folder / "conf")
+            usual = [*toy.arguments[2:], *LITTLE]
+            known[key] = inside.run(folder, *overrides, usual=usual, folder=toy.folder / "conf")
         if not copy:
             return known[key]
         changed = tmp_path_factory.mktemp("copy") / "run"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -46,9 +47,9 @@ def planned(*overrides: str, folder: Path | None = None) -> Plan:
     return config.plan(composed(*overrides, folder=folder))
 
 
-def run(into: Path, *overrides: str, folder: Path | None = None) -> Path:
-    """A run with its tables, as the command makes it."""
-    plan, made = planned(*overrides, folder=folder), RunFolder(into, ["cfeval", "run", *overrides])
+def run(into: Path, *overrides: str, usual: Sequence[str] = (), folder: Path | None = None) -> Path:
+    """A run with its tables, as the command makes it; `usual` is what its record does not tell of."""
+    plan, made = planned(*usual, *overrides, folder=folder), RunFolder(into, ["cfeval", "run", *overrides])
     pipeline.run(plan, made, Progress())
     _report(made, plan)
     made.finish()

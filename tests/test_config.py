@@ -214,6 +214,7 @@ def test_access_limits_the_search_and_the_metrics_but_not_the_truth():
     [
         (["k=0"], "k must be a whole number of at least 1"),
         (["k=1.5"], "k must"),
+        (["k="], "k must"),
         (["k=null"], "k must"),
         (["n_explain=-3"], "n_explain must"),
         (["seed=-1"], "seed must"),
