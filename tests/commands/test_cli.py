@@ -21,7 +21,7 @@ from cfeval_cli.commands.cli import complain
 from cfeval_cli.errors import UserError
 from tests import warm
 from tests.conftest import CFEVAL, cfeval, environment, only_run, serving
-from tests.inside import planned, run
+from tests.inside import composed, planned, run
 
 BROKEN = """
 from cfeval_cli.types import Explainer
@@ -229,7 +229,8 @@ def until(there):
 
 @pytest.fixture
 def data(monkeypatch):
-    """`cfeval data` with some words, in this process."""
+    """`cfeval data` with some words, in this process; it composes a config for each dataset, here once for all."""
+    monkeypatch.setattr(configs, "run", lambda words, folder=None: composed(*words, folder=folder and Path(folder)))
 
     def main(*words):
         monkeypatch.setattr("sys.argv", ["cfeval", *map(str, words)])

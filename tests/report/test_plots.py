@@ -11,7 +11,6 @@ from cfeval_cli.report import plots
 from cfeval_cli.report.tables import costs as cost_table
 from cfeval_cli.statistics.findings import conclude
 from cfeval_cli.statistics.resampled import Bootstrap
-from tests.conftest import only_run
 from tests.report.test_tables import RECORD, facts
 from tests.statistics.tables import EXPLAINERS, build
 
@@ -114,11 +113,9 @@ def test_values_that_differ_by_rounding_alone_look_the_same():
     assert low < 1.3 and high > 1.5 and plots._apart((0.1, 0.2)) == (0.1, 0.2)
 
 
-def test_a_run_draws_what_it_was_asked_for_and_counts_seconds_and_rows(toy, tmp_path):
-    toy.run(
-        "explainer=[random,omission,ladder]", "explainer.ladder.rungs=3", "n_explain=20", "figures=[svg]", cwd=tmp_path
-    )
-    folder = only_run(tmp_path)
+def test_a_run_draws_what_it_was_asked_for_and_counts_seconds_and_rows(toy, made):
+    explainers = ("explainer=[random,omission,ladder]", "explainer.ladder.rungs=3")
+    folder = made(toy, *explainers, "n_explain=20", "figures=[svg]", "bounds=2000")
     assert sorted(p.name for p in (folder / "figures").iterdir()) == [
         f"{name}.svg" for name in ("correlations", "costs", "distributions", "ladder", "ranks", "truth", "validity")
     ]
