@@ -58,6 +58,7 @@ class Unsaid(Forest):
         return super().fit(dataset, seed)
 """
 QUICK = ("n_explain=30",)
+FEWER = ("explainer.lime.n_samples=300", "explainer.decision_boundary.n_samples=200")
 
 
 @pytest.fixture(scope="module")
@@ -145,8 +146,7 @@ def likeliest(model, codes):
 
 
 def test_with_probabilities_every_explainer_and_metric_that_applies(toy, place):
-    fewer = ("explainer.lime.n_samples=300", "explainer.decision_boundary.n_samples=200", "bounds=5")
-    run(toy, place, "model=forest", "report=true", *fewer)
+    run(toy, place, "model=forest", "report=true", "bounds=5", *FEWER)
     record, frames = read(place)
     assert list(record["explainers"]) == ["random", "omission", "lime", "anchor", "decision_boundary"]
     assert "sum of effects" in record["explainers_absent"]["lr"] and set(record["metrics_absent"]) == {"recall", "hit"}
@@ -185,7 +185,7 @@ def test_with_probabilities_every_explainer_and_metric_that_applies(toy, place):
 def test_how_far_metrics_agree_is_tau_of_their_rankings(toy, place):
     from scipy.stats import kendalltau
 
-    run(toy, place, "model=unsaid", "explainer.lime.n_samples=300", "bounds=0")
+    run(toy, place, "model=unsaid", "bounds=0", *FEWER)
     _, frames = read(place)
     metrics = frames["metrics"]
     for line in frames["metric_agreement"].to_dict("records"):
@@ -219,7 +219,7 @@ def test_with_labels_only(toy, place):
 
 def test_three_classes(place):
     data = ["dataset=wine", f"data_dir={place / 'data'}", "bounds=0", *LITTLE]
-    inside.run(place / "run", *data, *QUICK, "model=forest", "k=2", folder=place / "conf")
+    inside.run(place / "run", *data, *QUICK, *FEWER, "model=forest", "k=2", folder=place / "conf")
     _, frames = read(place)
     assert len(json.loads((place / "run" / "dataset.json").read_text())["classes"]) == 3
     assert frames["metrics"].query("metric == 'c_soft'")["value"].notna().all()
@@ -254,7 +254,8 @@ def test_what_cannot_be_is_refused_before_training(toy, place, arguments, messag
 
 
 def test_the_command_finds_a_model_beside_it_and_says_what_it_cannot(toy, place):
-    own = [f"hydra.searchpath=[file://{place / 'conf'}]", "model=forest", "explainer=[random]", "metric=[c,dfr]"]
+    own = [f"hydra.searchpath=[file://{place / 'conf'}]", "model=forest", "explainer=[random,omission]"]
+    own += ["metric=[c,dfr]"]
     done = toy.run(*own, *QUICK, "resamples=0", "bounds=0", "hydra.run.dir=run", cwd=place)
     assert "No truth is known of this model" in done.stdout and (place / "trained").exists()
     (place / "trained").unlink()
