@@ -123,7 +123,7 @@ def of_code(kind: Any) -> str:
             continue
         seen[name] = path
         # a package's own file runs before that of a module in it
-        waiting += [*_imports(path, name, _stamp(path)), *([name.rpartition(".")[0]] if "." in name else [])]
+        waiting += [*_modules(path, name, _stamp(path)), *([name.rpartition(".")[0]] if "." in name else [])]
     sources = [f"{name} {_digest(path, _stamp(path))}" for name, path in sorted(seen.items())]
     python = f"python {sys.version_info.major}.{sys.version_info.minor}"
     return _hash(kind.__qualname__, python, *sources, *(f"{name} {_version(name)}" for name in sorted(outside)))
@@ -179,7 +179,12 @@ def _version(name: str) -> str:
 
 
 @cache
-def _imports(path: Path, name: str, stamp: tuple[int, int]) -> list[str]:
+def _modules(path: Path, name: str, stamp: tuple[int, int]) -> list[str]:
+    """What a file imports, without the names that are no modules: most are not, and each costs a look at the disk."""
+    return [one for one in dict.fromkeys(_imports(path, name)) if _source(one) is not None]
+
+
+def _imports(path: Path, name: str) -> list[str]:
     """The modules that a file imports, at the top or within functions, and what it imports from them."""
     found: list[str] = []
     for node in ast.walk(ast.parse(path.read_bytes())):

@@ -7,6 +7,7 @@ import hashlib
 import http.server
 import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -56,7 +57,8 @@ class Toy:
 
     def run(self, *arguments: str, cwd: Path, code: int = 0, **options: object) -> subprocess.CompletedProcess[str]:
         # without a cache, so that every test computes for itself, and with no more than most tests look at
-        usual = {"cache": "off", "figures": "[]", "report": "false", "resamples": "200"}
+        usual = {"cache": "off", "figures": "[]", "report": "false", "resamples": "200", "noise": "0"}
+        usual["reparametrisations"] = "0"
         chosen = {argument.partition("=")[0] for argument in arguments}
         settings = [f"{key}={value}" for key, value in usual.items() if key not in chosen] + list(arguments)
         return cfeval("run", *self.arguments, *settings, cwd=cwd, code=code, **options)
@@ -98,6 +100,35 @@ def toy(tmp_path_factory) -> Toy:
         lines.append(f"{size}, {shape}, {colour}, {weight}, {'yes' if rng.random() < chance else 'no'}")
     (folder / "data" / "toy.csv").write_text("\n".join(lines) + "\n")
     return Toy(folder)
+
+
+# a small run in this process: no more than most tests look at
+LITTLE = (
+    "cache=off", "n_jobs=1", "figures=[]", "report=false", "bounds=0", "noise=0", "reparametrisations=0",
+    "n_explain=40", "resamples=100",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory):
+    """Makes a run of a toy dataset in this process, the same one only once; give it a copy to change it."""
+    from tests import inside
+
+    known: dict[tuple[str, ...], Path] = {}
+
+    def make(toy: Toy, *overrides: str, copy: bool = False) -> Path:
+        key = (*toy.arguments, *overrides)
+        if key not in known:
+            folder = tmp_path_factory.mktemp("run")
+            usual = [*toy.arguments[2:], *LITTLE]
+            known[key] = inside.run(folder, *overrides, usual=usual, folder=toy.folder / "conf")
+        if not copy:
+            return known[key]
+        changed = tmp_path_factory.mktemp("copy") / "run"
+        shutil.copytree(known[key], changed)
+        return changed
+
+    return make
 
 
 @contextlib.contextmanager
@@ -187,15 +218,13 @@ def toy_text(tmp_path_factory) -> ToyText:
 @pytest.fixture(scope="session")
 def adults() -> Path:
     """The folder with the real data, fetched if need be; skipped if it cannot be had from anywhere."""
-    from hydra import compose, initialize_config_module
     from hydra.utils import instantiate
 
     from cfeval_cli.errors import UserError
+    from tests.inside import composed
 
-    with initialize_config_module("cfeval_cli.conf", version_base="1.3"):
-        cfg = compose("run")
     folder = Path(os.environ.get("CFEVAL_DATA", Path(__file__).parents[1] / "data"))
-    file = instantiate(cfg.dataset.file, _convert_="all")
+    file = instantiate(composed().dataset.file, _convert_="all")
     if file.state(folder) == "missing":
         try:
             file.find(folder)

@@ -6,19 +6,19 @@ import pkgutil
 from functools import cache
 from pathlib import Path
 
-import cfeval_cli.conf
 import pytest
-from hydra import compose, initialize_config_module
 from hydra.utils import get_class
 from omegaconf import OmegaConf
 
 from cfeval_cli import config
+from cfeval_cli.commands import configs
 from cfeval_cli.errors import UserError
 from cfeval_cli.model.logistic import LinearModel
 from cfeval_cli.types import Absences, Access, BlackBox, Subject
+from tests import inside
+from tests.inside import CONF
 from tests.problems import make_dataset
 
-CONF = Path(next(iter(cfeval_cli.conf.__path__)))
 YAMLS = sorted(path.relative_to(CONF) for path in CONF.glob("*/*.yaml") if path.parent.name != "experiment")
 SIX = ["random", "omission", "lime", "anchor", "decision_boundary", "lr"]
 RUNGS = [f"ladder_{share}" for share in ("1", "0.9", "0.8", "0.7", "0.6", "0.5", "0.4", "0.3", "0.2", "0.1", "0")]
@@ -38,9 +38,7 @@ VERB = {
 }  # fmt: skip
 
 
-def plan(*overrides):
-    with initialize_config_module("cfeval_cli.conf", version_base="1.3"):
-        return config.plan(compose("run", list(overrides)))
+plan = inside.planned
 
 
 # what a config is composed with where it does not matter: fewer files are read
@@ -68,6 +66,22 @@ def components():
                     yield group, f"{loaded.__name__}.{name}"
 
 
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        [],
+        ["k=3", "gold=contrast", "figures=[svg]", "explainer.lime.n_samples=7", "model.learning_rate={text: 1}"],
+        ["experiment=table3", "k=9", "explainer=[lr,ladder]", "explainer.ladder.rungs=4", "search=continuous"],
+        ["+explainer=ladder", "k='1'", "data_dir=a b", "n_explain=null", "metric=[c]", "search.pick=nearest"],
+    ],
+    ids=" ".join,
+)
+def test_what_tests_put_into_a_composed_config_is_what_hydra_would(overrides):
+    ours = inside.composed(*overrides)
+    with configs.opened():
+        assert ours == configs.run(overrides)
+
+
 @pytest.mark.parametrize("path", YAMLS, ids=str)
 def test_every_yaml_composes_and_instantiates(path):
     group, name = path.parts[0], path.stem
@@ -87,8 +101,7 @@ KEYS = {"dfr_deleted": "dfr", "lime_package": "lime"}  # files whose component h
 @cache
 def composed(group, name):
     """What a run is told of one component."""
-    with initialize_config_module("cfeval_cli.conf", version_base="1.3"):
-        cfg = compose("run", alone(group, name))
+    cfg = inside.composed(*alone(group, name))
     key = KEYS.get(name, name)
     return cfg[group][key] if group in SEVERAL else cfg[group]
 
@@ -184,8 +197,7 @@ def test_a_component_that_is_none_of_its_group_is_refused(group):
         "Metric": "metric.c",
     }
     key = keys.get(group) or several[group]
-    with initialize_config_module("cfeval_cli.conf", version_base="1.3"):
-        cfg = compose("run", [])
+    cfg = inside.composed()
     OmegaConf.update(cfg, key, {"_target_": "pathlib.PurePosixPath"}, merge=False)
     with pytest.raises(UserError, match=rf"{key}: pathlib\.PurePosixPath is no {group}: .*(derive it from|have fit)"):
         config.plan(cfg)
@@ -238,6 +250,7 @@ def test_access_limits_the_search_and_the_metrics_but_not_the_truth():
     [
         (["k=0"], "k must be a whole number of at least 1"),
         (["k=1.5"], "k must"),
+        (["k="], "k must"),
         (["k=null"], "k must"),
         (["n_explain=-3"], "n_explain must"),
         (["seed=-1"], "seed must"),

@@ -25,7 +25,7 @@ HEAVY = (
     "hydra", "omegaconf", "numpy", "pandas", "scipy.stats", "scipy.optimize", "sklearn.linear_model", "torch",
     "joblib.externals.loky.process_executor", "matplotlib.figure", "matplotlib.backends.backend_agg", "pyarrow.parquet",
     "jinja2", "rich.progress", "rich.logging", "rich.table", "sqlite3", "lime.lime_tabular", "lime.lime_text",
-    "anchor.anchor_tabular", "anchor.anchor_text",
+    "anchor.anchor_tabular", "anchor.anchor_text", "pandas.io.formats.csvs", "pyarrow.pandas_compat", "omegaconf._impl",
 )  # fmt: skip
 # read when Python or a library starts: a fork of what has started does not see them
 AT_START = ("PYTHON", "LC_", "LANG", "MPL", "OMP_", "OPENBLAS_", "MKL_", "LD_", "KMP_", "TORCH", "PYTORCH")
@@ -146,7 +146,26 @@ def _import_all() -> None:
     for name, module in list(sys.modules.items()):  # what is parsed once, and again if a file is another
         if name.startswith("cfeval_cli") and getattr(module, "__file__", None):
             path = Path(module.__file__)
-            identity._imports(path, name, identity._stamp(path))
+            identity._modules(path, name, identity._stamp(path))
+            identity._digest(path, identity._stamp(path))
+    for name in identity._ALWAYS:
+        identity._version(name)
+    _compose_once()
+
+
+def _compose_once() -> None:
+    """Let Hydra look for its plugins now, and not compose a config twice, first only to ask it for a mode."""
+    from hydra._internal.hydra import Hydra
+    from hydra.core.plugins import Plugins
+
+    Plugins.instance()
+    asked = Hydra.get_mode
+
+    def get_mode(self: Hydra, config_name: str | None, overrides: list[str]) -> Any:
+        told = any(override.lstrip("+").startswith("hydra.mode") for override in overrides)
+        return asked(self, config_name, overrides) if told else None  # which our configs do not tell
+
+    Hydra.get_mode = get_mode
 
 
 def _serve(requests: socket.socket) -> dict[str, Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +14,6 @@ from cfeval_cli.errors import UserError, number, whole
 from cfeval_cli.model import reparametrisation
 from cfeval_cli.model.reparametrisation import Group
 from cfeval_cli.seeding import integer, one_thread, stream
-from cfeval_cli.storage import npy
 from cfeval_cli.types import ABSENT, NONE, Change, Codes, Dataset, Floats, Ints, Split
 
 if TYPE_CHECKING:
@@ -195,19 +193,6 @@ class LinearModel:
         return LinearModel(
             float(arrays["bias"]), arrays["weights"], tuple(tables[span] for span in spans), arrays["means"]
         )
-
-
-def read(path: Path) -> LinearModel:
-    """A model as a run left it, if all of it is there and fits together."""
-    try:
-        arrays = npy.read(path)
-        _check(arrays)
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise UserError(
-            f"{path} is not a model that cfeval wrote, or it is damaged: {reason}. Delete it to have it trained again."
-        ) from error
-    return LinearModel.from_arrays(arrays)
 
 
 _MOST = 1 << 30  # effects of values

@@ -97,12 +97,19 @@ class Computed:
 
     def coefficient(self, key: Key, pair: Pair, name: str) -> float:
         """From correlations.csv."""
-        if key not in self.runs:
-            return np.nan
-        told = self.runs[key].correlations
-        mine = (told["family"] == "explainers") & (told["agreement"] == "recall") & (told["gold"] == self.gold)
-        mine &= (told["metric"] == pair[0]) & (told["variant"] == pair[1])
-        return float(told[mine][name].iloc[0]) if mine.any() else np.nan
+        told = self._correlations.get((key, pair))
+        return np.nan if told is None else float(told[name])
+
+    @cached_property
+    def _correlations(self) -> dict[tuple[Key, Pair], Mapping[Any, Any]]:
+        """The coefficients of the explainers' rankings by experiment, metric and variant."""
+        found: dict[tuple[Key, Pair], Mapping[Any, Any]] = {}
+        for key, run in self.runs.items():
+            told = run.correlations
+            mine = (told["family"] == "explainers") & (told["agreement"] == "recall") & (told["gold"] == self.gold)
+            for line in told[mine].to_dict("records"):
+                found.setdefault((key, (line["metric"], line["variant"])), line)
+        return found
 
     def several(self, key: Key, explainer: str) -> float:
         """From explanations.parquet."""
@@ -123,11 +130,17 @@ class Computed:
 
     def _lines(self, key: Key, pair: Pair) -> pd.DataFrame:
         pair = (pair[0], self.gold) if pair == TRUTH else pair
-        if key not in self.runs:
-            return pd.DataFrame(columns=["explainer", "value", "better"])
-        told = self.runs[key].metrics
-        mine = (told["metric"] == pair[0]) & (told["variant"] == pair[1]) & told["rung"].isna() & told["value"].notna()
-        return pd.DataFrame(told[mine])
+        return self._metrics.get((key, pair), pd.DataFrame(columns=["explainer", "value", "better"]))
+
+    @cached_property
+    def _metrics(self) -> dict[tuple[Key, Pair], pd.DataFrame]:
+        """The lines of explainers that have a value, by experiment, metric and variant."""
+        found = {}
+        for key, run in self.runs.items():
+            told = run.metrics[run.metrics["rung"].isna() & run.metrics["value"].notna()]
+            for (metric, variant), lines in told.groupby(["metric", "variant"], sort=False):
+                found[key, (str(metric), str(variant))] = pd.DataFrame(lines)
+        return found
 
 
 def computed(folders: Sequence[Path]) -> list[Computed]:

@@ -8,12 +8,20 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 import pytest
+from hydra.errors import HydraException
 
-from tests.conftest import CFEVAL, cfeval, only_run, serving
+from cfeval_cli.commands import configs
+from cfeval_cli.commands import data as data_command
+from cfeval_cli.commands.cli import complain
+from cfeval_cli.errors import UserError
+from tests import warm
+from tests.conftest import CFEVAL, cfeval, environment, only_run, serving
+from tests.inside import composed, planned, run
 
 BROKEN = """
 from cfeval_cli.types import Explainer
@@ -88,21 +96,10 @@ def one_message(done):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["k=0"], "k must be a whole number of at least 1, not 0"),
-        (["k=13"], "k=13 is more than the 4 features of toy"),
-        (["n_explain=-5"], "n_explain must be a whole number of at least 1, not -5"),
-        (["n_explain=9999"], "n_explain=9999 is more than"),
-        (["explainer=[]"], "explainer=[] chooses nothing"),
-        (["explainer=[lr,lmie]"], "there is no explainer 'lmie'. Did you mean lime?"),
-        (["dataset=adlts"], "there is no dataset 'adlts'. Did you mean adults?"),
-        (["serch=discrete"], "there is no setting 'serch'. Did you mean search"),
-        (["kk=1"], "there is no setting 'kk'. Did you mean k?"),
-        (["explainer.lime.n_sample=5"], "Did you mean explainer.lime.n_samples"),
-        (["explainer.lime.n_samples=many"], "explainer.lime: n_samples must be a whole number"),
-        (["access=label", "metric=[c_soft]"], "access=label leaves no metric to be judged"),
-        (["search.max_candidates=2"], "search.max_candidates=2 is too small: k=1 can need 4 candidates"),
+        (["k=0"], "k must be a whole number of at least 1, not 0"),  # of the settings: tests/test_config.py has more
+        (["k=13"], "k=13 is more than the 4 features of toy"),  # of the data
+        (["explainer=[lr,lmie]"], "there is no explainer 'lmie'. Did you mean lime?"),  # of Hydra, and more below
         (["data_dir=/dev/null/x"], "data_dir=/dev/null/x cannot be written"),
-        (["k="], "k must"),
         (["nonsense"], "nonsense"),
         (["--experimental-rerun", "x.pickle"], "unpickles"),
     ],
@@ -111,6 +108,30 @@ def test_a_users_mistake_is_one_message_exit_code_2_and_nothing_is_left_behind(t
     done = toy.run(*arguments, cwd=tmp_path, code=2)
     assert message in one_message(done)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("dataset=adlts", "there is no dataset 'adlts'. Did you mean adults?"),
+        ("serch=discrete", "there is no setting 'serch'. Did you mean search"),
+        ("kk=1", "there is no setting 'kk'. Did you mean k?"),
+        ("explainer.lime.n_sample=5", "Did you mean explainer.lime.n_samples"),
+        ("explainer.ladder.rungs=21", "is a setting of explainer 'ladder', which is not chosen: add it to explainer=["),
+    ],
+)
+def test_what_is_meant_is_guessed(override, message, capsys, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["cfeval", "run", override])
+    assert refused(override) == 2
+    told = capsys.readouterr().err
+    assert message in told and told.startswith("cfeval: ") and told.count("\n") == 1
+
+
+def refused(override):
+    """The exit code that Hydra's objection to an override leads to."""
+    with pytest.raises(HydraException) as caught, configs.opened():
+        configs.run([override], configs.config_dir())
+    return complain(caught.value)
 
 
 def test_without_data_and_network_the_message_says_which_file_to_put_where(tmp_path):
@@ -123,12 +144,13 @@ def test_without_data_and_network_the_message_says_which_file_to_put_where(tmp_p
     assert not (tmp_path / "outputs").exists()
 
 
-def test_a_corrupt_file_is_named(tmp_path):
+def test_a_corrupt_file_is_named(tmp_path, data, capsys):
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "adult.data").write_text("39, State-gov\n")
     assert "data/adult.data is partial, damaged or changed" in one_message(cfeval("run", cwd=tmp_path, code=2))
-    done = cfeval("data", "verify", cwd=tmp_path, code=1)
-    assert "data/adult.data: damaged" in done.stdout
+    with pytest.raises(SystemExit) as caught:
+        data("verify", f"data_dir={tmp_path / 'data'}")
+    assert caught.value.code == 1 and "data/adult.data: damaged" in capsys.readouterr().out
 
 
 def test_a_failure_is_exit_code_1_and_a_traceback_only_on_request(toy, tmp_path):
@@ -147,17 +169,18 @@ def test_a_failure_is_exit_code_1_and_a_traceback_only_on_request(toy, tmp_path)
     assert "Traceback" in done.stderr and "1 / 0" in done.stderr
 
 
-def test_a_component_that_cannot_be_imported_says_why(toy, tmp_path):
+def test_a_component_that_cannot_be_imported_says_why(tmp_path, monkeypatch, capsys):
     (tmp_path / "conf" / "explainer").mkdir(parents=True)
     (tmp_path / "needy.py").write_text("import no_such_module\n")
     (tmp_path / "conf" / "explainer" / "needy.yaml").write_text("needy:\n  _target_: needy.Needy\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(UserError, match=r"explainer\.needy: .*no_such_module"):
+        planned("explainer=[lr,needy]", folder=tmp_path / "conf")
     arguments = ["--config-dir", str(tmp_path / "conf"), "explainer=[lr,needy]"]
-    assert "explainer.needy: " in (told := one_message(cfeval("run", *arguments, cwd=tmp_path, code=2)))
-    assert "no_such_module" in told
     done = cfeval("run", *arguments, cwd=tmp_path, code=1, env={"HYDRA_FULL_ERROR": "1"})
     assert "Traceback" in done.stderr and "import no_such_module" in done.stderr
-    done = cfeval("run", "--config-dir", str(tmp_path / "conf"), "explainer=[lr,nedy]", cwd=tmp_path, code=2)
-    assert "Did you mean needy?" in done.stderr
+    monkeypatch.setattr("sys.argv", ["cfeval", *arguments])
+    assert refused("explainer=[lr,nedy]") == 2 and "Did you mean needy?" in capsys.readouterr().err
 
 
 def test_an_output_folder_that_cannot_be_written_is_named(toy, tmp_path):
@@ -174,19 +197,20 @@ def test_a_signal_stops_promptly_says_what_is_safe_and_leaves_nothing_behind(toy
     (tmp_path / "conf" / "explainer" / "endless.yaml").write_text("endless: {_target_: endless.Endless}\n")
     slow = ["explainer=[endless,random]", f"hydra.searchpath=[file://{tmp_path / 'conf'}]", "cache=off"]
     workers = [f"n_jobs={n_jobs}", "executor.min_seconds=0"]
-    with subprocess.Popen(
-        [str(CFEVAL), "run", *toy.arguments, *slow, *workers],
-        cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True,
-        env={**os.environ, "TMPDIR": str(tmp_path)},
-    ) as process:  # fmt: skip
+    env = environment({"TMPDIR": str(tmp_path)})
+    with tempfile.TemporaryFile("w+") as output:
+        words = ["run", *toy.arguments, *slow, *workers]
+        process = warm.start(words, tmp_path, env, output.fileno(), output.fileno())
         # until each is at work that has no end
         until(lambda: len(list(tmp_path.glob("at-work-*"))) == n_jobs or process.poll() is not None)
         if sent == signal.SIGINT:
-            os.killpg(process.pid, sent)  # as a terminal does, to all
+            process.killpg(sent)  # as a terminal does, to all
         else:
             process.send_signal(sent)
-        _, told = process.communicate(timeout=PATIENCE)
-    assert process.returncode == code, told
+        found = process.wait(PATIENCE)
+        output.seek(0)
+        told = output.read()
+    assert found == code, told
     assert "Traceback" not in told
     folder = only_run(tmp_path)
     assert f"cfeval: stopped. Safe in {folder}: dataset.json, " in told and "instances.parquet, model.npz" in told
@@ -203,18 +227,38 @@ def until(there):
         time.sleep(0.05)
 
 
-def test_the_cache_is_listed_and_cleared(toy, tmp_path):
+@pytest.fixture
+def data(monkeypatch):
+    """`cfeval data` with some words, in this process; it composes a config for each dataset, here once for all."""
+    monkeypatch.setattr(configs, "run", lambda words, folder=None: composed(*words, folder=folder and Path(folder)))
+
+    def main(*words):
+        monkeypatch.setattr("sys.argv", ["cfeval", *map(str, words)])
+        data_command.main()
+
+    return main
+
+
+def test_the_cache_is_listed_and_cleared(toy, tmp_path, data, capsys):
     where = f"cache.folder={tmp_path / 'cache'}"
-    for _ in range(2):
-        toy.run(*QUICK, "cache=disk", where, cwd=tmp_path)
-    listed = cfeval("data", "cache", where, cwd=tmp_path).stdout
+    for name in "ab":
+        (tmp_path / name).mkdir()
+        few = [*toy.arguments[2:], *QUICK, "n_jobs=1", "bounds=0", "resamples=0", "figures=[]", "report=false"]
+        run(tmp_path / name, *few, "cache=disk", where, folder=toy.folder / "conf")
+    data("cache", where)
+    listed = capsys.readouterr().out
     assert re.search(r"finished-1.sqlite: \d+ entries", listed)
     assert re.search(r"toy, explainer.random, seed 0\s+│\s+21 │", listed)
-    assert "removed" in cfeval("data", "cache", "--clear", where, cwd=tmp_path).stdout
-    assert ": 0 entries" in cfeval("data", "cache", where, cwd=tmp_path).stdout
-    assert "cache only" in cfeval("data", "list", "--clear", cwd=tmp_path, code=2).stderr
-    assert "takes no names" in cfeval("data", "cache", "toy", cwd=tmp_path, code=2).stderr
-    assert "cache=off keeps nothing" in cfeval("data", "cache", "cache=off", cwd=tmp_path, code=2).stderr
+    data("cache", "--clear", where)
+    data("cache", where)
+    told = capsys.readouterr().out
+    assert "removed" in told and ": 0 entries" in told
+    for words, message in (
+        (["list", "--clear"], "cache only"), (["cache", "toy"], "takes no names"),
+        (["cache", "cache=off"], "cache=off keeps nothing"),
+    ):  # fmt: skip
+        with pytest.raises(UserError, match=message):
+            data(*words)
 
 
 def _below(folder):
@@ -227,10 +271,10 @@ def _below(folder):
     return found
 
 
-def test_one_explainer_gives_metrics_and_the_reason_why_there_are_no_correlations(toy, tmp_path):
-    done = toy.run("explainer=lr", "n_explain=20", cwd=tmp_path)
-    assert "No correlations: a ranking needs two explainers, and this run has one." in done.stdout
-    folder = only_run(tmp_path)
+def test_one_explainer_gives_metrics_and_the_reason_why_there_are_no_correlations(toy, made):
+    folder = made(toy, "explainer=lr", "n_explain=20")
+    text = (folder / "tables.md").read_text()
+    assert "No correlations: a ranking needs two explainers, and this run has one." in text
     record = json.loads((folder / "run.json").read_text())
     assert record["correlations_absent"] == "a ranking needs two explainers, and this run has one"
     assert len((folder / "metrics.csv").read_text().splitlines()) > 10
@@ -245,40 +289,19 @@ def test_output_that_is_no_terminal_gets_plain_log_lines(toy, tmp_path):
 
 
 def test_a_terminal_gets_a_live_display(toy, tmp_path):
-    import pty
-
-    pid, terminal = pty.fork()
-    if pid == 0:  # the child, with a terminal of its own
-        os.chdir(tmp_path)
-        os.environ.update(TERM="xterm", COLUMNS="150", LINES="40")
-        os.execv(CFEVAL, [str(CFEVAL), "run", *toy.arguments, *QUICK, "figures=[]", "report=false"])
+    terminal, end = os.openpty()
+    env = environment({"TERM": "xterm", "COLUMNS": "150", "LINES": "40"})
+    words = ["run", *toy.arguments, *QUICK, "cache=off", "figures=[]", "report=false"]
+    process = warm.start(words, tmp_path, env, end, end)
+    os.close(end)
     seen = b""
-    while True:
-        try:
-            block = os.read(terminal, 65536)
-        except OSError:
-            break
-        if not block:
-            break
-        seen += block
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    with contextlib.suppress(OSError):  # which comes when the other end is closed
+        while block := os.read(terminal, 65536):
+            seen += block
+    os.close(terminal)
+    assert process.wait(PATIENCE) == 0
     text = seen.decode()
     assert "\x1b[" in text and "20/20" in text and "explain: lr" in text and "Results:" in text
-
-
-def test_several_seeds_with_multirun(toy, tmp_path):
-    toy.run(*QUICK, "--multirun", "seed=1,2", cwd=tmp_path)
-    folders = sorted(tmp_path.glob("multirun/*/*/[01]"))
-    assert [json.loads((f / "run.json").read_text())["settings"]["seed"] for f in folders] == [1, 2]
-    assert len({(f / "metrics.csv").read_text() for f in folders}) == 2
-
-
-def test_a_job_that_fails_does_not_take_the_others_down_and_the_exit_code_tells(toy, tmp_path):
-    done = toy.run("explainer=[random,lr]", "--multirun", "n_explain=9999,20", cwd=tmp_path, code=2)
-    assert "cfeval: job 0: n_explain=9999 is more than" in done.stderr and "Traceback" not in done.stderr
-    assert "cfeval: not all jobs of the sweep succeeded, see above" in done.stderr
-    (folder,) = tmp_path.glob("multirun/*/*/1")
-    assert json.loads((folder / "run.json").read_text())["status"] == "complete"
 
 
 def test_help_and_config_in_hydras_way(tmp_path):
@@ -292,9 +315,9 @@ def test_help_and_config_in_hydras_way(tmp_path):
     assert "k: 3" in config and "_target_: cfeval_cli.explainer.lime.Lime" in config
     assert "searchpath" in cfeval("run", "--info", "searchpath", cwd=tmp_path).stdout.lower().replace(" ", "")
     assert "Hydra" in cfeval("run", "--hydra-help", cwd=tmp_path).stdout
-    told = cfeval("--help", cwd=tmp_path, fresh=True).stdout
+    told = cfeval("--help", cwd=tmp_path).stdout
     assert "run " in told and "data " in told
-    assert cfeval("--version", cwd=tmp_path, fresh=True).stdout.startswith("cfeval 0.")
+    assert cfeval("--version", cwd=tmp_path).stdout.startswith("cfeval 0.")
     assert "there is no command 'rum'. Did you mean run?" in cfeval("rum", cwd=tmp_path, code=2).stderr
 
 
@@ -310,7 +333,7 @@ def test_help_and_config_in_hydras_way(tmp_path):
     ],
 )
 def test_tab_completion(tmp_path, line, offered):
-    done = cfeval("-sc", "query=bash", cwd=tmp_path, env={"COMP_LINE": line, "COMP_POINT": str(len(line))}, fresh=True)
+    done = cfeval("-sc", "query=bash", cwd=tmp_path, env={"COMP_LINE": line, "COMP_POINT": str(len(line))})
     assert offered <= set(done.stdout.split())
 
 
@@ -334,17 +357,20 @@ def test_nothing_heavy_is_imported_for_help_or_config(tmp_path):
         assert not loaded & (heavy | more)
 
 
-def test_data_list_fetch_and_verify(toy, tmp_path):
-    listed = cfeval("data", "list", f"data_dir={tmp_path}", cwd=tmp_path).stdout
+def test_data_list_fetch_and_verify(toy, tmp_path, data, capsys):
+    here = f"data_dir={tmp_path}"
+    listed = cfeval("data", "list", here, cwd=tmp_path).stdout
     assert "adult.data" in listed and "missing" in listed and "mglearn==0.2.0" in listed
-    assert "there is no dataset adlts" in cfeval("data", "fetch", "adlts", cwd=tmp_path, code=2).stderr
-    assert "name what to fetch" in cfeval("data", "fetch", cwd=tmp_path, code=2).stderr
-    assert "missing" in cfeval("data", "verify", f"data_dir={tmp_path}", cwd=tmp_path).stdout
-    own = ("--config-dir", str(toy.folder / "conf"), f"data_dir={toy.folder / 'data'}")
-    assert "toy.csv: sha256 ok" in cfeval("data", "verify", "toy", *own, cwd=tmp_path).stdout
+    for words, message in ((["adlts"], "there is no dataset adlts"), ([], "name what to fetch")):
+        with pytest.raises(UserError, match=message):
+            data("fetch", *words, here)
+    data("verify", here)
+    assert "missing" in capsys.readouterr().out
+    data("verify", "toy", "--config-dir", toy.folder / "conf", f"data_dir={toy.folder / 'data'}")
+    assert "toy.csv: sha256 ok" in capsys.readouterr().out
 
 
-def test_data_fetch_gets_a_file_and_verifies_it(tmp_path):
+def test_data_fetch_gets_a_file_and_verifies_it(tmp_path, data, capsys):
     body = b"1, a, yes\n"
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "far.csv").write_bytes(body)
@@ -357,12 +383,11 @@ def test_data_fetch_gets_a_file_and_verifies_it(tmp_path):
     assert f"from {address}/far.csv, sha256 {sha256}" in done.stdout
     assert (tmp_path / "data" / "far.csv").read_bytes() == body
     assert (tmp_path / "data" / "far.csv").stat().st_mode & 0o444 == 0o444  # colleagues may read it
-    assert "far.csv: sha256 ok" in cfeval("data", "verify", "far", *own, cwd=tmp_path).stdout
+    data("verify", "far", *own)
+    assert "far.csv: sha256 ok" in capsys.readouterr().out
 
 
-def test_a_setting_of_what_is_not_chosen_says_how_to_choose_it(tmp_path):
-    told = cfeval("run", "explainer.ladder.rungs=21", cwd=tmp_path, code=2).stderr
-    assert "is a setting of explainer 'ladder', which is not chosen: add it to explainer=[…]" in told
+def test_what_cannot_begin_says_why_and_nothing_else(tmp_path):
     # a sweep that cannot begin has nothing to gather
     told = cfeval("run", "--multirun", "n_explan=1,2", cwd=tmp_path, code=2).stderr
     assert "there is no setting 'n_explan'" in told and "gathered" not in told

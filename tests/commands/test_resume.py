@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cfeval_cli.commands.resume import allowed, arguments, quoted
+from cfeval_cli.commands.run import main
 from cfeval_cli.errors import UserError
 from tests.conftest import cfeval, seal
 
@@ -68,7 +69,7 @@ def write(folder, **record):
     seal(folder, {"status": "running", **record}, ["k=2"])
 
 
-def test_a_folder_with_nothing_to_resume(tmp_path):
+def test_a_folder_with_nothing_to_resume(tmp_path, monkeypatch):
     with pytest.raises(UserError, match="there is no such folder"):
         arguments(tmp_path / "nowhere", [])
     with pytest.raises(UserError, match=r"no run\.json, so that nothing had begun"):
@@ -84,8 +85,9 @@ def test_a_folder_with_nothing_to_resume(tmp_path):
     (tmp_path / "run.json").write_text("{")
     with pytest.raises(UserError, match="damaged"):
         arguments(tmp_path, [])
-    done = cfeval("run", "--resume", cwd=tmp_path, code=2)
-    assert "--resume needs the folder" in done.stderr
+    monkeypatch.setattr("sys.argv", ["cfeval", "--resume"])
+    with pytest.raises(UserError, match="--resume needs the folder"):
+        main()
 
 
 def test_a_complete_run_whose_files_were_changed_is_not_called_complete(tmp_path):
@@ -148,28 +150,34 @@ def test_a_foreign_target_in_a_run_folder_is_never_made(toy, tmp_path):
         ["hydra.callbacks.x={_target_:os.mkdir,path:made}"],
     ):
         seal(run, {"status": "running", "overrides": overrides}, [])
-        done = cfeval("run", "--resume", "run", cwd=tmp_path, code=2)
-        assert "could bring in code" in done.stderr and "Traceback" not in done.stderr
+        with pytest.raises(UserError, match="could bring in code"):
+            arguments(run, [])
+    done = cfeval("run", "--resume", "run", cwd=tmp_path, code=2)
+    assert "could bring in code" in done.stderr and "Traceback" not in done.stderr
     seal(run, {"status": "running"}, ["n_explain=10", "explainer=[random,lr]", "resamples=0"])
-    own = [*toy.arguments, "cache=off", "figures=[]"]
+    own = [*toy.arguments, "cache=off", "figures=[]", "report=false"]
     cfeval("run", "--resume", "run", *own, cwd=tmp_path)
     assert not list(tmp_path.rglob("made")) and (run / "metrics.csv").exists()
 
 
-def test_a_target_that_is_put_together_from_pieces_is_never_made(tmp_path):
+def test_a_target_that_is_put_together_from_pieces_is_never_made(tmp_path, monkeypatch):
     """An interpolation in hiding, which builds `_target_` from two halves and names code in the folder."""
     (tmp_path / "run").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)  # as the command does
     (tmp_path / "run" / "payload.py").write_text("from pathlib import Path\nPath('made').mkdir()\n")
     overrides = [
         "+z.a=_tar", "+z.b=get_", r"+z.c=\{$\{z.a\}$\{z.b\}: run.payload.go\}",
         r"+explainer.evil=$\{oc.create:$\{oc.decode:$\{z.c\}\}\}",
     ]  # fmt: skip
     seal(tmp_path / "run", {"status": "running"}, overrides)
-    assert "could bring in code" in cfeval("run", "--resume", "run", cwd=tmp_path, code=2).stderr
     (tmp_path / "sweep").mkdir()
     told = {"hydra": {"overrides": {"task": overrides, "hydra": []}}}
     (tmp_path / "sweep" / "multirun.yaml").write_text(json.dumps(told))
-    assert "could bring in code" in cfeval("run", "--resume", "sweep", cwd=tmp_path, code=2).stderr
+    for name in ("run", "sweep"):
+        monkeypatch.setattr("sys.argv", ["cfeval", "--resume", name])
+        with pytest.raises(UserError, match="could bring in code"):
+            main()
     assert not (tmp_path / "made").exists()
 
 

@@ -31,9 +31,9 @@ def test_quiet_leaves_results_and_complaints(monkeypatch, capsys, toy, tmp_path)
     verdict, results = done.stdout.splitlines()
     assert verdict.startswith("Verdict: ") and results == f"Results: {tmp_path / 'run'}" and done.stderr == ""
     assert "train: done in" in (tmp_path / "run" / "run.log").read_text()  # the log has it all
+    assert "there is no folder" in cfeval("gather", "nowhere", "--quiet", cwd=tmp_path, code=2).stderr
     done = cfeval("gather", "run", "--into", "g", "--quiet", cwd=tmp_path)
     assert done.stdout == f"Gathered 1 run: {tmp_path / 'g'}\nReport: {tmp_path / 'g' / 'report.html'}\n"
-    assert "there is no folder" in cfeval("gather", "nowhere", "--quiet", cwd=tmp_path, code=2).stderr
 
 
 def test_no_color_means_none(monkeypatch):

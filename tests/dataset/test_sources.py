@@ -185,7 +185,7 @@ def test_a_package_that_does_not_exist_or_is_damaged_is_refused(tmp_path, wheels
     (tmp_path / "wheels" / "broken-1.0-py3-none-any.whl").write_bytes(b"not a zip")
     for name in ("nothing==1.0", "broken==1.0"):
         with pytest.raises(UserError, match=name):
-            File("x.csv", SHA, [Wheel(name, "x", timeout=1)]).find(tmp_path / "data")
+            File("x.csv", SHA, [Wheel(name, "x")]).find(tmp_path / "data")
 
 
 def test_a_data_folder_that_cannot_be_written_is_named(tmp_path):

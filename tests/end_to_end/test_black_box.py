@@ -2,15 +2,19 @@
 
 import importlib.util
 import json
+import re
+import shutil
 import sys
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from tests.conftest import cfeval
+from cfeval_cli.errors import Failure, UserError
+from cfeval_cli.folder import read as folders
+from cfeval_cli.report.page.verdict import tell
+from tests import inside
 
 FOREST = """
 from dataclasses import dataclass
@@ -54,21 +58,50 @@ class Unsaid(Forest):
         return super().fit(dataset, seed)
 """
 QUICK = ("n_explain=30",)
+FEWER = ("explainer.lime.n_samples=300", "explainer.decision_boundary.n_samples=200")
+
+
+@pytest.fixture(scope="module")
+def models(toy, tmp_path_factory):
+    """A folder with three models of one's own, which Python finds."""
+    folder = tmp_path_factory.mktemp("models")
+    shutil.copytree(toy.folder / "conf", folder / "conf")
+    (folder / "conf" / "model").mkdir()
+    (folder / "forest.py").write_text(FOREST)
+    for name in ("Forest", "Quiet", "Unsaid"):
+        (folder / "conf" / "model" / f"{name.lower()}.yaml").write_text(f"_target_: forest.{name}\n")
+    (folder / "careless.py").write_text(DELETES)
+    (folder / "conf" / "removal").mkdir()
+    (folder / "conf" / "removal" / "careless.yaml").write_text("careless: {_target_: careless.Careless}\n")
+    sys.path.insert(0, str(folder))
+    yield folder
+    sys.path.remove(str(folder))
+    for name in ("forest", "careless"):
+        sys.modules.pop(name, None)
 
 
 @pytest.fixture
-def place(tmp_path):
-    """A folder with three models of one's own."""
-    (tmp_path / "conf" / "model").mkdir(parents=True)
-    (tmp_path / "forest.py").write_text(FOREST)
-    for name in ("Forest", "Quiet", "Unsaid"):
-        (tmp_path / "conf" / "model" / f"{name.lower()}.yaml").write_text(f"_target_: forest.{name}\n")
-    return tmp_path
+def place(models):
+    """The folder of the models, in which no run is."""
+    shutil.rmtree(models / "run", ignore_errors=True)
+    (models / "trained").unlink(missing_ok=True)
+    (models / "run").mkdir()
+    return models
 
 
-def run(toy, place, *arguments, code=0):
-    own = f"hydra.searchpath=[file://{place / 'conf'}]"
-    return toy.run(*QUICK, own, *arguments, "hydra.run.dir=run", cwd=place, code=code)
+LITTLE = ("cache=off", "n_jobs=1", "figures=[]", "report=false", "resamples=200")
+
+
+def run(toy, place, *arguments):
+    """The whole run, in this process."""
+    usual = [*toy.arguments[2:], *LITTLE, *QUICK]
+    return inside.run(place / "run", *arguments, usual=usual, folder=place / "conf")
+
+
+def headline(folder):
+    """What the command says in the end."""
+    found = folders.read(folder)
+    return tell(found.findings, found.record).headline
 
 
 def read(place):
@@ -86,15 +119,10 @@ def model_of(place, dataset, kind="Forest"):
     return getattr(module, kind)().fit(dataset, 0)
 
 
-def check_by_hand(place, name, arguments, labels, kind="Forest"):
+def check_by_hand(place, name, data, labels, kind="Forest"):
     """Validity, by trying every value of the named features with a model of one's own."""
-    from hydra.utils import instantiate
-
-    from cfeval_cli.commands import configs
-
-    with configs.opened():
-        cfg = configs.run([f"dataset={name}", *arguments[1]], arguments[0])
-    dataset = instantiate(cfg.dataset, _convert_="all").load(Path(cfg.data_dir), 0)
+    plan = inside.planned(f"dataset={name}", f"data_dir={data}", folder=place / "conf")
+    dataset = plan.dataset.load(plan.data_dir, 0)
     model = model_of(place, dataset, kind)
     instances = pd.read_parquet(place / "run" / "instances.parquet").set_index("instance")
     codes = np.stack(instances["codes"].to_list())
@@ -118,8 +146,7 @@ def likeliest(model, codes):
 
 
 def test_with_probabilities_every_explainer_and_metric_that_applies(toy, place):
-    fewer = ("explainer.lime.n_samples=300", "explainer.decision_boundary.n_samples=200", "bounds=5")
-    done = run(toy, place, "model=forest", "report=true", *fewer)
+    run(toy, place, "model=forest", "report=true", "bounds=5", *FEWER)
     record, frames = read(place)
     assert list(record["explainers"]) == ["random", "omission", "lime", "anchor", "decision_boundary"]
     assert "sum of effects" in record["explainers_absent"]["lr"] and set(record["metrics_absent"]) == {"recall", "hit"}
@@ -133,12 +160,12 @@ def test_with_probabilities_every_explainer_and_metric_that_applies(toy, place):
     assert metrics.loc["comprehensiveness"].loc["marginal"]["value"].notna().all()
     for name in ("validity_soft", "c_soft", "validity", "c", "proximity", "sufficiency", "dfr"):
         assert metrics.loc[name]["value"].notna().any(), name
-    assert "No truth is known of this model:" in done.stdout and "by erasure metrics" in done.stdout
+    said = headline(place / "run")
+    assert "No truth is known of this model:" in said and "by erasure metrics" in said
     tables, page = ((place / "run" / name).read_text() for name in ("tables.md", "report.html"))
     assert "Mean ranks of the explainers" in tables and "How far the metrics agree" in tables
     assert "a model whose truth is not known" in page and "Explainers that do not apply" in page
-    arguments = (str(toy.folder / "conf"), [f"data_dir={toy.folder / 'data'}"])
-    dataset, model, instances = check_by_hand(place, "toy", arguments, likeliest)
+    dataset, model, instances = check_by_hand(place, "toy", toy.folder / "data", likeliest)
     # comprehensiveness by what others have, written out
     explained = pd.read_parquet(place / "run" / "explanations.parquet")
     for name in record["explainers"]:
@@ -158,7 +185,7 @@ def test_with_probabilities_every_explainer_and_metric_that_applies(toy, place):
 def test_how_far_metrics_agree_is_tau_of_their_rankings(toy, place):
     from scipy.stats import kendalltau
 
-    run(toy, place, "model=unsaid", "explainer.lime.n_samples=300", "bounds=0")
+    run(toy, place, "model=unsaid", "bounds=0", *FEWER)
     _, frames = read(place)
     metrics = frames["metrics"]
     for line in frames["metric_agreement"].to_dict("records"):
@@ -179,47 +206,33 @@ def test_how_far_metrics_agree_is_tau_of_their_rankings(toy, place):
 
 
 def test_with_labels_only(toy, place):
-    done = run(toy, place, "model=quiet", "report=true", "bounds=0")
+    run(toy, place, "model=quiet", "report=true", "bounds=0")
     record, frames = read(place)
     assert list(record["explainers"]) == ["random", "anchor", "decision_boundary"]
     assert set(record["explainers_absent"]) == {"omission", "lime", "lr"}
     told = frames["metrics"][frames["metrics"]["value"].notna()]
     judged = {"dfr", "validity", "proximity", "proximity_flips", "c"}
     assert set(told["metric"]) == {*judged, "coverage"} and record["levels"] == ["label"]
-    assert "No truth is known" in done.stdout and (place / "run" / "report.html").exists()
-    arguments = (str(toy.folder / "conf"), [f"data_dir={toy.folder / 'data'}"])
-    check_by_hand(place, "toy", arguments, lambda model, codes: model.predict(codes), "Quiet")
+    assert "No truth is known" in headline(place / "run") and (place / "run" / "report.html").exists()
+    check_by_hand(place, "toy", toy.folder / "data", lambda model, codes: model.predict(codes), "Quiet")
     assert pd.read_parquet(place / "run" / "instances.parquet")["predicted_probability"].isna().all()
 
 
 def test_three_classes(place):
-    arguments = ["dataset=wine", f"data_dir={place / 'data'}"]
-    own = f"hydra.searchpath=[file://{place / 'conf'}]"
-    cfeval(
-        "run",
-        *arguments,
-        own,
-        *QUICK,
-        "model=forest",
-        "k=2",
-        "cache=off",
-        "figures=[]",
-        "bounds=0",
-        "report=false",
-        "hydra.run.dir=run",
-        cwd=place,
-    )
+    data = ["dataset=wine", f"data_dir={place / 'data'}", "bounds=0", *LITTLE]
+    inside.run(place / "run", *data, *QUICK, *FEWER, "model=forest", "k=2", folder=place / "conf")
     _, frames = read(place)
     assert len(json.loads((place / "run" / "dataset.json").read_text())["classes"]) == 3
     assert frames["metrics"].query("metric == 'c_soft'")["value"].notna().all()
-    _, model, instances = check_by_hand(place, "wine", (None, [f"data_dir={place / 'data'}"]), likeliest)
+    _, model, instances = check_by_hand(place, "wine", place / "data", likeliest)
     assert instances["probability"].isna().all() and set(instances["predicted"]) == {0, 1, 2}
     codes = np.stack(instances["codes"].to_list()).astype(np.int32)
     assert instances["predicted_probability"].to_numpy() == pytest.approx(model.predict_proba(codes).max(axis=1))
     edits = pd.read_parquet(place / "run" / "counterfactuals.parquet")
     assert edits.loc[edits["flipped"], "label"].nunique() == 3  # a flip is any other class
-    done = cfeval("run", *arguments, "cache=off", cwd=place, code=2)  # the white box is of two
-    assert "model=logistic tells two classes apart, and wine has 3" in done.stderr
+    (place / "two").mkdir()
+    with pytest.raises(UserError, match="model=logistic tells two classes apart, and wine has 3"):
+        inside.run(place / "two", *data, folder=place / "conf")
 
 
 @pytest.mark.parametrize(
@@ -236,9 +249,20 @@ def test_three_classes(place):
     ids=lambda one: " ".join(one) if isinstance(one, list) else "",
 )
 def test_what_cannot_be_is_refused_before_training(toy, place, arguments, message):
-    done = run(toy, place, "model=forest", *arguments, code=2)
-    assert message in done.stderr and "Traceback" not in done.stderr
+    with pytest.raises(UserError, match=re.escape(message)):
+        run(toy, place, "model=forest", *arguments)
     assert not (place / "trained").exists() and not (place / "run" / "run.json").exists()
+
+
+def test_the_command_finds_a_model_beside_it_and_says_what_it_cannot(toy, place):
+    own = [f"hydra.searchpath=[file://{place / 'conf'}]", "model=forest", "explainer=[random,omission]"]
+    own += ["metric=[c,dfr]"]
+    done = toy.run(*own, *QUICK, "resamples=0", "bounds=0", "hydra.run.dir=run", cwd=place)
+    assert "No truth is known of this model" in done.stdout and (place / "trained").exists()
+    (place / "trained").unlink()
+    done = toy.run(*own, "search=exact", "hydra.run.dir=other", cwd=place, code=2)
+    assert "needs a logit that is linear in the embeddings" in done.stderr and "Traceback" not in done.stderr
+    assert not (place / "trained").exists() and not (place / "other").exists()
 
 
 DELETES = """
@@ -261,11 +285,8 @@ class Careless(Removal):
 
 
 def test_the_code_for_absent_never_reaches_a_model_without_embeddings(toy, place):
-    (place / "careless.py").write_text(DELETES)
-    (place / "conf" / "removal").mkdir()
-    (place / "conf" / "removal" / "careless.yaml").write_text("careless: {_target_: careless.Careless}\n")
-    done = run(toy, place, "model=forest", "removal=[careless]", "explainer=[random]", code=1)
-    assert "deletes features of an input, and this model has no embedding for that" in done.stderr
+    with pytest.raises(Failure, match="deletes features of an input, and this model has no embedding for that"):
+        run(toy, place, "model=forest", "removal=[careless]", "explainer=[random]")
 
 
 READS = """
@@ -308,17 +329,22 @@ class Hidden(Base):
 
 @pytest.mark.parametrize(("name", "setting"), [("Named", "path: first.csv"), ("Hidden", "")])
 def test_an_explainer_that_reads_a_file_is_never_taken_from_the_cache_when_the_file_changes(
-    toy, tmp_path, name, setting
+    toy, tmp_path, monkeypatch, name, setting
 ):
+    shutil.copytree(toy.folder / "conf", tmp_path / "conf")
     (tmp_path / "conf" / "explainer").mkdir(parents=True)
-    (tmp_path / "reads.py").write_text(READS)
-    text = f"reads:\n  _target_: reads.{name}\n" + (f"  {setting}\n" if setting else "")
+    module = f"reads_{name.lower()}"
+    (tmp_path / f"{module}.py").write_text(READS)
+    text = f"reads:\n  _target_: {module}.{name}\n" + (f"  {setting}\n" if setting else "")
     (tmp_path / "conf" / "explainer" / "reads.yaml").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    usual = [*toy.arguments[2:], *LITTLE, "explainer=[random,reads]", "metric=[c]", "n_explain=20", "bounds=0"]
+    usual += ["cache=disk", f"cache.folder={tmp_path / 'cache'}", "resamples=0"]
 
     def explained(*more):
-        own = [f"hydra.searchpath=[file://{tmp_path / 'conf'}]", "explainer=[random,reads]", "n_explain=20", "bounds=0"]
-        cache = ["cache=disk", f"cache.folder={tmp_path / 'cache'}", "resamples=0", "hydra.run.dir=run"]
-        toy.run(*own, *cache, *more, cwd=tmp_path)
+        (tmp_path / "run").mkdir(exist_ok=True)
+        inside.run(tmp_path / "run", *usual, *more, folder=tmp_path / "conf")
         told = pd.read_parquet(tmp_path / "run" / "explanations.parquet")
         known = json.loads((tmp_path / "run" / "run.json").read_text())["explained"]
         return set(told.loc[told["explainer"] == "reads", "features"].map(lambda one: int(one[0]))), known

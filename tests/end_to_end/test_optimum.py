@@ -5,8 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cfeval_cli.commands import configs
-from cfeval_cli.config import plan
 from cfeval_cli.errors import UserError
 from cfeval_cli.run import pipeline
 from cfeval_cli.run.evaluate import edits_of
@@ -15,14 +13,14 @@ from cfeval_cli.search.discrete import Discrete
 from cfeval_cli.search.exact import Exact
 from cfeval_cli.truth.ranking import top
 from cfeval_cli.types import ABSENT, Access, Subject
+from tests.inside import planned
 
 
 @pytest.fixture(scope="module", params=["adults", "movie_reviews"])
 def study(request, adults):
     """A sample of instances and the trained white box."""
-    with configs.opened():
-        overrides = [f"dataset={request.param}", "search=continuous", "explainer=[lr]", "n_explain=150"]
-        made = plan(configs.run([*overrides, f"data_dir={adults}"]))
+    overrides = [f"dataset={request.param}", "search=continuous", "explainer=[lr]", "n_explain=100"]
+    made = planned(*overrides, f"data_dir={adults}")
     try:
         made.dataset.fetch(adults)
     except UserError as error:

@@ -4,7 +4,7 @@ import re
 import shlex
 from pathlib import Path
 
-from cfeval_cli.commands import configs
+from tests.inside import composed
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
@@ -20,8 +20,7 @@ def test_every_command_that_is_shown_is_one_that_hydra_composes():
         # a sweep's lists are not values of a single run
         arguments = [re.sub(r"^([\w.]+=)(\w+)(,\w+)+$", r"\1\2", re.sub(r"=range\(\d+\)$", "=1", a)) for a in arguments]
         arguments = [a for a in arguments if a not in ("--cfg", "job")]  # which is tried in test_cli.py
-        with configs.opened():
-            configs.run(arguments)
+        composed(*arguments)
 
 
 def test_every_make_target_that_is_shown_exists():

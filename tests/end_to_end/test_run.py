@@ -11,18 +11,23 @@ import pandas as pd
 import pytest
 from lime.discretize import QuartileDiscretizer
 
+from cfeval_cli.folder.write import RunFolder
+from cfeval_cli.run import pipeline
+from cfeval_cli.run.progress import Progress
 from tests.conftest import cfeval, only_run
 from tests.end_to_end import outsider
+from tests.inside import planned
 
 ROOT = Path(__file__).parents[2]
 SIX = "explainer=[random,omission,lime,anchor,decision_boundary,lr]"
 FAST = ("explainer.lime.n_samples=300", "explainer.decision_boundary.n_samples=100")
+N = 25  # instances
 RESULTS = ["bounds.csv", "correlations.csv", "costs.csv", "costs.md", "counterfactuals.parquet",
            "counterfactuals_again.parquet", "dataset.json", "differences.csv", "explanations.parquet",
            "explanations_again.parquet", "instance_agreement.csv", "instances.parquet", "invariance.csv",
            "metric_agreement.csv",
            "metrics.csv", "model.npz", "noise.csv", "noise_metrics.csv", "run.json", "run.log", "scores.parquet",
-           "tables.md", "tables.tex", "truth.parquet"]  # fmt: skip
+           "tables.md", "tables.tex", "tau_resamples.parquet", "truth.parquet"]  # fmt: skip
 
 
 def same_figures(folder):
@@ -115,7 +120,7 @@ def same_bounds(folder):
 def whole(toy, tmp_path_factory):
     """One run with six explainers, k = 2."""
     cwd = tmp_path_factory.mktemp("whole")
-    done = toy.run(SIX, *FAST, "k=2", "n_explain=40", cwd=cwd)
+    done = toy.run(SIX, *FAST, "k=2", f"n_explain={N}", "noise=10", "reparametrisations=2", cwd=cwd)
     return only_run(cwd), done
 
 
@@ -140,12 +145,12 @@ def test_an_outsider_recomputes_every_figure(whole):
     ],
     ids=" ".join,
 )
-def test_an_outsider_recomputes_every_figure_under_other_settings(toy, tmp_path, arguments):
+def test_an_outsider_recomputes_every_figure_under_other_settings(toy, made, arguments):
     few = 10 if "search.max_batch_rows=7" in arguments else 60  # which takes its time
-    toy.run("explainer=[random,omission,decision_boundary,lr]", f"n_explain={few}", *arguments, cwd=tmp_path)
-    ours = same_figures(only_run(tmp_path))
+    folder = made(toy, "explainer=[random,omission,decision_boundary,lr]", f"n_explain={few}", *arguments)
+    ours = same_figures(folder)
     if "k=1" in arguments:
-        assert pd.read_csv(only_run(tmp_path) / "correlations.csv")["tau_without_controls_low"].notna().any()
+        assert pd.read_csv(folder / "correlations.csv")["tau_without_controls_low"].notna().any()
     if "access=label" in arguments:
         assert all(variant != "probability" for _, variant, _ in ours)
         assert not {"validity_soft", "c_soft", "comprehensiveness", "sufficiency"} & {metric for metric, _, _ in ours}
@@ -173,11 +178,11 @@ def test_the_folder_has_every_file_and_the_record_says_how_it_came_about(whole):
     head = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True, cwd=ROOT).stdout
     assert record["git_commit"].removesuffix("-dirty") == head.strip()
     rows = record["model_rows"]
-    assert rows["explainer.lime"] == 40 * 300
-    assert rows["explainer.decision_boundary"] >= 40 * 100
+    assert rows["explainer.lime"] == N * 300
+    assert rows["explainer.decision_boundary"] >= N * 100
     assert rows["explainer.random"] == 0
-    assert rows["explainer.anchor"] > 40 * 100
-    used = 40 * 6 - missing(folder)
+    assert rows["explainer.anchor"] > N * 100
+    used = N * 6 - missing(folder)
     assert used < rows["metric.comprehensiveness"] <= 101 * used  # deleted, and what others have, 100 times at most
 
 
@@ -228,7 +233,7 @@ def results(folder):
 def test_the_same_seed_gives_the_same_bytes_in_any_order_of_explainers(toy, tmp_path, whole):
     reversed_six = "explainer=[lr,decision_boundary,anchor,lime,omission,random]"
     # in a process of its own, in which sets have another order too
-    toy.run(reversed_six, *FAST, "k=2", "n_explain=40", cwd=tmp_path, env={"PYTHONHASHSEED": "7"})
+    toy.run(reversed_six, *FAST, "k=2", f"n_explain={N}", cwd=tmp_path, env={"PYTHONHASHSEED": "7"})
     assert results(only_run(tmp_path)) == results(whole[0])
     ours, theirs = (np.load(folder / "model.npz", allow_pickle=False) for folder in (only_run(tmp_path), whole[0]))
     assert all(np.array_equal(ours[name], theirs[name]) for name in theirs.files)
@@ -240,11 +245,11 @@ def test_workers_and_cache_change_no_byte(toy, tmp_path, whole):
     cache = ("cache=disk", f"cache.folder={tmp_path / 'cache'}")
     two = ("n_jobs=2", "executor.min_seconds=0")
     ways = {
-        "workers": ("k=2", "n_explain=40", *two),
+        "workers": ("k=2", f"n_explain={N}", *two),
         "some": ("k=2", "n_explain=15", "n_jobs=1", *cache),
-        "the rest": ("k=2", "n_explain=40", *two, *cache),
-        "known": ("k=2", "n_explain=40", "n_jobs=1", *cache),
-        "other k": ("k=1", "n_explain=40", "search=exact", "distance=cosine", *cache),
+        "the rest": ("k=2", f"n_explain={N}", *two, *cache),
+        "known": ("k=2", f"n_explain={N}", "n_jobs=1", *cache),
+        "other k": ("k=1", f"n_explain={N}", "search=exact", "distance=cosine", *cache),
     }
     folders = {}
     for name, way in ways.items():
@@ -255,60 +260,58 @@ def test_workers_and_cache_change_no_byte(toy, tmp_path, whole):
         assert folders[name]["model_rows"].keys() == folders["known"]["model_rows"].keys()
     known = {name: [one["known"] for one in record["explained"].values()] for name, record in folders.items()}
     assert known["workers"] == known["some"] == [0] * 6
-    assert set(known["the rest"]) <= set(range(1, 16))  # of the sample of 15, those that are among the 40
-    assert known["known"] == known["other k"] == [40] * 6
+    assert set(known["the rest"]) <= set(range(1, 16))  # of the sample of 15, those that are among the 25
+    assert known["known"] == known["other k"] == [N] * 6
     assert folders["known"]["model_rows"] == folders["the rest"]["model_rows"]
 
 
-def test_a_sample_of_the_test_set_is_drawn_by_the_seed(toy, tmp_path):
+def test_a_sample_of_the_test_set_is_drawn_by_the_seed(toy, made):
     chosen = {}
-    for name, arguments in {"all": [], "one": ["n_explain=12"], "again": ["n_explain=12"]}.items():
-        (tmp_path / name).mkdir()
-        toy.run("explainer=lr", "resamples=0", "bounds=0", *arguments, cwd=tmp_path / name)
-        chosen[name] = pd.read_parquet(only_run(tmp_path / name) / "instances.parquet")["instance"].tolist()
+    for name, arguments in {
+        "all": ["n_explain=null"],
+        "one": ["n_explain=12"],
+        "again": ["n_explain=12", "k=2"],
+    }.items():
+        folder = made(toy, "explainer=lr", "metric=[recall]", "resamples=0", *arguments)
+        chosen[name] = pd.read_parquet(folder / "instances.parquet")["instance"].tolist()
     assert chosen["one"] == chosen["again"] == sorted(chosen["one"])
     assert set(chosen["one"]) < set(chosen["all"])
     assert chosen["one"] not in (chosen["all"][:12], chosen["all"][-12:])
 
 
-def test_two_explainers_that_say_the_same_get_the_same_scores(toy, tmp_path):
+def test_two_explainers_that_say_the_same_get_the_same_scores(toy, made):
     """Omission by zero is lr (closed form); what the search draws at random must not tell them apart."""
     arguments = ["explainer=[omission,lr,random]", "explainer.omission.removal=zero", "k=2", "distance.space=embedding"]
-    toy.run(*arguments, cwd=tmp_path)
-    metrics = pd.read_csv(only_run(tmp_path) / "metrics.csv").set_index(["metric", "variant", "explainer"])["value"]
+    metrics = pd.read_csv(made(toy, *arguments) / "metrics.csv").set_index(["metric", "variant", "explainer"])["value"]
     pd.testing.assert_series_equal(metrics.xs("omission", level=2), metrics.xs("lr", level=2), check_exact=True)
 
 
 @pytest.mark.slow  # tests/reliability/test_shapes.py has the gist
 def test_another_explainer_changes_nothing_for_the_others(toy, tmp_path, whole):
-    toy.run("explainer=[random,anchor]", "k=2", "n_explain=40", cwd=tmp_path)
+    toy.run("explainer=[random,anchor]", "k=2", f"n_explain={N}", cwd=tmp_path)
     fewer, more = (pd.read_csv(folder / "metrics.csv") for folder in (only_run(tmp_path), whole[0]))
     more = more[more["explainer"].isin(["random", "anchor"])].reset_index(drop=True)
     columns = ["metric", "variant", "explainer", "own_value", "own_n", "coverage"]
     pd.testing.assert_frame_equal(fewer[columns], more[columns], check_exact=True)
 
 
-def test_incomplete_explanations_are_skipped_filled_or_kept(toy, tmp_path):
-    seen = {}
+def test_incomplete_explanations_are_skipped_filled_or_kept(toy, made):
+    seen, edits = {}, {}
     for how in ("skip", "random", "keep"):
-        (tmp_path / how).mkdir()
-        arguments = ["explainer=[decision_boundary,lr]", "k=2", "n_explain=40", "resamples=0", f"incomplete={how}"]
         # lr covers all, so that decision_boundary's own instances are the common ones
-        toy.run(*arguments, cwd=tmp_path / how)
-        folder = only_run(tmp_path / how)
+        folder = made(toy, "explainer=[decision_boundary,lr]", "k=2", "resamples=0", f"incomplete={how}")
         seen[how] = pd.read_csv(folder / "metrics.csv").query(
             "explainer == 'decision_boundary' and metric == 'validity'"
         )
-        found = pd.read_parquet(folder / "counterfactuals.parquet").query("explainer == 'decision_boundary'")
-        lengths = found["features"].map(len)
+        edits[how] = pd.read_parquet(folder / "counterfactuals.parquet").query("explainer == 'decision_boundary'")
+        lengths = edits[how]["features"].map(len)
         assert (lengths == 2).all() if how != "keep" else lengths.min() >= 1
     told = (
         pd.read_parquet(folder / "explanations.parquet").query("explainer == 'decision_boundary'")["features"].map(len)
     )
     assert 0 < (told >= 2).sum() < 40  # otherwise this test would show nothing
     short = told.to_numpy() < 2
-    filled = pd.read_parquet(only_run(tmp_path / "random") / "counterfactuals.parquet")
-    filled = filled.query("explainer == 'decision_boundary' and access == 'label'")["features"].to_numpy()[short]
+    filled = edits["random"].query("access == 'label'")["features"].to_numpy()[short]
     second = np.array([features[1] for features in filled])
     lowest = np.array([min(set(range(4)) - {features[0]}) for features in filled])
     assert 0 < (second == lowest).sum() < len(second)  # at random, not the first that comes
@@ -319,28 +322,27 @@ def test_incomplete_explanations_are_skipped_filled_or_kept(toy, tmp_path):
         assert seen[how]["coverage"].tolist() == pytest.approx([(told >= 2).mean()] * 2)
 
 
-def test_an_explainer_that_never_answers_is_absent_with_a_reason(toy, tmp_path):
+def test_an_explainer_that_never_answers_is_absent_with_a_reason(toy, made):
     arguments = ["explainer.decision_boundary.n_samples=1", "explainer.decision_boundary.max_edits=1", "k=2"]
-    done = toy.run("explainer=[decision_boundary,lr,random]", *arguments, "n_explain=10", cwd=tmp_path)
-    metrics = pd.read_csv(only_run(tmp_path) / "metrics.csv")
+    folder = made(toy, "explainer=[decision_boundary,lr,random]", *arguments, "n_explain=10")
+    metrics, text = pd.read_csv(folder / "metrics.csv"), (folder / "tables.md").read_text()
     row = metrics.query("explainer == 'decision_boundary' and metric == 'c'").iloc[0]
     assert row["n"] == 0 and np.isnan(row["value"]) and row["note"] == "no usable explanation" and row["coverage"] == 0
-    assert "without decision_boundary" in done.stdout and "†" in done.stdout
+    assert "without decision\\_boundary" in text and "†" in text
 
 
 @pytest.mark.parametrize("distance", ["cosine", "mahalanobis", "constant"])
-def test_other_distances(toy, tmp_path, distance):
-    done = toy.run("explainer=[random,lr]", "n_explain=20", f"distance={distance}", "k=2", cwd=tmp_path)
-    folder = only_run(tmp_path)
+def test_other_distances(toy, made, distance):
+    folder = made(toy, "explainer=[random,lr]", "n_explain=20", f"distance={distance}", "k=2")
     metrics = pd.read_csv(folder / "metrics.csv").set_index(["metric", "variant", "explainer"])["value"]
     found = pd.read_parquet(folder / "counterfactuals.parquet")
     for (explainer, access), group in found.groupby(["explainer", "access"]):
         assert metrics["proximity", access, explainer] == pytest.approx(group["distance"].mean())
         assert metrics["c", access, explainer] == pytest.approx(group["flipped"].sum() / group["distance"].sum())
-    assert f"{distance} distance" in done.stdout
+    assert f"{distance} distance" in (folder / "tables.md").read_text()
 
 
-def test_adults_is_prepared_as_the_anchor_package_does_it(adults, tmp_path):
+def test_adults_is_prepared_as_the_anchor_package_does_it(adults):
     """The maps are read from the package's source, the bins made by LIME's discretizer."""
     source = ast.parse(Path(anchor.utils.__file__).read_text())
     maps = {}
@@ -361,19 +363,19 @@ def test_adults_is_prepared_as_the_anchor_package_does_it(adults, tmp_path):
             numbers = cells.astype(float).to_numpy()[:, None]
             cells = QuartileDiscretizer(numbers, [], ["x"]).discretize(numbers)[:, 0].astype(int)
         expected.append(np.asarray(cells))
-    little = ["explainer=lr", "cache=off", "resamples=0", "bounds=0", "figures=[]", "report=false"]
-    cfeval("run", *little, f"data_dir={adults}", cwd=tmp_path)
-    described = json.loads((only_run(tmp_path) / "dataset.json").read_text())
-    names = [described["values"][feature["values"]] for feature in described["features"]]
-    for row in pd.read_parquet(only_run(tmp_path) / "instances.parquet").itertuples():
+    dataset = planned().dataset.load(adults, 0)
+    names = [feature.values for feature in dataset.features]
+    assert len(dataset.test) == 1569
+    for instance, label, codes in zip(dataset.test.ids, dataset.test.labels, dataset.test.codes, strict=True):
         for j, column in enumerate(expected):
-            ours = row.codes[j] if j in (0, 10) else names[j][row.codes[j]]
-            assert ours == column[row.instance]
-        assert row.label == int(raw[14][row.instance] == ">50K")
+            ours = codes[j] if j in (0, 10) else names[j][codes[j]]
+            assert ours == column[instance]
+        assert label == int(raw[14][instance] == ">50K")
 
 
 def test_adults_from_end_to_end(adults, tmp_path):
-    words = ["dataset=adults", "search=discrete", "n_explain=30", "cache=off", f"data_dir={adults}"]
+    words = ["dataset=adults", "search=discrete", "n_explain=30", "cache=off", f"data_dir={adults}", "figures=[]"]
+    words += ["report=false"]  # which the end of tests/end_to_end/test_wheel.py has
     done = cfeval("run", *words, cwd=tmp_path)
     folder = only_run(tmp_path)
     record = json.loads((folder / "run.json").read_text())
@@ -416,9 +418,19 @@ def test_the_whole_test_set_of_adults_with_two_features(adults, tmp_path):
 
 
 def test_a_folder_with_the_results_of_the_same_inputs_is_left_as_it_is(toy, tmp_path):
-    fixed = ["explainer=[random,lr]", "n_explain=10", "resamples=0", f"hydra.run.dir={tmp_path / 'run'}"]
-    toy.run(*fixed, cwd=tmp_path)
+    usual = [*toy.arguments[2:], "cache=off", "figures=[]", "report=false", "explainer=[random,lr]"]
+    fixed = ["n_explain=10", "resamples=0"]
+    (tmp_path / "run").mkdir()
     files = ("metrics.csv", "run.json", "scores.parquet")
+
+    def computed(*more):
+        """Whether the run was made again."""
+        plan, folder = planned(*usual, *fixed, *more, folder=toy.folder / "conf"), RunFolder(tmp_path / "run", [])
+        if with_results := pipeline.run(plan, folder, Progress()):
+            folder.finish()
+        return with_results
+
+    assert computed()
     before = {
         name: ((tmp_path / "run" / name).stat().st_mtime_ns, (tmp_path / "run" / name).read_bytes()) for name in files
     }
@@ -428,10 +440,11 @@ def test_a_folder_with_the_results_of_the_same_inputs_is_left_as_it_is(toy, tmp_
         return {name for name in files if now[name] != before[name][0]}
 
     # how many processes do the work, and what is kept for other runs, are no inputs
-    told = toy.run(*fixed, "n_jobs=2", "cache=disk", f"cache.folder={tmp_path / 'cache'}", cwd=tmp_path).stdout
+    words = ["explainer=[random,lr]", *fixed, "n_jobs=2", "cache=disk", f"cache.folder={tmp_path / 'cache'}"]
+    told = toy.run(*words, f"hydra.run.dir={tmp_path / 'run'}", cwd=tmp_path).stdout
     assert "computed before, with the same inputs" in told and not changed()
-    assert "computed before" not in toy.run(*fixed, "redo=true", cwd=tmp_path).stdout and changed() == set(files)
+    assert computed("redo=true") and changed() == set(files)
     assert (tmp_path / "run" / "metrics.csv").read_bytes() == before["metrics.csv"][1]
-    assert "computed before" not in toy.run(*fixed, "model.dim=3", cwd=tmp_path).stdout
+    assert not computed() and computed("model.dim=3") and not computed("model.dim=3")
     (tmp_path / "run" / "scores.parquet").unlink()
-    assert "computed before" not in toy.run(*fixed, "model.dim=3", cwd=tmp_path).stdout
+    assert computed("model.dim=3")

@@ -6,7 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.conftest import only_run
+from cfeval_cli.errors import UserError
+from tests import inside
+from tests.conftest import LITTLE, cfeval, only_run
 from tests.end_to_end.test_run import FAST, SIX, same_figures
 
 
@@ -26,15 +28,14 @@ from tests.end_to_end.test_run import FAST, SIX, same_figures
     ],
     ids=lambda a: " ".join(a[-2:]),
 )
-def test_an_outsider_recomputes_every_figure(toy_text, tmp_path, arguments):
+def test_an_outsider_recomputes_every_figure(toy_text, made, arguments):
     few = ["explainer=[random,omission,decision_boundary,lr]"] if SIX not in arguments else FAST
-    done = toy_text.run(*few, "n_explain=25", *arguments, cwd=tmp_path)
-    folder = only_run(tmp_path)
-    ours = same_figures(folder)
-    assert ("6 words to search among" in done.stdout) == ("dataset.search_words=6" in arguments)
+    folder = made(toy_text, *few, "n_explain=25", *arguments)
+    ours, told = same_figures(folder), (folder / "tables.md").read_text()
+    assert ("6 words to search among" in told) == ("dataset.search_words=6" in arguments)
     assert ("comprehensiveness", "mask", "lr") in ours and ours["recall", "centered", "lr"] == 1.0
     if "search=continuous" in arguments:
-        assert ours["converged", "gradient", "lr"] > 0.95 and "Converged (gradient)" in done.stdout
+        assert ours["converged", "gradient", "lr"] > 0.95 and "Converged (gradient)" in told
     if "search=exact" in arguments:
         assert all(value == 1.0 for (metric, _, _), value in ours.items() if metric == "validity")
     instances = pd.read_parquet(folder / "instances.parquet")
@@ -42,15 +43,14 @@ def test_an_outsider_recomputes_every_figure(toy_text, tmp_path, arguments):
 
 
 @pytest.mark.parametrize("search", ["continuous", "exact"])
-def test_tables_with_moving_searches(toy, tmp_path, search):
-    toy.run("explainer=[random,omission,decision_boundary,lr]", f"search={search}", "k=2", "n_explain=30", cwd=tmp_path)
-    ours = same_figures(only_run(tmp_path))
+def test_tables_with_moving_searches(toy, made, search):
+    explainers = "explainer=[random,omission,decision_boundary,lr]"
+    ours = same_figures(made(toy, explainers, f"search={search}", "k=2", "n_explain=30"))
     assert {variant for metric, variant, _ in ours if metric == "c"} == {"gradient"}
 
 
-def test_k_beyond_a_sentence_lowers_coverage_and_padding_is_never_named(toy_text, tmp_path):
-    toy_text.run("explainer=[random,omission,lr]", "search=exact", "k=5", cwd=tmp_path)
-    folder = only_run(tmp_path)
+def test_k_beyond_a_sentence_lowers_coverage_and_padding_is_never_named(toy_text, made):
+    folder = made(toy_text, "explainer=[random,omission,lr]", "search=exact", "k=5")
     lengths = pd.read_parquet(folder / "instances.parquet")["codes"].map(lambda c: int((c != -1).sum()))
     metrics = pd.read_csv(folder / "metrics.csv").query("metric == 'c'")
     assert 0 < (lengths >= 5).mean() < 1
@@ -72,12 +72,12 @@ def test_the_same_seed_gives_the_same_bytes(toy_text, tmp_path):
     assert seen[0] == seen[1]
 
 
-def test_not_converged_within_the_steps_is_told(toy_text, tmp_path):
+def test_not_converged_within_the_steps_is_told(toy_text, made):
     few = ["search=continuous", "search.steps=2", "search.restarts=1", "n_explain=20"]
-    done = toy_text.run("explainer=[random,lr]", *few, cwd=tmp_path)
-    metrics = pd.read_csv(only_run(tmp_path) / "metrics.csv").query("metric == 'converged'")
+    folder = made(toy_text, "explainer=[random,lr]", *few)
+    metrics = pd.read_csv(folder / "metrics.csv").query("metric == 'converged'")
     assert (metrics["value"] < 0.9).all()
-    assert "Converged (gradient)" in done.stdout
+    assert "Converged (gradient)" in (folder / "tables.md").read_text()
 
 
 @pytest.mark.parametrize(
@@ -93,11 +93,13 @@ def test_not_converged_within_the_steps_is_told(toy_text, tmp_path):
         (["dataset.embedding.path=nowhere.txt"], "dataset.embedding.path=nowhere.txt cannot be read"),
     ],
 )
-def test_bad_input_is_one_message_and_leaves_nothing(toy_text, tmp_path, arguments, message):
+def test_bad_input_is_refused_before_anything_is_written(toy_text, tmp_path, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "broken.txt").write_text("the 1 2\nfilm 1\n")
-    done = toy_text.run(*arguments, cwd=tmp_path, code=2)
-    assert message in done.stderr and "Traceback" not in done.stderr
-    assert [path.name for path in tmp_path.iterdir()] == ["broken.txt"]
+    (tmp_path / "run").mkdir()
+    with pytest.raises(UserError, match=message):
+        inside.run(tmp_path / "run", *toy_text.arguments[2:], *LITTLE, *arguments, folder=toy_text.folder / "conf")
+    assert [path.name for path in sorted(tmp_path.rglob("*"))] == ["broken.txt", "run"]
 
 
 def test_a_partial_copy_says_so_on_screen_in_the_record_and_in_every_caption(toy_text, tmp_path):
@@ -113,8 +115,6 @@ def test_a_partial_copy_says_so_on_screen_in_the_record_and_in_every_caption(toy
     (conf / "toy_text.yaml").write_text(text.replace("corpora:\n", f"corpora:\n{whole}"))
     cwd = tmp_path / "run"
     cwd.mkdir()
-    from tests.conftest import cfeval
-
     arguments = ["--config-dir", str(tmp_path / "conf"), "dataset=toy_text", f"data_dir={toy_text.folder / 'data'}"]
     little = ["explainer=[random,lr]", "n_explain=10", "search=exact", "figures=[]", "report=false"]
     done = cfeval("run", *arguments, *little, cwd=cwd)

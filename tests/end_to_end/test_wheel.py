@@ -39,9 +39,9 @@ def installed(tmp_path_factory):
     )  # fmt: skip
     shutil.rmtree(source)
     (wheel,) = folder.glob("*.whl")
-    venv.create(folder / "env", with_pip=True)
-    pip = [str(folder / "env" / "bin" / "python"), "-m", "pip", "install", "--no-deps", "--no-index", "--quiet"]
-    subprocess.run([*pip, str(wheel)], check=True)
+    venv.create(folder / "env")
+    pip = [sys.executable, "-m", "pip", "--python", str(folder / "env" / "bin" / "python"), "install", "--quiet"]
+    subprocess.run([*pip, "--no-deps", "--no-index", str(wheel)], check=True)
     (packages,) = (folder / "env").glob("lib/python*/site-packages")
     # only the dependencies: .pth files in the borrowed folder, the editable install's among them, are not read
     (packages / "borrowed.pth").write_text(sysconfig.get_paths()["purelib"] + "\n")
@@ -61,7 +61,10 @@ def test_it_runs_from_an_empty_folder_with_a_users_own_configs(installed, toy, t
     cwd = tmp_path / "far" / "away"
     cwd.mkdir(parents=True)
     arguments = ["--config-dir", str(own), "dataset=toy", f"data_dir={toy.folder / 'data'}", "n_explain=20"]
-    cfeval("run", *arguments, "explainer=[lr,random,everything_but_colour]", cwd=cwd, executable=installed)
+    few = ["explainer=[lr,random,everything_but_colour]", "metric=[c,recall]"]
+    cfeval("run", *arguments, *few, cwd=cwd, executable=installed)
+    there = {path.suffix for path in only_run(cwd).rglob("*")}
+    assert there >= {".png", ".svg", ".pdf", ".html", ".parquet", ".csv", ".md", ".tex"}  # all that is the default
     record = json.loads((only_run(cwd) / "run.json").read_text())
     assert record["status"] == "complete" and record["git_commit"] is None
     assert record["explainers"] == {"random": "Random", "everything_but_colour": "Omission", "lr": "LR"}

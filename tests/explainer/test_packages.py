@@ -157,7 +157,7 @@ EVERY += [DecisionBoundary(n_samples=200), *(Lr(truth, name) for name, truth in 
 def test_an_instance_gets_the_same_bits_in_any_company(explainer):
     """What workers, a cache and a resumed run rely on; with weights that are not exact in binary."""
     rng = np.random.default_rng(0)
-    dataset = make_dataset(rng.integers(2, 30, 12).tolist(), n=90)
+    dataset = make_dataset(rng.integers(2, 30, 12).tolist(), n=70)
     tables = tuple(rng.normal(size=(len(feature.values), 3)) for feature in dataset.features)
     model = LinearModel(0.3, rng.normal(size=(12, 3)) / 3, tables, np.zeros((12, 3)))
     ids = dataset.test.ids

@@ -3,6 +3,7 @@
 import math
 import zlib
 from fractions import Fraction
+from functools import cache
 from itertools import combinations, product
 
 import numpy as np
@@ -131,12 +132,14 @@ def test_means_deviations_and_ranks_over_seeds(tmp_path):
         assert line.our_rank == 1 + sum(other < means[line.explainer] for other in means.values())
 
 
+@cache
 def coin(hits, size):
     """How often so many fair coins fall at least as far from half, counted one by one."""
     falls = [bin(way).count("1") for way in range(2**size)]
     return np.mean([abs(2 * fall - size) >= abs(2 * hits - size) for fall in falls])
 
 
+@cache
 def upper(hits, size, tail=Fraction(1, 40)):
     """The share at which so few or fewer come with a chance of 2.5 %, by halving; exact until the last step."""
     low, high = Fraction(0), Fraction(1)

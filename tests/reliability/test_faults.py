@@ -8,6 +8,7 @@ import pytest
 from tests.conftest import cfeval
 
 FAULTY = """
+import signal
 import time
 from dataclasses import dataclass
 import numpy as np
@@ -36,6 +37,9 @@ class Faulty(Explainer):
                     features[row] = 3, 3
                 if way == 3:
                     features[row] = 7, 0
+                if way == 4:
+                    assert 500 < signal.getitimer(signal.ITIMER_REAL)[0] <= 1000  # so much is left
+                    signal.setitimer(signal.ITIMER_REAL, 0.001, 1)  # and now nothing
                 while way == 4:
                     time.sleep(60)
             return Explanation(features, scores)
@@ -47,7 +51,7 @@ REASONS = (
     "gave NaN",
     "more than once: [3, 3]",
     "do not exist: [7, 0]",
-    "no answer within 2 s",
+    "no answer within 1000 s",
 )
 
 
@@ -65,7 +69,7 @@ def own(toy, tmp_path):
         "figures=[]",
         "report=false",
         "cache=off",
-        "timeout_per_instance=2",
+        "timeout_per_instance=1000",
         "hydra.run.dir=run",
     ]
 

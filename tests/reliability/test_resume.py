@@ -39,6 +39,7 @@ class Patient(Explainer):
 SETTINGS = (
     "explainer=[patient,random,omission,lime,lr]",
     "explainer.lime.n_samples=200",
+    "metric=[comprehensiveness,dfr,c,c_soft,recall]",
     "k=2",
     "noise=20",
     "resamples=100",
@@ -227,7 +228,15 @@ def test_two_runs_do_not_write_to_the_same_folder(bench):
 
 def test_a_sweep_goes_on(toy, tmp_path):
     """Finished jobs are skipped, a failed one is named and tried again, the exit code tells."""
-    quick = ["explainer=[random,lr]", "n_explain=20", "resamples=0", "--multirun", "k=1,9"]
+    quick = [
+        "explainer=[random,lr]",
+        "metric=[c,recall]",
+        "n_explain=20",
+        "resamples=0",
+        "bounds=0",
+        "--multirun",
+        "k=1,9",
+    ]
     done = toy.run(*quick, "hydra.sweep.dir=sweep", cwd=tmp_path, code=2)
     assert "job 1: k=9 is more than the 4 features" in done.stderr and "Not gathered: 1 (failed)" in done.stdout
     first = (tmp_path / "sweep" / "0" / "run.json").stat().st_mtime_ns

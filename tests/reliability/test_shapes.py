@@ -4,16 +4,15 @@ import json
 
 import pandas as pd
 import pytest
-from hydra import compose, initialize_config_module
 
-from cfeval_cli import config
 from cfeval_cli.folder.write import RunFolder
 from cfeval_cli.run import pipeline
 from cfeval_cli.run.progress import Progress
+from tests.inside import planned
 
 TABLE = "explainer=[random,omission,lime,anchor,decision_boundary]"
-WORDS = ("k=2", "explainer.lime.n_samples=200", "explainer.decision_boundary.n_samples=50", "resamples=100",
-         "bounds=20", "figures=[]", "report=false", "n_explain=40", "executor.min_seconds=0")  # fmt: skip
+WORDS = ("k=2", "explainer.lime.n_samples=100", "explainer.decision_boundary.n_samples=50", "resamples=100",
+         "bounds=5", "figures=[]", "report=false", "n_explain=40", "executor.min_seconds=0")  # fmt: skip
 
 
 def lines(path):
@@ -30,10 +29,8 @@ def test_metrics_are_equal(kind, request, tmp_path):
     def run(name, *words):
         folder = tmp_path / name
         folder.mkdir()
-        with initialize_config_module("cfeval_cli.conf", version_base="1.3"):
-            own = f"hydra.searchpath=[file://{toy.folder / 'conf'}]"
-            cfg = compose("run", [own, *toy.arguments[2:], f"search={search}", *WORDS, *words])
-        pipeline.run(config.plan(cfg), RunFolder(folder, []), Progress())
+        plan = planned(*toy.arguments[2:], f"search={search}", *WORDS, *words, folder=toy.folder / "conf")
+        pipeline.run(plan, RunFolder(folder, []), Progress())
         return folder / "metrics.csv"
 
     search, seen = "discrete" if kind == "toy" else "continuous", set()

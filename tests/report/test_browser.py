@@ -11,6 +11,7 @@ from cfeval_cli.folder.write import RunFolder
 from cfeval_cli.report.page import build
 from cfeval_cli.sweep.gather import gather
 from tests.conftest import reseal
+from tests.report.test_page import FEW
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "google-chrome", "chromium-browser"))), None)
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install playwright")
@@ -44,7 +45,7 @@ def reports(toy, toy_text, made):
         RunFolder.remake(folder, read(folder).record, build.files(read(folder), []))
     sweep = table.parent / "sweep"
     for number, seed in enumerate((1, 2)):
-        one = made(toy, "explainer=[random,omission,lr]", f"seed={seed}", copy=True)
+        one = made(toy, "explainer=[random,omission,lr]", FEW, f"seed={seed}", copy=True)
         shutil.copytree(one, sweep / str(number))
     gather([sweep], sweep, {sweep / "2": [f"seed={EVIL}"]}, page=True)
     return {"table": table / "report.html", "text": text / "report.html", "sweep": sweep / "report.html"}

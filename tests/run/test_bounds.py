@@ -5,22 +5,19 @@ from itertools import permutations, product
 import numpy as np
 import pandas as pd
 import pytest
-from hydra import compose, initialize_config_module
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cfeval_cli import config
 from cfeval_cli.run import bounds
 from cfeval_cli.run.bounds import Bounds, Goal, Pool
 from cfeval_cli.run.study import prepare
 from cfeval_cli.types import ABSENT, Subject
-from tests.conftest import only_run
+from tests.inside import planned
 from tests.problems import logit, make_dataset, make_linear, sigmoid
 
 
 def study(dataset, model, *overrides):
-    with initialize_config_module("cfeval_cli.conf", version_base="1.3"):
-        plan = config.plan(compose("run", ["cache=off", "n_jobs=1", "explainer=[random,lr]", *overrides]))
+    plan = planned("cache=off", "n_jobs=1", "explainer=[random,lr]", *overrides)
     return prepare(plan.applied(Subject(dataset, type(model))), dataset, model)
 
 
@@ -202,9 +199,10 @@ def test_large_data_is_sampled_so_that_memory_stays_bounded(monkeypatch):
 
 
 @pytest.mark.parametrize("arguments", [["k=1"], ["k=2"], ["k=1", "search=continuous"]], ids=" ".join)
-def test_every_explainer_stands_between_the_bounds_and_the_gold_on_top_of_comprehensiveness(toy, tmp_path, arguments):
-    toy.run("explainer=[random,omission,anchor,lr]", "gold=signed", "n_explain=25", *arguments, cwd=tmp_path)
-    folder = only_run(tmp_path)
+def test_every_explainer_stands_between_the_bounds_and_the_gold_on_top_of_comprehensiveness(toy, made, arguments):
+    folder = made(
+        toy, "explainer=[random,omission,anchor,lr]", "gold=signed", "n_explain=25", "bounds=2000", *arguments
+    )
     metrics, bounds = pd.read_csv(folder / "metrics.csv"), pd.read_csv(folder / "bounds.csv")
     places = metrics["place"].dropna()
     assert len(places) > 40 and places.between(-1e-6, 1 + 1e-6).all()
@@ -224,7 +222,7 @@ def test_every_explainer_stands_between_the_bounds_and_the_gold_on_top_of_compre
     assert "Bounds of each metric" in text and "on which not all sets score the same" in " ".join(text.split())
 
 
-def test_without_bounds_there_is_no_file(toy, tmp_path):
-    toy.run("explainer=[random,lr]", "n_explain=5", "bounds=0", cwd=tmp_path)
-    assert not (only_run(tmp_path) / "bounds.csv").exists()
-    assert "place" not in pd.read_csv(only_run(tmp_path) / "metrics.csv")
+def test_without_bounds_there_is_no_file(toy, made):
+    folder = made(toy, "explainer=[random,lr]", "n_explain=5", "bounds=0")
+    assert not (folder / "bounds.csv").exists()
+    assert "place" not in pd.read_csv(folder / "metrics.csv")

@@ -4,14 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hydra import compose, initialize_config_module
 
-from cfeval_cli import config
 from cfeval_cli.errors import Failure
 from cfeval_cli.run import pipeline
 from cfeval_cli.run.evaluate import case_of, edits_of, scores_of
 from cfeval_cli.run.study import predicted, prepare
 from cfeval_cli.types import NONE, Absent, Access, Explained, Explanation, Metric, Score, Subject
+from tests.inside import planned
 from tests.problems import TRUTHS, importance, kept, labels, make_dataset, make_linear
 
 DATASET = make_dataset([3, 4, 2], n=30)
@@ -20,8 +19,7 @@ MODEL = make_linear(DATASET)
 
 @pytest.fixture(scope="module")
 def plan():
-    with initialize_config_module("cfeval_cli.conf", version_base="1.3"):
-        made = config.plan(compose("run", ["cache=off", "n_jobs=1", "explainer=[random,lr]", "k=2"]))
+    made = planned("cache=off", "n_jobs=1", "explainer=[random,lr]", "k=2")
     return made.applied(Subject(DATASET, type(MODEL)))
 
 
@@ -149,8 +147,7 @@ def test_incomplete_explanations_are_skipped_filled_or_kept(plan):
 
 
 def test_a_sample_is_explained_again_with_another_seed_and_searched_with_the_same():
-    with initialize_config_module("cfeval_cli.conf", version_base="1.3"):
-        made = config.plan(compose("run", ["cache=off", "n_jobs=1", "explainer=[random,lr,ladder]", "k=2", "noise=9"]))
+    made = planned("cache=off", "n_jobs=1", "explainer=[random,lr,ladder]", "k=2", "noise=9")
     made = made.applied(Subject(DATASET, type(MODEL)))
     study = prepare(made, DATASET, MODEL)
     part, rows = pipeline.sampled(study)

@@ -1,6 +1,7 @@
 """Gathered figures against loops that follow the documentation and use no code of cfeval."""
 
 import itertools
+import json
 import math
 import re
 from pathlib import Path
@@ -30,7 +31,14 @@ KINDS = {
     "recall": {"role": "truth", "block": "truth", "detail": "{metric}, {variant}"},
     "coverage": {"role": "fact", "block": "truth", "detail": ""},
 }
-QUICK = ("explainer=[random,omission,lr]", "n_explain=40", "resamples=100", "n_jobs=1", "model.max_epochs=3")
+QUICK = (
+    "explainer=[random,omission,lr]",
+    "n_explain=30",
+    "resamples=100",
+    "n_jobs=1",
+    "model.max_epochs=3",
+    "bounds=0",
+)
 
 
 def write_run(
@@ -421,6 +429,9 @@ def test_several_seeds_from_end_to_end(toy, tmp_path):
     read = [
         pd.read_csv(folder / str(i) / "metrics.csv").set_index(["metric", "variant", "explainer"]) for i in range(3)
     ]
+    records = [json.loads((folder / str(i) / "run.json").read_text()) for i in range(3)]
+    assert [record["settings"]["seed"] for record in records] == [0, 1, 2]
+    assert len({(folder / str(i) / "metrics.csv").read_text() for i in range(3)}) == 3
     lines = pd.read_csv(folder / "seeds_metrics.csv").to_dict("records")
     assert len(lines) == len(read[0])
     for line in lines:
@@ -440,6 +451,9 @@ def test_a_sweep_over_choices_with_a_job_that_fails(toy, tmp_path):
     sweep = ["distance=euclidean,cosine", "gold=signed,absolute,silver", "seed=3"]
     done = toy.run("--multirun", *sweep, *QUICK, cwd=tmp_path, code=2)
     folder = sweep_of(tmp_path)
+    statuses = {path.parent.name: json.loads(path.read_text())["status"] for path in folder.glob("*/run.json")}
+    assert statuses == dict.fromkeys("0134", "complete")  # what comes after a job that fails is done all the same
+    assert "cfeval: job 2: gold must be one of" in done.stderr
     stability = pd.read_csv(folder / "stability.csv")
     assert list(dict.fromkeys(stability["key"])) == ["distance", "gold", "all"]
     assert stability.query("metric == 'c' and variant == 'label'")["pairs"].tolist() == [2, 2, 6]
