@@ -60,6 +60,7 @@ def find(
     model = study.model
     if not study.plan.reparametrisations or not isinstance(model, Reparametrisable):
         return None
+    study = replace(study, ledger=Ledger())  # an account of its own
     short = study.dataset.padded or bool((study.rows.codes == ABSENT).any())
     changes = model.changes(padded=short)
     everyone = _compared(study, chosen)

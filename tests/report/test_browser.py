@@ -45,7 +45,7 @@ def reports(toy, toy_text, made):
         RunFolder.remake(folder, read(folder).record, build.files(read(folder), []))
     sweep = table.parent / "sweep"
     for number, seed in enumerate((1, 2)):
-        one = made(toy, "explainer=[random,omission,lr]", FEW, f"seed={seed}", copy=True)
+        one = made(toy, "explainer=[random,omission,decision_boundary,lr]", FEW, f"seed={seed}", copy=True)
         shutil.copytree(one, sweep / str(number))
     gather([sweep], sweep, {sweep / "2": [f"seed={EVIL}"]}, page=True)
     return {"table": table / "report.html", "text": text / "report.html", "sweep": sweep / "report.html"}
@@ -131,7 +131,12 @@ def test_rows_sort_by_a_column_and_explainers_by_a_metric(opened):
     assert numbers(column(page, 2)) == sorted(numbers(column(page, 2)))
     page.keyboard.press("Enter")
     assert head.get_attribute("aria-sort") is None and column(page, 0) == before
-    row = page.locator("table.sortable").first.locator("tbody tr").filter(has_text="GroundTruth*").first
+    row = (
+        page.locator("table.sortable")
+        .first.locator("tbody tr")
+        .filter(has_text="GroundTruth* (recall, centered)")
+        .first
+    )
     row.locator("th button").click()
     shown = [
         re.sub(r"\s*[▲▼]", "", name)

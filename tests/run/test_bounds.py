@@ -201,7 +201,13 @@ def test_large_data_is_sampled_so_that_memory_stays_bounded(monkeypatch):
 @pytest.mark.parametrize("arguments", [["k=1"], ["k=2"], ["k=1", "search=continuous"]], ids=" ".join)
 def test_every_explainer_stands_between_the_bounds_and_the_gold_on_top_of_comprehensiveness(toy, made, arguments):
     folder = made(
-        toy, "explainer=[random,omission,anchor,lr]", "gold=signed", "n_explain=25", "bounds=2000", *arguments
+        toy,
+        "explainer=[random,omission,anchor,lr]",
+        "gold=signed",
+        "support=own",
+        "n_explain=25",
+        "bounds=2000",
+        *arguments,
     )
     metrics, bounds = pd.read_csv(folder / "metrics.csv"), pd.read_csv(folder / "bounds.csv")
     places = metrics["place"].dropna()

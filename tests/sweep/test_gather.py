@@ -177,7 +177,8 @@ def test_tau_without_controls_has_a_table_and_decides_who_comes_closest(tmp_path
     text = (tmp_path / "tables.md").read_text()
     assert "0.900 ± 0.000" in text and "-0.300 ± 0.000" in text
     page = (tmp_path / "report.html").read_text()
-    assert "Proximity (label) agrees best with the truth on average over 2 runs" in page
+    assert "No metric can be told from chance with 2 seeds; Proximity (label) comes closest" in page
+    assert "To tell it from chance would take about 7 seeds of this spread." in page
     assert "τ is taken without controls, over 3 explainers." in page
 
 

@@ -36,4 +36,4 @@ def test_only_reports_below_the_sweep_are_linked(tmp_path):
     (tmp_path / "0" / "report.html").touch()
     assert page._link("0", tmp_path) == "0/report.html"
     assert page._link("../elsewhere", tmp_path) == "" and page._link("1", tmp_path) == ""
-    assert page._say(Sweep([], []), pd.DataFrame())[0].startswith("These runs cannot tell")
+    assert page._say(Sweep([], []), pd.DataFrame(), pd.DataFrame())[0].startswith("These runs cannot tell")
