@@ -65,10 +65,10 @@ choices: .venv/.run ## which choices matter to the result: three sweeps for docs
 CHOICES = $(BIN)/cfeval run --multirun bounds=0 figures=[] report=false $(ARGS) hydra.sweep.dir=outputs/choices
 
 test: .venv/.dev lint ## lint, types and all tests but the slow ones
-	$(BIN)/pytest --numprocesses $(JOBS) -m "not slow"
+	$(BIN)/pytest --numprocesses $(JOBS) --dist worksteal -m "not slow"
 
 test-slow: .venv/.dev ## the slow tests
-	$(BIN)/pytest --numprocesses $(JOBS) -m slow
+	$(BIN)/pytest --numprocesses $(JOBS) --dist worksteal -m slow
 
 lint: .venv/.dev ## ruff and mypy
 	$(BIN)/ruff check .
