@@ -372,7 +372,7 @@ def _correlations(correlations: pd.DataFrame, record: Mapping[str, Any]) -> Plot
         axis.grid(axis="x")
         less = side["explainers_without_controls"].max()
         some = "" if pd.isna(less) or less == side["explainers"].max() else f", {less:g} without controls"
-        axis.set_xlabel(f"{title}; {side['explainers'].max():g} ranked{some}", parse_math=False)
+        axis.set_xlabel(f"{title}\n{side['explainers'].max():g} ranked{some}", parse_math=False)
     axes[0].set_yticks(range(len(pairs)), [visible(row_title(*pair, record).text) for pair in pairs], parse_math=False)
     axes[0].set_ylim(len(pairs) - 0.5, -0.6)
     legend(figure, axes[0])
