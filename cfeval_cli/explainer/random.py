@@ -15,6 +15,7 @@ class Random(Explainer):
     access = Access.NOTHING
     title = "Random"
     place = 10
+    effects = False
 
     def fit(self, dataset: Dataset, model: Gate) -> Callable[[Batch], Explanation]:
         """Nothing to prepare."""
