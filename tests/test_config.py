@@ -27,6 +27,7 @@ METRICS += ["hit", "converged", "coverage"]
 STANDS_FOR = {
     ("explainer", "paper"): {*SIX},
     ("explainer", "ladder"): {*RUNGS},
+    ("explainer", "file"): {"metrics"},
     ("metric", "paper"): {*METRICS},
     ("metric", "dfr_deleted"): {"dfr"},
     ("explainer", "lime_package"): {"lime"},
@@ -73,12 +74,18 @@ def test_every_yaml_composes_and_instantiates(path):
     group, name = path.parts[0], path.stem
     several = group in SEVERAL
     more = ["agreement=hit"] if name == "hit" else []
-    made = plan(*alone(group, name, *more))
+    made = plan(*alone(group, name, *more, *NEEDS.get((group, name), [])))
     assert (
         (STANDS_FOR.get((group, name), {name}) <= {*getattr(made, f"{group}s")})
         if several
         else getattr(made, group) is not None
     )
+
+
+# settings that only the user knows
+MINE = Path(__file__).parent / "end_to_end" / "before" / "table" / "metrics.csv"  # any file
+NEEDS = {("explainer", "file"): [f"explainer.file.path={MINE}"]}
+NEEDS |= {("model", name): ["model.path=mine"] for name in ("function", "onnx", "skops")}
 
 
 KEYS = {"dfr_deleted": "dfr", "lime_package": "lime"}  # files whose component has another's name, and takes its place
