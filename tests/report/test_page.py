@@ -281,7 +281,7 @@ def test_faults_are_told_if_there_are_any(toy, made):
     told["fault"] = None
     told.loc[(told["explainer"] == "decision_boundary") & (told.index % 2 == 0), "fault"] = "it broke"
     told.to_parquet(folder / "explanations.parquet", index=False)
-    assert "Explanations that failed: DecisionBoundary 7." in provenance.warnings(opened(folder))
+    assert "Instances that were not explained: DecisionBoundary 7." in provenance.warnings(opened(folder))
     assert any(one["e"][2] == ["it broke"] for one in instances.gather(opened(folder))["instances"])
 
 

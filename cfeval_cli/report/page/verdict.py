@@ -11,6 +11,7 @@ import pandas as pd
 
 from cfeval_cli.report.tables import headed, row_title, standings, truths_of
 from cfeval_cli.statistics.findings import Findings
+from cfeval_cli.statistics.resampled import LEAST
 
 _SURE = 0.05
 _NAMED = 4  # metrics whose intervals are told
@@ -92,7 +93,17 @@ class _Judged:
 
 
 def tell(findings: Findings, record: Mapping[str, Any]) -> Verdict:
-    """The verdict on a run: on each of the truths that it leads with, by what they ask."""
+    """The verdict on a run; of a handful of instances nothing is claimed."""
+    found = _verdict(findings, record)
+    few = int(record["instances"])
+    if few >= LEAST:
+        return found
+    many = "One instance is" if few == 1 else f"{few} instances are"
+    return Verdict(f"{many} too few to tell which explainer or which metric is right", False, found.points)
+
+
+def _verdict(findings: Findings, record: Mapping[str, Any]) -> Verdict:
+    """On each of the truths that the run leads with, by what they ask."""
     if not record["truths"] and len(record["explainers"]) > 1:
         return _without_truth(findings, record)
     judged = [_Judged.of(findings, record, gold) for gold in record["settings"]["gold"]]
