@@ -124,6 +124,13 @@ def _numbers(answer: Any) -> Floats:
         raise BadAnswer(f"gives {_kind(answer)}, where numbers are wanted") from error
 
 
+def _array(answer: Any) -> NDArray[Any]:
+    try:
+        return np.asarray(answer)
+    except ValueError as error:  # rows of different lengths
+        raise BadAnswer(f"gives {_kind(answer)} of rows that are not alike") from error
+
+
 def _check_numbers(array: Floats) -> None:
     wrong = ~np.isfinite(array)
     if not wrong.any():
@@ -135,7 +142,7 @@ def _check_numbers(array: Floats) -> None:
 
 def as_labels(answer: Any, size: int, classes: Sequence[str]) -> Ints:
     """Classes (n,) from their names, or from their numbers."""
-    array = np.asarray(answer)
+    array = _array(answer)
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if array.ndim != 1:
@@ -174,7 +181,10 @@ def _whole(value: Any) -> int | None:
 
 def gives(answer: Any, classes: Sequence[str]) -> str:
     """Whether an answer is of labels or of probabilities: a table is, and a list of fractions is P(1)."""
-    array = np.asarray(answer)
+    try:
+        array = _array(answer)
+    except BadAnswer:  # which is told when it is read
+        return "probabilities"
     if array.ndim == 2 and array.shape[1] > 1:
         return "probabilities"
     return "probabilities" if array.dtype.kind == "f" and len(classes) == 2 else "labels"
