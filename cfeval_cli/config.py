@@ -212,10 +212,10 @@ def _misfit(node: DictConfig, path: str) -> str | None:
             return found
     target = node.get("_target_")
     try:
-        wanted = signature(get_object(str(target))).parameters if target else {}
+        wanted = signature(get_object(str(target))).parameters if target and "_args_" not in node else None
     except Exception:  # not there, or of a kind that does not tell what it is called with
         return None
-    if not wanted or "_args_" in node:
+    if wanted is None:
         return None
     kinds = {parameter.kind for parameter in wanted.values()}
     given = {str(key) for key in node} - {"_target_", "_partial_", "_recursive_", "_convert_"}

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 
 from hydra import compose, initialize_config_module
@@ -70,9 +71,10 @@ def _without(key: str, config_dir: str | None) -> DictConfig | None:
         return None
 
 
-def config_dir() -> str | None:
-    """The folder that the command line names with --config-dir."""
-    for flag, value in zip(sys.argv, [*sys.argv[1:], ""], strict=True):
+def config_dir(words: Sequence[str] | None = None) -> str | None:
+    """The folder that a command line, by default this one, names with --config-dir."""
+    told = [*(sys.argv if words is None else words), ""]
+    for flag, value in pairwise(told):
         if flag in ("--config-dir", "-cd"):
             return value
         if flag.startswith("--config-dir="):

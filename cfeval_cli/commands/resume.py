@@ -9,10 +9,12 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from cfeval_cli.commands import configs
 from cfeval_cli.errors import UserError
 
 QUIET = "hydra/hydra_logging=disabled"  # what --quiet adds: no lines of Hydra about the jobs of a sweep
@@ -46,8 +48,7 @@ def _of_run(folder: Path, own: Sequence[str]) -> list[str] | None:
     if record["status"] == "complete" and not again:
         return None
     overrides = _texts(record.get("overrides"), folder / "run.json")
-    command = record.get("command")
-    _check_places(folder, _config_dir(command) if isinstance(command, list) else None, own)
+    _check_places(folder, _configs_of(record), own)
     return [*_merged(overrides, own, folder), f"hydra.run.dir={quoted(folder)}"]
 
 
@@ -113,34 +114,25 @@ def allowed(overrides: Sequence[str], own: Sequence[str], folder: Path) -> list[
     return kept
 
 
-def _config_dir(words: Sequence[Any]) -> str | None:
-    """The folder of configs that a command line names."""
-    texts = [str(word) for word in words]
-    for word, following in zip(texts, [*texts[1:], ""], strict=True):
-        if word in ("--config-dir", "-cd"):
-            return following
-        if word.startswith("--config-dir="):
-            return word.partition("=")[2]
-    return None
+def _configs_of(record: Mapping[str, Any]) -> str | None:
+    """The folder of configs that a run was started with."""
+    command = record.get("command")
+    return configs.config_dir([str(word) for word in command]) if isinstance(command, list) else None
 
 
 def _sources(folder: Path) -> str | None:
-    """The folder of configs that the first job of a sweep names that got so far."""
+    """The folder of configs that a sweep was started with, as one of its jobs tells."""
     from cfeval_cli.folder.checked import read_record
 
     for file in sorted(folder.rglob("run.json")):
-        try:
-            command = read_record(file.parent).get("command")
-        except UserError:
-            continue
-        if isinstance(command, list):
-            return _config_dir(command)
+        with suppress(UserError):
+            return _configs_of(read_record(file.parent))
     return None
 
 
 def _check_places(folder: Path, place: str | None, own: Sequence[str]) -> None:
     """Refuse to go on without the user's own configs: code may be looked for there, so that she must say it herself."""
-    if place is None or _config_dir(own) is not None:
+    if place is None or configs.config_dir(own) is not None:
         return
     raise UserError(
         f"{folder} was started with --config-dir {place}, which is not taken from a folder: code could be looked for "

@@ -272,6 +272,24 @@ def test_the_verdict_claims_no_more_than_p_allows(toy, made):
     assert any("erasure metrics" in point for point in sure.points)
 
 
+@pytest.mark.parametrize(("count", "few"), [(1, "One instance is"), (29, "29 instances are"), (30, None)])
+def test_of_a_handful_of_instances_nothing_is_claimed(toy, made, count, few):
+    told = opened(made(toy, FOUR))
+    found = tell(told.findings, told.record | {"instances": count})
+    if few:
+        assert found.headline == f"{few} too few to tell which explainer or which metric is right" and not found.sure
+    assert ("closest" in found.headline or "best" in found.headline) == (few is None)
+
+
+def test_only_effects_are_coloured(toy, made):
+    folder = opened(made(toy, FOUR))
+    told = instances.gather(folder)
+    assert dict(zip(told["explainers"], told["effects"], strict=True)) == {
+        folder.record["explainers"][name]: name != "random" for name in folder.shown
+    }
+    assert folder.record["effects"]["random"] is False
+
+
 def test_faults_are_told_if_there_are_any(toy, made):
     folder = made(toy, FOUR, copy=True)
     record = json.loads((folder / "run.json").read_text())
