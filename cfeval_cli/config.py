@@ -5,15 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import partial
+from importlib import resources
+from inspect import Parameter, signature
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from hydra.core.hydra_config import HydraConfig
 from hydra.errors import InstantiationException
-from hydra.utils import instantiate
+from hydra.utils import get_object, instantiate
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from cfeval_cli.errors import UserError, number, one_of, whole
+from cfeval_cli.errors import UserError, did_you_mean, number, one_of, whole
 from cfeval_cli.metric.converged import Converged
 from cfeval_cli.metric.coverage import Coverage
 from cfeval_cli.types import Absences, Access, Distance, Explainer, Metric, Plan, Removal, Search, Trainable, Truth
@@ -25,6 +28,7 @@ _LEAST_RESAMPLES = 100  # the ends of an interval are rare among fewer
 
 def plan(cfg: DictConfig) -> Plan:
     """Check the settings and instantiate the components."""
+    _check_keys(cfg)
     _check("seed", lambda: whole("seed", cfg.seed, 0))
     _check("k", lambda: whole("k", cfg.k, 1))
     if cfg.n_explain is not None:
@@ -47,8 +51,9 @@ def plan(cfg: DictConfig) -> Plan:
     for key in ("report", "redo", "strict"):
         if not isinstance(cfg[key], bool):
             raise UserError(f"{key} must be true or false, not {cfg[key]!r}.")
-    if cfg.timeout_per_instance is not None:
-        _check("timeout_per_instance", lambda: number("timeout_per_instance", cfg.timeout_per_instance, 0.001))
+    for key in ("timeout_per_instance", "timeout_model"):
+        if cfg[key] is not None:
+            _check(key, partial(number, key, cfg[key], 0.001))
     access = _ACCESS[cfg.access]
     chosen = _several(cfg, "metric", Metric)
     metrics = _permitted(chosen, access) | {"converged": Converged(), "coverage": Coverage()}  # always told
@@ -96,6 +101,7 @@ def plan(cfg: DictConfig) -> Plan:
         cache=make(cfg, "cache"),
         strict=cfg.strict,
         timeout=cfg.timeout_per_instance,
+        patience=cfg.timeout_model,
         absent=Absences(metrics=dropped),
     )
 
@@ -158,7 +164,17 @@ def _place(component: object) -> int:
 
 def _members(explainers: dict[str, Explainer]) -> dict[str, Explainer]:
     """The explainers that those stand for, of a ladder the best rung first."""
-    made = {name: one for key, explainer in explainers.items() for name, one in explainer.members(key).items()}
+    made: dict[str, Explainer] = {}
+    for key, explainer in explainers.items():
+        try:
+            members = explainer.members(key)
+        except ValueError as error:
+            raise UserError(f"explainer.{key}: {error}.") from error
+        if twice := [name for name in members if name in made]:
+            raise UserError(
+                f"explainer.{key}: {twice[0]} is the name of another explainer too. Rename one, or leave it out."
+            )
+        made |= members
     best_first = {name: -one.rung if one.rung >= 0 else 0.0 for name, one in made.items()}
     return dict(sorted(made.items(), key=lambda item: (item[1].place, best_first[item[0]], item[0])))
 
@@ -178,7 +194,7 @@ def make(cfg: DictConfig, path: str, kind: type[_T] = object) -> _T:  # type: ig
     try:
         made = instantiate(node, _convert_="all")
     except (InstantiationException, OmegaConfBaseException) as error:
-        raise UserError(f"{path}: {_reason(error)}") from error
+        raise UserError(_misfit(node, path) or f"{path}: {_reason(error)}") from error
     if not isinstance(made, kind):
         raise UserError(f"{path}: {node['_target_']} is no {kind.__name__}: {_BECOME[kind.__name__]}.")
     return made
@@ -188,6 +204,54 @@ _BECOME = {"Trainable": "a model's settings have fit(dataset, seed)"} | {
     name: f"derive it from cfeval_cli.types.{name}"
     for name in ("Truth", "Removal", "Explainer", "Search", "Distance", "Metric")
 }
+
+
+def _check_keys(cfg: DictConfig) -> None:
+    """Refuse a setting that nothing reads, which is most often one that is misspelt."""
+    text = resources.files("cfeval_cli.conf").joinpath("run.yaml").read_text(encoding="utf-8")
+    told: Any = OmegaConf.to_container(OmegaConf.create(text), resolve=False)
+    known = {*told, *(group for one in told["defaults"] if isinstance(one, dict) for group in one)} - {"defaults"}
+    for key in [str(key) for key in cfg if key not in known]:
+        # one that others refer to is a user's own abbreviation
+        if not re.search(rf"\$\{{{re.escape(key)}[.}}]", OmegaConf.to_yaml(cfg, resolve=False)):
+            raise UserError(f"there is no setting {key!r}, and nothing refers to it.{did_you_mean(key, known)}")
+
+
+def _misfit(node: DictConfig, path: str) -> str | None:
+    """Which setting a class, of this node or of one within, does not have, or needs; None if it is something else."""
+    for key in (key for key in node if isinstance(key, str) and not OmegaConf.is_missing(node, key)):
+        child = node._get_node(key)  # as it is written: what it refers to may not be there
+        if isinstance(child, DictConfig) and not child._is_none() and (found := _misfit(child, f"{path}.{key}")):
+            return found
+    target = node.get("_target_")
+    try:
+        wanted = signature(get_object(str(target))).parameters if target and "_args_" not in node else None
+    except Exception:  # not there, or of a kind that does not tell what it is called with
+        return None
+    if wanted is None:
+        return None
+    kinds = {parameter.kind for parameter in wanted.values()}
+    given = {str(key) for key in node} - {"_target_", "_partial_", "_recursive_", "_convert_"}
+    strange = sorted(given - set(wanted))
+    if strange and Parameter.VAR_KEYWORD not in kinds:
+        there = f"There is: {', '.join(wanted)}." if wanted else "It has none."
+        return f"{path}{_of_file(path)} has no setting {strange[0]!r}.{did_you_mean(strange[0], wanted)} {there}"
+    plain = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
+    needed = [name for name, one in wanted.items() if one.kind in plain and one.default is Parameter.empty]
+    lacking = [name for name in needed if name not in given]
+    if lacking and "_partial_" not in node:
+        return f"{path}{_of_file(path)} lacks the setting {lacking[0]!r}, which {target} needs."
+    return None
+
+
+def _of_file(path: str) -> str:
+    """The file that a node comes from, where Hydra knows it."""
+    if not HydraConfig.initialized():
+        return ""
+    group, _, rest = path.partition(".")
+    chosen = HydraConfig.get().runtime.choices.get(group)
+    name = rest.partition(".")[0] if isinstance(chosen, list | ListConfig) or "[" in str(chosen) else chosen
+    return f" ({group}/{name}.yaml)" if name else ""
 
 
 def _reason(error: BaseException) -> str:

@@ -27,6 +27,7 @@ METRICS += ["hit", "converged", "coverage"]  # of the paper
 STANDS_FOR = {
     ("explainer", "paper"): {*SIX},
     ("explainer", "ladder"): {*RUNGS},
+    ("explainer", "file"): {"metrics"},
     ("metric", "paper"): {*METRICS},
     ("metric", "dfr_deleted"): {"dfr"},
     ("explainer", "lime_package"): {"lime"},
@@ -87,12 +88,18 @@ def test_every_yaml_composes_and_instantiates(path):
     group, name = path.parts[0], path.stem
     several = group in SEVERAL
     more = ["agreement=hit"] if name == "hit" else []
-    made = plan(*alone(group, name, *more))
+    made = plan(*alone(group, name, *more, *NEEDS.get((group, name), [])))
     assert (
         (STANDS_FOR.get((group, name), {name}) <= {*getattr(made, f"{group}s")})
         if several
         else getattr(made, group) is not None
     )
+
+
+# settings that only the user knows
+MINE = Path(__file__).parent / "end_to_end" / "before" / "table" / "metrics.csv"  # any file
+NEEDS = {("explainer", "file"): [f"explainer.file.path={MINE}"]}
+NEEDS |= {("model", name): ["model.path=mine"] for name in ("function", "onnx", "skops")}
 
 
 KEYS = {"dfr_deleted": "dfr", "lime_package": "lime"}  # files whose component has another's name, and takes its place
@@ -301,6 +308,41 @@ def test_access_limits_the_search_and_the_metrics_but_not_the_truth():
         (["n_jobs=0"], "executor: n_jobs must be a whole number of at least 1, or -1 for all cores"),
         (["n_jobs=two"], "executor: n_jobs must"),
         (["cache.max_mb=0"], "cache: max_mb must"),
+        (["timeout_model=0"], "timeout_model must be a number"),
+        (["timeout_per_instance=soon"], "timeout_per_instance must be a number"),
+        (["+typo=1"], "there is no setting 'typo', and nothing refers to it"),
+        (["++sed=1"], r"there is no setting 'sed', and nothing refers to it. Did you mean seed\?"),
+        (
+            ["+explainer.lime.n_sample=1"],
+            r"explainer.lime has no setting 'n_sample'. Did you mean n_samples\? There is: n_samples, ",
+        ),
+        (
+            ["~explainer.lr.truth", "~explainer.lr.gold"],
+            "explainer.lr lacks the setting 'truth', which cfeval_cli.explainer.lr.Lr needs",
+        ),
+        (["+dataset.file.colour=red"], "dataset.file has no setting 'colour'"),
+        (["+dataset.features.age.width=3"], "dataset.features.age has no setting 'width'. It has none"),
+        (["~dataset.label"], "dataset lacks the setting 'label'"),
+        (["+model.learning_rate.txt=1"], "model: learning_rate has no kind 'txt': there is tabular, text"),
+        (["model=estimator", "+model.estimator.colour=red"], "model.estimator has no setting 'colour'"),
+        (["model=estimator", "model.estimator._target_=sklearn.nowhere.Tree"], "model: .*sklearn.nowhere"),
+        (
+            ["model=estimator", "model.estimator._target_=sklearn.linear_model.Ridge"],
+            "model: estimator must be a classifier, and Ridge is for",
+        ),
+        (
+            ["model=estimator", "model.estimator._target_=pathlib.Path"],
+            "model: estimator must be a classifier with fit and predict, and PosixPath",
+        ),
+        (["model=function"], "model: path must be given: model.path=score.py:predict_proba names a file"),
+        (["model=onnx"], "model: path must be given"),
+        (["model=skops"], "model: path must be given"),
+        (["explainer=[file]"], "explainer.file: path must be given"),
+        (
+            ["explainer=[file]", "explainer.file.path=nowhere"],
+            "explainer.file.path: there is no file or folder nowhere",
+        ),
+        (["explainer=[file]", "explainer.file.path=/"], "explainer.file: path: the folder / has no file of .csv"),
     ],
 )
 def test_bad_settings_are_named(overrides, message):
@@ -321,6 +363,36 @@ def test_bad_settings_are_named(overrides, message):
 def test_what_the_data_cannot_give_is_refused(overrides, message):
     with pytest.raises(UserError, match=message):
         plan(*overrides).applied(Subject(make_dataset([4, 3, 2]), LinearModel))
+
+
+def test_an_abbreviation_of_ones_own_that_is_used_is_taken():
+    assert plan("+mine=3", "k=${mine}").k == 3
+    assert plan("+mine={a:4}", "k=${mine.a}").k == 4
+
+
+def test_where_hydra_knows_it_the_file_is_named():
+    from types import SimpleNamespace
+
+    choices = {"dataset": "adults", "explainer": ["lime", "lr"]}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(config.HydraConfig, "initialized", lambda: True)
+        patch.setattr(config.HydraConfig, "get", lambda: SimpleNamespace(runtime=SimpleNamespace(choices=choices)))
+        for override, told in (
+            ("+dataset.file.colour=red", r"dataset.file \(dataset/adults.yaml\) has no setting 'colour'"),
+            ("+explainer.lime.x=1", r"explainer.lime \(explainer/lime.yaml\) has no setting 'x'"),
+        ):
+            with pytest.raises(UserError, match=told):
+                plan(override)
+
+
+@pytest.mark.parametrize("kind", ["ProbabilityModel", "LabelModel"])
+def test_a_model_made_elsewhere_is_explained_by_whom_it_can_answer(kind):
+    from cfeval_cli.model import outside
+
+    made = plan().applied(Subject(make_dataset([4, 3, 2]), getattr(outside, kind)))
+    able = ["random", "omission", "lime", "anchor", "decision_boundary"]
+    assert list(made.explainers) == (able if kind == "ProbabilityModel" else ["random", "anchor", "decision_boundary"])
+    assert "lr" in made.absent.explainers and kind in made.absent.explainers["lr"] and made.truths == {}
 
 
 def test_a_white_box_is_explained_by_all_and_only_what_the_data_have_not_is_left_out():

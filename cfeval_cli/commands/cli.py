@@ -157,7 +157,9 @@ def _explain_hydra(error: Exception) -> str:
             if match[1] in known and "." in match[1]:
                 group, name = match[1].split(".")[:2]
                 return f"{match[1]} is a setting of {group} {name!r}, which is not chosen: add it to {group}=[…]."
-            close = did_you_mean(match[1], known)
+            if offer := configs.offer(match[1], own):
+                return offer
+            close = did_you_mean(match[1], dict.fromkeys([*known, *configs.chosen(match[1], own)]))
             return f"there is no setting {match[1]!r}.{close} See cfeval run --cfg job."
         if match := re.search(r"Could not (?:find|load) '([^']+)/([^'/]+)'", message):
             group, name = match.groups()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 
 from hydra import compose, initialize_config_module
@@ -34,20 +35,46 @@ def options(group: str, config_dir: str | None = None) -> list[str]:
 
 def settings(config_dir: str | None = None) -> list[str]:
     """Every key of the default config, in dotted form."""
-
-    def keys(node: object, prefix: str) -> list[str]:
-        if not isinstance(node, dict):
-            return []
-        return [key for name, child in node.items() for key in (f"{prefix}{name}", *keys(child, f"{prefix}{name}."))]
-
     # every explainer and metric, a user's own too, so that the settings of all are known
-    chosen = [f"{group}=[{','.join(options(group, config_dir))}]" for group in ("explainer", "metric")]
-    return keys(OmegaConf.to_container(run(chosen, config_dir), resolve=False), "")
+    every = [f"{group}=[{','.join(options(group, config_dir))}]" for group in ("explainer", "metric")]
+    return _keys(OmegaConf.to_container(run(every, config_dir), resolve=False), "")
 
 
-def config_dir() -> str | None:
-    """The folder that the command line names with --config-dir."""
-    for flag, value in zip(sys.argv, [*sys.argv[1:], ""], strict=True):
+def _keys(node: object, prefix: str) -> list[str]:
+    if not isinstance(node, dict):
+        return []
+    return [key for name, child in node.items() for key in (f"{prefix}{name}", *_keys(child, f"{prefix}{name}."))]
+
+
+def chosen(but: str, config_dir: str | None = None) -> list[str]:
+    """Every key of the config that the command line composes without one of its settings."""
+    cfg = _without(but, config_dir)
+    return [] if cfg is None else _keys(OmegaConf.to_container(cfg, resolve=False), "")
+
+
+def offer(key: str, config_dir: str | None = None) -> str:
+    """How to give a class that is not cfeval's a setting that its yaml does not list; empty if it is no such class."""
+    cfg, (parent, _, name) = _without(key, config_dir), key.rpartition(".")
+    node = None if cfg is None or not parent else OmegaConf.select(cfg, parent)
+    target = str(node.get("_target_") or "") if isinstance(node, DictConfig) else ""
+    if not target or target.startswith("cfeval_cli."):
+        return ""
+    return f"the yaml lists no setting {name!r} of {target}: to give it one, write +{key}=…"
+
+
+def _without(key: str, config_dir: str | None) -> DictConfig | None:
+    """The config of the command line without one of its settings; None if that cannot be composed either."""
+    words = [word for word in sys.argv[1:] if "=" in word and word[0] != "-" and word.partition("=")[0] != key]
+    try:
+        return run([word for word in words if not word.startswith("hydra")], config_dir)
+    except Exception:  # something else is wrong too
+        return None
+
+
+def config_dir(words: Sequence[str] | None = None) -> str | None:
+    """The folder that a command line, by default this one, names with --config-dir."""
+    told = [*(sys.argv if words is None else words), ""]
+    for flag, value in pairwise(told):
         if flag in ("--config-dir", "-cd"):
             return value
         if flag.startswith("--config-dir="):

@@ -8,15 +8,20 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+import shlex
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from cfeval_cli.commands import configs
 from cfeval_cli.errors import UserError
 
 QUIET = "hydra/hydra_logging=disabled"  # what --quiet adds: no lines of Hydra about the jobs of a sweep
 
 _PLAIN = re.compile(r"[\w\-+.*, \[\]()']*")  # numbers and names of configs, not paths to them
+# what names a class, a file of Python, or types that are made though nobody vouches for them
+_CODE = re.compile(r"_target_|\.py\b|^[+~]*[\w.]*\btrusted\b")
 _SUBDIR = re.compile(r"[\w\-./]|\$\{(?:hydra:)?[\w.]+\}")
 
 
@@ -43,6 +48,7 @@ def _of_run(folder: Path, own: Sequence[str]) -> list[str] | None:
     if record["status"] == "complete" and not again:
         return None
     overrides = _texts(record.get("overrides"), folder / "run.json")
+    _check_places(folder, _configs_of(record), own)
     return [*_merged(overrides, own, folder), f"hydra.run.dir={quoted(folder)}"]
 
 
@@ -53,8 +59,10 @@ def _of_sweep(folder: Path, own: Sequence[str]) -> list[str]:
     try:
         told = yaml.safe_load(file.read_text(encoding="utf-8"))["hydra"]["overrides"]
         task, hydra = _texts(told["task"], file), _texts(told["hydra"], file)
+        sources = _sources(folder)
     except (OSError, ValueError, TypeError, KeyError, RecursionError, yaml.YAMLError) as error:
         raise UserError(f"{file} does not tell how the sweep was started. Start it again, into this folder.") from error
+    _check_places(folder, sources, own)
     kept = []
     for override in hydra:
         key, _, value = override.partition("=")
@@ -88,7 +96,7 @@ def allowed(overrides: Sequence[str], own: Sequence[str], folder: Path) -> list[
         if text in own or _key(text) in given:
             continue
         # without a dollar there is no interpolation, and without a backslash none that is hidden
-        if "_target_" in text or set("$\\") & set(text):
+        if _CODE.search(text) or set("$\\") & set(text):
             raise _not_taken(text, folder)
         try:
             override = parser.parse_override(text)
@@ -104,6 +112,32 @@ def allowed(overrides: Sequence[str], own: Sequence[str], folder: Path) -> list[
             raise _not_taken(text, folder)
         kept.append(text)
     return kept
+
+
+def _configs_of(record: Mapping[str, Any]) -> str | None:
+    """The folder of configs that a run was started with."""
+    command = record.get("command")
+    return configs.config_dir([str(word) for word in command]) if isinstance(command, list) else None
+
+
+def _sources(folder: Path) -> str | None:
+    """The folder of configs that a sweep was started with, as one of its jobs tells."""
+    from cfeval_cli.folder.checked import read_record
+
+    for file in sorted(folder.rglob("run.json")):
+        with suppress(UserError):
+            return _configs_of(read_record(file.parent))
+    return None
+
+
+def _check_places(folder: Path, place: str | None, own: Sequence[str]) -> None:
+    """Refuse to go on without the user's own configs: code may be looked for there, so that she must say it herself."""
+    if place is None or configs.config_dir(own) is not None:
+        return
+    raise UserError(
+        f"{folder} was started with --config-dir {place}, which is not taken from a folder: code could be looked for "
+        f"there. If you trust it: {shlex.join(['cfeval', 'run', '--resume', str(folder), '--config-dir', place])}"
+    )
 
 
 def _not_taken(override: str, folder: Path) -> UserError:

@@ -67,7 +67,7 @@ def _experiment(cfg: DictConfig) -> None:
     folder = RunFolder(Path(config.runtime.output_dir), ["cfeval", "run", *words], list(config.overrides.task))
     try:
         with folder.opened():
-            _run(cfg, folder)
+            silent = _run(cfg, folder)
     except KeyboardInterrupt as error:
         log.error("stopped by the user")
         sys.stderr.write(visible(f"cfeval: stopped. {_close(folder, 'stopped', cfg)}") + "\n")
@@ -82,9 +82,21 @@ def _experiment(cfg: DictConfig) -> None:
             code = complain(error, kept, f"job {HydraConfig.get().job.num}:")
             raise (UserError if code == 2 else Failure)("not all jobs of the sweep succeeded, see above") from error
         sys.exit(complain(error, kept))
+    if silent:
+        _tell_silent(silent)
 
 
-def _run(cfg: DictConfig, folder: RunFolder) -> None:
+def _tell_silent(silent: list[str]) -> None:
+    """End badly if an explainer explained nothing at all; the results of the others are complete."""
+    error = Failure(f"{'; '.join(silent)}. The rest is complete.")
+    if HydraConfig.get().mode == RunMode.MULTIRUN:
+        complain(error, job=f"job {HydraConfig.get().job.num}:")
+        raise Failure("not all jobs of the sweep succeeded, see above")
+    sys.exit(complain(error))
+
+
+def _run(cfg: DictConfig, folder: RunFolder) -> list[str]:
+    """Compute, write and show; tells of explainers that failed on every instance."""
     from cfeval_cli.commands import live
     from cfeval_cli.config import plan
     from cfeval_cli.run import pipeline
@@ -102,11 +114,12 @@ def _run(cfg: DictConfig, folder: RunFolder) -> None:
     if HydraConfig.get().mode == RunMode.MULTIRUN:  # what the jobs say together is shown in the end
         job = f"job {HydraConfig.get().job.num} ({HydraConfig.get().job.override_dirname or 'no overrides'}): "
         sys.stdout.write(visible(f"{job}{known}Results: {folder.path}") + "\n")
-        return
+        return folder.silent()
     page = folder.path / "report.html"
     told = [f"Verdict: {verdict}."] if verdict else []
     told += [f"Report:  {page}"] if page.exists() else []
     screen.show(tables, "\n".join([*told, f"{known}Results: {folder.path}"]))
+    return folder.silent()
 
 
 def _report(folder: RunFolder, plan: Plan) -> tuple[list[Table], str]:

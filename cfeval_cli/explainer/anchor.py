@@ -34,6 +34,7 @@ class Anchor(Explainer):
     access = Access.LABEL
     title = "Anchor"
     place = 40
+    effects = False
 
     def __post_init__(self) -> None:
         for name in ("threshold", "delta", "tau"):

@@ -21,6 +21,7 @@ class Rung(Explainer):
 
     access = Access.WHITE_BOX
     place = 70
+    effects = False  # some are random numbers
 
     def __post_init__(self) -> None:
         number("rung", self.rung, 0, 1)

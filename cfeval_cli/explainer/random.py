@@ -16,6 +16,7 @@ class Random(Explainer):
     title = "Random"
     place = 10
     control = True
+    effects = False
 
     def fit(self, dataset: Dataset, model: Gate) -> Callable[[Batch], Explanation]:
         """Nothing to prepare."""

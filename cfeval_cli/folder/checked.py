@@ -156,6 +156,10 @@ def _words(value: Any) -> bool:
     return isinstance(value, dict) and all(isinstance(one, str) for one in value.values())
 
 
+def _switches(value: Any) -> bool:
+    return isinstance(value, dict) and all(isinstance(one, bool) for one in value.values())
+
+
 def _objects(value: Any) -> bool:
     return isinstance(value, dict) and all(isinstance(one, dict) for one in value.values())
 
@@ -191,6 +195,8 @@ _KINDS: _Kinds = {
     "data.name": _TEXT,
     "accuracy": _OBJECT,
     "accuracy.test": (lambda value: _number(value) and not math.isnan(value), "a number"),
+    "doubts": _NAMES,
+    "effects": (_switches, "a list of names with true or false"),
     "instances": _WHOLE,
     "resampled": _WHOLE,
     "levels": _NAMES,

@@ -147,6 +147,7 @@ class RunFolder:
             "reference": dict(dataset.reference),
             "explainers": titles,
             "explainer_settings": {name: _settings(one) for name, one in plan.explainers.items()},
+            "effects": {name: explainer.effects for name, explainer in plan.explainers.items()},
             "search": plan.search.title,
             "explainers_absent": dict(plan.absent.explainers),
             "metrics_absent": dict(plan.absent.metrics),
@@ -204,9 +205,9 @@ class RunFolder:
             for figure in (self.path / "figures").glob(f"*.{kind}"):
                 figure.unlink()
 
-    def save_model(self, model: Model, accuracy: Mapping[str, float]) -> None:
-        """The trained model as plain arrays, if it can be told by such."""
-        self._record["accuracy"] = dict(accuracy)
+    def save_model(self, model: Model, accuracy: Mapping[str, float], doubts: Sequence[str] = ()) -> None:
+        """The trained model as plain arrays, if it can be told by such, how often it is right, and what to doubt."""
+        self._record |= {"accuracy": dict(accuracy), "doubts": list(doubts)}
         if isinstance(model, Stored):
             self._write("model.npz", lambda path: _savez(path, model.arrays()))
         theirs = self._record["reference"].get("test_accuracy")
@@ -303,6 +304,16 @@ class RunFolder:
             "correlations_absent": self._why_no_correlations(),
         }
         self._write_text("costs.csv", as_csv(costs_of(ledger, self._record)))
+
+    def silent(self) -> list[str]:
+        """The explainers that failed on every instance, each with the reasons, of a run that is complete."""
+        record = checked.read_record(self.path)
+        told, count = record.get("explained", {}), record.get("instances", 0)
+        return [
+            f"explainer.{name} failed on every instance ({count:,}): {one['reasons']}"
+            for name, one in told.items()
+            if count and one["faults"] >= count
+        ]
 
     @property
     def finished(self) -> dict[str, Any]:

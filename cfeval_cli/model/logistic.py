@@ -239,8 +239,11 @@ class Logistic:
             whole(name, getattr(self, name), 1)
         for kind in KINDS:
             for name in ("learning_rate", "batch_size"):
-                if kind not in getattr(self, name):
+                given = getattr(self, name)
+                if kind not in given:
                     raise ValueError(f"{name} must have a value for {kind}")
+                if strange := [one for one in given if one not in KINDS]:
+                    raise ValueError(f"{name} has no kind {strange[0]!r}: there is {', '.join(KINDS)}")
             number(f"learning_rate.{kind}", self.learning_rate[kind], 0, open_low=True)
             whole(f"batch_size.{kind}", self.batch_size[kind], 1)
 

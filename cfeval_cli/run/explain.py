@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import logging
-import signal
 import struct
-import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from hashlib import blake2b, sha256
@@ -20,6 +17,7 @@ import numpy as np
 
 from cfeval_cli.errors import Failure, UserError
 from cfeval_cli.identity import of_code
+from cfeval_cli.run.limit import TooLong, within
 from cfeval_cli.run.memo import Memo
 from cfeval_cli.types import (
     ABSENT,
@@ -37,6 +35,7 @@ from cfeval_cli.types import (
     Ints,
     Ledger,
     Model,
+    NotExplained,
     Rows,
 )
 
@@ -216,18 +215,20 @@ def _asked(job: Job, rows_of: Ints) -> list[Answer] | None:
     before, begun = ledger.rows[job.component], time.perf_counter()
     fault = ""
     try:
-        with _within(job.timeout):
+        with within(job.timeout):
             answer = function(batch)
         explanation = shaped(answer, len(batch))
     except (UserError, Failure):
         raise
-    except _TooLong:
+    except NotExplained as error:
+        fault = _printable(str(error))
+    except TooLong:
         fault = f"no answer within {job.timeout:g} s"
     except Exception as error:
         where = traceback.extract_tb(error.__traceback__)[-1]  # for who writes an explainer
         text = " ".join(f"{type(error).__name__}: {error}".split())[:_LONGEST]
         text += f" ({Path(where.filename).name}:{where.lineno})"
-        fault = "".join(sign if sign.isprintable() else "?" for sign in text)
+        fault = _printable(text)
     if fault and len(batch) > 1:
         return None
     seconds = (time.perf_counter() - begun) / len(batch)
@@ -270,26 +271,5 @@ def wrong_with(named: Ints, scores: Floats, codes: Codes) -> str:
     return ""
 
 
-class _TooLong(BaseException):
-    """Not an Exception, which an explainer may catch on its own account."""
-
-
-@contextmanager
-def _within(seconds: float | None) -> Iterator[None]:
-    """Interrupt what takes longer, as soon as it is back in Python; again and again, if it will not hear."""
-    if seconds is None or threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def interrupt(*_: object) -> None:
-        raise _TooLong
-
-    before = signal.signal(signal.SIGALRM, interrupt)
-    try:
-        signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)
-        yield
-    finally:
-        try:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-        finally:  # even if it struck just now
-            signal.signal(signal.SIGALRM, before)
+def _printable(text: str) -> str:
+    return "".join(sign if sign.isprintable() else "?" for sign in text)

@@ -14,7 +14,7 @@ import pandas as pd
 from cfeval_cli.errors import Failure, UserError
 from cfeval_cli.folder.write import RunFolder
 from cfeval_cli.identity import of_code, of_component, of_work
-from cfeval_cli.run import bounds, explain, invariance
+from cfeval_cli.run import bounds, explain, invariance, trust
 from cfeval_cli.run.evaluate import Edits, case_of, edits_of, scores_of
 from cfeval_cli.run.memo import Memo
 from cfeval_cli.run.progress import Progress
@@ -41,7 +41,6 @@ from cfeval_cli.types import (
     Plan,
     Restorable,
     Stored,
-    Subject,
 )
 
 
@@ -52,13 +51,15 @@ def run(plan: Plan, folder: RunFolder, progress: Progress) -> bool:
         if wanted is not None and folder.results == wanted and not plan.redo:
             return False
         dataset = plan.dataset.load(plan.data_dir, plan.seed)
-        plan = plan.applied(Subject.of(dataset, plan.model))
+        plan = plan.applied(trust.foreseen(plan, dataset))
     folder.begin(plan, dataset, wanted)
     cache = folder.journal(plan.cache, again=plan.redo)
 
     with progress.stage("train"):
         model = train(plan, dataset, cache)
-    folder.save_model(model, accuracies(model, dataset))
+        trust.try_out(model, dataset, plan.seed, plan.patience)
+    accuracy = accuracies(model, dataset)
+    folder.save_model(model, accuracy, trust.doubts(accuracy, dataset))
 
     study = prepare(plan, dataset, model, cache)
     folder.save_instances(dataset, study.instances, study.rows, study.probabilities)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from cfeval_cli.errors import Failure
 from cfeval_cli.identity import of_subject
+from cfeval_cli.run.trust import answers
 from cfeval_cli.seeding import stream
 from cfeval_cli.types import (
     Access,
@@ -92,23 +92,5 @@ def removed(plan: Plan, dataset: Dataset, model: Model, name: str, ledger: Ledge
 
 def predicted(model: Model, dataset: Dataset, codes: Codes) -> tuple[Ints, Floats | None]:
     """Classes (n,) and, of a model that gives them, probabilities (n, C), if they are what they should be."""
-    known = isinstance(model, Probabilistic)
-    gate = Ledger().gate(model, Access.PROBABILITY if known else Access.LABEL, "model", padded=dataset.padded)
-    classes = len(dataset.classes)
-    if not known:
-        labels = gate.labels(codes)
-        if labels.shape != (len(codes),) or (len(labels) and not 0 <= labels.min() <= labels.max() < classes):
-            raise Failure(
-                f"the model predicts {labels.shape} classes {np.unique(labels)[:5].tolist()} for {len(codes)} rows; "
-                f"it should give one number from 0 to {classes - 1} for each."
-            )
-        return labels, None
-    probabilities = gate.probabilities(codes)
-    if probabilities.shape != (len(codes), classes):
-        raise Failure(
-            f"the model gives probabilities of shape {probabilities.shape} for {len(codes)} rows, where "
-            f"{dataset.name} has {classes} classes: one column for each is wanted."
-        )
-    if not np.isfinite(probabilities).all():
-        raise Failure("the model gives probabilities that are no numbers (NaN, or infinite).")
-    return np.argmax(probabilities, axis=1).astype(np.int64), probabilities
+    told = answers(model, dataset, codes)
+    return np.argmax(told, axis=1).astype(np.int64), told if isinstance(model, Probabilistic) else None

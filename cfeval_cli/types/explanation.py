@@ -47,10 +47,9 @@ class Explanation:
         return np.pad(self.features, ((0, 0), (0, missing)), constant_values=NONE)[:, :k]
 
     @staticmethod
-    def ranked(scores: Floats, present: Bools) -> Explanation:
-        """All present features by falling score, equal ones in the order of the features."""
-        scores = np.where(present, scores, -np.inf)
-        order = np.argsort(-scores, axis=1, kind="stable")
+    def ranked(scores: Floats, present: Bools, by: Floats | None = None) -> Explanation:
+        """All present features by falling score, or by something else; equal ones in the order of the features."""
+        order = np.argsort(-np.where(present, scores if by is None else by, -np.inf), axis=1, kind="stable")
         ordered = np.take_along_axis(scores, order, axis=1)
         there = np.take_along_axis(present, order, axis=1)
         return Explanation(np.where(there, order, NONE), np.where(there, ordered, np.nan))
@@ -85,6 +84,10 @@ class Explained:
         return "; ".join([*told, *(["…"] if len(counts) > _REASONS else [])])
 
 
+class NotExplained(Exception):
+    """Raised by an explainer that has nothing to say of an instance, with the reason."""
+
+
 class Explainer(ABC):
     """An explanation method; its fields are its settings."""
 
@@ -92,6 +95,7 @@ class Explainer(ABC):
     least: ClassVar[Access | None] = None  # the least that it can do with; None: no less than `access`
     place: ClassVar[int] = 55  # where it stands in the tables
     control: ClassVar[bool] = False  # good or bad by construction: there to be compared with, and no contender
+    effects: ClassVar[bool] = True  # whether a score tells how much a feature does, and its sign in which direction
     rung: float = nan  # of one whose worth is known beforehand: how often it names the gold
     gold: str = ""  # the truth that it is made from, if it is
     samples_of: str | None = None  # the explainer whose random numbers it takes; None: it draws its own

@@ -191,6 +191,15 @@ class Trainable(Protocol):
 
 
 @runtime_checkable
+class Foreseen(Trainable, Protocol):
+    """Settings on which it depends what the trained model can answer."""
+
+    def foresee(self, dataset: Dataset) -> type:
+        """The class of the trained model, before anything is trained."""
+        ...
+
+
+@runtime_checkable
 class Restorable(Trainable, Protocol):
     """Makes a trained model from what it said of itself."""
 
@@ -230,7 +239,9 @@ class Subject:
 
     @staticmethod
     def of(dataset: Dataset, model: Trainable) -> Subject:
-        """What the model's settings say of the model: by the annotation of `fit`, or because they are the model."""
+        """What the model's settings say of it: by `foresee`, the annotation of `fit`, or because they are the model."""
+        if isinstance(model, Foreseen):
+            return Subject(dataset, model.foresee(dataset))
         try:
             kind = get_type_hints(type(model).fit).get("return")
         except (NameError, TypeError, AttributeError):  # an annotation that only a type checker can follow

@@ -81,6 +81,7 @@ class Plan:
     cache: Cache
     strict: bool  # an instance that an explainer fails on ends the run
     timeout: float | None  # seconds that an explainer has for one instance
+    patience: float | None  # seconds that a model has for a few rows, when it is tried
     absent: Absences = field(default_factory=Absences)
 
     @property

@@ -18,6 +18,17 @@ def test_options_and_settings_of_the_package_and_of_a_users_own_folder(tmp_path)
         assert configs.run(["k=3"]).k == 3
 
 
+def test_a_setting_of_somebody_elses_class_is_offered_with_a_plus(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["cfeval", "model=estimator", "model.estimator.max_iter=5", "hydra.run.dir=x"])
+    with configs.opened():
+        told = configs.offer("model.estimator.max_iter")
+        assert told.endswith("write +model.estimator.max_iter=…") and "HistGradientBoostingClassifier" in told
+        assert configs.offer("model.encodr") == configs.offer("kk") == configs.offer("nothing.at.all") == ""
+        assert "model.encoder" in configs.chosen("model.estimator.max_iter")
+        monkeypatch.setattr(sys, "argv", ["cfeval", "model=nonesuch", "kk=1"])
+        assert configs.chosen("kk") == [] and configs.offer("model.estimator.x") == ""
+
+
 def test_the_folder_that_the_command_line_names(monkeypatch):
     for words, expected in ((["--config-dir", "a"], "a"), (["--config-dir=b"], "b"), (["-cd", "c"], "c"), ([], None)):
         monkeypatch.setattr(sys, "argv", ["cfeval", *words])

@@ -21,6 +21,7 @@ HERE = Path("folder")
     [
         "seed=1", "explainer=[lr,lime]", "dataset=adults", "explainer.lime.n_samples=300", "seed=1,2,3",
         "seed=range(5)", "experiment=glob(table1*)", "data_dir=/tmp", "confidence=0.9", "+explainer=ladder", "~metric",
+        "model=estimator", "model.encoder=onehot", "explainer.file.path=shap.csv", "model.path=model.onnx",
         "model.learning_rate={tabular:0.1,text:0.2}", "n_explain=null", "cache.folder=/tmp", "figures=[]",
     ],
 )  # fmt: skip
@@ -36,6 +37,8 @@ def test_values_and_choices_are_taken(override):
         "dataset=../../evil", "experiment=/evil", "dataset@hydra.callbacks=adults", "hydra.run.dir=elsewhere",
         "seed=${oc.env:HOME}", "+x=${oc.decode:'{}'}", "dataset/more=x", "++hydra.job.chdir=true",
         "search={a:1}", "explainer@x=lr", "data_dir=/not/there", "cache.folder=/not/there", "x.url=http://a/b",
+        "model.path=score.py:predict_proba", "model.path=score.py", "model.trusted=[os.system]",
+        "+model.trusted=[os.system]", "model.depends=[helper.py]",
         r"+z.c=\{$\{z.a\}$\{z.b\}: x\}", r"+explainer.e=$\{oc.create:$\{oc.decode:$\{z.c\}\}\}", r"+z.a=a\{", "+z.a=$",
     ],
 )  # fmt: skip
@@ -88,6 +91,25 @@ def test_a_folder_with_nothing_to_resume(tmp_path, monkeypatch):
     monkeypatch.setattr("sys.argv", ["cfeval", "--resume"])
     with pytest.raises(UserError, match="--resume needs the folder"):
         main()
+
+
+def test_the_folder_of_configs_that_a_run_was_started_with_is_named(tmp_path):
+    run = tmp_path / "a run"
+    for command in (["--config-dir", "my conf"], ["--config-dir=my conf"], ["-cd", "my conf"]):
+        write(run, command=["cfeval", "run", *command, "k=2"])
+        with pytest.raises(
+            UserError, match="was started with --config-dir my conf, which is not taken from a folder"
+        ) as told:
+            arguments(run, [])
+        assert str(told.value).endswith(f"cfeval run --resume '{run}' --config-dir 'my conf'")
+        for own in (["--config-dir", "x"], ["--config-dir=x"], ["-cd", "x"]):
+            assert arguments(run, own) == [*own, "k=2", f"hydra.run.dir='{run}'"]
+    sweep = tmp_path / "sweep"
+    write(sweep / "0", command=["cfeval", "run", "--config-dir", "conf"])
+    (sweep / "multirun.yaml").write_text(json.dumps({"hydra": {"overrides": {"task": ["k=1,2"], "hydra": []}}}))
+    with pytest.raises(UserError, match=r"--resume \S+ --config-dir conf$"):
+        arguments(sweep, [])
+    assert arguments(sweep, ["--config-dir", "conf"])[:2] == ["--multirun", "--config-dir"]
 
 
 def test_a_complete_run_whose_files_were_changed_is_not_called_complete(tmp_path):

@@ -14,6 +14,8 @@ AMOUNTS = {
     "vectors (text)": (100, 1000),
     "vectors (npy and parquet)": (100, 1500),
     "model files (npz)": (150, 2000),
+    "model files (skops)": (20, 400),
+    "explanations (CSV and parquet)": (60, 1500),
     "cache (SQLite)": (40, 600),
     "run folders": (60, 1000),
     "names with markup": (100, 1500),

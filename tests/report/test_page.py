@@ -291,6 +291,24 @@ def test_controls_alone_give_no_verdict(toy, made):
     )
 
 
+@pytest.mark.parametrize(("count", "few"), [(1, "One instance is"), (29, "29 instances are"), (30, None)])
+def test_of_a_handful_of_instances_nothing_is_claimed(toy, made, count, few):
+    told = opened(made(toy, FOUR))
+    found = tell(told.findings, told.record | {"instances": count})
+    if few:
+        assert found.headline == f"{few} too few to tell which explainer or which metric is right" and not found.sure
+    assert ("closest" in found.headline or "best" in found.headline) == (few is None)
+
+
+def test_only_effects_are_coloured(toy, made):
+    folder = opened(made(toy, FOUR))
+    told = instances.gather(folder)
+    assert dict(zip(told["explainers"], told["effects"], strict=True)) == {
+        folder.record["explainers"][name]: name != "random" for name in folder.shown
+    }
+    assert folder.record["effects"]["random"] is False
+
+
 def test_faults_are_told_if_there_are_any(toy, made):
     folder = made(toy, FOUR, copy=True)
     record = json.loads((folder / "run.json").read_text())
@@ -300,7 +318,7 @@ def test_faults_are_told_if_there_are_any(toy, made):
     told["fault"] = None
     told.loc[(told["explainer"] == "decision_boundary") & (told.index % 2 == 0), "fault"] = "it broke"
     told.to_parquet(folder / "explanations.parquet", index=False)
-    assert "Explanations that failed: DecisionBoundary 7." in provenance.warnings(opened(folder))
+    assert "Instances that were not explained: DecisionBoundary 7." in provenance.warnings(opened(folder))
     assert any(one["e"][2] == ["it broke"] for one in instances.gather(opened(folder))["instances"])
 
 

@@ -64,9 +64,9 @@ def only_labels(answer):
     [
         (lambda n: np.ones((n, 3)) / 3, r"shape \(30, 3\) for 30 rows, where toy has 2 classes"),
         (lambda n: np.ones(n), r"shape \(30,\)"),
-        (lambda n: np.ones((n + 1, 2)), r"shape \(31, 2\)"),
-        (lambda n: np.full((n, 2), np.nan), "NaN"),
-        (lambda n: np.full((n, 2), np.inf), "infinite"),
+        (lambda n: np.ones((n + 1, 2)), "gives 31 answers for 30 rows"),
+        (lambda n: np.full((n, 2), np.nan), "gives nan, where a number between 0 and 1 is wanted for the row f0=v"),
+        (lambda n: np.full((n, 2), np.inf), "gives inf"),
     ],
 )
 def test_probabilities_that_are_none_are_refused(answer, message):
@@ -74,9 +74,16 @@ def test_probabilities_that_are_none_are_refused(answer, message):
         predicted(Says(answer), DATASET, DATASET.test.codes)
 
 
-@pytest.mark.parametrize("answer", [lambda n: np.full(n, 2), lambda n: np.full(n, -1), lambda n: np.zeros((n, 1))])
-def test_classes_that_there_are_not_are_refused(answer):
-    with pytest.raises(Failure, match="it should give one number from 0 to 1 for each"):
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (lambda n: np.full(n, 2), "predicts the class 2, where a number from 0 to 1 is wanted for the row f0=v"),
+        (lambda n: np.full(n, -1), "predicts the class -1"),
+        (lambda n: np.zeros((n, 1)), r"predicts \(30, 1\) classes for 30 rows: one for each is wanted"),
+    ],
+)
+def test_classes_that_there_are_not_are_refused(answer, message):
+    with pytest.raises(Failure, match=message):
         predicted(only_labels(answer), DATASET, DATASET.test.codes)
 
 

@@ -92,6 +92,7 @@ def _made(folder: Folder, chosen: pd.DataFrame, names: Sequence[str], levels: Se
         "classes": list(data.classes),
         "features": list(data.features),
         "explainers": [record["explainers"][name] for name in names],
+        "effects": [bool(record.get("effects", {}).get(name, True)) for name in names],
         "left": len(folder.record["explainers"]) - len(names),
         "levels": levels,
         "golds": list(golds),

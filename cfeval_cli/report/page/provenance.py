@@ -17,7 +17,7 @@ def warnings(folder: Folder) -> list[str]:
     """Partial data, low coverage, searches and explainers that failed, what is not there."""
     record, metrics = folder.record, folder.findings.metrics
     settings, data = record["settings"], record["data"]
-    told = []
+    told = [f"{doubt[:1].upper()}{doubt[1:]}" for doubt in record.get("doubts", [])]
     if not data["complete"]:
         told.append(f"Partial data: {data['rows_read']:,} of {data['rows_whole']:,} rows of {data['file']}.")
     coverage = metrics[(metrics["metric"] == "coverage") & (metrics["value"] < 1)]
@@ -34,7 +34,7 @@ def warnings(folder: Folder) -> list[str]:
     faults = {name: one["faults"] for name, one in record.get("explained", {}).items() if one.get("faults")}
     if faults:
         many = ", ".join(f"{record['explainers'].get(name, name)} {number:,}" for name, number in faults.items())
-        told.append(f"Explanations that failed: {many}.")
+        told.append(f"Instances that were not explained: {many}.")
     valid = metrics[(metrics["metric"] == "validity") & metrics["value"].notna()]
     best = valid.groupby("variant", sort=False)["value"].max()
     told += [f"No counterfactual flips a prediction ({level} access)." for level in best.index[best == 0]]

@@ -12,7 +12,7 @@ import pandas as pd
 from cfeval_cli.report.tables import contenders, headed, marked, row_title, standings, truths_of
 from cfeval_cli.statistics.correlation import without_controls
 from cfeval_cli.statistics.findings import Findings
-from cfeval_cli.statistics.resampled import SURE, too_few
+from cfeval_cli.statistics.resampled import LEAST, SURE, too_few
 
 _NAMED = 4  # metrics whose intervals are told
 _ALL_ORDERS = 8  # explainers up to which p is exact
@@ -95,7 +95,17 @@ class _Judged:
 
 
 def tell(findings: Findings, record: Mapping[str, Any]) -> Verdict:
-    """The verdict on a run: on each of the truths that it leads with, by what they ask."""
+    """The verdict on a run; of a handful of instances nothing is claimed."""
+    found = _verdict(findings, record)
+    few = int(record["instances"])
+    if few >= LEAST:
+        return found
+    many = "One instance is" if few == 1 else f"{few} instances are"
+    return Verdict(f"{many} too few to tell which explainer or which metric is right", False, found.points)
+
+
+def _verdict(findings: Findings, record: Mapping[str, Any]) -> Verdict:
+    """On each of the truths that the run leads with, by what they ask."""
     record = marked(findings.metrics, record)
     if not record["truths"] and len(record["explainers"]) > 1:
         return _without_truth(findings, record)

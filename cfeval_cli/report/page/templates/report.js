@@ -181,6 +181,8 @@ function browse(data) {
     for (let i = 0; i < told.length; i += 2) found.set(told[i], [told[i + 1], i / 2 + 1]);
     return found;
   };
+  // a rule's precision, or a random number, says nothing of how much a feature does, and has no colour
+  const largest = (found, e) => (data.effects[e] ? Math.max(0, ...[...found.values()].map(([s]) => Math.abs(s))) : 0);
   const paint = (element, score, most) => {
     if (score === undefined) return;
     const size = most > 0 ? Math.min(5, Math.ceil((5 * Math.abs(score[0])) / most)) : 0;
@@ -221,7 +223,7 @@ function browse(data) {
     for (const text of ["Feature", ...data.explainers]) head.append(Object.assign(made("th", text), { scope: "col" }));
     const body = made_.createTBody();
     const told = one.e.map(scores);
-    const most = told.map((found) => Math.max(0, ...[...found.values()].map(([s]) => Math.abs(s))));
+    const most = told.map(largest);
     places(one).forEach((j, i) => {
       const row = body.insertRow();
       const name = Object.assign(made("th"), { scope: "row" });
@@ -251,7 +253,7 @@ function browse(data) {
     return one.e.map((told, e) => {
       const part = made("div", undefined, "told");
       const found = scores(told);
-      const most = Math.max(0, ...[...found.values()].map(([s]) => Math.abs(s)));
+      const most = largest(found, e);
       const line = made("div", undefined, "words");
       places(one).forEach((j, i) => {
         const word = made("span", data.words[one.v[i]], golds.has(j) ? "gold" : "");

@@ -1,0 +1,167 @@
+"""A model in an ONNX file, which holds no code: run by onnxruntime."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cfeval_cli.errors import UserError, whole
+from cfeval_cli.identity import of_component
+from cfeval_cli.model.encoding import as_numbers
+from cfeval_cli.model.outside import (
+    BadAnswer,
+    LabelModel,
+    ProbabilityModel,
+    Source,
+    class_numbers,
+    missing_columns,
+    model_file,
+    package,
+)
+from cfeval_cli.types import Codes, Dataset
+
+_TYPES: Mapping[str, Any] = {
+    "tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(int64)": np.int64, "tensor(int32)": np.int32,
+    "tensor(bool)": np.bool_, "tensor(string)": object,
+}  # fmt: skip
+_FRACTIONS = ("tensor(float)", "tensor(double)", "tensor(float16)")
+
+
+@dataclass(frozen=True)
+class Onnx:
+    """Where the file is; it has one input for each feature, by name, or one for all, in their order."""
+
+    path: str
+    output: str | None = None  # which of its outputs; None: the probabilities if there are any, else the classes
+    batch_size: int = 10_000
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.path, str) or not self.path:
+            raise ValueError("path must be given: model.path=model.onnx")
+        whole("batch_size", self.batch_size, 1)
+
+    def foresee(self, dataset: Dataset) -> type:
+        """Probabilities, if the file has such an output."""
+        source = self._source(dataset)
+        source.check()
+        return ProbabilityModel if source.output.likely else LabelModel
+
+    def fit(self, dataset: Dataset, seed: int) -> LabelModel | ProbabilityModel:
+        """It is trained already."""
+        return self.foresee(dataset)(self._source(dataset))  # type: ignore[no-any-return]
+
+    def _source(self, dataset: Dataset) -> _Session:
+        file = model_file(self.path, "a model in ONNX's format")
+        output = _output(opened(file.absolute()).get_outputs(), self.output, self.path)
+        where = {"file": file.absolute(), "output": output}
+        return _Session(dataset, f"model.path={self.path}", of_component(self), self.batch_size, **where)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class _Output:
+    """One of a file's outputs."""
+
+    name: str
+    likely: bool  # whether it is of probabilities
+    mapped: bool  # one mapping from class to probability a row
+
+
+def _output(there: Sequence[Any], wanted: str | None, path: str) -> _Output:
+    """The output that is asked for."""
+    known = {one.name: _Output(one.name, _is_likely(one), one.type.startswith("seq(map")) for one in there}
+    if wanted is not None:
+        if wanted not in known:
+            raise UserError(f"model.output={wanted}: {path} has the outputs {', '.join(known)}.")
+        return known[wanted]
+    return next((one for one in known.values() if one.likely), next(iter(known.values())))
+
+
+def _is_likely(output: Any) -> bool:
+    """Fractions; a column of them is P(1)."""
+    return bool(output.type.startswith("seq(map") or output.type in _FRACTIONS)
+
+
+@cache
+def opened(file: Path) -> Any:
+    """A session of one thread, once in each process."""
+    runtime = package("onnxruntime", "onnx")
+    options = runtime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1  # the same bits on any number of cores
+    options.log_severity_level = 4
+    try:
+        return runtime.InferenceSession(file.read_bytes(), options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # of the package's own, which have no common kind
+        told = " ".join(str(error).split())[:200]
+        raise UserError(f"model.path={file}: onnxruntime cannot open it: {told}") from error
+
+
+@dataclass(frozen=True)
+class _Session(Source):
+    """The file, which each process opens for itself."""
+
+    file: Path
+    output: _Output
+
+    def check(self) -> None:
+        """Refuse a file that does not go with the data."""
+        inputs = opened(self.file).get_inputs()
+        odd = [f"{one.name} ({one.type})" for one in inputs if one.type not in _TYPES]
+        if odd:
+            raise UserError(f"{self.title}: inputs of kinds that cfeval cannot give: {', '.join(odd)}.")
+        width = self.dataset.width
+        if self.dataset.kind == "text":
+            if len(inputs) != 1 or _TYPES[inputs[0].type] is not object:
+                raise UserError(f"{self.title}: a model of texts has one input of strings.")
+        elif len(inputs) == 1 and width > 1:
+            shape = inputs[0].shape
+            if len(shape) == 2 and isinstance(shape[1], int) and shape[1] != width:
+                raise UserError(f"{self.title} wants {shape[1]} columns, and {self.dataset.name} has {width} features.")
+        elif reason := missing_columns([one.name for one in inputs], self.dataset):
+            raise UserError(f"{self.title} {reason}")
+
+    def answer(self, codes: Codes) -> Any:
+        """What the output says; mappings are put in the order of the classes."""
+        (told,) = opened(self.file).run([self.output.name], self._inputs(codes))
+        return self._ordered(told) if self.output.mapped else told
+
+    def _inputs(self, codes: Codes) -> dict[str, Any]:
+        inputs, rows = opened(self.file).get_inputs(), self.dataset.decode(codes)
+        if isinstance(rows, list):
+            texts = np.array(rows, dtype=object)
+            return {inputs[0].name: texts if len(inputs[0].shape) == 1 else texts[:, None]}
+        if len(inputs) == 1 and self.dataset.width > 1:
+            columns = [self._cells(rows[name], inputs[0]) for name in rows.columns]
+            return {inputs[0].name: np.stack(columns, axis=1)}
+        return {one.name: self._cells(rows[one.name], one).reshape(-1, *[1] * (len(one.shape) - 1)) for one in inputs}
+
+    def _cells(self, column: Any, wanted: Any) -> Any:
+        """A column as an input wants it."""
+        kind = _TYPES[wanted.type]
+        if kind is object:
+            return column.astype(str).to_numpy(dtype=object)
+        numbers = as_numbers(column)
+        if numbers is None:
+            raise UserError(
+                f"{self.title}: its input {wanted.name} is of numbers, and {column.name} is of categories "
+                f"such as {column.iloc[0]!r}. Export the model together with its encoder, one input for each column."
+            )
+        if not np.issubdtype(kind, np.floating) and np.isnan(numbers).any():
+            raise UserError(
+                f"{self.title}: its input {wanted.name} is of whole numbers, and {column.name} has missing ones."
+            )
+        return numbers.astype(kind)
+
+    def _ordered(self, told: Sequence[Mapping[Any, float]]) -> Any:
+        if not told:
+            return np.zeros((0, len(self.dataset.classes)))
+        names = list(told[0])
+        places = class_numbers(np.array(names), self.dataset.classes)
+        if len(set(places.tolist())) != len(self.dataset.classes):
+            raise BadAnswer(f"knows the classes {names}, and {self.dataset.name} has {', '.join(self.dataset.classes)}")
+        table = np.array([[row[name] for name in names] for row in told], dtype=np.float64)
+        return table[:, np.argsort(places)]

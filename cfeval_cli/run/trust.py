@@ -1,0 +1,111 @@
+"""A model is tried on a few rows before it is believed: whoever made it, and in whatever way."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+import numpy as np
+
+from cfeval_cli.errors import Failure
+from cfeval_cli.model.outside import FEW, BadAnswer, as_probabilities, asked, blamed, of_row
+from cfeval_cli.run.limit import TooLong, within
+from cfeval_cli.seeding import stream
+from cfeval_cli.types import Access, Codes, Dataset, Floats, Ints, Ledger, Model, Plan, Probabilistic, Subject
+
+log = logging.getLogger("cfeval")
+
+_ALIKE = 1e-5  # answers to one row may differ by so much: small numbers sum up in another order among other rows
+_ALONE = 5  # rows that are also asked about one by one
+
+
+def foreseen(plan: Plan, dataset: Dataset) -> Subject:
+    """What the model will be able to answer; some must be tried for that."""
+    with _limited(plan.patience):
+        return Subject.of(dataset, plan.model)
+
+
+def try_out(model: Model, dataset: Dataset, seed: int, patience: float | None) -> None:
+    """Refuse a model whose answers are none, or are not the same for the same row."""
+    some = stream(seed, "trust").permutation(len(dataset.test))[:FEW]
+    codes = dataset.test.codes[np.sort(some)]
+    backwards, alone = np.arange(len(codes))[::-1], np.arange(min(_ALONE, len(codes)))
+    with _limited(patience):
+        first = answers(model, dataset, codes)
+        _compare(first, answers(model, dataset, codes), codes, dataset, "asked twice")
+        _compare(first[backwards], answers(model, dataset, codes[backwards]), codes[backwards], dataset,
+                 "asked in another order")  # fmt: skip
+        single = np.concatenate([answers(model, dataset, codes[row][None]) for row in alone])
+        _compare(first[alone], single, codes[alone], dataset, "asked among other rows, and alone")
+
+
+def answers(model: Model, dataset: Dataset, codes: Codes) -> Floats:
+    """Probabilities (n, C); of a model that tells classes only, 1 for the class."""
+    likely = isinstance(model, Probabilistic)
+    gate = Ledger().gate(model, Access.PROBABILITY if likely else Access.LABEL, "model", padded=dataset.padded)
+    ask: Callable[[Codes], Floats | Ints] = gate.probabilities if likely else gate.labels
+    told = asked(ask, codes, dataset, "the model")
+    try:
+        if likely:
+            return _probabilities(told, len(codes), dataset)
+        return np.eye(len(dataset.classes))[_labels(told, len(codes), dataset)]
+    except BadAnswer as bad:
+        raise Failure(blamed("the model", bad, codes, dataset)) from bad
+
+
+def _probabilities(told: Floats | Ints, size: int, dataset: Dataset) -> Floats:
+    """One number for each class, of every row: here one alone is not taken for P(1)."""
+    if told.ndim != 2 or told.shape[1] != len(dataset.classes):
+        raise BadAnswer(
+            f"gives probabilities of shape {told.shape} for {size} rows, where {dataset.name} has "
+            f"{len(dataset.classes)} classes: one column for each is wanted"
+        )
+    return as_probabilities(told, size, dataset.classes)
+
+
+def _labels(told: Floats | Ints, size: int, dataset: Dataset) -> Ints:
+    """Numbers of classes."""
+    most = len(dataset.classes) - 1
+    if told.shape != (size,):
+        raise BadAnswer(f"predicts {told.shape} classes for {size} rows: one for each is wanted")
+    outside = (told < 0) | (told > most)
+    if outside.any():
+        row = int(outside.argmax())
+        raise BadAnswer(f"predicts the class {told[row]}, where a number from 0 to {most} is wanted", row)
+    return told.astype(np.int64)
+
+
+def doubts(accuracy: Mapping[str, float], dataset: Dataset) -> list[str]:
+    """What is to be doubted of a model that is right less often than a guess: a word for people, no reason to end."""
+    chance = 1 / len(dataset.classes)
+    if accuracy["test"] >= chance:
+        return []
+    told = (
+        f"the model is right for {accuracy['test']:.1%} of the test rows, less often than a guess ({chance:.1%}). "
+        f"Are its classes in another order than {', '.join(dataset.classes)}?"
+    )
+    log.warning("%s", told)
+    return [told]
+
+
+def _compare(first: Floats, again: Floats, codes: Codes, dataset: Dataset, when: str) -> None:
+    apart = np.abs(first - again).max(axis=1, initial=0.0)
+    if (apart > _ALIKE).any():
+        row = int(apart.argmax())
+        before, after = (", ".join(f"{p:.6g}" for p in told[row]) for told in (first, again))
+        raise Failure(
+            f"the model changes its answers: {when}, it gives {before} and then {after} for "
+            f"{of_row(dataset, codes[row])}. What is to be explained must give the same answer to the same row."
+        )
+
+
+@contextmanager
+def _limited(seconds: float | None) -> Iterator[None]:
+    try:
+        with within(seconds):
+            yield
+    except TooLong:
+        raise Failure(
+            f"the model gave no answer to {FEW} rows within {seconds:g} s. If it needs more time, set timeout_model."
+        ) from None

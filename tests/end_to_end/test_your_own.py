@@ -1,0 +1,135 @@
+"""The pages on one's own model and one's own explanations, done word for word."""
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from tests.conftest import cfeval, environment
+
+DOCS = Path(__file__).parents[2] / "docs"
+# quicker than a user would have it
+MORE = ["figures=[]", "report=false", "resamples=100", "bounds=0", "cache=off"]
+
+
+def follow(page, place, adults):
+    """Write the files of a page and run its commands in order; gives the folder of each run."""
+    text = (DOCS / f"{page}.md").read_text()
+    for name, body in re.findall(r"`([\w.]+)`:\n\n```python\n(.*?)```", text, re.S):
+        (place / name).write_text(body)
+    folders = []
+    for block in re.findall(r"^```sh\n(.*?)^```$", text, re.M | re.S):
+        for line in block.splitlines():
+            words = shlex.split(line)
+            if words[0] == "python":
+                env = environment({"CFEVAL_DATA": str(adults)})
+                subprocess.run([sys.executable, *words[1:]], cwd=place, env=env, check=True, timeout=300)
+                continue
+            own = [word for word in words if word.startswith("hydra.run.dir=")] or [f"hydra.run.dir=run{len(folders)}"]
+            given = [word for word in words[1:] if word not in own]
+            cfeval(*given, *MORE, *own, cwd=place, env={"CFEVAL_DATA": str(adults)})
+            folders.append(place / own[0].partition("=")[2])
+    return folders
+
+
+def told(folder):
+    record = json.loads((folder / "run.json").read_text())
+    assert record["status"] == "complete" and record["doubts"] == []
+    metrics = pd.read_csv(folder / "metrics.csv")
+    return record, metrics[metrics["metric"] == "coverage"].set_index("explainer")["value"], metrics
+
+
+def test_the_page_on_models(adults, tmp_path):
+    for package in ("onnxruntime", "skl2onnx", "skops"):
+        pytest.importorskip(package)
+    folders = follow("model", tmp_path, adults)
+    boosted, forest, function, onnx, skops = map(told, folders)
+    assert boosted[0]["accuracy"]["test"] > 0.78 and forest[0]["accuracy"]["test"] > 0.75
+    assert function[0]["accuracy"]["test"] > 0.65
+    # one and the same model in two forms
+    assert onnx[0]["accuracy"] == skops[0]["accuracy"]
+    both = onnx[2].merge(skops[2], on=["metric", "variant", "explainer"])
+    assert len(both) == len(onnx[2]) and both["value_x"].to_numpy() == pytest.approx(
+        both["value_y"].to_numpy(), abs=1e-4, nan_ok=True
+    )
+    # what the file of a function says
+    spec = (tmp_path / "score.py").read_text()
+    scope = {}
+    exec(compile(spec, "score.py", "exec"), scope)
+    instances = pd.read_parquet(folders[2] / "instances.parquet")
+    names = [one["name"] for one in json.loads((folders[2] / "dataset.json").read_text())["features"]]
+    rows = pd.DataFrame(instances["values"].to_list(), columns=names)
+    assert instances["probability"].to_numpy() == pytest.approx(scope["predict_proba"](rows)[:, 1])
+
+
+def test_the_page_on_explanations(adults, tmp_path):
+    folders = follow("explanations", tmp_path, adults)
+    record, coverage, _ = told(folders[1])
+    assert record["explainers"]["mine"] == "mine" and coverage["mine"] == 1.0
+    explained = pd.read_parquet(folders[1] / "explanations.parquet")
+    mine = explained[explained["explainer"] == "mine"].set_index("instance")["features"]
+    wide = pd.read_csv(tmp_path / "mine.csv").set_index("instance")
+    for instance, features in mine.items():
+        assert features.tolist() == wide.loc[instance].to_numpy().argsort(kind="stable")[::-1].tolist()
+    record, coverage, metrics = told(folders[2])
+    assert list(record["explainers"]) == ["random", "long", "mine"] and (coverage == 1.0).all()
+    values = metrics.pivot(index=["metric", "variant"], columns="explainer", values="value")
+    assert values["long"].to_numpy() == pytest.approx(values["mine"].to_numpy(), nan_ok=True)
+
+
+CLASSES = {"hangs": "import time\n    time.sleep(1000)", "raises": "raise KeyError('debt')", "drops": "return [0.5]"}
+
+
+def test_bad_functions_end_in_one_message_before_anything_is_explained(toy, tmp_path):
+    for name, line in CLASSES.items():
+        (tmp_path / f"{name}.py").write_text(f"def f(rows):\n    {line}\n")
+        more = ["timeout_model=0.5"] if name == "hangs" else []
+        done = toy.run("model=function", f"model.path={name}.py:f", *more, cwd=tmp_path, code=1)
+        message = {
+            "hangs": "the model gave no answer to 20 rows within 0.5 s",
+            "raises": "raised KeyError: 'debt' for the row size=",
+            "drops": "gives 1 answers for",
+        }[name]
+        assert message in done.stderr and "Traceback" not in done.stderr and "explain:" not in done.stdout
+
+
+def test_classes_in_another_order_are_doubted(toy, tmp_path):
+    text = 'def f(rows):\n    return [0.2 if "> " in size else 0.9 for size in rows["size"]]\n'
+    (tmp_path / "wrong.py").write_text(text)
+    run = ["model=function", "model.path=wrong.py:f", "explainer=[random]", "n_explain=5", "hydra.run.dir=run"]
+    done = toy.run(*run, "report=true", "bounds=0", cwd=tmp_path)
+    record = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert record["accuracy"]["test"] < 0.5 and "in another order than no, yes?" in record["doubts"][0]
+    assert "less often than a guess" in done.stderr
+    assert "less often than a guess" in (tmp_path / "run" / "report.html").read_text()
+    assert "5 instances are too few" in done.stdout
+
+
+def test_an_explanation_file_that_covers_some_instances(toy, tmp_path):
+    common = ["model=estimator", "n_explain=40", "bounds=0"]
+    toy.run(*common, "explainer=[random]", "hydra.run.dir=first", cwd=tmp_path)
+    ids = pd.read_parquet(tmp_path / "first" / "instances.parquet")["instance"]
+    frame = pd.DataFrame({"instance": ids, "size": 2.0, "colour": 1.0, "shape": -1.0, "weight": 0.0})
+    frame[:30].to_csv(tmp_path / "some.csv", index=False)
+    frame.rename(columns={"colour": "color"}).to_csv(tmp_path / "misspelt.csv", index=False)
+    file = ["explainer=[random,file]", "hydra.run.dir=run"]
+    done = toy.run(*common, *file, "explainer.file.path=misspelt.csv", cwd=tmp_path, code=2)
+    assert (
+        "explainer.misspelt: misspelt.csv: columns that are called as no feature is: 1 ('color'; did you mean colour?)"
+        in done.stderr
+    )
+    done = toy.run(*common, *file, "explainer.file.path=some.csv", cwd=tmp_path)
+    _, coverage, metrics = told(tmp_path / "run")
+    assert coverage["some"] == pytest.approx(0.75) and coverage["random"] == 1.0
+    assert "some has no explanation of 10 of 40 instances, which are left out: not in some.csv (10)" in " ".join(
+        done.stdout.split()
+    )
+    assert metrics.query("explainer == 'some' and metric == 'validity'")["n"].eq(30).all()
+    frame[:0].to_csv(tmp_path / "some.csv", index=False)
+    done = toy.run(*common, *file, "explainer.file.path=some.csv", cwd=tmp_path, code=1)
+    assert "explainer.some failed on every instance (40): not in some.csv (40). The rest is complete." in done.stderr

@@ -1,0 +1,238 @@
+"""Explanations that lie in files, of every form, and with everything that can be wrong with them."""
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cfeval_cli.errors import UserError
+from cfeval_cli.explainer.file import File
+from cfeval_cli.explainer.scores import read
+from cfeval_cli.identity import of_component
+from cfeval_cli.model.logistic import LinearModel
+from cfeval_cli.types import ABSENT, NONE, Access, NotExplained, Subject
+from tests.problems import gate, make_batch, make_dataset, make_linear
+
+DATASET = make_dataset([3, 4, 2], n=12)
+MODEL = make_linear(DATASET)
+IDS = DATASET.test.ids
+NAMES = [feature.name for feature in DATASET.features]
+SUBJECT = Subject(DATASET, LinearModel)
+SCORES = np.random.default_rng(0).normal(size=(len(IDS), 3))
+
+
+def wide(scores=SCORES):
+    return pd.DataFrame(scores, columns=NAMES).assign(instance=IDS)
+
+
+def long(scores=SCORES):
+    return wide(scores).melt("instance", var_name="feature", value_name="score").dropna()
+
+
+def kept(tmp_path, frame, name="shap.csv", **options):
+    path = tmp_path / name
+    if path.suffix == ".parquet":
+        frame.to_parquet(path)
+    else:
+        frame.to_csv(path, index=False, sep="\t" if path.suffix == ".tsv" else ",", **options)
+    return str(path)
+
+
+def explained(settings, dataset=DATASET, rows=slice(None)):
+    settings.check(Subject(dataset, LinearModel))
+    (one,) = settings.members("file").values()
+    return one.fit(dataset, gate(MODEL, Access.NOTHING))(make_batch(dataset, MODEL, rows=rows))
+
+
+def by_hand(scores, order):
+    """Features of each row, the highest first."""
+    size = abs if order == "absolute" else float
+    return [sorted(np.flatnonzero(~np.isnan(row)).tolist(), key=lambda j, row=row: -size(row[j])) for row in scores]
+
+
+@pytest.mark.parametrize("order", ["signed", "absolute"])
+@pytest.mark.parametrize("name", ["shap.csv", "shap.tsv", "shap.parquet"])
+@pytest.mark.parametrize("form", [wide, long])
+def test_every_form_says_the_same(tmp_path, form, name, order):
+    told = explained(File(kept(tmp_path, form().sample(frac=1, random_state=1), name), order=order))
+    assert told.features.tolist() == by_hand(SCORES, order)
+    assert told.scores == pytest.approx(np.take_along_axis(SCORES, told.features, axis=1))
+
+
+@given(st.lists(st.lists(st.one_of(st.none(), st.integers(-3, 3)), min_size=3, max_size=3), min_size=12, max_size=12))
+def test_any_scores_are_ranked_and_what_is_not_named_is_left_out(rows):
+    scores = np.array([[np.nan if cell is None else cell for cell in row] for row in rows], dtype=float)
+    with tempfile.TemporaryDirectory() as folder:
+        told = explained(File(kept(Path(folder), wide(scores))))
+    for features, row in zip(told.features, by_hand(scores, "signed"), strict=True):
+        assert [j for j in features if j != NONE] == row
+
+
+@pytest.mark.parametrize("separator", [";", ",", "\t"])
+def test_separators_quotes_marks_and_ids_that_became_fractions(tmp_path, separator):
+    text = wide().to_csv(index=False, sep=separator, float_format="%.6f")
+    (tmp_path / "a.csv").write_text("\ufeff" + text, encoding="utf-8")
+    assert explained(File(str(tmp_path / "a.csv"))).features.tolist() == by_hand(SCORES, "signed")
+    frame = wide()
+    frame["instance"] = frame["instance"].astype(float)
+    assert explained(File(kept(tmp_path, frame, "b.csv"))).features.tolist() == by_hand(SCORES, "signed")
+
+
+def test_several_files_are_several_explainers_with_their_names(tmp_path):
+    (tmp_path / "more").mkdir()
+    paths = [
+        kept(tmp_path, wide(), name) for name in ("shap.csv", "my values (v2).parquet", "more/x.tsv", "more/y.csv")
+    ]
+    (tmp_path / "more" / "notes.txt").write_text("not a table")
+    members = File([*paths[:2], str(tmp_path / "more")], order="absolute").members("file")
+    assert list(members) == ["shap", "my_values_v2_", "x", "y"]
+    assert [one.title for one in members.values()] == ["shap", "my values (v2)", "x", "y"]
+    assert all(one.order == "absolute" for one in members.values())
+    assert list(File(str(tmp_path / "more")).members("file")) == ["x", "y"]
+    with pytest.raises(ValueError, match=r"two files would be called shap, the second is .*shap\.parquet"):
+        File([paths[0], kept(tmp_path, wide(), "shap.parquet")]).members("file")
+
+
+def test_an_explainer_of_the_same_name_is_not_replaced_in_silence(tmp_path):
+    from tests.test_config import plan
+
+    path = kept(tmp_path, wide(), "random.csv")
+    with pytest.raises(UserError, match=r"random is the name of another explainer too. Rename one"):
+        plan("explainer=[random,file]", f"explainer.file.path={path}")
+    made = plan(
+        "explainer=[random,file]",
+        f"explainer.file.path=[{kept(tmp_path, wide(), 'a.csv')},{path}]",
+        "~explainer.random",
+    )
+    assert list(made.explainers) == ["a", "random"]
+
+
+def test_it_is_known_again_by_content_not_by_path(tmp_path):
+    path = kept(tmp_path, wide())
+    before, told = of_component(File(path)), explained(File(path)).features
+    kept(tmp_path, wide(-SCORES * 3))
+    assert of_component(File(path)) != before is not None
+    assert (explained(File(path)).features != told).any()
+
+
+def cell(frame, row, column, value):
+    frame = frame.astype({column: object})
+    frame.loc[frame.index[row], column] = value
+    return frame
+
+
+BAD = [
+    (lambda: cell(wide(), 2, "f1", "many"), r"scores of f1 that are no numbers: 1 \('many'\)", [2]),
+    (lambda: cell(wide(), 2, "f1", "inf"), r"scores of f1 that are no numbers: 1 \('inf'\)", [2]),
+    (lambda: cell(cell(wide(), 2, "f1", "x"), 3, "f1", "y"), r"that are no numbers: 2 \('x', 'y'\)", [2, 3]),
+    (lambda: cell(wide(), 2, "instance", 99), r"instances that are not in the data: 1 \('99'\)", [2]),
+    (lambda: cell(wide(), 2, "instance", 2.5), r"lines whose instance is no whole number: 1 \('2.5'\)", [2]),
+    (lambda: cell(wide(), 2, "instance", "second"), r"no whole number: 1 \('second'\)", [2]),
+    (lambda: cell(wide(), 2, "instance", IDS[3]), r"lines that tell of an instance again: 1 \('27'\)", [2, 3]),
+    (lambda: wide().rename(columns={"f1": "F1"}), r"called as no feature is: 1 \('F1'; did you mean f1\?\)", []),
+    (lambda: wide().assign(base=1.0), r"columns that are called as no feature is: 1 \('base'\)", []),
+    (lambda: cell(long(), 2, "feature", "f00"), r"a feature that there is not: 1 \('f00'; did you mean f0\?\)", [2]),
+    (lambda: cell(long(), 2, "score", "much"), r"lines whose score is no number: 1 \('much'\)", [2]),
+    (lambda: cell(long(), 2, "score", ""), "lines whose score is no number: 1", [2]),
+    (lambda: pd.concat([long(), long()[2:3]]), r"an instance and a feature again: 1 \('26 f0'\)", [2]),
+]
+
+
+@pytest.mark.parametrize("place", range(len(BAD)))
+@pytest.mark.parametrize("name", ["bad.csv", "bad.parquet"])
+def test_what_is_wrong_is_counted_and_named_and_refused_or_left_out(tmp_path, place, name):
+    make, message, lost = BAD[place]
+    frame = make()
+    if name.endswith("parquet"):
+        frame = frame.astype({column: str for column in frame if frame[column].dtype == object})
+    path = kept(tmp_path, frame, name)
+    with pytest.raises(ValueError, match=message + r".*With bad=skip that is left out"):
+        File(path).check(SUBJECT)
+    skips = File(path, bad="skip")
+    for row in range(len(IDS)):
+        if row in lost:
+            with pytest.raises(NotExplained, match=r"bad\.(csv|parquet)"):
+                explained(skips, rows=slice(row, row + 1))
+        else:
+            assert len(explained(skips, rows=slice(row, row + 1))) == 1
+    told = explained(skips, rows=slice(5, 6))
+    named = {0, 1, 2} - ({1} if "F1" in frame else set())
+    assert set(told.features[0].tolist()) - {NONE} == named
+
+
+def test_instances_that_are_missing_are_not_explained(tmp_path):
+    settings = File(kept(tmp_path, wide()[3:]))
+    assert len(explained(settings, rows=slice(3, None))) == len(IDS) - 3
+    with pytest.raises(NotExplained, match=r"^not in shap\.csv$"):
+        explained(settings, rows=slice(2, 4))
+
+
+def test_rows_of_the_other_parts_are_nobodys_concern(tmp_path):
+    more = pd.concat([wide(), wide().assign(instance=DATASET.train.ids)])
+    assert explained(File(kept(tmp_path, more))).features.tolist() == by_hand(SCORES, "signed")
+
+
+def test_positions_behind_the_end_of_a_text_are_not_taken(tmp_path):
+    texts = make_dataset([3, 4, 2], n=12, absent=0.4)
+    there = texts.test.codes != ABSENT
+    scores = np.where(there, SCORES, np.nan)
+    told = explained(File(kept(tmp_path, wide(scores))), texts)
+    assert ((told.features != NONE).sum(axis=1) == there.sum(axis=1)).all()
+    row = int(np.flatnonzero(~there.all(axis=1))[0])
+    with pytest.raises(NotExplained, match="behind the end of the text"):
+        explained(File(kept(tmp_path, wide(), "b.csv")), texts, slice(row, row + 1))
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "message"),
+    [
+        ("a.csv", b"", "cannot be read as a table"),
+        ("a.csv", b"\xff\xfe\x00", "cannot be read as a table"),
+        ("a.csv", b"id,f0\n1,2\n", "has no column instance"),
+        ("a.csv", b"instances,f0\n1,2\n", "Did you mean instances"),
+        ("a.csv", b"instance,x,y\n1,2,3\n", "has no column that is called as a feature is, such as 'f0'"),
+        ("a.csv", b"instance\n1\n", "instance only"),
+        ("a.csv", b"instance,f0\n1,2,3,4\n1,2\n", "cannot be read as a table|no column"),
+        ("a.parquet", b"PAR1junk", "cannot be read as a table"),
+        ("a.parquet", b"", "cannot be read as a table"),
+    ],
+)
+def test_what_is_no_table_of_scores_is_refused(tmp_path, name, body, message):
+    (tmp_path / name).write_bytes(body)
+    with pytest.raises((UserError, ValueError), match=message):
+        File(str(tmp_path / name)).check(SUBJECT)
+
+
+def test_a_table_without_lines_explains_nothing(tmp_path):
+    for frame in (wide()[:0], long()[:0]):
+        told = read(tmp_path / kept(tmp_path, frame), DATASET)
+        assert len(told.instances) == 0 and not told.problems
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"path": None}, "path must be given"),
+        ({"path": []}, "path must be given"),
+        ({"path": [1]}, "path must be given"),
+        ({"path": "a.csv", "order": "random"}, "order must be one of signed, absolute"),
+        ({"path": "a.csv", "bad": "keep"}, "bad must be one of refuse, skip"),
+    ],
+)
+def test_bad_settings_are_named(settings, message):
+    with pytest.raises(ValueError, match=message):
+        File(**settings)
+
+
+def test_files_and_folders_that_are_not_there(tmp_path):
+    with pytest.raises(UserError, match=r"there is no file or folder nowhere\.csv"):
+        File("nowhere.csv").members("file")
+    with pytest.raises(ValueError, match=r"has no file of \.csv, \.tsv, \.parquet"):
+        File(str(tmp_path)).members("file")
+    (tmp_path / "a.xlsx").write_bytes(b"x")
+    with pytest.raises(ValueError, match=r"is none of \.csv, \.tsv, \.parquet"):
+        File(str(tmp_path / "a.xlsx")).members("file")

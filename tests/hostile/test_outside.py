@@ -1,0 +1,112 @@
+"""Explanations and models of another hand: damaged, nonsense, or made to run something."""
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from cfeval_cli.errors import Failure, UserError
+from cfeval_cli.explainer.file import File
+from cfeval_cli.explainer.scores import read
+from cfeval_cli.model.function import Function
+from cfeval_cli.model.onnx import Onnx
+from cfeval_cli.model.skops import Skops
+from cfeval_cli.types import Subject
+from tests.hostile.amounts import inputs
+from tests.hostile.mutations import Canary, everything_in, mutated
+from tests.model.mixed import mixed
+
+DATASET = mixed()
+NAMES = [feature.name for feature in DATASET.features]
+SCORES = pd.DataFrame(np.random.default_rng(0).normal(size=(40, 4)).round(3), columns=NAMES)
+SCORES.insert(0, "instance", DATASET.test.ids)
+
+
+@inputs("explanations (CSV and parquet)")
+def test_damaged_explanations_are_refused_or_left_out_and_what_is_taken_is_a_number(tmp_path, numbers):
+    long = SCORES.melt("instance", var_name="feature", value_name="score")
+    SCORES.to_parquet(tmp_path / "a.parquet")
+    bodies = [
+        SCORES.to_csv(index=False).encode(),
+        long.to_csv(index=False).encode(),
+        (tmp_path / "a.parquet").read_bytes(),
+    ]
+    (tmp_path / "a.parquet").unlink()
+    refused = told = 0
+    for seed in numbers:
+        rng = np.random.default_rng(seed)
+        path = tmp_path / ("a.parquet" if seed % 3 == 2 else "a.csv")
+        path.write_bytes(mutated(bodies[seed % 3], rng, 3))
+        try:
+            found = read(path, DATASET)
+        except UserError as error:
+            refused += 1
+            assert str(error).startswith((str(path), path.name)), seed
+        else:
+            told += 1
+            assert np.isin(found.instances, DATASET.test.ids).all(), seed
+            assert found.scores.shape == (len(found.instances), 4) and not np.isinf(found.scores).any(), seed
+            assert set(found.faults) <= set(DATASET.test.ids.tolist()), seed
+        path.unlink()
+    assert refused and told and everything_in(tmp_path) == set()
+
+
+@inputs("model files (skops)")
+def test_damaged_skops_files_are_refused_or_are_models(tmp_path, numbers):
+    storage = pytest.importorskip("skops.io")
+    from sklearn.linear_model import LogisticRegression
+
+    model = LogisticRegression().fit(DATASET.train.codes, DATASET.train.labels)
+    body, path = storage.dumps(model), tmp_path / "model.skops"
+    for seed in numbers:
+        path = tmp_path / f"model{seed}.skops"
+        path.write_bytes(mutated(body, np.random.default_rng(seed), 4))
+        try:
+            Subject.of(DATASET, Skops(str(path)))
+        except (UserError, Failure) as error:
+            assert str(path) in str(error), seed
+        path.unlink()
+
+
+@pytest.mark.parametrize("suffix", [".pkl", ".joblib", ".skops", ".onnx", ".csv", ".parquet"])
+def test_a_pickle_by_any_name_is_never_opened(tmp_path, suffix):
+    canary, path = Canary(tmp_path / "made"), tmp_path / f"model{suffix}"
+    path.write_bytes(canary.pickled())
+    pickle.loads(path.read_bytes())
+    assert canary.path.exists()  # so it would
+    canary.path.unlink()
+    for make in (Skops, Onnx, Function, File):
+        with pytest.raises((UserError, ValueError)):
+            made = make(f"{path}:predict") if make is Function else make(str(path))
+            made.check(Subject(DATASET, object)) if make is File else made.foresee(DATASET)
+            made.members("file")
+    assert not canary.path.exists()
+
+
+ANSWERS = {
+    "nothing": "None",
+    "a_word": "'high'",
+    "a_dictionary": "{'p': 0.5}",
+    "too_many": "[0.5] * (len(rows) + 1)",
+    "none_at_all": "[]",
+    "nan": "[float('nan')] * len(rows)",
+    "over_one": "[7.0] * len(rows)",
+    "three_columns": "[[0.2, 0.3, 0.5]] * len(rows)",
+    "ragged": "[[0.5, 0.5], [1.0]] * len(rows)",
+    "objects": "[object()] * len(rows)",
+    "a_generator": "(0.5 for _ in range(len(rows)))",
+    "another_class": "['maybe'] * len(rows)",
+    "escapes": "['\\x1b[2J'] * len(rows)",
+}
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_whatever_a_function_answers_ends_in_one_message(tmp_path, name):
+    file = tmp_path / f"{name}.py"
+    file.write_text(f"def f(rows):\n    return {ANSWERS[name]}\n")
+    settings = Function(f"{file}:f")
+    with pytest.raises(Failure, match=rf"^model\.path=.*{name}\.py:f gives "):
+        model = settings.fit(DATASET, 0)
+        codes = DATASET.test.codes
+        model.predict(codes) if settings.foresee(DATASET).__name__ == "LabelModel" else model.predict_proba(codes)

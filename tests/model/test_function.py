@@ -1,0 +1,163 @@
+"""A function in a file, as a user writes it."""
+
+import pickle
+import sys
+
+import numpy as np
+import pytest
+
+from cfeval_cli.errors import Failure, UserError
+from cfeval_cli.identity import of_component
+from cfeval_cli.model.function import Function, loaded
+from cfeval_cli.model.outside import LabelModel, ProbabilityModel
+from cfeval_cli.types import Subject
+from tests.model.mixed import mixed, sentences
+
+DATASET = mixed()
+CODES = DATASET.test.codes
+SCORE = """
+import numpy as np
+from {helper} import weight
+
+def table(rows):
+    assert list(rows.columns) == ["colour", "age", "debt", "flag"] and rows["debt"].dtype == float
+    p = 1 / (1 + np.exp(-weight * (rows["colour"] == "red") + rows["debt"] / 1000))
+    return np.stack([1 - p, p], axis=1)
+
+def positive(rows):
+    return table(rows)[:, 1]
+
+def frame(rows):
+    import pandas as pd
+    return pd.DataFrame(table(rows))
+
+def labels(rows):
+    return np.where(positive(rows) > 0.5, "good", "bad")
+
+def numbers(rows):
+    return (positive(rows) > 0.5).astype(int).tolist()
+
+def words(texts):
+    assert isinstance(texts, list) and all(isinstance(text, str) for text in texts)
+    return [0.9 if "good" in text.split() else 0.1 for text in texts]
+
+def raises(rows):
+    if (rows["colour"] == "green").any():
+        raise KeyError("green")
+    return positive(rows)
+
+constant = 3
+"""
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("own")
+    (folder / "helper_of_a_test.py").write_text("weight = 3\n")
+    (folder / "score.py").write_text(SCORE.format(helper="helper_of_a_test"))
+    before = list(sys.path)
+    yield folder
+    sys.path[:] = before
+
+
+def expected(codes):
+    rows = DATASET.decode(codes)
+    return 1 / (1 + np.exp(-3.0 * (rows["colour"] == "red") + rows["debt"] / 1000)).to_numpy()
+
+
+@pytest.mark.parametrize("name", ["table", "positive", "frame"])
+def test_probabilities_in_any_form(place, name):
+    settings = Function(f"{place / 'score.py'}:{name}", batch_size=7)
+    assert Subject.of(DATASET, settings).kind is ProbabilityModel
+    model = settings.fit(DATASET, 0)
+    assert model.predict_proba(CODES)[:, 1] == pytest.approx(expected(CODES))
+    again = pickle.loads(pickle.dumps(model))  # to other processes
+    assert (again.predict_proba(CODES) == model.predict_proba(CODES)).all()
+
+
+@pytest.mark.parametrize("name", ["labels", "numbers"])
+def test_classes_by_name_or_number(place, name):
+    settings = Function(f"{place / 'score.py'}:{name}")
+    assert settings.foresee(DATASET) is LabelModel
+    assert (settings.fit(DATASET, 0).predict(CODES) == (expected(CODES) > 0.5)).all()
+
+
+def test_what_it_gives_can_be_said(place):
+    assert Function(f"{place / 'score.py'}:positive", gives="labels").foresee(DATASET) is LabelModel
+    with pytest.raises(Failure, match=r"score.py:positive gives the class '0\."):
+        Function(f"{place / 'score.py'}:positive", gives="labels").fit(DATASET, 0).predict(CODES)
+
+
+def test_texts_are_a_list_of_strings(place):
+    data = sentences()
+    told = Function(f"{place / 'score.py'}:words").fit(data, 0).predict_proba(data.test.codes)
+    assert told[:, 1] == pytest.approx(np.where((data.test.codes == 0).any(axis=1), 0.9, 0.1))
+
+
+def test_a_row_that_it_raises_for_is_named(place):
+    with pytest.raises(Failure, match=r"score.py:raises raised KeyError: 'green' for the row colour=green, age="):
+        Function(f"{place / 'score.py'}:raises").foresee(DATASET)
+
+
+def test_it_is_known_again_by_content_not_by_path(tmp_path):
+    file, data = tmp_path / "score.py", tmp_path / "weights.txt"
+    data.write_text("1")
+    file.write_text("def f(rows):\n    return [0.5] * len(rows)\n")
+    settings = Function(f"{file}:f", depends=[str(data)])
+    marks = [settings.fit(DATASET, 0).fingerprint()]
+    assert marks[0] == of_component(settings) is not None
+    file.write_text("def f(rows):\n    return [0.25] * len(rows)\n")
+    marks.append(of_component(settings))
+    data.write_text("2!")
+    marks.append(of_component(settings))
+    assert len(set(marks)) == 3
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("score.py", "names no function: model.path=score.py:predict_proba names a file and a function in it"),
+        ("nowhere.py:f", "there is no such file. It should be a file of Python"),
+        ("model.pkl:f", "is a pickle"),
+        ("model.joblib", "is a pickle"),
+        ("score.py:tabel", "'tabel' is not there. Did you mean table"),
+        ("score.py:constant", "'constant' is no function"),
+        ("notes.txt:f", "is no file of Python"),
+        ("broken.py:f", r"broken.py could not be loaded: SyntaxError"),
+        ("leaves.py:f", r"leaves.py, line 2 could not be loaded: SystemExit: 3"),
+        ("needs.py:f", r"needs.py, line 1 could not be loaded: ModuleNotFoundError: No module named 'nonesuch'"),
+    ],
+)
+def test_what_cannot_be_loaded_is_said(place, path, message):
+    for name, text in {
+        "notes.txt": "f", "broken.py": "def f(:\n", "leaves.py": "import sys\nsys.exit(3)\n",
+        "needs.py": "import nonesuch", "model.pkl": "x", "model.joblib": "x",
+    }.items():  # fmt: skip
+        (place / name).write_text(text)
+    with pytest.raises(UserError, match=message):
+        Function(str(place / path)).fit(DATASET, 0)
+
+
+def test_a_file_that_could_not_be_loaded_can_be_mended(tmp_path):
+    file = tmp_path / "mended.py"
+    file.write_text("import nonesuch")
+    with pytest.raises(UserError, match="nonesuch"):
+        loaded(file, "f")
+    file.write_text("def f(rows):\n    return 1\n")
+    assert loaded(file, "f")(None) == 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"path": None}, "path must be given"),
+        ({"path": ""}, "path must be given"),
+        ({"path": "a.py:f", "gives": "scores"}, "gives must be one of auto, probabilities, labels"),
+        ({"path": "a.py:f", "batch_size": 0}, "batch_size must"),
+        ({"path": "a.py:f", "depends": "x"}, "depends must be a list"),
+        ({"path": "a.py:f", "depends": ["nowhere.txt"]}, "depends: there is no file nowhere.txt"),
+    ],
+)
+def test_bad_settings_are_named(settings, message):
+    with pytest.raises(ValueError, match=message):
+        Function(**settings)

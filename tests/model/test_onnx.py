@@ -1,0 +1,139 @@
+"""A model in an ONNX file, beside the model that was written to it."""
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.compose import ColumnTransformer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
+
+from cfeval_cli.errors import Failure, UserError
+from cfeval_cli.identity import of_component
+from cfeval_cli.model.onnx import Onnx
+from cfeval_cli.model.outside import LabelModel, ProbabilityModel
+from cfeval_cli.types import Dataset, Subject
+from tests.model.mixed import mixed
+from tests.problems import make_dataset
+
+pytest.importorskip("onnxruntime")
+skl2onnx = pytest.importorskip("skl2onnx")
+onnx = pytest.importorskip("onnx")
+
+DATASET = mixed()
+CODES = DATASET.test.codes
+
+
+class Numbers(Dataset):
+    """Rows are given to models as their codes."""
+
+    def decode(self, codes):
+        return pd.DataFrame(codes.astype(float))
+
+
+def rows_of(codes):
+    return DATASET.decode(codes)[["colour", "debt", "flag"]]
+
+
+@pytest.fixture(scope="module")
+def trained():
+    """Of texts and numbers, by columns; the age, which can be missing, is not used."""
+    pick = ColumnTransformer([("c", OneHotEncoder(), ["colour", "flag"]), ("n", "passthrough", ["debt"])])
+    names = np.array(DATASET.classes)[DATASET.train.labels]
+    return make_pipeline(pick, LogisticRegression(max_iter=2000)).fit(rows_of(DATASET.train.codes), names)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory, trained):
+    from skl2onnx.common.data_types import FloatTensorType, StringTensorType
+
+    folder = tmp_path_factory.mktemp("onnx")
+    text, fraction = StringTensorType([None, 1]), FloatTensorType([None, 1])
+    kinds = [("colour", text), ("debt", fraction), ("flag", text)]
+
+    def write(name, model, kinds, zipmap):
+        options = {"zipmap": zipmap}
+        (folder / name).write_bytes(
+            skl2onnx.convert_sklearn(model, initial_types=kinds, options=options).SerializeToString()
+        )
+
+    write("columns.onnx", trained, kinds, False)
+    write("mapped.onnx", trained, kinds, True)
+    numbers = np.nan_to_num(DATASET.train.codes.astype(np.float32))
+    plain = LogisticRegression(max_iter=2000).fit(numbers, DATASET.train.labels)
+    write("matrix.onnx", plain, [("x", FloatTensorType([None, 4]))], False)
+    narrow = LogisticRegression().fit(numbers[:, :2], DATASET.train.labels)
+    write("narrow.onnx", narrow, [("x", FloatTensorType([None, 2]))], False)
+    renamed = onnx.load(folder / "columns.onnx")
+    renamed.graph.input[0].name = "colours"
+    for node in renamed.graph.node:
+        node.input[:] = ["colours" if name == "colour" else name for name in node.input]
+    onnx.save(renamed, folder / "renamed.onnx")
+    return folder
+
+
+@pytest.mark.parametrize("name", ["columns.onnx", "mapped.onnx"])
+def test_columns_by_name_and_probabilities_in_the_order_of_the_classes(place, trained, name):
+    settings = Onnx(str(place / name), batch_size=7)
+    assert Subject.of(DATASET, settings).kind is ProbabilityModel
+    model = settings.fit(DATASET, 0)
+    wanted = trained.predict_proba(rows_of(CODES))
+    assert model.predict_proba(CODES) == pytest.approx(wanted, abs=1e-5)
+    assert (pickle.loads(pickle.dumps(model)).predict_proba(CODES) == model.predict_proba(CODES)).all()
+    # classes in another order than the file's
+    turned = mixed(classes=("good", "bad"))
+    told = Onnx(str(place / "mapped.onnx")).fit(turned, 0).predict_proba(CODES)
+    assert told == pytest.approx(wanted[:, ::-1], abs=1e-5)
+
+
+def test_an_output_of_classes(place, trained):
+    settings = Onnx(str(place / "columns.onnx"), output="label")
+    assert settings.foresee(DATASET) is LabelModel
+    wanted = trained.predict(rows_of(CODES)) == "good"
+    assert (settings.fit(DATASET, 0).predict(CODES) == wanted).all()
+    with pytest.raises(UserError, match=r"model.output=classes: .* has the outputs label, probabilities"):
+        Onnx(str(place / "columns.onnx"), output="classes").foresee(DATASET)
+
+
+def test_one_input_for_all_features_in_their_order(place):
+    plain = Numbers(**vars(make_dataset([4, 3, 2, 3])))
+    told = Onnx(str(place / "matrix.onnx")).fit(plain, 0).predict_proba(plain.test.codes)
+    numbers = np.nan_to_num(DATASET.train.codes.astype(np.float32))
+    wanted = LogisticRegression(max_iter=2000).fit(numbers, DATASET.train.labels).predict_proba(plain.test.codes)
+    assert told == pytest.approx(wanted, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("matrix.onnx", "its input x is of numbers, and colour is of categories such as"),
+        ("narrow.onnx", "wants 2 columns, and mixed has 4 features"),
+        ("renamed.onnx", "wants colours, and mixed has no such feature. Did you mean colour?"),
+        ("nowhere.onnx", "there is no such file"),
+        ("model.pkl", "is a pickle"),
+        ("broken.onnx", "onnxruntime cannot open it"),
+        ("empty.onnx", "onnxruntime cannot open it"),
+    ],
+)
+def test_a_file_that_does_not_go_with_the_data_is_refused(place, name, message):
+    (place / "broken.onnx").write_bytes((place / "columns.onnx").read_bytes()[:500])
+    (place / "empty.onnx").write_bytes(b"")
+    (place / "model.pkl").write_bytes(b"x")
+    with pytest.raises((UserError, Failure), match=message):
+        Onnx(str(place / name)).fit(DATASET, 0).predict_proba(CODES)
+
+
+def test_it_is_known_again_by_content_not_by_path(place, tmp_path):
+    file = tmp_path / "model.onnx"
+    file.write_bytes((place / "columns.onnx").read_bytes())
+    before = of_component(Onnx(str(file)))
+    file.write_bytes((place / "mapped.onnx").read_bytes())
+    assert before != of_component(Onnx(str(file))) is not None
+
+
+@pytest.mark.parametrize("settings", [{"path": None}, {"path": ""}, {"path": "x", "batch_size": 0}])
+def test_bad_settings_are_named(settings):
+    with pytest.raises(ValueError, match=r"path must be given|batch_size must"):
+        Onnx(**settings)

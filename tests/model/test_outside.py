@@ -1,0 +1,192 @@
+"""Whatever a model made elsewhere answers becomes one row of numbers, or one message."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cfeval_cli.errors import Failure, UserError
+from cfeval_cli.model.outside import (
+    BadAnswer,
+    LabelModel,
+    ProbabilityModel,
+    Source,
+    as_labels,
+    as_probabilities,
+    asked,
+    class_numbers,
+    gives,
+    missing_columns,
+    model_file,
+    package,
+)
+from tests.model.mixed import mixed, sentences
+
+DATASET = mixed()
+CODES = DATASET.test.codes
+TWO, THREE = ("bad", "good"), ("a", "b", "c")
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=9))
+def test_one_number_a_row_is_the_probability_of_the_second_class(numbers):
+    for answer in (numbers, np.array(numbers)[:, None], pd.Series(numbers), np.array(numbers, dtype=object)):
+        told = as_probabilities(answer, len(numbers), TWO)
+        assert told[:, 1] == pytest.approx(np.array(numbers)) and told.sum(axis=1) == pytest.approx(1)
+
+
+def test_a_table_stays_as_it_is():
+    table = np.random.default_rng(0).dirichlet(np.ones(3), 8)
+    assert (as_probabilities(table, 8, THREE) == table).all()
+    assert (as_probabilities(pd.DataFrame(table), 8, THREE) == table).all()
+    assert as_probabilities(table.astype(np.float32), 8, THREE).dtype == np.float64
+    assert (as_probabilities(table[:, :2] / table[:, :2].sum(axis=1, keepdims=True), 8, TWO) <= 1).all()
+    assert as_probabilities(np.array([[1 + 1e-9, -1e-9]]), 1, TWO).tolist() == [[1.0, 0.0]]  # what rounding does
+
+
+@pytest.mark.parametrize(
+    ("answer", "classes", "message", "row"),
+    [
+        ([0.5, np.nan], TWO, "gives nan, where a number between 0 and 1", 1),
+        ([0.5, np.inf], TWO, "gives inf", 1),
+        ([1.2, 0.5], TWO, r"gives 1\.2", 0),
+        ([0.5, -0.1], TWO, r"gives -0\.1", 1),
+        ([0.5], TWO, "gives 1 answers for 2 rows", None),
+        ([0.5] * 3, TWO, "gives 3 answers for 2 rows", None),
+        ([0.5, 0.5], THREE, "gives one number a row, and there are 3 classes", None),
+        ([[0.5, 0.5]] * 2, THREE, "gives 2 columns, and there are 3 classes: a, b, c", None),
+        ([[0.5, 0.5], [0.5, 0.7]], TWO, r"sum to 1\.2, not 1", 1),
+        ([[5.0, 5.0], [0.5, 0.7]], TWO, "gives 5", 0),
+        (np.zeros((2, 2, 2)), TWO, r"shape \(2, 2, 2\)", None),
+        (0.5, TWO, r"shape \(\)", None),
+        (["yes", "no"], TWO, "gives a list, where numbers are wanted", None),
+        (None, TWO, "shape|nothing", None),
+        ([[0.1, 0.9], [1]], TWO, "gives a list", None),
+    ],
+)
+def test_what_is_no_probability_is_said_with_the_row(answer, classes, message, row):
+    with pytest.raises(BadAnswer, match=message) as told:
+        as_probabilities(answer, 2, classes)
+    assert told.value.row == row
+
+
+@pytest.mark.parametrize(
+    ("answer", "classes", "wanted"),
+    [
+        (["good", "bad"], TWO, [1, 0]),
+        ([1, 0], TWO, [1, 0]),
+        ([1.0, 0.0], TWO, [1, 0]),
+        ([True, False], TWO, [1, 0]),
+        (["1", "0"], TWO, [1, 0]),
+        ([[1], [0]], TWO, [1, 0]),
+        ([1, 2], ("1", "2"), [0, 1]),  # a name that is a number is a name
+        ([2.0, 1.0], ("1", "2"), [1, 0]),
+        (np.array(["c", "a"], dtype=object), THREE, [2, 0]),
+        (pd.Series(["c", "a"]), THREE, [2, 0]),
+    ],
+)
+def test_classes_are_known_by_name_or_number(answer, classes, wanted):
+    assert as_labels(answer, 2, classes).tolist() == wanted
+
+
+@pytest.mark.parametrize(
+    ("answer", "classes", "message"),
+    [
+        (["good", "fine"], TWO, "the class 'fine', which is none of bad, good"),
+        ([0, 2], TWO, "the class '2'"),
+        ([0, -1], TWO, "the class '-1'"),
+        ([0, 1], ("1", "2"), "the class '0'"),
+        ([0.5, 1], TWO, "the class '0.5'"),
+        ([0, np.nan], TWO, "the class 'nan'"),
+        ([None, 1], TWO, "the class 'None'"),
+        ([0], TWO, "1 answers for 2 rows"),
+        ([[0, 1], [1, 0]], TWO, r"shape \(2, 2\)"),
+    ],
+)
+def test_what_is_no_class_is_said(answer, classes, message):
+    with pytest.raises(BadAnswer, match=message):
+        as_labels(answer, 2, classes)
+
+
+def test_what_an_answer_is_of():
+    assert gives(np.array([0.2, 0.9]), TWO) == "probabilities" and gives([[0.2, 0.8]], TWO) == "probabilities"
+    assert gives([0, 1], TWO) == gives(["bad", "good"], TWO) == gives([True], TWO) == "labels"
+    assert gives([0.0, 1.0, 2.0], THREE) == "labels"  # P(1) is of two classes only
+    assert class_numbers(np.array([1, 0]), TWO).tolist() == [1, 0]
+
+
+class Counts(Source):
+    """Answers by the sum of the codes, and remembers how it was asked."""
+
+    def answer(self, codes):
+        self.__dict__.setdefault("sizes", []).append(len(codes))
+        return 1 / (1 + np.exp(-(codes.sum(axis=1) - 5.0)))
+
+
+def test_rows_are_asked_about_in_batches_and_the_answers_are_the_same():
+    whole, parts = Counts(DATASET, "it", "mark", 1000), Counts(DATASET, "it", "mark", 7)
+    assert (ProbabilityModel(whole).predict_proba(CODES) == ProbabilityModel(parts).predict_proba(CODES)).all()
+    assert whole.sizes == [40] and parts.sizes == [7, 7, 7, 7, 7, 5]
+    assert ProbabilityModel(parts).predict_proba(CODES[:0]).shape == (0, 2)
+    assert LabelModel(parts).predict(CODES[:0]).shape == (0,)
+    assert ProbabilityModel(parts).fingerprint() == LabelModel(parts).fingerprint() == "mark"
+
+
+class Wrong(Source):
+    """Fails, or answers nonsense, about some rows."""
+
+    def answer(self, codes):
+        if (codes[:, 0] == 2).any() and (codes[:, 1] == 3).any():
+            here = (codes[:, 0] == 2) & (codes[:, 1] == 3)
+            if here.any():
+                raise KeyError("31.5 red")
+        return np.where(codes[:, 2] == 3, np.nan, 0.5)
+
+
+def test_a_row_that_it_fails_on_is_named():
+    bad = [row for row in CODES if row[0] == 2 and row[1] == 3]
+    with pytest.raises(Failure, match=r"it raised KeyError: '31.5 red' for the row colour=red, age=40\.0, debt="):
+        ProbabilityModel(Wrong(DATASET, "it", None, 100)).predict_proba(CODES)
+    assert bad
+    fine = CODES[~((CODES[:, 0] == 2) & (CODES[:, 1] == 3))]
+    with pytest.raises(Failure, match=r"it gives nan, .* for the row colour=\w+, age=[\w.]+, debt=1000\.0, flag="):
+        ProbabilityModel(Wrong(DATASET, "it", None, 100)).predict_proba(fine)
+
+
+def test_a_failure_of_all_rows_together_is_told_as_that_and_texts_are_quoted():
+    def together(codes):
+        if len(codes) > 1:
+            raise MemoryError("too many")
+
+    with pytest.raises(Failure, match=r"it raised MemoryError: too many for 40 rows together"):
+        asked(together, CODES, DATASET, "it")
+    texts = sentences()
+
+    def never(codes):
+        raise ValueError("no")
+
+    with pytest.raises(Failure, match="for the text '"):
+        asked(never, texts.test.codes, texts, "it")
+    with pytest.raises(UserError, match="said already"):
+        asked(lambda _: (_ for _ in ()).throw(UserError("said already")), CODES, DATASET, "it")
+
+
+@pytest.mark.parametrize("name", ["model.pkl", "model.PKL", "m.joblib", "m.pickle"])
+def test_a_pickle_is_refused_with_the_way_out(tmp_path, name):
+    (tmp_path / name).write_bytes(b"anything")
+    with pytest.raises(UserError, match=r"is a pickle.*model=function model.path=score.py:predict_proba"):
+        model_file(str(tmp_path / name), "a model")
+
+
+def test_a_file_or_a_package_that_is_not_there():
+    with pytest.raises(UserError, match=r"there is no such file. It should be a model of ours"):
+        model_file("nowhere.onnx", "a model of ours")
+    with pytest.raises(UserError, match=r"model=onnx needs the package nonesuch: pip install 'cfeval\[onnx\]'"):
+        package("nonesuch.io", "onnx")
+    assert package("json", "onnx").dumps(1) == "1"
+
+
+def test_columns_that_a_model_wants_are_looked_for():
+    assert missing_columns(["age", "colour"], DATASET) is None
+    told = missing_columns(["ages", "height", "x", "y"], DATASET)
+    assert told == "wants ages, height, x and 1 more, and mixed has no such feature. Did you mean age?"

@@ -1,0 +1,110 @@
+"""A model in a skops file, beside the model that was written to it."""
+
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.compose import ColumnTransformer
+from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
+
+from cfeval_cli.errors import UserError
+from cfeval_cli.identity import of_component
+from cfeval_cli.model.outside import LabelModel, ProbabilityModel
+from cfeval_cli.model.skops import Skops
+from cfeval_cli.types import Subject
+from tests.model.mixed import mixed
+
+storage = pytest.importorskip("skops.io")
+
+DATASET = mixed()
+CODES = DATASET.test.codes
+NAMES = np.array(DATASET.classes)[DATASET.train.labels]
+
+
+def fitted(last, labels=NAMES, first=None):
+    pick = first or ColumnTransformer([("c", OneHotEncoder(), ["colour", "flag"]), ("n", "passthrough", ["debt"])])
+    return make_pipeline(pick, last).fit(DATASET.decode(DATASET.train.codes), labels)
+
+
+def kept(tmp_path, model):
+    storage.dump(model, tmp_path / "model.skops")
+    return str(tmp_path / "model.skops")
+
+
+def test_probabilities_in_the_order_of_the_classes(tmp_path):
+    model = fitted(LogisticRegression(max_iter=2000))
+    settings = Skops(kept(tmp_path, model), batch_size=7)
+    assert Subject.of(DATASET, settings).kind is ProbabilityModel
+    made = settings.fit(DATASET, 0)
+    wanted = model.predict_proba(DATASET.decode(CODES))
+    assert made.predict_proba(CODES) == pytest.approx(wanted)
+    assert (pickle.loads(pickle.dumps(made)).predict_proba(CODES) == made.predict_proba(CODES)).all()
+    assert made.fingerprint() == of_component(settings) is not None
+    turned = mixed(classes=("good", "bad"))  # the file's classes are in the order of the alphabet
+    assert settings.fit(turned, 0).predict_proba(CODES) == pytest.approx(wanted[:, ::-1])
+
+
+def test_classes_by_number_and_a_model_of_classes_only(tmp_path):
+    model = fitted(RidgeClassifier(), DATASET.train.labels)
+    settings = Skops(kept(tmp_path, model))
+    assert settings.foresee(DATASET) is LabelModel
+    assert (settings.fit(DATASET, 0).predict(CODES) == model.predict(DATASET.decode(CODES))).all()
+
+
+def test_a_model_that_knows_other_columns_or_classes_is_refused(tmp_path):
+    table = DATASET.decode(DATASET.train.codes)[["debt"]].rename(columns={"debt": "debts"})
+    strange = LogisticRegression().fit(table, NAMES)
+    with pytest.raises(UserError, match=r"wants debts, and mixed has no such feature. Did you mean debt\?"):
+        Skops(kept(tmp_path, strange)).foresee(DATASET)
+
+
+def test_other_classes_are_told(tmp_path):
+    from cfeval_cli.errors import Failure
+
+    other = fitted(LogisticRegression(max_iter=2000), np.where(NAMES == "good", "ja", "nein"))
+    with pytest.raises(Failure, match="the class 'ja', which is none of bad, good"):
+        Skops(kept(tmp_path, other)).fit(DATASET, 0).predict_proba(CODES)
+
+
+def double(x):
+    return x
+
+
+def test_types_that_nobody_vouches_for_are_refused_until_the_user_does(tmp_path):
+    first = ColumnTransformer([("n", FunctionTransformer(double), ["debt"])])
+    path = kept(tmp_path, fitted(LogisticRegression(), first=first))
+    with pytest.raises(
+        UserError, match=r"not known to be harmless: tests\.model\.test_skops\.double.*model\.trusted=\["
+    ):
+        Skops(path).foresee(DATASET)
+    assert Skops(path, trusted=["tests.model.test_skops.double"]).foresee(DATASET) is ProbabilityModel
+
+
+def test_what_is_no_model_is_refused(tmp_path):
+    with pytest.raises(UserError, match="holds a StandardScaler, which is no classifier"):
+        Skops(kept(tmp_path, StandardScaler())).foresee(DATASET)
+    for name, body in {
+        "a.skops": b"",
+        "b.skops": b"PK\x03\x04junk",
+        "c.skops": pickle.dumps(LogisticRegression()),
+    }.items():
+        (tmp_path / name).write_bytes(body)
+        with pytest.raises(UserError, match="skops cannot open it"):
+            Skops(str(tmp_path / name)).foresee(DATASET)
+    with pytest.raises(UserError, match="is a pickle"):
+        Skops(str(tmp_path / "x.pkl")).foresee(DATASET)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"path": None}, "path must be given"),
+        ({"path": "x", "trusted": "y"}, "trusted must be a list"),
+        ({"path": "x", "batch_size": 0}, "batch_size must"),
+    ],
+)
+def test_bad_settings_are_named(settings, message):
+    with pytest.raises(ValueError, match=message):
+        Skops(**settings)
