@@ -158,7 +158,7 @@ class Text:
         return Dataset(
             name=self.name,
             kind="text",
-            features=tuple(Feature(f"token {j + 1}", values) for j in range(width)),
+            features=tuple(Feature(f"token {j + 1}", values, kind="token") for j in range(width)),
             classes=(self.classes[0], self.classes[1]),
             train=train,
             validation=validation,

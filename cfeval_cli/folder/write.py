@@ -164,11 +164,16 @@ class RunFolder:
             },
         }  # fmt: skip
         self._write_record()
-        values = list(dict.fromkeys(feature.values for feature in dataset.features))  # texts share one vocabulary
-        features = [{"name": feature.name, "values": values.index(feature.values)} for feature in dataset.features]
+        lists: dict[tuple[str, ...], int] = {}  # texts share one vocabulary
+        features = [
+            {"name": feature.name, "values": lists.setdefault(feature.values, len(lists)), "kind": feature.kind}
+            | ({} if feature.missing is None else {"missing": feature.missing})
+            | ({"candidates": dataset.candidates[j].tolist()} if feature.kind == "number" else {})
+            for j, feature in enumerate(dataset.features)
+        ]
         described = {
             "name": dataset.name, "kind": dataset.kind, "classes": list(dataset.classes),
-            "features": features, "values": values, "unknown": dataset.unknown, "fitted": dict(dataset.fitted),
+            "features": features, "values": list(lists), "unknown": dataset.unknown, "fitted": dict(dataset.fitted),
         }  # fmt: skip
         self._write_text("dataset.json", json.dumps(described, indent=1, ensure_ascii=False) + "\n")
 

@@ -12,7 +12,21 @@ import numpy as np
 from cfeval_cli.errors import Failure, UserError, one_of, whole
 from cfeval_cli.search.edit import exchanged
 from cfeval_cli.seeding import uniforms
-from cfeval_cli.types import ABSENT, NONE, Access, Codes, Counterfactuals, Dataset, Floats, Ints, Search, Subject, Task
+from cfeval_cli.types import (
+    ABSENT,
+    NONE,
+    Access,
+    Bools,
+    Codes,
+    Counterfactuals,
+    Dataset,
+    Floats,
+    Ints,
+    Search,
+    Subject,
+    Task,
+)
+from cfeval_cli.types.gate import apply_edits
 
 
 @dataclass(frozen=True)
@@ -62,7 +76,7 @@ class Discrete(Search):
 
     def check(self, dataset: Dataset, k: int) -> None:
         """Refuse a product that could exceed `max_candidates`, whichever features get explained."""
-        sizes = sorted(((len(values), j) for j, values in enumerate(dataset.candidates)), reverse=True)[:k]
+        sizes = sorted(((_most(dataset, j, k), j) for j in range(dataset.width)), reverse=True)[:k]
         needed = prod(size for size, _ in sizes)
         if needed > self.max_candidates:
             factors = " × ".join(f"{size:,} ({dataset.features[j].name})" for size, j in sizes)
@@ -74,7 +88,7 @@ class Discrete(Search):
 
     def chunk(self, dataset: Dataset, k: int) -> int:
         """Instances to be given at a time, such that they have about a million candidates."""
-        sizes = sorted((len(values) for values in dataset.candidates), reverse=True)
+        sizes = sorted((_most(dataset, j, k) for j in range(dataset.width)), reverse=True)
         return int(min(4096, max(16, 1_000_000 // prod(sizes[:k]))))
 
     def find(self, task: Task) -> Counterfactuals:
@@ -111,14 +125,17 @@ class Discrete(Search):
         else:
             flips = allowed & flipping
             any_flip = np.logical_or.reduceat(flips, part.starts)
-            cost = np.where(flips, self._distances(task, part, values) if pick == "nearest" else 0.0, np.inf)
+            cost = np.where(flips, self._distances(task, line, part, values) if pick == "nearest" else 0.0, np.inf)
             tier[~any_flip] = _UNDECIDED if remaining is None else _DROP
             if remaining is not None:
                 cost = np.where(any_flip.take(part.member), cost, np.where(allowed, remaining, np.inf))
         return tier, cost, values
 
-    def _distances(self, task: Task, part: _Part, values: Codes) -> Floats:
-        """Of all candidates, for the instances with the same features at once: they share their candidates."""
+    def _distances(self, task: Task, line: _Line, part: _Part, values: Codes) -> Floats:
+        """Of all candidates, for the instances with the same features at once if they share their candidates."""
+        if line.stay is not None:
+            everyone = np.broadcast_to(part.rows, len(values))
+            return task.measure.between(task.codes[everyone], apply_edits(task.codes, task.features, everyone, values))
         distances = np.zeros(len(values))
         features = task.features[part.some]
         groups, group_of = np.unique(features, axis=0, return_inverse=True)
@@ -165,8 +182,9 @@ class _Line:
 
     own: Codes  # (k, n) the instances' values, ABSENT where no feature is named
     begin: Ints  # (k, n) where a feature's values begin in `table`
-    sizes: Ints  # (k, n) how many there are
+    sizes: Ints  # (k, n) how many there are, with the own value
     table: Codes
+    stay: Ints | None = None  # (k, n) at which place the own value stands among others that lack it; -1 if they do not
 
     @staticmethod
     def of(task: Task) -> _Line:
@@ -176,7 +194,9 @@ class _Line:
         table, begin, sizes = task.dataset.candidate_table
         # where no feature is named, the one value is that of no feature
         table = np.concatenate([table, np.array([ABSENT], dtype=np.int32)])
-        return _Line(own, np.where(there, begin[features], len(table) - 1), np.where(there, sizes[features], 1), table)
+        begin, sizes = np.where(there, begin[features], len(table) - 1), np.where(there, sizes[features], 1)
+        stay = _stays(task.dataset, features, own, there) if len(own) > 1 else None
+        return _Line(own, begin, sizes if stay is None else sizes + (stay >= 0), table, stay)
 
     @cached_property
     def counts(self) -> Ints:
@@ -212,7 +232,13 @@ class _Line:
                 size = self.sizes[i].take(rows)
                 index = ((index + 0.5) / size).astype(np.int64)  # whole numbers divided; exact, and faster than divmod
                 place = place - index * size
-            values[:, i] = self.table.take(self.begin[i].take(rows) + place)
+            if self.stay is None:
+                values[:, i] = self.table.take(self.begin[i].take(rows) + place)
+                continue
+            stay = self.stay[i].take(rows)
+            behind = (stay >= 0) & (place > stay)
+            found = self.table.take(self.begin[i].take(rows) + place - behind)
+            values[:, i] = np.where(place == stay, self.own[i].take(rows), found)
         return values
 
     def random_other(self, task: Task, rows: Ints) -> Codes:
@@ -221,7 +247,9 @@ class _Line:
         order = np.argsort(task.features[rows].T, axis=0)
         own = np.take_along_axis(self.own[:, rows], order, axis=0)
         begin = np.take_along_axis(self.begin[:, rows], order, axis=0)
-        line = _Line(own, begin, np.take_along_axis(self.sizes[:, rows], order, axis=0), self.table)
+        sizes = np.take_along_axis(self.sizes[:, rows], order, axis=0)
+        stay = None if self.stay is None else np.take_along_axis(self.stay[:, rows], order, axis=0)
+        line = _Line(own, begin, sizes, self.table, stay)
         draws = uniforms(task.seed, task.component, task.ids[rows], 2)
         everyone = np.arange(len(rows))
         drawn = (draws[:, 0] * line.counts).astype(np.int64)
@@ -231,6 +259,27 @@ class _Line:
         values = np.empty_like(own.T)
         np.put_along_axis(values, order.T, line.values(everyone, drawn), axis=1)
         return values
+
+
+def _most(dataset: Dataset, feature: int, k: int) -> int:
+    """How many values of a feature are tried at most; among several features one may keep its own."""
+    size = len(dataset.candidates[feature])
+    return size if k == 1 else min(size + 1, len(dataset.features[feature].values))
+
+
+def _stays(dataset: Dataset, features: Ints, own: Codes, there: Bools) -> Ints | None:
+    """At which place among its candidates each own value (k, n) would stand that is none of them; -1 where it is one.
+
+    None if all are: a feature then stays as it is by one of its candidates.
+    """
+    stay = np.full(features.shape, -1)
+    for j in np.unique(features[there]):
+        here = there & (features == j)
+        candidates = dataset.candidates[j]
+        place = np.searchsorted(candidates, own[here])
+        lacking = candidates.take(place, mode="clip") != own[here]
+        stay[here] = np.where(lacking, place, -1)
+    return stay if (stay >= 0).any() else None
 
 
 @dataclass

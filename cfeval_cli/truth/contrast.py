@@ -11,7 +11,10 @@ from cfeval_cli.types import Codes, Dataset, Floats, Gate, Ints, Rows, Truth
 
 @dataclass(frozen=True)
 class Contrast(Truth):
-    """The largest drop that any other value of the feature causes in the logit of the predicted class."""
+    """The largest drop that another value of the feature causes in the logit of the predicted class.
+
+    Of a number: another of the values that a search tries.
+    """
 
     name = "contrast"
     place = 30
@@ -20,7 +23,8 @@ class Contrast(Truth):
     def importance(self, dataset: Dataset, model: Gate, rows: Rows) -> Floats:
         """s·c_j(x_j) less the lowest s·c_j of another value."""
         lowest = [
-            _lowest_other(model, j, dataset.values(j), rows.codes[:, j], rows.labels) for j in range(dataset.width)
+            _lowest_other(model, j, dataset.alternatives(j), rows.codes[:, j], rows.labels)
+            for j in range(dataset.width)
         ]
         return model.effects(rows.codes, rows.labels) - np.stack(lowest, axis=1)
 

@@ -1,10 +1,13 @@
+import io
+
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cfeval_cli.dataset.sources import File
-from cfeval_cli.dataset.tabular import Category, Quartiles, Table, Tiers
+from cfeval_cli.dataset.tabular import Category, Number, Quartiles, Table, Tiers
 from cfeval_cli.errors import UserError
 
 ROWS = [
@@ -68,7 +71,8 @@ def test_the_seed_decides_the_sample_and_the_split_and_the_fingerprint_tells(tmp
 
 @given(st.lists(st.integers(-5, 5), min_size=2, max_size=30))
 def test_quartiles_put_each_number_into_the_bin_that_its_name_says(numbers):
-    codes, names, _ = Quartiles().encode("x", [str(number) for number in numbers])
+    codes, feature, _ = Quartiles().encode("x", [str(number) for number in numbers])
+    names = feature.values
     for number, code in zip(numbers, codes, strict=True):
         low, _, high = names[code].partition(" x ")
         if names[code].startswith("x ≤"):
@@ -77,6 +81,93 @@ def test_quartiles_put_each_number_into_the_bin_that_its_name_says(numbers):
             assert number > float(names[code].split()[-1])
         else:
             assert float(low.split()[0]) < number <= float(high.split()[-1])
+
+
+@given(
+    st.lists(st.one_of(st.none(), st.integers(-50, 50), st.floats(-1e6, 1e6)), min_size=2, max_size=30),
+    st.booleans(),
+)
+def test_a_number_is_what_pandas_reads(numbers, whole):
+    """Codes ascend with the numbers, the last is what is missing, and decoding gives the file's own type."""
+    cells = ["" if n is None else str(int(n) if whole else n) for n in numbers]
+    codes, feature, _ = Number().encode("x", [cell or None for cell in cells])
+    theirs = pd.read_csv(io.StringIO("x,y\n" + "".join(f"{cell},\n" for cell in cells)))["x"]
+    if theirs.notna().any():
+        pd.testing.assert_series_equal(pd.Series(feature.numbers[codes], name="x"), theirs, check_exact=True)
+    known = feature.numbers[: feature.missing]
+    assert (np.diff(known) > 0).all() and (feature.missing is None) == all(cells)
+    assert len(set(feature.values)) == len(feature.values)
+    for cell, code in zip(cells, codes, strict=True):
+        assert feature.values[code] == "missing" if not cell else float(feature.values[code]) == float(cell)
+    assert feature.kind == "number" and feature.rising and not feature.ordered
+
+
+def test_whole_numbers_keep_all_their_digits_and_names_are_short():
+    _, large, _ = Number().encode("x", ["9007199254740993", "9007199254740992", "-1"])
+    assert large.values == ("-1", "9007199254740992", "9007199254740993") and large.numbers.dtype == np.int64
+    _, larger, _ = Number().encode("x", ["1" * 30, "2"])
+    assert larger.numbers.dtype == np.float64 and larger.numbers[1] == float("1" * 30)
+    codes, plain, _ = Number().encode("x", ["37.0", "0.1", "-0", "0", "+5"])
+    assert plain.values == ("0", "0.1", "5", "37") and codes.tolist() == [3, 1, 0, 0, 2]
+
+
+@pytest.mark.parametrize("column", [Category({"warm": ["red"]}), Quartiles(), Tiers(), Number()])
+def test_what_is_missing_is_a_value_of_its_own_and_the_last(column):
+    cells = ["red", None, "blue", "red"] if isinstance(column, Category) else ["3", None, "1", "2"]
+    codes, feature, _ = column.encode("x", cells)
+    assert feature.missing == codes[1] == len(feature.values) - 1 and feature.values[-1] == "missing"
+    assert (np.delete(codes, 1) < feature.missing).all()
+    there = column.encode("x", [cell for cell in cells if cell])
+    assert there[1].missing is None and there[1].values == feature.values[:-1]
+    assert (there[0] == np.delete(codes, 1)).all()
+    _, named, _ = Category().encode("x", ["missing", None, "a"])
+    assert named.values == ("a", "missing", "(missing)")
+
+
+def numbers_of(folder, rows=400, gone=0.1, **changes):
+    """A table with numbers of many values, ties and gaps, and the rows as written."""
+    rng = np.random.default_rng(0)
+    wide, tied = rng.normal(50, 20, rows).round(3), rng.choice([0, 0, 0, 0, 5, 9], rows)
+    cells = [
+        ["" if rng.random() < gone else str(a), str(b), rng.choice(["x", "y", "-9"]), ["no", "yes"][int(a > 50)]]
+        for a, b in zip(wide, tied, strict=True)
+    ]
+    write(folder, cells)
+    features = {"age": Number(), "gain": Number(), "colour": Category()}
+    settings = {"columns": ["age", "gain", "colour", "label"], "features": features, "balance": False}
+    return cells, make(**settings, **changes).load(folder, 0)
+
+
+def test_a_search_tries_quantiles_of_the_training_numbers_and_missing_if_training_rows_are(tmp_path):
+    cells, data = numbers_of(tmp_path, missing=[-9, 0])
+    train = [[cells[i][j] for i in data.train.ids] for j in range(3)]
+    numbers = sorted(float(cell) for cell in train[0] if cell)
+    expected = {numbers[max(0, int(np.ceil(len(numbers) * share - 1e-9)) - 1)] for share in np.linspace(0, 1, 32)}
+    age, gain, colour = data.features
+    tried = data.candidates[0]
+    assert set(age.numbers[tried[:-1]]) == expected and tried[-1] == age.missing and len(tried) == 33
+    assert gain.values == ("5", "9", "missing") and data.candidates[1].tolist() == [0, 1, 2]
+    assert colour.values == ("x", "y", "missing") and data.candidates[2].tolist() == [0, 1, 2]
+    _, few = numbers_of(tmp_path, candidates=4, gone=0.0)
+    assert len(few.candidates[0]) == 4 and few.features[0].missing is None
+    assert few.candidates[1].tolist() == [0, 1, 2]
+    only = numbers_of(tmp_path, rows=60, gone=1 / 60)[1]  # one or two rows
+    for feature, codes, tried in zip(only.features, only.train.codes.T, only.candidates, strict=True):
+        assert (feature.missing in tried) == (feature.missing in codes) and (np.diff(tried) > 0).all()
+
+
+def test_a_table_is_decoded_as_pandas_reads_it(tmp_path):
+    _, data = numbers_of(tmp_path)
+    theirs = pd.read_csv(tmp_path / "toy.csv", names=["age", "gain", "colour", "label"], skipinitialspace=True)
+    for split in (data.train, data.validation, data.test):
+        ours = data.decode(split.codes)
+        pd.testing.assert_frame_equal(ours, theirs.iloc[split.ids][list(ours)].reset_index(drop=True))
+
+
+def test_a_column_without_anything_in_it_is_refused(tmp_path):
+    write(tmp_path, [[row[0], "", *row[2:]] for row in ROWS])
+    with pytest.raises(UserError, match=r"column colour is empty. Leave it out of dataset\.features"):
+        make().load(tmp_path, 0)
 
 
 @pytest.mark.parametrize(
@@ -120,6 +211,7 @@ def test_a_header_line_is_skipped_when_there_is_one(tmp_path):
         ({"classes": ["a", "a"]}, "classes must name two values"),
         ({"split": [0.5, 0.2, 0.2]}, "split"),
         ({"split": [1.0, 0.0, 0.0]}, "split"),
+        ({"candidates": 1}, "candidates must be a whole number of at least 2"),
     ],
 )
 def test_bad_settings_are_named(changes, key):

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from cfeval_cli.explainer.decision_boundary import DecisionBoundary, _another_value, _drawn
 from cfeval_cli.model.logistic import LinearModel
 from cfeval_cli.types import ABSENT, NONE, Access, Subject
-from tests.problems import gate, labels, logit, make_batch, make_dataset, make_linear, problems, sigmoid
+from tests.problems import gate, labels, logit, make_batch, make_dataset, make_linear, make_mixed, problems, sigmoid
 
 
 def explain(explainer, dataset, model, access=Access.GRADIENT):
@@ -14,8 +14,13 @@ def explain(explainer, dataset, model, access=Access.GRADIENT):
     return batch, explainer.fit(dataset, gate(model, access))(batch)
 
 
+def mixed(seed):
+    dataset = make_mixed(seed, n=5, missing=0.2 * (seed % 2))
+    return dataset, make_linear(dataset, seed=seed)
+
+
 @settings(deadline=None, max_examples=40)
-@given(problems(absent=0.2, n=5), st.sampled_from([None, 1, 2]))
+@given(problems(absent=0.2, n=5) | st.integers(0, 99).map(mixed), st.sampled_from([None, 1, 2]))
 def test_it_is_the_best_of_its_own_samples(problem, max_edits):
     """Each rule of the method, checked on the samples one by one."""
     dataset, model = problem

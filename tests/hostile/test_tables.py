@@ -59,6 +59,11 @@ def by_hand(body):
     return [[cell.strip() for cell in row] for row in reader if row]
 
 
+def names(data, codes):
+    """The values as people read them."""
+    return [feature.values[code] for feature, code in zip(data.features, codes, strict=True)]
+
+
 @inputs("tables (CSV)")
 def test_a_table_is_read_as_it_is_written_or_refused_by_name(tmp_path, numbers):
     path, accepted = tmp_path / "toy.csv", 0
@@ -75,9 +80,14 @@ def test_a_table_is_read_as_it_is_written_or_refused_by_name(tmp_path, numbers):
         rows = by_hand(body)
         for split in (data.train, data.validation, data.test):
             for i, codes, label in zip(split.ids, split.codes, split.labels, strict=True):
-                assert data.features[1].values[codes[1]] == {"red": "warm"}.get(rows[i][1], rows[i][1]), seed
-                assert codes[0] == sum(float(rows[i][0]) > cut for cut in data.fitted["age"]["cuts"]), seed
-                assert (codes[2] == 0) == (float(rows[i][2]) <= 0) and label == (rows[i][3] == "yes"), seed
+                said = names(data, codes)
+                assert [name == "missing" for name in said] == [not cell for cell in rows[i][:3]], seed
+                assert said[1] == ({"red": "warm"}.get(rows[i][1], rows[i][1]) or "missing"), seed
+                if rows[i][0]:
+                    assert codes[0] == sum(float(rows[i][0]) > cut for cut in data.fitted["age"]["cuts"]), seed
+                if rows[i][2]:
+                    assert (codes[2] == 0) == (float(rows[i][2]) <= 0), seed
+                assert label == (rows[i][3] == "yes"), seed
         assert all(np.isfinite(data.fitted["age"]["cuts"])), seed
     assert everything_in(tmp_path) == {"toy.csv"} and csv.field_size_limit() == limit
     assert 0.1 * len(numbers) < accepted < 0.9 * len(numbers)  # both ways are tried

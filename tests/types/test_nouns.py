@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cfeval_cli.types.data import ABSENT, NONE, Rows
+from cfeval_cli.types.data import ABSENT, NONE, Feature, Rows
 from cfeval_cli.types.explanation import Batch, Explained, Explainer, Explanation, named
 from cfeval_cli.types.metric import Case, Metric
 from cfeval_cli.types.model import Access, BlackBox, Subject
@@ -34,6 +34,28 @@ def test_tables_and_sentences_are_decoded():
     text = replace(dataset, kind="text")
     assert text.padded and not dataset.padded
     assert text.decode(np.array([[0, 1], [2, ABSENT]], dtype=np.int32)) == ["v0 v1", "v2"]
+
+
+def test_numbers_are_decoded_as_numbers_and_what_is_missing_as_nothing():
+    dataset = make_dataset([3, 2, 3], n=4)
+    number = Feature("age", ("3", "5", "missing"), kind="number", numbers=np.array([3.0, 5.0, np.nan]), missing=2)
+    whole = Feature("count", ("1", "2"), kind="number", numbers=np.array([1, 2]))
+    colour = Feature("colour", ("blue", "red", "missing"), missing=2)
+    mixed = replace(dataset, features=(number, whole, colour), candidates=(*dataset.candidates[:2], np.array([0, 1])))
+    table = mixed.decode(np.array([[0, 1, 0], [2, 0, 2]], dtype=np.int32))
+    expected = pd.DataFrame({"age": [3.0, np.nan], "count": [2, 1], "colour": ["blue", np.nan]})
+    pd.testing.assert_frame_equal(table, expected)
+    alone = mixed.decode(np.array([[2, 1, 2]], dtype=np.int32))  # of the same types, though all is missing
+    pd.testing.assert_frame_equal(alone, expected.iloc[1:].assign(count=2).reset_index(drop=True))
+    assert mixed.alternatives(0).tolist() == [0, 1, 2] and mixed.alternatives(2).tolist() == [0, 1, 2]
+    fewer = replace(mixed, candidates=(np.array([1], dtype=np.int32), *mixed.candidates[1:]))
+    assert fewer.alternatives(0).tolist() == [1]
+    prints = {mixed.fingerprint, fewer.fingerprint, dataset.fingerprint}
+    other = replace(number, numbers=np.array([3.0, 5.5, np.nan]))
+    prints |= {
+        replace(mixed, features=(one, whole, colour)).fingerprint for one in (other, replace(number, missing=None))
+    }
+    assert len(prints) == 5
 
 
 def test_the_mask_is_no_value_that_a_feature_can_have():
