@@ -156,6 +156,10 @@ def _words(value: Any) -> bool:
     return isinstance(value, dict) and all(isinstance(one, str) for one in value.values())
 
 
+def _shares(value: Any) -> bool:
+    return isinstance(value, dict) and all(_number(one) and 0 <= one <= 1 for one in value.values())
+
+
 def _objects(value: Any) -> bool:
     return isinstance(value, dict) and all(isinstance(one, dict) for one in value.values())
 
@@ -190,6 +194,8 @@ _KINDS: _Kinds = {
     "data.name": _TEXT,
     "accuracy": _OBJECT,
     "accuracy.test": (lambda value: _number(value) and not math.isnan(value), "a number"),
+    "majority": (_shares, "a list of shares"),
+    "auc": (_shares, "a list of shares"),
     "instances": _WHOLE,
     "levels": _NAMES,
 }

@@ -208,13 +208,16 @@ class RunFolder:
             for figure in (self.path / "figures").glob(f"*.{kind}"):
                 figure.unlink()
 
-    def save_model(self, model: Model, accuracy: Mapping[str, float]) -> None:
-        """The trained model as plain arrays, if it can be told by such."""
-        self._record["accuracy"] = dict(accuracy)
+    def save_model(self, model: Model, quality: Mapping[str, Mapping[str, float]]) -> None:
+        """How good the trained model is, and the model itself as plain arrays, if it can be told by such."""
+        self._record |= {name: dict(by_split) for name, by_split in quality.items()}
         if isinstance(model, Stored):
             self._write("model.npz", lambda path: _savez(path, model.arrays()))
         theirs = self._record["reference"].get("test_accuracy")
-        log.info("test accuracy %.2f %%%s", 100 * accuracy["test"], f" (paper: {100 * theirs:.2f} %)" if theirs else "")
+        accuracy, majority, area = quality["accuracy"]["test"], quality["majority"]["test"], quality["auc"].get("test")
+        paper = f" (paper: {100 * theirs:.2f} %)" if theirs else ""
+        shown = "" if area is None else f", AUC {area:.3f}"
+        log.info("test accuracy %.2f %%%s, largest class %.2f %%%s", 100 * accuracy, paper, 100 * majority, shown)
         self._write_record()
 
     def save_instances(self, dataset: Dataset, instances: Split, rows: Rows, probabilities: Floats | None) -> None:

@@ -198,6 +198,131 @@ def test_bad_text_is_named(tmp_path, text, message):
         make().load(tmp_path, 0)
 
 
+def test_kinds_may_be_words(tmp_path):
+    write(tmp_path)
+    words = {"age": "number", "colour": "category", "gain": "tiers"}
+    classes = {"age": Number(), "colour": Category(), "gain": Tiers()}
+    assert make(features=words).load(tmp_path, 0).fingerprint == make(features=classes).load(tmp_path, 0).fingerprint
+
+
+@pytest.mark.parametrize(
+    ("labels", "classes"),
+    [
+        ([0, 1], [0, 1]), (["0.0", "1.0"], [0, 1]), ([0, 1], ["0", "1"]), (["False", "True"], [False, True]),
+        (["true", "false"], [True, False]), ([1, 2], [1.0, 2.0]), (["no", "yes"], ["no", "yes"]),
+    ],
+)  # fmt: skip
+def test_classes_of_any_type(tmp_path, labels, classes):
+    write(tmp_path, [[*row[:3], str(labels[row[3] == "yes"])] for row in ROWS])
+    data = make(classes=classes, balance=False).load(tmp_path, 0)
+    assert data.classes == tuple(str(name) for name in classes)
+    for split in (data.train, data.validation, data.test):
+        assert split.labels.tolist() == [int(ROWS[i][3] == "yes") for i in split.ids]
+
+
+def test_the_label_and_the_features_stand_anywhere_and_other_columns_are_not_looked_at(tmp_path):
+    table = pd.DataFrame(ROWS, columns=["age", "colour", "gain", "label"])
+    write(tmp_path, text=table.assign(more="x;y", empty="").sample(frac=1, axis=1, random_state=1).to_csv(index=False))
+    by_name = make(columns=None).load(tmp_path, 0)
+    write(tmp_path)
+    assert by_name.fingerprint == make().load(tmp_path, 0).fingerprint
+    table.assign(gain=table["gain"].astype(int)).to_parquet(tmp_path / "toy.csv")
+    assert make(columns=None).load(tmp_path, 0).fingerprint == by_name.fingerprint
+
+
+def test_sentinels_are_missing_in_the_file_or_in_a_column(tmp_path):
+    rows = [["-9" if i % 5 == 0 else row[0], "-9.0" if i % 7 == 0 else row[1], *row[2:]] for i, row in enumerate(ROWS)]
+    write(tmp_path, rows)
+    features = {"age": Number(), "colour": Category()}
+    everywhere, age = (make(features=features, missing=m).load(tmp_path, 0) for m in ([-9], {"age": ["-9"]}))
+    none = make(features=features).load(tmp_path, 0)
+    assert [f.missing is not None for f in everywhere.features] == [True, True]
+    assert [f.missing is not None for f in age.features] == [True, False]
+    assert [f.missing for f in none.features] == [None, None] and none.features[0].values[0] == "-9"
+    for i, codes in zip(age.train.ids, age.train.codes, strict=True):
+        assert (codes[0] == age.features[0].missing) == (i % 5 == 0)
+        assert (age.features[1].values[codes[1]] == "-9.0") == (i % 7 == 0)
+
+
+def test_rows_are_divided_as_a_column_says(tmp_path):
+    parts = ["a", "a", "a", "b", "c", "d"]
+    rows = [[*row, parts[i % 6]] for i, row in enumerate(ROWS)]
+    columns = ["age", "colour", "gain", "label", "part"]
+    write(tmp_path, rows)
+    split = {"column": "part", "train": ["a", "d"], "validation": "b", "test": "c"}
+    data = make(columns=columns, split=split, balance=False).load(tmp_path, 0)
+    for name, letters in (("train", "ad"), ("validation", "b"), ("test", "c")):
+        assert getattr(data, name).ids.tolist() == [i for i in range(60) if parts[i % 6] in letters]
+    split = {"column": "part", "train": ["a", "b", "d"], "validation": 0.2, "test": "c"}
+    drawn, again, other = (make(columns=columns, split=split, balance=False).load(tmp_path, s) for s in (0, 0, 1))
+    assert len(drawn.validation) == 10 and drawn.test.ids.tolist() == data.test.ids.tolist()
+    assert sorted([*drawn.train.ids, *drawn.validation.ids]) == [i for i in range(60) if parts[i % 6] != "c"]
+    assert drawn.fingerprint == again.fingerprint and other.validation.ids.tolist() != drawn.validation.ids.tolist()
+    del split["validation"]
+    assert len(make(columns=columns, split=split, balance=False).load(tmp_path, 0).validation) == 5
+    split["train"] = "a"
+    with pytest.raises(UserError, match=r"line 4, column part: 'b' is none of a, c, which dataset\.split names"):
+        make(columns=columns, split=split, balance=False).load(tmp_path, 0)
+
+
+def test_rows_are_divided_as_files_are(tmp_path):
+    for name, rows in (("toy.csv", ROWS[:40]), ("more.csv", ROWS[40:50]), ("test.csv", ROWS[50:])):
+        (tmp_path / name).write_text("\n".join(",".join(row) for row in rows))
+    made = make(split={"validation": File("more.csv"), "test": File("test.csv")}, balance=False)
+    data = made.load(tmp_path, 0)
+    assert [s.ids.tolist() for s in (data.train, data.validation, data.test)] == [
+        list(range(40)), list(range(40, 50)), list(range(50, 60)),
+    ]  # fmt: skip
+    assert [found.path.name for found in made.fetch(tmp_path)] == ["toy.csv", "more.csv", "test.csv"]
+    assert data.origin["file"] == "toy.csv, more.csv, test.csv" and data.origin["sha256"].count(",") == 2
+    joined = "\n".join(",".join(row) for row in ROWS)
+    (tmp_path / "toy.csv").write_text(joined)
+    one = make(balance=False).load(tmp_path, 0)
+    assert data.features == one.features  # fitted on all rows
+    (tmp_path / "toy.csv").write_text("\n".join(",".join(row) for row in ROWS[:40]))
+    drawn = make(split={"test": File("test.csv")}, balance=False).load(tmp_path, 0)
+    assert len(drawn.validation) == 4 and drawn.test.ids.tolist() == list(range(40, 50))
+    (tmp_path / "test.csv").write_text("1,red,x,no\n")
+    with pytest.raises(UserError, match=r"test\.csv, line 1, column gain: 'x' is not a number"):
+        made.load(tmp_path, 0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"columns": ["age", "colour", "gain", "no"], "label": "no", "header": False},
+            r"line 1, column age: 'age' is not a number.*looks like a header: set dataset\.header=true",
+        ),
+        (
+            {"features": {"colour": Category()}, "header": False},
+            r"'label' is not one of dataset\.classes.*The column has 'label', 'yes', 'no'\..*header=true",
+        ),
+        (
+            {"columns": ["age", "color", "gain", "label"], "features": {"color": Category()}},
+            r"column label: 'label' is not one.*header=true",
+        ),
+    ],
+)
+def test_a_header_that_is_taken_for_a_row_is_told(tmp_path, changes, message):
+    write(tmp_path, [["age", "colour", "gain", changes.get("label", "label")], *ROWS])
+    with pytest.raises(UserError, match=message):
+        make(**changes).load(tmp_path, 0)
+
+
+def test_a_decimal_comma_is_told(tmp_path):
+    write(tmp_path, text="\n".join(";".join([f"{i},5", *row[1:]]) for i, row in enumerate(ROWS)))
+    with pytest.raises(UserError, match=r"'0,5' is not a number.*Write 0\.5, with a point"):
+        make().load(tmp_path, 0)
+
+
+def test_training_rows_of_one_class_are_refused(tmp_path):
+    write(tmp_path, [[*row, "train" if row[3] == "no" else "test"] for row in ROWS])
+    split = {"column": "part", "train": "train", "test": "test"}
+    with pytest.raises(UserError, match="all training rows are of one class"):
+        make(columns=["age", "colour", "gain", "label", "part"], split=split, balance=False).load(tmp_path, 0)
+
+
 def test_a_header_line_is_skipped_when_there_is_one(tmp_path):
     write(tmp_path, [["age", "colour", "gain", "label"], *ROWS])
     assert make(header=True).load(tmp_path, 0).origin["rows_read"] == 60
@@ -212,6 +337,24 @@ def test_a_header_line_is_skipped_when_there_is_one(tmp_path):
         ({"split": [0.5, 0.2, 0.2]}, "split"),
         ({"split": [1.0, 0.0, 0.0]}, "split"),
         ({"candidates": 1}, "candidates must be a whole number of at least 2"),
+        ({"features": {"age": "number", "label": "category"}}, "features has the label, label: a model would be told"),
+        ({"features": {"age": "numbr"}}, r"features\.age: 'numbr' is no kind of column\. Did you mean number\? Write"),
+        ({"features": {"age": 3}}, r"features\.age: 3 is no kind of column"),
+        ({"columns": None, "header": False}, "columns must name the columns of a file without a header"),
+        ({"delimiter": "tab"}, "delimiter must be one character"),
+        ({"missing": "?"}, "missing must be a list such as"),
+        ({"missing": {"age": "?"}}, "missing must be a list such as"),
+        ({"missing": {"agee": ["?"]}}, r"missing\.agee is no feature\. Did you mean age\?"),
+        ({"classes": [1, "1.0"]}, "classes must name two values"),
+        ({"positions": {"age": 0}}, r"positions\.age must"),
+        ({"split": {"column": "part", "train": "a", "test": "b"}, "balance": False}, "columns does not list part"),
+        ({"split": {"column": "gain", "train": 0, "test": 1}, "balance": False}, r"split\.column=gain is a feature"),
+        ({"split": {"column": "part", "train": "a"}, "columns": None}, "needs train and test"),
+        ({"split": {"column": "part", "train": "a", "test": "b"}, "columns": None}, "Set balance: false"),
+        ({"split": {"test": "b"}, "balance": False}, r"split\.test must be a file"),
+        ({"split": {"tset": "b"}}, r"split\.tset is not known"),
+        ({"split": {"validation": 0.2}}, "split by files needs test"),
+        ({"split": {"test": File("b"), "validation": 1.5}, "balance": False}, r"split\.validation must"),
     ],
 )
 def test_bad_settings_are_named(changes, key):

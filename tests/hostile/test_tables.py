@@ -138,7 +138,10 @@ def test_a_mark_of_the_byte_order_is_no_part_of_a_value(tmp_path):
 def test_a_header_is_the_first_row_wherever_it_stands(tmp_path):
     lines = ["", '"a', 'ge",colour,gain,label', *(",".join(row) for row in ROWS)]
     (tmp_path / "toy.csv").write_text("\n".join(lines))
-    assert table(header=True).load(tmp_path, 0).origin["rows_read"] == len(ROWS)
+    features = {"a\nge": Quartiles(), "colour": Category(), "gain": Tiers()}
+    assert table(header=True, columns=None, features=features).load(tmp_path, 0).origin["rows_read"] == len(ROWS)
+    with pytest.raises(UserError, match=r"first line has a\\nge, colour.*dataset\.skip_lines=1"):
+        table(header=True).load(tmp_path, 0)
 
 
 def test_sizes_that_would_fill_the_memory_do_not(tmp_path):

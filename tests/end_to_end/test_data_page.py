@@ -1,0 +1,45 @@
+"""The page on a table of one's own: its yaml, as it is printed."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from hydra.utils import instantiate
+
+PAGE = (Path(__file__).parents[2] / "docs" / "data.md").read_text()
+LOANS, BY_COLUMN, BY_FILES = re.findall(r"```yaml\n(.*?)```", PAGE, re.S)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    rng = np.random.default_rng(0)
+    for name in ("loans.csv", "loans_2022.csv"):
+        lines = ["default;home;part;income;children;age"]
+        for i in range(80):
+            income = "" if i % 9 == 0 else f"{rng.lognormal(3, 1):.2f}"
+            cells = (i % 3 == 0, rng.choice(["own", "rent"]), 2019 + i % 4, income, i % 4 or -9, 20 + i % 50)
+            lines.append(";".join(str(int(cell) if isinstance(cell, bool) else cell) for cell in cells))
+        (tmp_path / name).write_text("\n".join(lines))
+    return tmp_path
+
+
+@pytest.mark.parametrize(("more", "sizes"), [("", (64, 8, 8)), (BY_COLUMN, (40, 20, 20)), (BY_FILES, (64, 16, 80))])
+def test_the_yaml_of_the_page_reads_a_file_as_it_says(folder, more, sizes):
+    data = instantiate(yaml.safe_load(LOANS + more), _convert_="all").load(folder, 0)
+    assert [(f.name, f.kind, f.missing is not None) for f in data.features] == [
+        ("age", "number", False),
+        ("income", "number", True),
+        ("home", "category", False),
+        ("children", "category", True),
+    ]
+    assert tuple(len(split) for split in (data.train, data.validation, data.test)) == sizes
+    assert data.classes == ("0", "1") and data.train.labels.mean() == pytest.approx(1 / 3, abs=0.1)
+
+
+def test_every_setting_of_a_table_is_on_the_page():
+    from cfeval_cli.dataset.tabular import Table
+
+    known = set(Table.__dataclass_fields__) - {"reference"}
+    assert {name for name in known if f"`{name}`" in PAGE or f"\n{name}:" in LOANS} == known
