@@ -86,6 +86,24 @@ def make_mixed(seed=0, n=40, categories=2, numbers=2, missing=0.0, tried=5):
     )
 
 
+def with_constraints(dataset, seed):
+    """Some features may not change, some only go one way."""
+    rng = np.random.default_rng(seed)
+    ways = [("any", "none", "up", "down") if f.rising else ("any", "none") for f in dataset.features]
+    features = [replace(f, moves=str(rng.choice(w))) for f, w in zip(dataset.features, ways, strict=True)]
+    return replace(dataset, features=tuple(features))
+
+
+def permitted(feature, own, new):
+    """Whether a constraint lets a value change, by its words."""
+    if own == new or feature.moves == "any":
+        return True
+    if feature.moves == "none" or feature.missing in (own, new):
+        return False
+    numbers = range(len(feature.values)) if feature.numbers is None else feature.numbers
+    return numbers[new] > numbers[own] if feature.moves == "up" else numbers[new] < numbers[own]
+
+
 def make_linear(dataset, seed=0, dim=2, scale=2, bias=None):
     """Integer embeddings and weights: every logit is exact."""
     rng = np.random.default_rng(seed)

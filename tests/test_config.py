@@ -3,6 +3,7 @@
 import importlib
 import inspect
 import pkgutil
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -16,14 +17,14 @@ from cfeval_cli import config
 from cfeval_cli.errors import UserError
 from cfeval_cli.model.logistic import LinearModel
 from cfeval_cli.types import Absences, Access, BlackBox, Subject
-from tests.problems import make_dataset
+from tests.problems import make_dataset, make_mixed
 
 CONF = Path(next(iter(cfeval_cli.conf.__path__)))
 YAMLS = sorted(path.relative_to(CONF) for path in CONF.glob("*/*.yaml") if path.parent.name != "experiment")
 SIX = ["random", "omission", "lime", "anchor", "decision_boundary", "lr"]
 RUNGS = [f"ladder_{share}" for share in ("1", "0.9", "0.8", "0.7", "0.6", "0.5", "0.4", "0.3", "0.2", "0.1", "0")]
 METRICS = ["comprehensiveness", "sufficiency", "dfr", "validity", "proximity", "c", "validity_soft", "c_soft", "recall"]
-METRICS += ["hit", "converged", "coverage"]
+METRICS += ["hit", "fixed", "converged", "coverage"]
 STANDS_FOR = {
     ("explainer", "paper"): {*SIX},
     ("explainer", "ladder"): {*RUNGS},
@@ -192,11 +193,23 @@ def test_a_component_that_is_none_of_its_group_is_refused(group):
 
 def test_the_order_of_the_command_line_does_not_matter():
     assert list(plan("explainer=[lr,random,lime]").explainers) == ["random", "lime", "lr"]
-    assert list(plan("metric=[c,dfr]").metrics) == ["dfr", "c", "converged", "coverage"]
+    assert list(plan("metric=[c,dfr]").metrics) == ["dfr", "c", "fixed", "converged", "coverage"]
 
 
-def test_coverage_and_convergence_are_always_told():
-    assert list(plan("metric=[c]").metrics) == ["c", "converged", "coverage"]
+def test_coverage_and_convergence_and_what_is_fixed_are_always_told():
+    assert list(plan("metric=[c]").metrics) == ["c", "fixed", "converged", "coverage"]
+
+
+def test_moved_embeddings_go_neither_up_nor_down():
+    dataset = make_mixed(0, n=12)
+    number = next(j for j, feature in enumerate(dataset.features) if feature.kind == "number")
+    features = [replace(f, moves="down" if j == number else "any") for j, f in enumerate(dataset.features)]
+    subject = Subject(replace(dataset, features=tuple(features)), LinearModel)
+    assert plan("search=discrete").applied(subject)
+    name = features[number].name
+    for search in ("continuous", "exact"):
+        with pytest.raises(UserError, match=rf"dataset\.only\.{name}=down: a moved embedding.*search=discrete"):
+            plan(f"search={search}").applied(subject)
 
 
 def test_settings_reach_the_components():
@@ -212,7 +225,7 @@ def test_access_limits_the_search_and_the_metrics_but_not_the_truth():
     assert made.absent.metrics == dict.fromkeys(
         ["comprehensiveness", "sufficiency", "validity_soft", "c_soft"], "needs probability access"
     )
-    assert set(made.metrics) == {"dfr", "validity", "proximity", "c", "recall", "hit", "converged", "coverage"}
+    assert set(made.metrics) == {"dfr", "validity", "proximity", "c", "recall", "hit", "fixed", "converged", "coverage"}
     assert plan("access=probability").levels == (Access.LABEL, Access.PROBABILITY)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from cfeval_cli.dataset.cells import Layout, Sheet, matching, number
 from cfeval_cli.dataset.sources import File, Found, find_all
 from cfeval_cli.dataset.split import PARTS, check_own, check_shares, held_out, own_values, shuffled
-from cfeval_cli.errors import UserError, did_you_mean, short, whole
+from cfeval_cli.errors import UserError, did_you_mean, one_of, short, whole
 from cfeval_cli.seeding import stream
 from cfeval_cli.types import Bools, Codes, Dataset, Feature, Floats, Ints, Split
 
@@ -122,6 +122,8 @@ class Table:
     balance: bool = True
     split: Sequence[float] | Mapping[str, Any] = (0.8, 0.1, 0.1)  # shares; or parts by a column, or by files
     candidates: int = 32  # of a number: the quantiles of its training values that a search tries at most
+    immutable: Sequence[str] = ()  # features that no search may change
+    only: Mapping[str, str] = field(default_factory=dict)  # features that may go up only, or down
     reference: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -138,6 +140,7 @@ class Table:
             raise ValueError(f"classes must name two values of {self.label} or more, not {list(self.classes)}")
         self._check_split()
         self._check_missing()
+        self._check_constraints()
         for name, kind in self.features.items():
             _column(name, kind)
         for name, place in self.positions.items():
@@ -171,6 +174,31 @@ class Table:
         if any(isinstance(said, str) or not isinstance(said, Sequence) for said in lists):
             raise ValueError(f"missing must be a list such as [-9, unknown], or one for each column: {self.missing!r}")
 
+    def _check_constraints(self) -> None:
+        for key, names in (("immutable", self.immutable), ("only", self.only)):
+            if isinstance(names, str):
+                raise ValueError(f"{key} must be a list such as [age, sex], not {names!r}")
+            odd = [name for name in names if name not in self.features]
+            if odd:
+                raise ValueError(f"{key} names {odd[0]}, which is no feature.{did_you_mean(odd[0], self.features)}")
+        for name, way in self.only.items():
+            one_of(f"only.{name}", way, ("up", "down"))
+            if name in self.immutable:
+                raise ValueError(f"{name} is immutable, and only says that it may go {way}. Leave one of the two out")
+
+    def _constrained(self, feature: Feature) -> Feature:
+        """The feature, with where it may go."""
+        if feature.name in self.immutable:
+            return replace(feature, moves="none")
+        way = self.only.get(feature.name)
+        if way is None:
+            return feature
+        if not feature.rising:
+            raise UserError(
+                f"dataset.only.{feature.name}={way}: a category has no up and down. Make it a number, or immutable."
+            )
+        return replace(feature, moves="up" if way == "up" else "down")
+
     @property
     def _by_column(self) -> str | None:
         """The column that divides the rows, if one does."""
@@ -202,7 +230,7 @@ class Table:
         for name, kind in self.features.items():
             codes, feature, facts = self._encoded(rows, name, _column(name, kind))
             columns.append(codes)
-            features.append(feature)
+            features.append(self._constrained(feature))
             fitted[name] = dict(facts)
         table = np.stack(columns, axis=1)
         chosen = self._balanced(labels, seed) if self.balance else np.arange(len(labels))

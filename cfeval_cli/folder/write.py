@@ -168,6 +168,7 @@ class RunFolder:
         features = [
             {"name": feature.name, "values": lists.setdefault(feature.values, len(lists)), "kind": feature.kind}
             | ({} if feature.missing is None else {"missing": feature.missing})
+            | ({} if feature.moves == "any" else {"moves": feature.moves})
             | ({"candidates": dataset.candidates[j].tolist()} if feature.kind == "number" else {})
             for j, feature in enumerate(dataset.features)
         ]

@@ -184,7 +184,9 @@ class _Line:
     begin: Ints  # (k, n) where a feature's values begin in `table`
     sizes: Ints  # (k, n) how many there are, with the own value
     table: Codes
-    stay: Ints | None = None  # (k, n) at which place the own value stands among others that lack it; -1 if they do not
+    # (k, n) at which place the own value stands among others that lack it, -1 if they do not; None: nobody's do, and
+    # instances with the same features have the same candidates
+    stay: Ints | None = None
 
     @staticmethod
     def of(task: Task) -> _Line:
@@ -195,8 +197,10 @@ class _Line:
         # where no feature is named, the one value is that of no feature
         table = np.concatenate([table, np.array([ABSENT], dtype=np.int32)])
         begin, sizes = np.where(there, begin[features], len(table) - 1), np.where(there, sizes[features], 1)
-        stay = _stays(task.dataset, features, own, there) if len(own) > 1 else None
-        return _Line(own, begin, sizes if stay is None else sizes + (stay >= 0), table, stay)
+        stay = None
+        if len(own) > 1 or task.dataset.constrained:
+            begin, sizes, stay = _within(task.dataset, features, own, there, begin, sizes)
+        return _Line(own, begin, sizes, table, stay)
 
     @cached_property
     def counts(self) -> Ints:
@@ -263,23 +267,32 @@ class _Line:
 
 def _most(dataset: Dataset, feature: int, k: int) -> int:
     """How many values of a feature are tried at most; among several features one may keep its own."""
+    if not dataset.free[feature]:
+        return 1
     size = len(dataset.candidates[feature])
     return size if k == 1 else min(size + 1, len(dataset.features[feature].values))
 
 
-def _stays(dataset: Dataset, features: Ints, own: Codes, there: Bools) -> Ints | None:
-    """At which place among its candidates each own value (k, n) would stand that is none of them; -1 where it is one.
+def _within(
+    dataset: Dataset, features: Ints, own: Codes, there: Bools, begin: Ints, sizes: Ints
+) -> tuple[Ints, Ints, Ints | None]:
+    """The candidates (k, n) of each instance: those that its own value may be exchanged for, and this itself.
 
-    None if all are: a feature then stays as it is by one of its candidates.
+    It is one of them where another feature may change instead, or nothing may.
     """
-    stay = np.full(features.shape, -1)
-    for j in np.unique(features[there]):
+    begin, sizes, stay = begin.copy(), sizes.copy(), np.full(features.shape, -1)
+    limited = False
+    for j in np.unique(features[there]).tolist():
         here = there & (features == j)
-        candidates = dataset.candidates[j]
-        place = np.searchsorted(candidates, own[here])
-        lacking = candidates.take(place, mode="clip") != own[here]
-        stay[here] = np.where(lacking, place, -1)
-    return stay if (stay >= 0).any() else None
+        first, last = dataset.reach(j, own[here])
+        place = np.searchsorted(dataset.candidates[j], own[here])
+        among = dataset.candidates[j].take(place, mode="clip") == own[here]
+        lacking = ~(among & (first <= place) & (place < last)) & ((len(own) > 1) | (first == last))
+        begin[here] += first
+        sizes[here] = last - first + lacking
+        stay[here] = np.where(lacking, np.clip(place - first, 0, last - first), -1)
+        limited |= dataset.features[j].moves != "any"
+    return begin, sizes, stay if limited or (stay >= 0).any() else None
 
 
 @dataclass

@@ -27,6 +27,7 @@ NONE = -1
 
 
 Kind = Literal["category", "number", "token"]
+Moves = Literal["any", "none", "up", "down"]
 
 
 @dataclass(frozen=True)
@@ -39,11 +40,22 @@ class Feature:
     kind: Kind = "category"
     numbers: NDArray[Any] | None = field(default=None, compare=False, repr=False)  # what the codes of a number mean
     missing: int | None = None  # the code for a cell that says nothing, the last one; None if every cell says something
+    moves: Moves = "any"  # where a search may take its value: anywhere, nowhere, or one way only
 
     @property
     def rising(self) -> bool:
         """Whether a larger code means more: of numbers and of ordered values, but for a missing one."""
         return self.ordered or self.kind == "number"
+
+    def may(self, own: Codes, new: Codes) -> Bools:
+        """Whether a value may be exchanged for another, as it always may for itself; missing lies in no direction."""
+        if self.moves == "any":
+            return np.ones(np.broadcast_shapes(own.shape, new.shape), dtype=bool)
+        same = own == new
+        if self.moves == "none":
+            return np.asarray(same)
+        there = (own != self.missing) & (new != self.missing)
+        return np.asarray(same | (there & ((new > own) if self.moves == "up" else (new < own))))
 
     @cached_property
     def meaning(self) -> NDArray[Any]:
@@ -119,6 +131,35 @@ class Dataset:
         """The values that a feature's own is held against: all that it can have, of a number those that are tried."""
         return self.candidates[feature] if self.features[feature].kind == "number" else self.values(feature)
 
+    def allowed(self, feature: int, own: Codes) -> Bools:
+        """Which of its alternatives (V,) a feature may have instead of each of its own values (n,): (n, V)."""
+        others = self.alternatives(feature)
+        return np.asarray(self.features[feature].may(own[:, None], others[None]) & (own[:, None] != others))
+
+    def reach(self, feature: int, own: Codes) -> tuple[Ints, Ints]:
+        """The part of a feature's candidates, from and to (n,), that each of its own values may be exchanged for."""
+        about, candidates = self.features[feature], self.candidates[feature]
+        first, last = np.zeros(len(own), dtype=np.int64), np.full(len(own), len(candidates))
+        if about.moves == "any":
+            return first, last
+        known = len(candidates) - (about.missing is not None and about.missing in candidates)
+        if about.moves == "up":
+            first, last = np.searchsorted(candidates[:known], own, side="right"), np.full(len(own), known)
+        elif about.moves == "down":
+            last = np.searchsorted(candidates[:known], own, side="left")
+        stays = (own == about.missing) | (about.moves == "none")
+        return np.where(stays, 0, first), np.where(stays, 0, last)
+
+    @cached_property
+    def free(self) -> Bools:
+        """Which features (M,) may change at all."""
+        return np.array([feature.moves != "none" for feature in self.features])
+
+    @cached_property
+    def constrained(self) -> bool:
+        """Whether some features may not be changed as one likes."""
+        return any(feature.moves != "any" for feature in self.features)
+
     def decode(self, codes: Codes) -> pd.DataFrame | list[str]:
         """Rows as a user's own model was given them: a table as the file has it, or sentences.
 
@@ -155,7 +196,7 @@ class Dataset:
 
         values = dict.fromkeys(feature.values for feature in self.features)  # texts share one vocabulary
         lists = {one: i for i, one in enumerate(values)}
-        names = [(f.name, lists[f.values], f.ordered, f.kind, f.missing) for f in self.features]
+        names = [(f.name, lists[f.values], f.ordered, f.kind, f.missing, f.moves) for f in self.features]
         digest = sha256(repr((self.name, self.kind, list(values), names, self.classes, self.unknown)).encode())
         splits = (self.train, self.validation, self.test)
         arrays = [array for split in splits for array in (split.ids, split.codes, split.labels)]

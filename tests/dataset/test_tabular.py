@@ -198,6 +198,16 @@ def test_bad_text_is_named(tmp_path, text, message):
         make().load(tmp_path, 0)
 
 
+def test_constraints_reach_the_features(tmp_path):
+    write(tmp_path)
+    features = {"age": "number", "colour": "category", "gain": "tiers"}
+    data = make(features=features, immutable=["colour"], only={"age": "up", "gain": "down"}).load(tmp_path, 0)
+    assert [feature.moves for feature in data.features] == ["up", "none", "down"] and data.constrained
+    assert not make(features=features).load(tmp_path, 0).constrained
+    with pytest.raises(UserError, match=r"dataset\.only\.colour=up: a category has no up and down"):
+        make(features=features, only={"colour": "up"}).load(tmp_path, 0)
+
+
 def test_kinds_may_be_words(tmp_path):
     write(tmp_path)
     words = {"age": "number", "colour": "category", "gain": "tiers"}
@@ -346,6 +356,11 @@ def test_a_header_line_is_skipped_when_there_is_one(tmp_path):
         ({"missing": {"age": "?"}}, "missing must be a list such as"),
         ({"missing": {"agee": ["?"]}}, r"missing\.agee is no feature\. Did you mean age\?"),
         ({"classes": [1, "1.0"]}, "classes must name two values"),
+        ({"immutable": ["sex"]}, "immutable names sex, which is no feature"),
+        ({"immutable": "age"}, "immutable must be a list"),
+        ({"only": {"agee": "up"}}, r"only names agee, which is no feature\. Did you mean age\?"),
+        ({"only": {"age": "higher"}}, r"only\.age must be one of up, down"),
+        ({"only": {"age": "up"}, "immutable": ["age"]}, "age is immutable, and only says that it may go up"),
         ({"positions": {"age": 0}}, r"positions\.age must"),
         ({"split": {"column": "part", "train": "a", "test": "b"}, "balance": False}, "columns does not list part"),
         ({"split": {"column": "gain", "train": 0, "test": 1}, "balance": False}, r"split\.column=gain is a feature"),

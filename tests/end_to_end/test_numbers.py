@@ -91,3 +91,26 @@ def test_embeddings_of_numbers_are_moved_and_the_report_names_the_nearest_number
     folder = only_run(tmp_path)
     same_figures(folder)
     assert pd.read_parquet(folder / "counterfactuals.parquet")["vectors"].notna().all()
+
+
+def test_constraints_are_kept_and_explanations_that_cannot_flip_are_told(loans, tmp_path):
+    constraints = ["+dataset.immutable=[home]", "+dataset.only={age: up}"]
+    loans.run("explainer=[lr,random]", *constraints, "n_explain=30", "report=true", cwd=tmp_path)
+    folder = only_run(tmp_path)
+    described = json.loads((folder / "dataset.json").read_text())
+    assert [feature.get("moves") for feature in described["features"]] == ["up", None, "none"]
+    own = pd.read_parquet(folder / "instances.parquet").set_index("instance")["codes"]
+    found = pd.read_parquet(folder / "counterfactuals.parquet")
+    told = pd.read_parquet(folder / "explanations.parquet").set_index(["instance", "explainer"])["features"]
+    stuck = {"lr": 0, "random": 0}
+    for line in found[found["access"] == "label"].itertuples():
+        first = int(told[line.instance, line.explainer][0])
+        assert line.features.tolist() == ([] if first == 2 else [first])
+        if first == 0:
+            assert line.codes[0] >= own[line.instance][0]
+        if first == 2 or (first == 0 and own[line.instance][0] >= described["features"][0]["candidates"][-1]):
+            assert not line.flipped and line.distance == 0
+            stuck[line.explainer] += 1
+    metrics = pd.read_csv(folder / "metrics.csv").set_index(["metric", "explainer"])["value"]
+    assert {name: 30 * metrics["fixed", name] for name in stuck} == pytest.approx(stuck) and sum(stuck.values()) > 1
+    assert "Fixed" in (folder / "tables.md").read_text()

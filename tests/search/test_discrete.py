@@ -9,14 +9,29 @@ from hypothesis import strategies as st
 from cfeval_cli.errors import Failure, UserError
 from cfeval_cli.search.discrete import Discrete
 from cfeval_cli.types import NONE, Access
-from tests.problems import choose_features, logit, make_dataset, make_linear, make_mixed, make_task, problems, sigmoid
+from tests.problems import (
+    choose_features,
+    logit,
+    make_dataset,
+    make_linear,
+    make_mixed,
+    make_task,
+    permitted,
+    problems,
+    sigmoid,
+    with_constraints,
+)
 
 
 def algorithm_1(dataset, model, row, features, pick, access):
     """The paper's loop over candidates, one at a time; None where a random one is to be taken."""
     before = logit(model, row) > 0
     tried = []
-    for values in product(*(sorted({*dataset.candidates[j].tolist(), int(row[j])}) for j in features)):
+    values_of = [
+        [v for v in sorted({*dataset.candidates[j].tolist(), int(row[j])}) if permitted(dataset.features[j], row[j], v)]
+        for j in features
+    ]
+    for values in product(*values_of):
         changed = sum(int(row[j]) != v for j, v in zip(features, values, strict=True))
         if changed == 0:
             continue  # x itself is never its own counterfactual
@@ -30,6 +45,8 @@ def algorithm_1(dataset, model, row, features, pick, access):
         tried.append(
             {"codes": candidate, "changed": changed, "flip": (z > 0) != before, "kept": kept, "gap": np.sqrt(gap)}
         )
+    if not tried:  # nothing may change
+        return row
     flips = [t for t in tried if t["flip"]]
     by_drop = sorted(tried, key=lambda t: (round(t["kept"], 12), t["changed"]))  # sorted() keeps value order
     if pick == "largest_drop":
@@ -78,9 +95,11 @@ def test_matches_algorithm_1_candidate_by_candidate(problem, k, seed, pick, acce
     st.sampled_from([Access.LABEL, Access.PROBABILITY]),
     st.sampled_from([1, 7, 1000]),
 )
-def test_a_number_that_is_not_tried_may_stay_while_another_feature_changes(seed, k, pick, access, max_batch_rows):
+def test_numbers_stay_while_another_feature_changes_and_constraints_are_kept(seed, k, pick, access, max_batch_rows):
     dataset = make_mixed(seed, n=6, missing=0.3 * (seed % 2), tried=3)
     model = make_linear(dataset, seed=seed)
+    if seed % 3:
+        dataset = with_constraints(dataset, seed)
     search = Discrete(pick=pick, max_batch_rows=max_batch_rows)
     if access not in search.levels:
         return
@@ -94,6 +113,7 @@ def test_a_number_that_is_not_tried_may_stay_while_another_feature_changes(seed,
         expected = algorithm_1(dataset, model, row, mine, meant, access)
         for j in np.flatnonzero(found.codes[i] != row):
             assert j in mine and found.codes[i][j] in dataset.candidates[j]
+            assert permitted(dataset.features[j], row[j], found.codes[i][j])
         if expected is None:
             assert not found.flipped[i]
         else:
