@@ -115,6 +115,8 @@ class Layout:
     delimiter: str | None = None
     skip_lines: int = 0  # rows before the table begins
     positions: Mapping[str, int] | None = None  # which column is meant where a name occurs twice, from 1
+    longest: int = 1 << 17  # characters of a cell
+    spaces: bool = True  # after a delimiter are left out
 
     def read(self, path: Path, wanted: Sequence[str]) -> Sheet:
         """The columns that are wanted, by name, in whatever order the file has them; the others are not looked at."""
@@ -149,7 +151,7 @@ class Layout:
         return Sheet(path, dict(zip(wanted, cells, strict=True)), found)
 
     def _rows(self, path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
-        lines = rows(path, delimiter)
+        lines = rows(path, delimiter, self.longest, self.spaces)
         for _ in range(self.skip_lines):
             next(lines, None)
         return lines

@@ -319,6 +319,10 @@ class Logistic:
         )
         if dataset.pretrained is not None:
             body, starts = torch.as_tensor(dataset.pretrained), np.ones(len(sizes), dtype=np.int64)
+        elif dataset.padded:  # a word is the same wherever it stands
+            body = torch.randn(int(sizes[0]), self.dim, generator=generator, dtype=torch.float64)
+            starts = np.ones(len(sizes), dtype=np.int64)
+            body[dataset.mask] = 0.0
         else:
             body = torch.randn(int(sizes.sum()), self.dim, generator=generator, dtype=torch.float64)
             starts = 1 + np.concatenate([[0], np.cumsum(sizes)[:-1]])
@@ -368,6 +372,10 @@ def _linear(
 ) -> LinearModel:
     """The trained model; features with the same part of the table share one array."""
     spans = [(start, start + len(feature.values)) for start, feature in zip(starts, dataset.features, strict=True)]
+    if (
+        dataset.padded and dataset.pretrained is None
+    ):  # no training row has it: what stands for any word is the usual one
+        table[starts[0] + dataset.mask] = dataset.frequencies[0] @ table[spans[0][0] : spans[0][1]]
     parts = {span: table[span[0] : span[1]].copy() for j, span in enumerate(spans) if j not in binned}
     tables = tuple(table[starts[j] + binned[j]] if j in binned else parts[span] for j, span in enumerate(spans))
     return LinearModel(bias, weights, tables, reparametrisation.mean_vectors(tables, dataset.train.codes))

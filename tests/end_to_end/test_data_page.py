@@ -8,8 +8,12 @@ import pytest
 import yaml
 from hydra.utils import instantiate
 
+from cfeval_cli.commands import configs
+from cfeval_cli.dataset.tabular import Table
+from cfeval_cli.dataset.text import Text
+
 PAGE = (Path(__file__).parents[2] / "docs" / "data.md").read_text()
-LOANS, BY_COLUMN, BY_FILES = re.findall(r"```yaml\n(.*?)```", PAGE, re.S)
+LOANS, BY_COLUMN, BY_FILES, REVIEWS, VECTORS = re.findall(r"```yaml\n(.*?)```", PAGE, re.S)
 
 
 @pytest.fixture
@@ -38,8 +42,26 @@ def test_the_yaml_of_the_page_reads_a_file_as_it_says(folder, more, sizes):
     assert data.classes == ("0", "1") and data.train.labels.mean() == pytest.approx(1 / 3, abs=0.1)
 
 
-def test_every_setting_of_a_table_is_on_the_page():
-    from cfeval_cli.dataset.tabular import Table
+@pytest.mark.parametrize(("kind", "shown"), [(Table, LOANS), (Text, REVIEWS + VECTORS)])
+def test_every_setting_is_on_the_page(kind, shown):
+    known = set(kind.__dataclass_fields__) - {"reference"}
+    assert {name for name in known if f"`{name}" in PAGE or f"{name}:" in shown or f"@{name}:" in shown} == known
 
-    known = set(Table.__dataclass_fields__) - {"reference"}
-    assert {name for name in known if f"`{name}`" in PAGE or f"\n{name}:" in LOANS} == known
+
+def test_the_texts_of_the_page_are_read_as_it_says(tmp_path):
+    moods = {1: "Très mauvais, dull!", 5: "Good. Don't miss it"}
+    lines = ["review\tstars", *(f"{moods[stars]} {i}\t{stars}" for i in range(20) for stars in moods)]
+    (tmp_path / "reviews.tsv").write_text("\n".join(lines))
+    data = instantiate(yaml.safe_load(REVIEWS), _convert_="all").load(tmp_path, 0)
+    assert len(data.train) == 32 and data.classes == ("bad", "good") and data.pretrained is None
+    said = {text.rsplit(" ", 1)[0]: label for text, label in zip(data.train.texts, data.train.labels, strict=True)}
+    assert said == {"très mauvais , dull !": 0, "good . don't miss it": 1}
+
+
+def test_vectors_are_two_lines(tmp_path):
+    (tmp_path / "dataset").mkdir()
+    (tmp_path / "dataset" / "reviews.yaml").write_text(VECTORS + REVIEWS)
+    with configs.opened():
+        made = configs.run(["dataset=reviews"], str(tmp_path))
+    glove = instantiate(made.dataset.embedding, _convert_="all")
+    assert glove.files()[0].name == "glove_6B_50d_emb.npy" and made.dataset.name == "reviews"

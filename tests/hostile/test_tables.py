@@ -209,7 +209,8 @@ def test_sentences_are_read_or_refused_by_name(tmp_path, numbers):
     [
         (b"text,label,source\na,1\n", "line 2: 2 fields where the first line names 3"),
         (b"text,label,source\na,1,mine,x\n", "line 2: 4 fields"),
-        (b"", "has no column label, source, text"),
+        (b"", "has no rows"),
+        (b"text,label\na,1\n", "has no column source"),
         (b"text,label,source\n\0,1,mine\n", "NUL"),
     ],
 )

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from cfeval_cli.errors import UserError
 from cfeval_cli.model.logistic import LinearModel, Logistic, _adam, _bins
+from cfeval_cli.seeding import integer, stream
 from cfeval_cli.types import (
     ABSENT,
     NONE,
@@ -166,6 +167,25 @@ def test_a_number_of_few_values_has_no_bin_without_training_rows():
     bins = _bins(replace(dataset, train=replace(dataset.train, codes=codes)), 0, 4)
     assert bins.tolist() == [int(code > 3) for code in range(len(bins))]
     assert not _bins(replace(dataset, train=replace(dataset.train, codes=codes * 0 + 2)), 0, 4).any()
+
+
+def test_words_trained_from_nothing_have_one_vector_wherever_they_stand_and_the_mask_is_the_usual_one():
+    """The same as if the starting vectors had been given."""
+    dataset, _ = noisy(200)
+    codes = {name: getattr(dataset, name).codes.clip(max=1) for name in ("train", "validation", "test")}
+    splits = {name: replace(getattr(dataset, name), codes=array) for name, array in codes.items()}
+    words = tuple(Feature(f"token {j}", ("a", "b", "<unk>"), kind="token") for j in range(3))
+    counts = np.bincount(codes["train"].ravel(), minlength=3)
+    text = replace(dataset, kind="text", features=words, unknown=2, frequencies=(counts / counts.sum(),) * 3, **splits)
+    model = make(dim=5, max_epochs=4).fit(text, 0)
+    assert all(table is model.tables[0] for table in model.tables) and model.tables[0].shape == (3, 5)
+    assert model.tables[0][2] == pytest.approx(text.frequencies[0] @ model.tables[0])
+    generator = torch.Generator().manual_seed(integer(stream(0, "model")))
+    start = torch.randn(3, 5, generator=generator, dtype=torch.float64)
+    start[2] = 0.0
+    given = make(dim=5, max_epochs=4)._fit(replace(text, pretrained=start.numpy()), generator)
+    assert model.tables[0][:2] == pytest.approx(given.tables[0][:2])
+    assert model.positive(codes["test"]) == pytest.approx(given.positive(codes["test"]))
 
 
 def test_the_same_seed_gives_the_same_bits_and_another_seed_another_model():
