@@ -44,6 +44,12 @@ def check_own(split: Mapping[str, Any]) -> None:
             if by_column
             else "split by files needs test, a file; dataset.file is for training, or say column: NAME"
         )
+    if not by_column and "train" in split:
+        raise ValueError("split.train does not go with a split by files: dataset.file is the one for training")
+    values = [str(value) for part in PARTS for value in own_values(split, part)]
+    twice = [value for value in values if values.count(value) > 1]
+    if by_column and twice:
+        raise ValueError(f"split names {twice[0]} twice: a row belongs to one part")
     if isinstance(split.get("validation"), float):
         number("split.validation", split["validation"], 0, 1, open_low=True)
 

@@ -116,9 +116,7 @@ class Table:
     delimiter: str | None = None  # None: look
     skip_lines: int = 0  # before the table begins
     positions: Mapping[str, int] = field(default_factory=dict)  # from 1, of columns whose name occurs twice
-    missing: (
-        Sequence[Any] | Mapping[str, Sequence[Any]]
-    ) = ()  # what cells say that say nothing, in all columns or by column
+    missing: Sequence[Any] | Mapping[str, Sequence[Any]] = ()  # what a cell says that says nothing; or by column
     balance: bool = True
     split: Sequence[float] | Mapping[str, Any] = (0.8, 0.1, 0.1)  # shares; or parts by a column, or by files
     candidates: int = 32  # of a number: the quantiles of its training values that a search tries at most
@@ -209,10 +207,7 @@ class Table:
         """The one file, or those of the parts."""
         if not isinstance(self.split, Mapping) or self._by_column:
             return [self.file]
-        return [
-            self.file,
-            *(self.split[part] for part in ("validation", "test") if isinstance(self.split.get(part), File)),
-        ]
+        return [self.file, *(one for part in PARTS[1:] if isinstance(one := self.split.get(part), File))]
 
     def fetch(self, data_dir: Path) -> list[Found]:
         """Make sure that the data folder has the file."""

@@ -367,6 +367,8 @@ def test_a_header_line_is_skipped_when_there_is_one(tmp_path):
         ({"split": {"column": "part", "train": "a"}, "columns": None}, "needs train and test"),
         ({"split": {"column": "part", "train": "a", "test": "b"}, "columns": None}, "Set balance: false"),
         ({"split": {"test": "b"}, "balance": False}, r"split\.test must be a file"),
+        ({"split": {"train": File("a"), "test": File("b")}, "balance": False}, r"split\.train does not go with"),
+        ({"split": {"column": "p", "train": [1, 2], "test": 2}, "columns": None}, "split names 2 twice"),
         ({"split": {"tset": "b"}}, r"split\.tset is not known"),
         ({"split": {"validation": 0.2}}, "split by files needs test"),
         ({"split": {"test": File("b"), "validation": 1.5}, "balance": False}, r"split\.validation must"),
