@@ -19,6 +19,7 @@ from omegaconf.errors import OmegaConfBaseException
 from cfeval_cli.errors import UserError, did_you_mean, number, one_of, whole
 from cfeval_cli.metric.converged import Converged
 from cfeval_cli.metric.coverage import Coverage
+from cfeval_cli.metric.fixed import Fixed
 from cfeval_cli.types import Absences, Access, Distance, Explainer, Metric, Plan, Removal, Search, Trainable, Truth
 
 _ACCESS = {level.name.lower(): level for level in (Access.LABEL, Access.PROBABILITY, Access.GRADIENT)}
@@ -56,7 +57,8 @@ def plan(cfg: DictConfig) -> Plan:
             _check(key, partial(number, key, cfg[key], 0.001))
     access = _ACCESS[cfg.access]
     chosen = _several(cfg, "metric", Metric)
-    metrics = _permitted(chosen, access) | {"converged": Converged(), "coverage": Coverage()}  # always told
+    always = {"fixed": Fixed(), "converged": Converged(), "coverage": Coverage()}  # told whatever is chosen
+    metrics = _permitted(chosen, access) | always
     agreements = [name for name, metric in metrics.items() if metric.role == "truth"]
     if agreements and cfg.agreement not in agreements:
         raise UserError(

@@ -49,6 +49,61 @@ def make_dataset(sizes, n=20, seed=0, unknown=None, absent=0.0):
     )
 
 
+def make_mixed(seed=0, n=40, categories=2, numbers=2, missing=0.0, tried=5):
+    """A table with numbers: those of the test rows need not occur in training, some are missing, few are tried."""
+    rng = np.random.default_rng(seed)
+    plain = make_dataset(rng.integers(2, 5, categories).tolist() or [2], n=n, seed=seed)
+    codes = [np.concatenate([s.codes for s in (plain.train, plain.validation, plain.test)])] if categories else []
+    features, candidates = list(plain.features[:categories]), list(plain.candidates[:categories])
+    for j in range(numbers):
+        shape = (rng.normal(3, 5, 3 * n), rng.integers(-4, 12, 3 * n), rng.exponential(50, 3 * n).round(1))[j % 3]
+        known, column = np.unique(shape, return_inverse=True)
+        gone = (rng.random(3 * n) < missing) if missing else np.zeros(3 * n, dtype=bool)
+        names, last = [f"{x:g}" for x in known], None
+        if gone.any():
+            column, last = np.where(gone, len(known), column), len(known)
+            known, names = np.append(known, np.nan), [*names, "missing"]
+        values = np.unique(rng.choice(column[:n], tried))
+        features.append(Feature(f"x{j}", tuple(names), kind="number", numbers=known, missing=last))
+        candidates.append(values.astype(np.int32))
+        codes.append(column[:, None].astype(np.int32))
+    order = rng.permutation(len(features))  # numbers stand anywhere
+    table = np.concatenate(codes, axis=1)[:, order]
+    labels = rng.integers(0, 2, 3 * n)
+    parts = [Split(np.arange(i, i + n), table[i : i + n], labels[i : i + n]) for i in (0, n, 2 * n)]
+    features = tuple(features[j] for j in order)
+    counts = [np.bincount(parts[0].codes[:, j], minlength=len(f.values)) for j, f in enumerate(features)]
+    return Dataset(
+        name="mixed",
+        kind="tabular",
+        features=features,
+        classes=("no", "yes"),
+        train=parts[0],
+        validation=parts[1],
+        test=parts[2],
+        frequencies=tuple(count / n for count in counts),
+        candidates=tuple(candidates[j] for j in order),
+    )
+
+
+def with_constraints(dataset, seed):
+    """Some features may not change, some only go one way."""
+    rng = np.random.default_rng(seed)
+    ways = [("any", "none", "up", "down") if f.rising else ("any", "none") for f in dataset.features]
+    features = [replace(f, moves=str(rng.choice(w))) for f, w in zip(dataset.features, ways, strict=True)]
+    return replace(dataset, features=tuple(features))
+
+
+def permitted(feature, own, new):
+    """Whether a constraint lets a value change, by its words."""
+    if own == new or feature.moves == "any":
+        return True
+    if feature.moves == "none" or feature.missing in (own, new):
+        return False
+    numbers = range(len(feature.values)) if feature.numbers is None else feature.numbers
+    return numbers[new] > numbers[own] if feature.moves == "up" else numbers[new] < numbers[own]
+
+
 def make_linear(dataset, seed=0, dim=2, scale=2, bias=None):
     """Integer embeddings and weights: every logit is exact."""
     rng = np.random.default_rng(seed)

@@ -3,6 +3,7 @@
 import importlib
 import inspect
 import pkgutil
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -17,13 +18,13 @@ from cfeval_cli.model.logistic import LinearModel
 from cfeval_cli.types import Absences, Access, BlackBox, Subject
 from tests import inside
 from tests.inside import CONF
-from tests.problems import make_dataset
+from tests.problems import make_dataset, make_mixed
 
 YAMLS = sorted(path.relative_to(CONF) for path in CONF.glob("*/*.yaml") if path.parent.name != "experiment")
 SIX = ["random", "omission", "lime", "anchor", "decision_boundary", "lr"]
 RUNGS = [f"ladder_{share}" for share in ("1", "0.9", "0.8", "0.7", "0.6", "0.5", "0.4", "0.3", "0.2", "0.1", "0")]
 METRICS = ["comprehensiveness", "sufficiency", "dfr", "validity", "proximity", "c", "validity_soft", "c_soft", "recall"]
-METRICS += ["hit", "converged", "coverage"]  # of the paper
+METRICS += ["hit", "fixed", "converged", "coverage"]  # of the paper
 STANDS_FOR = {
     ("explainer", "paper"): {*SIX},
     ("explainer", "ladder"): {*RUNGS},
@@ -212,7 +213,7 @@ def test_a_component_that_is_none_of_its_group_is_refused(group):
 
 def test_the_order_of_the_command_line_does_not_matter():
     assert list(plan("explainer=[lr,random,lime]").explainers) == ["random", "lime", "lr"]
-    assert list(plan("metric=[c,dfr]").metrics) == ["dfr", "c", "converged", "coverage"]
+    assert list(plan("metric=[c,dfr]").metrics) == ["dfr", "c", "fixed", "converged", "coverage"]
 
 
 @pytest.mark.parametrize("experiment", ["table1_adults", "table1_movie_reviews", "table3"])
@@ -230,8 +231,20 @@ def test_by_default_support_is_common_and_as_many_resamples_are_drawn_as_it_take
     ]
 
 
-def test_coverage_and_convergence_are_always_told():
-    assert list(plan("metric=[c]").metrics) == ["c", "converged", "coverage"]
+def test_coverage_and_convergence_and_what_is_fixed_are_always_told():
+    assert list(plan("metric=[c]").metrics) == ["c", "fixed", "converged", "coverage"]
+
+
+def test_moved_embeddings_go_neither_up_nor_down():
+    dataset = make_mixed(0, n=12)
+    number = next(j for j, feature in enumerate(dataset.features) if feature.kind == "number")
+    features = [replace(f, moves="down" if j == number else "any") for j, f in enumerate(dataset.features)]
+    subject = Subject(replace(dataset, features=tuple(features)), LinearModel)
+    assert plan("search=discrete").applied(subject)
+    name = features[number].name
+    for search in ("continuous", "exact"):
+        with pytest.raises(UserError, match=rf"dataset\.only\.{name}=down: a moved embedding.*search=discrete"):
+            plan(f"search={search}").applied(subject)
 
 
 def test_settings_reach_the_components():
@@ -247,7 +260,7 @@ def test_access_limits_the_search_and_the_metrics_but_not_the_truth():
     assert made.absent.metrics == dict.fromkeys(
         ["comprehensiveness", "sufficiency", "validity_soft", "c_soft"], "needs probability access"
     )
-    kept = {"dfr", "validity", "proximity", "proximity_flips", "c", "recall", "hit", "converged", "coverage"}
+    kept = {"dfr", "validity", "proximity", "proximity_flips", "c", "recall", "hit", "fixed", "converged", "coverage"}
     assert set(made.metrics) == kept
     assert plan("access=probability").levels == (Access.LABEL, Access.PROBABILITY)
 

@@ -1,22 +1,24 @@
-"""Texts: sentences of two classes become rows of words, one feature a position."""
+"""Texts: sentences of two classes or more become rows of words, one feature a position."""
 
 from __future__ import annotations
 
 import codecs
 import logging
+import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
-from cfeval_cli.dataset.cells import rows
+from cfeval_cli.dataset.cells import Layout, matching
 from cfeval_cli.dataset.glove import Glove
 from cfeval_cli.dataset.sources import File, Found, find_all
 from cfeval_cli.dataset.split import check_shares, shuffled
-from cfeval_cli.errors import UserError, short, whole
+from cfeval_cli.errors import UserError, one_of, short, whole
+from cfeval_cli.seeding import stream
 from cfeval_cli.types import ABSENT, Codes, Dataset, Feature, Split
 
 log = logging.getLogger(__name__)
@@ -29,7 +31,7 @@ UNKNOWN = "<unk>"  # stands for unknown words and for "mask"
 class Corpus(Protocol):
     """Where sentences of both classes come from."""
 
-    rows: int  # that it should have
+    rows: int | None  # that it should have, if that is known
 
     def files(self) -> list[File]:
         """The files that it is read from."""
@@ -63,33 +65,34 @@ class Lines:
 
 @dataclass(frozen=True)
 class Table:
-    """A CSV file with texts and labels of several sources, of which one is wanted."""
+    """A CSV, TSV or Parquet file with a column of texts and one of labels; of several sources one may be wanted."""
 
     file: File
-    source: str
-    rows: int
+    source: str | None = None  # that the column `source` has in the rows that are wanted; None: all rows
+    rows: int | None = None  # that it should have; None: as many as there are
+    text: str = "text"  # columns
+    label: str = "label"
+    labels: Sequence[Any] = (0, 1)  # what the label is, in the order of the classes
+    delimiter: str | None = None  # None: look
+    latin: bool = False  # whether texts with other characters than ASCII were read wrongly when the file was made
 
     def files(self) -> list[File]:
         """The one."""
         return [self.file]
 
     def sentences(self, found: Sequence[Found]) -> Iterator[tuple[int, str | None]]:
-        """The rows of the source, in order. What shows that it was not UTF-8 in the original is None as there."""
-        path = found[0].path
-        lines = rows(path, longest=_LARGEST, spaces=False)
-        _, names = next(lines, (1, []))
-        missing = {"text", "label", "source"} - set(names)
-        if missing:
-            raise UserError(f"{path} has no column {', '.join(sorted(missing))}.")
-        for line, cells in lines:
-            if len(cells) != len(names):
-                raise UserError(f"{path}, line {line}: {len(cells)} fields where the first line names {len(names)}.")
-            row = dict(zip(names, cells, strict=True))
-            if row["source"] != self.source:
+        """The rows of the source, in order; if `latin`, None for those that were not UTF-8 in the original."""
+        layout = Layout(header=True, delimiter=self.delimiter, longest=_LARGEST, spaces=False)
+        sheet = layout.read(found[0].path, [self.text, self.label, *([] if self.source is None else ["source"])])
+        match = matching(self.labels)
+        for row, (text, label) in enumerate(zip(sheet.cells[self.text], sheet.cells[self.label], strict=True)):
+            if self.source is not None and sheet.cells["source"][row] != self.source:
                 continue
-            if row["label"] not in ("0", "1"):
-                raise UserError(f"{path}, line {line}: expected a label of 0 or 1, not {short(row['label'])}.")
-            yield int(row["label"]), _utf8(row["text"].encode("latin-1", "replace"))
+            place = match(label)
+            if place is None:
+                told = " or ".join(str(one) for one in self.labels)
+                raise UserError(f"{sheet.where(row)}: expected a label of {told}, not {short(label)}.")
+            yield place, _utf8(text.encode("latin-1", "replace")) if self.latin else text
 
 
 @dataclass(frozen=True)
@@ -98,15 +101,22 @@ class Text:
 
     name: str
     corpora: Sequence[Corpus]  # the first that can be had is taken
-    embedding: Glove
     classes: Sequence[str]
+    embedding: Glove | None = None  # vectors to start from; None: the model starts from nothing
+    tokens: str = "space"  # what white space separates; or words: in small letters, signs apart
+    max_tokens: int | None = None  # of a text, what is behind is left out; None: all
+    sample: int | None = None  # so many texts, drawn by the seed; None: all
     search_words: int | None = None  # the n most frequent words that a search may try; None: the training vocabulary
     split: Sequence[float] = (0.8, 0.1, 0.1)
     reference: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if len(self.classes) != 2:
-            raise ValueError(f"classes must name two classes, not {list(self.classes)}")
+        if len(self.classes) < 2 or len(set(map(str, self.classes))) < len(self.classes):
+            raise ValueError(f"classes must name two classes or more, not {list(self.classes)}")
+        one_of("tokens", self.tokens, _TOKENS)
+        for name in ("max_tokens", "sample"):
+            if getattr(self, name) is not None:
+                whole(name, getattr(self, name), 1)
         if self.search_words is not None:
             whole("search_words", self.search_words, 2)  # with one word there may be nothing to exchange
         check_shares(self.split)
@@ -117,29 +127,25 @@ class Text:
         labels, sentences, read = [], [], 0
         for label, text in corpus.sentences(found):
             read += 1
-            if text is not None and (words := text.split()):
+            words = [] if text is None else _TOKENS[self.tokens](text)[: self.max_tokens]
+            if words:
                 labels.append(label)
                 sentences.append(words)
-        if len(set(labels)) < 2:
-            raise UserError(f"{', '.join(str(f.path) for f in found)}: sentences of both classes are needed.")
-        longest = max(map(len, sentences))
-        if longest > _LONGEST:
-            raise UserError(
-                f"{', '.join(str(f.path) for f in found)}: a sentence of {longest:,} words, more than {_LONGEST:,}. "
-                "Are its lines what they should be?"
-            )
-        parts = shuffled(np.arange(len(sentences)), self.split, seed)
+        self._check(", ".join(str(f.path) for f in found), labels, sentences)
+        chosen = np.arange(len(sentences))
+        if self.sample is not None and self.sample < len(sentences):
+            chosen = np.sort(stream(seed, "dataset.sample").choice(len(sentences), self.sample, replace=False))
+        longest = max(len(sentences[i]) for i in chosen)
+        parts = shuffled(chosen, self.split, seed)
         if not all(len(part) for part in parts):
-            raise UserError(
-                f"{found[0].path}: {len(sentences)} sentences are too few for a split of {list(self.split)}."
-            )
+            raise UserError(f"{found[0].path}: {len(chosen)} sentences are too few for a split of {list(self.split)}.")
         counts = Counter(word for i in parts[0] for word in sentences[i])
         # by frequency, ties by the alphabet: the n most frequent are the first n
         vocabulary = sorted(counts, key=lambda word: (-counts[word], word))
-        embedding = self.embedding.vectors(data_dir, vocabulary)
+        embedding = None if self.embedding is None else self.embedding.vectors(data_dir, vocabulary)
         code = {word: i for i, word in enumerate(vocabulary)}
         unknown = len(vocabulary)
-        codes = _encode(sentences, code, unknown)
+        codes = _encode(sentences, code, unknown, longest)
         frequency = np.array([counts[word] for word in vocabulary] + [0], dtype=float)
         values = (*vocabulary, UNKNOWN)
         candidates = np.arange(min(len(vocabulary), self.search_words or len(vocabulary)), dtype=np.int32)
@@ -152,40 +158,57 @@ class Text:
         if corpus is not self.corpora[0]:
             log.warning(
                 "%s: an incomplete copy, %s of %s sentences; put %s into %s for all of them",
-                files, f"{read:,}", f"{self.corpora[0].rows:,}",
+                files, f"{read:,}", f"{self.corpora[0].rows or read:,}",
                 " and ".join(file.name for file in self.corpora[0].files()), data_dir,
             )  # fmt: skip
         return Dataset(
             name=self.name,
             kind="text",
-            features=tuple(Feature(f"token {j + 1}", values) for j in range(width)),
-            classes=(self.classes[0], self.classes[1]),
+            features=tuple(Feature(f"token {j + 1}", values, kind="token") for j in range(width)),
+            classes=tuple(str(name) for name in self.classes),
             train=train,
             validation=validation,
             test=test,
             frequencies=(frequency / frequency.sum(),) * width,
             candidates=(candidates,) * width,
             unknown=unknown,
-            pretrained=embedding.table,
+            pretrained=None if embedding is None else embedding.table,
             origin={
                 "file": files,
                 "source": ", ".join(dict.fromkeys(f.source for f in found)),
                 "sha256": ", ".join(f.sha256 for f in found),
                 "rows_read": read,
-                "rows_used": len(sentences),
-                "rows_whole": self.corpora[0].rows,
+                "rows_used": len(chosen),
+                "rows_whole": read if self.corpora[0].rows is None else self.corpora[0].rows,
                 "complete": corpus is self.corpora[0],
-                "embedding": embedding.origin,
+                **({} if embedding is None else {"embedding": embedding.origin}),
                 "vocabulary": len(vocabulary),
                 "search_words": self.search_words,
             },
             reference=dict(self.reference),
         )
 
+    def _check(self, files: str, labels: Sequence[int], sentences: Sequence[Sequence[str]]) -> None:
+        """Refuse texts that cannot be told apart, or do not fit into a table."""
+        if max(labels, default=0) >= len(self.classes):
+            raise UserError(f"{files}: more labels are named than dataset.classes has, {list(self.classes)}.")
+        missing = [str(name) for i, name in enumerate(self.classes) if i not in set(labels)]
+        if missing:
+            both = "both" if len(self.classes) == 2 else "all"
+            raise UserError(
+                f"{files}: sentences of {both} classes are needed, and there are none of {' or '.join(missing)}."
+            )
+        longest = max(map(len, sentences))
+        if longest > _LONGEST:
+            raise UserError(
+                f"{files}: a sentence of {longest:,} words, more than {_LONGEST:,}. Are its lines what they should be? "
+                "If so, dataset.max_tokens cuts them."
+            )
+
     def fetch(self, data_dir: Path) -> list[Found]:
         """Make sure that the data folder has the sentences, or as many as can be had, and the vectors."""
         _, found = self._find(data_dir)
-        return [*found, *find_all(self.embedding.files(), data_dir)]
+        return [*found, *find_all([] if self.embedding is None else self.embedding.files(), data_dir)]
 
     def _find(self, data_dir: Path) -> tuple[Corpus, list[Found]]:
         """The first corpus that is in the data folder, or else that can be fetched."""
@@ -210,10 +233,21 @@ def _utf8(line: bytes) -> str | None:
         return None
 
 
-def _encode(sentences: Iterable[list[str]], code: Mapping[str, int], unknown: int) -> Codes:
+_BREAK = re.compile(r"<br\s*/?>")
+_WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*|[^\w\s]|_")
+
+
+def _words(text: str) -> list[str]:
+    """Words in small letters, signs apart; what breaks a line on a web page is no word."""
+    return _WORD.findall(_BREAK.sub(" ", text).lower())
+
+
+_TOKENS: Mapping[str, Callable[[str], list[str]]] = {"space": str.split, "words": _words}
+
+
+def _encode(sentences: Sequence[list[str]], code: Mapping[str, int], unknown: int, longest: int) -> Codes:
     """Codes (n, longest), ABSENT behind the end of a sentence."""
-    rows = [[code.get(word, unknown) for word in words] for words in sentences]
-    codes = np.full((len(rows), max(len(row) for row in rows)), ABSENT, dtype=np.int32)
-    for i, row in enumerate(rows):
-        codes[i, : len(row)] = row
+    codes = np.full((len(sentences), longest), ABSENT, dtype=np.int32)
+    for i, words in enumerate(sentences):
+        codes[i, : len(words)] = [code.get(word, unknown) for word in words[:longest]]
     return codes

@@ -87,75 +87,104 @@ class OneHot:
 
     def rows(self, codes: Codes) -> Floats:
         """Rows as vectors (n, Σ V)."""
-        blocks = [np.eye(len(feature.values) + 1)[codes[:, j], :-1] for j, feature in enumerate(self.dataset.features)]
-        return np.concatenate(blocks, axis=1)
-
-    def block(self, features: Ints, values: Codes) -> Floats:
-        """Values of some features as vectors."""
-        sizes = [len(self.dataset.features[j].values) for j in features]
-        return np.concatenate([np.eye(size + 1)[values[:, i], :-1] for i, size in enumerate(sizes)], axis=1)
-
-    def columns(self, features: Ints) -> Ints:
-        """Where the vectors of some features stand in a row's."""
-        ends = np.cumsum([len(feature.values) for feature in self.dataset.features])
-        starts = np.concatenate([[0], ends[:-1]])
-        return np.concatenate([np.arange(starts[j], ends[j]) for j in features])
-
-
-class Scaled(OneHot):
-    """One-hot for categories; values that stand in an order have their rank, so that two steps are further than one."""
-
-    def __init__(self, dataset: Dataset) -> None:
-        super().__init__(dataset)
-        self.ordered = np.array([feature.ordered for feature in dataset.features])
-
-    def squared(self, codes: Codes, edited: Codes) -> Floats:
-        """The squared difference of ranks, and 2 for every exchanged category."""
-        rest = super().squared(codes[:, ~self.ordered], edited[:, ~self.ordered])
-        steps = codes[:, self.ordered].astype(float) - edited[:, self.ordered]
-        return np.asarray(rest + (steps**2).sum(axis=1))
-
-    def norms(self, codes: Codes) -> Floats:
-        """The squared ranks, and one for every category that is there."""
-        return np.asarray(
-            super().norms(codes[:, ~self.ordered]) + (codes[:, self.ordered].astype(float) ** 2).sum(axis=1)
-        )
-
-    def squared_matrix(self, codes: Codes, features: Ints, values: Codes) -> Floats:
-        """As for pairs of rows."""
-        places = np.flatnonzero(~self.ordered[features])
-        squared = super().squared_matrix(codes, features[places], values[:, places])
-        for i in np.flatnonzero(self.ordered[features]):
-            squared += (codes[:, features[i], None].astype(float) - values[:, i]) ** 2
-        return squared
-
-    def norms_matrix(self, codes: Codes, features: Ints, values: Codes) -> Floats:
-        """The row's, with the edited ranks exchanged."""
-        there = np.flatnonzero(self.ordered[features])
-        came = (codes[:, features[~self.ordered[features]]] == ABSENT).sum(axis=1)
-        own = (codes[:, features[there]].astype(float) ** 2).sum(axis=1)
-        new = (values[:, there].astype(float) ** 2).sum(axis=1)
-        return np.asarray((self.norms(codes) + came - own)[:, None] + new)
-
-    def rows(self, codes: Codes) -> Floats:
-        """Rows as vectors."""
         return self.block(np.arange(codes.shape[1]), codes)
 
     def block(self, features: Ints, values: Codes) -> Floats:
         """Values of some features as vectors."""
-        parts = []
-        for i, j in enumerate(features):
-            if self.ordered[j]:
-                parts.append(values[:, i, None].astype(float))
-            else:
-                parts.append(np.eye(len(self.dataset.features[j].values) + 1)[values[:, i], :-1])
-        return np.concatenate(parts, axis=1)
+        return np.concatenate([self._part(int(j), values[:, i]) for i, j in enumerate(features)], axis=1)
 
     def columns(self, features: Ints) -> Ints:
         """Where the vectors of some features stand in a row's."""
-        sizes = [1 if feature.ordered else len(feature.values) for feature in self.dataset.features]
-        ends = np.cumsum(sizes)
-        return np.concatenate([np.arange(ends[j] - sizes[j], ends[j]) for j in features])
+        ends = np.cumsum([self._size(j) for j in range(self.dataset.width)])
+        return np.concatenate([np.arange(ends[j] - self._size(int(j)), ends[j]) for j in features])
+
+    def _size(self, feature: int) -> int:
+        """How many numbers say a feature's value."""
+        return len(self.dataset.features[feature].values)
+
+    def _part(self, feature: int, codes: Codes) -> Floats:
+        """Values of one feature as vectors."""
+        vectors = np.zeros((len(codes), self._size(feature)))
+        there = np.flatnonzero(codes != ABSENT)
+        vectors[there, codes[there]] = 1.0
+        return vectors
+
+
+class Scaled(OneHot):
+    """One-hot for categories; ordered values have their rank, numbers their distance in units of the usual one.
+
+    That is the median distance from the median of the training values, or, where it is zero, their standard deviation.
+    A missing value lies where the median is, and off the line by as much as one category is from another.
+    """
+
+    def __init__(self, dataset: Dataset) -> None:
+        super().__init__(dataset)
+        self.line = np.array([feature.rising for feature in dataset.features])
+        self.places = {int(j): _places(dataset, int(j)) for j in np.flatnonzero(self.line)}  # (V, 1) or (V, 2)
+
+    def squared(self, codes: Codes, edited: Codes) -> Floats:
+        """The squared differences on each line, and 2 for every exchanged category."""
+        squared = super().squared(codes[:, ~self.line], edited[:, ~self.line])
+        for j, places in self.places.items():
+            squared += ((places[codes[:, j]] - places[edited[:, j]]) ** 2).sum(axis=1)
+        return squared
+
+    def norms(self, codes: Codes) -> Floats:
+        """The squared places on each line, and one for every category that is there."""
+        norms = super().norms(codes[:, ~self.line])
+        for j, places in self.places.items():
+            norms += (places**2).sum(axis=1)[codes[:, j]]
+        return norms
+
+    def squared_matrix(self, codes: Codes, features: Ints, values: Codes) -> Floats:
+        """As for pairs of rows."""
+        apart = np.flatnonzero(~self.line[features])
+        squared = super().squared_matrix(codes, features[apart], values[:, apart])
+        for i in np.flatnonzero(self.line[features]):
+            for place in self.places[int(features[i])].T:
+                squared += (place[codes[:, features[i]]][:, None] - place[values[:, i]]) ** 2
+        return squared
+
+    def norms_matrix(self, codes: Codes, features: Ints, values: Codes) -> Floats:
+        """The row's, with the edited places exchanged."""
+        came = (codes[:, features[~self.line[features]]] == ABSENT).sum(axis=1)
+        norms = np.repeat((self.norms(codes) + came)[:, None], len(values), axis=1)
+        for i in np.flatnonzero(self.line[features]):
+            square = (self.places[int(features[i])] ** 2).sum(axis=1)
+            norms += square[values[:, i]] - square[codes[:, features[i]]][:, None]
+        return norms
+
+    def _size(self, feature: int) -> int:
+        return self.places[feature].shape[1] if feature in self.places else super()._size(feature)
+
+    def _part(self, feature: int, codes: Codes) -> Floats:
+        return self.places[feature][codes] if feature in self.places else super()._part(feature, codes)
+
+
+def _places(dataset: Dataset, feature: int) -> Floats:
+    """Where each value of a feature that is a line lies on it (V, 1), and how far off it (V, 2) if one is missing."""
+    about = dataset.features[feature]
+    raw = np.arange(len(about.values)) if about.numbers is None else about.numbers
+    line = raw.astype(float)
+    codes = dataset.train.codes[:, feature]
+    known = line[codes[codes != about.missing]]
+    middle = float(np.median(known)) if len(known) else 0.0
+    if about.numbers is not None:
+        line = (line - middle) / _spread(known - middle)
+        middle = 0.0
+    if about.missing is None:
+        return line[:, None]
+    off = np.zeros_like(line)
+    line[about.missing], off[about.missing] = middle, np.sqrt(2.0)
+    return np.stack([line, off], axis=1)
+
+
+def _spread(gaps: Floats) -> float:
+    """The median distance from the median, or the standard deviation if that is zero; one if all are the same."""
+    if not gaps.any():
+        return 1.0
+    largest = float(np.abs(gaps).max())  # squares of what is left cannot be too large
+    return float(np.median(np.abs(gaps)) or largest * np.std(gaps / largest))
 
 
 class Embedding:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from math import log, sqrt
 from types import FunctionType
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from cfeval_cli.errors import number, whole
+from cfeval_cli.explainer.quartiles import binned
 from cfeval_cli.seeding import integer
 from cfeval_cli.types import ABSENT, Access, Batch, Bools, Codes, Dataset, Explainer, Explanation, Gate, Ints
 
@@ -66,31 +67,113 @@ class Anchor(Explainer):
             desired_confidence=self.threshold,
             **more,
         )
-        return [(int(places[j]), float(p)) for j, p in zip(found["feature"], found["precision"], strict=True)]
+        return _once([(int(places[j]), float(p)) for j, p in zip(found["feature"], found["precision"], strict=True)])
 
 
 def _rows(dataset: Dataset) -> Callable[[Codes, Any], tuple[Draw, Ints]]:
-    """Training rows, drawn as the package draws them, with the rule's columns held fixed."""
-    train = dataset.train.codes
+    """Samples of tables, numbers in the package's bins."""
+    numbers = any(feature.kind == "number" for feature in dataset.features)
+    if not numbers:  # nothing to be found in the package
+        return _Table(dataset.train.codes, {}, {}).sampler
+    table = binned(dataset)
+    bins = {j: table.bins(j) for j in table.axes}
+    return _Table(dataset.train.codes, bins, {j: table.cuts(j) for j in bins}).sampler
 
-    def sampler(codes: Codes, random: Any) -> tuple[Draw, Ints]:
-        same = train == codes
+
+def _once(rule: Rule) -> Rule:
+    """Each feature where it came first; a second bound of a number counts for the feature named before it."""
+    named: Rule = []
+    for feature, precision in rule:
+        if feature in [known for known, _ in named]:
+            named[-1] = (named[-1][0], precision)
+        else:
+            named.append((feature, precision))
+    return named
+
+
+@dataclass(frozen=True)
+class _Table:
+    """Training rows, drawn as the package draws them, with what the rule says held fixed.
+
+    A rule says that a category is as in the instance, or that a number's bin is at most, or over, one of the bins.
+    """
+
+    train: Codes
+    bins: dict[int, Codes]  # for each number, the bin of each code
+    cuts: dict[int, int]  # and how many cuts there are between bins
+    _options: dict[tuple[int, int, int], Codes] = field(default_factory=dict)
+
+    @cached_property
+    def binned(self) -> dict[int, Codes]:
+        """For each number, the bin of each training row."""
+        return {j: bins[self.train[:, j]] for j, bins in self.bins.items()}
+
+    def sampler(self, codes: Codes, random: Any) -> tuple[Draw, Ints]:
+        """Draws samples of rules for one instance, and the feature that each part of a rule speaks of."""
+        categories = [j for j in range(len(codes)) if j not in self.bins]
+        parts = [(j, -1, True) for j in categories]  # feature, cut, and whether the bin is at most there
+        for j, bins in self.bins.items():
+            parts += [(j, cut, bool(bins[codes[j]] <= cut)) for cut in range(self.cuts[j])]
+        of_number = {j: [(i, cut, below) for i, (k, cut, below) in enumerate(parts) if k == j] for j in self.bins}
+        same = np.empty((len(self.train), len(parts)), dtype=bool)
+        same[:, : len(categories)] = self.train[:, categories] == codes[categories]
+        for j, mine in of_number.items():
+            for i, cut, below in mine:
+                same[:, i] = (self.binned[j] <= cut) == below
 
         def draw(present: list[int], size: int) -> tuple[Bools, Rows]:
-            chosen = random.randint(0, len(train), size)
+            chosen = random.randint(0, len(self.train), size)
             kept = same.take(chosen, axis=0)
             kept[:, present] = True
+            fixed = [j for j, cut, _ in (parts[i] for i in present) if cut < 0]
+            moved: list[tuple[int, Ints, Codes]] = []  # numbers of some rows, which are outside what the rule says
+            for j, (over, most) in _ranges([parts[i] for i in present]).items():
+                bins = self.binned[j].take(chosen)
+                outside = np.flatnonzero((bins <= over) | (bins > most))
+                if not len(outside):
+                    continue
+                new = self._drawn(j, over, most, len(outside), int(codes[j]), random)
+                moved.append((j, outside, new))
+                for i, cut, below in of_number[j]:
+                    kept[outside, i] = (self.bins[j][new] <= cut) == below
 
             def rows() -> Codes:
-                drawn: Codes = train.take(chosen, axis=0)
-                drawn[:, present] = codes[present]
+                drawn: Codes = self.train.take(chosen, axis=0)
+                drawn[:, fixed] = codes[fixed]
+                for j, some, new in moved:
+                    drawn[some, j] = new
                 return drawn
 
             return kept, rows
 
-        return draw, np.arange(len(codes))
+        return draw, np.array([j for j, _, _ in parts])
 
-    return sampler
+    def _drawn(self, feature: int, over: int, most: int, size: int, own: int, random: Any) -> Codes:
+        """Values of training rows whose bins lie in a range; the instance's own if there are none."""
+        key = (feature, over, most)
+        if key not in self._options:
+            bins = self.binned[feature]
+            self._options[key] = self.train[(bins > over) & (bins <= most), feature]
+        options = self._options[key]
+        return options[random.randint(0, len(options), size)] if len(options) else np.full(size, own, dtype=np.int32)
+
+
+def _ranges(parts: list[tuple[int, int, bool]]) -> dict[int, tuple[int, int]]:
+    """For each number the range that some parts of a rule leave: over the first bin, up to the second.
+
+    First those that have a lower end, as the package draws them.
+    """
+    over: dict[int, int] = {}
+    most: dict[int, int] = {}
+    for j, cut, below in parts:
+        if cut >= 0 and below:
+            most[j] = min(cut, most.get(j, cut))
+        elif cut >= 0:
+            over[j] = max(cut, over.get(j, cut))
+    return {j: (over.get(j, -1), most.get(j, _LAST)) for j in (*over, *(j for j in most if j not in over))}
+
+
+_LAST = 1 << 30  # above all bins
 
 
 def _sentences(dataset: Dataset) -> Callable[[Codes, Any], tuple[Draw, Ints]]:

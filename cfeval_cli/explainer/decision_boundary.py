@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cfeval_cli.errors import whole
-from cfeval_cli.types import ABSENT, Access, Batch, Codes, Dataset, Explainer, Explanation, Floats, Gate
+from cfeval_cli.types import ABSENT, Access, Batch, Bools, Codes, Dataset, Explainer, Explanation, Floats, Gate
 
 # From a feature, its own value and uniform numbers to other values.
 Another = Callable[[int, int, Floats], Codes]
@@ -44,16 +44,21 @@ class DecisionBoundary(Explainer):
             rows: list[list[tuple[int, float]]] = []
             for i in range(len(batch)):
                 codes = batch.codes[i]
-                samples = self._samples(codes, another, batch.rng(i))
+                samples = self._samples(codes, another, batch.rng(i), dataset.free)
                 flips = samples[model.labels(samples) != batch.labels[i]]
                 rows.append(_explained(codes, int(batch.labels[i]), flips, model) if len(flips) else [])
             return Explanation.ragged(rows)
 
         return explain
 
-    def _samples(self, codes: Codes, another: Another, rng: np.random.Generator) -> Codes:
-        """Edits (n_samples, M): first how many features, then which, then another value for each of them."""
-        present = np.flatnonzero(codes != ABSENT)
+    def _samples(self, codes: Codes, another: Another, rng: np.random.Generator, free: Bools) -> Codes:
+        """Edits (n_samples, M): first how many features, then which, then another value for each of them.
+
+        Only features that are `free` to change are edited.
+        """
+        present = np.flatnonzero((codes != ABSENT) & free)
+        if not len(present):
+            return codes[None]
         most = len(present) if self.max_edits is None else min(self.max_edits, len(present))
         how_many = rng.integers(1, most + 1, self.n_samples)
         order = rng.random((self.n_samples, len(present))).argsort(axis=1).argsort(axis=1)
@@ -70,7 +75,28 @@ def _drawn(dataset: Dataset) -> Another:
     cumulative = [np.cumsum(frequency) for frequency in dataset.frequencies]
     # where rounding may carry a point past the end
     last = [int(np.flatnonzero(frequency)[-1]) for frequency in dataset.frequencies]
-    return lambda feature, own, uniform: _another_value(own, cumulative[feature], last[feature], uniform)
+    one_way = {j for j, feature in enumerate(dataset.features) if feature.moves != "any"}
+
+    def another(feature: int, own: int, uniform: Floats) -> Codes:
+        if feature in one_way:
+            return _one_way(dataset, feature, own, uniform)
+        return _another_value(own, cumulative[feature], last[feature], uniform)
+
+    return another
+
+
+def _one_way(dataset: Dataset, feature: int, own: int, uniform: Floats) -> Codes:
+    """Values from the training distribution of those that the own may be exchanged for; itself if there are none."""
+    frequency = dataset.frequencies[feature].copy()
+    codes = np.arange(len(frequency), dtype=np.int32)
+    frequency[~dataset.features[feature].may(np.array(own, dtype=np.int32), codes)] = 0.0
+    frequency[own] = 0.0
+    there = np.flatnonzero(frequency)
+    if not len(there):
+        return np.full(len(uniform), own, dtype=np.int32)
+    cumulative = np.cumsum(frequency[there])
+    place = np.searchsorted(cumulative, uniform * cumulative[-1], side="right")
+    return np.asarray(there[np.minimum(place, len(there) - 1)], dtype=np.int32)
 
 
 def _nearest(dataset: Dataset, model: Gate, size: int) -> Another:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from cfeval_cli.errors import number, one_of, whole
+from cfeval_cli.explainer.quartiles import binned
 from cfeval_cli.seeding import integer
 from cfeval_cli.types import ABSENT, Access, Batch, Bools, Codes, Dataset, Explainer, Explanation, Floats, Gate, Ints
 
@@ -54,25 +55,38 @@ class Lime(Explainer):
         return explain
 
     def _rows(self, dataset: Dataset) -> tuple[Draw, Kernel]:
-        """Each column drawn from its training distribution; a sample keeps a column where it drew the own value."""
+        """Each column drawn from its training distribution; a sample keeps a column where it drew the own value.
+
+        Numbers are drawn and kept by bin.
+        """
         from lime.lime_tabular import LimeTabularExplainer
 
+        table = binned(dataset)
         package = LimeTabularExplainer(
-            dataset.train.codes.astype(float),
-            categorical_features=list(range(dataset.width)),
+            table.train,
+            categorical_features=table.categories,
             kernel_width=self.kernel_width,
+            discretizer=table.discretizer,
         )
         values = [np.array(package.feature_values[j], dtype=np.int32) for j in range(dataset.width)]
         cumulative = [np.cumsum(package.feature_frequencies[j]) for j in range(dataset.width)]
         ends = [shares[:-1] / shares[-1] for shares in cumulative]
+        bins = {j: table.bins(j) for j in table.axes}
 
         def draw(codes: Codes, random: Any) -> tuple[Bools, Codes]:
             uniform = random.random_sample((dataset.width, self.n_samples))  # as one call of choice for each column
             samples = np.empty(uniform.shape, dtype=np.int32)
             for j, names in enumerate(values):
                 samples[j] = names[_place(ends[j], uniform[j])]
+            own = codes.copy()
+            for j, bin_of in bins.items():
+                own[j] = bin_of[codes[j]]
+            samples[:, 0] = own
+            kept = samples == own[:, None]
+            for j in bins:  # after all columns, as in the package
+                samples[j, 1:] = table.drawn(j, samples[j, 1:], random)
             samples[:, 0] = codes
-            return samples == codes[:, None], samples.T
+            return kept, samples.T
 
         return draw, lambda kept: package.base.kernel_fn(np.sqrt(dataset.width - kept))
 

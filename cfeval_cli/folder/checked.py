@@ -160,6 +160,10 @@ def _switches(value: Any) -> bool:
     return isinstance(value, dict) and all(isinstance(one, bool) for one in value.values())
 
 
+def _shares(value: Any) -> bool:
+    return isinstance(value, dict) and all(_number(one) and 0 <= one <= 1 for one in value.values())
+
+
 def _objects(value: Any) -> bool:
     return isinstance(value, dict) and all(isinstance(one, dict) for one in value.values())
 
@@ -197,6 +201,8 @@ _KINDS: _Kinds = {
     "accuracy.test": (lambda value: _number(value) and not math.isnan(value), "a number"),
     "doubts": _NAMES,
     "effects": (_switches, "a list of names with true or false"),
+    "majority": (_shares, "a list of shares"),
+    "auc": (_shares, "a list of shares"),
     "instances": _WHOLE,
     "resampled": _WHOLE,
     "levels": _NAMES,

@@ -166,11 +166,17 @@ class RunFolder:
             },
         }  # fmt: skip
         self._write_record()
-        values = list(dict.fromkeys(feature.values for feature in dataset.features))  # texts share one vocabulary
-        features = [{"name": feature.name, "values": values.index(feature.values)} for feature in dataset.features]
+        lists: dict[tuple[str, ...], int] = {}  # texts share one vocabulary
+        features = [
+            {"name": feature.name, "values": lists.setdefault(feature.values, len(lists)), "kind": feature.kind}
+            | ({} if feature.missing is None else {"missing": feature.missing})
+            | ({} if feature.moves == "any" else {"moves": feature.moves})
+            | ({"candidates": dataset.candidates[j].tolist()} if feature.kind == "number" else {})
+            for j, feature in enumerate(dataset.features)
+        ]
         described = {
             "name": dataset.name, "kind": dataset.kind, "classes": list(dataset.classes),
-            "features": features, "values": values, "unknown": dataset.unknown, "fitted": dict(dataset.fitted),
+            "features": features, "values": list(lists), "unknown": dataset.unknown, "fitted": dict(dataset.fitted),
         }  # fmt: skip
         self._write_text("dataset.json", json.dumps(described, indent=1, ensure_ascii=False) + "\n")
 
@@ -205,13 +211,16 @@ class RunFolder:
             for figure in (self.path / "figures").glob(f"*.{kind}"):
                 figure.unlink()
 
-    def save_model(self, model: Model, accuracy: Mapping[str, float], doubts: Sequence[str] = ()) -> None:
-        """The trained model as plain arrays, if it can be told by such, how often it is right, and what to doubt."""
-        self._record |= {"accuracy": dict(accuracy), "doubts": list(doubts)}
+    def save_model(self, model: Model, quality: Mapping[str, Mapping[str, float]], doubts: Sequence[str] = ()) -> None:
+        """How good the trained model is, what to doubt of it, and the model as plain arrays, if there are such."""
+        self._record |= {name: dict(by_split) for name, by_split in quality.items()} | {"doubts": list(doubts)}
         if isinstance(model, Stored):
             self._write("model.npz", lambda path: _savez(path, model.arrays()))
         theirs = self._record["reference"].get("test_accuracy")
-        log.info("test accuracy %.2f %%%s", 100 * accuracy["test"], f" (paper: {100 * theirs:.2f} %)" if theirs else "")
+        accuracy, majority, area = quality["accuracy"]["test"], quality["majority"]["test"], quality["auc"].get("test")
+        paper = f" (paper: {100 * theirs:.2f} %)" if theirs else ""
+        shown = "" if area is None else f", AUC {area:.3f}"
+        log.info("test accuracy %.2f %%%s, largest class %.2f %%%s", 100 * accuracy, paper, 100 * majority, shown)
         self._write_record()
 
     def save_instances(self, dataset: Dataset, instances: Split, rows: Rows, probabilities: Floats | None) -> None:

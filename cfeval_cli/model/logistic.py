@@ -230,12 +230,13 @@ class Logistic:
     learning_rate: Mapping[str, float]
     batch_size: Mapping[str, int]
     dim: int = 4  # of embeddings that are trained from nothing
+    bins: int = 4  # of equally many training rows, into which numbers are put: all of a bin have one embedding
     fine_tune: bool = True  # pretrained embeddings are trained further; else they stay as they are
     max_epochs: int = 100
     patience: int = 5
 
     def __post_init__(self) -> None:
-        for name in ("dim", "max_epochs", "patience"):
+        for name in ("dim", "bins", "max_epochs", "patience"):
             whole(name, getattr(self, name), 1)
         for kind in KINDS:
             for name in ("learning_rate", "batch_size"):
@@ -267,7 +268,8 @@ class Logistic:
     def _fit(self, dataset: Dataset, generator: torch.Generator) -> LinearModel:
         import torch
 
-        table, starts = self._start(dataset, generator)
+        binned = {j: _bins(dataset, j, self.bins) for j, f in enumerate(dataset.features) if f.kind == "number"}
+        table, starts = self._start(dataset, binned, generator)
         width, dim = dataset.width, table.shape[1]
         weights = torch.randn(width, dim, generator=generator, dtype=torch.float64) / (width * dim) ** 0.5
         bias = torch.zeros((), dtype=torch.float64)
@@ -279,8 +281,8 @@ class Logistic:
             logits = (torch.nn.functional.embedding(rows, table, padding_idx=0) * weights).sum(dim=(1, 2)) + bias
             return torch.nn.functional.binary_cross_entropy_with_logits(logits, labels)
 
-        rows, labels = _tensors(dataset.train, starts)
-        held_out = _tensors(dataset.validation, starts)
+        rows, labels = _tensors(dataset.train, starts, binned)
+        held_out = _tensors(dataset.validation, starts, binned)
         kept = [p.detach().clone() for p in (weights, bias, table)]
         best, waited = float("inf"), 0
         for _ in range(self.max_epochs):
@@ -294,15 +296,21 @@ class Logistic:
                 waited += 1
                 if waited == self.patience:
                     break
-        return _linear(dataset, kept[2].numpy(), starts, kept[0].numpy(), float(kept[1]))
+        return _linear(dataset, kept[2].numpy(), starts, binned, kept[0].numpy(), float(kept[1]))
 
-    def _start(self, dataset: Dataset, generator: torch.Generator) -> tuple[torch.Tensor, Ints]:
+    def _start(self, dataset: Dataset, binned: _Binned, generator: torch.Generator) -> tuple[torch.Tensor, Ints]:
         """One table of embeddings for all features, and where each feature's begins; row 0 is padding and zero."""
         import torch
 
-        sizes = np.array([len(feature.values) for feature in dataset.features])
+        sizes = np.array(
+            [1 + int(binned[j].max()) if j in binned else len(f.values) for j, f in enumerate(dataset.features)]
+        )
         if dataset.pretrained is not None:
             body, starts = torch.as_tensor(dataset.pretrained), np.ones(len(sizes), dtype=np.int64)
+        elif dataset.padded:  # a word is the same wherever it stands
+            body = torch.randn(int(sizes[0]), self.dim, generator=generator, dtype=torch.float64)
+            starts = np.ones(len(sizes), dtype=np.int64)
+            body[dataset.mask] = 0.0
         else:
             body = torch.randn(int(sizes.sum()), self.dim, generator=generator, dtype=torch.float64)
             starts = 1 + np.concatenate([[0], np.cumsum(sizes)[:-1]])
@@ -310,6 +318,23 @@ class Logistic:
 
 
 KINDS = ("tabular", "text")
+
+_Binned = Mapping[int, Codes]  # for features that are numbers, the bin of each code
+
+
+def _bins(dataset: Dataset, feature: int, most: int) -> Codes:
+    """The bin of each value of a number, cut at quantiles of the training rows; what is missing has one of its own."""
+    about = dataset.features[feature]
+    train = dataset.train.codes[:, feature]
+    known = train[train != about.missing]
+    # codes are in the order of the numbers, and each cut is one that occurs: no bin is without training rows
+    shares = np.linspace(0, 1, most + 1)[1:-1]
+    cuts = np.unique(np.quantile(known, shares, method="inverted_cdf")) if len(known) else np.zeros(0)
+    cuts = cuts[cuts < known.max(initial=0)]
+    bins = np.searchsorted(cuts, np.arange(len(about.values)), side="left")
+    if about.missing is not None:
+        bins[about.missing] = len(cuts) + 1
+    return bins.astype(np.int32)
 
 
 def _adam(parameters: list[torch.Tensor], rate: float) -> Callable[[tuple[torch.Tensor, ...]], None]:
@@ -330,19 +355,27 @@ def _adam(parameters: list[torch.Tensor], rate: float) -> Callable[[tuple[torch.
     return step
 
 
-def _linear(dataset: Dataset, table: Floats, starts: Ints, weights: Floats, bias: float) -> LinearModel:
+def _linear(
+    dataset: Dataset, table: Floats, starts: Ints, binned: _Binned, weights: Floats, bias: float
+) -> LinearModel:
     """The trained model; features with the same part of the table share one array."""
     spans = [(start, start + len(feature.values)) for start, feature in zip(starts, dataset.features, strict=True)]
-    parts = {span: table[span[0] : span[1]].copy() for span in spans}
-    tables = tuple(parts[span] for span in spans)
+    if (
+        dataset.padded and dataset.pretrained is None
+    ):  # no training row has it: what stands for any word is the usual one
+        table[starts[0] + dataset.mask] = dataset.frequencies[0] @ table[spans[0][0] : spans[0][1]]
+    parts = {span: table[span[0] : span[1]].copy() for j, span in enumerate(spans) if j not in binned}
+    tables = tuple(table[starts[j] + binned[j]] if j in binned else parts[span] for j, span in enumerate(spans))
     return LinearModel(bias, weights, tables, reparametrisation.mean_vectors(tables, dataset.train.codes))
 
 
-def _tensors(split: Split, starts: Ints) -> tuple[torch.Tensor, torch.Tensor]:
+def _tensors(split: Split, starts: Ints, binned: _Binned) -> tuple[torch.Tensor, torch.Tensor]:
     """Rows of the common table, 0 for padding, and labels."""
     import torch
 
     rows = np.where(split.codes == ABSENT, 0, split.codes + starts)
+    for j, bins in binned.items():
+        rows[:, j] = starts[j] + bins[split.codes[:, j]]
     return torch.as_tensor(rows), torch.as_tensor(split.labels.astype(np.float64))
 
 

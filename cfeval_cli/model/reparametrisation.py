@@ -66,7 +66,8 @@ def changes(groups: Sequence[Group], *, padded: bool) -> tuple[Change, ...]:
 def redraw(group: Group, wanted: Collection[Change], rng: np.random.Generator, dataset: Dataset) -> Redrawn:
     """The group in other parameters; all is drawn, so that a change is the same whichever others are wanted."""
     place = rng.random()
-    noise = rng.normal(size=(len(group.table), group.unseen.shape[1]))
+    vector_of = _vectors(group, dataset)
+    noise = rng.normal(size=(int(vector_of.max()) + 1, group.unseen.shape[1]))[vector_of]
     stretch = _stretch(group, rng)
     table, weights, means, constant = group.table, group.weights, group.means, 0.0
     if "constant" in wanted and group.alone:
@@ -85,6 +86,14 @@ def redraw(group: Group, wanted: Collection[Change], rng: np.random.Generator, d
         weights = np.asarray(np.linalg.solve(stretch, weights.T).T, dtype=np.float64)
         table, means = table @ stretch, means @ stretch
     return Redrawn(table, weights, means, constant)
+
+
+def _vectors(group: Group, dataset: Dataset) -> Ints:
+    """Which vector (V,) each value has: its own, but the numbers of a bin share one."""
+    if dataset.features[group.features[0]].kind != "number":
+        return np.arange(len(group.table))
+    _, first, same = np.unique(group.table, axis=0, return_index=True, return_inverse=True)
+    return np.asarray(np.argsort(np.argsort(first))[same.ravel()])  # in the order in which they come
 
 
 def mean_vectors(tables: Sequence[Floats], codes: Codes) -> Floats:

@@ -819,10 +819,18 @@ def caption(record: Mapping[str, Any]) -> str:
         partial += f"; {data['search_words']:,} words to search among"
     count = record["instances"]
     return (
-        f"{data['name']}: {rows}{partial}; test accuracy {record['accuracy']['test']:.2%}{paper}. "
+        f"{data['name']}: {rows}{partial}; test accuracy {record['accuracy']['test']:.2%}{paper}"
+        f"{beside_accuracy(record)}. "
         f"{count:,} instance{'s' * (count != 1)}, k = {settings['k']}, seed {settings['seed']}; {record['setup']}; "
         f"incomplete explanations: {settings['incomplete']}."
     )
+
+
+def beside_accuracy(record: Mapping[str, Any]) -> str:
+    """What an accuracy is to be held against: the share of the largest class, and the AUC, which does not see it."""
+    majority, area = (record.get(name, {}).get("test") for name in ("majority", "auc"))
+    told = "" if majority is None else f", largest class {majority:.2%}"
+    return told + ("" if area is None else f", AUC {area:.3f}")
 
 
 def is_truth(metric: str, record: Mapping[str, Any]) -> bool:

@@ -21,6 +21,7 @@ from cfeval_cli.run.progress import Progress
 from cfeval_cli.run.study import Study, predicted, prepare
 from cfeval_cli.seeding import integer, stream
 from cfeval_cli.statistics import noise
+from cfeval_cli.statistics.auc import auc
 from cfeval_cli.statistics.findings import conclude
 from cfeval_cli.statistics.resampled import USUAL, Bootstrap, enough
 from cfeval_cli.statistics.support import common
@@ -58,8 +59,8 @@ def run(plan: Plan, folder: RunFolder, progress: Progress) -> bool:
     with progress.stage("train"):
         model = train(plan, dataset, cache)
         trust.try_out(model, dataset, plan.seed, plan.patience)
-    accuracy = accuracies(model, dataset)
-    folder.save_model(model, accuracy, trust.doubts(accuracy, dataset))
+    found = quality(model, dataset)
+    folder.save_model(model, found, trust.doubts(found["accuracy"], dataset))
 
     study = prepare(plan, dataset, model, cache)
     folder.save_instances(dataset, study.instances, study.rows, study.probabilities)
@@ -151,13 +152,20 @@ def _restored(restore: Callable[[Mapping[str, Any]], Model], value: bytes) -> Mo
         return None
 
 
-def accuracies(model: Model, dataset: Dataset) -> dict[str, float]:
-    """Shares of right predictions; the test labels are looked at here, once, after training."""
-    splits = {"train": dataset.train, "validation": dataset.validation, "test": dataset.test}
-    return {
-        name: float((predicted(model, dataset, split.codes)[0] == split.labels).mean())
-        for name, split in splits.items()
-    }
+def quality(model: Model, dataset: Dataset) -> dict[str, dict[str, float]]:
+    """For each split the accuracy, what always saying the largest class would reach, and the AUC if it is known.
+
+    The test labels are looked at here, once, after training.
+    """
+    told: dict[str, dict[str, float]] = {"accuracy": {}, "majority": {}, "auc": {}}
+    for name, split in (("train", dataset.train), ("validation", dataset.validation), ("test", dataset.test)):
+        labels, probabilities = predicted(model, dataset, split.codes)
+        told["accuracy"][name] = float((labels == split.labels).mean())
+        told["majority"][name] = float(np.bincount(split.labels).max() / len(split))
+        area = float("nan") if probabilities is None else auc(split.labels, probabilities)
+        if not np.isnan(area):
+            told["auc"][name] = area
+    return told
 
 
 def explained(study: Study, name: str, advance: Callable[[int], None], seed: int | None = None) -> Explained:

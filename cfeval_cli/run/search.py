@@ -12,11 +12,13 @@ from typing import Any
 import numpy as np
 
 from cfeval_cli.cache.off import Off
+from cfeval_cli.errors import Failure
 from cfeval_cli.run.memo import Memo
 from cfeval_cli.storage import npy
 from cfeval_cli.types import (
     Access,
     Cache,
+    Codes,
     Counterfactuals,
     Dataset,
     Executor,
@@ -28,6 +30,7 @@ from cfeval_cli.types import (
     Search,
     Task,
 )
+from cfeval_cli.types.search import editable
 
 
 @dataclass(frozen=True)
@@ -111,13 +114,23 @@ def _find(job: Job, chunk: Chunk) -> Found:
         rows.labels,
         seed=job.seed,
         component=job.component,
-        features=chunk.features,
+        features=editable(job.dataset, chunk.features),
         dataset=job.dataset,
         model=ledger.gate(job.model, job.access, job.component, padded=job.dataset.padded),
         measure=job.measure,
     )
     found = job.search.find(task)
+    _check(job, rows.codes, found)
     return Found(found, ledger.rows[job.component], time.perf_counter() - begun)
+
+
+def _check(job: Job, codes: Codes, found: Counterfactuals) -> None:
+    """Believe no search, a user's own may be among them, that it keeps what may not change."""
+    if found.codes is None or not job.dataset.constrained:
+        return
+    for j, feature in enumerate(job.dataset.features):
+        if not feature.may(codes[:, j], found.codes[:, j]).all():
+            raise Failure(f"{type(job.search).__name__} changed {feature.name} as the dataset does not allow.")
 
 
 def packed(found: Found) -> bytes:

@@ -12,7 +12,21 @@ import numpy as np
 from cfeval_cli.errors import Failure, UserError, one_of, whole
 from cfeval_cli.search.edit import exchanged
 from cfeval_cli.seeding import uniforms
-from cfeval_cli.types import ABSENT, NONE, Access, Codes, Counterfactuals, Dataset, Floats, Ints, Search, Subject, Task
+from cfeval_cli.types import (
+    ABSENT,
+    NONE,
+    Access,
+    Bools,
+    Codes,
+    Counterfactuals,
+    Dataset,
+    Floats,
+    Ints,
+    Search,
+    Subject,
+    Task,
+)
+from cfeval_cli.types.gate import apply_edits
 
 
 @dataclass(frozen=True)
@@ -62,7 +76,7 @@ class Discrete(Search):
 
     def check(self, dataset: Dataset, k: int) -> None:
         """Refuse a product that could exceed `max_candidates`, whichever features get explained."""
-        sizes = sorted(((len(values), j) for j, values in enumerate(dataset.candidates)), reverse=True)[:k]
+        sizes = sorted(((_most(dataset, j, k), j) for j in range(dataset.width)), reverse=True)[:k]
         needed = prod(size for size, _ in sizes)
         if needed > self.max_candidates:
             factors = " × ".join(f"{size:,} ({dataset.features[j].name})" for size, j in sizes)
@@ -74,7 +88,7 @@ class Discrete(Search):
 
     def chunk(self, dataset: Dataset, k: int) -> int:
         """Instances to be given at a time, such that they have about a million candidates."""
-        sizes = sorted((len(values) for values in dataset.candidates), reverse=True)
+        sizes = sorted((_most(dataset, j, k) for j in range(dataset.width)), reverse=True)
         return int(min(4096, max(16, 1_000_000 // prod(sizes[:k]))))
 
     def find(self, task: Task) -> Counterfactuals:
@@ -111,14 +125,17 @@ class Discrete(Search):
         else:
             flips = allowed & flipping
             any_flip = np.logical_or.reduceat(flips, part.starts)
-            cost = np.where(flips, self._distances(task, part, values) if pick == "nearest" else 0.0, np.inf)
+            cost = np.where(flips, self._distances(task, line, part, values) if pick == "nearest" else 0.0, np.inf)
             tier[~any_flip] = _UNDECIDED if remaining is None else _DROP
             if remaining is not None:
                 cost = np.where(any_flip.take(part.member), cost, np.where(allowed, remaining, np.inf))
         return tier, cost, values
 
-    def _distances(self, task: Task, part: _Part, values: Codes) -> Floats:
-        """Of all candidates, for the instances with the same features at once: they share their candidates."""
+    def _distances(self, task: Task, line: _Line, part: _Part, values: Codes) -> Floats:
+        """Of all candidates, for the instances with the same features at once if they share their candidates."""
+        if line.stay is not None:
+            everyone = np.broadcast_to(part.rows, len(values))
+            return task.measure.between(task.codes[everyone], apply_edits(task.codes, task.features, everyone, values))
         distances = np.zeros(len(values))
         features = task.features[part.some]
         groups, group_of = np.unique(features, axis=0, return_inverse=True)
@@ -165,8 +182,11 @@ class _Line:
 
     own: Codes  # (k, n) the instances' values, ABSENT where no feature is named
     begin: Ints  # (k, n) where a feature's values begin in `table`
-    sizes: Ints  # (k, n) how many there are
+    sizes: Ints  # (k, n) how many there are, with the own value
     table: Codes
+    # (k, n) at which place the own value stands among others that lack it, -1 if they do not; None: nobody's do, and
+    # instances with the same features have the same candidates
+    stay: Ints | None = None
 
     @staticmethod
     def of(task: Task) -> _Line:
@@ -176,7 +196,11 @@ class _Line:
         table, begin, sizes = task.dataset.candidate_table
         # where no feature is named, the one value is that of no feature
         table = np.concatenate([table, np.array([ABSENT], dtype=np.int32)])
-        return _Line(own, np.where(there, begin[features], len(table) - 1), np.where(there, sizes[features], 1), table)
+        begin, sizes = np.where(there, begin[features], len(table) - 1), np.where(there, sizes[features], 1)
+        stay = None
+        if len(own) > 1 or task.dataset.constrained:
+            begin, sizes, stay = _within(task.dataset, features, own, there, begin, sizes)
+        return _Line(own, begin, sizes, table, stay)
 
     @cached_property
     def counts(self) -> Ints:
@@ -212,7 +236,13 @@ class _Line:
                 size = self.sizes[i].take(rows)
                 index = ((index + 0.5) / size).astype(np.int64)  # whole numbers divided; exact, and faster than divmod
                 place = place - index * size
-            values[:, i] = self.table.take(self.begin[i].take(rows) + place)
+            if self.stay is None:
+                values[:, i] = self.table.take(self.begin[i].take(rows) + place)
+                continue
+            stay = self.stay[i].take(rows)
+            behind = (stay >= 0) & (place > stay)
+            found = self.table.take(self.begin[i].take(rows) + place - behind)
+            values[:, i] = np.where(place == stay, self.own[i].take(rows), found)
         return values
 
     def random_other(self, task: Task, rows: Ints) -> Codes:
@@ -221,7 +251,9 @@ class _Line:
         order = np.argsort(task.features[rows].T, axis=0)
         own = np.take_along_axis(self.own[:, rows], order, axis=0)
         begin = np.take_along_axis(self.begin[:, rows], order, axis=0)
-        line = _Line(own, begin, np.take_along_axis(self.sizes[:, rows], order, axis=0), self.table)
+        sizes = np.take_along_axis(self.sizes[:, rows], order, axis=0)
+        stay = None if self.stay is None else np.take_along_axis(self.stay[:, rows], order, axis=0)
+        line = _Line(own, begin, sizes, self.table, stay)
         draws = uniforms(task.seed, task.component, task.ids[rows], 2)
         everyone = np.arange(len(rows))
         drawn = (draws[:, 0] * line.counts).astype(np.int64)
@@ -231,6 +263,36 @@ class _Line:
         values = np.empty_like(own.T)
         np.put_along_axis(values, order.T, line.values(everyone, drawn), axis=1)
         return values
+
+
+def _most(dataset: Dataset, feature: int, k: int) -> int:
+    """How many values of a feature are tried at most; among several features one may keep its own."""
+    if not dataset.free[feature]:
+        return 1
+    size = len(dataset.candidates[feature])
+    return size if k == 1 else min(size + 1, len(dataset.features[feature].values))
+
+
+def _within(
+    dataset: Dataset, features: Ints, own: Codes, there: Bools, begin: Ints, sizes: Ints
+) -> tuple[Ints, Ints, Ints | None]:
+    """The candidates (k, n) of each instance: those that its own value may be exchanged for, and this itself.
+
+    It is one of them where another feature may change instead, or nothing may.
+    """
+    begin, sizes, stay = begin.copy(), sizes.copy(), np.full(features.shape, -1)
+    limited = False
+    for j in np.unique(features[there]).tolist():
+        here = there & (features == j)
+        first, last = dataset.reach(j, own[here])
+        place = np.searchsorted(dataset.candidates[j], own[here])
+        among = dataset.candidates[j].take(place, mode="clip") == own[here]
+        lacking = ~(among & (first <= place) & (place < last)) & ((len(own) > 1) | (first == last))
+        begin[here] += first
+        sizes[here] = last - first + lacking
+        stay[here] = np.where(lacking, np.clip(place - first, 0, last - first), -1)
+        limited |= dataset.features[j].moves != "any"
+    return begin, sizes, stay if limited or (stay >= 0).any() else None
 
 
 @dataclass

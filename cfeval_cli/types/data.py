@@ -26,6 +26,10 @@ ABSENT = -1
 NONE = -1
 
 
+Kind = Literal["category", "number", "token"]
+Moves = Literal["any", "none", "up", "down"]
+
+
 @dataclass(frozen=True)
 class Feature:
     """A column or token position, and the names of its values."""
@@ -33,6 +37,42 @@ class Feature:
     name: str
     values: tuple[str, ...]
     ordered: bool = False  # whether the values stand in an order, as bins of numbers do
+    kind: Kind = "category"
+    numbers: NDArray[Any] | None = field(default=None, compare=False, repr=False)  # what the codes of a number mean
+    missing: int | None = None  # the code for a cell that says nothing, the last one; None if every cell says something
+    moves: Moves = "any"  # where a search may take its value: anywhere, nowhere, or one way only
+
+    @property
+    def rising(self) -> bool:
+        """Whether a larger code means more: of numbers and of ordered values, but for a missing one."""
+        return self.ordered or self.kind == "number"
+
+    def may(self, own: Codes, new: Codes) -> Bools:
+        """Whether a value may be exchanged for another, as it always may for itself; missing lies in no direction."""
+        if self.moves == "any":
+            return np.ones(np.broadcast_shapes(own.shape, new.shape), dtype=bool)
+        same = own == new
+        if self.moves == "none":
+            return np.asarray(same)
+        there = (own != self.missing) & (new != self.missing)
+        return np.asarray(same | (there & ((new > own) if self.moves == "up" else (new < own))))
+
+    @cached_property
+    def meaning(self) -> NDArray[Any]:
+        """What each code stands for as a user's own table has it: a number, a text, or NaN for missing."""
+        if self.numbers is not None:
+            return self.numbers
+        texts = np.array(self.values, dtype=object)
+        if self.missing is not None:
+            texts[self.missing] = np.nan
+        return texts
+
+    @cached_property
+    def column(self) -> Any:
+        """The same as pandas holds it, of one type whichever rows are taken."""
+        import pandas as pd
+
+        return pd.Series(self.meaning).array
 
 
 @dataclass(frozen=True)
@@ -65,7 +105,7 @@ class Dataset:
     validation: Split
     test: Split
     frequencies: tuple[Floats, ...]  # for each feature, the training share of each value
-    candidates: tuple[Codes, ...]  # for each feature, the values that a search may try
+    candidates: tuple[Codes, ...]  # for each feature, the values that a search may try, ascending
     unknown: int | None = None  # the code that stands for "mask", where there is one
     pretrained: Floats | None = None  # embeddings (V, d) to start from, shared by all features
     origin: Mapping[str, Any] = field(default_factory=dict)  # file, source, sha256, rows
@@ -87,18 +127,62 @@ class Dataset:
         codes = np.arange(len(self.features[feature].values), dtype=np.int32)
         return codes if self.unknown is None else codes[codes != self.unknown]
 
+    def alternatives(self, feature: int) -> Codes:
+        """The values that a feature's own is held against: all that it can have, of a number those that are tried."""
+        return self.candidates[feature] if self.features[feature].kind == "number" else self.values(feature)
+
+    def allowed(self, feature: int, own: Codes) -> Bools:
+        """Which of its alternatives (V,) a feature may have instead of each of its own values (n,): (n, V)."""
+        others = self.alternatives(feature)
+        return np.asarray(self.features[feature].may(own[:, None], others[None]) & (own[:, None] != others))
+
+    def reach(self, feature: int, own: Codes) -> tuple[Ints, Ints]:
+        """The part of a feature's candidates, from and to (n,), that each of its own values may be exchanged for."""
+        about, candidates = self.features[feature], self.candidates[feature]
+        first, last = np.zeros(len(own), dtype=np.int64), np.full(len(own), len(candidates))
+        if about.moves == "any":
+            return first, last
+        known = len(candidates) - (about.missing is not None and about.missing in candidates)
+        if about.moves == "up":
+            first, last = np.searchsorted(candidates[:known], own, side="right"), np.full(len(own), known)
+        elif about.moves == "down":
+            last = np.searchsorted(candidates[:known], own, side="left")
+        stays = (own == about.missing) | (about.moves == "none")
+        return np.where(stays, 0, first), np.where(stays, 0, last)
+
+    @cached_property
+    def free(self) -> Bools:
+        """Which features (M,) may change at all."""
+        return np.array([feature.moves != "none" for feature in self.features])
+
+    @cached_property
+    def constrained(self) -> bool:
+        """Whether some features may not be changed as one likes."""
+        return any(feature.moves != "any" for feature in self.features)
+
     def decode(self, codes: Codes) -> pd.DataFrame | list[str]:
-        """Rows as people know them: a table with the features' names and values, or sentences."""
+        """Rows as a user's own model was given them: a table as the file has it, or sentences.
+
+        Whole numbers are integers, in columns that have them in every row; other numbers floats; categories texts; what
+        is missing is NaN.
+        """
         if self.kind == "text":
-            words = np.array(self.features[0].values, dtype=object)
+            words = self.features[0].meaning
             return [" ".join(words[row[row != ABSENT]]) for row in codes]
         import pandas as pd
 
-        columns = {
-            feature.name: np.array(feature.values, dtype=object)[column]
-            for feature, column in zip(self.features, codes.T, strict=True)
-        }
-        return pd.DataFrame(columns)
+        pairs = list(zip(self.features, codes.T, strict=True))
+        if len({f.meaning.dtype for f in self.features}) == 1 and self.features[0].numbers is not None:
+            # of one type: one array is many times faster to wrap than a column each
+            return pd.DataFrame(np.stack([f.meaning[own] for f, own in pairs], axis=1), columns=self._names)
+        return pd.DataFrame(dict(enumerate(f.column.take(own) for f, own in pairs))).set_axis(self._names, axis=1)
+
+    @cached_property
+    def _names(self) -> pd.Index[str]:
+        """The features' names as pandas holds them."""
+        import pandas as pd
+
+        return pd.Index([feature.name for feature in self.features])
 
     @cached_property
     def candidate_table(self) -> tuple[Codes, Ints, Ints]:
@@ -121,10 +205,12 @@ class Dataset:
         from hashlib import sha256
 
         values = dict.fromkeys(feature.values for feature in self.features)  # texts share one vocabulary
-        names = [(feature.name, list(values).index(feature.values), feature.ordered) for feature in self.features]
+        lists = {one: i for i, one in enumerate(values)}
+        names = [(f.name, lists[f.values], f.ordered, f.kind, f.missing, f.moves) for f in self.features]
         digest = sha256(repr((self.name, self.kind, list(values), names, self.classes, self.unknown)).encode())
         splits = (self.train, self.validation, self.test)
         arrays = [array for split in splits for array in (split.ids, split.codes, split.labels)]
+        arrays += [feature.numbers for feature in self.features if feature.numbers is not None]
         shared = {id(frequency): frequency for frequency in self.frequencies}.values()
         for array in (*arrays, *self.candidate_table, *shared, *([] if self.pretrained is None else [self.pretrained])):
             digest.update(repr(array.shape).encode())

@@ -109,6 +109,12 @@ class Plan:
         self.search.check(dataset, self.k)
         if reason := self.search.refuses(subject):
             raise UserError(f"search: {self.search.label} {reason}.")
+        one_way = next((feature for feature in dataset.features if feature.moves in ("up", "down")), None)
+        if self.search.moves and one_way is not None:
+            raise UserError(
+                f"dataset.only.{one_way.name}={one_way.moves}: a moved embedding goes neither up nor down. Use "
+                "search=discrete, or dataset.immutable."
+            )
         if reason := self.distance.refuses(subject, self.search):
             raise UserError(reason)
         out = Absences(

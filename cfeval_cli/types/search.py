@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from cfeval_cli.types.data import Bools, Codes, Dataset, Floats, Ints
+from cfeval_cli.types.data import NONE, Bools, Codes, Dataset, Floats, Ints
 from cfeval_cli.types.explanation import Batch
 from cfeval_cli.types.gate import Gate
 from cfeval_cli.types.model import Access, Model, Subject
@@ -52,6 +52,15 @@ class Task(Batch):
             self, ids=rows.ids, codes=rows.codes, labels=rows.labels, probability=rows.probability,
             features=self.features[some],
         )  # fmt: skip
+
+
+def editable(dataset: Dataset, features: Ints) -> Ints:
+    """The features (n, k) without those that may not change, NONE behind the others."""
+    if dataset.free.all():
+        return features
+    kept = np.where(dataset.free[features], features, NONE)  # where none is named, none is kept
+    order = np.argsort(kept == NONE, axis=1, kind="stable")
+    return np.asarray(np.take_along_axis(kept, order, axis=1))
 
 
 @dataclass(frozen=True)

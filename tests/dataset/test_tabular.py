@@ -1,10 +1,13 @@
+import io
+
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cfeval_cli.dataset.sources import File
-from cfeval_cli.dataset.tabular import Category, Quartiles, Table, Tiers
+from cfeval_cli.dataset.tabular import Category, Number, Quartiles, Table, Tiers
 from cfeval_cli.errors import UserError
 
 ROWS = [
@@ -68,7 +71,8 @@ def test_the_seed_decides_the_sample_and_the_split_and_the_fingerprint_tells(tmp
 
 @given(st.lists(st.integers(-5, 5), min_size=2, max_size=30))
 def test_quartiles_put_each_number_into_the_bin_that_its_name_says(numbers):
-    codes, names, _ = Quartiles().encode("x", [str(number) for number in numbers])
+    codes, feature, _ = Quartiles().encode("x", [str(number) for number in numbers])
+    names = feature.values
     for number, code in zip(numbers, codes, strict=True):
         low, _, high = names[code].partition(" x ")
         if names[code].startswith("x ≤"):
@@ -77,6 +81,93 @@ def test_quartiles_put_each_number_into_the_bin_that_its_name_says(numbers):
             assert number > float(names[code].split()[-1])
         else:
             assert float(low.split()[0]) < number <= float(high.split()[-1])
+
+
+@given(
+    st.lists(st.one_of(st.none(), st.integers(-50, 50), st.floats(-1e6, 1e6)), min_size=2, max_size=30),
+    st.booleans(),
+)
+def test_a_number_is_what_pandas_reads(numbers, whole):
+    """Codes ascend with the numbers, the last is what is missing, and decoding gives the file's own type."""
+    cells = ["" if n is None else str(int(n) if whole else n) for n in numbers]
+    codes, feature, _ = Number().encode("x", [cell or None for cell in cells])
+    theirs = pd.read_csv(io.StringIO("x,y\n" + "".join(f"{cell},\n" for cell in cells)))["x"]
+    if theirs.notna().any():
+        pd.testing.assert_series_equal(pd.Series(feature.numbers[codes], name="x"), theirs, check_exact=True)
+    known = feature.numbers[: feature.missing]
+    assert (np.diff(known) > 0).all() and (feature.missing is None) == all(cells)
+    assert len(set(feature.values)) == len(feature.values)
+    for cell, code in zip(cells, codes, strict=True):
+        assert feature.values[code] == "missing" if not cell else float(feature.values[code]) == float(cell)
+    assert feature.kind == "number" and feature.rising and not feature.ordered
+
+
+def test_whole_numbers_keep_all_their_digits_and_names_are_short():
+    _, large, _ = Number().encode("x", ["9007199254740993", "9007199254740992", "-1"])
+    assert large.values == ("-1", "9007199254740992", "9007199254740993") and large.numbers.dtype == np.int64
+    _, larger, _ = Number().encode("x", ["1" * 30, "2"])
+    assert larger.numbers.dtype == np.float64 and larger.numbers[1] == float("1" * 30)
+    codes, plain, _ = Number().encode("x", ["37.0", "0.1", "-0", "0", "+5"])
+    assert plain.values == ("0", "0.1", "5", "37") and codes.tolist() == [3, 1, 0, 0, 2]
+
+
+@pytest.mark.parametrize("column", [Category({"warm": ["red"]}), Quartiles(), Tiers(), Number()])
+def test_what_is_missing_is_a_value_of_its_own_and_the_last(column):
+    cells = ["red", None, "blue", "red"] if isinstance(column, Category) else ["3", None, "1", "2"]
+    codes, feature, _ = column.encode("x", cells)
+    assert feature.missing == codes[1] == len(feature.values) - 1 and feature.values[-1] == "missing"
+    assert (np.delete(codes, 1) < feature.missing).all()
+    there = column.encode("x", [cell for cell in cells if cell])
+    assert there[1].missing is None and there[1].values == feature.values[:-1]
+    assert (there[0] == np.delete(codes, 1)).all()
+    _, named, _ = Category().encode("x", ["missing", None, "a"])
+    assert named.values == ("a", "missing", "(missing)")
+
+
+def numbers_of(folder, rows=400, gone=0.1, **changes):
+    """A table with numbers of many values, ties and gaps, and the rows as written."""
+    rng = np.random.default_rng(0)
+    wide, tied = rng.normal(50, 20, rows).round(3), rng.choice([0, 0, 0, 0, 5, 9], rows)
+    cells = [
+        ["" if rng.random() < gone else str(a), str(b), rng.choice(["x", "y", "-9"]), ["no", "yes"][int(a > 50)]]
+        for a, b in zip(wide, tied, strict=True)
+    ]
+    write(folder, cells)
+    features = {"age": Number(), "gain": Number(), "colour": Category()}
+    settings = {"columns": ["age", "gain", "colour", "label"], "features": features, "balance": False}
+    return cells, make(**settings, **changes).load(folder, 0)
+
+
+def test_a_search_tries_quantiles_of_the_training_numbers_and_missing_if_training_rows_are(tmp_path):
+    cells, data = numbers_of(tmp_path, missing=[-9, 0])
+    train = [[cells[i][j] for i in data.train.ids] for j in range(3)]
+    numbers = sorted(float(cell) for cell in train[0] if cell)
+    expected = {numbers[max(0, int(np.ceil(len(numbers) * share - 1e-9)) - 1)] for share in np.linspace(0, 1, 32)}
+    age, gain, colour = data.features
+    tried = data.candidates[0]
+    assert set(age.numbers[tried[:-1]]) == expected and tried[-1] == age.missing and len(tried) == 33
+    assert gain.values == ("5", "9", "missing") and data.candidates[1].tolist() == [0, 1, 2]
+    assert colour.values == ("x", "y", "missing") and data.candidates[2].tolist() == [0, 1, 2]
+    _, few = numbers_of(tmp_path, candidates=4, gone=0.0)
+    assert len(few.candidates[0]) == 4 and few.features[0].missing is None
+    assert few.candidates[1].tolist() == [0, 1, 2]
+    only = numbers_of(tmp_path, rows=60, gone=1 / 60)[1]  # one or two rows
+    for feature, codes, tried in zip(only.features, only.train.codes.T, only.candidates, strict=True):
+        assert (feature.missing in tried) == (feature.missing in codes) and (np.diff(tried) > 0).all()
+
+
+def test_a_table_is_decoded_as_pandas_reads_it(tmp_path):
+    _, data = numbers_of(tmp_path)
+    theirs = pd.read_csv(tmp_path / "toy.csv", names=["age", "gain", "colour", "label"], skipinitialspace=True)
+    for split in (data.train, data.validation, data.test):
+        ours = data.decode(split.codes)
+        pd.testing.assert_frame_equal(ours, theirs.iloc[split.ids][list(ours)].reset_index(drop=True))
+
+
+def test_a_column_without_anything_in_it_is_refused(tmp_path):
+    write(tmp_path, [[row[0], "", *row[2:]] for row in ROWS])
+    with pytest.raises(UserError, match=r"column colour is empty. Leave it out of dataset\.features"):
+        make().load(tmp_path, 0)
 
 
 @pytest.mark.parametrize(
@@ -107,6 +198,141 @@ def test_bad_text_is_named(tmp_path, text, message):
         make().load(tmp_path, 0)
 
 
+def test_constraints_reach_the_features(tmp_path):
+    write(tmp_path)
+    features = {"age": "number", "colour": "category", "gain": "tiers"}
+    data = make(features=features, immutable=["colour"], only={"age": "up", "gain": "down"}).load(tmp_path, 0)
+    assert [feature.moves for feature in data.features] == ["up", "none", "down"] and data.constrained
+    assert not make(features=features).load(tmp_path, 0).constrained
+    with pytest.raises(UserError, match=r"dataset\.only\.colour=up: a category has no up and down"):
+        make(features=features, only={"colour": "up"}).load(tmp_path, 0)
+
+
+def test_kinds_may_be_words(tmp_path):
+    write(tmp_path)
+    words = {"age": "number", "colour": "category", "gain": "tiers"}
+    classes = {"age": Number(), "colour": Category(), "gain": Tiers()}
+    assert make(features=words).load(tmp_path, 0).fingerprint == make(features=classes).load(tmp_path, 0).fingerprint
+
+
+@pytest.mark.parametrize(
+    ("labels", "classes"),
+    [
+        ([0, 1], [0, 1]), (["0.0", "1.0"], [0, 1]), ([0, 1], ["0", "1"]), (["False", "True"], [False, True]),
+        (["true", "false"], [True, False]), ([1, 2], [1.0, 2.0]), (["no", "yes"], ["no", "yes"]),
+    ],
+)  # fmt: skip
+def test_classes_of_any_type(tmp_path, labels, classes):
+    write(tmp_path, [[*row[:3], str(labels[row[3] == "yes"])] for row in ROWS])
+    data = make(classes=classes, balance=False).load(tmp_path, 0)
+    assert data.classes == tuple(str(name) for name in classes)
+    for split in (data.train, data.validation, data.test):
+        assert split.labels.tolist() == [int(ROWS[i][3] == "yes") for i in split.ids]
+
+
+def test_the_label_and_the_features_stand_anywhere_and_other_columns_are_not_looked_at(tmp_path):
+    table = pd.DataFrame(ROWS, columns=["age", "colour", "gain", "label"])
+    write(tmp_path, text=table.assign(more="x;y", empty="").sample(frac=1, axis=1, random_state=1).to_csv(index=False))
+    by_name = make(columns=None).load(tmp_path, 0)
+    write(tmp_path)
+    assert by_name.fingerprint == make().load(tmp_path, 0).fingerprint
+    table.assign(gain=table["gain"].astype(int)).to_parquet(tmp_path / "toy.csv")
+    assert make(columns=None).load(tmp_path, 0).fingerprint == by_name.fingerprint
+
+
+def test_sentinels_are_missing_in_the_file_or_in_a_column(tmp_path):
+    rows = [["-9" if i % 5 == 0 else row[0], "-9.0" if i % 7 == 0 else row[1], *row[2:]] for i, row in enumerate(ROWS)]
+    write(tmp_path, rows)
+    features = {"age": Number(), "colour": Category()}
+    everywhere, age = (make(features=features, missing=m).load(tmp_path, 0) for m in ([-9], {"age": ["-9"]}))
+    none = make(features=features).load(tmp_path, 0)
+    assert [f.missing is not None for f in everywhere.features] == [True, True]
+    assert [f.missing is not None for f in age.features] == [True, False]
+    assert [f.missing for f in none.features] == [None, None] and none.features[0].values[0] == "-9"
+    for i, codes in zip(age.train.ids, age.train.codes, strict=True):
+        assert (codes[0] == age.features[0].missing) == (i % 5 == 0)
+        assert (age.features[1].values[codes[1]] == "-9.0") == (i % 7 == 0)
+
+
+def test_rows_are_divided_as_a_column_says(tmp_path):
+    parts = ["a", "a", "a", "b", "c", "d"]
+    rows = [[*row, parts[i % 6]] for i, row in enumerate(ROWS)]
+    columns = ["age", "colour", "gain", "label", "part"]
+    write(tmp_path, rows)
+    split = {"column": "part", "train": ["a", "d"], "validation": "b", "test": "c"}
+    data = make(columns=columns, split=split, balance=False).load(tmp_path, 0)
+    for name, letters in (("train", "ad"), ("validation", "b"), ("test", "c")):
+        assert getattr(data, name).ids.tolist() == [i for i in range(60) if parts[i % 6] in letters]
+    split = {"column": "part", "train": ["a", "b", "d"], "validation": 0.2, "test": "c"}
+    drawn, again, other = (make(columns=columns, split=split, balance=False).load(tmp_path, s) for s in (0, 0, 1))
+    assert len(drawn.validation) == 10 and drawn.test.ids.tolist() == data.test.ids.tolist()
+    assert sorted([*drawn.train.ids, *drawn.validation.ids]) == [i for i in range(60) if parts[i % 6] != "c"]
+    assert drawn.fingerprint == again.fingerprint and other.validation.ids.tolist() != drawn.validation.ids.tolist()
+    del split["validation"]
+    assert len(make(columns=columns, split=split, balance=False).load(tmp_path, 0).validation) == 5
+    split["train"] = "a"
+    with pytest.raises(UserError, match=r"line 4, column part: 'b' is none of a, c, which dataset\.split names"):
+        make(columns=columns, split=split, balance=False).load(tmp_path, 0)
+
+
+def test_rows_are_divided_as_files_are(tmp_path):
+    for name, rows in (("toy.csv", ROWS[:40]), ("more.csv", ROWS[40:50]), ("test.csv", ROWS[50:])):
+        (tmp_path / name).write_text("\n".join(",".join(row) for row in rows))
+    made = make(split={"validation": File("more.csv"), "test": File("test.csv")}, balance=False)
+    data = made.load(tmp_path, 0)
+    assert [s.ids.tolist() for s in (data.train, data.validation, data.test)] == [
+        list(range(40)), list(range(40, 50)), list(range(50, 60)),
+    ]  # fmt: skip
+    assert [found.path.name for found in made.fetch(tmp_path)] == ["toy.csv", "more.csv", "test.csv"]
+    assert data.origin["file"] == "toy.csv, more.csv, test.csv" and data.origin["sha256"].count(",") == 2
+    joined = "\n".join(",".join(row) for row in ROWS)
+    (tmp_path / "toy.csv").write_text(joined)
+    one = make(balance=False).load(tmp_path, 0)
+    assert data.features == one.features  # fitted on all rows
+    (tmp_path / "toy.csv").write_text("\n".join(",".join(row) for row in ROWS[:40]))
+    drawn = make(split={"test": File("test.csv")}, balance=False).load(tmp_path, 0)
+    assert len(drawn.validation) == 4 and drawn.test.ids.tolist() == list(range(40, 50))
+    (tmp_path / "test.csv").write_text("1,red,x,no\n")
+    with pytest.raises(UserError, match=r"test\.csv, line 1, column gain: 'x' is not a number"):
+        made.load(tmp_path, 0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"columns": ["age", "colour", "gain", "no"], "label": "no", "header": False},
+            r"line 1, column age: 'age' is not a number.*looks like a header: set dataset\.header=true",
+        ),
+        (
+            {"features": {"colour": Category()}, "header": False},
+            r"'label' is not one of dataset\.classes.*The column has 'label', 'yes', 'no'\..*header=true",
+        ),
+        (
+            {"columns": ["age", "color", "gain", "label"], "features": {"color": Category()}},
+            r"column label: 'label' is not one.*header=true",
+        ),
+    ],
+)
+def test_a_header_that_is_taken_for_a_row_is_told(tmp_path, changes, message):
+    write(tmp_path, [["age", "colour", "gain", changes.get("label", "label")], *ROWS])
+    with pytest.raises(UserError, match=message):
+        make(**changes).load(tmp_path, 0)
+
+
+def test_a_decimal_comma_is_told(tmp_path):
+    write(tmp_path, text="\n".join(";".join([f"{i},5", *row[1:]]) for i, row in enumerate(ROWS)))
+    with pytest.raises(UserError, match=r"'0,5' is not a number.*Write 0\.5, with a point"):
+        make().load(tmp_path, 0)
+
+
+def test_training_rows_of_one_class_are_refused(tmp_path):
+    write(tmp_path, [[*row, "train" if row[3] == "no" else "test"] for row in ROWS])
+    split = {"column": "part", "train": "train", "test": "test"}
+    with pytest.raises(UserError, match="all training rows are of one class"):
+        make(columns=["age", "colour", "gain", "label", "part"], split=split, balance=False).load(tmp_path, 0)
+
+
 def test_a_header_line_is_skipped_when_there_is_one(tmp_path):
     write(tmp_path, [["age", "colour", "gain", "label"], *ROWS])
     assert make(header=True).load(tmp_path, 0).origin["rows_read"] == 60
@@ -120,6 +346,32 @@ def test_a_header_line_is_skipped_when_there_is_one(tmp_path):
         ({"classes": ["a", "a"]}, "classes must name two values"),
         ({"split": [0.5, 0.2, 0.2]}, "split"),
         ({"split": [1.0, 0.0, 0.0]}, "split"),
+        ({"candidates": 1}, "candidates must be a whole number of at least 2"),
+        ({"features": {"age": "number", "label": "category"}}, "features has the label, label: a model would be told"),
+        ({"features": {"age": "numbr"}}, r"features\.age: 'numbr' is no kind of column\. Did you mean number\? Write"),
+        ({"features": {"age": 3}}, r"features\.age: 3 is no kind of column"),
+        ({"columns": None, "header": False}, "columns must name the columns of a file without a header"),
+        ({"delimiter": "tab"}, "delimiter must be one character"),
+        ({"missing": "?"}, "missing must be a list such as"),
+        ({"missing": {"age": "?"}}, "missing must be a list such as"),
+        ({"missing": {"agee": ["?"]}}, r"missing\.agee is no feature\. Did you mean age\?"),
+        ({"classes": [1, "1.0"]}, "classes must name two values"),
+        ({"immutable": ["sex"]}, "immutable names sex, which is no feature"),
+        ({"immutable": "age"}, "immutable must be a list"),
+        ({"only": {"agee": "up"}}, r"only names agee, which is no feature\. Did you mean age\?"),
+        ({"only": {"age": "higher"}}, r"only\.age must be one of up, down"),
+        ({"only": {"age": "up"}, "immutable": ["age"]}, "age is immutable, and only says that it may go up"),
+        ({"positions": {"age": 0}}, r"positions\.age must"),
+        ({"split": {"column": "part", "train": "a", "test": "b"}, "balance": False}, "columns does not list part"),
+        ({"split": {"column": "gain", "train": 0, "test": 1}, "balance": False}, r"split\.column=gain is a feature"),
+        ({"split": {"column": "part", "train": "a"}, "columns": None}, "needs train and test"),
+        ({"split": {"column": "part", "train": "a", "test": "b"}, "columns": None}, "Set balance: false"),
+        ({"split": {"test": "b"}, "balance": False}, r"split\.test must be a file"),
+        ({"split": {"train": File("a"), "test": File("b")}, "balance": False}, r"split\.train does not go with"),
+        ({"split": {"column": "p", "train": [1, 2], "test": 2}, "columns": None}, "split names 2 twice"),
+        ({"split": {"tset": "b"}}, r"split\.tset is not known"),
+        ({"split": {"validation": 0.2}}, "split by files needs test"),
+        ({"split": {"test": File("b"), "validation": 1.5}, "balance": False}, r"split\.validation must"),
     ],
 )
 def test_bad_settings_are_named(changes, key):

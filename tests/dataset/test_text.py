@@ -1,13 +1,15 @@
 import csv
+from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cfeval_cli.dataset.glove import Glove
 from cfeval_cli.dataset.sources import File
-from cfeval_cli.dataset.text import Lines, Table, Text, _encode
+from cfeval_cli.dataset.text import Lines, Table, Text, _encode, _words
 from cfeval_cli.errors import UserError
 from cfeval_cli.types import ABSENT
 
@@ -24,7 +26,7 @@ def write(folder, negative=None, positive=None):
 def make(folder, **changes):
     settings = {
         "name": "toy",
-        "corpora": [Lines(File("neg"), File("pos"), 40), Table(File("all.csv"), "mine", 30)],
+        "corpora": [Lines(File("neg"), File("pos"), 40), Table(File("all.csv"), "mine", 30, latin=True)],
         "embedding": Glove(File("t.npy"), File("i.parquet"), "small", str(folder / "glove.txt")),
         "classes": ["negative", "positive"],
     }
@@ -186,14 +188,22 @@ def test_packaged_vectors_equal_those_of_a_text_file(tmp_path):
 @given(st.lists(st.lists(st.sampled_from([*WORDS, "other"]), min_size=1, max_size=6), min_size=1, max_size=8))
 def test_encoding_is_word_by_word(sentences):
     code = {word: i for i, word in enumerate(WORDS)}
-    codes = _encode(sentences, code, 99)
+    codes = _encode(sentences, code, 99, max(map(len, sentences)))
     for row, words in zip(codes.tolist(), sentences, strict=True):
         assert [c for c in row if c != ABSENT] == [code.get(word, 99) for word in words]
 
 
 @pytest.mark.parametrize(
     ("changes", "key"),
-    [({"search_words": 0}, "search_words"), ({"classes": ["a"]}, "classes"), ({"split": [1, 0, 0]}, "split")],
+    [
+        ({"search_words": 0}, "search_words"),
+        ({"classes": ["a"]}, "classes"),
+        ({"classes": ["a", "a"]}, "classes"),
+        ({"split": [1, 0, 0]}, "split"),
+        ({"tokens": "letters"}, "tokens must be one of space, words"),
+        ({"max_tokens": 0}, "max_tokens"),
+        ({"sample": 0}, "sample"),
+    ],
 )
 def test_bad_settings_are_named(tmp_path, changes, key):
     with pytest.raises(ValueError, match=key):
@@ -207,3 +217,71 @@ def test_too_few_sentences_or_one_class_are_refused(tmp_path):
     write(tmp_path, SENTENCES, [""])
     with pytest.raises(UserError, match="both classes"):
         make(tmp_path).load(tmp_path, 0)
+
+
+def table_of(folder, kind, rows, **names):
+    """A file of texts and labels, as pandas writes it."""
+    frame = pd.DataFrame(rows, columns=["label", "text"]).rename(columns=names)
+    if kind == "parquet":
+        frame.to_parquet(folder / "mine.any")
+    else:
+        frame.to_csv(folder / "mine.any", sep={"csv": ",", "tsv": "\t", "semicolons": ";"}[kind], index=False)
+
+
+@pytest.mark.parametrize("kind", ["csv", "tsv", "semicolons", "parquet"])
+def test_a_file_of_texts_and_labels_is_all_that_is_needed_and_accents_stay(tmp_path, kind):
+    moods = ["schön, naïve", "café; très bien", "東京 is good", 'a "bad"\tfilm', "dull"]
+    rows = [("good" if i % 2 else "bad", f"{moods[i % 5]} {WORDS[i % 7]}") for i in range(40)]
+    table_of(tmp_path, kind, rows, text="review")
+    corpus = Table(File("mine.any"), text="review", labels=["bad", "good"])
+    data = Text("mine", [corpus], ["negative", "positive"]).load(tmp_path, 0)
+    assert data.pretrained is None and data.origin["rows_used"] == data.origin["rows_whole"] == 40
+    for split in (data.train, data.validation, data.test):
+        assert list(split.texts) == [" ".join(rows[i][1].split()) for i in split.ids]
+        assert split.labels.tolist() == [i % 2 for i in split.ids]
+    assert {"schön,", "café;", "東京", "naïve"} <= set(data.features[0].values)
+    assert "embedding" not in data.origin and data.features[0].kind == "token"
+
+
+def test_three_classes_of_any_type_and_labels_that_do_not_fit(tmp_path):
+    rows = [(i % 3 + 1, WORDS[i % 9]) for i in range(30)]
+    table_of(tmp_path, "csv", rows)
+    three = Text("mine", [Table(File("mine.any"), labels=["1", 2.0, 3])], ["a", "b", "c"]).load(tmp_path, 0)
+    assert three.classes == ("a", "b", "c")
+    assert three.train.labels.tolist() == [i % 3 for i in three.train.ids]
+    with pytest.raises(UserError, match=r"more labels are named than dataset\.classes has"):
+        Text("mine", [Table(File("mine.any"), labels=[1, 2, 3])], ["a", "b"]).load(tmp_path, 0)
+    with pytest.raises(UserError, match="sentences of all classes are needed, and there are none of d"):
+        Text("mine", [Table(File("mine.any"), labels=[1, 2, 3, 4])], ["a", "b", "c", "d"]).load(tmp_path, 0)
+    with pytest.raises(UserError, match=r"mine\.any, line 4: expected a label of 1 or 2, not '3'"):
+        Text("mine", [Table(File("mine.any"), labels=[1, 2])], ["a", "b"]).load(tmp_path, 0)
+
+
+@given(st.text(alphabet="aÉz9' ’_-.,!\t\n", max_size=40))
+def test_words_are_in_small_letters_and_signs_stand_apart(text):
+    """Sign by sign, without a pattern."""
+    words, last = [], ""
+    for i, sign in enumerate(text.lower() + " "):
+        following = (text.lower() + " ")[i + 1 : i + 2]
+        joins = sign in "'’" and last and following.isalnum()
+        if sign.isalnum() or joins:
+            last += sign
+            continue
+        words += [last] if last else []
+        words += [] if sign.isspace() else [sign]
+        last = ""
+    assert _words(text) == words
+
+
+def test_texts_are_cut_and_sampled_by_the_seed(tmp_path):
+    table_of(tmp_path, "csv", [(i % 2, f"<br />{'word ' * (i % 7)}No. {i}<br/>") for i in range(60)])
+    whole = Text("mine", [Table(File("mine.any"))], ["a", "b"], tokens="words")
+    part = replace(whole, max_tokens=3, sample=20)
+    data, again, other = (part.load(tmp_path, seed) for seed in (0, 0, 1))
+    ids = np.sort(np.concatenate([split.ids for split in (data.train, data.validation, data.test)]))
+    assert len(set(ids)) == 20 and data.width == 3 and data.fingerprint == again.fingerprint != other.fingerprint
+    assert (data.origin["rows_read"], data.origin["rows_used"]) == (60, 20)
+    for i, text in zip(data.train.ids, data.train.texts, strict=True):
+        assert text == " ".join([*["word"] * (i % 7), "no", ".", str(i)][:3])
+    everything = whole.load(tmp_path, 0)
+    assert everything.width == 9 and everything.origin["rows_used"] == 60

@@ -45,7 +45,7 @@ def gold(box, definition, row, label, mask):
             "signed": sign * c[v],
             "absolute": abs(c[v]),
             "centered": sign * (c[v] - float(box.mean[j] @ box.w[j])),
-            "contrast": max(sign * (c[v] - other) for u, other in enumerate(c) if u not in (v, mask)),
+            "contrast": max(sign * (c[v] - c[u]) for u in box.tried[j] if u not in (v, mask)),
         }[definition]
     return sorted(scores, key=lambda j: (-scores[j], j))
 
@@ -64,11 +64,13 @@ def distance(box, row, edited, access):
 def read(folder):
     """The model, k, the code of the mask, and the codes of each instance."""
     k = json.loads((folder / "run.json").read_text())["settings"]["k"]
-    mask = json.loads((folder / "dataset.json").read_text())["unknown"]
+    described = json.loads((folder / "dataset.json").read_text())
+    mask, box = described["unknown"], Box(folder / "model.npz")
+    box.tried = [f.get("candidates", range(len(e))) for f, e in zip(described["features"], box.e, strict=True)]
     rows = {}
     for instance in pd.read_parquet(folder / "instances.parquet").itertuples():
         rows[instance.instance] = [None if c == -1 else int(c) for c in instance.codes]
-    return Box(folder / "model.npz"), k, mask, rows
+    return box, k, mask, rows
 
 
 def recompute(folder, own=False):
@@ -217,8 +219,9 @@ def bounds(folder):
                 tried["sufficiency", how] = of_class(row) - of_class(only)
                 tried["dfr", how] = float((box.p(without) > 0.5) != label)
             if exhaustive:
-                edits = [list(row) for _ in product(*(range(len(box.e[j])) for j in named))]
-                for edit, chosen in zip(edits, product(*(range(len(box.e[j])) for j in named)), strict=True):
+                tries = list(product(*({row[j], *box.tried[j]} for j in named)))
+                edits = [list(row) for _ in tries]
+                for edit, chosen in zip(edits, tries, strict=True):
                     for j, v in zip(named, chosen, strict=True):
                         edit[j] = v
                 left = [of_class(edit) for edit in edits if edit != row]

@@ -68,7 +68,7 @@ def test_continuous_is_within_1_percent_of_the_optimum_and_exact_is_a_lower_boun
 
 def test_the_white_box_reaches_the_papers_accuracy_and_the_data_have_its_size(study):
     data = study.dataset
-    accuracy = pipeline.accuracies(study.model, data)["test"]
+    accuracy = pipeline.quality(study.model, data)["accuracy"]["test"]
     if not data.origin["complete"]:
         assert data.origin["rows_used"] == 8356
         return  # the paper's figure is for the whole

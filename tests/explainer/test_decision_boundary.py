@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -6,7 +8,19 @@ from hypothesis import strategies as st
 from cfeval_cli.explainer.decision_boundary import DecisionBoundary, _another_value, _drawn
 from cfeval_cli.model.logistic import LinearModel
 from cfeval_cli.types import ABSENT, NONE, Access, Subject
-from tests.problems import gate, labels, logit, make_batch, make_dataset, make_linear, problems, sigmoid
+from tests.problems import (
+    gate,
+    labels,
+    logit,
+    make_batch,
+    make_dataset,
+    make_linear,
+    make_mixed,
+    permitted,
+    problems,
+    sigmoid,
+    with_constraints,
+)
 
 
 def explain(explainer, dataset, model, access=Access.GRADIENT):
@@ -14,20 +28,26 @@ def explain(explainer, dataset, model, access=Access.GRADIENT):
     return batch, explainer.fit(dataset, gate(model, access))(batch)
 
 
+def mixed(seed):
+    dataset = make_mixed(seed, n=5, missing=0.2 * (seed % 2))
+    return with_constraints(dataset, seed) if seed % 3 else dataset, make_linear(dataset, seed=seed)
+
+
 @settings(deadline=None, max_examples=40)
-@given(problems(absent=0.2, n=5), st.sampled_from([None, 1, 2]))
+@given(problems(absent=0.2, n=5) | st.integers(0, 99).map(mixed), st.sampled_from([None, 1, 2]))
 def test_it_is_the_best_of_its_own_samples(problem, max_edits):
     """Each rule of the method, checked on the samples one by one."""
     dataset, model = problem
     explainer = DecisionBoundary(n_samples=60, max_edits=max_edits)
     batch, told = explain(explainer, dataset, model)
     for i, row in enumerate(dataset.test.codes):
-        samples = explainer._samples(row, _drawn(dataset), batch.rng(i))
+        samples = explainer._samples(row, _drawn(dataset), batch.rng(i), dataset.free)
         flips = []
         for sample in samples:
             edited = [j for j in range(len(row)) if sample[j] != row[j]]
             assert all(row[j] != ABSENT and dataset.frequencies[j][sample[j]] > 0 for j in edited)
             assert max_edits is None or len(edited) <= max_edits
+            assert all(permitted(dataset.features[j], row[j], sample[j]) for j in edited)
             if (logit(model, sample) > 0) != (logit(model, row) > 0):
                 gap = sum(((model.tables[j][sample[j]] - model.tables[j][row[j]]) ** 2).sum() for j in edited)
                 flips.append((len(edited), gap, edited, sample))
@@ -48,6 +68,27 @@ def test_it_is_the_best_of_its_own_samples(problem, max_edits):
         if len(choices) == 1:
             assert told.scores[i][: len(named)] == pytest.approx(drops)
             assert (np.diff(drops) <= 1e-12).all()
+
+
+def test_values_that_go_one_way_are_drawn_from_the_training_distribution_of_those_beyond():
+    dataset = make_mixed(5, n=300, categories=0, numbers=1, missing=0.2)
+    number, frequency = dataset.features[0], dataset.frequencies[0]
+    rng = np.random.default_rng(0)
+    for way, beyond in (("up", np.arange(len(frequency)) > 40), ("down", np.arange(len(frequency)) < 40)):
+        another = _drawn(replace(dataset, features=(replace(number, moves=way),)))
+        drawn = np.bincount(another(0, 40, rng.random(40_000)), minlength=len(frequency)) / 40_000
+        expected = np.where(beyond & (np.arange(len(frequency)) != number.missing), frequency, 0)
+        assert np.abs(drawn - expected / expected.sum()).max() < 0.01
+        end = number.missing - 1 if way == "up" else 0
+        assert (another(0, end, rng.random(9)) == end).all()
+        assert (another(0, number.missing, rng.random(9)) == number.missing).all()
+
+
+def test_nothing_is_explained_where_nothing_may_change():
+    dataset = make_dataset([3, 3])
+    still = replace(dataset, features=tuple(replace(feature, moves="none") for feature in dataset.features))
+    _, told = explain(DecisionBoundary(), still, make_linear(dataset))
+    assert (told.top(2) == NONE).all()
 
 
 def test_the_only_feature_that_matters_is_found():
@@ -88,7 +129,7 @@ def test_without_embeddings_the_first_of_the_smallest_flips_is_taken(problem, ac
     batch = make_batch(dataset, model)
     told = explainer.fit(dataset, gate(Black(), access))(batch)
     for i, row in enumerate(batch.codes):
-        samples = explainer._samples(row, _drawn(dataset), batch.rng(i))
+        samples = explainer._samples(row, _drawn(dataset), batch.rng(i), dataset.free)
         flips = samples[labels(model, samples) != batch.labels[i]]
         named = told.features[i][told.features[i] != NONE].tolist()
         if not len(flips):

@@ -59,6 +59,11 @@ def by_hand(body):
     return [[cell.strip() for cell in row] for row in reader if row]
 
 
+def names(data, codes):
+    """The values as people read them."""
+    return [feature.values[code] for feature, code in zip(data.features, codes, strict=True)]
+
+
 @inputs("tables (CSV)")
 def test_a_table_is_read_as_it_is_written_or_refused_by_name(tmp_path, numbers):
     path, accepted = tmp_path / "toy.csv", 0
@@ -75,9 +80,14 @@ def test_a_table_is_read_as_it_is_written_or_refused_by_name(tmp_path, numbers):
         rows = by_hand(body)
         for split in (data.train, data.validation, data.test):
             for i, codes, label in zip(split.ids, split.codes, split.labels, strict=True):
-                assert data.features[1].values[codes[1]] == {"red": "warm"}.get(rows[i][1], rows[i][1]), seed
-                assert codes[0] == sum(float(rows[i][0]) > cut for cut in data.fitted["age"]["cuts"]), seed
-                assert (codes[2] == 0) == (float(rows[i][2]) <= 0) and label == (rows[i][3] == "yes"), seed
+                said = names(data, codes)
+                assert [name == "missing" for name in said] == [not cell for cell in rows[i][:3]], seed
+                assert said[1] == ({"red": "warm"}.get(rows[i][1], rows[i][1]) or "missing"), seed
+                if rows[i][0]:
+                    assert codes[0] == sum(float(rows[i][0]) > cut for cut in data.fitted["age"]["cuts"]), seed
+                if rows[i][2]:
+                    assert (codes[2] == 0) == (float(rows[i][2]) <= 0), seed
+                assert label == (rows[i][3] == "yes"), seed
         assert all(np.isfinite(data.fitted["age"]["cuts"])), seed
     assert everything_in(tmp_path) == {"toy.csv"} and csv.field_size_limit() == limit
     assert 0.1 * len(numbers) < accepted < 0.9 * len(numbers)  # both ways are tried
@@ -128,7 +138,10 @@ def test_a_mark_of_the_byte_order_is_no_part_of_a_value(tmp_path):
 def test_a_header_is_the_first_row_wherever_it_stands(tmp_path):
     lines = ["", '"a', 'ge",colour,gain,label', *(",".join(row) for row in ROWS)]
     (tmp_path / "toy.csv").write_text("\n".join(lines))
-    assert table(header=True).load(tmp_path, 0).origin["rows_read"] == len(ROWS)
+    features = {"a\nge": Quartiles(), "colour": Category(), "gain": Tiers()}
+    assert table(header=True, columns=None, features=features).load(tmp_path, 0).origin["rows_read"] == len(ROWS)
+    with pytest.raises(UserError, match=r"first line has a\\nge, colour.*dataset\.skip_lines=1"):
+        table(header=True).load(tmp_path, 0)
 
 
 def test_sizes_that_would_fill_the_memory_do_not(tmp_path):
@@ -196,7 +209,8 @@ def test_sentences_are_read_or_refused_by_name(tmp_path, numbers):
     [
         (b"text,label,source\na,1\n", "line 2: 2 fields where the first line names 3"),
         (b"text,label,source\na,1,mine,x\n", "line 2: 4 fields"),
-        (b"", "has no column label, source, text"),
+        (b"", "has no rows"),
+        (b"text,label\na,1\n", "has no column source"),
         (b"text,label,source\n\0,1,mine\n", "NUL"),
     ],
 )

@@ -12,6 +12,7 @@ from cfeval_cli.metric.converged import Converged
 from cfeval_cli.metric.counterfactual import C, CSoft, Proximity, ProximityOfFlips, Validity, ValiditySoft
 from cfeval_cli.metric.coverage import Coverage
 from cfeval_cli.metric.erasure import Comprehensiveness, Dfr, Sufficiency, removed
+from cfeval_cli.metric.fixed import Fixed
 from cfeval_cli.metric.ground_truth import Hit, Recall
 from cfeval_cli.model.logistic import LinearModel
 from cfeval_cli.types import ABSENT, NONE, Absent, Access, Case, Counterfactuals, Metric, Subject
@@ -24,10 +25,13 @@ from tests.problems import (
     logit,
     make_dataset,
     make_linear,
+    make_mixed,
+    permitted,
     predicted,
     problems,
     ready,
     sigmoid,
+    with_constraints,
 )
 
 METRICS = [
@@ -37,6 +41,7 @@ METRICS = [
     Coverage,
     CSoft,
     Dfr,
+    Fixed,
     Hit,
     Proximity,
     ProximityOfFlips,
@@ -241,6 +246,28 @@ def test_without_a_mask_token_the_masked_metrics_are_absent_with_the_reason():
     for metric in (Comprehensiveness(), Sufficiency()):
         absent = [s for s in metric.score(case) if isinstance(s, Absent)]
         assert [(s.variant, s.reason) for s in absent] == [("mask", "toy has no mask token")]
+
+
+@given(st.integers(0, 300), st.integers(1, 3))
+def test_an_explanation_is_fixed_if_none_of_its_features_may_take_another_value(seed, k):
+    plain = make_mixed(seed, n=6, missing=0.3 * (seed % 2), tried=3)
+    model, dataset = make_linear(plain, seed=seed), with_constraints(plain, seed)
+    features = np.stack([np.random.default_rng(seed + i).permutation(dataset.width)[:k] for i in range(6)])
+    if k > 1:
+        features[::2, -1] = NONE
+    scores = list(Fixed().score(make_case(dataset, model, features, {})))
+    assert len(scores) == any(feature.moves != "any" for feature in dataset.features)
+    assert not list(Fixed().score(make_case(plain, model, features, {})))
+    for score in scores:
+        assert score.variant == "all" and (score.denominator == 1).all()
+        for i, row in enumerate(dataset.test.codes):
+            others = [
+                v
+                for j in features[i][features[i] != NONE]
+                for v in dataset.alternatives(j)
+                if v != row[j] and permitted(dataset.features[j], row[j], v)
+            ]
+            assert score.numerator[i] == (not others)
 
 
 def _plain_case():

@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cfeval_cli.errors import UserError
-from cfeval_cli.model.logistic import LinearModel, Logistic, _adam
+from cfeval_cli.model.logistic import LinearModel, Logistic, _adam, _bins
+from cfeval_cli.seeding import integer, stream
 from cfeval_cli.types import (
     ABSENT,
     NONE,
@@ -23,7 +24,7 @@ from cfeval_cli.types import (
     Stored,
 )
 from cfeval_cli.types.gate import apply_edits, embed
-from tests.problems import labels, logit, make_dataset, make_linear, problems, sigmoid
+from tests.problems import labels, logit, make_dataset, make_linear, make_mixed, problems, sigmoid
 
 
 @given(problems(absent=0.3))
@@ -131,6 +132,60 @@ def test_training_comes_near_the_model_that_made_the_labels():
     assert off < 0.05
     frequencies = [freq @ table for freq, table in zip(dataset.frequencies, model.tables, strict=True)]
     assert model.means == pytest.approx(np.stack(frequencies))
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.3])
+def test_numbers_are_embedded_as_the_categories_that_their_bins_are(missing):
+    """Cut by hand at quantiles of the training rows, the same table of categories gives the same model."""
+    dataset = make_mixed(3, n=60, categories=1, numbers=3, missing=missing)
+    features, tables = [], [split.codes.copy() for split in (dataset.train, dataset.validation, dataset.test)]
+    for j, feature in enumerate(dataset.features):
+        if feature.kind == "category":
+            features.append(feature)
+            continue
+        train = sorted(code for code in dataset.train.codes[:, j] if code != feature.missing)
+        cuts = {train[int(np.ceil(len(train) * share)) - 1] for share in (0.25, 0.5, 0.75)} - {train[-1]}
+        for table in tables:
+            gone = table[:, j] == feature.missing
+            table[:, j] = [sum(cut < code for cut in cuts) for code in table[:, j]]
+            table[gone, j] = len(cuts) + 1
+        features.append(Feature(feature.name, tuple(map(str, range(len(cuts) + 1 + (feature.missing is not None))))))
+    splits = {
+        name: replace(getattr(dataset, name), codes=table)
+        for name, table in zip(("train", "validation", "test"), tables, strict=True)
+    }
+    by_hand = make(max_epochs=3).fit(replace(dataset, features=tuple(features), **splits), 1)
+    model = make(max_epochs=3).fit(dataset, 1)
+    assert np.array_equal(model.positive(dataset.test.codes), by_hand.positive(tables[2]))
+    assert model.mean_effects() == pytest.approx(by_hand.mean_effects())
+    assert [len(table) for table in model.tables] == [len(feature.values) for feature in dataset.features]
+
+
+def test_a_number_of_few_values_has_no_bin_without_training_rows():
+    dataset = make_mixed(0, n=20, categories=0, numbers=1)
+    codes = np.array([[3], [3], [3], [7]] * 5, dtype=np.int32)
+    bins = _bins(replace(dataset, train=replace(dataset.train, codes=codes)), 0, 4)
+    assert bins.tolist() == [int(code > 3) for code in range(len(bins))]
+    assert not _bins(replace(dataset, train=replace(dataset.train, codes=codes * 0 + 2)), 0, 4).any()
+
+
+def test_words_trained_from_nothing_have_one_vector_wherever_they_stand_and_the_mask_is_the_usual_one():
+    """The same as if the starting vectors had been given."""
+    dataset, _ = noisy(200)
+    codes = {name: getattr(dataset, name).codes.clip(max=1) for name in ("train", "validation", "test")}
+    splits = {name: replace(getattr(dataset, name), codes=array) for name, array in codes.items()}
+    words = tuple(Feature(f"token {j}", ("a", "b", "<unk>"), kind="token") for j in range(3))
+    counts = np.bincount(codes["train"].ravel(), minlength=3)
+    text = replace(dataset, kind="text", features=words, unknown=2, frequencies=(counts / counts.sum(),) * 3, **splits)
+    model = make(dim=5, max_epochs=4).fit(text, 0)
+    assert all(table is model.tables[0] for table in model.tables) and model.tables[0].shape == (3, 5)
+    assert model.tables[0][2] == pytest.approx(text.frequencies[0] @ model.tables[0])
+    generator = torch.Generator().manual_seed(integer(stream(0, "model")))
+    start = torch.randn(3, 5, generator=generator, dtype=torch.float64)
+    start[2] = 0.0
+    given = make(dim=5, max_epochs=4)._fit(replace(text, pretrained=start.numpy()), generator)
+    assert model.tables[0][:2] == pytest.approx(given.tables[0][:2])
+    assert model.positive(codes["test"]) == pytest.approx(given.positive(codes["test"]))
 
 
 def test_the_same_seed_gives_the_same_bits_and_another_seed_another_model():

@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cfeval_cli.model.logistic import LinearModel
+from cfeval_cli.model.logistic import LinearModel, Logistic
 from cfeval_cli.model.reparametrisation import FACTOR, Group, mean_vectors
 from cfeval_cli.seeding import stream
 from cfeval_cli.types import ABSENT, Reparametrisable
-from tests.problems import labels, logit, make_dataset, make_text, random_linear
+from tests.problems import labels, logit, make_dataset, make_mixed, make_text, random_linear
 
 ALL = ("constant", "orthogonal", "scale")
 
@@ -91,6 +91,18 @@ def test_the_orthogonal_part_is_redrawn_with_the_spread_that_it_had():
         mine = [size for number, size, _ in spread if number == j]
         assert np.mean(mine) == pytest.approx(expected, rel=0.1) and np.std(mine) > 0.1 * expected
         assert np.abs(np.mean([middle for number, _, middle in spread if number == j], axis=0)).max() < 0.2
+
+
+def test_numbers_of_a_bin_keep_one_vector_and_no_prediction_moves():
+    dataset = make_mixed(4, n=60, categories=1, numbers=2, missing=0.2)
+    model = Logistic({"tabular": 0.1, "text": 0.1}, {"tabular": 20, "text": 20}, max_epochs=2).fit(dataset, 0)
+    other = model.reparametrised(dataset, model.changes(padded=False), np.random.default_rng(0))
+    codes = dataset.test.codes
+    assert other.positive(codes) == pytest.approx(model.positive(codes)) and other.bias != model.bias
+    for j, (before, after) in enumerate(zip(model.tables, other.tables, strict=True)):
+        pairs = [tuple(before[a]) == tuple(before[b]) for a in range(len(before)) for b in range(a)]
+        assert pairs == [tuple(after[a]) == tuple(after[b]) for a in range(len(after)) for b in range(a)]
+        assert any(pairs) == (dataset.features[j].kind == "number")
 
 
 def test_a_feature_of_its_own_is_scaled_by_one_factor_and_its_weights_against_it():

@@ -39,6 +39,8 @@ RECORD = {
         "rows_read": 2000, "rows_whole": 3000, "complete": False,
     },
     "accuracy": {"test": 0.8},
+    "majority": {"test": 0.9},
+    "auc": {"test": 0.6123},
     "reference": {"test_accuracy": 0.7},
     "instances": 50,
     "search": "disc.",
@@ -129,7 +131,7 @@ def test_table_1_marks_the_truth_agreement_low_coverage_and_what_is_absent():
     assert r"1.4142 \[1.314, 1.514\] (1.5=)" in text
     assert "95 % intervals over 2,000 resamples" in text
     assert r"0.9000 \[0.800, 1.000\] (1st\*)" in text and "B†" in text and "40.0%" in text
-    assert "test accuracy 80.00% (the paper's: 70.00%)" in text
+    assert "test accuracy 80.00% (the paper's: 70.00%), largest class 90.00%, AUC 0.612." in text
     assert "an incomplete copy: 2,000 of 3,000 rows" in text and "1,234 of 2,000 rows of toy.csv" in text
     assert "Not computed: c\\_soft (needs probability access)." in text
 

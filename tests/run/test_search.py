@@ -7,13 +7,23 @@ import pytest
 
 from cfeval_cli.cache.disk import Disk
 from cfeval_cli.distance.euclidean import Euclidean
+from cfeval_cli.errors import Failure
 from cfeval_cli.executor.local import Local
 from cfeval_cli.run.search import Chunk, Found, Job, find, packed, unpacked
 from cfeval_cli.search.continuous import Continuous
 from cfeval_cli.search.discrete import Discrete
 from cfeval_cli.search.exact import Exact
-from cfeval_cli.types import Access, Counterfactuals
-from tests.problems import choose_features, make_dataset, make_linear, make_task, predicted
+from cfeval_cli.types import NONE, Access, Counterfactuals
+from tests.problems import (
+    choose_features,
+    make_dataset,
+    make_linear,
+    make_mixed,
+    make_task,
+    permitted,
+    predicted,
+    with_constraints,
+)
 
 DATASET = make_dataset([3, 4, 2, 3], n=70, seed=3)
 MODEL = make_linear(DATASET, seed=4, scale=1)
@@ -97,3 +107,45 @@ def test_a_chunk_is_known_by_all_that_is_searched():
     ]
     assert len({one.key for one in [chunk, *others]}) == 5
     assert Chunk(ROWS.take(slice(8)), FEATURES[:8].copy()).key == chunk.key
+
+
+@pytest.mark.parametrize("search", [Discrete(), Discrete("nearest"), Continuous(steps=50, restarts=2), Exact()])
+@pytest.mark.parametrize("seed", range(3))
+def test_no_search_changes_what_may_not_change(search, seed):
+    dataset = make_mixed(seed, n=30, missing=0.2)
+    model = make_linear(dataset, seed=seed)
+    dataset = with_constraints(dataset, seed)
+    if search.moves:  # which go neither up nor down: a plan refuses those
+        ways = {"up": "none", "down": "none"}
+        features = tuple(replace(f, moves=ways.get(f.moves, f.moves)) for f in dataset.features)
+        dataset = replace(dataset, features=features)
+    access = max(search.levels)
+    measure = Euclidean("embedding").fit(dataset, model, access)
+    asked = choose_features(dataset, 2, seed)
+    rows = predicted(dataset, model)
+    found = find(Job(search, dataset, model, measure, access, 0), rows, asked, HERE, lambda _: None).counterfactuals
+    for i, row in enumerate(dataset.test.codes):
+        mine = [j for j in asked[i] if dataset.features[j].moves != "none"]
+        assert [j for j in found.features[i] if j != NONE] == mine
+        assert mine or (not found.flipped[i] and found.distance[i] == 0)
+        if found.codes is not None:
+            assert all(permitted(f, *pair) for f, *pair in zip(dataset.features, row, found.codes[i], strict=True))
+            assert set(np.flatnonzero(found.codes[i] != row)) <= set(mine)
+        else:  # vectors stand in the order of the features that may change, the rest is nothing
+            assert not found.vectors[i][len(mine) :].any()
+
+
+def test_a_search_that_breaks_a_constraint_is_a_failure():
+    class Careless(Discrete):
+        def find(self, task):
+            features = tuple(replace(feature, moves="any") for feature in task.dataset.features)
+            return super().find(replace(task, dataset=replace(task.dataset, features=features)))
+
+    numbers = make_mixed(1, n=30, categories=0, numbers=2)
+    model = make_linear(numbers, seed=1)
+    features = tuple(replace(feature, moves="up") for feature in numbers.features)
+    dataset = replace(numbers, features=features)
+    measure = Euclidean("embedding").fit(dataset, model, Access.PROBABILITY)
+    careless = Job(Careless(), dataset, model, measure, Access.PROBABILITY, 0)
+    with pytest.raises(Failure, match=r"Careless changed x\d as the dataset does not allow"):
+        find(careless, predicted(dataset, model), choose_features(dataset, 1, 0), HERE, lambda _: None)

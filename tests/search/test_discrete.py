@@ -1,3 +1,4 @@
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -8,14 +9,29 @@ from hypothesis import strategies as st
 from cfeval_cli.errors import Failure, UserError
 from cfeval_cli.search.discrete import Discrete
 from cfeval_cli.types import NONE, Access
-from tests.problems import choose_features, logit, make_dataset, make_linear, make_task, problems, sigmoid
+from tests.problems import (
+    choose_features,
+    logit,
+    make_dataset,
+    make_linear,
+    make_mixed,
+    make_task,
+    permitted,
+    problems,
+    sigmoid,
+    with_constraints,
+)
 
 
 def algorithm_1(dataset, model, row, features, pick, access):
     """The paper's loop over candidates, one at a time; None where a random one is to be taken."""
     before = logit(model, row) > 0
     tried = []
-    for values in product(*(dataset.candidates[j].tolist() for j in features)):
+    values_of = [
+        [v for v in sorted({*dataset.candidates[j].tolist(), int(row[j])}) if permitted(dataset.features[j], row[j], v)]
+        for j in features
+    ]
+    for values in product(*values_of):
         changed = sum(int(row[j]) != v for j, v in zip(features, values, strict=True))
         if changed == 0:
             continue  # x itself is never its own counterfactual
@@ -29,6 +45,8 @@ def algorithm_1(dataset, model, row, features, pick, access):
         tried.append(
             {"codes": candidate, "changed": changed, "flip": (z > 0) != before, "kept": kept, "gap": np.sqrt(gap)}
         )
+    if not tried:  # nothing may change
+        return row
     flips = [t for t in tried if t["flip"]]
     by_drop = sorted(tried, key=lambda t: (round(t["kept"], 12), t["changed"]))  # sorted() keeps value order
     if pick == "largest_drop":
@@ -67,6 +85,51 @@ def test_matches_algorithm_1_candidate_by_candidate(problem, k, seed, pick, acce
         else:
             assert found.codes[i].tolist() == expected.tolist()
         assert found.flipped[i] == ((logit(model, found.codes[i]) > 0) != (logit(model, row) > 0))
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.integers(0, 10_000),
+    st.integers(1, 3),
+    st.sampled_from(["auto", "first", "largest_drop", "nearest"]),
+    st.sampled_from([Access.LABEL, Access.PROBABILITY]),
+    st.sampled_from([1, 7, 1000]),
+)
+def test_numbers_stay_while_another_feature_changes_and_constraints_are_kept(seed, k, pick, access, max_batch_rows):
+    dataset = make_mixed(seed, n=6, missing=0.3 * (seed % 2), tried=3)
+    model = make_linear(dataset, seed=seed)
+    if seed % 3:
+        dataset = with_constraints(dataset, seed)
+    search = Discrete(pick=pick, max_batch_rows=max_batch_rows)
+    if access not in search.levels:
+        return
+    features = choose_features(dataset, k, seed)
+    if k > 1:
+        features[::3, -1] = NONE
+    found = search.find(make_task(dataset, model, features, access))
+    meant = pick if pick != "auto" else ("first" if access == Access.LABEL else "largest_drop")
+    for i, row in enumerate(dataset.test.codes):
+        mine = features[i][features[i] != NONE]
+        expected = algorithm_1(dataset, model, row, mine, meant, access)
+        for j in np.flatnonzero(found.codes[i] != row):
+            assert j in mine and found.codes[i][j] in dataset.candidates[j]
+            assert permitted(dataset.features[j], row[j], found.codes[i][j])
+        if expected is None:
+            assert not found.flipped[i]
+        else:
+            assert found.codes[i].tolist() == expected.tolist()
+
+
+def test_the_random_fallback_is_uniform_over_numbers_that_are_tried_and_the_own_one():
+    dataset = make_mixed(2, n=4000, categories=0, numbers=2, tried=2)
+    one = dataset.test.codes[:1].repeat(4000, axis=0)
+    assert not any(one[0, j] in dataset.candidates[j] for j in range(2))
+    dataset = replace(dataset, test=replace(dataset.test, codes=one))
+    task = make_task(dataset, make_linear(dataset, bias=1e6), np.tile([1, 0], (4000, 1)), Access.LABEL)
+    drawn, counts = np.unique(Discrete().find(task).codes, axis=0, return_counts=True)
+    sizes = [1 + len(dataset.candidates[j]) for j in range(2)]
+    assert len(drawn) == sizes[0] * sizes[1] - 1 and not (drawn == one[0]).all(axis=1).any()
+    assert np.abs(counts / 4000 - 1 / len(drawn)).max() < 0.03
 
 
 def test_the_random_fallback_is_uniform_over_the_other_combinations():
@@ -127,6 +190,12 @@ def test_a_product_over_max_candidates_is_refused_with_the_number_needed():
     Discrete(max_candidates=12).check(dataset, 2)
     with pytest.raises(UserError, match=r"12 candidates.*4 \(f0\) × 3 \(f1\)"):
         Discrete(max_candidates=11).check(dataset, 2)
+    numbers = make_mixed(0, categories=0, numbers=2, tried=3)
+    sizes = sorted((len(values) for values in numbers.candidates), reverse=True)
+    with pytest.raises(UserError, match=rf"can need {sizes[0]} candidates"):
+        Discrete(max_candidates=1).check(numbers, 1)
+    with pytest.raises(UserError, match=rf"can need {(sizes[0] + 1) * (sizes[1] + 1)} candidates"):  # with its own
+        Discrete(max_candidates=1).check(numbers, 2)
 
 
 @pytest.mark.parametrize("setting", [{"pick": "best"}, {"max_candidates": 0}, {"max_batch_rows": 1.5}])

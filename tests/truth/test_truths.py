@@ -10,7 +10,18 @@ from cfeval_cli.truth.contrast import Contrast
 from cfeval_cli.truth.ranking import top
 from cfeval_cli.truth.signed import Signed
 from cfeval_cli.types import ABSENT, Access, Subject
-from tests.problems import TRUTHS, importance, labels, logit, make_dataset, problems
+from tests.problems import (
+    TRUTHS,
+    importance,
+    labels,
+    logit,
+    make_dataset,
+    make_linear,
+    make_mixed,
+    permitted,
+    problems,
+    with_constraints,
+)
 
 
 @given(problems(absent=0.2))
@@ -37,6 +48,26 @@ def test_each_definition_written_out(problem):
             assert told["absolute"][i, j] == pytest.approx(abs(c[own]))
             assert told["centered"][i, j] == pytest.approx(sign * (c[own] - mean))
             assert told["contrast"][i, j] == pytest.approx(max(drops))
+
+
+@given(st.integers(0, 500), st.sampled_from([0.0, 0.3]))
+def test_contrast_looks_at_the_values_that_a_search_may_take(seed, missing):
+    dataset = make_mixed(seed, n=8, missing=missing, tried=3)
+    model = make_linear(dataset, seed=seed)
+    if seed % 3:
+        dataset = with_constraints(dataset, seed)
+    codes = dataset.test.codes
+    said = labels(model, codes)
+    told = importance("contrast", model, dataset, codes, said)
+    for i, row in enumerate(codes):
+        for j, own in enumerate(row):
+            drops = []
+            for v in dataset.candidates[j]:
+                other = row.copy()
+                other[j] = v
+                if v != own and permitted(dataset.features[j], own, v):
+                    drops.append((1 if said[i] else -1) * (logit(model, row) - logit(model, other)))
+            assert told[i, j] == pytest.approx(max(drops, default=0.0))
 
 
 @given(problems(), st.integers(-5, 5), st.integers(0, 3))

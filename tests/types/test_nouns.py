@@ -6,15 +6,23 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cfeval_cli.types.data import ABSENT, NONE, Rows
+from cfeval_cli.types.data import ABSENT, NONE, Feature, Rows
 from cfeval_cli.types.explanation import Batch, Explained, Explainer, Explanation, named
 from cfeval_cli.types.metric import Case, Metric
 from cfeval_cli.types.model import Access, BlackBox, Subject
 from cfeval_cli.types.plan import Absences
 from cfeval_cli.types.removal import Removal
-from cfeval_cli.types.search import Counterfactuals, Distance, Search
+from cfeval_cli.types.search import Counterfactuals, Distance, Search, editable
 from cfeval_cli.types.truth import Truth
-from tests.problems import choose_features, make_dataset, make_linear, make_task
+from tests.problems import (
+    choose_features,
+    make_dataset,
+    make_linear,
+    make_mixed,
+    make_task,
+    permitted,
+    with_constraints,
+)
 
 
 def test_rows_are_taken_with_all_that_is_known_of_them():
@@ -34,6 +42,53 @@ def test_tables_and_sentences_are_decoded():
     text = replace(dataset, kind="text")
     assert text.padded and not dataset.padded
     assert text.decode(np.array([[0, 1], [2, ABSENT]], dtype=np.int32)) == ["v0 v1", "v2"]
+
+
+def test_numbers_are_decoded_as_numbers_and_what_is_missing_as_nothing():
+    dataset = make_dataset([3, 2, 3], n=4)
+    number = Feature("age", ("3", "5", "missing"), kind="number", numbers=np.array([3.0, 5.0, np.nan]), missing=2)
+    whole = Feature("count", ("1", "2"), kind="number", numbers=np.array([1, 2]))
+    colour = Feature("colour", ("blue", "red", "missing"), missing=2)
+    mixed = replace(dataset, features=(number, whole, colour), candidates=(*dataset.candidates[:2], np.array([0, 1])))
+    table = mixed.decode(np.array([[0, 1, 0], [2, 0, 2]], dtype=np.int32))
+    expected = pd.DataFrame({"age": [3.0, np.nan], "count": [2, 1], "colour": ["blue", np.nan]})
+    pd.testing.assert_frame_equal(table, expected)
+    alone = mixed.decode(np.array([[2, 1, 2]], dtype=np.int32))  # of the same types, though all is missing
+    pd.testing.assert_frame_equal(alone, expected.iloc[1:].assign(count=2).reset_index(drop=True))
+    assert mixed.alternatives(0).tolist() == [0, 1, 2] and mixed.alternatives(2).tolist() == [0, 1, 2]
+    fewer = replace(mixed, candidates=(np.array([1], dtype=np.int32), *mixed.candidates[1:]))
+    assert fewer.alternatives(0).tolist() == [1]
+    prints = {mixed.fingerprint, fewer.fingerprint, dataset.fingerprint}
+    other = replace(number, numbers=np.array([3.0, 5.5, np.nan]))
+    prints |= {
+        replace(mixed, features=(one, whole, colour)).fingerprint for one in (other, replace(number, missing=None))
+    }
+    assert len(prints) == 5
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_where_a_value_may_go_is_what_the_constraint_says(seed):
+    dataset = with_constraints(make_mixed(seed, n=8, missing=0.3 * (seed % 2), tried=4), seed)
+    for j, feature in enumerate(dataset.features):
+        codes = np.arange(len(feature.values), dtype=np.int32)
+        told = feature.may(codes[:, None], codes[None])
+        assert told.tolist() == [[permitted(feature, a, b) for b in codes] for a in codes]
+        first, last = dataset.reach(j, codes)
+        for own in codes:
+            tried = dataset.candidates[j][first[own] : last[own]].tolist()
+            others = [v for v in dataset.candidates[j].tolist() if permitted(feature, own, v)]
+            assert tried == (others if feature.moves == "any" else [v for v in others if v != own])
+        allowed = dataset.allowed(j, codes)
+        others = dataset.alternatives(j)
+        assert allowed.tolist() == [[a != b and permitted(feature, a, b) for b in others] for a in codes]
+    assert dataset.free.tolist() == [feature.moves != "none" for feature in dataset.features]
+    asked = choose_features(dataset, 3, seed)
+    asked[::2, -1] = NONE
+    for before, after in zip(asked, editable(dataset, asked), strict=True):
+        kept = [j for j in before if j != NONE and dataset.free[j]]
+        assert after.tolist() == kept + [NONE] * (3 - len(kept))
+    free = make_mixed(seed, n=8, missing=0.3 * (seed % 2), tried=4)
+    assert (dataset.fingerprint != free.fingerprint) == dataset.constrained and not free.constrained
 
 
 def test_the_mask_is_no_value_that_a_feature_can_have():

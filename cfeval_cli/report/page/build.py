@@ -92,7 +92,7 @@ def page(folder: Folder, drawn: Mapping[str, Plot], figures: Sequence[str]) -> s
         ("data", data["name"]), ("instances", f"{count:,}"), ("explainers", str(len(record["explainers"]))),
         ("k", str(settings["k"])), ("seed", str(settings["seed"])), ("search", record["search"]),
         ("gold", ", ".join(settings["gold"]) if record["truths"] else "not known"),
-        ("test accuracy", f"{record['accuracy']['test']:.1%}"),
+        ("test accuracy", f"{record['accuracy']['test']:.1%}{tables.beside_accuracy(record)}"),
     ]  # fmt: skip
     return render(
         "run.html",

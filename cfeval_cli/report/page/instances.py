@@ -69,7 +69,7 @@ def _made(folder: Folder, chosen: pd.DataFrame, names: Sequence[str], levels: Se
     ids = chosen["instance"].tolist()
     golds = _golds(folder, ids)
     told = _by_instance(folder.explanations, ids)
-    found = _by_instance(_near(folder.counterfactuals, ids, folder.embeddings), ids)
+    found = _by_instance(_near(folder.counterfactuals, dict(zip(ids, codes, strict=True)), folder.embeddings), ids)
     instances = []
     for i, (number, line) in enumerate(zip(ids, chosen.to_dict("records"), strict=True)):
         there = np.flatnonzero(codes[i] != ABSENT)
@@ -147,22 +147,28 @@ def _edited(line: Mapping[Any, Any] | None, word: Any) -> list[Any] | None:
     return [features, values, int(line["label"]), _short(line["probability"], 4), _short(line["distance"], 4), rested]
 
 
-def _near(frame: pd.DataFrame, ids: Sequence[int], embeddings: Sequence[Floats] | None) -> pd.DataFrame:
-    """With the value whose embedding is nearest to each moved one, since a vector says nothing to a reader."""
-    mine = frame[frame["instance"].isin(ids)].copy()
+def _near(frame: pd.DataFrame, codes: Mapping[int, Codes], embeddings: Sequence[Floats] | None) -> pd.DataFrame:
+    """With the value whose embedding is nearest to each moved one, since a vector says nothing to a reader.
+
+    Of several it is the instance's own, if that is one of them: numbers share embeddings.
+    """
+    mine = frame[frame["instance"].isin(codes)].copy()
     mine["near"] = None
     moved = mine[mine["vectors"].notna()]
     if embeddings is None or moved.empty:
         return mine
     features = np.concatenate([*moved["features"]]).astype(int)
     vectors = np.array([vector for row in moved["vectors"] for vector in row], dtype=float)
+    own = np.concatenate([codes[i][j.astype(int)] for i, j in zip(moved["instance"], moved["features"], strict=True)])
     nearest = np.zeros(len(features), dtype=int)
     tables = {id(embeddings[j]): embeddings[j] for j in np.unique(features)}
     for key, table in tables.items():
         rows = np.array([i for i, j in enumerate(features) if id(embeddings[j]) == key])
         square = (table**2).sum(axis=1)
         for some in np.array_split(rows, max(1, -(-len(rows) * len(table) // _CELLS))):
-            nearest[some] = (square - 2 * vectors[some] @ table.T).argmin(axis=1)
+            gaps = square - 2 * vectors[some] @ table.T
+            keeps = gaps[np.arange(len(some)), own[some]] <= gaps.min(axis=1)
+            nearest[some] = np.where(keeps, own[some], gaps.argmin(axis=1))
     ends = np.cumsum([len(row) for row in moved["features"]])[:-1]
     mine.loc[moved.index, "near"] = pd.Series(np.split(nearest, ends), index=moved.index)
     return mine

@@ -83,6 +83,8 @@ def provenance(record: Mapping[str, Any]) -> list[tuple[str, str]]:
         *told,
         ("Split", ", ".join(f"{name} {size:,}" for name, size in splits.items())),
         ("Accuracy", accuracies + (f"; the paper's: {theirs:.2%}" if theirs else "")),
+        ("Largest class", ", ".join(f"{name} {value:.2%}" for name, value in record.get("majority", {}).items())),
+        ("AUC", ", ".join(f"{name} {value:.3f}" for name, value in record.get("auc", {}).items()) or "not known"),
         ("Search", record["setup"]),
         ("Settings", ", ".join(f"{name}={_value(value)}" for name, value in settings.items())),
         ("Explainers", ", ".join(explainers[:_NAMED]) + " …" * (len(explainers) > _NAMED)),

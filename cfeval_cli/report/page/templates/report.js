@@ -201,6 +201,7 @@ function browse(data) {
     }
     const [features, values, label, p, distance, rested] = c;
     const own = new Map(places(one).map((j, i) => [j, data.words[one.v[i]]]));
+    if (!features.length) line.append(made("span", "nothing that the explanation names may change", "note"));
     features.forEach((j, i) => {
       if (i) line.append(", ");
       if (data.kind !== "text") line.append(`${data.features[j]}: `);

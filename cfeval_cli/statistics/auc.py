@@ -1,0 +1,29 @@
+"""How well probabilities tell classes apart, whatever the classes' shares."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cfeval_cli.types import Floats, Ints
+
+
+def auc(labels: Ints, probabilities: Floats) -> float:
+    """The area under the ROC curve: of two classes that of the second; of more the mean over classes, each against all.
+
+    That is how often a row of the class gets more than one of another, half of the ties counted. Classes that no row or
+    every row has are left out; NaN if none is left.
+    """
+    classes = range(1, 2) if probabilities.shape[1] == 2 else range(probabilities.shape[1])
+    told = [_against_all(labels == c, probabilities[:, c]) for c in classes]
+    known = [area for area in told if not np.isnan(area)]
+    return float(np.mean(known)) if known else float("nan")
+
+
+def _against_all(mine: np.ndarray, scores: Floats) -> float:
+    """From the sum of the ranks of a class (Mann and Whitney)."""
+    from scipy.stats import rankdata
+
+    size, others = int(mine.sum()), int((~mine).sum())
+    if not size or not others:
+        return float("nan")
+    return float((rankdata(scores)[mine].sum() - size * (size + 1) / 2) / (size * others))

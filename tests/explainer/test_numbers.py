@@ -1,0 +1,154 @@
+"""lime and anchor on tables with numbers: what the packages give when called by hand."""
+
+import numpy as np
+import pytest
+from anchor.anchor_tabular import AnchorTabularExplainer
+from hypothesis import given
+from hypothesis import strategies as st
+from lime.discretize import BaseDiscretizer, QuartileDiscretizer
+from lime.lime_tabular import LimeTabularExplainer
+
+from cfeval_cli.explainer.anchor import Anchor, _once
+from cfeval_cli.explainer.lime import Lime
+from cfeval_cli.explainer.quartiles import binned
+from cfeval_cli.seeding import integer, stream
+from cfeval_cli.types import NONE
+from tests.problems import gate, labels, make_batch, make_linear, make_mixed
+
+ABOVE = 1e6  # where a missing number is put for the packages
+
+
+def as_numbers(dataset, codes):
+    """Rows as the packages are given them."""
+    columns = []
+    for j, feature in enumerate(dataset.features):
+        meaning = np.arange(len(feature.values)) if feature.numbers is None else feature.numbers
+        columns.append(np.nan_to_num(meaning.astype(float), nan=ABOVE)[codes[:, j]])
+    return np.stack(columns, axis=1)
+
+
+def as_codes(dataset, rows):
+    """The code of the nearest number, by looking at each."""
+    codes = np.empty(rows.shape, dtype=np.int32)
+    for j, feature in enumerate(dataset.features):
+        known = np.arange(len(feature.values)) if feature.numbers is None else np.nan_to_num(feature.numbers, nan=ABOVE)
+        codes[:, j] = np.abs(rows[:, j, None] - known).argmin(axis=1)
+    return codes
+
+
+class WithMissing(BaseDiscretizer):
+    """Quartiles of what is not missing, and one more bin for what is."""
+
+    def bins(self, data, labels):
+        told = []
+        for j in self.to_discretize:
+            known = data[data[:, j] < ABOVE, j]
+            told.append([*np.percentile(known, [25, 50, 75]), ABOVE / 2])
+        return told
+
+
+def packages(dataset, missing):
+    """The discretizer that the stock packages make of the data, or one with a bin for what is missing."""
+    train = as_numbers(dataset, dataset.train.codes)
+    categories = [j for j, feature in enumerate(dataset.features) if feature.kind != "number"]
+    kind = WithMissing if missing else QuartileDiscretizer
+    made = kind(train, categories, [feature.name for feature in dataset.features])
+    if missing:
+        for j in made.to_discretize:  # the numbers of the last bin but one end where those of the training rows do
+            made.maxs[j][-2] = train[train[:, j] < ABOVE, j].max()
+    return train, categories, made
+
+
+@pytest.mark.parametrize(("seed", "missing"), [(1, 0.0), (2, 0.0), (3, 0.2), (4, 0.4)])
+def test_lime_gives_the_packages_coefficients(seed, missing):
+    dataset = make_mixed(seed, categories=2, numbers=3, missing=missing)
+    model = make_linear(dataset, seed=seed, scale=1)
+    told = Lime(n_samples=400).fit(dataset, gate(model))(make_batch(dataset, model, 7, "explainer.x", slice(6)))
+    for i, row in enumerate(dataset.test.codes[:6]):
+        random = np.random.RandomState(integer(stream(7, "explainer.x", int(dataset.test.ids[i]))))
+        train, categories, discretizer = packages(dataset, missing)
+        discretizer.random_state = random
+        package = LimeTabularExplainer(
+            train,
+            categorical_features=categories,
+            discretizer=discretizer if missing else "quartile",
+            feature_selection="none",
+            random_state=random,
+        )
+        said = int(labels(model, row[None])[0])
+        expected = package.explain_instance(
+            as_numbers(dataset, row[None])[0],
+            lambda rows: model.predict_proba(as_codes(dataset, rows)),
+            labels=(said,),
+            num_features=dataset.width,
+            num_samples=400,
+        ).local_exp[said]
+        assert dict(zip(told.features[i], told.scores[i], strict=True)) == pytest.approx(
+            dict(expected), rel=0, abs=1e-8
+        )
+
+
+def test_a_bin_of_one_number_gives_that_number():
+    """Where the lowest quarter is one number, the package gives about 0 for it."""
+    dataset = make_mixed(0, categories=0, numbers=1, n=60)
+    codes = dataset.train.codes
+    codes[:30] = 2
+    codes[30:][codes[30:] < 2] = 2
+    table = binned(dataset)
+    drawn = table.drawn(0, np.zeros(50, dtype=int), np.random.RandomState(0))
+    assert (drawn == 2).all() and table.bins(0)[2] == 0
+    theirs = table.discretizer.get_undiscretize_values(0, np.zeros(5, dtype=int))
+    assert np.abs(theirs).max() < 0.01 < abs(dataset.features[0].numbers[2])
+
+
+@given(st.integers(0, 500), st.sampled_from([0.0, 0.3]))
+def test_bins_and_nearest_numbers_by_hand(seed, missing):
+    dataset = make_mixed(seed, categories=1, numbers=2, n=12, missing=missing)
+    table = binned(dataset)
+    rng = np.random.default_rng(seed)
+    for j, feature in enumerate(dataset.features):
+        if feature.kind != "number":
+            assert j in table.categories
+            continue
+        train = dataset.train.codes[:, j]
+        known = feature.numbers[train[train != feature.missing]]
+        cuts = sorted(set(np.percentile(known, [25, 50, 75]))) if len(known) else []
+        for code, bin_ in enumerate(table.bins(j)):
+            if code != feature.missing:
+                assert bin_ == sum(cut < feature.numbers[code] for cut in cuts)
+        if feature.missing is not None:
+            assert (table.bins(j)[: feature.missing] < table.bins(j)[feature.missing]).all()
+        known = feature.numbers[: feature.missing]
+        asked = rng.uniform(known.min() - 1, known.max(), 30)
+        gaps = np.abs(asked[:, None] - known)
+        nearest = table.nearest(j, asked)
+        assert (gaps[np.arange(30), nearest] == gaps.min(axis=1)).all()
+
+
+@pytest.mark.parametrize(("seed", "missing"), [(2, 0.0), (5, 0.0), (3, 0.2)])
+def test_anchor_gives_the_packages_rule(seed, missing):
+    dataset = make_mixed(seed, categories=2, numbers=3, missing=missing, n=60)
+    model = make_linear(dataset, seed=seed, scale=1)
+    settings = {"threshold": 0.9, "delta": 0.2, "tau": 0.3, "batch_size": 37}
+    told = Anchor(**settings).fit(dataset, gate(model))(make_batch(dataset, model, 7, "explainer.x", slice(4)))
+    train, categories, discretizer = packages(dataset, missing)
+    names = {j: list(dataset.features[j].values) for j in categories}
+    for i, row in enumerate(dataset.test.codes[:4]):
+        package = AnchorTabularExplainer(["no", "yes"], [f.name for f in dataset.features], train, names)
+        package.disc, package.d_train = discretizer, discretizer.discretize(train)
+        package.categorical_names.update(discretizer.names)
+        np.random.seed(integer(stream(7, "explainer.x", int(dataset.test.ids[i]))))  # noqa: NPY002
+        rule = package.explain_instance(
+            as_numbers(dataset, row[None])[0], lambda x: labels(model, as_codes(dataset, x)), **settings
+        )
+        named = told.features[i][told.features[i] != NONE].tolist()
+        assert named == list(dict.fromkeys(rule.features()))
+        if named:
+            assert told.scores[i][len(named) - 1] == pytest.approx(rule.precision())
+    assert any((told.features[i] != NONE).any() for i in range(4))
+
+
+def test_a_feature_with_two_bounds_is_named_once():
+    assert _once([(3, 0.5), (1, 0.6), (3, 0.9)]) == [(3, 0.5), (1, 0.9)]
+    assert _once([(3, 0.5), (3, 0.7), (1, 0.9)]) == [(3, 0.7), (1, 0.9)]
+    assert _once([]) == []
