@@ -1,4 +1,4 @@
-"""What the README tells users to do, done word for word."""
+"""What the README and the page on settings tell users to do, done word for word."""
 
 import re
 import shlex
@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.inside import composed
 
 ROOT = Path(__file__).parents[2]
-README = (ROOT / "README.md").read_text()
+README = (ROOT / "README.md").read_text() + (ROOT / "docs" / "settings.md").read_text()
 
 
 def test_every_command_that_is_shown_is_one_that_hydra_composes():
