@@ -200,6 +200,7 @@ def _serve(requests: socket.socket) -> dict[str, Any]:
             os.setsid()
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            signal.signal(signal.SIGINT, signal.default_int_handler)  # which who works in the background ignores
             for number, file in ((1, files[1]), (2, files[2])):
                 os.dup2(file, number)
             for one in (requests, *running.values()):

@@ -80,20 +80,12 @@ class Agreements:
         shape = there.shape[:2]
         tau, rho = (np.full((len(drawn.values), *shape), np.nan) for _ in range(2))
         p_tau, p_rho = np.full(shape, np.nan), np.full(shape, np.nan)
-        for pattern in np.unique(there.reshape(-1, there.shape[2]), axis=0) if there.size else ():
-            if pattern.sum() < 2:
-                continue
-            mine = (there == pattern).all(axis=2)
-            explainers = family.explainers[pattern]
-            step = max(1, _BLOCK // (sum(shape) * len(explainers) ** 2))
-            for start in range(0, len(drawn.values), step):
-                draws = slice(start, start + step)
-                sides = _standings(drawn, family, explainers, draws)
-                for whole, part in zip((tau, rho), agreement(*sides), strict=True):
-                    whole[draws, mine] = part[:, mine]
-                if start == 0:
-                    p = p_values(sides[0][0], sides[1][0])
-                    p_tau[mine], p_rho[mine] = p[0][mine], p[1][mine]
+        for mine, draws, sides in _ranked(drawn, family, there):
+            for whole, part in zip((tau, rho), agreement(*sides), strict=True):
+                whole[draws, mine] = part[:, mine]
+            if draws.start == 0:
+                p = p_values(sides[0][0], sides[1][0])
+                p_tau[mine], p_rho[mine] = p[0][mine], p[1][mine]
         many = drawn.instances[:, family.explainers][family.judged] >= how.least
         return Agreements(family, there, tau, rho, p_tau, p_rho, np.asarray((many[:, None] | ~there).all(axis=2)))
 
@@ -178,6 +170,27 @@ def without_controls(lines: pd.DataFrame) -> pd.DataFrame:
     names = {name: name.replace(REST, "") for name in lines.columns.astype(str) if REST in name}
     mine = lines[lines["family"] == "explainers"]
     return mine.rename(columns={name: f"{name}_of_all" for name in names.values()} | names)
+
+
+def taus(drawn: Resampled, family: Family) -> Floats:
+    """Kendall's τ alone (draws, J, T); explainers without a value on either side are left out, by the first draw."""
+    there = _there(drawn, family)
+    tau = np.full((len(drawn.values), *there.shape[:2]), np.nan)
+    for mine, draws, sides in _ranked(drawn, family, there):
+        tau[draws, mine] = agreement(*sides)[0][:, mine]
+    return tau
+
+
+def _ranked(drawn: Resampled, family: Family, there: Bools) -> Iterator[tuple[Bools, slice, tuple[Floats, Floats]]]:
+    """Metrics and truths (J, T) that lack the same explainers, some draws, and the ranks of both sides in these."""
+    for pattern in np.unique(there.reshape(-1, there.shape[2]), axis=0) if there.size else ():
+        if pattern.sum() < 2:
+            continue
+        explainers = family.explainers[pattern]
+        step = max(1, _BLOCK // (sum(there.shape[:2]) * len(explainers) ** 2))
+        for start in range(0, len(drawn.values), step):
+            draws = slice(start, start + step)
+            yield (there == pattern).all(axis=2), draws, _standings(drawn, family, explainers, draws)
 
 
 def _there(drawn: Resampled, family: Family) -> Bools:

@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from cfeval_cli.statistics.correlation import Family
-from cfeval_cli.statistics.ranking import agreement, ranks
+from cfeval_cli.statistics.correlation import Family, taus
 from cfeval_cli.statistics.resampled import Resampled
 from cfeval_cli.statistics.scores import Row
-from cfeval_cli.types import Bools, Floats, Ints
+from cfeval_cli.types import Bools, Floats
 
 COLUMNS = [
     "metric", "variant", "gold", "agreement", "tau", "tau_lowest", "tau_highest", "moves", "moved_by",
@@ -63,8 +62,7 @@ class Reparametrised:
 def lines(found: Reparametrised, like: Resampled, family: Family) -> Iterator[dict[str, Any]]:
     """Rows of invariance.csv: for each metric and truth the range of τ, and which change alone moves it."""
     drawn, places = found.drawn(like)
-    tau = taus(drawn, family, family.explainers)
-    rest = taus(drawn, family, family.without(drawn.controls).explainers)
+    tau, rest = taus(drawn, family), taus(drawn, family.without(drawn.controls))
     differs = {change: np.asarray(_differs(tau[place], tau[0]).any(axis=0)) for change, place in places.items()}
     lowest, highest = (np.asarray(end.reduce(tau, axis=0)) for end in (np.fmin, np.fmax))
     for j, row in enumerate(family.judged):
@@ -88,27 +86,6 @@ def _without_controls(tau: Floats) -> dict[str, Any]:
     ends = {"": tau[0], "_lowest": np.nanmin(tau), "_highest": np.nanmax(tau)}
     told: dict[str, Any] = {f"tau_without_controls{end}": float(value) for end, value in ends.items()}
     return told | {"moves_without_controls": bool(_differs(tau, tau[0]).any())}
-
-
-def taus(drawn: Resampled, family: Family, explainers: Ints) -> Floats:
-    """Kendall's τ (draws, J, T) of every metric with every truth among some explainers of a family.
-
-    Those without a value on either side are left out, as they are where the model is as it is.
-    """
-    first = drawn.values[0][:, explainers]
-    rungs = drawn.rungs[explainers]
-    truths = np.stack([rungs if truth.row is None else first[truth.row] for truth in family.truths])
-    there = ~np.isnan(first[family.judged])[:, None] & ~np.isnan(truths)[None]
-    tau = np.full((len(drawn.values), *there.shape[:2]), np.nan)
-    for pattern in np.unique(there.reshape(-1, there.shape[2]), axis=0) if there.size else ():
-        if pattern.sum() < 2:
-            continue
-        some, mine = explainers[pattern], (there == pattern).all(axis=2)
-        rows = [truth.row for truth in family.truths if truth.row is not None]
-        known = ranks(drawn.rungs[some], "higher")
-        theirs = drawn.standing(rows, some, slice(None)) if rows else np.tile(known, (len(tau), 1, 1))
-        tau[:, mine] = agreement(drawn.standing(family.judged, some, slice(None)), theirs)[0][:, mine]
-    return tau
 
 
 def table(found: Reparametrised, like: Resampled, families: Sequence[Family]) -> pd.DataFrame:

@@ -36,7 +36,8 @@ def judge(values: Floats, draws: Sequence[Floats], key: str) -> pd.DataFrame:
     first = twins(np.concatenate([mine, *again_]))
     mean, deviation = mine.mean(axis=0), mine.std(axis=0, ddof=1)
     best = int(np.argmax(mean))
-    told: dict[str, Any] = dict(zip(("low", "high"), ends(mine, drawn, _CONFIDENCE), strict=True))
+    low, high = (np.clip(end, -1, 1) for end in ends(mine, drawn, _CONFIDENCE))  # no τ is beyond
+    told: dict[str, Any] = {"low": low, "high": high}
     p, behind = sure(mine, drawn), sure(mine[:, [best]] - mine, drawn[:, [best]] - drawn)
     told |= {"p": p, "p_holm": _corrected(p, first), "behind": mean[best] - mean}
     others = first != first[best]

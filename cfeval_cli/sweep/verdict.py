@@ -8,11 +8,11 @@ from typing import Any
 import pandas as pd
 
 from cfeval_cli.errors import visible
-from cfeval_cli.report.page.verdict import listed
+from cfeval_cli.report.page.verdict import listed, told_p
 from cfeval_cli.report.tables import headed, row_title
+from cfeval_cli.statistics.resampled import SURE
 from cfeval_cli.sweep.runs import Run
 
-_SURE = 0.05
 _NAMED = 3
 
 
@@ -37,7 +37,7 @@ def over_seeds(lines: pd.DataFrame, record: Mapping[str, Any]) -> tuple[str, lis
     seeds, best = int(lines["seeds"].max()), lines.iloc[0]
     alike = lines[(lines["behind"] < 1e-9)]
     who = _names(alike, record)
-    better = lines[(lines["p_holm"] < _SURE) & (lines["mean"] > 0)]
+    better = lines[(lines["p_holm"] < SURE) & (lines["mean"] > 0)]
     verb = "come" if len(alike) > 1 else "comes"
     if len(better):
         many = "agrees" if len(better) == 1 else "agree"
@@ -48,12 +48,12 @@ def over_seeds(lines: pd.DataFrame, record: Mapping[str, Any]) -> tuple[str, lis
         headline = f"no metric can be told from chance with {seeds} seeds; {who} {verb} closest"
     points = [
         f"{who}: mean τ {best['mean']:.3f} [{best['low']:.3f}, {best['high']:.3f}] over seeds and, within them, "
-        f"instances; p = {_p(best['p'])}, {_p(best['p_holm'])} after Holm's correction over the metrics."
+        f"instances; p = {told_p(best['p'])}, {told_p(best['p_holm'])} after Holm's correction over the metrics."
     ]
-    if best["p_holm"] >= _SURE and best["mean"] > 0:
+    if best["p_holm"] >= SURE and best["mean"] > 0:
         points.append(f"To tell it from chance would take about {int(best['needed']):,} seeds of this spread.")
-    behind = lines[lines["p_behind"] < _SURE]
-    close = lines[(lines["p_behind"] >= _SURE)]
+    behind = lines[lines["p_behind"] < SURE]
+    close = lines[(lines["p_behind"] >= SURE)]
     if len(behind):
         points.append(f"Further from the truth for sure: {_names(behind, record, 6)}.")
     if len(close):
@@ -65,9 +65,5 @@ def _names(lines: pd.DataFrame, record: Mapping[str, Any], most: int = _NAMED) -
     """Metrics as the tables call them, without arrows."""
     pairs = zip(lines["metric"], lines["variant"], strict=True)
     names: Sequence[str] = [visible(row_title(*pair, record).text).rstrip(" ↑↓") for pair in pairs]
-    shown = [*names[:most], f"{len(names) - most} more"] if len(names) > most + 1 else names
-    return listed(shown)
-
-
-def _p(p: float) -> str:
-    return "<0.001" if p < 0.001 else f"{p:.3f}"
+    some = [*names[:most], f"{len(names) - most} more"] if len(names) > most + 1 else names
+    return listed(some)

@@ -1,5 +1,7 @@
 """Random scores of a few metrics and explainers, and what a resample draws of them, one instance at a time."""
 
+from itertools import combinations
+
 import numpy as np
 import pandas as pd
 
@@ -37,3 +39,13 @@ def drawn_rows(scores, resamples, seed):
         known[row.instance][row.metric, row.variant, row.explainer] = (row.numerator, row.denominator)
     for drawn in stream(seed, "bootstrap").integers(0, len(ids), (resamples, len(ids))):
         yield [known[ids[i]] for i in drawn]
+
+
+def sign(x):
+    return 0 if abs(x) < 1e-12 else (1 if x > 0 else -1)
+
+
+def tau(ours, truth):
+    """Kendall's, written out: a tied pair is neither right nor wrong."""
+    pairs = list(combinations(range(len(ours)), 2))
+    return sum(sign(ours[i] - ours[j]) * sign(truth[i] - truth[j]) for i, j in pairs) / len(pairs)

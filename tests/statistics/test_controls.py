@@ -1,6 +1,6 @@
 """τ without controls, its interval, its p and differences, against loops over the explainers that are left."""
 
-from itertools import combinations, permutations
+from itertools import permutations
 
 import numpy as np
 import pandas as pd
@@ -13,18 +13,9 @@ from cfeval_cli.statistics.correlation import without_controls
 from cfeval_cli.statistics.difference import holm, two_sided
 from cfeval_cli.statistics.findings import conclude
 from cfeval_cli.statistics.resampled import USUAL, Bootstrap, enough, too_few
-from tests.statistics.tables import EXPLAINERS, build, drawn_rows
+from tests.statistics.tables import EXPLAINERS, build, drawn_rows, tau
 
 HOW = {"resamples": 25, "confidence": 0.8, "least": 1}
-
-
-def sign(x):
-    return 0 if abs(x) < 1e-12 else (1 if x > 0 else -1)
-
-
-def tau(ours, truth):
-    pairs = list(combinations(range(len(ours)), 2))
-    return sum(sign(ours[i] - ours[j]) * sign(truth[i] - truth[j]) for i, j in pairs) / len(pairs)
 
 
 def values(chosen, metric, names, better="higher"):

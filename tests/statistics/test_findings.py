@@ -13,16 +13,7 @@ from cfeval_cli.statistics import correlation, instancewise
 from cfeval_cli.statistics.difference import holm, twins, two_sided
 from cfeval_cli.statistics.findings import conclude
 from cfeval_cli.statistics.resampled import Bootstrap
-from tests.statistics.tables import EXPLAINERS, build, drawn_rows
-
-
-def sign(x):
-    return 0 if abs(x) < 1e-12 else (1 if x > 0 else -1)
-
-
-def tau(ours, truth):
-    pairs = list(combinations(range(len(ours)), 2))
-    return sum(sign(ours[i] - ours[j]) * sign(truth[i] - truth[j]) for i, j in pairs) / len(pairs)
+from tests.statistics.tables import EXPLAINERS, build, drawn_rows, sign, tau
 
 
 def values(chosen, metric, variant, better="higher"):

@@ -242,19 +242,20 @@ def _strength(judged: _Judged, best: Any, pair: _Pair, alike: Sequence[_Pair], c
     whose = f"{judged.name(pair)} has" if len(alike) == 1 else "They have"
     text = (
         f"{whose} Kendall's τ = {best['tau']:.3f}{interval} with the ground truth ({settings['agreement']}, gold: "
-        f"{judged.gold}) over {_who(judged, many)}; {exact} = {_p(best['p_tau'])}, one-sided."
+        f"{judged.gold}) over {_who(judged, many)}; {exact} = {told_p(best['p_tau'])}, one-sided."
     )
     if judged.hypotheses > 1:
-        text += f" Corrected for being the best of {judged.hypotheses} different metrics: p = {_p(corrected)}."
+        text += f" Corrected for being the best of {judged.hypotheses} different metrics: p = {told_p(corrected)}."
     if many <= _ALL_ORDERS:
         least = 1 / factorial(many)
         text += f" {many} explainers have only {factorial(many):,} orders"
         if least >= SURE:
-            text += f": no p can be below {_p(least)}, and nothing can be significant."
+            text += f": no p can be below {told_p(least)}, and nothing can be significant."
         elif least * judged.hypotheses >= SURE:
-            text += f": the smallest p is {_p(least)}, too large to be significant among {judged.hypotheses} metrics."
+            text += f": the smallest p is {told_p(least)}, too large to be significant among "
+            text += f"{judged.hypotheses} metrics."
         else:
-            text += f", so that the smallest p is {_p(least)}."
+            text += f", so that the smallest p is {told_p(least)}."
     if judged.controls:
         of_all = {f"{tau:.3f}" for tau in lines["tau_of_all"]}
         told = next(iter(of_all)) if len(of_all) == 1 else f"{min(of_all, key=float)} to {max(of_all, key=float)}"
@@ -325,7 +326,7 @@ def _families(judged: _Judged) -> list[str]:
     line = judged.between(a, b)
     if line is None:
         return [f"{text}."]
-    told = f"p = {_p(line['p_holm'])} after Holm's correction"
+    told = f"p = {told_p(line['p_holm'])} after Holm's correction"
     if abs(tau[a] - tau[b]) < 1e-9:
         return [f"{text}: no difference."]
     if judged.blunt:
@@ -396,7 +397,8 @@ def _interval(low: float, high: float, settings: Mapping[str, Any] | None = None
     return "" if pd.isna(low) else f" [{low:.3f}, {high:.3f}]{level}"
 
 
-def _p(p: float) -> str:
+def told_p(p: float) -> str:
+    """A p as it is written."""
     return "<0.001" if p < 0.001 else f"{p:.3f}"
 
 
