@@ -43,5 +43,6 @@ def _of_run(path: Path) -> Path:
     from cfeval_cli.report.page import build
 
     folder = read(path)
-    RunFolder.remake(path, folder.record, build.files(folder, folder.record["settings"].get("figures", build.KINDS)))
+    kinds = folder.record["settings"].get("figures", build.KINDS)
+    RunFolder.remake(path, folder.record, build.Report(folder).files(kinds))
     return path / build.NAME

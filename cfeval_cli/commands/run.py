@@ -125,21 +125,20 @@ def _run(cfg: DictConfig, folder: RunFolder) -> list[str]:
 def _report(folder: RunFolder, plan: Plan) -> tuple[list[Table], str]:
     """Tables, figures and page, made from what the folder has; a run is not lost for want of a page."""
     from cfeval_cli.folder.read import read
-    from cfeval_cli.report.page import build, verdict
+    from cfeval_cli.report.page.build import Report
 
-    found = read(folder.path, folder.finished)
-    made, texts = build.texts(found)
-    folder.add(texts)
+    report = Report(read(folder.path, folder.finished))
+    folder.add(report.texts())
     try:
-        headline = verdict.tell(found.findings, found.record).headline
-        folder.add(list(build.files(found, plan.figures, plan.report)) if plan.figures or plan.report else [])
+        headline = report.verdict.headline
+        folder.add(list(report.files(plan.figures, plan.report)))
     except OSError:
         raise
     except Exception as error:
         log.exception("no report")
         log.warning("report.html could not be made (%s); all else is complete", error)
-        return made, ""
-    return made, headline
+        return report.tables, ""
+    return report.tables, headline
 
 
 def _close(folder: RunFolder, status: str, cfg: DictConfig) -> str:

@@ -579,7 +579,7 @@ def _closer(mine: pd.DataFrame, record: Mapping[str, Any], about: str) -> Table:
     """A triangle: how much larger the τ of a row's metric is than that of a column's."""
     pairs: dict[tuple[_Pair, _Pair], Any] = {
         ((line["metric"], line["variant"]), (line["than_metric"], line["than_variant"])): line
-        for _, line in mine.iterrows()
+        for line in mine.to_dict("records")
     }
     # twins, which have the same τ in every resample, share a row
     twins: dict[_Pair, list[_Pair]] = {}

@@ -20,7 +20,8 @@ def test_every_command_that_is_shown_is_one_that_hydra_composes():
         # a sweep's lists are not values of a single run
         arguments = [re.sub(r"^([\w.]+=)(\w+)(,\w+)+$", r"\1\2", re.sub(r"=range\(\d+\)$", "=1", a)) for a in arguments]
         arguments = [a for a in arguments if a not in ("--cfg", "job")]  # which is tried in test_cli.py
-        composed(*[a.replace("dataset=loans", "dataset=adults") for a in arguments])  # a table of the user's own, see test_your_own.py
+        # `loans` is a table of the user's own, see test_your_own.py
+        composed(*[a.replace("dataset=loans", "dataset=adults") for a in arguments])
 
 
 def test_every_make_target_that_is_shown_exists():

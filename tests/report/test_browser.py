@@ -42,7 +42,7 @@ def reports(toy, toy_text, made):
     text = made(toy_text, "explainer=[random,omission,lr]", "search=continuous", "search.steps=20", copy=True)
     for folder in (table, text):
         reseal(folder)
-        RunFolder.remake(folder, read(folder).record, build.files(read(folder), []))
+        RunFolder.remake(folder, read(folder).record, build.Report(read(folder)).files([]))
     sweep = table.parent / "sweep"
     for number, seed in enumerate((1, 2)):
         one = made(toy, "explainer=[random,omission,decision_boundary,lr]", FEW, f"seed={seed}", copy=True)
@@ -85,7 +85,7 @@ ODD = {
 def test_sweeps_and_odd_runs_make_sane_pages(opened, reports, made, toy, name):
     if name in ODD:
         odd = made(toy, *ODD[name], copy=True)
-        RunFolder.remake(odd, read(odd).record, build.files(read(odd), []))
+        RunFolder.remake(odd, read(odd).record, build.Report(read(odd)).files([]))
         reports[name] = odd / "report.html"
     page = opened(name)
     assert page.locator("h1").is_visible() and page.locator("figure svg").count() >= 1

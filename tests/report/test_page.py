@@ -34,7 +34,7 @@ def opened(folder):
 
 def page(folder, figures=True):
     told = opened(folder)
-    return build.page(told, build.draw(told) if figures else {}, [])
+    return build.Report(told).page(build.draw(told) if figures else {}, [])
 
 
 def embedded(html, name):

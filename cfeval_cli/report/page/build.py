@@ -7,7 +7,7 @@ import shlex
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -39,25 +39,64 @@ class Part:
     rank: str = ""
 
 
-def texts(folder: Folder) -> tuple[list[Table], list[tuple[str, bytes]]]:
-    """The tables of a run, and the files that have them; costs apart, since they are not the same another time."""
-    made = tables.make(folder.findings, folder.record)
-    written = {
-        "tables.md": "\n".join(table.markdown() for table in made),
-        "tables.tex": "\n".join(table.latex() for table in made),
-        "costs.md": tables.costs(folder.costs, folder.record).markdown(),
-    }
-    return made, [(name, text.encode()) for name, text in written.items()]
+@dataclass(frozen=True)
+class Report:
+    """What is told of a run; each part is made once, however many files have it."""
 
+    folder: Folder
 
-def files(folder: Folder, figures: Sequence[str], report: bool = True) -> Iterator[tuple[str, bytes]]:
-    """The figures of a run in so many formats, and its report, by the names of their files."""
-    drawn = draw(folder) if figures or report else {}
-    for kind in figures:
-        for name, plot in drawn.items():
-            yield f"figures/{name}.{kind}", plot.drawn(kind)
-    if report:
-        yield NAME, page(folder, drawn, figures).encode()
+    @cached_property
+    def tables(self) -> list[Table]:
+        """All but costs, which are not the same another time."""
+        return tables.make(self.folder.findings, self.folder.record)
+
+    @cached_property
+    def verdict(self) -> verdict.Verdict:
+        """Which metric or explainer is to be believed."""
+        return verdict.tell(self.folder.findings, self.folder.record)
+
+    def texts(self) -> list[tuple[str, bytes]]:
+        """The files that have the tables, by their names."""
+        written = {
+            "tables.md": "\n".join(table.markdown() for table in self.tables),
+            "tables.tex": "\n".join(table.latex() for table in self.tables),
+            "costs.md": tables.costs(self.folder.costs, self.folder.record).markdown(),
+        }
+        return [(name, text.encode()) for name, text in written.items()]
+
+    def files(self, figures: Sequence[str], page: bool = True) -> Iterator[tuple[str, bytes]]:
+        """The figures in so many formats, and the page, by the names of their files."""
+        drawn = draw(self.folder) if figures or page else {}
+        for kind in figures:
+            for name, plot in drawn.items():
+                yield f"figures/{name}.{kind}", plot.drawn(kind)
+        if page:
+            yield NAME, self.page(drawn, figures).encode()
+
+    def page(self, drawn: Mapping[str, Plot], figures: Sequence[str]) -> str:
+        """All of it, to be opened in a browser."""
+        folder, record = self.folder, self.folder.record
+        settings, data, count = record["settings"], record["data"], record["instances"]
+        browser = instances.gather(folder)
+        facts = [
+            ("data", data["name"]), ("instances", f"{count:,}"), ("explainers", str(len(record["explainers"]))),
+            ("k", str(settings["k"])), ("seed", str(settings["seed"])), ("search", record["search"]),
+            ("gold", ", ".join(settings["gold"]) if record["truths"] else "not known"),
+            ("test accuracy", f"{record['accuracy']['test']:.1%}{tables.beside_accuracy(record)}"),
+        ]  # fmt: skip
+        return render(
+            "run.html",
+            [*self.tables, _costs(folder)],
+            title=_title(record),
+            facts=facts,
+            verdict=self.verdict,
+            warnings=provenance.warnings(folder),
+            plots=embedded(drawn, figures),
+            browser_note=_browser_note(browser),
+            data=browser,
+            provenance=provenance.provenance(record),
+            command=shlex.join(record["command"]),
+        )
 
 
 def draw(folder: Folder) -> dict[str, Plot]:
@@ -80,33 +119,6 @@ def put(what: str | bytes, path: Path) -> None:
     """Write a file whole or not at all."""
     with whole_file(path) as partial:
         partial.write_bytes(what.encode() if isinstance(what, str) else what)
-
-
-def page(folder: Folder, drawn: Mapping[str, Plot], figures: Sequence[str]) -> str:
-    """The report of a run."""
-    record = folder.record
-    settings, data, count = record["settings"], record["data"], record["instances"]
-    made = [*tables.make(folder.findings, record), _costs(folder)]
-    browser = instances.gather(folder)
-    facts = [
-        ("data", data["name"]), ("instances", f"{count:,}"), ("explainers", str(len(record["explainers"]))),
-        ("k", str(settings["k"])), ("seed", str(settings["seed"])), ("search", record["search"]),
-        ("gold", ", ".join(settings["gold"]) if record["truths"] else "not known"),
-        ("test accuracy", f"{record['accuracy']['test']:.1%}{tables.beside_accuracy(record)}"),
-    ]  # fmt: skip
-    return render(
-        "run.html",
-        made,
-        title=_title(record),
-        facts=facts,
-        verdict=verdict.tell(folder.findings, record),
-        warnings=provenance.warnings(folder),
-        plots=embedded(drawn, figures),
-        browser_note=_browser_note(browser),
-        data=browser,
-        provenance=provenance.provenance(record),
-        command=shlex.join(record["command"]),
-    )
 
 
 def _title(record: Mapping[str, Any]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import factorial
 from typing import Any
 
@@ -49,7 +50,7 @@ class _Judged:
         names = (contenders(findings.metrics, record, controls=controls) for controls in (False, True))
         return _Judged(lines, differences[differences["difference"].notna()], record, gold, *names)
 
-    @property
+    @cached_property
     def pairs(self) -> list[_Pair]:
         """Metrics and variants."""
         return list(zip(self.lines["metric"], self.lines["variant"], strict=True))
@@ -66,19 +67,15 @@ class _Judged:
 
     def between(self, one: _Pair, other: _Pair) -> Mapping[Any, Any] | None:
         """How much the τ of two metrics differ, if that is known."""
-        d = self.differences
-        for a, b in ((one, other), (other, one)):
-            found = d[
-                (d["metric"] == a[0])
-                & (d["variant"] == a[1])
-                & (d["than_metric"] == b[0])
-                & (d["than_variant"] == b[1])
-            ]
-            if len(found):
-                return found.to_dict("records")[0]
-        return None
+        return self._known.get((*one, *other)) or self._known.get((*other, *one))
 
-    @property
+    @cached_property
+    def _known(self) -> dict[tuple[str, ...], Mapping[Any, Any]]:
+        pairs = ("metric", "variant", "than_metric", "than_variant")
+        lines = self.differences.to_dict("records")
+        return {tuple(line[name] for name in pairs): line for line in reversed(lines)}  # the first of equals stays
+
+    @cached_property
     def hypotheses(self) -> int:
         """How many metrics can differ: those with the same τ in every resample count once."""
         twins = self.differences[self.differences["same"].astype(bool)] if len(self.differences) else self.differences
