@@ -327,7 +327,7 @@ def test_access_limits_the_search_and_the_metrics_but_not_the_truth():
         (["++sed=1"], r"there is no setting 'sed', and nothing refers to it. Did you mean seed\?"),
         (
             ["+explainer.lime.n_sample=1"],
-            r"explainer.lime has no setting 'n_sample'. Did you mean n_samples\? There is: n_samples, ",
+            r"explainer.lime has no setting 'n_sample'. Did you mean n_samples",
         ),
         (
             ["~explainer.lr.truth", "~explainer.lr.gold"],

@@ -113,7 +113,7 @@ def test_a_users_mistake_is_one_message_exit_code_2_and_nothing_is_left_behind(t
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("dataset=adlts", "there is no dataset 'adlts'. Did you mean adults?"),
+        ("dataset=adlts", "there is no dataset 'adlts'. Did you mean adults or adults_raw?"),
         ("serch=discrete", "there is no setting 'serch'. Did you mean search"),
         ("kk=1", "there is no setting 'kk'. Did you mean k?"),
         ("explainer.lime.n_sample=5", "Did you mean explainer.lime.n_samples"),
@@ -324,7 +324,7 @@ def test_help_and_config_in_hydras_way(tmp_path):
     [
         ("cfeval ", {"run", "data"}),
         ("cfeval r", {"run"}),
-        ("cfeval run data", {"dataset=", "data_dir="}),
+        ("cfeval run data", {"dataset", "dataset.", "data_dir="}),
         ("cfeval run dataset=", {"dataset=adults"}),
         ("cfeval run explainer.lime.n", {"explainer.lime.n_samples="}),
         ("cfeval run k=2 sear", {"search=", "search."}),

@@ -31,7 +31,8 @@ def test_what_a_page_tells_to_write_and_run_works(page, adults, kept, tmp_path):
     (command,) = re.findall(r"^```sh\n(cfeval run .*)\n```$", text, re.M)
     # with workers, which must find the file too (but for a metric, of which they are not told), and one cache for all
     workers = ["n_jobs=1"] if page.stem == "metric" else ["n_jobs=2", "executor.min_seconds=0"]
-    more = [*workers, f"cache.folder={kept}", "figures=[]", "report=false", "resamples=100", "bounds=0"]
+    more = [*workers, f"cache.folder={kept}", "figures=[]", "report=false", "resamples=100"]
+    more += ["bounds=0", "noise=0", "reparametrisations=0"]
     done = cfeval(*shlex.split(command)[1:], *more, cwd=tmp_path, env={"CFEVAL_DATA": str(adults)})
     metrics = pd.read_csv(only_run(tmp_path) / "metrics.csv")
     assert metrics["value"].notna().sum() > 5 and "Verdict:" in done.stdout

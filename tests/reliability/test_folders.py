@@ -117,5 +117,6 @@ def test_the_way_to_go_on_is_said_in_full(toy, tmp_path):
 
     words = shlex.split(done.stderr.splitlines()[-1].partition("To go on: ")[2])
     assert words[:3] == ["cfeval", "run", "--resume"] and words[-1] == "strict=false" and own in words
-    cfeval(*words[1:], cwd=tmp_path)
+    told = cfeval(*words[1:], cwd=tmp_path, code=1).stderr
+    assert "explainer.bad failed on every instance" in told and "The rest is complete." in told
     assert read(tmp_path / "run")["explained"]["bad"]["faults"] == 30

@@ -32,14 +32,15 @@ def chromium():
 @pytest.fixture(scope="module")
 def reports(toy, toy_text, made):
     """A table with names that are markup, and sentences with moved embeddings."""
-    table = made(toy, "explainer=[random,omission,lr]", "gold=signed", copy=True)
+    table = made(toy, "explainer=[random,omission,lr]", FEW, "gold=signed", copy=True)
     record = json.loads((table / "run.json").read_text())
     record["explainers"]["omission"] = EVIL
     (table / "run.json").write_text(json.dumps(record))
     described = json.loads((table / "dataset.json").read_text())
     described["classes"][1] = described["features"][0]["name"] = EVIL
     (table / "dataset.json").write_text(json.dumps(described))
-    text = made(toy_text, "explainer=[random,omission,lr]", "search=continuous", "search.steps=20", copy=True)
+    moved = ["search=continuous", "search.steps=20"]
+    text = made(toy_text, "explainer=[random,omission,lr]", FEW, *moved, copy=True)
     for folder in (table, text):
         reseal(folder)
         RunFolder.remake(folder, read(folder).record, build.Report(read(folder)).files([]))

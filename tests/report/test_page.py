@@ -22,7 +22,7 @@ from tests.conftest import cfeval, reseal
 from tests.report.conftest import text_of
 
 FOUR = "explainer=[random,omission,decision_boundary,lr]"
-FEW = "metric=[dfr,validity,c,recall]"  # so that figures have few panels
+FEW = "metric=[dfr,validity,proximity,c,recall]"  # so that figures have few panels
 EVIL = "<img src=x onerror=alert(1)>"
 
 
