@@ -36,7 +36,7 @@ class Box:
 class Forest:
     def fit(self, dataset, seed) -> Box:
         Path(__file__).with_name("trained").touch()
-        return Box(RandomForestClassifier(10, random_state=seed).fit(dataset.train.codes, dataset.train.labels))
+        return Box(RandomForestClassifier(4, random_state=seed).fit(dataset.train.codes, dataset.train.labels))
 
 
 class Labels:
@@ -89,7 +89,7 @@ def place(models):
     return models
 
 
-LITTLE = ("cache=off", "n_jobs=1", "figures=[]", "report=false", "resamples=200")
+LITTLE = ("cache=off", "n_jobs=1", "figures=[]", "report=false", "resamples=200", "noise=0")
 
 
 def run(toy, place, *arguments):
@@ -146,7 +146,7 @@ def likeliest(model, codes):
 
 
 def test_with_probabilities_every_explainer_and_metric_that_applies(toy, place):
-    run(toy, place, "model=forest", "report=true", "bounds=5", *FEWER)
+    run(toy, place, "model=forest", "report=true", "bounds=5", "noise=5", *FEWER)
     record, frames = read(place)
     assert list(record["explainers"]) == ["random", "omission", "lime", "anchor", "decision_boundary"]
     assert "sum of effects" in record["explainers_absent"]["lr"] and set(record["metrics_absent"]) == {"recall", "hit"}

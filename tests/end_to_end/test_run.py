@@ -257,7 +257,9 @@ def test_workers_and_cache_change_no_byte(toy, tmp_path, whole):
     }
     folders = {}
     for name, way in ways.items():
-        toy.run(SIX, *FAST, *way, f"hydra.run.dir='{tmp_path / name}'", cwd=tmp_path)
+        toy.run(
+            SIX, *FAST, *way, "noise=10", "reparametrisations=2", f"hydra.run.dir='{tmp_path / name}'", cwd=tmp_path
+        )
         folders[name] = json.loads((tmp_path / name / "run.json").read_text())
     for name in ("workers", "the rest", "known"):
         assert results(tmp_path / name) == results(whole[0]), name
@@ -385,7 +387,7 @@ def test_adults_is_prepared_as_the_anchor_package_does_it(adults):
 
 def test_adults_from_end_to_end(adults, tmp_path):
     words = ["dataset=adults", "search=discrete", "n_explain=30", "cache=off", f"data_dir={adults}", "figures=[]"]
-    words += ["report=false"]  # which the end of tests/end_to_end/test_wheel.py has
+    words += ["noise=5", "reparametrisations=2", "report=false"]  # which the end of tests/end_to_end/test_wheel.py has
     done = cfeval("run", *words, cwd=tmp_path)
     folder = only_run(tmp_path)
     record = json.loads((folder / "run.json").read_text())

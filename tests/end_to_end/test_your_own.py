@@ -14,7 +14,7 @@ from tests.conftest import cfeval, environment
 
 DOCS = Path(__file__).parents[2] / "docs"
 # quicker than a user would have it
-MORE = ["figures=[]", "report=false", "resamples=100", "bounds=0", "cache=off"]
+MORE = ["figures=[]", "report=false", "resamples=100", "bounds=0", "noise=0", "cache=off", "n_explain=12"]
 
 
 def follow(page, place, adults):

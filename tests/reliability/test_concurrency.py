@@ -82,7 +82,8 @@ def test_eight_runs_in_the_same_second(site, tmp_path):
     (tmp_path / "conf" / "dataset" / "toy.yaml").write_text(TOY.replace("name: toy.csv", file))
     words = [
         "run", "--config-dir", "conf", "dataset=toy", "explainer=[random,omission,lr]", "n_explain=30",
-        "metric=[c,recall]", "resamples=0", "bounds=0", "noise=0", "figures=[]", "report=false", "n_jobs=1",
+        "metric=[c,recall]", "resamples=0", "bounds=0", "noise=0", "reparametrisations=0", "figures=[]",
+        "report=false", "n_jobs=1",
         # the same second, whenever each of them gets there
         "hydra.run.dir=outputs/${now:%Y-%m-%d}/at-the-same-time",
     ]  # fmt: skip
@@ -110,6 +111,8 @@ def test_sweeps_get_folders_of_their_own(toy, tmp_path):
         "metric=[c,recall]",
         "resamples=0",
         "bounds=0",
+        "noise=0",
+        "reparametrisations=0",
         "cache=off",
         "figures=[]",
         "report=false",
