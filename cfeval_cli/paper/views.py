@@ -157,6 +157,12 @@ def computed(folders: Sequence[Path]) -> list[Computed]:
             raise UserError(
                 f"{path} is none of the paper's experiments ({names}): cfeval run experiment=NAME makes one."
             )
+        if (other := _undefined(run)) is not None:
+            name, value, wanted = other
+            raise UserError(
+                f"{path} has {name}={value}, and the paper's definition is {name}={wanted}: its figures cannot be held "
+                "against the paper's. Run the experiment without that setting, or leave the folder out."
+            )
         mine = found.setdefault((run.record["settings"]["gold"][0], run.seed), {})
         if key in mine:
             raise UserError(f"{path} and {mine[key][1]} are the same experiment with the same seed and gold.")
@@ -177,9 +183,26 @@ def computed(folders: Sequence[Path]) -> list[Computed]:
 def _described(run: Run) -> dict[str, Any]:
     """The settings that may not differ between seeds."""
     settings, record = run.record["settings"], run.record
-    told = {name: settings.get(name) for name in ("k", "n_explain", "access", "agreement", "incomplete")}
+    told = {name: settings.get(name) for name in ("k", "n_explain")}
     own = sorted(f"{key}={value}" for key, value in run.overrides.items() if key.split(".")[0] in _COMPONENTS)
     return told | {"setup": record["setup"], "data": record["data"].get("sha256"), "components": ", ".join(own)}
+
+
+# what the experiments set, or leave at its default, because the paper says so
+DEFINED = {"support": "own", "incomplete": "skip", "agreement": "recall", "access": "gradient"}
+CHOSEN = {"distance": "euclidean", "distance.space": "auto", "search.pick": "auto"}
+
+
+def _undefined(run: Run) -> tuple[str, str, str] | None:
+    """The first setting by which a run is not what the paper defines, what it is and what it should be."""
+    settings = run.record["settings"]
+    told = {name: str(settings.get(name)) for name in DEFINED}
+    told |= {name: run.overrides.get(name, wanted) for name, wanted in CHOSEN.items()}
+    for name, wanted in (DEFINED | CHOSEN).items():
+        if told[name] != wanted:
+            return name, told[name], wanted
+    golds = settings["gold"]
+    return None if len(golds) == 1 else ("gold", f"[{','.join(golds)}]", golds[0])
 
 
 _COMPONENTS = ("dataset", "model", "explainer", "search", "distance", "metric")

@@ -377,7 +377,7 @@ def _correlations(correlations: pd.DataFrame, record: Mapping[str, Any]) -> Plot
     axes[0].set_ylim(len(pairs) - 0.5, -0.6)
     legend(figure, axes[0])
     caption = (
-        "Kendall's τ, with and without controls (explainers that are good or bad by construction), and Spearman's ρ "
+        "Kendall's τ, with and without controls (explainers that name chance or the gold itself), and Spearman's ρ "
         "between each metric's ranking and the truth. p: how often a random order "
         "would agree with the truth as well (all orders are tried for up to eight explainers; one-sided, for each "
         "metric by itself)." + about(record, "Bars")

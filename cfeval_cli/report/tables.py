@@ -144,7 +144,7 @@ def make(findings: Findings, record: Mapping[str, Any]) -> list[Table]:
     made += _differences(findings.differences, record)
     made += _without_controls(findings, record)
     if len(findings.instance_agreement):
-        made.append(_instances(findings.instance_agreement, record))
+        made += _by_instance(findings, record)
     if findings.invariance is not None and len(findings.invariance):
         made.append(_invariance(findings.invariance, record))
     if findings.bounds is not None and not findings.bounds["metric"].isin(truths_of(record)).all():
@@ -244,9 +244,19 @@ def _of_controls(findings: Findings, record: Mapping[str, Any]) -> list[str]:
         return []
     left = contenders(findings.metrics, record)
     return [
-        f"no controls: without {', '.join(controls)}, good or bad by construction, which nearly every metric tells "
-        f"apart from the rest; what is left: {', '.join(left) or 'nobody'}."
+        f"no controls: without {', '.join(controls)}, {of_controls(controls, record)}; what is left: "
+        f"{', '.join(left) or 'nobody'}."
     ]
+
+
+def of_controls(titles: Sequence[str], record: Mapping[str, Any]) -> str:
+    """What controls are: those that name the gold are right by construction about that one's question, and no other."""
+    names = [name for name, title in record["explainers"].items() if title in titles]
+    settings = record.get("explainer_settings", {})
+    golds = list(dict.fromkeys(gold for name in names if (gold := settings.get(name, {}).get("gold"))))
+    only = ", whichever the question" * (len(record["settings"]["gold"]) > 1)
+    parts = ["features at random"] * (len(golds) < len(names)) + [f"the gold itself ({gold}{only})" for gold in golds]
+    return f"which name {' or '.join(parts)} and are there to be compared with"
 
 
 def _without_controls(findings: Findings, record: Mapping[str, Any]) -> list[Table]:
@@ -293,7 +303,7 @@ def _values(title: str, metrics: pd.DataFrame, record: Mapping[str, Any], names:
             column((metric, variant), name) for name in ("value", "rank", "value_low", "value_high")
         )
         star = (metric, variant) in truths
-        row = [_marked(row_title(metric, variant, record, star), any_moves(metrics, (metric, variant)))]
+        row = [mark_moves(row_title(metric, variant, record, star), any_moves(metrics, (metric, variant)))]
         for name in explainers:
             value, rank = values.get(name), ranks.get(name)
             if value is None or pd.isna(value):
@@ -313,7 +323,7 @@ def _values(title: str, metrics: pd.DataFrame, record: Mapping[str, Any], names:
         notes.append(f"* marks the ground truth ({asked(record)}); {agree}.")
     notes.append(f"↑ higher is better, ↓ lower; = marks a tie.{_of_intervals(record)}")
     if _moving(metrics).any():
-        notes.append(f"{MOVES} {_OF_MOVES}: other parameters of the model move this value and change no prediction.")
+        notes.append(f"{MOVES} {OF_MOVES}: other parameters of the model move this value and change no prediction.")
     reasons = sorted({note for note in metrics["note"] if note})
     if reasons:
         notes.append(f"{DASH}: {'; '.join(reasons)}.")
@@ -373,7 +383,7 @@ def _correlations(correlations: pd.DataFrame, record: Mapping[str, Any]) -> Tabl
         )
     if _moving(shown).any():
         notes.append(
-            f"{MOVES} {_OF_MOVES}: other parameters of the model move this τ and change no prediction. The table of "
+            f"{MOVES} {OF_MOVES}: other parameters of the model move this τ and change no prediction. The table of "
             "ranges says how far."
         )
     ladder = correlations[correlations["family"] == "ladder"]
@@ -446,7 +456,7 @@ _COEFFICIENTS = (
     ("rho", "ρ", r"$\rho$", ""),
 )
 
-_OF_MOVES = "depends on an arbitrary constant of the model, not on its predictions"
+OF_MOVES = "depends on an arbitrary constant of the model, not on its predictions"
 
 
 def _moving(lines: pd.DataFrame) -> pd.Series:
@@ -460,7 +470,8 @@ def any_moves(metrics: pd.DataFrame, pair: _Pair) -> bool:
     return bool((mine & _moving(metrics)).any())
 
 
-def _marked(title: Cell, moves: bool) -> Cell:
+def mark_moves(title: Cell, moves: bool) -> Cell:
+    """A § behind the name of what other parameters of the model move."""
     return Cell(f"{title.text} {MOVES}", title.bold, f"{title.latex} {escape_latex(MOVES)}") if moves else title
 
 
@@ -618,6 +629,16 @@ def _closer(mine: pd.DataFrame, record: Mapping[str, Any], about: str) -> Table:
             f"With {record['resampled']:,} resamples no p of {hypotheses} can be small enough: raise resamples."
         )
     return Table(f"Which metric is closer to the truth than which{about}", header, [rows], notes, detail=True)
+
+
+def _by_instance(findings: Findings, record: Mapping[str, Any]) -> list[Table]:
+    """Agreement instance by instance, over all explainers and, if there are controls, without those."""
+    table = _instances(findings.instance_agreement, record)
+    lines = without_controls(findings.instance_agreement)
+    lines = pd.DataFrame(lines[lines["tau"].notna()])
+    if lines.empty or not contenders(findings.metrics, record, controls=True):
+        return [table]
+    return [table, replace(_instances(lines, record), title=f"{table.title}, without controls")]
 
 
 def _instances(instances: pd.DataFrame, record: Mapping[str, Any]) -> Table:

@@ -45,7 +45,7 @@ class Family:
     truths: list[Truth]
 
     def without(self, controls: Bools) -> Family:
-        """The same without the explainers that are good or bad by construction."""
+        """The same without the explainers that name chance or the gold itself."""
         return replace(self, explainers=self.explainers[~controls[self.explainers]])
 
 
@@ -162,13 +162,19 @@ def draws(found: Agreements, rest: Agreements | None, drawn: Resampled) -> pd.Da
     return pd.DataFrame(table[table["tau"].notna()]).reset_index(drop=True)
 
 
+def less(name: str) -> str:
+    """The column of a figure without controls: tau_without_controls_low beside tau_low."""
+    end = next((end for end in ("_low", "_high", "_lowest") if name.endswith(end)), "")
+    return f"{name.removesuffix(end)}{REST}{end}"
+
+
 def without_controls(lines: pd.DataFrame) -> pd.DataFrame:
     """Lines of a file that has figures with and without controls, the latter under the names of the former.
 
     What counts the controls in is then named so: tau_of_all.
     """
     names = {name: name.replace(REST, "") for name in lines.columns.astype(str) if REST in name}
-    mine = lines[lines["family"] == "explainers"]
+    mine = lines[lines["family"] == "explainers"] if "family" in lines else lines
     return mine.rename(columns={name: f"{name}_of_all" for name in names.values()} | names)
 
 

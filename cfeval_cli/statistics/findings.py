@@ -101,7 +101,7 @@ def conclude(
         instance_agreement=pd.DataFrame(
             [line for family in named for line in instancewise.lines(arrays, drawn, family, how.alone)],
             columns=instancewise.COLUMNS,
-        ),
+        ).astype(dict.fromkeys(instancewise.COUNTS, "Int64")),
         metric_agreement=pd.DataFrame(
             [line for family in others for line in between.lines(fewer, family, how.alone)],
             columns=between.COLUMNS,

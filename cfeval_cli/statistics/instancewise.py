@@ -8,46 +8,44 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cfeval_cli.statistics.bootstrap import ratios, sums
-from cfeval_cli.statistics.correlation import Family
+from cfeval_cli.statistics.correlation import Family, less
 from cfeval_cli.statistics.ranking import ranks
 from cfeval_cli.statistics.resampled import Bootstrap, Resampled
 from cfeval_cli.statistics.scores import Scores
-from cfeval_cli.types import Floats, Ints
+from cfeval_cli.types import Bools, Floats, Ints
 
-COLUMNS = [
-    "metric", "variant", "better", "gold", "agreement", "instances", "tau", "tau_low", "tau_high", "ordered", "d",
-    "d_low", "d_high",
-]  # fmt: skip
-
+_KEYS = ("metric", "variant", "better", "gold", "agreement")
+_FIGURES = ("instances", "tau", "tau_low", "tau_high", "ordered", "d", "d_low", "d_high")
 _BLOCK = 1 << 22  # pairs of explainers held at once
 
 
+COLUMNS = [*_KEYS, *_FIGURES, *map(less, _FIGURES)]
+COUNTS = [name for one in ("instances", "ordered") for name in (one, less(one))]
+
+
 def lines(scores: Scores, drawn: Resampled, family: Family, how: Bootstrap) -> Iterator[dict[str, Any]]:
-    """Rows of instance_agreement.csv: its order of an instance's explainers and the gold's."""
+    """Rows of instance_agreement.csv: its order of an instance's explainers and the gold's, with and without controls.
+
+    Without controls there is nothing where fewer than two explainers are left.
+    """
     if len(family.explainers) < 2 or not family.judged or not family.truths:
         return
-    counted = _Pairs.of(scores, drawn, family)
-    makers = [partial(counted.columns, t) for t in range(len(family.truths))]
-    resampled = sums(makers, scores.size, how.resamples, how.seed)
-    real = [ratios(counted.columns(t).sum(axis=0)) for t in range(len(family.truths))]
-    many = (counted.pairs > 0).sum(axis=0) >= how.least  # (J, T)
-    spreads = [how.spread(ratios(one), np.tile(many[:, t], 2)) for t, one in enumerate(resampled)]
-    size = len(family.judged)
+    left = np.isin(family.explainers, family.without(drawn.controls).explainers)
+    sides = _Pairs.of(scores, drawn, family, [np.ones(len(left), dtype=bool), *([] if left.all() else [left])])
+    found = [_Figures.of(side, scores.size, how) for side in sides]
     for j, row in enumerate(family.judged):
         for t, truth in enumerate(family.truths):
-            if np.isnan(real[t][j]):
+            if not found[0].there(j, t):
                 continue
-            low, high, _ = spreads[t]
-            yield {
-                "metric": drawn.rows[row][0], "variant": drawn.rows[row][1], "better": drawn.better[row],
-                "gold": truth.gold, "agreement": truth.agreement,
-                "instances": int((counted.pairs[:, j, t] > 0).sum()),
-                "tau": real[t][j], "tau_low": low[j], "tau_high": high[j],
-                "ordered": int((counted.ordered[:, j, t] > 0).sum()),
-                "d": real[t][size + j], "d_low": low[size + j], "d_high": high[size + j],
-            }  # fmt: skip
+            told: dict[str, Any] = dict(zip(_KEYS, (*drawn.rows[row], drawn.better[row], truth.gold, truth.agreement),
+                                            strict=True))  # fmt: skip
+            told |= found[0].line(j, t)
+            if found[-1].there(j, t):
+                told |= {less(name): figure for name, figure in found[-1].line(j, t).items()}
+            yield told
 
 
 @dataclass(frozen=True)
@@ -59,27 +57,78 @@ class _Pairs:
     ordered: Ints  # those of them that the truth does not tie
 
     @staticmethod
-    def of(scores: Scores, drawn: Resampled, family: Family) -> _Pairs:
-        """By slabs of instances, so that memory stays bounded."""
+    def of(scores: Scores, drawn: Resampled, family: Family, sides: list[Bools]) -> list[_Pairs]:
+        """Among some of the explainers (E,) on each side; by slabs of instances, so that memory stays bounded."""
         first, second = np.triu_indices(len(family.explainers), 1)
         numbers = [*family.judged, *(truth.row for truth in family.truths if truth.row is not None)]
         rows, names = [drawn.rows[row] for row in numbers], [drawn.explainers[e] for e in family.explainers]
         lower = np.array([drawn.better[row] == "lower" for row in numbers])[:, None]
-        size, counts = len(family.judged), ([], [], [])  # type: tuple[int, tuple[list[Ints], ...]]
+        parts: list[list[tuple[Ints, ...]]] = [[] for _ in sides]
         step = max(1, _BLOCK // (len(rows) * len(first)))
         for start in range(0, scores.size, step):
             values = scores.values(start, start + step, rows, names)
             places = ranks(np.where(lower, values, -values), "lower")
             signs = np.sign(places[..., first] - places[..., second]).astype(np.float32)
-            there = ~np.isnan(signs)
-            signs, both = np.where(there, signs, np.float32(0)), there.astype(np.float32)
-            truth, present = (side[:, size:].swapaxes(-1, -2) for side in (signs, both))
-            found = (signs[:, :size] @ truth, both[:, :size] @ present, both[:, :size] @ np.abs(truth))
-            for kept, part in zip(counts, found, strict=True):
-                kept.append(part.astype(np.int16 if len(first) < 1 << 15 else np.int32))
-        return _Pairs(*(np.concatenate(kept) for kept in counts))
+            for part, some in zip(parts, sides, strict=True):
+                part.append(_counted(signs[..., some[first] & some[second]], len(family.judged)))
+        return [_Pairs(*(np.concatenate(kept) for kept in zip(*part, strict=True))) for part in parts]
 
     def columns(self, t: int) -> Floats:
         """Numerators, then denominators (N, 4J): of the mean τ, and of d over all pairs that the truth orders."""
         gain, pairs, ordered = (of[:, :, t].astype(float) for of in (self.gain, self.pairs, self.ordered))
         return np.concatenate([gain / np.maximum(pairs, 1), gain, pairs > 0, ordered], axis=1)
+
+    def alike(self) -> list[int]:
+        """For each truth the first that counts the same: with k = 1 a share of the gold is a hit or none."""
+        found: list[int] = []
+        for t in range(self.gain.shape[2]):
+            same = (
+                one for one in dict.fromkeys(found)
+                if all((of[:, :, one] == of[:, :, t]).all() for of in (self.gain, self.pairs, self.ordered))
+            )  # fmt: skip
+            found.append(next(same, t))
+        return found
+
+
+def _counted(signs: NDArray[np.float32], size: int) -> tuple[Ints, ...]:
+    """Gain, pairs and ordered pairs (n, J, T) from the order (n, J + T, P) of the explainers of each pair."""
+    there = ~np.isnan(signs)
+    signs, both = np.where(there, signs, np.float32(0)), there.astype(np.float32)
+    truth, present = (side[:, size:].swapaxes(-1, -2) for side in (signs, both))
+    found = (signs[:, :size] @ truth, both[:, :size] @ present, both[:, :size] @ np.abs(truth))
+    return tuple(part.astype(np.int16 if signs.shape[-1] < 1 << 15 else np.int32) for part in found)
+
+
+@dataclass(frozen=True)
+class _Figures:
+    """What follows from the counts, by metric and truth."""
+
+    real: Floats  # (T, 2J): the mean τ of each metric, then its d
+    ends: list[tuple[Floats, Floats]]  # of each truth, both ends of the intervals (2J,)
+    instances: Ints  # (J, T)
+    ordered: Ints  # (J, T)
+
+    @staticmethod
+    def of(counted: _Pairs, size: int, how: Bootstrap) -> _Figures:
+        """With intervals over resamples of so many instances."""
+        alike = counted.alike()
+        truths = list(dict.fromkeys(alike))
+        resampled = sums([partial(counted.columns, t) for t in truths], size, how.resamples, how.seed)
+        some = np.asarray((counted.pairs > 0).sum(axis=0))
+        ends = {
+            t: how.spread(ratios(one), np.tile(some[:, t] >= how.least, 2))[:2]
+            for t, one in zip(truths, resampled, strict=True)
+        }
+        real = np.stack([ratios(counted.columns(t).sum(axis=0)) for t in alike])
+        return _Figures(real, [ends[t] for t in alike], some, np.asarray((counted.ordered > 0).sum(axis=0)))
+
+    def there(self, j: int, t: int) -> bool:
+        """Whether any instance has two explainers to compare."""
+        return not np.isnan(self.real[t, j])
+
+    def line(self, j: int, t: int) -> dict[str, Any]:
+        """The figures of one metric with one truth."""
+        size, (low, high) = len(self.instances), self.ends[t]
+        of_tau, of_d = ((self.real[t, at], low[at], high[at]) for at in (j, size + j))
+        figures = (int(self.instances[j, t]), *of_tau, int(self.ordered[j, t]), *of_d)
+        return dict(zip(_FIGURES, figures, strict=True))

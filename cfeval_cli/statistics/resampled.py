@@ -80,7 +80,7 @@ class Resampled:
     notes: list[set[str]]  # of each row, why it lacks values
     explainers: list[str]
     rungs: Floats  # (E,) NaN for an explainer that is no rung of a ladder
-    controls: Bools  # (E,) explainers that are good or bad by construction
+    controls: Bools  # (E,) explainers that name chance or the gold itself
     values: Floats  # (1 + B, R, E): the real ones, then those of every resample
     instances: Ints  # (R, E)
 

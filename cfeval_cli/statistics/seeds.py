@@ -15,6 +15,8 @@ from cfeval_cli.types import Floats
 
 COLUMNS = ["seeds", "mean", "deviation", "within", "between"]
 
+_NOTHING = 1e-12  # a mean that rounding makes of values whose sum is zero
+
 
 def over_seeds(rows: pd.DataFrame, by: Sequence[str], value: str, error: str) -> pd.DataFrame:
     """One line for each key in the columns `by`, in their first order, from one row for each key and seed.
@@ -75,7 +77,7 @@ def ends(values: Floats, means: Floats, confidence: float) -> tuple[Floats, Floa
 
 def needed(mean: float, deviation: float, tests: int, level: float = 0.05) -> int | None:
     """How many seeds of this mean and spread would tell it from zero among so many tests; None if no number would."""
-    if not mean:
+    if abs(mean) < _NOTHING:
         return None
     for_signs = 1 + math.log2(tests / level)
     for_spread = (NormalDist().inv_cdf(1 - level / tests / 2) * deviation / mean) ** 2

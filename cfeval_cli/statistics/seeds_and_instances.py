@@ -44,7 +44,7 @@ def judge(values: Floats, draws: Sequence[Floats], key: str) -> pd.DataFrame:
     told["p_behind"] = np.where(others, _corrected(np.where(others, behind, np.nan), first), np.nan)
     tests = len(np.unique(first))
     told["needed"] = [
-        np.nan if number is None else number
+        np.nan if number is None else float(number)
         for number in (needed(m, d, tests) for m, d in zip(mean.tolist(), deviation.tolist(), strict=True))
     ]
     found.loc[there, COLUMNS] = pd.DataFrame(told)[COLUMNS].to_numpy()

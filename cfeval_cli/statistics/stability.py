@@ -55,7 +55,7 @@ class Likeness:
         common = has[pairs.one] & has[pairs.other]
         tau = np.full(len(common), np.nan)
         same, same_best = np.zeros((2, len(common)), dtype=bool)
-        for pattern in np.unique(common, axis=0):  # seldom more than one
+        for pattern in np.unique(common, axis=0) if common.size else ():  # seldom more than one
             if pattern.sum() < 2:
                 continue
             mine = (common == pattern).all(axis=1)

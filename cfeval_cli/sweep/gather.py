@@ -19,7 +19,7 @@ import pandas as pd
 from cfeval_cli.errors import UserError, visible
 from cfeval_cli.folder import checked
 from cfeval_cli.report.tables import Table, truths_of
-from cfeval_cli.statistics.correlation import DRAWS
+from cfeval_cli.statistics.correlation import DRAWS, less
 from cfeval_cli.statistics.seeds import over_seeds
 from cfeval_cli.statistics.seeds_and_instances import COLUMNS, judge
 from cfeval_cli.statistics.stability import ALL, Likeness, Pairs
@@ -35,12 +35,14 @@ _RECORD = (
     "status", "settings", "explainers", "metrics", "removals", "search", "setup", "data", "accuracy", "instances",
 )  # fmt: skip
 _SETTINGS = ("seed", "k", "gold", "agreement", "incomplete")
-_METRICS = ["metric", "variant", "explainer", "rung", "value", "value_se", "better"]
+_METRICS = ["metric", "variant", "explainer", "rung", "control", "value", "value_se", "better", "moves"]
 _COEFFICIENTS = ("tau", "tau_without_controls", "rho")
 _CORRELATIONS = ["metric", "variant", "family", "gold", "agreement"]
 _CORRELATIONS += [f"{name}{end}" for name in _COEFFICIENTS for end in ("", "_se")]
-_CORRELATIONS += ["explainers_without_controls"]
-_STABILITY = ["metric", "variant", "key", "pairs", "left_out", "tau", "tau_lowest", "same", "same_best"]
+_CORRELATIONS += ["explainers_without_controls", "moves", "moves_without_controls"]
+_MOVES = {"tau": "moves", "tau_without_controls": "moves_without_controls"}
+_ALIKE = ["pairs", "left_out", "tau", "tau_lowest", "same", "same_best"]
+_STABILITY = ["metric", "variant", "key", *_ALIKE, *map(less, _ALIKE)]
 
 
 @dataclass(frozen=True)
@@ -207,7 +209,13 @@ def _seeds_metrics(sweep: Sweep) -> pd.DataFrame:
     rungs = rows.drop_duplicates(by).set_index(by)["rung"]
     found = over_seeds(rows, ["group", *by], "value", "value_se")
     found.insert(4, "rung", rungs.loc[pd.MultiIndex.from_frame(found[by])].to_numpy())
+    found["moves"] = _moving(rows, ["group", *by], "moves")
     return _with_settings(sweep, found)
+
+
+def _moving(rows: pd.DataFrame, by: Sequence[str], name: str) -> pd.Series:
+    """For each key, in its first order, in how many runs other parameters of the model move it; empty if none tried."""
+    return rows.groupby(list(by), sort=False)[name].sum(min_count=1).reset_index(drop=True).astype("Int64")
 
 
 def _seeds_correlations(sweep: Sweep) -> pd.DataFrame:
@@ -217,10 +225,12 @@ def _seeds_correlations(sweep: Sweep) -> pd.DataFrame:
     for name in _COEFFICIENTS:
         part = over_seeds(rows, by, name, f"{name}_se")
         part.insert(len(by), "coefficient", name)
+        part["moves"] = _moving(rows, by, _MOVES[name]) if name in _MOVES else pd.array([pd.NA] * len(part), "Int64")
         parts.append(part)
     # all of a metric together
     found = pd.concat(parts).sort_index(kind="stable").reset_index(drop=True)
-    return _with_settings(sweep, _together(sweep, found))
+    found = _together(sweep, found)
+    return _with_settings(sweep, found[[*found.columns.drop("moves"), "moves"]])
 
 
 def _together(sweep: Sweep, found: pd.DataFrame) -> pd.DataFrame:
@@ -256,27 +266,32 @@ def _stability(sweep: Sweep) -> pd.DataFrame:
         chosen[ALL] = np.ones(len(pairs.one), dtype=bool)
     rows = _stacked(sweep, "metrics")
     rows = rows[(rows["better"] != "none") & rows["rung"].isna()]
+    controls = {str(name) for name in rows.loc[rows["control"] == 1, "explainer"]}
     truths = _truths(sweep)
     lines = []
     for (metric, variant), mine in rows.groupby(["metric", "variant"], sort=False):
         values = mine.pivot(index="run", columns="explainer", values="value").reindex(range(len(sweep.runs)))
-        like = Likeness.of(values.to_numpy(float), mine["better"].iloc[0], pairs)
-        lines += [
-            {"metric": metric, "variant": variant, "key": key, **like.line(some), **truths.get((metric, variant), {})}
-            for key, some in chosen.items()
-        ]
+        like, rest = (
+            Likeness.of(some.to_numpy(float), mine["better"].iloc[0], pairs)
+            for some in (values, values.drop(columns=controls & set(values)))
+        )
+        for key, some in chosen.items():
+            told = like.line(some) | {less(name): of for name, of in rest.line(some).items()}
+            more = truths.get((metric, variant), {})
+            lines.append({"metric": metric, "variant": variant, "key": key, **told, **more})
     golds = dict.fromkeys(gold for run in sweep.runs for gold in run.record["settings"]["gold"])
-    ends = [f"{end}{gold}" for gold in golds for end in (report.LOWEST, report.HIGHEST)]
+    ends = [f"{end}{gold}" for gold in golds for of in _MOVES for end in report.ends(of)]
     return pd.DataFrame(lines, columns=[*_STABILITY, *ends])
 
 
 def _truths(sweep: Sweep) -> dict[Any, dict[str, float]]:
     """How far each metric's τ with a truth that a run leads with goes up and down over the runs."""
-    rows = taus(sweep).dropna(subset="tau")
+    rows = taus(sweep)
+    rows = rows[rows["family"] == "explainers"]
     found: dict[Any, dict[str, float]] = {}
-    for (metric, variant, gold), tau in rows[rows["family"] == "explainers"].groupby(["metric", "variant", "gold"])[
-        "tau"
-    ]:
-        ends = {f"{report.LOWEST}{gold}": float(tau.min()), f"{report.HIGHEST}{gold}": float(tau.max())}
-        found.setdefault((metric, variant), {}).update(ends)
+    for name in _MOVES:
+        lowest, highest = report.ends(name)
+        for (metric, variant, gold), tau in rows.groupby(["metric", "variant", "gold"])[name]:
+            told = {f"{lowest}{gold}": float(tau.min()), f"{highest}{gold}": float(tau.max())}
+            found.setdefault((metric, variant), {}).update(told)
     return found

@@ -15,7 +15,7 @@ from cfeval_cli.errors import visible
 from cfeval_cli.report.page import build
 from cfeval_cli.report.page.verdict import listed
 from cfeval_cli.report.plots import COLOURS, INK, MARKS, WIDE, Plot, grid, legend, style
-from cfeval_cli.report.tables import Table, headed, row_title
+from cfeval_cli.report.tables import MOVES, OF_MOVES, Table, headed, mark_moves, row_title
 from cfeval_cli.sweep.runs import Sweep, taus
 from cfeval_cli.sweep.tables import merged, of_group
 from cfeval_cli.sweep.verdict import by_question
@@ -35,9 +35,20 @@ def write(sweep: Sweep, lines: pd.DataFrame, seeds: pd.DataFrame, made: Sequence
 
 def _contended(rows: pd.DataFrame) -> pd.DataFrame:
     """τ without controls, or on a ladder, which has none."""
-    return rows.assign(tau=rows["tau"].where(rows["family"] == "ladder", rows["tau_without_controls"])).dropna(
-        subset="tau"
-    )
+    of_ladder = rows["family"] == "ladder"
+    told = {name: rows[name].where(of_ladder, rows[f"{name}_without_controls"]) for name in ("tau", "moves")}
+    return rows.assign(**told).dropna(subset="tau")
+
+
+def _title(told: pd.DataFrame, pair: _Pair, record: Mapping[str, Any]) -> str:
+    """A metric as a figure names it, with a § if other parameters of the model move its τ in some run."""
+    mine = told[(told["metric"] == pair[0]) & (told["variant"] == pair[1])]
+    return visible(mark_moves(row_title(*pair, record), bool((mine["moves"] == 1).any())).text)
+
+
+def _marks(told: pd.DataFrame) -> str:
+    """What a § in a figure means, if there is one."""
+    return f" {MOVES} {OF_MOVES}." * bool((told["moves"] == 1).any())
 
 
 def _page(
@@ -221,13 +232,15 @@ def _by_group(sweep: Sweep, told: pd.DataFrame, asked: str) -> Plot:
         axis.grid(axis="x")
     for axis in axes[len(group) :]:
         axis.set_visible(False)
-    axes[0].set_yticks(range(len(pairs)), [visible(row_title(*pair, record).text) for pair in pairs], parse_math=False)
+    axes[0].set_yticks(range(len(pairs)), [_title(told, pair, record) for pair in pairs], parse_math=False)
     axes[0].set_ylim(len(pairs) - 0.5, -0.5)
     figure.supxlabel(f"Kendall's τ with the ground truth ({asked}), without controls", fontsize=8, parse_math=False)
     legend(figure, axes[0], "upper center")
     caption = (
         f"Agreement of each metric with the ground truth ({asked}), controls left out: a dot for each seed, a bar at "
-        "their mean" + (", a panel for each choice of the settings that vary." if len(group) > 1 else ".")
+        "their mean"
+        + (", a panel for each choice of the settings that vary." if len(group) > 1 else ".")
+        + _marks(told)
     )
     return Plot(figure, f"Agreement with the truth ({asked}), by seed", caption)
 
@@ -252,12 +265,12 @@ def _by_value(sweep: Sweep, told: pd.DataFrame, key: str, asked: str) -> Plot:
         last = i >= len(pairs) - 4
         slanted: dict[str, Any] = {"rotation": 30, "ha": "right"} if max(map(len, values)) > 6 else {}
         axis.set_xticks(range(len(values)), values if last else [""] * len(values), parse_math=False, **slanted)
-        axis.set_title(visible(row_title(*pair, record).text).replace(" (", "\n(", 1), parse_math=False)
+        axis.set_title(_title(told, pair, record).replace(" (", "\n(", 1), parse_math=False)
     figure.supylabel(f"τ ({asked})", fontsize=8, parse_math=False)
     figure.supxlabel(key, fontsize=8, parse_math=False)
     legend(figure, axes[0], "upper center")
     caption = (
         f"Kendall's τ of each metric with the ground truth, without controls, under each value of {key}: a dot for "
-        "each run, whatever else it varies, and the line of their means."
+        f"each run, whatever else it varies, and the line of their means.{_marks(told)}"
     )
     return Plot(figure, f"Agreement with the truth ({asked}) against {key}", caption)

@@ -16,6 +16,7 @@ from cfeval_cli.report.tables import truths_of
 from cfeval_cli.types import Ints
 
 _COLUMNS = ["metric", "variant", "family", "gold", "tau", "tau_without_controls", "explainers_without_controls"]
+_COLUMNS += ["moves", "moves_without_controls"]
 DEFAULT = "default"  # what a run has that another one overrides
 SETTING = "setting."  # before the names of settings in columns, since gold is a setting and a column
 _IRRELEVANT = re.compile(r"(n_jobs|data_dir|figures|report|strict|redo|cache|executor|hydra)([./@].*)?")

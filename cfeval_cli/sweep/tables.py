@@ -11,6 +11,8 @@ import pandas as pd
 
 from cfeval_cli.report.tables import (
     DASH,
+    MOVES,
+    OF_MOVES,
     Cell,
     Table,
     asked,
@@ -19,17 +21,23 @@ from cfeval_cli.report.tables import (
     is_truth,
     leading,
     low_coverage,
+    mark_moves,
     marked,
     of_coverage,
     row_title,
 )
+from cfeval_cli.statistics.correlation import REST, less
 from cfeval_cli.statistics.stability import ALL
-from cfeval_cli.sweep.runs import Run, Sweep
+from cfeval_cli.sweep.runs import Run, Sweep, taus
 from cfeval_cli.sweep.verdict import by_question
 
-LOWEST, HIGHEST = "truth_tau_lowest_", "truth_tau_highest_"  # and the name of a truth: columns of stability.csv
 _ON_SCREEN = 3  # groups of seeds whose tables are shown; more stand in the files only
 _Pair = tuple[str, str]  # metric and variant
+
+
+def ends(name: str) -> tuple[str, str]:
+    """The columns of stability.csv, but for the name of a truth, that have the range of a τ with it."""
+    return f"truth_{name}_lowest_", f"truth_{name}_highest_"
 
 
 def make(
@@ -53,7 +61,9 @@ def make(
         made += _without_controls(_of_group(seeds_correlations, chosen), runs, chosen, detail)
         made[-1] = _concluded(made[-1], _of_group(seeds_correlations, chosen), runs)
     if stability["pairs"].sum():
-        made.append(_stability(stability, sweep))
+        made.append(_stability(stability, sweep, "tau"))
+        if _differ(stability) and stability[less("pairs")].sum():
+            made.append(_stability(stability, sweep, less("tau")))
     return [*made, _runs(lines, sweep)]
 
 
@@ -83,11 +93,11 @@ def _means(metrics: pd.DataFrame, runs: Sequence[Run], chosen: Mapping[str, str]
     truths = leading(runs[0].record)
     explainers = {name: title for name, title in record["explainers"].items() if name in set(metrics["explainer"])}
     header = [Cell("Metric"), *map(Cell, explainers.values())]
-    lines = _keyed(metrics, "explainer")
+    lines, moving = _keyed(metrics, "explainer"), set(_pairs(metrics[metrics["moves"].fillna(0) > 0], record))
     blocks: dict[str, list[list[Cell]]] = {}
     for pair in _pairs(metrics, record, {runs[0].record["settings"]["agreement"]}):
         facts = record["metrics"][pair[0]]
-        row = [row_title(*pair, record, star=pair in truths)]
+        row = [mark_moves(row_title(*pair, record, star=pair in truths), pair in moving)]
         for name in explainers:
             row.append(Cell(_spread(lines.get((*pair, name)), many, 4, share=facts["better"] == "none")))
         blocks.setdefault(block_of(pair[1], facts), []).append(row)
@@ -95,6 +105,7 @@ def _means(metrics: pd.DataFrame, runs: Sequence[Run], chosen: Mapping[str, str]
         f"Mean ± standard deviation over {many} seeds, each with a split, a model, explainers and a search of its own. "
         f"{_about(runs)}",
         f"* marks the ground truth ({asked(runs[0].record)}). ↑ higher is better, ↓ lower. {_gaps(metrics, many)}",
+        *_of_moves("value", bool(moving)),
         *of_coverage(low_coverage(means), record),
     ]
     return Table(f"Means over {many} seeds{_named(chosen)}", header, list(blocks.values()), notes, detail)
@@ -111,12 +122,14 @@ def _agreement(correlations: pd.DataFrame, runs: Sequence[Run], chosen: Mapping[
         header += [Cell("between"), Cell("within")] * lead
     lines = _keyed(mine, "gold")
     best = mine.groupby("gold")["mean"].max()
+    nothing = {"seeds": 0, "moves": 0, **dict.fromkeys(("mean", "between", "within"), math.nan)}
     rows = []
     for pair in _pairs(mine, record):
         row = [row_title(*pair, record)]
         for gold in golds:
-            line = lines.get((*pair, gold), {"seeds": 0, "mean": math.nan, "between": math.nan, "within": math.nan})
-            row.append(Cell(_spread(line, many, 3), bold=bool(line["mean"] == best[gold])))
+            line = lines.get((*pair, gold), nothing)
+            moves = MOVES * bool(not pd.isna(line["moves"]) and line["moves"])
+            row.append(Cell(_spread(line, many, 3) + moves, bold=bool(line["mean"] == best[gold])))
             if gold in settings["gold"]:
                 row += [Cell(_number(line[name], 3)) for name in ("between", "within")]
         rows.append(row)
@@ -127,6 +140,7 @@ def _agreement(correlations: pd.DataFrame, runs: Sequence[Run], chosen: Mapping[
         "within: the deviation that the choice of instances explains (bootstrap, inside each seed). between: the "
         f"deviation that is left, of splits, models, explainers and searches. {_gaps(mine, many)}",
         _about(runs),
+        *_of_moves("τ", bool((mine["moves"].fillna(0) > 0).any())),
     ]
     return Table(f"Agreement with the ground truth over {many} seeds{_named(chosen)}", header, [rows], notes, detail)
 
@@ -141,47 +155,78 @@ def _without_controls(
     if not mine["mean"].notna().any() or (mine["mean"].to_numpy() == everyone["mean"].to_numpy()).all():
         return []
     table = _agreement(mine, runs, chosen, detail)
-    note = "Without controls, the explainers that are good or bad by construction (column control of metrics.csv)."
+    note = (
+        "Without controls, which name features at random or the gold itself and are there to be compared with (column "
+        "control of metrics.csv)."
+    )
     return [replace(table, title=f"{table.title}, without controls", notes=[*table.notes, note])]
 
 
-def _stability(stability: pd.DataFrame, sweep: Sweep) -> Table:
-    record = merged(sweep.runs)
+def _of_moves(what: str, there: bool) -> list[str]:
+    """What a § means, if there is one."""
+    return [
+        f"{MOVES} {OF_MOVES}, in one of the runs at least: other parameters of the model move this {what} and change "
+        "no prediction."
+    ] * there
+
+
+def _differ(stability: pd.DataFrame) -> bool:
+    """Whether leaving out the controls changes anything."""
+    columns = [name for name in stability.columns.astype(str) if REST in name]
+    return any(not stability[name].equals(stability[name.replace(REST, "")]) for name in columns)
+
+
+def _stability(stability: pd.DataFrame, sweep: Sweep, name: str) -> Table:
+    """Over all explainers or, with the name of that τ, without controls."""
+    end = REST * (REST in name)
+    record, (lowest, highest) = merged(sweep.runs), ends(name)
     keys = list(dict.fromkeys(stability["key"]))
     if len(keys) == 2:
         keys.remove(ALL)  # the same as the only setting that varies
-    golds = [name.removeprefix(LOWEST) for name in stability.columns.astype(str) if name.startswith(LOWEST)]
+    golds = [of.removeprefix(lowest) for of in stability.columns.astype(str) if of.startswith(lowest)]
     header = [Cell("Metric"), *map(Cell, keys), *(Cell(f"τ with {gold}") for gold in golds)]
-    lines = _keyed(stability, "key")
+    lines, moving = _keyed(stability, "key"), _moving(sweep, f"moves{end}")
     blocks: dict[str, list[list[Cell]]] = {}
     leading = {run.record["settings"]["agreement"] for run in sweep.runs}
-    told = stability[(stability["key"] == ALL) & (stability["pairs"] + stability["left_out"] > 0)]
-    pairs = _pairs(told, record, leading)
+    compared = stability[f"pairs{end}"] + stability[f"left_out{end}"]
+    pairs = _pairs(stability[(stability["key"] == ALL) & (compared > 0)], record, leading)
     for pair in pairs:
         row = [row_title(*pair, record)]
         for key in keys:
             line = lines[*pair, key]
-            row.append(Cell(f"{line['tau']:.3f} ({line['tau_lowest']:.3f})" if line["pairs"] else DASH))
+            shown = f"{line[name]:.3f} ({line[f'{name}_lowest']:.3f})" if line[f"pairs{end}"] else DASH
+            row.append(Cell(shown))
         for gold in golds:
-            low, high = (lines[*pair, ALL][f"{which}{gold}"] for which in (LOWEST, HIGHEST))
-            row.append(Cell(DASH if pd.isna(low) else f"{low:.3f}" if low == high else f"{low:.3f} to {high:.3f}"))
+            low, high = (lines[*pair, ALL][f"{which}{gold}"] for which in (lowest, highest))
+            span = DASH if pd.isna(low) else f"{low:.3f}" if low == high else f"{low:.3f} to {high:.3f}"
+            row.append(Cell(span + MOVES * ((*pair, gold) in moving)))
         blocks.setdefault(block_of(pair[1], record["metrics"][pair[0]]), []).append(row)
-    most = stability.assign(pairs=stability["pairs"] + stability["left_out"]).groupby("key")["pairs"].max()
+    most = compared.groupby(stability["key"]).max()
     counts = ", ".join(f"{key} {most[key]:,}" for key in keys)
     notes = [
         "Kendall's τ between the two rankings of the explainers by the same metric in two runs that differ in this "
         f"setting only{' (all: in anything)' * (ALL in keys)}: mean over the pairs of runs (lowest). 1: the same "
         f"order; a pair of explainers that is tied in one of them counts 0. Pairs of runs: {counts}.",
-        "τ with a truth, controls included: lowest to highest over the runs that lead with it.",
+        f"τ with a truth, controls {'left out' if end else 'included'}: lowest to highest over the runs that lead "
+        "with it.",
+        *_of_moves("τ", any(f"{MOVES}" in cell.text for block in blocks.values() for row in block for cell in row)),
     ]
-    out = [f"{row_title(*pair, record).text} {many:,}" for pair in pairs if (many := lines[*pair, ALL]["left_out"])]
+    out = [
+        f"{row_title(*pair, record).text} {many:,}" for pair in pairs if (many := lines[*pair, ALL][f"left_out{end}"])
+    ]
     if out:
         notes.append(
             f"Pairs left out, since both runs tie all explainers or share fewer than two: {', '.join(out)}. "
             f"{DASH}: no pair is left."
         )
-    title = "How stable each metric's ranking of the explainers is"
+    title = f"How stable each metric's ranking of the explainers is{', without controls' * bool(end)}"
     return Table(title, header, list(blocks.values()), notes)
+
+
+def _moving(sweep: Sweep, name: str) -> set[tuple[str, str, str]]:
+    """Metric, variant and gold whose τ other parameters of the model move in some run."""
+    rows = taus(sweep)
+    return {*rows.loc[rows[name] == 1, ["metric", "variant", "gold"]].itertuples(index=False, name=None)}
 
 
 def _runs(lines: pd.DataFrame, sweep: Sweep) -> Table:

@@ -9,7 +9,7 @@ import pandas as pd
 
 from cfeval_cli.errors import visible
 from cfeval_cli.report.page.verdict import listed, told_p
-from cfeval_cli.report.tables import headed, row_title
+from cfeval_cli.report.tables import OF_MOVES, headed, row_title
 from cfeval_cli.statistics.resampled import SURE
 from cfeval_cli.sweep.runs import Run
 
@@ -52,6 +52,11 @@ def over_seeds(lines: pd.DataFrame, record: Mapping[str, Any]) -> tuple[str, lis
     ]
     if best["p_holm"] >= SURE and best["mean"] > 0:
         points.append(f"To tell it from chance would take about {int(best['needed']):,} seeds of this spread.")
+    moving = alike[alike["moves"].fillna(0) > 0]
+    if len(moving):
+        points.append(
+            f"{_names(moving, record)} {OF_MOVES}, in {int(moving['moves'].max())} of {seeds} seeds."
+        )  # fmt: skip
     behind = lines[lines["p_behind"] < SURE]
     close = lines[(lines["p_behind"] >= SURE)]
     if len(behind):

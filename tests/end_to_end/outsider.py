@@ -7,6 +7,7 @@ from math import exp, nan, sqrt
 
 import numpy as np
 import pandas as pd
+from scipy import stats
 from scipy.stats import beta
 
 
@@ -19,9 +20,11 @@ class Box:
 
     def __init__(self, path):
         with np.load(path, allow_pickle=False) as file:
-            self.bias, self.w, self.mean = float(file["bias"]), file["weights"], file["means"]
-            spans = zip(file["starts"], file["sizes"], strict=True)
+            self.bias, self.w = float(file["bias"]), file["weights"]
+            spans = list(zip(file["starts"].tolist(), file["sizes"].tolist(), strict=True))
             self.e = [file["embeddings"][start : start + size] for start, size in spans]
+            self.table_of = [spans.index(span) for span in spans]  # the first feature that has the same table
+            self.centre = [float(mean @ w) for mean, w in zip(file["means"], self.w, strict=True)]
 
     def vector(self, j, v):
         """The embedding of a code; one that has been moved is its own."""
@@ -44,7 +47,7 @@ def gold(box, definition, row, label, mask):
         scores[j] = {
             "signed": sign * c[v],
             "absolute": abs(c[v]),
-            "centered": sign * (c[v] - float(box.mean[j] @ box.w[j])),
+            "centered": sign * (c[v] - box.centre[j]),
             "contrast": max(sign * (c[v] - c[u]) for u in box.tried[j] if u not in (v, mask)),
         }[definition]
     return sorted(scores, key=lambda j: (-scores[j], j))
@@ -82,16 +85,20 @@ def recompute(folder, own=False):
     return values(scores, None if own else counted(folder, scores))
 
 
-def scored(folder, end=""):
-    """{(metric, variant, explainer): {instance: (numerator, denominator)}} of the first explanations, or of others."""
+def scored(folder, end="", other=None):
+    """{(metric, variant, explainer): {instance: (numerator, denominator)}} of the first explanations, or of others.
+
+    `other` is the model in other parameters, by which the same explanations and edits are scored.
+    """
     box, k, mask, rows = read(folder)
+    box = other or box
     yhat = {i: int(box.p(row) > 0.5) for i, row in rows.items()}
     kept = {i: box.p(row) if yhat[i] == 1 else 1 - box.p(row) for i, row in rows.items()}
 
     def of_class(i, row):
         return box.p(row) if yhat[i] == 1 else 1 - box.p(row)
 
-    found = {}
+    found, golds = {}, {}
 
     def add(key, i, numerator, denominator=1.0):
         assert i not in found.setdefault(key, {})
@@ -111,7 +118,9 @@ def scored(folder, end=""):
             add(("sufficiency", how, told.explainer), i, kept[i] - of_class(i, only))
             add(("dfr", how, told.explainer), i, float((box.p(without) > 0.5) != yhat[i]))
         for definition in ("signed", "absolute", "centered", "contrast"):
-            common = len(set(gold(box, definition, row, yhat[i], mask)[:k]) & set(named))
+            if (definition, i) not in golds:
+                golds[definition, i] = set(gold(box, definition, row, yhat[i], mask)[:k])
+            common = len(golds[definition, i] & set(named))
             add(("recall", definition, told.explainer), i, common / k)
             add(("hit", definition, told.explainer), i, float(common > 0))
     for edit in pd.read_parquet(folder / f"counterfactuals{end}.parquet").itertuples():
@@ -196,7 +205,8 @@ def twice(pairs):
 def bounds(folder):
     """{(metric, variant): (instances, worst, best, telling, {gold: (share, share over those that tell)})}.
 
-    For means whose value does not depend on which of several edits a search takes; every set of k features is tried.
+    Every set of k features is tried. What depends on which of several edits a search takes is left out, but for the
+    largest drop with probabilities, which is one edit, and one feature with labels, whose every edit is as far.
     """
     box, k, mask, rows = read(folder)
     record = json.loads((folder / "run.json").read_text())
@@ -224,10 +234,21 @@ def bounds(folder):
                 for edit, chosen in zip(edits, tries, strict=True):
                     for j, v in zip(named, chosen, strict=True):
                         edit[j] = v
-                left = [of_class(edit) for edit in edits if edit != row]
+                left = {tuple(edit): of_class(edit) for edit in edits if edit != row}
+                can = float(any(int(box.p(edit) > 0.5) != label for edit in edits))
                 for level in record["levels"]:
-                    tried["validity", level] = float(any(int(box.p(edit) > 0.5) != label for edit in edits))
-                tried["validity_soft", "probability"] = of_class(row) - min(left)
+                    tried["validity", level] = can
+                tried["validity_soft", "probability"] = of_class(row) - min(left.values())
+                ends = {"label": (can, sqrt(2))} if k == 1 else {}
+                if "pick: auto" in record["setup"] and "probability" in record["levels"]:
+                    edit = min(left, key=left.get)
+                    flips = float(int(box.p(edit) > 0.5) != label)
+                    ends["probability"] = flips, distance(box, row, edit, "probability")
+                    tried["c_soft", "probability"] = of_class(row) - left[edit], ends["probability"][1]
+                for level, (flips, far) in ends.items():
+                    tried["proximity", level] = far
+                    tried["proximity_flips", level] = flips * far, flips
+                    tried["c", level] = flips, far
             for name, best in golds.items():
                 tried["recall", name] = len(best & set(named)) / k
             shares = {name: len(best & set(named)) / k for name, best in golds.items()}
@@ -236,22 +257,44 @@ def bounds(folder):
     return {key: extremes(key[0], of) for key, of in scores.items()}
 
 
+LOWER = ("sufficiency", "proximity", "proximity_flips")
+
+
 def extremes(metric, scores):
-    """The worst and the best mean, how many instances tell sets apart, and the gold in what is best."""
-    sign = -1 if metric == "sufficiency" else 1
-    worst, best, shares = [], [], []
-    for options in scores.values():
-        values = [value for value, _ in options]
-        worst.append(min(values, key=lambda value: sign * value))
-        best.append(max(values, key=lambda value: sign * value))
-        top = [share for value, share in options if abs(value - best[-1]) <= 1e-12]
+    """The worst and the best value, how many instances tell sets apart, and the gold in what is best."""
+    sign = -1 if metric in LOWER else 1
+    options = [
+        [(*(value if isinstance(value, tuple) else (value, 1.0)), share) for value, share in of]
+        for of in scores.values()
+    ]
+    best, worst = (side * largest([[(side * n, d) for n, d, _ in of] for of in options]) for side in (sign, -sign))
+    shares, telling = [], []
+    for i, of in enumerate(options):
+        gains = [sign * n - sign * best * d for n, d, _ in of]
+        top = [share for gain, (_, _, share) in zip(gains, of, strict=True) if gain >= max(gains) - 1e-10]
         shares.append({name: np.mean([share[name] for share in top]) for name in top[0]})
-    telling = [i for i, (a, b) in enumerate(zip(worst, best, strict=True)) if abs(a - b) > 1e-12]
+        telling += [i] * (len(top) < len(of))
     found = {
         name: (np.mean([one[name] for one in shares]), np.mean([shares[i][name] for i in telling]) if telling else nan)
         for name in shares[0]
     }
-    return len(scores), np.mean(worst), np.mean(best), len(telling), found
+    return len(scores), worst, best, len(telling), found
+
+
+def largest(options):
+    """The largest Σ n / Σ d over one (n, d) of each instance's: the λ at which Σ max (n - λd) comes down to zero."""
+    pairs = [pair for of in options for pair in of]
+    if all(d == 1.0 for _, d in pairs):
+        return sum(max(n for n, _ in of) for of in options) / len(options)
+    if not any(d for _, d in pairs):
+        return nan
+    high = max(abs(n) for n, _ in pairs) / min(d for _, d in pairs if d) + 1
+    low = -high
+    for _ in range(200):
+        middle = (low + high) / 2
+        over = sum(max(n - middle * d for n, d in of) for of in options) > 1e-13
+        low, high = (middle, high) if over else (low, middle)
+    return high
 
 
 def explainers(folder):
@@ -360,3 +403,263 @@ def agreements(folder):
                     line |= {f"tau{end}_low": ends[0], f"tau{end}_high": ends[1]}
             found[metric, variant, gold, agreement] = line
     return found
+
+
+def generator(*key):
+    """Random numbers as the documentation says they are drawn."""
+    digest = blake2b("\0".join(map(str, key)).encode(), digest_size=16).digest()
+    return np.random.Generator(np.random.Philox(key=int.from_bytes(digest, "big")))
+
+
+def redrawn(box, changes, kinds, rng):
+    """The model in other parameters that give every input the same prediction."""
+    other = object.__new__(Box)
+    other.tried, other.bias, other.w = box.tried, box.bias, box.w.copy()
+    other.e, other.centre, other.table_of = list(box.e), list(box.centre), box.table_of
+    for first in dict.fromkeys(box.table_of):
+        mine = [j for j, table in enumerate(box.table_of) if table == first]
+        table, dim = box.e[first], box.e[first].shape[1]
+        where = rng.random()
+        # numbers of one bin have one vector
+        rows = [row.tobytes() for row in table] if kinds[first] == "number" else list(range(len(table)))
+        vectors = list(dict.fromkeys(rows))
+        _, sizes, directions = np.linalg.svd(box.w[mine])
+        unseen = directions[int((sizes > 1e-10 * max(sizes[0], 1e-300)).sum()) :]
+        drawn = rng.normal(size=(len(vectors), len(unseen)))
+        if len(mine) == 1:
+            stretch = 2 ** rng.uniform(-1, 1) * np.eye(dim)
+        else:
+            turned, upper = np.linalg.qr(rng.normal(size=(dim, dim)))
+            turned = turned * np.sign(np.diag(upper))
+            stretch = (turned * 2 ** rng.uniform(-1, 1, dim)) @ turned.T
+        if "constant" in changes and len(mine) == 1 and box.w[first].any():
+            w = box.w[first]
+            effects = [float(e @ w) for e in table]
+            shift = -(min(effects) + where * (max(effects) - min(effects)))
+            table = np.array([e + shift * w / float(w @ w) for e in table])
+            other.bias -= shift
+            other.centre[first] += shift
+        if "orthogonal" in changes and len(unseen):
+            size = sqrt(np.mean([float(e @ u) ** 2 for e in table for u in unseen]))
+            moved = []
+            for row, e in zip(rows, table, strict=True):
+                parts = zip(drawn[vectors.index(row)], unseen, strict=True)
+                moved.append(e + sum((float(x) * size - float(e @ u)) * u for x, u in parts))
+            table = np.array(moved)
+        if "scale" in changes:
+            table = table @ stretch
+            other.w[mine] = box.w[mine] @ np.linalg.inv(stretch)
+        for j in mine:
+            other.e[j] = table
+    return other
+
+
+def invariance(folder):
+    """{(metric, variant, gold, agreement): figures} of invariance.csv, and the (metric, variant, explainer) that move.
+
+    For searches that exchange values and do not choose by distance: their edits are the same in all parameters.
+    """
+    record = json.loads((folder / "run.json").read_text())
+    box, _, _, rows = read(folder)
+    described = json.loads((folder / "dataset.json").read_text())
+    kinds = [feature["kind"] for feature in described["features"]]
+    short = any(v is None for row in rows.values() for v in row) or "token" in kinds
+    shared, alone = len(set(box.table_of)) < len(box.table_of), not short
+    seen = np.linalg.matrix_rank(box.w) if shared else 1
+    changes = ["constant"] * alone + ["orthogonal"] * (box.e[0].shape[1] > seen) + ["scale"]
+    rungs, controls = explainers(folder)
+    stored, some = stored_scores(folder), sampled(folder, list(rows))
+
+    def values_of(scores):
+        known = {key: {i: pair for i, pair in part.items() if i in some} for key, part in scores.items()}
+        return values(known)
+
+    base, moved, drawn = values_of(stored), set(), {}
+    for number in range(record["settings"]["reparametrisations"]):
+        for name, wanted in [*((one, [one]) for one in changes), ("together", changes)]:
+            if name == "together" and len(changes) == 1:
+                continue
+            rng = generator(record["settings"]["seed"], "reparametrisation", number)
+            other = redrawn(box, wanted, kinds, rng)
+            for row in rows.values():
+                assert abs(other.p(row) - box.p(row)) < 1e-9
+            # what takes the values of training rows asks for predictions only
+            again = {key: part for key, part in stored.items() if key[1] == "marginal"} | scored(folder, other=other)
+            drawn.setdefault(name, []).append(values_of(again))
+            moved |= {key for key, value in base.items() if apart(drawn[name][-1].get(key, nan), value)}
+    found = {}
+    for key in agreements_of(record, base):
+        metric, variant, gold, agreement = key
+        named = [
+            one for one in rungs
+            if not rungs[one] and (metric, variant, one) in base and (agreement, gold, one) in base
+        ]  # fmt: skip
+        line = {}
+        for end, names in (("", named), ("_without_controls", [one for one in named if not controls[one]])):
+            if len(names) < 2:
+                continue
+            sign = -1 if record["metrics"][metric]["better"] == "lower" else 1
+
+            def tau(told, names=names, sign=sign, metric=metric, variant=variant, agreement=agreement, gold=gold):
+                ours = [np.array([sign * told.get((metric, variant, one), nan)]) for one in names]
+                return float(kendall(ours, [np.array([told.get((agreement, gold, one), nan)]) for one in names])[0])
+
+            real = tau(base)
+            taus = {name: [tau(told) for told in of] for name, of in drawn.items()}
+            every = [real, *(value for of in taus.values() for value in of if not np.isnan(value))]
+            by = [name for name, of in taus.items() if any(apart(value, real) for value in of)]
+            line |= {f"tau{end}": real, f"tau{end}_lowest": min(every), f"tau{end}_highest": max(every)}
+            line[f"moves{end}"] = bool(by)
+            if not end:
+                line["moved_by"] = " ".join([name for name in by if name != "together"] or by)
+        if line:
+            found[key] = line | {"instances": len(some), "reparametrisations": len(next(iter(drawn.values())))}
+    return found, moved
+
+
+def apart(value, real):
+    """Not the same, but for rounding."""
+    return np.isnan(value) != np.isnan(real) or abs(value - real) > 1e-9 + 1e-9 * abs(real)
+
+
+def agreements_of(record, found):
+    """(metric, variant, gold, agreement) of all that is judged and all that it is judged by."""
+    pairs, roles = dict.fromkeys(key[:2] for key in found), record["metrics"]
+    judged = [pair for pair in pairs if roles[pair[0]]["role"] == "judged"]
+    truths = [pair for pair in pairs if roles[pair[0]]["role"] == "truth"]
+    return [(*pair, gold, agreement) for pair in judged for agreement, gold in truths]
+
+
+def sampled(folder, ids):
+    """The instances that other parameters are tried on: those that all explainers cover, at most 500 of them."""
+    record = json.loads((folder / "run.json").read_text())
+    rungs, _ = explainers(folder)
+    k, covers = record["settings"]["k"], {}
+    for told in pd.read_parquet(folder / "explanations.parquet").itertuples():
+        if not rungs[told.explainer] and len(told.features) >= k:
+            covers.setdefault(told.explainer, set()).add(told.instance)
+    everyone = [i for i in ids if all(i in mine for mine in covers.values())]
+    if record["settings"]["support"] != "common" or not everyone:
+        everyone = ids
+    if len(everyone) > 500:
+        rng = generator(record["settings"]["seed"], "reparametrisation.instances", None)
+        places = [ids.index(i) for i in everyone]
+        everyone = [ids[place] for place in rng.choice(places, 500, replace=False)]
+    return set(everyone)
+
+
+def seeds(folders):
+    """{(metric, variant, gold, coefficient): figures} of seeds_correlations.csv, for runs that differ in the seed."""
+    records = [json.loads((folder / "run.json").read_text()) for folder in folders]
+    agreement, roles = records[0]["settings"]["agreement"], records[0]["metrics"]
+    lines, draws = [], []
+    for folder in folders:
+        told = pd.read_csv(folder / "correlations.csv")
+        told = told[(told["family"] == "explainers") & (told["agreement"] == agreement)]
+        lines.append({(one["metric"], one["variant"], one["gold"]): one for one in told.to_dict("records")})
+        of = {}
+        for one in pd.read_parquet(folder / "tau_resamples.parquet").sort_values("draw").to_dict("records"):
+            if one["agreement"] == agreement:
+                of.setdefault((one["metric"], one["variant"], one["gold"]), []).append(one)
+        draws.append(of)
+    found = {}
+    keys = [key for key in dict.fromkeys(key for of in lines for key in of) if roles[key[0]]["role"] == "judged"]
+    for name in ("tau", "tau_without_controls"):
+        moves = name.replace("tau", "moves")
+        for gold in dict.fromkeys(key[2] for key in keys):
+            mine = [key for key in keys if key[2] == gold]
+            for key in mine:
+                values = [of[key][name] for of in lines if key in of and not np.isnan(of[key][name])]
+                errors = [of[key][f"{name}_se"] for of in lines if key in of and not np.isnan(of[key][name])]
+                found[(*key, name)] = spread(values, errors)
+                tried = [of[key][moves] for of in lines if key in of and of[key][moves] in (True, False)]
+                found[(*key, name)]["moves"] = sum(map(bool, tried)) if tried else nan
+            known = [
+                key for key in mine
+                if all(key in of and not np.isnan(of[key][name]) for of in lines)
+                and not any(np.isnan(one[name]) for of in draws for one in of[key])
+            ]  # fmt: skip
+            if len(folders) > 1 and known:
+                values = [[of[key][name] for key in known] for of in lines]
+                again = [[[of[key][b][name] for key in known] for b in range(len(of[known[0]]))] for of in draws]
+                for key, figures in zip(known, together(values, again, f"{gold}.{name}"), strict=True):
+                    found[(*key, name)] |= figures
+    return found
+
+
+def spread(values, errors):
+    """Mean and deviation over seeds, and what choosing instances explains of it."""
+    n = len(values)
+    mean = sum(values) / n if n else nan
+    deviation = sqrt(sum((value - mean) ** 2 for value in values) / (n - 1)) if n > 1 else nan
+    within = sqrt(sum(error**2 for error in errors) / n) if n else nan
+    left = deviation**2 - within**2
+    between = nan if np.isnan(left) else sqrt(max(0.0, left))
+    return {"seeds": n, "mean": mean, "deviation": deviation, "within": within, "between": between}
+
+
+def together(values, draws, key):
+    """What S seeds say of each of J metrics: values (S, J), and resamples of each seed's instances (B, J)."""
+    size, many = len(values), len(values[0])
+    rng = generator(0, f"seeds.{key}", None)
+    chosen = rng.integers(size, size=(4000, size))
+    means = np.zeros((4000, many))
+    for seed in range(size):
+        for place in range(size):
+            here = [row for row in range(4000) if chosen[row, place] == seed]
+            for row, b in zip(here, rng.integers(len(draws[seed]), size=len(here)), strict=True):
+                means[row] += draws[seed][b]
+    means /= size
+    columns = [(*(of[j] for of in values), *(one[j] for of in draws for one in of)) for j in range(many)]
+    kind = [columns.index(column) for column in columns]
+    average = [sum(of[j] for of in values) / size for j in range(many)]
+    best = max(range(many), key=lambda j: (average[j], -j))
+    p = [doubt([of[j] for of in values], means[:, j]) for j in range(many)]
+    behind = [doubt([of[best] - of[j] for of in values], means[:, best] - means[:, j]) for j in range(many)]
+    p_holm, p_behind = stepwise(p, kind, []), stepwise(behind, kind, [kind[best]])
+    level = stats.t.ppf(0.975, size - 1) / stats.norm.ppf(0.975) * sqrt(size / (size - 1))
+    told = []
+    for j in range(many):
+        centre = means[:, j].mean()
+        ends = np.quantile(centre + level * (means[:, j] - centre), [0.025, 0.975])
+        deviation = spread([of[j] for of in values], [0.0] * size)["deviation"]
+        told.append(
+            {
+                "low": max(-1.0, ends[0]), "high": min(1.0, ends[1]), "p": p[j], "p_holm": p_holm[j],
+                "needed": enough(average[j], deviation, len(set(kind))), "behind": average[best] - average[j],
+                "p_behind": p_behind[j],
+            }
+        )  # fmt: skip
+    return told
+
+
+def doubt(values, means):
+    """Two-sided p that a mean over seeds is zero: never below Student's, nor below that of all seeds agreeing."""
+    n = len(values)
+    sides = min(int((means <= 0).sum()), int((means >= 0).sum()))
+    student = 0.0
+    if len(set(values)) > 1:
+        student = stats.ttest_1samp(values, 0).pvalue
+    elif not values[0]:
+        student = 1.0
+    return max(min(1.0, 2 * (1 + sides) / (len(means) + 1)), student, 0.5 ** (n - 1))
+
+
+def stepwise(p, kind, out):
+    """Holm's correction, those of one kind being one test; no figure for the kinds that are no test."""
+    tests = sorted((p[one], one) for one in set(kind) if one not in out)
+    corrected, largest = {}, 0.0
+    for place, (value, one) in enumerate(tests):
+        largest = max(largest, min(1.0, (len(tests) - place) * value))
+        corrected[one] = largest
+    return [corrected.get(one, nan) for one in kind]
+
+
+def enough(mean, deviation, tests):
+    """The fewest seeds at which both a sign test and the normal approximation would pass after Bonferroni."""
+    if abs(mean) < 1e-12:
+        return nan
+    n = max(2, int(((stats.norm.isf(0.025 / tests) * deviation / mean) ** 2) // 1))
+    while 2.0 ** (1 - n) >= 0.05 / tests or n < (stats.norm.isf(0.025 / tests) * deviation / mean) ** 2:
+        n += 1
+    return n

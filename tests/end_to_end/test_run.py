@@ -14,6 +14,7 @@ from lime.discretize import QuartileDiscretizer
 from cfeval_cli.folder.write import RunFolder
 from cfeval_cli.run import pipeline
 from cfeval_cli.run.progress import Progress
+from cfeval_cli.sweep.gather import gather
 from tests.conftest import cfeval, only_run
 from tests.end_to_end import outsider
 from tests.inside import planned
@@ -48,6 +49,7 @@ def same_figures(folder):
     same_scores(folder, record, metrics)
     same_agreements(folder)
     same_noise(folder, record)
+    same_invariance(folder)
     return found
 
 
@@ -104,11 +106,31 @@ def same_noise(folder, record):
         assert line == pytest.approx(values[key], abs=1e-9, nan_ok=True), key
 
 
+def same_invariance(folder):
+    """How far τ moves in other parameters of the model, and which values move at all."""
+    if not (folder / "invariance.csv").exists():
+        return
+    keys = ["metric", "variant", "gold", "agreement"]
+    told = pd.read_csv(folder / "invariance.csv", keep_default_na=False, na_values={"tau_without_controls": [""]})
+    told = told[told["agreement"] != "order"].set_index(keys)  # which is a ladder's
+    found, moved = outsider.invariance(folder)
+    assert set(told.index) == set(found)
+    for key, line in told.to_dict("index").items():
+        for name, value in found[key].items():
+            same = line[name] == pytest.approx(value, abs=1e-9) if isinstance(value, float) else line[name] == value
+            assert same, (key, name, line[name], value)
+    metrics = pd.read_csv(folder / "metrics.csv")
+    mine = metrics[metrics["moves"].notna() & (metrics["role"] != "fact")]
+    assert {(m.metric, m.variant, m.explainer) for m in mine[mine["moves"] == True].itertuples()} == moved  # noqa: E712
+    assert told["moves"].any() and not told["moves"].all()
+
+
 def same_bounds(folder):
     """Of the metrics that an outsider can try all sets of."""
     told = pd.read_csv(folder / "bounds.csv").set_index(["metric", "variant"])
     found = outsider.bounds(folder)
-    assert len(set(found) & set(told.index)) >= 10
+    left = {key for key in set(told.index) - set(found) if key[0] != "hit" and key[1] not in ("marginal", "label")}
+    assert not left  # with labels a search of two features may draw its edit
     for key in set(found) & set(told.index):
         line, (instances, worst, best, telling, golds) = told.loc[key], found[key]
         assert (line["instances"], line["telling"]) == (instances, telling), key
@@ -136,10 +158,27 @@ def test_an_outsider_recomputes_every_figure(whole):
     same_bounds(whole[0])
 
 
+def test_an_outsider_recomputes_what_seeds_say_together(toy, made, tmp_path):
+    few = ("explainer=[random,omission,decision_boundary,lr]", "n_explain=35", "reparametrisations=2")
+    folders = [made(toy, *few, f"seed={seed}") for seed in range(3)]
+    gather(folders, tmp_path)
+    told = pd.read_csv(tmp_path / "seeds_correlations.csv")
+    told = told[(told["coefficient"] != "rho") & (told["agreement"] == "recall")]
+    found = outsider.seeds(folders)
+    keys = ["metric", "variant", "gold", "coefficient"]
+    assert {tuple(line[name] for name in keys) for line in told.to_dict("records")} == set(found)
+    for line in told.to_dict("records"):
+        figures = found[tuple(line[name] for name in keys)]
+        assert {"low", "p_behind", "moves"} <= set(figures) or line["coefficient"] == "tau_without_controls"
+        for name, value in figures.items():
+            assert line[name] == pytest.approx(value, rel=1e-6, abs=1e-9, nan_ok=True), (line, name)
+    assert told["p_holm"].notna().sum() > 50 and (told["moves"] > 0).any() and (told["moves"] == 0).any()
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["k=1"],
+        ["k=1", "reparametrisations=2", "bounds=2000"],
         ["k=1", "access=label", "support=own"],
         ["k=3", "search.pick=nearest", "search.max_batch_rows=7"],
         pytest.param(["k=2", "search.pick=first", "gold=contrast"], marks=pytest.mark.slow),
@@ -153,6 +192,8 @@ def test_an_outsider_recomputes_every_figure_under_other_settings(toy, made, arg
     ours = same_figures(folder)
     if "k=1" in arguments:
         assert pd.read_csv(folder / "correlations.csv")["tau_without_controls_low"].notna().any()
+    if "bounds=2000" in arguments:
+        same_bounds(folder)
     if "access=label" in arguments:
         assert all(variant != "probability" for _, variant, _ in ours)
         assert not {"validity_soft", "c_soft", "comprehensiveness", "sufficiency"} & {metric for metric, _, _ in ours}

@@ -16,7 +16,7 @@ from tests.end_to_end.test_run import FAST, SIX, same_figures
     "arguments",
     [
         [SIX, "search=continuous", "k=1"],
-        ["search=discrete", "k=1"],
+        ["reparametrisations=2", "search=discrete", "k=1"],
         ["search=exact", "k=2"],
         [
             "search=discrete",

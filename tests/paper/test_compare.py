@@ -17,9 +17,10 @@ from cfeval_cli.paper import verdicts
 from cfeval_cli.paper.compare import compare
 from cfeval_cli.paper.published import load, read
 from cfeval_cli.paper.verdicts import CLAIMS, Verdict
-from cfeval_cli.paper.views import Printed
+from cfeval_cli.paper.views import CHOSEN, DEFINED, EXPERIMENTS, Printed
 from cfeval_cli.report.tables import Cell, Table
 from tests.conftest import cfeval, seal
+from tests.inside import planned
 
 PAPER = read(load())
 SETUP = {("1", "adults"): (1, ["label", "probability"]), ("1", "movie_reviews"): (1, ["gradient"]),
@@ -43,7 +44,10 @@ def rho(ours, truth):
     return np.corrcoef(*ranks)[0, 1] if all(len(set(side)) > 1 for side in (ours, truth)) else math.nan
 
 
-def write_runs(folder, seed, gold="signed", change=lambda key, pair, name, value: value, keys=tuple(SETUP), **record):
+def write_runs(
+    folder, seed, gold="signed", change=lambda key, pair, name, value: value, keys=tuple(SETUP), other=None,
+    overrides=(), **record,
+):  # fmt: skip
     """The paper's experiments as run folders; values are the paper's, but for what `change` makes of them."""
     for key in keys:
         k, levels = SETUP[key]
@@ -53,7 +57,7 @@ def write_runs(folder, seed, gold="signed", change=lambda key, pair, name, value
         (path / ".hydra").mkdir(parents=True)
         told = {
             "status": "complete", "search": "x", "setup": "a search", "data": {"name": key[1]}, "instances": 100,
-            "settings": {"seed": seed, "k": k, "gold": [gold], "agreement": "recall", "incomplete": "skip"},
+            "settings": {"seed": seed, "k": k, "gold": [gold], **DEFINED, **(other or {})},
             "accuracy": {"test": 0.75}, "levels": levels, "explainers": {name: name for name in truth},
             "explainer_settings": {"lime": {"order": "absolute"}}, "metrics": {}, "removals": {}, **record,
         }  # fmt: skip
@@ -62,18 +66,19 @@ def write_runs(folder, seed, gold="signed", change=lambda key, pair, name, value
             better = "lower" if metric in LOWER else "higher"
             for name, value in values.items():
                 column = gold if metric == "recall" else variant
-                metrics.append((metric, column, name, np.nan, value, 0.01, better))
+                metrics.append((metric, column, name, np.nan, False, value, 0.01, better, None))
             if metric != "recall":
                 side = [value if better == "higher" else -value for value in values.values()]
                 both = tau(side, list(truth.values())), rho(side, list(truth.values()))
                 correlations.append(
-                    (metric, variant, "explainers", gold, "recall", both[0], 0.1, both[1], 0.1, 4, -9, 9)
+                    (metric, variant, "explainers", gold, "recall", both[0], 0.1, both[1], 0.1, 4, -9, 9, *(None, None))
                 )
-        columns = ["metric", "variant", "explainer", "rung", "value", "value_se", "better"]
+        columns = ["metric", "variant", "explainer", "rung", "control", "value", "value_se", "better", "moves"]
         pd.DataFrame(metrics, columns=columns).drop_duplicates(columns[:3]).to_csv(path / "metrics.csv", index=False)
         columns = ["metric", "variant", "family", "gold", "agreement", "tau", "tau_se", "rho", "rho_se"]
         # what the paper did not print, and what must not be compared with it
-        columns += ["explainers_without_controls", "tau_without_controls", "tau_without_controls_se"]
+        columns += ["explainers_without_controls", "tau_without_controls", "tau_without_controls_se", "moves"]
+        columns += ["moves_without_controls"]
         pd.DataFrame(correlations, columns=columns).drop_duplicates(columns[:2]).to_csv(
             path / "correlations.csv", index=False
         )
@@ -81,7 +86,7 @@ def write_runs(folder, seed, gold="signed", change=lambda key, pair, name, value
         pd.DataFrame(
             {"explainer": np.repeat(list(truth), 10), "features": features * len(truth)}
         ).to_parquet(path / "explanations.parquet")  # fmt: skip
-        seal(path, told, [])
+        seal(path, told, list(overrides))
 
 
 def test_runs_that_have_the_papers_figures_differ_from_it_in_nothing_and_earn_its_claims(tmp_path):
@@ -275,6 +280,35 @@ def test_what_cannot_be_compared_is_refused_by_name(tmp_path, make, message):
     make(tmp_path / "runs")
     with pytest.raises(UserError, match=message):
         compare([tmp_path / "runs"], tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        *(({"other": {name: "another"}}, f"{name}=another, .* is {name}={value}") for name, value in DEFINED.items()),
+        ({"other": {"support": "common"}}, "support=common, and the paper's definition is support=own"),
+        *(
+            ({"overrides": [f"{name}=another"]}, f"{name}=another, .* is {name}={value}")
+            for name, value in CHOSEN.items()
+        ),
+        ({"other": {"gold": ["signed", "contrast"]}}, r"gold=\[signed,contrast\], .* is gold=signed"),
+    ],
+)
+def test_runs_that_are_not_by_the_papers_definitions_are_refused_by_folder_and_setting(tmp_path, changed, told):
+    write_runs(tmp_path / "runs", 0)
+    write_runs(tmp_path / "runs", 1, keys=(("3", "adults"),), **changed)
+    with pytest.raises(UserError, match=f"table3_adults/signed-1 has {told}"):
+        compare([tmp_path / "runs"], tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS.values())
+def test_the_experiments_are_by_the_papers_definitions(name):
+    plan = planned(f"experiment={name}")
+    assert {key: plan.access.name.lower() if key == "access" else getattr(plan, key) for key in DEFINED} == DEFINED
+    assert len(plan.golds) == 1 and type(plan.distance).__name__.lower() == CHOSEN["distance"]
+    assert plan.distance.space == CHOSEN["distance.space"]
+    assert name == "table1_movie_reviews" or plan.search.pick == CHOSEN["search.pick"]
 
 
 def test_the_command_writes_all_and_names_are_no_markup(tmp_path):

@@ -89,16 +89,16 @@ def test_no_p_is_zero_and_none_is_over_one():
 
 
 @settings(max_examples=15)
-@given(st.integers(0, 10_000), st.booleans())
-def test_agreement_by_instance_counts_pairs_of_explainers(seed, gaps):
-    scores, order = build(seed, n=7, gaps=gaps)
+@given(st.integers(0, 10_000), st.booleans(), st.sampled_from([(), ("a",), ("b", "d"), ("a", "b", "c")]))
+def test_agreement_by_instance_counts_pairs_of_explainers(seed, gaps, controls):
+    scores, order = build(seed, n=7, gaps=gaps, controls=controls)
     found = conclude(scores, order, Bootstrap(seed, resamples=20, confidence=0.8, least=1)).instance_agreement
     ids = sorted(scores["instance"].unique())
     known = {(r.metric, r.explainer, r.instance): r.numerator / r.denominator for r in scores.itertuples()}
 
-    def counts(metric, better, instance):
+    def counts(metric, better, instance, names):
         gain = pairs = ordered = 0
-        for one, two in combinations(EXPLAINERS, 2):
+        for one, two in combinations(names, 2):
             keys = [(m, e, instance) for m in (metric, "recall") for e in (one, two)]
             if not all(key in known for key in keys):
                 continue
@@ -113,12 +113,22 @@ def test_agreement_by_instance_counts_pairs_of_explainers(seed, gaps):
     resampled = stream(seed, "bootstrap").integers(0, len(ids), (20, len(ids)))
     for metric, better in (("c", "higher"), ("sufficiency", "lower")):
         line = found[found["metric"] == metric].iloc[0]
-        table = [counts(metric, better, i) for i in ids]
-        assert line["tau"] == pytest.approx(np.mean([gain / pairs for gain, pairs, _ in table]))
-        assert line["instances"] == 7 and line["ordered"] == sum(ordered > 0 for *_, ordered in table)
-        assert line["d"] == pytest.approx(sum(g for g, *_ in table) / sum(o for *_, o in table))
-        means = [np.mean([table[i][0] / table[i][1] for i in row]) for row in resampled]
-        assert (line["tau_low"], line["tau_high"]) == pytest.approx(tuple(np.quantile(means, [0.1, 0.9])))
+        for end, names in (("", EXPLAINERS), ("_without_controls", [e for e in EXPLAINERS if e not in controls])):
+            table = [counts(metric, better, i, names) for i in ids]
+            shares = [gain / pairs if pairs else np.nan for gain, pairs, _ in table]
+            there = sum(pairs > 0 for _, pairs, _ in table)
+            if not there:
+                assert pd.isna(line[f"tau{end}"]) and pd.isna(line[f"instances{end}"])
+                continue
+            assert line[f"tau{end}"] == pytest.approx(np.nanmean(shares)) and line[f"instances{end}"] == there
+            assert line[f"ordered{end}"] == sum(ordered > 0 for *_, ordered in table)
+            pooled = sum(o for *_, o in table)
+            expected = sum(g for g, *_ in table) / pooled if pooled else np.nan
+            assert line[f"d{end}"] == pytest.approx(expected, nan_ok=True)
+            drawn = [[shares[i] for i in row if table[i][1]] for row in resampled]
+            means = [np.mean(one) for one in drawn if one]
+            ends = tuple(np.quantile(means, [0.1, 0.9]))
+            assert (line[f"tau{end}_low"], line[f"tau{end}_high"]) == pytest.approx(ends)
 
 
 def test_blocks_do_not_change_a_bit(monkeypatch):

@@ -76,3 +76,4 @@ def test_as_many_seeds_as_are_needed_and_not_one_fewer_would_tell(tests):
 
         assert told(enough) <= 0.05 < told(enough - 1) + 1e-12
     assert needed(0.0, 0.3, tests) is None
+    assert needed((0.1 + 0.2 - 0.3) / 3, 0.3, tests) is None  # what rounding leaves of nothing

@@ -36,6 +36,13 @@ def test_what_is_there_is_found_and_what_comes_first_is_told_apart():
     assert found["needed"][2] > 15 >= found["needed"][0]
 
 
+@pytest.mark.parametrize("left", [0.0, 1e-11])
+def test_seeds_that_cancel_out_need_no_number_or_a_very_large_one(left):
+    values = np.array([[0.1, 0.4], [0.2, 0.5], [-0.3 + left, 0.6]])
+    found = judge(values, [np.repeat(value[None], 5, axis=0) for value in values], "x")
+    assert found["p"].notna().all() and (np.isnan(found["needed"][0]) if not left else found["needed"][0] > 1e18)
+
+
 @pytest.mark.parametrize("number", range(5))
 def test_every_column_written_out(number):
     rng = np.random.default_rng(number)

@@ -23,7 +23,7 @@ from cfeval_cli.sweep.gather import gather
 from tests.conftest import cfeval, reseal, seal
 
 FILES = ["seeds_correlations.csv", "seeds_metrics.csv", "stability.csv", "sweep.csv", "tables.md", "tables.tex"]
-HEADING = "metric,variant,explainer,rung,value,value_se,better"
+HEADING = "metric,variant,explainer,rung,control,value,value_se,better,moves"
 METRICS = {"c": "higher", "proximity": "lower", "recall": "higher", "coverage": "none"}
 KINDS = {
     "c": {"role": "judged", "block": "counterfactual", "detail": "{search}, {variant}"},
@@ -42,9 +42,13 @@ QUICK = (
 
 
 def write_run(
-    folder, seed, overrides=(), values=None, taus=None, status="complete", rungs=(), draws=None, **changed
+    folder, seed, overrides=(), values=None, taus=None, status="complete", rungs=(), draws=None, controls=(),
+    moves=lambda key: None, **changed,
 ):  # fmt: skip
-    """A run folder with `values` {(metric, explainer): (value, se)} and `taus` {(metric, gold): (tau, se, rho)}."""
+    """A run folder with `values` {(metric, explainer): (value, se)} and `taus` {(metric, gold): (tau, se, rho)}.
+
+    `moves` of such a key, or of (metric, gold, "less") without controls, is whether other parameters move the figure.
+    """
     (folder / ".hydra").mkdir(parents=True)
     # what lies beside it must never be made, nor even looked at
     (folder / ".hydra" / "config.yaml").write_text("seed: {_target_: os.mkdir, path: made}\n")
@@ -69,11 +73,12 @@ def write_run(
             {
                 "metric": metric, "variant": "label" if metric != "recall" else "signed", "explainer": name,
                 "rung": 0.5 if name in rungs else np.nan, "value": value, "value_se": error, "rank": 1, "n": 20,
-                "better": METRICS[metric], "note": "",
+                "better": METRICS[metric], "note": "", "control": name in controls, "moves": moves((metric, name)),
             }
             for (metric, name), (value, error) in values.items()
         ],
-        columns=["metric", "variant", "explainer", "rung", "value", "value_se", "rank", "n", "better", "note"],
+        columns=["metric", "variant", "explainer", "rung", "control", "value", "value_se", "rank", "n", "better",
+                 "moves", "note"],
     ).to_csv(folder / "metrics.csv", index=False)  # fmt: skip
     pd.DataFrame(
         [
@@ -81,11 +86,13 @@ def write_run(
                 "metric": metric, "variant": "label", "better": METRICS[metric], "family": "explainers", "gold": gold,
                 "agreement": "recall", "tau": tau, "tau_se": error, "rho": rho, "rho_se": error,
                 "explainers_without_controls": 3, "tau_without_controls": tau / 2, "tau_without_controls_se": error / 4,
+                "moves": moves((metric, gold)), "moves_without_controls": moves((metric, gold, "less")),
             }
             for (metric, gold), (tau, error, rho) in taus.items()
         ],
         columns=["metric", "variant", "family", "gold", "agreement", "tau", "tau_se", "rho", "rho_se",
-                 "explainers_without_controls", "tau_without_controls", "tau_without_controls_se"],
+                 "explainers_without_controls", "tau_without_controls", "tau_without_controls_se", "moves",
+                 "moves_without_controls"],
     ).to_csv(folder / "correlations.csv", index=False)  # fmt: skip
     if draws is not None:
         draws.to_parquet(folder / "tau_resamples.parquet", index=False)
@@ -194,6 +201,39 @@ def test_low_coverage_is_marked_in_the_means_over_seeds(tmp_path):
     assert "under 90% of the instances: B 85.0%, C 40.0%. C: for under half of the instances." in text
 
 
+def test_what_other_parameters_of_the_model_move_is_counted_and_marked(tmp_path):
+    moving = {0: {("c", "a"), ("c", "signed")}, 1: {("c", "signed"), ("proximity", "signed", "less")}}
+    rng = np.random.default_rng(0)
+    values = {(metric, name): (float(rng.normal()), 0.1) for metric in ("c", "proximity") for name in "abc"}
+    taus = {("c", "signed"): (0.5, 0.1, 0.5), ("proximity", "signed"): (0.8, 0.1, 0.8)}
+    for seed, some in moving.items():
+        write_run(tmp_path / str(seed), seed, [f"seed={seed}"], values, taus, controls=["a"],
+                  moves=lambda key, some=some: key in some)  # fmt: skip
+    write_run(tmp_path / "2", 2, ["seed=2"], values, taus, controls=["a"])  # which did not try
+    gather([tmp_path], tmp_path, page=True)
+    told = pd.read_csv(tmp_path / "seeds_metrics.csv").set_index(["metric", "explainer"])["moves"]
+    assert told.to_dict() == {key: float(key == ("c", "a")) for key in values}
+    told = pd.read_csv(tmp_path / "seeds_correlations.csv").set_index(["metric", "coefficient"])["moves"]
+    counts = {("c", "tau"): 2, ("c", "tau_without_controls"): 0, ("proximity", "tau"): 0,
+              ("proximity", "tau_without_controls"): 1}  # fmt: skip
+    assert {key: told[key] for key in counts} == counts and told[:, "rho"].isna().all()
+    text = (tmp_path / "tables.md").read_text()
+    assert text.count("depends on an arbitrary constant of the model, not on its predictions, in one of the runs") == 5
+    for part in ("| C (disc., label) ↑ § |", "0.500 ± 0.000§",
+                 "0.400 ± 0.000§", "0.500§", "0.400§"):  # fmt: skip
+        assert part in text, part
+    assert "Proximity (label) ↓ §" not in text and "0.800 ± 0.000§" not in text and "0.250 ± 0.000§" not in text
+    assert "Proximity (label) depends on an arbitrary constant of the model, not on its predictions, in 1 of 3" in text
+    page = (tmp_path / "report.html").read_text()
+    assert "Proximity (label) ↓ §" in page and "C (disc., label) ↑ §" in page
+    none = tmp_path / "none"
+    for seed in range(2):
+        write_run(none / str(seed), seed, [f"seed={seed}"], values, taus)
+    gather([none], none)
+    assert "§" not in (none / "tables.md").read_text()
+    assert pd.read_csv(none / "seeds_metrics.csv")["moves"].isna().all()
+
+
 def tau_by_hand(one, other):
     """(alike - the other way round) / all pairs of the explainers that both have; None: both tie all, or too few."""
     names = [name for name in one if not math.isnan(one[name]) and not math.isnan(other.get(name, math.nan))]
@@ -230,7 +270,7 @@ def test_stability_of_rankings(tmp_path_factory, number, sizes, coarse):
         taus = some_taus(rng, missing=0.3)
         overrides = [f"seed={seed}", f"n_jobs={i}", "cache=off", f"cache.max_mb={i}", f"gold={gold}"]
         overrides += [f"distance={distance}"] * (distance != "default")
-        write_run(folder / str(i), seed, overrides, values, taus, rungs=["rung"], gold=[gold])
+        write_run(folder / str(i), seed, overrides, values, taus, rungs=["rung"], gold=[gold], controls=["b"])
         runs.append(({"seed": seed, "distance": distance, "gold": gold}, values, taus))
     gather([folder], folder)
     found = pd.read_csv(folder / "stability.csv")
@@ -238,34 +278,37 @@ def test_stability_of_rankings(tmp_path_factory, number, sizes, coarse):
     assert list(dict.fromkeys(found["key"])) == [*varied, "all"]
     assert set(found["metric"]) == set(METRICS) - {"coverage"}
     for line in found.to_dict("records"):
-        metric, key, taus, equal, alike, left_out = line["metric"], line["key"], [], [], [], 0
-        for (one, ours, _), (other, theirs, _) in itertools.combinations(runs, 2):
-            if key not in ("all", *[name for name in one if one[name] != other[name]]):
-                continue
-            if key != "all" and sum(one[name] != other[name] for name in one) > 1:
-                continue
-            a, b = (
-                {name: v for (m, name), (v, _) in side.items() if m == metric and name != "rung"}
-                for side in (ours, theirs)
-            )
-            tau = tau_by_hand(a, b)
-            if all(math.isnan(v) for v in a.values()) or all(math.isnan(v) for v in b.values()):
-                continue  # the metric is not there
-            left_out += tau is None
-            if tau is not None:
-                taus.append(tau)
-                alike.append(order_of(a, b) == order_of(b, a))
-                equal.append(best_of(a, b, METRICS[metric]) == best_of(b, a, METRICS[metric]))
-        assert (line["pairs"], line["left_out"]) == (len(taus), left_out)
-        same(line["tau"], sum(taus) / len(taus) if taus else math.nan)
-        same(line["tau_lowest"], min(taus, default=math.nan))
-        same(line["same"], sum(alike) / len(alike) if alike else math.nan)
-        same(line["same_best"], sum(equal) / len(equal) if equal else math.nan)
+        for end, gone in (("", ()), ("_without_controls", ("b",))):
+            metric, key, taus, equal, alike, left_out = line["metric"], line["key"], [], [], [], 0
+            for (one, ours, _), (other, theirs, _) in itertools.combinations(runs, 2):
+                if key not in ("all", *[name for name in one if one[name] != other[name]]):
+                    continue
+                if key != "all" and sum(one[name] != other[name] for name in one) > 1:
+                    continue
+                a, b = (
+                    {name: v for (m, name), (v, _) in side.items() if m == metric and name not in ("rung", *gone)}
+                    for side in (ours, theirs)
+                )
+                tau = tau_by_hand(a, b)
+                if all(math.isnan(v) for v in a.values()) or all(math.isnan(v) for v in b.values()):
+                    continue  # the metric is not there
+                left_out += tau is None
+                if tau is not None:
+                    taus.append(tau)
+                    alike.append(order_of(a, b) == order_of(b, a))
+                    equal.append(best_of(a, b, METRICS[metric]) == best_of(b, a, METRICS[metric]))
+            assert (line[f"pairs{end}"], line[f"left_out{end}"]) == (len(taus), left_out)
+            same(line[f"tau{end}"], sum(taus) / len(taus) if taus else math.nan)
+            same(line[f"tau{end}_lowest"], min(taus, default=math.nan))
+            same(line[f"same{end}"], sum(alike) / len(alike) if alike else math.nan)
+            same(line[f"same_best{end}"], sum(equal) / len(equal) if equal else math.nan)
         for gold in {chosen["gold"] for chosen, _, _ in runs}:
             lead = [told for chosen, _, told in runs if chosen["gold"] == gold and (metric, gold) in told]
             truths = [told[metric, gold][0] for told in lead if not math.isnan(told[metric, gold][0])]
             same(line[f"truth_tau_lowest_{gold}"], min(truths, default=math.nan))
             same(line[f"truth_tau_highest_{gold}"], max(truths, default=math.nan))
+            same(line[f"truth_tau_without_controls_lowest_{gold}"], min(truths, default=math.nan) / 2)
+            same(line[f"truth_tau_without_controls_highest_{gold}"], max(truths, default=math.nan) / 2)
 
 
 def test_a_metric_that_ties_all_is_not_compared_with_itself_but_with_others(tmp_path):

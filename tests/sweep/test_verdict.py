@@ -20,7 +20,7 @@ def lines(**changed):
     told = {
         "metric": [*NAMES], "variant": "all", "seeds": 5, "mean": [0.6, 0.4, -0.1], "low": [0.2, 0.0, -0.5],
         "high": [0.9, 0.8, 0.3], "p": [0.01, 0.2, 0.9], "p_holm": [0.03, 0.4, 0.9], "needed": [5, 40, 900],
-        "behind": [0.0, 0.2, 0.7], "p_behind": [float("nan"), 0.3, 0.02],
+        "behind": [0.0, 0.2, 0.7], "p_behind": [float("nan"), 0.3, 0.02], "moves": pd.array([0, None, 5], "Int64"),
     }  # fmt: skip
     return pd.DataFrame(told | changed)
 
@@ -38,6 +38,11 @@ def test_what_it_would_take_is_told_where_nothing_is_sure():
     headline, points = over_seeds(lines(p_holm=0.2, needed=[11, 40, 900]), RECORD)
     assert headline == "no metric can be told from chance with 5 seeds; A comes closest"
     assert points[1] == "To tell it from chance would take about 11 seeds of this spread."
+
+
+def test_that_the_best_depends_on_an_arbitrary_constant_is_said():
+    _, points = over_seeds(lines(moves=pd.array([2, 0, 0], "Int64")), RECORD)
+    assert points[1] == "A depends on an arbitrary constant of the model, not on its predictions, in 2 of 5 seeds."
 
 
 @pytest.mark.parametrize(

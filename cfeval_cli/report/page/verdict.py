@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from cfeval_cli.report.tables import contenders, headed, marked, row_title, standings, truths_of
+from cfeval_cli.report.tables import contenders, headed, marked, of_controls, row_title, standings, truths_of
 from cfeval_cli.statistics.correlation import without_controls
 from cfeval_cli.statistics.findings import Findings
 from cfeval_cli.statistics.resampled import LEAST, SURE, too_few
@@ -75,6 +75,37 @@ class _Judged:
         lines = self.differences.to_dict("records")
         return {tuple(line[name] for name in pairs): line for line in reversed(lines)}  # the first of equals stays
 
+    @property
+    def best(self) -> Any:
+        """The line of the largest τ."""
+        return self.lines.iloc[0]
+
+    @property
+    def alike(self) -> list[_Pair]:
+        """The metrics that have it."""
+        taus = zip(self.pairs, self.lines["tau"], strict=True)
+        return [pair for pair, tau in taus if abs(tau - self.best["tau"]) < 1e-9]
+
+    @property
+    def ranked(self) -> int:
+        """How many explainers were ranked."""
+        return int(self.best["explainers"])
+
+    @property
+    def able(self) -> bool:
+        """Whether so many explainers have enough orders for a perfect one to be significant among the metrics."""
+        return self.ranked > _ALL_ORDERS or self.hypotheses / factorial(self.ranked) < SURE
+
+    @property
+    def corrected(self) -> float:
+        """p of the largest τ, as that of the best of several."""
+        return min(1.0, float(self.best["p_tau"]) * self.hypotheses)
+
+    @property
+    def sure(self) -> bool:
+        """Whether the best is better than chance."""
+        return bool(self.best["tau"] > 0 and self.able and self.corrected < SURE)
+
     @cached_property
     def hypotheses(self) -> int:
         """How many metrics can differ: those with the same τ in every resample count once."""
@@ -117,48 +148,80 @@ def _verdict(findings: Findings, record: Mapping[str, Any]) -> Verdict:
         return Verdict(
             "This run cannot tell which metric agrees with the truth", False, [f"No correlations: {reason}.", *found]
         )
-    verdicts = [_by_gold(findings, one) for one in judged]
-    others = [*_golds(findings.correlations, judged[0]), *ladder] if len(judged) == 1 else ladder
-    sure = any(one.sure for one in verdicts)
-    if len(verdicts) == 1:
-        return Verdict(f"For this one trained model: {verdicts[0].headline}", sure, [*verdicts[0].points, *others])
-    names = [name.capitalize() for name in headed((one.gold for one in judged), record).values()]
-    parts = list(zip(names, verdicts, strict=True))
-    return Verdict(
-        "For this one trained model. " + ". ".join(f"{name}: {one.headline}" for name, one in parts),
-        sure,
-        [*(f"{name}: {point}" for name, one in parts for point in one.points), *others],
+    sure = any(one.sure for one in judged)
+    if len(judged) == 1:
+        points = [*_points(findings, judged[0]), *_golds(findings.correlations, judged[0]), *ladder]
+        return Verdict(f"For this one trained model: {_headline(judged[0])}", sure, points)
+    names = headed((one.gold for one in judged), record)
+    questions = {names[one.gold]: one for one in judged}
+    points = [f"{name.capitalize()}: {point}" for name, one in questions.items() for point in _brief(findings, one)]
+    return Verdict(_headlines(questions), sure, [*points, _shared(judged), *ladder])
+
+
+def _headline(judged: _Judged) -> str:
+    """Which metric is closest to one of the truths, and how sure that is."""
+    many, who = len(judged.alike) > 1, judged.names(judged.alike)
+    if judged.best["tau"] <= 0:
+        return "no metric ranks the explainers as the truth does"
+    if not judged.able:
+        told = f"which metric agrees with the truth cannot be told with {_words(judged.ranked)} explainers"
+        return f"{told}; {who} {'come' if many else 'comes'} closest"
+    if judged.sure:
+        return f"{who} {'agree' if many else 'agrees'} best with the truth, and better than chance"
+    if judged.best["p_tau"] < SURE:
+        more = "but one of so many metrics may do so by chance"
+        return f"{who} {'agree' if many else 'agrees'} best with the truth, {more}"
+    return f"no metric can be told from chance; {who} {'come' if many else 'comes'} closest to the truth"
+
+
+def _headlines(questions: Mapping[str, _Judged]) -> str:
+    """The same of several truths; what holds of all of them is said once."""
+    if all(judged.best["tau"] > 0 and not judged.able for judged in questions.values()):
+        few = {judged.ranked for judged in questions.values()}
+        closest = "; ".join(f"about {name} {judged.names(judged.alike)}" for name, judged in questions.items())
+        return (
+            f"For this one trained model {_words(max(few))} explainers cannot tell which metric agrees with the truth. "
+            f"Closest: {closest}"
+        )
+    return "For this one trained model. " + ". ".join(
+        f"{name.capitalize()}: {_headline(judged)}" for name, judged in questions.items()
     )
 
 
-def _by_gold(findings: Findings, judged: _Judged) -> Verdict:
-    """Which metric is closest to one of the truths, and how sure that is."""
-    record, best, pair = judged.record, judged.lines.iloc[0], judged.pairs[0]
-    alike = [p for p, tau in zip(judged.pairs, judged.lines["tau"], strict=True) if abs(tau - best["tau"]) < 1e-9]
-    corrected = min(1.0, float(best["p_tau"]) * judged.hypotheses)
-    many = int(best["explainers"])
-    able = many > _ALL_ORDERS or judged.hypotheses / factorial(many) < SURE
-    sure = bool(able and corrected < SURE)
-    who = judged.names(alike) if len(alike) > 1 else judged.name(pair)
-    agrees = "agree" if len(alike) > 1 else "agrees"
-    if best["tau"] <= 0:
-        headline = "no metric ranks the explainers as the truth does"
-    elif not able:
-        headline = (
-            f"which metric agrees with the truth cannot be told with {_words(many)} explainers; "
-            f"{who} {'come' if len(alike) > 1 else 'comes'} closest"
-        )
-    elif sure:
-        headline = f"{who} {agrees} best with the truth, and better than chance"
-    elif best["p_tau"] < SURE:
-        headline = f"{who} {agrees} best with the truth, but one of so many metrics may do so by chance"
-    else:
-        headline = (
-            f"no metric can be told from chance; {who} {'come' if len(alike) > 1 else 'comes'} closest to the truth"
-        )
-    points = [_strength(judged, best, pair, alike, corrected), *_moving(findings, judged, alike)]
-    points += [*_apart(judged, pair, alike), *_families(judged)]
-    return Verdict(headline, sure, [*points, *_found(findings.metrics, record, judged.gold)])
+def _points(findings: Findings, judged: _Judged) -> list[str]:
+    """All that is to be said of one truth."""
+    points = [_strength(judged), *_moving(findings, judged), *_apart(judged), *_families(judged)]
+    return [*points, *_found(findings.metrics, judged.record, judged.gold)]
+
+
+def _brief(findings: Findings, judged: _Judged) -> list[str]:
+    """What is to be said of one of several truths: the figures, and what one can act on."""
+    lines = judged.lines.iloc[: len(judged.alike)]  # the leaders come first
+    ends = [_interval(low, high) for low, high in zip(lines["tau_low"], lines["tau_high"], strict=True)]
+    text = f"{judged.names(judged.alike, _NAMED)}: τ = {judged.best['tau']:.3f}{ends[0]}"
+    if len(set(ends)) > 1:  # the same τ, and not the same certainty
+        named = zip(judged.alike[:_NAMED], ends, strict=False)
+        told = ", ".join(f"{judged.name(pair)}{end}" for pair, end in named)
+        text = f"τ = {judged.best['tau']:.3f}: {told}{' …' * (len(ends) > _NAMED)}"
+    if judged.controls:
+        text += f", with the controls {_of_all(lines)}"
+    text += f"; p = {told_p(judged.best['p_tau'])}"
+    if judged.hypotheses > 1:
+        text += f", {told_p(judged.corrected)} as the best of {judged.hypotheses} metrics"
+    first = [f"{text}.", *_moving(findings, judged), *_apart(judged, brief=True)]
+    found = _found(findings.metrics, judged.record, judged.gold)
+    return [" ".join(first), " ".join([*_families(judged), *found])]
+
+
+def _shared(everyone: Sequence[_Judged]) -> str:
+    """What the figures of several truths have in common: who was ranked, and what so few can show."""
+    judged = max(everyone, key=lambda one: one.ranked)
+    level = f"{100 * judged.record['settings']['confidence']:g} %"
+    exact = "exact" if judged.ranked <= _ALL_ORDERS else "from 20,000 random orders"
+    return (
+        f"τ is Kendall's over {_who(judged, judged.ranked)}, in brackets its {level} interval over instances; p is "
+        f"{exact} and one-sided.{_orders(judged)}"
+    )
 
 
 def _nobody(everyone: Sequence[_Judged]) -> str:
@@ -166,9 +229,10 @@ def _nobody(everyone: Sequence[_Judged]) -> str:
     judged = next(iter(everyone), None)
     if judged is not None and judged.controls and len(judged.left) < 2:
         left = f"{judged.left[0]} alone" if judged.left else "nobody"
+        what = of_controls(judged.controls, judged.record)
         return (
-            f"without the controls ({listed(judged.controls)}), which are good or bad by construction, {left} is left, "
-            "and a ranking needs two explainers"
+            f"without the controls ({listed(judged.controls)}), {what}, {left} is left, and a ranking needs two "
+            "explainers"
         )
     return "no metric has values for two explainers that the truth could rank"
 
@@ -223,9 +287,9 @@ def _by(frame: pd.DataFrame, record: Mapping[str, Any], gold: str) -> pd.DataFra
     return pd.DataFrame(frame[(frame["gold"] == gold) & (frame["agreement"] == record["settings"]["agreement"])])
 
 
-def _strength(judged: _Judged, best: Any, pair: _Pair, alike: Sequence[_Pair], corrected: float) -> str:
+def _strength(judged: _Judged) -> str:
     """τ with its interval and its p, and how many orders there are."""
-    settings, many = judged.record["settings"], int(best["explainers"])
+    settings, best, alike = judged.record["settings"], judged.best, judged.alike
     lines = judged.lines.iloc[: len(alike)]  # the leaders come first
     ends = {(low, high) for low, high in zip(lines["tau_low"], lines["tau_high"], strict=True) if not pd.isna(low)}
     interval = _interval(best["tau_low"], best["tau_high"], settings) or " (no interval)"
@@ -235,36 +299,49 @@ def _strength(judged: _Judged, best: Any, pair: _Pair, alike: Sequence[_Pair], c
             for p, low, high in zip(alike[:_NAMED], lines["tau_low"], lines["tau_high"], strict=False)
         )
         interval = f" ({100 * settings['confidence']:g} % intervals: {told}{' …' * (len(alike) > _NAMED)})"
-    exact = "exact p" if many <= _ALL_ORDERS else "p, from 20,000 random orders,"
-    whose = f"{judged.name(pair)} has" if len(alike) == 1 else "They have"
+    exact = "exact p" if judged.ranked <= _ALL_ORDERS else "p, from 20,000 random orders,"
+    whose = f"{judged.name(alike[0])} has" if len(alike) == 1 else "They have"
     text = (
         f"{whose} Kendall's τ = {best['tau']:.3f}{interval} with the ground truth ({settings['agreement']}, gold: "
-        f"{judged.gold}) over {_who(judged, many)}; {exact} = {told_p(best['p_tau'])}, one-sided."
+        f"{judged.gold}) over {_who(judged, judged.ranked)}; {exact} = {told_p(best['p_tau'])}, one-sided."
     )
     if judged.hypotheses > 1:
-        text += f" Corrected for being the best of {judged.hypotheses} different metrics: p = {told_p(corrected)}."
-    if many <= _ALL_ORDERS:
-        least = 1 / factorial(many)
-        text += f" {many} explainers have only {factorial(many):,} orders"
-        if least >= SURE:
-            text += f": no p can be below {told_p(least)}, and nothing can be significant."
-        elif least * judged.hypotheses >= SURE:
-            text += f": the smallest p is {told_p(least)}, too large to be significant among "
-            text += f"{judged.hypotheses} metrics."
-        else:
-            text += f", so that the smallest p is {told_p(least)}."
+        text += f" Corrected for being the best of {judged.hypotheses} different metrics: p = "
+        text += f"{told_p(judged.corrected)}."
+    text += _orders(judged)
     if judged.controls:
-        of_all = {f"{tau:.3f}" for tau in lines["tau_of_all"]}
-        told = next(iter(of_all)) if len(of_all) == 1 else f"{min(of_all, key=float)} to {max(of_all, key=float)}"
-        text += f" With the controls ({listed(judged.controls)}) τ is {told}."
+        text += f" With the controls ({listed(judged.controls)}) τ is {_of_all(lines)}."
     return text
 
 
-def _moving(findings: Findings, judged: _Judged, alike: Sequence[_Pair]) -> list[str]:
+def _orders(judged: _Judged) -> str:
+    """What so few explainers can show at most."""
+    many = judged.ranked
+    if many > _ALL_ORDERS:
+        return ""
+    least = 1 / factorial(many)
+    text = f" {many} explainers have only {factorial(many):,} orders"
+    if least >= SURE:
+        return f"{text}: no p can be below {told_p(least)}, and nothing can be significant."
+    if not judged.able:
+        return (
+            f"{text}: the smallest p is {told_p(least)}, too large to be significant among {judged.hypotheses} "
+            "metrics. More explainers would help, more instances would not."
+        )
+    return f"{text}, so that the smallest p is {told_p(least)}."
+
+
+def _of_all(lines: pd.DataFrame) -> str:
+    """τ with the controls, of one metric or of several."""
+    of_all = {f"{tau:.3f}" for tau in lines["tau_of_all"]}
+    return next(iter(of_all)) if len(of_all) == 1 else f"{min(of_all, key=float)} to {max(of_all, key=float)}"
+
+
+def _moving(findings: Findings, judged: _Judged) -> list[str]:
     """Which of the leaders owe their τ to parameters that no prediction depends on."""
     if findings.invariance is None:
         return []
-    lines = _by(findings.invariance, judged.record, judged.gold)
+    alike, lines = judged.alike, _by(findings.invariance, judged.record, judged.gold)
     lines = lines[lines["moves_without_controls"].isin([True])]
     told = [
         f"{judged.name(pair)} from {one['tau_without_controls_lowest']:.3f} to "
@@ -286,8 +363,9 @@ def _who(judged: _Judged, many: int) -> str:
     return f"{many} explainers{' that are no controls' * bool(judged.controls)}{named}"
 
 
-def _apart(judged: _Judged, pair: _Pair, alike: Sequence[_Pair]) -> list[str]:
+def _apart(judged: _Judged, *, brief: bool = False) -> list[str]:
     """Which of the other metrics are further from the truth for sure."""
+    pair, alike = judged.pairs[0], judged.alike
     others = [other for other in judged.pairs if other not in alike]
     if not others:
         return []
@@ -298,6 +376,9 @@ def _apart(judged: _Judged, pair: _Pair, alike: Sequence[_Pair]) -> list[str]:
         return [judged.blunt]
     worse = [other for other, line in known.items() if line["p_holm"] < SURE]
     close = [other for other in others if other not in worse]
+    if brief:
+        text = f"{len(worse)} of {len(others)} other metrics are further from the truth whichever instances are drawn"
+        return [f"{text}; not told apart: {judged.names(close)}." if close else f"{text}."]
     text = (
         f"With these very explainers, {len(worse)} of {len(others)} other metrics are further from the truth "
         f"whichever instances are drawn (p < {SURE} after Holm's correction); other explainers may give another order."
