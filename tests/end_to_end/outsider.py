@@ -621,11 +621,12 @@ def together(values, draws, key):
     told = []
     for j in range(many):
         centre = means[:, j].mean()
-        ends = np.quantile(centre + level * (means[:, j] - centre), [0.025, 0.975])
+        both = np.quantile(centre + level * (means[:, j] - centre), [0.025, 0.975])
+        ends = [min(1.0, max(-1.0, end)) for end in both]  # no τ is beyond
         deviation = spread([of[j] for of in values], [0.0] * size)["deviation"]
         told.append(
             {
-                "low": max(-1.0, ends[0]), "high": min(1.0, ends[1]), "p": p[j], "p_holm": p_holm[j],
+                "low": ends[0], "high": ends[1], "p": p[j], "p_holm": p_holm[j],
                 "needed": enough(average[j], deviation, len(set(kind))), "behind": average[best] - average[j],
                 "p_behind": p_behind[j],
             }
