@@ -31,6 +31,9 @@ def main() -> None:
     """One experiment, or the jobs of a sweep and then what they say together."""
     if not _resumed():
         return
+    beside = configs.beside()
+    if configs.config_dir() is None and beside is not None:
+        sys.argv[1:1] = ["--config-dir", beside]
     if screen.quiet() and not any(word.startswith("hydra/hydra_logging=") for word in sys.argv):
         sys.argv.append(QUIET)
     try:
@@ -101,6 +104,7 @@ def _run(cfg: DictConfig, folder: RunFolder) -> list[str]:
     from cfeval_cli.config import plan
     from cfeval_cli.run import pipeline
 
+    _tell_own()
     chosen = plan(cfg)
     tables: list[Table] = []
     verdict = ""
@@ -120,6 +124,17 @@ def _run(cfg: DictConfig, folder: RunFolder) -> list[str]:
     told += [f"Report:  {page}"] if page.exists() else []
     screen.show(tables, "\n".join([*told, f"{known}Results: {folder.path}"]))
     return folder.silent()
+
+
+def _tell_own() -> None:
+    """Name the configs of the user's own that were found without her saying where they are."""
+    folder, told = configs.config_dir(), HydraConfig.get().overrides
+    if folder is None:
+        return
+    names = configs.used([*told.hydra, *told.task], folder)
+    if names and folder == configs.beside() and not screen.quiet():
+        files = ", ".join(str(Path(configs.PLACE) / f"{name}.yaml") for name in names)
+        sys.stderr.write(visible(f"Your own: {files}") + "\n")
 
 
 def _report(folder: RunFolder, plan: Plan) -> tuple[list[Table], str]:
