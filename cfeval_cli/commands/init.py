@@ -12,7 +12,7 @@ from typing import Any
 
 from cfeval_cli.commands import configs, screen
 from cfeval_cli.dataset.guess import Guess, guess
-from cfeval_cli.errors import UserError, visible
+from cfeval_cli.errors import UserError, short, visible
 from cfeval_cli.storage.files import whole_file
 from cfeval_cli.types import Loadable
 
@@ -122,7 +122,7 @@ def _of_table(found: Guess) -> Iterator[str]:
         yield f"# {line}"
     yield "features:"
     for column in found.features:
-        yield f"  {_scalar(column.name)}: {column.kind}    # {visible(column.holds)}"
+        yield f"  {_key(column.name)}: {column.kind}    # {visible(column.holds)}"
 
 
 def _suspected(found: Guess) -> list[str]:
@@ -137,7 +137,7 @@ def _suspected(found: Guess) -> list[str]:
     }
     return [
         f"Do these numbers mean that there is none? {told}. If so, this is the line for it:",
-        "missing: {" + ", ".join(f"{_scalar(name)}: {_listed(values)}" for name, values in by_column.items()) + "}",
+        "missing: {" + ", ".join(f"{_key(name)}: {_listed(values)}" for name, values in by_column.items()) + "}",
     ]
 
 
@@ -185,10 +185,18 @@ def _scalar(value: Any) -> str:
     """A value as yaml has it."""
     if isinstance(value, float):
         return repr(int(value)) if value.is_integer() else repr(value)
-    if not isinstance(value, str) or (_PLAIN.fullmatch(value) and value.lower() not in _WORDS):
+    if not isinstance(value, str):
         return str(value)
-    # a dollar and a brace would refer to another setting
-    return json.dumps(value.replace("${", "\\${"), ensure_ascii=False)
+    if "${" in value:
+        raise UserError(
+            f"{short(value)} cannot stand in a config, which would look for a setting of that name. Rename it."
+        )
+    return _key(value)
+
+
+def _key(name: str) -> str:
+    """A name as yaml has it, in quotes unless it can be taken for nothing else."""
+    return name if _PLAIN.fullmatch(name) and name.lower() not in _WORDS else json.dumps(name, ensure_ascii=False)
 
 
 def _listed(values: Sequence[Any]) -> str:
@@ -196,7 +204,7 @@ def _listed(values: Sequence[Any]) -> str:
 
 
 def _mapped(values: Mapping[str, Any]) -> str:
-    return "{" + ", ".join(f"{_scalar(name)}: {_scalar(value)}" for name, value in values.items()) + "}"
+    return "{" + ", ".join(f"{_key(name)}: {_scalar(value)}" for name, value in values.items()) + "}"
 
 
 def _tried(body: str, data_dir: Path) -> tuple[int, int, int]:

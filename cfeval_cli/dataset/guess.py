@@ -143,8 +143,8 @@ def _of_parquet(path: Path) -> list[str]:
 
 
 def _first_rows(path: Path, label: str) -> tuple[str, list[str], list[str]]:
-    """The delimiter and two rows: it divides the first so that the label is one of the cells, or into the most."""
-    found: list[tuple[bool, int, str, list[str], list[str]]] = []
+    """The delimiter and two rows: it divides the first so that the label is one of the cells, or both alike."""
+    found: list[tuple[bool, bool, int, str, list[str], list[str]]] = []
     complaint: UserError | None = None
     for delimiter in DELIMITERS:
         lines = rows(path, delimiter, _LONGEST)
@@ -154,10 +154,11 @@ def _first_rows(path: Path, label: str) -> tuple[str, list[str], list[str]]:
             complaint = complaint or error
             continue
         cells = [cell.strip() for cell in first]
-        found.append((label in cells and len(cells) > 1, len(cells), delimiter, cells, second))
+        alike = len(cells) == len(second) > 1
+        found.append((label in cells and len(cells) > 1, alike, len(cells), delimiter, cells, second))
     if not found and complaint is not None:
         raise complaint
-    _, width, delimiter, first, second = max(found, key=lambda one: one[:2])
+    _, _, width, delimiter, first, second = max(found, key=lambda one: one[:3])
     if not width:
         raise UserError(f"{path} has no rows.")
     if width == 1:

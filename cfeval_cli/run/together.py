@@ -34,7 +34,7 @@ class Together:
 
     def __init__(self) -> None:
         self._places: dict[greenlet, int] = {}  # of those at work
-        self._draws: bool | None = None  # whether they draw from generators that all share; None: not seen yet
+        self._apart = False  # whether they are in each other's way
 
     def ask(self, question: Question, codes: Codes) -> NDArray[Any]:
         """The model's answer, which one of those who work side by side gets when the others have asked too."""
@@ -48,16 +48,18 @@ class Together:
 
     def run(self, works: Sequence[Callable[[], _T]]) -> list[_T]:
         """The result of each piece of work: what it is if it is done alone."""
-        alone: list[_T] = []
-        if self._draws is None and works:
-            before = _generators()
-            alone = [works[0]()]
-            self._draws = _generators() != before
-        rest = works[len(alone) :]
-        # from a generator that all share, one would draw what another left
-        return [*alone, *([work() for work in rest] if self._draws else self._side_by_side(rest))]
+        if len(works) > 1 and not self._apart:
+            before = _Generators()
+            try:
+                results = self._side_by_side(works, before)
+                before.compare()
+                return results
+            except _Moved:  # from generators that all share, one would draw what another left
+                before.restore()
+                self._apart = True
+        return [work() for work in works]
 
-    def _side_by_side(self, works: Sequence[Callable[[], _T]]) -> list[_T]:
+    def _side_by_side(self, works: Sequence[Callable[[], _T]], before: _Generators) -> list[_T]:
         results: dict[int, _T] = {}
         waiting: list[_Waiting] = []
 
@@ -79,13 +81,41 @@ class Together:
                 worker.gr_context = copy_context()
                 self._places[worker] = place
                 go_on(worker)
+                before.compare()  # who seeds a generator and puts it back has seeded it by now
                 while sum(len(one.codes) for one in waiting) > _ROWS:  # before there are more of them
                     answer_all()
             while waiting:
                 answer_all()
         finally:
+            for worker in list(self._places):  # something went wrong: nobody goes on
+                if worker is not getcurrent():
+                    worker.throw()
             self._places.clear()
         return [results[place] for place in range(len(works))]
+
+
+class _Moved(Exception):
+    """Somebody drew from a generator that all share."""
+
+
+class _Generators:
+    """The state of the generators that all share, NumPy's and Python's."""
+
+    def __init__(self) -> None:
+        self._numpy: Any = np.random.get_state()  # noqa: NPY002  it is looked at, not drawn from
+        self._python = random.getstate()
+
+    def compare(self) -> None:
+        """Raise if they are in another state now."""
+        now: Any = np.random.get_state()  # noqa: NPY002
+        same = np.array_equal(now[1], self._numpy[1]) and now[2:] == self._numpy[2:]
+        if not same or random.getstate() != self._python:
+            raise _Moved
+
+    def restore(self) -> None:
+        """Put them back."""
+        np.random.set_state(self._numpy)  # noqa: NPY002
+        random.setstate(self._python)
 
 
 def _answered(waiting: Sequence[_Waiting]) -> Iterator[tuple[_Waiting, NDArray[Any] | Exception]]:
@@ -118,9 +148,3 @@ def _answer(question: Question, codes: Codes) -> NDArray[Any] | Exception:
         return question(codes)
     except Exception as error:
         return error
-
-
-def _generators() -> tuple[object, ...]:
-    """The state of the generators that all share, NumPy's and Python's."""
-    name, key, *more = np.random.get_state()  # noqa: NPY002  it is looked at, not drawn from
-    return (name, np.asarray(key).tobytes(), *more, random.getstate())
