@@ -22,6 +22,7 @@ _CLASSES = 20  # at most; a label of more values is a number to be predicted, or
 _OPPOSITES = ("no", "false", "f", "n", "negative", "neg", "bad", "low", "never")  # of which the other is positive
 _SHOWN = 4  # values of a category
 _LONGEST = 1 << 24  # characters of a cell
+_LONG = 200  # characters of a name
 
 
 @dataclass(frozen=True)
@@ -200,6 +201,8 @@ def _classes(sheet: Sheet, label: str) -> tuple[tuple[str | int | float, ...], t
 
 
 def _column(name: str, cells: Sequence[str], labels: Sequence[str]) -> Column:
+    if len(name) > _LONG:
+        return Column(short(name), left_out="its name is too long for a config")
     counts = Counter(cells)
     empty = sum(counts[marker] for marker in ("", *MARKERS))
     said = {cell: count for cell, count in counts.items() if cell and cell not in MARKERS}

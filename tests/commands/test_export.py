@@ -29,9 +29,7 @@ def export(monkeypatch, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("suffix", ["csv", "tsv", "parquet"])
-def test_they_are_the_instances_of_the_run_with_the_features_that_the_model_is_given(
-    export, toy, made, tmp_path, suffix
-):
+def test_they_are_the_instances_of_the_run_as_the_model_is_given_them(export, toy, made, tmp_path, suffix):
     told = export(toy, "n_explain=40", "--into", f"mine.{suffix}", "model=estimator", "k=2")
     assert told.startswith(f"40 instances of toy (seed 0): mine.{suffix}\n")
     path = tmp_path / f"mine.{suffix}"
@@ -45,7 +43,8 @@ def test_they_are_the_instances_of_the_run_with_the_features_that_the_model_is_g
 def test_the_seed_the_number_and_the_split_are_the_runs_own(export, toy, tmp_path):
     ids = {}
     for name, words in {
-        "all": [], "some": ["n_explain=10"], "other": ["n_explain=10", "seed=3"], "split": ["+dataset.split=[0.5,0.2,0.3]"],
+        "all": [], "some": ["n_explain=10"], "other": ["n_explain=10", "seed=3"],
+        "split": ["+dataset.split=[0.5,0.2,0.3]"],
     }.items():  # fmt: skip
         export(toy, *words, "--into", f"{name}.csv")
         ids[name] = pd.read_csv(tmp_path / f"{name}.csv")["instance"].tolist()

@@ -86,6 +86,8 @@ def test_columns_of_one_name_and_of_none(tmp_path):
         ("a", "called as column 2 is"),
         ("", "it has no name"),
     ]
+    frame.set_axis(["default", "a" * 5000, "b", "c"], axis=1).to_csv(path, index=False)
+    assert guess(path, "default").left_out[0].left_out == "its name is too long for a config"
     frame.set_axis(["default", "default", "b", "c"], axis=1).to_csv(path, index=False)
     with pytest.raises(UserError, match="2 columns are named default"):
         guess(path, "default")
