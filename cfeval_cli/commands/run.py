@@ -104,8 +104,10 @@ def _run(cfg: DictConfig, folder: RunFolder) -> list[str]:
     from cfeval_cli.config import plan
     from cfeval_cli.run import pipeline
 
-    _tell_own()
+    own = _own()
     chosen = plan(cfg)
+    if own and not screen.quiet():
+        sys.stderr.write(visible(f"Your own: {', '.join(own)}") + "\n")
     tables: list[Table] = []
     verdict = ""
     with live.terminal() as stages:
@@ -126,15 +128,13 @@ def _run(cfg: DictConfig, folder: RunFolder) -> list[str]:
     return folder.silent()
 
 
-def _tell_own() -> None:
-    """Name the configs of the user's own that were found without her saying where they are."""
+def _own() -> list[str]:
+    """The user's own configs that were found without her saying where they are; refused if one is called as ours is."""
     folder, told = configs.config_dir(), HydraConfig.get().overrides
     if folder is None:
-        return
+        return []
     names = configs.used([*told.hydra, *told.task], folder)
-    if names and folder == configs.beside() and not screen.quiet():
-        files = ", ".join(str(Path(configs.PLACE) / f"{name}.yaml") for name in names)
-        sys.stderr.write(visible(f"Your own: {files}") + "\n")
+    return [str(Path(configs.PLACE) / f"{name}.yaml") for name in names if folder == configs.beside()]
 
 
 def _report(folder: RunFolder, plan: Plan) -> tuple[list[Table], str]:
