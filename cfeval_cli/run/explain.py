@@ -44,6 +44,7 @@ from cfeval_cli.types import (
 log = logging.getLogger("cfeval")
 
 _CHUNK = 16  # instances that are explained at a time
+_FIRST = 4  # that are explained first, if a model is slow: other processes begin when their time is known
 _LONGEST = 200  # characters of a reason
 _FIT = b"fit"  # in the place of an instance: the cost of preparing an explainer
 _HEAD = struct.Struct("<qd")  # rows asked of the model, seconds
@@ -149,7 +150,8 @@ def explain(
     if 0 < len(missing) < len(keys):
         log.info("%s: %s of %s known from before", job.component, f"{len(keys) - len(missing):,}", f"{len(keys):,}")
     advance(len(keys) - len(missing))
-    chunks = [missing[start : start + _CHUNK] for start in range(0, len(missing), _CHUNK)]
+    first = _FIRST if job.side_by_side else _CHUNK
+    chunks = [part for part in np.split(missing, range(first, len(missing), _CHUNK)) if len(part)]
     with memo.keeping() as keep:
         for rows, (fit, new) in zip(chunks, executor.map(_explain, job, chunks), strict=True):
             for row, told in zip(rows.tolist(), new, strict=True):

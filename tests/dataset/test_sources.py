@@ -219,5 +219,5 @@ def test_a_file_of_ones_own_may_lie_outside_the_data_folder(tmp_path):
     mine.mkdir()
     (mine / "a.csv").write_text("x")
     assert file.find(data).path == mine / "a.csv" and file.state(data) == "present"
-    with pytest.raises(ValueError, match="file.folder is for a file of your own"):
+    with pytest.raises(ValueError, match=r"file\.folder is for a file of your own"):
         File("a.csv", folder=str(mine), sources=[Url("https://example.org/a.csv")])

@@ -15,7 +15,8 @@ from tests.conftest import cfeval, environment
 
 DOCS = Path(__file__).parents[2] / "docs"
 # quicker than a user would have it
-MORE = ["figures=[]", "report=false", "resamples=100", "bounds=0", "noise=0", "cache=off", "n_explain=12"]
+FEW = ["n_explain=12"]
+MORE = ["figures=[]", "report=false", "resamples=100", "bounds=0", "noise=0", "cache=off", *FEW]
 
 
 def follow(page, place, adults=None):
@@ -32,7 +33,7 @@ def follow(page, place, adults=None):
                 subprocess.run([sys.executable, *words[1:]], cwd=place, env=environment(env), check=True, timeout=300)
                 continue
             if words[1] == "data":
-                cfeval(*words[1:], cwd=place, env=env)
+                cfeval(*words[1:], *(FEW if "export" in words else ()), cwd=place, env=env)
                 continue
             own = [word for word in words if word.startswith("hydra.run.dir=")] or [f"hydra.run.dir=run{len(folders)}"]
             given = [word for word in words[1:] if word not in own]
@@ -141,7 +142,7 @@ def test_from_a_file_to_explainers_of_ones_own_model_in_an_empty_folder(tmp_path
     onnx_model(frame, tmp_path / "model.onnx")
 
     def run(line, name):
-        done = cfeval(*shlex.split(line), "noise=0", "n_jobs=1", *MORE, f"hydra.run.dir={name}", cwd=tmp_path)
+        done = cfeval(*shlex.split(line), "n_jobs=1", *MORE, f"hydra.run.dir={name}", cwd=tmp_path)
         assert "Your own: conf/dataset/loans.yaml" in done.stderr
         return done.stdout, *told(tmp_path / name)[1:]
 
@@ -156,7 +157,7 @@ def test_from_a_file_to_explainers_of_ones_own_model_in_an_empty_folder(tmp_path
         assert set(coverage.index) == {"random", "omission"} and "Explainers that do not apply: lr" in " ".join(
             shown.split()
         )
-    cfeval("data", "export", "dataset=loans", "--into", "explain_me.csv", cwd=tmp_path)
+    cfeval("data", "export", "dataset=loans", "--into", "explain_me.csv", *FEW, cwd=tmp_path)
     rows = pd.read_csv(tmp_path / "explain_me.csv", index_col="instance")
     assert list(rows.columns) == FEATURES
     pd.testing.assert_frame_equal(rows, frame.loc[rows.index, FEATURES], check_names=False)
