@@ -19,7 +19,7 @@ COMMANDS = {
     "gather": "several runs, or the runs of a sweep, in one table: means over seeds, stability of rankings",
     "report": "report.html of a run, or of a sweep, made anew from its folder",
     "paper": "the figures that the paper printed: checked against each other (audit), and beside ours (compare)",
-    "data": "list, fetch or verify the data files, show or clear the cache",
+    "data": "describe data of your own, write what is to be explained; list, fetch or verify data, see to the cache",
 }
 
 _USAGE = """\
@@ -105,7 +105,7 @@ def stopped(error: KeyboardInterrupt) -> int:
 def _overrides_last(arguments: list[str]) -> list[str]:
     """Let options stand between overrides, where Hydra's parser would not take what follows them."""
     takes_value = ("--config-dir", "-cd", "--config-path", "-cp", "--config-name", "-cn", "--package", "-p", "--into",
-                   "--resume", "--csv", "--md")  # fmt: skip
+                   "--resume", "--csv", "--md", "--label", "--text", "--name")  # fmt: skip
     before = ["", *arguments]
     overrides = [
         i for i, word in enumerate(arguments) if "=" in word and word[0] != "-" and before[i] not in takes_value
@@ -150,7 +150,7 @@ def _explain_hydra(error: Exception) -> str:
     from cfeval_cli.commands import configs
 
     message = str(error).strip()
-    own = configs.config_dir()
+    own = configs.own()
     with configs.opened():
         if match := re.search(r"Could not override '([^']+)'", message):
             known = configs.settings(own)

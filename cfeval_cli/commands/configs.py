@@ -5,12 +5,18 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib import resources
 from itertools import pairwise
 from pathlib import Path
 
 from hydra import compose, initialize_config_module
 from hydra.core.global_hydra import GlobalHydra
+from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
+
+from cfeval_cli.errors import UserError
+
+PLACE = "conf"  # a user's own configs, in the folder that she is in
 
 
 @contextmanager
@@ -23,8 +29,12 @@ def opened() -> Iterator[None]:
 
 def run(overrides: list[str], config_dir: str | None = None) -> DictConfig:
     """The config of `cfeval run` with some overrides."""
-    own = [f"hydra.searchpath=[file://{Path(config_dir).absolute()}]"] if config_dir else []
-    return compose("run", [*overrides, *own])
+    return compose("run", [*overrides, *_beyond(config_dir)])
+
+
+def _beyond(config_dir: str | None) -> list[str]:
+    """What adds a folder to where configs are looked for, after the package's own."""
+    return [f"hydra.searchpath=[file://{Path(config_dir).absolute()}]"] if config_dir else []
 
 
 def options(group: str, config_dir: str | None = None) -> list[str]:
@@ -80,3 +90,43 @@ def config_dir(words: Sequence[str] | None = None) -> str | None:
         if flag.startswith("--config-dir="):
             return flag.partition("=")[2]
     return None
+
+
+def package() -> Path:
+    """The folder of the configs that come with cfeval."""
+    return Path(str(resources.files("cfeval_cli.conf").joinpath("run.yaml"))).parent
+
+
+def beside() -> str | None:
+    """The folder ./conf, if it has configs of groups that there are; in a clone of cfeval it is the package's own."""
+    folder, ours = Path(PLACE).absolute(), package()
+    if not folder.is_dir() or folder.resolve() == ours.resolve():
+        return None
+    groups = [path.name for path in ours.iterdir() if path.is_dir()]
+    return str(folder) if any(True for group in groups for _ in (folder / group).glob("*.yaml")) else None
+
+
+def own() -> str | None:
+    """The folder of the user's own configs: the one that the command line names, else ./conf."""
+    named = config_dir()
+    return beside() if named is None else named
+
+
+def used(overrides: Sequence[str], folder: str) -> list[str]:
+    """The configs of a user's own folder that a run reads, such as dataset/loans."""
+    loader = GlobalHydra.instance().config_loader()
+    every = loader.compute_defaults_list("run", [*overrides, *_beyond(folder)], RunMode.RUN).defaults
+    named = dict.fromkeys(str(one.config_path) for one in every if one.config_path)
+    return [name for name in named if adds(name, folder)]
+
+
+def adds(name: str, folder: str) -> bool:
+    """Whether a user's own folder has a config that cfeval has not; UserError if both have one, and not the same."""
+    mine, ours = Path(folder) / f"{name}.yaml", package() / f"{name}.yaml"
+    if not mine.is_file() or not ours.is_file():
+        return mine.is_file()
+    if mine.read_bytes() != ours.read_bytes():
+        raise UserError(
+            f"{mine} is called as one of cfeval's own configs is, {ours}, and never takes its place. Rename it."
+        )
+    return False

@@ -1,7 +1,8 @@
-"""`cfeval data`: what data is there, getting it, checking it."""
+"""`cfeval data`: describing a file of one's own, writing what is to be explained, getting and checking data."""
 
 from __future__ import annotations
 
+import argparse
 import logging
 import sys
 from pathlib import Path
@@ -12,31 +13,51 @@ from omegaconf import DictConfig, OmegaConf
 
 from cfeval_cli.commands import configs, screen
 from cfeval_cli.commands.cli import Parser
+from cfeval_cli.commands.export import export
+from cfeval_cli.commands.init import init
 from cfeval_cli.dataset.sources import File
 from cfeval_cli.errors import UserError, did_you_mean, visible
 from cfeval_cli.types import Loadable
 
 _HELP = """Where data files are, and what can be done about it. data_dir=PATH chooses the folder.
+`init FILE --label COLUMN` writes conf/dataset/FILE.yaml, the description of a table or of texts of your own.
+`export dataset=NAME --into FILE` writes the instances that a run with the same settings explains.
 `cache` tells which explanations are kept for later runs, and with --clear removes them."""
 
 
 def main() -> None:
     """Show, fetch or verify data files."""
     parser = Parser("cfeval data", description=_HELP)
-    parser.add_argument("action", choices=("list", "fetch", "verify", "cache"))
+    parser.add_argument("action", choices=("init", "export", "list", "fetch", "verify", "cache"))
     parser.add_argument("names", nargs="*", metavar="NAME", help="datasets; list and verify take all if none is named")
-    parser.add_argument("--config-dir", help="a folder with configs of your own")
+    parser.add_argument("--config-dir", help="a folder with configs of your own (default: ./conf, if it is there)")
     parser.add_argument("--clear", action="store_true", help="remove all that is kept (cache)")
+    parser.add_argument("--label", metavar="COLUMN", help="what is to be predicted, by name or place (init)")
+    parser.add_argument("--text", metavar="COLUMN", help="the texts, where a file has other columns too (init)")
+    parser.add_argument("--name", help="of the dataset, if not the file's (init)")
+    parser.add_argument("--into", type=Path, metavar="FILE", help="csv, tsv or parquet (export)")
+    parser.add_argument("--force", action="store_true", help="write over a file that is there (init, export)")
     arguments = parser.parse_intermixed_args()
+    for option, actions in _ONLY.items():
+        if getattr(arguments, option) and arguments.action not in actions:
+            where = " and ".join(actions)
+            raise UserError(f"--{option} goes with {where} only. See cfeval data --help.")
     overrides = [name for name in arguments.names if "=" in name]
     names = [name for name in arguments.names if "=" not in name]
+    if arguments.action == "init":
+        _init(arguments, names, overrides)
+        return
+    arguments.config_dir = arguments.config_dir or configs.beside()
+    if arguments.action == "export":
+        if names:
+            raise UserError(f"export takes settings of a run, such as dataset=NAME, not {names[0]}.")
+        export(overrides, arguments.config_dir, arguments.into, force=arguments.force)
+        return
     if arguments.action == "cache":
         if names:
             raise UserError(f"cache takes no names, only settings such as data_dir=PATH: {', '.join(names)}")
         _cache(overrides, arguments.config_dir, arguments.clear)
         return
-    if arguments.clear:
-        raise UserError("--clear goes with cache only: cfeval data cache --clear")
     data_dir, files, datasets = _files(overrides, arguments.config_dir)
     for name in names:
         if name not in files:
@@ -50,6 +71,26 @@ def main() -> None:
     code = (_list if arguments.action == "list" else _verify)(data_dir, chosen)
     if code:
         sys.exit(code)
+
+
+# which actions an option is for
+_ONLY = {
+    "clear": ("cache",), "label": ("init",), "text": ("init",), "name": ("init",), "into": ("export",),
+    "force": ("init", "export"),
+}  # fmt: skip
+
+
+def _init(arguments: argparse.Namespace, names: list[str], overrides: list[str]) -> None:
+    """One file, which may have an equals sign in its name."""
+    files = [*names, *(word for word in overrides if not word.startswith("data_dir="))]
+    if len(files) != 1:
+        raise UserError("name one file: cfeval data init loans.csv --label default")
+    with configs.opened():
+        cfg = configs.run([word for word in overrides if word.startswith("data_dir=")])
+    init(
+        files[0], arguments.label, text=arguments.text, name=arguments.name, config_dir=arguments.config_dir,
+        data_dir=Path(str(cfg.data_dir)).expanduser(), force=arguments.force,
+    )  # fmt: skip
 
 
 def _cache(overrides: list[str], config_dir: str | None, clear: bool) -> None:
@@ -92,6 +133,8 @@ def _files(overrides: list[str], config_dir: str | None) -> tuple[Path, dict[str
     datasets: dict[str, DictConfig] = {}
     with configs.opened():
         for name in configs.options("dataset", config_dir):
+            if config_dir is not None:
+                configs.adds(f"dataset/{name}", config_dir)
             cfg = configs.run([f"dataset={name}", *overrides], config_dir)
             datasets[name] = cfg
             files[name] = [instantiate(node, _convert_="all") for node in _file_nodes(cfg.dataset)]
@@ -140,7 +183,7 @@ def _fetch(data_dir: Path, datasets: list[DictConfig]) -> None:
 
 def _verify(data_dir: Path, files: dict[str, list[File]]) -> int:
     """Exit code 1 if a file that is there is not what it should be."""
-    states = [(data_dir / file.name, file.state(data_dir)) for wanted in files.values() for file in wanted]
+    states = [(file.place(data_dir), file.state(data_dir)) for wanted in files.values() for file in wanted]
     for path, state in states:
         sys.stdout.write(visible(f"{path}: {'sha256 ok' if state == 'present' else state}") + "\n")
     return int(any(state == "damaged" for _, state in states))

@@ -134,6 +134,9 @@ def _check_places(folder: Path, place: str | None, own: Sequence[str]) -> None:
     """Refuse to go on without the user's own configs: code may be looked for there, so that she must say it herself."""
     if place is None or configs.config_dir(own) is not None:
         return
+    beside = configs.beside()
+    if beside is not None and Path(place).absolute() == Path(beside):
+        return  # which is where she is
     raise UserError(
         f"{folder} was started with --config-dir {place}, which is not taken from a folder: code could be looked for "
         f"there. If you trust it: {shlex.join(['cfeval', 'run', '--resume', str(folder), '--config-dir', place])}"

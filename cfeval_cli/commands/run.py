@@ -31,6 +31,9 @@ def main() -> None:
     """One experiment, or the jobs of a sweep and then what they say together."""
     if not _resumed():
         return
+    beside = configs.beside()
+    if configs.config_dir() is None and beside is not None:
+        sys.argv[1:1] = ["--config-dir", beside]
     if screen.quiet() and not any(word.startswith("hydra/hydra_logging=") for word in sys.argv):
         sys.argv.append(QUIET)
     try:
@@ -101,7 +104,10 @@ def _run(cfg: DictConfig, folder: RunFolder) -> list[str]:
     from cfeval_cli.config import plan
     from cfeval_cli.run import pipeline
 
+    own = _own()
     chosen = plan(cfg)
+    if own and not screen.quiet():
+        sys.stderr.write(visible(f"Your own: {', '.join(own)}") + "\n")
     tables: list[Table] = []
     verdict = ""
     with live.terminal() as stages:
@@ -120,6 +126,15 @@ def _run(cfg: DictConfig, folder: RunFolder) -> list[str]:
     told += [f"Report:  {page}"] if page.exists() else []
     screen.show(tables, "\n".join([*told, f"{known}Results: {folder.path}"]))
     return folder.silent()
+
+
+def _own() -> list[str]:
+    """The user's own configs that were found without her saying where they are; refused if one is called as ours is."""
+    folder, told = configs.config_dir(), HydraConfig.get().overrides
+    if folder is None:
+        return []
+    names = configs.used([*told.hydra, *told.task], folder)
+    return [str(Path(configs.PLACE) / f"{name}.yaml") for name in names if folder == configs.beside()]
 
 
 def _report(folder: RunFolder, plan: Plan) -> tuple[list[Table], str]:

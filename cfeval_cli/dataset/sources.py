@@ -314,14 +314,21 @@ class File:
     sha256: str | None = None  # None: a user's own file, taken as it is
     sources: Sequence[Source] = ()
     max_bytes: int = 1 << 30
+    folder: str | None = None  # that a user's own file lies in; None: the data folder
 
     def __post_init__(self) -> None:
         if Path(self.name).name != self.name or self.name in ("", "..") or visible(self.name) != self.name:
             raise ValueError(f"file.name must be a plain file name in the data folder, not {self.name!r}")
+        if self.folder is not None and self.sources:
+            raise ValueError("file.folder is for a file of your own: what is fetched goes to the data folder")
+
+    def place(self, data_dir: Path) -> Path:
+        """Where it should be."""
+        return (data_dir if self.folder is None else Path(self.folder).expanduser()) / self.name
 
     def state(self, data_dir: Path) -> str:
-        """Whether the data folder has it: 'present', 'missing' or 'damaged'."""
-        path = data_dir / self.name
+        """Whether it is where it should be: 'present', 'missing' or 'damaged'."""
+        path = self.place(data_dir)
         if not path.is_file():
             return "missing"
         return "present" if self.sha256 in (None, hash_file(path)) else "damaged"
@@ -331,8 +338,8 @@ class File:
         return find_all([self], data_dir)[0]
 
     def present(self, data_dir: Path) -> Found | None:
-        """The file if the data folder has it; an error if it is not what it should be."""
-        path = data_dir / self.name
+        """The file if it is where it should be; an error if it is not what it should be."""
+        path = self.place(data_dir)
         if not path.is_file():
             return None
         try:
@@ -383,9 +390,14 @@ _FETCHED: dict[tuple[str, str], str] = {}  # what this process fetched: it is lo
 def find_all(files: Sequence[File], data_dir: Path) -> list[Found]:
     """All files in the data folder, those that are missing fetched; a package that has several is downloaded once."""
     here = [file.present(data_dir) for file in files]
-    missing = [file.name for file, found in zip(files, here, strict=True) if found is None]
-    if not missing:
+    lost = [file for file, found in zip(files, here, strict=True) if found is None]
+    if not lost:
         return [found for found in here if found is not None]
+    for file in lost:
+        if file.folder is not None:
+            place = file.place(data_dir).absolute()
+            raise UserError(f"there is no {place}, which dataset.file names. Put it there, or change file.folder.")
+    missing = [file.name for file in lost]
     with contextlib.ExitStack() as stack:
         try:
             data_dir.mkdir(parents=True, exist_ok=True)

@@ -73,6 +73,7 @@ class Table:
     text: str = "text"  # columns
     label: str = "label"
     labels: Sequence[Any] = (0, 1)  # what the label is, in the order of the classes
+    columns: Sequence[str] | None = None  # names, for a file whose first line has none
     delimiter: str | None = None  # None: look
     latin: bool = False  # whether texts with other characters than ASCII were read wrongly when the file was made
 
@@ -82,7 +83,7 @@ class Table:
 
     def sentences(self, found: Sequence[Found]) -> Iterator[tuple[int, str | None]]:
         """The rows of the source, in order; if `latin`, None for those that were not UTF-8 in the original."""
-        layout = Layout(header=True, delimiter=self.delimiter, longest=_LARGEST, spaces=False)
+        layout = Layout(self.columns, self.columns is None, self.delimiter, longest=_LARGEST, spaces=False)
         sheet = layout.read(found[0].path, [self.text, self.label, *([] if self.source is None else ["source"])])
         match = matching(self.labels)
         for row, (text, label) in enumerate(zip(sheet.cells[self.text], sheet.cells[self.label], strict=True)):
@@ -240,6 +241,12 @@ _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*|[^\w\s]|_")
 def _words(text: str) -> list[str]:
     """Words in small letters, signs apart; what breaks a line on a web page is no word."""
     return _WORD.findall(_BREAK.sub(" ", text).lower())
+
+
+def length(path: Path, text: str, columns: Sequence[str] | None, delimiter: str | None) -> int:
+    """The number of words of the longest text in a column of a file."""
+    layout = Layout(columns, columns is None, delimiter, longest=_LARGEST, spaces=False)
+    return max(len(_words(cell)) for cell in layout.read(path, [text]).cells[text])
 
 
 _TOKENS: Mapping[str, Callable[[str], list[str]]] = {"space": str.split, "words": _words}

@@ -1,9 +1,9 @@
 """Anchor, by its authors' package: its beam search and its choice of samples, over arrays instead of sets."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-from math import log, sqrt
+from math import log, nan, sqrt
 from types import FunctionType
 from typing import Any
 
@@ -210,8 +210,7 @@ class _Samples:
     label: int
     width: int
     coverage: Bools = field(init=False)  # (C, width) of the samples by which the package measures coverage
-    first: list[tuple[Bools, Bools]] = field(default_factory=list)  # samples of the empty rule
-    held: dict[Key, list[tuple[Bools, Bools]]] = field(default_factory=dict)  # of the others: kept features, hits
+    held: dict[Key, "_Held"] = field(default_factory=dict)  # by rule
     covered: dict[Key, Bools] = field(default_factory=dict)
 
     def draw(self, present: list[int], size: int, compute_labels: bool = True) -> tuple[Any, Any, Any]:
@@ -221,26 +220,44 @@ class _Samples:
             self.coverage = kept
             return None, self, None
         hits = self.model.labels(rows()) == self.label
-        (self.held[tuple(present)] if present else self.first).append((kept, hits))
+        self.held.setdefault(tuple(present), _Held()).parts.append((kept, hits))
         nothing = np.zeros((size, self.width), _NOTHING)
         return nothing[:, :1], nothing, hits
 
     def single(self, feature: int) -> tuple[float, float, float]:
         """The rule of one feature: number of samples, hits and coverage."""
         self.covered[(feature,)] = self.coverage[:, feature]
-        return self._narrow((feature,), self.first, feature)
+        return self._narrow((feature,), (), feature)
 
     def longer(self, key: Key, shorter: Key, feature: int) -> tuple[float, float, float]:
         """A rule with one feature more: it takes over the samples of the shorter rule that keep the feature."""
         self.covered[key] = self.covered[shorter] & self.covered[(feature,)]
-        return self._narrow(key, self.held[shorter], feature)
+        return self._narrow(key, shorter, feature)
 
-    def _narrow(self, key: Key, samples: Iterable[tuple[Bools, Bools]], feature: int) -> tuple[float, float, float]:
-        kept, hits = (np.concatenate(parts) for parts in zip(*samples, strict=True))
+    def _narrow(self, key: Key, shorter: Key, feature: int) -> tuple[float, float, float]:
+        kept, hits = self.held[shorter].whole()
         rows = kept[:, feature]
-        self.held[key] = [(kept[rows], hits[rows])]
+        self.held[key] = _Held([(kept, hits)], rows)
         size, positive = np.count_nonzero(rows), np.count_nonzero(hits & rows)
         return float(size), float(positive), np.count_nonzero(self.covered[key]) / len(self.coverage)
+
+
+@dataclass
+class _Held:
+    """The samples of a rule: which features they keep (n, width), and hits (n,); put together when they are needed."""
+
+    parts: list[tuple[Bools, Bools]] = field(default_factory=list)
+    rows: Bools | None = None  # of the first part, which is that of a shorter rule; None: all
+
+    def whole(self) -> tuple[Bools, Bools]:
+        """All of them."""
+        if self.rows is not None:
+            kept, hits = self.parts[0]
+            self.parts[0], self.rows = (kept[self.rows], hits[self.rows]), None
+        if len(self.parts) > 1:
+            kept, hits = (np.concatenate(some) for some in zip(*self.parts, strict=True))
+            self.parts = [(kept, hits)]
+        return self.parts[0]
 
 
 @cache
@@ -318,13 +335,40 @@ def _enter(state: dict[str, Any], key: Key, order: list[int], counts: tuple[floa
 
 def _bisect(p: float, near: float, far: float, level: float) -> tuple[float, float]:
     """Sixteen halvings between a point within the bound and one beyond it."""
-    p = min(0.9999999999999999, max(0.0000001, p))
+    p = min(_TOP, max(_LEAST, p))
     rest = 1.0 - p
+    bound = _bound(p, rest, far, level)
+    # where the divergence is known to be below the level, or above it, without being computed
+    inside, outside = (bound - _NEAR, bound + _NEAR) if far > near else (bound + _NEAR, bound - _NEAR)
+    rising = far > near
     for _ in range(16):
         middle = (near + far) / 2.0
-        q = middle if 0.0000001 < middle < 0.9999999999999999 else min(0.9999999999999999, max(0.0000001, middle))
-        if p * log(p / q) + rest * log(rest / (1.0 - q)) > level:
+        if (middle < inside) if rising else (middle > inside):
+            near = middle
+        elif (middle > outside) if rising else (middle < outside):
             far = middle
         else:
-            near = middle
+            q = min(_TOP, max(_LEAST, middle))
+            if p * log(p / q) + rest * log(rest / (1.0 - q)) > level:
+                far = middle
+            else:
+                near = middle
     return near, far
+
+
+_LEAST, _TOP = 0.0000001, 0.9999999999999999  # between which the package keeps shares
+_NEAR = 1e-8  # of the bound, within which the divergence is computed
+_LEFT, _RIGHT = 0.000001, 0.999999  # between which the bound is looked for beforehand
+
+
+def _bound(p: float, rest: float, far: float, level: float) -> float:
+    """Where the divergence reaches the level, by Newton's method from beyond; NaN if that does not come to rest."""
+    q = min(_RIGHT, max(_LEFT, far))
+    for _ in range(8):
+        if not _LEFT <= q <= _RIGHT or (q - p) * (far - p) <= 0.0:  # on the other side there is another such point
+            return nan
+        step = (p * log(p / q) + rest * log(rest / (1.0 - q)) - level) * q * (1.0 - q) / (q - p)
+        q -= step
+        if abs(step) < _NEAR / 100:
+            return q if (q - p) * (far - p) > 0.0 else nan
+    return nan

@@ -6,9 +6,9 @@ import logging
 import struct
 import time
 import traceback
-from collections.abc import Callable
-from dataclasses import dataclass, field, fields
-from functools import cached_property
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property, partial
 from hashlib import blake2b, sha256
 from pathlib import Path
 from typing import Any
@@ -19,11 +19,13 @@ from cfeval_cli.errors import Failure, UserError
 from cfeval_cli.identity import of_code
 from cfeval_cli.run.limit import TooLong, within
 from cfeval_cli.run.memo import Memo
+from cfeval_cli.run.together import Together
 from cfeval_cli.types import (
     ABSENT,
     NONE,
     Access,
     Batch,
+    Binary,
     Cache,
     Codes,
     Dataset,
@@ -42,6 +44,7 @@ from cfeval_cli.types import (
 log = logging.getLogger("cfeval")
 
 _CHUNK = 16  # instances that are explained at a time
+_FIRST = 4  # that are explained first, if a model is slow: other processes begin when their time is known
 _LONGEST = 200  # characters of a reason
 _FIT = b"fit"  # in the place of an instance: the cost of preparing an explainer
 _HEAD = struct.Struct("<qd")  # rows asked of the model, seconds
@@ -98,12 +101,23 @@ class Job:
         """What people are told of that place."""
         return f"{self.dataset.name}, {self.component}, seed {self.seed}"
 
+    @property
+    def side_by_side(self) -> bool:
+        """Whether its instances wait for the model together, which pays unless an answer costs next to nothing."""
+        # a limit of time is for each instance by itself
+        return self.explainer.side_by_side and self.timeout is None and not isinstance(self.model, Binary)
+
+    @cached_property
+    def together(self) -> Together:
+        """Where its instances wait for the model, in each process."""
+        return Together()
+
     @cached_property
     def ready(self) -> tuple[Callable[[Batch], Explanation], Ledger, Answer]:
         """The function that explains, once in each process, the account of the rows that it asks for, and its cost."""
         if self.identity is not None and of_code(self.explainer.__class__) != self.code:
             raise Failure(f"the source of {self.component} was changed during the run. Start it again.")
-        ledger, begun = Ledger(), time.perf_counter()
+        ledger, begun = Ledger(ask=self.together.ask), time.perf_counter()
         gate = ledger.gate(self.model, self.access, self.component, padded=self.dataset.padded)
         function = self.explainer.fit(self.dataset, gate)
         seconds = time.perf_counter() - begun
@@ -136,7 +150,8 @@ def explain(
     if 0 < len(missing) < len(keys):
         log.info("%s: %s of %s known from before", job.component, f"{len(keys) - len(missing):,}", f"{len(keys):,}")
     advance(len(keys) - len(missing))
-    chunks = [missing[start : start + _CHUNK] for start in range(0, len(missing), _CHUNK)]
+    first = _FIRST if job.side_by_side else _CHUNK
+    chunks = [part for part in np.split(missing, range(first, len(missing), _CHUNK)) if len(part)]
     with memo.keeping() as keep:
         for rows, (fit, new) in zip(chunks, executor.map(_explain, job, chunks), strict=True):
             for row, told in zip(rows.tolist(), new, strict=True):
@@ -201,49 +216,63 @@ def unpacked(value: bytes) -> Answer | None:
 def _explain(job: Job, rows_of: Ints) -> tuple[Answer, list[Answer]]:
     """A chunk of instances, here or in another process; one that goes wrong does not take the others down."""
     fit = job.ready[2]
-    told = _asked(job, rows_of) if job.timeout is None else None  # a limit is for each instance by itself
-    if told is None:
-        told = [one for row in rows_of for one in _asked(job, row[None]) or ()]
-    return fit, told
+    if job.side_by_side:
+        return fit, _asked(job, [row[None] for row in rows_of])
+    if job.timeout is None:
+        told = _asked(job, [rows_of])
+        if len(rows_of) == 1 or not all(one.fault for one in told):
+            return fit, told
+    return fit, [one for row in rows_of for one in _asked(job, [row[None]])]  # who is to blame is seen one by one
 
 
-def _asked(job: Job, rows_of: Ints) -> list[Answer] | None:
-    """Some instances at once; rows and time are shared out among them. None if several failed together."""
-    function, ledger, _ = job.ready
-    some = job.rows.take(rows_of)
-    batch = Batch(some.ids, some.codes, some.labels, seed=job.seed, component=job.drawer)
+def _asked(job: Job, parts: Sequence[Ints]) -> list[Answer]:
+    """Some instances, those of a part at once; rows and time are shared out among all of them."""
+    ledger = job.ready[1]
+    batches = [_batch(job, part) for part in parts]
     before, begun = ledger.rows[job.component], time.perf_counter()
-    fault = ""
+    explanations = job.together.run([partial(_tried, job, batch) for batch in batches])
+    size = sum(len(batch) for batch in batches)
+    seconds = (time.perf_counter() - begun) / size
+    rows, more = divmod(ledger.rows[job.component] - before, size)
+    told: list[Answer] = []
+    for batch, answer in zip(batches, explanations, strict=True):
+        for i, codes in enumerate(batch.codes):
+            cost: Any = {"rows": rows + (len(told) < more), "seconds": seconds}
+            told.append(replace(_checked(answer, i, codes), **cost))
+    return told
+
+
+def _batch(job: Job, part: Ints) -> Batch:
+    some = job.rows.take(part)
+    return Batch(some.ids, some.codes, some.labels, seed=job.seed, component=job.drawer)
+
+
+def _tried(job: Job, batch: Batch) -> Explanation | str:
+    """The explanation of a batch, or why there is none."""
     try:
         with within(job.timeout):
-            answer = function(batch)
-        explanation = shaped(answer, len(batch))
+            answer = job.ready[0](batch)
+        return shaped(answer, len(batch))
     except (UserError, Failure):
         raise
     except NotExplained as error:
-        fault = _printable(str(error))
+        return _printable(str(error))
     except TooLong:
-        fault = f"no answer within {job.timeout:g} s"
+        return f"no answer within {job.timeout:g} s"
     except Exception as error:
         where = traceback.extract_tb(error.__traceback__)[-1]  # for who writes an explainer
         text = " ".join(f"{type(error).__name__}: {error}".split())[:_LONGEST]
-        text += f" ({Path(where.filename).name}:{where.lineno})"
-        fault = _printable(text)
-    if fault and len(batch) > 1:
-        return None
-    seconds = (time.perf_counter() - begun) / len(batch)
-    rows, more = divmod(ledger.rows[job.component] - before, len(batch))
-    if fault:
-        return [Answer(rows=rows, seconds=seconds, fault=fault)]
-    told = []
-    for i, (features, scores, codes) in enumerate(
-        zip(explanation.features, explanation.scores, batch.codes, strict=True)
-    ):
-        cost: Any = {"rows": rows + (i < more), "seconds": seconds}
-        there = features != NONE
-        wrong = wrong_with(features[there], scores[there], codes)
-        told.append(Answer(fault=wrong, **cost) if wrong else Answer(features[there], scores[there], **cost))
-    return told
+        return _printable(f"{text} ({Path(where.filename).name}:{where.lineno})")
+
+
+def _checked(answer: Explanation | str, row: int, codes: Codes) -> Answer:
+    """The explanation of one instance of a batch, if it is one."""
+    if isinstance(answer, str):
+        return Answer(fault=answer)
+    there = answer.features[row] != NONE
+    features, scores = answer.features[row][there], answer.scores[row][there]
+    wrong = wrong_with(features, scores, codes)
+    return Answer(fault=wrong) if wrong else Answer(features, scores)
 
 
 def shaped(answer: Any, size: int) -> Explanation:

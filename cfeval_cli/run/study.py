@@ -58,12 +58,17 @@ class Study:
         return truth.known(self.dataset, Ledger().gate(self.model, truth.access, f"truth.{name}"), self.rows)
 
 
+def to_explain(dataset: Dataset, seed: int, n_explain: int | None) -> Split:
+    """All of the test set, or a seeded sample."""
+    if n_explain is None:
+        return dataset.test
+    rows = stream(seed, "instances").choice(len(dataset.test), n_explain, replace=False)
+    return dataset.test.take(np.sort(rows))
+
+
 def prepare(plan: Plan, dataset: Dataset, model: Model, cache: Cache | None = None) -> Study:
-    """Choose the instances, all of the test set or a seeded sample, and predict them."""
-    instances = dataset.test
-    if plan.n_explain is not None:
-        rows = stream(plan.seed, "instances").choice(len(instances), plan.n_explain, replace=False)
-        instances = instances.take(np.sort(rows))
+    """Choose the instances and predict them."""
+    instances = to_explain(dataset, plan.seed, plan.n_explain)
     labels, probabilities = predicted(model, dataset, instances.codes)
     kept = None if probabilities is None else probabilities[np.arange(len(labels)), labels]
     return Study(

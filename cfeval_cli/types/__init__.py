@@ -14,7 +14,7 @@ from cfeval_cli.types.data import (
     Split,
 )
 from cfeval_cli.types.explanation import Batch, Explained, Explainer, Explanation, NotExplained
-from cfeval_cli.types.gate import Gate, Ledger
+from cfeval_cli.types.gate import Gate, Ledger, Question
 from cfeval_cli.types.metric import Absent, Case, Metric, Removed, Score
 from cfeval_cli.types.model import (
     Access,
@@ -50,6 +50,6 @@ __all__ = [
     "Case", "Change", "Classifier", "Codes", "Counterfactuals", "Dataset", "Depth", "Differentiable", "Distance",
     "Editable", "Embedded", "Executor", "Explained", "Explainer", "Explanation", "Feature", "Fingerprinted", "Floats",
     "Foreseen", "Gate", "Ints", "Ledger", "Linear", "Loadable", "Measure", "Metric", "Model", "NotExplained", "Picking",
-    "Plan", "Probabilistic", "Removal", "Removed", "Reparametrisable", "Restorable", "Rows", "Score", "Search",
-    "Sloped", "Split", "StandIns", "Stored", "Subject", "Task", "Trainable", "Truth",
+    "Plan", "Probabilistic", "Question", "Removal", "Removed", "Reparametrisable", "Restorable", "Rows", "Score",
+    "Search", "Sloped", "Split", "StandIns", "Stored", "Subject", "Task", "Trainable", "Truth",
 ]  # fmt: skip

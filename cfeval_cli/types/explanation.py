@@ -95,6 +95,7 @@ class Explainer(ABC):
     least: ClassVar[Access | None] = None  # the least that it can do with; None: no less than `access`
     place: ClassVar[int] = 55  # where it stands in the tables
     control: ClassVar[bool] = False  # names the gold itself, or chance: there to be compared with, and no contender
+    side_by_side: ClassVar[bool] = True  # whether instances may be explained at once, each as if it were alone
     effects: ClassVar[bool] = True  # whether a score tells how much a feature does, and its sign in which direction
     rung: float = nan  # of one whose worth is known beforehand: how often it names the gold
     gold: str = ""  # the truth that it is made from, if it is

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cfeval_cli.errors import Failure
 from cfeval_cli.types.data import ABSENT, NONE, Bools, Codes, Floats, Ints
@@ -34,11 +35,22 @@ if TYPE_CHECKING:
 
 _Ability = TypeVar("_Ability")
 
+Question = Callable[[Codes], NDArray[Any]]  # that a model answers: classes (n,) or probabilities (n, C) of rows
+
+
+def directly(question: Question, codes: Codes) -> NDArray[Any]:
+    """A question put to the model now, by itself."""
+    return question(codes)
+
 
 class Ledger:
-    """How many rows each component asked of the model, and how long it took; if `watching`, how deep it looked."""
+    """How many rows each component asked of the model, and how long it took; if `watching`, how deep it looked.
 
-    def __init__(self, *, watching: bool = False) -> None:
+    `ask` puts the questions of its gates to a model that is not asked in a cheaper way.
+    """
+
+    def __init__(self, *, watching: bool = False, ask: Callable[[Question, Codes], NDArray[Any]] = directly) -> None:
+        self.ask = ask
         self.rows: Counter[str] = Counter()
         self.watching = watching
         self.depths: dict[str, Depth] = {}
@@ -93,8 +105,8 @@ class Gate:
             return (self._binary.positive(codes) > 0.5).astype(np.int64)
         self._check(codes)
         if isinstance(self._model, Probabilistic):
-            return _likeliest(self._model.predict_proba(codes))
-        return np.asarray(self._of(Classifier).predict(codes), dtype=np.int64)
+            return _likeliest(self._ledger.ask(self._model.predict_proba, codes))
+        return np.asarray(self._ledger.ask(self._of(Classifier).predict, codes), dtype=np.int64)
 
     def predict(self, codes: Codes, of: Ints) -> tuple[Ints, Floats | None]:
         """Predicted classes (n,) and the probability of each row's class `of`; no probability with label access."""
@@ -113,7 +125,7 @@ class Gate:
         self._ask(Access.PROBABILITY, len(codes))
         self._watch(codes)
         self._check(codes)
-        return np.asarray(self._of(Probabilistic).predict_proba(codes), dtype=np.float64)
+        return np.asarray(self._ledger.ask(self._of(Probabilistic).predict_proba, codes), dtype=np.float64)
 
     def probability(self, codes: Codes, of: Ints) -> Floats:
         """The probability (n,) of each row's class `of`."""

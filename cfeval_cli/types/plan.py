@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from cfeval_cli.errors import UserError
-from cfeval_cli.types.data import Loadable
+from cfeval_cli.types.data import Dataset, Loadable
 from cfeval_cli.types.explanation import Explainer
 from cfeval_cli.types.metric import Metric
 from cfeval_cli.types.model import Access, Subject, Trainable
@@ -101,11 +101,7 @@ class Plan:
         dataset = subject.dataset
         if self.k > dataset.width:
             raise UserError(f"k={self.k} is more than the {dataset.width} features of {dataset.name}.")
-        if self.n_explain is not None and self.n_explain > len(dataset.test):
-            raise UserError(
-                f"n_explain={self.n_explain} is more than the {len(dataset.test)} test instances of {dataset.name}. "
-                "Use n_explain=null for all of them."
-            )
+        check_size(dataset, self.n_explain)
         self.search.check(dataset, self.k)
         if reason := self.search.refuses(subject):
             raise UserError(f"search: {self.search.label} {reason}.")
@@ -150,6 +146,15 @@ class Plan:
             except ValueError as error:
                 raise UserError(f"explainer.{name}: {error}") from error
         return plan
+
+
+def check_size(dataset: Dataset, n_explain: int | None) -> None:
+    """Refuse to explain more instances than there are."""
+    if n_explain is not None and n_explain > len(dataset.test):
+        raise UserError(
+            f"n_explain={n_explain} is more than the {len(dataset.test)} test instances of {dataset.name}. "
+            "Use n_explain=null for all of them."
+        )
 
 
 def _reasons(components: Mapping[str, Any], subject: Subject) -> dict[str, str]:

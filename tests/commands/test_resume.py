@@ -112,6 +112,21 @@ def test_the_folder_of_configs_that_a_run_was_started_with_is_named(tmp_path):
     assert arguments(sweep, ["--config-dir", "conf"])[:2] == ["--multirun", "--config-dir"]
 
 
+def test_the_folder_conf_of_where_one_is_need_not_be_said_again(tmp_path, monkeypatch):
+    (tmp_path / "here" / "conf" / "dataset").mkdir(parents=True)
+    (tmp_path / "here" / "conf" / "dataset" / "mine.yaml").write_text("_target_: x.Y\n")
+    run, place = tmp_path / "run", tmp_path / "here" / "conf"
+    write(run, command=["cfeval", "run", "--config-dir", str(place), "k=2"])
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=rf"--config-dir {place}$"):
+        arguments(run, [])
+    monkeypatch.chdir(tmp_path / "here")
+    assert arguments(run, []) == ["k=2", f"hydra.run.dir='{run}'"]
+    write(run, command=["cfeval", "run", "--config-dir", "/elsewhere", "k=2"])
+    with pytest.raises(UserError, match=r"--config-dir /elsewhere$"):  # here is another
+        arguments(run, [])
+
+
 def test_a_complete_run_whose_files_were_changed_is_not_called_complete(tmp_path):
     (tmp_path / "metrics.csv").write_text("a")
     write(tmp_path, status="complete")

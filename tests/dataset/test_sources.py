@@ -207,3 +207,17 @@ def test_a_users_own_file_needs_no_checksum_and_a_name_with_folders_is_refused(t
 def test_hashes_are_of_the_whole_file(tmp_path):
     (tmp_path / "big").write_bytes(b"x" * (3 << 20))
     assert sources.hash_file(tmp_path / "big") == hashlib.sha256(b"x" * (3 << 20)).hexdigest()
+
+
+def test_a_file_of_ones_own_may_lie_outside_the_data_folder(tmp_path):
+    mine, data = tmp_path / "mine", tmp_path / "data"
+    file = File("a.csv", folder=str(mine))
+    assert file.place(data) == mine / "a.csv" and file.state(data) == "missing"
+    with pytest.raises(UserError, match=r"there is no .*mine/a\.csv, which dataset\.file names"):
+        file.find(data)
+    assert not data.exists()  # nothing could be fetched into it
+    mine.mkdir()
+    (mine / "a.csv").write_text("x")
+    assert file.find(data).path == mine / "a.csv" and file.state(data) == "present"
+    with pytest.raises(ValueError, match=r"file\.folder is for a file of your own"):
+        File("a.csv", folder=str(mine), sources=[Url("https://example.org/a.csv")])

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -14,11 +15,13 @@ from tests.conftest import cfeval, environment
 
 DOCS = Path(__file__).parents[2] / "docs"
 # quicker than a user would have it
-MORE = ["figures=[]", "report=false", "resamples=100", "bounds=0", "noise=0", "cache=off", "n_explain=12"]
+FEW = ["n_explain=12"]
+MORE = ["figures=[]", "report=false", "resamples=100", "bounds=0", "noise=0", "cache=off", *FEW]
 
 
-def follow(page, place, adults):
+def follow(page, place, adults=None):
     """Write the files of a page and run its commands in order; gives the folder of each run."""
+    env = {} if adults is None else {"CFEVAL_DATA": str(adults)}
     text = (DOCS / f"{page}.md").read_text()
     for name, body in re.findall(r"`([\w.]+)`:\n\n```python\n(.*?)```", text, re.S):
         (place / name).write_text(body)
@@ -27,14 +30,33 @@ def follow(page, place, adults):
         for line in block.splitlines():
             words = shlex.split(line)
             if words[0] == "python":
-                env = environment({"CFEVAL_DATA": str(adults)})
-                subprocess.run([sys.executable, *words[1:]], cwd=place, env=env, check=True, timeout=300)
+                subprocess.run([sys.executable, *words[1:]], cwd=place, env=environment(env), check=True, timeout=300)
+                continue
+            if words[1] == "data":
+                cfeval(*words[1:], *(FEW if "export" in words else ()), cwd=place, env=env)
                 continue
             own = [word for word in words if word.startswith("hydra.run.dir=")] or [f"hydra.run.dir=run{len(folders)}"]
             given = [word for word in words[1:] if word not in own]
-            cfeval(*given, *MORE, *own, cwd=place, env={"CFEVAL_DATA": str(adults)})
+            cfeval(*given, *MORE, *own, cwd=place, env=env)
             folders.append(place / own[0].partition("=")[2])
     return folders
+
+
+def onnx_model(frame, path):
+    """A logistic regression of numbers and a category, as a file that holds no code."""
+    from skl2onnx import to_onnx
+    from skl2onnx.common.data_types import FloatTensorType, StringTensorType
+    from sklearn.compose import make_column_transformer
+    from sklearn.impute import SimpleImputer
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import OneHotEncoder
+
+    rows = frame[FEATURES]
+    columns = make_column_transformer((SimpleImputer(), FEATURES[:2]), (OneHotEncoder(), FEATURES[2:]))
+    model = make_pipeline(columns, LogisticRegression(max_iter=500)).fit(rows, frame["default"])
+    kinds = [(name, StringTensorType([None, 1]) if name == "home" else FloatTensorType([None, 1])) for name in rows]
+    path.write_bytes(to_onnx(model, initial_types=kinds, options={"zipmap": False}).SerializeToString())
 
 
 def told(folder):
@@ -69,17 +91,84 @@ def test_the_page_on_models(adults, tmp_path):
 
 def test_the_page_on_explanations(adults, tmp_path):
     folders = follow("explanations", tmp_path, adults)
-    record, coverage, _ = told(folders[1])
+    record, coverage, _ = told(folders[0])
     assert record["explainers"]["mine"] == "mine" and coverage["mine"] == 1.0
-    explained = pd.read_parquet(folders[1] / "explanations.parquet")
+    explained = pd.read_parquet(folders[0] / "explanations.parquet")
     mine = explained[explained["explainer"] == "mine"].set_index("instance")["features"]
     wide = pd.read_csv(tmp_path / "mine.csv").set_index("instance")
     for instance, features in mine.items():
         assert features.tolist() == wide.loc[instance].to_numpy().argsort(kind="stable")[::-1].tolist()
-    record, coverage, metrics = told(folders[2])
+    record, coverage, metrics = told(folders[1])
     assert list(record["explainers"]) == ["random", "long", "mine"] and (coverage == 1.0).all()
     values = metrics.pivot(index=["metric", "variant"], columns="explainer", values="value")
     assert values["long"].to_numpy() == pytest.approx(values["mine"].to_numpy(), nan_ok=True)
+
+
+def loans(place):
+    """A table of a bank's: semicolons, an id, something missing, a label in the middle."""
+    rng = np.random.default_rng(0)
+    age, income = rng.integers(18, 70, 400), rng.lognormal(3, 1, 400).round(2)
+    frame = pd.DataFrame({"id": np.arange(400) + 1000, "age": age, "income": income})
+    frame["default"] = (rng.random(400) < 1 / (1 + np.exp(income / 10 - 2 + (age < 30)))).astype(int)
+    frame["home"] = rng.choice(["own", "rent"], 400)
+    frame.loc[::9, "income"] = np.nan
+    frame.to_csv(place / "loans.csv", index=False, sep=";")
+    return frame
+
+
+def test_the_page_on_data(tmp_path):
+    loans(tmp_path)
+    (folder,) = follow("data", tmp_path)
+    _, coverage, _ = told(folder)
+    assert (coverage == 1.0).all() and set(coverage.index) == {"random", "omission", "lime"}
+    assert [one["name"] for one in json.loads((folder / "dataset.json").read_text())["features"]] == FEATURES
+
+
+FEATURES = ["age", "income", "home"]
+SCORE = """
+import numpy as np
+
+def predict_proba(rows):
+    positive = 1 / (1 + np.exp(rows["income"].fillna(20.0) / 10 - 2 + (rows["age"] < 30)))
+    return np.stack([1 - positive, positive], axis=1)
+"""
+
+
+def test_from_a_file_to_explainers_of_ones_own_model_in_an_empty_folder(tmp_path):
+    for package in ("onnxruntime", "skl2onnx"):
+        pytest.importorskip(package)
+    frame = loans(tmp_path)
+    (tmp_path / "score.py").write_text(SCORE)
+    onnx_model(frame, tmp_path / "model.onnx")
+
+    def run(line, name):
+        done = cfeval(*shlex.split(line), "n_jobs=1", *MORE, f"hydra.run.dir={name}", cwd=tmp_path)
+        assert "Your own: conf/dataset/loans.yaml" in done.stderr
+        return done.stdout, *told(tmp_path / name)[1:]
+
+    cfeval("data", "init", "loans.csv", "--label", "default", cwd=tmp_path)
+    few = "explainer=[random,omission,lr]"
+    boosted = "model=estimator model.estimator._target_=sklearn.ensemble.HistGradientBoostingClassifier"
+    for name, model in {
+        "trained": boosted, "function": "model=function model.path=score.py:predict_proba",
+        "onnx": "model=onnx model.path=model.onnx",
+    }.items():  # fmt: skip
+        shown, coverage, _ = run(f"run dataset=loans {model} {few}", name)
+        assert set(coverage.index) == {"random", "omission"} and "Explainers that do not apply: lr" in " ".join(
+            shown.split()
+        )
+    cfeval("data", "export", "dataset=loans", "--into", "explain_me.csv", *FEW, cwd=tmp_path)
+    rows = pd.read_csv(tmp_path / "explain_me.csv", index_col="instance")
+    assert list(rows.columns) == FEATURES
+    pd.testing.assert_frame_equal(rows, frame.loc[rows.index, FEATURES], check_names=False)
+    rows.assign(age=1.0, income=3.0, home=2.0).to_csv(tmp_path / "shap.csv")
+    own = "model=function model.path=score.py:predict_proba explainer=[lime,anchor,file] explainer.file.path=shap.csv"
+    _, coverage, _ = run(f"run dataset=loans {own} explainer.lime.n_samples=200", "last")
+    assert set(coverage.index) == {"lime", "anchor", "shap"} and coverage["shap"] == 1.0
+    explained = pd.read_parquet(tmp_path / "last" / "explanations.parquet").query("explainer == 'shap'")
+    assert set(explained["instance"]) == set(rows.index) and all(
+        list(one) == [1, 2, 0] for one in explained["features"]
+    )
 
 
 CLASSES = {"hangs": "import time\n    time.sleep(1000)", "raises": "raise KeyError('debt')", "drops": "return [0.5]"}

@@ -16,6 +16,7 @@ AMOUNTS = {
     "model files (npz)": (150, 2000),
     "model files (skops)": (20, 400),
     "explanations (CSV and parquet)": (60, 1500),
+    "files to describe (CSV and parquet)": (45, 600),
     "cache (SQLite)": (40, 600),
     "run folders": (60, 1000),
     "names with markup": (100, 1500),

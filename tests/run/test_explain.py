@@ -14,6 +14,7 @@ from cfeval_cli.cache.off import Off
 from cfeval_cli.errors import Failure
 from cfeval_cli.executor.local import Local
 from cfeval_cli.explainer.anchor import Anchor
+from cfeval_cli.explainer.decision_boundary import DecisionBoundary
 from cfeval_cli.explainer.lime import Lime
 from cfeval_cli.explainer.random import Random
 from cfeval_cli.identity import of_code, of_component, of_subject
@@ -298,3 +299,53 @@ def test_a_mistake_in_the_explainer_as_a_whole_is_not_blamed_on_instances():
 
     with pytest.raises(Failure, match="declares label access"):
         run(job(Curious()))
+
+
+@dataclass(frozen=True)
+class BlackBox:
+    """Trees by hand: the answer to a row does not depend on the others; the calls are counted."""
+
+    calls: list = field(default_factory=list, compare=False)
+
+    def predict_proba(self, codes):
+        self.calls.append(len(codes))
+        positive = 0.1 + 0.5 * (codes[:, 0] > 1) * (codes[:, 1] < 3) + 0.3 * (codes[:, 4] == 2)
+        return np.stack([1 - positive, positive], axis=1)
+
+
+@pytest.mark.parametrize("explainer", [Anchor(), Lime(n_samples=100), DecisionBoundary(n_samples=50)], ids=str)
+def test_instances_that_wait_for_a_model_together_are_explained_as_alone(explainer, monkeypatch):
+    model = BlackBox()
+    labels = model.predict_proba(DATASET.test.codes).argmax(axis=1)
+    made = replace(job(explainer, model=model), subject=None, access=Access.PROBABILITY)
+    made = replace(made, rows=replace(ROWS, labels=labels))
+    told, calls = {}, {}
+    for together in (True, False):
+        monkeypatch.setattr(type(explainer), "side_by_side", together)
+        model.calls.clear()
+        told[together] = run(replace(made), slice(0, 40))
+        calls[together] = len(model.calls)
+    assert same(told[True], told[False]) and told[True].rows == told[False].rows
+    assert calls[True] < calls[False] / 4
+
+
+def test_an_instance_that_goes_wrong_does_not_take_down_those_beside_it():
+    model = BlackBox()
+
+    @dataclass(frozen=True)
+    class Picky(Explainer):
+        access = Access.LABEL
+
+        def fit(self, dataset, gate):
+            def explain(batch):
+                label = gate.labels(batch.codes)
+                if batch.ids[0] % 5 == 0:
+                    raise KeyError("not this one")
+                return Explanation(np.full((1, 1), int(label[0])), np.ones((1, 1)))
+
+            return explain
+
+    made = replace(job(Picky(), model=model), subject=None)
+    done = explain(replace(made, rows=ROWS.take(slice(0, 32))), HERE, Off(), lambda _: None)
+    assert set(done.faults) == {row for row in range(32) if ROWS.ids[row] % 5 == 0}
+    assert all("not this one" in reason for reason in done.faults.values()) and len(model.calls) == 3  # four at first

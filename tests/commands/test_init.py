@@ -1,0 +1,193 @@
+"""`cfeval data init` in an empty folder: the config that it writes is one that runs, and says what was seen."""
+
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+from hydra.utils import instantiate
+from omegaconf import OmegaConf
+
+from cfeval_cli.commands import configs, init
+from cfeval_cli.commands import data as data_command
+from cfeval_cli.errors import UserError
+from tests.dataset.test_guess import table, written
+
+
+@pytest.fixture
+def data(monkeypatch, tmp_path):
+    """`cfeval data` in this process, in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("CFEVAL_DATA", raising=False)
+
+    def call(*words):
+        monkeypatch.setattr(sys, "argv", ["cfeval", *map(str, words)])
+        data_command.main()
+
+    return call
+
+
+def loaded(path, folder="data"):
+    """The dataset that a config file describes."""
+    made = instantiate(OmegaConf.create(path.read_text()), _convert_="all")
+    return made.load(path.parents[2] / folder, 0)
+
+
+@pytest.mark.parametrize("how", ["csv", "tsv", "semicolons", "parquet"])
+def test_the_config_reads_the_file_as_it_says(data, tmp_path, how, capsys):
+    written(table(), tmp_path / "loans.csv", how)
+    data("init", "loans.csv", "--label", "default")
+    told, file = capsys.readouterr().out, tmp_path / "conf" / "dataset" / "loans.yaml"
+    dataset, frame = loaded(file), table()
+    assert dataset.classes == ("0", "1") and dataset.name == "loans"
+    assert [f.name for f in dataset.features] == ["age", "income", "home", "children", "score", "temperature", "seen"]
+    rows = dataset.decode(dataset.test.codes)
+    expected = frame.loc[dataset.test.ids, rows.columns].reset_index(drop=True)
+    expected["seen"] = expected["seen"].where(~expected["seen"].isin(["?", "NA"]))
+    assert rows["seen"].isna().equals(expected["seen"].isna())
+    pd.testing.assert_frame_equal(rows, expected, check_dtype=False)
+    assert dataset.test.labels.tolist() == frame.loc[dataset.test.ids, "default"].tolist()
+    body = file.read_text()
+    for word in (
+        "an identifier",
+        "one value only",
+        "says what the label says",
+        "60 different in 60 rows",
+        "decimal comma",
+    ):
+        assert word in told and word in body
+    for word in ("0: 40, 1: 20 of 60 rows", "? , NA".replace(" ,", ","), "children: -9; score: 999"):
+        assert word in told
+    assert "Written: conf/dataset/loans.yaml" in told and "cfeval run dataset=loans model=estimator" in told
+
+
+def test_the_comment_on_suspected_numbers_is_the_line_to_write(data, tmp_path):
+    written(table(), tmp_path / "loans.csv", "csv")
+    data("init", "loans.csv", "--label", "default")
+    file = tmp_path / "conf" / "dataset" / "loans.yaml"
+    assert not any(f.missing for f in loaded(file).features if f.name in ("children", "score"))
+    lines = [line for line in file.read_text().splitlines() if not line.startswith("missing:")]
+    file.write_text("\n".join(line.removeprefix("# ") if line.startswith("# missing:") else line for line in lines))
+    features = {feature.name: feature for feature in loaded(file).features}
+    for name, gone in (("children", -9), ("score", 999)):
+        assert features[name].missing is not None and gone not in features[name].numbers
+    assert features["seen"].missing is not None and features["age"].missing is None
+    assert -9 in features["temperature"].numbers  # where it is a number like others
+
+
+def test_nothing_is_written_over_and_no_name_of_the_package_is_taken(data, tmp_path, capsys):
+    written(table(), tmp_path / "loans.csv", "csv")
+    written(table(), tmp_path / "german.csv", "csv")
+    data("init", "loans.csv", "--label", "default")
+    file = tmp_path / "conf" / "dataset" / "loans.yaml"
+    file.write_text("mine")
+    with pytest.raises(UserError, match=r"conf/dataset/loans\.yaml is there already.*--force"):
+        data("init", "loans.csv", "--label", "default")
+    assert file.read_text() == "mine"
+    data("init", "loans.csv", "--label", "default", "--force")
+    assert file.read_text() != "mine"
+    with pytest.raises(UserError, match=r"cfeval has a dataset german itself .*german\.yaml.* --name my_german$"):
+        data("init", "german.csv", "--label", "default")
+    data("init", "german.csv", "--label", "default", "--name", "my_german")
+    data("init", "german.csv", "--label", "default", "--name", "loans", "--config-dir", "other")
+    assert (tmp_path / "other" / "dataset" / "loans.yaml").exists()
+    assert sorted(path.name for path in (tmp_path / "conf" / "dataset").iterdir()) == ["loans.yaml", "my_german.yaml"]
+    assert "cfeval run --config-dir other dataset=loans" in capsys.readouterr().out
+
+
+def test_the_file_may_lie_in_the_data_folder_below_or_elsewhere(data, tmp_path, tmp_path_factory):
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    for place in (tmp_path / "data", tmp_path / "below", elsewhere):
+        place.mkdir(exist_ok=True)
+        written(table(), place / f"{place.name[:5]}.csv", "csv")
+    folders = {}
+    for file in ("data/data.csv", "below/below.csv", elsewhere / "elsew.csv"):
+        data("init", file, "--label", "default")
+    for name in ("data", "below", "elsew"):
+        path = tmp_path / "conf" / "dataset" / f"{name}.yaml"
+        folders[name] = yaml.safe_load(path.read_text())["file"].get("folder")
+        assert len(loaded(path).train) == 48
+    assert folders == {"data": None, "below": "below", "elsew": str(elsewhere)}
+    (tmp_path / "below" / "below.csv").unlink()
+    with pytest.raises(UserError, match=r"there is no .*below/below\.csv, which dataset\.file names"):
+        loaded(tmp_path / "conf" / "dataset" / "below.yaml")
+    assert sorted(path.name for path in (tmp_path / "data").iterdir()) == ["data.csv"]  # nothing is fetched for it
+
+
+@pytest.mark.parametrize("header", [True, False])
+def test_texts(data, tmp_path, header, capsys):
+    moods = {1: "Très mauvais, dull!", 5: "Good. Don't miss it"}
+    lines = [f"{moods[stars]} {i}\t{stars}" for i in range(20) for stars in moods]
+    (tmp_path / "reviews.tsv").write_text("\n".join([*(["review\tstars"] * header), *lines]))
+    data("init", "reviews.tsv", "--label", "stars" if header else "2")
+    dataset = loaded(tmp_path / "conf" / "dataset" / "reviews.yaml")
+    assert dataset.kind == "text" and dataset.classes == ("1", "5") and len(dataset.train) == 32
+    said = {
+        text.rsplit(" ", 1)[0]: label for text, label in zip(dataset.train.texts, dataset.train.labels, strict=True)
+    }
+    assert said == {"très mauvais , dull !": 0, "good . don't miss it": 1}
+    assert "each word of a text is a feature" in capsys.readouterr().out
+    long = "\n".join([f"{'word ' * 150}{i}\t{i % 2}" for i in range(20)])
+    (tmp_path / "long.tsv").write_text(f"review\tstars\n{long}")
+    data("init", "long.tsv", "--label", "stars")
+    assert loaded(tmp_path / "conf" / "dataset" / "long.yaml").width == 100
+
+
+STRANGE = ["a b", "no", "1e5", "${k}", "x: y", "# z", "'q'", 'd"d', "é", "[1]", "=1+1", "{b}", "~", "null", "1"]
+
+
+def test_strange_names_and_classes_are_written_so_that_they_are_read(data, tmp_path):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({name: rng.choice(["u", "v"], 60) for name in STRANGE})
+    frame["y y"] = np.resize(["{seed}", "yes: 1"], 60)
+    frame.to_csv(tmp_path / "st ran.ge.csv", index=False)
+    data("init", "st ran.ge.csv", "--label", "y y")
+    dataset = loaded(tmp_path / "conf" / "dataset" / "st_ran_ge.yaml")
+    assert [feature.name for feature in dataset.features] == STRANGE
+    assert set(dataset.classes) == {"{seed}", "yes: 1"}
+    with configs.opened():
+        cfg = configs.run(["dataset=st_ran_ge"], configs.beside())
+    assert list(cfg.dataset.features) == STRANGE
+    frame["y y"] = np.resize(["${seed}", "b"], 60)
+    frame.to_csv(tmp_path / "worse.csv", index=False)
+    with pytest.raises(UserError, match="cannot stand in a config"):
+        data("init", "worse.csv", "--label", "y y")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["init"], "name one file"),
+        (["init", "a.csv", "b.csv"], "name one file"),
+        (["init", "loans.csv"], r"say which column is to be predicted: cfeval data init loans\.csv --label NAME"),
+        (["init", "nope.csv", "--label", "y"], r"there is no file nope\.csv"),
+        (["init", "loans.csv", "--label", "defalt"], r"no column defalt\. Did you mean default\?"),
+        (["init", "loans.csv", "--label", "default", "--name", "../x"], r"--name \.\./x: a name is of letters"),
+        (["init", "only.csv", "--label", "default"], "no column that could be a feature"),
+        (["init", "few.csv", "--label", "default"], "too few for a split"),
+        (["list", "--label", "y"], "--label goes with init only"),
+        (["list", "--force"], "--force goes with init and export only"),
+        (["export", "--clear"], "--clear goes with cache only"),
+    ],
+)
+def test_mistakes_are_one_message_and_nothing_is_written(data, tmp_path, words, message):
+    written(table(), tmp_path / "loans.csv", "csv")
+    table()[["default", "branch", "note"]].assign(branch=1).to_csv(tmp_path / "only.csv", index=False)
+    table()[["default", "age"]][:4].to_csv(tmp_path / "few.csv", index=False)
+    (tmp_path / "only.csv").write_text("default,note\n" + "".join(f"{i % 2},n{i}\n" for i in range(20)))
+    with pytest.raises(UserError, match=message):
+        data(*words)
+    assert not (tmp_path / "conf").exists()
+
+
+def test_a_folder_that_cannot_be_written_is_named(data, tmp_path):
+    written(table(), tmp_path / "loans.csv", "csv")
+    (tmp_path / "conf").write_text("a file")
+    with pytest.raises(UserError, match=r"conf/dataset/loans\.yaml cannot be written"):
+        data("init", "loans.csv", "--label", "default")
+
+
+def test_numbers_and_words_as_yaml_has_them():
+    for value in ("yes", "No", "null", "1", "1e3", "a: b", "", "é", "a", 3, 0.5, -9.0):
+        assert OmegaConf.create(f"x: {init._scalar(value)}").x == value

@@ -1,0 +1,194 @@
+"""What a file of somebody's own is taken for: kinds, classes, missing values, and what is left out and why."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from cfeval_cli.dataset.guess import guess
+from cfeval_cli.errors import UserError
+
+N = 60
+
+
+def table(seed=0):
+    """One column of every sort; the label in the middle."""
+    rng = np.random.default_rng(seed)
+    label = (np.arange(N) % 3 == 0).astype(int)
+    return pd.DataFrame(
+        {
+            "customer_id": rng.permutation(10_000)[:N],
+            "number": np.arange(100, 100 + N),  # counts the rows, whatever it is called
+            "age": rng.integers(20, 60, N),
+            "income": rng.lognormal(3, 1, N).round(2),
+            "default": label,
+            "home": rng.choice(["own", "rent", "tent"], N),
+            "children": rng.choice([0, 1, 2, -9], N),
+            "score": np.where(np.arange(N) % 10 == 0, 999, rng.integers(0, 100, N)),
+            "temperature": rng.integers(-9, 9, N),
+            "seen": rng.choice(["yes", "no", "?", "NA"], N),
+            "branch": 7,
+            "verdict": np.where(label == 1, "bad", "good"),
+            "note": [f"said {i}" for i in range(N)],
+            "price": [f"{i % 9},{i % 7}5" for i in range(N)],
+            "nothing": "",
+        }
+    )
+
+
+def written(frame, path, how):
+    if how == "parquet":
+        frame.replace("", None).to_parquet(path)
+    else:
+        frame.to_csv(path, index=False, sep={"csv": ",", "tsv": "\t", "semicolons": ";", "bars": "|"}[how])
+    return path
+
+
+@pytest.mark.parametrize("how", ["csv", "tsv", "semicolons", "bars", "parquet"])
+def test_every_sort_of_column_is_told_in_every_form_of_file(tmp_path, how):
+    found = guess(written(table(), tmp_path / "loans", how), "default")
+    assert {column.name: column.kind for column in found.features} == {
+        "age": "number", "income": "number", "home": "category", "children": "number", "score": "number",
+        "temperature": "number", "seen": "category",
+    }  # fmt: skip
+    reasons = {column.name: column.left_out for column in found.left_out}
+    assert set(reasons) == {"customer_id", "number", "branch", "verdict", "note", "price", "nothing"}
+    for name, word in {
+        "customer_id": "an identifier", "number": "an identifier", "branch": "one value only, '7'", "nothing": "empty",
+        "verdict": "says what the label says", "note": f"{N} different in {N} rows", "price": "a decimal comma",
+    }.items():  # fmt: skip
+        assert word in reasons[name]
+    assert found.classes == (0, 1) and found.counts == (40, 20) and found.text is None and found.header
+    assert found.markers == ("?", "NA") and found.suspects == {"children": ("-9",), "score": ("999",)}
+    missing = table()["seen"].isin(["?", "NA"]).sum()
+    assert next(one.holds for one in found.features if one.name == "seen").endswith(f"; {missing} missing")
+
+
+def test_a_file_without_a_header_and_one_that_is_mistaken_for_it(tmp_path):
+    path = tmp_path / "loans.csv"
+    table()[["age", "home", "default"]].to_csv(path, index=False, header=False)
+    found = guess(path, "3")
+    assert not found.header and found.names == ("column_1", "column_2", "column_3") and found.label == "column_3"
+    assert [column.kind for column in found.features] == ["number", "category"]
+    with pytest.raises(UserError, match=r"no column default\. Its first line has .*by its place: --label 3$"):
+        guess(path, "default")
+    table()[["age", "home", "default"]].to_csv(path, index=False)
+    with pytest.raises(UserError, match=r"the first line looks like a header.*--label default$"):
+        guess(path, "3")
+
+
+def test_columns_of_one_name_and_of_none(tmp_path):
+    path = tmp_path / "twice.csv"
+    frame = table()[["default", "age", "income", "home"]].set_axis(["default", "a", "a", ""], axis=1)
+    frame.to_csv(path, index=False)
+    found = guess(path, "default")
+    assert [column.name for column in found.features] == ["a"] and found.positions == {"a": 2}
+    assert [(one.name, one.left_out) for one in found.left_out] == [
+        ("a", "called as column 2 is"),
+        ("", "it has no name"),
+    ]
+    frame.set_axis(["default", "a" * 5000, "b", "c"], axis=1).to_csv(path, index=False)
+    assert guess(path, "default").left_out[0].left_out == "its name is too long for a config"
+    frame.set_axis(["default", "default", "b", "c"], axis=1).to_csv(path, index=False)
+    with pytest.raises(UserError, match="2 columns are named default"):
+        guess(path, "default")
+
+
+@pytest.mark.parametrize(
+    ("labels", "classes"),
+    [
+        (["no", "yes"], ("no", "yes")),
+        (["True", "False"], ("False", "True")),
+        (["good", "bad"], ("bad", "good")),
+        (["1.0", "0.0"], (0, 1)),
+        (["2", "10", "1"], (1, 2, 10)),
+        (["-1", "0.5"], (-1, 0.5)),
+        (["b", "a", "c"], ("a", "b", "c")),
+        (["1", "x"], ("1", "x")),
+    ],
+)
+def test_classes_of_any_type_come_in_their_order_of_two_the_positive_last(tmp_path, labels, classes):
+    frame = pd.DataFrame({"age": np.arange(N) % 13, "label": [labels[i % len(labels)] for i in range(N)]})
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    found = guess(tmp_path / "a.csv", "label")
+    assert found.classes == classes and [type(one) for one in found.classes] == [type(one) for one in classes]
+    assert sum(found.counts) == N
+
+
+@pytest.mark.parametrize(
+    ("values", "suspects"),
+    [
+        ([3, 4, 5, -9, -9], ("-9",)),
+        ([3, 4, 5, -9], ()),  # once only
+        ([3, -4, 5, -9, -9], ()),  # others are negative too
+        ([-7, -7, -8, -8, -9, -9, 1], ("-9", "-8", "-7")),
+        ([1, 2, 99, 99], ("99",)),
+        ([1, 60, 99, 99], ()),  # no further than others
+        ([0.5, 0.7, -99.0, -99.0], ("-99",)),
+        ([-9, -9, -9], ()),
+    ],
+)
+def test_numbers_that_may_mean_that_there_is_none(tmp_path, values, suspects):
+    frame = pd.DataFrame(
+        {"a": values, "b": [i % 4 for i in range(len(values))], "y": [i % 2 for i in range(len(values))]}
+    )
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    assert guess(tmp_path / "a.csv", "y").suspects.get("a", ()) == suspects
+
+
+def test_a_file_of_texts_and_labels(tmp_path):
+    frame = pd.DataFrame(
+        {
+            "id": range(N),
+            "review": [f"Très bon film, number {i}, of many" for i in range(N)],
+            "stars": [1, 5] * (N // 2),
+        }
+    )
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    found = guess(tmp_path / "a.csv", "stars")
+    assert found.text == "review" and found.classes == (1, 5) and [one.name for one in found.left_out] == ["id"]
+    frame["age"] = np.arange(N) % 7
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    assert guess(tmp_path / "a.csv", "stars").text is None
+    assert guess(tmp_path / "a.csv", "stars", "review").text == "review"
+    with pytest.raises(UserError, match=r"no column reviw\. Did you mean review\?"):
+        guess(tmp_path / "a.csv", "stars", "reviw")
+    with pytest.raises(UserError, match="both the text and the label"):
+        guess(tmp_path / "a.csv", "stars", "stars")
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("", "has no rows"),
+        ("a,y\n", "has one row only"),
+        ("justonecolumn\n1\n2\n", "divide nothing in its first line"),
+        ("a,y\n1,2\n3\n", "line 3: 1 field where the first line names 2"),
+        ("a,y\n1,\n3,1\n4,0\n", "line 2: column y is empty, as in 1 rows"),
+        ("a,y\n1,1\n3,1\n", "all rows are of one class in column y"),
+        (
+            "a,y\n" + "".join(f"1,{i}.5\n" for i in range(30)),
+            "column y has 30 different values, and a label at most 20",
+        ),
+        ('a,y\n"1,2\n', "unexpected end of data"),
+        ("a,y\n1,2\x00\n2,3\n", "NUL"),
+    ],
+)
+def test_what_cannot_be_told_is_said_in_one_message(tmp_path, body, message):
+    (tmp_path / "a.csv").write_text(body)
+    with pytest.raises(UserError, match=message) as told:
+        guess(tmp_path / "a.csv", "y")
+    assert str(tmp_path / "a.csv") in str(told.value)
+
+
+def test_what_is_no_text_and_no_parquet(tmp_path):
+    (tmp_path / "a.csv").write_bytes(b"a,y\n\xff\xfe,1\n")
+    with pytest.raises(UserError, match="not UTF-8"):
+        guess(tmp_path / "a.csv", "y")
+    (tmp_path / "a.parquet").write_bytes(b"PAR1 and so on")
+    with pytest.raises(UserError, match="no Parquet file that can be read"):
+        guess(tmp_path / "a.parquet", "y")
+    with pytest.raises(UserError, match="there is no file"):
+        guess(tmp_path / "none.csv", "y")
+    pd.DataFrame({"a": [1], "y": [1]}).to_parquet(tmp_path / "b.parquet")
+    with pytest.raises(UserError, match=r"has no column yy\. Did you mean y\?"):
+        guess(tmp_path / "b.parquet", "yy")
