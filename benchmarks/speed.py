@@ -26,6 +26,7 @@ from prepared import explain, find, gold_features, plan, ready, study
 from threadpoolctl import threadpool_limits
 
 from cfeval_cli.executor.local import Local
+from cfeval_cli.explainer.coalitions import background
 from cfeval_cli.folder.read import read
 from cfeval_cli.folder.write import RunFolder
 from cfeval_cli.model.logistic import LinearModel
@@ -61,6 +62,7 @@ class Sizes:
     batched: int | None = None  # continuous search, in large batches; None: all
     lime_people: int = 60
     lime_sentences: int = 20
+    shap_people: int = 30
     anchor_people: int = 100
     anchor_sentences: int = 60
     worker_people: int = 600
@@ -69,7 +71,7 @@ class Sizes:
     whole_sentences: int | None = 100  # at more than a second each
 
 
-QUICK = Sizes(2, 40, 1, 4, 50, 4, 2, 4, 4, 40, 40, 6, 6)
+QUICK = Sizes(2, 40, 1, 4, 50, 4, 2, 4, 4, 4, 40, 40, 6, 6)
 
 
 class Timed(LinearModel):
@@ -258,6 +260,23 @@ def lime(sizes):
         yield duel.row(f"LIME, {name}", n, f"coefficients within {gap:.0e}")
 
 
+def shap(sizes):
+    for name, kernel in (("shap", False), ("shap_kernel", True)):
+        made = part(study("adults", f"explainer={name}"), 0, sizes.shap_people)
+        problem, rows = problem_of(made), background(made.dataset, 100, made.plan.seed)
+        plain.shap_values(replace(problem, instances=made.instances.take(np.arange(1)), labels=problem.labels[:1]),
+                          kernel, rows)  # which compiles when it is first called  # fmt: skip
+        duel = Duel.run(
+            lambda problem=problem, kernel=kernel, rows=rows: plain.shap_values(problem, kernel, rows),
+            lambda study, name=name: explain(study, name),
+            made, sizes.rounds, (sizes.shap_people, sizes.shap_people),
+        )  # fmt: skip
+        ours = np.take_along_axis(duel.told, duel.found.features, axis=1)
+        gap = float(np.abs(ours - duel.found.scores).max())
+        assert gap < 1e-9
+        yield duel.row(f"SHAP, {'kernel' if kernel else 'permutation'}, adults", len(ours), f"values within {gap:.0e}")
+
+
 def anchor(sizes):
     """Each round has instances of its own: the package takes too long for more."""
     for name, n in (("adults", sizes.anchor_people), ("movie_reviews", sizes.anchor_sentences)):
@@ -374,12 +393,13 @@ def whole_gaps(values, metrics):
 
 
 CASES = {
-    "discrete": discrete, "continuous": continuous, "lime": lime, "anchor": anchor, "workers": workers, "whole": whole,
+    "discrete": discrete, "continuous": continuous, "lime": lime, "shap": shap, "anchor": anchor, "workers": workers,
+    "whole": whole,
 }  # fmt: skip
 
 
 def heading():
-    packages = ", ".join(f"{name} {version(name)}" for name in ("numpy", "torch", "lime", "anchor-exp"))
+    packages = ", ".join(f"{name} {version(name)}" for name in ("numpy", "torch", "lime", "shap", "anchor-exp"))
     arguments = " ".join(["python benchmarks/speed.py", *sys.argv[1:]])
     return f"""# Speed
 

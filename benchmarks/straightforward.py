@@ -141,6 +141,29 @@ def lime(problem):
     return told
 
 
+def shap_values(problem, kernel, background):
+    """The package's permutations, or its regression, one instance after the other: (n, M)."""
+    import shap
+
+    masker = shap.maskers.Independent(background, max_samples=len(background))
+    told = []
+    for i, (row, label) in problem.rows():
+
+        def kept(rows, label=label):
+            positive = problem.model.positive(rows.astype(np.int32, copy=False))
+            return positive if label == 1 else 1.0 - positive
+
+        seed = integer(problem.rng("explainer.shap_kernel" if kernel else "explainer.shap", i))
+        if kernel:
+            np.random.seed(seed)
+            told.append(shap.KernelExplainer(kept, background).shap_values(row[None], l1_reg=0, silent=True)[0])
+            continue
+        vary = int((background != row).any(axis=0).sum())
+        package = shap.PermutationExplainer(kept, masker, seed=seed)
+        told.append(package(row[None], max_evals=10 * (2 * vary + 1), silent=True).values[0])
+    return np.array(told)
+
+
 def anchor(problem, shift=0):
     """`shift` gives other random numbers."""
     dataset, text = problem.dataset, problem.dataset.kind == "text"

@@ -24,6 +24,8 @@ from hypothesis import settings
 from cfeval_cli.folder.checked import SCHEMA
 from tests import warm
 
+os.environ["NUMBA_DISABLE_JIT"] = "1"  # the shap package, with which results are compared, would compile for a minute
+
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
 

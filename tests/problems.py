@@ -12,15 +12,17 @@ from cfeval_cli.model.logistic import LinearModel
 from cfeval_cli.model.reparametrisation import mean_vectors
 from cfeval_cli.removal.marginal import Marginal
 from cfeval_cli.removal.mask import Mask
+from cfeval_cli.removal.mean import Mean
 from cfeval_cli.removal.zero import Zero
 from cfeval_cli.truth.absolute import Absolute
 from cfeval_cli.truth.centered import Centered
 from cfeval_cli.truth.contrast import Contrast
 from cfeval_cli.truth.signed import Signed
-from cfeval_cli.types import ABSENT, Access, Batch, Dataset, Feature, Ledger, Removed, Rows, Split, Subject, Task
+from cfeval_cli.types import ABSENT, NONE, Access, Batch, Dataset, Feature, Ledger, Removed, Rows, Split, Subject, Task
 
 TRUTHS = {truth.name: truth for truth in (Signed(), Centered(), Contrast(), Absolute())}
 REMOVALS = {way.name: way for way in (Zero(), Mask(), Marginal())}
+WAYS = REMOVALS | {"mean": Mean()}
 
 
 def make_dataset(sizes, n=20, seed=0, unknown=None, absent=0.0):
@@ -227,3 +229,11 @@ def random_linear(dataset, seed, dim, scale=1.0):
         tables = (tables[0],) * len(sizes)
     weights = rng.normal(size=(len(sizes), dim))
     return LinearModel(float(rng.normal()), weights, tables, mean_vectors(tables, dataset.train.codes))
+
+
+def by_feature(told, width):
+    """The scores (n, M) of an explanation, by feature; NaN where one is not named."""
+    scores = np.full((len(told), width), np.nan)
+    rows, places = np.nonzero(told.features != NONE)
+    scores[rows, told.features[rows, places]] = told.scores[rows, places]
+    return scores

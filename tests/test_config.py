@@ -18,7 +18,7 @@ from cfeval_cli.model.logistic import LinearModel
 from cfeval_cli.types import Absences, Access, BlackBox, Subject
 from tests import inside
 from tests.inside import CONF
-from tests.problems import make_dataset, make_mixed
+from tests.problems import make_dataset, make_mixed, make_text
 
 YAMLS = sorted(path.relative_to(CONF) for path in CONF.glob("*/*.yaml") if path.parent.name != "experiment")
 SIX = ["random", "omission", "lime", "anchor", "decision_boundary", "lr"]
@@ -27,6 +27,7 @@ METRICS = ["comprehensiveness", "sufficiency", "dfr", "validity", "proximity", "
 METRICS += ["hit", "fixed", "converged", "coverage"]  # of the paper
 STANDS_FOR = {
     ("explainer", "paper"): {*SIX},
+    ("explainer", "field"): {"shap", "against", "lr"},
     ("explainer", "ladder"): {*RUNGS},
     ("explainer", "file"): {"metrics"},
     ("metric", "paper"): {*METRICS},
@@ -116,7 +117,7 @@ def composed(group, name):
 
 @pytest.mark.parametrize(("group", "target"), list(components()))
 def test_every_component_has_a_yaml_that_spells_out_all_its_settings_and_a_test(group, target):
-    names = [path.stem for path in YAMLS if path.parts[0] == group and path.stem != "paper"]  # which stands for others
+    names = [path.stem for path in YAMLS if path.parts[0] == group and path.stem not in ("paper", "field")]
     module = target.split(".")[2]  # most often the yaml is named as the module is
     names.sort(key=lambda name: name != module)
     found = [next((node for name in names if (node := composed(group, name))._target_ == target), None)]
@@ -396,6 +397,33 @@ def test_where_hydra_knows_it_the_file_is_named():
         ):
             with pytest.raises(UserError, match=told):
                 plan(override)
+
+
+def test_the_field_is_all_that_apply_and_the_rest_sits_out_with_the_reason():
+    """Whatever explainer there is, but for those that stand for others, are made from the same, or need a file."""
+    field = set(plan("explainer=field").explainers)
+    yamls = {path.stem for path in YAMLS if path.parts[0] == "explainer"}
+    assert yamls - field == {"paper", "field", "ladder", "file", "omission", "lime_package"} and field <= yamls
+    table, text = make_dataset([4, 3, 2]), make_text()
+    made = plan("explainer=field").applied(Subject(table, LinearModel))
+    assert len(made.explainers) == 16 and made.absent.explainers == {"omission_mask": "toy has no mask token"}
+    told = plan("explainer=field", "search=continuous").applied(Subject(text, LinearModel))
+    assert len(told.explainers) == 16 and list(told.absent.explainers) == ["nearest_gold"]
+    black = plan("explainer=field").applied(Subject(table, BlackBox))
+    able = {
+        "random",
+        "omission_marginal",
+        "lime",
+        "lime_absolute",
+        "anchor",
+        "decision_boundary",
+        "shap",
+        "shap_kernel",
+    }
+    assert set(black.explainers) == able and set(black.absent.explainers) == field - able
+    assert all("needs" in reason or "no mask" in reason for reason in black.absent.explainers.values())
+    controls = {name for name, one in made.explainers.items() if one.control}
+    assert controls == {"random", "against", "constant", "nearest_gold", "lr"}
 
 
 @pytest.mark.parametrize("kind", ["ProbabilityModel", "LabelModel"])

@@ -16,14 +16,23 @@ class Omission(Explainer):
 
     ways: Mapping[str, Removal]  # that can be chosen, by name
     removal: str = "auto"  # one of the ways, or auto: mask where there is one, marginal elsewhere
+    inapplicable: str = "refuse"  # a way that does not go with the data or the model; or sit_out, with the reason
+    title: str = "Omission"
 
     access = Access.GRADIENT  # for removal by mean, which moves embeddings
     least = Access.PROBABILITY
-    title = "Omission"
     place = 20
 
     def __post_init__(self) -> None:
         one_of("removal", self.removal, ("auto", *self.ways))
+        one_of("inapplicable", self.inapplicable, ("refuse", "sit_out"))
+
+    def sits_out(self, subject: Subject) -> str | None:
+        """No probabilities, or, if that is the setting, a way that does not apply."""
+        reason = super().sits_out(subject)
+        if reason is None and self.inapplicable == "sit_out":
+            reason = self._way(subject.dataset).sits_out(subject)
+        return reason
 
     def check(self, subject: Subject) -> None:
         """Refuse a way that does not go with the data or the model."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from cfeval_cli.types import ABSENT, Bools, Codes, Dataset, Floats
+from cfeval_cli.types import ABSENT, Bools, Codes, Dataset, Floats, Ints
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,6 +33,11 @@ class Columns:
 
     blocks: tuple[Floats, ...]
     categories: Bools
+
+    @property
+    def owners(self) -> Ints:
+        """The feature (W,) that each column belongs to."""
+        return np.repeat(np.arange(len(self.blocks)), [block.shape[1] for block in self.blocks])
 
     def rows(self, codes: Codes) -> Floats:
         """One gather a feature."""

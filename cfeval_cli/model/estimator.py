@@ -16,10 +16,10 @@ import numpy as np
 
 from cfeval_cli.errors import UserError, one_of, whole
 from cfeval_cli.identity import of_component, of_work
-from cfeval_cli.model.encoding import Encoder, Words, columns
+from cfeval_cli.model.encoding import Columns, Encoder, Words, columns
 from cfeval_cli.model.outside import LabelModel, ProbabilityModel, Source, tells_probabilities
 from cfeval_cli.seeding import integer, stream
-from cfeval_cli.types import Bools, Codes, Dataset, Ints
+from cfeval_cli.types import Bools, Codes, Dataset, Floats, Ints
 
 log = logging.getLogger("cfeval")
 
@@ -70,8 +70,10 @@ class Estimator:
             raise ValueError(f"encoder=native: {_name(self.estimator)} does not know categories. Use encoder=onehot")
 
     def foresee(self, dataset: Dataset) -> type:
-        """Probabilities, if the class has them."""
-        return ProbabilityModel if tells_probabilities(self.estimator) else LabelModel
+        """Probabilities, if the class has them; of a table, whoever knows the class can look into it."""
+        if not tells_probabilities(self.estimator):
+            return LabelModel
+        return ProbabilityModel if dataset.kind == "text" else TableModel
 
     def fit(self, dataset: Dataset, seed: int) -> LabelModel | ProbabilityModel:
         """Train a copy, with the seed wherever it draws and one thread."""
@@ -212,6 +214,31 @@ class _Trained(Source):
         every = np.zeros((len(codes), len(self.dataset.classes)))  # the training part may lack a class
         every[:, self.classes] = told
         return every
+
+
+@dataclass(frozen=True)
+class TableModel(ProbabilityModel):
+    """A trained classifier behind columns."""
+
+    source: _Trained
+
+    def inside(self) -> object:
+        """The classifier itself."""
+        return self.source.estimator
+
+    def encode(self, codes: Codes) -> Floats:
+        """The columns (n, W) that it is given."""
+        return np.asarray(self.source.encoder.rows(codes))
+
+    def owners(self) -> Ints:
+        """The feature (W,) that each column belongs to."""
+        if not isinstance(self.source.encoder, Columns):
+            raise TypeError("a text has no columns")
+        return self.source.encoder.owners
+
+    def known_classes(self) -> Ints:
+        """The classes that the training part has, in the classifier's order."""
+        return self.source.classes
 
 
 def _name(value: Any) -> str:

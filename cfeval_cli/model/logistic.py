@@ -104,8 +104,20 @@ class LinearModel:
         """Probabilities (n, 2) of embeddings (n, M, d), differentiable."""
         import torch
 
-        positive = torch.sigmoid(torch.einsum("nmd,md->n", vectors, torch.as_tensor(self.weights)) + self.bias)
+        positive = torch.sigmoid(self._logit_embedded(vectors))
         return torch.stack([1.0 - positive, positive], dim=1)
+
+    def logits_embedded(self, vectors: torch.Tensor) -> torch.Tensor:
+        """Logits (n, 2), of class 0 always zero."""
+        import torch
+
+        logit = self._logit_embedded(vectors)
+        return torch.stack([torch.zeros_like(logit), logit], dim=1)
+
+    def _logit_embedded(self, vectors: torch.Tensor) -> torch.Tensor:
+        import torch
+
+        return torch.einsum("nmd,md->n", vectors, torch.as_tensor(self.weights)) + self.bias
 
     def slope(self, codes: Codes, features: Ints) -> Callable[[Ints, Floats], tuple[Floats, Floats]]:
         """A function of (rows, vectors (n, k, d)): P(1|x) with those rows' features moved there, and its gradient."""

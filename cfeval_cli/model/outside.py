@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import Any, TypeVar
 
 import numpy as np
@@ -243,16 +241,6 @@ def _told(error: BaseException) -> str:
 
 def _kind(answer: Any) -> str:
     return "nothing" if answer is None else f"a {type(answer).__name__}"
-
-
-def package(name: str, extra: str) -> ModuleType:
-    """A package that not every installation has."""
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise UserError(
-            f"model={extra} needs the package {name.partition('.')[0]}: pip install 'cfeval[{extra}]'"
-        ) from error
 
 
 def model_file(path: str, what: str) -> Path:

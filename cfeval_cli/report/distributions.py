@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from cfeval_cli.errors import visible
-from cfeval_cli.report.plots import COLOURS, INK, WIDE, Plot, about, legend, style
+from cfeval_cli.report.plots import COLOURS, INK, WIDE, Plot, about, legend, looks, style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -41,7 +41,7 @@ def _spread(found: pd.DataFrame, names: Sequence[str], record: Mapping[str, Any]
     panels += [
         ("drop", level) for level in record["levels"] if found.loc[found["access"] == level, "drop"].notna().any()
     ]
-    titles = {"distance": "distance", "drop": "drop of P(ŷ)"}
+    titles, seen = {"distance": "distance", "drop": "drop of P(ŷ)"}, looks(names)
     figure = Figure(figsize=(WIDE, 0.6 + 0.26 * max(3, len(names))), layout="constrained")
     axes: list[Axes] = np.atleast_1d(np.asarray(figure.subplots(1, len(panels), sharey=True))).tolist()
     for axis, (what, level) in zip(axes, panels, strict=True):
@@ -49,7 +49,7 @@ def _spread(found: pd.DataFrame, names: Sequence[str], record: Mapping[str, Any]
         for place, name in enumerate(names):
             values = mine.loc[mine["explainer"] == name, what].dropna().to_numpy(float)
             if len(values):
-                _box(axis, values, place)
+                _box(axis, values, place, seen[name].colour)
         axis.grid(axis="x")
         axis.locator_params(axis="x", nbins=4)
         axis.set_xlabel(f"{titles[what]} ({level})")
@@ -63,9 +63,8 @@ def _spread(found: pd.DataFrame, names: Sequence[str], record: Mapping[str, Any]
     return Plot(figure, "Distances and drops of the probability", caption)
 
 
-def _box(axis: Axes, values: Any, place: int) -> None:
+def _box(axis: Axes, values: Any, place: int, colour: str) -> None:
     low, first, middle, third, high = np.percentile(values, (5, 25, 50, 75, 95))
-    colour = COLOURS[place % len(COLOURS)]
     axis.plot([low, high], [place, place], color=colour, lw=1)
     axis.barh(place, third - first, left=first, height=0.55, color=colour, alpha=0.45, lw=0)
     axis.plot([middle, middle], [place - 0.28, place + 0.28], color=colour, lw=1.6)
@@ -79,14 +78,14 @@ def _convergence(found: pd.DataFrame, names: Sequence[str], record: Mapping[str,
     mine = found[found["converged"].notna()]
     figure = Figure(figsize=(WIDE, 2.7), layout="constrained")
     left, right = figure.subplots(1, 2)
-    for place, name in enumerate(names):
+    for name in names:
         mine_too = mine[mine["explainer"] == name]
         steps = np.sort(mine_too.loc[mine_too["converged"].astype(bool), "steps"].dropna().to_numpy(float))
         if len(steps):
             shares = np.arange(1, len(steps) + 1) / len(mine_too)
             drawn = np.linspace(0, len(steps) - 1, min(len(steps), _MOST)).round().astype(int)
             left.step(
-                [0, *steps[drawn]], [0, *shares[drawn]], where="post", lw=1.3, color=COLOURS[place % len(COLOURS)],
+                [0, *steps[drawn]], [0, *shares[drawn]], where="post", lw=1.3, color=looks(names)[name].colour,
                 label=f"{visible(record['explainers'][name])} ({len(steps) / len(mine_too):.1%})",
             )  # fmt: skip
     left.set_xlim(left=0)

@@ -6,7 +6,8 @@ matplotlib is imported when a plot is drawn: a run that draws none does not wait
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
@@ -22,9 +23,10 @@ if TYPE_CHECKING:
 
     from cfeval_cli.statistics.findings import Findings
 
-# Okabe and Ito's colours, which the colour-blind can tell apart
-COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#000000", "#F0E442")
-MARKS = "os^Dv*Pp"  # for those who print in black
+# Okabe and Ito's colours, which the colour-blind can tell apart; their yellow darker, so that white paper shows it
+COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#000000", "#B8A800")
+MARKS = "os^Dv*PX<>"  # for those who print in black
+_SALT = 121835  # with which no two of the explainers that there are look alike, and the paper's six differ in both
 INK = "#444444"
 GRID = "#dddddd"
 WIDE, NARROW = 7.0, 3.3  # inches: two columns of a paper, and one
@@ -69,6 +71,39 @@ class Plot:
         if engine is not None:
             engine.execute(self.figure)
             self.figure.set_layout_engine(None)
+
+
+@dataclass(frozen=True)
+class Look:
+    """The colour and the mark of an explainer."""
+
+    colour: str
+    mark: str
+    hollow: bool = False
+
+    @property
+    def line(self) -> str:
+        """Whole or dashed, so that two lines of one colour differ too."""
+        return "-" if MARKS.index(self.mark) < len(MARKS) // 2 else "--"
+
+    @property
+    def marked(self) -> dict[str, Any]:
+        """As matplotlib is told."""
+        return {"color": self.colour, "marker": self.mark} | ({"markerfacecolor": "white"} if self.hollow else {})
+
+
+def looks(names: Sequence[str]) -> dict[str, Look]:
+    """How explainers look: by their names, whoever else is there.
+
+    A user's own may by chance look as another does: then the later name is hollow.
+    """
+    known: dict[str, Look] = {}
+    for name in sorted(names):
+        number = int.from_bytes(blake2b(f"{_SALT} {name}".encode(), digest_size=8).digest(), "big")
+        place, colour = divmod(number, len(COLOURS))
+        mine = Look(COLOURS[colour], MARKS[place % len(MARKS)])
+        known[name] = replace(mine, hollow=mine in known.values())
+    return known
 
 
 def style() -> Any:
@@ -176,29 +211,27 @@ def _bars(lines: pd.DataFrame, name: str) -> Any:
 
 def _crosses(axis: Axes, x: Any, y: Any, across: Any, up: Any, names: Sequence[str], record: Mapping[str, Any]) -> None:
     """A mark for each explainer, by which x and y are indexed, with bars both ways."""
-    places = [names.index(name) for name in x.index]
-    colours = [COLOURS[place % len(COLOURS)] for place in places]
+    seen = looks(names)
+    colours = [seen[name].colour for name in x.index]
     axis.hlines(y, x - across[0], x + across[1], colors=colours, lw=0.9)
     axis.vlines(x, y - up[0], y + up[1], colors=colours, lw=0.9)
-    for place, name, colour in zip(places, x.index, colours, strict=True):
-        axis.plot(
-            x[name], y[name], MARKS[place % len(MARKS)], ms=4, color=colour, label=visible(record["explainers"][name])
-        )
+    for name in x.index:
+        axis.plot(x[name], y[name], ls="", ms=4, label=visible(record["explainers"][name]), **seen[name].marked)
 
 
 def _scores(metrics: pd.DataFrame, record: Mapping[str, Any]) -> Plot:
     """A panel for each metric, a dot for each explainer."""
     names = list(dict.fromkeys(metrics["explainer"]))
     titles = [visible(record["explainers"][name]) for name in names]
-    shown = _shown(metrics, record)
+    shown, seen = _shown(metrics, record), looks(names)
     figure, axes = grid(len(shown), 0.6 + 0.16 * max(2, len(names)))
     for i, (axis, (pair, lines)) in enumerate(zip(axes, shown, strict=True)):
         places = [names.index(name) for name in lines["explainer"]]
-        colours = [COLOURS[place % len(COLOURS)] for place in places]
+        colours = [seen[name].colour for name in lines["explainer"]]
         below, above = _bars(lines, "value")
         axis.hlines(places, lines["value"] - below, lines["value"] + above, colors=colours, lw=1.2)
-        for place, value, colour in zip(places, lines["value"], colours, strict=True):
-            axis.plot(value, place, MARKS[place % len(MARKS)], ms=3.5, color=colour)
+        for place, value, name in zip(places, lines["value"], lines["explainer"], strict=True):
+            axis.plot(value, place, ls="", ms=3.5, **seen[name].marked)
         axis.set_yticks(range(len(names)), titles if i % 4 == 0 else [""] * len(names), parse_math=False)
         axis.set_ylim(len(names) - 0.5, -0.5)
         axis.margins(x=0.12)
@@ -256,12 +289,13 @@ def _ranks(metrics: pd.DataFrame, record: Mapping[str, Any]) -> Plot:
     first = sum(pair in truths for pair in shown)
     if first:
         axis.axvspan(-0.4, first - 0.6, color=GRID, lw=0, zorder=0)
+    seen = looks(names)
     for place, name in enumerate(names):
         mine = [ranks.get((*pair, name), np.nan) for pair in shown]
         shift = 0.09 * (place % 5 - 2) * min(1, len(names) / 6)  # tied explainers stay apart
         axis.plot(
-            range(len(shown)), np.array(mine) + shift, marker=MARKS[place % len(MARKS)], ms=4.5,
-            lw=1.3, color=COLOURS[place % len(COLOURS)], label=visible(record["explainers"][name]), alpha=0.9,
+            range(len(shown)), np.array(mine) + shift, ms=4.5, lw=1.3, label=visible(record["explainers"][name]),
+            alpha=0.9, ls=seen[name].line, **seen[name].marked,
         )  # fmt: skip
     axis.set_xticks(
         range(len(shown)), [visible(row_title(*pair, record, star=pair in truths).text) for pair in shown], rotation=35,
@@ -399,7 +433,7 @@ def _costs(
     """How much of the gold an explainer finds, against what it costs."""
     from matplotlib.figure import Figure
 
-    names = list(dict.fromkeys(metrics["explainer"]))
+    seen = looks(list(dict.fromkeys(metrics["explainer"])))
     spent = costs[costs["part"] == "explainer"].set_index("name")
     figure = Figure(figsize=(WIDE, 0.6 + 2.2 * len(truths)), layout="constrained")
     kinds = (
@@ -412,11 +446,10 @@ def _costs(
         row[0].set_ylabel(f"{truth[0]} (gold: {truth[1]})", parse_math=False)
         for axis, (of, label, least) in zip(row, kinds, strict=True):
             for line, bar in zip(mine.to_dict("records"), _bars(mine, "value").T, strict=True):
-                place = names.index(line["explainer"])
                 cost = float(spent.loc[line["explainer"], of]) / record["instances"] * (1000 if of == "seconds" else 1)
-                look = {"fmt": MARKS[place % len(MARKS)], "color": COLOURS[place % len(COLOURS)]}
+                look: dict[str, Any] = {"ls": "", "ms": 4.5, "elinewidth": 1.2, **seen[line["explainer"]].marked}
                 title = visible(record["explainers"][line["explainer"]])
-                axis.errorbar(cost, line["value"], yerr=bar[:, None], ms=4.5, lw=1.2, label=title, **look)
+                axis.errorbar(cost, line["value"], yerr=bar[:, None], label=title, **look)
             axis.set_xscale("symlog", linthresh=least)  # some cost nothing
             axis.set_xlim(left=-0.6 * least)
             axis.xaxis.set_major_formatter("{x:g}")  # powers would be set as formulas, which takes long

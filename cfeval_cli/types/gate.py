@@ -22,7 +22,9 @@ from cfeval_cli.types.model import (
     Differentiable,
     Editable,
     Embedded,
+    Encoded,
     Linear,
+    Logits,
     Model,
     Picking,
     Probabilistic,
@@ -223,6 +225,25 @@ class Gate:
         here, places = np.nonzero(features != NONE)
         at = (torch.as_tensor(here), torch.as_tensor(features[here, places]))
         return whole.index_put(at, vectors[here, places])
+
+    def gradient(self, vectors: Floats, of: int) -> Floats:
+        """The gradient (n, M, d), at embeddings (n, M, d), of the logit of a class less the mean of the others'."""
+        self._ask(Access.GRADIENT, len(vectors))
+        import torch
+
+        variable = torch.tensor(vectors, requires_grad=True)
+        if isinstance(self._model, Logits):
+            logits = self._model.logits_embedded(variable)
+        else:
+            logits = torch.log(self._of(Differentiable).proba_embedded(variable))
+        others = torch.arange(logits.shape[1]) != of
+        (found,) = torch.autograd.grad((logits[:, of] - logits[:, others].mean(dim=1)).sum(), variable)
+        return np.asarray(found.numpy())
+
+    def encoded(self) -> Encoded:
+        """What stands behind the encoder of an estimator; what is done with it is not counted."""
+        self._permit(Access.WHITE_BOX)
+        return self._of(Encoded)
 
     def line(self, codes: Codes) -> tuple[Floats, Floats]:
         """Logits (n,) and their slopes ∂ logit / ∂ embedding (M, d), of a linear model."""

@@ -109,6 +109,15 @@ class Differentiable(Embedded, Protocol):
 
 
 @runtime_checkable
+class Logits(Differentiable, Protocol):
+    """Tells what its probabilities are made of, exactly where those round to 0 or 1."""
+
+    def logits_embedded(self, vectors: torch.Tensor) -> torch.Tensor:
+        """Logits (n, C) of embeddings (n, M, d), differentiable, whose softmax is the probabilities."""
+        ...
+
+
+@runtime_checkable
 class Sloped(Binary, Embedded, Protocol):
     """Knows its gradient without automatic differentiation."""
 
@@ -144,6 +153,27 @@ class Additive(Protocol):
 
     def mean_effects(self) -> Floats:
         """Mean effect (C, M) of each feature on each class over the training set."""
+        ...
+
+
+@runtime_checkable
+class Encoded(Protocol):
+    """An object of some library behind an encoder: a package that knows the library can look into it."""
+
+    def inside(self) -> object:
+        """The object itself."""
+        ...
+
+    def encode(self, codes: Codes) -> Floats:
+        """What it is given (n, W) for (n, M) codes."""
+        ...
+
+    def owners(self) -> Ints:
+        """The feature (W,) that each column belongs to."""
+        ...
+
+    def known_classes(self) -> Ints:
+        """The classes that it tells probabilities of, in its own order."""
         ...
 
 
@@ -222,6 +252,7 @@ _WHAT: dict[Any, str] = {
     Embedded: "embeddings (vectors)",
     Differentiable: "gradients in the embeddings (vectors, proba_embedded)",
     Linear: "a logit that is linear in the embeddings (logits, slopes)",
+    Encoded: "a trained estimator on the columns of a table (inside, encode, owners, known_classes)",
     Reparametrisable: "other parameters for the same predictions (changes, reparametrised)",
     Additive: "a logit that is a sum of effects (effects, value_effects, mean_effects)",
 }

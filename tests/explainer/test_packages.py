@@ -8,16 +8,22 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from lime.lime_tabular import LimeTabularExplainer
 
+from cfeval_cli.explainer.against import Against
 from cfeval_cli.explainer.anchor import Anchor, _beam, _Books
+from cfeval_cli.explainer.constant import Constant
 from cfeval_cli.explainer.decision_boundary import DecisionBoundary
+from cfeval_cli.explainer.gradient_input import GradientInput
+from cfeval_cli.explainer.integrated_gradients import IntegratedGradients
 from cfeval_cli.explainer.lime import Lime, _place
 from cfeval_cli.explainer.lr import Lr
+from cfeval_cli.explainer.nearest_gold import NearestGold
 from cfeval_cli.explainer.omission import Omission
 from cfeval_cli.explainer.random import Random
+from cfeval_cli.explainer.shap import Shap
 from cfeval_cli.model.logistic import LinearModel
 from cfeval_cli.seeding import integer, stream
 from cfeval_cli.types import NONE, Batch
-from tests.problems import REMOVALS, TRUTHS, gate, labels, make_batch, make_dataset, make_linear
+from tests.problems import REMOVALS, TRUTHS, WAYS, gate, labels, make_batch, make_dataset, make_linear
 
 DATASET = make_dataset([3, 4, 2, 3, 5], n=60, seed=3)
 MODEL = make_linear(DATASET, seed=4, scale=1)
@@ -151,6 +157,9 @@ def test_bad_settings_are_named(make, key):
 
 EVERY = [Random(), Omission(REMOVALS), Omission(REMOVALS, "zero"), Lime(n_samples=300), Anchor()]
 EVERY += [DecisionBoundary(n_samples=200), *(Lr(truth, name) for name, truth in TRUTHS.items())]
+EVERY += [Shap("permutation", 20, 3), Shap("kernel", 20, n_samples=100), Shap("linear"), Omission(WAYS, "mean")]
+EVERY += [IntegratedGradients(WAYS), GradientInput(WAYS)]
+EVERY += [one(TRUTHS["centered"]) for one in (Against, Constant, NearestGold)]
 
 
 @pytest.mark.parametrize("explainer", EVERY, ids=str)

@@ -15,6 +15,7 @@ from cfeval_cli.types import ABSENT, NONE, Access, BlackBox, Subject
 from tests.problems import (
     REMOVALS,
     TRUTHS,
+    WAYS,
     gate,
     importance,
     logit,
@@ -124,3 +125,15 @@ def test_lr_is_the_gold_ranking(definition):
 def test_bad_settings_are_named():
     with pytest.raises(ValueError, match="removal"):
         Omission(REMOVALS, "erase")
+    with pytest.raises(ValueError, match="inapplicable"):
+        Omission(REMOVALS, inapplicable="perhaps")
+
+
+def test_omission_by_a_way_that_does_not_apply_sits_out_if_it_is_told_to():
+    dataset, table = make_dataset([3, 2]), Subject(make_dataset([3, 2]), LinearModel)
+    assert Omission(WAYS, "mask", "sit_out").sits_out(table) == "toy has no mask token"
+    assert Omission(WAYS, "mask").sits_out(table) is None  # it is refused
+    for way in ("zero", "mean"):
+        assert Omission(WAYS, way, "sit_out").sits_out(table) is None
+        assert "needs" in Omission(WAYS, way, "sit_out").sits_out(Subject(dataset, BlackBox))
+    assert Omission(WAYS, "marginal", "sit_out").sits_out(Subject(dataset, BlackBox)) is None

@@ -17,10 +17,10 @@ from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 
 from cfeval_cli.errors import UserError
-from cfeval_cli.model.estimator import Estimator
+from cfeval_cli.model.estimator import Estimator, TableModel
 from cfeval_cli.model.outside import LabelModel, ProbabilityModel
 from cfeval_cli.seeding import integer, stream
-from cfeval_cli.types import Foreseen, Subject
+from cfeval_cli.types import Encoded, Foreseen, Subject
 from tests.model.mixed import COLOURS, mixed, sentences
 
 DATASET = mixed()
@@ -103,7 +103,8 @@ def test_a_class_that_has_no_probabilities_tells_classes(classes):
     assert set(model.predict(data.test.codes)) == set(range(len(classes)))
     assert (model.predict(data.test.codes) == data.test.labels).mean() > 1 / len(classes)
     assert Estimator(SVC(probability=False)).foresee(data) is LabelModel
-    assert Estimator(LogisticRegression()).foresee(data) is ProbabilityModel
+    assert Estimator(LogisticRegression()).foresee(data) is TableModel
+    assert Estimator(LogisticRegression()).foresee(sentences()) is ProbabilityModel
 
 
 def test_a_class_that_the_training_part_lacks_has_probability_0():
@@ -171,3 +172,17 @@ def test_warnings_are_told_and_what_is_not_known_is_not_kept(caplog):
 def test_what_is_no_classifier_is_refused(settings, message):
     with pytest.raises(ValueError, match=message):
         Estimator(**settings)
+
+
+def test_what_stands_behind_the_columns_of_a_table_can_be_looked_into():
+    data = mixed()
+    model = Estimator(LogisticRegression()).fit(data, 0)
+    assert isinstance(model, Encoded) and isinstance(model.inside(), LogisticRegression)
+    columns, owners = model.encode(data.test.codes), model.owners()
+    told = model.inside().predict_proba(columns)
+    assert np.array_equal(told, model.predict_proba(data.test.codes)[:, model.known_classes()])
+    for j, feature in enumerate(data.features):  # to change a feature changes its own columns alone
+        other = data.test.codes.copy()
+        other[:, j] = (other[:, j] + 1) % len(feature.values)
+        assert not (columns != model.encode(other))[:, owners != j].any()
+    assert not isinstance(Estimator(LogisticRegression()).fit(sentences(), 0), Encoded)

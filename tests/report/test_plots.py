@@ -1,6 +1,8 @@
 """Plots are drawn from what was found: dots, bars and names are read back from the axes."""
 
 import re
+from collections import Counter
+from itertools import combinations
 
 import numpy as np
 import pandas as pd
@@ -11,6 +13,7 @@ from cfeval_cli.report import plots
 from cfeval_cli.report.tables import costs as cost_table
 from cfeval_cli.statistics.findings import conclude
 from cfeval_cli.statistics.resampled import Bootstrap
+from tests.inside import CONF
 from tests.report.test_tables import RECORD, facts
 from tests.statistics.tables import EXPLAINERS, build
 
@@ -138,3 +141,31 @@ def test_a_run_draws_what_it_was_asked_for_and_counts_seconds_and_rows(toy, made
     }
     assert costs.loc[costs["part"] == "metric", "model_rows"].sum() > 0 and rows["bounds", np.nan, np.nan] > 20 * 4
     assert "explainer: Omission" in (folder / "costs.md").read_text()
+
+
+def test_colour_and_mark_belong_to_a_name_and_no_two_explainers_that_there_are_look_alike():
+    names = sorted({path.stem for path in (CONF / "explainer").glob("*.yaml")})
+    together = plots.looks(names)
+    assert len({(look.colour, look.mark) for look in together.values()}) == len(names)
+    assert not any(look.hollow for look in together.values())
+    for name in names:
+        assert plots.looks([name])[name] == together[name] == plots.looks(names[::-1])[name]
+    six = [together[name] for name in ("random", "omission", "lime", "anchor", "decision_boundary", "lr")]
+    assert len({look.colour for look in six}) == len({look.mark for look in six}) == 6
+    field = [together[name] for name in names if name not in ("paper", "field", "file", "ladder", "lime_package")]
+    assert max(Counter(look.colour for look in field).values()) <= 4
+
+
+def test_a_users_own_explainer_that_looks_as_another_does_is_hollow():
+    """Of a hundred names some must: then the later one of two is, whichever others are there."""
+    names = [f"mine_{i}" for i in range(100)]
+    seen = plots.looks(names)
+    pairs = [(a, b) for a, b in combinations(sorted(names), 2) if _shape(seen[a]) == _shape(seen[b])]
+    assert pairs
+    for a, b in pairs[:20]:
+        both = plots.looks([b, a])
+        assert not both[a].hollow and both[b].hollow and _shape(both[a]) == _shape(seen[a])
+
+
+def _shape(look):
+    return look.colour, look.mark

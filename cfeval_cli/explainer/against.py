@@ -1,0 +1,27 @@
+"""The truth upside down: what every metric should put last."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from cfeval_cli.types import ABSENT, Access, Batch, Dataset, Explainer, Explanation, Gate, Truth
+
+
+@dataclass(frozen=True)
+class Against(Explainer):
+    """The gold ranking reversed: the least important feature first."""
+
+    truth: Truth
+    gold: str = ""  # its name
+
+    access = Access.WHITE_BOX
+    title = "Against gold"
+    place = 12
+    control = True
+
+    def fit(self, dataset: Dataset, model: Gate) -> Callable[[Batch], Explanation]:
+        """Nothing to prepare."""
+
+        def explain(batch: Batch) -> Explanation:
+            return Explanation.ranked(-self.truth.importance(dataset, model, batch), batch.codes != ABSENT)
+
+        return explain

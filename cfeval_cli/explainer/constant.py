@@ -1,0 +1,39 @@
+"""The same for everybody: what is important on the whole, whoever is asked about."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from cfeval_cli.types import ABSENT, Access, Batch, Dataset, Explainer, Explanation, Gate, Rows, Truth
+
+_AT_ONCE = 4096  # training rows
+
+
+@dataclass(frozen=True)
+class Constant(Explainer):
+    """The features by their mean importance over the training rows: an explanation that looks at no instance."""
+
+    truth: Truth
+    gold: str = ""  # its name
+
+    access = Access.WHITE_BOX
+    title = "Constant"
+    place = 14
+    control = True
+
+    def fit(self, dataset: Dataset, model: Gate) -> Callable[[Batch], Explanation]:
+        """The means, of each feature over the rows that have it."""
+        sums, counts = np.zeros(dataset.width), np.zeros(dataset.width)
+        for start in range(0, len(dataset.train), _AT_ONCE):
+            codes = dataset.train.codes[start : start + _AT_ONCE]
+            rows = Rows(dataset.train.ids[start : start + _AT_ONCE], codes, model.labels(codes))
+            there = codes != ABSENT
+            sums += np.where(there, self.truth.importance(dataset, model, rows), 0.0).sum(axis=0)
+            counts += there.sum(axis=0)
+        means = sums / np.maximum(counts, 1)
+
+        def explain(batch: Batch) -> Explanation:
+            return Explanation.ranked(np.tile(means, (len(batch), 1)), batch.codes != ABSENT)
+
+        return explain

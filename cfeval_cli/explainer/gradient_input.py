@@ -1,0 +1,27 @@
+"""Gradient times input, as in captum, or times the way from another baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from cfeval_cli.explainer.gradients import ByGradient
+from cfeval_cli.types import Floats, Gate, Removal
+
+
+@dataclass(frozen=True)
+class GradientInput(ByGradient):
+    """The gradient of the logit of ŷ at x, times the way from the baseline to x (Shrikumar 2017)."""
+
+    ways: Mapping[str, Removal]
+    removal: str = "zero"  # what the baseline is: one of the ways; auto: mask for text, mean for tables
+
+    title = "Gradient × input"
+    place = 54
+
+    def __post_init__(self) -> None:
+        self.check_removal()
+
+    def slope(self, model: Gate, vectors: Floats, baselines: Floats, label: int) -> Floats:
+        """The same from every baseline."""
+        return model.gradient(vectors[None], label)

@@ -1,0 +1,76 @@
+"""What explainers by gradients share: the baselines that a removal stands for, and the sums over embeddings."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from cfeval_cli.errors import one_of
+from cfeval_cli.seeding import one_thread
+from cfeval_cli.types import (
+    ABSENT,
+    Access,
+    Batch,
+    Dataset,
+    Explainer,
+    Explanation,
+    Floats,
+    Gate,
+    Removal,
+    StandIns,
+    Subject,
+)
+
+
+class ByGradient(Explainer):
+    """An explainer of the logit of ŷ by its gradient, from a baseline that is what a removal puts into the place of x.
+
+    A feature has the sum over its embedding.
+    """
+
+    ways: Mapping[str, Removal]  # that can be chosen, by name
+    removal: str
+
+    access = Access.GRADIENT
+
+    def check_removal(self) -> None:
+        """Refuse a removal that there is not."""
+        one_of("removal", self.removal, ("auto", *self.ways))
+
+    def check(self, subject: Subject) -> None:
+        """Refuse a removal that does not go with the data."""
+        if reason := self._way(subject.dataset).sits_out(subject):
+            raise ValueError(f"removal={self.removal}: {reason}. Use removal=auto.")
+
+    def _way(self, dataset: Dataset) -> Removal:
+        auto = "mean" if dataset.unknown is None else "mask"
+        return self.ways[auto if self.removal == "auto" else self.removal]
+
+    @abstractmethod
+    def slope(self, model: Gate, vectors: Floats, baselines: Floats, label: int) -> Floats:
+        """The gradient (s, M, d) by which the way from each baseline (s, M, d) to an instance (M, d) is multiplied."""
+
+    def fit(self, dataset: Dataset, model: Gate) -> Callable[[Batch], Explanation]:
+        """Find the baselines."""
+        baselines, weights = _baselines(self._way(dataset).fit(dataset, model), dataset, model)
+
+        def explain(batch: Batch) -> Explanation:
+            scores, there = np.zeros(batch.codes.shape), batch.codes != ABSENT
+            with one_thread():
+                for i, vectors in enumerate(model.embed(batch.codes)):  # one by one: who else is asked changes no bit
+                    starts = np.where(there[i][:, None], baselines, 0.0)
+                    slope = self.slope(model, vectors, starts, int(batch.labels[i]))
+                    scores[i] = weights @ (slope * (vectors - starts)).sum(axis=2)
+            return Explanation.ranked(scores, there)
+
+        return explain
+
+
+def _baselines(stand_ins: StandIns, dataset: Dataset, model: Gate) -> tuple[Floats, Floats]:
+    """Embeddings (s, M, d) in which all features are removed, and their weights (s,)."""
+    if stand_ins.vectors is not None:
+        return stand_ins.vectors[None], np.ones(1)
+    codes, weights = stand_ins.instead(np.arange(dataset.width))
+    return model.embed(codes), weights

@@ -1,0 +1,29 @@
+"""against is the gold ranking from behind."""
+
+import numpy as np
+import pytest
+
+from cfeval_cli.explainer.against import Against
+from cfeval_cli.explainer.lr import Lr
+from cfeval_cli.types import ABSENT, BlackBox, Subject
+from tests.problems import TRUTHS, gate, make_batch, make_dataset, make_text, random_linear
+
+
+@pytest.mark.parametrize("truth", TRUTHS)
+@pytest.mark.parametrize("dataset", [make_dataset([3, 2, 4, 5], n=30), make_text(n=30)], ids=["table", "text"])
+def test_it_names_the_features_of_lr_in_the_other_order(truth, dataset):
+    model = random_linear(dataset, 1, 2)
+    batch = make_batch(dataset, model)
+    told, gold = (one(TRUTHS[truth], truth).fit(dataset, gate(model))(batch) for one in (Against, Lr))
+    for i, codes in enumerate(batch.codes):
+        many = int((codes != ABSENT).sum())
+        assert told.features[i, :many].tolist() == gold.features[i, :many][::-1].tolist()
+        assert np.array_equal(told.scores[i, :many], -gold.scores[i, :many][::-1])
+        assert (told.features[i, many:] < 0).all()
+
+
+def test_without_a_truth_there_is_nothing_to_reverse():
+    assert "needs a logit that is a sum of effects" in Against(TRUTHS["centered"]).sits_out(
+        Subject(make_dataset([2, 2]), BlackBox)
+    )
+    assert Against.control

@@ -1,0 +1,43 @@
+"""constant names the same features for everybody, by their mean importance over the training rows."""
+
+import numpy as np
+import pytest
+
+from cfeval_cli.explainer import constant
+from cfeval_cli.explainer.constant import Constant
+from cfeval_cli.types import ABSENT, BlackBox, Subject
+from tests.problems import (
+    TRUTHS,
+    by_feature,
+    gate,
+    importance,
+    labels,
+    make_batch,
+    make_dataset,
+    make_text,
+    random_linear,
+)
+
+
+@pytest.mark.parametrize("truth", TRUTHS)
+@pytest.mark.parametrize("dataset", [make_dataset([3, 2, 4, 5], n=30), make_text(n=30)], ids=["table", "text"])
+def test_the_scores_are_means_over_the_training_rows_that_have_the_feature(truth, dataset, monkeypatch):
+    monkeypatch.setattr(constant, "_AT_ONCE", 7)
+    model = random_linear(dataset, 1, 2)
+    batch = make_batch(dataset, model)
+    told = by_feature(Constant(TRUTHS[truth], truth).fit(dataset, gate(model))(batch), dataset.width)
+    train = dataset.train.codes
+    every = importance(truth, model, dataset, train, labels(model, train))
+    for j in range(dataset.width):
+        mean = np.mean([every[i, j] for i in range(len(train)) if train[i, j] != ABSENT])
+        there = batch.codes[:, j] != ABSENT
+        assert told[there, j] == pytest.approx(np.full(there.sum(), mean), abs=1e-9)
+        assert np.isnan(told[~there, j]).all()
+
+
+def test_everybody_of_a_table_gets_the_same_order():
+    dataset = make_dataset([3, 2, 4, 5], n=30)
+    model = random_linear(dataset, 1, 2)
+    told = Constant(TRUTHS["centered"]).fit(dataset, gate(model))(make_batch(dataset, model))
+    assert (told.features == told.features[0]).all() and (np.diff(told.scores[0]) <= 0).all()
+    assert "needs a logit" in Constant(TRUTHS["centered"]).sits_out(Subject(dataset, BlackBox)) and Constant.control

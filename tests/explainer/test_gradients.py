@@ -1,0 +1,129 @@
+"""What both explainers by gradients share: baselines by removal, the logit of ŷ, and models that know no logits."""
+
+import numpy as np
+import pytest
+import torch
+
+from cfeval_cli.explainer.gradient_input import GradientInput
+from cfeval_cli.explainer.gradients import ByGradient
+from cfeval_cli.explainer.integrated_gradients import IntegratedGradients
+from cfeval_cli.model.logistic import LinearModel
+from cfeval_cli.types import ABSENT, Access, Batch, BlackBox, Subject
+from tests.problems import WAYS, by_feature, gate, make_batch, make_dataset, make_text, random_linear
+
+BOTH = [GradientInput, IntegratedGradients]
+
+
+class Bent:
+    """Three classes, two layers: embeddings, then probabilities that no sum of effects gives."""
+
+    def __init__(self, dataset, seed=0, dim=3):
+        rng = np.random.default_rng(seed)
+        self.tables = [rng.normal(size=(len(feature.values), dim)) for feature in dataset.features]
+        if dataset.padded:
+            self.tables = [self.tables[0]] * dataset.width
+        self.first = torch.as_tensor(rng.normal(size=(dataset.width * dim, 5)))
+        self.second = torch.as_tensor(rng.normal(size=(5, 3)))
+
+    def vectors(self, feature, codes):
+        return np.where((codes == ABSENT)[:, None], 0.0, self.tables[feature][codes])
+
+    def inner(self, vectors):
+        return torch.tanh(vectors.flatten(1) @ self.first) @ self.second
+
+    def proba_embedded(self, vectors):
+        return torch.softmax(self.inner(vectors), dim=1)
+
+    def predict_proba(self, codes):
+        vectors = np.stack([self.vectors(j, codes[:, j]) for j in range(codes.shape[1])], axis=1)
+        return self.proba_embedded(torch.as_tensor(vectors)).numpy()
+
+
+def bent(dataset, rows=6):
+    model = Bent(dataset)
+    codes = dataset.test.codes[:rows]
+    labels = model.predict_proba(codes).argmax(axis=1)
+    return model, Batch(dataset.test.ids[:rows], codes, labels, seed=0, component="explainer.x")
+
+
+def against_the_others(model, label):
+    """The logit of a class less the mean of the others', for captum; softmax gives logits up to a constant."""
+
+    def forward(vectors):
+        logits = model.inner(vectors)
+        return logits[:, label] - logits[:, [c for c in range(3) if c != label]].mean(dim=1)
+
+    return forward
+
+
+def by_hand(dataset, model, codes, way):
+    """The embeddings of an instance, and of what stands in its place, with weights."""
+    whole = np.stack([model.vectors(j, codes[j : j + 1])[0] for j in range(dataset.width)])
+    if way == "zero":
+        starts, weights = [np.zeros_like(whole)], [1.0]
+    elif way == "mean":
+        means = [f @ t for f, t in zip(dataset.frequencies, model.tables, strict=True)]
+        starts, weights = [np.stack(means)], [1.0]
+    elif way == "mask":
+        starts, weights = [np.stack([table[dataset.mask] for table in model.tables])], [1.0]
+    else:
+        rows, weights = WAYS["marginal"].fit(dataset, None).instead(np.arange(dataset.width))
+        starts = [np.stack([t[v] for t, v in zip(model.tables, row, strict=True)]) for row in rows]
+    there = (codes != ABSENT)[:, None]
+    return whole, [np.where(there, start, 0.0) for start in starts], weights
+
+
+@pytest.mark.parametrize("explainer", BOTH)
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_model_of_several_classes_that_tells_probabilities_alone_is_explained_by_their_logarithm(explainer, seed):
+    """Integrated gradients sum to the difference that they explain; gradient times input is a difference quotient."""
+    dataset = make_dataset([3, 2, 4, 5], n=30, seed=seed)
+    model, batch = bent(dataset)
+    told = by_feature(explainer(WAYS, "zero").fit(dataset, gate(model, Access.GRADIENT))(batch), 4)
+    for i, codes in enumerate(batch.codes):
+        forward = against_the_others(model, int(batch.labels[i]))
+        whole, (start,), _ = by_hand(dataset, model, codes, "zero")
+        ends = forward(torch.as_tensor(np.stack([whole, start]))).numpy()
+        if explainer is IntegratedGradients:
+            assert told[i].sum() == pytest.approx(ends[0] - ends[1], abs=1e-6)
+            continue
+        for j in range(4):
+            near = np.stack([whole, whole])
+            near[:, j] *= np.array([[1 + 1e-5], [1 - 1e-5]])
+            up, down = forward(torch.as_tensor(near)).numpy()
+            assert told[i, j] == pytest.approx((up - down) / 2e-5, abs=1e-6)
+
+
+@pytest.mark.parametrize("explainer", BOTH)
+def test_an_instance_gets_the_same_bits_in_any_company(explainer):
+    dataset = make_text(width=7, words=9, n=40, seed=2)
+    model = random_linear(dataset, 3, 5)
+    for way in ("mask", "marginal"):
+        function = explainer(WAYS, way).fit(dataset, gate(model, explainer.access))
+        together = function(make_batch(dataset, model))
+        for start in range(0, 40, 7):
+            rows = slice(start, start + 7)
+            part = function(make_batch(dataset, model, rows=rows))
+            assert np.array_equal(part.features, together.features[rows])
+            assert np.array_equal(part.scores, together.scores[rows], equal_nan=True)
+
+
+@pytest.mark.parametrize("explainer", BOTH)
+def test_padding_is_never_named_and_a_removal_that_does_not_apply_is_refused(explainer):
+    text, table = make_text(), make_dataset([3, 2])
+    model = random_linear(text, 0, 2)
+    batch = make_batch(text, model)
+    told = explainer(WAYS).fit(text, gate(model, explainer.access))(batch)
+    assert ((told.features >= 0).sum(axis=1) == (batch.codes != ABSENT).sum(axis=1)).all()
+    with pytest.raises(ValueError, match=r"removal=mask: toy has no mask token. Use removal=auto"):
+        explainer(WAYS, "mask").check(Subject(table, LinearModel))
+    for way in ("auto", "zero", "mean", "marginal"):
+        explainer(WAYS, way).check(Subject(table, LinearModel))
+    assert "needs gradients in the embeddings" in explainer(WAYS).sits_out(Subject(table, BlackBox))
+    with pytest.raises(ValueError, match="removal must be one of"):
+        explainer(WAYS, "burn")
+
+
+def test_what_they_share_explains_nothing_itself():
+    with pytest.raises(TypeError, match="abstract"):
+        ByGradient()

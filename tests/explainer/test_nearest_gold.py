@@ -1,0 +1,53 @@
+"""nearest_gold tells the truth about the nearest training row."""
+
+import numpy as np
+import pytest
+
+from cfeval_cli.explainer import nearest_gold
+from cfeval_cli.explainer.lr import Lr
+from cfeval_cli.explainer.nearest_gold import NearestGold
+from cfeval_cli.model.logistic import LinearModel
+from cfeval_cli.types import Batch, BlackBox, Subject
+from tests.problems import TRUTHS, gate, labels, make_batch, make_dataset, make_mixed, make_text, random_linear
+
+
+def nearest(dataset, row):
+    """By the definition, feature after feature."""
+    best, found = np.inf, -1
+    for number, other in enumerate(dataset.train.codes):
+        apart = 0.0
+        for j, feature in enumerate(dataset.features):
+            if feature.numbers is None:
+                apart += 2.0 * (row[j] != other[j])
+                continue
+            column = feature.numbers[dataset.train.codes[:, j]]
+            known = column[~np.isnan(column)]
+            middle = np.median(known)
+            usual = np.median(np.abs(known - middle)) or np.std(known)
+            a, b = (feature.numbers[code] for code in (row[j], other[j]))
+            off = 2.0 * (np.isnan(a) != np.isnan(b))
+            a, b = (middle if np.isnan(one) else one for one in (a, b))
+            apart += off + ((a - b) / usual) ** 2
+        if apart < best - 1e-12:
+            best, found = apart, number
+    return found
+
+
+@pytest.mark.parametrize("dataset", [make_dataset([3, 2, 4, 5], n=40), make_mixed(1, n=40, missing=0.1)], ids=str)
+def test_the_neighbour_is_the_one_by_the_definition_and_its_gold_is_told(dataset, monkeypatch):
+    monkeypatch.setattr(nearest_gold, "_AT_ONCE", 3 * len(dataset.train))
+    model = random_linear(dataset, 1, 2)
+    batch = make_batch(dataset, model)
+    told = NearestGold(TRUTHS["centered"]).fit(dataset, gate(model))(batch)
+    rows = [nearest(dataset, row) for row in batch.codes]
+    codes = dataset.train.codes[rows]
+    others = Batch(dataset.train.ids[rows], codes, labels(model, codes), seed=0, component="x")
+    gold = Lr(TRUTHS["centered"]).fit(dataset, gate(model))(others)
+    assert np.array_equal(told.features, gold.features) and np.array_equal(told.scores, gold.scores)
+
+
+def test_it_sits_out_where_positions_mean_nothing_and_where_no_truth_is_known():
+    explainer = NearestGold(TRUTHS["centered"])
+    assert "the words of a text do not" in explainer.sits_out(Subject(make_text(), LinearModel))
+    assert "needs a logit" in explainer.sits_out(Subject(make_dataset([2, 2]), BlackBox))
+    assert explainer.sits_out(Subject(make_dataset([2, 2]), LinearModel)) is None and explainer.control

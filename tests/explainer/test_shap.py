@@ -1,0 +1,267 @@
+"""shap gives the package's values for the same background and seed, in all of its ways."""
+
+import importlib.util
+import warnings
+from itertools import combinations
+from math import factorial
+
+import numpy as np
+import pytest
+
+from cfeval_cli.errors import UserError
+from cfeval_cli.explainer import coalitions
+from cfeval_cli.explainer.shap import Shap
+from cfeval_cli.model.estimator import Estimator
+from cfeval_cli.model.logistic import LinearModel
+from cfeval_cli.seeding import integer, stream
+from cfeval_cli.types import ABSENT, Access, Batch, BlackBox, Subject
+from tests.problems import (
+    by_feature,
+    gate,
+    importance,
+    kept,
+    make_batch,
+    make_dataset,
+    make_mixed,
+    make_text,
+    random_linear,
+)
+
+shap = pytest.importorskip("shap")
+
+# few values, so that background rows share some of them with an instance; numbers of many values; more features than
+# sets can be tried; sentences; one feature alone; and a feature that no row differs in
+PROBLEMS = {
+    "few": make_dataset([2, 3, 2, 4, 2, 3, 2, 2, 5, 2, 3, 2], n=120, seed=1),
+    "numbers": make_mixed(3, n=60, categories=3, numbers=4),
+    "many": make_dataset([9] * 17, n=120, seed=2),
+    "text": make_text(width=9, words=12, n=30, seed=4),
+    "one": make_dataset([4], n=40, seed=5),
+    "same": make_dataset([3, 1, 4, 1, 2], n=40, seed=6),
+}
+
+
+def setting(name, rows=4):
+    dataset = PROBLEMS[name]
+    model = random_linear(dataset, 7, 3, scale=0.7)
+    return dataset, model, make_batch(dataset, model, 3, "explainer.shap", slice(rows))
+
+
+def asked(dataset, model, batch, i, background):
+    """What the package is given: a function, a background, and a seed."""
+    label = int(batch.labels[i])
+    rows = np.where(batch.codes[i] == ABSENT, ABSENT, background)
+
+    def function(x):
+        return kept(model, np.asarray(x).astype(np.int32), np.full(len(x), label))
+
+    return function, rows, integer(stream(3, "explainer.shap", int(batch.ids[i])))
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_permutation_gives_the_packages_values(name):
+    dataset, model, batch = setting(name)
+    told = by_feature(Shap("permutation", 30, 5).fit(dataset, gate(model, Access.PROBABILITY))(batch), dataset.width)
+    for i, codes in enumerate(batch.codes):
+        function, rows, seed = asked(dataset, model, batch, i, coalitions.background(dataset, 30, 0))
+        vary = int((rows != codes).any(axis=0).sum())
+        package = shap.PermutationExplainer(function, shap.maskers.Independent(rows, max_samples=30), seed=seed)
+        expected = package(codes[None], max_evals=5 * (2 * vary + 1), silent=True).values[0]
+        there = codes != ABSENT
+        assert told[i][there] == pytest.approx(expected[there], abs=1e-12)
+
+
+@pytest.mark.parametrize(("name", "samples"), [*((name, None) for name in PROBLEMS), ("few", 300), ("many", 90)])
+def test_kernel_gives_the_packages_values(name, samples):
+    dataset, model, batch = setting(name, 2)
+    explainer = Shap("kernel", background=20, n_samples=samples)
+    told = by_feature(explainer.fit(dataset, gate(model, Access.PROBABILITY))(batch), dataset.width)
+    for i, codes in enumerate(batch.codes):
+        function, rows, seed = asked(dataset, model, batch, i, coalitions.background(dataset, 20, 0))
+        np.random.seed(seed)  # noqa: NPY002
+        package = shap.KernelExplainer(function, rows)
+        more = {} if samples is None else {"nsamples": samples}
+        expected = package.shap_values(codes[None].astype(float), l1_reg=0, silent=True, **more)[0]
+        there = codes != ABSENT
+        assert told[i][there] == pytest.approx(expected[there], abs=1e-9)
+
+
+def shapley(value, size):
+    """By the definition: the mean gain over all orders."""
+    scores = np.zeros(size)
+    for j in range(size):
+        others = [one for one in range(size) if one != j]
+        for many in range(size):
+            weight = factorial(many) * factorial(size - many - 1) / factorial(size)
+            for some in combinations(others, many):
+                scores[j] += weight * (value({*some, j}) - value({*some}))
+    return scores
+
+
+@pytest.mark.parametrize("algorithm", ["kernel", "permutation"])
+def test_with_all_sets_or_very_many_orders_it_is_the_shapley_value(algorithm):
+    dataset = make_dataset([3, 4, 2, 3, 5], n=60, seed=3)
+    model = random_linear(dataset, 4, 2)
+    batch = make_batch(dataset, model, rows=slice(3))
+    told = by_feature(Shap(algorithm, 15, 3000).fit(dataset, gate(model, Access.PROBABILITY))(batch), 5)
+    rows = coalitions.background(dataset, 15, 0)
+    for i, codes in enumerate(batch.codes):
+
+        def value(some, codes=codes, label=int(batch.labels[i])):
+            edited = rows.copy()
+            edited[:, [*some]] = codes[[*some]]
+            return kept(model, edited, np.full(len(rows), label)).mean()
+
+        assert told[i] == pytest.approx(shapley(value, 5), abs=1e-10 if algorithm == "kernel" else 4e-3)
+
+
+def test_rows_that_come_out_alike_are_asked_about_once():
+    """Against asking about every row, on random sets of features."""
+    rng = np.random.default_rng(0)
+    dataset = PROBLEMS["few"]
+    model, rows = random_linear(dataset, 1, 3), coalitions.background(dataset, 40, 2)
+    for codes in dataset.test.codes[:5]:
+        door, features = gate(model, Access.PROBABILITY), coalitions.differing(codes, rows)
+        sets = rng.random((600, len(features))) < 0.5
+        told = coalitions.values(door, codes, 1, rows, features, sets)
+        for found, own in zip(told, sets, strict=True):
+            edited = rows.copy()
+            edited[:, features[own]] = codes[features[own]]
+            assert found == pytest.approx(model.positive(edited).mean(), abs=1e-12)
+        assert door._ledger.rows["test"] < 0.5 * sets.shape[0] * len(rows)
+
+
+@pytest.mark.parametrize("name", ["few", "text"])
+def test_linear_is_the_contribution_to_the_logit_that_gold_calls_centered(name):
+    dataset, model, batch = setting(name, 10)
+    told = by_feature(Shap("linear").fit(dataset, gate(model))(batch), dataset.width)
+    gold = importance("centered", model, dataset, batch.codes, batch.labels)
+    there = batch.codes != ABSENT
+    assert told[there] == pytest.approx(gold[there], abs=1e-9)
+
+
+def test_linear_is_the_packages_on_embeddings():
+    dataset, model, batch = setting("numbers", 6)
+    told = by_feature(Shap("linear").fit(dataset, gate(model))(batch), dataset.width)
+
+    def embedded(codes):
+        return np.concatenate([model.vectors(j, codes[:, j]) for j in range(dataset.width)], axis=1)
+
+    masker = shap.maskers.Independent(embedded(dataset.train.codes), max_samples=1000)
+    values = shap.LinearExplainer((model.weights.ravel(), model.bias), masker).shap_values(embedded(batch.codes))
+    signs = np.where(batch.labels == 1, 1, -1)[:, None]
+    assert told == pytest.approx(signs * values.reshape(6, dataset.width, 3).sum(axis=2), abs=1e-9)
+
+
+def classifiers():
+    from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingClassifier, RandomForestClassifier
+    from sklearn.tree import DecisionTreeClassifier
+
+    made = [
+        DecisionTreeClassifier(max_depth=4),
+        RandomForestClassifier(8, max_depth=4),
+        GradientBoostingClassifier(n_estimators=8),
+        HistGradientBoostingClassifier(max_iter=8, min_samples_leaf=5),
+    ]
+    if importlib.util.find_spec("lightgbm"):
+        from lightgbm import LGBMClassifier
+
+        made.append(LGBMClassifier(n_estimators=8, min_child_samples=5, verbosity=-1))
+    if importlib.util.find_spec("xgboost"):
+        from xgboost import XGBClassifier
+
+        made.append(XGBClassifier(n_estimators=8, max_depth=3))
+    return made
+
+
+def trained(estimator, dataset):
+    model = Estimator(estimator).fit(dataset, 0)
+    codes = dataset.test.codes[:6]
+    labels = model.predict_proba(codes).argmax(axis=1)
+    return model, Batch(dataset.test.ids[:6], codes, labels, seed=0, component="explainer.shap")
+
+
+@pytest.mark.parametrize("estimator", classifiers(), ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize("categories", [0, 2], ids=["numbers", "mixed"])
+def test_tree_is_the_packages_and_auto_takes_it_wherever_it_tells_the_truth(estimator, categories):
+    dataset = make_mixed(1, n=80, categories=categories, numbers=4)
+    model, batch = trained(estimator, dataset)
+    auto = by_feature(Shap("auto", 40).fit(dataset, gate(model))(batch), dataset.width)
+    rows = coalitions.background(dataset, 40, 0)
+    whole = model.predict_proba(batch.codes) - model.predict_proba(rows).mean(axis=0)
+    assert auto.sum(axis=1) == pytest.approx(whole[np.arange(6), batch.labels], abs=2e-4)
+    if categories and not set(np.unique(model.encode(rows)[:, :2]).tolist()) <= {0.0, 1.0} and _native(model):
+        expected = Shap("permutation", 40).fit(dataset, gate(model, Access.PROBABILITY))(batch)
+        assert auto == pytest.approx(by_feature(expected, dataset.width), abs=1e-12)  # the package knows no categories
+        with pytest.raises(UserError, match=r"explainer\.shap\.algorithm=tree.*algorithm=auto"):
+            Shap("tree", 40).fit(dataset, gate(model))
+        return
+    exact = model.encode(rows)
+    if type(estimator).__module__.startswith(("sklearn.tree", "sklearn.ensemble._forest", "sklearn.ensemble._gb")):
+        exact = exact.astype(np.float32).astype(float)  # as these trees read it, which the package forgets
+    masker = shap.maskers.Independent(exact, max_samples=40)
+    package = shap.TreeExplainer(model.inside(), masker, model_output="probability")
+    values = np.asarray(package.shap_values(model.encode(batch.codes), check_additivity=False))
+    for i, label in enumerate(batch.labels):
+        mine = values[i, :, label] if values.ndim == 3 else values[i] * (1 if label else -1)
+        expected = [mine[model.owners() == j].sum() for j in range(dataset.width)]
+        assert auto[i] == pytest.approx(expected, abs=1e-9)
+
+
+def _native(model):
+    return bool(model.source.encoder.categories.any())
+
+
+def test_auto_takes_permutations_for_what_is_no_tree():
+    from sklearn.linear_model import LogisticRegression
+
+    dataset = make_mixed(1, n=80)
+    model, batch = trained(LogisticRegression(), dataset)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        auto = Shap("auto", 20).fit(dataset, gate(model))(batch)
+    expected = Shap("permutation", 20).fit(dataset, gate(model, Access.PROBABILITY))(batch)
+    assert np.array_equal(auto.scores, expected.scores)
+
+
+def test_it_asks_no_more_than_its_way_needs_and_refuses_one_that_cannot_be(monkeypatch):
+    from sklearn.tree import DecisionTreeClassifier
+
+    dataset = make_mixed(1)
+    white, black = Subject(dataset, LinearModel), Subject(dataset, BlackBox)
+    tree = Subject.of(dataset, Estimator(DecisionTreeClassifier()))
+    ways = ("auto", "permutation", "kernel")
+    assert [Shap(way).asks(white) for way in ways] == [Access.PROBABILITY] * 3
+    assert Shap("linear").asks(white) == Shap("auto").asks(tree) == Shap("tree").asks(tree) == Access.WHITE_BOX
+    for way, subject in (("linear", black), ("tree", white), ("linear", tree)):
+        with pytest.raises(ValueError, match=rf"algorithm={way}: needs .*Use algorithm=auto"):
+            Shap(way).check(subject)
+    monkeypatch.setitem(__import__("sys").modules, "shap", None)
+    for subject, way in ((white, "linear"), (tree, "auto")):
+        with pytest.raises(ValueError, match=r"needs the package shap: pip install 'cfeval\[shap\]'"):
+            Shap(way).check(subject)
+    Shap().check(white)  # permutations are computed here
+
+
+def test_the_background_is_drawn_with_the_seed_and_is_the_mask_of_a_text():
+    dataset = PROBLEMS["few"]
+    one, two, other = (coalitions.background(dataset, 30, seed) for seed in (0, 0, 1))
+    assert np.array_equal(one, two) and not np.array_equal(one, other) and one.shape == (30, 12)
+    assert len(coalitions.background(dataset, 10_000, 0)) == len(dataset.train)
+    text = PROBLEMS["text"]
+    assert (coalitions.background(text, 30, 0) == text.mask).all() and len(coalitions.background(text, 30, 0)) == 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "key"),
+    [
+        ({"algorithm": "deep"}, "algorithm"),
+        ({"background": 0}, "background"),
+        ({"permutations": 0}, "permutations"),
+        ({"n_samples": 1}, "n_samples"),
+        ({"seed": -1}, "seed"),
+    ],
+)
+def test_bad_settings_are_named(settings, key):
+    with pytest.raises(ValueError, match=key):
+        Shap(**settings)
