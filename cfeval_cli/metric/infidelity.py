@@ -24,8 +24,6 @@ class Infidelity(Subsets):
     def of(self, case: Case, way: Removed) -> Score:
         """β is that of least squares through zero; scores of zero tell nothing, and leave the drops as they are."""
         sums, drops = self.sums(case, way)
-        largest = np.abs(sums).max(axis=1, keepdims=True, initial=0.0)
-        sums = sums / np.where(largest > 0, largest, 1.0)  # squares cannot be too large
         squares = (sums**2).sum(axis=1)
         scale = np.divide((sums * drops).sum(axis=1), squares, out=np.zeros(len(sums)), where=squares > 0)
         return mean(way, ((scale[:, None] * sums - drops) ** 2).mean(axis=1))

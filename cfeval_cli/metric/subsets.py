@@ -30,7 +30,10 @@ class Subsets(Erasure):
         whole("seed", self.seed, 0)
 
     def sums(self, case: Case, way: Removed) -> tuple[Floats, Floats]:
-        """For each instance and set (n, R): the sum of its scores, and p(ŷ|x) - p(ŷ|x without it)."""
+        """For each instance and set (n, R): the sum of its scores, and p(ŷ|x) - p(ŷ|x without it).
+
+        Scores are in units of the instance's largest: their scale says nothing.
+        """
         if case.explanation is None or case.probability is None:
             raise ValueError("needs scores and probabilities")
         ids, first, which = np.unique(case.ids, return_index=True, return_inverse=True)
@@ -41,8 +44,10 @@ class Subsets(Erasure):
             raise ValueError("needs probabilities after the edit")
         drops = (case.probability[rows] - left).reshape(len(ids), -1)[which.ravel()]
         told = case.explanation.table(case.dataset.width)
-        # infinite scores are of no use in a sum
-        return np.einsum("nrm,nm->nr", sets[which.ravel()], np.where(np.isfinite(told), told, 0.0)), drops
+        told = np.where(np.isfinite(told), told, 0.0)  # an infinite score is of no use in a sum
+        largest = np.abs(told).max(axis=1, keepdims=True, initial=0.0)
+        told = told / np.where(largest > 0, largest, 1.0)  # squares are neither too large nor too small
+        return np.einsum("nrm,nm->nr", sets[which.ravel()], told), drops
 
     def _sets(self, case: Case, ids: Ints, first: Ints) -> Bools:
         """The sets (n, R, M) of each instance, the same whoever explains it and whatever is made of them."""
