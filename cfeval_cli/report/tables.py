@@ -314,6 +314,7 @@ def _values(title: str, metrics: pd.DataFrame, record: Mapping[str, Any], names:
     notes.append(f"↑ higher is better, ↓ lower; = marks a tie.{_of_intervals(record)}")
     if _moving(metrics).any():
         notes.append(f"{MOVES} {_OF_MOVES}: other parameters of the model move this value and change no prediction.")
+    notes += _remarks(metrics[metrics["explainer"].isin(list(explainers))], record)
     reasons = sorted({note for note in metrics["note"] if note})
     if reasons:
         notes.append(f"{DASH}: {'; '.join(reasons)}.")
@@ -328,6 +329,20 @@ def _values(title: str, metrics: pd.DataFrame, record: Mapping[str, Any], names:
             notes.append(f"{shown_as} has no explanation of {left}, which are left out: {told['reasons']}.")
     low = {name: share for name, share in low_coverage(metrics).items() if name in explainers}
     return Table(title, header, list(blocks.values()), [*notes, *of_coverage(low, record)], ranked=True)
+
+
+def _remarks(metrics: pd.DataFrame, record: Mapping[str, Any]) -> list[str]:
+    """What metrics have to say of their values: once, if it is the same for all explainers."""
+    told = []
+    for pair, lines in metrics[metrics["remark"] != ""].groupby(["metric", "variant"], sort=False):
+        remarks = dict(zip(lines["explainer"], lines["remark"], strict=True))
+        title = row_title(str(pair[0]), str(pair[1]), record).text.rstrip(" ↑↓")
+        if len(set(remarks.values())) == 1:
+            told.append(f"{title}: {next(iter(remarks.values()))}.")
+        else:
+            said = "; ".join(f"{record['explainers'][name]}: {remark}" for name, remark in remarks.items())
+            told.append(f"{title}. {said}.")
+    return told
 
 
 def _correlations(correlations: pd.DataFrame, record: Mapping[str, Any]) -> Table:
@@ -877,7 +892,7 @@ def block_of(variant: str, facts: Mapping[str, Any]) -> str:
 def row_title(metric: str, variant: str, record: Mapping[str, Any], star: bool = False) -> Cell:
     """A metric as the first column names it."""
     facts = record["metrics"][metric]
-    titled = record["removals"].get(variant, {}) if facts["block"] == "erasure" else {}
+    titled = record["removals"].get(variant, {}) if facts["block"] != "counterfactual" else {}
     shown = str(titled.get("title", variant))
     fields = {"{variant}": shown, "{search}": record["search"], "{metric}": metric}
     detail = re.sub(r"\{\w+\}", lambda m: fields.get(m[0], ""), facts["detail"])
