@@ -201,6 +201,7 @@ _KINDS: _Kinds = {
     "accuracy.test": (lambda value: _number(value) and not math.isnan(value), "a number"),
     "doubts": _NAMES,
     "effects": (_switches, "a list of names with true or false"),
+    "ordered": (_switches, "a list of names with true or false"),
     "majority": (_shares, "a list of shares"),
     "auc": (_shares, "a list of shares"),
     "instances": _WHOLE,

@@ -79,10 +79,11 @@ def case_of(
 
 def scores_of(study: Study, case: Case, metric: Metric, asker: str) -> Iterator[Score | Absent]:
     """What one metric says of a case, which it sees with no more access than it declares."""
+    access = _access(study, metric)
     seen = replace(
         case,
-        model=study.gate(_access(study, metric), asker),
-        probability=case.probability if _access(study, metric) >= Access.PROBABILITY else None,
+        model=study.gate(access, asker),
+        probability=case.probability if max(access, metric.access) >= Access.PROBABILITY else None,
     )
     with study.ledger.clock(asker):
         found = list(metric.score(seen))
