@@ -19,7 +19,9 @@ def test_against_all_choices_among_ties(seed, size, grouped):
     counts[0, 0] += counts.sum() == 0
     found = shares(squared, counts, size)
     for distances, row in zip(squared, found, strict=True):
-        people = [(d, c) for d, kind in zip(distances, counts, strict=True) for c in (0, 1) for _ in range(int(kind[c]))]
+        people = [
+            (d, c) for d, kind in zip(distances, counts, strict=True) for c in (0, 1) for _ in range(int(kind[c]))
+        ]
         places = min(size, len(people))
         last = sorted(d for d, _ in people)[places - 1]
         nearer = [c for d, c in people if d < last]

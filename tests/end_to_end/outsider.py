@@ -80,8 +80,8 @@ def read(folder):
 def recompute(folder, own=False):
     """{(metric, variant, explainer): value} for everything with a value, on the instances that count or on its own.
 
-    All but what takes training rows, which a run folder does not have: the variant `marginal`, and the metrics `axe` and
-    `plausible`.
+    All but what takes training rows, which a run folder does not have: the variant `marginal`, and the metrics `axe`
+    and `plausible`.
     """
     scores = scored(folder)
     return values(scores, None if own else counted(folder, scores))
@@ -191,7 +191,11 @@ def flips(box, row, label, features):
 
 def edits(box, row, label, features, mask, longest=10):
     """How many features it takes, each with the value that is worst for the label; the logit is a sum."""
-    most, logit, sign = min(longest, len(row)), box.bias + sum(map(box.effect, range(len(row)), row)), 1 if label else -1
+    most, logit, sign = (
+        min(longest, len(row)),
+        box.bias + sum(map(box.effect, range(len(row)), row)),
+        1 if label else -1,
+    )
     for step, j in enumerate(int(j) for j in features[:most]):
         others = [sign * box.effect(j, u) for u in box.tried[j] if u not in (row[j], mask)]
         logit += sign * min(0.0, min(others, default=0.0) - sign * box.effect(j, row[j]))

@@ -15,7 +15,7 @@ from cfeval_cli.removal.mean import Mean
 from cfeval_cli.removal.zero import Zero
 from cfeval_cli.types import ABSENT, Access, Ledger
 from tests.metric.cases import Crossed, drop_without, make_case, values
-from tests.problems import gate, make_dataset, make_linear, make_text, random_linear
+from tests.problems import gate, make_dataset, make_text, random_linear
 
 
 def ends(model, case, way, i, sizes):

@@ -58,13 +58,15 @@ def test_of_moved_embeddings():
     for i in np.flatnonzero(found.flipped):
         own = [model.tables[j][case.codes[i, j]] for j in range(3)]
         moved = {
-            j: v for j, v in zip(features[i].tolist(), found.vectors[i], strict=True) if j != NONE and (v != own[j]).any()
+            j: v
+            for j, v in zip(features[i].tolist(), found.vectors[i], strict=True)
+            if j != NONE and (v != own[j]).any()
         }
         assert counts[i] == len(moved)
         kept = 0
         for j in moved if len(moved) > 1 else ():
-            now = [moved[l] if l in moved and l != j else own[l] for l in range(3)]
-            total = model.bias + sum(float(model.weights[l] @ now[l]) for l in range(3))
+            now = [moved[m] if m in moved and m != j else own[m] for m in range(3)]
+            total = model.bias + sum(float(model.weights[m] @ now[m]) for m in range(3))
             kept += int((total > 0) != bool(case.labels[i]))
         assert spare[i] == kept
     blind = make_case(dataset, model, 2, found={Access.GRADIENT: found}, access=Access.PROBABILITY)

@@ -13,7 +13,9 @@ from tests.problems import gate, kept, labels, make_dataset, make_linear, make_m
 @settings(max_examples=25)
 @given(st.integers(0, 10_000), st.booleans(), st.sampled_from([Access.LABEL, Access.PROBABILITY]))
 def test_the_value_that_leaves_least(seed, constrained, access):
-    dataset = make_mixed(seed, n=12, missing=0.1) if constrained else make_dataset([3, 2, 4], n=12, seed=seed, absent=0.2)
+    dataset = (
+        make_mixed(seed, n=12, missing=0.1) if constrained else make_dataset([3, 2, 4], n=12, seed=seed, absent=0.2)
+    )
     dataset = with_constraints(dataset, seed) if constrained else dataset
     model, rng = make_linear(dataset, seed), np.random.default_rng(seed)
     whole = dataset.test.codes
