@@ -25,15 +25,21 @@ SIX = ["random", "omission", "lime", "anchor", "decision_boundary", "lr"]
 RUNGS = [f"ladder_{share}" for share in ("1", "0.9", "0.8", "0.7", "0.6", "0.5", "0.4", "0.3", "0.2", "0.1", "0")]
 METRICS = ["comprehensiveness", "sufficiency", "dfr", "validity", "proximity", "c", "validity_soft", "c_soft", "recall"]
 METRICS += ["hit", "fixed", "converged", "coverage"]  # of the paper
+CORE = [*METRICS, "proximity_flips", "naopc", "edits_to_flip", "pgi"]
+FIELD = [*CORE, "aopc", "aopc_suff", "pgu", "frozen", "axe", "faithfulness_correlation", "infidelity", "plausible"]
+FIELD += ["redundant", "sparsity"]
 STANDS_FOR = {
     ("explainer", "paper"): {*SIX},
     ("explainer", "field"): {"shap", "against", "lr"},
     ("explainer", "ladder"): {*RUNGS},
     ("explainer", "file"): {"metrics"},
     ("metric", "paper"): {*METRICS},
+    ("metric", "core"): {*CORE},
+    ("metric", "field"): {*FIELD},
     ("metric", "dfr_deleted"): {"dfr"},
     ("explainer", "lime_package"): {"lime"},
 }
+GROUPED = ("paper", "core", "field")  # which stand for others
 SEVERAL = ("explainer", "metric", "truth", "removal")  # groups of which a run has more than one
 VERB = {
     "explainer": "fit", "metric": "score", "search": "find", "distance": "fit", "model": "fit", "dataset": "load",
@@ -117,7 +123,7 @@ def composed(group, name):
 
 @pytest.mark.parametrize(("group", "target"), list(components()))
 def test_every_component_has_a_yaml_that_spells_out_all_its_settings_and_a_test(group, target):
-    names = [path.stem for path in YAMLS if path.parts[0] == group and path.stem not in ("paper", "field")]
+    names = [path.stem for path in YAMLS if path.parts[0] == group and path.stem not in GROUPED]
     module = target.split(".")[2]  # most often the yaml is named as the module is
     names.sort(key=lambda name: name != module)
     found = [next((node for name in names if (node := composed(group, name))._target_ == target), None)]
@@ -157,7 +163,7 @@ def test_a_ladder_stands_for_its_rungs_and_paper_for_the_six():
 def test_the_papers_experiments(name, dataset, k, explainers, levels):
     made = plan(f"experiment={name}", "seed=3", "gold=contrast")
     assert list(made.removals) == ["zero", "mask"] and made.metrics["dfr"].only == ["zero"]
-    default = [name for name in plan().metrics if name != "proximity_flips"]  # which the paper does not have
+    default = [name for name in plan().metrics if name in METRICS]  # the others the paper does not have
     assert list(made.metrics) == default and list(made.truths) == list(plan().truths)
     assert (made.dataset.name, made.k, list(made.explainers), made.levels) == (dataset, k, explainers, levels)
     assert (made.seed, made.golds) == (3, ("contrast",)) and made.explainers["lr"].gold == "contrast"
@@ -259,7 +265,8 @@ def test_access_limits_the_search_and_the_metrics_but_not_the_truth():
     made = plan("access=label")
     assert made.levels == (Access.LABEL,)
     assert made.absent.metrics == dict.fromkeys(
-        ["comprehensiveness", "sufficiency", "validity_soft", "c_soft"], "needs probability access"
+        ["comprehensiveness", "sufficiency", "validity_soft", "c_soft", "pgi", "naopc", "edits_to_flip"],
+        "needs probability access",
     )
     kept = {"dfr", "validity", "proximity", "proximity_flips", "c", "recall", "hit", "fixed", "converged", "coverage"}
     assert set(made.metrics) == kept

@@ -26,18 +26,23 @@ class Constant(Distance):
 
     def fit(self, dataset: Dataset, model: Model, access: Access) -> Measure:
         """Nothing to prepare."""
-        return _Constant(float(self.value))
+        return Same(float(self.value))
 
 
 @dataclass(frozen=True)
-class _Constant:
+class Same:
+    """One distance for all."""
+
     value: float
 
     def between(self, codes: Codes, edited: Codes) -> Floats:
+        """Of every pair."""
         return np.full(len(codes), self.value)
 
     def matrix(self, codes: Codes, features: Ints, values: Codes) -> Floats:
+        """Of every row and edit."""
         return np.full((len(codes), len(values)), self.value)
 
     def moved(self, codes: Codes, features: Ints, vectors: Floats) -> Floats:
+        """However far."""
         return np.full(len(codes), self.value)

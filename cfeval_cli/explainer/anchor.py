@@ -35,6 +35,7 @@ class Anchor(Explainer):
     access = Access.LABEL
     title = "Anchor"
     place = 40
+    gives = "set"
     effects = False
 
     def __post_init__(self) -> None:

@@ -15,14 +15,14 @@ import pandas as pd
 from cfeval_cli.errors import UserError
 from cfeval_cli.storage.files import hash_file
 
-SCHEMA = 4
+SCHEMA = 5
 LARGEST = 1 << 26  # bytes of a table or a record
 TOO_MUCH = (RecursionError, OverflowError, MemoryError)  # nested more deeply, or larger, than anything that runs write
 
 # columns of tables that are text, whatever it looks like
 WORDS = {
     "metric", "variant", "explainer", "better", "role", "access", "note", "family", "gold", "agreement", "than_metric",
-    "than_variant", "other_metric", "other_variant", "method", "moved_by", "part", "name", "deterministic",
+    "than_variant", "remark", "other_metric", "other_variant", "method", "moved_by", "part", "name", "deterministic",
 }  # fmt: skip
 
 _BETTER = ("higher", "lower", "none")
@@ -201,6 +201,7 @@ _KINDS: _Kinds = {
     "accuracy.test": (lambda value: _number(value) and not math.isnan(value), "a number"),
     "doubts": _NAMES,
     "effects": (_switches, "a list of names with true or false"),
+    "ordered": (_switches, "a list of names with true or false"),
     "majority": (_shares, "a list of shares"),
     "auc": (_shares, "a list of shares"),
     "instances": _WHOLE,

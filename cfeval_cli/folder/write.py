@@ -148,6 +148,7 @@ class RunFolder:
             "explainers": titles,
             "explainer_settings": {name: _settings(one) for name, one in plan.explainers.items()},
             "effects": {name: explainer.effects for name, explainer in plan.explainers.items()},
+            "ordered": {name: explainer.gives == "scores" for name, explainer in plan.explainers.items()},
             "search": plan.search.title,
             "explainers_absent": dict(plan.absent.explainers),
             "metrics_absent": dict(plan.absent.metrics),

@@ -21,6 +21,7 @@ class Converged(Metric):
     range = (0.0, 1.0)
     access = Access.NOTHING
     place = 98
+    needs = "counterfactual"
 
     def score(self, case: Case) -> Iterator[Score]:
         """One for each level at which the search iterated."""

@@ -32,6 +32,7 @@ class Validity(Metric):
     range = (0.0, 1.0)
     access = Access.LABEL
     place = 40
+    needs = "counterfactual"
 
     def score(self, case: Case) -> Iterator[Score]:
         """One for each level at which the search ran."""
@@ -49,6 +50,7 @@ class Proximity(Metric):
     range = (0.0, float("inf"))
     access = Access.LABEL
     place = 50
+    needs = "counterfactual"
 
     def score(self, case: Case) -> Iterator[Score]:
         """One for each level at which the search ran."""
@@ -66,6 +68,7 @@ class ProximityOfFlips(Metric):
     range = (0.0, float("inf"))
     access = Access.LABEL
     place = 51
+    needs = "counterfactual"
     empty = "no counterfactual flips"
 
     def score(self, case: Case) -> Iterator[Score]:
@@ -86,6 +89,7 @@ class C(Metric):
     range = (0.0, float("inf"))
     access = Access.LABEL
     place = 60
+    needs = "counterfactual"
 
     def score(self, case: Case) -> Iterator[Score]:
         """One for each level at which the search ran."""
@@ -104,6 +108,7 @@ class ValiditySoft(Metric):
     range = (-1.0, 1.0)
     access = Access.PROBABILITY
     place = 40
+    needs = "counterfactual"
 
     def score(self, case: Case) -> Iterator[Score]:
         """One for each level at which the search saw probabilities."""
@@ -123,6 +128,7 @@ class CSoft(Metric):
     range = (float("-inf"), float("inf"))
     access = Access.PROBABILITY
     place = 60
+    needs = "counterfactual"
 
     def score(self, case: Case) -> Iterator[Score]:
         """One for each level at which the search saw probabilities."""

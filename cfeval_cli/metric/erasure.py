@@ -13,9 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from cfeval_cli.metric.counterfactual import drops
-from cfeval_cli.removal.without import without
-from cfeval_cli.types import ABSENT, Absent, Access, Bools, Case, Floats, Metric, Removed, Score
+from cfeval_cli.removal.without import Outcome, outcome
+from cfeval_cli.types import ABSENT, Absent, Access, Bools, Case, Floats, Ints, Metric, Removed, Score
 from cfeval_cli.types.explanation import named
+from cfeval_cli.types.memory import keys_of
 
 
 @dataclass(frozen=True)
@@ -36,20 +37,48 @@ class Erasure(Metric):
                 yield Absent(way.removal.variant, way.reason)
             elif way.stand_ins.vectors is not None and case.model.access < Access.GRADIENT:
                 yield Absent(way.removal.variant, "access does not allow to move embeddings")
+            elif self.needs in ("order", "scores") and case.explanation is None:
+                yield Absent(way.removal.variant, SETS)
             else:
-                yield Score(way.removal.variant, self.of(case, way), np.ones(len(case)))
+                yield self.of(case, way)
 
     @abstractmethod
-    def of(self, case: Case, way: Removed) -> Floats:
-        """The score (n,) of each instance."""
+    def of(self, case: Case, way: Removed) -> Score:
+        """The score of each instance by one way of removing."""
+
+
+SETS = "an explainer that names a set of features puts the others in no order"
+
+
+def mean(way: Removed, values: Floats) -> Score:
+    """A score whose value is the mean over all instances."""
+    return Score(way.removal.variant, values, np.ones(len(values)))
+
+
+def erased(case: Case, way: Removed, rows: Ints, gone: Bools) -> Outcome:
+    """What becomes of the predictions of some rows (m,) without some features (m, M); asked once for all metrics."""
+    stand_ins = way.stand_ins
+    if stand_ins is None:
+        raise ValueError(way.reason)
+    gone = gone & (case.codes[rows] != ABSENT)
+
+    def answer(new: Ints) -> Floats:
+        done = outcome(case.model, case.take(rows[new]), gone[new], stand_ins)
+        nothing = np.full(len(new), np.nan)
+        parts = (done.flips, done.left, done.apart)
+        return np.stack([nothing if part is None else part for part in parts], axis=1)
+
+    told = case.probability is not None and case.model.access >= Access.PROBABILITY
+    about = f"{way.removal!r}, {'probabilities' if told else 'labels'}"
+    flips, left, apart = case.memory.ask(about, keys_of(gone, case.ids[rows]), answer).T
+    return Outcome(flips, left, apart) if told else Outcome(flips, None, None)
 
 
 def removed(case: Case, way: Removed, *, keep: bool = False) -> tuple[Floats, Floats | None]:
     """What became of the prediction when the explained features, or all but those, were removed."""
-    if way.stand_ins is None:
-        raise ValueError(way.reason)
     gone: Bools = named(case.codes, case.features)
-    return without(case.model, case, (~gone if keep else gone) & (case.codes != ABSENT), way.stand_ins)
+    done = erased(case, way, np.arange(len(case)), ~gone if keep else gone)
+    return done.flips, done.left
 
 
 @dataclass(frozen=True)
@@ -63,9 +92,9 @@ class Comprehensiveness(Erasure):
     access = Access.PROBABILITY
     place = 10
 
-    def of(self, case: Case, way: Removed) -> Floats:
+    def of(self, case: Case, way: Removed) -> Score:
         """p(ŷ|x) - p(ŷ|x without e)."""
-        return drops(case, removed(case, way)[1])
+        return mean(way, drops(case, removed(case, way)[1]))
 
 
 @dataclass(frozen=True)
@@ -79,9 +108,9 @@ class Sufficiency(Erasure):
     access = Access.PROBABILITY
     place = 20
 
-    def of(self, case: Case, way: Removed) -> Floats:
+    def of(self, case: Case, way: Removed) -> Score:
         """p(ŷ|x) - p(ŷ|only e)."""
-        return drops(case, removed(case, way, keep=True)[1])
+        return mean(way, drops(case, removed(case, way, keep=True)[1]))
 
 
 @dataclass(frozen=True)
@@ -95,6 +124,6 @@ class Dfr(Erasure):
     access = Access.LABEL
     place = 30
 
-    def of(self, case: Case, way: Removed) -> Floats:
+    def of(self, case: Case, way: Removed) -> Score:
         """Whether F(x without e) ≠ ŷ; of several draws, the share."""
-        return removed(case, way)[0]
+        return mean(way, removed(case, way)[0])

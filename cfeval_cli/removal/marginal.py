@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -39,7 +40,8 @@ class Marginal(Removal):
         return _Drawn(dataset, self.draws, self.seed)
 
 
-_KNOWN = 1000  # sets of features that are remembered
+_KNOWN = 1 << 16  # sets of features that are remembered
+_PART = 1000  # training rows by which one sees that there are many combinations
 
 
 @dataclass(frozen=True)
@@ -49,31 +51,60 @@ class _Drawn:
     seed: int
     value: None = None
     vectors: None = None
-    _known: dict[bytes, tuple[Codes, Floats]] = field(default_factory=dict)
+    _known: dict[bytes, tuple[Codes, Floats] | None] = field(default_factory=dict)  # None: too many to list them
+    _words: dict[int, Codes] = field(default_factory=dict)
 
     def instead(self, features: Ints) -> tuple[Codes, Floats]:
         key = features.astype(np.int64).tobytes()
         if key not in self._known:
             if len(self._known) >= _KNOWN:
                 self._known.clear()
-            self._known[key] = self._combinations(features)
-        return self._known[key]
+            self._known[key] = self._listed(features)
+        listed = self._known[key]
+        if listed is not None:
+            return listed
+        drawn = self._sentences(len(features)) if self.dataset.padded else self._rows[:, features]
+        return drawn, np.full(self.draws, 1.0 / self.draws)
 
-    def _combinations(self, features: Ints) -> tuple[Codes, Floats]:
-        """All that the training rows have, with their shares, or as many as are allowed."""
-        rng, train = stream(self.seed, "removal.marginal"), self.dataset.train.codes
-        even = np.full(self.draws, 1.0 / self.draws)
+    def _listed(self, features: Ints) -> tuple[Codes, Floats] | None:
+        """All combinations that the training rows have, with their shares; None if there are too many."""
         if len(features) == 1:
             frequency = self.dataset.frequencies[int(features[0])]
             seen = np.flatnonzero(frequency)
             if len(seen) <= self.draws:
                 return seen.astype(np.int32)[:, None], frequency[seen]
         if self.dataset.padded:
-            frequency = self.dataset.frequencies[0]
-            words = np.asarray(rng.choice(len(frequency), (self.draws, len(features)), p=frequency), dtype=np.int32)
-            return words, even
-        rows, counts = np.unique(train[:, features], axis=0, return_counts=True)
-        if len(rows) <= self.draws:
-            return np.asarray(rows, dtype=np.int32), counts / len(train)
-        drawn: Codes = train[rng.integers(0, len(train), self.draws)][:, features]
-        return drawn, even
+            return None
+        train = self.dataset.train.codes
+        # equal rows have equal numbers: where a part of the rows has too many of these, all have too many combinations
+        if len(np.unique(self._numbered(train[:_PART], features)[0])) > self.draws:
+            return None
+        numbers, exact = self._numbered(train, features)
+        if exact:
+            _, first, counts = np.unique(numbers, return_index=True, return_counts=True)
+            rows = train[first][:, features]
+        else:
+            rows, counts = np.unique(train[:, features], axis=0, return_counts=True)
+        return (np.asarray(rows, dtype=np.int32), counts / len(train)) if len(rows) <= self.draws else None
+
+    def _numbered(self, codes: Codes, features: Ints) -> tuple[Ints, bool]:
+        """A number (n,) for each row's combination, in the order of the values; and whether others' all differ."""
+        numbers, size = np.zeros(len(codes), dtype=np.int64), 1
+        for j in features.tolist():
+            count = len(self.dataset.features[j].values) + 1  # absent is one too
+            numbers, size = numbers * count + (codes[:, j] + 1), size * count
+        return numbers, size < 2**62
+
+    @cached_property
+    def _rows(self) -> Codes:
+        """The training rows (draws, M) that are drawn, the same for all sets of features."""
+        train = self.dataset.train.codes
+        return train[stream(self.seed, "removal.marginal").integers(0, len(train), self.draws)]
+
+    def _sentences(self, count: int) -> Codes:
+        """The words (draws, count) that are drawn for so many places."""
+        if count not in self._words:
+            rng, frequency = stream(self.seed, "removal.marginal"), self.dataset.frequencies[0]
+            drawn = rng.choice(len(frequency), (self.draws, count), p=frequency)
+            self._words[count] = np.asarray(drawn, dtype=np.int32)
+        return self._words[count]

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from cfeval_cli.types import ABSENT, NONE, Bools, Codes, Floats, Gate, Ints, Rows, StandIns
+from cfeval_cli.types.memory import keys_of
 
 _AT_ONCE = 1 << 16  # edited rows put before the model at once
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of each prediction (n,)."""
+
+    flips: Floats  # how much of the removal flips it, 0 to 1
+    left: Floats | None  # of p(ŷ), on average; None with label access
+    apart: Floats | None  # the mean of |p(ŷ|x) - p(ŷ|x′)| over what took the features' place; None if p(ŷ|x) is unknown
 
 
 def without(model: Gate, rows: Rows, gone: Bools, stand_ins: StandIns) -> tuple[Floats, Floats | None]:
@@ -14,28 +26,47 @@ def without(model: Gate, rows: Rows, gone: Bools, stand_ins: StandIns) -> tuple[
 
     `gone` (n, M) says which features of which row are removed. No probability with label access.
     """
+    done = outcome(model, rows, gone, stand_ins)
+    return done.flips, done.left
+
+
+def outcome(model: Gate, rows: Rows, gone: Bools, stand_ins: StandIns) -> Outcome:
+    """The same, and how far the draws take p(ŷ) from where it was, either way."""
     if stand_ins.value is not None:
         edited = np.where(gone & (rows.codes != ABSENT), np.int32(stand_ins.value), rows.codes)
         labels, probability = model.predict(edited, rows.labels)
-        return (labels != rows.labels).astype(float), probability
+        return _one((labels != rows.labels).astype(float), probability, rows)
     if stand_ins.vectors is not None:
-        return _moved(model, rows, gone & (rows.codes != ABSENT), stand_ins.vectors)
-    flips = np.zeros(len(rows))
-    left: Floats | None = np.zeros(len(rows))
-    sets, which = np.unique(gone, axis=0, return_inverse=True)
-    for number, removed in enumerate(sets):
-        features, members = np.flatnonzero(removed), np.flatnonzero(which.ravel() == number)
+        return _one(*_moved(model, rows, gone & (rows.codes != ABSENT), stand_ins.vectors), rows)
+    flips, left, apart = (np.zeros(len(rows)) for _ in range(3))
+    told = True
+    sets, members = _grouped(gone)
+    for removed, mine in zip(sets, members, strict=True):
+        features = np.flatnonzero(removed)
         values, weights = stand_ins.instead(features)
         step = max(1, _AT_ONCE // len(values))
-        for some in (members[start : start + step] for start in range(0, len(members), step)):
+        for some in (mine[start : start + step] for start in range(0, len(mine), step)):
             before = np.repeat(rows.labels[some], len(values))
             labels, probability = model.predict(_edited(rows.codes[some], features, values), before)
             flips[some] = _expected(labels != before, weights)
-            if left is None or probability is None:
-                left = None
-            else:
+            told = told and probability is not None
+            if probability is not None:
                 left[some] = _expected(probability, weights)
-    return flips, left
+            if probability is not None and rows.probability is not None:
+                was = np.repeat(rows.probability[some], len(values))
+                apart[some] = _expected(np.abs(was - probability), weights)
+    return Outcome(flips, left if told else None, apart if told and rows.probability is not None else None)
+
+
+def _one(flips: Floats, left: Floats | None, rows: Rows) -> Outcome:
+    """Where a single value takes each feature's place."""
+    return Outcome(flips, left, None if left is None or rows.probability is None else np.abs(rows.probability - left))
+
+
+def _grouped(gone: Bools) -> tuple[Bools, list[Ints]]:
+    """The sets (s, M) that occur among some (n, M), and the rows of each."""
+    _, first, which, counts = np.unique(keys_of(gone), return_index=True, return_inverse=True, return_counts=True)
+    return gone[first], np.split(np.argsort(which.ravel(), kind="stable"), np.cumsum(counts)[:-1]) if len(gone) else []
 
 
 def _moved(model: Gate, rows: Rows, gone: Bools, vectors: Floats) -> tuple[Floats, Floats]:

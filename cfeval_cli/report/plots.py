@@ -30,6 +30,7 @@ _SALT = 121835  # with which no two of the explainers that there are look alike,
 INK = "#444444"
 GRID = "#dddddd"
 WIDE, NARROW = 7.0, 3.3  # inches: two columns of a paper, and one
+_SLANTED = 24  # names below an axis at most that have room to be slanted
 _STYLE = {
     "font.size": 8, "axes.titlesize": 8, "axes.labelsize": 8, "xtick.labelsize": 7, "ytick.labelsize": 7,
     "legend.fontsize": 7, "axes.spines.top": False, "axes.spines.right": False, "axes.edgecolor": INK,
@@ -284,7 +285,8 @@ def _ranks(metrics: pd.DataFrame, record: Mapping[str, Any]) -> Plot:
     names = list(dict.fromkeys(metrics["explainer"]))
     shown = sorted((pair for pair, lines in _shown(metrics, record)), key=lambda pair: pair not in truths)
     ranks = metrics.set_index(["metric", "variant", "explainer"])["rank"].to_dict()
-    figure = Figure(figsize=(WIDE, 1.5 + 0.22 * min(len(names), 20)), layout="constrained")
+    high = 1.5 + 0.22 * min(len(names), 20) + (len(shown) > _SLANTED)
+    figure = Figure(figsize=(WIDE, high), layout="constrained")
     axis = figure.subplots()
     first = sum(pair in truths for pair in shown)
     if first:
@@ -298,8 +300,9 @@ def _ranks(metrics: pd.DataFrame, record: Mapping[str, Any]) -> Plot:
             alpha=0.9, ls=seen[name].line, **seen[name].marked,
         )  # fmt: skip
     axis.set_xticks(
-        range(len(shown)), [visible(row_title(*pair, record, star=pair in truths).text) for pair in shown], rotation=35,
-        ha="right", rotation_mode="anchor", parse_math=False,
+        range(len(shown)), [visible(row_title(*pair, record, star=pair in truths).text) for pair in shown],
+        rotation=35 if len(shown) <= _SLANTED else 90, ha="right", va="top" if len(shown) <= _SLANTED else "center",
+        rotation_mode="anchor", parse_math=False,
     )  # fmt: skip
     axis.set_ylim(len(names) + 0.5, 0.5)
     axis.set_yticks(range(1, len(names) + 1, max(1, len(names) // 10)))

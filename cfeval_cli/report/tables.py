@@ -28,6 +28,7 @@ _ARROW = {"higher": "↑", "lower": "↓", "none": ""}
 LOW_COVERAGE = 0.9  # under which an explainer is marked
 HALF = 0.5  # under which words say so
 _Pair = tuple[str, str]  # metric and variant
+_LONG = 40  # rows, beyond which a table leaves out those without any value
 _RUNGS = 11  # of a ladder, that a table has room for
 MOVES = "§"  # marks what other parameters of the model move, though they change no prediction
 
@@ -324,6 +325,7 @@ def _values(title: str, metrics: pd.DataFrame, record: Mapping[str, Any], names:
     notes.append(f"↑ higher is better, ↓ lower; = marks a tie.{_of_intervals(record)}")
     if _moving(metrics).any():
         notes.append(f"{MOVES} {OF_MOVES}: other parameters of the model move this value and change no prediction.")
+    notes += _remarks(metrics[metrics["explainer"].isin(list(explainers))], record)
     reasons = sorted({note for note in metrics["note"] if note})
     if reasons:
         notes.append(f"{DASH}: {'; '.join(reasons)}.")
@@ -337,7 +339,31 @@ def _values(title: str, metrics: pd.DataFrame, record: Mapping[str, Any], names:
             left = f"{told['faults']:,} of {record['instances']:,} instances"
             notes.append(f"{shown_as} has no explanation of {left}, which are left out: {told['reasons']}.")
     low = {name: share for name, share in low_coverage(metrics).items() if name in explainers}
-    return Table(title, header, list(blocks.values()), [*notes, *of_coverage(low, record)], ranked=True)
+    kept, empty = _filled(blocks)
+    return Table(title, header, kept, [*notes, *empty, *of_coverage(low, record)], ranked=True)
+
+
+def _filled(blocks: Mapping[str, list[list[Cell]]]) -> tuple[list[list[list[Cell]]], list[str]]:
+    """The rows of a table; of a long one those without any value are only named below it."""
+    if sum(map(len, blocks.values())) <= _LONG:
+        return list(blocks.values()), []
+    kept = {name: [row for row in rows if any(c.text != DASH for c in row[1:])] for name, rows in blocks.items()}
+    empty = [row[0].text.rstrip(" ↑↓") for name, rows in blocks.items() for row in rows if row not in kept[name]]
+    return [rows for rows in kept.values() if rows], [f"Without any value: {', '.join(empty)}."] if empty else []
+
+
+def _remarks(metrics: pd.DataFrame, record: Mapping[str, Any]) -> list[str]:
+    """What metrics have to say of their values: once, if it is the same for all explainers."""
+    told = []
+    for pair, lines in metrics[metrics["remark"] != ""].groupby(["metric", "variant"], sort=False):
+        remarks = dict(zip(lines["explainer"], lines["remark"], strict=True))
+        title = row_title(str(pair[0]), str(pair[1]), record).text.rstrip(" ↑↓")
+        if len(set(remarks.values())) == 1:
+            told.append(f"{title}: {next(iter(remarks.values()))}.")
+        else:
+            said = "; ".join(f"{record['explainers'][name]}: {remark}" for name, remark in remarks.items())
+            told.append(f"{title}. {said}.")
+    return told
 
 
 def _correlations(correlations: pd.DataFrame, record: Mapping[str, Any]) -> Table:
@@ -351,7 +377,8 @@ def _correlations(correlations: pd.DataFrame, record: Mapping[str, Any]) -> Tabl
         )
     columns = _coefficients(correlations, record)
     pairs: dict[_Pair, None] = dict.fromkeys(pair for column in columns for pair in column.lines.index.tolist())
-    rows, outside = [], False
+    blocks: dict[str, list[list[Cell]]] = {}
+    outside = False
     # of the truths, which only a ladder can judge, the one that the run leads with
     for pair in [p for p in pairs if not is_truth(p[0], record) or p in leading(record)]:
         row = [row_title(*pair, record)]
@@ -367,7 +394,7 @@ def _correlations(correlations: pd.DataFrame, record: Mapping[str, Any]) -> Tabl
                 row.append(Cell(_with_interval(line[of], low, high) + "‡" * beyond + moves, bold=best))
             else:
                 row.append(_probability(line[of]))
-        rows.append(row)
+        blocks.setdefault(block_of(pair[1], record["metrics"][pair[0]]), []).append(row)
     shown = pd.concat([column.lines for column in columns])
     notes = [
         caption(record),
@@ -395,7 +422,8 @@ def _correlations(correlations: pd.DataFrame, record: Mapping[str, Any]) -> Tabl
     short = sorted({note for note in shown["note"] if note})
     if short:
         notes.append(f"{DASH}: " + "; ".join(short) + ".")
-    return Table(title, [Cell("Metric"), *(column.header for column in columns)], [rows], notes)
+    kept, empty = _filled(blocks)
+    return Table(title, [Cell("Metric"), *(column.header for column in columns)], kept, [*notes, *empty])
 
 
 @dataclass(frozen=True)
@@ -898,7 +926,7 @@ def block_of(variant: str, facts: Mapping[str, Any]) -> str:
 def row_title(metric: str, variant: str, record: Mapping[str, Any], star: bool = False) -> Cell:
     """A metric as the first column names it."""
     facts = record["metrics"][metric]
-    titled = record["removals"].get(variant, {}) if facts["block"] == "erasure" else {}
+    titled = record["removals"].get(variant, {}) if facts["block"] != "counterfactual" else {}
     shown = str(titled.get("title", variant))
     fields = {"{variant}": shown, "{search}": record["search"], "{metric}": metric}
     detail = re.sub(r"\{\w+\}", lambda m: fields.get(m[0], ""), facts["detail"])

@@ -17,7 +17,7 @@ from cfeval_cli.run.evaluate import case_of, edits_of, scores_of
 from cfeval_cli.run.study import Study
 from cfeval_cli.seeding import stream
 from cfeval_cli.statistics.scores import Row, Scores
-from cfeval_cli.types import ABSENT, Bools, Case, Codes, Editable, Floats, Ints, Score
+from cfeval_cli.types import ABSENT, Bools, Case, Codes, Editable, Floats, Ints, Metric, Score
 
 COLUMNS = ["metric", "variant", "better", "method", "instances", "sets", "worst", "best", "optima", "telling"]
 _ENDS = ("", "_telling")  # of columns: over all instances, and over those that tell sets apart
@@ -165,6 +165,11 @@ class Bounds:
         return places
 
 
+def bounded(metric: Metric) -> bool:
+    """Whether it is a function of the k features, of which all sets can be tried."""
+    return metric.better != "none" and metric.needs in ("set", "counterfactual")
+
+
 def find(study: Study, gold: Mapping[str, Floats], advance: Callable[[int], None]) -> Bounds:
     """Try all sets of k features, or as many as is feasible."""
     plan, everyone = study.plan, study.instances
@@ -244,7 +249,7 @@ class _Trial:
         for start in range(0, len(member), _CHUNK):
             some = slice(start, start + _CHUNK)
             case = self._case(member[some], features[some])
-            for metric in (metric for metric in plan.metrics.values() if metric.better != "none"):
+            for metric in (metric for metric in plan.metrics.values() if bounded(metric)):
                 scored = scores_of(self.study, case, metric, "bounds")
                 for score in (score for score in scored if isinstance(score, Score)):
                     goal = Goal((metric.name, score.variant), metric.better)

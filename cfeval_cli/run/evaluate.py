@@ -8,7 +8,21 @@ from dataclasses import replace
 from cfeval_cli.identity import of_component, of_work
 from cfeval_cli.run import search
 from cfeval_cli.run.study import Study
-from cfeval_cli.types import Absent, Access, Bools, Case, Counterfactuals, Floats, Ints, Ledger, Metric, Rows, Score
+from cfeval_cli.types import (
+    Absent,
+    Access,
+    Bools,
+    Case,
+    Counterfactuals,
+    Explanation,
+    Floats,
+    Ints,
+    Ledger,
+    Memory,
+    Metric,
+    Rows,
+    Score,
+)
 
 Edits = Mapping[Access, Counterfactuals]  # by the level of access at which they were searched
 
@@ -32,9 +46,19 @@ def edits_of(
 
 
 def case_of(
-    study: Study, rows: Rows, features: Ints, complete: Bools, edits: Edits, truth: Mapping[str, Floats]
+    study: Study,
+    rows: Rows,
+    features: Ints,
+    complete: Bools,
+    edits: Edits,
+    truth: Mapping[str, Floats],
+    explanation: Explanation | None = None,
+    memory: Memory | None = None,
 ) -> Case:
-    """What the metrics are given of one explainer; `truth` is that of these instances."""
+    """What the metrics are given of one explainer; `truth` is that of these instances.
+
+    `explanation` is all that it named, in order, if it has an order. Cases of the same instances share a `memory`.
+    """
     return Case(
         rows.ids,
         rows.codes,
@@ -48,19 +72,28 @@ def case_of(
         counterfactuals=edits,
         removals=study.removals,
         truth=truth,
+        explanation=explanation,
+        memory=memory or Memory(),
     )
 
 
 def scores_of(study: Study, case: Case, metric: Metric, asker: str) -> Iterator[Score | Absent]:
     """What one metric says of a case, which it sees with no more access than it declares."""
-    access = metric.access if metric.role == "judged" else Access.NOTHING
-    if metric.most is not None and metric.most <= study.plan.access and study.subject.refuses(metric.most) is None:
-        access = metric.most
+    access = _access(study, metric)
     seen = replace(
         case,
         model=study.gate(access, asker),
-        probability=case.probability if metric.access >= Access.PROBABILITY else None,
+        probability=case.probability if max(access, metric.access) >= Access.PROBABILITY else None,
     )
     with study.ledger.clock(asker):
         found = list(metric.score(seen))
     return iter(found)
+
+
+def _access(study: Study, metric: Metric) -> Access:
+    """What a metric may ask: what it needs, and of what else it could use as much as model and user allow."""
+    if metric.role != "judged":
+        return Access.NOTHING
+    wanted = [level for level in Access if metric.access < level <= (metric.most or metric.access)]
+    able = [level for level in wanted if level <= study.plan.access and study.subject.refuses(level) is None]
+    return max([metric.access, *able])

@@ -26,9 +26,12 @@ from cfeval_cli.types import (
     ABSENT,
     NONE,
     Access,
+    Bools,
     Change,
     Counterfactuals,
     Depth,
+    Explained,
+    Explanation,
     Floats,
     Ints,
     Ledger,
@@ -51,6 +54,7 @@ _CLOSE = 1e-9  # logits that differ by no more are the same
 
 def find(
     study: Study,
+    explanations: Mapping[str, Explained],
     chosen: Mapping[str, Ints],
     edits: Mapping[str, Edits],
     scores: pd.DataFrame,
@@ -64,9 +68,10 @@ def find(
     short = study.dataset.padded or bool((study.rows.codes == ABSENT).any())
     changes = model.changes(padded=short)
     everyone = _compared(study, chosen)
-    trial = _Trial.of(study, _sample(study, everyone, _MOST), chosen, edits)
+    told = {name: done.explanation for name, done in explanations.items()}
+    trial = _Trial.of(study, _sample(study, everyone, _MOST), told, chosen, edits)
     if trial.repeats:
-        trial = _Trial.of(study, _sample(study, everyone, _FEW), chosen, edits)
+        trial = _Trial.of(study, _sample(study, everyone, _FEW), told, chosen, edits)
     # effects of single values, and what is left without them, depend on the constant alone
     embeddings = trial.parts(Depth.EMBEDDINGS)
     effects = trial.parts(Depth.EFFECTS) if "constant" in changes else embeddings
@@ -147,12 +152,19 @@ class _Trial:
     owner: Ints  # (m,) the explainer of each explanation
     place: Ints  # (m,) its instance among the sample
     features: Ints  # (m, k)
+    explanation: Explanation  # (m, K)
     edits: Edits  # (m,) as the run found them
 
     @staticmethod
-    def of(study: Study, sample: Ints, chosen: Mapping[str, Ints], edits: Mapping[str, Edits]) -> _Trial:
+    def of(
+        study: Study,
+        sample: Ints,
+        explanations: Mapping[str, Explanation],
+        chosen: Mapping[str, Ints],
+        edits: Mapping[str, Edits],
+    ) -> _Trial:
         """The sample's part of what a run has."""
-        owner, place, features = [], [], []
+        owner, place, features, told = [], [], [], []
         found: dict[Access, list[Counterfactuals]] = {level: [] for level in study.measures}
         for number, (name, explained) in enumerate(chosen.items()):
             usable = (explained != NONE).any(axis=1)
@@ -160,13 +172,15 @@ class _Trial:
             owner.append(np.full(len(here), number))
             place.append(here)
             features.append(explained[sample[here]])
+            told.append(explanations[name].take(sample[here]))
             counted = np.cumsum(usable) - 1  # edits are of usable explanations only
             for level, parts in found.items():
                 parts.append(edits[name][level].take(counted[sample[here]]))
         stacked = {level: Counterfactuals.concatenate(parts) for level, parts in found.items()}
         return _Trial(
-            study, sample, list(chosen), np.concatenate(owner), np.concatenate(place), np.concatenate(features), stacked
-        )
+            study, sample, list(chosen), np.concatenate(owner), np.concatenate(place), np.concatenate(features),
+            Explanation.concatenate(told), stacked,
+        )  # fmt: skip
 
     @cached_property
     def rows(self) -> Rows:
@@ -204,15 +218,24 @@ class _Trial:
         )
         truth = {name: made.truth(name)[self.place] for name in parts.truths}
         edits = {level: self._edited(made, level, measure) for level, measure in made.measures.items()}
-        case = case_of(made, self.rows, self.features, np.ones(len(self.sample), dtype=bool), edits, truth)
+        complete = np.ones(len(self.sample), dtype=bool)
+        case = case_of(made, self.rows, self.features, complete, edits, truth, self.explanation)
         for name in parts.metrics:
+            ordered = self._ordered if plan.metrics[name].needs in ("order", "scores") else np.ones_like(self._ordered)
             for score in scores_of(made, case, plan.metrics[name], f"metric.{name}"):
                 if isinstance(score, Score):
+                    some = np.arange(len(self.owner)) if score.some is None else score.some
                     above, below = (
-                        np.bincount(self.owner, of, len(self.names)).astype(float)
+                        np.bincount(self.owner[some], of * ordered[some], len(self.names)).astype(float)
                         for of in (score.numerator, score.denominator)
                     )
                     yield (plan.metrics[name].name, score.variant), divided(above, below)
+
+    @cached_property
+    def _ordered(self) -> Bools:
+        """Which explanations (m,) are of explainers that put features in an order."""
+        gives = [self.study.plan.explainers[name].gives == "scores" for name in self.names]
+        return np.array(gives, dtype=bool)[self.owner]
 
     def _edited(self, study: Study, level: Access, measure: Measure) -> Counterfactuals:
         """The run's own edits, measured anew; searched anew where the search could have found others."""
@@ -266,8 +289,17 @@ class _Trial:
         given = bool(parts.levels or parts.removals or parts.truths)
         ledger = Ledger(watching=True)
         said = dict(self.values(replace(study, ledger=ledger), parts))
-        keys = {plan.metrics[key].name: key for key in parts.metrics if given or ledger.depth(f"metric.{key}") >= least}
-        said = {row: values for row, values in said.items() if row[0] in keys}
+        # what is said without any of these parts does not depend on them
+        alone = dict(self.values(study, _Parts((), (), (), parts.metrics))) if given else {}
+        deep = {plan.metrics[key].name for key in parts.metrics if ledger.depth(f"metric.{key}") >= least}
+        searched = any(level in self._searched for level in parts.levels)
+        keys = {
+            plan.metrics[key].name: key for key in parts.metrics
+            if (given and (plan.metrics[key].measures or searched)) or plan.metrics[key].name in deep
+        }  # fmt: skip
+        said = {
+            row: values for row, values in said.items() if row[0] in keys and (row not in alone or row[0] in deep)
+        }  # fmt: skip
         return replace(parts, metrics=tuple(dict.fromkeys(keys[name] for name, _ in said)), said=said)
 
     @cached_property

@@ -37,10 +37,12 @@ from cfeval_cli.types import (
     Floats,
     Ints,
     Ledger,
+    Memory,
     Metric,
     Model,
     Plan,
     Restorable,
+    Score,
     Stored,
 )
 
@@ -98,7 +100,7 @@ def run(plan: Plan, folder: RunFolder, progress: Progress) -> bool:
         with progress.stage("bounds") as advance:
             extremes = bounds.find(study, truth, advance)
     with progress.stage("invariance") as advance:
-        reparametrised = invariance.find(study, chosen, edits, scores, advance)
+        reparametrised = invariance.find(study, explanations, chosen, edits, scores, advance)
     with progress.stage("conclude"):
         how = resampling(plan, scores, order)
         shared = scores["common"].to_numpy() if plan.support == "common" else None
@@ -226,22 +228,24 @@ def score(
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Scores per instance, and the rows that their summary should have."""
     plan, instances = study.plan, study.instances
-    cases, ids = {}, {}
+    cases, ids, memory = {}, {}, Memory()
     for name, features in chosen.items():
         some = used(features)
         rows = some if len(some) < len(instances) else slice(None)  # all are not copied
         complete = (explanations[name].explanation.top(plan.k) != NONE).all(axis=1)
         true = {definition: importance[rows] for definition, importance in truth.items()}
-        cases[name] = case_of(study, study.rows.take(rows), features[rows], complete, edits[name], true)
+        told = explanations[name].explanation.take(rows) if plan.explainers[name].gives == "scores" else None
+        given = (features[rows], complete, edits[name], true, told, memory)
+        cases[name] = case_of(study, study.rows.take(rows), *given)
         ids[name] = instances.ids[rows]
     parts, order = [], []
     for metric in plan.metrics.values():
         for name, case in cases.items():
             for result in scores_of(study, case, metric, f"metric.{metric.name}"):
-                reason = result.reason if isinstance(result, Absent) else ""
-                order.append(row_of(metric, result.variant, name, plan.explainers[name], reason))
+                order.append(row_of(metric, result, name, plan.explainers[name]))
                 if not isinstance(result, Absent):
                     who = instances.ids if result.everyone else ids[name]
+                    who = who if result.some is None else who[result.some]
                     parts.append((metric.name, result.variant, name, who, result.numerator, result.denominator))
     scores, summary = frame(parts), arranged(order)
     scores["common"] = common(scores, summary)
@@ -290,13 +294,15 @@ def resampling(plan: Plan, scores: pd.DataFrame, order: pd.DataFrame) -> Bootstr
     return Bootstrap(plan.seed, enough(judged, len(scores), len(order)), plan.confidence, most=USUAL)
 
 
-def row_of(metric: Metric, variant: str, name: str, explainer: Explainer, note: str) -> dict[str, object]:
+def row_of(metric: Metric, result: Score | Absent, name: str, explainer: Explainer) -> dict[str, object]:
     """A row of the summary, with what explainer and metric say of themselves."""
     low, high = metric.range
+    note, remark = (result.reason, "") if isinstance(result, Absent) else ("", result.remark)
     return {
-        "metric": metric.name, "variant": variant, "explainer": name, "rung": explainer.rung,
+        "metric": metric.name, "variant": result.variant, "explainer": name, "rung": explainer.rung,
         "control": explainer.control, "better": metric.better, "role": metric.role,
         "access": metric.access.name.lower(), "low": low, "high": high, "empty": metric.empty, "note": note,
+        "remark": remark,
     }  # fmt: skip
 
 

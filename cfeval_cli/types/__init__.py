@@ -15,6 +15,7 @@ from cfeval_cli.types.data import (
 )
 from cfeval_cli.types.explanation import Batch, Explained, Explainer, Explanation, NotExplained
 from cfeval_cli.types.gate import Gate, Ledger, Question
+from cfeval_cli.types.memory import Memory
 from cfeval_cli.types.metric import Absent, Case, Metric, Removed, Score
 from cfeval_cli.types.model import (
     Access,
@@ -51,8 +52,8 @@ __all__ = [
     "ABSENT", "NONE", "Absences", "Absent", "Access", "Additive", "Batch", "Binary", "BlackBox", "Bools", "Cache",
     "Case", "Change", "Classifier", "Codes", "Counterfactuals", "Dataset", "Depth", "Differentiable", "Distance",
     "Editable", "Embedded", "Encoded", "Executor", "Explained", "Explainer", "Explanation", "Feature", "Fingerprinted",
-    "Floats", "Foreseen", "Gate", "Ints", "Ledger", "Linear", "Loadable", "Logits", "Measure", "Metric", "Model",
-    "NotExplained", "Picking", "Plan", "Probabilistic", "Question", "Removal", "Removed", "Reparametrisable",
+    "Floats", "Foreseen", "Gate", "Ints", "Ledger", "Linear", "Loadable", "Logits", "Measure", "Memory", "Metric",
+    "Model", "NotExplained", "Picking", "Plan", "Probabilistic", "Question", "Removal", "Removed", "Reparametrisable",
     "Restorable", "Rows", "Score", "Search", "Sloped", "Split", "StandIns", "Stored", "Subject", "Task", "Trainable",
     "Truth",
 ]  # fmt: skip

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import nan
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -40,6 +40,30 @@ class Explanation:
 
     def __len__(self) -> int:
         return len(self.features)
+
+    def take(self, some: Ints | slice) -> Explanation:
+        """Those of some instances."""
+        return Explanation(self.features[some], self.scores[some])
+
+    @staticmethod
+    def concatenate(parts: Sequence[Explanation]) -> Explanation:
+        """The instances of all parts, one after the other."""
+        width = max((part.features.shape[1] for part in parts), default=0)
+        scores = [np.pad(p.scores, ((0, 0), (0, width - p.scores.shape[1])), constant_values=np.nan) for p in parts]
+        return Explanation(np.concatenate([part.top(width) for part in parts]), np.concatenate(scores))
+
+    def places(self, width: int) -> Ints:
+        """At which place (n, M) each of M features is named, from 0; behind all places if it is not."""
+        places = np.full((len(self), width + 1), width)
+        order = np.broadcast_to(np.arange(self.features.shape[1]), self.features.shape)
+        np.put_along_axis(places, self.features, order, axis=1)  # NONE = -1 falls into the spare last column
+        return places[:, :-1]
+
+    def table(self, width: int) -> Floats:
+        """The score (n, M) of each of M features, zero for one that is not named."""
+        scores = np.zeros((len(self), width + 1))
+        np.put_along_axis(scores, self.features, self.scores, axis=1)
+        return scores[:, :-1]
 
     def top(self, k: int) -> Ints:
         """The first k features (n, k), NONE where there are fewer."""
@@ -96,6 +120,7 @@ class Explainer(ABC):
     place: ClassVar[int] = 55  # where it stands in the tables
     control: ClassVar[bool] = False  # names the gold itself, or chance: there to be compared with, and no contender
     side_by_side: ClassVar[bool] = True  # whether instances may be explained at once, each as if it were alone
+    gives: ClassVar[Literal["set", "scores"]] = "scores"  # a set of features, or all in order, each with a score
     effects: ClassVar[bool] = True  # whether a score tells how much a feature does, and its sign in which direction
     rung: float = nan  # of one whose worth is known beforehand: how often it names the gold
     gold: str = ""  # the truth that it is made from, if it is

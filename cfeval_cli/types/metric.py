@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from cfeval_cli.types.data import Bools, Dataset, Floats, Ints, Rows
+from cfeval_cli.types.explanation import Explanation
 from cfeval_cli.types.gate import Gate
+from cfeval_cli.types.memory import Memory
 from cfeval_cli.types.model import Access, Subject
 from cfeval_cli.types.removal import Removal, StandIns
 from cfeval_cli.types.search import Counterfactuals
 
 Role = Literal["judged", "truth", "fact"]
+# what of an explanation a metric looks at: the k features, what a search made of them, the order of all, their scores
+Needs = Literal["set", "counterfactual", "order", "scores"]
 
 
 @dataclass(frozen=True)
@@ -24,6 +28,8 @@ class Score:
     numerator: Floats
     denominator: Floats
     everyone: bool = False  # over all instances rather than those with a usable explanation
+    some: Ints | None = None  # the instances of the case that it is of; None: all
+    remark: str = ""  # what the tables are to say of it
 
 
 @dataclass(frozen=True)
@@ -55,6 +61,8 @@ class Case(Rows):
     counterfactuals: Mapping[Access, Counterfactuals]
     removals: Mapping[str, Removed]  # by name
     truth: Mapping[str, Floats]  # (n, M) how much each feature truly matters, by definition
+    explanation: Explanation | None = None  # (n, K) all that was named, in order; None of an explainer that gives sets
+    memory: Memory = field(default_factory=Memory)  # what metrics have asked the model about these instances
 
 
 class Metric(ABC):
@@ -67,6 +75,8 @@ class Metric(ABC):
     range: ClassVar[tuple[float, float]]
     access: ClassVar[Access]
     most: ClassVar[Access | None] = None  # what some variants ask beyond that, where model and user allow it
+    needs: ClassVar[Needs] = "set"
+    measures: ClassVar[bool] = True  # of one that looks at counterfactuals: whether their distances count
     role: ClassVar[Role] = "judged"  # by a truth; or it is the truth itself; or a fact about the scores
     block: ClassVar[str] = "counterfactual"  # of the tables
     detail: ClassVar[str] = "{variant}"  # what stands behind its title: also {metric}, {search}

@@ -2,8 +2,8 @@
 
 import json
 from hashlib import blake2b
-from itertools import combinations, product
-from math import exp, nan, sqrt
+from itertools import combinations, permutations, product
+from math import ceil, exp, nan, sqrt
 
 import numpy as np
 import pandas as pd
@@ -29,6 +29,10 @@ class Box:
     def vector(self, j, v):
         """The embedding of a code; one that has been moved is its own."""
         return v if isinstance(v, np.ndarray) else self.e[j][v]
+
+    def effect(self, j, v):
+        """What a value adds to the logit; nothing where it is deleted."""
+        return 0.0 if v is None else float(self.w[j] @ self.vector(j, v))
 
     def p(self, row):
         """P(1|x); a feature that is None is padding, or deleted."""
@@ -79,7 +83,8 @@ def read(folder):
 def recompute(folder, own=False):
     """{(metric, variant, explainer): value} for everything with a value, on the instances that count or on its own.
 
-    All but the variant `marginal`, which takes the values of training rows, and a run folder does not have those.
+    All but what takes training rows, which a run folder does not have: the variant `marginal`, and the metrics `axe`
+    and `plausible`.
     """
     scores = scored(folder)
     return values(scores, None if own else counted(folder, scores))
@@ -98,7 +103,7 @@ def scored(folder, end="", other=None):
     def of_class(i, row):
         return box.p(row) if yhat[i] == 1 else 1 - box.p(row)
 
-    found, golds = {}, {}
+    record, found, golds = json.loads((folder / "run.json").read_text()), {}, {}
 
     def add(key, i, numerator, denominator=1.0):
         assert i not in found.setdefault(key, {})
@@ -117,6 +122,29 @@ def scored(folder, end="", other=None):
             add(("comprehensiveness", how, told.explainer), i, kept[i] - of_class(i, without))
             add(("sufficiency", how, told.explainer), i, kept[i] - of_class(i, only))
             add(("dfr", how, told.explainer), i, float((box.p(without) > 0.5) != yhat[i]))
+            if record["ordered"][told.explainer]:
+                down = Down(box, row, yhat[i], value, mask is not None, [int(j) for j in told.features])
+                aopc = down.mean(down.order)
+                add(("aopc", how, told.explainer), i, aopc)
+                add(("aopc_suff", how, told.explainer), i, down.mean(down.order, keep=True))
+                worst, best = down.ends()
+                far = best - worst > 1e-12
+                add(("naopc", how, told.explainer), i, (aopc - worst) / (best - worst) if far else 0.0, float(far))
+                if "infidelity" in record["metrics"]:
+                    sums, drops = down.sums(told.scores, record["settings"]["seed"], i)
+                    square = sum(a * a for a in sums)
+                    beta = sum(a * b for a, b in zip(sums, drops, strict=True)) / square if square else 0.0
+                    left = np.mean([(beta * a - b) ** 2 for a, b in zip(sums, drops, strict=True)])
+                    add(("infidelity", how, told.explainer), i, left)
+                    varies = min(np.std(sums) / max(1e-300, max(map(abs, sums))), np.std(drops)) > 1e-12
+                    alike = np.corrcoef(sums, drops)[0, 1] if varies else 0.0
+                    add(("faithfulness_correlation", how, told.explainer), i, alike, float(varies))
+        if record["ordered"][told.explainer]:
+            add(("edits_to_flip", "greedy", told.explainer), i, edits(box, row, yhat[i], told.features, mask))
+        if "frozen" in record["metrics"]:
+            others = [j for j, v in enumerate(row) if v is not None and j not in named]
+            able = any(flips(box, row, yhat[i], some) for some in combinations(others, min(k, len(others))))
+            add(("frozen", "all sets", told.explainer), i, float(able))
         for definition in ("signed", "absolute", "centered", "contrast"):
             if (definition, i) not in golds:
                 golds[definition, i] = set(gold(box, definition, row, yhat[i], mask)[:k])
@@ -139,11 +167,90 @@ def scored(folder, end="", other=None):
         add(("validity", *key), i, flip)
         add(("proximity", *key), i, far)
         add(("proximity_flips", *key), i, flip * far, flip)
+        changed = [j for j, v in enumerate(row) if v is not None and moved(box, j, v, edited[j])]
+        spare = 0
+        for j in changed:
+            reset = list(edited)
+            reset[j] = row[j]
+            spare += int((box.p(reset) > 0.5) != yhat[i])
+        add(("sparsity", *key), i, flip * len(changed), flip)
+        add(("redundant", *key), i, flip * spare, flip)
         add(("c", *key), i, flip, far)
         if edit.access != "label":
             add(("validity_soft", *key), i, kept[i] - of_class(i, edited))
             add(("c_soft", *key), i, kept[i] - of_class(i, edited), far)
     return found
+
+
+def moved(box, j, value, now):
+    """Whether an edit has changed a feature."""
+    return bool((box.e[j][value] != now).any()) if isinstance(now, np.ndarray) else value != now
+
+
+def flips(box, row, label, features):
+    """Whether some values of some features change the label."""
+    for chosen in product(*({row[j], *box.tried[j]} for j in features)):
+        edited = list(row)
+        for j, v in zip(features, chosen, strict=True):
+            edited[j] = v
+        if (box.p(edited) > 0.5) != label:
+            return True
+    return False
+
+
+def edits(box, row, label, features, mask, longest=10):
+    """How many features it takes, each with the value that is worst for the label; the logit is a sum."""
+    most, logit, sign = (
+        min(longest, len(row)),
+        box.bias + sum(map(box.effect, range(len(row)), row)),
+        1 if label else -1,
+    )
+    for step, j in enumerate(int(j) for j in features[:most]):
+        others = [sign * box.effect(j, u) for u in box.tried[j] if u not in (row[j], mask)]
+        logit += sign * min(0.0, min(others, default=0.0) - sign * box.effect(j, row[j]))
+        if (logit > 0) != bool(label):
+            return step + 1.0
+    return most + 1.0
+
+
+class Down:
+    """Removing the features of one instance, one after the other."""
+
+    def __init__(self, box, row, label, value, text, order):
+        self.box, self.row, self.label, self.value, self.order = box, row, label, value, order
+        self.there = [j for j, v in enumerate(row) if v is not None]
+        size = len(self.there)
+        shares = (0.01, 0.05, 0.1, 0.2, 0.5)
+        self.sizes = [ceil(round(s * size, 9)) for s in shares] if text else range(1, min(10, size) + 1)
+
+    def drop(self, gone):
+        """p of the label before, less p without some features."""
+        now = [self.value if j in gone else v for j, v in enumerate(self.row)]
+        before, after = self.box.p(self.row), self.box.p(now)
+        return before - after if self.label else after - before
+
+    def mean(self, order, keep=False):
+        """Over the first features, or all but those."""
+        firsts = [set(order[:size]) for size in self.sizes]
+        return np.mean([self.drop(set(self.there) - one if keep else one) for one in firsts])
+
+    def ends(self):
+        """The worst and the best order; of many features by what each takes from the logit."""
+        if len(self.there) <= 4:
+            means = [self.mean(order) for order in permutations(self.there)]
+            return min(means), max(means)
+        sign = 1 if self.label else -1
+        effects = {j: sign * (self.box.effect(j, self.row[j]) - self.box.effect(j, self.value)) for j in self.there}
+        order = sorted(self.there, key=effects.get)
+        return self.mean(order), self.mean(order[::-1])
+
+    def sums(self, scores, seed, instance, subsets=50, share=0.25):
+        """For random sets the sum of their scores, and what removing them does."""
+        key = blake2b(f"{seed}\0metric.subsets\0{instance}".encode(), digest_size=16).digest()
+        rng = np.random.Generator(np.random.Philox(key=int.from_bytes(key, "big")))
+        size, of = max(1, round(share * len(self.there))), dict(zip(self.order, scores, strict=True))
+        sets = [sorted(self.there, key=line.__getitem__)[:size] for line in rng.random((subsets, len(self.row)))]
+        return [sum(of.get(j, 0.0) for j in one) for one in sets], [self.drop(set(one)) for one in sets]
 
 
 def noise(folder):

@@ -8,12 +8,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cfeval_cli.metric.aopc import Aopc, AopcSufficiency
+from cfeval_cli.metric.axe import Axe
 from cfeval_cli.metric.converged import Converged
 from cfeval_cli.metric.counterfactual import C, CSoft, Proximity, ProximityOfFlips, Validity, ValiditySoft
 from cfeval_cli.metric.coverage import Coverage
+from cfeval_cli.metric.edits_to_flip import EditsToFlip
 from cfeval_cli.metric.erasure import Comprehensiveness, Dfr, Sufficiency, removed
+from cfeval_cli.metric.faithfulness_correlation import FaithfulnessCorrelation
 from cfeval_cli.metric.fixed import Fixed
+from cfeval_cli.metric.frozen import Frozen
 from cfeval_cli.metric.ground_truth import Hit, Recall
+from cfeval_cli.metric.infidelity import Infidelity
+from cfeval_cli.metric.naopc import Naopc
+from cfeval_cli.metric.plausible import Plausible
+from cfeval_cli.metric.prediction_gap import Pgi, Pgu
+from cfeval_cli.metric.sparsity import Redundant, Sparsity
 from cfeval_cli.model.logistic import LinearModel
 from cfeval_cli.types import ABSENT, NONE, Absent, Access, Case, Counterfactuals, Metric, Subject
 from cfeval_cli.types.explanation import named
@@ -49,6 +59,19 @@ METRICS = [
     Sufficiency,
     Validity,
     ValiditySoft,
+    Pgi,
+    Pgu,
+    Aopc,
+    AopcSufficiency,
+    Naopc,
+    EditsToFlip,
+    Frozen,
+    Axe,
+    FaithfulnessCorrelation,
+    Infidelity,
+    Sparsity,
+    Redundant,
+    Plausible,
 ]
 
 
@@ -297,5 +320,8 @@ def test_metrics_sit_out_where_the_model_cannot_answer_but_not_where_they_ask_no
 
     subject = Subject(make_dataset([2, 2]), Silent)
     out = {metric.name for metric in METRICS if metric().sits_out(subject)}
-    assert out == {"comprehensiveness", "sufficiency", "validity_soft", "c_soft"}
+    assert out == {
+        "comprehensiveness", "sufficiency", "validity_soft", "c_soft", "pgi", "pgu", "aopc", "aopc_suff", "naopc",
+        "edits_to_flip", "faithfulness_correlation", "infidelity",
+    }  # fmt: skip
     assert not any(metric().sits_out(Subject(subject.dataset, LinearModel)) for metric in METRICS)

@@ -359,3 +359,30 @@ def test_what_an_arbitrary_constant_moves_is_marked_and_explained():
     assert "1,234 instances" in table.notes[0] and "50 draws" in table.notes[0]
     plain = make(Findings(metrics(), CORRELATIONS, empty, empty, empty), RECORD)
     assert "§" not in "".join(one.markdown() for one in plain)
+
+
+def test_a_long_table_names_rows_without_any_value_below_it():
+    from cfeval_cli.report.tables import DASH, Cell, _filled
+
+    blocks = {"a": [[Cell(f"m{i} ↑"), Cell("1")] for i in range(38)], "b": [[Cell("x ↓"), Cell(DASH)]]}
+    assert _filled(blocks) == (list(blocks.values()), [])
+    blocks["b"] += [[Cell("y"), Cell(DASH)], [Cell("z"), Cell("2")]]
+    blocks["c"] = [[Cell("w"), Cell(DASH)]]
+    kept, told = _filled(blocks)
+    assert [len(rows) for rows in kept] == [38, 1] and told == ["Without any value: x, y, w."]
+
+
+def test_remarks_are_told_once_if_they_are_the_same_for_all():
+    import pandas as pd
+
+    from cfeval_cli.report.tables import _remarks
+
+    facts = {"title": "NAOPC", "latex": None, "better": "higher", "block": "order", "detail": "{variant}"}
+    record = {
+        "metrics": {"naopc": facts}, "removals": {"del": {"title": "del."}}, "search": "disc.",
+        "explainers": {"lr": "LR", "random": "Random"},
+    }  # fmt: skip
+    lines = [("naopc", "del", "lr", "a"), ("naopc", "del", "random", "a"), ("naopc", "marginal", "lr", "a")]
+    lines += [("naopc", "marginal", "random", "b"), ("naopc", "mask", "lr", "")]
+    metrics = pd.DataFrame(lines, columns=["metric", "variant", "explainer", "remark"])
+    assert _remarks(metrics, record) == ["NAOPC (del.): a.", "NAOPC (marginal). LR: a; Random: b."]

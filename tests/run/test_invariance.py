@@ -39,7 +39,7 @@ class Ran:
     order: pd.DataFrame
 
     def found(self):
-        return invariance.find(self.study, self.chosen, self.edits, self.scores, lambda _: None)
+        return invariance.find(self.study, self.explained, self.chosen, self.edits, self.scores, lambda _: None)
 
     def of(self, found):
         return conclude(self.scores, self.order, Bootstrap(0, resamples=0), reparametrised=found)
@@ -79,14 +79,14 @@ def made_anew(run, changes, number):
 
 
 SETTINGS = [
-    (TABLE, 4, ["k=1"], 1e-9),
-    (TABLE, 4, ["k=2", "search.pick=nearest", "removal=[zero,mask,mean,marginal]"], 1e-9),
+    (TABLE, 4, ["k=1", "metric=field"], 1e-9),
+    (TABLE, 4, ["k=2", "search.pick=nearest", "removal=[zero,mask,mean,marginal]", "metric=field"], 1e-9),
     (TABLE, 3, ["k=2", "distance=cosine", "distance.space=embedding", "incomplete=keep"], 1e-9),
     (TABLE, 2, ["distance=mahalanobis", "access=probability"], 1e-9),
     (TABLE, 4, ["search=exact"], 1e-9),
     (TABLE, 4, ["search=continuous", "search.restarts=12", "search.tolerance=1e-6", "reparametrisations=1"], 1e-3),
     (TABLE, 4, ["access=label", "distance.space=scaled"], 1e-9),
-    (TEXT, 3, ["k=1", "removal=[zero,mask,mean,marginal]"], 1e-9),
+    (TEXT, 3, ["k=1", "removal=[zero,mask,mean,marginal]", "metric=field"], 1e-9),
     (TEXT, 8, ["k=2", "search=exact", "support=own"], 1e-9),
 ]
 IDS = [" ".join([dataset.kind, str(dim), *settings]) for dataset, dim, settings, _ in SETTINGS]

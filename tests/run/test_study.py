@@ -133,6 +133,12 @@ def test_a_metric_sees_no_more_than_it_declares(plan):
     for metric in (Curious(Access.LABEL), Curious(Access.PROBABILITY), Curious(Access.WHITE_BOX, "truth")):
         assert [result.variant for result in scores_of(study, case, metric, "metric.x")] == ["all", "none"]
     assert seen == [(Access.LABEL, True), (Access.PROBABILITY, False), (Access.NOTHING, False)]
+    seen.clear()
+    wants = Curious(Access.LABEL)
+    wants.most = Access.GRADIENT
+    for able in (study, replace(study, plan=replace(plan, access=Access.PROBABILITY))):  # as much as one may
+        list(scores_of(able, case, wants, "metric.x"))
+    assert seen == [(Access.GRADIENT, False), (Access.PROBABILITY, False)]
 
 
 def test_incomplete_explanations_are_skipped_filled_or_kept(plan):

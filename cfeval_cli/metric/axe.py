@@ -1,0 +1,86 @@
+"""Whether the named features alone tell what the model predicts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from cfeval_cli.distance.neighbours import shares
+from cfeval_cli.distance.space import Scaled
+from cfeval_cli.errors import whole
+from cfeval_cli.types import Access, Bools, Case, Codes, Floats, Ints, Metric, Score, Subject
+from cfeval_cli.types.explanation import named
+from cfeval_cli.types.memory import keys_of
+
+_TIED = 1e-9  # shares of votes that differ by no more are the same
+_AT_ONCE = 1 << 22  # distances held at a time
+
+
+@dataclass(frozen=True)
+class Axe(Metric):
+    """Accuracy of a vote of the training rows nearest in the named features, on what the model predicts (AXE, 2025)."""
+
+    neighbours: int = 5
+
+    name = "axe"
+    title = "AXE"
+    better = "higher"
+    range = (0.0, 1.0)
+    access = Access.LABEL
+    block = "features"
+    detail = ""
+    place = 38
+
+    def __post_init__(self) -> None:
+        whole("neighbours", self.neighbours, 1)
+
+    def sits_out(self, subject: Subject) -> str | None:
+        """Sentences have no neighbours by position."""
+        return "needs the columns of a table" if subject.dataset.padded else super().sits_out(subject)
+
+    def score(self, case: Case) -> Iterator[Score]:
+        """1 where most votes are for ŷ; a tie of t classes counts 1/t."""
+        explained = named(case.codes, case.features)
+        told = case.memory.ask(
+            repr(self), keys_of(explained, case.ids), lambda new: self._right(case, new, explained[new])
+        )
+        yield Score("nearest", told, np.ones(len(case)))
+
+    def _right(self, case: Case, rows: Ints, explained: Bools) -> Floats:
+        """The score of some rows, those with the same features together."""
+        train, classes = case.dataset.train.codes, training_classes(case)
+        right = np.zeros(len(rows))
+        sets, which = np.unique(keys_of(explained), return_inverse=True)
+        space = Scaled(case.dataset)
+        for number in range(len(sets)):
+            mine = np.flatnonzero(which.ravel() == number)
+            features = np.flatnonzero(explained[mine[0]])
+            kinds, kind = np.unique(train[:, features], axis=0, return_inverse=True)
+            counts = np.zeros((len(kinds), len(case.dataset.classes)))
+            np.add.at(counts, (kind.ravel(), classes), 1.0)
+            own, of = np.unique(case.codes[rows[mine]][:, features], axis=0, return_inverse=True)
+            right[mine] = _vote(self._votes(space, features, own, kinds, counts)[of.ravel()], case.labels[rows[mine]])
+        return right
+
+    def _votes(self, space: Scaled, features: Ints, own: Codes, kinds: Codes, counts: Floats) -> Floats:
+        """The share (n, C) of each class among the nearest."""
+        point, points = space.block(features, own), space.block(features, kinds)
+        step = max(1, _AT_ONCE // len(points))
+        return np.concatenate([
+            shares(((part**2).sum(axis=1)[:, None] - 2.0 * part @ points.T + (points**2).sum(axis=1)), counts,
+                   self.neighbours)
+            for part in (point[start : start + step] for start in range(0, len(point), step))
+        ])  # fmt: skip
+
+
+def training_classes(case: Case) -> Ints:
+    """What the model predicts for the training rows."""
+    return case.memory.once("training classes", lambda: case.model.labels(case.dataset.train.codes))
+
+
+def _vote(votes: Floats, labels: Ints) -> Floats:
+    """Whether most votes (n, C) are for a label (n,), as a share if classes are tied."""
+    most = votes >= votes.max(axis=1, keepdims=True) - _TIED
+    return np.asarray(most[np.arange(len(labels)), labels] / most.sum(axis=1))

@@ -1,0 +1,85 @@
+"""How far down an explainer's list one must go until what it names can flip the prediction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from cfeval_cli.errors import whole
+from cfeval_cli.metric.erasure import SETS
+from cfeval_cli.search.single import Tried, tried
+from cfeval_cli.types import NONE, Absent, Access, Case, Explanation, Floats, Ints, Metric, Score
+from cfeval_cli.types.memory import keys_of
+
+
+@dataclass(frozen=True)
+class EditsToFlip(Metric):
+    """The smallest i for which a search over the first i features flips; K + 1 if none up to K does.
+
+    The search takes one feature after the other and gives each the value that leaves least of p(ŷ). Where the logit is
+    a sum of effects that is the best edit of the first i features: the best value of one does not depend on the others.
+    """
+
+    longest: int = 10  # K, features at most
+    values: int = 1000  # of one feature that are tried, the most frequent ones if there are more
+
+    name = "edits_to_flip"
+    title = "Edits to flip"
+    better = "lower"
+    range = (1.0, float("inf"))
+    access = Access.PROBABILITY
+    needs = "order"
+    block = "order"
+    place = 36
+
+    def __post_init__(self) -> None:
+        whole("longest", self.longest, 1)
+        whole("values", self.values, 1)
+
+    def score(self, case: Case) -> Iterator[Score | Absent]:
+        """By a search that goes down the list."""
+        if case.explanation is None:
+            yield Absent("greedy", SETS)
+            return
+        most = min(self.longest, case.dataset.width)
+        edits = self._edits(case, case.explanation, most)
+        never = int((edits > most).sum())
+        told = f"nothing flips within {most} features for {never:,} of {len(case):,} instances, which count {most + 1}"
+        yield Score("greedy", edits, np.ones(len(case)), remark=told if never else "")
+
+    def _edits(self, case: Case, explanation: Explanation, most: int) -> Floats:
+        """How many features it takes (n,)."""
+        edits, codes = np.full(len(case), most + 1.0), case.codes.copy()
+        left = np.array(case.probability)
+        waiting = np.arange(len(case))
+        for step, features in enumerate(explanation.top(most).T):
+            waiting = waiting[features[waiting] != NONE]  # who names no more has none that flips
+            mine = features[waiting]
+            if step:
+                own = case.codes[waiting, mine]
+                told = tried(case.dataset, case.model, codes[waiting], case.labels[waiting], own, mine, self.values)
+            else:
+                told = alone(case, waiting, mine, self.values)
+            edits[waiting[told.flips]] = step + 1
+            better = told.left < left[waiting]
+            codes[waiting[better], mine[better]], left[waiting[better]] = told.value[better], told.left[better]
+            waiting = waiting[~told.flips]
+        return edits
+
+
+def alone(case: Case, rows: Ints, features: Ints, most: int) -> Tried:
+    """What changing one feature (m,) of some rows (m,) does, nothing else being changed; asked once for all metrics."""
+
+    def answer(new: Ints) -> Floats:
+        mine, these = rows[new], features[new]
+        own = case.codes[mine, these]
+        told = tried(case.dataset, case.model, case.codes[mine], case.labels[mine], own, these, most)
+        return np.stack([told.flips, told.value, told.left], axis=1).astype(np.float64)
+
+    chosen = np.zeros((len(rows), case.dataset.width), dtype=bool)
+    chosen[np.arange(len(rows)), features] = True
+    about = f"{most} values alone, access {case.model.access}"
+    flips, value, left = case.memory.ask(about, keys_of(chosen, case.ids[rows]), answer).T
+    return Tried(flips > 0, value.astype(np.int32), left)

@@ -1,0 +1,77 @@
+"""Whether a counterfactual lies among training rows that the model gives the same class."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from cfeval_cli.distance.neighbours import shares
+from cfeval_cli.distance.space import Scaled
+from cfeval_cli.errors import whole
+from cfeval_cli.metric.axe import training_classes
+from cfeval_cli.metric.counterfactual import flips
+from cfeval_cli.types import Absent, Access, Case, Codes, Counterfactuals, Floats, Metric, Score, Subject
+
+_AT_ONCE = 1 << 22  # distances held at a time
+
+
+@dataclass(frozen=True)
+class Plausible(Metric):
+    """Share of the nearest training rows of a counterfactual that have its class, of those that flip (yNN)."""
+
+    neighbours: int = 5
+
+    name = "plausible"
+    title = "Plausible"
+    better = "higher"
+    range = (0.0, 1.0)
+    access = Access.LABEL
+    place = 55
+    needs = "counterfactual"
+    measures = False
+    empty = "no counterfactual flips"
+
+    def __post_init__(self) -> None:
+        whole("neighbours", self.neighbours, 1)
+
+    def sits_out(self, subject: Subject) -> str | None:
+        """Sentences have no neighbours by position."""
+        return "needs the columns of a table" if subject.dataset.padded else super().sits_out(subject)
+
+    def score(self, case: Case) -> Iterator[Score | Absent]:
+        """One for each level at which the search ran and exchanged values."""
+        for level, found in case.counterfactuals.items():
+            if found.codes is None:
+                yield Absent(level.name.lower(), "a moved embedding is no row of a table")
+            else:
+                yield Score(level.name.lower(), self._of(case, found, found.codes), flips(found))
+
+    def _of(self, case: Case, found: Counterfactuals, edited: Codes) -> Floats:
+        """For each flip the share of its own class, zero for the others."""
+        rows = np.flatnonzero(found.flipped)
+        keys = np.ascontiguousarray(np.pad(edited[rows] + 1, ((0, 0), (0, 1)), constant_values=1))  # no zero at the end
+        keys = keys.astype(">i4").view(f"S{4 * keys.shape[1]}").ravel()
+        votes = case.memory.ask(repr(self), keys, lambda new: self._shares(case, edited[rows[new]]))
+        scores = np.zeros(len(case))
+        scores[rows] = votes[np.arange(len(rows)), found.labels[rows]]
+        return scores
+
+    def _shares(self, case: Case, codes: Codes) -> Floats:
+        """The share of each class (n, C) among the nearest training rows."""
+        train, counts, space = case.memory.once("training rows", lambda: _train(case))
+        squares = (train**2).sum(axis=1)
+        step = max(1, _AT_ONCE // len(train))
+        found = [np.zeros((0, counts.shape[1]))]
+        for start in range(0, len(codes), step):
+            some = space.rows(codes[start : start + step])
+            squared = (some**2).sum(axis=1)[:, None] - 2.0 * some @ train.T + squares
+            found.append(shares(squared, counts, self.neighbours))
+        return np.concatenate(found)
+
+
+def _train(case: Case) -> tuple[Floats, Floats, Scaled]:
+    """The training rows as points, their predicted classes (N, C) as ones among zeros, and the space."""
+    space, codes = Scaled(case.dataset), case.dataset.train.codes
+    return space.rows(codes), np.eye(len(case.dataset.classes))[training_classes(case)], space

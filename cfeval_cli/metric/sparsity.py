@@ -1,0 +1,93 @@
+"""How many features a counterfactual changes, and how many of these it need not have changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from cfeval_cli.metric.counterfactual import flips
+from cfeval_cli.types import NONE, Absent, Access, Bools, Case, Counterfactuals, Floats, Metric, Score
+
+_EMBEDDINGS = "access does not allow to look at embeddings"
+
+
+@dataclass(frozen=True)
+class Sparsity(Metric):
+    """Mean number of features changed, of the counterfactuals that flip."""
+
+    name = "sparsity"
+    title = "Sparsity"
+    better = "lower"
+    range = (0.0, float("inf"))
+    access = Access.LABEL
+    most = Access.GRADIENT
+    place = 53
+    needs = "counterfactual"
+    measures = False
+    empty = "no counterfactual flips"
+
+    def score(self, case: Case) -> Iterator[Score | Absent]:
+        """One for each level at which the search ran."""
+        for level, found in case.counterfactuals.items():
+            if found.codes is None and case.model.access < Access.GRADIENT:
+                yield Absent(level.name.lower(), _EMBEDDINGS)
+            else:
+                counts = changed(case, found).sum(axis=1)
+                yield Score(level.name.lower(), flips(found) * counts, flips(found))
+
+
+@dataclass(frozen=True)
+class Redundant(Metric):
+    """Mean number of changed features of which each alone could be put back without losing the flip."""
+
+    name = "redundant"
+    title = "Redundant"
+    better = "lower"
+    range = (0.0, float("inf"))
+    access = Access.LABEL
+    most = Access.GRADIENT
+    place = 54
+    needs = "counterfactual"
+    measures = False
+    empty = "no counterfactual flips"
+
+    def score(self, case: Case) -> Iterator[Score | Absent]:
+        """One for each level at which the search ran."""
+        for level, found in case.counterfactuals.items():
+            if found.codes is None and case.model.access < Access.GRADIENT:
+                yield Absent(level.name.lower(), _EMBEDDINGS)
+            else:
+                yield Score(level.name.lower(), _kept(case, found), flips(found))
+
+
+def changed(case: Case, found: Counterfactuals) -> Bools:
+    """Which of the features (n, k) that were open to the edit it has changed."""
+    there = found.features != NONE
+    features = np.where(there, found.features, 0)
+    own = np.take_along_axis(case.codes, features, axis=1)
+    if found.codes is not None:
+        return np.asarray(there & (np.take_along_axis(found.codes, features, axis=1) != own))
+    if found.vectors is None:
+        raise ValueError("an edit exchanges values or moves embeddings")
+    before = case.model.pick(features.ravel(), own.ravel()).reshape(found.vectors.shape)
+    return np.asarray(there & (before != found.vectors).any(axis=2))
+
+
+def _kept(case: Case, found: Counterfactuals) -> Floats:
+    """How many changed features (n,) of each flip can be put back, each alone."""
+    moved = changed(case, found) & found.flipped[:, None]
+    rows, places = np.nonzero(moved & (moved.sum(axis=1) > 1)[:, None])  # one alone leads back to x, which is no flip
+    features, labels = found.features[rows, places], case.labels[rows]
+    if found.codes is not None:
+        reset = found.codes[rows]
+        reset[np.arange(len(rows)), features] = case.codes[rows, features]
+        after = case.model.labels(reset)
+    elif found.vectors is not None:
+        left = found.features[rows].copy()
+        left[np.arange(len(rows)), places] = NONE
+        after = case.model.moved(case.codes[rows], left, found.vectors[rows], labels)[0]
+    else:
+        raise ValueError("an edit exchanges values or moves embeddings")
+    return np.bincount(rows, after != labels, minlength=len(case)).astype(np.float64)

@@ -1,0 +1,54 @@
+"""One feature at a time: the value of it that takes most from p(ŷ), and whether any value flips."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cfeval_cli.types import ABSENT, Bools, Codes, Dataset, Floats, Gate, Ints
+
+_AT_ONCE = 1 << 16  # edited rows put before the model at once
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What changing one feature of each row (n,) does."""
+
+    flips: Bools  # whether one of its values flips the prediction
+    value: Codes  # the one that leaves least of p(ŷ), of equal ones the first; its own if it has no other
+    left: Floats  # what that leaves; inf if it has no other, or with label access
+
+
+def candidates(dataset: Dataset, feature: int, most: int) -> Codes:
+    """The values of a feature that a search may try, the most frequent ones if there are too many."""
+    values = dataset.candidates[feature]
+    if len(values) <= most:
+        return values
+    frequency = dataset.frequencies[feature][values]
+    return np.sort(values[np.argsort(-frequency, kind="stable")[:most]])
+
+
+def tried(dataset: Dataset, model: Gate, codes: Codes, labels: Ints, own: Codes, features: Ints, most: int) -> Tried:
+    """Try all values of one feature (n,) of each row (n, M), which may have been edited before.
+
+    `own` (n,) is the value that the feature had: one that it may not become is not tried, and neither is this itself.
+    """
+    flips, left = np.zeros(len(codes), dtype=bool), np.full(len(codes), np.inf)
+    value = codes[np.arange(len(codes)), features]
+    for j in np.unique(features).tolist():
+        values = candidates(dataset, j, most)
+        everyone = np.flatnonzero((features == j) & (own != ABSENT))
+        step = max(1, _AT_ONCE // max(1, len(values)))
+        for mine in (everyone[start : start + step] for start in range(0, len(everyone), step)):
+            allowed = dataset.features[j].may(own[mine, None], values[None]) & (own[mine, None] != values)
+            edits = np.tile(values, len(mine))[:, None]
+            which = np.repeat(np.arange(len(mine)), len(values))
+            turned, remains = model.edited(codes[mine], features[mine, None], which, edits, labels[mine])
+            flips[mine] = (turned.reshape(allowed.shape) & allowed).any(axis=1)
+            if remains is not None and len(values):
+                cost = np.where(allowed, remains.reshape(allowed.shape), np.inf)
+                best = cost.argmin(axis=1)
+                left[mine] = cost[np.arange(len(mine)), best]
+                value[mine] = np.where(np.isfinite(left[mine]), values[best], value[mine])
+    return Tried(flips, value, left)

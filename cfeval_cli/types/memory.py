@@ -1,0 +1,60 @@
+"""What was asked before: metrics that share edits ask a model once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cfeval_cli.types.data import Bools, Floats, Ints
+
+Keys = NDArray[Any]  # (n,) whole numbers or bytes, of which equal ones mean the same
+
+_T = TypeVar("_T")
+_WORD = 8  # bytes of a whole number
+
+
+def keys_of(sets: Bools, ids: Ints | None = None) -> Keys:
+    """A key (n,) for each set of features (n, M), or for each instance with its set."""
+    bits = np.packbits(sets, axis=1)
+    parts = [bits] if ids is None else [np.ascontiguousarray(ids, dtype=">u4").view(np.uint8).reshape(-1, 4), bits]
+    whole = np.concatenate(parts, axis=1)
+    if whole.shape[1] <= _WORD:  # whole numbers are sorted faster than bytes
+        return np.pad(whole, ((0, 0), (_WORD - whole.shape[1], 0))).view(">u8").ravel().astype(np.uint64)
+    whole = np.pad(whole, ((0, 0), (0, 1)), constant_values=1)  # NumPy's bytes lose zeros at the end
+    return np.ascontiguousarray(whole).view(f"S{whole.shape[1]}").ravel()
+
+
+class Memory:
+    """Answers by what they are about and a key."""
+
+    def __init__(self) -> None:
+        self._answers: dict[str, tuple[Keys, Floats]] = {}
+        self._once: dict[str, Any] = {}
+
+    def ask(self, about: str, keys: Keys, answer: Callable[[Ints], Floats]) -> Floats:
+        """An answer (n, …) to each key; `answer` is asked for the places (m,) of those that are new, each once."""
+        wanted, first, which = np.unique(keys, return_index=True, return_inverse=True)
+        if about not in self._answers:
+            self._answers[about] = (wanted, answer(first))
+            return np.asarray(self._answers[about][1][which])
+        known, answers = self._answers[about]
+        place = np.searchsorted(known, wanted)
+        new = known[np.minimum(place, len(known) - 1)] != wanted if len(known) else np.ones(len(wanted), dtype=bool)
+        if new.any():
+            told = answer(first[new])
+            order = np.argsort(np.concatenate([known, wanted[new]]), kind="stable")
+            known = np.concatenate([known, wanted[new]])[order]
+            answers = np.concatenate([answers, told])[order]
+            self._answers[about] = (known, answers)
+            place = np.searchsorted(known, wanted)
+        return np.asarray(answers[place][which])
+
+    def once(self, about: str, make: Callable[[], _T]) -> _T:
+        """Something that is made when it is first asked for."""
+        if about not in self._once:
+            self._once[about] = make()
+        made: _T = self._once[about]
+        return made

@@ -1,0 +1,42 @@
+"""The vote of the nearest training rows, by hand."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cfeval_cli.distance.space import Scaled
+from cfeval_cli.metric.axe import Axe
+from cfeval_cli.types import NONE, Subject
+from tests.metric.cases import Crossed, make_case, values
+from tests.metric.test_plausible import expected_share
+from tests.problems import make_dataset, make_linear, make_mixed, make_text
+
+
+@settings(max_examples=20)
+@given(st.integers(0, 10_000), st.booleans(), st.integers(1, 3), st.sampled_from([1, 5]))
+def test_against_all_distances(seed, mixed, k, size):
+    dataset = make_mixed(seed, n=25) if mixed else make_dataset([3, 4, 2], n=25, seed=seed)
+    dataset = replace(dataset, classes=("a", "b", "c"))
+    model = make_linear(dataset, seed) if mixed else Crossed(dataset, seed, 3)
+    case = make_case(dataset, model, k, seed, short=True)
+    found = values(Axe(size), case)["nearest"]
+    space, train = Scaled(dataset), dataset.train.codes
+    classes = model.predict_proba(train).argmax(axis=1)
+    for i, chosen in enumerate(case.features):
+        named = chosen[chosen != NONE]
+        far = np.array([
+            space.squared_matrix(case.codes[i][None], named, row[None, named])[0, 0] for row in train
+        ])  # fmt: skip
+        votes = np.array([expected_share(far, classes == c, size) for c in range(3)])
+        winners = np.flatnonzero(votes >= votes.max() - 1e-9)
+        assert found[i] == pytest.approx((case.labels[i] in winners) / len(winners))
+
+
+def test_sentences_have_no_columns():
+    dataset = make_text()
+    assert "table" in Axe().sits_out(Subject(dataset, type(make_linear(dataset))))
+    with pytest.raises(ValueError, match="neighbours"):
+        Axe(0)

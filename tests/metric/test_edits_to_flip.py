@@ -1,0 +1,89 @@
+"""How many features it takes to flip, by trying every combination of values of the first i."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cfeval_cli.metric.edits_to_flip import EditsToFlip
+from cfeval_cli.types import NONE, Absent
+from tests.metric.cases import Crossed, make_case
+from tests.metric.test_frozen import flips
+from tests.problems import make_dataset, make_linear, make_mixed, with_constraints
+
+
+def smallest(dataset, model, case, i, longest):
+    """The smallest i for which some values of the first i features flip."""
+    order = case.explanation.features[i]
+    order = order[order != NONE].tolist()
+    sizes = (n for n in range(1, min(longest, len(order)) + 1)
+             if flips(dataset, model, case.codes[i], case.labels[i], order[:n]))  # fmt: skip
+    return next(sizes, longest + 1)
+
+
+@settings(max_examples=25)
+@given(st.integers(0, 10_000), st.booleans(), st.booleans(), st.integers(1, 5))
+def test_exact_where_effects_add_up(seed, constrained, short, longest):
+    if constrained:
+        dataset = with_constraints(make_mixed(seed, n=6, tried=3), seed)
+    else:
+        dataset = make_dataset([2, 3, 2, 3], n=6, seed=seed, absent=0.2)
+    model = make_linear(dataset, seed)
+    case = make_case(dataset, model, 1, seed, short=short)
+    (score,) = EditsToFlip(longest).score(case)
+    most = min(longest, 4)
+    assert score.numerator.tolist() == [smallest(dataset, model, case, i, most) for i in range(len(case))]
+    never = int((score.numerator == most + 1).sum())
+    assert (f"for {never} of 6 instances, which count {most + 1}" in score.remark) == (never > 0)
+
+
+def greedy(dataset, model, case, i, most):
+    """One feature after the other, each at the value that leaves least."""
+    row, label, kept = case.codes[i].copy(), case.labels[i], case.probability[i]
+    for step, j in enumerate(case.explanation.features[i].tolist()[:most]):
+        tries = []
+        for value in dataset.candidates[j].tolist():
+            edited = row.copy()
+            edited[j] = value
+            if value != case.codes[i, j]:
+                told = model.predict_proba(edited[None])[0]
+                if told.argmax() != label:
+                    return step + 1
+                tries.append((told[label], value))
+        if tries and min(tries)[0] < kept:
+            kept, row[j] = min(tries)
+    return most + 1
+
+
+@settings(max_examples=20)
+@given(st.integers(0, 10_000), st.integers(2, 3))
+def test_one_after_the_other_elsewhere(seed, classes):
+    dataset = make_dataset([3, 3, 2, 3], n=8, seed=seed)
+    model = Crossed(dataset, seed, classes)
+    case = make_case(dataset, model, 1, seed)
+    (score,) = EditsToFlip().score(case)
+    assert score.numerator.tolist() == [greedy(dataset, model, case, i, 4) for i in range(len(case))]
+    assert all(n >= smallest(dataset, model, case, i, 4) for i, n in enumerate(score.numerator))
+
+
+def test_a_set_has_no_order_and_settings_are_checked():
+    dataset = make_dataset([3, 2])
+    model = make_linear(dataset)
+    case = make_case(dataset, model)
+    object.__setattr__(case, "explanation", None)
+    (score,) = EditsToFlip().score(case)
+    assert isinstance(score, Absent) and "order" in score.reason
+    for wrong in ({"longest": 0}, {"values": 0}):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            EditsToFlip(**wrong)
+
+
+def test_of_many_values_the_most_frequent_are_tried():
+    from cfeval_cli.search.single import candidates
+
+    dataset = make_dataset([40, 3], n=200, seed=3)
+    some = candidates(dataset, 0, 7)
+    shares = dataset.frequencies[0]
+    assert len(some) == 7 and (np.diff(some) > 0).all()
+    assert shares[some].min() >= np.sort(shares)[-7]
+    assert candidates(dataset, 1, 7).tolist() == [0, 1, 2]

@@ -1,0 +1,89 @@
+"""Whether k other features can flip, by trying every value of every set."""
+
+from dataclasses import replace
+from itertools import combinations, product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cfeval_cli.metric.frozen import Frozen
+from cfeval_cli.types import ABSENT, Absent, Access
+from tests.metric.cases import Crossed, make_case
+from tests.problems import make_dataset, make_linear, make_mixed, permitted, with_constraints
+
+
+def flips(dataset, model, row, label, features):
+    """Whether some values of these features, as far as they may change, flip."""
+    there = [j for j in features if row[j] != ABSENT]
+    options = [
+        {int(row[j]), *(v for v in dataset.candidates[j].tolist() if permitted(dataset.features[j], row[j], v))}
+        for j in there
+    ]
+    for chosen in product(*options):
+        edited = row.copy()
+        edited[there] = chosen
+        if model.predict_proba(edited[None]).argmax() != label:
+            return True
+    return False
+
+
+@settings(max_examples=20)
+@given(st.integers(0, 10_000), st.integers(1, 3), st.sampled_from(["additive", "crossed", "constrained"]))
+def test_all_sets_of_others(seed, k, kind):
+    if kind == "constrained":
+        dataset = with_constraints(make_mixed(seed, n=6, tried=3), seed)
+    else:
+        dataset = make_dataset([2, 3, 2, 3], n=6, seed=seed, absent=0.2 if kind == "additive" else 0.0)
+    model = Crossed(dataset, seed) if kind == "crossed" else make_linear(dataset, seed)
+    case = make_case(dataset, model, k, seed)
+    (score,) = Frozen().score(case)
+    assert score.variant == "all sets" and (score.denominator == 1).all()
+    for i, row in enumerate(case.codes):
+        others = [j for j in range(4) if j not in case.features[i]]
+        sets = combinations(others, min(k, 4 - k))
+        assert score.numerator[i] == any(flips(dataset, model, row, case.labels[i], one) for one in sets)
+
+
+@settings(max_examples=20)
+@given(st.integers(0, 10_000), st.integers(1, 2))
+def test_growing_sets_are_the_best_where_effects_add_up(seed, k):
+    dataset = make_dataset([2, 3, 2, 3, 2], n=6, seed=seed, absent=0.1)
+    model = make_linear(dataset, seed)
+    case = make_case(dataset, model, k, seed)
+    (all_sets,), (grown,) = Frozen().score(case), Frozen(max_candidates=1).score(case)
+    assert (all_sets.variant, grown.variant) == ("all sets", "greedy")
+    assert grown.numerator.tolist() == all_sets.numerator.tolist()
+
+
+@settings(max_examples=10)
+@given(st.integers(0, 10_000))
+def test_growing_sets_never_flip_what_no_set_does(seed):
+    dataset = make_dataset([2, 3, 2, 3, 2], n=8, seed=seed)
+    case = make_case(dataset, Crossed(dataset, seed), 2, seed)
+    (all_sets,), (grown,) = Frozen().score(case), Frozen(max_candidates=1).score(case)
+    assert (grown.numerator <= all_sets.numerator).all()
+
+
+def test_labels_are_enough_for_all_sets_and_not_for_growing_ones():
+    dataset = make_dataset([2, 3, 2, 3], n=20, seed=2)
+    model = make_linear(dataset, 3)
+    full, labels = (make_case(dataset, model, 2, access=access) for access in (Access.PROBABILITY, Access.LABEL))
+    labels = replace(labels, probability=None)
+    (one,), (two,) = Frozen().score(full), Frozen().score(labels)
+    assert one.numerator.tolist() == two.numerator.tolist() and 0 < one.numerator.mean() < 1
+    (none,) = Frozen(max_candidates=1).score(labels)
+    assert isinstance(none, Absent) and "labels" in none.reason
+    single = make_case(dataset, model, 1, access=Access.LABEL)
+    (alone,) = Frozen(max_candidates=1).score(replace(single, probability=None))
+    (every,) = Frozen().score(replace(single, probability=None))
+    assert alone.numerator.tolist() == every.numerator.tolist()
+
+
+def test_where_there_are_no_others_nothing_flips():
+    dataset = make_dataset([2, 3], n=8)
+    (score,) = Frozen().score(make_case(dataset, make_linear(dataset), 2))
+    assert not score.numerator.any() and np.all(score.denominator == 1)
+    with pytest.raises(ValueError, match="max_candidates"):
+        Frozen(0)

@@ -1,0 +1,53 @@
+"""The neighbours of a counterfactual, found by sorting all training rows by hand."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cfeval_cli.distance.space import Scaled
+from cfeval_cli.metric.plausible import Plausible
+from cfeval_cli.search.discrete import Discrete
+from cfeval_cli.types import Absent, Access, Counterfactuals, Subject
+from tests.metric.cases import make_case, values
+from tests.problems import make_dataset, make_linear, make_mixed, make_task, make_text
+
+
+def expected_share(distances, same, size):
+    """Nearest first; those at the distance of the last place share what places are left."""
+    order = np.argsort(distances, kind="stable")
+    last = distances[order[size - 1]]
+    nearer = [s for d, s in zip(distances, same, strict=True) if d < last - 1e-9]
+    tied = [s for d, s in zip(distances, same, strict=True) if abs(d - last) <= 1e-9]
+    return (sum(nearer) + (size - len(nearer)) * np.mean(tied)) / size
+
+
+@settings(max_examples=20)
+@given(st.integers(0, 10_000), st.booleans(), st.integers(1, 6))
+def test_against_all_distances(seed, mixed, size):
+    dataset = make_mixed(seed, n=25) if mixed else make_dataset([3, 2, 3], n=25, seed=seed)
+    model = make_linear(dataset, seed)
+    case = make_case(dataset, model, 2, seed)
+    found = Discrete("first").find(make_task(dataset, model, case.features, Access.LABEL))
+    case = make_case(dataset, model, 2, seed, found={Access.LABEL: found})
+    score = values(Plausible(size), case)["label"]
+    space, train = Scaled(dataset), dataset.train.codes
+    classes = model.predict_proba(train).argmax(axis=1)
+    for i in range(len(case)):
+        if not found.flipped[i]:
+            assert np.isnan(score[i])
+            continue
+        far = np.array([space.squared(found.codes[i][None], row[None])[0] for row in train])
+        assert score[i] == pytest.approx(expected_share(far, classes == found.labels[i], size), abs=1e-9)
+
+
+def test_moved_embeddings_and_sentences_have_no_neighbours():
+    dataset = make_dataset([3, 2], n=10)
+    model = make_linear(dataset)
+    moved = Counterfactuals(
+        np.zeros((10, 1), int), np.zeros(10, int), np.zeros(10, bool), np.ones(10), vectors=np.zeros((10, 1, 2))
+    )
+    (score,) = Plausible().score(make_case(dataset, model, found={Access.GRADIENT: moved}))
+    assert isinstance(score, Absent) and "embedding" in score.reason
+    assert "table" in Plausible().sits_out(Subject(make_text(), type(model)))
+    assert Plausible().sits_out(Subject(dataset, type(model))) is None

@@ -1,0 +1,75 @@
+"""What a counterfactual changes, and what it need not have changed, one feature after the other."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cfeval_cli.metric.sparsity import Redundant, Sparsity
+from cfeval_cli.search.discrete import Discrete
+from cfeval_cli.search.exact import Exact
+from cfeval_cli.types import ABSENT, NONE, Absent, Access
+from tests.metric.cases import Crossed, make_case, make_explanation, values
+from tests.problems import labels, make_dataset, make_linear, make_task
+
+
+@settings(max_examples=25)
+@given(st.integers(0, 10_000), st.booleans(), st.sampled_from(["first", "largest_drop"]))
+def test_of_exchanged_values(seed, additive, pick):
+    dataset = make_dataset([3, 3, 2, 3], n=8, seed=seed, absent=0.2 if additive else 0.0)
+    model = make_linear(dataset, seed) if additive else Crossed(dataset, seed)
+    k = 3
+    case = make_case(dataset, model, k, seed)
+    if additive:
+        found = Discrete(pick).find(make_task(dataset, model, case.features, Access.PROBABILITY))
+    else:
+        rng, edited = np.random.default_rng(seed), case.codes.copy()
+        for i, chosen in enumerate(case.features):
+            edited[i, chosen] = rng.integers(0, 2, k)
+        after = model.predict_proba(edited).argmax(axis=1)
+        from cfeval_cli.types import Counterfactuals
+
+        found = Counterfactuals(case.features, after, after != case.labels, np.ones(len(case)), None, edited)
+    case = make_case(dataset, model, k, seed, found={Access.LABEL: found})
+    counts, spare = values(Sparsity(), case)["label"], values(Redundant(), case)["label"]
+    for i in range(len(case)):
+        if not found.flipped[i]:
+            assert np.isnan(counts[i]) and np.isnan(spare[i])
+            continue
+        changed = [j for j in range(4) if found.codes[i, j] != case.codes[i, j]]
+        assert counts[i] == len(changed)
+        kept = 0
+        for j in changed:
+            reset = found.codes[i].copy()
+            reset[j] = case.codes[i, j]
+            kept += int(model.predict_proba(reset[None]).argmax() != case.labels[i])
+        assert spare[i] == kept
+
+
+def test_of_moved_embeddings():
+    dataset = make_dataset([3, 3, 3], n=30, seed=5)
+    model = make_linear(dataset, 6)
+    features = make_explanation(dataset.test.codes, 3).top(2)
+    features[::5, 1] = NONE
+    found = Exact().find(make_task(dataset, model, features, Access.GRADIENT))
+    case = make_case(dataset, model, 2, found={Access.GRADIENT: found})
+    counts, spare = values(Sparsity(), case)["gradient"], values(Redundant(), case)["gradient"]
+    assert found.flipped.sum() > 10
+    for i in np.flatnonzero(found.flipped):
+        own = [model.tables[j][case.codes[i, j]] for j in range(3)]
+        moved = {
+            j: v
+            for j, v in zip(features[i].tolist(), found.vectors[i], strict=True)
+            if j != NONE and (v != own[j]).any()
+        }
+        assert counts[i] == len(moved)
+        kept = 0
+        for j in moved if len(moved) > 1 else ():
+            now = [moved[m] if m in moved and m != j else own[m] for m in range(3)]
+            total = model.bias + sum(float(model.weights[m] @ now[m]) for m in range(3))
+            kept += int((total > 0) != bool(case.labels[i]))
+        assert spare[i] == kept
+    blind = make_case(dataset, model, 2, found={Access.GRADIENT: found}, access=Access.PROBABILITY)
+    assert all(isinstance(score, Absent) for metric in (Sparsity(), Redundant()) for score in metric.score(blind))
+    assert labels(model, case.codes).tolist() == case.labels.tolist() and (case.codes != ABSENT).all()
+    assert counts[found.flipped] == pytest.approx(counts[found.flipped].round())

@@ -1,0 +1,52 @@
+"""Every value of one feature, tried by hand."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cfeval_cli.search import single
+from cfeval_cli.types import ABSENT, Access
+from tests.problems import gate, kept, labels, make_dataset, make_linear, make_mixed, permitted, with_constraints
+
+
+@settings(max_examples=25)
+@given(st.integers(0, 10_000), st.booleans(), st.sampled_from([Access.LABEL, Access.PROBABILITY]))
+def test_the_value_that_leaves_least(seed, constrained, access):
+    dataset = (
+        make_mixed(seed, n=12, missing=0.1) if constrained else make_dataset([3, 2, 4], n=12, seed=seed, absent=0.2)
+    )
+    dataset = with_constraints(dataset, seed) if constrained else dataset
+    model, rng = make_linear(dataset, seed), np.random.default_rng(seed)
+    whole = dataset.test.codes
+    said, features = labels(model, whole), rng.integers(0, dataset.width, 12)
+    codes = whole.copy()  # which may have been edited elsewhere
+    other = (features + 1) % dataset.width
+    codes[np.arange(12), other] = np.where(codes[np.arange(12), other] == ABSENT, ABSENT, 0)
+    own = whole[np.arange(12), features]
+    found = single.tried(dataset, gate(model, access), codes, said, own, features, 100)
+    for i, j in enumerate(features):
+        tries = []
+        for value in dataset.candidates[j].tolist() if own[i] != ABSENT else ():
+            if value != own[i] and permitted(dataset.features[j], own[i], value):
+                edited = codes[i].copy()
+                edited[j] = value
+                left = kept(model, edited[None], said[i : i + 1])[0]
+                tries.append((left, value, labels(model, edited[None])[0] != said[i]))
+        assert found.flips[i] == any(flip for _, _, flip in tries)
+        if access == Access.LABEL or not tries:
+            assert found.left[i] == np.inf and found.value[i] == codes[i, j]
+        else:
+            assert found.left[i] == pytest.approx(min(tries)[0])
+            assert found.value[i] in [value for left, value, _ in tries if left == pytest.approx(min(tries)[0])]
+
+
+def test_parts_make_no_difference(monkeypatch):
+    dataset = make_dataset([5, 3, 4], n=30, seed=1)
+    model = make_linear(dataset, 2)
+    codes, features = dataset.test.codes, np.arange(30) % 3
+    given_ = (codes, labels(model, codes), codes[np.arange(30), features], features, 100)
+    whole = single.tried(dataset, gate(model), *given_)
+    monkeypatch.setattr(single, "_AT_ONCE", 7)
+    parts = single.tried(dataset, gate(model), *given_)
+    assert whole.value.tolist() == parts.value.tolist() and whole.left.tolist() == parts.left.tolist()
