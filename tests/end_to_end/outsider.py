@@ -572,7 +572,7 @@ def invariance(folder):
     kinds = [feature["kind"] for feature in described["features"]]
     short = any(v is None for row in rows.values() for v in row) or "token" in kinds
     shared, alone = len(set(box.table_of)) < len(box.table_of), not short
-    seen = np.linalg.matrix_rank(box.w) if shared else 1
+    seen = int(np.linalg.matrix_rank(box.w)) if shared else 1
     changes = ["constant"] * alone + ["orthogonal"] * (box.e[0].shape[1] > seen) + ["scale"]
     rungs, controls = explainers(folder)
     stored, some = stored_scores(folder), sampled(folder, list(rows))

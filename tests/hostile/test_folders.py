@@ -28,7 +28,7 @@ VALUES = [
     "\\input{/etc/passwd}", "<script>", [], {}, [[]], {"a": 1}, {"_target_": "os.mkdir", "path": "made"}, "complete",
     "none", 1 << 63,
 ]  # fmt: skip
-HEADING = b"metric,variant,explainer,rung,value,value_se,better\n"
+HEADING = b"metric,variant,explainer,rung,control,value,value_se,better,moves\n"
 NAMED = ("run.json", "metrics.csv", "correlations.csv")
 
 
@@ -42,6 +42,8 @@ def places(node, path=()):
 def changed(record, rng):
     """A record with something else at a key, or without it, or with the key twice."""
     record = copy.deepcopy(record)
+    if rng.random() < 0.1:  # nothing but a key that nobody knows, which does no harm
+        return json.dumps(record | {"unknown": VALUES[int(rng.integers(len(VALUES)))]})
     keys = list(places(record))
     *parents, last = keys[int(rng.integers(len(keys)))]
     node = record
@@ -147,9 +149,9 @@ def test_a_run_folder_is_gathered_or_refused_by_name_and_nothing_in_it_is_made(c
         ("run.json", b'{"a":' * 100_000, "recursion"),
         ("run.json", b"1" * 10_000, "digits"),
         ("run.json", b" " * ((1 << 26) + 1), "has more than"),
-        ("metrics.csv", HEADING + b"c,label,a,,1,1,higher\n" * 2, "two lines of the same"),
-        ("metrics.csv", HEADING + b"c,label,a,,1,1,best\n", "better is one of"),
-        ("metrics.csv", HEADING + b"new,label,a,,1,1,higher\n", "does not tell of"),
+        ("metrics.csv", HEADING + b"c,label,a,,False,1,1,higher,\n" * 2, "two lines of the same"),
+        ("metrics.csv", HEADING + b"c,label,a,,False,1,1,best,\n", "better is one of"),
+        ("metrics.csv", HEADING + b"new,label,a,,False,1,1,higher,\n", "does not tell of"),
         ("metrics.csv", b"\xff\xfe", "utf-8"),
     ],
 )  # fmt: skip

@@ -403,7 +403,7 @@ def test_a_folder_that_is_not_as_the_run_left_it_is_named(tmp_path, name, text, 
     [
         ("metrics.csv", None, "run.json does not list metrics.csv"),
         ("metrics.csv", "", "cannot be gathered: No columns"),
-        ("metrics.csv", "metric,variant\nc,label\n", "metrics.csv has no column explainer, rung, value"),
+        ("metrics.csv", "metric,variant\nc,label\n", "metrics.csv has no column explainer, rung, control, value"),
         ("metrics.csv", f"{HEADING}\nc,label,a,,many,0,higher\n", "cannot be gathered: could not convert"),
         ("correlations.csv", None, "run.json does not list correlations.csv"),
     ],
