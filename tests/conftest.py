@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -31,6 +31,11 @@ settings.load_profile("repeatable")
 
 CFEVAL = Path(sys.executable).parent / "cfeval"
 OURS = ("CFEVAL_DATA", "COLUMNS", "NO_COLOR")  # of who runs the tests: they are to be the same for all
+
+# fewer than the default ones, which are chosen (metric=core) where metrics are looked at
+SCORED = (
+    "metric=[comprehensiveness,sufficiency,dfr,validity,proximity,proximity_flips,c,validity_soft,c_soft,recall,hit]"
+)
 
 TOY = """\
 _target_: cfeval_cli.dataset.tabular.Table
@@ -59,11 +64,14 @@ class Toy:
 
     def run(self, *arguments: str, cwd: Path, code: int = 0, **options: object) -> subprocess.CompletedProcess[str]:
         # without a cache, so that every test computes for itself, and with no more than most tests look at
-        usual = {"cache": "off", "figures": "[]", "report": "false", "resamples": "200", "noise": "0"}
-        usual["reparametrisations"] = "0"
-        chosen = {argument.partition("=")[0] for argument in arguments}
-        settings = [f"{key}={value}" for key, value in usual.items() if key not in chosen] + list(arguments)
-        return cfeval("run", *self.arguments, *settings, cwd=cwd, code=code, **options)
+        usual = ("cache=off", "figures=[]", "report=false", "resamples=200", "noise=0", "reparametrisations=0", SCORED)
+        return cfeval("run", *self.arguments, *unless(usual, arguments), *arguments, cwd=cwd, code=code, **options)
+
+
+def unless(usual: Sequence[str], chosen: Sequence[str]) -> list[str]:
+    """The usual settings that are not chosen otherwise."""
+    keys = {setting.partition("=")[0].lstrip("+~") for setting in chosen}
+    return [setting for setting in usual if setting.partition("=")[0] not in keys]
 
 
 def environment(env: dict[str, str] | None = None) -> dict[str, str]:
@@ -122,7 +130,7 @@ def made(tmp_path_factory):
         key = (*toy.arguments, *overrides)
         if key not in known:
             folder = tmp_path_factory.mktemp("run")
-            usual = [*toy.arguments[2:], *LITTLE]
+            usual = [*toy.arguments[2:], *LITTLE, *unless([SCORED], overrides)]
             known[key] = inside.run(folder, *overrides, usual=usual, folder=toy.folder / "conf")
         if not copy:
             return known[key]

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from io import StringIO
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -630,13 +631,16 @@ def _closer(mine: pd.DataFrame, record: Mapping[str, Any], about: str) -> Table:
     hidden = {other for one, others in twins.items() for other in others}
     order = sorted((row for row in wins if row not in hidden), key=lambda row: -wins[row])
     header = [Cell("Metric")] + [Cell(str(i)) for i in range(2, len(order) + 1)]
+    pairs = {both: line for both, line in pairs.items() if not pd.isna(line["difference"])}
+    unlike = {both for both in combinations(order, 2) if both not in pairs and both[::-1] not in pairs}
     rows = []
     for i, row in enumerate(order, 1):
         cells = []
         for other in order[1:]:
             line = pairs.get((row, other))
             sure = line is not None and bool(line["p_holm"] < SURE)
-            cells.append(Cell("" if line is None else f"{line['difference']:.3f}{'*' * sure}", bold=sure))
+            blank = DASH if (row, other) in unlike else ""
+            cells.append(Cell(blank if line is None else f"{line['difference']:.3f}{'*' * sure}", bold=sure))
         title = row_title(*row, record)
         rows.append([Cell(f"{i} {title.text}", latex=f"{i} {title.latex}"), *cells])
     notes = [
@@ -651,7 +655,9 @@ def _closer(mine: pd.DataFrame, record: Mapping[str, Any], about: str) -> Table:
             if one not in hidden
         )
         notes.append(f"The same τ in every resample: {'; '.join(same)}.")
-    hypotheses = len(order) * (len(order) - 1) // 2
+    if unlike:
+        notes.append(f"{DASH}: the two rank unlike explainers, and their τ cannot be compared.")
+    hypotheses = len(order) * (len(order) - 1) // 2 - len(unlike)
     if too_few(record["resampled"], hypotheses):
         notes.append(
             f"With {record['resampled']:,} resamples no p of {hypotheses} can be small enough: raise resamples."

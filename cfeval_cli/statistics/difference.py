@@ -52,14 +52,18 @@ def lines(
 
 
 def _compared(found: Agreements, t: int, pairs: Ints, how: Bootstrap) -> tuple[Floats | Bools, ...]:
-    """For each pair of metrics: the gap between their τ with one truth, its interval, p, p after Holm, whether none."""
-    tau, (first, second) = found.tau[:, :, t], pairs.T
-    gaps = tau[:, first] - tau[:, second]
+    """For each pair of metrics: the gap between their τ with one truth, its interval, p, p after Holm, whether none.
+
+    Two τ over unlike explainers have no gap.
+    """
+    tau, there, (first, second) = found.tau[:, :, t], found.there[:, t], pairs.T
+    unlike = (there[first] != there[second]).any(axis=1)
+    gaps = np.where(unlike, np.nan, tau[:, first] - tau[:, second])
     absent = np.isnan(gaps[0])
     few = absent | ~(found.enough[first, t] & found.enough[second, t])
     low, high = interval(np.where(few, np.nan, gaps[1:]), how.confidence)
     p = np.where(few, np.nan, two_sided(gaps[1:]))
-    twin = twins(tau)
+    twin = twins(np.concatenate([tau, there.T]))
     same = ~absent & (twin[first] == twin[second])
     # metrics that agree in every resample are one hypothesis, not several
     of = [frozenset(pair) for pair in zip(twin[first].tolist(), twin[second].tolist(), strict=True)]

@@ -21,7 +21,7 @@ from cfeval_cli.commands.cli import complain
 from cfeval_cli.errors import UserError
 from tests import warm
 from tests.conftest import CFEVAL, cfeval, environment, only_run, serving
-from tests.inside import composed, planned, run
+from tests.inside import CONF, composed, planned, run
 
 BROKEN = """
 from cfeval_cli.types import Explainer
@@ -306,7 +306,7 @@ def test_a_terminal_gets_a_live_display(toy, tmp_path):
 
 def test_help_and_config_in_hydras_way(tmp_path):
     told = cfeval("run", "--help", cwd=tmp_path, fresh=True).stdout
-    listed = "anchor, decision_boundary, file, ladder, lime, lime_absolute, lime_package, lr, omission, paper, random"
+    listed = ", ".join(sorted(path.stem for path in (CONF / "explainer").glob("*.yaml")))
     assert f"explainer: {listed}" in told
     assert "cfeval run --multirun seed=1,2,3" in told
     config = cfeval("run", "k=3", "--cfg", "job", cwd=tmp_path).stdout

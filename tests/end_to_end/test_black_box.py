@@ -15,6 +15,7 @@ from cfeval_cli.errors import Failure, UserError
 from cfeval_cli.folder import read as folders
 from cfeval_cli.report.page.verdict import tell
 from tests import inside
+from tests.conftest import SCORED, unless
 
 FOREST = """
 from dataclasses import dataclass
@@ -94,7 +95,7 @@ LITTLE = ("cache=off", "n_jobs=1", "figures=[]", "report=false", "resamples=200"
 
 def run(toy, place, *arguments):
     """The whole run, in this process."""
-    usual = [*toy.arguments[2:], *LITTLE, *QUICK]
+    usual = [*toy.arguments[2:], *LITTLE, *unless([SCORED], arguments), *QUICK]
     return inside.run(place / "run", *arguments, usual=usual, folder=place / "conf")
 
 
@@ -146,7 +147,7 @@ def likeliest(model, codes):
 
 
 def test_with_probabilities_every_explainer_and_metric_that_applies(toy, place):
-    run(toy, place, "model=forest", "report=true", "bounds=5", "noise=5", *FEWER)
+    run(toy, place, "model=forest", "report=true", "bounds=5", "noise=5", "metric=core", *FEWER)
     record, frames = read(place)
     assert list(record["explainers"]) == ["random", "omission", "lime", "anchor", "decision_boundary"]
     assert "sum of effects" in record["explainers_absent"]["lr"] and set(record["metrics_absent"]) == {"recall", "hit"}
@@ -219,7 +220,7 @@ def test_with_labels_only(toy, place):
 
 
 def test_three_classes(place):
-    data = ["dataset=wine", f"data_dir={place / 'data'}", "bounds=0", *LITTLE]
+    data = ["dataset=wine", f"data_dir={place / 'data'}", "bounds=0", *LITTLE, SCORED]
     inside.run(place / "run", *data, *QUICK, *FEWER, "model=forest", "k=2", folder=place / "conf")
     _, frames = read(place)
     assert len(json.loads((place / "run" / "dataset.json").read_text())["classes"]) == 3

@@ -145,7 +145,7 @@ def same_bounds(folder):
 def whole(toy, tmp_path_factory):
     """One run with six explainers, k = 2."""
     cwd = tmp_path_factory.mktemp("whole")
-    done = toy.run(SIX, *FAST, "k=2", f"n_explain={N}", "noise=10", "reparametrisations=2", cwd=cwd)
+    done = toy.run(SIX, *FAST, "k=2", f"n_explain={N}", "noise=10", "reparametrisations=2", "metric=core", cwd=cwd)
     return only_run(cwd), done
 
 
@@ -180,7 +180,7 @@ def test_an_outsider_recomputes_what_seeds_say_together(toy, made, tmp_path):
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["k=1", "reparametrisations=2", "bounds=2000"],
+        ["k=1", "metric=core", "reparametrisations=2", "bounds=2000"],
         ["k=1", "metric=field"],
         ["k=1", "access=label", "support=own"],
         ["k=3", "search.pick=nearest", "search.max_batch_rows=7"],
@@ -209,7 +209,7 @@ def test_the_folder_has_every_file_and_the_record_says_how_it_came_about(whole):
     assert sorted(p.name for p in folder.iterdir() if not p.name.startswith(".")) == RESULTS
     assert (folder / ".hydra" / "config.yaml").exists()
     record = json.loads((folder / "run.json").read_text())
-    assert record["schema"] == 4 and record["status"] == "complete" and record["settings"]["seed"] == 0
+    assert record["schema"] == 5 and record["status"] == "complete" and record["settings"]["seed"] == 0
     assert record["command"][:2] == ["cfeval", "run"] and "k=2" in record["command"]
     assert record["data"]["source"] == "data folder" and record["data"]["rows_read"] == 600
     assert len(record["data"]["sha256"]) == 64

@@ -15,8 +15,8 @@ from tests.end_to_end.test_run import FAST, SIX, same_figures
 @pytest.mark.parametrize(
     "arguments",
     [
-        [SIX, "search=continuous", "k=1"],
-        ["reparametrisations=2", "search=discrete", "k=1"],
+        [SIX, "metric=core", "search=continuous", "k=1"],
+        ["metric=core", "reparametrisations=2", "search=discrete", "k=1"],
         ["search=exact", "k=2"],
         [
             "search=discrete",

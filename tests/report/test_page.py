@@ -252,9 +252,10 @@ def test_too_many_bytes_make_fewer_instances(toy, made, monkeypatch):
 def verdict_of(folder, many=2, **columns):
     """The verdict on a run whose figures without controls are these, over so many explainers."""
     told = opened(folder)
+    lines = told.findings.correlations
     for name, value in columns.items():
-        told.findings.correlations[name.replace("tau", "tau_without_controls")] = value
-    told.findings.correlations["explainers_without_controls"] = many
+        lines.loc[lines["tau"].notna(), name.replace("tau", "tau_without_controls")] = value
+    lines["explainers_without_controls"] = many
     return tell(told.findings, told.record)
 
 
@@ -289,6 +290,40 @@ def test_the_verdict_claims_no_more_than_p_allows(toy, made):
     sure = verdict_of(folder, many=6, tau=0.5, p_tau=0.0001)
     assert "better than chance" in sure.headline and sure.sure
     assert any("erasure metrics" in point for point in sure.points)
+
+
+@pytest.mark.parametrize("gold", [[], ["gold=signed"]])
+def test_the_verdict_compares_metrics_that_rank_the_same_explainers(toy, made, gold):
+    told = opened(made(toy, FOUR, *gold))
+    metrics, lines = told.findings.metrics, told.findings.correlations
+    metrics["control"] = False
+    metrics.loc[metrics["metric"].isin(["c", "dfr"]) & (metrics["explainer"] == "decision_boundary"), "value"] = np.nan
+    metrics.loc[(metrics["metric"] == "validity") & (metrics["explainer"] == "lr"), "value"] = np.nan
+    fewer = lines["metric"].isin(["c", "dfr", "validity"])
+    lines["explainers_without_controls"] = np.where(fewer, 3, 4)
+    lines["tau_without_controls"] = np.where(lines["tau"].isna(), np.nan, np.where(fewer, 1.0, 0.5))
+    lines["p_tau_without_controls"] = 0.2
+    lines.loc[(lines["metric"] == "dfr") & lines["tau"].notna(), "tau_without_controls"] = -0.25
+    said = tell(told.findings, told.record)
+    assert "Comp. (del.)" in said.headline
+    assert not any(name in said.headline for name in ("C (disc.", "DFR", "Validity (disc., label)"))
+    (point,) = (point for point in said.points if point.startswith("Ranked fewer explainers"))
+    taus = ("{}",) if gold else ("contribution {}", "change {}")
+    for who, tau in (("DecisionBoundary", "-0.250 to 1.000"), ("LR", "1.000")):
+        assert f"(3 explainers, without {who}): τ {', '.join(taus).format(*[tau] * len(taus))}" in point
+    assert point.count("without") == 2 and "C (disc., label)" in point and "Validity (disc., label)" in point
+    assert not any(
+        name in other for other in said.points if other != point for name in ("C (disc., label)", "DFR (del.)")
+    )
+    # of those that are compared nothing is lost
+    judged = _Judged.of(told.findings, told.record, told.record["settings"]["gold"][0])
+    assert set(judged.lines["tau"]) == {0.5} and judged.ranked == 4
+    rest = sum(map(len, judged.fewer.values()))
+    mine = lines[(lines["gold"] == judged.gold) & (lines["agreement"] == "recall") & (lines["family"] == "explainers")]
+    assert (
+        len(judged.lines) + rest == mine["tau_without_controls"].notna().sum()
+        and rest == (fewer & lines["tau"].notna())[mine.index].sum()
+    )
 
 
 def test_controls_alone_give_no_verdict(toy, made):

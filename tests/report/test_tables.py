@@ -70,7 +70,7 @@ def metrics(coverage=(1.0, 0.4)):
                     "metric": metric, "variant": variant, "explainer": name, "rung": np.nan, "value": value,
                     "control": False, "n": 50, "own_value": value, "own_n": 50,
                     "better": RECORD["metrics"][metric]["better"], "role": RECORD["metrics"][metric]["role"],
-                    "value_low": value - 0.1, "value_high": value + 0.1, "rank": rank, "note": note,
+                    "value_low": value - 0.1, "value_high": value + 0.1, "rank": rank, "note": note, "remark": "",
                 }
             )  # fmt: skip
     return pd.DataFrame(rows)

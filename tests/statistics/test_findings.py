@@ -88,6 +88,27 @@ def test_no_p_is_zero_and_none_is_over_one():
     assert two_sided(np.zeros((5, 1))).tolist() == [1.0]
 
 
+def test_metrics_that_rank_unlike_explainers_are_not_compared():
+    scores, order = build(3, n=30)
+    variants = {"c": "probability", "sufficiency": "mask"}  # the same metrics, of which b has no value
+    less = scores[scores["metric"].isin(variants) & (scores["explainer"] != "b")]
+    both = pd.concat([scores, less.assign(variant=less["metric"].map(variants))])
+    again = order[order["metric"].isin(variants)]
+    rows = pd.concat([order, again.assign(variant=again["metric"].map(variants))], ignore_index=True)
+    how = Bootstrap(3, resamples=50)
+    found = conclude(both, rows, how).differences
+    like = found["variant"].isin(variants.values()) == found["than_variant"].isin(variants.values())
+    assert len(found) == 6 and like.sum() == 2 and not found["same"].any()
+    assert found.loc[~like, ["difference", "low", "high", "p", "p_holm"]].isna().all(axis=None)
+    figures = ["metric", "difference", "low", "high", "p"]
+    (whole,) = conclude(scores, order, how).differences[figures].to_numpy().tolist()
+    assert found.loc[like & (found["variant"].isin(["label", "del"])), figures].to_numpy().tolist() == [whole]
+    without = [frame[frame["explainer"] != "b"] for frame in (scores, order)]
+    (part,) = conclude(*without, how).differences[figures].to_numpy().tolist()
+    assert found.loc[like & (found["variant"].isin(variants.values())), figures].to_numpy().tolist() == [part]
+    assert found.loc[like, "p_holm"].tolist() == pytest.approx(holm(found.loc[like, "p"].to_numpy()).tolist())
+
+
 @settings(max_examples=15)
 @given(st.integers(0, 10_000), st.booleans(), st.sampled_from([(), ("a",), ("b", "d"), ("a", "b", "c")]))
 def test_agreement_by_instance_counts_pairs_of_explainers(seed, gaps, controls):
@@ -187,7 +208,12 @@ def test_intervals_of_tau_cover_the_truth_of_explainers_that_are_apart():
             for name, mean in zip(EXPLAINERS, means[metric], strict=True):
                 key = {"metric": metric, "variant": variant, "explainer": name}
                 facts = {"rung": np.nan, "better": better, "access": "label", "low": 0.0, "high": 1.0, "note": ""}
-                facts |= {"empty": "", "control": False, "role": "truth" if metric == "recall" else "judged"}
+                facts |= {
+                    "remark": "",
+                    "empty": "",
+                    "control": False,
+                    "role": "truth" if metric == "recall" else "judged",
+                }
                 order.append({**key, **facts})
                 hits = (rng.random(size) < mean).astype(float)
                 rows.append(pd.DataFrame({**key, "instance": np.arange(size), "numerator": hits, "denominator": 1.0}))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import factorial
 from typing import Any
@@ -18,6 +18,7 @@ from cfeval_cli.statistics.resampled import LEAST, SURE, too_few
 _NAMED = 4  # metrics whose intervals are told
 _ALL_ORDERS = 8  # explainers up to which p is exact
 _Pair = tuple[str, str]  # metric and variant
+_Names = tuple[str, ...]  # of explainers
 
 
 @dataclass(frozen=True)
@@ -33,27 +34,33 @@ class Verdict:
 class _Judged:
     """The metrics that were judged by a truth that the run leads with."""
 
-    lines: pd.DataFrame  # of correlations.csv, best τ first; τ is that without controls
+    lines: pd.DataFrame  # of correlations.csv, best τ first; τ is that without controls, over the same explainers
     differences: pd.DataFrame
     record: Mapping[str, Any]
     gold: str = ""
     left: Sequence[str] = ()  # the explainers that are no controls
     controls: Sequence[str] = ()
+    fewer: Mapping[_Names, pd.DataFrame] = field(default_factory=dict)  # lines of metrics that ranked others, by whom
 
     @staticmethod
     def of(findings: Findings, record: Mapping[str, Any], gold: str) -> _Judged:
-        """The largest τ without controls first; equal ones by their p and in the order of the tables."""
+        """The largest τ without controls first; equal ones by their p and in the order of the tables.
+
+        A τ over other explainers is another figure: those over the most explainers are compared.
+        """
         lines = _by(without_controls(findings.correlations), record, gold)
         lines = lines[~lines["metric"].isin(truths_of(record)) & lines["tau"].notna()]
         lines = lines.sort_values(["tau", "p_tau"], ascending=[False, True], kind="stable")
         differences = _by(without_controls(findings.differences), record, gold)
-        names = (contenders(findings.metrics, record, controls=controls) for controls in (False, True))
-        return _Judged(lines, differences[differences["difference"].notna()], record, gold, *names)
+        left, controls = (contenders(findings.metrics, record, controls=controls) for controls in (False, True))
+        compared, *fewer = _alike(lines, findings.metrics, record, gold) or [((), lines)]
+        differences = differences[differences["difference"].notna()]
+        return _Judged(compared[1], differences, record, gold, left, controls, dict(fewer))
 
     @cached_property
     def pairs(self) -> list[_Pair]:
         """Metrics and variants."""
-        return list(zip(self.lines["metric"], self.lines["variant"], strict=True))
+        return _pairs(self.lines)
 
     def name(self, pair: _Pair) -> str:
         """A metric as the tables call it, without its arrow."""
@@ -109,14 +116,19 @@ class _Judged:
     @cached_property
     def hypotheses(self) -> int:
         """How many metrics can differ: those with the same τ in every resample count once."""
+        return self._different(self.pairs)
+
+    def _different(self, pairs: Sequence[_Pair]) -> int:
+        """How many of some metrics have not the same τ as another one in every resample."""
         twins = self.differences[self.differences["same"].astype(bool)] if len(self.differences) else self.differences
-        return len(self.pairs) - len(set(zip(twins["than_metric"], twins["than_variant"], strict=True)))
+        return len(pairs) - len(set(zip(twins["than_metric"], twins["than_variant"], strict=True)) & set(pairs))
 
     @property
     def blunt(self) -> str:
         """Why no difference between metrics could be sure, if that is so."""
         resamples = self.record["resampled"]
-        tested = self.hypotheses * (self.hypotheses - 1) // 2
+        many = [self.hypotheses, *(self._different(_pairs(lines)) for lines in self.fewer.values())]
+        tested = sum(one * (one - 1) // 2 for one in many)  # all are corrected together
         if not too_few(resamples, tested):
             return ""
         return f"{resamples:,} resamples are too few to be sure of any of {tested} differences between metrics."
@@ -150,12 +162,13 @@ def _verdict(findings: Findings, record: Mapping[str, Any]) -> Verdict:
         )
     sure = any(one.sure for one in judged)
     if len(judged) == 1:
-        points = [*_points(findings, judged[0]), *_golds(findings.correlations, judged[0]), *ladder]
+        points = [*_points(findings, judged[0]), *_fewer({"": judged[0]})]
+        points += [*_golds(findings.correlations, judged[0]), *ladder]
         return Verdict(f"For this one trained model: {_headline(judged[0])}", sure, points)
     names = headed((one.gold for one in judged), record)
     questions = {names[one.gold]: one for one in judged}
     points = [f"{name.capitalize()}: {point}" for name, one in questions.items() for point in _brief(findings, one)]
-    return Verdict(_headlines(questions), sure, [*points, _shared(judged), *ladder])
+    return Verdict(_headlines(questions), sure, [*points, *_fewer(questions), _shared(judged), *ladder])
 
 
 def _headline(judged: _Judged) -> str:
@@ -224,6 +237,22 @@ def _shared(everyone: Sequence[_Judged]) -> str:
     )
 
 
+def _fewer(questions: Mapping[str, _Judged]) -> list[str]:
+    """Which metrics ranked fewer explainers than those that are compared, and their τ with each truth."""
+    told = []
+    for who in dict.fromkeys(who for judged in questions.values() for who in judged.fewer):
+        lines = {name: judged.fewer[who] for name, judged in questions.items() if who in judged.fewer}
+        judged = next(iter(questions.values()))
+        pairs = list(dict.fromkeys(pair for of in lines.values() for pair in _pairs(of)))
+        absent = [title for title in judged.left if title not in who]
+        ends = [f"{name} {_from_to(list(of['tau']))}".strip() for name, of in lines.items()]
+        without = f", without {listed(absent)}" if absent else ""
+        told.append(f"{judged.names(pairs)} ({len(who)} explainers{without}): τ {', '.join(ends)}")
+    if not told:
+        return []
+    return [f"Ranked fewer explainers, and not compared with the others: {'; '.join(told)}."]
+
+
 def _nobody(everyone: Sequence[_Judged]) -> str:
     """Why no metric can be judged."""
     judged = next(iter(everyone), None)
@@ -282,6 +311,34 @@ def _each_other(findings: Findings, record: Mapping[str, Any]) -> list[str]:
     return [*told, "Metrics that agree need not be right: only a model whose truth is known can tell."]
 
 
+def _alike(
+    lines: pd.DataFrame, metrics: pd.DataFrame, record: Mapping[str, Any], gold: str
+) -> list[tuple[_Names, pd.DataFrame]]:
+    """Lines of correlations.csv by the explainers that their metrics rank: first the most explainers, then metrics."""
+    there = metrics[metrics["rung"].isna() & ~metrics["control"].astype(bool) & metrics["value"].notna()]
+    names: dict[_Pair, set[str]] = {}
+    for metric, variant, explainer in zip(there["metric"], there["variant"], there["explainer"], strict=True):
+        names.setdefault((metric, variant), set()).add(explainer)
+    true = names.get((record["settings"]["agreement"], gold), set())
+    who = [
+        tuple(title for name, title in record["explainers"].items() if name in names.get(pair, set()) & true)
+        for pair in _pairs(lines)
+    ]
+    groups = {one: lines[[other == one for other in who]] for one in dict.fromkeys(who)}
+    return sorted(groups.items(), key=lambda group: (-len(group[0]), -len(group[1])))
+
+
+def _pairs(lines: pd.DataFrame) -> list[_Pair]:
+    """Metrics and variants of lines."""
+    return list(zip(lines["metric"], lines["variant"], strict=True))
+
+
+def _from_to(values: Sequence[float]) -> str:
+    """One value, or the smallest and the largest of several."""
+    told = [f"{value:.3f}" for value in (min(values), max(values))]
+    return told[0] if told[0] == told[1] else f"{told[0]} to {told[1]}"
+
+
 def _by(frame: pd.DataFrame, record: Mapping[str, Any], gold: str) -> pd.DataFrame:
     """The lines that judge by one definition of gold."""
     return pd.DataFrame(frame[(frame["gold"] == gold) & (frame["agreement"] == record["settings"]["agreement"])])
@@ -333,8 +390,7 @@ def _orders(judged: _Judged) -> str:
 
 def _of_all(lines: pd.DataFrame) -> str:
     """τ with the controls, of one metric or of several."""
-    of_all = {f"{tau:.3f}" for tau in lines["tau_of_all"]}
-    return next(iter(of_all)) if len(of_all) == 1 else f"{min(of_all, key=float)} to {max(of_all, key=float)}"
+    return _from_to(list(lines["tau_of_all"]))
 
 
 def _moving(findings: Findings, judged: _Judged) -> list[str]:
@@ -426,6 +482,9 @@ def _golds(correlations: pd.DataFrame, judged: _Judged) -> list[str]:
         if gold in settings["gold"]:
             continue
         lines = mine[mine["gold"] == gold]
+        lines = lines[[pair in judged.pairs for pair in _pairs(lines)]]  # over the same explainers
+        if lines.empty:
+            continue
         top = lines[lines["tau"] == lines["tau"].max()]
         pairs = list(zip(top["metric"], top["variant"], strict=True))
         same &= bool(leaders & set(pairs))
