@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from cfeval_cli.report.tables import Cell, Table, escape_latex, make, ordinal
+from cfeval_cli.report.tables import Cell, Table, _differences, escape_latex, make, ordinal
 from cfeval_cli.statistics.findings import Findings
 
 
@@ -386,3 +386,18 @@ def test_remarks_are_told_once_if_they_are_the_same_for_all():
     lines += [("naopc", "marginal", "random", "b"), ("naopc", "mask", "lr", "")]
     metrics = pd.DataFrame(lines, columns=["metric", "variant", "explainer", "remark"])
     assert _remarks(metrics, record) == ["NAOPC (del.): a.", "NAOPC (marginal). LR: a; Random: b."]
+
+
+def test_what_ranks_unlike_explainers_is_not_compared():
+    names = ["metric", "variant", "than_metric", "than_variant", "difference", "p_holm", "same"]
+    pairs = [("proximity", "label"), ("c", "label"), ("comprehensiveness", "del")]
+    gaps = {(0, 1): (0.5, 0.01, False), (0, 2): (np.nan, np.nan, False), (1, 2): (np.nan, np.nan, False)}
+    lines = [
+        dict(zip(names, [*pairs[one], *pairs[other], *figures], strict=True))
+        | {"family": "explainers", "gold": "signed", "agreement": "recall"}
+        for (one, other), figures in gaps.items()
+    ]
+    (table,) = _differences(pd.DataFrame(lines), RECORD | {"resampled": 100})
+    assert [[cell.text for cell in row[1:]] for row in table.blocks[0]] == [["0.500*", "–"], ["", "–"], ["", ""]]
+    assert "–: the two rank unlike explainers, and their τ cannot be compared." in table.notes
+    assert not any("can be small enough" in note for note in table.notes)  # one pair is tested, not three
