@@ -306,12 +306,12 @@ def test_the_verdict_compares_metrics_that_rank_the_same_explainers(toy, made, g
     lines.loc[(lines["metric"] == "dfr") & lines["tau"].notna(), "tau_without_controls"] = -0.25
     said = tell(told.findings, told.record)
     assert "Comp. (del.)" in said.headline
-    assert not any(name in said.headline for name in ("C (disc.", "DFR", "Validity (disc., label)"))
+    assert not any(name in said.headline for name in ("C (disc.", "DFR", "Validity (label)"))
     (point,) = (point for point in said.points if point.startswith("Ranked fewer explainers"))
     taus = ("{}",) if gold else ("contribution {}", "change {}")
     for who, tau in (("DecisionBoundary", "-0.250 to 1.000"), ("LR", "1.000")):
         assert f"(3 explainers, without {who}): τ {', '.join(taus).format(*[tau] * len(taus))}" in point
-    assert point.count("without") == 2 and "C (disc., label)" in point and "Validity (disc., label)" in point
+    assert point.count("without") == 2 and "C (disc., label)" in point and "Validity (label)" in point
     assert not any(
         name in other for other in said.points if other != point for name in ("C (disc., label)", "DFR (del.)")
     )
