@@ -62,7 +62,7 @@ class Sizes:
     batched: int | None = None  # continuous search, in large batches; None: all
     lime_people: int = 60
     lime_sentences: int = 20
-    shap_people: int = 30
+    shap_people: int = 60
     anchor_people: int = 100
     anchor_sentences: int = 60
     worker_people: int = 600
