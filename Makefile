@@ -14,7 +14,7 @@ help: ## list the targets
 # the stamps are made anew when what is to be installed changes
 .venv/.run: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(PIP) --editable .
+	$(PIP) --editable '.[all]'
 	@touch $@
 
 .venv/.dev: .venv/.run

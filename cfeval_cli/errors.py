@@ -1,9 +1,12 @@
 """The two ways in which a command ends badly, and how text from outside is told."""
 
+import importlib
+import importlib.util
 import math
 import re
 from collections.abc import Iterable
 from difflib import get_close_matches
+from types import ModuleType
 
 
 class UserError(Exception):
@@ -57,3 +60,17 @@ def one_of(name: str, value: object, options: Iterable[str]) -> None:
         raise ValueError(
             f"{name} must be one of {', '.join(options)}, not {value!r}.{did_you_mean(str(value), options)}"
         )
+
+
+def package(name: str, key: str, extra: str) -> ModuleType:
+    """A package that not every installation has; who wants it is told by its key."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise UserError(f"{key} needs the package {name.partition('.')[0]}: pip install 'cfeval[{extra}]'") from error
+
+
+def installed(name: str, extra: str) -> None:
+    """Refuse what needs a package that this installation has not."""
+    if importlib.util.find_spec(name) is None:
+        raise ValueError(f"needs the package {name}: pip install 'cfeval[{extra}]'")

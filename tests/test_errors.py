@@ -1,6 +1,6 @@
 import pytest
 
-from cfeval_cli.errors import did_you_mean, number, one_of, short, visible, whole
+from cfeval_cli.errors import UserError, did_you_mean, installed, number, one_of, package, short, visible, whole
 
 
 def test_what_a_terminal_would_obey_is_seen():
@@ -28,3 +28,12 @@ def test_options_that_are_close_are_offered():
     with pytest.raises(ValueError, match=r"must be one of first, nearest, not 'frist'\. Did you mean first\?"):
         one_of("pick", "frist", ("first", "nearest"))
     assert did_you_mean("zzz", ["first"]) == ""
+
+
+def test_a_package_that_is_not_there_is_named_with_its_extra():
+    with pytest.raises(UserError, match=r"model=onnx needs the package nonesuch: pip install 'cfeval\[onnx\]'"):
+        package("nonesuch.io", "model=onnx", "onnx")
+    assert package("json", "model=onnx", "onnx").dumps(1) == "1"
+    with pytest.raises(ValueError, match=r"needs the package nonesuch: pip install 'cfeval\[shap\]'"):
+        installed("nonesuch", "shap")
+    installed("json", "shap")

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from cfeval_cli.errors import UserError, whole
+from cfeval_cli.errors import UserError, package, whole
 from cfeval_cli.identity import of_component
 from cfeval_cli.model.encoding import as_numbers
 from cfeval_cli.model.outside import (
@@ -21,7 +21,6 @@ from cfeval_cli.model.outside import (
     class_numbers,
     missing_columns,
     model_file,
-    package,
 )
 from cfeval_cli.types import Codes, Dataset
 
@@ -89,7 +88,7 @@ def _is_likely(output: Any) -> bool:
 @cache
 def opened(file: Path) -> Any:
     """A session of one thread, once in each process."""
-    runtime = package("onnxruntime", "onnx")
+    runtime = package("onnxruntime", "model=onnx", "onnx")
     options = runtime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1  # the same bits on any number of cores
     options.log_severity_level = 4

@@ -11,7 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from cfeval_cli.errors import UserError, whole
+from cfeval_cli.errors import UserError, package, whole
 from cfeval_cli.identity import of_component
 from cfeval_cli.model.outside import (
     BadAnswer,
@@ -21,7 +21,6 @@ from cfeval_cli.model.outside import (
     class_numbers,
     missing_columns,
     model_file,
-    package,
     tells_probabilities,
 )
 from cfeval_cli.types import Codes, Dataset
@@ -78,7 +77,7 @@ class Skops:
 @cache
 def opened(file: Path, trusted: tuple[str, ...]) -> Any:
     """The model, once in each process, if it is made of trusted types only."""
-    storage = package("skops.io", "skops")
+    storage = package("skops.io", "model=skops", "skops")
     try:
         unknown = [name for name in storage.get_untrusted_types(file=file) if name not in trusted]
         if not unknown:

@@ -52,11 +52,6 @@ class Study:
         """The model as a component may see it."""
         return self.ledger.gate(self.model, access, asker, padded=self.dataset.padded)
 
-    def truth(self, name: str) -> Floats:
-        """How much each feature of each instance truly matters (N, M), under one definition."""
-        truth = self.plan.truths[name]
-        return truth.known(self.dataset, Ledger().gate(self.model, truth.access, f"truth.{name}"), self.rows)
-
 
 def prepare(plan: Plan, dataset: Dataset, model: Model, cache: Cache | None = None) -> Study:
     """Choose the instances, all of the test set or a seeded sample, and predict them."""
@@ -70,7 +65,7 @@ def prepare(plan: Plan, dataset: Dataset, model: Model, cache: Cache | None = No
         plan=plan,
         dataset=dataset,
         model=model,
-        subject=Subject(dataset, type(model)),
+        subject=Subject.trained(dataset, model),
         instances=instances,
         rows=Rows(instances.ids, instances.codes, labels, kept),
         probabilities=probabilities,

@@ -21,12 +21,15 @@ from cfeval_cli.types.model import (
     Differentiable,
     Editable,
     Embedded,
+    Leaves,
     Linear,
     Model,
     Picking,
     Probabilistic,
+    Reading,
     Slope,
     Sloped,
+    Tree,
 )
 
 if TYPE_CHECKING:
@@ -231,6 +234,26 @@ class Gate:
         """Mean effect (C, M) of each feature on each class over the training set."""
         self._permit(Access.WHITE_BOX)
         return self._of(Additive).mean_effects()
+
+    def leaves(self) -> Leaves:
+        """All that a decision tree says."""
+        self._permit(Access.WHITE_BOX)
+        return self._of(Tree).leaves()
+
+    def reads(self) -> Bools | None:
+        """Whether each feature (M,) is read; None if the model does not know."""
+        self._permit(Access.WHITE_BOX)
+        return self._model.reads() if isinstance(self._model, Reading) else None
+
+    @property
+    def sums(self) -> bool:
+        """Whether effects may be asked."""
+        return isinstance(self._model, Additive) and self.access >= Access.WHITE_BOX
+
+    @property
+    def branches(self) -> bool:
+        """Whether leaves may be asked."""
+        return isinstance(self._model, Tree) and self.access >= Access.WHITE_BOX
 
     def _of(self, ability: type[_Ability]) -> _Ability:
         """The model, as one that has an ability."""

@@ -19,7 +19,6 @@ from cfeval_cli.model.outside import (
     gives,
     missing_columns,
     model_file,
-    package,
 )
 from tests.model.mixed import mixed, sentences
 
@@ -178,12 +177,9 @@ def test_a_pickle_is_refused_with_the_way_out(tmp_path, name):
         model_file(str(tmp_path / name), "a model")
 
 
-def test_a_file_or_a_package_that_is_not_there():
+def test_a_file_that_is_not_there():
     with pytest.raises(UserError, match=r"there is no such file. It should be a model of ours"):
         model_file("nowhere.onnx", "a model of ours")
-    with pytest.raises(UserError, match=r"model=onnx needs the package nonesuch: pip install 'cfeval\[onnx\]'"):
-        package("nonesuch.io", "onnx")
-    assert package("json", "onnx").dumps(1) == "1"
 
 
 def test_columns_that_a_model_wants_are_looked_for():
