@@ -248,11 +248,10 @@ class RunFolder:
     def save_truth(self, instances: Split, truth: Mapping[str, Known]) -> None:
         """How much each feature truly matters, under each definition that the model has, and how well that is known."""
         for name, known in truth.items():
-            exact = {"exact": known.error is None, "how": known.how}
-            errors = {} if known.error is None else {
-                "error": float(known.error.mean()), "largest_error": float(known.error.max()),
-            }  # fmt: skip
-            self._record["truths"][name] |= exact | errors
+            self._record["truths"][name] |= {"exact": known.error is None, "how": known.how}
+            if known.error is not None:
+                told = {"error": float(known.error.mean()), "largest_error": float(known.error.max())}
+                self._record["truths"][name] |= told
         if not truth:
             return
         import pyarrow as pa

@@ -39,9 +39,9 @@ class MlpModel:
 
     def _part(self, codes: Codes) -> Floats:
         size = -(-len(codes) // _BLOCK)
-        values = np.zeros((size * _BLOCK, len(self.layers[0][0])))
-        values[: len(codes)] = self._embedded(codes)
-        values = values.reshape(size, _BLOCK, -1)
+        padded = np.zeros((size * _BLOCK, len(self.layers[0][0])))
+        padded[: len(codes)] = self._embedded(codes)
+        values: Floats = padded.reshape(size, _BLOCK, -1)
         for place, (weights, biases) in enumerate(self.layers):
             values = np.matmul(values, weights) + biases
             if place < len(self.layers) - 1:

@@ -64,8 +64,8 @@ class TreeModel:
                 open_to[int(child)] = [box & kept if j == feature else box for j, box in enumerate(boxes)]
         # two tests of one feature can leave nothing: no input falls into such a leaf
         whole_ones = [node for node, boxes in ends.items() if all(box.any() for box in boxes)]
-        boxes = tuple(np.stack([ends[node][j] for node in whole_ones]) for j in range(len(self.sizes)))
-        return Leaves(boxes, self.probabilities[whole_ones])
+        taken = tuple(np.stack([ends[node][j] for node in whole_ones]) for j in range(len(self.sizes)))
+        return Leaves(taken, self.probabilities[whole_ones])
 
     def leaves(self) -> Leaves:
         """The leaves that an input can fall into."""

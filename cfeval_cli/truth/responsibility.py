@@ -74,7 +74,7 @@ def _add_pairs(dataset: Dataset, model: Gate, rows: Rows, alone: Bools, values: 
         open_to = np.flatnonzero(~alone[:, pair].any(axis=1))
         for some, _, flips, _ in tried(dataset, model, rows.take(open_to), pair):
             both = open_to[some][flips.any(axis=1)]
-            values[np.ix_(both, pair)] = 1 / _PAIRS
+            values[both[:, None], pair] = 1 / _PAIRS
 
 
 def of_tree(dataset: Dataset, leaves: Leaves, rows: Rows) -> Floats:

@@ -80,6 +80,7 @@ class Gate:
         self._model, self.access, self._ledger, self._asker = model, access, ledger, asker
         self._binary = model if isinstance(model, Binary) else None
         self._editable = model if isinstance(model, Editable) else None
+        self._likely = isinstance(model, Binary | Probabilistic)
         self._padded = padded
         self.embeds = isinstance(model, Embedded) and access >= Access.GRADIENT
 
@@ -100,8 +101,8 @@ class Gate:
         return np.asarray(self._of(Classifier).predict(codes), dtype=np.int64)
 
     def predict(self, codes: Codes, of: Ints) -> tuple[Ints, Floats | None]:
-        """Predicted classes (n,) and the probability of each row's class `of`; no probability with label access."""
-        if self.access < Access.PROBABILITY:
+        """Predicted classes (n,) and the probability of each row's class `of`, if it may be asked and there is one."""
+        if self.access < Access.PROBABILITY or not self._likely:
             return self.labels(codes), None
         if self._binary is not None:
             self._ask(Access.PROBABILITY, len(codes))
