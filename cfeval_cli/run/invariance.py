@@ -15,7 +15,6 @@ import pandas as pd
 
 from cfeval_cli.errors import Failure
 from cfeval_cli.removal.without import without
-from cfeval_cli.run import truths
 from cfeval_cli.run.evaluate import Edits, case_of, scores_of
 from cfeval_cli.run.search import Job
 from cfeval_cli.run.study import Study, removed
@@ -203,7 +202,7 @@ class _Trial:
             measures={level: plan.distance.fit(dataset, model, level) for level in parts.levels},
             removals={name: removed(plan, dataset, model, name, Ledger()) for name in parts.removals},
         )
-        truth = {name: truths.of(made, name).importance[self.place] for name in parts.truths}
+        truth = {name: made.truth(name)[self.place] for name in parts.truths}
         edits = {level: self._edited(made, level, measure) for level, measure in made.measures.items()}
         case = case_of(made, self.rows, self.features, np.ones(len(self.sample), dtype=bool), edits, truth)
         for name in parts.metrics:

@@ -52,6 +52,12 @@ class Study:
         """The model as a component may see it."""
         return self.ledger.gate(self.model, access, asker, padded=self.dataset.padded)
 
+    def truth(self, name: str) -> Floats:
+        """How much each feature of each instance truly matters (N, M), under one definition."""
+        truth = self.plan.truths[name]
+        gate = Ledger().gate(self.model, truth.access, f"truth.{name}", padded=self.dataset.padded)
+        return truth.known(self.dataset, gate, self.rows)
+
 
 def prepare(plan: Plan, dataset: Dataset, model: Model, cache: Cache | None = None) -> Study:
     """Choose the instances, all of the test set or a seeded sample, and predict them."""

@@ -30,15 +30,11 @@ class Job:
 def find(study: Study, advance: Callable[[int], None]) -> dict[str, Known]:
     """All of them, by name; what is costly is shared out, and kept as soon as it is there."""
     found = {}
-    for name in study.plan.truths:
-        found[name] = _chunked(study, name) if study.plan.truths[name].asks(study.subject) else of(study, name)
+    for name, truth in study.plan.truths.items():
+        job = Job(truth, study.dataset, study.model)
+        found[name] = _chunked(study, name, job) if truth.asks(study.subject) else _known(job, study.rows)
         advance(1)
     return found
-
-
-def of(study: Study, name: str) -> Known:
-    """One of them, at once."""
-    return _known(Job(study.plan.truths[name], study.dataset, study.model), study.rows)
 
 
 def _known(job: Job, rows: Rows) -> Known:
@@ -47,9 +43,8 @@ def _known(job: Job, rows: Rows) -> Known:
     return job.truth.found(job.dataset, gate, rows)
 
 
-def _chunked(study: Study, name: str) -> Known:
+def _chunked(study: Study, name: str, job: Job) -> Known:
     """One of them, chunk by chunk."""
-    plan, job = study.plan, Job(study.plan.truths[name], study.dataset, study.model)
     chunks = [study.rows.take(slice(start, start + _CHUNK)) for start in range(0, len(study.rows), _CHUNK)]
     section = of_work(Job, of_component(job.truth), study.identity)
     memo = Memo(study.cache, section, f"{study.dataset.name}, truth.{name}", packed, unpacked)
@@ -58,7 +53,7 @@ def _chunked(study: Study, name: str) -> Known:
     done = {i: kept[key] for i, key in enumerate(keys) if key in kept and _fits(kept[key], chunks[i])}
     missing = [i for i in range(len(chunks)) if i not in done]
     with memo.keeping() as keep:
-        for i, known in zip(missing, plan.executor.map(_known, job, [chunks[i] for i in missing]), strict=True):
+        for i, known in zip(missing, study.plan.executor.map(_known, job, [chunks[i] for i in missing]), strict=True):
             keep({keys[i]: known})
             done[i] = known
     return joined([done[i] for i in range(len(chunks))])

@@ -29,6 +29,7 @@ from cfeval_cli.types import (
 _FIRST = 32  # pairs of orders before an error is believed; then twice as many each time
 _ROWS = 1 << 16  # rows that a model is asked about at once
 _CELLS = 1 << 22  # numbers of a table in memory
+_BITS = 62  # answers that one whole number can hold
 _MOST = 10  # features whose coalitions are all tried
 
 
@@ -214,8 +215,11 @@ def of_tree(leaves: Leaves, background: Codes, rows: Rows) -> Floats:
 def _patterns(leaves: Leaves, leaf: int, tested: list[int], codes: Codes) -> tuple[Floats, Ints, Floats]:
     """In which of the tested features rows fit a leaf: the different answers (U, t), whose each is, and the shares."""
     fits = np.stack([leaves.boxes[j][leaf][codes[:, j]] for j in tested], axis=1)
-    bits = np.packbits(fits, axis=1)
-    _, first, whose, counts = np.unique(bits, axis=0, return_index=True, return_inverse=True, return_counts=True)
+    if len(tested) <= _BITS:
+        keys = fits @ (1 << np.arange(len(tested), dtype=np.int64))
+    else:
+        keys = np.unique(np.packbits(fits, axis=1), axis=0, return_inverse=True)[1].ravel()
+    _, first, whose, counts = np.unique(keys, return_index=True, return_inverse=True, return_counts=True)
     return fits[first].astype(np.float64), whose.ravel(), counts / len(codes)
 
 
