@@ -15,7 +15,7 @@ from cfeval_cli import config
 from cfeval_cli.commands import configs
 from cfeval_cli.errors import UserError
 from cfeval_cli.model.logistic import LinearModel
-from cfeval_cli.types import Absences, Access, BlackBox, Subject
+from cfeval_cli.types import Absences, Access, Additive, BlackBox, Subject
 from tests import inside
 from tests.inside import CONF
 from tests.problems import make_dataset, make_mixed, make_text
@@ -164,7 +164,7 @@ def test_the_papers_experiments(name, dataset, k, explainers, levels):
     made = plan(f"experiment={name}", "seed=3", "gold=contrast")
     assert list(made.removals) == ["zero", "mask"] and made.metrics["dfr"].only == ["zero"]
     default = [name for name in plan().metrics if name in METRICS]  # the others the paper does not have
-    assert list(made.metrics) == default and list(made.truths) == list(plan().truths)
+    assert list(made.metrics) == default and list(made.truths) == ["signed", "centered", "contrast", "absolute"]
     assert (made.dataset.name, made.k, list(made.explainers), made.levels) == (dataset, k, explainers, levels)
     assert (made.seed, made.golds) == (3, ("contrast",)) and made.explainers["lr"].gold == "contrast"
     assert plan(f"experiment={name}", "k=3").k == 3  # the command line has the last word
@@ -193,8 +193,8 @@ def test_truths_and_removals_are_chosen_as_explainers_are():
     )
     assert list(made.truths) == ["signed", "contrast"] and list(made.removals) == ["zero", "marginal"]
     assert (made.removals["marginal"].draws, made.removals["marginal"].seed) == (7, 5)
-    assert list(plan().truths) == ["signed", "centered", "contrast", "absolute"]
-    assert made.golds == ("contrast", "signed") and plan().golds == ("centered", "contrast")
+    assert list(plan().truths) == ["signed", "centered", "shapley", "contrast", "absolute", "used"]
+    assert made.golds == ("contrast", "signed") and plan().golds == ("centered", "shapley", "contrast")
     assert list(plan().removals) == ["zero", "mask", "marginal"]
     omission = plan("removal=[mask]", "explainer=omission").explainers["omission"]
     assert set(omission.ways) == {"zero", "mask", "mean", "marginal"}  # whatever the metrics use
@@ -440,13 +440,20 @@ def test_a_model_made_elsewhere_is_explained_by_whom_it_can_answer(kind):
     made = plan().applied(Subject(make_dataset([4, 3, 2]), getattr(outside, kind)))
     able = ["random", "omission", "lime", "anchor", "decision_boundary"]
     assert list(made.explainers) == (able if kind == "ProbabilityModel" else ["random", "anchor", "decision_boundary"])
-    assert "lr" in made.absent.explainers and kind in made.absent.explainers["lr"] and made.truths == {}
+    assert "lr" in made.absent.explainers and kind in made.absent.explainers["lr"]
+    assert list(made.truths) == (["shapley", "contrast"] if kind == "ProbabilityModel" else [])
 
 
 def test_a_white_box_is_explained_by_all_and_only_what_the_data_have_not_is_left_out():
     made = plan().applied(Subject(make_dataset([4, 3, 2]), LinearModel))
     assert list(made.explainers) == SIX and list(made.metrics) == list(plan().metrics)
-    assert made.absent == Absences(removals={"mask": "toy has no mask token"})
+    truths = {"used": "is known of models that were trained without some of the features (model.blind) only"}
+    truths["shapley"] = "is centered for this model"
+    assert made.absent == Absences(removals={"mask": "toy has no mask token"}, truths=truths)
+    assert made.golds == ("centered", "contrast")
+    subject = Subject(make_dataset([4, 3]), LinearModel)
+    alone = plan("truth=[shapley,contrast]", "gold=[shapley,contrast]").applied(subject)
+    assert alone.golds == ("shapley", "contrast") and alone.absent.truths == {} and subject.can(Additive)
     assert made.levels == (Access.LABEL, Access.PROBABILITY)
 
 
@@ -454,10 +461,13 @@ def test_a_black_box_is_explained_by_whom_it_can_answer():
     made = plan().applied(Subject(make_dataset([4, 3, 2]), BlackBox))
     assert list(made.explainers) == ["random", "omission", "lime", "anchor", "decision_boundary"]
     assert set(made.absent.explainers) == {"lr"} and set(made.absent.removals) == {"zero", "mask"}
-    assert made.truths == {} and set(made.absent.truths) == {"signed", "centered", "contrast", "absolute"}
-    assert {"recall", "hit"} == set(made.absent.metrics) and not {"recall", "hit"} & set(made.metrics)
+    assert list(made.truths) == ["shapley", "contrast"] and made.golds == ("shapley", "contrast")
+    assert set(made.absent.truths) == {"signed", "centered", "absolute", "used"} and made.absent.metrics == {}
     assert made.levels == (Access.LABEL, Access.PROBABILITY)
-    assert all("black box" in reason for reason in made.absent.truths.values())
+    assert all("black box" in made.absent.truths[name] for name in ("signed", "centered", "absolute"))
+    none = plan("truth=[signed,used]", "gold=signed").applied(Subject(make_dataset([4, 3, 2]), BlackBox))
+    assert none.truths == {} and set(none.absent.metrics) == {"recall", "hit"}
+    assert not {"recall", "hit"} & set(none.metrics)
 
 
 class Silent:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cfeval_cli.errors import number, whole
-from cfeval_cli.types import ABSENT, Access, Batch, Dataset, Explainer, Explanation, Gate, Truth
+from cfeval_cli.types import ABSENT, Access, Batch, Dataset, Explainer, Explanation, Gate, Subject, Truth
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,14 @@ class Rung(Explainer):
     access = Access.WHITE_BOX
     place = 70
     effects = False  # some are random numbers
+
+    def sits_out(self, subject: Subject) -> str | None:
+        """Models that have this truth have this explainer."""
+        return self.truth.sits_out(subject)
+
+    def asks(self, subject: Subject) -> Access:
+        """Whatever the truth asks."""
+        return self.truth.access
 
     def __post_init__(self) -> None:
         number("rung", self.rung, 0, 1)

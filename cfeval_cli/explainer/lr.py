@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from cfeval_cli.types import ABSENT, Access, Batch, Dataset, Explainer, Explanation, Gate, Truth
+from cfeval_cli.types import ABSENT, Access, Batch, Dataset, Explainer, Explanation, Gate, Subject, Truth
 
 
 @dataclass(frozen=True)
@@ -17,6 +17,14 @@ class Lr(Explainer):
     title = "LR"
     place = 60
     control = True
+
+    def sits_out(self, subject: Subject) -> str | None:
+        """Models that have this truth have this explainer."""
+        return self.truth.sits_out(subject)
+
+    def asks(self, subject: Subject) -> Access:
+        """Whatever the truth asks."""
+        return self.truth.access
 
     def fit(self, dataset: Dataset, model: Gate) -> Callable[[Batch], Explanation]:
         """Nothing to prepare."""

@@ -39,6 +39,7 @@ from cfeval_cli.types import (
     Explainer,
     Floats,
     Ints,
+    Known,
     Ledger,
     Model,
     Plan,
@@ -245,19 +246,26 @@ class RunFolder:
             },
         )
 
-    def save_truth(self, instances: Split, truth: Mapping[str, Floats]) -> None:
-        """How much each feature truly matters, under each definition that the model has."""
+    def save_truth(self, instances: Split, truth: Mapping[str, Known]) -> None:
+        """How much each feature truly matters, under each definition that the model has, and how well that is known."""
+        for name, known in truth.items():
+            self._record["truths"][name] |= {"exact": known.error is None, "how": known.how}
+            if known.error is not None:
+                told = {"error": float(known.error.mean()), "largest_error": float(known.error.max())}
+                self._record["truths"][name] |= told
         if not truth:
             return
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        whole = np.concatenate(list(truth.values()))
+        whole = np.concatenate([known.importance for known in truth.values()])
+        errors = [np.zeros(len(instances)) if known.error is None else known.error for known in truth.values()]
         ends = pa.array(np.arange(len(whole) + 1, dtype=np.int32) * whole.shape[1])
         columns = {
             "instance": np.tile(instances.ids, len(truth)),
             "truth": np.repeat(list(truth), len(instances)),
             "importance": pa.ListArray.from_arrays(ends, pa.array(np.where(np.isfinite(whole), whole, np.nan).ravel())),
+            "error": np.concatenate(errors),
         }
         self._write("truth.parquet", lambda path: pq.write_table(pa.table(columns), path))
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from cfeval_cli.errors import UserError, one_of, whole
 from cfeval_cli.identity import of_component, of_work
+from cfeval_cli.model import blind as blindness
 from cfeval_cli.model.encoding import Columns, Encoder, Words, columns
 from cfeval_cli.model.outside import LabelModel, ProbabilityModel, Source, tells_probabilities
 from cfeval_cli.seeding import integer, stream
@@ -54,8 +55,10 @@ class Estimator:
     encoder: str = "auto"  # onehot, native or ordinal; auto: native where the class knows categories, else onehot
     scale: str | bool = "auto"  # numbers to mean 0 and deviation 1; auto: with onehot
     batch_size: int = 10_000
+    blind: blindness.Blind = ()  # features that it is not shown: names, or a share of them
 
     def __post_init__(self) -> None:
+        blindness.check(self.blind)
         one_of("encoder", self.encoder, ("auto", "onehot", "native", "ordinal"))
         if self.scale != "auto" and not isinstance(self.scale, bool):
             raise ValueError(f"scale must be auto, true or false, not {self.scale!r}")
@@ -78,9 +81,11 @@ class Estimator:
     def fit(self, dataset: Dataset, seed: int) -> LabelModel | ProbabilityModel:
         """Train a copy, with the seed wherever it draws and one thread."""
         estimator = _copied(self.estimator)
-        encoder, settings, more = self._encoder(dataset, estimator)
+        reads = blindness.read(dataset, self.blind, seed)
+        seen = blindness.narrowed(dataset, reads)
+        encoder, settings, more = self._encoder(seen, estimator)
         _set(estimator, settings | _seeded(estimator, seed))
-        _train(estimator, encoder.rows(dataset.train.codes), dataset.train.labels, more)
+        _train(estimator, encoder.rows(seen.train.codes), seen.train.labels, more)
         source = _Trained(
             dataset,
             f"model={_name(estimator)}",
@@ -89,6 +94,7 @@ class Estimator:
             estimator=estimator,
             encoder=encoder,
             classes=np.asarray(estimator.classes_).astype(np.int64),
+            columns=reads,
         )
         return self.foresee(dataset)(source)  # type: ignore[no-any-return]
 
@@ -204,10 +210,16 @@ class _Trained(Source):
     estimator: Any
     encoder: Encoder
     classes: Ints  # numbers of the classes that the training part has
+    columns: Ints  # features that it is shown
+
+    @property
+    def reads(self) -> Bools:
+        """Those."""
+        return blindness.marked(self.dataset.width, self.columns)
 
     def answer(self, codes: Codes) -> Any:
         """Probabilities of all classes, or the names of classes."""
-        rows = self.encoder.rows(codes)
+        rows = self.encoder.rows(codes if len(self.columns) == codes.shape[1] else codes[:, self.columns])
         if not tells_probabilities(self.estimator):
             return np.array(self.dataset.classes)[np.asarray(self.estimator.predict(rows)).astype(np.int64)]
         told = np.asarray(self.estimator.predict_proba(rows), dtype=np.float64)

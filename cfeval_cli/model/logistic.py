@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cfeval_cli.errors import UserError, number, whole
-from cfeval_cli.model import reparametrisation
+from cfeval_cli.errors import UserError, whole
+from cfeval_cli.model import blind as blindness
+from cfeval_cli.model import embedding, reparametrisation
 from cfeval_cli.model.reparametrisation import Group
 from cfeval_cli.seeding import integer, one_thread, stream
-from cfeval_cli.types import ABSENT, NONE, Change, Codes, Dataset, Floats, Ints, Split
+from cfeval_cli.types import ABSENT, NONE, Bools, Change, Codes, Dataset, Floats, Ints
 
 if TYPE_CHECKING:
     import torch
@@ -161,6 +162,10 @@ class LinearModel:
         means = (self.means * self.weights).sum(axis=1)
         return np.stack([-means, means])
 
+    def reads(self) -> Bools:
+        """The features (M,) that have a weight."""
+        return np.asarray(self.weights.any(axis=1))
+
     @cached_property
     def _groups(self) -> list[Group]:
         """The features by the table that they have."""
@@ -206,6 +211,12 @@ class LinearModel:
             float(arrays["bias"]), arrays["weights"], tuple(tables[span] for span in spans), arrays["means"]
         )
 
+    @staticmethod
+    def restored(arrays: Mapping[str, NDArray[Any]]) -> LinearModel:
+        """The same of arrays from outside; ValueError if they are not a model's."""
+        _check(arrays)
+        return LinearModel.from_arrays(arrays)
+
 
 _MOST = 1 << 30  # effects of values
 _ARRAYS = {"bias": 0, "weights": 2, "embeddings": 2, "starts": 1, "sizes": 1, "means": 2}  # with their dimensions
@@ -246,19 +257,13 @@ class Logistic:
     fine_tune: bool = True  # pretrained embeddings are trained further; else they stay as they are
     max_epochs: int = 100
     patience: int = 5
+    blind: blindness.Blind = ()  # features that it is not shown: names, or a share of them
 
     def __post_init__(self) -> None:
+        blindness.check(self.blind)
         for name in ("dim", "bins", "max_epochs", "patience"):
             whole(name, getattr(self, name), 1)
-        for kind in KINDS:
-            for name in ("learning_rate", "batch_size"):
-                given = getattr(self, name)
-                if kind not in given:
-                    raise ValueError(f"{name} must have a value for {kind}")
-                if strange := [one for one in given if one not in KINDS]:
-                    raise ValueError(f"{name} has no kind {strange[0]!r}: there is {', '.join(KINDS)}")
-            number(f"learning_rate.{kind}", self.learning_rate[kind], 0, open_low=True)
-            whole(f"batch_size.{kind}", self.batch_size[kind], 1)
+        embedding.check_kinds(self.learning_rate, self.batch_size)
 
     def fit(self, dataset: Dataset, seed: int) -> LinearModel:
         """Train by Adam until the validation loss has not fallen for `patience` epochs, and keep the best."""
@@ -269,32 +274,34 @@ class Logistic:
                 f"model=logistic tells two classes apart, and {dataset.name} has {len(dataset.classes)}. "
                 "Choose another model."
             )
+        reads = blindness.read(dataset, self.blind, seed)
         with one_thread():
-            return self._fit(dataset, torch.Generator().manual_seed(integer(stream(seed, "model"))))
+            seen = blindness.narrowed(dataset, reads)
+            model = self._fit(seen, torch.Generator().manual_seed(integer(stream(seed, "model"))))
+        return model if len(reads) == dataset.width else _widened(model, dataset, reads, seed)
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> LinearModel:
         """The model that was trained before, from what it said of itself; ValueError if that is not so."""
-        _check(arrays)
-        return LinearModel.from_arrays(arrays)
+        return LinearModel.restored(arrays)
 
     def _fit(self, dataset: Dataset, generator: torch.Generator) -> LinearModel:
         import torch
 
-        binned = {j: _bins(dataset, j, self.bins) for j, f in enumerate(dataset.features) if f.kind == "number"}
-        table, starts = self._start(dataset, binned, generator)
+        binned = embedding.binned(dataset, self.bins)
+        table, starts = embedding.start(dataset, binned, self.dim, generator)
         width, dim = dataset.width, table.shape[1]
         weights = torch.randn(width, dim, generator=generator, dtype=torch.float64) / (width * dim) ** 0.5
         bias = torch.zeros((), dtype=torch.float64)
         tuned = dataset.pretrained is None or self.fine_tune
         parameters = [weights.requires_grad_(), bias.requires_grad_(), *([table.requires_grad_()] if tuned else [])]
-        step = _adam(parameters, self.learning_rate[dataset.kind])
+        step = embedding.adam(parameters, self.learning_rate[dataset.kind])
 
         def loss(rows: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
             logits = (torch.nn.functional.embedding(rows, table, padding_idx=0) * weights).sum(dim=(1, 2)) + bias
             return torch.nn.functional.binary_cross_entropy_with_logits(logits, labels)
 
-        rows, labels = _tensors(dataset.train, starts, binned)
-        held_out = _tensors(dataset.validation, starts, binned)
+        rows, labels = embedding.tensors(dataset.train, starts, binned)
+        held_out = embedding.tensors(dataset.validation, starts, binned)
         kept = [p.detach().clone() for p in (weights, bias, table)]
         best, waited = float("inf"), 0
         for _ in range(self.max_epochs):
@@ -308,87 +315,20 @@ class Logistic:
                 waited += 1
                 if waited == self.patience:
                     break
-        return _linear(dataset, kept[2].numpy(), starts, binned, kept[0].numpy(), float(kept[1]))
-
-    def _start(self, dataset: Dataset, binned: _Binned, generator: torch.Generator) -> tuple[torch.Tensor, Ints]:
-        """One table of embeddings for all features, and where each feature's begins; row 0 is padding and zero."""
-        import torch
-
-        sizes = np.array(
-            [1 + int(binned[j].max()) if j in binned else len(f.values) for j, f in enumerate(dataset.features)]
-        )
-        if dataset.pretrained is not None:
-            body, starts = torch.as_tensor(dataset.pretrained), np.ones(len(sizes), dtype=np.int64)
-        elif dataset.padded:  # a word is the same wherever it stands
-            body = torch.randn(int(sizes[0]), self.dim, generator=generator, dtype=torch.float64)
-            starts = np.ones(len(sizes), dtype=np.int64)
-            body[dataset.mask] = 0.0
-        else:
-            body = torch.randn(int(sizes.sum()), self.dim, generator=generator, dtype=torch.float64)
-            starts = 1 + np.concatenate([[0], np.cumsum(sizes)[:-1]])
-        return torch.cat([torch.zeros(1, body.shape[1], dtype=torch.float64), body]), starts
+        tables = embedding.tables(dataset, kept[2].numpy(), starts, binned)
+        means = reparametrisation.mean_vectors(tables, dataset.train.codes)
+        return LinearModel(float(kept[1]), kept[0].numpy(), tables, means)
 
 
-KINDS = ("tabular", "text")
-
-_Binned = Mapping[int, Codes]  # for features that are numbers, the bin of each code
-
-
-def _bins(dataset: Dataset, feature: int, most: int) -> Codes:
-    """The bin of each value of a number, cut at quantiles of the training rows; what is missing has one of its own."""
-    about = dataset.features[feature]
-    train = dataset.train.codes[:, feature]
-    known = train[train != about.missing]
-    # codes are in the order of the numbers, and each cut is one that occurs: no bin is without training rows
-    shares = np.linspace(0, 1, most + 1)[1:-1]
-    cuts = np.unique(np.quantile(known, shares, method="inverted_cdf")) if len(known) else np.zeros(0)
-    cuts = cuts[cuts < known.max(initial=0)]
-    bins = np.searchsorted(cuts, np.arange(len(about.values)), side="left")
-    if about.missing is not None:
-        bins[about.missing] = len(cuts) + 1
-    return bins.astype(np.int32)
-
-
-def _adam(parameters: list[torch.Tensor], rate: float) -> Callable[[tuple[torch.Tensor, ...]], None]:
-    """A step of torch's Adam for given gradients; its Optimizer class would import the compiler, for 1.5 seconds."""
-    import torch
-    from torch.optim.adam import adam
-
-    means, squares = ([torch.zeros_like(p) for p in parameters] for _ in range(2))
-    steps = [torch.zeros((), dtype=torch.float32) for _ in parameters]
-
-    def step(gradients: tuple[torch.Tensor, ...]) -> None:
-        with torch.no_grad():
-            adam(
-                parameters, list(gradients), means, squares, [], steps, fused=True, amsgrad=False, beta1=0.9,
-                beta2=0.999, lr=rate, weight_decay=0.0, eps=1e-8, maximize=False,
-            )  # fmt: skip
-
-    return step
-
-
-def _linear(
-    dataset: Dataset, table: Floats, starts: Ints, binned: _Binned, weights: Floats, bias: float
-) -> LinearModel:
-    """The trained model; features with the same part of the table share one array."""
-    spans = [(start, start + len(feature.values)) for start, feature in zip(starts, dataset.features, strict=True)]
-    if (
-        dataset.padded and dataset.pretrained is None
-    ):  # no training row has it: what stands for any word is the usual one
-        table[starts[0] + dataset.mask] = dataset.frequencies[0] @ table[spans[0][0] : spans[0][1]]
-    parts = {span: table[span[0] : span[1]].copy() for j, span in enumerate(spans) if j not in binned}
-    tables = tuple(table[starts[j] + binned[j]] if j in binned else parts[span] for j, span in enumerate(spans))
-    return LinearModel(bias, weights, tables, reparametrisation.mean_vectors(tables, dataset.train.codes))
-
-
-def _tensors(split: Split, starts: Ints, binned: _Binned) -> tuple[torch.Tensor, torch.Tensor]:
-    """Rows of the common table, 0 for padding, and labels."""
-    import torch
-
-    rows = np.where(split.codes == ABSENT, 0, split.codes + starts)
-    for j, bins in binned.items():
-        rows[:, j] = starts[j] + bins[split.codes[:, j]]
-    return torch.as_tensor(rows), torch.as_tensor(split.labels.astype(np.float64))
+def _widened(model: LinearModel, dataset: Dataset, reads: Ints, seed: int) -> LinearModel:
+    """The model among all features; those that it was not shown keep the embeddings that training would start from."""
+    rng, dim = stream(seed, "model.blind.embeddings"), model.weights.shape[1]
+    tables = [rng.normal(size=(len(feature.values), dim)) for feature in dataset.features]
+    weights = np.zeros((dataset.width, dim))
+    weights[reads] = model.weights
+    for place, j in enumerate(reads.tolist()):
+        tables[j] = model.tables[place]
+    return LinearModel(model.bias, weights, tuple(tables), reparametrisation.mean_vectors(tables, dataset.train.codes))
 
 
 def _sigmoid(logits: Floats) -> Floats:

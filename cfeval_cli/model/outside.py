@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cfeval_cli.errors import Failure, UserError, did_you_mean, short
-from cfeval_cli.types import Codes, Dataset, Floats, Ints
+from cfeval_cli.types import Bools, Codes, Dataset, Floats, Ints
 
 FEW = 20  # rows on which a model is tried before it is believed
 _NEAR = 1e-3  # of 1, to which probabilities sum: those that were rounded, or come from a small kind of number
@@ -39,6 +39,11 @@ class Source(ABC):
     title: str  # as messages call it
     mark: str | None  # the same exactly if its answers are; None if that is not known
     batch_size: int  # rows that it is asked about at once
+
+    @property
+    def reads(self) -> Bools:
+        """The features (M,) that it may look at."""
+        return np.ones(self.dataset.width, dtype=bool)
 
     @abstractmethod
     def answer(self, codes: Codes) -> Any:
@@ -68,6 +73,10 @@ class LabelModel:
         """Classes (n,)."""
         return self.source.told(codes, as_labels) if len(codes) else np.zeros(0, dtype=np.int64)
 
+    def reads(self) -> Bools:
+        """The features (M,) that it may look at."""
+        return self.source.reads
+
     def fingerprint(self) -> str | None:
         """What its answers depend on."""
         return self.source.mark
@@ -84,6 +93,10 @@ class ProbabilityModel:
         if not len(codes):
             return np.zeros((0, len(self.source.dataset.classes)))
         return self.source.told(codes, as_probabilities)
+
+    def reads(self) -> Bools:
+        """The features (M,) that it may look at."""
+        return self.source.reads
 
     def fingerprint(self) -> str | None:
         """What its answers depend on."""

@@ -14,7 +14,7 @@ import pandas as pd
 from cfeval_cli.errors import Failure, UserError
 from cfeval_cli.folder.write import RunFolder
 from cfeval_cli.identity import of_code, of_component, of_work
-from cfeval_cli.run import bounds, explain, invariance, trust
+from cfeval_cli.run import bounds, explain, invariance, trust, truths
 from cfeval_cli.run.evaluate import Edits, case_of, edits_of, scores_of
 from cfeval_cli.run.memo import Memo
 from cfeval_cli.run.progress import Progress
@@ -66,8 +66,10 @@ def run(plan: Plan, folder: RunFolder, progress: Progress) -> bool:
 
     study = prepare(plan, dataset, model, cache)
     folder.save_instances(dataset, study.instances, study.rows, study.probabilities)
-    truth = {name: study.truth(name) for name in plan.truths}
-    folder.save_truth(study.instances, truth)
+    with progress.stage("truth", len(plan.truths)) as advance:
+        known = truths.find(study, advance)
+    folder.save_truth(study.instances, known)
+    truth = {name: one.importance for name, one in known.items()}
 
     explanations: dict[str, Explained] = {}
     for name in plan.explainers:

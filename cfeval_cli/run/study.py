@@ -55,7 +55,8 @@ class Study:
     def truth(self, name: str) -> Floats:
         """How much each feature of each instance truly matters (N, M), under one definition."""
         truth = self.plan.truths[name]
-        return truth.known(self.dataset, Ledger().gate(self.model, truth.access, f"truth.{name}"), self.rows)
+        gate = Ledger().gate(self.model, truth.access, f"truth.{name}", padded=self.dataset.padded)
+        return truth.known(self.dataset, gate, self.rows)
 
 
 def to_explain(dataset: Dataset, seed: int, n_explain: int | None) -> Split:
@@ -75,7 +76,7 @@ def prepare(plan: Plan, dataset: Dataset, model: Model, cache: Cache | None = No
         plan=plan,
         dataset=dataset,
         model=model,
-        subject=Subject(dataset, type(model)),
+        subject=Subject.trained(dataset, model),
         instances=instances,
         rows=Rows(instances.ids, instances.codes, labels, kept),
         probabilities=probabilities,

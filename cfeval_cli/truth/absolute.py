@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cfeval_cli.types import Dataset, Floats, Gate, Rows, Truth
+from cfeval_cli.types import Additive, Dataset, Embedded, Floats, Gate, Rows, Subject, Truth
 
 
 @dataclass(frozen=True)
@@ -17,6 +17,10 @@ class Absolute(Truth):
     place = 40
     question = "paper"
     arbitrary = True
+
+    def sits_out(self, subject: Subject) -> str | None:
+        """Sums of effects that begin at an origin, which embeddings have."""
+        return subject.lacks(Additive, Embedded)
 
     def importance(self, dataset: Dataset, model: Gate, rows: Rows) -> Floats:
         """|c_j(x_j)|."""

@@ -6,22 +6,43 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cfeval_cli.types import Codes, Dataset, Floats, Gate, Ints, Rows, Truth
+from cfeval_cli.errors import whole
+from cfeval_cli.truth.alternatives import cost, tried
+from cfeval_cli.types import Additive, Codes, Dataset, Floats, Gate, Ints, Probabilistic, Rows, Subject, Truth
 
 
 @dataclass(frozen=True)
 class Contrast(Truth):
-    """The largest drop that another value of the feature causes in the logit of the predicted class.
+    """The largest drop that another value of the feature causes: in the logit of an additive model, else in p(ŷ).
 
     Of a number: another of the values that a search tries. What may not change causes none.
     """
+
+    budget: int = 20_000  # model rows an instance at most; effects that are known cost none
 
     name = "contrast"
     place = 30
     question = "change"
 
+    def __post_init__(self) -> None:
+        whole("budget", self.budget, 1)
+
+    def sits_out(self, subject: Subject) -> str | None:
+        """Any model that tells probabilities, if the values are not too many."""
+        if subject.can(Additive):
+            return None
+        if (rows := cost(subject.dataset)) > self.budget:
+            return f"needs {rows:,} model rows an instance, more than truth.contrast.budget={self.budget}"
+        return subject.lacks(Probabilistic)
+
+    def asks(self, subject: Subject) -> bool:
+        """Where nothing is known but predictions."""
+        return not subject.can(Additive)
+
     def importance(self, dataset: Dataset, model: Gate, rows: Rows) -> Floats:
-        """s·c_j(x_j) less the lowest s·c_j of another value."""
+        """What there is of x_j less the lowest of another value."""
+        if not model.sums:
+            return _drops(dataset, model, rows)
         lowest = [
             _lowest_allowed(dataset, model, j, rows)
             if dataset.features[j].moves != "any"
@@ -29,6 +50,17 @@ class Contrast(Truth):
             for j in range(dataset.width)
         ]
         return model.effects(rows.codes, rows.labels) - np.stack(lowest, axis=1)
+
+
+def _drops(dataset: Dataset, model: Gate, rows: Rows) -> Floats:
+    """The largest drop (n, M) of the predicted class's probability; 0 where nothing may change."""
+    before = model.probability(rows.codes, rows.labels)
+    drops = np.zeros(rows.codes.shape)
+    for j in range(dataset.width):
+        for some, allowed, _, after in tried(dataset, model, rows, (j,)):
+            lowest = np.where(allowed, after, np.inf).min(axis=1, initial=np.inf)
+            drops[some, j] = np.where(np.isinf(lowest), 0.0, before[some] - lowest)
+    return drops
 
 
 def _lowest_other(model: Gate, feature: int, values: Codes, own: Codes, labels: Ints) -> Floats:

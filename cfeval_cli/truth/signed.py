@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cfeval_cli.types import Dataset, Floats, Gate, Rows, Truth
+from cfeval_cli.types import Additive, Dataset, Embedded, Floats, Gate, Rows, Subject, Truth
 
 
 @dataclass(frozen=True)
@@ -15,6 +15,10 @@ class Signed(Truth):
     place = 10
     question = "paper"
     arbitrary = True
+
+    def sits_out(self, subject: Subject) -> str | None:
+        """Sums of effects that begin at an origin, which embeddings have."""
+        return subject.lacks(Additive, Embedded)
 
     def importance(self, dataset: Dataset, model: Gate, rows: Rows) -> Floats:
         """s·c_j(x_j)."""

@@ -22,6 +22,7 @@ from cfeval_cli.types.model import (
     Additive,
     Binary,
     BlackBox,
+    Blindable,
     Change,
     Classifier,
     Depth,
@@ -31,29 +32,32 @@ from cfeval_cli.types.model import (
     Encoded,
     Fingerprinted,
     Foreseen,
+    Leaves,
     Linear,
     Logits,
     Model,
     Picking,
     Probabilistic,
+    Reading,
     Reparametrisable,
     Restorable,
     Sloped,
     Stored,
     Subject,
     Trainable,
+    Tree,
 )
 from cfeval_cli.types.plan import Absences, Cache, Executor, Plan
 from cfeval_cli.types.removal import Removal, StandIns
 from cfeval_cli.types.search import Counterfactuals, Distance, Measure, Search, Task
-from cfeval_cli.types.truth import Truth
+from cfeval_cli.types.truth import Known, Truth
 
 __all__ = [
-    "ABSENT", "NONE", "Absences", "Absent", "Access", "Additive", "Batch", "Binary", "BlackBox", "Bools", "Cache",
-    "Case", "Change", "Classifier", "Codes", "Counterfactuals", "Dataset", "Depth", "Differentiable", "Distance",
-    "Editable", "Embedded", "Encoded", "Executor", "Explained", "Explainer", "Explanation", "Feature", "Fingerprinted",
-    "Floats", "Foreseen", "Gate", "Ints", "Ledger", "Linear", "Loadable", "Logits", "Measure", "Memory", "Metric",
-    "Model", "NotExplained", "Picking", "Plan", "Probabilistic", "Question", "Removal", "Removed", "Reparametrisable",
-    "Restorable", "Rows", "Score", "Search", "Sloped", "Split", "StandIns", "Stored", "Subject", "Task", "Trainable",
-    "Truth",
+    "ABSENT", "NONE", "Absences", "Absent", "Access", "Additive", "Batch", "Binary", "BlackBox", "Blindable", "Bools",
+    "Cache", "Case", "Change", "Classifier", "Codes", "Counterfactuals", "Dataset", "Depth", "Differentiable",
+    "Distance", "Editable", "Embedded", "Encoded", "Executor", "Explained", "Explainer", "Explanation", "Feature",
+    "Fingerprinted", "Floats", "Foreseen", "Gate", "Ints", "Known", "Leaves", "Ledger", "Linear", "Loadable", "Logits",
+    "Measure", "Memory", "Metric", "Model", "NotExplained", "Picking", "Plan", "Probabilistic", "Question", "Reading",
+    "Removal", "Removed", "Reparametrisable", "Restorable", "Rows", "Score", "Search", "Sloped", "Split", "StandIns",
+    "Stored", "Subject", "Task", "Trainable", "Tree", "Truth",
 ]  # fmt: skip

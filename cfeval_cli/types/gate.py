@@ -23,13 +23,16 @@ from cfeval_cli.types.model import (
     Editable,
     Embedded,
     Encoded,
+    Leaves,
     Linear,
     Logits,
     Model,
     Picking,
     Probabilistic,
+    Reading,
     Slope,
     Sloped,
+    Tree,
 )
 
 if TYPE_CHECKING:
@@ -91,6 +94,7 @@ class Gate:
         self._model, self.access, self._ledger, self._asker = model, access, ledger, asker
         self._binary = model if isinstance(model, Binary) else None
         self._editable = model if isinstance(model, Editable) else None
+        self._likely = isinstance(model, Binary | Probabilistic)
         self._padded = padded
         self.embeds = isinstance(model, Embedded) and access >= Access.GRADIENT
 
@@ -111,8 +115,8 @@ class Gate:
         return np.asarray(self._ledger.ask(self._of(Classifier).predict, codes), dtype=np.int64)
 
     def predict(self, codes: Codes, of: Ints) -> tuple[Ints, Floats | None]:
-        """Predicted classes (n,) and the probability of each row's class `of`; no probability with label access."""
-        if self.access < Access.PROBABILITY:
+        """Predicted classes (n,) and the probability of each row's class `of`, if it may be asked and there is one."""
+        if self.access < Access.PROBABILITY or not self._likely:
             return self.labels(codes), None
         if self._binary is not None:
             self._ask(Access.PROBABILITY, len(codes))
@@ -264,6 +268,26 @@ class Gate:
         """Mean effect (C, M) of each feature on each class over the training set."""
         self._permit(Access.WHITE_BOX)
         return self._of(Additive).mean_effects()
+
+    def leaves(self) -> Leaves:
+        """All that a decision tree says."""
+        self._permit(Access.WHITE_BOX)
+        return self._of(Tree).leaves()
+
+    def reads(self) -> Bools | None:
+        """Whether each feature (M,) is read; None if the model does not know."""
+        self._permit(Access.WHITE_BOX)
+        return self._model.reads() if isinstance(self._model, Reading) else None
+
+    @property
+    def sums(self) -> bool:
+        """Whether effects may be asked."""
+        return isinstance(self._model, Additive) and self.access >= Access.WHITE_BOX
+
+    @property
+    def branches(self) -> bool:
+        """Whether leaves may be asked."""
+        return isinstance(self._model, Tree) and self.access >= Access.WHITE_BOX
 
     def _of(self, ability: type[_Ability]) -> _Ability:
         """The model, as one that has an ability."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Literal, Protocol, get_type_hints, runtime_checkable
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, get_type_hints, runtim
 import numpy as np
 from numpy.typing import NDArray
 
-from cfeval_cli.types.data import Codes, Dataset, Floats, Ints
+from cfeval_cli.types.data import Bools, Codes, Dataset, Floats, Ints
 
 if TYPE_CHECKING:
     import torch
@@ -156,6 +156,36 @@ class Additive(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class Leaves:
+    """A decision tree, written as its leaves: an input falls into exactly one of them."""
+
+    boxes: tuple[Bools, ...]  # for each feature, which of its values (L, V) a leaf takes
+    probabilities: Floats  # (L, C)
+
+    def takes(self, feature: int, codes: Codes) -> Bools:
+        """Whether each leaf takes each of some values (n,) of a feature: (n, L)."""
+        return self.boxes[feature].T[codes]
+
+
+@runtime_checkable
+class Tree(Protocol):
+    """A judge that is one decision tree."""
+
+    def leaves(self) -> Leaves:
+        """All that it says, leaf by leaf."""
+        ...
+
+
+@runtime_checkable
+class Reading(Protocol):
+    """Knows which features it looks at."""
+
+    def reads(self) -> Bools:
+        """Whether each feature (M,) is read; no prediction depends on one that is not."""
+        ...
+
+
 @runtime_checkable
 class Encoded(Protocol):
     """An object of some library behind an encoder: a package that knows the library can look into it."""
@@ -230,6 +260,16 @@ class Foreseen(Trainable, Protocol):
 
 
 @runtime_checkable
+class Blindable(Trainable, Protocol):
+    """Settings of a model that can be trained without some of the features."""
+
+    @property
+    def blind(self) -> Sequence[str] | float:
+        """The names of those features, or the share of all that is drawn."""
+        ...
+
+
+@runtime_checkable
 class Restorable(Trainable, Protocol):
     """Makes a trained model from what it said of itself."""
 
@@ -254,6 +294,8 @@ _WHAT: dict[Any, str] = {
     Linear: "a logit that is linear in the embeddings (logits, slopes)",
     Encoded: "a trained estimator on the columns of a table (inside, encode, owners, known_classes)",
     Reparametrisable: "other parameters for the same predictions (changes, reparametrised)",
+    Tree: "a decision tree (leaves)",
+    Reading: "which features it reads (reads)",
     Additive: "a logit that is a sum of effects (effects, value_effects, mean_effects)",
 }
 _ASKED: dict[Access, type] = {
@@ -267,19 +309,26 @@ class Subject:
 
     dataset: Dataset
     kind: type  # of the trained model
+    blind: bool = False  # whether it is trained without some of the features
 
     @staticmethod
     def of(dataset: Dataset, model: Trainable) -> Subject:
         """What the model's settings say of it: by `foresee`, the annotation of `fit`, or because they are the model."""
+        blind = isinstance(model, Blindable) and bool(model.blind)
         if isinstance(model, Foreseen):
-            return Subject(dataset, model.foresee(dataset))
+            return Subject(dataset, model.foresee(dataset), blind)
         try:
             kind = get_type_hints(type(model).fit).get("return")
         except (NameError, TypeError, AttributeError):  # an annotation that only a type checker can follow
             kind = None
         if not isinstance(kind, type) or not (issubclass(kind, Classifier) or issubclass(kind, Probabilistic)):
             kind = type(model) if isinstance(model, Classifier | Probabilistic) else BlackBox
-        return Subject(dataset, kind)
+        return Subject(dataset, kind, blind)
+
+    @staticmethod
+    def trained(dataset: Dataset, model: Model) -> Subject:
+        """The same of a model that is there."""
+        return Subject(dataset, type(model), isinstance(model, Reading) and not model.reads().all())
 
     def can(self, ability: type) -> bool:
         """Whether the model will have an ability, which is one of the protocols of this module."""

@@ -119,6 +119,9 @@ class Plan:
             truths=_reasons(self.truths, subject),
             removals=_reasons(self.removals, subject),
         )
+        apply = [name for name in self.truths if name not in out.truths]
+        twins = {name: twin for name in apply if (twin := self.truths[name].twin(subject)) in apply}
+        out = replace(out, truths={**out.truths, **{name: f"is {twin} for this model" for name, twin in twins.items()}})
         truths = {name: truth for name, truth in self.truths.items() if name not in out.truths}
         if not truths:
             no = next(iter(out.truths.values()), "no truth is chosen")

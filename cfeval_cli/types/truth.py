@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -11,8 +12,17 @@ from cfeval_cli.types.data import ABSENT, Dataset, Floats, Rows
 from cfeval_cli.types.gate import Gate
 from cfeval_cli.types.model import Access, Subject
 
-# what made the prediction come out so; what would make it come out otherwise; or as the paper defines it
-Question = Literal["contribution", "change", "paper"]
+# what made the prediction come out so; what would make it come out otherwise; both; or as the paper defines it
+Question = Literal["contribution", "change", "either", "paper"]
+
+
+@dataclass(frozen=True)
+class Known:
+    """How much each feature matters, and how well that is known."""
+
+    importance: Floats  # (n, M), -inf where a feature is absent
+    error: Floats | None = None  # (n,) the largest standard error among the features of each row; None: it is exact
+    how: str = "exact"  # how it was found, in words
 
 
 class Truth(ABC):
@@ -28,9 +38,21 @@ class Truth(ABC):
         """Why such a model has no such truth; None if it has."""
         return subject.refuses(self.access)
 
+    def twin(self, subject: Subject) -> str | None:
+        """The name of another truth that is the same for such a model, and is told instead if both are chosen."""
+        return None
+
+    def asks(self, subject: Subject) -> bool:
+        """Whether it puts many rows before such a model, so that instances are shared out among the workers."""
+        return False
+
     @abstractmethod
     def importance(self, dataset: Dataset, model: Gate, rows: Rows) -> Floats:
         """Importance (n, M) of each feature for the prediction of each row."""
+
+    def found(self, dataset: Dataset, model: Gate, rows: Rows) -> Known:
+        """The same with its error, where it is not exact."""
+        return Known(self.known(dataset, model, rows))
 
     def known(self, dataset: Dataset, model: Gate, rows: Rows) -> Floats:
         """The same, -inf where a feature is absent."""

@@ -99,6 +99,9 @@ def run(toy, place, *arguments):
     return inside.run(place / "run", *arguments, usual=usual, folder=place / "conf")
 
 
+OF_SUMS = ["truth=[signed,centered]", "gold=signed"]  # truths that other models do not have
+
+
 def headline(folder):
     """What the command says in the end."""
     found = folders.read(folder)
@@ -147,7 +150,7 @@ def likeliest(model, codes):
 
 
 def test_with_probabilities_every_explainer_and_metric_that_applies(toy, place):
-    run(toy, place, "model=forest", "report=true", "bounds=5", "noise=5", "metric=core", *FEWER)
+    run(toy, place, "model=forest", "report=true", "bounds=5", "noise=5", "metric=core", *OF_SUMS, *FEWER)
     record, frames = read(place)
     assert list(record["explainers"]) == ["random", "omission", "lime", "anchor", "decision_boundary"]
     assert "sum of effects" in record["explainers_absent"]["lr"] and set(record["metrics_absent"]) == {"recall", "hit"}
@@ -221,7 +224,9 @@ def test_with_labels_only(toy, place):
 
 def test_three_classes(place):
     data = ["dataset=wine", f"data_dir={place / 'data'}", "bounds=0", *LITTLE, SCORED]
-    inside.run(place / "run", *data, *QUICK, *FEWER, "model=forest", "k=2", folder=place / "conf")
+    inside.run(
+        place / "run", *data, *QUICK, *FEWER, "model=forest", "k=2", "truth.shapley.budget=500", folder=place / "conf"
+    )
     _, frames = read(place)
     assert len(json.loads((place / "run" / "dataset.json").read_text())["classes"]) == 3
     assert frames["metrics"].query("metric == 'c_soft'")["value"].notna().all()
@@ -257,7 +262,7 @@ def test_what_cannot_be_is_refused_before_training(toy, place, arguments, messag
 
 def test_the_command_finds_a_model_beside_it_and_says_what_it_cannot(toy, place):
     own = [f"hydra.searchpath=[file://{place / 'conf'}]", "model=forest", "explainer=[random,omission]"]
-    own += ["metric=[c,dfr]"]
+    own += ["metric=[c,dfr]", *OF_SUMS]
     done = toy.run(*own, *QUICK, "resamples=0", "bounds=0", "hydra.run.dir=run", cwd=place)
     assert "No truth is known of this model" in done.stdout and (place / "trained").exists()
     (place / "trained").unlink()

@@ -7,7 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cfeval_cli.errors import UserError
-from cfeval_cli.model.logistic import LinearModel, Logistic, _adam, _bins
+from cfeval_cli.model.embedding import adam as adam_of
+from cfeval_cli.model.embedding import bins as bins_of
+from cfeval_cli.model.logistic import LinearModel, Logistic
 from cfeval_cli.seeding import integer, stream
 from cfeval_cli.types import (
     ABSENT,
@@ -164,9 +166,9 @@ def test_numbers_are_embedded_as_the_categories_that_their_bins_are(missing):
 def test_a_number_of_few_values_has_no_bin_without_training_rows():
     dataset = make_mixed(0, n=20, categories=0, numbers=1)
     codes = np.array([[3], [3], [3], [7]] * 5, dtype=np.int32)
-    bins = _bins(replace(dataset, train=replace(dataset.train, codes=codes)), 0, 4)
+    bins = bins_of(replace(dataset, train=replace(dataset.train, codes=codes)), 0, 4)
     assert bins.tolist() == [int(code > 3) for code in range(len(bins))]
-    assert not _bins(replace(dataset, train=replace(dataset.train, codes=codes * 0 + 2)), 0, 4).any()
+    assert not bins_of(replace(dataset, train=replace(dataset.train, codes=codes * 0 + 2)), 0, 4).any()
 
 
 def test_words_trained_from_nothing_have_one_vector_wherever_they_stand_and_the_mask_is_the_usual_one():
@@ -281,7 +283,7 @@ def test_a_step_is_that_of_torchs_adam():
     rng = np.random.default_rng(0)
     start = [torch.tensor(rng.normal(size=shape)) for shape in ((4, 3), (), (7,))]
     ours, theirs = ([p.clone().requires_grad_() for p in start] for _ in range(2))
-    step, adam = _adam(ours, 0.05), torch.optim.Adam(theirs, lr=0.05)
+    step, adam = adam_of(ours, 0.05), torch.optim.Adam(theirs, lr=0.05)
     for _ in range(30):
         gradients = tuple(torch.tensor(rng.normal(size=p.shape)) for p in start)
         step(gradients)

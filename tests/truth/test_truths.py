@@ -3,6 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cfeval_cli.model.additive import AdditiveModel
 from cfeval_cli.model.logistic import LinearModel
 from cfeval_cli.truth.absolute import Absolute
 from cfeval_cli.truth.centered import Centered
@@ -108,13 +109,15 @@ def test_truths_say_what_they_answer_and_whether_a_constant_that_no_prediction_d
     assert sorted(TRUTHS.values(), key=lambda truth: truth.place) == [Signed(), Centered(), Contrast(), Absolute()]
 
 
-def test_a_model_that_is_no_sum_has_no_truth_and_says_why():
+def test_effects_are_asked_of_sums_and_an_origin_of_embeddings():
     class Black:
         def predict_proba(self, codes):
             raise AssertionError
 
     dataset = make_dataset([3, 2])
-    for truth in TRUTHS.values():
-        assert truth.access is Access.WHITE_BOX
-        assert "a sum of effects" in truth.sits_out(Subject(dataset, Black))
-        assert truth.sits_out(Subject(dataset, LinearModel)) is None
+    for name, truth in TRUTHS.items():
+        assert truth.access is Access.WHITE_BOX and truth.sits_out(Subject(dataset, LinearModel)) is None
+        reason = truth.sits_out(Subject(dataset, Black))
+        assert reason is None if name == "contrast" else "a sum of effects" in reason
+        sums = truth.sits_out(Subject(dataset, AdditiveModel))  # which have no embeddings
+        assert "embeddings" in sums if truth.arbitrary else sums is None

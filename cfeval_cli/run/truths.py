@@ -1,0 +1,99 @@
+"""How much each feature truly matters, under every definition that the model has."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from dataclasses import dataclass
+from hashlib import blake2b
+
+import numpy as np
+
+from cfeval_cli.identity import of_component, of_work
+from cfeval_cli.run.memo import Memo
+from cfeval_cli.run.study import Study
+from cfeval_cli.storage import npy
+from cfeval_cli.types import Dataset, Known, Ledger, Model, Rows, Truth
+
+_CHUNK = 64  # instances at a time, where the model has to be asked
+
+
+@dataclass(frozen=True)
+class Job:
+    """One definition, and what it is asked about."""
+
+    truth: Truth
+    dataset: Dataset
+    model: Model
+
+
+def find(study: Study, advance: Callable[[int], None]) -> dict[str, Known]:
+    """All of them, by name; what is costly is shared out, and kept as soon as it is there."""
+    found = {}
+    for name, truth in study.plan.truths.items():
+        job = Job(truth, study.dataset, study.model)
+        found[name] = _chunked(study, name, job) if truth.asks(study.subject) else _known(job, study.rows)
+        advance(1)
+    return found
+
+
+def _known(job: Job, rows: Rows) -> Known:
+    """Of some instances; what a truth asks of the model is on nobody's account."""
+    gate = Ledger().gate(job.model, job.truth.access, f"truth.{job.truth.name}", padded=job.dataset.padded)
+    return job.truth.found(job.dataset, gate, rows)
+
+
+def _chunked(study: Study, name: str, job: Job) -> Known:
+    """One of them, chunk by chunk."""
+    chunks = [study.rows.take(slice(start, start + _CHUNK)) for start in range(0, len(study.rows), _CHUNK)]
+    section = of_work(Job, of_component(job.truth), study.identity)
+    memo = Memo(study.cache, section, f"{study.dataset.name}, truth.{name}", packed, unpacked)
+    keys = [_key(chunk) for chunk in chunks]
+    kept = memo.known(keys)
+    done = {i: kept[key] for i, key in enumerate(keys) if key in kept and _fits(kept[key], chunks[i])}
+    missing = [i for i in range(len(chunks)) if i not in done]
+    with memo.keeping() as keep:
+        for i, known in zip(missing, study.plan.executor.map(_known, job, [chunks[i] for i in missing]), strict=True):
+            keep({keys[i]: known})
+            done[i] = known
+    return joined([done[i] for i in range(len(chunks))])
+
+
+def joined(parts: list[Known]) -> Known:
+    """The instances of all parts, one after the other."""
+    sampled = any(part.error is not None for part in parts)
+    errors = [np.zeros(len(part.importance)) if part.error is None else part.error for part in parts]
+    return Known(
+        np.concatenate([part.importance for part in parts]),
+        np.concatenate(errors) if sampled else None,
+        "; ".join(dict.fromkeys(part.how for part in parts)),
+    )
+
+
+def _key(rows: Rows) -> bytes:
+    digest = blake2b(digest_size=16)
+    for array in (rows.codes, rows.labels, rows.ids):
+        digest.update(f"{array.dtype} {array.shape} ".encode() + np.ascontiguousarray(array).tobytes())
+    return digest.digest()
+
+
+def packed(known: Known) -> bytes:
+    """For the cache."""
+    error = {} if known.error is None else {"error": known.error}
+    how = np.frombuffer(known.how.encode(), dtype=np.uint8)
+    return npy.dump({"importance": known.importance, "how": how, **error})
+
+
+def unpacked(value: bytes) -> Known | None:
+    """From the cache; None if it is nothing of ours."""
+    try:
+        arrays = npy.load(io.BytesIO(value))
+        return Known(arrays["importance"], arrays.get("error"), arrays["how"].tobytes().decode())
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def _fits(known: Known, rows: Rows) -> bool:
+    """Whether it is of as many instances and features."""
+    errors = known.error is None or known.error.shape == (len(rows),)
+    return known.importance.shape == rows.codes.shape and known.importance.dtype == np.float64 and errors

@@ -1,0 +1,30 @@
+"""What the model looks at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cfeval_cli.types import Dataset, Floats, Gate, Reading, Rows, Subject, Truth
+
+
+@dataclass(frozen=True)
+class Used(Truth):
+    """1 if the model reads the feature, else 0: known of a model that was trained without some of the features."""
+
+    name = "used"
+    place = 60
+    question = "either"
+
+    def sits_out(self, subject: Subject) -> str | None:
+        """Models that were trained blind."""
+        if subject.blind and subject.can(Reading):
+            return None
+        return "is known of models that were trained without some of the features (model.blind) only"
+
+    def importance(self, dataset: Dataset, model: Gate, rows: Rows) -> Floats:
+        """The same for every row."""
+        reads = model.reads()
+        every = np.ones(dataset.width) if reads is None else reads.astype(np.float64)
+        return np.tile(every, (len(rows), 1))

@@ -1,0 +1,127 @@
+"""Boosted effects, looked up, say what the package says."""
+
+import sys
+
+import numpy as np
+import pytest
+
+from cfeval_cli.errors import UserError
+from cfeval_cli.model.additive import Additive, AdditiveClasses, AdditiveModel, against, effects_of
+from cfeval_cli.model.encoding import columns
+from cfeval_cli.seeding import integer, stream
+from cfeval_cli.truth.shapley import of_coalitions
+from cfeval_cli.types import Additive as IsAdditive
+from cfeval_cli.types import Editable, Embedded, Reading, Rows, Stored, Subject
+from tests.model.test_tree import with_classes
+from tests.problems import gate, make_dataset, make_mixed, make_text
+
+LITTLE = Additive(bags=2, max_rounds=60)
+
+
+@pytest.fixture(scope="module", params=[2, 3], ids=["two classes", "three classes"])
+def fitted(request):
+    pytest.importorskip("interpret")
+    dataset = make_mixed(4, n=120, missing=0.1)
+    dataset = dataset if request.param == 2 else with_classes(dataset, 3)
+    return dataset, LITTLE.fit(dataset, 5)
+
+
+def test_it_says_what_the_package_says(fitted):
+    from interpret.glassbox import ExplainableBoostingClassifier
+
+    dataset, model = fitted
+    encoder = columns(dataset, onehot=False, scale=False, fill=False, most=None)
+    theirs = ExplainableBoostingClassifier(
+        interactions=0, outer_bags=2, max_bins=256, learning_rate=0.015, max_rounds=60, n_jobs=1,
+        feature_types=["nominal" if named else "continuous" for named in encoder.categories],
+        random_state=integer(stream(5, "model")) % 2**31,
+    ).fit(encoder.rows(dataset.train.codes), dataset.train.labels)  # fmt: skip
+    for split in (dataset.train, dataset.test):
+        assert model.predict_proba(split.codes) == pytest.approx(theirs.predict_proba(encoder.rows(split.codes)))
+    told = effects_of(theirs, encoder)
+    assert [len(table) for table in told] == [len(feature.values) for feature in dataset.features]
+
+
+def test_the_effects_sum_to_the_logit_of_a_class_against_the_others(fitted):
+    dataset, model = fitted
+    codes = dataset.test.codes
+    logs = np.log(model.predict_proba(codes))
+    classes = logs.shape[1]
+    for label in range(classes):
+        of = np.full(len(codes), label)
+        others = np.delete(logs, label, axis=1).mean(axis=1)
+        effects = model.effects(codes, of)
+        gap = logs[:, label] - others - effects.sum(axis=1)
+        assert np.ptp(gap) < 1e-9  # but for the bias
+        for j in range(dataset.width):
+            assert np.array_equal(model.value_effects(j, label)[codes[:, j]], effects[:, j])
+        usual = model.effects(dataset.train.codes, np.full(len(dataset.train), label)).mean(axis=0)
+        assert model.mean_effects()[label] == pytest.approx(usual)
+
+
+def test_centred_effects_are_the_shapley_values_of_that_logit(fitted):
+    dataset, model = fitted
+    rows = Rows(dataset.test.ids[:5], dataset.test.codes[:5], np.zeros(5, dtype=np.int64))
+
+    class Logit:
+        def predict_proba(self, codes):
+            logs = np.log(model.predict_proba(codes))
+            return np.stack([logs[:, 0] - logs[:, 1:].mean(axis=1)] * logs.shape[1], axis=1)
+
+    values = of_coalitions(gate(Logit()), dataset.train.codes, np.arange(dataset.width), rows)
+    assert model.effects(rows.codes, rows.labels) - model.mean_effects()[0] == pytest.approx(values, abs=1e-9)
+
+
+def test_what_it_can_answer_is_known_before(fitted):
+    dataset, model = fitted
+    subject = Subject.of(dataset, LITTLE)
+    assert subject.kind is type(model) and all(subject.can(ability) for ability in (IsAdditive, Reading, Stored))
+    assert not subject.can(Embedded) and subject.can(Editable) == (len(dataset.classes) == 2)
+    assert type(model) is (AdditiveModel if len(dataset.classes) == 2 else AdditiveClasses)
+
+
+def test_edits_are_evaluated_as_whole_rows_are():
+    pytest.importorskip("interpret")
+    dataset = make_mixed(4, n=60)
+    model = LITTLE.fit(dataset, 0)
+    rng = np.random.default_rng(0)
+    features = np.stack([rng.permutation(dataset.width)[:2] for _ in range(60)])
+    values = np.stack([dataset.train.codes[rng.integers(60), row] for row in features])
+    edited = dataset.test.codes.copy()
+    np.put_along_axis(edited, features, values, axis=1)
+    told = model.edited_positive(dataset.test.codes, features, np.arange(60), values)
+    assert told == pytest.approx(model.predict_proba(edited)[:, 1]) and model.positive(edited) == pytest.approx(told)
+
+
+def test_it_comes_back_from_its_arrays_and_nothing_else_does(fitted):
+    dataset, model = fitted
+    again = LITTLE.restore(model.arrays())
+    assert type(again) is type(model)
+    assert np.array_equal(again.predict_proba(dataset.test.codes), model.predict_proba(dataset.test.codes))
+    assert np.array_equal(again.reads(), model.reads())
+    good = model.arrays()
+    for name, array in good.items():
+        with pytest.raises(ValueError, match=r"\w"):
+            LITTLE.restore({**good, name: array[:-1] if array.ndim else np.array(np.nan)})
+        with pytest.raises(ValueError, match=r"\w"):
+            LITTLE.restore({one: value for one, value in good.items() if one != name})
+
+
+def test_against_is_one_class_less_the_mean_of_the_others():
+    told = against(np.array([[1.0, 2.0, 6.0]]))
+    assert told.tolist() == [[1 - 4, 2 - 3.5, 6 - 1.5]]
+
+
+def test_what_it_cannot_be_trained_on_is_told(monkeypatch):
+    with pytest.raises(UserError, match="model=additive is for tables"):
+        LITTLE.fit(make_text(), 0)
+    dataset = make_dataset([2, 3])
+    dataset.train.labels[:] = 1
+    with pytest.raises(UserError, match="lacks one of its classes"):
+        LITTLE.fit(dataset, 0)
+    monkeypatch.setitem(sys.modules, "interpret.glassbox", None)
+    with pytest.raises(UserError, match=r"model=additive needs the package interpret: pip install 'cfeval\[judges\]'"):
+        LITTLE.fit(make_dataset([2, 3]), 0)
+    for setting in ("bags", "bins", "learning_rate", "max_rounds"):
+        with pytest.raises(ValueError, match=setting):
+            Additive(**{setting: 0})

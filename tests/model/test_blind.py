@@ -1,0 +1,104 @@
+"""Models that are not shown some of the features: whatever those say, no prediction moves."""
+
+import numpy as np
+import pytest
+
+from cfeval_cli.errors import UserError
+from cfeval_cli.model.additive import Additive
+from cfeval_cli.model.blind import check, marked, narrowed, read
+from cfeval_cli.model.estimator import Estimator
+from cfeval_cli.model.logistic import Logistic
+from cfeval_cli.model.mlp import Mlp
+from cfeval_cli.model.tree import Tree
+from cfeval_cli.run.trust import answers
+from cfeval_cli.types import Blindable, Subject
+from tests.problems import make_dataset, make_mixed, make_text
+
+RATES = {"learning_rate": {"tabular": 0.05, "text": 0.05}, "batch_size": {"tabular": 32, "text": 32}, "max_epochs": 4}
+
+
+def boosting(**settings):
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    return Estimator(HistGradientBoostingClassifier(max_iter=5, min_samples_leaf=2), **settings)
+
+
+def forest(**settings):
+    from sklearn.tree import DecisionTreeClassifier
+
+    return Estimator(DecisionTreeClassifier(max_depth=4), encoder="onehot", **settings)
+
+
+KINDS = {
+    "tree": lambda **s: Tree(min_leaf=2, **s),
+    "logistic": lambda **s: Logistic(**RATES, **s),
+    "mlp": lambda **s: Mlp(**RATES, hidden=[5], **s),
+    "additive": lambda **s: Additive(bags=1, max_rounds=20, **s),
+    "estimator": boosting,
+    "estimator, one column a value": forest,
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("blind", [["x0", "f1"], 0.5])
+def test_changing_what_it_is_not_shown_moves_no_prediction(kind, blind):
+    if kind == "additive":
+        pytest.importorskip("interpret")
+    dataset = make_mixed(7, n=60, categories=2, numbers=2, missing=0.1)
+    settings = KINDS[kind](blind=blind)
+    model = settings.fit(dataset, 3)
+    hidden = np.flatnonzero(~model.reads())
+    shown = read(dataset, blind, 3)
+    assert set(hidden) >= set(range(4)) - set(shown)  # a tree may leave out more
+    rng = np.random.default_rng(0)
+    codes = dataset.test.codes.copy()
+    for j in hidden:
+        codes[:, j] = rng.integers(0, len(dataset.features[j].values), len(codes))
+    assert np.array_equal(answers(model, dataset, codes), answers(model, dataset, dataset.test.codes))
+    for j in shown:
+        codes[:, j] = rng.integers(0, len(dataset.features[j].values), len(codes))
+    assert not np.array_equal(answers(model, dataset, codes), answers(model, dataset, dataset.test.codes))
+    assert isinstance(settings, Blindable) and Subject.of(dataset, settings).blind
+    assert not Subject.of(dataset, KINDS[kind]()).blind
+
+
+def test_names_and_shares():
+    dataset = make_dataset([2, 3, 4, 5, 6])
+    assert read(dataset, [], 0).tolist() == read(dataset, 0, 0).tolist() == [0, 1, 2, 3, 4]
+    assert read(dataset, ["f3", "f0"], 0).tolist() == [1, 2, 4]
+    halves = [tuple(read(dataset, 0.4, seed).tolist()) for seed in range(20)]
+    assert {len(half) for half in halves} == {3} and len(set(halves)) > 3  # two of five are drawn, by the seed
+    assert halves[0] == tuple(read(dataset, 0.4, 0).tolist())
+    assert len(read(dataset, 0.01, 0)) == 4 and len(read(dataset, 0.99, 0)) == 1  # one at least, and not all
+    assert marked(4, np.array([1, 3])).tolist() == [False, True, False, True]
+
+
+def test_the_data_that_are_left():
+    dataset = make_mixed(2, n=10)
+    narrow = narrowed(dataset, np.array([0, 2]))
+    assert narrow.features == (dataset.features[0], dataset.features[2]) and narrow.width == 2
+    assert np.array_equal(narrow.test.codes, dataset.test.codes[:, [0, 2]])
+    assert narrow.candidates[1] is dataset.candidates[2] and narrow.frequencies[1] is dataset.frequencies[2]
+    assert narrowed(dataset, np.arange(4)) is dataset
+
+
+@pytest.mark.parametrize("blind", [1, -0.5, 1.5, True, "age", None, [1, 2], {"a": 1}])
+def test_what_is_neither_names_nor_a_share_is_refused(blind):
+    with pytest.raises(ValueError, match="blind must be a list of features"):
+        check(blind)
+
+
+@pytest.mark.parametrize(
+    ("blind", "message"),
+    [
+        (["f8"], "toy has no feature 'f8'. There is: f0, f1"),
+        (["f0", "f1"], "names all features of toy"),
+    ],
+)
+def test_what_cannot_be_left_out_is_told(blind, message):
+    with pytest.raises(UserError, match=message):
+        read(make_dataset([2, 2]), blind, 0)
+    with pytest.raises(UserError, match="is for tables"):
+        read(make_text(), 0.5, 0)
+    with pytest.raises(UserError, match="has one feature"):
+        read(make_dataset([2]), 0.5, 0)

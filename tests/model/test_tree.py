@@ -1,0 +1,113 @@
+"""A compiled tree says what scikit-learn's says, and its leaves say all of it."""
+
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.tree import DecisionTreeClassifier
+
+from cfeval_cli.errors import UserError
+from cfeval_cli.model.encoding import columns
+from cfeval_cli.model.tree import Tree, TreeModel, compiled
+from cfeval_cli.types import Probabilistic, Reading, Stored, Subject
+from cfeval_cli.types import Tree as IsTree
+from tests.problems import make_dataset, make_mixed, make_text
+
+
+def with_classes(dataset, classes, seed=0):
+    """The same rows, of more classes."""
+    rng = np.random.default_rng(seed)
+    parts = [
+        replace(split, labels=rng.integers(0, classes, len(split)))
+        for split in (dataset.train, dataset.validation, dataset.test)
+    ]
+    return replace(
+        dataset, classes=tuple(f"c{c}" for c in range(classes)), train=parts[0], validation=parts[1], test=parts[2]
+    )
+
+
+@given(st.integers(0, 10_000))
+@settings(max_examples=20)
+def test_it_says_what_the_tree_of_scikit_learn_says(seed):
+    dataset = with_classes(make_mixed(seed, n=40, missing=0.1 * (seed % 3)), 2 + seed % 3, seed)
+    encoder = columns(dataset, onehot=True, scale=False, fill=True, most=None)
+    grown = DecisionTreeClassifier(max_depth=6, random_state=0)
+    grown.fit(encoder.rows(dataset.train.codes), dataset.train.labels)
+    model = compiled(grown, encoder, dataset, np.arange(dataset.width))
+    for split in (dataset.train, dataset.test):
+        assert model.predict_proba(split.codes) == pytest.approx(grown.predict_proba(encoder.rows(split.codes)))
+
+
+@given(st.integers(0, 10_000))
+@settings(max_examples=10)
+def test_every_input_falls_into_one_leaf_which_says_what_the_tree_says(seed):
+    dataset = make_dataset([3, 2, 4], n=30, seed=seed)
+    model = Tree(min_leaf=1).fit(dataset, seed)
+    every = np.array(list(product(range(3), range(2), range(4))), dtype=np.int32)
+    leaves = model.leaves()
+    inside = np.stack([leaves.takes(j, every[:, j]) for j in range(3)], axis=2).all(axis=2)
+    assert (inside.sum(axis=1) == 1).all() and inside.any(axis=0).all()
+    assert np.array_equal(leaves.probabilities[inside.argmax(axis=1)], model.predict_proba(every))
+
+
+def test_the_depth_is_the_one_that_the_validation_part_likes_best():
+    dataset = make_mixed(3, n=60)
+    model = Tree(max_depth=6, min_leaf=2).fit(dataset, 0)
+    encoder = columns(dataset, onehot=True, scale=False, fill=True, most=None)
+    train, held_out = (encoder.rows(split.codes) for split in (dataset.train, dataset.validation))
+    right = [
+        DecisionTreeClassifier(max_depth=depth, min_samples_leaf=2, random_state=0)
+        .fit(train, dataset.train.labels)
+        .score(held_out, dataset.validation.labels)
+        for depth in range(1, 7)
+    ]
+    told = (model.predict_proba(dataset.validation.codes).argmax(axis=1) == dataset.validation.labels).mean()
+    assert told == pytest.approx(max(right), abs=0.05)  # equal splits are chosen by the seed
+    assert np.array_equal(
+        model.predict_proba(dataset.test.codes), Tree(6, 2).fit(dataset, 0).predict_proba(dataset.test.codes)
+    )
+
+
+def test_what_it_can_answer_is_known_before():
+    subject = Subject.of(make_dataset([2, 2]), Tree())
+    assert all(subject.can(ability) for ability in (IsTree, Reading, Probabilistic, Stored))
+
+
+def test_it_comes_back_from_its_arrays_and_nothing_else_does():
+    dataset = make_mixed(5, n=40)
+    model = Tree(min_leaf=2).fit(dataset, 0)
+    again = Tree().restore(model.arrays())
+    assert np.array_equal(again.predict_proba(dataset.test.codes), model.predict_proba(dataset.test.codes))
+    good = model.arrays()
+    around = good["left"].copy()
+    around[0] = 0  # a node that is its own child
+    for change in (
+        {"left": around}, {"right": good["right"] + 1}, {"feature": good["feature"] + 50}, {"tests": good["tests"][1:]},
+        {"probabilities": good["probabilities"] * np.nan}, {"sizes": good["sizes"] * 0}, {"sizes": good["sizes"][:0]},
+        {"left": good["left"].astype(float)}, {"probabilities": good["probabilities"][:, :0]},
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=r"\w"):
+            Tree().restore({**good, **change})
+    with pytest.raises(ValueError, match="no tests"):
+        Tree().restore({name: array for name, array in good.items() if name != "tests"})
+
+
+def test_one_class_is_a_tree_of_one_leaf():
+    dataset = make_dataset([3, 2], n=20)
+    same = [replace(split, labels=split.labels * 0) for split in (dataset.train, dataset.validation)]
+    model = Tree().fit(replace(dataset, train=same[0], validation=same[1]), 0)
+    assert model.predict_proba(dataset.test.codes).tolist() == [[1.0, 0.0]] * 20
+    assert len(model.leaves().probabilities) == 1 and not model.reads().any()
+    assert model.predict_proba(dataset.test.codes[:0]).shape == (0, 2)
+
+
+def test_texts_and_bad_settings_are_refused():
+    with pytest.raises(UserError, match="model=tree is for tables"):
+        Tree().fit(make_text(), 0)
+    for setting in ("max_depth", "min_leaf"):
+        with pytest.raises(ValueError, match=setting):
+            Tree(**{setting: 0})
+    assert isinstance(Tree().fit(make_dataset([2, 2]), 0), TreeModel)

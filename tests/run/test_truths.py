@@ -1,0 +1,110 @@
+"""Truths that ask much of a model are shared out, kept, and the same whoever computes them."""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from cfeval_cli.cache.disk import Disk
+from cfeval_cli.executor.local import Local
+from cfeval_cli.folder import read as folders
+from cfeval_cli.run import truths
+from cfeval_cli.run.study import prepare
+from cfeval_cli.truth.contrast import Contrast
+from cfeval_cli.types import Known, Subject
+from tests.inside import planned
+from tests.problems import make_mixed
+from tests.truth.models import Twisted, random_tree
+
+
+def studied(model, dataset, *overrides):
+    chosen = (
+        "truth=[shapley,contrast,responsibility]",
+        "gold=contrast",
+        "explainer=[random]",
+        "truth.shapley.budget=60",
+    )
+    plan = planned("cache=off", "n_jobs=1", *chosen, *overrides).applied(Subject(dataset, type(model)))
+    return prepare(plan, dataset, model)
+
+
+@pytest.fixture(scope="module")
+def box():
+    dataset = make_mixed(1, n=100, categories=3, numbers=3)
+    return random_tree(dataset, 1, splits=25), dataset
+
+
+def same(one, two):
+    for name, known in one.items():
+        assert np.array_equal(known.importance, two[name].importance) and known.how == two[name].how
+        assert (known.error is None) == (two[name].error is None)
+        assert known.error is None or np.array_equal(known.error, two[name].error)
+
+
+def test_chunks_and_workers_give_what_one_call_gives(box, monkeypatch):
+    model, dataset = box
+    study = studied(Twisted.of(model), dataset)
+    whole = truths.find(study, lambda _: None)
+    assert not whole["shapley"].how.startswith("exact") and whole["shapley"].error.shape == (100,)
+    for name, known in whole.items():
+        assert np.array_equal(known.importance, study.truth(name))
+    monkeypatch.setattr(truths, "_CHUNK", 7)
+    same(truths.find(study, lambda _: None), whole)
+    two = replace(study, plan=replace(study.plan, executor=Local(n_jobs=2, min_seconds=0)))
+    same(truths.find(two, lambda _: None), whole)
+
+
+def test_what_was_found_is_found_again_and_nothing_else(box, tmp_path, monkeypatch):
+    model, dataset = box
+    study = studied(model, dataset)
+    kept = replace(study, cache=Disk(str(tmp_path)))
+    first = truths.find(kept, lambda _: None)
+    asked, known = [], truths._known
+    monkeypatch.setattr(truths, "_known", lambda job, rows: asked.append(job.truth.name) or known(job, rows))
+    same(truths.find(kept, lambda _: None), first)
+    assert asked == ["shapley", "responsibility"]  # which are read off a tree; contrast was kept
+    other = replace(study, cache=kept.cache, plan=replace(study.plan, truths={"contrast": Contrast(budget=999)}))
+    truths.find(other, lambda _: None)
+    assert set(asked[2:]) == {"contrast"}  # another setting is another truth
+
+
+def test_packed_and_unpacked():
+    for known in (Known(np.eye(3)), Known(np.eye(3), np.arange(3.0), "sampled, with ünusual words")):
+        again = truths.unpacked(truths.packed(known))
+        same({"one": known}, {"one": again})
+    for broken in (b"", b"nothing", truths.packed(Known(np.eye(2)))[:40]):
+        assert truths.unpacked(broken) is None
+    joined = truths.joined([Known(np.eye(2)), Known(np.eye(2), np.ones(2), "sampled")])
+    assert (
+        joined.error.tolist() == [0, 0, 1, 1] and joined.how == "exact; sampled" and joined.importance.shape == (4, 2)
+    )
+
+
+def test_a_run_on_a_tree_and_on_a_blind_model_has_tables_by_question(toy, made):
+    every = (
+        "truth=[shapley,contrast,responsibility,used]",
+        "gold=[shapley,contrast]",
+        "explainer=[random,omission,lr]",
+    )
+    for model, exact, names in (
+        (["model=tree"], True, ["shapley", "contrast", "responsibility"]),
+        (["model=estimator", "model.blind=0.5", "truth.shapley.budget=20"], False,
+         ["shapley", "contrast", "responsibility", "used"]),
+    ):  # fmt: skip
+        folder = made(toy, *model, *every)
+        found = folders.read(folder)
+        record = found.record
+        assert sorted(record["truths"]) == sorted(names) and record["settings"]["gold"] == ["shapley", "contrast"]
+        told = record["truths"]["shapley"]
+        assert told["exact"] == exact and (exact or 0 < told["error"] <= told["largest_error"])
+        assert ("used" in record["truths_absent"]) == exact
+        truth = pd.read_parquet(folder / "truth.parquet")
+        errors = truth.groupby("truth")["error"].max()
+        assert (errors["shapley"] > 0) == (not exact) and errors["contrast"] == 0
+        correlations = pd.read_csv(folder / "correlations.csv")
+        assert {"shapley", "contrast"} <= set(correlations["gold"])
+        metrics = pd.read_csv(folder / "metrics.csv").set_index(["metric", "variant", "explainer"])
+        assert metrics.loc[("recall", "shapley", "lr"), "value"] > metrics.loc[("recall", "shapley", "random"), "value"]
+        tables = (folder / "tables.md").read_text()
+        assert "τ contribution" in tables and "τ change" in tables

@@ -1,0 +1,60 @@
+"""Models whose truth is looked for: random trees, and anything that is a function of codes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cfeval_cli.model.tree import TreeModel
+from cfeval_cli.types import Rows
+
+
+class Twisted:
+    """Any function from codes to P(1|x), of which nothing else is known; or another model without what it knows."""
+
+    def __init__(self, positive, reads=None):
+        self.positive_of, self.reading = positive, reads
+
+    @staticmethod
+    def of(model):
+        return _Hidden(model)
+
+    def predict_proba(self, codes):
+        positive = self.positive_of(codes)
+        return np.stack([-positive if (positive < 0).any() or (positive > 1).any() else 1 - positive, positive], axis=1)
+
+
+class _Hidden:
+    def __init__(self, model):
+        self.model = model
+
+    def predict_proba(self, codes):
+        return self.model.predict_proba(codes)
+
+    def reads(self):
+        return self.model.reads()
+
+
+def random_tree(dataset, seed, splits=6, classes=2):
+    """A tree of random tests, some of the same feature again, with random leaves."""
+    rng = np.random.default_rng(seed)
+    sizes = np.array([len(feature.values) for feature in dataset.features])
+    feature, left, right, tests = [-1], [0], [0], [np.zeros(sizes.max(), dtype=bool)]
+    leaves = [0]
+    for _ in range(splits):
+        node = leaves.pop(int(rng.integers(len(leaves))))
+        j = int(rng.integers(len(sizes)))
+        feature[node], left[node], right[node] = j, len(feature), len(feature) + 1
+        tests[node][: sizes[j]] = rng.random(sizes[j]) < 0.5
+        for child in (left[node], right[node]):
+            leaves.append(child)
+            feature.append(-1), left.append(0), right.append(0), tests.append(np.zeros(sizes.max(), dtype=bool))
+    told = rng.dirichlet(np.ones(classes), len(feature))
+    return TreeModel(np.array(feature), np.array(left), np.array(right), np.array(tests), sizes, told)
+
+
+def asked(dataset, model):
+    """All test instances with what a model says of them."""
+    codes = dataset.test.codes
+    told = model.predict_proba(codes)
+    labels = told.argmax(axis=1)
+    return Rows(dataset.test.ids, codes, labels, told[np.arange(len(codes)), labels])

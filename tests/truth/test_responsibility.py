@@ -1,0 +1,129 @@
+"""Responsibility and contrast against every input of a small domain."""
+
+from dataclasses import replace
+from itertools import chain, combinations, product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cfeval_cli.model.logistic import LinearModel
+from cfeval_cli.model.outside import LabelModel
+from cfeval_cli.model.tree import TreeModel
+from cfeval_cli.truth.alternatives import cost
+from cfeval_cli.truth.contrast import Contrast
+from cfeval_cli.truth.responsibility import Responsibility
+from cfeval_cli.types import BlackBox, Subject
+from tests.problems import gate, make_dataset, make_mixed, make_text, permitted, with_constraints
+from tests.truth.models import Twisted, asked, random_tree
+
+
+def choices(dataset, row, j):
+    """What a feature may have instead of its own value, by the words of the constraint."""
+    feature = dataset.features[j]
+    values = dataset.candidates[j] if feature.kind == "number" else range(len(feature.values))
+    return [v for v in values if v != row[j] and permitted(feature, row[j], v)]
+
+
+def can_flip(dataset, model, row, label, some):
+    """Whether giving all of some features other values can change the class."""
+    for values in product(*(choices(dataset, row, j) for j in some)):
+        other = row.copy()
+        other[list(some)] = values
+        if model.predict_proba(other[None])[0].argmax() != label:
+            return True
+    return False
+
+
+def written_out(dataset, model, row, label, most):
+    """1 / size of the smallest set with each feature that flips while no part of it does."""
+    width = len(row)
+    every = chain.from_iterable(combinations(range(width), size) for size in range(1, most + 1))
+    flipping = [set(some) for some in every if can_flip(dataset, model, row, label, some)]
+    minimal = [one for one in flipping if not any(other < one for other in flipping)]
+    return [max((1 / len(one) for one in minimal if j in one), default=0.0) for j in range(width)]
+
+
+@given(st.integers(0, 10_000))
+@settings(max_examples=20)
+def test_a_tree_against_all_inputs(seed):
+    dataset = make_mixed(seed, n=4, categories=2, numbers=2, missing=0.2 * (seed % 2), tried=3)
+    if seed % 3:
+        dataset = with_constraints(dataset, seed)
+    model = random_tree(dataset, seed, classes=2 + seed % 2)
+    rows = asked(dataset, model)
+    found = Responsibility().found(dataset, gate(model), rows)
+    assert found.how == "exact" and found.error is None
+    pairs = Responsibility().found(dataset, gate(Twisted.of(model)), rows)
+    assert pairs.how == "sets of one and two features tried, larger ones not"
+    single = Responsibility(budget=cost(dataset)).found(dataset, gate(Twisted.of(model)), rows)
+    assert single.how == "single features tried, sets not" or dataset.free.sum() < 2
+    for i in range(2):
+        row, label = rows.codes[i], rows.labels[i]
+        assert found.importance[i].tolist() == pytest.approx(written_out(dataset, model, row, label, dataset.width))
+        assert pairs.importance[i].tolist() == pytest.approx(written_out(dataset, model, row, label, 2))
+        assert single.importance[i].tolist() == pytest.approx(written_out(dataset, model, row, label, 1)) or (
+            dataset.free.sum() < 2
+        )
+
+
+@given(st.integers(0, 10_000))
+@settings(max_examples=20)
+def test_contrast_of_any_model_is_the_largest_drop(seed):
+    dataset = make_mixed(seed, n=5, categories=2, numbers=2, missing=0.2 * (seed % 2), tried=4)
+    if seed % 3:
+        dataset = with_constraints(dataset, seed)
+    model = random_tree(dataset, seed, classes=2 + seed % 2)
+    rows = asked(dataset, model)
+    found = Contrast().importance(dataset, gate(model), rows)
+    for i, row in enumerate(rows.codes):
+        for j in range(dataset.width):
+            drops = []
+            for value in choices(dataset, row, j):
+                other = row.copy()
+                other[j] = value
+                drops.append(rows.probability[i] - model.predict_proba(other[None])[0, rows.labels[i]])
+            assert found[i, j] == pytest.approx(max(drops, default=0.0))
+
+
+def test_where_nothing_may_change_nothing_is_responsible():
+    dataset = make_dataset([3, 2, 2], n=6)
+    fixed = replace(dataset, features=tuple(replace(one, moves="none") for one in dataset.features))
+    model = random_tree(fixed, 3)
+    rows = asked(fixed, model)
+    for hidden in (model, Twisted.of(model)):
+        assert not Responsibility().importance(fixed, gate(hidden), rows).any()
+        assert not Contrast().importance(fixed, gate(hidden), rows).any()
+
+
+def test_labels_are_enough_for_responsibility():
+    class Labels:
+        def __init__(self, model):
+            self.model = model
+
+        def predict(self, codes):
+            return self.model.predict_proba(codes).argmax(axis=1)
+
+    dataset = make_dataset([3, 2, 2, 3], n=8, seed=4)
+    model = random_tree(dataset, 8)
+    rows = asked(dataset, model)
+    ours = Responsibility().importance(dataset, gate(Labels(model)), rows)
+    assert np.array_equal(ours, Responsibility().importance(dataset, gate(Twisted.of(model)), rows))
+
+
+def test_how_many_rows_they_take_is_known_before_and_too_many_are_refused():
+    dataset = make_dataset([3, 2, 4])
+    assert cost(dataset) == 9 and cost(dataset, 2) == 6 + 12 + 8
+    for truth in (Contrast(budget=8), Responsibility(budget=8)):
+        told = truth.sits_out(Subject(dataset, BlackBox))
+        assert told == f"needs 9 model rows an instance, more than truth.{truth.name}.budget=8"
+    assert Contrast(budget=8).sits_out(Subject(dataset, LinearModel)) is None
+    assert Responsibility(budget=8).sits_out(Subject(dataset, TreeModel)) is None
+    assert "probabilities" in Contrast().sits_out(Subject(dataset, LabelModel))
+    assert Responsibility().sits_out(Subject(dataset, LabelModel)) is None
+    long = make_text(width=40, words=2000)
+    assert "needs 79,960 model rows" in Contrast().sits_out(Subject(long, BlackBox))
+    for kind in (Contrast, Responsibility):
+        with pytest.raises(ValueError, match="budget"):
+            kind(budget=0)

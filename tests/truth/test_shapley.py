@@ -1,0 +1,200 @@
+"""Shapley values against the mean over all orders, written out, and against the package shap."""
+
+from itertools import permutations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cfeval_cli.model.logistic import LinearModel
+from cfeval_cli.model.outside import LabelModel
+from cfeval_cli.model.tree import Tree, TreeModel
+from cfeval_cli.truth import shapley
+from cfeval_cli.truth.centered import Centered
+from cfeval_cli.truth.shapley import Shapley, of_coalitions, of_tree
+from cfeval_cli.types import BlackBox, Rows, Subject
+from tests.problems import gate, make_dataset, make_mixed, make_text, predicted, random_linear
+from tests.truth.models import Twisted, asked, random_tree
+
+
+def written_out(model, background, row, label):
+    """The mean, over all orders and all rows of a background, of what each feature adds when it becomes known."""
+    width = len(row)
+    total = np.zeros(width)
+    orders = list(permutations(range(width)))
+    for order in orders:
+        for z in background:
+            mixed = z.copy()
+            before = model.predict_proba(mixed[None])[0, label]
+            for j in order:
+                mixed[j] = row[j]
+                after = model.predict_proba(mixed[None])[0, label]
+                total[j] += after - before
+                before = after
+    return total / (len(orders) * len(background))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_trees_and_coalitions_give_the_mean_over_all_orders(seed):
+    dataset = make_mixed(seed, n=5, categories=2, numbers=2, missing=0.2 * (seed % 2))
+    model = random_tree(dataset, seed, classes=2 + seed % 2)
+    rows = asked(dataset, model)
+    by_leaf = of_tree(model.leaves(), dataset.train.codes, rows)
+    by_coalition = of_coalitions(gate(model), dataset.train.codes, np.arange(dataset.width), rows)
+    for i in range(2):
+        wanted = written_out(model, dataset.train.codes, rows.codes[i], rows.labels[i])
+        assert by_leaf[i] == pytest.approx(wanted, abs=1e-12)
+        assert by_coalition[i] == pytest.approx(wanted, abs=1e-12)
+
+
+@given(st.integers(0, 10_000))
+@settings(max_examples=25)
+def test_leaves_and_coalitions_agree(seed):
+    dataset = make_mixed(seed, n=12, categories=2, numbers=3, missing=0.1 * (seed % 3))
+    model = random_tree(dataset, seed, classes=2 + seed % 3)
+    rows = asked(dataset, model)
+    by_leaf = of_tree(model.leaves(), dataset.train.codes, rows)
+    by_coalition = of_coalitions(gate(model), dataset.train.codes, np.arange(dataset.width), rows)
+    assert by_leaf == pytest.approx(by_coalition, abs=1e-12)
+    # what all features add together is what tells the prediction from the usual one
+    of = np.arange(len(rows)), rows.labels
+    usual = model.predict_proba(dataset.train.codes).mean(axis=0)
+    assert by_leaf.sum(axis=1) == pytest.approx(model.predict_proba(rows.codes)[of] - usual[rows.labels])
+
+
+def test_a_trees_values_are_those_of_the_package_shap():
+    """The same scikit-learn tree: interventional values of columns, of which each is one feature here."""
+    shap = pytest.importorskip("shap")
+    from sklearn.tree import DecisionTreeClassifier
+
+    from cfeval_cli.model.encoding import columns
+    from cfeval_cli.model.tree import compiled
+
+    dataset = make_mixed(3, n=80, categories=0, numbers=4)
+    encoder = columns(dataset, onehot=True, scale=False, fill=True, most=None)
+    train = encoder.rows(dataset.train.codes)
+    grown = DecisionTreeClassifier(max_depth=5, random_state=0).fit(train, dataset.train.labels)
+    model = compiled(grown, encoder, dataset, np.arange(dataset.width))
+    rows = asked(dataset, model)
+    ours = of_tree(model.leaves(), dataset.train.codes, rows)
+    explainer = shap.TreeExplainer(grown, train, feature_perturbation="interventional", model_output="probability")
+    theirs = explainer.shap_values(encoder.rows(rows.codes), check_additivity=False)
+    assert ours == pytest.approx(theirs[np.arange(len(rows)), :, rows.labels], abs=1e-6)
+    few = dataset.train.codes[:20]
+    exact = shap.explainers.Exact(
+        lambda x: grown.predict_proba(x)[:, 1], shap.maskers.Independent(encoder.rows(few), max_samples=20)
+    )
+    told = exact(encoder.rows(rows.codes[:3])).values
+    sign = np.where(rows.labels[:3] == 1, 1, -1)[:, None]
+    assert of_tree(model.leaves(), few, rows)[:3] == pytest.approx(sign * told, abs=1e-9)
+
+
+def test_of_an_additive_model_it_is_the_centred_effect_under_another_name():
+    dataset = make_dataset([3, 4, 2], n=10, seed=3)
+    model = random_linear(dataset, 1, 2)
+    rows = predicted(dataset, model)
+    found = Shapley().found(dataset, gate(model), rows)
+    assert np.array_equal(found.importance, Centered().known(dataset, gate(model), rows)) and found.error is None
+    # the Shapley value of the logit, by all coalitions: a logit is asked for as if it were a probability
+    values = of_coalitions(gate(Twisted(lambda codes: model.logits(codes))), dataset.train.codes, np.arange(3), rows)
+    assert found.importance == pytest.approx(values)
+    subject = Subject(dataset, LinearModel)
+    assert Shapley().twin(subject) == "centered" and Shapley().twin(Subject(dataset, TreeModel)) is None
+    assert not Shapley().asks(subject) and Shapley().asks(Subject(dataset, BlackBox))
+
+
+def test_few_features_are_exact_and_a_budget_that_is_too_small_leads_to_a_sample():
+    dataset = make_dataset([3, 2, 3], n=30, seed=2)
+    model = random_tree(dataset, 5)
+    rows = asked(dataset, model)
+    wanted = of_tree(model.leaves(), dataset.train.codes, rows)
+    black = Twisted.of(model)
+    exact = Shapley().found(dataset, gate(black), rows)
+    assert exact.error is None and exact.how.startswith("exact") and exact.importance == pytest.approx(wanted)
+    sampled = Shapley(budget=10).found(dataset, gate(black), rows)
+    assert sampled.error.shape == (len(rows),) and sampled.how.startswith("sampled")
+    assert np.abs(sampled.importance - wanted).max() <= 1.0 and not np.array_equal(sampled.importance, wanted)
+
+
+@pytest.mark.parametrize("error", [0.05, 0.01])
+def test_a_sample_grows_until_its_error_is_small_enough_or_the_budget_ends(error):
+    dataset = make_mixed(4, n=40, categories=1, numbers=5)
+    model = Twisted.of(random_tree(dataset, 4))
+    rows = asked(dataset, model)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shapley, "_MOST", 0)  # no coalitions
+        found = Shapley(error=error, budget=200_000 if error == 0.05 else 300).found(dataset, gate(model), rows)
+        if error == 0.05:
+            assert (found.error <= error).all()
+        else:
+            assert (found.error > error).any()  # and it is told
+        counted = gate(model)
+        Shapley(error=1e-9, budget=2_000).found(dataset, counted, rows)
+    rounds = 10  # in each of which the row itself is asked about once more
+    assert counted._ledger.rows["test"] <= len(rows) * (2_000 + rounds)
+
+
+def test_an_instance_draws_the_same_whoever_is_explained_beside_it(monkeypatch):
+    monkeypatch.setattr(shapley, "_MOST", 0)  # no coalitions
+    dataset = make_mixed(6, n=30, categories=1, numbers=4)
+    model = Twisted.of(random_tree(dataset, 6))
+    rows = asked(dataset, model)
+    truth = Shapley(budget=200, seed=3)
+    whole = truth.found(dataset, gate(model), rows)
+    part = truth.found(dataset, gate(model), rows.take(np.array([7, 2])))
+    assert whole.how.startswith("sampled")
+    assert np.array_equal(part.importance, whole.importance[[7, 2]]) and np.array_equal(part.error, whole.error[[7, 2]])
+    other = Shapley(budget=200, seed=4).found(dataset, gate(model), rows)
+    assert not np.array_equal(other.importance, whole.importance)
+
+
+@pytest.mark.slow
+def test_intervals_of_sampled_values_cover_the_exact_ones_as_often_as_they_claim():
+    covered, all_of_them = 0, 0
+    for seed in range(60):
+        dataset = make_mixed(seed, n=40, categories=2, numbers=4)
+        model = random_tree(dataset, seed)
+        rows = asked(dataset, model).take(slice(0, 10))
+        exact = of_tree(model.leaves(), dataset.train.codes, rows)
+        values, errors = Shapley(error=0.02, seed=seed)._sampled(
+            gate(Twisted.of(model)), dataset.train.codes, np.arange(dataset.width), rows
+        )
+        moves = errors > 0
+        covered += (np.abs(values - exact) <= 1.96 * errors)[moves].sum()
+        all_of_them += moves.sum()
+        assert values[~moves] == pytest.approx(exact[~moves], abs=0.05)
+    assert 0.93 <= covered / all_of_them <= 0.97
+
+
+def test_features_that_are_not_read_get_nothing_and_cost_nothing():
+    dataset = make_mixed(2, n=30, categories=2, numbers=3)
+    model = Tree(min_leaf=2, blind=[dataset.features[0].name, dataset.features[3].name]).fit(dataset, 0)
+    black = Twisted.of(model)
+    rows = asked(dataset, model)
+    found = Shapley(budget=10**6).found(dataset, gate(black), rows)
+    assert found.importance == pytest.approx(of_tree(model.leaves(), dataset.train.codes, rows))
+    assert not found.importance[:, [0, 3]].any()
+
+
+def test_constant_models_and_single_features():
+    dataset = make_dataset([3], n=10)
+    constant = Twisted(lambda codes: np.full(len(codes), 0.3))
+    rows = Rows(dataset.test.ids, dataset.test.codes, np.zeros(10, dtype=np.int64))
+    for truth in (Shapley(), Shapley(budget=1)):
+        found = truth.found(dataset, gate(constant), rows)
+        assert not found.importance.any() and (found.error is None or not found.error.any())
+
+
+def test_it_sits_out_where_it_makes_no_sense():
+    dataset, text = make_dataset([3, 2]), make_text()
+    assert Shapley().sits_out(Subject(dataset, BlackBox)) is None
+    assert "probabilities" in Shapley().sits_out(Subject(dataset, LabelModel))
+    assert "words of one text" in Shapley().sits_out(Subject(text, BlackBox))
+    assert Shapley().sits_out(Subject(text, LinearModel)) is None
+
+
+@pytest.mark.parametrize(("setting", "value"), [("background", 0), ("error", 0), ("budget", 0.5)])
+def test_bad_settings_are_named(setting, value):
+    with pytest.raises(ValueError, match=setting):
+        Shapley(**{setting: value})

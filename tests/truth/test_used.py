@@ -1,0 +1,25 @@
+import numpy as np
+
+from cfeval_cli.model.outside import ProbabilityModel
+from cfeval_cli.model.tree import Tree
+from cfeval_cli.truth.used import Used
+from cfeval_cli.types import BlackBox, Subject
+from tests.problems import gate, make_dataset
+from tests.truth.models import asked
+
+
+def test_what_a_model_was_not_shown_is_not_used():
+    dataset = make_dataset([3, 3, 3, 3], n=40, seed=1)
+    settings = Tree(blind=["f1"], min_leaf=1)
+    model = settings.fit(dataset, 0)
+    told = Used().importance(dataset, gate(model), asked(dataset, model))
+    assert told.shape == (40, 4) and np.array_equal(told, np.tile(model.reads().astype(float), (40, 1)))
+    assert not told[:, 1].any() and Used().question == "either"
+    assert Used().sits_out(Subject.of(dataset, settings)) is None and Subject.trained(dataset, model).blind
+
+
+def test_of_others_it_is_not_known():
+    dataset = make_dataset([3, 2])
+    for subject in (Subject.of(dataset, Tree()), Subject(dataset, BlackBox, blind=True)):
+        assert "model.blind" in Used().sits_out(subject)
+    assert Used().sits_out(Subject(dataset, ProbabilityModel, blind=True)) is None
