@@ -40,7 +40,8 @@ def plan(cfg: DictConfig) -> Plan:
     _check("agreement", lambda: one_of("agreement", cfg.agreement, ("recall", "hit")))
     _check("incomplete", lambda: one_of("incomplete", cfg.incomplete, ("skip", "random", "keep")))
     _check("bounds", lambda: whole("bounds", cfg.bounds, 0))
-    _check("noise", lambda: whole("noise", cfg.noise, 0))
+    if cfg.noise != "auto":
+        _check("noise", lambda: whole("noise", cfg.noise, 0))
     _check("reparametrisations", lambda: whole("reparametrisations", cfg.reparametrisations, 0))
     _check("support", lambda: one_of("support", cfg.support, ("common", "own")))
     resamples = _resamples(cfg)
@@ -90,7 +91,7 @@ def plan(cfg: DictConfig) -> Plan:
         agreement=cfg.agreement,
         incomplete=cfg.incomplete,
         bounds=cfg.bounds,
-        noise=cfg.noise,
+        noise=None if cfg.noise == "auto" else cfg.noise,
         reparametrisations=cfg.reparametrisations,
         support=cfg.support,
         resamples=resamples,

@@ -256,7 +256,7 @@ def test_moved_embeddings_go_neither_up_nor_down():
 
 def test_settings_reach_the_components():
     made = plan("explainer=[lime]", "explainer.lime.n_samples=77", "gold=contrast", "k=3", "n_explain=9")
-    assert (made.explainers["lime"].n_samples, made.noise) == (77, 100)
+    assert (made.explainers["lime"].n_samples, made.noise) == (77, None)
     assert (made.golds, made.k, made.n_explain) == (("contrast",), 3, 9)
     assert plan("gold=centered", "explainer=lr").explainers["lr"].gold == "centered"
 

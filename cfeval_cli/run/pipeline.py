@@ -46,6 +46,8 @@ from cfeval_cli.types import (
     Stored,
 )
 
+_AGAIN = 100  # instances that are explained a second time, unless a run says how many
+
 
 def run(plan: Plan, folder: RunFolder, progress: Progress) -> bool:
     """Compute everything that the plan asks for, and store each part as soon as it is there; False if it was there."""
@@ -267,7 +269,8 @@ class Second:
 def sampled(study: Study) -> tuple[Study, Ints]:
     """The study of those instances that are explained a second time, with an account of its own; and their places."""
     plan, size = study.plan, len(study.instances)
-    rows = np.sort(stream(plan.seed, "noise").choice(size, min(plan.noise, size), replace=False))
+    most = min(_AGAIN, size // 4) if plan.noise is None else plan.noise  # which costs at most a quarter of explaining
+    rows = np.sort(stream(plan.seed, "noise").choice(size, min(most, size), replace=False))
     # what the rungs of a ladder draw is known beforehand
     asked = {name: explainer for name, explainer in plan.explainers.items() if isnan(explainer.rung)}
     some = study.instances.take(rows)

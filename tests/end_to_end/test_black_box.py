@@ -123,16 +123,16 @@ def model_of(place, dataset, kind="Forest"):
     return getattr(module, kind)().fit(dataset, 0)
 
 
-def check_by_hand(place, name, data, labels, kind="Forest"):
+def check_by_hand(place, name, data, labels, kind="Forest", more=()):
     """Validity, by trying every value of the named features with a model of one's own."""
-    plan = inside.planned(f"dataset={name}", f"data_dir={data}", folder=place / "conf")
+    plan = inside.planned(f"dataset={name}", *more, f"data_dir={data}", folder=place / "conf")
     dataset = plan.dataset.load(plan.data_dir, 0)
     model = model_of(place, dataset, kind)
     instances = pd.read_parquet(place / "run" / "instances.parquet").set_index("instance")
     codes = np.stack(instances["codes"].to_list())
     assert labels(model, codes).tolist() == instances["predicted"].tolist()
     edits = pd.read_parquet(place / "run" / "counterfactuals.parquet")
-    values = [range(len(feature.values)) for feature in dataset.features]
+    values = dataset.candidates  # all values of a category, quantiles of a number
     for line in edits[edits["access"] == "label"].to_dict("records"):
         row, named = np.array(instances.loc[line["instance"], "codes"]), [int(j) for j in line["features"]]
         tried = []
@@ -223,14 +223,14 @@ def test_with_labels_only(toy, place):
 
 
 def test_three_classes(place):
-    data = ["dataset=wine", f"data_dir={place / 'data'}", "bounds=0", *LITTLE, SCORED]
+    data = ["dataset=wine", "dataset.candidates=8", f"data_dir={place / 'data'}", "bounds=0", *LITTLE, SCORED]
     inside.run(
         place / "run", *data, *QUICK, *FEWER, "model=forest", "k=2", "truth.shapley.budget=500", folder=place / "conf"
     )
     _, frames = read(place)
     assert len(json.loads((place / "run" / "dataset.json").read_text())["classes"]) == 3
     assert frames["metrics"].query("metric == 'c_soft'")["value"].notna().all()
-    _, model, instances = check_by_hand(place, "wine", place / "data", likeliest)
+    _, model, instances = check_by_hand(place, "wine", place / "data", likeliest, more=["dataset.candidates=8"])
     assert instances["probability"].isna().all() and set(instances["predicted"]) == {0, 1, 2}
     codes = np.stack(instances["codes"].to_list()).astype(np.int32)
     assert instances["predicted_probability"].to_numpy() == pytest.approx(model.predict_proba(codes).max(axis=1))

@@ -167,7 +167,7 @@ def test_a_sample_is_explained_again_with_another_seed_and_searched_with_the_sam
     assert rows.tolist() == sorted(set(rows.tolist())) and len(rows) == 9
     assert rows.tolist() == pipeline.sampled(study)[1].tolist()
     assert list(part.plan.explainers) == ["random", "lr"] and part.ledger is not study.ledger  # no rung is asked again
-    for amount, many in ((0, 0), (1000, 30)):
+    for amount, many in ((0, 0), (1000, 30), (None, 7)):  # of 30
         assert len(pipeline.sampled(replace(study, plan=replace(made, noise=amount)))[1]) == many
     truth = {name: study.truth(name) for name in made.truths}
     steps = []

@@ -275,17 +275,20 @@ def _without_truth(findings: Findings, record: Mapping[str, Any]) -> Verdict:
     found = standings(findings.metrics, record)
     if not found:
         return Verdict("No truth is known of this model, and no metric tells the explainers apart", False, [])
-    firsts = []
+    firsts: dict[str, list[str]] = {}  # who comes first, and by metrics of which kinds
     for block, mean in found.items():
         best = [name for name in mean.index if mean["mean"][name] == mean["mean"].min()]
         many = "comes" if len(best) == 1 else "come"
-        firsts.append(f"{listed([record['explainers'][name] for name in best])} {many} first by {block} metrics")
+        who = f"{listed([record['explainers'][name] for name in best])} {many} first"
+        firsts.setdefault(who, []).append(f"by {block} metrics")
     points = [f"No correlations: {record['correlations_absent']}."]
     for block, mean in found.items():
         ranks = ", ".join(f"{record['explainers'][name]} {mean['mean'][name]:.2f}" for name in mean.index)
         points.append(f"Mean rank over {mean['count'].max()} {block} metrics: {ranks}.")
     return Verdict(
-        f"No truth is known of this model: {', '.join(firsts)}", False, [*points, *_each_other(findings, record)]
+        "No truth is known of this model: " + ", ".join(f"{who} {listed(kinds)}" for who, kinds in firsts.items()),
+        False,
+        [*points, *_each_other(findings, record)],
     )
 
 
