@@ -42,7 +42,9 @@ def terminal() -> Iterator[Progress]:
 
                 def render(self, task: Task) -> Text:
                     speed = task.finished_speed or task.speed
-                    return Text(f"{speed:,.3g}/s" if speed and task.fields["count"] else "", style="dim")
+                    if not speed or not task.fields["count"]:
+                        return Text("")
+                    return Text(f"{speed:,.0f}/s" if speed >= 100 else f"{speed:.3g}/s", style="dim")
 
             columns = (
                 SpinnerColumn(finished_text="✓"),

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from functools import cache
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +95,8 @@ def opened(file: Path) -> Any:
     options.intra_op_num_threads = options.inter_op_num_threads = 1  # the same bits on any number of cores
     options.log_severity_level = 4
     try:
-        return runtime.InferenceSession(file.read_bytes(), options, providers=["CPUExecutionProvider"])
+        with redirect_stdout(StringIO()):  # which the package prints of its own troubles to, too
+            return runtime.InferenceSession(file.read_bytes(), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # of the package's own, which have no common kind
         told = " ".join(str(error).split())[:200]
         raise UserError(f"model.path={file}: onnxruntime cannot open it: {told}") from error

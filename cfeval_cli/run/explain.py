@@ -230,7 +230,9 @@ def _asked(job: Job, parts: Sequence[Ints]) -> list[Answer]:
     ledger = job.ready[1]
     batches = [_batch(job, part) for part in parts]
     before, begun = ledger.rows[job.component], time.perf_counter()
-    explanations = job.together.run([partial(_tried, job, batch) for batch in batches])
+    # what is begun anew counts once, as it would with another number of processes
+    again = partial(ledger.rows.__setitem__, job.component, before)
+    explanations = job.together.run([partial(_tried, job, batch) for batch in batches], again)
     size = sum(len(batch) for batch in batches)
     seconds = (time.perf_counter() - begun) / size
     rows, more = divmod(ledger.rows[job.component] - before, size)

@@ -46,8 +46,8 @@ class Together:
             raise answer
         return np.asarray(answer)
 
-    def run(self, works: Sequence[Callable[[], _T]]) -> list[_T]:
-        """The result of each piece of work: what it is if it is done alone."""
+    def run(self, works: Sequence[Callable[[], _T]], again: Callable[[], None] = lambda: None) -> list[_T]:
+        """The result of each piece of work: what it is if it is done alone; `again` is called if all is begun anew."""
         if len(works) > 1 and not self._apart:
             before = _Generators()
             try:
@@ -56,6 +56,7 @@ class Together:
                 return results
             except _Moved:  # from generators that all share, one would draw what another left
                 before.restore()
+                again()
                 self._apart = True
         return [work() for work in works]
 

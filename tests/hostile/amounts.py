@@ -7,6 +7,7 @@ import pytest
 
 AMOUNTS = {
     "tables (CSV)": (150, 2000),
+    "tables (parquet)": (40, 600),
     "sentences (CSV and lines)": (100, 1000),
     "archives (tar)": (100, 1200),
     "wheels (zip)": (100, 1200),
@@ -15,6 +16,7 @@ AMOUNTS = {
     "vectors (npy and parquet)": (100, 1500),
     "model files (npz)": (150, 2000),
     "model files (skops)": (20, 400),
+    "model files (onnx)": (40, 800),
     "explanations (CSV and parquet)": (60, 1500),
     "files to describe (CSV and parquet)": (45, 600),
     "cache (SQLite)": (40, 600),

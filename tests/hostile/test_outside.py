@@ -69,6 +69,28 @@ def test_damaged_skops_files_are_refused_or_are_models(tmp_path, numbers):
         path.unlink()
 
 
+@inputs("model files (onnx)")
+def test_damaged_onnx_files_are_refused_or_are_models(tmp_path, numbers, capfd):
+    pytest.importorskip("onnxruntime")
+    from sklearn.linear_model import LogisticRegression
+
+    convert = pytest.importorskip("skl2onnx").to_onnx
+    model = LogisticRegression().fit(DATASET.train.codes, DATASET.train.labels)
+    rows = DATASET.train.codes[:1].astype(np.float32)
+    body, opened = convert(model, rows, options={"zipmap": False}).SerializeToString(), 0
+    capfd.readouterr()
+    for seed in numbers:
+        path = tmp_path / f"model{seed}.onnx"
+        path.write_bytes(mutated(body, np.random.default_rng(seed), 4))
+        try:
+            Subject.of(DATASET, Onnx(str(path)))
+            opened += 1
+        except (UserError, Failure) as error:
+            assert str(path) in str(error), seed
+        path.unlink()
+    assert 0 < opened < len(numbers) and capfd.readouterr() == ("", "")
+
+
 @pytest.mark.parametrize("suffix", [".pkl", ".joblib", ".skops", ".onnx", ".csv", ".parquet"])
 def test_a_pickle_by_any_name_is_never_opened(tmp_path, suffix):
     canary, path = Canary(tmp_path / "made"), tmp_path / f"model{suffix}"

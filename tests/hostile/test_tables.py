@@ -2,13 +2,15 @@
 
 import csv
 import io
+from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from cfeval_cli.dataset.cells import number
 from cfeval_cli.dataset.sources import File
-from cfeval_cli.dataset.tabular import Category, Quartiles, Table, Tiers
+from cfeval_cli.dataset.tabular import Category, Number, Quartiles, Table, Tiers
 from cfeval_cli.dataset.text import Lines, Text
 from cfeval_cli.dataset.text import Table as Sentences
 from cfeval_cli.errors import UserError
@@ -167,6 +169,27 @@ def test_sizes_that_would_fill_the_memory_do_not(tmp_path):
 @pytest.mark.parametrize("text", ["1", " -0.5 ", "+2", ".5", "5.", "1e6", "1E-6"])
 def test_numbers_as_tables_have_them(text):
     assert number(text) == float(text)
+
+
+@inputs("tables (parquet)")
+def test_a_parquet_table_is_read_as_it_is_written_or_refused_by_name(tmp_path, numbers):
+    path = tmp_path / "toy.parquet"
+    frame = pd.DataFrame(ROWS, columns=COLUMNS)
+    frame["age"] = pd.to_numeric(frame["age"], errors="coerce")
+    frame.to_parquet(path, index=False)
+    settings = {"columns": None, "features": {"age": Number(), "colour": Category()}}
+    body, read = path.read_bytes(), 0
+    for seed in numbers:
+        rng = np.random.default_rng(seed)
+        path.write_bytes(body if seed % 10 == 0 else mutated(body, rng, 3))
+        try:
+            data = replace(table(**settings), file=File("toy.parquet")).load(tmp_path, 0)
+        except UserError as error:
+            assert "toy.parquet" in str(error), seed
+        else:
+            read += 1
+            assert [feature.name for feature in data.features] == ["age", "colour"], seed
+    assert len(numbers) // 10 <= read < len(numbers) and everything_in(tmp_path) == {"toy.parquet"}
 
 
 @inputs("sentences (CSV and lines)")

@@ -349,3 +349,25 @@ def test_an_instance_that_goes_wrong_does_not_take_down_those_beside_it():
     done = explain(replace(made, rows=ROWS.take(slice(0, 32))), HERE, Off(), lambda _: None)
     assert set(done.faults) == {row for row in range(32) if ROWS.ids[row] % 5 == 0}
     assert all("not this one" in reason for reason in done.faults.values()) and len(model.calls) == 3  # four at first
+
+
+def test_rows_of_who_draws_from_a_shared_generator_count_once():
+    """Side by side its instances are in each other's way: it is begun anew, one after the other."""
+    model = BlackBox()
+
+    @dataclass(frozen=True)
+    class Careless(Explainer):
+        access = Access.LABEL
+
+        def fit(self, dataset, gate):
+            def explain(batch):
+                for _ in range(3):
+                    gate.labels(batch.codes)
+                    np.random.random()  # noqa: NPY002
+                return Explanation(np.zeros((1, 1), dtype=np.int64), np.ones((1, 1)))
+
+            return explain
+
+    made = replace(job(Careless(), model=model), subject=None, access=Access.LABEL)
+    assert run(made, slice(0, 40)).rows == 3 * 40
+    assert sum(model.calls) > 3 * 40  # otherwise nothing was begun anew
