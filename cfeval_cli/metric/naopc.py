@@ -13,6 +13,7 @@ from cfeval_cli.seeding import uniforms
 from cfeval_cli.types import ABSENT, Bools, Case, Floats, Ints, Removed, Score, StandIns
 from cfeval_cli.types.memory import keys_of
 
+_LAST = 1 << 30  # the place of a feature that an order does not come to
 _FEW = 64  # instances whose orders are searched at a time
 _SAME = 1e-12  # a best and a worst order that differ by no more do not differ
 
@@ -25,8 +26,9 @@ class Naopc(Curve):
     search finds them, which the tables say. An order that beats what it found counts more than 1.
     """
 
-    width: int = 5  # orders that the beam search keeps
-    rows: int = 10_000_000  # model rows at most that it takes for each way of removing; of more instances, a sample
+    width: int = 2  # orders that the beam search keeps
+    draws: int = 25  # by which it tells orders apart, where a removal draws; what it finds is scored with all of them
+    rows: int = 2_000_000  # model rows at most that it takes for each way of removing; of more instances, a sample
     seed: int = 0  # of that sample
 
     name = "naopc"
@@ -39,6 +41,7 @@ class Naopc(Curve):
     def __post_init__(self) -> None:
         super().__post_init__()
         whole("width", self.width, 1)
+        whole("draws", self.draws, 1)
         whole("rows", self.rows, 1)
         whole("seed", self.seed, 0)
 
@@ -48,11 +51,13 @@ class Naopc(Curve):
         if stand_ins is None:
             raise ValueError(way.reason)
         exact = case.model.linear and (stand_ins.value is not None or stand_ins.vectors is not None)
-        some = np.arange(len(case)) if exact else self._sample(case, stand_ins)
+        search = way if exact else self._coarse(case, way)
+        some = np.arange(len(case)) if exact else self._sample(case, search)
 
         def ends(new: Ints) -> Floats:
             mine = some[new]
-            return self._sorted(case, way, stand_ins, mine) if exact else self._searched(case, way, mine)
+            orders = self._sorted(case, stand_ins, mine) if exact else self._searched(case, search, mine)
+            return np.stack([self.drops(case, way, mine, order) for order in orders], axis=1)
 
         worst, best = case.memory.ask(f"{self!r}, {way.removal!r}", case.ids[some], ends).T
         value = self.drops(case, way, some, places(case)[some])
@@ -60,14 +65,15 @@ class Naopc(Curve):
         remark = ""
         if not exact:
             remark = f"best and worst order by beam search of width {self.width}"
+            remark += f" on {self.draws} draws" * (search is not way)
             remark += f", on a sample of {len(some):,} instances" * (len(some) < len(case))
         return Score(
             way.removal.variant, np.where(apart, value - worst, 0.0) / np.where(apart, best - worst, 1.0),
             apart.astype(np.float64), some=some, remark=remark,
         )  # fmt: skip
 
-    def _sorted(self, case: Case, way: Removed, stand_ins: StandIns, rows: Ints) -> Floats:
-        """The AOPC (n, 2) of the worst and of the best order, where the logit is a sum.
+    def _sorted(self, case: Case, stand_ins: StandIns, rows: Ints) -> list[Ints]:
+        """At which place (n, M) each feature stands in the worst and in the best order, where the logit is a sum.
 
         Proof: p(ŷ|x without S) = σ(z - Σ_S δ_j), δ_j being what the stand-in takes from the logit of ŷ. σ grows, so of
         all sets of i features the one with the largest Σ δ drops p most: the i largest δ. These sets lie in each other,
@@ -82,70 +88,78 @@ class Naopc(Curve):
         sign = np.where(case.labels[rows] == 1, 1.0, -1.0)[:, None]
         taken = np.stack([(case.model.vectors(j, codes[:, j]) - instead[j]) @ slopes[j] for j in range(width)], axis=1)
         there = codes != ABSENT
-        ends = []
-        for towards in (-1.0, 1.0):
-            effect = np.where(there, towards * sign * taken, -np.inf)
-            order = np.argsort(-effect, axis=1, kind="stable")
-            ends.append(self.drops(case, way, rows, np.argsort(order, axis=1, kind="stable")))
-        return np.stack(ends, axis=1)
+        effects = [np.where(there, towards * sign * taken, -np.inf) for towards in (-1.0, 1.0)]
+        orders = [np.argsort(-effect, axis=1, kind="stable") for effect in effects]
+        return [np.argsort(order, axis=1, kind="stable") for order in orders]
 
-    def _searched(self, case: Case, way: Removed, rows: Ints) -> Floats:
+    def _coarse(self, case: Case, way: Removed) -> Removed:
+        """The same removal with few draws."""
+        coarse = way.removal.coarser(self.draws)
+        if coarse == way.removal:
+            return way
+        return case.memory.once(repr(coarse), lambda: Removed(coarse, coarse.fit(case.dataset, case.model)))
+
+    def _searched(self, case: Case, way: Removed, rows: Ints) -> list[Ints]:
         """The same by beam search, a few instances at a time."""
         parts = [rows[start : start + _FEW] for start in range(0, len(rows), _FEW)]
-        ends = [np.stack([self._beam(case, way, part, sign) for sign in (-1.0, 1.0)], axis=1) for part in parts]
-        return np.concatenate([np.zeros((0, 2)), *ends])
+        nothing = np.zeros((0, case.dataset.width), dtype=np.int64)
+        return [
+            np.concatenate([nothing, *(self._beam(case, way, part, sign) for part in parts)]) for sign in (-1.0, 1.0)
+        ]
 
-    def _beam(self, case: Case, way: Removed, rows: Ints, sign: float) -> Floats:
-        """The largest AOPC (n,), or with sign -1 the smallest, of orders that grow by one feature."""
+    def _beam(self, case: Case, way: Removed, rows: Ints, sign: float) -> Ints:
+        """The places (n, M) of the order of largest AOPC, or with sign -1 of smallest, among those that are kept."""
         if case.probability is None:
             raise ValueError("a drop needs probabilities before and after the edit")
         sizes, before = self.sizes(case, rows), case.probability
-        # a line for each order that is kept: its instance, what it removes, and its drops so far
+        # a line for each order that is kept: its instance, at which place it removes what, and its drops so far
         member = np.arange(len(rows))
-        gone = np.zeros((len(rows), case.dataset.width), dtype=bool)
-        total, best = np.zeros(len(rows)), np.full(len(rows), -np.inf)
+        placed = np.full((len(rows), case.dataset.width), _LAST)
+        total, best, found = np.zeros(len(rows)), np.full(len(rows), -np.inf), placed.copy()
         for size in range(1, int(sizes.max(initial=0)) + 1):
             on = sizes.max(axis=1)[member] >= size
-            member, gone, total = member[on], gone[on], total[on]
-            line, feature = np.nonzero(~gone & (case.codes[rows[member]] != ABSENT))
-            member, gone, total = member[line], gone[line], total[line]
-            gone[np.arange(len(line)), feature] = True
-            kept = erased(case, way, rows[member], gone).left
+            member, placed, total = member[on], placed[on], total[on]
+            line, feature = np.nonzero((placed == _LAST) & (case.codes[rows[member]] != ABSENT))
+            member, placed, total = member[line], placed[line], total[line]
+            placed[np.arange(len(line)), feature] = size - 1
+            kept = erased(case, way, rows[member], placed != _LAST).left
             if kept is None:
                 raise ValueError("a drop needs probabilities before and after the edit")
             drop = sign * (before[rows[member]] - kept)
             counted = (sizes[member] == size).sum(axis=1)
-            member, gone, total, drop, counted = _widest(self.width, member, gone, total, drop, counted)
-            total = total + counted * drop
-            last = sizes.max(axis=1)[member] == size
-            np.maximum.at(best, member[last], total[last])
-        best = np.where(np.isfinite(best), best, 0.0)  # an instance without features has no order
-        return np.asarray(sign * best / np.maximum(1, np.count_nonzero(sizes, axis=1)))
+            some = _widest(self.width, member, placed != _LAST, total + np.maximum(1, counted) * drop)
+            member, placed, total = member[some], placed[some], (total + counted * drop)[some]
+            last = np.flatnonzero(sizes.max(axis=1)[member] == size)
+            last = last[np.lexsort((-total[last], member[last]))]  # the best of each instance comes first
+            whose, first = np.unique(member[last], return_index=True)
+            better = total[last[first]] > best[whose]
+            best[whose[better]], found[whose[better]] = total[last[first[better]]], placed[last[first[better]]]
+        return found
 
-    def _sample(self, case: Case, stand_ins: StandIns) -> Ints:
+    def _sample(self, case: Case, way: Removed) -> Ints:
         """The instances whose orders are searched: all, or those that draw a small number, whoever explains them."""
+        if way.stand_ins is None:
+            raise ValueError(way.reason)
         width = case.dataset.width
         deep = int(np.ceil(max(self.shares) * width)) if case.dataset.padded else min(self.longest, width)
         tries = 2 * self.width * sum(width - i for i in range(deep))
-        each = tries * len(stand_ins.instead(np.arange(width))[1])
-        share = self.rows / max(1, each * len(case.complete))
+        each = tries * len(way.stand_ins.instead(np.arange(width))[1])
+        # those that are explained a second time are fewer: their share is that of all
+        about = f"{self!r}, {way.removal!r}, share"
+        share = case.memory.once(about, lambda: self.rows / max(1, each * len(case.complete)))
         if share >= 1:
             return np.arange(len(case))
         return np.flatnonzero(uniforms(self.seed, "metric.naopc", case.ids, 1)[:, 0] < share)
 
 
-def _widest(
-    width: int, member: Ints, gone: Bools, total: Floats, drop: Floats, counted: Ints
-) -> tuple[Ints, Bools, Floats, Floats, Ints]:
-    """Of each instance the best orders so far, of those that remove the same features the best one."""
-    worth = total + np.maximum(1, counted) * drop
-    order = np.lexsort((-worth, keys_of(gone), member))
+def _widest(width: int, member: Ints, gone: Bools, worth: Floats) -> Ints:
+    """The lines of each instance's best orders so far, of those that remove the same features the best one."""
+    alike = keys_of(gone)
+    order = np.lexsort((-worth, alike, member))
     same = np.zeros(len(order), dtype=bool)
-    alike = keys_of(gone)[order]
-    same[1:] = (member[order][1:] == member[order][:-1]) & (alike[1:] == alike[:-1])
+    same[1:] = (np.diff(member[order]) == 0) & (alike[order][1:] == alike[order][:-1])
     order = order[~same]
     order = order[np.lexsort((-worth[order], member[order]))]
     starts = np.flatnonzero(np.diff(member[order], prepend=-1))
     place = np.arange(len(order)) - np.repeat(starts, np.diff([*starts, len(order)]))
-    order = order[place < width]
-    return member[order], gone[order], total[order], drop[order], counted[order]
+    return order[place < width]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -38,6 +38,10 @@ class Marginal(Removal):
     def fit(self, dataset: Dataset, model: Gate) -> StandIns:
         """Remember what stands in for which features: many explanations name the same."""
         return _Drawn(dataset, self.draws, self.seed)
+
+    def coarser(self, draws: int) -> Marginal:
+        """With fewer draws."""
+        return replace(self, draws=min(draws, self.draws))
 
 
 _KNOWN = 1 << 16  # sets of features that are remembered
@@ -75,6 +79,8 @@ class _Drawn:
                 return seen.astype(np.int32)[:, None], frequency[seen]
         if self.dataset.padded:
             return None
+        if self._seen[features].max(initial=0) > self.draws:
+            return None
         train = self.dataset.train.codes
         # equal rows have equal numbers: where a part of the rows has too many of these, all have too many combinations
         if len(np.unique(self._numbered(train[:_PART], features)[0])) > self.draws:
@@ -94,6 +100,11 @@ class _Drawn:
             count = len(self.dataset.features[j].values) + 1  # absent is one too
             numbers, size = numbers * count + (codes[:, j] + 1), size * count
         return numbers, size < 2**62
+
+    @cached_property
+    def _seen(self) -> Ints:
+        """How many values (M,) of each feature the training rows have."""
+        return np.array([np.count_nonzero(frequency) for frequency in self.dataset.frequencies])
 
     @cached_property
     def _rows(self) -> Codes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,22 +41,50 @@ def outcome(model: Gate, rows: Rows, gone: Bools, stand_ins: StandIns) -> Outcom
         return _one(*_moved(model, rows, gone & (rows.codes != ABSENT), stand_ins.vectors), rows)
     flips, left, apart = (np.zeros(len(rows)) for _ in range(3))
     told = True
-    sets, members = _grouped(gone)
-    for removed, mine in zip(sets, members, strict=True):
+    for batch in _batches(rows, gone, stand_ins):
+        edited = np.concatenate([_edited(rows.codes[part.rows], part.features, part.values) for part in batch])
+        before = np.concatenate([np.repeat(rows.labels[part.rows], len(part.values)) for part in batch])
+        labels, probability = model.predict(edited, before)
+        told = told and probability is not None
+        start = 0
+        for part in batch:
+            mine = slice(start, start := start + len(part.rows) * len(part.values))
+            flips[part.rows] = _expected(labels[mine] != before[mine], part.weights)
+            if probability is not None:
+                left[part.rows] = _expected(probability[mine], part.weights)
+            if probability is not None and rows.probability is not None:
+                was = np.repeat(rows.probability[part.rows], len(part.values))
+                apart[part.rows] = _expected(np.abs(was - probability[mine]), part.weights)
+    return Outcome(flips, left if told else None, apart if told and rows.probability is not None else None)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Some rows (n,) of which the same features (k,) are removed, and what takes their place: (s, k) with weights."""
+
+    rows: Ints
+    features: Ints
+    values: Codes
+    weights: Floats
+
+
+def _batches(rows: Rows, gone: Bools, stand_ins: StandIns) -> Iterator[list[_Part]]:
+    """Parts that are put before the model together: many models take longer to be asked than to answer."""
+    batch: list[_Part] = []
+    size = 0
+    for removed, mine in zip(*_grouped(gone), strict=True):
         features = np.flatnonzero(removed)
         values, weights = stand_ins.instead(features)
         step = max(1, _AT_ONCE // len(values))
-        for some in (mine[start : start + step] for start in range(0, len(mine), step)):
-            before = np.repeat(rows.labels[some], len(values))
-            labels, probability = model.predict(_edited(rows.codes[some], features, values), before)
-            flips[some] = _expected(labels != before, weights)
-            told = told and probability is not None
-            if probability is not None:
-                left[some] = _expected(probability, weights)
-            if probability is not None and rows.probability is not None:
-                was = np.repeat(rows.probability[some], len(values))
-                apart[some] = _expected(np.abs(was - probability), weights)
-    return Outcome(flips, left if told else None, apart if told and rows.probability is not None else None)
+        for start in range(0, len(mine), step):
+            part = _Part(mine[start : start + step], features, values, weights)
+            if batch and size + len(part.rows) * len(values) > _AT_ONCE:
+                yield batch
+                batch, size = [], 0
+            batch.append(part)
+            size += len(part.rows) * len(values)
+    if batch:
+        yield batch
 
 
 def _one(flips: Floats, left: Floats | None, rows: Rows) -> Outcome:

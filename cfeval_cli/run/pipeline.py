@@ -37,7 +37,6 @@ from cfeval_cli.types import (
     Floats,
     Ints,
     Ledger,
-    Memory,
     Metric,
     Model,
     Plan,
@@ -232,14 +231,14 @@ def score(
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Scores per instance, and the rows that their summary should have."""
     plan, instances = study.plan, study.instances
-    cases, ids, memory = {}, {}, Memory()
+    cases, ids = {}, {}
     for name, features in chosen.items():
         some = used(features)
         rows = some if len(some) < len(instances) else slice(None)  # all are not copied
         complete = (explanations[name].explanation.top(plan.k) != NONE).all(axis=1)
         true = {definition: importance[rows] for definition, importance in truth.items()}
         told = explanations[name].explanation.take(rows) if plan.explainers[name].gives == "scores" else None
-        given = (features[rows], complete, edits[name], true, told, memory)
+        given = (features[rows], complete, edits[name], true, told, study.memory)
         cases[name] = case_of(study, study.rows.take(rows), *given)
         ids[name] = instances.ids[rows]
     parts, order = [], []

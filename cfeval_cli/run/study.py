@@ -21,6 +21,7 @@ from cfeval_cli.types import (
     Ints,
     Ledger,
     Measure,
+    Memory,
     Model,
     Plan,
     Probabilistic,
@@ -47,6 +48,7 @@ class Study:
     identity: str | None  # a hash of data and model, by which finished work is found again
     cache: Cache  # of this run, over what all runs share
     ledger: Ledger = field(default_factory=Ledger)
+    memory: Memory = field(default_factory=Memory)  # what metrics asked about these instances
 
     def gate(self, access: Access, asker: str) -> Gate:
         """The model as a component may see it."""

@@ -44,3 +44,7 @@ class Removal(ABC):
     @abstractmethod
     def fit(self, dataset: Dataset, model: Gate) -> StandIns:
         """Prepare for a dataset and a model."""
+
+    def coarser(self, draws: int) -> Removal:
+        """The same way with so many draws at most, where it draws."""
+        return self

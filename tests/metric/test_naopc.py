@@ -102,6 +102,27 @@ def test_a_beam_that_keeps_everything_finds_the_ends_of_all_orders(seed, additiv
     assert score.remark == "best and worst order by beam search of width 5" and np.isfinite(five).all()
 
 
+@settings(max_examples=8)
+@given(st.integers(0, 10_000))
+def test_orders_that_few_draws_tell_apart_are_scored_with_all_draws(seed):
+    """The ends are those of the orders that are best and worst by the few: looked for among all orders, by hand."""
+    dataset = make_dataset([6, 5, 6, 5], n=3, seed=seed)
+    model = Crossed(dataset, seed, 3)
+    case = make_case(dataset, model, 1, seed, ways={"marginal": Marginal(12, 1), "few": Marginal(3, 1)})
+    own = values(Aopc(longest=3, only=["marginal"]), case)["marginal"]
+    metric = Naopc(longest=3, width=120, draws=3, only=["marginal"])
+    found = values(metric, case)["marginal"]
+    for i in range(len(case)):
+        means = {way: {} for way in ("few", "marginal")}
+        for way, order in ((way, order) for way in means for order in permutations(range(4), 3)):
+            drops = [drop_without(model, case, case.removals[way], i, frozenset(order[:n])) for n in (1, 2, 3)]
+            means[way][order] = np.mean(drops)
+        low, high = (means["marginal"][end(means["few"], key=means["few"].get)] for end in (min, max))
+        assert found[i] == pytest.approx((own[i] - low) / (high - low), abs=1e-7)
+    (score,) = metric.score(case)
+    assert score.remark == "best and worst order by beam search of width 120 on 3 draws"
+
+
 @settings(max_examples=10)
 @given(st.integers(0, 10_000))
 def test_a_beam_finds_what_sorting_finds(seed):
@@ -137,17 +158,17 @@ def test_best_and_worst_are_searched_once_for_all_explainers():
     model = Crossed(dataset, 1)
     ways = {"marginal": Marginal(5)}
     case = make_case(dataset, model, 1, ways=ways)
-    list(Naopc().score(case))
+    list(Naopc(width=5).score(case))
     ledger = Ledger()
     next_one = make_case(dataset, model, 1, seed=9, ways=ways, memory=case.memory)
     object.__setattr__(next_one, "model", ledger.gate(model, Access.PROBABILITY, "naopc"))
-    (score,) = Naopc().score(next_one)
+    (score,) = Naopc(width=5).score(next_one)
     # with width 5 every set of three features was asked about
     assert ledger.rows["naopc"] == 0 and score.denominator.all()
     assert gate(model, Access.PROBABILITY).linear is False
 
 
-@pytest.mark.parametrize("wrong", [{"width": 0}, {"rows": 0}, {"seed": -1}, {"longest": 0}])
+@pytest.mark.parametrize("wrong", [{"width": 0}, {"draws": 0}, {"rows": 0}, {"seed": -1}, {"longest": 0}])
 def test_settings_are_checked(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):
         Naopc(**wrong)
