@@ -13,6 +13,7 @@ from cfeval_cli.statistics.correlation import REST, Agreements
 from cfeval_cli.statistics.resampled import Bootstrap, Resampled
 from cfeval_cli.types import Bools, Floats, Ints
 
+_FEW = 16  # pairs whose resamples are looked at together: so many stay in the processor's own memory
 _FIGURES = ("difference", "low", "high", "p", "p_holm", "same")
 COLUMNS = [
     "family", "gold", "agreement", "metric", "variant", "than_metric", "than_variant", *_FIGURES,
@@ -58,11 +59,16 @@ def _compared(found: Agreements, t: int, pairs: Ints, how: Bootstrap) -> tuple[F
     """
     tau, there, (first, second) = found.tau[:, :, t], found.there[:, t], pairs.T
     unlike = (there[first] != there[second]).any(axis=1)
-    gaps = np.where(unlike, np.nan, tau[:, first] - tau[:, second])
-    absent = np.isnan(gaps[0])
+    gap = np.where(unlike, np.nan, tau[0, first] - tau[0, second])
+    absent = np.isnan(gap)
     few = absent | ~(found.enough[first, t] & found.enough[second, t])
-    low, high = interval(np.where(few, np.nan, gaps[1:]), how.confidence)
-    p = np.where(few, np.nan, two_sided(gaps[1:]))
+    low, high, p = np.full((3, len(pairs)), np.nan)
+    drawn = np.ascontiguousarray(tau[1:].T)
+    known = np.flatnonzero(~few)
+    for some in (known[start : start + _FEW] for start in range(0, len(known), _FEW)):
+        gaps = (drawn[first[some]] - drawn[second[some]]).T
+        low[some], high[some] = interval(gaps, how.confidence)
+        p[some] = two_sided(gaps)
     twin = twins(np.concatenate([tau, there.T]))
     same = ~absent & (twin[first] == twin[second])
     # metrics that agree in every resample are one hypothesis, not several
@@ -71,7 +77,7 @@ def _compared(found: Agreements, t: int, pairs: Ints, how: Bootstrap) -> tuple[F
     adjusted = dict(zip(hypotheses, holm(p[list(hypotheses.values())]), strict=True))
     alone = np.where(few, np.nan, 1.0)
     p_holm = np.array([adjusted.get(one, other) for one, other in zip(of, alone, strict=True)])
-    return gaps[0], low, high, p, p_holm, same
+    return gap, low, high, p, p_holm, same
 
 
 def two_sided(gaps: Floats) -> Floats:
