@@ -21,7 +21,7 @@ def lines(drawn: Resampled, family: Family, how: Bootstrap) -> Iterator[dict[str
     if len(family.explainers) < 2 or len(family.judged) < 2:
         return
     each_other = Family(family.name, family.explainers, family.judged, [Truth("", "", row) for row in family.judged])
-    found = Agreements.of(drawn, each_other, how)
+    found = Agreements.of(drawn, each_other, how, chance=False)
     low, high, _ = how.spread(found.tau[1:], found.enough & found.enough.T)
     for a, b in combinations(range(len(family.judged)), 2):
         if not np.isnan(found.rho[0, a, b]):  # a metric that ties all explainers agrees with none

@@ -22,7 +22,7 @@ COLUMNS = [
 ]  # fmt: skip
 REST = "_without_controls"  # in the names of columns
 
-_BLOCK = 1 << 22  # pairs of explainers held at once
+_BLOCK = 1 << 19  # pairs of explainers held at once
 _ALL_CONTROLS = "without controls fewer than two explainers are left"
 
 
@@ -74,8 +74,8 @@ class Agreements:
     enough: Bools  # (J, T) every explainer was scored on as many instances as intervals need
 
     @staticmethod
-    def of(drawn: Resampled, family: Family, how: Bootstrap) -> Agreements:
-        """Metrics that lack the same explainers are judged together."""
+    def of(drawn: Resampled, family: Family, how: Bootstrap, *, chance: bool = True) -> Agreements:
+        """Metrics that lack the same explainers are judged together; p, what `chance` would give, on demand."""
         there = _there(drawn, family)
         shape = there.shape[:2]
         tau, rho = (np.full((len(drawn.values), *shape), np.nan) for _ in range(2))
@@ -83,7 +83,7 @@ class Agreements:
         for mine, draws, sides in _ranked(drawn, family, there):
             for whole, part in zip((tau, rho), agreement(*sides), strict=True):
                 whole[draws, mine] = part[:, mine]
-            if draws.start == 0:
+            if chance and draws.start == 0:
                 p = p_values(sides[0][0], sides[1][0])
                 p_tau[mine], p_rho[mine] = p[0][mine], p[1][mine]
         many = drawn.instances[:, family.explainers][family.judged] >= how.least

@@ -14,7 +14,7 @@ from cfeval_cli.types import Floats, Ints
 EXACT = 8  # so many explainers have 40,320 orders; of more, some are drawn
 _DRAWS = 20_000
 _SAME = 1e-9  # as large as the observed one, but for rounding; two coefficients differ by far more
-_BLOCK = 1 << 22  # pairs held at once
+_BLOCK = 1 << 19  # pairs held at once, which stay in the processor's own memory
 
 
 def p_values(ours: Floats, theirs: Floats) -> tuple[Floats, Floats]:
@@ -26,7 +26,7 @@ def p_values(ours: Floats, theirs: Floats) -> tuple[Floats, Floats]:
     observed = [coefficient - _SAME for coefficient in agreement(ours, theirs)]
     hits = [np.zeros(observed[0].shape), np.zeros(observed[0].shape)]
     tried = 0
-    for orders in _orders(theirs.shape[-1]):
+    for orders in _orders(theirs.shape[-1], len(theirs)):
         drawn = agreement(ours, theirs[:, orders].swapaxes(0, 1))
         tried += len(orders)
         for hit, coefficient, least in zip(hits, drawn, observed, strict=True):
@@ -39,11 +39,11 @@ def p_values(ours: Floats, theirs: Floats) -> tuple[Floats, Floats]:
     return p_tau, p_rho
 
 
-def _orders(size: int) -> Iterator[Ints]:
-    """All orders (n!, n) of so many things, or some drawn with a seed of their own, in blocks."""
+def _orders(size: int, rankings: int) -> Iterator[Ints]:
+    """All orders (n!, n) of so many things, or some drawn with a seed of their own, in blocks for so many rankings."""
+    block = max(1, _BLOCK // (max(1, rankings) * size**2))
     if size <= EXACT:
-        yield np.array(list(permutations(range(size))), dtype=np.int64)
-        return
-    rng, block = stream(0, "permutation", size), max(1, _BLOCK // size**2)
-    for start in range(0, _DRAWS, block):
-        yield rng.permuted(np.tile(np.arange(size), (min(block, _DRAWS - start), 1)), axis=1)
+        every = np.array(list(permutations(range(size))), dtype=np.int64)
+    else:
+        every = stream(0, "permutation", size).permuted(np.tile(np.arange(size), (_DRAWS, 1)), axis=1)
+    yield from (every[start : start + block] for start in range(0, len(every), block))

@@ -42,8 +42,9 @@ def agreement(ours: Floats, theirs: Floats) -> tuple[Floats, Floats]:
     """
     size = ours.shape[-1]
     first, second = np.triu_indices(size, 1)
-    # 32 bits hold sums of so many ones exactly
-    signs = [np.sign(side[..., first] - side[..., second]).astype(np.float32) for side in (ours, theirs)]
+    # 32 bits hold ranks, and sums of so many ones, exactly
+    small = [side.astype(np.float32) for side in (ours, theirs)]
+    signs = [np.sign(side[..., first] - side[..., second]) for side in small]
     tau = np.matmul(signs[0], np.swapaxes(signs[1], -1, -2)).astype(float) / max(1, len(first))
     a, b = (side - (size + 1) / 2 for side in (ours, theirs))
     lengths = [np.sqrt((side**2).sum(axis=-1)) for side in (a, b)]
