@@ -34,7 +34,10 @@ def test_what_a_page_tells_to_write_and_run_works(page, adults, kept, tmp_path):
     more = [*workers, f"cache.folder={kept}", "figures=[]", "report=false", "resamples=100"]
     more += ["bounds=0", "noise=0", "reparametrisations=0", "n_explain=20"]
     words = shlex.split(command)[1:]
-    chosen = [*unless([SCORED], words), *unless(["truth=[signed,centered,contrast]", "gold=[centered,contrast]"], words)]
+    chosen = [
+        *unless([SCORED], words),
+        *unless(["truth=[signed,centered,contrast]", "gold=[centered,contrast]"], words),
+    ]
     done = cfeval(*words, *chosen, *more, cwd=tmp_path, env={"CFEVAL_DATA": str(adults)})
     metrics = pd.read_csv(only_run(tmp_path) / "metrics.csv")
     assert metrics["value"].notna().sum() > 5 and "Verdict:" in done.stdout
