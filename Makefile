@@ -83,6 +83,7 @@ bench: .venv/.run ## benchmarks on the full data, as tables in benchmarks/ (15 m
 	$(BIN)/python benchmarks/optimum.py
 	$(BIN)/python benchmarks/speed.py
 	$(BIN)/python benchmarks/scale.py
+	$(BIN)/python benchmarks/fixed.py
 
 wheel: .venv/.dev ## build dist/cfeval-*.whl
 	$(BIN)/python -m build --wheel

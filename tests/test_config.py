@@ -1,5 +1,6 @@
 """Every yaml composes and instantiates, every component has a yaml and a test, and bad settings are named."""
 
+import copy
 import importlib
 import inspect
 import pkgutil
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from hydra.utils import get_class
-from omegaconf import OmegaConf
+from omegaconf import OmegaConf, open_dict
 
 from cfeval_cli import config
 from cfeval_cli.commands import configs
@@ -94,12 +95,10 @@ def test_what_tests_put_into_a_composed_config_is_what_hydra_would(overrides):
 @pytest.mark.parametrize("path", YAMLS, ids=str)
 def test_every_yaml_composes_and_instantiates(path):
     group, name = path.parts[0], path.stem
-    several = group in SEVERAL
-    more = ["agreement=hit"] if name == "hit" else []
-    made = plan(*alone(group, name, *more, *NEEDS.get((group, name), [])))
+    made = config.plan(only(group, name))
     assert (
         (STANDS_FOR.get((group, name), {name}) <= {*getattr(made, f"{group}s")})
-        if several
+        if group in SEVERAL
         else getattr(made, group) is not None
     )
 
@@ -114,11 +113,32 @@ KEYS = {"dfr_deleted": "dfr", "lime_package": "lime"}  # files whose component h
 
 
 @cache
+def together(group):
+    """A run with every component of a group that is chosen several at a time: each file is read, in one go."""
+    names = [path.stem for path in YAMLS if path.parts[0] == group and path.stem not in {*GROUPED, *KEYS}]
+    return inside.composed(*(f"{key}={value}" for key, value in (FEW | {group: f"[{','.join(names)}]"}).items()))
+
+
+def only(group, name):
+    """The config of a run with one component of its group."""
+    needed = NEEDS.get((group, name), [])
+    if group not in SEVERAL or name in {*GROUPED, *KEYS}:
+        return inside.composed(*alone(group, name, *needed))
+    cfg = copy.deepcopy(together(group))
+    with open_dict(cfg):
+        cfg[group] = {name: cfg[group][name]}
+    settings = [setting.split("=") for setting in needed]
+    settings += [("gold", name)] if group == "truth" else [("agreement", name)] if name == "hit" else []
+    for key, value in settings:
+        OmegaConf.update(cfg, key, value)
+    return cfg
+
+
+@cache
 def composed(group, name):
     """What a run is told of one component."""
-    cfg = inside.composed(*alone(group, name))
-    key = KEYS.get(name, name)
-    return cfg[group][key] if group in SEVERAL else cfg[group]
+    cfg = only(group, name)
+    return cfg[group][KEYS.get(name, name)] if group in SEVERAL else cfg[group]
 
 
 @pytest.mark.parametrize(("group", "target"), list(components()))

@@ -120,6 +120,12 @@ def used(overrides: Sequence[str], folder: str) -> list[str]:
     return [name for name in named if adds(name, folder)]
 
 
+def clashes(folder: str) -> bool:
+    """Whether a user's own folder has any config that is called as one of cfeval's is."""
+    ours = package()
+    return any((Path(folder) / path.relative_to(ours)).is_file() for path in ours.rglob("*.yaml"))
+
+
 def adds(name: str, folder: str) -> bool:
     """Whether a user's own folder has a config that cfeval has not; UserError if both have one, and not the same."""
     mine, ours = Path(folder) / f"{name}.yaml", package() / f"{name}.yaml"

@@ -131,8 +131,8 @@ def _run(cfg: DictConfig, folder: RunFolder) -> list[str]:
 def _own() -> list[str]:
     """The user's own configs that were found without her saying where they are; refused if one is called as ours is."""
     folder, told = configs.config_dir(), HydraConfig.get().overrides
-    if folder is None:
-        return []
+    if folder is None or (folder != configs.beside() and not configs.clashes(folder)):
+        return []  # without finding out which configs are read, which takes as long as composing them
     names = configs.used([*told.hydra, *told.task], folder)
     return [str(Path(configs.PLACE) / f"{name}.yaml") for name in names if folder == configs.beside()]
 

@@ -35,14 +35,14 @@ def draw(
 
 def _spread(found: pd.DataFrame, names: Sequence[str], record: Mapping[str, Any]) -> Plot:
     """Boxes for each explainer: distances, and drops of the probability where a search saw them."""
-    from matplotlib.figure import Figure
+    from cfeval_cli.report.sheet import Sheet
 
     panels = [("distance", level) for level in record["levels"]]
     panels += [
         ("drop", level) for level in record["levels"] if found.loc[found["access"] == level, "drop"].notna().any()
     ]
     titles, seen = {"distance": "distance", "drop": "drop of P(ŷ)"}, looks(names)
-    figure = Figure(figsize=(WIDE, 0.6 + 0.26 * max(3, len(names))), layout="constrained")
+    figure = Sheet(WIDE, 0.6 + 0.26 * max(3, len(names)))
     axes: list[Axes] = np.atleast_1d(np.asarray(figure.subplots(1, len(panels), sharey=True))).tolist()
     for axis, (what, level) in zip(axes, panels, strict=True):
         mine = found[found["access"] == level]
@@ -73,10 +73,10 @@ def _box(axis: Axes, values: Any, place: int, colour: str) -> None:
 
 def _convergence(found: pd.DataFrame, names: Sequence[str], record: Mapping[str, Any]) -> Plot:
     """The share of searches that came to rest by their steps, and where those that did and did not ended."""
-    from matplotlib.figure import Figure
+    from cfeval_cli.report.sheet import Sheet
 
     mine = found[found["converged"].notna()]
-    figure = Figure(figsize=(WIDE, 2.7), layout="constrained")
+    figure = Sheet(WIDE, 2.7)
     left, right = figure.subplots(1, 2)
     for name in names:
         mine_too = mine[mine["explainer"] == name]

@@ -19,8 +19,8 @@ from cfeval_cli.report.tables import headed, is_truth, leading, row_title, truth
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
+    from cfeval_cli.report.sheet import Sheet
     from cfeval_cli.statistics.findings import Findings
 
 # Okabe and Ito's colours, which the colour-blind can tell apart; their yellow darker, so that white paper shows it
@@ -45,7 +45,7 @@ _SMOOTH = 101  # points of a line at most: more rungs than that are thinned out
 class Plot:
     """A figure and what is to be said of it: in a paper titles stand below."""
 
-    figure: Figure
+    figure: Sheet
     title: str
     caption: str
     _known: dict[str, bytes] = field(default_factory=dict)  # formats that were drawn
@@ -60,18 +60,10 @@ class Plot:
             }
             stream = BytesIO()
             with style():
-                self._settle()
                 more: dict[str, Any] = {"pil_kwargs": {"compress_level": 4}} if kind == "png" else {}
-                self.figure.savefig(stream, format=kind, dpi=200, metadata=told[kind], **more)
+                self.figure.save(stream, kind, dpi=200, metadata=told[kind], **more)
             self._known[kind] = stream.getvalue()
         return self._known[kind]
-
-    def _settle(self) -> None:
-        """Find the places of all parts once, and not again for every format."""
-        engine = self.figure.get_layout_engine()
-        if engine is not None:
-            engine.execute(self.figure)
-            self.figure.set_layout_engine(None)
 
 
 @dataclass(frozen=True)
@@ -153,13 +145,13 @@ def _shown(metrics: pd.DataFrame, record: Mapping[str, Any]) -> list[tuple[tuple
     return [(pair, shown[(shown["metric"] == pair[0]) & (shown["variant"] == pair[1])]) for pair in pairs]
 
 
-def grid(size: int, height: float) -> tuple[Figure, list[Axes]]:
+def grid(size: int, height: float) -> tuple[Sheet, list[Axes]]:
     """So many small panels, four in a row."""
-    from matplotlib.figure import Figure
+    from cfeval_cli.report.sheet import Sheet
 
     across = min(4, max(1, size))
     down = -(-size // across)
-    figure = Figure(figsize=(WIDE, 0.3 + height * max(1, down)), layout="constrained")
+    figure = Sheet(WIDE, 0.3 + height * max(1, down))
     axes = np.atleast_1d(np.asarray(figure.subplots(max(1, down), across))).ravel().tolist()
     for axis in axes[size:]:
         axis.set_visible(False)
@@ -175,7 +167,7 @@ def about(record: Mapping[str, Any], bars: str = "") -> str:
     return visible(f"{told} {where[:1].upper() + where[1:]}.")
 
 
-def legend(figure: Figure, axis: Axes, where: str = "lower center") -> None:
+def legend(figure: Sheet, axis: Axes, where: str = "lower center") -> None:
     """Outside the panels; names are no formulas."""
     handles, labels = axis.get_legend_handles_labels()
     wide = [len(label) + 6 for label in labels]
@@ -279,14 +271,14 @@ def _against_truth(
 
 def _ranks(metrics: pd.DataFrame, record: Mapping[str, Any]) -> Plot:
     """A line for each explainer through its ranks by all metrics, the truth first."""
-    from matplotlib.figure import Figure
+    from cfeval_cli.report.sheet import Sheet
 
     truths = leading(record)
     names = list(dict.fromkeys(metrics["explainer"]))
     shown = sorted((pair for pair, lines in _shown(metrics, record)), key=lambda pair: pair not in truths)
     ranks = metrics.set_index(["metric", "variant", "explainer"])["rank"].to_dict()
     high = 1.5 + 0.22 * min(len(names), 20) + (len(shown) > _SLANTED)
-    figure = Figure(figsize=(WIDE, high), layout="constrained")
+    figure = Sheet(WIDE, high)
     axis = figure.subplots()
     first = sum(pair in truths for pair in shown)
     if first:
@@ -319,12 +311,12 @@ def _ranks(metrics: pd.DataFrame, record: Mapping[str, Any]) -> Plot:
 
 def _validity(metrics: pd.DataFrame, record: Mapping[str, Any]) -> Plot:
     """How often a counterfactual is found, against how far away it is; a panel for each level of access."""
-    from matplotlib.figure import Figure
+    from cfeval_cli.report.sheet import Sheet
 
     names = list(dict.fromkeys(metrics["explainer"]))
     by_metric = {name: metrics[metrics["metric"] == name] for name in ("validity", "proximity")}
     levels = [level for level in record["levels"] if level in set(by_metric["validity"]["variant"])]
-    figure = Figure(figsize=(NARROW if len(levels) == 1 else WIDE, 2.7), layout="constrained")
+    figure = Sheet(NARROW if len(levels) == 1 else WIDE, 2.7)
     axes = np.atleast_1d(np.asarray(figure.subplots(1, len(levels), sharey=True)))
     for axis, level in zip(axes, levels, strict=True):
         valid, near = (frame[frame["variant"] == level].set_index("explainer") for frame in by_metric.values())
@@ -371,7 +363,7 @@ def _ladder(metrics: pd.DataFrame, record: Mapping[str, Any]) -> Plot:
 
 def _correlations(correlations: pd.DataFrame, record: Mapping[str, Any]) -> Plot:
     """τ and ρ of each metric with their p, against the leading truths and on a ladder."""
-    from matplotlib.figure import Figure
+    from cfeval_cli.report.sheet import Sheet
 
     agreement = record["settings"]["agreement"]
     chosen = correlations[correlations["agreement"] == agreement]
@@ -385,7 +377,7 @@ def _correlations(correlations: pd.DataFrame, record: Mapping[str, Any]) -> Plot
     sides = [(title, side[side["tau"].notna() & ~side["metric"].isin(truths_of(record))]) for title, side in sides]
     sides = [(title, side) for title, side in sides if len(side)]
     pairs = list(dict.fromkeys(pair for _, side in sides for pair in _pairs(side)))
-    figure = Figure(figsize=(WIDE, 0.9 + 0.25 * len(pairs)), layout="constrained")
+    figure = Sheet(WIDE, 0.9 + 0.25 * len(pairs))
     axes = np.atleast_1d(np.asarray(figure.subplots(1, max(1, len(sides)), sharey=True)))
     for axis, (title, side) in zip(axes, sides, strict=False):
         place = np.array([pairs.index(pair) for pair in zip(side["metric"], side["variant"], strict=True)])
@@ -434,11 +426,11 @@ def _costs(
     metrics: pd.DataFrame, costs: pd.DataFrame, record: Mapping[str, Any], truths: Sequence[tuple[str, str]]
 ) -> Plot:
     """How much of the gold an explainer finds, against what it costs."""
-    from matplotlib.figure import Figure
+    from cfeval_cli.report.sheet import Sheet
 
     seen = looks(list(dict.fromkeys(metrics["explainer"])))
     spent = costs[costs["part"] == "explainer"].set_index("name")
-    figure = Figure(figsize=(WIDE, 0.6 + 2.2 * len(truths)), layout="constrained")
+    figure = Sheet(WIDE, 0.6 + 2.2 * len(truths))
     kinds = (
         ("seconds", "milliseconds of one core for each instance", 0.01),
         ("model_rows", "model rows for each instance", 1.0),

@@ -294,6 +294,7 @@ def _values(title: str, metrics: pd.DataFrame, record: Mapping[str, Any], names:
     settings, truths = record["settings"], leading(record)
     column = _columns(metrics)
     true_ranks = column(truths[0], "rank") if len(truths) == 1 else {}
+    moves = moving(metrics)
     header = [Cell("Metric"), *map(Cell, explainers.values())]
     blocks: dict[str, list[list[Cell]]] = {}
     pairs = list(dict.fromkeys(zip(metrics["metric"], metrics["variant"], strict=True)))
@@ -305,7 +306,7 @@ def _values(title: str, metrics: pd.DataFrame, record: Mapping[str, Any], names:
             column((metric, variant), name) for name in ("value", "rank", "value_low", "value_high")
         )
         star = (metric, variant) in truths
-        row = [mark_moves(row_title(metric, variant, record, star), any_moves(metrics, (metric, variant)))]
+        row = [mark_moves(row_title(metric, variant, record, star), (metric, variant) in moves)]
         for name in explainers:
             value, rank = values.get(name), ranks.get(name)
             if value is None or pd.isna(value):
@@ -384,7 +385,7 @@ def _correlations(correlations: pd.DataFrame, record: Mapping[str, Any]) -> Tabl
     for pair in [p for p in pairs if not is_truth(p[0], record) or p in leading(record)]:
         row = [row_title(*pair, record)]
         for column in columns:
-            of, line = column.name, column.line(pair)
+            of, line = column.name, column.by_pair.get(pair)
             if line is None or pd.isna(line[of]):
                 row.append(Cell(DASH))
             elif not of.startswith("p_"):
@@ -434,21 +435,19 @@ class _Column:
     header: Cell
     name: str
     lines: pd.DataFrame  # by metric and variant
+    by_pair: Mapping[_Pair, dict[Any, Any]]  # the same, which several columns share
     truths: Sequence[str]  # metrics that are the truth
-
-    @cached_property
-    def _by_pair(self) -> dict[_Pair, dict[Any, Any]]:
-        return dict(zip(self.lines.index.tolist(), self.lines.to_dict("records"), strict=True))
-
-    def line(self, pair: _Pair) -> dict[Any, Any] | None:
-        """Of one metric and variant, if it has one."""
-        return self._by_pair.get(pair)
 
     @cached_property
     def best(self) -> float:
         """The largest, not counting a truth that is judged by itself."""
         judged = [pair[0] not in self.truths for pair in self.lines.index]
         return float(self.lines[judged][self.name].max())
+
+
+def _by_pair(lines: pd.DataFrame) -> dict[_Pair, dict[Any, Any]]:
+    """Lines that are indexed by metric and variant."""
+    return dict(zip(lines.index.tolist(), lines.to_dict("records"), strict=True))
 
 
 def _coefficients(correlations: pd.DataFrame, record: Mapping[str, Any]) -> list[_Column]:
@@ -464,17 +463,18 @@ def _coefficients(correlations: pd.DataFrame, record: Mapping[str, Any]) -> list
         lines = lines.set_index(["metric", "variant"])
         if lines["tau"].isna().all():
             continue
+        by_pair = _by_pair(lines)
         for of, sign, tex, less in _COEFFICIENTS:
             if less and not (lines["explainers_without_controls"] < lines["explainers"]).any():
                 continue  # nobody is left out
             if lines[of].isna().all():
                 continue
             text, latex = f"{sign} {name}{star}{less}", f"{tex} {escape_latex(name)}{star}{less}"
-            columns.append(_Column(Cell(text, latex=latex), of, lines, truths))
+            columns.append(_Column(Cell(text, latex=latex), of, lines, by_pair, truths))
             if star or name == "ladder":
                 # a narrow screen can part it from its figure
                 of_what = f"{sign} ladder" if name == "ladder" else f"{sign}{less}"
-                columns.append(_Column(Cell(f"p({of_what})"), f"p_{of}", lines, truths))
+                columns.append(_Column(Cell(f"p({of_what})"), f"p_{of}", lines, by_pair, truths))
     return columns
 
 
@@ -493,10 +493,10 @@ def _moving(lines: pd.DataFrame) -> pd.Series:
     return lines["moves"].isin([True]) if "moves" in lines else pd.Series(False, index=lines.index)
 
 
-def any_moves(metrics: pd.DataFrame, pair: _Pair) -> bool:
-    """Whether a metric's value of some explainer moves."""
-    mine = (metrics["metric"] == pair[0]) & (metrics["variant"] == pair[1])
-    return bool((mine & _moving(metrics)).any())
+def moving(metrics: pd.DataFrame) -> set[_Pair]:
+    """The metrics whose value of some explainer moves."""
+    mine = metrics[_moving(metrics)]
+    return set(zip(mine["metric"], mine["variant"], strict=True))
 
 
 def mark_moves(title: Cell, moves: bool) -> Cell:
@@ -685,11 +685,12 @@ def _instances(instances: pd.DataFrame, record: Mapping[str, Any]) -> Table:
         header += [Cell(f"τ {name}{star}", latex=rf"$\tau$ {escape_latex(name)}{star}"), Cell(f"d {name}{star}")]
     by_gold = {gold: chosen[chosen["gold"] == gold].set_index(["metric", "variant"]) for gold in golds}
     best = {(gold, of): column[of].max() for gold, column in by_gold.items() for of in ("tau", "d")}
+    told = {gold: _by_pair(lines) for gold, lines in by_gold.items()}
     rows = []
     for pair in dict.fromkeys(zip(chosen["metric"], chosen["variant"], strict=True)):
         row = [row_title(*pair, record)]
         for gold in golds:
-            line = by_gold[gold].loc[pair] if pair in by_gold[gold].index else None
+            line = told[gold].get(pair)
             for of in ("tau", "d"):
                 if line is None or pd.isna(line[of]):
                     row.append(Cell(DASH))

@@ -206,7 +206,7 @@ def _draw(sweep: Sweep, told: pd.DataFrame) -> dict[str, Plot]:
 
 def _by_group(sweep: Sweep, told: pd.DataFrame, asked: str) -> Plot:
     """A panel for each group: dots for seeds, a bar for their mean."""
-    from matplotlib.figure import Figure
+    from cfeval_cli.report.sheet import Sheet
 
     record = merged(sweep.runs)
     pairs = list(dict.fromkeys(zip(told["metric"], told["variant"], strict=True)))
@@ -214,7 +214,7 @@ def _by_group(sweep: Sweep, told: pd.DataFrame, asked: str) -> Plot:
     group = {values: i for i, values in enumerate(sweep.groups)}
     across = min(3, len(group))
     down = -(-len(group) // across)
-    figure = Figure(figsize=(WIDE, 0.5 + down * (0.45 + 0.17 * len(pairs))), layout="constrained")
+    figure = Sheet(WIDE, 0.5 + down * (0.45 + 0.17 * len(pairs)))
     axes = np.asarray(figure.subplots(down, across, sharex=True, sharey=True, squeeze=False)).ravel().tolist()
     of_run = [group[sweep.values(run)] for run in sweep.runs]
     for axis, values, number in zip(axes, group, range(len(group)), strict=False):

@@ -77,6 +77,7 @@ def test_a_users_config_adds_a_name_and_never_takes_the_place_of_another(tmp_pat
     (tmp_path / "dataset" / "wine.yaml").write_bytes(ours.read_bytes())  # as in a clone beside an installed package
     assert configs.adds("dataset/mine", str(folder)) and not configs.adds("dataset/wine", str(folder))
     assert not configs.adds("dataset/adults", str(folder))
+    assert configs.clashes(str(folder)) and not configs.clashes(str(own(tmp_path / "new", "dataset/mine.yaml")))
     own(tmp_path, "explainer/many.yaml", body="defaults: [omission, few]\n")
     own(tmp_path, "explainer/few.yaml", body="few: {_target_: x.Few}\n")
     with configs.opened():

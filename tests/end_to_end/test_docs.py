@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from tests.conftest import cfeval, only_run
+from tests.conftest import SCORED, cfeval, only_run, unless
 
 PAGES = sorted((Path(__file__).parents[2] / "docs" / "add").glob("*.md"))
 GROUPS = {"model", "explainer", "truth", "removal", "metric", "distance", "search"}
@@ -32,8 +32,13 @@ def test_what_a_page_tells_to_write_and_run_works(page, adults, kept, tmp_path):
     # with workers, which must find the file too (but for a metric, of which they are not told), and one cache for all
     workers = ["n_jobs=1"] if page.stem == "metric" else ["n_jobs=2", "executor.min_seconds=0"]
     more = [*workers, f"cache.folder={kept}", "figures=[]", "report=false", "resamples=100"]
-    more += ["bounds=0", "noise=0", "reparametrisations=0"]
-    done = cfeval(*shlex.split(command)[1:], *more, cwd=tmp_path, env={"CFEVAL_DATA": str(adults)})
+    more += ["bounds=0", "noise=0", "reparametrisations=0", "n_explain=20"]
+    words = shlex.split(command)[1:]
+    chosen = [
+        *unless([SCORED], words),
+        *unless(["truth=[signed,centered,contrast]", "gold=[centered,contrast]"], words),
+    ]
+    done = cfeval(*words, *chosen, *more, cwd=tmp_path, env={"CFEVAL_DATA": str(adults)})
     metrics = pd.read_csv(only_run(tmp_path) / "metrics.csv")
     assert metrics["value"].notna().sum() > 5 and "Verdict:" in done.stdout
     name = Path(files[0][0]).stem

@@ -1,0 +1,93 @@
+"""What a run costs before and after the work itself: small and fully known runs beside the import of PyTorch.
+
+Each is a process of its own, as users start it, with figures and page; they take turns, and a ratio is that of medians.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from importlib.metadata import version
+from pathlib import Path
+
+COLUMNS = ("what", "seconds (min–max)", "of the processor", "× import torch", "where the seconds go")
+CFEVAL = Path(sys.executable).with_name("cfeval")
+
+
+def timed(words, cwd):
+    """Seconds by the clock and of the processor, of a process and all that it starts."""
+    before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    subprocess.run(words, cwd=cwd, check=True, capture_output=True)
+    seconds, after = time.perf_counter() - begun, resource.getrusage(resource.RUSAGE_CHILDREN)
+    return seconds, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def stages(folder, seconds):
+    """What the stages of a run took, the dearest first, and what was left for imports, figures and page."""
+    told = json.loads((folder / "run.json").read_text())["seconds"]
+    total = told.pop("total")
+    dear = sorted(told.items(), key=lambda item: -item[1])[:4]
+    parts = [f"{name} {spent:.1f}" for name, spent in dear if spent >= 0.1]
+    rest = total - sum(told.values())
+    return ", ".join([*parts, f"other work {rest:.1f}", f"start, figures and page {seconds - total:.1f}"])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--data", type=Path, default=Path(os.environ.get("CFEVAL_DATA", "data")))
+    parser.add_argument("--out", type=Path, default=Path(__file__).with_name("fixed.md"))
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as place:
+        data = [f"data_dir={options.data.absolute()}", f"cache.folder={place}/cache"]
+        small = ["n_explain=20", "explainer=[random,omission]"]
+        runs = {
+            "20 people, two explainers, nothing known": [*small, "cache=off", data[0]],
+            "20 people, two explainers, all known": [*small, *data],
+            "all 1,569 people, six explainers, all known": data,
+        }
+        ways = {"python -c 'import torch'": [sys.executable, "-c", "import torch"]}
+        ways |= {name: [str(CFEVAL), "run", "dataset=adults", *words] for name, words in runs.items()}
+        spent = {name: [] for name in ways}
+        where = {}
+        for turn in range(-1, options.rounds):  # the first makes known what is to be known, and does not count
+            for number, (name, words) in enumerate(ways.items()):
+                folder = Path(place) / f"{turn}-{number}"
+                own = [f"hydra.run.dir={folder}"] if name in runs else []
+                took = timed([*words, *own], place)
+                if turn >= 0:
+                    spent[name].append(took)
+                    where[name] = stages(folder, took[0]) if own else ""
+    first = statistics.median(clock for clock, _ in next(iter(spent.values())))
+    rows = []
+    for name, took in spent.items():
+        clocks = [clock for clock, _ in took]
+        median = statistics.median(clocks)
+        span, cpu = f"{median:.1f} ({min(clocks):.1f}–{max(clocks):.1f})", statistics.median(cpu for _, cpu in took)
+        rows.append((name, span, f"{cpu:.1f}", f"{median / first:.1f}", where[name]))
+    packages = ", ".join(f"{name} {version(name)}" for name in ("torch", "matplotlib", "pandas", "hydra-core"))
+    machine = f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
+    heading = (
+        f"# Fixed costs\n\n{machine}, {packages}. Made by\n`python benchmarks/fixed.py`. Medians of {options.rounds} "
+        "rounds in which all take turns, each a process of its own, with figures in\nthree formats and the page. The "
+        "stages are those of the last round."
+    )
+    table = "\n".join(line(row) for row in (COLUMNS, ["---"] * len(COLUMNS), *rows))
+    print(table)
+    options.out.write_text(f"{heading}\n\n{table}\n")
+
+
+def line(cells):
+    return "| " + " | ".join(map(str, cells)) + " |"
+
+
+if __name__ == "__main__":
+    main()
