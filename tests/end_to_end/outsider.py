@@ -1103,12 +1103,22 @@ def seeds(folders):
                 if all(key in of and not np.isnan(of[key][name]) for of in lines)
                 and not any(np.isnan(one[name]) for of in draws for one in of[key])
             ]  # fmt: skip
+            who = [[ranks_whom(folder, key, agreement, controls=name == "tau") for folder in folders] for key in known]
             if len(folders) > 1 and known:
                 values = [[of[key][name] for key in known] for of in lines]
                 again = [[[of[key][b][name] for key in known] for b in range(len(of[known[0]]))] for of in draws]
-                for key, figures in zip(known, together(values, again, f"{gold}.{name}"), strict=True):
+                for key, figures in zip(known, together(values, again, who, f"{gold}.{name}"), strict=True):
                     found[(*key, name)] |= figures
     return found
+
+
+def ranks_whom(folder, key, agreement, controls):
+    """The explainers that have a value of a metric and of the truth."""
+    metrics = pd.read_csv(folder / "metrics.csv")
+    mine = metrics[metrics["value"].notna() & metrics["rung"].isna() & (~metrics["control"].astype(bool) | controls)]
+    one = mine[(mine["metric"] == key[0]) & (mine["variant"] == key[1])]
+    two = mine[(mine["metric"] == agreement) & (mine["variant"] == key[2])]
+    return set(one["explainer"]) & set(two["explainer"])
 
 
 def spread(values, errors):
@@ -1122,8 +1132,11 @@ def spread(values, errors):
     return {"seeds": n, "mean": mean, "deviation": deviation, "within": within, "between": between}
 
 
-def together(values, draws, key):
-    """What S seeds say of each of J metrics: values (S, J), and resamples of each seed's instances (B, J)."""
+def together(values, draws, who, key):
+    """What S seeds say of each of J metrics: values (S, J), and resamples of each seed's instances (B, J).
+
+    Metrics are compared with those that rank the same explainers (J, S) in every seed.
+    """
     size, many = len(values), len(values[0])
     rng = generator(0, f"seeds.{key}", None)
     chosen = rng.integers(size, size=(4000, size))
@@ -1135,12 +1148,14 @@ def together(values, draws, key):
                 means[row] += draws[seed][b]
     means /= size
     columns = [(*(of[j] for of in values), *(one[j] for of in draws for one in of)) for j in range(many)]
+    columns = [(*column, tuple(map(frozenset, names))) for column, names in zip(columns, who, strict=True)]
     kind = [columns.index(column) for column in columns]
     average = [sum(of[j] for of in values) / size for j in range(many)]
-    best = max(range(many), key=lambda j: (average[j], -j))
+    fellows = [[i for i in range(many) if who[i] == who[j]] for j in range(many)]
+    best = [max(fellows[j], key=lambda i: (average[i], -i)) for j in range(many)]
     p = [doubt([of[j] for of in values], means[:, j]) for j in range(many)]
-    behind = [doubt([of[best] - of[j] for of in values], means[:, best] - means[:, j]) for j in range(many)]
-    p_holm, p_behind = stepwise(p, kind, []), stepwise(behind, kind, [kind[best]])
+    behind = [doubt([of[b] - of[j] for of in values], means[:, b] - means[:, j]) for j, b in enumerate(best)]
+    p_holm, p_behind = stepwise(p, kind, []), stepwise(behind, kind, {kind[b] for b in best})
     level = stats.t.ppf(0.975, size - 1) / stats.norm.ppf(0.975) * sqrt(size / (size - 1))
     told = []
     for j in range(many):
@@ -1151,7 +1166,7 @@ def together(values, draws, key):
         told.append(
             {
                 "low": ends[0], "high": ends[1], "p": p[j], "p_holm": p_holm[j],
-                "needed": enough(average[j], deviation, len(set(kind))), "behind": average[best] - average[j],
+                "needed": enough(average[j], deviation, len(set(kind))), "behind": average[best[j]] - average[j],
                 "p_behind": p_behind[j],
             }
         )  # fmt: skip
