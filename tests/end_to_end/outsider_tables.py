@@ -90,15 +90,15 @@ def spearman(ours, truth):
     return np.where(np.isnan(np.sum(ours, axis=0)) | np.isnan(np.sum(truth, axis=0)), nan, found)
 
 
-def by_chance(ours, truth, coefficient):
-    """The share of all orders of the truth that agree at least as well."""
-    real = coefficient(ours, truth)[0]
-    if np.isnan(real):
-        return nan
-    ours, truth = ([one[:1] for one in side] for side in (ours, truth))
-    orders = permutations(range(len(truth)))
-    told = [coefficient(ours, [truth[e] for e in order])[0] for order in orders]
-    return np.mean([one >= real - 1e-9 for one in told])
+def by_chance(ranks, truth):
+    """The shares of all orders of the truth whose τ, and whose ρ, with some ranks is at least the real one."""
+    orders = np.array(list(permutations(range(len(ranks)))))
+    a, b = np.array(ranks), np.array(truth)[orders]  # the first order is the real one
+    pairs = list(combinations(range(len(a)), 2))
+    taus = sum(np.sign(a[i] - a[j]) * np.sign(b[:, i] - b[:, j]) for i, j in pairs)
+    rhos = (b - b.mean(axis=1, keepdims=True)) @ (a - a.mean())
+    shares = [np.mean(told >= told[0] - 1e-9) for told in (taus, rhos)]
+    return shares[0], nan if np.ptp(a) == 0 or np.ptp(b) == 0 else shares[1]
 
 
 def correlations(tables):
@@ -114,11 +114,9 @@ def correlations(tables):
             sides = tables.sides(pair, truth, names)
             ranks = [tuple(places([one[:1] for one in side]).ravel()) for side in sides]
             line[f"tau{end}_se"] = tables.ends(tables.tau(pair, truth, end)[1:], tables.enough(pair, names))[2]
-            for name, coefficient in (("tau", kendall), ("rho", spearman)):
-                key = (name, *ranks)  # p depends on ranks only
-                if key not in known:
-                    known[key] = by_chance(*sides, coefficient)
-                line[f"p_{name}{end}"] = known[key]
+            if tuple(ranks) not in known:
+                known[tuple(ranks)] = by_chance(*ranks)
+            line[f"p_tau{end}"], line[f"p_rho{end}"] = known[tuple(ranks)]
             if not end:
                 rho = spearman(*sides)
                 ends = tables.ends(rho[1:], tables.enough(pair, names) and not np.isnan(rho[0]))
