@@ -73,7 +73,7 @@ class Sum:
 
     def many(self, rows):
         """Probabilities (n, 2) of codes (n, M), -1 where a feature is absent."""
-        tables = [np.append(e @ w, 0.0) for e, w in zip(self.e, self.w, strict=True)]
+        tables = [np.append(e @ w, 0.0) for e, w in zip(self.e, self.w, strict=True)]  # -1 is the last
         with np.errstate(over="ignore"):
             p = 1 / (1 + np.exp(-(self.bias + sum(table[rows[:, j]] for j, table in enumerate(tables)))))
         return np.stack([1 - p, p], axis=1)
@@ -148,6 +148,7 @@ class Run:
         self.text = described["kind"] == "text"
         self.instances = pd.read_parquet(folder / "instances.parquet").set_index("instance")
         self.rows = {i: [None if c == -1 else int(c) for c in codes] for i, codes in self.instances["codes"].items()}
+        self.labels, self.were = self.instances["predicted"].astype(int).to_dict(), {}
         self.train, self.box = self.read_training(), self.read_model(ask)
         self.embedded = isinstance(self.box, Sum) and "zero" not in self.record["removals_absent"]
         self.ways = {variant: self.way(variant) for variant in self.record["removals"]}
@@ -168,13 +169,16 @@ class Run:
         return kind(path) if kind else None
 
     def label(self, i):
-        return int(self.instances.at[i, "predicted"])
+        return self.labels[i]
 
     def before(self, i):
         """P(ŷ|x), by the model if there is one."""
-        if self.box is None:
-            return float(self.instances.at[i, "predicted_probability"])
-        return self.box.of(self.rows[i], self.label(i))
+        if i not in self.were:
+            told = self.box is not None
+            self.were[i] = (
+                self.box.of(self.rows[i], self.label(i)) if told else self.instances.at[i, "predicted_probability"]
+            )
+        return self.were[i]
 
     def values(self, j):
         """The codes that a feature could have instead: of a number those that are tried, and never the mask."""
@@ -441,7 +445,7 @@ def scored(folder, end="", other=None, ask=None):
     """
     run = Run(folder, ask)
     if other is not None:
-        run.box = other
+        run.box, run.were = other, {}
         run.ways = {variant: way for variant, way in run.ways.items() if variant in ("del", "mask")}
     record, found, k, metrics = run.record, {}, run.k, run.record["metrics"]
 

@@ -10,7 +10,7 @@ from cfeval_cli.folder import checked
 from tests import inside
 from tests.end_to_end import outsider
 from tests.end_to_end.test_numbers import loans  # noqa: F401
-from tests.end_to_end.test_run import same_bounds, same_figures
+from tests.end_to_end.test_run import same_bounds, same_figures, same_tables
 
 FEW = ("explainer=[random,omission,decision_boundary,lr]", "n_explain=20")
 NO_LR = ("explainer=[random,omission,decision_boundary]", "n_explain=20", "truth.shapley.budget=1000000")
@@ -65,6 +65,7 @@ def test_a_model_that_is_asked(toy, made):
     ask = asked(toy, *FOREST)
     same_figures(folder, ask)
     same_bounds(folder, ask)
+    same_tables(folder)
 
 
 def test_without_the_model_all_is_recomputed_that_needs_no_other_predictions(toy, made):
