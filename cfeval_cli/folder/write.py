@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from cfeval_cli import __version__
 from cfeval_cli.errors import Failure, UserError
@@ -60,7 +61,7 @@ _RESULTS = (
     "counterfactuals_again.parquet", "dataset.json", "differences.csv", "explanations.parquet",
     "explanations_again.parquet", "instance_agreement.csv", "instances.parquet", "invariance.csv", "metrics.csv",
     "metric_agreement.csv", "model.npz", "noise.csv", "noise_metrics.csv", "report.html", "scores.parquet", "tables.md",
-    "tables.tex", "tau_resamples.parquet", "truth.parquet",
+    "tables.tex", "tau_resamples.parquet", "training.parquet", "truth.parquet",
 )  # fmt: skip
 
 
@@ -139,7 +140,7 @@ class RunFolder:
                 "seed": plan.seed, "k": plan.k, "n_explain": plan.n_explain, "access": plan.access.name.lower(),
                 "gold": list(plan.golds), "agreement": plan.agreement, "incomplete": plan.incomplete,
                 "bounds": plan.bounds, "noise": "auto" if plan.noise is None else plan.noise,
-                "reparametrisations": plan.reparametrisations, "support": plan.support,
+                "reparametrisations": plan.reparametrisations, "training": plan.training, "support": plan.support,
                 "resamples": "auto" if plan.resamples is None else plan.resamples,
                 "confidence": plan.confidence,
                 "timeout_per_instance": plan.timeout, "figures": list(plan.figures),
@@ -155,15 +156,22 @@ class RunFolder:
             "explainers_absent": dict(plan.absent.explainers),
             "metrics_absent": dict(plan.absent.metrics),
             "truths_absent": dict(plan.absent.truths),
+            "removals_absent": dict(plan.absent.removals),
             "invariance_absent": _why_no_invariance(plan, dataset),
-            "truths": {name: {"question": t.question, "arbitrary": t.arbitrary} for name, t in plan.truths.items()},
-            "removals": {r.variant: {"title": r.title, "arbitrary": r.arbitrary} for r in plan.removals.values()},
+            "truths": {
+                name: {"question": one.question, "arbitrary": one.arbitrary, "settings": _settings(one)}
+                for name, one in plan.truths.items()
+            },
+            "removals": {
+                one.variant: {"name": name, "title": one.title, "arbitrary": one.arbitrary, "settings": _settings(one)}
+                for name, one in plan.removals.items()
+            },
             "setup": f"{plan.search.label}; {plan.distance.label}",
             "levels": [level.name.lower() for level in plan.levels],
             "metrics": {
                 m.name: {
                     "title": m.title, "latex": m.latex, "better": m.better, "place": m.place, "role": m.role,
-                    "block": m.block, "detail": m.detail,
+                    "block": m.block, "detail": m.detail, "settings": _settings(m),
                 }
                 for m in plan.metrics.values()
             },
@@ -172,6 +180,7 @@ class RunFolder:
         lists: dict[tuple[str, ...], int] = {}  # texts share one vocabulary
         features = [
             {"name": feature.name, "values": lists.setdefault(feature.values, len(lists)), "kind": feature.kind}
+            | ({"ordered": True} if feature.ordered else {})
             | ({} if feature.missing is None else {"missing": feature.missing})
             | ({} if feature.moves == "any" else {"moves": feature.moves})
             | ({"candidates": dataset.candidates[j].tolist()} if feature.kind == "number" else {})
@@ -182,6 +191,8 @@ class RunFolder:
             "features": features, "values": list(lists), "unknown": dataset.unknown, "fitted": dict(dataset.fitted),
         }  # fmt: skip
         self._write_text("dataset.json", json.dumps(described, indent=1, ensure_ascii=False) + "\n")
+        if len(dataset.train) <= plan.training:
+            self._write_training(dataset.train)
 
     def _before(self, inputs: str | None, redo: bool) -> dict[str, Any]:
         """What is taken over from an attempt at the same run; the results of another run are removed."""
@@ -226,6 +237,11 @@ class RunFolder:
         log.info("test accuracy %.2f %%%s, largest class %.2f %%%s", 100 * accuracy, paper, 100 * majority, shown)
         self._write_record()
 
+    def _write_training(self, train: Split) -> None:
+        """The training rows, in the order in which they are drawn from."""
+        columns = {"instance": train.ids, "label": train.labels, "codes": _lists(train.codes)}
+        self._write_table("training.parquet", columns)
+
     def save_instances(self, dataset: Dataset, instances: Split, rows: Rows, probabilities: Floats | None) -> None:
         """The instances that are explained, and what the model predicts for them."""
         nothing = np.full(len(instances), np.nan)
@@ -256,19 +272,15 @@ class RunFolder:
                 self._record["truths"][name] |= told
         if not truth:
             return
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
         whole = np.concatenate([known.importance for known in truth.values()])
         errors = [np.zeros(len(instances)) if known.error is None else known.error for known in truth.values()]
-        ends = pa.array(np.arange(len(whole) + 1, dtype=np.int32) * whole.shape[1])
         columns = {
             "instance": np.tile(instances.ids, len(truth)),
             "truth": np.repeat(list(truth), len(instances)),
-            "importance": pa.ListArray.from_arrays(ends, pa.array(np.where(np.isfinite(whole), whole, np.nan).ravel())),
+            "importance": _lists(np.where(np.isfinite(whole), whole, np.nan)),
             "error": np.concatenate(errors),
         }
-        self._write("truth.parquet", lambda path: pq.write_table(pa.table(columns), path))
+        self._write_table("truth.parquet", columns)
 
     def save_explanations(self, instances: Split, explained: Mapping[str, Explained]) -> None:
         """All explanations so far, and what they cost."""
@@ -413,6 +425,12 @@ class RunFolder:
     def _write_text(self, name: str, text: str) -> None:
         self._write(name, lambda path: path.write_text(text, encoding="utf-8"))
 
+    def _write_table(self, name: str, columns: Mapping[str, Any]) -> None:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        self._write(name, lambda path: pq.write_table(pa.table(dict(columns)), path))
+
     def _write_frame(self, name: str, columns: Mapping[str, Any] | pd.DataFrame) -> None:
         frame = pd.DataFrame(columns)
         self._write(name, lambda path: frame.to_parquet(path, index=False))
@@ -440,6 +458,14 @@ def _why_no_invariance(plan: Plan, dataset: Dataset) -> str:
     if not plan.reparametrisations:
         return "reparametrisations=0"
     return Subject.of(dataset, plan.model).lacks(Reparametrisable) or ""
+
+
+def _lists(rows: NDArray[Any]) -> Any:
+    """A column whose cells are the rows (n, M)."""
+    import pyarrow as pa
+
+    kind, ends = (pa.ListArray, np.int32) if rows.size < 1 << 31 else (pa.LargeListArray, np.int64)
+    return kind.from_arrays(pa.array(np.arange(len(rows) + 1, dtype=ends) * rows.shape[1]), pa.array(rows.ravel()))
 
 
 def _put(body: bytes, path: Path) -> None:

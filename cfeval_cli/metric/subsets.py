@@ -42,7 +42,7 @@ class Subsets(Erasure):
         left = erased(case, way, rows, sets.reshape(-1, case.dataset.width)).left
         if left is None:
             raise ValueError("needs probabilities after the edit")
-        drops = (case.probability[rows] - left).reshape(len(ids), -1)[which.ravel()]
+        drops = (case.probability[rows] - left).reshape(len(ids), self.subsets)[which.ravel()]
         told = case.explanation.table(case.dataset.width)
         told = np.where(np.isfinite(told), told, 0.0)  # an infinite score is of no use in a sum
         largest = np.abs(told).max(axis=1, keepdims=True, initial=0.0)

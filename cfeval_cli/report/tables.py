@@ -539,7 +539,10 @@ def _invariance(ranges: pd.DataFrame, record: Mapping[str, Any]) -> Table:
 
 
 def standings(metrics: pd.DataFrame, record: Mapping[str, Any]) -> dict[str, pd.DataFrame]:
-    """For each block of metrics the mean rank of each explainer, the best first, and over how many metrics."""
+    """For each block of metrics the mean rank of each explainer, the best first, and over how many metrics.
+
+    A rank among fewer explainers is another figure: of a block those metrics count that rank the most.
+    """
     judged = metrics[(metrics["role"] == "judged") & metrics["rank"].notna() & metrics["rung"].isna()]
     blocks = judged["metric"].map({name: facts["block"] for name, facts in record["metrics"].items()})
     found = {}
@@ -547,8 +550,11 @@ def standings(metrics: pd.DataFrame, record: Mapping[str, Any]) -> dict[str, pd.
         several = (
             lines.groupby(["metric", "variant"])["rank"].transform("nunique") > 1
         )  # one that ties all says nothing
-        mean = lines[several].groupby("explainer", sort=False)["rank"].agg(["mean", "count"])
-        if len(mean):
+        told = lines[several]
+        who = told.groupby(["metric", "variant"])["explainer"].transform(lambda names: " ".join(sorted(names)))
+        if len(told):
+            most = max(dict.fromkeys(who), key=lambda one: (len(one.split()), (who == one).sum()))
+            mean = told[who == most].groupby("explainer", sort=False)["rank"].agg(["mean", "count"])
             found[str(block)] = mean.sort_values("mean", kind="stable")
     return found
 
@@ -568,7 +574,8 @@ def _standings(metrics: pd.DataFrame, record: Mapping[str, Any]) -> Table:
         rows.append([Cell(f"{block} metrics ({mean['count'].max()})"), *cells])
     note = (
         "No truth is known of this model, so that no metric can be judged: these are mean ranks over the metrics of "
-        "each kind (how many), the lowest bold. Metrics that tie all explainers are left out. Erasure asks what "
+        "each kind (how many), the lowest bold. Metrics that tie all explainers, or rank fewer of them than others of "
+        "their kind, are left out. Erasure asks what "
         "contributed, counterfactuals ask what would change the prediction; an average over both answers neither."
     )
     return Table("Mean ranks of the explainers", [Cell("Rank by"), *map(Cell, explainers.values())], [rows], [note])

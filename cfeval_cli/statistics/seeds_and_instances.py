@@ -19,11 +19,12 @@ _RESAMPLES = 4000
 _CONFIDENCE = 0.95
 
 
-def judge(values: Floats, draws: Sequence[Floats], key: str) -> pd.DataFrame:
+def judge(values: Floats, draws: Sequence[Floats], key: str, ranked: Sequence[str] | None = None) -> pd.DataFrame:
     """A line for each of J metrics, from its τ (S, J) in each seed and in resamples of each seed's instances (B, J).
 
     Metrics that some seed has no τ of are left empty. Those that are alike in every seed and resample are one
-    hypothesis, not several. `behind` is how much the largest mean is larger, `p_behind` that of its being so.
+    hypothesis, not several. `behind` is how much the largest mean is larger, `p_behind` that of its being so: among the
+    metrics that have the same under `ranked` (J,), since a τ over other explainers is another figure.
     """
     found = pd.DataFrame(np.nan, index=range(values.shape[1]), columns=COLUMNS)
     there = np.flatnonzero(
@@ -33,12 +34,14 @@ def judge(values: Floats, draws: Sequence[Floats], key: str) -> pd.DataFrame:
         return found
     mine, again_ = values[:, there], [drawn[:, there] for drawn in draws]
     drawn = again(mine, again_, _RESAMPLES, stream(0, f"seeds.{key}"))
-    first = twins(np.concatenate([mine, *again_]))
+    kinds = np.unique(np.array(ranked or [""] * values.shape[1])[there], return_inverse=True)[1].ravel()
+    first = twins(np.concatenate([mine, *again_, kinds[None].astype(float)]))
     mean, deviation = mine.mean(axis=0), mine.std(axis=0, ddof=1)
-    best = int(np.argmax(mean))
+    # for each metric the one with the largest mean among those that rank the same explainers
+    best = np.array([np.argmax(np.where(kinds == kind, mean, -np.inf)) for kind in kinds])
     low, high = (np.clip(end, -1, 1) for end in ends(mine, drawn, _CONFIDENCE))  # no τ is beyond
     told: dict[str, Any] = {"low": low, "high": high}
-    p, behind = sure(mine, drawn), sure(mine[:, [best]] - mine, drawn[:, [best]] - drawn)
+    p, behind = sure(mine, drawn), sure(mine[:, best] - mine, drawn[:, best] - drawn)
     told |= {"p": p, "p_holm": _corrected(p, first), "behind": mean[best] - mean}
     others = first != first[best]
     told["p_behind"] = np.where(others, _corrected(np.where(others, behind, np.nan), first), np.nan)

@@ -19,13 +19,13 @@ import pandas as pd
 from cfeval_cli.errors import UserError, visible
 from cfeval_cli.folder import checked
 from cfeval_cli.report.tables import Table, truths_of
-from cfeval_cli.statistics.correlation import DRAWS, less
+from cfeval_cli.statistics.correlation import DRAWS, REST, less
 from cfeval_cli.statistics.seeds import over_seeds
 from cfeval_cli.statistics.seeds_and_instances import COLUMNS, judge
 from cfeval_cli.statistics.stability import ALL, Likeness, Pairs
 from cfeval_cli.storage.files import as_csv, whole_file
 from cfeval_cli.sweep import tables as report
-from cfeval_cli.sweep.runs import Run, Sweep, taus
+from cfeval_cli.sweep.runs import Run, Sweep, ranked_alike, taus
 from cfeval_cli.sweep.tables import merged
 from cfeval_cli.types import Floats
 
@@ -229,8 +229,8 @@ def _seeds_correlations(sweep: Sweep) -> pd.DataFrame:
         parts.append(part)
     # all of a metric together
     found = pd.concat(parts).sort_index(kind="stable").reset_index(drop=True)
-    found = _together(sweep, found)
-    return _with_settings(sweep, found[[*found.columns.drop("moves"), "moves"]])
+    found = _together(sweep, _with_ranked(sweep, found))
+    return _with_settings(sweep, found[[*found.columns.drop(["moves", "ranked"]), "moves", "ranked"]])
 
 
 def _together(sweep: Sweep, found: pd.DataFrame) -> pd.DataFrame:
@@ -246,7 +246,19 @@ def _together(sweep: Sweep, found: pd.DataFrame) -> pd.DataFrame:
             pairs = pd.MultiIndex.from_frame(lines[["metric", "variant"]])
             values = np.stack([_by_pair(run.correlations, run, str(gold), str(name), pairs)[0] for run in runs])
             draws = [_by_pair(run.draws, run, str(gold), str(name), pairs) for run in runs]
-            found.loc[lines.index, COLUMNS] = judge(values, draws, f"{gold}.{name}")[COLUMNS].to_numpy()
+            told = judge(values, draws, f"{gold}.{name}", lines["ranked"].tolist())
+            found.loc[lines.index, COLUMNS] = told[COLUMNS].to_numpy()
+    return found
+
+
+def _with_ranked(sweep: Sweep, found: pd.DataFrame) -> pd.DataFrame:
+    """The lines with whom each metric ranks, of the explainers: the same in all seeds, or one after the other."""
+    found = found.assign(ranked="")
+    mine = found[found["family"] == "explainers"]
+    for (place, gold, name), lines in mine.groupby(["group", "gold", "coefficient"], sort=False):
+        runs = list(sweep.groups.values())[int(str(place))]
+        pairs = zip(lines["metric"], lines["variant"], strict=True)
+        found.loc[lines.index, "ranked"] = ranked_alike(runs, str(gold), pairs, controls=REST not in str(name))
     return found
 
 

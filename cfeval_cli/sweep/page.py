@@ -16,7 +16,7 @@ from cfeval_cli.report.page import build
 from cfeval_cli.report.page.verdict import listed
 from cfeval_cli.report.plots import COLOURS, INK, MARKS, WIDE, Plot, grid, legend, style
 from cfeval_cli.report.tables import MOVES, OF_MOVES, Table, headed, mark_moves, row_title
-from cfeval_cli.sweep.runs import Sweep, taus
+from cfeval_cli.sweep.runs import Sweep, most_ranked, ranked_alike, taus
 from cfeval_cli.sweep.tables import merged, of_group
 from cfeval_cli.sweep.verdict import by_question
 
@@ -169,6 +169,9 @@ def _closest(sweep: Sweep, told: pd.DataFrame) -> tuple[str, list[str]]:
         mean=("tau", "mean"), low=("tau", "min"), high=("tau", "max"), best=("best", "sum"), n=("tau", "size")
     )
     found = found[found["n"] == many] if (found["n"] == many).any() else found  # of those that all runs have
+    runs = [sweep.runs[number] for number in dict.fromkeys(told["run"])]
+    who = ranked_alike(runs, str(told["gold"].iloc[0]), found.index, controls=False)
+    found = found[[one == most_ranked(who) for one in who]]  # a τ over other explainers is another figure
     found = found.sort_values(["mean", "best"], ascending=False, kind="stable")
     pairs: list[_Pair] = list(found.index)
     names = [visible(row_title(*pair, record).text).rstrip(" ↑↓") for pair in pairs]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -19,7 +19,7 @@ _COLUMNS = ["metric", "variant", "family", "gold", "tau", "tau_without_controls"
 _COLUMNS += ["moves", "moves_without_controls"]
 DEFAULT = "default"  # what a run has that another one overrides
 SETTING = "setting."  # before the names of settings in columns, since gold is a setting and a column
-_IRRELEVANT = re.compile(r"(n_jobs|data_dir|figures|report|strict|redo|cache|executor|hydra)([./@].*)?")
+_IRRELEVANT = re.compile(r"(n_jobs|data_dir|figures|report|training|strict|redo|cache|executor|hydra)([./@].*)?")
 
 
 @dataclass(frozen=True)
@@ -110,6 +110,30 @@ class Sweep:
         """The settings that vary, and then the seed (R, K), each value as a number."""
         rows = [[*self.values(run), str(run.seed)] for run in self.runs]
         return np.stack([pd.factorize(np.array(column, dtype=object))[0] for column in zip(*rows, strict=True)], axis=1)
+
+
+def ranked(run: Run, gold: str, *, controls: bool) -> dict[tuple[str, str], str]:
+    """The explainers that each metric and variant ranks, as the truth does too; with or without controls."""
+    rows = run.metrics[run.metrics["rung"].isna() & run.metrics["value"].notna()]
+    rows = rows if controls else rows[rows["control"] != 1]
+    names: dict[tuple[str, str], set[str]] = {}
+    for metric, variant, explainer in zip(rows["metric"], rows["variant"], rows["explainer"], strict=True):
+        names.setdefault((metric, variant), set()).add(explainer)
+    true = names.get((run.record["settings"]["agreement"], gold), set())
+    return {pair: " ".join(sorted(mine & true)) for pair, mine in names.items()}
+
+
+def ranked_alike(runs: Sequence[Run], gold: str, pairs: Iterable[tuple[str, str]], *, controls: bool) -> list[str]:
+    """For each of some metrics whom it ranks in the runs, told once if that is the same in all."""
+    told = [ranked(run, gold, controls=controls) for run in runs]
+    return [" | ".join(dict.fromkeys(of.get(pair, "") for of in told)) for pair in pairs]
+
+
+def most_ranked(who: Sequence[str]) -> str:
+    """Of what metrics rank, the most explainers, and of those what the most metrics rank: these are compared."""
+    return max(
+        dict.fromkeys(who), key=lambda one: (min(len(part.split()) for part in one.split(" | ")), who.count(one))
+    )
 
 
 def taus(sweep: Sweep) -> pd.DataFrame:

@@ -28,7 +28,7 @@ from cfeval_cli.report.tables import (
 )
 from cfeval_cli.statistics.correlation import REST, less
 from cfeval_cli.statistics.stability import ALL
-from cfeval_cli.sweep.runs import Run, Sweep, taus
+from cfeval_cli.sweep.runs import Run, Sweep, most_ranked, taus
 from cfeval_cli.sweep.verdict import by_question
 
 _ON_SCREEN = 3  # groups of seeds whose tables are shown; more stand in the files only
@@ -121,28 +121,37 @@ def _agreement(correlations: pd.DataFrame, runs: Sequence[Run], chosen: Mapping[
         header.append(Cell(f"τ {name}{'*' * lead}"))
         header += [Cell("between"), Cell("within")] * lead
     lines = _keyed(mine, "gold")
-    best = mine.groupby("gold")["mean"].max()
-    nothing = {"seeds": 0, "moves": 0, **dict.fromkeys(("mean", "between", "within"), math.nan)}
+    best = {gold: _largest(of) for gold, of in mine.groupby("gold")}
+    nothing = {"seeds": 0, "moves": 0, "ranked": "", **dict.fromkeys(("mean", "between", "within"), math.nan)}
     rows = []
     for pair in _pairs(mine, record):
         row = [row_title(*pair, record)]
         for gold in golds:
             line = lines.get((*pair, gold), nothing)
             moves = MOVES * bool(not pd.isna(line["moves"]) and line["moves"])
-            row.append(Cell(_spread(line, many, 3) + moves, bold=bool(line["mean"] == best[gold])))
+            row.append(Cell(_spread(line, many, 3) + moves, bold=(line["mean"], line["ranked"]) == best[gold]))
             if gold in settings["gold"]:
                 row += [Cell(_number(line[name], 3)) for name in ("between", "within")]
         rows.append(row)
     notes = [
         f"Kendall's τ with the ground truth ({settings['agreement']}) under each definition of gold, mean ± standard "
         f"deviation over {many} seeds; * marks what the runs lead with ({asked(runs[0].record)}). "
-        "The largest mean of a column is bold. "
+        "The largest mean of a column is bold, of the metrics that rank the most explainers. "
         "within: the deviation that the choice of instances explains (bootstrap, inside each seed). between: the "
         f"deviation that is left, of splits, models, explainers and searches. {_gaps(mine, many)}",
         _about(runs),
         *_of_moves("τ", bool((mine["moves"].fillna(0) > 0).any())),
     ]
     return Table(f"Agreement with the ground truth over {many} seeds{_named(chosen)}", header, [rows], notes, detail)
+
+
+def _largest(lines: pd.DataFrame) -> tuple[float, str]:
+    """The largest mean among the metrics that rank the most explainers, and whom those rank."""
+    there = lines[lines["mean"].notna()]
+    if there.empty:
+        return math.nan, ""
+    who = most_ranked(there["ranked"].tolist())
+    return float(there.loc[there["ranked"] == who, "mean"].max()), who
 
 
 def _without_controls(

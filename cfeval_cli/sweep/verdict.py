@@ -11,7 +11,7 @@ from cfeval_cli.errors import visible
 from cfeval_cli.report.page.verdict import listed, told_p
 from cfeval_cli.report.tables import OF_MOVES, headed, row_title
 from cfeval_cli.statistics.resampled import SURE
-from cfeval_cli.sweep.runs import Run
+from cfeval_cli.sweep.runs import Run, most_ranked
 
 _NAMED = 3
 
@@ -34,6 +34,8 @@ def over_seeds(lines: pd.DataFrame, record: Mapping[str, Any]) -> tuple[str, lis
     lines = lines[lines["p"].notna()].sort_values("mean", ascending=False, kind="stable")
     if lines.empty:
         return "these seeds cannot tell which metric agrees with the truth", []
+    compared = lines["ranked"] == most_ranked(lines["ranked"].tolist())
+    lines, others = lines[compared], lines[~compared]
     seeds, best = int(lines["seeds"].max()), lines.iloc[0]
     alike = lines[(lines["behind"] < 1e-9)]
     who = _names(alike, record)
@@ -63,7 +65,17 @@ def over_seeds(lines: pd.DataFrame, record: Mapping[str, Any]) -> tuple[str, lis
         points.append(f"Further from the truth for sure: {_names(behind, record, 6)}.")
     if len(close):
         points.append(f"Not told apart from {who}: {_names(close, record, 6)}.")
+    if len(others):
+        points.append(_of_others(others, record))
     return headline, points
+
+
+def _of_others(others: pd.DataFrame, record: Mapping[str, Any]) -> str:
+    """Which metrics ranked other explainers, and their mean τ, which is not compared."""
+    ends = [f"{value:.3f}" for value in (others["mean"].min(), others["mean"].max())]
+    told = ends[0] if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}"
+    verb = "ranks" if len(others) == 1 else "rank"
+    return f"{_names(others, record)} {verb} other explainers and cannot be compared with these: mean τ {told}."
 
 
 def _names(lines: pd.DataFrame, record: Mapping[str, Any], most: int = _NAMED) -> str:

@@ -3,20 +3,34 @@
 import json
 from hashlib import blake2b
 from itertools import combinations, permutations, product
-from math import ceil, exp, nan, sqrt
+from math import ceil, comb, exp, nan, sqrt
 
 import numpy as np
 import pandas as pd
 from scipy import stats
 from scipy.stats import beta
 
+NEEDS_MODEL = {  # what cannot be told from predictions that are stored: other inputs must be put before the model
+    "comprehensiveness", "sufficiency", "dfr", "pgi", "pgu", "aopc", "aopc_suff", "naopc", "edits_to_flip", "frozen",
+    "faithfulness_correlation", "infidelity", "redundant", "axe", "plausible",
+}  # fmt: skip
+NEEDS_TRAINING = {"axe", "plausible", "pgi", "pgu"}  # and whatever is removed by `marginal` or `mean`
+
 
 def sigmoid(z):
     return 1 / (1 + exp(-z)) if z >= 0 else exp(z) / (1 + exp(z))
 
 
-class Box:
-    """The stored model, in the words of the documentation."""
+def generator(*key):
+    """Random numbers as the documentation says they are drawn."""
+    digest = blake2b("\0".join(map(str, key)).encode(), digest_size=16).digest()
+    return np.random.Generator(np.random.Philox(key=int.from_bytes(digest, "big")))
+
+
+class Sum:
+    """A stored sum of effects for two classes, in the words of the documentation: also one of embeddings."""
+
+    sums = True
 
     def __init__(self, path):
         with np.load(path, allow_pickle=False) as file:
@@ -24,7 +38,7 @@ class Box:
             spans = list(zip(file["starts"].tolist(), file["sizes"].tolist(), strict=True))
             self.e = [file["embeddings"][start : start + size] for start, size in spans]
             self.table_of = [spans.index(span) for span in spans]  # the first feature that has the same table
-            self.centre = [float(mean @ w) for mean, w in zip(file["means"], self.w, strict=True)]
+            self.means = list(file["means"])
 
     def vector(self, j, v):
         """The embedding of a code; one that has been moved is its own."""
@@ -34,152 +48,516 @@ class Box:
         """What a value adds to the logit; nothing where it is deleted."""
         return 0.0 if v is None else float(self.w[j] @ self.vector(j, v))
 
+    def effects(self, j, label):
+        """What every value adds to the logit of a class."""
+        return [(1 if label else -1) * float(e @ self.w[j]) for e in self.e[j]]
+
+    def centre(self, j, label):
+        """What the values of the training rows add on average."""
+        return (1 if label else -1) * float(self.means[j] @ self.w[j])
+
     def p(self, row):
         """P(1|x); a feature that is None is padding, or deleted."""
         there = ((j, v) for j, v in enumerate(row) if v is not None)
         return sigmoid(self.bias + sum(float(self.w[j] @ self.vector(j, v)) for j, v in there))
 
+    def of(self, row, label):
+        """P(label|x)."""
+        return self.p(row) if label == 1 else 1 - self.p(row)
 
-def gold(box, definition, row, label, mask):
-    """Features by importance; the mask is no value that a feature could have instead, and padding is no feature."""
-    sign = 1 if label == 1 else -1
-    scores = {}
-    for j, v in enumerate(row):
-        if v is None:
-            continue
-        c = [float(e @ box.w[j]) for e in box.e[j]]
-        scores[j] = {
-            "signed": sign * c[v],
-            "absolute": abs(c[v]),
-            "centered": sign * (c[v] - box.centre[j]),
-            "contrast": max(sign * (c[v] - c[u]) for u in box.tried[j] if u not in (v, mask)),
-        }[definition]
-    return sorted(scores, key=lambda j: (-scores[j], j))
+    def label(self, row):
+        return int(self.p(row) > 0.5)
 
+    def reads(self, j):
+        return self.w[j].any()
 
-def distance(box, row, edited, access):
-    """Euclidean: one-hot with label access, between embeddings with more."""
-    if access == "label":
-        return sum(2 for a, b in zip(row, edited, strict=True) if a != b) ** 0.5
-    squared = 0.0
-    for j, (a, b) in enumerate(zip(row, edited, strict=True)):
-        if a is not b:
-            squared += float(((box.e[j][a] - box.vector(j, b)) ** 2).sum())
-    return squared**0.5
+    def many(self, rows):
+        """Probabilities (n, 2) of codes (n, M), -1 where a feature is absent."""
+        tables = [np.append(e @ w, 0.0) for e, w in zip(self.e, self.w, strict=True)]  # -1 is the last
+        with np.errstate(over="ignore"):
+            p = 1 / (1 + np.exp(-(self.bias + sum(table[rows[:, j]] for j, table in enumerate(tables)))))
+        return np.stack([1 - p, p], axis=1)
 
 
-def read(folder):
-    """The model, k, the code of the mask, and the codes of each instance."""
-    k = json.loads((folder / "run.json").read_text())["settings"]["k"]
-    described = json.loads((folder / "dataset.json").read_text())
-    mask, box = described["unknown"], Box(folder / "model.npz")
-    box.tried = [f.get("candidates", range(len(e))) for f, e in zip(described["features"], box.e, strict=True)]
-    rows = {}
-    for instance in pd.read_parquet(folder / "instances.parquet").itertuples():
-        rows[instance.instance] = [None if c == -1 else int(c) for c in instance.codes]
-    return box, k, mask, rows
+class Told:
+    """Any model of whole rows: probabilities (n, C) of codes (n, M); the class is the first of the likeliest."""
+
+    sums = False
+
+    def __init__(self, many):
+        self.many = many
+
+    def of(self, row, label):
+        return float(self.many(np.array([row]))[0, label])
+
+    def label(self, row):
+        return int(self.many(np.array([row]))[0].argmax())
 
 
-def recompute(folder, own=False):
-    """{(metric, variant, explainer): value} for everything with a value, on the instances that count or on its own.
+def tree(path):
+    """The stored tree: from the root left or right by the value of a node's feature, to a leaf."""
+    with np.load(path, allow_pickle=False) as file:
+        feature, left, right, tests, probabilities = (
+            file[name].tolist() for name in ("feature", "left", "right", "tests", "probabilities")
+        )
 
-    All but what takes training rows, which a run folder does not have: the variant `marginal`, and the metrics `axe`
-    and `plausible`.
-    """
-    scores = scored(folder)
-    return values(scores, None if own else counted(folder, scores))
+    def leaf(row):
+        node = 0
+        while feature[node] != -1:
+            node = left[node] if tests[node][row[feature[node]]] else right[node]
+        return probabilities[node]
+
+    grown = Told(lambda rows: np.array([leaf(row) for row in rows.tolist()]))
+    grown.reads = lambda j: j in feature
+    return grown
 
 
-def scored(folder, end="", other=None):
+class Classes(Told):
+    """A stored sum of effects for each of several classes."""
+
+    sums = True
+
+    def __init__(self, path):
+        with np.load(path, allow_pickle=False) as file:
+            self.bias, sizes, self.means = file["bias"], file["sizes"].tolist(), file["means"]
+            starts = np.cumsum([0, *sizes])
+            self.tables = [file["effects"][start : start + size] for start, size in zip(starts, sizes, strict=False)]
+        super().__init__(self.softmax)
+
+    def softmax(self, rows):
+        raised = np.exp(self.bias + sum(table[rows[:, j]] for j, table in enumerate(self.tables)))
+        return raised / raised.sum(axis=1, keepdims=True)
+
+    def effects(self, j, label):
+        """On the logit of a class, less the mean of the others'."""
+        return [float(of[label] - np.mean(np.delete(of, label))) for of in self.tables[j]]
+
+    def centre(self, j, label):
+        return float(self.means[j][label] - np.mean(np.delete(self.means[j], label)))
+
+
+class Run:
+    """A run folder, read once; `ask` is the model, codes (n, M) to probabilities (n, C), if it is not in the folder."""
+
+    def __init__(self, folder, ask=None):
+        self.folder, self.record = folder, json.loads((folder / "run.json").read_text())
+        described = json.loads((folder / "dataset.json").read_text())
+        self.settings, self.k = self.record["settings"], self.record["settings"]["k"]
+        self.mask, self.features, self.classes = described["unknown"], described["features"], described["classes"]
+        self.names = [described["values"][feature["values"]] for feature in self.features]
+        self.text = described["kind"] == "text"
+        self.instances = pd.read_parquet(folder / "instances.parquet").set_index("instance")
+        self.rows = {i: [None if c == -1 else int(c) for c in codes] for i, codes in self.instances["codes"].items()}
+        self.labels, self.were = self.instances["predicted"].astype(int).to_dict(), {}
+        self.train, self.box = self.read_training(), self.read_model(ask)
+        self.embedded = isinstance(self.box, Sum) and "zero" not in self.record["removals_absent"]
+        self.ways = {variant: self.way(variant) for variant in self.record["removals"]}
+        self.ways = {variant: way for variant, way in self.ways.items() if way is not None}
+        self.known = {}
+
+    def read_training(self):
+        """The training rows' codes (n, M), or None if the folder does not have them."""
+        path = self.folder / "training.parquet"
+        return np.stack(pd.read_parquet(path)["codes"].to_list()) if path.exists() else None
+
+    def read_model(self, ask):
+        path = self.folder / "model.npz"
+        if ask is not None or not path.exists():
+            return None if ask is None else Told(ask)
+        with np.load(path, allow_pickle=False) as file:
+            kind = Sum if "weights" in file else tree if "tests" in file else Classes if "effects" in file else None
+        return kind(path) if kind else None
+
+    def label(self, i):
+        return self.labels[i]
+
+    def before(self, i):
+        """P(ŷ|x), by the model if there is one."""
+        if i not in self.were:
+            told = self.box is not None
+            self.were[i] = (
+                self.box.of(self.rows[i], self.label(i)) if told else self.instances.at[i, "predicted_probability"]
+            )
+        return self.were[i]
+
+    def values(self, j):
+        """The codes that a feature could have instead: of a number those that are tried, and never the mask."""
+        codes = self.features[j].get("candidates", range(len(self.names[j])))
+        return [code for code in codes if code != self.mask]
+
+    def others(self, j, own):
+        """Those that it may have instead of its own."""
+        moves, missing = self.features[j].get("moves", "any"), self.features[j].get("missing")
+        sides = {"any": lambda v: True, "none": lambda v: False, "up": lambda v: v > own, "down": lambda v: v < own}
+        free = [v for v in self.values(j) if v != own and sides[moves](v)]
+        return free if moves == "any" else [v for v in free if missing not in (v, own)]
+
+    def way(self, variant):
+        """What takes the place of some features of a row: None if that cannot be told from the folder."""
+        facts = self.record["removals"][variant]
+        if facts["name"] in self.record["removals_absent"]:
+            return None
+        if variant == "del":
+            return lambda features: ([[None] * len(features)], [1.0])
+        if variant == "mask":
+            return lambda features: ([[self.mask] * len(features)], [1.0])
+        if self.train is None:
+            return None
+        if variant == "mean":
+            means = [np.mean([self.box.e[j][v] for v in self.having(j)], axis=0) for j in range(len(self.features))]
+            return lambda features: ([[means[j] for j in features]], [1.0])
+        return self.marginal(facts["settings"]["draws"], facts["settings"]["seed"])
+
+    def having(self, j):
+        """The codes of the training rows that have a feature; a word is the same wherever it stands."""
+        mine = self.train.ravel() if self.text else self.train[:, j]
+        return mine[mine != -1]
+
+    def marginal(self, draws, seed):
+        """Values of training rows, all of a row's together: all combinations, or so many draws."""
+        known = {}
+
+        def combined(features):
+            if self.text:
+                words = self.having(0)
+                codes, counts = np.unique(words, return_counts=True)
+                if len(features) == 1 and len(codes) <= draws:
+                    return codes[:, None], counts / len(words)
+                shares = np.bincount(words, minlength=len(self.names[0])) / len(words)
+                drawn = generator(seed, "removal.marginal", None).choice(len(shares), (draws, len(features)), p=shares)
+                return drawn, np.full(draws, 1 / draws)
+            number = np.zeros(len(self.train), dtype=object if len(features) > 10 else np.int64)
+            for j in features:
+                number = number * (len(self.names[j]) + 1) + self.train[:, j]
+            if len(np.unique(number[:1000])) <= draws:
+                _, first, counts = np.unique(number, return_index=True, return_counts=True)
+                if len(first) <= draws:
+                    return self.train[first][:, features], counts / len(self.train)
+            rows = generator(seed, "removal.marginal", None).integers(0, len(self.train), draws)
+            return self.train[rows][:, features], np.full(draws, 1 / draws)
+
+        def instead(features):
+            if tuple(features) not in known:
+                known[tuple(features)] = combined(features)
+            return known[tuple(features)]
+
+        return instead
+
+    def without(self, way, i, gone):
+        """(what is left of p(ŷ), the share that flips, the mean of |p - p′|) without some features of a row."""
+        gone = tuple(sorted(j for j in gone if self.rows[i][j] is not None))
+        key = (way, i, gone)
+        if key in self.known:
+            return self.known[key]
+        row, label, was = self.rows[i], self.label(i), self.before(i)
+        values, weights = way(list(gone))
+        if any(isinstance(v, np.ndarray) for v in values[0]):
+            moved = list(row)
+            for j, v in zip(gone, values[0], strict=True):
+                moved[j] = v
+            p, flips = [self.box.of(moved, label)], [self.box.label(moved) != label]
+        else:
+            edited = np.tile([-1 if v is None else v for v in row], (len(values), 1))
+            edited[:, list(gone)] = [[-1 if v is None else v for v in one] for one in values]
+            told = self.box.many(edited)
+            p, flips = told[:, label], told.argmax(axis=1) != label
+        weighted = [(w, float(a), bool(b)) for w, a, b in zip(weights, p, flips, strict=True)]
+        self.known[key] = (
+            sum(w * a for w, a, _ in weighted), sum(w for w, _, b in weighted if b),
+            sum(w * abs(was - a) for w, a, _ in weighted),
+        )  # fmt: skip
+        return self.known[key]
+
+    def space(self, access):
+        """In which space distances are measured."""
+        chosen = self.record["setup"].rpartition("(space: ")[2].partition(")")[0]
+        if chosen != "auto":
+            return chosen
+        return "scaled" if not self.embedded else "onehot" if access == "label" else "embedding"
+
+    def distance(self, row, edited, access):
+        """Euclidean."""
+        space, squared = self.space(access), 0.0
+        for j, (a, b) in enumerate(zip(row, edited, strict=True)):
+            if a is b or (not isinstance(b, np.ndarray) and a == b):
+                continue
+            if space == "onehot":
+                squared += 2
+            elif space == "scaled":
+                squared += self.apart(j, a, b)
+            else:
+                squared += float(((self.box.e[j][a] - self.box.vector(j, b)) ** 2).sum())
+        return squared**0.5
+
+    def apart(self, j, a, b):
+        """The squared distance of two values: 2 for categories, ranks of ordered ones, numbers in units of the MAD."""
+        if a == b:
+            return 0.0
+        feature, missing = self.features[j], self.features[j].get("missing")
+        if feature["kind"] != "number" and not feature.get("ordered"):
+            return 2.0
+        if ("places", j) not in self.known:
+            number = feature["kind"] == "number"
+            line = [
+                nan if c == missing else float(name) if number else float(c) for c, name in enumerate(self.names[j])
+            ]
+            there = np.array([line[c] for c in self.train[:, j] if c != missing])
+            middle = float(np.median(there))
+            unit = (float(np.median(np.abs(there - middle))) or float(np.std(there)) or 1.0) if number else 1.0
+            self.known["places", j] = [((middle if c == missing else v) / unit) for c, v in enumerate(line)]
+        places = self.known["places", j]
+        return (places[a] - places[b]) ** 2 + (2.0 if missing in (a, b) else 0.0)
+
+    def squares(self, row, features):
+        """The squared distance of each training row in some features."""
+        total = np.zeros(len(self.train))
+        for j in features:
+            if (j, row[j]) not in self.known:
+                self.known[j, row[j]] = np.array([self.apart(j, row[j], v) for v in range(len(self.names[j]))])
+            total += self.known[j, row[j]][self.train[:, j]]
+        return total
+
+    def votes(self, row, features, size):
+        """The share of each class among the nearest training rows; those at the last distance share what is left."""
+        if "classes" not in self.known:
+            self.known["classes"] = self.box.many(self.train).argmax(axis=1)
+        squared = self.squares(row, features)
+        last = np.sort(squared)[min(size, len(squared)) - 1]
+        near = squared < last - 1e-9 * max(1.0, last)
+        tied = ~near & (squared <= last + 1e-9 * max(1.0, last))
+        left, found = min(size, len(squared)) - near.sum(), []
+        for c in range(len(self.classes)):
+            mine = self.known["classes"] == c
+            found.append((near[mine].sum() + left * tied[mine].sum() / tied.sum()) / min(size, len(squared)))
+        return found
+
+
+def truths(run):
+    """{(truth, instance): the importance of each feature}, of the truths that follow from what is known."""
+    found = {}
+    for name in run.record["truths"]:
+        for i, row in run.rows.items():
+            there = [j for j, v in enumerate(row) if v is not None]
+            told = {j: IMPORTANCE[name](run, i, j) for j in there} if name in IMPORTANCE else WHOLE[name](run, i)
+            found[name, i] = [told.get(j, nan) for j in range(len(row))]
+    return found
+
+
+def effect_of(run, i, j, v):
+    return run.box.effects(j, run.label(i))[v]
+
+
+def contrast(run, i, j):
+    """The largest drop that another value causes: of the logit if that is a sum, else of p(ŷ); 0 if there is none."""
+    row, label = run.rows[i], run.label(i)
+    others = run.others(j, row[j])
+    if run.box.sums:
+        effects = run.box.effects(j, label)
+        return max((effects[row[j]] - effects[v] for v in others), default=0.0)
+    return max((run.before(i) - run.box.of([*row[:j], v, *row[j + 1 :]], label) for v in others), default=0.0)
+
+
+def shapley(run, i):
+    """The mean, over all orders, of what a feature adds to p(ŷ): from the worth of all sets of known features."""
+    row, label, facts = np.array(run.rows[i]), run.label(i), run.record["truths"]["shapley"]["settings"]
+    width = len(row)
+    if "background" not in run.known:
+        rows = np.arange(len(run.train))
+        if not (run.folder / "model.npz").exists():  # a tree takes all
+            size = min(facts["background"], len(rows))
+            rows = np.sort(generator(facts["seed"], "truth.shapley", None).choice(len(rows), size, replace=False))
+        run.known["background"] = run.train[rows]
+    worth = {}
+    for size in range(width + 1):
+        for inside in combinations(range(width), size):
+            outside = [j for j in range(width) if j not in inside]
+            kinds, counts = np.unique(run.known["background"][:, outside], axis=0, return_counts=True)
+            mixed = np.tile(row, (len(kinds), 1))
+            mixed[:, outside] = kinds
+            worth[inside] = float(run.box.many(mixed)[:, label] @ counts / counts.sum())
+    told = {}
+    for j in range(width):
+        without = [inside for inside in worth if j not in inside]
+        steps = ((worth[tuple(sorted((*one, j)))] - worth[one], len(one)) for one in without)
+        told[j] = sum(step / (width * comb(width - 1, size)) for step, size in steps)
+    return told
+
+
+def responsibility(run, i, most=None):
+    """1 / the size of the smallest set with the feature that can flip and none of whose parts can."""
+    row, label = run.rows[i], run.label(i)
+    there = [j for j, v in enumerate(row) if v is not None]
+    most = most or (len(there) if isinstance(run.box, Told) and (run.folder / "model.npz").exists() else 2)
+    minimal = []
+    for size in range(1, most + 1):
+        for some in combinations(there, size):
+            if any(set(one) <= set(some) for one in minimal):
+                continue
+            tried = [list(zip(some, chosen, strict=True)) for chosen in product(*(run.others(j, row[j]) for j in some))]
+            if any(run.box.label([dict(edit).get(j, v) for j, v in enumerate(row)]) != label for edit in tried):
+                minimal.append(some)
+    return {j: max((1 / len(one) for one in minimal if j in one), default=0.0) for j in there}
+
+
+IMPORTANCE = {
+    "signed": lambda run, i, j: effect_of(run, i, j, run.rows[i][j]),
+    "absolute": lambda run, i, j: abs(effect_of(run, i, j, run.rows[i][j])),
+    "centered": lambda run, i, j: effect_of(run, i, j, run.rows[i][j]) - run.box.centre(j, run.label(i)),
+    "contrast": contrast,
+    "used": lambda run, i, j: float(run.box.reads(j)),
+}
+WHOLE = {"shapley": shapley, "responsibility": responsibility}
+
+
+def shares_of_gold(importance, named, k):
+    """(recall, hit): the mean over all ways to break ties of the share of the k most important that are named."""
+    there = [j for j, v in enumerate(importance) if not np.isnan(v)]
+    size = min(k, len(there))
+    last = sorted((importance[j] for j in there), reverse=True)[size - 1] if size else 0.0
+    sure = {j for j in there if importance[j] > last}
+    tied = [j for j in there if importance[j] == last]
+    golds = [sure | set(rest) for rest in combinations(tied, size - len(sure))]
+    found = [len(gold & set(named)) for gold in golds]
+    return np.mean(found) / k, np.mean([one > 0 for one in found])
+
+
+def recompute(folder, ask=None):
+    """{(metric, variant, explainer): value} for everything with a value, on the instances that count."""
+    scores = scored(folder, ask=ask)
+    return values(scores, counted(folder, scores))
+
+
+def beyond(run):
+    """Whether a metric and its variant are beyond what the folder, and the model if it is given, can tell."""
+
+    def check(metric, variant):
+        if run.box is None and metric in NEEDS_MODEL:
+            return True
+        return run.train is None and (metric in NEEDS_TRAINING or variant in ("marginal", "mean"))
+
+    return check
+
+
+def scored(folder, end="", other=None, ask=None):
     """{(metric, variant, explainer): {instance: (numerator, denominator)}} of the first explanations, or of others.
 
-    `other` is the model in other parameters, by which the same explanations and edits are scored.
+    `other` is the model in other parameters, by which the same explanations and edits are scored: only what can change.
     """
-    box, k, mask, rows = read(folder)
-    box = other or box
-    yhat = {i: int(box.p(row) > 0.5) for i, row in rows.items()}
-    kept = {i: box.p(row) if yhat[i] == 1 else 1 - box.p(row) for i, row in rows.items()}
-
-    def of_class(i, row):
-        return box.p(row) if yhat[i] == 1 else 1 - box.p(row)
-
-    record, found, golds = json.loads((folder / "run.json").read_text()), {}, {}
+    run = Run(folder, ask)
+    if other is not None:
+        run.box, run.were = other, {}
+        run.ways = {variant: way for variant, way in run.ways.items() if variant in ("del", "mask")}
+    record, found, k, metrics = run.record, {}, run.k, run.record["metrics"]
 
     def add(key, i, numerator, denominator=1.0):
         assert i not in found.setdefault(key, {})
         found[key][i] = (numerator, denominator)
 
+    truth = pd.read_parquet(folder / "truth.parquet") if (folder / "truth.parquet").exists() else None
+    lines = () if truth is None else truth.itertuples()
+    important = {(line.truth, line.instance): line.importance for line in lines}
+    if other is not None:
+        important = truths(run)
     for told in pd.read_parquet(folder / f"explanations{end}.parquet").itertuples():
-        i, named = told.instance, [int(j) for j in told.features][:k]
-        add(("coverage", "all", told.explainer), i, float(len(named) == k))
+        i, named, name = told.instance, [int(j) for j in told.features][:k], told.explainer
+        add(("coverage", "all", name), i, float(len(named) == k))
         if len(named) < k:
             continue
-        row = rows[i]
-        for how in ("del",) if mask is None else ("del", "mask"):
-            value = None if how == "del" else mask
-            without = [value if j in named and v is not None else v for j, v in enumerate(row)]
-            only = [v if j in named or v is None else value for j, v in enumerate(row)]
-            add(("comprehensiveness", how, told.explainer), i, kept[i] - of_class(i, without))
-            add(("sufficiency", how, told.explainer), i, kept[i] - of_class(i, only))
-            add(("dfr", how, told.explainer), i, float((box.p(without) > 0.5) != yhat[i]))
-            if record["ordered"][told.explainer]:
-                down = Down(box, row, yhat[i], value, mask is not None, [int(j) for j in told.features])
-                aopc = down.mean(down.order)
-                add(("aopc", how, told.explainer), i, aopc)
-                add(("aopc_suff", how, told.explainer), i, down.mean(down.order, keep=True))
-                worst, best = down.ends()
-                far = best - worst > 1e-12
-                add(("naopc", how, told.explainer), i, (aopc - worst) / (best - worst) if far else 0.0, float(far))
-                if "infidelity" in record["metrics"]:
-                    sums, drops = down.sums(told.scores, record["settings"]["seed"], i)
-                    square = sum(a * a for a in sums)
-                    beta = sum(a * b for a, b in zip(sums, drops, strict=True)) / square if square else 0.0
-                    left = np.mean([(beta * a - b) ** 2 for a, b in zip(sums, drops, strict=True)])
-                    add(("infidelity", how, told.explainer), i, left)
-                    varies = min(np.std(sums) / max(1e-300, max(map(abs, sums))), np.std(drops)) > 1e-12
-                    alike = np.corrcoef(sums, drops)[0, 1] if varies else 0.0
-                    add(("faithfulness_correlation", how, told.explainer), i, alike, float(varies))
-        if record["ordered"][told.explainer]:
-            add(("edits_to_flip", "greedy", told.explainer), i, edits(box, row, yhat[i], told.features, mask))
-        if "frozen" in record["metrics"]:
-            others = [j for j, v in enumerate(row) if v is not None and j not in named]
-            able = any(flips(box, row, yhat[i], some) for some in combinations(others, min(k, len(others))))
-            add(("frozen", "all sets", told.explainer), i, float(able))
-        for definition in ("signed", "absolute", "centered", "contrast"):
-            if (definition, i) not in golds:
-                golds[definition, i] = set(gold(box, definition, row, yhat[i], mask)[:k])
-            common = len(golds[definition, i] & set(named))
-            add(("recall", definition, told.explainer), i, common / k)
-            add(("hit", definition, told.explainer), i, float(common > 0))
+        for definition in record["truths"]:
+            recall, hit = shares_of_gold(important[definition, i], named, k)
+            add(("recall", definition, name), i, recall)
+            add(("hit", definition, name), i, hit)
+        if any(feature.get("moves") for feature in run.features):
+            add(("fixed", "all", name), i, float(not any(run.others(j, run.rows[i][j]) for j in named)))
+        if run.box is None:
+            continue
+        for variant, way in run.ways.items():
+            erased(run, add, (variant, name), way, told, named)
+        if "marginal" in run.ways:
+            for metric, gone in (("pgi", named), ("pgu", [j for j in range(len(run.features)) if j not in named])):
+                add((metric, "marginal", name), i, run.without(run.ways["marginal"], i, gone)[2])
+        if "edits_to_flip" in metrics and record["ordered"][name]:
+            add(("edits_to_flip", "greedy", name), i, edits(run, i, [int(j) for j in told.features]))
+        if "frozen" in metrics:
+            others = [j for j, v in enumerate(run.rows[i]) if v is not None and j not in named]
+            sets = combinations(others, min(k, len(run.features) - k, len(others)))
+            add(("frozen", "all sets", name), i, float(any(flips(run, i, some) for some in sets)))
+        if "axe" in metrics and run.train is not None and other is None:
+            votes = run.votes(run.rows[i], named, metrics["axe"]["settings"]["neighbours"])
+            most = [c for c, vote in enumerate(votes) if vote >= max(votes) - 1e-9]
+            add(("axe", "nearest", name), i, float(run.label(i) in most) / len(most))
     for edit in pd.read_parquet(folder / f"counterfactuals{end}.parquet").itertuples():
-        i, row = edit.instance, rows[edit.instance]
-        edited = list(row)
-        if edit.codes is None:
-            for j, v in zip(edit.features, edit.vectors, strict=True):
-                edited[j] = np.array(v)
-            add(("converged", edit.access, edit.explainer), i, float(edit.converged))
-        else:
-            for j, v in zip(edit.features, edit.codes, strict=True):
-                edited[j] = int(v)
-        flip = float((box.p(edited) > 0.5) != yhat[i])
-        far = distance(box, row, edited, edit.access)
-        key = (edit.access, edit.explainer)
-        add(("validity", *key), i, flip)
-        add(("proximity", *key), i, far)
-        add(("proximity_flips", *key), i, flip * far, flip)
-        changed = [j for j, v in enumerate(row) if v is not None and moved(box, j, v, edited[j])]
-        spare = 0
-        for j in changed:
-            reset = list(edited)
-            reset[j] = row[j]
-            spare += int((box.p(reset) > 0.5) != yhat[i])
-        add(("sparsity", *key), i, flip * len(changed), flip)
-        add(("redundant", *key), i, flip * spare, flip)
-        add(("c", *key), i, flip, far)
-        if edit.access != "label":
-            add(("validity_soft", *key), i, kept[i] - of_class(i, edited))
-            add(("c_soft", *key), i, kept[i] - of_class(i, edited), far)
+        edited_scores(run, add, edit, other is None)
     return found
+
+
+def erased(run, add, key, way, told, named):
+    """What follows from taking features away."""
+    i, metrics, was = told.instance, run.record["metrics"], run.before(told.instance)
+    left, flipped, _ = run.without(way, i, named)
+    add(("comprehensiveness", *key), i, was - left)
+    add(("dfr", *key), i, flipped)
+    rest = [j for j in range(len(run.features)) if j not in named]
+    add(("sufficiency", *key), i, was - run.without(way, i, rest)[0])
+    if not run.record["ordered"][told.explainer]:
+        return
+    down = Down(run, i, way, key[0])
+    order = [int(j) for j in told.features]
+    if {"aopc", "naopc"} & set(metrics):
+        aopc = down.mean(order)
+        add(("aopc", *key), i, aopc)
+    if "aopc_suff" in metrics:
+        add(("aopc_suff", *key), i, down.mean(order, keep=True))
+    if "naopc" in metrics:
+        worst, best = down.ends()
+        far = best - worst > 1e-12
+        add(("naopc", *key), i, (aopc - worst) / (best - worst) if far else 0.0, float(far))
+    if "infidelity" in metrics:
+        sums, drops = down.sums(order, told.scores, metrics["infidelity"]["settings"])
+        square = sum(a * a for a in sums)
+        slope = sum(a * b for a, b in zip(sums, drops, strict=True)) / square if square else 0.0
+        add(("infidelity", *key), i, np.mean([(slope * a - b) ** 2 for a, b in zip(sums, drops, strict=True)]))
+        sizes = [np.std(side) / max(1e-300, max(map(abs, side))) for side in (sums, drops)]
+        varies = min(sizes) > 1e-12
+        alike = np.corrcoef(sums, drops)[0, 1] if varies else 0.0
+        add(("faithfulness_correlation", *key), i, alike, float(varies))
+
+
+def edited_scores(run, add, edit, whole):
+    """What follows from one counterfactual."""
+    i, row, label, metrics = edit.instance, run.rows[edit.instance], run.label(edit.instance), run.record["metrics"]
+    edited = list(row)
+    if edit.codes is None:
+        for j, v in zip(edit.features, edit.vectors, strict=True):
+            edited[j] = np.array(v)
+        add(("converged", edit.access, edit.explainer), i, float(edit.converged))
+    else:
+        for j, v in zip(edit.features, edit.codes, strict=True):
+            edited[j] = int(v)
+    after = edit.label if run.box is None else run.box.label(edited)
+    flip = float(after != label)
+    far, key = run.distance(row, edited, edit.access), (edit.access, edit.explainer)
+    add(("validity", *key), i, flip)
+    add(("proximity", *key), i, far)
+    add(("proximity_flips", *key), i, flip * far, flip)
+    add(("c", *key), i, flip, far)
+    changed = [j for j, v in enumerate(row) if v is not None and moved(run.box, j, v, edited[j])]
+    add(("sparsity", *key), i, flip * len(changed), flip)
+    if edit.access != "label":
+        drop = run.before(i) - (edit.probability if run.box is None else run.box.of(edited, label))
+        add(("validity_soft", *key), i, drop)
+        add(("c_soft", *key), i, drop, far)
+    if run.box is None:
+        return
+    spare = 0
+    for j in changed:
+        reset = list(edited)
+        reset[j] = row[j]
+        spare += int(run.box.label(reset) != label)
+    add(("redundant", *key), i, flip * spare, flip)
+    if "plausible" in metrics and whole and run.train is not None and edit.codes is not None:
+        votes = run.votes(edited, range(len(row)), metrics["plausible"]["settings"]["neighbours"])
+        add(("plausible", *key), i, flip * votes[after], flip)
 
 
 def moved(box, j, value, now):
@@ -187,47 +565,45 @@ def moved(box, j, value, now):
     return bool((box.e[j][value] != now).any()) if isinstance(now, np.ndarray) else value != now
 
 
-def flips(box, row, label, features):
+def flips(run, i, features):
     """Whether some values of some features change the label."""
-    for chosen in product(*({row[j], *box.tried[j]} for j in features)):
-        edited = list(row)
-        for j, v in zip(features, chosen, strict=True):
-            edited[j] = v
-        if (box.p(edited) > 0.5) != label:
-            return True
-    return False
+    row = run.rows[i]
+    key = ("flips", i, tuple(features))
+    if key not in run.known:
+        chosen = list(product(*({row[j], *run.others(j, row[j])} for j in features)))
+        edited = np.tile([-1 if v is None else v for v in row], (len(chosen), 1))
+        edited[:, list(features)] = chosen
+        run.known[key] = bool((run.box.many(edited).argmax(axis=1) != run.label(i)).any())
+    return run.known[key]
 
 
-def edits(box, row, label, features, mask, longest=10):
-    """How many features it takes, each with the value that is worst for the label; the logit is a sum."""
-    most, logit, sign = (
-        min(longest, len(row)),
-        box.bias + sum(map(box.effect, range(len(row)), row)),
-        1 if label else -1,
-    )
-    for step, j in enumerate(int(j) for j in features[:most]):
-        others = [sign * box.effect(j, u) for u in box.tried[j] if u not in (row[j], mask)]
-        logit += sign * min(0.0, min(others, default=0.0) - sign * box.effect(j, row[j]))
-        if (logit > 0) != bool(label):
+def edits(run, i, features):
+    """How many features it takes, each in its turn with the value that leaves least of p(ŷ)."""
+    row, label, most = list(run.rows[i]), run.label(i), min(10, len(run.features))
+    left = run.before(i)
+    for step, j in enumerate(features[:most]):
+        tried = [[*row[:j], v, *row[j + 1 :]] for v in run.others(j, run.rows[i][j])]
+        if any(run.box.label(one) != label for one in tried):
             return step + 1.0
+        best = min(tried, key=lambda one: run.box.of(one, label), default=row)
+        if run.box.of(best, label) < left:
+            row, left = best, run.box.of(best, label)
     return most + 1.0
 
 
 class Down:
     """Removing the features of one instance, one after the other."""
 
-    def __init__(self, box, row, label, value, text, order):
-        self.box, self.row, self.label, self.value, self.order = box, row, label, value, order
-        self.there = [j for j, v in enumerate(row) if v is not None]
+    def __init__(self, run, i, way, variant):
+        self.run, self.i, self.way, self.variant = run, i, way, variant
+        self.there = [j for j, v in enumerate(run.rows[i]) if v is not None]
         size = len(self.there)
         shares = (0.01, 0.05, 0.1, 0.2, 0.5)
-        self.sizes = [ceil(round(s * size, 9)) for s in shares] if text else range(1, min(10, size) + 1)
+        self.sizes = [ceil(round(s * size, 9)) for s in shares] if run.text else list(range(1, min(10, size) + 1))
 
     def drop(self, gone):
         """p of the label before, less p without some features."""
-        now = [self.value if j in gone else v for j, v in enumerate(self.row)]
-        before, after = self.box.p(self.row), self.box.p(now)
-        return before - after if self.label else after - before
+        return self.run.before(self.i) - self.run.without(self.way, self.i, gone)[0]
 
     def mean(self, order, keep=False):
         """Over the first features, or all but those."""
@@ -235,26 +611,56 @@ class Down:
         return np.mean([self.drop(set(self.there) - one if keep else one) for one in firsts])
 
     def ends(self):
-        """The worst and the best order; of many features by what each takes from the logit."""
-        if len(self.there) <= 4:
-            means = [self.mean(order) for order in permutations(self.there)]
-            return min(means), max(means)
-        sign = 1 if self.label else -1
-        effects = {j: sign * (self.box.effect(j, self.row[j]) - self.box.effect(j, self.value)) for j in self.there}
-        order = sorted(self.there, key=effects.get)
-        return self.mean(order), self.mean(order[::-1])
+        """The worst and the best order: exact where the logit is a sum and one value stands in, else by a beam."""
+        key = ("ends", self.variant, self.i)
+        if key not in self.run.known:
+            if self.variant == "marginal" or not self.run.embedded:
+                self.run.known[key] = self.beam(-1), self.beam(1)
+            elif len(self.there) <= 4:
+                means = [self.mean(order) for order in permutations(self.there)]
+                self.run.known[key] = min(means), max(means)
+            else:
+                order = sorted(self.there, key=self.taken)  # of many features by what each takes from the logit
+                self.run.known[key] = self.mean(order), self.mean(order[::-1])
+        return self.run.known[key]
 
-    def sums(self, scores, seed, instance, subsets=50, share=0.25):
+    def taken(self, j):
+        """What removing a feature takes from the logit of the label."""
+        box, instead = self.run.box, self.way([j])[0][0][0]
+        sign = 1 if self.run.label(self.i) else -1
+        return sign * (box.effect(j, self.run.rows[self.i][j]) - box.effect(j, instead))
+
+    def beam(self, sign, width=5):
+        """Orders grow by one feature, and of each length the best five that remove different features are kept."""
+        kept, last = {(): 0.0}, max(self.sizes)
+        for size in range(1, last + 1):
+            counted, grown = self.sizes.count(size), {}
+            for gone, total in kept.items():
+                for j in self.there:
+                    if j not in gone:
+                        one = tuple(sorted((*gone, j)))
+                        drop = sign * self.drop(one)
+                        grown[one] = max(grown.get(one, (-np.inf,)), (total + max(1, counted) * drop, total, drop))
+            best = sorted(
+                grown, key=lambda one: (-round(grown[one][0], 12), [-int(j in one) for j in self.there][::-1])
+            )
+            kept = {one: grown[one][1] + counted * grown[one][2] for one in best[:width]}
+        return sign * max(kept.values()) / len(self.sizes)
+
+    def sums(self, order, scores, settings):
         """For random sets the sum of their scores, and what removing them does."""
-        key = blake2b(f"{seed}\0metric.subsets\0{instance}".encode(), digest_size=16).digest()
-        rng = np.random.Generator(np.random.Philox(key=int.from_bytes(key, "big")))
-        size, of = max(1, round(share * len(self.there))), dict(zip(self.order, scores, strict=True))
-        sets = [sorted(self.there, key=line.__getitem__)[:size] for line in rng.random((subsets, len(self.row)))]
+        rng = generator(settings["seed"], "metric.subsets", self.i)
+        size, of = max(1, round(settings["share"] * len(self.there))), dict(zip(order, scores, strict=True))
+        lines = rng.random((settings["subsets"], len(self.run.features)))
+        sets = [sorted(self.there, key=line.__getitem__)[:size] for line in lines]
         return [sum(of.get(j, 0.0) for j in one) for one in sets], [self.drop(set(one)) for one in sets]
 
 
-def noise(folder):
-    """{explainer: line} of noise.csv, and {(metric, variant, explainer): line} of noise_metrics.csv."""
+def noise(folder, once, ask=None):
+    """{explainer: line} of noise.csv, and {(metric, variant, explainer): line} of noise_metrics.csv.
+
+    `once` are the scores of the first explanations.
+    """
     record = json.loads((folder / "run.json").read_text())
     k, confidence = record["settings"]["k"], record["settings"]["confidence"]
     first, second = (
@@ -281,8 +687,8 @@ def noise(folder):
             "same_order": sum(a == b for a, b in lists) / n if n else nan,
             "deterministic": ("yes" if alike else "no") if n else "",
         }
-    values, once = {}, scored(folder)
-    for key, parts in scored(folder, "_again").items():
+    values = {}
+    for key, parts in scored(folder, "_again", ask=ask).items():
         if record["metrics"].get(key[0], {"role": "fact"})["role"] == "fact":
             continue
         pairs = [(*once[key][i], *part) for i, part in parts.items() if i in once.get(key, {})]
@@ -309,62 +715,77 @@ def twice(pairs):
     return told
 
 
-def bounds(folder):
+def bounds(folder, ask=None):
     """{(metric, variant): (instances, worst, best, telling, {gold: (share, share over those that tell)})}.
 
     Every set of k features is tried. What depends on which of several edits a search takes is left out, but for the
-    largest drop with probabilities, which is one edit, and one feature with labels, whose every edit is as far.
+    largest drop with probabilities where that is one edit, and one feature with labels where every edit is as far.
     """
-    box, k, mask, rows = read(folder)
-    record = json.loads((folder / "run.json").read_text())
-    exhaustive = record["search"].startswith("disc") and mask is None
-    scores = {}
-    for i, row in rows.items():
-        label = int(box.p(row) > 0.5)
+    return {key: extremes(key[0], of) for key, of in bounds_of(Run(folder, ask)).items()}
 
-        def of_class(edited, label=label):
-            return box.p(edited) if label else 1 - box.p(edited)
 
+def bounds_of(run):
+    """{(metric, variant): {instance: [(score, {gold: share of it}) of each set of k features]}}."""
+    scores, truth = {}, pd.read_parquet(run.folder / "truth.parquet")
+    important = {(one.truth, one.instance): one.importance for one in truth.itertuples()}
+    for i, row in run.rows.items():
         there = [j for j, v in enumerate(row) if v is not None]
-        golds = {name: set(gold(box, name, row, label, mask)[:k]) for name in record["truths"]}
-        for named in combinations(there, k) if len(there) >= k else ():
-            tried = {}
-            for how, value in (("del", None), *([] if mask is None else [("mask", mask)])):
-                without = [value if j in named else v for j, v in enumerate(row)]
-                only = [v if j in named or v is None else value for j, v in enumerate(row)]
-                tried["comprehensiveness", how] = of_class(row) - of_class(without)
-                tried["sufficiency", how] = of_class(row) - of_class(only)
-                tried["dfr", how] = float((box.p(without) > 0.5) != label)
-            if exhaustive:
-                tries = list(product(*({row[j], *box.tried[j]} for j in named)))
-                edits = [list(row) for _ in tries]
-                for edit, chosen in zip(edits, tries, strict=True):
-                    for j, v in zip(named, chosen, strict=True):
-                        edit[j] = v
-                left = {tuple(edit): of_class(edit) for edit in edits if edit != row}
-                can = float(any(int(box.p(edit) > 0.5) != label for edit in edits))
-                for level in record["levels"]:
-                    tried["validity", level] = can
-                tried["validity_soft", "probability"] = of_class(row) - min(left.values())
-                ends = {"label": (can, sqrt(2))} if k == 1 else {}
-                if "pick: auto" in record["setup"] and "probability" in record["levels"]:
-                    edit = min(left, key=left.get)
-                    flips = float(int(box.p(edit) > 0.5) != label)
-                    ends["probability"] = flips, distance(box, row, edit, "probability")
-                    tried["c_soft", "probability"] = of_class(row) - left[edit], ends["probability"][1]
-                for level, (flips, far) in ends.items():
-                    tried["proximity", level] = far
-                    tried["proximity_flips", level] = flips * far, flips
-                    tried["c", level] = flips, far
-            for name, best in golds.items():
-                tried["recall", name] = len(best & set(named)) / k
-            shares = {name: len(best & set(named)) / k for name, best in golds.items()}
+        for named in combinations(there, run.k) if len(there) >= run.k else ():
+            tried = tried_set(run, i, named)
+            shares = {name: shares_of_gold(important[name, i], named, run.k) for name in run.record["truths"]}
+            for name, (recall, hit) in shares.items():
+                tried["recall", name], tried["hit", name] = recall, hit
+            golds = {name: recall for name, (recall, _) in shares.items()}
             for key, value in tried.items():
-                scores.setdefault(key, {}).setdefault(i, []).append((value, shares))
-    return {key: extremes(key[0], of) for key, of in scores.items()}
+                scores.setdefault(key, {}).setdefault(i, []).append((value, golds))
+    return scores
 
 
-LOWER = ("sufficiency", "proximity", "proximity_flips")
+def one_largest(run):
+    """Whether one edit only drops p(ŷ) most, or one is the first of such: two features of a tree can be tied."""
+    return run.box.sums or run.k == 1
+
+
+def tried_set(run, i, named):
+    """{(metric, variant): score} of one set of features."""
+    row, label, was, record, tried = run.rows[i], run.label(i), run.before(i), run.record, {}
+    rest = [j for j in range(len(row)) if j not in named]
+    for variant, way in run.ways.items():
+        left, flipped, gap = run.without(way, i, named)
+        tried["comprehensiveness", variant], tried["dfr", variant] = was - left, flipped
+        left, _, other = run.without(way, i, rest)
+        tried["sufficiency", variant] = was - left
+        if variant == "marginal":
+            tried["pgi", variant], tried["pgu", variant] = gap, other
+    if not record["search"].startswith("disc") or run.mask is not None:
+        return tried
+    chosen = list(product(*(sorted({row[j], *run.others(j, row[j])}) for j in named)))
+    edited = np.tile(row, (len(chosen), 1))
+    edited[:, list(named)] = chosen
+    changed = (edited != np.array(row)).sum(axis=1)
+    edited = edited[np.argsort(changed, kind="stable")][(changed == 0).sum() :]  # of equal edits the first with fewest
+    told = run.box.many(edited)
+    flipped = told.argmax(axis=1) != label
+    for level in record["levels"]:
+        tried["validity", level] = float(flipped.any())
+    ends = {}
+    if run.k == 1 and run.space("label") == "onehot":
+        ends["label"] = float(flipped.any()), sqrt(2)
+    if "probability" in record["levels"]:
+        best = int(told[:, label].argmin())
+        tried["validity_soft", "probability"] = was - float(told[best, label])
+        if "pick: auto" in record["setup"] and one_largest(run):
+            far = run.distance(row, edited[best].tolist(), "probability")
+            ends["probability"] = float(flipped[best]), far
+            tried["c_soft", "probability"] = was - float(told[best, label]), far
+    for level, (flip, far) in ends.items():
+        tried["proximity", level] = far
+        tried["proximity_flips", level] = flip * far, flip
+        tried["c", level] = flip, far
+    return tried
+
+
+LOWER = ("sufficiency", "proximity", "proximity_flips", "pgu")
 
 
 def extremes(metric, scores):
@@ -512,17 +933,11 @@ def agreements(folder):
     return found
 
 
-def generator(*key):
-    """Random numbers as the documentation says they are drawn."""
-    digest = blake2b("\0".join(map(str, key)).encode(), digest_size=16).digest()
-    return np.random.Generator(np.random.Philox(key=int.from_bytes(digest, "big")))
-
-
 def redrawn(box, changes, kinds, rng):
     """The model in other parameters that give every input the same prediction."""
-    other = object.__new__(Box)
-    other.tried, other.bias, other.w = box.tried, box.bias, box.w.copy()
-    other.e, other.centre, other.table_of = list(box.e), list(box.centre), box.table_of
+    other = object.__new__(Sum)
+    other.bias, other.w = box.bias, box.w.copy()
+    other.e, other.means, other.table_of = list(box.e), list(box.means), box.table_of
     for first in dict.fromkeys(box.table_of):
         mine = [j for j, table in enumerate(box.table_of) if table == first]
         table, dim = box.e[first], box.e[first].shape[1]
@@ -545,7 +960,7 @@ def redrawn(box, changes, kinds, rng):
             shift = -(min(effects) + where * (max(effects) - min(effects)))
             table = np.array([e + shift * w / float(w @ w) for e in table])
             other.bias -= shift
-            other.centre[first] += shift
+            other.means[first] = other.means[first] + shift * w / float(w @ w)
         if "orthogonal" in changes and len(unseen):
             size = sqrt(np.mean([float(e @ u) ** 2 for e in table for u in unseen]))
             moved = []
@@ -556,6 +971,8 @@ def redrawn(box, changes, kinds, rng):
         if "scale" in changes:
             table = table @ stretch
             other.w[mine] = box.w[mine] @ np.linalg.inv(stretch)
+            for j in mine:
+                other.means[j] = other.means[j] @ stretch
         for j in mine:
             other.e[j] = table
     return other
@@ -566,10 +983,8 @@ def invariance(folder):
 
     For searches that exchange values and do not choose by distance: their edits are the same in all parameters.
     """
-    record = json.loads((folder / "run.json").read_text())
-    box, _, _, rows = read(folder)
-    described = json.loads((folder / "dataset.json").read_text())
-    kinds = [feature["kind"] for feature in described["features"]]
+    run = Run(folder)
+    record, box, rows, kinds = run.record, run.box, run.rows, [feature["kind"] for feature in run.features]
     short = any(v is None for row in rows.values() for v in row) or "token" in kinds
     shared, alone = len(set(box.table_of)) < len(box.table_of), not short
     seen = int(np.linalg.matrix_rank(box.w)) if shared else 1
@@ -591,7 +1006,8 @@ def invariance(folder):
             for row in rows.values():
                 assert abs(other.p(row) - box.p(row)) < 1e-9
             # what takes the values of training rows asks for predictions only
-            again = {key: part for key, part in stored.items() if key[1] == "marginal"} | scored(folder, other=other)
+            fixed = {key: part for key, part in stored.items() if asks_for_predictions(*key[:2])}
+            again = fixed | scored(folder, other=other)
             drawn.setdefault(name, []).append(values_of(again))
             moved |= {key for key, value in base.items() if apart(drawn[name][-1].get(key, nan), value)}
     found = {}
@@ -622,6 +1038,11 @@ def invariance(folder):
         if line:
             found[key] = line | {"instances": len(some), "reparametrisations": len(next(iter(drawn.values())))}
     return found, moved
+
+
+def asks_for_predictions(metric, variant):
+    """What does not depend on the parameters of a model, since it puts training rows or parts of them before it."""
+    return variant == "marginal" or metric in ("axe", "plausible")
 
 
 def apart(value, real):
@@ -686,12 +1107,22 @@ def seeds(folders):
                 if all(key in of and not np.isnan(of[key][name]) for of in lines)
                 and not any(np.isnan(one[name]) for of in draws for one in of[key])
             ]  # fmt: skip
+            who = [[ranks_whom(folder, key, agreement, controls=name == "tau") for folder in folders] for key in known]
             if len(folders) > 1 and known:
                 values = [[of[key][name] for key in known] for of in lines]
                 again = [[[of[key][b][name] for key in known] for b in range(len(of[known[0]]))] for of in draws]
-                for key, figures in zip(known, together(values, again, f"{gold}.{name}"), strict=True):
+                for key, figures in zip(known, together(values, again, who, f"{gold}.{name}"), strict=True):
                     found[(*key, name)] |= figures
     return found
+
+
+def ranks_whom(folder, key, agreement, controls):
+    """The explainers that have a value of a metric and of the truth."""
+    metrics = pd.read_csv(folder / "metrics.csv")
+    mine = metrics[metrics["value"].notna() & metrics["rung"].isna() & (~metrics["control"].astype(bool) | controls)]
+    one = mine[(mine["metric"] == key[0]) & (mine["variant"] == key[1])]
+    two = mine[(mine["metric"] == agreement) & (mine["variant"] == key[2])]
+    return set(one["explainer"]) & set(two["explainer"])
 
 
 def spread(values, errors):
@@ -705,8 +1136,11 @@ def spread(values, errors):
     return {"seeds": n, "mean": mean, "deviation": deviation, "within": within, "between": between}
 
 
-def together(values, draws, key):
-    """What S seeds say of each of J metrics: values (S, J), and resamples of each seed's instances (B, J)."""
+def together(values, draws, who, key):
+    """What S seeds say of each of J metrics: values (S, J), and resamples of each seed's instances (B, J).
+
+    Metrics are compared with those that rank the same explainers (J, S) in every seed.
+    """
     size, many = len(values), len(values[0])
     rng = generator(0, f"seeds.{key}", None)
     chosen = rng.integers(size, size=(4000, size))
@@ -718,12 +1152,14 @@ def together(values, draws, key):
                 means[row] += draws[seed][b]
     means /= size
     columns = [(*(of[j] for of in values), *(one[j] for of in draws for one in of)) for j in range(many)]
+    columns = [(*column, tuple(map(frozenset, names))) for column, names in zip(columns, who, strict=True)]
     kind = [columns.index(column) for column in columns]
     average = [sum(of[j] for of in values) / size for j in range(many)]
-    best = max(range(many), key=lambda j: (average[j], -j))
+    fellows = [[i for i in range(many) if who[i] == who[j]] for j in range(many)]
+    best = [max(fellows[j], key=lambda i: (average[i], -i)) for j in range(many)]
     p = [doubt([of[j] for of in values], means[:, j]) for j in range(many)]
-    behind = [doubt([of[best] - of[j] for of in values], means[:, best] - means[:, j]) for j in range(many)]
-    p_holm, p_behind = stepwise(p, kind, []), stepwise(behind, kind, [kind[best]])
+    behind = [doubt([of[b] - of[j] for of in values], means[:, b] - means[:, j]) for j, b in enumerate(best)]
+    p_holm, p_behind = stepwise(p, kind, []), stepwise(behind, kind, {kind[b] for b in best})
     level = stats.t.ppf(0.975, size - 1) / stats.norm.ppf(0.975) * sqrt(size / (size - 1))
     told = []
     for j in range(many):
@@ -734,7 +1170,7 @@ def together(values, draws, key):
         told.append(
             {
                 "low": ends[0], "high": ends[1], "p": p[j], "p_holm": p_holm[j],
-                "needed": enough(average[j], deviation, len(set(kind))), "behind": average[best] - average[j],
+                "needed": enough(average[j], deviation, len(set(kind))), "behind": average[best[j]] - average[j],
                 "p_behind": p_behind[j],
             }
         )  # fmt: skip

@@ -17,7 +17,7 @@ from cfeval_cli.run.progress import Progress
 from cfeval_cli.statistics.seeds_and_instances import COLUMNS
 from cfeval_cli.sweep.gather import gather
 from tests.conftest import SCORED, cfeval, only_run
-from tests.end_to_end import outsider
+from tests.end_to_end import outsider, outsider_tables
 from tests.inside import planned
 
 ROOT = Path(__file__).parents[2]
@@ -29,39 +29,69 @@ RESULTS = ["bounds.csv", "correlations.csv", "costs.csv", "costs.md", "counterfa
            "explanations_again.parquet", "instance_agreement.csv", "instances.parquet", "invariance.csv",
            "metric_agreement.csv",
            "metrics.csv", "model.npz", "noise.csv", "noise_metrics.csv", "run.json", "run.log", "scores.parquet",
-           "tables.md", "tables.tex", "tau_resamples.parquet", "truth.parquet"]  # fmt: skip
+           "tables.md", "tables.tex", "tau_resamples.parquet", "training.parquet", "truth.parquet"]  # fmt: skip
 
 
-def same_figures(folder):
-    metrics = pd.read_csv(folder / "metrics.csv")
-    record = json.loads((folder / "run.json").read_text())
-    found = {}
+def same_figures(folder, ask=None):
+    """Predictions, truths, scores, values, τ, noise and invariance, by one who has the folder and perhaps the model."""
+    metrics, run = pd.read_csv(folder / "metrics.csv"), outsider.Run(folder, ask)
+    record, beyond, found = run.record, outsider.beyond(run), {}
+    same_predictions(run)
+    same_truths(run)
+    scores = outsider.scored(folder, ask=ask)
     for column in ("own_value", "value"):
         found = {
             (m.metric, m.variant, m.explainer): value
             for m, value in zip(metrics.itertuples(), metrics[column], strict=True)
         }
         found = {key: value for key, value in found.items() if not np.isnan(value)}
-        theirs = outsider.recompute(folder, own=column == "own_value")
-        told = {key for key in found if key[1] != "marginal" and key[0] not in ("axe", "plausible")}
+        theirs = outsider.values(scores, None if column == "own_value" else outsider.counted(folder, scores))
+        told = {key for key in found if not beyond(*key[:2])}
         assert told == {key for key in theirs if key[0] in record["metrics"]}
         for key in told:
             assert found[key] == pytest.approx(theirs[key], abs=1e-9, rel=1e-9), key
-    same_scores(folder, record, metrics)
+    same_scores(folder, record, metrics, scores)
     same_agreements(folder)
-    same_noise(folder, record)
+    same_noise(folder, record, scores, ask)
     same_invariance(folder)
     return found
 
 
-def same_scores(folder, record, metrics):
+def same_predictions(run):
+    """The instances, by the model that is stored or given."""
+    if run.box is None:
+        return
+    for i in run.rows:
+        assert run.box.label(run.rows[i]) == run.label(i)
+        if not np.isnan(run.instances.at[i, "predicted_probability"]):
+            assert run.before(i) == pytest.approx(run.instances.at[i, "predicted_probability"], abs=1e-12)
+
+
+def same_truths(run):
+    """The importance of every feature, under every definition."""
+    if run.box is None or not run.record["truths"]:
+        return
+    if run.train is not None and isinstance(run.box, outsider.Sum):
+        for j, mean in enumerate(run.box.means):
+            there = run.train[:, j][run.train[:, j] != -1]
+            expected = np.mean([run.box.e[j][v] for v in there], axis=0) if len(there) else np.zeros(len(mean))
+            assert mean == pytest.approx(expected, abs=1e-9)
+    theirs = outsider.truths(run)
+    told = pd.read_parquet(run.folder / "truth.parquet")
+    assert set(zip(told["truth"], told["instance"], strict=True)) == set(theirs)
+    for line in told.itertuples():
+        expected = theirs[line.truth, line.instance]
+        assert list(line.importance) == pytest.approx(expected, abs=1e-9, nan_ok=True), (line.truth, line.instance)
+
+
+def same_scores(folder, record, metrics, theirs):
     """What intervals are made from: numerators, denominators, and who counts."""
-    stored, theirs = outsider.stored_scores(folder), outsider.scored(folder)
+    stored = outsider.stored_scores(folder)
     for key, part in theirs.items():
         if key[0] in record["metrics"]:
             assert stored[key].keys() == part.keys()
-            for i, pair in part.items():
-                assert stored[key][i] == pytest.approx(pair, abs=1e-9, rel=1e-9), (key, i)
+            ours, other = (np.array([of[i] for i in part]) for of in (stored[key], part))
+            assert np.allclose(ours, other, rtol=1e-9, atol=1e-9), key
     shared, (rungs, _) = outsider.common(folder, stored), outsider.explainers(folder)
     counts = {}
     for row in pd.read_parquet(folder / "scores.parquet").itertuples():
@@ -90,10 +120,46 @@ def same_agreements(folder):
                     assert ours == pytest.approx(other, abs=1e-9, nan_ok=True), (line["metric"], line["variant"], name)
 
 
-def same_noise(folder, record):
-    if not record["settings"]["noise"]:
+def same_tables(folder):
+    """What is made of the scores: intervals, ranks, p, differences, agreement by instance and between metrics."""
+    tables = outsider_tables.Tables(folder)
+    alike(pd.read_csv(folder / "metrics.csv"), ["metric", "variant", "explainer"], outsider_tables.intervals(tables))
+    keys = ["metric", "variant", "gold", "agreement"]
+    lines = pd.read_csv(folder / "correlations.csv")
+    alike(lines[lines["family"] == "explainers"], keys, outsider_tables.correlations(tables))
+    alike(pd.read_csv(folder / "instance_agreement.csv"), keys, outsider_tables.by_instance(tables))
+    keys = ["metric", "variant", "other_metric", "other_variant"]
+    alike(pd.read_csv(folder / "metric_agreement.csv"), keys, outsider_tables.between(tables))
+    keys = ["gold", "agreement", "metric", "variant", "than_metric", "than_variant"]
+    alike(pd.read_csv(folder / "differences.csv"), keys, outsider_tables.differences(tables))
+    if (folder / "tau_resamples.parquet").exists():
+        drawn = pd.read_parquet(folder / "tau_resamples.parquet").sort_values("draw", kind="stable")
+        keys = ["metric", "variant", "gold", "agreement"]
+        for (metric, variant, gold, agreement), lines in drawn.groupby(keys, sort=False, observed=True):
+            for end in ("", "_without_controls"):
+                tau = tables.tau((metric, variant), (agreement, gold), end)
+                there = lines[f"tau{end}"].to_numpy()
+                expected = np.full(len(there), np.nan) if tau is None else tau[1:][lines["draw"].to_numpy()]
+                assert np.allclose(there, expected, atol=1e-9, equal_nan=True), (metric, variant, gold, agreement)
+    return tables
+
+
+def alike(told, keys, found):
+    """A table against figures by its keys; a line that has no figures is absent there, or says nothing."""
+    lines = {tuple(line[name] for name in keys): line for line in told.to_dict("records")}
+    assert set(found) <= set(lines)
+    for name in next(iter(found.values()), {}):
+        ours = np.array([np.nan if pd.isna(line[name]) else float(line[name]) for line in lines.values()])
+        theirs = np.array([float(found.get(key, {}).get(name, np.nan)) for key in lines])
+        same = np.isclose(ours, theirs, rtol=1e-9, atol=1e-9, equal_nan=True)
+        assert same.all(), (name, [key for key, alike in zip(lines, same, strict=True) if not alike])
+
+
+def same_noise(folder, record, scores, ask=None):
+    if not (folder / "noise.csv").exists():
+        assert not record["settings"]["noise"]
         return
-    names, values = outsider.noise(folder)
+    names, values = outsider.noise(folder, scores, ask)
     told = pd.read_csv(folder / "noise.csv", keep_default_na=False, na_values={"same_features": ""})
     assert {line["explainer"]: line for line in told.to_dict("records")}.keys() == names.keys()
     for line in told.to_dict("records"):
@@ -101,7 +167,8 @@ def same_noise(folder, record):
             names[line["explainer"]], nan_ok=True
         )
     told = pd.read_csv(folder / "noise_metrics.csv").set_index(["metric", "variant", "explainer"])
-    told = told[told.index.get_level_values("variant") != "marginal"]
+    beyond = outsider.beyond(outsider.Run(folder, ask))
+    told = told[[not beyond(*key[:2]) for key in told.index]]
     assert set(told.index) == {key for key in values if key[0] in record["metrics"]}
     for key, line in told.to_dict("index").items():
         assert line == pytest.approx(values[key], abs=1e-9, nan_ok=True), key
@@ -126,12 +193,14 @@ def same_invariance(folder):
     assert told["moves"].any() and not told["moves"].all()
 
 
-def same_bounds(folder):
+def same_bounds(folder, ask=None):
     """Of the metrics that an outsider can try all sets of."""
     told = pd.read_csv(folder / "bounds.csv").set_index(["metric", "variant"])
-    found = outsider.bounds(folder)
-    left = {key for key in set(told.index) - set(found) if key[0] != "hit" and key[1] not in ("marginal", "label")}
-    assert not left  # with labels a search of two features may draw its edit
+    found = outsider.bounds(folder, ask)
+    left = set(told.index) - set(found)
+    drawn = {"label"} if outsider.one_largest(outsider.Run(folder, ask)) else {"label", "probability"}
+    assert {variant for _, variant in left} <= drawn  # where several edits are as good, a search takes one of them
+    assert {metric for metric, _ in left} <= {"proximity", "proximity_flips", "c", "c_soft"}
     for key in set(found) & set(told.index):
         line, (instances, worst, best, telling, golds) = told.loc[key], found[key]
         assert (line["instances"], line["telling"]) == (instances, telling), key
@@ -139,6 +208,11 @@ def same_bounds(folder):
         for gold, shares in golds.items():
             ours = (line[f"gold_{gold}"], line[f"gold_{gold}_telling"])
             assert ours == pytest.approx(shares, abs=1e-9, nan_ok=True), (key, gold)
+    places = outsider_tables.standing(outsider_tables.Tables(folder), ask)
+    metrics = pd.read_csv(folder / "metrics.csv").set_index(["metric", "variant", "explainer"])["place"]
+    assert len(places) > 10
+    for key, place in places.items():
+        assert metrics[key] == pytest.approx(place, abs=1e-6, nan_ok=True), key
 
 
 @pytest.fixture(scope="module")
@@ -158,10 +232,13 @@ def test_an_outsider_recomputes_every_figure(whole):
     lines = pd.read_csv(whole[0] / "metrics.csv")
     assert (lines["own_n"] > lines["n"]).any()  # otherwise this would show nothing of common support
     same_bounds(whole[0])
+    same_tables(whole[0])
 
 
 def test_an_outsider_recomputes_what_seeds_say_together(toy, made, tmp_path):
-    few = ("explainer=[random,omission,decision_boundary,lr]", "n_explain=35", "reparametrisations=2")
+    # rules have no order, so that not all metrics rank the same explainers
+    few = ("explainer=[random,omission,anchor,decision_boundary,lr]", "n_explain=35", "reparametrisations=2")
+    few += ("metric=[comprehensiveness,aopc,edits_to_flip,validity,validity_soft,c,recall,hit]",)
     folders = [made(toy, *few, f"seed={seed}") for seed in range(3)]
     gather(folders, tmp_path)
     told = pd.read_csv(tmp_path / "seeds_correlations.csv")
@@ -197,6 +274,7 @@ def test_an_outsider_recomputes_every_figure_under_other_settings(toy, made, arg
         assert pd.read_csv(folder / "correlations.csv")["tau_without_controls_low"].notna().any()
     if "bounds=2000" in arguments:
         same_bounds(folder)
+        same_tables(folder)  # of more than 30 instances, so that there are intervals
     if "access=label" in arguments:
         assert all(variant != "probability" for _, variant, _ in ours)
         assert not {"validity_soft", "c_soft", "comprehensiveness", "sufficiency"} & {metric for metric, _, _ in ours}
@@ -464,10 +542,11 @@ def test_the_whole_test_set_of_adults_with_two_features(adults, tmp_path):
         "distance.space=embedding",
         f"data_dir={adults}",
         "access=probability",
+        SCORED,
         cwd=tmp_path,
     )
     folder = only_run(tmp_path)
-    ours = pd.read_csv(folder / "metrics.csv").query("variant not in ('label', 'marginal')")  # needs the training rows
+    ours = pd.read_csv(folder / "metrics.csv").query("variant != 'label'")
     theirs = outsider.recompute(folder)
     for row in ours[ours["value"].notna()].itertuples():
         assert row.value == pytest.approx(theirs[row.metric, row.variant, row.explainer], abs=1e-9, rel=1e-9)

@@ -13,7 +13,7 @@ from tests.hostile.mutations import everything_in, mutated
 
 KEYS = [
     "k", "seed", "n_explain", "access", "gold", "agreement", "incomplete", "support", "bounds", "resamples",
-    "reparametrisations", "noise", "confidence", "figures", "redo", "n_jobs",
+    "reparametrisations", "noise", "training", "confidence", "figures", "redo", "n_jobs",
     "data_dir", "dataset", "model", "explainer", "search", "distance", "metric", "executor", "cache", "experiment",
     "explainer.lime.n_samples",
     "search.pick", "model.dim", "model.learning_rate", "model.learning_rate.tabular", "dataset.columns",

@@ -77,3 +77,25 @@ def test_one_seed_and_metrics_without_a_figure_say_nothing():
     found = judge(values, [np.empty((0, 2))] * 3, "x")
     assert found.loc[1].isna().all() and found.loc[0, "p"] == 0.25
     assert judge(values[:1], [np.empty((0, 2))], "x").isna().all(axis=None)
+
+
+def test_only_metrics_that_rank_the_same_explainers_are_compared():
+    """Each group has its own best, as if it were alone; what is tested against zero is corrected over all."""
+    rng = np.random.default_rng(5)
+    values, draws = sweep(rng, 10, np.array([0.9, 0.5, 0.1, 0.6, 0.2]), 0.1, 0.05)
+    ranked = ["a b c", "a b", "a b c", "a b", "a b"]
+    found = judge(values, draws, "x", ranked)
+    mean = values.mean(axis=0)
+    assert found["behind"].to_numpy() == pytest.approx(
+        [0, max(mean[[1, 3, 4]]) - mean[1], mean[0] - mean[2], max(mean[[1, 3, 4]]) - mean[3], mean[3] - mean[4]]
+    )
+    assert np.isnan(found["p_behind"]).tolist() == [True, False, False, True, False]
+    everyone = judge(values, draws, "x")
+    assert (found[["low", "high", "p", "p_holm", "needed"]] == everyone[["low", "high", "p", "p_holm", "needed"]]).all(
+        axis=None
+    )
+    # the same τ over other explainers is no twin
+    values, draws = np.column_stack([values, values[:, 0]]), [np.column_stack([d, d[:, 0]]) for d in draws]
+    found = judge(values, draws, "x", [*ranked, "a b"])
+    assert found["p_holm"][2] == pytest.approx(min(1, judge(values[:, :5], [d[:, :5] for d in draws], "x")["p"][2]))
+    assert found["behind"][5] == 0 and found["behind"][3] == pytest.approx(mean[0] - mean[3])

@@ -1,0 +1,282 @@
+"""The tables of statistics, recomputed from scores.parquet and docs/statistics.md with nothing of cfeval."""
+
+from itertools import combinations, permutations
+from math import nan
+
+import numpy as np
+
+from tests.end_to_end.outsider import (
+    Run,
+    agreements_of,
+    bounds_of,
+    counted,
+    explainers,
+    extremes,
+    generator,
+    kendall,
+    resampled_values,
+    stored_scores,
+)
+
+LEAST = 30  # instances that an interval needs
+REST = "_without_controls"
+
+
+class Tables:
+    """Values and resamples of a folder, and who is ranked by whom."""
+
+    def __init__(self, folder):
+        self.folder, self.run, self.scores = folder, Run(folder), stored_scores(folder)
+        self.record, self.level = self.run.record, self.run.settings["confidence"]
+        self.drawn, self.some = resampled_values(folder, self.scores), counted(folder, self.scores)
+        self.rungs, self.controls = explainers(folder)
+        self.names = [name for name in self.rungs if not self.rungs[name]]
+        self.roles = {name: facts["role"] for name, facts in self.record["metrics"].items()}
+        self.pairs = list(dict.fromkeys(key[:2] for key in self.drawn))
+        self.judged = [pair for pair in self.pairs if self.roles[pair[0]] == "judged"]
+        self.taus = {}
+
+    def sign(self, metric):
+        """So that the better is the larger."""
+        return -1 if self.record["metrics"][metric]["better"] == "lower" else 1
+
+    def ranked(self, a, b, end=""):
+        """The explainers that have a value of both."""
+        return [
+            name for name in self.names
+            if (*a, name) in self.drawn and (*b, name) in self.drawn and not (end and self.controls[name])
+        ]  # fmt: skip
+
+    def sides(self, a, b, names):
+        return [[self.sign(one[0]) * self.drawn[*one, name] for name in names] for one in (a, b)]
+
+    def tau(self, a, b, end=""):
+        """τ (1 + B,) between two metrics, or None if they rank fewer than two."""
+        key = (a, b, end)
+        if key not in self.taus:
+            names = self.ranked(a, b, end)
+            self.taus[key] = kendall(*self.sides(a, b, names)) if len(names) > 1 else None
+        return self.taus[key]
+
+    def enough(self, pair, names):
+        """Whether each explainer is scored on as many instances as an interval needs."""
+        return all(len(self.some[*pair, name]) >= LEAST for name in names)
+
+    def ends(self, draws, enough=True):
+        """Both ends of an interval, and the standard error."""
+        draws = draws[~np.isnan(draws)]
+        if not enough or not len(draws):
+            return nan, nan, nan
+        low, high = np.quantile(draws, [(1 - self.level) / 2, (1 + self.level) / 2])
+        return low, high, np.std(draws, ddof=1)
+
+
+def places(values):
+    """Ranks from 1, the best first, of values of which the larger is the better (E, …): ties share their places."""
+    found = []
+    for a in values:
+        before = [np.where(np.abs(b - a) <= 1e-12 * np.maximum(np.maximum(abs(a), abs(b)), 1e-3), 0.5, b > a)
+                  for b in values]  # fmt: skip
+        found.append(sum(before) + 0.5)
+    return np.array(found)
+
+
+def spearman(ours, truth):
+    """ρ (1 + B,) on average ranks; none where one side is all tied."""
+    a, b = (places(side) - (len(side) + 1) / 2 for side in (ours, truth))
+    below = np.sqrt((a**2).sum(axis=0) * (b**2).sum(axis=0))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        found = np.where(below > 0, (a * b).sum(axis=0) / below, nan)
+    return np.where(np.isnan(np.sum(ours, axis=0)) | np.isnan(np.sum(truth, axis=0)), nan, found)
+
+
+def by_chance(ranks, truth):
+    """The shares of all orders of the truth whose τ, and whose ρ, with some ranks is at least the real one."""
+    orders = np.array(list(permutations(range(len(ranks)))))
+    a, b = np.array(ranks), np.array(truth)[orders]  # the first order is the real one
+    pairs = list(combinations(range(len(a)), 2))
+    taus = sum(np.sign(a[i] - a[j]) * np.sign(b[:, i] - b[:, j]) for i, j in pairs)
+    rhos = (b - b.mean(axis=1, keepdims=True)) @ (a - a.mean())
+    shares = [np.mean(told >= told[0] - 1e-9) for told in (taus, rhos)]
+    return shares[0], nan if np.ptp(a) == 0 or np.ptp(b) == 0 else shares[1]
+
+
+def correlations(tables):
+    """{(metric, variant, gold, agreement): figures} that agreements() has not: errors, ρ and p."""
+    found, known = {}, {}
+    for metric, variant, gold, agreement in agreements_of(tables.record, tables.drawn):
+        pair, truth = (metric, variant), (agreement, gold)
+        line = {}
+        for end in ("", REST):
+            names = tables.ranked(pair, truth, end)
+            if len(names) < 2:
+                continue
+            sides = tables.sides(pair, truth, names)
+            ranks = [tuple(places([one[:1] for one in side]).ravel()) for side in sides]
+            line[f"tau{end}_se"] = tables.ends(tables.tau(pair, truth, end)[1:], tables.enough(pair, names))[2]
+            if tuple(ranks) not in known:
+                known[tuple(ranks)] = by_chance(*ranks)
+            line[f"p_tau{end}"], line[f"p_rho{end}"] = known[tuple(ranks)]
+            if not end:
+                rho = spearman(*sides)
+                ends = tables.ends(rho[1:], tables.enough(pair, names) and not np.isnan(rho[0]))
+                line |= {"rho": rho[0], "rho_low": ends[0], "rho_high": ends[1], "rho_se": ends[2]}
+        line.pop(f"p_rho{REST}", None)
+        found[metric, variant, gold, agreement] = line
+    return found
+
+
+def intervals(tables):
+    """{(metric, variant, explainer): value_low, value_high, value_se and rank}, of explainers that are no rungs."""
+    found = {}
+    for pair in tables.pairs:
+        names = [name for name in tables.names if (*pair, name) in tables.drawn]
+        ranks = places([tables.sign(pair[0]) * tables.drawn[*pair, name][:1] for name in names]).ravel()
+        better = tables.record["metrics"][pair[0]]["better"] != "none"
+        for name, rank in zip(names, ranks, strict=True):
+            draws = tables.drawn[*pair, name]
+            ends = tables.ends(draws[1:], len(tables.some[*pair, name]) >= LEAST)
+            told = dict(zip(("value_low", "value_high", "value_se"), ends, strict=True))
+            found[*pair, name] = told | {"rank": rank if better else nan}
+    return found
+
+
+def differences(tables):
+    """{(gold, agreement, metric, variant, other metric, other variant): figures} of differences.csv."""
+    found = {}
+    for agreement, gold in (pair for pair in tables.pairs if tables.roles[pair[0]] == "truth"):
+        defined = [pair for pair in tables.judged if tables.tau(pair, (agreement, gold)) is not None]
+        for end in ("", REST):
+            for key, figures in compared(tables, defined, (agreement, gold), end).items():
+                line = found.setdefault((gold, agreement, *key[0], *key[1]), {})
+                line |= {f"{name}{end}": figure for name, figure in figures.items()}
+    return found
+
+
+def compared(tables, pairs, truth, end):
+    """{(one, other): figures}, the larger τ over all explainers first."""
+    gaps, found, kinds = {}, {}, {}
+    for a, b in combinations(pairs, 2):
+        if tables.tau(b, truth)[0] > tables.tau(a, truth)[0]:
+            a, b = b, a
+        names = [tables.ranked(one, truth, end) for one in (a, b)]
+        taus = [tables.tau(one, truth, end) for one in (a, b)]
+        line = dict.fromkeys(("difference", "low", "high", "p", "p_holm"), nan) | {"same": False}
+        found[a, b] = line
+        if names[0] != names[1] or taus[0] is None:
+            continue
+        gap = taus[0] - taus[1]
+        line |= {"difference": gap[0], "same": np.array_equal(*taus, equal_nan=True)}
+        if tables.enough(a, names[0]) and tables.enough(b, names[1]):
+            draws = gap[1:][~np.isnan(gap[1:])]
+            line["low"], line["high"], _ = tables.ends(gap[1:])
+            sides = min((draws <= 0).sum(), (draws >= 0).sum())
+            line["p"] = min(1.0, 2 * (1 + sides) / (len(draws) + 1))
+            line["p_holm"] = 1.0
+            gaps[a, b] = line
+    for one in (one for one in pairs if tables.tau(one, truth, end) is not None):
+        alike = [
+            other for other in kinds
+            if tables.ranked(one, truth, end) == tables.ranked(other, truth, end)
+            and np.array_equal(tables.tau(one, truth, end), tables.tau(other, truth, end), equal_nan=True)
+        ]  # fmt: skip
+        kinds[one] = kinds[alike[0]] if alike else one  # the same τ in every resample: one hypothesis
+    tests = {}
+    for (a, b), line in gaps.items():
+        if not line["same"]:
+            tests.setdefault(frozenset((kinds[a], kinds[b])), []).append(line)
+    largest = 0.0
+    ordered = sorted(tests.values(), key=lambda lines: lines[0]["p"])
+    for place, lines in enumerate(ordered):
+        largest = max(largest, min(1.0, (len(ordered) - place) * lines[0]["p"]))
+        for line in lines:
+            line["p_holm"] = largest
+    return found
+
+
+def by_instance(tables):
+    """{(metric, variant, gold, agreement): figures} of instance_agreement.csv."""
+    times, found = resamples(tables), {}
+    ids = list(tables.run.rows)
+    for metric, variant, gold, agreement in agreements_of(tables.record, tables.drawn):
+        line = {}
+        for end in ("", REST):
+            names = [name for name in tables.names if not (end and tables.controls[name])]
+            gains, pairs, told = np.zeros(len(ids)), np.zeros(len(ids)), np.zeros(len(ids))
+            for place, i in enumerate(ids):
+                scores = [
+                    (score(tables, (metric, variant, name), i), score(tables, (agreement, gold, name), i))
+                    for name in names
+                ]
+                scores = [(tables.sign(metric) * a, b) for a, b in scores if a is not None and b is not None]
+                for (a, b), (c, d) in combinations(scores, 2):
+                    pairs[place] += 1
+                    told[place] += side(b, d) != 0
+                    gains[place] += side(a, c) * side(b, d)
+            there = pairs > 0
+            if len(names) < 2 or not there.any():
+                continue
+            taus = np.where(there, gains / np.maximum(pairs, 1), 0.0)
+            for name, above, below in (("tau", taus, there.astype(float)), ("d", gains, told)):
+                with np.errstate(invalid="ignore", divide="ignore"):
+                    draws = (times @ above) / (times @ below)
+                    line[f"{name}{end}"] = above.sum() / below.sum()
+                ends = tables.ends(draws, there.sum() >= LEAST)
+                line[f"{name}{end}_low"], line[f"{name}{end}_high"] = ends[:2]
+            line |= {f"instances{end}": there.sum(), f"ordered{end}": (told > 0).sum()}
+        if line:
+            found[metric, variant, gold, agreement] = line
+    return found
+
+
+def score(tables, key, i):
+    """One instance's, if it counts."""
+    if key not in tables.drawn or i not in tables.some[key] or not tables.scores[key][i][1]:
+        return None
+    above, below = tables.scores[key][i]
+    return above / below
+
+
+def side(a, b):
+    """Which of two is larger, but for rounding."""
+    return 0 if abs(a - b) <= 1e-12 * max(abs(a), abs(b), 1e-3) else 1 if a > b else -1
+
+
+def resamples(tables):
+    """How often each resample (B, N) has each instance: the first 2,000 if the run was to draw what it takes."""
+    size = len(tables.run.rows)
+    rng = generator(tables.run.settings["seed"], "bootstrap", None)
+    drawn = rng.integers(0, size, (tables.record["resampled"], size))
+    drawn = drawn[:2000] if tables.run.settings["resamples"] == "auto" else drawn
+    return np.stack([np.bincount(row, minlength=size) for row in drawn]).astype(float)
+
+
+def between(tables):
+    """{(metric, variant, other metric, other variant): figures} of metric_agreement.csv."""
+    found = {}
+    most = 2001 if tables.run.settings["resamples"] == "auto" else None
+    for a, b in combinations(tables.judged, 2):
+        names = tables.ranked(a, b)
+        if len(names) < 2 or np.isnan(spearman(*([one[:1] for one in of] for of in tables.sides(a, b, names)))[0]):
+            continue
+        tau = kendall(*tables.sides(a, b, names))
+        ends = tables.ends(tau[1:most], tables.enough(a, names) and tables.enough(b, names))
+        found[*a, *b] = {"explainers": len(names), "tau": tau[0], "tau_low": ends[0], "tau_high": ends[1]}
+    return found
+
+
+def standing(tables, ask=None):
+    """{(metric, variant, explainer): place} between the worst and the best on the instances that count."""
+    run = Run(tables.folder, ask)
+    sets, found = bounds_of(run), {}
+    for (metric, variant, name), part in tables.scores.items():
+        if (metric, variant) not in sets or (metric, variant, name) not in tables.drawn:
+            continue
+        mine = [i for i in part if i in tables.some[metric, variant, name] and i in sets[metric, variant]]
+        below = sum(part[i][1] for i in mine)
+        if not mine or not below:
+            continue
+        _, worst, best, _, _ = extremes(metric, {i: sets[metric, variant][i] for i in mine})
+        value = sum(part[i][0] for i in mine) / below
+        found[metric, variant, name] = (value - worst) / (best - worst) if abs(best - worst) > 1e-9 else nan
+    return found
