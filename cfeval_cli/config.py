@@ -43,6 +43,7 @@ def plan(cfg: DictConfig) -> Plan:
     if cfg.noise != "auto":
         _check("noise", lambda: whole("noise", cfg.noise, 0))
     _check("reparametrisations", lambda: whole("reparametrisations", cfg.reparametrisations, 0))
+    _check("circular", lambda: one_of("circular", cfg.circular, ("keep", "drop")))
     _check("support", lambda: one_of("support", cfg.support, ("common", "own")))
     resamples = _resamples(cfg)
     _check("confidence", lambda: number("confidence", cfg.confidence, 0.5, 0.9999))
@@ -93,6 +94,7 @@ def plan(cfg: DictConfig) -> Plan:
         bounds=cfg.bounds,
         noise=None if cfg.noise == "auto" else cfg.noise,
         reparametrisations=cfg.reparametrisations,
+        circular=cfg.circular,
         support=cfg.support,
         resamples=resamples,
         confidence=cfg.confidence,

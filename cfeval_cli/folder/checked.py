@@ -184,6 +184,7 @@ _KINDS: _Kinds = {
     "settings.gold": _NAMES,
     "settings.agreement": _TEXT,
     "settings.incomplete": _TEXT,
+    "settings.circular": _TEXT,
     "settings.support": _TEXT,
     "explainers": (_words, "a list of names with their titles"),
     "explainer_settings": (_objects, "a list of explainers with their settings"),

@@ -139,7 +139,7 @@ class RunFolder:
                 "seed": plan.seed, "k": plan.k, "n_explain": plan.n_explain, "access": plan.access.name.lower(),
                 "gold": list(plan.golds), "agreement": plan.agreement, "incomplete": plan.incomplete,
                 "bounds": plan.bounds, "noise": "auto" if plan.noise is None else plan.noise,
-                "reparametrisations": plan.reparametrisations, "support": plan.support,
+                "reparametrisations": plan.reparametrisations, "circular": plan.circular, "support": plan.support,
                 "resamples": "auto" if plan.resamples is None else plan.resamples,
                 "confidence": plan.confidence,
                 "timeout_per_instance": plan.timeout, "figures": list(plan.figures),

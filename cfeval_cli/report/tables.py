@@ -31,6 +31,7 @@ HALF = 0.5  # under which words say so
 _Pair = tuple[str, str]  # metric and variant
 _LONG = 40  # rows, beyond which a table leaves out those without any value
 _RUNGS = 11  # of a ladder, that a table has room for
+CIRCULAR = "◦"  # marks what is so by construction
 MOVES = "§"  # marks what other parameters of the model move, though they change no prediction
 
 
@@ -294,6 +295,9 @@ def _values(title: str, metrics: pd.DataFrame, record: Mapping[str, Any], names:
     settings, truths = record["settings"], leading(record)
     column = _columns(metrics)
     true_ranks = column(truths[0], "rank") if len(truths) == 1 else {}
+    circular = set(
+        metrics.loc[_circular(metrics), ["metric", "variant", "explainer"]].itertuples(index=False, name=None)
+    )
     header = [Cell("Metric"), *map(Cell, explainers.values())]
     blocks: dict[str, list[list[Cell]]] = {}
     pairs = list(dict.fromkeys(zip(metrics["metric"], metrics["variant"], strict=True)))
@@ -316,7 +320,8 @@ def _values(title: str, metrics: pd.DataFrame, record: Mapping[str, Any], names:
                 tied = sum(other == rank for other in ranks.values()) > 1
                 same = not star and not tied and len(explainers) > 1 and rank == true_ranks.get(name)
                 same |= len(truths) > 1 and len(explainers) > 1 and rank == 1
-                place = f"({ordinal(rank, tied)}{'*' if star else ''})"
+                made_for = CIRCULAR * ((metric, variant, name) in circular)
+                place = f"({ordinal(rank, tied)}{'*' if star else ''}{made_for})"
                 row.append(Cell(f"{_with_interval(value, lows[name], highs[name])} {place}", bold=same))
         blocks.setdefault(block_of(variant, facts), []).append(row)
     notes = [caption(record), *of_support(metrics, record)]
@@ -326,6 +331,7 @@ def _values(title: str, metrics: pd.DataFrame, record: Mapping[str, Any], names:
     notes.append(f"↑ higher is better, ↓ lower; = marks a tie.{_of_intervals(record)}")
     if _moving(metrics).any():
         notes.append(f"{MOVES} {OF_MOVES}: other parameters of the model move this value and change no prediction.")
+    notes += _of_circular(metrics[metrics["explainer"].isin(list(explainers))], record)
     notes += _remarks(metrics[metrics["explainer"].isin(list(explainers))], record)
     reasons = sorted({note for note in metrics["note"] if note})
     if reasons:
@@ -351,6 +357,21 @@ def _filled(blocks: Mapping[str, list[list[Cell]]]) -> tuple[list[list[list[Cell
     kept = {name: [row for row in rows if any(c.text != DASH for c in row[1:])] for name, rows in blocks.items()}
     empty = [row[0].text.rstrip(" ↑↓") for name, rows in blocks.items() for row in rows if row not in kept[name]]
     return [rows for rows in kept.values() if rows], [f"Without any value: {', '.join(empty)}."] if empty else []
+
+
+def _of_circular(metrics: pd.DataFrame, record: Mapping[str, Any]) -> list[str]:
+    """Who is made for what, of the rows that a table of values has."""
+    shown = ~metrics["metric"].isin(truths_of(record)) | (metrics["metric"] == record["settings"]["agreement"])
+    lines = metrics[shown & _circular(metrics) & metrics["value"].notna()]
+    told = []
+    for name, mine in lines.groupby("explainer", sort=False):
+        rows = [
+            row_title(*pair, record).text.rstrip(" ↑↓") for pair in zip(mine["metric"], mine["variant"], strict=True)
+        ]
+        told.append(f"{record['explainers'][name]}: {', '.join(rows)}")
+    counts = record["settings"].get("circular") == "drop"
+    left = "; left out of every τ (circular=drop)" * counts
+    return [f"{CIRCULAR} good by construction, which tells nothing{left}. {'; '.join(told)}."] if told else []
 
 
 def _remarks(metrics: pd.DataFrame, record: Mapping[str, Any]) -> list[str]:
@@ -391,8 +412,9 @@ def _correlations(correlations: pd.DataFrame, record: Mapping[str, Any]) -> Tabl
                 low, high, best = line[f"{of}_low"], line[f"{of}_high"], bool(line[of] == column.best)
                 beyond = bool(line[of] < low - 1e-9 or line[of] > high + 1e-9)
                 outside |= beyond
-                moves = MOVES * (line.get(_MOVES.get(of, "")) is True)
-                row.append(Cell(_with_interval(line[of], low, high) + "‡" * beyond + moves, bold=best))
+                marks = "‡" * beyond + MOVES * (line.get(_MOVES.get(of, "")) is True)
+                marks += CIRCULAR * (line.get("circular") is True)
+                row.append(Cell(_with_interval(line[of], low, high) + marks, bold=best))
             else:
                 row.append(_probability(line[of]))
         blocks.setdefault(block_of(pair[1], record["metrics"][pair[0]]), []).append(row)
@@ -414,6 +436,8 @@ def _correlations(correlations: pd.DataFrame, record: Mapping[str, Any]) -> Tabl
             f"{MOVES} {OF_MOVES}: other parameters of the model move this τ and change no prediction. The table of "
             "ranges says how far."
         )
+    if (_circular(shown) & shown["tau"].notna()).any():
+        notes.append(f"{CIRCULAR} this metric is best at this truth by construction, whoever explains.")
     ladder = correlations[correlations["family"] == "ladder"]
     if len(ladder):
         notes.append(
@@ -491,6 +515,11 @@ OF_MOVES = "depends on an arbitrary constant of the model, not on its prediction
 def _moving(lines: pd.DataFrame) -> pd.Series:
     """Which lines other parameters of the model move; none if that was not asked."""
     return lines["moves"].isin([True]) if "moves" in lines else pd.Series(False, index=lines.index)
+
+
+def _circular(lines: pd.DataFrame) -> pd.Series:
+    """Which lines are so by construction; none if that was not asked."""
+    return lines["circular"].isin([True]) if "circular" in lines else pd.Series(False, index=lines.index)
 
 
 def any_moves(metrics: pd.DataFrame, pair: _Pair) -> bool:
@@ -971,11 +1000,11 @@ def escape_latex(text: str) -> str:
     special = {
         "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "↑": r"$\uparrow$",
         "↓": r"$\downarrow$", "τ": r"$\tau$", "α": r"$\alpha$", "Δ": r"$\Delta$", "ρ": r"$\rho$", "†": r"$\dagger$",
-        "‡": r"$\ddagger$", "§": r"\S{}",
+        "‡": r"$\ddagger$", "§": r"\S{}", "◦": r"$\circ$",
         "–": "--", "…": r"\ldots{}", "<": r"\textless{}", ">": r"\textgreater{}", "≤": r"$\leq$",
         "±": r"$\pm$",
     }  # fmt: skip
-    return re.sub(r"[\\~^↑↓τΔαρ†‡§–…<>≤±&%$#_{}]", lambda m: special.get(m[0], "\\" + m[0]), visible(text))
+    return re.sub(r"[\\~^↑↓τΔαρ†‡§◦–…<>≤±&%$#_{}]", lambda m: special.get(m[0], "\\" + m[0]), visible(text))
 
 
 # what a metric's own LaTeX may be made of; a run folder of another hand may say \input

@@ -14,7 +14,7 @@ import pandas as pd
 from cfeval_cli.errors import Failure, UserError
 from cfeval_cli.folder.write import RunFolder
 from cfeval_cli.identity import of_code, of_component, of_work
-from cfeval_cli.run import bounds, explain, invariance, trust, truths
+from cfeval_cli.run import bounds, circular, explain, invariance, trust, truths
 from cfeval_cli.run.evaluate import Edits, case_of, edits_of, scores_of
 from cfeval_cli.run.memo import Memo
 from cfeval_cli.run.progress import Progress
@@ -22,7 +22,7 @@ from cfeval_cli.run.study import Study, predicted, prepare
 from cfeval_cli.seeding import integer, stream
 from cfeval_cli.statistics import noise
 from cfeval_cli.statistics.auc import auc
-from cfeval_cli.statistics.findings import conclude
+from cfeval_cli.statistics.findings import Circular, conclude
 from cfeval_cli.statistics.resampled import USUAL, Bootstrap, enough
 from cfeval_cli.statistics.support import common
 from cfeval_cli.storage import npy
@@ -108,7 +108,8 @@ def run(plan: Plan, folder: RunFolder, progress: Progress) -> bool:
     with progress.stage("conclude"):
         how = resampling(plan, scores, order)
         shared = scores["common"].to_numpy() if plan.support == "common" else None
-        findings = conclude(scores, order, how, plan.ladder_gold, extremes, reparametrised, shared)
+        made_for = Circular(circular.pairs(plan, order), drop=plan.circular == "drop")
+        findings = conclude(scores, order, how, plan.ladder_gold, extremes, reparametrised, shared, made_for)
         if again is not None:
             findings = replace(findings, **again.tables(explanations, scores, order, plan.k, how))
     folder.save_scores(scores, findings, how.resamples, study.ledger, progress.seconds)
@@ -253,6 +254,7 @@ def score(
                     parts.append((metric.name, result.variant, name, who, result.numerator, result.denominator))
     scores, summary = frame(parts), arranged(order)
     scores["common"] = common(scores, summary)
+    summary["circular"] = circular.cells(plan, study.dataset, summary)
     return scores, summary
 
 

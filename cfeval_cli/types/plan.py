@@ -70,6 +70,7 @@ class Plan:
     bounds: int  # instances at most on which every explanation is tried; 0: none
     noise: int | None  # instances at most that are explained again with another seed of the explainers; None: a few
     reparametrisations: int  # that change no prediction, to see what they move; 0: none
+    circular: str  # what is so by construction counts in τ (keep), or not (drop)
     support: str  # the instances that explainers are scored on: those that all cover (common), or each its own (own)
     resamples: int | None  # of the bootstrap over instances; None: as many as comparing the metrics takes
     confidence: float  # of its intervals

@@ -32,6 +32,7 @@ class Truth(ABC):
     question: ClassVar[Question]
     place: ClassVar[int] = 50  # its order in the tables
     arbitrary: ClassVar[bool] = False  # whether it depends on a constant that no prediction depends on
+    also: ClassVar[str] = ""  # another name, under which explainers and metrics may know it
     access: ClassVar[Access] = Access.WHITE_BOX
 
     def sits_out(self, subject: Subject) -> str | None:
