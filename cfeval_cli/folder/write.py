@@ -226,6 +226,13 @@ class RunFolder:
         log.info("test accuracy %.2f %%%s, largest class %.2f %%%s", 100 * accuracy, paper, 100 * majority, shown)
         self._write_record()
 
+    def save_fidelity(self, agreement: Mapping[str, float]) -> None:
+        """How often a model that learned another one's predictions says the same."""
+        self._record["fidelity"] = dict(agreement)
+        share, low, high = (100 * agreement[name] for name in ("test", "low", "high"))
+        log.info("says what its teacher says for %.1f %% [%.1f, %.1f] of the test rows", share, low, high)
+        self._write_record()
+
     def save_instances(self, dataset: Dataset, instances: Split, rows: Rows, probabilities: Floats | None) -> None:
         """The instances that are explained, and what the model predicts for them."""
         nothing = np.full(len(instances), np.nan)

@@ -904,7 +904,7 @@ def caption(record: Mapping[str, Any]) -> str:
     count = record["instances"]
     return (
         f"{data['name']}: {rows}{partial}; test accuracy {record['accuracy']['test']:.2%}{paper}"
-        f"{beside_accuracy(record)}. "
+        f"{beside_accuracy(record)}.{of_fidelity(record)} "
         f"{count:,} instance{'s' * (count != 1)}, k = {settings['k']}, seed {settings['seed']}; {record['setup']}; "
         f"incomplete explanations: {settings['incomplete']}."
     )
@@ -915,6 +915,17 @@ def beside_accuracy(record: Mapping[str, Any]) -> str:
     majority, area = (record.get(name, {}).get("test") for name in ("majority", "auc"))
     told = "" if majority is None else f", largest class {majority:.2%}"
     return told + ("" if area is None else f", AUC {area:.3f}")
+
+
+def of_fidelity(record: Mapping[str, Any]) -> str:
+    """Of a model that learned another one's predictions: how often it says the same."""
+    told = record.get("fidelity")
+    if not told:
+        return ""
+    return (
+        f" It learned another model's predictions, and says the same for {told['test']:.1%} "
+        f"[{told['low']:.1%}, {told['high']:.1%}] of the {told['rows']:,} test rows (fidelity)."
+    )
 
 
 def is_truth(metric: str, record: Mapping[str, Any]) -> bool:
