@@ -139,7 +139,8 @@ class RunFolder:
                 "seed": plan.seed, "k": plan.k, "n_explain": plan.n_explain, "access": plan.access.name.lower(),
                 "gold": list(plan.golds), "agreement": plan.agreement, "incomplete": plan.incomplete,
                 "bounds": plan.bounds, "noise": "auto" if plan.noise is None else plan.noise,
-                "reparametrisations": plan.reparametrisations, "circular": plan.circular, "support": plan.support,
+                "reparametrisations": plan.reparametrisations, "reference": plan.reference, "budget": plan.budget,
+                "circular": plan.circular, "support": plan.support,
                 "resamples": "auto" if plan.resamples is None else plan.resamples,
                 "confidence": plan.confidence,
                 "timeout_per_instance": plan.timeout, "figures": list(plan.figures),
@@ -257,9 +258,10 @@ class RunFolder:
     def save_truth(self, instances: Split, truth: Mapping[str, Known]) -> None:
         """How much each feature truly matters, under each definition that the model has, and how well that is known."""
         for name, known in truth.items():
-            self._record["truths"][name] |= {"exact": known.error is None, "how": known.how}
+            many = int((~np.isnan(known.importance).all(axis=1)).sum())
+            self._record["truths"][name] |= {"exact": known.error is None, "how": known.how, "instances": many}
             if known.error is not None:
-                told = {"error": float(known.error.mean()), "largest_error": float(known.error.max())}
+                told = {"error": float(np.nanmean(known.error)), "largest_error": float(np.nanmax(known.error))}
                 self._record["truths"][name] |= told
         if not truth:
             return

@@ -325,6 +325,7 @@ def _values(title: str, metrics: pd.DataFrame, record: Mapping[str, Any], names:
                 row.append(Cell(f"{_with_interval(value, lows[name], highs[name])} {place}", bold=same))
         blocks.setdefault(block_of(variant, facts), []).append(row)
     notes = [caption(record), *of_support(metrics, record)]
+    notes += _of_reference(record)
     if set(truths) & set(pairs):
         agree = "ranks that agree with it are bold" if len(truths) == 1 else "the first of a row is bold"
         notes.append(f"* marks the ground truth ({asked(record)}); {agree}.")
@@ -357,6 +358,18 @@ def _filled(blocks: Mapping[str, list[list[Cell]]]) -> tuple[list[list[list[Cell
     kept = {name: [row for row in rows if any(c.text != DASH for c in row[1:])] for name, rows in blocks.items()}
     empty = [row[0].text.rstrip(" ↑↓") for name, rows in blocks.items() for row in rows if row not in kept[name]]
     return [rows for rows in kept.values() if rows], [f"Without any value: {', '.join(empty)}."] if empty else []
+
+
+def _of_reference(record: Mapping[str, Any]) -> list[str]:
+    """Which truths are known of some of the instances only, and how well."""
+    many, told = record["instances"], []
+    for name, facts in record["truths"].items():
+        if "error" in facts:
+            error = f"standard error {facts['error']:.4f} on average, {facts['largest_error']:.4f} at most"
+            told.append(f"{name} {facts['how']}, {error}")
+        elif facts.get("instances", many) < many:
+            told.append(f"{name} {facts['how']}")
+    return [f"Truths that the model was asked for (reference): {'; '.join(told)}."] if told else []
 
 
 def _of_circular(metrics: pd.DataFrame, record: Mapping[str, Any]) -> list[str]:
