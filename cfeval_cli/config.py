@@ -44,6 +44,10 @@ def plan(cfg: DictConfig) -> Plan:
         _check("noise", lambda: whole("noise", cfg.noise, 0))
     _check("reparametrisations", lambda: whole("reparametrisations", cfg.reparametrisations, 0))
     _check("training", lambda: whole("training", cfg.training, 0))
+    if cfg.reference is not None:
+        _check("reference", lambda: whole("reference", cfg.reference, 1))
+    _check("truth.budget", lambda: whole("truth.budget", OmegaConf.select(cfg, "truth.budget"), 1))
+    _check("circular", lambda: one_of("circular", cfg.circular, ("keep", "drop")))
     _check("support", lambda: one_of("support", cfg.support, ("common", "own")))
     resamples = _resamples(cfg)
     _check("confidence", lambda: number("confidence", cfg.confidence, 0.5, 0.9999))
@@ -95,6 +99,9 @@ def plan(cfg: DictConfig) -> Plan:
         noise=None if cfg.noise == "auto" else cfg.noise,
         reparametrisations=cfg.reparametrisations,
         training=cfg.training,
+        reference=cfg.reference,
+        budget=cfg.truth.budget,
+        circular=cfg.circular,
         support=cfg.support,
         resamples=resamples,
         confidence=cfg.confidence,
@@ -150,7 +157,7 @@ def _permitted(metrics: dict[str, Metric], access: Access) -> dict[str, Metric]:
 
 def _several(cfg: DictConfig, group: str, kind: type[_T]) -> dict[str, _T]:
     """The components of a group that is chosen several at a time, in the order of the tables."""
-    chosen = cfg.get(group)
+    chosen = [key for key in cfg.get(group) or () if (group, key) not in _OF_ALL]
     if not chosen:
         raise UserError(f"{group}=[] chooses nothing. Name at least one, for example {group}=[{_EXAMPLE[group]}].")
     made: dict[str, _T] = {}
@@ -184,6 +191,7 @@ def _members(explainers: dict[str, Explainer]) -> dict[str, Explainer]:
     return dict(sorted(made.items(), key=lambda item: (item[1].place, best_first[item[0]], item[0])))
 
 
+_OF_ALL = {("truth", "budget")}  # settings of a whole group, which are no components
 _T = TypeVar("_T")
 _EXAMPLE = {"explainer": "lr,lime", "metric": "c,recall", "truth": "signed,contrast", "removal": "zero,marginal"}
 

@@ -126,7 +126,8 @@ def only(group, name):
         return inside.composed(*alone(group, name, *needed))
     cfg = copy.deepcopy(together(group))
     with open_dict(cfg):
-        cfg[group] = {name: cfg[group][name]}
+        # and what is set for all of a group
+        cfg[group] = {key: one for key, one in cfg[group].items() if key == name or not OmegaConf.is_config(one)}
     settings = [setting.split("=") for setting in needed]
     settings += [("gold", name)] if group == "truth" else [("agreement", name)] if name == "hit" else []
     for key, value in settings:

@@ -36,6 +36,10 @@ class DecisionBoundary(Explainer):
             whole("max_edits", self.max_edits, 1)
         whole("n_neighbours", self.n_neighbours, 1)
 
+    def maximises(self, dataset: Dataset) -> set[tuple[str, str]]:
+        """It names the fewest features that flip."""
+        return {("validity", ""), ("edits_to_flip", "")}
+
     def fit(self, dataset: Dataset, model: Gate) -> Callable[[Batch], Explanation]:
         """Lay out what a value may be exchanged for: the training distribution, or the nearest words."""
         another = _nearest(dataset, model, self.n_neighbours) if dataset.padded and model.embeds else _drawn(dataset)

@@ -39,6 +39,14 @@ class Omission(Explainer):
         if reason := self._way(subject.dataset).sits_out(subject):
             raise ValueError(f"removal={self.removal}: {reason}. Use removal=auto.")
 
+    def estimates(self, dataset: Dataset) -> set[str]:
+        """What its way of removing comes nearest to."""
+        return {self._way(dataset).finds} - {""}
+
+    def maximises(self, dataset: Dataset) -> set[tuple[str, str]]:
+        """It names the feature that costs most if it is removed in this way."""
+        return {("comprehensiveness", self._way(dataset).variant)}
+
     def _way(self, dataset: Dataset) -> Removal:
         auto = "marginal" if dataset.unknown is None else "mask"
         return self.ways[auto if self.removal == "auto" else self.removal]

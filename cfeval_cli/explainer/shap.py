@@ -62,6 +62,10 @@ class Shap(Explainer):
             whole("n_samples", self.n_samples, 2)
         whole("seed", self.seed, 0)
 
+    def estimates(self, dataset: Dataset) -> set[str]:
+        """What it is a sample of, or of a text, with the mask for what is not known, something near it."""
+        return {"shapley"}
+
     def check(self, subject: Subject) -> None:
         """Refuse an algorithm that cannot be had of such a model, or without the package."""
         if self.algorithm in _NEEDS and (reason := subject.lacks(_NEEDS[self.algorithm])):

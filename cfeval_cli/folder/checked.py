@@ -164,6 +164,10 @@ def _shares(value: Any) -> bool:
     return isinstance(value, dict) and all(_number(one) and 0 <= one <= 1 for one in value.values())
 
 
+def _fidelity(value: Any) -> bool:
+    return _shares({name: one for name, one in value.items() if name != "rows"}) if isinstance(value, dict) else False
+
+
 def _objects(value: Any) -> bool:
     return isinstance(value, dict) and all(isinstance(one, dict) for one in value.values())
 
@@ -184,6 +188,7 @@ _KINDS: _Kinds = {
     "settings.gold": _NAMES,
     "settings.agreement": _TEXT,
     "settings.incomplete": _TEXT,
+    "settings.circular": _TEXT,
     "settings.support": _TEXT,
     "explainers": (_words, "a list of names with their titles"),
     "explainer_settings": (_objects, "a list of explainers with their settings"),
@@ -200,6 +205,7 @@ _KINDS: _Kinds = {
     "accuracy": _OBJECT,
     "accuracy.test": (lambda value: _number(value) and not math.isnan(value), "a number"),
     "doubts": _NAMES,
+    "fidelity": (_fidelity, "a share with its interval"),
     "effects": (_switches, "a list of names with true or false"),
     "ordered": (_switches, "a list of names with true or false"),
     "majority": (_shares, "a list of shares"),

@@ -140,7 +140,8 @@ class RunFolder:
                 "seed": plan.seed, "k": plan.k, "n_explain": plan.n_explain, "access": plan.access.name.lower(),
                 "gold": list(plan.golds), "agreement": plan.agreement, "incomplete": plan.incomplete,
                 "bounds": plan.bounds, "noise": "auto" if plan.noise is None else plan.noise,
-                "reparametrisations": plan.reparametrisations, "training": plan.training, "support": plan.support,
+                "reparametrisations": plan.reparametrisations, "reference": plan.reference, "budget": plan.budget,
+                "circular": plan.circular, "training": plan.training, "support": plan.support,
                 "resamples": "auto" if plan.resamples is None else plan.resamples,
                 "confidence": plan.confidence,
                 "timeout_per_instance": plan.timeout, "figures": list(plan.figures),
@@ -242,6 +243,13 @@ class RunFolder:
         columns = {"instance": train.ids, "label": train.labels, "codes": _lists(train.codes)}
         self._write_table("training.parquet", columns)
 
+    def save_fidelity(self, agreement: Mapping[str, float]) -> None:
+        """How often a model that learned another one's predictions says the same."""
+        self._record["fidelity"] = dict(agreement)
+        share, low, high = (100 * agreement[name] for name in ("test", "low", "high"))
+        log.info("says what its teacher says for %.1f %% [%.1f, %.1f] of the test rows", share, low, high)
+        self._write_record()
+
     def save_instances(self, dataset: Dataset, instances: Split, rows: Rows, probabilities: Floats | None) -> None:
         """The instances that are explained, and what the model predicts for them."""
         nothing = np.full(len(instances), np.nan)
@@ -266,9 +274,10 @@ class RunFolder:
     def save_truth(self, instances: Split, truth: Mapping[str, Known]) -> None:
         """How much each feature truly matters, under each definition that the model has, and how well that is known."""
         for name, known in truth.items():
-            self._record["truths"][name] |= {"exact": known.error is None, "how": known.how}
+            many = int((~np.isnan(known.importance).all(axis=1)).sum())
+            self._record["truths"][name] |= {"exact": known.error is None, "how": known.how, "instances": many}
             if known.error is not None:
-                told = {"error": float(known.error.mean()), "largest_error": float(known.error.max())}
+                told = {"error": float(np.nanmean(known.error)), "largest_error": float(np.nanmax(known.error))}
                 self._record["truths"][name] |= told
         if not truth:
             return

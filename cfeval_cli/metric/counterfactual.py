@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from cfeval_cli.types import Access, Case, Counterfactuals, Floats, Metric, Score
+from cfeval_cli.types import Access, Case, Counterfactuals, Floats, Metric, Removal, Score
 
 
 def flips(counterfactuals: Counterfactuals) -> Floats:
@@ -109,6 +109,10 @@ class ValiditySoft(Metric):
     access = Access.PROBABILITY
     place = 40
     needs = "counterfactual"
+
+    def rewards(self, variant: str, k: int, removals: Mapping[str, Removal]) -> set[str]:
+        """Of one feature it is the mean of the largest drop that another value causes."""
+        return {"contrast"} if k == 1 else set()
 
     def score(self, case: Case) -> Iterator[Score]:
         """One for each level at which the search saw probabilities."""

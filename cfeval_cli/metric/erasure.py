@@ -7,14 +7,14 @@ features; sufficiency is validity_soft of the edit that removes all others.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from cfeval_cli.metric.counterfactual import drops
 from cfeval_cli.removal.without import Outcome, outcome
-from cfeval_cli.types import ABSENT, Absent, Access, Bools, Case, Floats, Ints, Metric, Removed, Score
+from cfeval_cli.types import ABSENT, Absent, Access, Bools, Case, Floats, Ints, Metric, Removal, Removed, Score
 from cfeval_cli.types.explanation import named
 from cfeval_cli.types.memory import keys_of
 
@@ -91,6 +91,10 @@ class Comprehensiveness(Erasure):
     range = (-1.0, 1.0)
     access = Access.PROBABILITY
     place = 10
+
+    def rewards(self, variant: str, k: int, removals: Mapping[str, Removal]) -> set[str]:
+        """What is lost most by this way of removing."""
+        return {way.finds for way in removals.values() if way.variant == variant} - {""}
 
     def of(self, case: Case, way: Removed) -> Score:
         """p(ŷ|x) - p(ŷ|x without e)."""

@@ -39,6 +39,14 @@ def met(case: Case, definition: str) -> Floats:
     return np.where(sure > 0, 1.0, 1.0 - missed)
 
 
+def _known(case: Case, definition: str, values: Floats) -> Score:
+    """A score of the instances of which this truth is known."""
+    some = np.flatnonzero(~np.isnan(case.truth[definition]).any(axis=1))
+    if len(some) == len(values):
+        return Score(definition, values, np.ones(len(values)))
+    return Score(definition, values[some], np.ones(len(some)), some=some)
+
+
 @dataclass(frozen=True)
 class Recall(Metric):
     """Mean share of the gold features that were named."""
@@ -56,7 +64,7 @@ class Recall(Metric):
     def score(self, case: Case) -> Iterator[Score]:
         """One for each definition of gold."""
         for definition in case.truth:
-            yield Score(definition, shared(case, definition) / case.k, np.ones(len(case.codes)))
+            yield _known(case, definition, shared(case, definition) / case.k)
 
 
 @dataclass(frozen=True)
@@ -76,4 +84,4 @@ class Hit(Metric):
     def score(self, case: Case) -> Iterator[Score]:
         """One for each definition of gold."""
         for definition in case.truth:
-            yield Score(definition, met(case, definition), np.ones(len(case.codes)))
+            yield _known(case, definition, met(case, definition))

@@ -89,7 +89,7 @@ class Estimator:
         source = _Trained(
             dataset,
             f"model={_name(estimator)}",
-            of_work(Estimator, of_component(self), seed),
+            of_work(Estimator, of_component(self), seed, dataset.fingerprint),  # its labels may be another model's
             self.batch_size,
             estimator=estimator,
             encoder=encoder,

@@ -26,6 +26,7 @@ class Marginal(Removal):
     place = 30
     variant = "marginal"
     title = "marginal"
+    finds = "shapley"
 
     def __post_init__(self) -> None:
         whole("draws", self.draws, 1)

@@ -17,6 +17,7 @@ class Mean(Removal):
     place = 25
     variant = "mean"
     title = "mean"
+    finds = "shapley"
 
     def sits_out(self, subject: Subject) -> str | None:
         """An embedding that is no value's can be put only before a model that takes embeddings."""

@@ -30,6 +30,7 @@ class Zero(Removal):
     variant = "del"
     title = "del."
     arbitrary = True
+    finds = "signed"
 
     def sits_out(self, subject: Subject) -> str | None:
         """A model without embeddings has no zero."""

@@ -31,6 +31,7 @@ HALF = 0.5  # under which words say so
 _Pair = tuple[str, str]  # metric and variant
 _LONG = 40  # rows, beyond which a table leaves out those without any value
 _RUNGS = 11  # of a ladder, that a table has room for
+CIRCULAR = "◦"  # marks what is so by construction
 MOVES = "§"  # marks what other parameters of the model move, though they change no prediction
 
 
@@ -295,6 +296,9 @@ def _values(title: str, metrics: pd.DataFrame, record: Mapping[str, Any], names:
     column = _columns(metrics)
     true_ranks = column(truths[0], "rank") if len(truths) == 1 else {}
     moves = moving(metrics)
+    circular = set(
+        metrics.loc[_circular(metrics), ["metric", "variant", "explainer"]].itertuples(index=False, name=None)
+    )
     header = [Cell("Metric"), *map(Cell, explainers.values())]
     blocks: dict[str, list[list[Cell]]] = {}
     pairs = list(dict.fromkeys(zip(metrics["metric"], metrics["variant"], strict=True)))
@@ -317,16 +321,19 @@ def _values(title: str, metrics: pd.DataFrame, record: Mapping[str, Any], names:
                 tied = sum(other == rank for other in ranks.values()) > 1
                 same = not star and not tied and len(explainers) > 1 and rank == true_ranks.get(name)
                 same |= len(truths) > 1 and len(explainers) > 1 and rank == 1
-                place = f"({ordinal(rank, tied)}{'*' if star else ''})"
+                made_for = CIRCULAR * ((metric, variant, name) in circular)
+                place = f"({ordinal(rank, tied)}{'*' if star else ''}{made_for})"
                 row.append(Cell(f"{_with_interval(value, lows[name], highs[name])} {place}", bold=same))
         blocks.setdefault(block_of(variant, facts), []).append(row)
     notes = [caption(record), *of_support(metrics, record)]
+    notes += _of_reference(record)
     if set(truths) & set(pairs):
         agree = "ranks that agree with it are bold" if len(truths) == 1 else "the first of a row is bold"
         notes.append(f"* marks the ground truth ({asked(record)}); {agree}.")
     notes.append(f"↑ higher is better, ↓ lower; = marks a tie.{_of_intervals(record)}")
     if _moving(metrics).any():
         notes.append(f"{MOVES} {OF_MOVES}: other parameters of the model move this value and change no prediction.")
+    notes += _of_circular(metrics[metrics["explainer"].isin(list(explainers))], record)
     notes += _remarks(metrics[metrics["explainer"].isin(list(explainers))], record)
     reasons = sorted({note for note in metrics["note"] if note})
     if reasons:
@@ -352,6 +359,33 @@ def _filled(blocks: Mapping[str, list[list[Cell]]]) -> tuple[list[list[list[Cell
     kept = {name: [row for row in rows if any(c.text != DASH for c in row[1:])] for name, rows in blocks.items()}
     empty = [row[0].text.rstrip(" ↑↓") for name, rows in blocks.items() for row in rows if row not in kept[name]]
     return [rows for rows in kept.values() if rows], [f"Without any value: {', '.join(empty)}."] if empty else []
+
+
+def _of_reference(record: Mapping[str, Any]) -> list[str]:
+    """Which truths are known of some of the instances only, and how well."""
+    many, told = record["instances"], []
+    for name, facts in record["truths"].items():
+        if "error" in facts:
+            error = f"standard error {facts['error']:.4f} on average, {facts['largest_error']:.4f} at most"
+            told.append(f"{name} {facts['how']}, {error}")
+        elif facts.get("instances", many) < many:
+            told.append(f"{name} {facts['how']}")
+    return [f"Truths that the model was asked for (reference): {'; '.join(told)}."] if told else []
+
+
+def _of_circular(metrics: pd.DataFrame, record: Mapping[str, Any]) -> list[str]:
+    """Who is made for what, of the rows that a table of values has."""
+    shown = ~metrics["metric"].isin(truths_of(record)) | (metrics["metric"] == record["settings"]["agreement"])
+    lines = metrics[shown & _circular(metrics) & metrics["value"].notna()]
+    told = []
+    for name, mine in lines.groupby("explainer", sort=False):
+        rows = [
+            row_title(*pair, record).text.rstrip(" ↑↓") for pair in zip(mine["metric"], mine["variant"], strict=True)
+        ]
+        told.append(f"{record['explainers'][name]}: {', '.join(rows)}")
+    counts = record["settings"].get("circular") == "drop"
+    left = "; left out of every τ (circular=drop)" * counts
+    return [f"{CIRCULAR} good by construction, which tells nothing{left}. {'; '.join(told)}."] if told else []
 
 
 def _remarks(metrics: pd.DataFrame, record: Mapping[str, Any]) -> list[str]:
@@ -392,8 +426,9 @@ def _correlations(correlations: pd.DataFrame, record: Mapping[str, Any]) -> Tabl
                 low, high, best = line[f"{of}_low"], line[f"{of}_high"], bool(line[of] == column.best)
                 beyond = bool(line[of] < low - 1e-9 or line[of] > high + 1e-9)
                 outside |= beyond
-                moves = MOVES * (line.get(_MOVES.get(of, "")) is True)
-                row.append(Cell(_with_interval(line[of], low, high) + "‡" * beyond + moves, bold=best))
+                marks = "‡" * beyond + MOVES * (line.get(_MOVES.get(of, "")) is True)
+                marks += CIRCULAR * (line.get("circular") is True)
+                row.append(Cell(_with_interval(line[of], low, high) + marks, bold=best))
             else:
                 row.append(_probability(line[of]))
         blocks.setdefault(block_of(pair[1], record["metrics"][pair[0]]), []).append(row)
@@ -415,6 +450,8 @@ def _correlations(correlations: pd.DataFrame, record: Mapping[str, Any]) -> Tabl
             f"{MOVES} {OF_MOVES}: other parameters of the model move this τ and change no prediction. The table of "
             "ranges says how far."
         )
+    if (_circular(shown) & shown["tau"].notna()).any():
+        notes.append(f"{CIRCULAR} this metric is best at this truth by construction, whoever explains.")
     ladder = correlations[correlations["family"] == "ladder"]
     if len(ladder):
         notes.append(
@@ -497,6 +534,11 @@ def moving(metrics: pd.DataFrame) -> set[_Pair]:
     """The metrics whose value of some explainer moves."""
     mine = metrics[_moving(metrics)]
     return set(zip(mine["metric"], mine["variant"], strict=True))
+
+
+def _circular(lines: pd.DataFrame) -> pd.Series:
+    """Which lines are so by construction; none if that was not asked."""
+    return lines["circular"].isin([True]) if "circular" in lines else pd.Series(False, index=lines.index)
 
 
 def mark_moves(title: Cell, moves: bool) -> Cell:
@@ -883,7 +925,7 @@ def caption(record: Mapping[str, Any]) -> str:
     count = record["instances"]
     return (
         f"{data['name']}: {rows}{partial}; test accuracy {record['accuracy']['test']:.2%}{paper}"
-        f"{beside_accuracy(record)}. "
+        f"{beside_accuracy(record)}.{of_fidelity(record)} "
         f"{count:,} instance{'s' * (count != 1)}, k = {settings['k']}, seed {settings['seed']}; {record['setup']}; "
         f"incomplete explanations: {settings['incomplete']}."
     )
@@ -894,6 +936,17 @@ def beside_accuracy(record: Mapping[str, Any]) -> str:
     majority, area = (record.get(name, {}).get("test") for name in ("majority", "auc"))
     told = "" if majority is None else f", largest class {majority:.2%}"
     return told + ("" if area is None else f", AUC {area:.3f}")
+
+
+def of_fidelity(record: Mapping[str, Any]) -> str:
+    """Of a model that learned another one's predictions: how often it says the same."""
+    told = record.get("fidelity")
+    if not told:
+        return ""
+    return (
+        f" It learned another model's predictions, and says the same for {told['test']:.1%} "
+        f"[{told['low']:.1%}, {told['high']:.1%}] of the {told['rows']:,} test rows (fidelity)."
+    )
 
 
 def is_truth(metric: str, record: Mapping[str, Any]) -> bool:
@@ -979,11 +1032,11 @@ def escape_latex(text: str) -> str:
     special = {
         "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "↑": r"$\uparrow$",
         "↓": r"$\downarrow$", "τ": r"$\tau$", "α": r"$\alpha$", "Δ": r"$\Delta$", "ρ": r"$\rho$", "†": r"$\dagger$",
-        "‡": r"$\ddagger$", "§": r"\S{}",
+        "‡": r"$\ddagger$", "§": r"\S{}", "◦": r"$\circ$",
         "–": "--", "…": r"\ldots{}", "<": r"\textless{}", ">": r"\textgreater{}", "≤": r"$\leq$",
         "±": r"$\pm$",
     }  # fmt: skip
-    return re.sub(r"[\\~^↑↓τΔαρ†‡§–…<>≤±&%$#_{}]", lambda m: special.get(m[0], "\\" + m[0]), visible(text))
+    return re.sub(r"[\\~^↑↓τΔαρ†‡§◦–…<>≤±&%$#_{}]", lambda m: special.get(m[0], "\\" + m[0]), visible(text))
 
 
 # what a metric's own LaTeX may be made of; a run folder of another hand may say \input

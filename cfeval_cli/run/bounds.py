@@ -91,10 +91,14 @@ class Pool:
         """The share of the gold features in some sets (m,); of several sets of an instance, all count the same."""
         member = self.member[optima]
         weight = 1.0 / np.bincount(member)[member]
-        total = weight.sum()
-        return {
-            name: float((gold[optima] * weight).sum() / total) if total else np.nan for name, gold in self.gold.items()
-        }
+        return {name: _weighted(gold[optima], weight) for name, gold in self.gold.items()}
+
+
+def _weighted(values: Floats, weights: Floats) -> float:
+    """The weighted mean of the values that are known."""
+    known = ~np.isnan(values)
+    total = weights[known].sum()
+    return float((values[known] * weights[known]).sum() / total) if total else np.nan
 
 
 def _firsts(chosen: Bools, starts: Ints) -> Ints:
@@ -255,7 +259,8 @@ class _Trial:
                     goal = Goal((metric.name, score.variant), metric.better)
                     parts.setdefault(goal, []).append((score.numerator, score.denominator))
             for name, kept in gold.items():
-                kept.append(shared(case, name) / features.shape[1])
+                unknown = np.isnan(case.truth[name]).any(axis=1)
+                kept.append(np.where(unknown, np.nan, shared(case, name) / features.shape[1]))
             self.advance(len(member[some]))
         scores = {
             goal: (np.concatenate([n for n, _ in some]), np.concatenate([d for _, d in some]))

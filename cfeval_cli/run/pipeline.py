@@ -14,15 +14,15 @@ import pandas as pd
 from cfeval_cli.errors import Failure, UserError
 from cfeval_cli.folder.write import RunFolder
 from cfeval_cli.identity import of_code, of_component, of_work
-from cfeval_cli.run import bounds, explain, invariance, trust, truths
+from cfeval_cli.run import bounds, circular, explain, invariance, trust, truths
 from cfeval_cli.run.evaluate import Edits, case_of, edits_of, scores_of
 from cfeval_cli.run.memo import Memo
 from cfeval_cli.run.progress import Progress
 from cfeval_cli.run.study import Study, predicted, prepare
 from cfeval_cli.seeding import integer, stream
-from cfeval_cli.statistics import noise
+from cfeval_cli.statistics import noise, proportion
 from cfeval_cli.statistics.auc import auc
-from cfeval_cli.statistics.findings import conclude
+from cfeval_cli.statistics.findings import Circular, conclude
 from cfeval_cli.statistics.resampled import USUAL, Bootstrap, enough
 from cfeval_cli.statistics.support import common
 from cfeval_cli.storage import npy
@@ -43,6 +43,7 @@ from cfeval_cli.types import (
     Restorable,
     Score,
     Stored,
+    Taught,
 )
 
 _AGAIN = 100  # instances that are explained a second time, unless a run says how many
@@ -60,10 +61,13 @@ def run(plan: Plan, folder: RunFolder, progress: Progress) -> bool:
     cache = folder.journal(plan.cache, again=plan.redo)
 
     with progress.stage("train"):
-        model = train(plan, dataset, cache)
+        learned = taught(plan, dataset, cache)
+        model = train(plan, learned, cache)
         trust.try_out(model, dataset, plan.seed, plan.patience)
     found = quality(model, dataset)
     folder.save_model(model, found, trust.doubts(found["accuracy"], dataset))
+    if isinstance(plan.model, Taught):
+        folder.save_fidelity(fidelity(model, learned, plan.confidence))
 
     study = prepare(plan, dataset, model, cache)
     folder.save_instances(dataset, study.instances, study.rows, study.probabilities)
@@ -107,7 +111,8 @@ def run(plan: Plan, folder: RunFolder, progress: Progress) -> bool:
     with progress.stage("conclude"):
         how = resampling(plan, scores, order)
         shared = scores["common"].to_numpy() if plan.support == "common" else None
-        findings = conclude(scores, order, how, plan.ladder_gold, extremes, reparametrised, shared)
+        made_for = Circular(circular.pairs(plan, order), drop=plan.circular == "drop")
+        findings = conclude(scores, order, how, plan.ladder_gold, extremes, reparametrised, shared, made_for)
         if again is not None:
             findings = replace(findings, **again.tables(explanations, scores, order, plan.k, how))
     folder.save_scores(scores, findings, how.resamples, study.ledger, progress.seconds)
@@ -125,6 +130,25 @@ def inputs(plan: Plan) -> str | None:
     data = [found.sha256 for found in plan.dataset.fetch(plan.data_dir)]
     # a component that does not say what it depends on is never the same again
     return of_work(Study, settings, components, data) if None not in components.values() else None
+
+
+def taught(plan: Plan, dataset: Dataset, cache: Cache) -> Dataset:
+    """The data that the model learns from: as they are, or with a teacher's predictions for labels."""
+    if not isinstance(plan.model, Taught):
+        return dataset
+    theirs = replace(plan, model=plan.model.teacher)
+    teacher = train(theirs, taught(theirs, dataset, cache), cache)
+    parts = {name: getattr(dataset, name) for name in ("train", "validation", "test")}
+    labels = {name: predicted(teacher, dataset, part.codes)[0] for name, part in parts.items()}
+    return replace(dataset, **{name: replace(part, labels=labels[name]) for name, part in parts.items()})
+
+
+def fidelity(model: Model, learned: Dataset, confidence: float) -> dict[str, float]:
+    """How often the model says what its teacher says of the test rows, with the exact interval."""
+    said = predicted(model, learned, learned.test.codes)[0]
+    alike, rows = int((said == learned.test.labels).sum()), len(learned.test)
+    low, high = proportion.exact(alike, rows, confidence)
+    return {"test": alike / rows, "low": low, "high": high, "rows": rows}
 
 
 def train(plan: Plan, dataset: Dataset, cache: Cache) -> Model:
@@ -252,6 +276,7 @@ def score(
                     parts.append((metric.name, result.variant, name, who, result.numerator, result.denominator))
     scores, summary = frame(parts), arranged(order)
     scores["common"] = common(scores, summary)
+    summary["circular"] = circular.cells(plan, study.dataset, summary)
     return scores, summary
 
 

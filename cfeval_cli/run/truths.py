@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import logging
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -12,10 +14,16 @@ import numpy as np
 from cfeval_cli.identity import of_component, of_work
 from cfeval_cli.run.memo import Memo
 from cfeval_cli.run.study import Study
+from cfeval_cli.run.trust import answers
+from cfeval_cli.seeding import stream
 from cfeval_cli.storage import npy
-from cfeval_cli.types import Dataset, Known, Ledger, Model, Rows, Truth
+from cfeval_cli.types import Dataset, Ints, Known, Ledger, Model, Rows, Truth
+
+log = logging.getLogger("cfeval")
 
 _CHUNK = 64  # instances at a time, where the model has to be asked
+_TRIED = 500  # rows by which the time is estimated
+_LONG = 60  # seconds that people are warned of
 
 
 @dataclass(frozen=True)
@@ -32,7 +40,7 @@ def find(study: Study, advance: Callable[[int], None]) -> dict[str, Known]:
     found = {}
     for name, truth in study.plan.truths.items():
         job = Job(truth, study.dataset, study.model)
-        found[name] = _chunked(study, name, job) if truth.asks(study.subject) else _known(job, study.rows)
+        found[name] = _asked(study, name, job) if truth.asks(study.subject) else _known(job, study.rows)
         advance(1)
     return found
 
@@ -43,9 +51,47 @@ def _known(job: Job, rows: Rows) -> Known:
     return job.truth.found(job.dataset, gate, rows)
 
 
-def _chunked(study: Study, name: str, job: Job) -> Known:
-    """One of them, chunk by chunk."""
-    chunks = [study.rows.take(slice(start, start + _CHUNK)) for start in range(0, len(study.rows), _CHUNK)]
+def referred(study: Study, truth: Truth) -> Ints:
+    """The instances, as places, on which a truth that asks the model is computed: as many as the settings allow."""
+    plan, size = study.plan, len(study.rows)
+    most = min(size, size if plan.reference is None else plan.reference, plan.budget // truth.cost(study.subject))
+    return np.sort(stream(plan.seed, "reference").permutation(size)[: max(1, most)])
+
+
+def _asked(study: Study, name: str, job: Job) -> Known:
+    """One of them on those instances, NaN on all others; the time that it may take is told before."""
+    places = referred(study, job.truth)
+    _tell(study, name, job, len(places))
+    found = _chunked(study, name, job, study.rows.take(places))
+    if len(places) == len(study.rows):
+        return found
+    importance = np.full(study.rows.codes.shape, np.nan)
+    importance[places] = found.importance
+    error = None
+    if found.error is not None:
+        error = np.full(len(study.rows), np.nan)
+        error[places] = found.error
+    return Known(importance, error, f"{found.how}; on {len(places):,} of {len(study.rows):,} instances")
+
+
+def _tell(study: Study, name: str, job: Job, many: int) -> None:
+    """How long it may take, by a few rows that the model is asked about: for people only, no result depends on it."""
+    rows = many * job.truth.cost(study.subject)
+    codes = study.dataset.train.codes[:_TRIED]
+    begun = time.perf_counter()
+    answers(job.model, study.dataset, codes)
+    seconds = rows * (time.perf_counter() - begun) / max(1, len(codes))
+    log.log(
+        logging.WARNING if seconds > _LONG else logging.INFO,
+        "truth.%s: up to %s model rows on %s instances, about %.0f s of one core at most; a smaller reference=%s "
+        "or truth.budget=%s shortens it",
+        name, f"{rows:,}", f"{many:,}", seconds, study.plan.reference, study.plan.budget,
+    )  # fmt: skip
+
+
+def _chunked(study: Study, name: str, job: Job, rows: Rows) -> Known:
+    """Of some instances, chunk by chunk."""
+    chunks = [rows.take(slice(start, start + _CHUNK)) for start in range(0, len(rows), _CHUNK)]
     section = of_work(Job, of_component(job.truth), study.identity)
     memo = Memo(study.cache, section, f"{study.dataset.name}, truth.{name}", packed, unpacked)
     keys = [_key(chunk) for chunk in chunks]

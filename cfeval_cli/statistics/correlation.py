@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,6 +22,7 @@ COLUMNS = [
 ]  # fmt: skip
 REST = "_without_controls"  # in the names of columns
 
+BY_CONSTRUCTION = "best at this truth by construction"
 _BLOCK = 1 << 19  # pairs of explainers held at once
 _ALL_CONTROLS = "without controls fewer than two explainers are left"
 
@@ -43,6 +44,16 @@ class Family:
     explainers: Ints
     judged: list[int]  # rows
     truths: list[Truth]
+    barred: frozenset[tuple[int, int]] = frozenset()  # places among the judged and the truths that have no τ
+
+    def barring(self, pairs: Collection[tuple[str, str, str]], drawn: Resampled) -> Family:
+        """The same without the τ of metrics with truths that they are best at by construction."""
+        if self.name == "ladder":  # whose order is known, whatever it is made from
+            return self
+        return replace(self, barred=frozenset(
+            (j, t) for j, row in enumerate(self.judged) for t, truth in enumerate(self.truths)
+            if (*drawn.rows[row], truth.gold) in pairs
+        ))  # fmt: skip
 
     def without(self, controls: Bools) -> Family:
         """The same without the explainers that name chance or the gold itself."""
@@ -124,6 +135,8 @@ class Agreements:
     def _note(self, drawn: Resampled, j: int, t: int) -> str:
         """Which explainers are left out, or why there is no figure."""
         there, row = self.there[j, t], self.family.truths[t].row
+        if (j, t) in self.family.barred:
+            return BY_CONSTRUCTION
         if there.sum() < 2:
             reasons = drawn.notes[self.family.judged[j]] | (set() if row is None else drawn.notes[row])
             return "; ".join(sorted(reasons)) or "a ranking needs two explainers"
@@ -178,6 +191,12 @@ def without_controls(lines: pd.DataFrame) -> pd.DataFrame:
     return mine.rename(columns={name: f"{name}_of_all" for name in names.values()} | names)
 
 
+def of_circular(correlations: pd.DataFrame, pairs: Collection[tuple[str, str, str]]) -> list[bool]:
+    """For each row of correlations.csv whether the metric is best at the truth by construction."""
+    keys = correlations[["metric", "variant", "gold"]].itertuples(index=False, name=None)
+    return [tuple(key) in pairs for key in keys]
+
+
 def taus(drawn: Resampled, family: Family) -> Floats:
     """Kendall's τ alone (draws, J, T); explainers without a value on either side are left out, by the first draw."""
     there = _there(drawn, family)
@@ -203,7 +222,10 @@ def _there(drawn: Resampled, family: Family) -> Bools:
     value = drawn.values[0][:, family.explainers]
     known = drawn.rungs[family.explainers]
     truths = np.stack([known if truth.row is None else value[truth.row] for truth in family.truths])
-    return np.asarray(~np.isnan(value[family.judged])[:, None] & ~np.isnan(truths)[None])
+    there = np.asarray(~np.isnan(value[family.judged])[:, None] & ~np.isnan(truths)[None])
+    for place in family.barred:
+        there[place] = False
+    return there
 
 
 def _standings(drawn: Resampled, family: Family, explainers: Ints, draws: slice) -> tuple[Floats, Floats]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import Field, dataclass, field, fields
 from typing import Any, Protocol
 
@@ -53,6 +53,14 @@ def file_of(one: Field[Any]) -> str:
     return str(one.metadata.get("file", f"{one.name}.csv"))
 
 
+@dataclass(frozen=True)
+class Circular:
+    """What is so by construction; which explainers are made for which metric or truth, the summary tells."""
+
+    pairs: Collection[tuple[str, str, str]] = ()  # metrics and variants with the truths that they are best at
+    drop: bool = False  # whether all of it is left out of every τ
+
+
 def conclude(
     scores: pd.DataFrame,
     order: pd.DataFrame,
@@ -61,6 +69,7 @@ def conclude(
     bounds: Extremes | None = None,
     reparametrised: Reparametrised | None = None,
     common: Bools | None = None,
+    circular: Circular | None = None,
 ) -> Findings:
     """Values, their uncertainty, their place between the bounds, and how well each metric agrees with the truth.
 
@@ -70,13 +79,17 @@ def conclude(
     own = None if common is None or common.all() else scores
     scores = scores if own is None else pd.DataFrame(scores[common])
     metrics, arrays = summarise(scores, order, own), Scores.of(scores)
-    drawn = Resampled.of(arrays, metrics, how)
+    circular = circular or Circular()
+    whole, gone = Resampled.of(arrays, metrics, how), metrics[metrics["circular"] & circular.drop]
+    drawn = whole.without(gone) if len(gone) else whole
     everyone = [family for family in families(drawn, ladder_gold) if family.judged]
+    if circular.drop:
+        everyone = [family.barring(circular.pairs, drawn) for family in everyone]
     groups = [family for family in everyone if family.truths]
     found = [Agreements.of(drawn, family, how) for family in groups]
     rest = [_without_controls(one, drawn, how) for one in found]
     both = list(zip(found, rest, strict=True))
-    with_intervals(metrics, drawn, how)
+    with_intervals(metrics, whole, how)
     if bounds is not None:
         metrics.insert(list(metrics).index("rank"), "place", bounds.places(arrays, metrics))
     others = [family for family in everyone if family.name == "explainers"]
@@ -86,6 +99,9 @@ def conclude(
     correlations = pd.DataFrame(
         [line for one, less in both for line in one.lines(drawn, how, less)], columns=correlation.COLUMNS
     ).astype({"explainers_without_controls": "Int64"})
+    correlations.insert(
+        list(correlations).index("note"), "circular", correlation.of_circular(correlations, circular.pairs)
+    )
     ranges = None
     if reparametrised is not None:
         ranges = invariance.table(reparametrised, drawn, groups)
@@ -99,7 +115,7 @@ def conclude(
             columns=difference.COLUMNS,
         ),
         instance_agreement=pd.DataFrame(
-            [line for family in named for line in instancewise.lines(arrays, drawn, family, how.alone)],
+            [line for family in named for line in instancewise.lines(arrays.without(gone), drawn, family, how.alone)],
             columns=instancewise.COLUMNS,
         ).astype(dict.fromkeys(instancewise.COUNTS, "Int64")),
         metric_agreement=pd.DataFrame(

@@ -38,7 +38,7 @@ def lines(scores: Scores, drawn: Resampled, family: Family, how: Bootstrap) -> I
     found = [_Figures.of(side, scores.size, how) for side in sides]
     for j, row in enumerate(family.judged):
         for t, truth in enumerate(family.truths):
-            if not found[0].there(j, t):
+            if not found[0].there(j, t) or (j, t) in family.barred:
                 continue
             told: dict[str, Any] = dict(zip(_KEYS, (*drawn.rows[row], drawn.better[row], truth.gold, truth.agreement),
                                             strict=True))  # fmt: skip

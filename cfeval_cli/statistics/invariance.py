@@ -56,6 +56,7 @@ class Reparametrised:
         whole[np.ix_(np.arange(len(whole)), rows, columns)] = np.concatenate(parts)
         ends = np.cumsum([len(part) for part in parts]).tolist()
         places = [slice(start, end) for start, end in pairwise(ends)]
+        whole[:, np.isnan(like.values[0])] = np.nan  # what counts in no τ there counts in none here
         return replace(like, values=whole), dict(zip(self.changed, places, strict=True))
 
 

@@ -108,6 +108,13 @@ class Resampled:
             instances=wide["n"].unstack("explainer").reindex(index=pd.Index(rows), columns=explainers).to_numpy(int),
         )
 
+    def without(self, cells: pd.DataFrame) -> Resampled:
+        """The same without the values of some metrics, variants and explainers."""
+        values = self.values.copy()
+        for metric, variant, explainer in cells[["metric", "variant", "explainer"]].itertuples(index=False, name=None):
+            values[:, self.rows.index((metric, variant)), self.explainers.index(explainer)] = np.nan
+        return replace(self, values=values)
+
     def first(self, resamples: int) -> Resampled:
         """No more than the first so many resamples."""
         return replace(self, values=self.values[: 1 + resamples])

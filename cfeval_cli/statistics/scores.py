@@ -63,6 +63,12 @@ class Scores:
             parts[(metric, variant), explainer] = part.sorted()
         return Scores(parts, len(everyone))
 
+    def without(self, cells: pd.DataFrame) -> Scores:
+        """The same without some metrics, variants and explainers."""
+        gone = set(cells[["metric", "variant", "explainer"]].itertuples(index=False, name=None))
+        kept = {key: part for key, part in self.parts.items() if (*key[0], key[1]) not in gone}
+        return Scores(kept, self.size)
+
     def columns(self, explainer: str, rows: list[Row]) -> Floats:
         """Numerators, then denominators (N, 2R) of one explainer, zero where it has no score."""
         both = np.zeros((2, len(rows), self.size))

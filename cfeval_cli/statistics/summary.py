@@ -34,7 +34,7 @@ def summarise(scores: pd.DataFrame, order: pd.DataFrame, own: pd.DataFrame | Non
     table.loc[~some & (table["note"] == "") & (table["own_n"] > 0), "note"] = NOWHERE
     table.loc[~some & (table["note"] == ""), "note"] = "no usable explanation"
     columns = [*_KEYS, "rung", "control", "value", "rank", "n", "own_value", "own_n", "coverage"]
-    columns += ["better", "role", "access", "low", "high", "note", "remark"]
+    columns += ["better", "role", "access", "low", "high", "circular", "note", "remark"]
     return table[columns].reset_index(drop=True)
 
 

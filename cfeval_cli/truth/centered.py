@@ -14,6 +14,7 @@ class Centered(Truth):
     name = "centered"
     place = 20
     question = "contribution"
+    also = "shapley"
 
     def importance(self, dataset: Dataset, model: Gate, rows: Rows) -> Floats:
         """s·(c_j(x_j) - mean of c_j)."""

@@ -39,6 +39,10 @@ class Contrast(Truth):
         """Where nothing is known but predictions."""
         return not subject.can(Additive)
 
+    def cost(self, subject: Subject) -> int:
+        """Every other value of every feature."""
+        return cost(subject.dataset)
+
     def importance(self, dataset: Dataset, model: Gate, rows: Rows) -> Floats:
         """What there is of x_j less the lowest of another value."""
         if not model.sums:

@@ -42,6 +42,11 @@ class Responsibility(Truth):
         """Where nothing is known but predictions."""
         return not subject.can(Tree)
 
+    def cost(self, subject: Subject) -> int:
+        """Every other value of every feature, and of two if that is allowed."""
+        single, both = cost(subject.dataset), cost(subject.dataset, _PAIRS)
+        return single + both if single + both <= self.budget else single
+
     def importance(self, dataset: Dataset, model: Gate, rows: Rows) -> Floats:
         """The value alone."""
         return self.found(dataset, model, rows).importance

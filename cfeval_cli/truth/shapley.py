@@ -71,6 +71,10 @@ class Shapley(Truth):
         """Where nothing is known but predictions."""
         return not subject.can(Additive) and not subject.can(Tree)
 
+    def cost(self, subject: Subject) -> int:
+        """What it may take."""
+        return self.budget
+
     def importance(self, dataset: Dataset, model: Gate, rows: Rows) -> Floats:
         """The value alone."""
         return self.found(dataset, model, rows).importance

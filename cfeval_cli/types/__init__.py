@@ -44,6 +44,7 @@ from cfeval_cli.types.model import (
     Sloped,
     Stored,
     Subject,
+    Taught,
     Trainable,
     Tree,
 )
@@ -59,5 +60,5 @@ __all__ = [
     "Fingerprinted", "Floats", "Foreseen", "Gate", "Ints", "Known", "Leaves", "Ledger", "Linear", "Loadable", "Logits",
     "Measure", "Memory", "Metric", "Model", "NotExplained", "Picking", "Plan", "Probabilistic", "Question", "Reading",
     "Removal", "Removed", "Reparametrisable", "Restorable", "Rows", "Score", "Search", "Sloped", "Split", "StandIns",
-    "Stored", "Subject", "Task", "Trainable", "Tree", "Truth",
+    "Stored", "Subject", "Task", "Taught", "Trainable", "Tree", "Truth",
 ]  # fmt: skip

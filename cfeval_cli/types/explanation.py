@@ -139,6 +139,14 @@ class Explainer(ABC):
         """Why it says nothing of such a model or such data; None if it does."""
         return subject.refuses(self._least)
 
+    def estimates(self, dataset: Dataset) -> set[str]:
+        """The truths that it names, or estimates, by construction: that it finds them tells nothing."""
+        return {self.gold} - {""}
+
+    def maximises(self, dataset: Dataset) -> set[tuple[str, str]]:
+        """The metrics, with the variant or "" for all, that it is (nearly) the best of by construction."""
+        return set()
+
     def check(self, subject: Subject) -> None:  # noqa: B027  most have nothing to object to
         """Refuse settings that do not go with the data or the model, with a ValueError."""
 

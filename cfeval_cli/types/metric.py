@@ -87,6 +87,10 @@ class Metric(ABC):
         """Why it cannot be computed for such a model or such data; None if it can."""
         return subject.refuses(self.access) if self.role == "judged" else None
 
+    def rewards(self, variant: str, k: int, removals: Mapping[str, Removal]) -> set[str]:
+        """The truths that it is (nearly) the best at by construction, with explanations of k features."""
+        return set()
+
     @abstractmethod
     def score(self, case: Case) -> Iterable[Score | Absent]:
         """One score for each variant of the metric, or the reason why there is none."""

@@ -270,6 +270,21 @@ class Blindable(Trainable, Protocol):
 
 
 @runtime_checkable
+class Taught(Trainable, Protocol):
+    """Settings of a model that learns the predictions of another, which is trained first."""
+
+    @property
+    def student(self) -> Trainable:
+        """Who learns."""
+        ...
+
+    @property
+    def teacher(self) -> Trainable:
+        """Whose predictions are learned."""
+        ...
+
+
+@runtime_checkable
 class Restorable(Trainable, Protocol):
     """Makes a trained model from what it said of itself."""
 

@@ -71,6 +71,9 @@ class Plan:
     noise: int | None  # instances at most that are explained again with another seed of the explainers; None: a few
     reparametrisations: int  # that change no prediction, to see what they move; 0: none
     training: int  # training rows at most that the run folder keeps; of more, none
+    reference: int | None  # instances at most on which a truth is computed that must be asked of the model; None: all
+    budget: int  # model rows that such a truth may take in all
+    circular: str  # what is so by construction counts in τ (keep), or not (drop)
     support: str  # the instances that explainers are scored on: those that all cover (common), or each its own (own)
     resamples: int | None  # of the bootstrap over instances; None: as many as comparing the metrics takes
     confidence: float  # of its intervals
@@ -120,6 +123,7 @@ class Plan:
             truths=_reasons(self.truths, subject),
             removals=_reasons(self.removals, subject),
         )
+        out = replace(out, truths={**out.truths, **self._too_dear(subject, out.truths)})
         apply = [name for name in self.truths if name not in out.truths]
         twins = {name: twin for name in apply if (twin := self.truths[name].twin(subject)) in apply}
         out = replace(out, truths={**out.truths, **{name: f"is {twin} for this model" for name, twin in twins.items()}})
@@ -150,6 +154,16 @@ class Plan:
             except ValueError as error:
                 raise UserError(f"explainer.{name}: {error}") from error
         return plan
+
+    def _too_dear(self, subject: Subject, out: Mapping[str, str]) -> dict[str, str]:
+        """The truths that take more model rows for one instance than they may take in all."""
+        asked = {name: one for name, one in self.truths.items() if name not in out and one.asks(subject)}
+        rows = {name: one.cost(subject) for name, one in asked.items()}
+        return {
+            name: f"may take {many:,} model rows for one instance, more than truth.budget={self.budget} in all"
+            for name, many in rows.items()
+            if many > self.budget
+        }
 
 
 def check_size(dataset: Dataset, n_explain: int | None) -> None:

@@ -36,6 +36,7 @@ class Removal(ABC):
     title: ClassVar[str]  # in the tables
     place: ClassVar[int] = 50  # its order in the tables
     arbitrary: ClassVar[bool] = False  # whether results depend on a constant that no prediction depends on
+    finds: ClassVar[str] = ""  # the truth that what is lost by it comes nearest to, if there is one
 
     @abstractmethod
     def sits_out(self, subject: Subject) -> str | None:

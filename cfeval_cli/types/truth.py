@@ -20,7 +20,7 @@ Question = Literal["contribution", "change", "either", "paper"]
 class Known:
     """How much each feature matters, and how well that is known."""
 
-    importance: Floats  # (n, M), -inf where a feature is absent
+    importance: Floats  # (n, M), -inf where a feature is absent; NaN of a row that it is not known of
     error: Floats | None = None  # (n,) the largest standard error among the features of each row; None: it is exact
     how: str = "exact"  # how it was found, in words
 
@@ -32,6 +32,7 @@ class Truth(ABC):
     question: ClassVar[Question]
     place: ClassVar[int] = 50  # its order in the tables
     arbitrary: ClassVar[bool] = False  # whether it depends on a constant that no prediction depends on
+    also: ClassVar[str] = ""  # another name, under which explainers and metrics may know it
     access: ClassVar[Access] = Access.WHITE_BOX
 
     def sits_out(self, subject: Subject) -> str | None:
@@ -45,6 +46,10 @@ class Truth(ABC):
     def asks(self, subject: Subject) -> bool:
         """Whether it puts many rows before such a model, so that instances are shared out among the workers."""
         return False
+
+    def cost(self, subject: Subject) -> int:
+        """How many rows an instance takes at most, where it asks the model."""
+        return 1
 
     @abstractmethod
     def importance(self, dataset: Dataset, model: Gate, rows: Rows) -> Floats:

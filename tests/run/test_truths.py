@@ -108,3 +108,48 @@ def test_a_run_on_a_tree_and_on_a_blind_model_has_tables_by_question(toy, made):
         assert metrics.loc[("recall", "shapley", "lr"), "value"] > metrics.loc[("recall", "shapley", "random"), "value"]
         tables = (folder / "tables.md").read_text()
         assert "τ contribution" in tables and "τ change" in tables
+
+
+def test_what_is_asked_is_asked_of_a_seeded_part_and_the_part_does_not_depend_on_the_rest(box):
+    model, dataset = box
+    whole = truths.find(studied(Twisted.of(model), dataset, "reference=null"), lambda _: None)
+    study = studied(Twisted.of(model), dataset, "reference=20")
+    part = truths.find(study, lambda _: None)
+    for name, known in part.items():
+        there = np.flatnonzero(~np.isnan(known.importance).all(axis=1))
+        assert len(there) == 20 and np.array_equal(there, truths.referred(study, study.plan.truths[name]))
+        assert np.array_equal(known.importance[there], whole[name].importance[there])
+        assert known.how == f"{whole[name].how}; on 20 of 100 instances"
+        assert known.error is None or np.array_equal(known.error[there], whole[name].error[there])
+    exact = studied(model, dataset, "reference=20")  # a tree is not asked
+    assert not np.isnan(truths.find(exact, lambda _: None)["shapley"].importance).any()
+
+
+def test_the_budget_takes_instances_away_and_what_is_too_dear_for_one_sits_out(box):
+    model, dataset = box
+    study = studied(Twisted.of(model), dataset, "truth.budget=600")
+    assert len(truths.referred(study, study.plan.truths["shapley"])) == 10  # of 60 rows each
+    with_less = studied(Twisted.of(model), dataset, "truth.budget=59")
+    assert "shapley" not in with_less.plan.truths
+    assert "truth.budget=59" in with_less.plan.absent.truths["shapley"]
+
+
+def test_the_time_is_told_before_with_the_setting_that_shortens_it(box, caplog):
+    model, dataset = box
+    with caplog.at_level("INFO", "cfeval"):
+        truths.find(studied(Twisted.of(model), dataset, "reference=7"), lambda _: None)
+    assert any("on 7 instances, about" in line and "reference=7" in line for line in caplog.messages)
+
+
+def test_scores_of_a_truth_that_is_known_of_some_are_of_those(toy, made):
+    boosting = ("model=estimator", "+model.estimator.max_iter=5", "explainer=[random,omission]")
+    some, every = made(toy, *boosting, "reference=15"), made(toy, *boosting, "reference=null")
+    one, two = (pd.read_parquet(folder / "scores.parquet") for folder in (some, every))
+    mine = one[one["metric"] == "recall"]
+    assert mine.groupby(["explainer", "variant"], observed=True).size().eq(15).all()
+    keys = ["instance", "explainer", "metric", "variant"]
+    both = mine.merge(two, on=keys)
+    assert len(both) == len(mine) and (both["numerator_x"] == both["numerator_y"]).all()
+    assert "on 15 of 40 instances" in (some / "tables.md").read_text()
+    rest = one[~one["metric"].isin(["recall", "hit"])].reset_index(drop=True)
+    assert rest.equals(two[~two["metric"].isin(["recall", "hit"])].reset_index(drop=True))

@@ -21,6 +21,7 @@ def build(seed, n=5, gaps=False, controls=()):
             role = {"recall": "truth", "coverage": "fact"}.get(metric, "judged")
             facts = {"rung": np.nan, "better": better, "role": role, "access": "label", "low": 0.0, "high": 1.0}
             facts |= {"note": "", "remark": "", "empty": "every distance is zero", "control": explainer in controls}
+            facts |= {"circular": False}
             order.append({**key, **facts})
             for instance in range(n):
                 value = float(instance > 0) if metric == "coverage" else float(rng.integers(0, 3))

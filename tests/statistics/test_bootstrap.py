@@ -155,6 +155,7 @@ def test_intervals_cover_a_known_truth_at_the_nominal_rate(kind):
             "remark": "",
             "empty": "",
             "control": False,
+            "circular": False,
         }
         order = pd.DataFrame([row | facts])
         how = Bootstrap(trial, resamples=1000)

@@ -212,6 +212,7 @@ def test_intervals_of_tau_cover_the_truth_of_explainers_that_are_apart():
                     "remark": "",
                     "empty": "",
                     "control": False,
+                    "circular": False,
                     "role": "truth" if metric == "recall" else "judged",
                 }
                 order.append({**key, **facts})

@@ -26,7 +26,7 @@ from cfeval_cli.storage.files import whole_file
 NAME = "report.html"
 KINDS = ("png", "svg", "pdf")
 _CELL = re.compile(
-    r"(?P<value>[-–<]?[\d.,]+(?:e[+-]?\d+)?%?[*§]?)(?: (?P<interval>\[[^\]]*\]‡?§?))?(?: (?P<rank>\([^()]*\)))?"
+    r"(?P<value>[-–<]?[\d.,]+(?:e[+-]?\d+)?%?[*§]?◦?)(?: (?P<interval>\[[^\]]*\]‡?§?◦?))?(?: (?P<rank>\([^()]*\)))?"
 )
 
 
