@@ -236,6 +236,15 @@ def _kept(pool: Pool, size: int) -> tuple[Ints, Ints]:
     return pool.member[keep], pool.features[keep]
 
 
+def _everywhere(score: Score, size: int) -> tuple[Floats, Floats]:
+    """Numerator and denominator of all sets: where there is no score, as with a truth that is not known, 0 of 0."""
+    if score.some is None:
+        return score.numerator, score.denominator
+    numerator, denominator = np.zeros((2, size))
+    numerator[score.some], denominator[score.some] = score.numerator, score.denominator
+    return numerator, denominator
+
+
 @dataclass(frozen=True)
 class _Trial:
     """Search and metrics, ready to be given sets of features."""
@@ -257,7 +266,7 @@ class _Trial:
                 scored = scores_of(self.study, case, metric, "bounds")
                 for score in (score for score in scored if isinstance(score, Score)):
                     goal = Goal((metric.name, score.variant), metric.better)
-                    parts.setdefault(goal, []).append((score.numerator, score.denominator))
+                    parts.setdefault(goal, []).append(_everywhere(score, len(case)))
             for name, kept in gold.items():
                 unknown = np.isnan(case.truth[name]).any(axis=1)
                 kept.append(np.where(unknown, np.nan, shared(case, name) / features.shape[1]))

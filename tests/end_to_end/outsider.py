@@ -336,11 +336,21 @@ def truths(run):
     """{(truth, instance): the importance of each feature}, of the truths that follow from what is known."""
     found = {}
     for name in run.record["truths"]:
+        known = referred(run, name)
         for i, row in run.rows.items():
+            if i not in known:
+                found[name, i] = [nan] * len(row)
+                continue
             there = [j for j, v in enumerate(row) if v is not None]
             told = {j: IMPORTANCE[name](run, i, j) for j in there} if name in IMPORTANCE else WHOLE[name](run, i)
             found[name, i] = [told.get(j, nan) for j in range(len(row))]
     return found
+
+
+def referred(run, name):
+    """The instances on which a truth is known: all, or the first of an order that belongs to the seed."""
+    order = generator(run.record["settings"]["seed"], "reference", None).permutation(len(run.rows))
+    return {list(run.rows)[place] for place in order[: run.record["truths"][name]["instances"]]}
 
 
 def effect_of(run, i, j, v):
@@ -464,6 +474,8 @@ def scored(folder, end="", other=None, ask=None):
         if len(named) < k:
             continue
         for definition in record["truths"]:
+            if np.isnan(important[definition, i]).all():
+                continue
             recall, hit = shares_of_gold(important[definition, i], named, k)
             add(("recall", definition, name), i, recall)
             add(("hit", definition, name), i, hit)
@@ -615,7 +627,7 @@ class Down:
         key = ("ends", self.variant, self.i)
         if key not in self.run.known:
             if self.variant == "marginal" or not self.run.embedded:
-                self.run.known[key] = self.beam(-1), self.beam(1)
+                self.run.known[key] = self.mean(self.beam(-1)), self.mean(self.beam(1))
             elif len(self.there) <= 4:
                 means = [self.mean(order) for order in permutations(self.there)]
                 self.run.known[key] = min(means), max(means)
@@ -630,22 +642,31 @@ class Down:
         sign = 1 if self.run.label(self.i) else -1
         return sign * (box.effect(j, self.run.rows[self.i][j]) - box.effect(j, instead))
 
-    def beam(self, sign, width=5):
-        """Orders grow by one feature, and of each length the best five that remove different features are kept."""
-        kept, last = {(): 0.0}, max(self.sizes)
+    def beam(self, sign):
+        """The best order that is found: orders grow by one feature, few are kept, and few draws tell them apart."""
+        settings = self.run.record["metrics"]["naopc"]["settings"]
+        few = self
+        if self.variant == "marginal":
+            facts = self.run.record["removals"][self.variant]["settings"]
+            draws = min(settings["draws"], facts["draws"])
+            if ("few", draws) not in self.run.known:
+                self.run.known["few", draws] = self.run.marginal(draws, facts["seed"])
+            few = Down(self.run, self.i, self.run.known["few", draws], self.variant)
+        kept, last = {(): (0.0, ())}, max(self.sizes)
         for size in range(1, last + 1):
             counted, grown = self.sizes.count(size), {}
-            for gone, total in kept.items():
+            for gone, (total, order) in kept.items():
                 for j in self.there:
                     if j not in gone:
                         one = tuple(sorted((*gone, j)))
-                        drop = sign * self.drop(one)
-                        grown[one] = max(grown.get(one, (-np.inf,)), (total + max(1, counted) * drop, total, drop))
+                        drop = sign * few.drop(one)
+                        this = (total + max(1, counted) * drop, total, drop, (*order, j))
+                        grown[one] = max(grown.get(one, this), this, key=lambda told: told[0])
             best = sorted(
                 grown, key=lambda one: (-round(grown[one][0], 12), [-int(j in one) for j in self.there][::-1])
             )
-            kept = {one: grown[one][1] + counted * grown[one][2] for one in best[:width]}
-        return sign * max(kept.values()) / len(self.sizes)
+            kept = {one: (grown[one][1] + counted * grown[one][2], grown[one][3]) for one in best[: settings["width"]]}
+        return max(kept.values(), key=lambda told: told[0])[1]
 
     def sums(self, order, scores, settings):
         """For random sets the sum of their scores, and what removing them does."""
@@ -732,7 +753,8 @@ def bounds_of(run):
         there = [j for j, v in enumerate(row) if v is not None]
         for named in combinations(there, run.k) if len(there) >= run.k else ():
             tried = tried_set(run, i, named)
-            shares = {name: shares_of_gold(important[name, i], named, run.k) for name in run.record["truths"]}
+            known = [name for name in run.record["truths"] if not np.isnan(important[name, i]).all()]
+            shares = {name: shares_of_gold(important[name, i], named, run.k) for name in known}
             for name, (recall, hit) in shares.items():
                 tried["recall", name], tried["hit", name] = recall, hit
             golds = {name: recall for name, (recall, _) in shares.items()}
