@@ -44,12 +44,16 @@ class Pool:
 
     member: Ints  # (m,) which instance, ascending
     features: Ints  # (m, k)
-    scores: Mapping[Goal, tuple[Floats, Floats]]  # numerator and denominator (m,)
+    scores: Mapping[Goal, tuple[Floats, Floats]]  # numerator and denominator (m,); NaN where a metric says nothing
     gold: Mapping[str, Floats]  # (m,) the share of the gold features that a set has, by definition
 
     def sets(self, some: Bools | slice = slice(None)) -> int:
         """How many different sets there are among some, whatever the order of their features."""
         return len(np.unique(np.column_stack([self.member[some], np.sort(self.features[some], axis=1)]), axis=0))
+
+    def scored(self, goal: Goal) -> Bools:
+        """The sets (m,) of which a metric says something."""
+        return ~np.isnan(self.scores[goal][1])
 
     def best(self, goal: Goal, instances: Bools, *, worst: bool = False) -> tuple[float, Bools]:
         """The extreme value over some instances (N,), and the sets (m,) that reach it.
@@ -59,7 +63,7 @@ class Pool:
         """
         numerator, denominator = self.scores[goal]
         sign = 1.0 if (goal.better == "higher") != worst else -1.0
-        mine = np.flatnonzero(instances[self.member])
+        mine = np.flatnonzero(instances[self.member] & self.scored(goal))
         chosen = np.zeros(len(self.member), dtype=bool)
         if not len(mine):
             return np.nan, chosen
@@ -83,9 +87,9 @@ class Pool:
         chosen[mine] = good
         return sign * ratio + 0.0, chosen  # no -0
 
-    def telling(self, optima: Bools) -> Bools:
+    def telling(self, goal: Goal, optima: Bools) -> Bools:
         """The instances (N,) that tell sets apart: those with a set that is not among the best (m,)."""
-        return np.bincount(self.member, ~optima) > 0
+        return np.bincount(self.member, self.scored(goal) & ~optima) > 0
 
     def gold_of(self, optima: Bools) -> dict[str, float]:
         """The share of the gold features in some sets (m,); of several sets of an instance, all count the same."""
@@ -125,14 +129,15 @@ class Bounds:
             best, optima = self.pool.best(goal, everyone)
             if np.isnan(best):
                 continue
-            telling = self.pool.telling(optima)
+            telling, scored = self.pool.telling(goal, optima), self.pool.scored(goal)
+            many = len(np.unique(self.pool.member[scored]))
             apart = optima & telling[self.pool.member]
             lines.append(
                 {
                     "metric": goal.row[0], "variant": goal.row[1], "better": goal.better,
-                    "method": "enumerated" if self.exact else "greedy", "instances": len(self.instances),
-                    "sets": self.pool.sets(), "worst": worst, "best": best,
-                    "optima": self.pool.sets(optima) / len(self.instances), "telling": int(telling.sum()),
+                    "method": "enumerated" if self.exact else "greedy", "instances": many,
+                    "sets": self.pool.sets(scored), "worst": worst, "best": best,
+                    "optima": self.pool.sets(optima) / many, "telling": int(telling.sum()),
                     **{f"gold_{name}": of for name, of in self.pool.gold_of(optima).items()},
                     **{f"gold_{name}_telling": of for name, of in self.pool.gold_of(apart).items()},
                 }
@@ -226,21 +231,20 @@ def _extended(codes: Codes, member: Ints, features: Ints) -> tuple[Ints, Ints]:
 def _kept(pool: Pool, size: int) -> tuple[Ints, Ints]:
     """The sets that are best or worst for some metric: what a greedy search goes on with."""
     everyone = np.ones(size, dtype=bool)
-    starts = np.flatnonzero(np.diff(pool.member, prepend=-1))
     keep = np.zeros(len(pool.member), dtype=bool)
     for goal in pool.scores:
         for worst in (False, True):
             _, chosen = pool.best(goal, everyone, worst=worst)
-            if chosen.any():
-                keep[_firsts(chosen, starts)] = True
+            places = np.flatnonzero(chosen)
+            keep[places[np.unique(pool.member[places], return_index=True)[1]]] = True  # the first of each instance
     return pool.member[keep], pool.features[keep]
 
 
 def _everywhere(score: Score, size: int) -> tuple[Floats, Floats]:
-    """Numerator and denominator of all sets: where there is no score, as with a truth that is not known, 0 of 0."""
+    """Numerator and denominator of all sets: NaN where there is no score, as with a truth that is not known."""
     if score.some is None:
         return score.numerator, score.denominator
-    numerator, denominator = np.zeros((2, size))
+    numerator, denominator = np.full((2, size), np.nan)
     numerator[score.some], denominator[score.some] = score.numerator, score.denominator
     return numerator, denominator
 
