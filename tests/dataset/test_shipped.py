@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from hydra import compose, initialize_config_module
 from hydra.utils import instantiate
 
 from cfeval_cli.dataset.tabular import Table
 from cfeval_cli.errors import UserError
+from tests.inside import composed
 
 # rows, numbers, categories, rows of the second class
 SHIPPED = {
@@ -25,8 +25,7 @@ SHIPPED = {
 
 
 def config(name):
-    with initialize_config_module("cfeval_cli.conf", version_base="1.3"):
-        return instantiate(compose("run", [f"dataset={name}", "explainer=[random]"]).dataset, _convert_="all")
+    return instantiate(composed(f"dataset={name}", "explainer=[random]").dataset, _convert_="all")
 
 
 def test_every_table_with_a_file_of_its_own_is_looked_at():

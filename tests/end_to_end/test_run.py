@@ -267,7 +267,7 @@ def test_an_outsider_recomputes_what_seeds_say_together(toy, made, tmp_path):
     ids=" ".join,
 )
 def test_an_outsider_recomputes_every_figure_under_other_settings(toy, made, arguments):
-    few = 10 if "search.max_batch_rows=7" in arguments else 57  # which takes its time
+    few = 10 if "search.max_batch_rows=7" in arguments else 37  # which takes its time
     folder = made(toy, "explainer=[random,omission,decision_boundary,lr]", f"n_explain={few}", *arguments)
     ours = same_figures(folder)
     if "k=1" in arguments:

@@ -6,9 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 import pytest
-from hydra import compose, initialize_config_module
 
-from cfeval_cli import config
 from cfeval_cli.errors import Failure
 from cfeval_cli.model.logistic import LinearModel
 from cfeval_cli.run import invariance, pipeline
@@ -20,6 +18,7 @@ from cfeval_cli.statistics.invariance import TOGETHER
 from cfeval_cli.statistics.resampled import Bootstrap
 from cfeval_cli.types import Explained, Explanation, Subject
 from tests.conftest import only_run
+from tests.inside import planned
 from tests.problems import make_dataset, make_text, random_linear
 
 ALL = ("constant", "orthogonal", "scale")
@@ -58,8 +57,7 @@ def searched(study, explained):
 
 def ran(dataset, model, *overrides):
     fixed = ["cache=off", "n_jobs=1", "explainer=[random,omission,lr]", "reparametrisations=2"]
-    with initialize_config_module("cfeval_cli.conf", version_base="1.3"):
-        plan = config.plan(compose("run", [*fixed, *overrides]))
+    plan = planned(*fixed, *overrides)
     study = prepare(plan.applied(Subject(dataset, type(model))), dataset, model)
     return searched(study, {name: pipeline.explained(study, name, lambda _: None) for name in plan.explainers})
 
