@@ -208,6 +208,13 @@ class Run:
             return lambda features: ([[means[j] for j in features]], [1.0])
         return self.marginal(facts["settings"]["draws"], facts["settings"]["seed"])
 
+    def marginal_of(self, draws):
+        """The removal by `marginal` with fewer draws."""
+        if ("coarse", draws) not in self.known:
+            settings = self.record["removals"]["marginal"]["settings"]
+            self.known["coarse", draws] = self.marginal(min(draws, settings["draws"]), settings["seed"])
+        return self.known["coarse", draws]
+
     def having(self, j):
         """The codes of the training rows that have a feature; a word is the same wherever it stands."""
         mine = self.train.ravel() if self.text else self.train[:, j]
@@ -630,22 +637,26 @@ class Down:
         sign = 1 if self.run.label(self.i) else -1
         return sign * (box.effect(j, self.run.rows[self.i][j]) - box.effect(j, instead))
 
-    def beam(self, sign, width=5):
-        """Orders grow by one feature, and of each length the best five that remove different features are kept."""
+    def beam(self, sign):
+        """Orders grow by one feature, and of each length the best few that remove different features are kept.
+
+        They are told apart by few draws, and the one that is found is scored with all.
+        """
+        settings = self.run.record["metrics"]["naopc"]["settings"]
+        coarse = self.run.marginal_of(settings["draws"]) if self.variant == "marginal" else self.way
         kept, last = {(): 0.0}, max(self.sizes)
         for size in range(1, last + 1):
             counted, grown = self.sizes.count(size), {}
-            for gone, total in kept.items():
-                for j in self.there:
-                    if j not in gone:
-                        one = tuple(sorted((*gone, j)))
-                        drop = sign * self.drop(one)
-                        grown[one] = max(grown.get(one, (-np.inf,)), (total + max(1, counted) * drop, total, drop))
-            best = sorted(
-                grown, key=lambda one: (-round(grown[one][0], 12), [-int(j in one) for j in self.there][::-1])
-            )
-            kept = {one: grown[one][1] + counted * grown[one][2] for one in best[:width]}
-        return sign * max(kept.values()) / len(self.sizes)
+            for order, total in kept.items():
+                for j in (j for j in self.there if j not in order):
+                    drop = sign * (self.run.before(self.i) - self.run.without(coarse, self.i, (*order, j))[0])
+                    worth = round(total + max(1, counted) * drop, 12)
+                    known = grown.get(frozenset((*order, j)))
+                    if known is None or worth > known[0]:
+                        grown[frozenset((*order, j))] = worth, (*order, j), total + counted * drop
+            best = sorted(grown, key=lambda one: (-grown[one][0], [j in one for j in self.there]))
+            kept = {grown[one][1]: grown[one][2] for one in best[: settings["width"]]}
+        return self.mean(max(kept, key=lambda order: round(kept[order], 12)))
 
     def sums(self, order, scores, settings):
         """For random sets the sum of their scores, and what removing them does."""
