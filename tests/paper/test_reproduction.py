@@ -85,6 +85,13 @@ def test_what_one_random_value_would_find():
     assert told in PAGE
 
 
+def test_single_seeds_are_as_far_apart_as_the_text_says():
+    table = pd.read_csv(FILES / "by_seed.csv").set_index(["gold", "metric", "variant"])["tau"]
+    soft, comp = table["signed", "c_soft", "probability"], table["centered", "comprehensiveness", "del"]
+    assert len(soft) == len(comp) == 5 and f"can give {soft.min():.2f} or {soft.max():.2f}" in PAGE
+    assert f"comprehensiveness is nearly perfect (τ = {comp.mean():.2f})" in PAGE
+
+
 def test_accuracies_are_those_of_the_runs():
     runs = pd.read_csv(FILES / "runs.csv")
     assert len(runs) == 60 and (runs["status"] == "complete").all() and f"The same {len(runs)} runs" in PAGE
