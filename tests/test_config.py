@@ -341,6 +341,7 @@ def test_access_limits_the_search_and_the_metrics_but_not_the_truth():
         (["report=maybe"], "report must be true or false"),
         (["noise=-1"], "noise must be a whole number of at least 0"),
         (["bounds=true"], "bounds must be a whole number of at least 0"),
+        (["training=-1"], "training must be a whole number of at least 0"),
         (["resamples=many"], "resamples must"),
         (["resamples=99"], "resamples must be 0 or at least 100"),
         (["resamples=null"], "resamples must be .* Or auto"),

@@ -135,10 +135,10 @@ def _say(sweep: Sweep, told: pd.DataFrame, seeds: pd.DataFrame) -> tuple[str, li
         points.append(f"τ is taken without controls, over {some} explainers.")
     if least != most:
         points.append("With more or fewer explainers τ does not mean the same.")
-    elif least <= _FEW:
+    if most <= _FEW:
         points.append(
-            f"{least} explainers have only {factorial(least):,} orders: a random one agrees fully with the truth with "
-            f"probability {1 / factorial(least):.3f}, so that a large τ says little."
+            f"{most} explainers have only {factorial(most):,} orders: a random one agrees fully with the truth with "
+            f"probability {1 / factorial(most):.3f}, so that a large τ says little."
         )
     points.append(
         "Seeds are independent repetitions on the same data: what is said of them speaks of other seeds, not of other "

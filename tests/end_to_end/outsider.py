@@ -208,6 +208,13 @@ class Run:
             return lambda features: ([[means[j] for j in features]], [1.0])
         return self.marginal(facts["settings"]["draws"], facts["settings"]["seed"])
 
+    def marginal_of(self, draws):
+        """The removal by `marginal` with fewer draws."""
+        if ("coarse", draws) not in self.known:
+            settings = self.record["removals"]["marginal"]["settings"]
+            self.known["coarse", draws] = self.marginal(min(draws, settings["draws"]), settings["seed"])
+        return self.known["coarse", draws]
+
     def having(self, j):
         """The codes of the training rows that have a feature; a word is the same wherever it stands."""
         mine = self.train.ravel() if self.text else self.train[:, j]
@@ -627,7 +634,7 @@ class Down:
         key = ("ends", self.variant, self.i)
         if key not in self.run.known:
             if self.variant == "marginal" or not self.run.embedded:
-                self.run.known[key] = self.mean(self.beam(-1)), self.mean(self.beam(1))
+                self.run.known[key] = self.beam(-1), self.beam(1)
             elif len(self.there) <= 4:
                 means = [self.mean(order) for order in permutations(self.there)]
                 self.run.known[key] = min(means), max(means)
@@ -643,30 +650,25 @@ class Down:
         return sign * (box.effect(j, self.run.rows[self.i][j]) - box.effect(j, instead))
 
     def beam(self, sign):
-        """The best order that is found: orders grow by one feature, few are kept, and few draws tell them apart."""
+        """Orders grow by one feature, and of each length the best few that remove different features are kept.
+
+        They are told apart by few draws, and the one that is found is scored with all.
+        """
         settings = self.run.record["metrics"]["naopc"]["settings"]
-        few = self
-        if self.variant == "marginal":
-            facts = self.run.record["removals"][self.variant]["settings"]
-            draws = min(settings["draws"], facts["draws"])
-            if ("few", draws) not in self.run.known:
-                self.run.known["few", draws] = self.run.marginal(draws, facts["seed"])
-            few = Down(self.run, self.i, self.run.known["few", draws], self.variant)
-        kept, last = {(): (0.0, ())}, max(self.sizes)
+        coarse = self.run.marginal_of(settings["draws"]) if self.variant == "marginal" else self.way
+        kept, last = {(): 0.0}, max(self.sizes)
         for size in range(1, last + 1):
             counted, grown = self.sizes.count(size), {}
-            for gone, (total, order) in kept.items():
-                for j in self.there:
-                    if j not in gone:
-                        one = tuple(sorted((*gone, j)))
-                        drop = sign * few.drop(one)
-                        this = (total + max(1, counted) * drop, total, drop, (*order, j))
-                        grown[one] = max(grown.get(one, this), this, key=lambda told: told[0])
-            best = sorted(
-                grown, key=lambda one: (-round(grown[one][0], 12), [-int(j in one) for j in self.there][::-1])
-            )
-            kept = {one: (grown[one][1] + counted * grown[one][2], grown[one][3]) for one in best[: settings["width"]]}
-        return max(kept.values(), key=lambda told: told[0])[1]
+            for order, total in kept.items():
+                for j in (j for j in self.there if j not in order):
+                    drop = sign * (self.run.before(self.i) - self.run.without(coarse, self.i, (*order, j))[0])
+                    worth = round(total + max(1, counted) * drop, 12)
+                    known = grown.get(frozenset((*order, j)))
+                    if known is None or worth > known[0]:
+                        grown[frozenset((*order, j))] = worth, (*order, j), total + counted * drop
+            best = sorted(grown, key=lambda one: (-grown[one][0], [j in one for j in self.there]))
+            kept = {grown[one][1]: grown[one][2] for one in best[: settings["width"]]}
+        return self.mean(max(kept, key=lambda order: round(kept[order], 12)))
 
     def sums(self, order, scores, settings):
         """For random sets the sum of their scores, and what removing them does."""

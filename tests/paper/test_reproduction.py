@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from cfeval_cli.paper.audit import audit
 from tests.conftest import cfeval, only_run
 
 ROOT = Path(__file__).parents[2]
@@ -52,7 +53,7 @@ def test_figures_in_words_are_those_of_the_tables(cells):
     assert f"({ours:.3f} ± {deviation:.3f}; paper {theirs:.3f})" in PAGE
     valid = [cell(cells, *one, "validity", "label", name) for name in ("random", "decision_boundary")]
     assert f"found for {percent(valid[0][0])} (Random) to {percent(valid[1][0])} (Decision Boundary)" in PAGE
-    assert valid[0][0], valid[1][0] == of_row(cells, *one, "validity", "label", "ours")
+    assert (valid[0][0], valid[1][0]) == of_row(cells, *one, "validity", "label", "ours")
     low, high = of_row(cells, *one, "validity", "label", "theirs")
     assert f"the paper has {percent(low)} to {percent(high)}" in PAGE
     soft, comp = (
@@ -82,6 +83,13 @@ def test_what_one_random_value_would_find():
     one = pd.read_csv(FILES / "one_value.csv").set_index("explainer")["one_value"]
     told = f"{percent(one['random'])} for Random, {percent(one['lime'])} for LIME, {percent(one['lr'])} for LR"
     assert told in PAGE
+
+
+def test_single_seeds_are_as_far_apart_as_the_text_says():
+    table = pd.read_csv(FILES / "by_seed.csv").set_index(["gold", "metric", "variant"])["tau"]
+    soft, comp = table["signed", "c_soft", "probability"], table["centered", "comprehensiveness", "del"]
+    assert len(soft) == len(comp) == 5 and f"can give {soft.min():.2f} or {soft.max():.2f}" in PAGE
+    assert f"comprehensiveness is nearly perfect (τ = {comp.mean():.2f})" in PAGE
 
 
 def test_accuracies_are_those_of_the_runs():
@@ -171,3 +179,37 @@ def test_the_files_of_the_readme_are_those_of_a_run(adults, tmp_path):
     kept = pd.read_csv(FILES / "adults.csv")
     assert mine["tau"].to_numpy() == pytest.approx(kept["tau"].to_numpy(), abs=1e-6)
     assert json.loads((folder / "run.json").read_text())["instances"] == 1569
+
+
+@pytest.fixture(scope="module")
+def findings():
+    return audit()
+
+
+def test_all_findings_stand_on_the_page_word_for_word(findings):
+    text = (ROOT / "docs" / "reproduction.md").read_text()
+    assert findings.markdown().strip() in text
+
+
+# what is to be said of the paper's method and words, and the finding that says it
+SAID = [
+    ("difference.1.adults.c_label.dfr_del", "of the 64 ways to exchange ranks four leave rankings, and p = 0.25"),
+    ("boundary.1.adults.validity_label", "so an exhaustive search must flip more than half; the table has 27 %"),
+    ("method.fallback", "it makes 64 to 93 % of the distance that C divides by"),
+    ("claim.predicament.1.adults", "is contradicted by Validity_soft and C_soft here"),
+    ("method.return", "Algorithm 1 returns x where it should return x_cf"),
+    ("method.parameters", "Nd parameters leave out that an explanation has L_i features"),
+    ("method.reference.reproducibility", "are referred to and do not exist"),
+    ("random.1.movie_reviews.recall_signed", "a random word must score 0.064 ± 0.008"),
+]
+
+
+@pytest.mark.parametrize(("name", "words"), SAID)
+def test_what_the_text_says_of_the_paper_rests_on_a_finding(findings, name, words):
+    (one,) = (one for one in findings.findings if one.id == name)
+    assert words in PAGE
+    figures = {
+        "difference.1.adults.c_label.dfr_del": "p 0.2500", "boundary.1.adults.validity_label": "over 0.50",
+        "method.fallback": "64% to 93% of all distance", "random.1.movie_reviews.recall_signed": "0.064 ± 0.008",
+    }  # fmt: skip
+    assert figures.get(name, "") in one.recomputed

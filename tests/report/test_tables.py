@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from cfeval_cli.report.tables import Cell, Table, _differences, escape_latex, make, ordinal
+from cfeval_cli.report.tables import Cell, Table, _differences, escape_latex, make, ordinal, standings
 from cfeval_cli.statistics.findings import Findings
 
 
@@ -401,3 +401,21 @@ def test_what_ranks_unlike_explainers_is_not_compared():
     assert [[cell.text for cell in row[1:]] for row in table.blocks[0]] == [["0.500*", "–"], ["", "–"], ["", ""]]
     assert "–: the two rank unlike explainers, and their τ cannot be compared." in table.notes
     assert not any("can be small enough" in note for note in table.notes)  # one pair is tested, not three
+
+
+def test_mean_ranks_are_of_metrics_that_rank_the_same_explainers():
+    """B is first of three by two metrics; that it is second of two by a third one, which lacks A, counts nothing."""
+    ranks = {("x", "del"): "B A C", ("y", "del"): "B C A", ("z", "del"): "C B", ("u", "label"): "A C", ("t", "del"): ""}
+    metrics = pd.DataFrame(
+        [
+            {"metric": metric, "variant": variant, "explainer": name, "rank": float(place), "role": "judged"}
+            for (metric, variant), order in ranks.items()
+            for place, name in enumerate(order.split(), 1)
+        ]
+        + [{"metric": "t", "variant": "del", "explainer": name, "rank": 2.0, "role": "judged"} for name in "ABC"]
+    ).assign(rung=float("nan"))
+    record = {"metrics": {name: {"block": "erasure" if name != "u" else "counterfactual"} for name in "xyzut"}}
+    found = standings(metrics, record)
+    assert found["erasure"]["mean"].to_dict() == {"B": 1.0, "A": 2.5, "C": 2.5}
+    assert set(found["erasure"]["count"]) == {2} and list(found["erasure"].index)[0] == "B"
+    assert found["counterfactual"]["mean"].to_dict() == {"A": 1.0, "C": 2.0}
