@@ -16,6 +16,7 @@ from cfeval_cli.statistics.difference import holm, two_sided
 from cfeval_cli.statistics.resampled import LEAST, SURE, Bootstrap, enough
 from cfeval_cli.types import Floats
 
+_SAME = 1e-12  # values that differ by no more are the same: sums in another order
 _POWER = 0.8  # how often a difference of this size would be seen with as many instances as are told
 
 
@@ -116,6 +117,7 @@ def contest(
     order = np.argsort(-sign * np.round(real, 12), kind="stable").tolist()
     pairs = list(combinations(order, 2))
     gaps = np.stack([sign * (drawn[:, a] - drawn[:, b]) for a, b in pairs], axis=1)
+    gaps[np.abs(gaps) < _SAME] = 0.0
     duels = _duels(there, pairs, sign * real, gaps, len(shared), how)
     values = {there[e]: float(real[e]) for e in order}
     return Contest(*row, len(shared), values, duels, [name for name in explainers if name not in there])
