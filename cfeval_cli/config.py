@@ -17,6 +17,7 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from cfeval_cli.errors import UserError, did_you_mean, number, one_of, whole
+from cfeval_cli.judge.judge import Judge
 from cfeval_cli.metric.converged import Converged
 from cfeval_cli.metric.coverage import Coverage
 from cfeval_cli.metric.fixed import Fixed
@@ -115,6 +116,7 @@ def plan(cfg: DictConfig) -> Plan:
         timeout=cfg.timeout_per_instance,
         patience=cfg.timeout_model,
         absent=Absences(metrics=dropped),
+        judges=_several(cfg, "judge", Judge) if cfg.get("judge") else {},
     )
 
 
@@ -193,7 +195,13 @@ def _members(explainers: dict[str, Explainer]) -> dict[str, Explainer]:
 
 _OF_ALL = {("truth", "budget")}  # settings of a whole group, which are no components
 _T = TypeVar("_T")
-_EXAMPLE = {"explainer": "lr,lime", "metric": "c,recall", "truth": "signed,contrast", "removal": "zero,marginal"}
+_EXAMPLE = {
+    "judge": "tree,logistic",
+    "explainer": "lr,lime",
+    "metric": "c,recall",
+    "truth": "signed,contrast",
+    "removal": "zero,marginal",
+}
 
 
 def make(cfg: DictConfig, path: str, kind: type[_T] = object) -> _T:  # type: ignore[assignment]
@@ -213,7 +221,10 @@ def make(cfg: DictConfig, path: str, kind: type[_T] = object) -> _T:  # type: ig
     return made
 
 
-_BECOME = {"Trainable": "a model's settings have fit(dataset, seed)"} | {
+_BECOME = {
+    "Trainable": "a model's settings have fit(dataset, seed)",
+    "Judge": "it is cfeval_cli.judge.judge.Judge, with a model",
+} | {
     name: f"derive it from cfeval_cli.types.{name}"
     for name in ("Truth", "Removal", "Explainer", "Search", "Distance", "Metric")
 }

@@ -41,10 +41,10 @@ STANDS_FOR = {
     ("explainer", "lime_package"): {"lime"},
 }
 GROUPED = ("paper", "core", "field")  # which stand for others
-SEVERAL = ("explainer", "metric", "truth", "removal")  # groups of which a run has more than one
+SEVERAL = ("explainer", "metric", "truth", "removal", "judge")  # groups of which a run has more than one
 VERB = {
     "explainer": "fit", "metric": "score", "search": "find", "distance": "fit", "model": "fit", "dataset": "load",
-    "executor": "map", "cache": "known", "truth": "importance", "removal": "fit",
+    "executor": "map", "cache": "known", "truth": "importance", "removal": "fit", "judge": "trainable",
 }  # fmt: skip
 
 

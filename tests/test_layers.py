@@ -25,6 +25,7 @@ LAYERS = [
     {"types"},
     {"identity"},
     {"dataset", "model", "truth", "removal", "explainer", "search", "distance", "metric", "executor", "cache"},
+    {"judge"},
     {"statistics"},
     {"folder"},
     {"run"},

@@ -109,12 +109,12 @@ def _run(cfg: DictConfig, folder: RunFolder) -> list[str]:
     if own and not screen.quiet():
         sys.stderr.write(visible(f"Your own: {', '.join(own)}") + "\n")
     tables: list[Table] = []
-    verdict = ""
+    verdict, advice = "", list[str]()
     with live.terminal() as stages:
         computed = pipeline.run(chosen, folder, stages)
         if computed:
             with stages.stage("write"):
-                tables, verdict = _report(folder, chosen)
+                tables, verdict, advice = _report(folder, chosen)
                 folder.finish()
     known = "" if computed else "computed before, with the same inputs. "
     if HydraConfig.get().mode == RunMode.MULTIRUN:  # what the jobs say together is shown in the end
@@ -122,7 +122,8 @@ def _run(cfg: DictConfig, folder: RunFolder) -> list[str]:
         sys.stdout.write(visible(f"{job}{known}Results: {folder.path}") + "\n")
         return folder.silent()
     page = folder.path / "report.html"
-    told = [f"Verdict: {verdict}."] if verdict else []
+    told = [f"Recommendation: {line}" for line in advice]
+    told += [f"Verdict: {verdict}."] if verdict else []
     told += [f"Report:  {page}"] if page.exists() else []
     screen.show(tables, "\n".join([*told, f"{known}Results: {folder.path}"]))
     return folder.silent()
@@ -137,13 +138,20 @@ def _own() -> list[str]:
     return [str(Path(configs.PLACE) / f"{name}.yaml") for name in names if folder == configs.beside()]
 
 
-def _report(folder: RunFolder, plan: Plan) -> tuple[list[Table], str]:
+def _report(folder: RunFolder, plan: Plan) -> tuple[list[Table], str, list[str]]:
     """Tables, figures and page, made from what the folder has; a run is not lost for want of a page."""
     from cfeval_cli.folder.read import read
+    from cfeval_cli.folder.write import JUDGES, RunFolder
     from cfeval_cli.report.page.build import Report
 
     report = Report(read(folder.path, folder.finished))
     folder.add(report.texts())
+    advice = [] if report.recommendation is None else list(report.recommendation.headlines)
+    for name in plan.judges:
+        judge = folder.path / JUDGES / name
+        theirs = read(judge)
+        if "tables.md" not in theirs.record["files"]:
+            RunFolder.remake(judge, theirs.record, Report(theirs).texts())
     try:
         headline = report.verdict.headline
         folder.add(list(report.files(plan.figures, plan.report)))
@@ -152,8 +160,8 @@ def _report(folder: RunFolder, plan: Plan) -> tuple[list[Table], str]:
     except Exception as error:
         log.exception("no report")
         log.warning("report.html could not be made (%s); all else is complete", error)
-        return report.tables, ""
-    return report.tables, headline
+        return report.tables, "", advice
+    return report.tables, headline, advice
 
 
 def _close(folder: RunFolder, status: str, cfg: DictConfig) -> str:

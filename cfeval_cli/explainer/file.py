@@ -36,6 +36,7 @@ class File(Explainer):
     order: str = "signed"  # or absolute: by size, whatever the sign
     bad: str = "refuse"  # what cannot be read; skip: it is left out, and told
 
+    portable = False
     access = Access.NOTHING
 
     def __post_init__(self) -> None:

@@ -102,6 +102,14 @@ class Folder:
         return pd.read_parquet(self.path / "truth.parquet") if "truth.parquet" in self.record["files"] else None
 
     @cached_property
+    def recommendation(self) -> dict[str, Any] | None:
+        """recommendation.json, of a run that recommends something."""
+        if "recommendation.json" not in self.record["files"]:
+            return None
+        told = json.loads(checked.text(self.path / "recommendation.json", checked.LARGEST))
+        return told if isinstance(told, dict) else {}
+
+    @cached_property
     def embeddings(self) -> list[Floats] | None:
         """For each feature the vectors of its values, if the model is stored as docs/run-folder.md says."""
         if "model.npz" not in self.record["files"]:

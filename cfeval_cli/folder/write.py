@@ -60,9 +60,12 @@ _RESULTS = (
     "bounds.csv", "correlations.csv", "costs.csv", "costs.md", "counterfactuals.parquet",
     "counterfactuals_again.parquet", "dataset.json", "differences.csv", "explanations.parquet",
     "explanations_again.parquet", "instance_agreement.csv", "instances.parquet", "invariance.csv", "metrics.csv",
-    "metric_agreement.csv", "model.npz", "noise.csv", "noise_metrics.csv", "report.html", "scores.parquet", "tables.md",
-    "tables.tex", "tau_resamples.parquet", "training.parquet", "truth.parquet",
+    "metric_agreement.csv", "model.npz", "noise.csv", "noise_metrics.csv", "recommendation.json", "report.html",
+    "scores.parquet", "tables.md", "tables.tex", "tau_resamples.parquet", "training.parquet", "truth.parquet",
 )  # fmt: skip
+
+
+JUDGES = "judges"  # the folder below a run that has those of its judges
 
 
 class RunFolder:
@@ -344,6 +347,24 @@ class RunFolder:
             "correlations_absent": self._why_no_correlations(),
         }
         self._write_text("costs.csv", as_csv(costs_of(ledger, self._record)))
+
+    def below(self, judge: str) -> RunFolder:
+        """The folder of a judge."""
+        path = self.path / JUDGES / judge
+        for place in (path.parent, path):
+            if place.is_symlink():
+                raise UserError(f"{place} is a link, which no run makes. Remove it.")
+        path.mkdir(parents=True, exist_ok=True)
+        return RunFolder(path, self._command, self._overrides)
+
+    def save_recommendation(self, told: Mapping[str, Any]) -> None:
+        """Which explainer to use, and what that rests on."""
+        self._write_text("recommendation.json", json.dumps(told, indent=1, ensure_ascii=False) + "\n")
+
+    @property
+    def truths(self) -> Mapping[str, Mapping[str, Any]]:
+        """What the record tells of the truths."""
+        return dict(self._record["truths"])
 
     def silent(self) -> list[str]:
         """The explainers that failed on every instance, each with the reasons, of a run that is complete."""

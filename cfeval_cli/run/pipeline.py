@@ -14,7 +14,7 @@ import pandas as pd
 from cfeval_cli.errors import Failure, UserError
 from cfeval_cli.folder.write import RunFolder
 from cfeval_cli.identity import of_code, of_component, of_work
-from cfeval_cli.run import bounds, circular, explain, invariance, trust, truths
+from cfeval_cli.run import bounds, circular, explain, invariance, judges, trust, truths
 from cfeval_cli.run.evaluate import Edits, case_of, edits_of, scores_of
 from cfeval_cli.run.memo import Memo
 from cfeval_cli.run.progress import Progress
@@ -55,7 +55,7 @@ def run(plan: Plan, folder: RunFolder, progress: Progress) -> bool:
         wanted = inputs(plan)
         if wanted is not None and folder.results == wanted and not plan.redo:
             return False
-        dataset = plan.dataset.load(plan.data_dir, plan.seed)
+        whole, dataset = plan, plan.dataset.load(plan.data_dir, plan.seed)
         plan = plan.applied(trust.foreseen(plan, dataset))
     folder.begin(plan, dataset, wanted)
     cache = folder.journal(plan.cache, again=plan.redo)
@@ -115,6 +115,11 @@ def run(plan: Plan, folder: RunFolder, progress: Progress) -> bool:
         findings = conclude(scores, order, how, plan.ladder_gold, extremes, reparametrised, shared, made_for)
         if again is not None:
             findings = replace(findings, **again.tables(explanations, scores, order, plan.k, how))
+    if plan.judges or judges.wanted(study.subject):
+        others = judges.beside(whole, folder, progress, run)
+        with progress.stage("recommend"):
+            told = judges.recommended(study, folder.truths, scores, findings, chosen, others, how)
+        folder.save_recommendation(told)
     folder.save_scores(scores, findings, how.resamples, study.ledger, progress.seconds)
     return True
 

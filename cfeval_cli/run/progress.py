@@ -21,13 +21,19 @@ _EVERY = 10.0  # seconds between plain lines of one stage
 class Progress:
     """Runs stages, shows them and keeps their seconds."""
 
-    def __init__(self, live: RichProgress | None = None) -> None:
+    def __init__(self, live: RichProgress | None = None, before: str = "") -> None:
         self.seconds: dict[str, float] = {}
         self._live = live
+        self._before = before  # in front of every title
+
+    def part(self, name: str) -> Progress:
+        """For a run within the run, which keeps its own seconds."""
+        return Progress(self._live, f"{self._before}{name}: ")
 
     @contextmanager
     def stage(self, title: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
         """A stage of `total` items; call what it gives with the number of items just done."""
+        title = f"{self._before}{title}"
         log.info("%s%s", title, "" if total is None else f": {total:,} instances")
         begun = spoken = time.perf_counter()
         done = 0
@@ -48,7 +54,8 @@ class Progress:
                 log.info("%s: %s, about %.0f s left", title, told, (total - done) / speed)
 
         yield advance
-        self.seconds[title] = self.seconds.get(title, 0.0) + time.perf_counter() - begun
+        own = title.removeprefix(self._before)
+        self.seconds[own] = self.seconds.get(own, 0.0) + time.perf_counter() - begun
         if self._live and task is not None:
             self._live.update(task, total=total or 1, completed=total or 1)
         log.info("%s: done in %.1f s", title, time.perf_counter() - begun)

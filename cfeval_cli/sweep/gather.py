@@ -18,6 +18,7 @@ import pandas as pd
 
 from cfeval_cli.errors import UserError, visible
 from cfeval_cli.folder import checked
+from cfeval_cli.folder.write import JUDGES
 from cfeval_cli.report.tables import Table, truths_of
 from cfeval_cli.statistics.correlation import DRAWS, REST, less
 from cfeval_cli.statistics.seeds import over_seeds
@@ -55,6 +56,11 @@ class Gathered:
     page: Path | None = None  # the report
 
 
+def _of_judge(folder: Path) -> bool:
+    """Whether a run is that of a judge, which belongs to the run above it."""
+    return folder.parent.name == JUDGES and (folder.parent.parent / "run.json").exists()
+
+
 def find(folders: Sequence[Path]) -> list[Path]:
     """The run folders among these folders and below them."""
     found: dict[Path, None] = {}
@@ -62,7 +68,9 @@ def find(folders: Sequence[Path]) -> list[Path]:
         if not folder.is_dir():
             raise UserError(f"there is no folder {folder}.")
         inside = (
-            [folder] if (folder / "run.json").exists() else sorted(path.parent for path in folder.rglob("run.json"))
+            [folder]
+            if (folder / "run.json").exists()
+            else sorted(path.parent for path in folder.rglob("run.json") if not _of_judge(path.parent))
         )
         if not inside:
             raise UserError(f"{folder} has no run.json, and no folder below it has one: it holds no run of cfeval.")

@@ -48,7 +48,7 @@ from cfeval_cli.types.model import (
     Trainable,
     Tree,
 )
-from cfeval_cli.types.plan import Absences, Cache, Executor, Plan
+from cfeval_cli.types.plan import Absences, Cache, Executor, Judging, Plan
 from cfeval_cli.types.removal import Removal, StandIns
 from cfeval_cli.types.search import Counterfactuals, Distance, Measure, Search, Task
 from cfeval_cli.types.truth import Known, Truth
@@ -57,8 +57,8 @@ __all__ = [
     "ABSENT", "NONE", "Absences", "Absent", "Access", "Additive", "Batch", "Binary", "BlackBox", "Blindable", "Bools",
     "Cache", "Case", "Change", "Classifier", "Codes", "Counterfactuals", "Dataset", "Depth", "Differentiable",
     "Distance", "Editable", "Embedded", "Encoded", "Executor", "Explained", "Explainer", "Explanation", "Feature",
-    "Fingerprinted", "Floats", "Foreseen", "Gate", "Ints", "Known", "Leaves", "Ledger", "Linear", "Loadable", "Logits",
-    "Measure", "Memory", "Metric", "Model", "NotExplained", "Picking", "Plan", "Probabilistic", "Question", "Reading",
-    "Removal", "Removed", "Reparametrisable", "Restorable", "Rows", "Score", "Search", "Sloped", "Split", "StandIns",
-    "Stored", "Subject", "Task", "Taught", "Trainable", "Tree", "Truth",
+    "Fingerprinted", "Floats", "Foreseen", "Gate", "Ints", "Judging", "Known", "Leaves", "Ledger", "Linear", "Loadable",
+    "Logits", "Measure", "Memory", "Metric", "Model", "NotExplained", "Picking", "Plan", "Probabilistic", "Question",
+    "Reading", "Removal", "Removed", "Reparametrisable", "Restorable", "Rows", "Score", "Search", "Sloped", "Split",
+    "StandIns", "Stored", "Subject", "Task", "Taught", "Trainable", "Tree", "Truth",
 ]  # fmt: skip

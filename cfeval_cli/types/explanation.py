@@ -119,6 +119,7 @@ class Explainer(ABC):
     least: ClassVar[Access | None] = None  # the least that it can do with; None: no less than `access`
     place: ClassVar[int] = 55  # where it stands in the tables
     control: ClassVar[bool] = False  # names the gold itself, or chance: there to be compared with, and no contender
+    portable: ClassVar[bool] = True  # whether it can explain any model, not only the one that it was made for
     side_by_side: ClassVar[bool] = True  # whether instances may be explained at once, each as if it were alone
     gives: ClassVar[Literal["set", "scores"]] = "scores"  # a set of features, or all in order, each with a score
     effects: ClassVar[bool] = True  # whether a score tells how much a feature does, and its sign in which direction

@@ -37,6 +37,14 @@ class Executor(Protocol):
         ...
 
 
+class Judging(Protocol):
+    """A model of known truth, to be run beside the one that is explained."""
+
+    def trainable(self, explained: Trainable) -> Trainable:
+        """The settings of the model to be trained beside the one that is explained."""
+        ...
+
+
 @dataclass(frozen=True)
 class Absences:
     """What was chosen and does not apply to the data or the model, each with the reason."""
@@ -87,6 +95,7 @@ class Plan:
     timeout: float | None  # seconds that an explainer has for one instance
     patience: float | None  # seconds that a model has for a few rows, when it is tried
     absent: Absences = field(default_factory=Absences)
+    judges: Mapping[str, Judging] = field(default_factory=dict)  # by name
 
     @property
     def ladder_gold(self) -> str:
@@ -97,7 +106,10 @@ class Plan:
     def components(self) -> dict[str, Any]:
         """What the results come from, by config key."""
         one = {"dataset": self.dataset, "model": self.model, "search": self.search, "distance": self.distance}
-        several = {"truth": self.truths, "removal": self.removals, "explainer": self.explainers, "metric": self.metrics}
+        several: dict[str, Mapping[str, Any]] = {
+            "truth": self.truths, "removal": self.removals, "explainer": self.explainers, "metric": self.metrics,
+            "judge": self.judges,
+        }  # fmt: skip
         return one | {f"{group}.{name}": one for group, made in several.items() for name, one in made.items()}
 
     def applied(self, subject: Subject) -> Plan:

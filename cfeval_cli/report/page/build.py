@@ -17,7 +17,7 @@ from markupsafe import Markup
 
 from cfeval_cli import __version__
 from cfeval_cli.folder.read import Folder
-from cfeval_cli.report import distributions, plots, tables
+from cfeval_cli.report import distributions, plots, recommendation, tables
 from cfeval_cli.report.page import instances, provenance, svg, verdict
 from cfeval_cli.report.plots import NARROW, Plot
 from cfeval_cli.report.tables import Cell, Table
@@ -48,7 +48,13 @@ class Report:
     @cached_property
     def tables(self) -> list[Table]:
         """All but costs, which are not the same another time."""
-        return tables.make(self.folder.findings, self.folder.record)
+        first = [] if self.recommendation is None else [self.recommendation.table]
+        return [*first, *tables.make(self.folder.findings, self.folder.record)]
+
+    @cached_property
+    def recommendation(self) -> recommendation.Recommendation | None:
+        """Which explainer is to be used on the model."""
+        return recommendation.tell(self.folder)
 
     @cached_property
     def verdict(self) -> verdict.Verdict:
@@ -90,6 +96,7 @@ class Report:
             title=_title(record),
             facts=facts,
             verdict=self.verdict,
+            recommendation=self.recommendation,
             warnings=provenance.warnings(folder),
             plots=embedded(drawn, figures),
             browser_note=_browser_note(browser),

@@ -1,0 +1,40 @@
+"""`cfeval judge`: whether the recommendation is worth anything."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from cfeval_cli.commands.cli import Parser
+
+_HELP = "Is the recommendation worth anything? Where the truth is known, that can be seen."
+_CHECK = """Each judge in turn plays the user's model with its truth hidden. How much truth is lost by the explainer
+that is chosen by the rule, by metrics that were right on other judges, by one metric always, by the mean rank, or by chance?
+Reads stored runs of judges only. They are made by a sweep such as: cfeval run --multirun
+dataset=adults,german,compas,heloc,pima model=logistic,additive,tree,mlp seed=0,1,2 k=1,3"""
+
+
+def main() -> None:
+    """Pick the action."""
+    parser = Parser("cfeval judge", description=_HELP)
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    check = actions.add_parser("check", help="what each way to choose an explainer loses", description=_CHECK)
+    check.add_argument(
+        "folders", nargs="+", type=Path, metavar="RUN", help="folder of a run, or one that has such folders below it"
+    )
+    check.add_argument(
+        "--into",
+        type=Path,
+        default=Path(),
+        metavar="FOLDER",
+        help="where regret.parquet and regret.md go (default: here)",
+    )
+    arguments = parser.parse_args()
+    _check(arguments.folders, arguments.into)
+
+
+def _check(folders: list[Path], into: Path) -> None:
+    from cfeval_cli.commands import screen
+    from cfeval_cli.sweep.check import check
+
+    done = check(folders, into)
+    screen.show([done.table], f"{done.said}\nWritten: {into.resolve()}: regret.parquet, regret.md")

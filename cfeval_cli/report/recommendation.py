@@ -1,0 +1,197 @@
+"""Which explainer to use on a model, in words and as a table: from recommendation.json and the run's record alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cfeval_cli.errors import UserError
+from cfeval_cli.folder.read import Folder
+from cfeval_cli.report.tables import DASH, Cell, Table, row_title
+
+_ASKED = {"contribution": "What contributed?", "change": "What would change it?"}
+_Told = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """A headline for each question, what is to be said below, and the figures."""
+
+    headlines: Sequence[str]
+    points: Sequence[str]
+    table: Table
+
+
+def tell(folder: Folder) -> Recommendation | None:
+    """What the run recommends; None of the paper's white box, which nobody asks about."""
+    told = folder.recommendation
+    if told is None:
+        return None
+    try:
+        return _Words(told, folder.record, folder.described.features).all()
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise UserError(f"{folder.path / 'recommendation.json'} is damaged: {error!r}.") from error
+
+
+@dataclass(frozen=True)
+class _Words:
+    told: _Told  # recommendation.json
+    record: _Told
+    features: Sequence[str]
+
+    def all(self) -> Recommendation:
+        """Everything."""
+        questions = {name: self.told["questions"][name] for name in _ASKED}
+        headlines = [f"{_ASKED[name]} {self.headline(answer)}" for name, answer in questions.items()]
+        points = [f"{_ASKED[name]} {' '.join(self.points(name, answer))}" for name, answer in questions.items()]
+        points += self.disagree()
+        points.append(f"The rule: {self.told['rule']['source']}.")
+        return Recommendation(headlines, points, self.table(questions, [*headlines, *points]))
+
+    def title(self, name: str) -> str:
+        """An explainer as the tables call it."""
+        return str(self.record["explainers"].get(name, name))
+
+    def listed(self, names: Sequence[str]) -> str:
+        """a, b and c."""
+        titles = [self.title(name) for name in names]
+        return titles[0] if len(titles) == 1 else f"{', '.join(titles[:-1])} and {titles[-1]}"
+
+    def headline(self, answer: _Told) -> str:
+        """Whom to use, or that nothing can be told; a contradiction comes first."""
+        against = self.contradiction(answer)
+        if answer["believed"] is None:
+            return f"{against}Nothing can be told: {answer['because']}."
+        found = answer[answer["believed"]]
+        tied, values = found["tied"], list(found["values"])
+        if not found["decides"]:
+            needed = found["needed"]
+            more = f"; about {needed:,} would be needed" if needed else ", which do not differ at all"
+            return (
+                f"{against}{self.listed(values)} cannot be told apart on {found['instances']:,} instances{more}. "
+                f"{self.title(answer['cheapest'])} asks least of the model."
+            )
+        beaten = [name for name in values if name not in tied]
+        p = _p(max(found["duels"][name]["p"] for name in beaten))
+        many = "beats" if len(tied) == 1 else "beat"
+        told = f"{self.listed(tied)} {many} {self.listed(beaten)} (p {p})"
+        if len(tied) > 1:
+            least = _p(min(found["duels"][name]["p"] for name in tied[1:]))
+            told = f"{self.listed(tied)} cannot be told apart (p {least}), and beat {self.listed(beaten)} (p {p})"
+        return f"{against}Use {self.title(answer['explainer'])}. On this model {told}{self.cheaper(answer, tied)}."
+
+    def contradiction(self, answer: _Told) -> str:
+        """Who contradicts whom, if anybody does."""
+        told = []
+        if "reference" in answer["contradictions"]:
+            first, second = answer["reference"]["values"], answer["rule"]["tied"]
+            best = self.title(next(iter(first)))
+            told.append(f"the truth of this model puts {best} first, and the rule {self.listed(second)}")
+        if "judges" in answer["contradictions"]:
+            against = [one["judge"] for one in answer["judges"] if not one["holds"]]
+            many = f"{len(against)} of {len(answer['judges'])} judges"
+            told.append(f"{many} on these data ({', '.join(against)}) contradict the rule")
+        return f"Contradiction: {'; '.join(told)}. " if told else ""
+
+    def cheaper(self, answer: _Told, tied: Sequence[str]) -> str:
+        """How much less the recommended one asks of the model than the dearest of those that are as good."""
+        rows = {name: self.told["explainers"][name]["model_rows"] for name in tied}
+        known = {name: many for name, many in rows.items() if many is not None}
+        dearest = max(known, key=lambda name: known[name], default=None)
+        mine = known.get(answer["explainer"])
+        if dearest is None or mine is None or dearest == answer["explainer"] or known[dearest] == mine:
+            return ""
+        share = mine / known[dearest]
+        return f"; {self.title(answer['explainer'])} asks {share:.1%} of the model rows of {self.title(dearest)}"
+
+    def points(self, question: str, answer: _Told) -> list[str]:
+        """What the answer rests on, and what would change it."""
+        told = []
+        if answer["believed"]:
+            told.append(f"Believed: the {answer['believed']}, because {answer['because']}.")
+        if answer["reference"] is not None:
+            told.append(self.reference(answer))
+        else:
+            told.append("Reference: none, since no truth that answers this question is known of this model.")
+        if answer["rule"] is not None:
+            found = answer["rule"]
+            row = row_title(found["metric"], found["variant"], self.record).text.rstrip(" ↑↓")
+            first = f"{self.listed(found['tied'])} {'come' if len(found['tied']) > 1 else 'comes'} first"
+            told.append(f"Rule: by {row} on {found['instances']:,} instances {first}.")
+        else:
+            told.append("Rule: this run has none of its metrics.")
+        told += self.judges(answer)
+        return [*told, *self.otherwise(answer)]
+
+    def reference(self, answer: _Told) -> str:
+        """Which truth, how it was found, and how well."""
+        found, facts = answer["reference"], self.record["truths"].get(answer["truth"], {})
+        error = f", mean standard error {facts['error']:.4f}" if "error" in facts else ""
+        values = ", ".join(f"{self.title(name)} {value:.3f}" for name, value in found["values"].items())
+        how = str(facts.get("how", "")).partition("; on ")[0]
+        return f"Reference: {answer['truth']} ({how}{error}) on {found['instances']:,} instances: {values}."
+
+    def judges(self, answer: _Told) -> list[str]:
+        """Whether the rule holds where the truth is known."""
+        if not answer["judges"]:
+            return []
+        told = []
+        for one in answer["judges"]:
+            faithful = f", fidelity {one['fidelity']['test']:.1%}" if one["fidelity"] else ""
+            what = "picks the best" if one["picked"] == one["best"] else f"loses {one['regret']:.3f}"
+            told.append(f"{one['judge']} ({what}{'' if one['holds'] else ', surely'}{faithful})")
+        good = sum(one["holds"] for one in answer["judges"])
+        return [f"Judges: the rule holds on {good} of {len(told)}: {', '.join(told)}."]
+
+    def otherwise(self, answer: _Told) -> list[str]:
+        """What would change the answer: who is nearest to the best, and how far behind."""
+        if answer["believed"] is None:
+            return []
+        found = answer[answer["believed"]]
+        duels = found["duels"]
+        rival = min(duels, key=lambda name: duels[name]["difference"])
+        one = duels[rival]
+        ends = "" if one["low"] is None else f" [{one['low']:.3f}, {one['high']:.3f}]"
+        best = self.title(next(iter(found["values"])))
+        told = f"Nearest to the best, {best}: {self.title(rival)}, {one['difference']:.3f}{ends} behind"
+        if found["left_out"]:
+            told += f"; silent about too many instances to be compared: {self.listed(found['left_out'])}"
+        return [f"What would change the answer: {told[0].lower()}{told[1:]}; other instances, another k."]
+
+    def disagree(self) -> list[str]:
+        """The instances on which explainers name the most different features."""
+        told = []
+        for one in self.told["disagree"]:
+            named = {self.title(name): [self.features[j] for j in some] for name, some in one["named"].items()}
+            said = ", ".join(f"{title}: {' and '.join(some) or 'nothing'}" for title, some in named.items())
+            told.append(f"{one['instance']} ({said})")
+        return [f"They disagree most about instances {'; '.join(told)}."] if told else []
+
+    def table(self, questions: Mapping[str, _Told], notes: Sequence[str]) -> Table:
+        """Who is how good, how dear, how often silent, how steady."""
+        header = [Cell("Explainer")]
+        columns = []
+        for name, answer in questions.items():
+            found = answer[answer["believed"]] if answer["believed"] else None
+            columns.append((answer, found))
+            header.append(Cell(f"{name}{'' if found is None else ' (' + answer['believed'] + ')'}"))
+        header += [Cell("rows an instance"), Cell("coverage"), Cell("same with another seed")]
+        rows = []
+        for name, facts in self.told["explainers"].items():
+            cells = [Cell(self.title(name))]
+            for answer, found in columns:
+                value = None if found is None else found["values"].get(name)
+                cells.append(Cell(DASH if value is None else f"{value:.4f}", bold=name == answer["explainer"]))
+            many = facts["model_rows"]
+            cells.append(Cell(DASH if many is None else f"{many:,.0f}"))
+            shares = (facts[key] for key in ("coverage", "stability"))
+            cells += [Cell(DASH if share is None else f"{share:.1%}") for share in shares]
+            rows.append(cells)
+        return Table("Which explainer to use on this model", header, [rows], list(notes))
+
+
+def _p(p: float | None) -> str:
+    if p is None:
+        return "not known"
+    return "< 0.001" if p < 0.001 else f"= {p:.3f}"

@@ -1,0 +1,159 @@
+"""Explainers compared pair by pair, on the instances that all of them have, corrected for all pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from math import ceil
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from cfeval_cli.statistics.bootstrap import deviation, divided, draws, interval
+from cfeval_cli.statistics.difference import holm, two_sided
+from cfeval_cli.statistics.resampled import LEAST, SURE, Bootstrap, enough
+from cfeval_cli.types import Floats
+
+_SAME = 1e-12  # values that differ by no more are the same: sums in another order
+_POWER = 0.8  # how often a difference of this size would be seen with as many instances as are told
+
+
+@dataclass(frozen=True)
+class Duel:
+    """How much better one explainer is than another, in the same instances."""
+
+    better: str
+    worse: str
+    difference: float
+    low: float
+    high: float
+    p: float  # after Holm's correction over all pairs of the contest
+    needed: int | None  # instances with which such a difference would be seen; None: there is none to be seen
+
+    @property
+    def sure(self) -> bool:
+        """Whether other instances would hardly undo it."""
+        return self.p < SURE
+
+
+@dataclass(frozen=True)
+class Contest:
+    """Who is best by one metric or truth."""
+
+    metric: str
+    variant: str
+    instances: int
+    values: dict[str, float]  # by explainer, the best first
+    duels: list[Duel]
+    left_out: list[str] = field(default_factory=list)  # explainers with a value for under half of the instances
+
+    @property
+    def best(self) -> str:
+        """The first; of equal ones the first of the tables."""
+        return next(iter(self.values))
+
+    def against_best(self) -> dict[str, Duel]:
+        """The best against each other one, by the other's name."""
+        return {duel.worse: duel for duel in self.duels if duel.better == self.best}
+
+    @property
+    def tied(self) -> list[str]:
+        """The best, and those that cannot be told from it."""
+        return [self.best, *(name for name, duel in self.against_best().items() if not duel.sure)]
+
+    @property
+    def decides(self) -> bool:
+        """Whether anybody is told from the best."""
+        return len(self.tied) < len(self.values)
+
+    @property
+    def needed(self) -> int | None:
+        """Instances with which the first difference from the best would be seen."""
+        return min((duel.needed for duel in self.against_best().values() if duel.needed), default=None)
+
+    def told(self) -> dict[str, Any]:
+        """As it is written down."""
+        against = self.against_best()
+        return {
+            "metric": self.metric, "variant": self.variant, "instances": self.instances, "values": self.values,
+            "tied": self.tied, "decides": self.decides, "needed": self.needed, "left_out": self.left_out,
+            "duels": {name: _line(duel) for name, duel in against.items()},
+        }  # fmt: skip
+
+
+def _line(duel: Duel) -> dict[str, float | None]:
+    ends = {"low": duel.low, "high": duel.high, "p": duel.p}
+    return {"difference": duel.difference} | {name: _plain(value) for name, value in ends.items()}
+
+
+def _plain(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)
+
+
+def contest(
+    scores: pd.DataFrame, row: tuple[str, str], explainers: Sequence[str], better: str, how: Bootstrap
+) -> Contest | None:
+    """By one metric and variant; None if fewer than two explainers have a value on instances that all of these have."""
+    mine = scores[(scores["metric"] == row[0]) & (scores["variant"] == row[1])]
+    wide = {
+        name: mine.loc[mine["explainer"] == name].set_index("instance")[["numerator", "denominator"]]
+        for name in explainers
+    }
+    most = max((len(part) for part in wide.values()), default=0)
+    # who is silent about most instances would leave nobody anything to be compared on
+    there = [name for name in explainers if 2 * len(wide[name]) >= most > 0 and wide[name]["denominator"].sum() != 0]
+    shared = sorted(set.intersection(*(set(wide[name].index) for name in there))) if there else []
+    if len(there) < 2 or not shared:
+        return None
+    parts = np.stack([wide[name].loc[shared].to_numpy(float) for name in there], axis=1)  # (n, E, 2)
+    total = parts.sum(axis=0)
+    real = divided(total[:, 0], total[:, 1])
+    if np.isnan(real).any():
+        return None
+    sign = 1.0 if better == "higher" else -1.0
+    drawn = _resampled(parts, how)
+    order = np.argsort(-sign * np.round(real, 12), kind="stable").tolist()
+    pairs = list(combinations(order, 2))
+    gaps = np.stack([sign * (drawn[:, a] - drawn[:, b]) for a, b in pairs], axis=1)
+    gaps[np.abs(gaps) < _SAME] = 0.0
+    duels = _duels(there, pairs, sign * real, gaps, len(shared), how)
+    values = {there[e]: float(real[e]) for e in order}
+    return Contest(*row, len(shared), values, duels, [name for name in explainers if name not in there])
+
+
+def _resampled(parts: Floats, how: Bootstrap) -> Floats:
+    """Values (B, E) in as many resamples as some pair needs to be told apart."""
+    size, many = parts.shape[:2]
+    times = max(how.resamples, enough(many, 0, 0)) if how.resamples else 0
+    flat = parts.transpose(0, 2, 1).reshape(size, -1)
+    sums = [counts @ flat for counts in draws(size, times, how.seed)] if times else [np.zeros((0, 2 * many))]
+    whole = np.concatenate(sums)
+    return divided(whole[:, :many], whole[:, many:])
+
+
+def _duels(
+    names: Sequence[str], pairs: Sequence[tuple[int, int]], real: Floats, gaps: Floats, size: int, how: Bootstrap
+) -> list[Duel]:
+    able = bool(len(gaps)) and size >= LEAST
+    blank = np.full(len(pairs), np.nan)
+    low, high = interval(gaps, how.confidence) if able else (blank, blank)
+    p = holm(two_sided(gaps)) if able else np.ones(len(pairs))
+    spread = deviation(gaps) if len(gaps) > 1 else blank
+    found = []
+    for i, (a, b) in enumerate(pairs):
+        difference = float(real[a] - real[b])
+        needed = _needed(difference, float(spread[i]), size, len(pairs))
+        found.append(Duel(names[a], names[b], difference, float(low[i]), float(high[i]), float(p[i]), needed))
+    return found
+
+
+def _needed(difference: float, spread: float, size: int, pairs: int) -> int | None:
+    """How many instances would show this difference four times in five, at the smallest level of Holm's correction."""
+    from scipy.stats import norm
+
+    if np.isnan(spread) or spread == 0 or abs(difference) < 1e-12:
+        return None
+    wanted = float(norm.ppf(1 - SURE / (2 * pairs)) + norm.ppf(_POWER))
+    return max(LEAST, ceil(size * (wanted * spread / difference) ** 2))

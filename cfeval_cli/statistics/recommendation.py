@@ -1,0 +1,217 @@
+"""Which explainer to use on a model, by question: from the reference, the rule and the judges, in this order."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import resources
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from cfeval_cli.statistics.contest import Contest, contest
+from cfeval_cli.statistics.resampled import LEAST, Bootstrap
+from cfeval_cli.types import NONE, Floats, Ints
+
+QUESTIONS = ("contribution", "change")
+_SHOWN = 3  # instances on which explainers disagree most
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Which metrics are believed for which question, and on whose word."""
+
+    source: str
+    believed: Mapping[str, Sequence[str]]  # question: metrics, the first that a run has counts
+
+    @staticmethod
+    def shipped() -> Rule:
+        """The one that comes with cfeval."""
+        told = json.loads(resources.files("cfeval_cli.statistics").joinpath("rule.json").read_text(encoding="utf-8"))
+        return Rule(told["source"], told["believed"])
+
+
+@dataclass(frozen=True)
+class View:
+    """What a run tells: scores by instance, their summary, and what its truths and removals say of themselves."""
+
+    scores: pd.DataFrame  # scores.parquet
+    metrics: pd.DataFrame  # metrics.csv
+    truths: Mapping[str, Mapping[str, Any]]
+    golds: Sequence[str]
+    removals: Mapping[str, Mapping[str, Any]]  # by variant
+    agreement: str
+
+    @property
+    def contenders(self) -> list[str]:
+        """The explainers that are no controls and no rungs of a ladder."""
+        mine = self.metrics[self.metrics["rung"].isna() & ~self.metrics["control"].astype(bool)]
+        return list(dict.fromkeys(mine["explainer"]))
+
+    def truth(self, question: str) -> str | None:
+        """The truth that answers a question: one that the run leads with, or else any that depends on no constant."""
+        everyone = [*self.golds, *self.truths]
+        fits = (name for name in everyone if self.truths.get(name, {}).get("question") == question)
+        return next((name for name in fits if not self.truths[name].get("arbitrary")), None)
+
+    def reference(self, question: str, how: Bootstrap) -> Contest | None:
+        """Who is best by the truth."""
+        gold = self.truth(question)
+        if gold is None:
+            return None
+        return contest(self.scores, (self.agreement, gold), self.contenders, "higher", how)
+
+    def by_rule(self, question: str, rule: Rule, how: Bootstrap) -> Contest | None:
+        """Who is best by the first metric of the rule that the run has; removal by an arbitrary constant is none."""
+        for metric in rule.believed.get(question, ()):
+            mine = self.metrics[(self.metrics["metric"] == metric) & self.metrics["value"].notna()]
+            for variant in dict.fromkeys(mine["variant"]):
+                if self.removals.get(variant, {}).get("arbitrary"):
+                    continue
+                better = str(mine.loc[mine["variant"] == variant, "better"].iloc[0])
+                found = contest(self.scores, (metric, variant), self.contenders, better, how)
+                if found is not None:
+                    return found
+        return None
+
+
+@dataclass(frozen=True)
+class Judge:
+    """A model of known truth on the same data, explained by the same explainers."""
+
+    name: str
+    view: View
+    fidelity: Mapping[str, float] | None = None  # of one that learned the user's model
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What is to be known of each explainer besides being right."""
+
+    rows: Mapping[str, float]  # model rows an instance
+    coverage: Mapping[str, float]  # share of the instances that it explains
+    stability: Mapping[str, float]  # how often another seed names the same features
+    disagree: Sequence[Mapping[str, Any]] = field(default_factory=tuple)
+
+
+def recommend(view: View, judges: Sequence[Judge], rule: Rule, costs: Costs, how: Bootstrap) -> dict[str, Any]:
+    """The answer to each question, with all that it rests on, as plain values."""
+    answers = {question: _answer(question, view, judges, rule, costs, how) for question in QUESTIONS}
+    return {
+        "questions": answers,
+        "rule": {"source": rule.source, "believed": {name: list(some) for name, some in rule.believed.items()}},
+        "explainers": {
+            name: {
+                "model_rows": _plain(costs.rows.get(name)), "coverage": _plain(costs.coverage.get(name)),
+                "stability": _plain(costs.stability.get(name)),
+            }
+            for name in view.contenders
+        },
+        "disagree": [dict(one) for one in costs.disagree],
+    }  # fmt: skip
+
+
+def _plain(value: float | None) -> float | None:
+    return None if value is None or np.isnan(value) else float(value)
+
+
+def _answer(
+    question: str, view: View, judges: Sequence[Judge], rule: Rule, costs: Costs, how: Bootstrap
+) -> dict[str, Any]:
+    reference, by_rule = view.reference(question, how), view.by_rule(question, rule, how)
+    checked = [one for one in (_checked(judge, question, rule, how) for judge in judges) if one is not None]
+    against = [one["judge"] for one in checked if not one["holds"]]
+    contradictions = []
+    if reference is not None and by_rule is not None and _contradicts(reference, by_rule):
+        contradictions.append("reference")
+    if against and 2 * len(against) >= len(checked):
+        contradictions.append("judges")
+    believed = "reference" if reference is not None and reference.instances >= LEAST else ""
+    if not believed and by_rule is not None and by_rule.instances >= LEAST:
+        believed = "rule"
+    found = {"reference": reference, "rule": by_rule}.get(believed)
+    chosen = cheapest(found, costs.rows) if found is not None else None
+    return {
+        "explainer": chosen if found is not None and found.decides else None,
+        "cheapest": chosen,
+        "believed": believed or None,
+        "truth": view.truth(question),
+        "because": _because(view, reference, by_rule),
+        "reference": None if reference is None else reference.told(),
+        "rule": None if by_rule is None else by_rule.told(),
+        "judges": checked,
+        "contradictions": contradictions,
+    }
+
+
+def cheapest(found: Contest, rows: Mapping[str, float]) -> str:
+    """Of those that cannot be told from the best, the one that asks least of the model; of equal ones the better."""
+    return min(found.tied, key=lambda name: (rows.get(name, np.inf), list(found.values).index(name)))
+
+
+def _contradicts(truth: Contest, metric: Contest) -> bool:
+    """Whether the truth surely puts somebody before everyone that a metric puts first."""
+    duels = truth.against_best()
+    return all(name in duels and duels[name].sure for name in metric.tied if name in truth.values) and any(
+        name in truth.values for name in metric.tied
+    )
+
+
+def _checked(judge: Judge, question: str, rule: Rule, how: Bootstrap) -> dict[str, Any] | None:
+    """Whether the rule holds on a judge: whom it picks there, and how much worse that one truly is than the best."""
+    truth, metric = judge.view.reference(question, how), judge.view.by_rule(question, rule, how)
+    if truth is None or metric is None or metric.best not in truth.values:
+        return None
+    duel = truth.against_best().get(metric.best)
+    return {
+        "judge": judge.name, "fidelity": judge.fidelity, "truth": truth.variant, "metric": metric.metric,
+        "variant": metric.variant, "picked": metric.best, "best": truth.best, "instances": truth.instances,
+        "regret": 0.0 if duel is None else duel.difference, "p": None if duel is None else _plain(duel.p),
+        "holds": not _contradicts(truth, metric),
+    }  # fmt: skip
+
+
+def _because(view: View, reference: Contest | None, by_rule: Contest | None) -> str:
+    """Why the believed is believed, or why nothing is."""
+    if len(view.contenders) < 2:
+        return "there are not two explainers to choose between"
+    if reference is not None and reference.instances >= LEAST:
+        return "the truth of this very model comes before any metric"
+    short = "" if reference is None else f"the reference has {reference.instances} instances, under {LEAST}; "
+    if by_rule is not None and by_rule.instances >= LEAST:
+        return f"{short or 'no truth of this model is known; '}the rule is what is left"
+    if reference is None and by_rule is None:
+        return "neither the truth nor a metric of the rule has a value for two explainers on the same instances"
+    return f"fewer than {LEAST} instances are no sample"
+
+
+def disagreements(named: Mapping[str, Ints], ids: Ints, width: int) -> list[dict[str, Any]]:
+    """The instances on which explainers, which name features (N, k), disagree most.
+
+    By the mean over pairs of explainers of 1 - features in common / features of either.
+    """
+    if len(named) < 2 or not len(ids):
+        return []
+    there = np.zeros((len(ids), len(named), width + 1), dtype=np.float32)
+    for place, features in enumerate(named.values()):
+        np.put_along_axis(there[:, place], features, 1.0, axis=1)  # NONE = -1 falls into the spare last column
+    there = there[:, :, :-1]
+    sizes = there.sum(axis=2)
+    both = there @ there.transpose(0, 2, 1)
+    either = sizes[:, :, None] + sizes[:, None, :] - both
+    apart: Floats = 1.0 - both / np.maximum(either, 1.0)
+    some = (sizes[:, :, None] > 0) & (sizes[:, None, :] > 0)  # who names nothing disagrees with nobody
+    first, second = np.triu_indices(len(named), 1)
+    counts = some[:, first, second].sum(axis=1)
+    far = np.where(some, apart, 0.0)[:, first, second].sum(axis=1) / np.maximum(counts, 1)
+    order = np.lexsort((ids, -np.round(far, 9)))[:_SHOWN]
+    return [
+        {
+            "instance": int(ids[i]), "apart": float(far[i]),
+            "named": {name: [int(j) for j in of[i] if j != NONE] for name, of in named.items()},
+        }
+        for i in order.tolist()
+        if far[i] > 0
+    ]  # fmt: skip

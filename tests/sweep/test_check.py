@@ -1,0 +1,26 @@
+"""`cfeval judge check`: runs of judges are read from their folders."""
+
+import pandas as pd
+import pytest
+
+from cfeval_cli.errors import UserError
+from cfeval_cli.sweep.check import check
+
+
+def test_runs_are_read_and_the_regret_written(toy, made, tmp_path):
+    chosen = ("explainer=[random,omission,lime,decision_boundary]", "explainer.lime.n_samples=100")
+    folders = [made(toy, *chosen, "model=tree"), made(toy, *chosen)]
+    done = check([*folders, folders[0]], tmp_path)
+    lost = pd.read_parquet(tmp_path / "regret.parquet")
+    assert len(set(lost["judge"])) == 1 or set(lost["judge"]) == {"model=tree", "model=logistic"}
+    assert set(lost["question"]) == {"contribution", "change"} and set(lost["data"]) == {"toy"}
+    assert "left out" in done.said and "(g) chance" in (tmp_path / "regret.md").read_text()
+    metrics = pd.read_csv(folders[0] / "metrics.csv")
+    true = metrics[(metrics["metric"] == "recall") & (metrics["variant"] == "shapley") & ~metrics["control"]]["value"]
+    mine = lost[(lost["strategy"] == "chance") & (lost["question"] == "contribution") & (lost["circular"] == "keep")]
+    assert true.max() - true.mean() == pytest.approx(mine["regret"].iloc[0])
+
+
+def test_folders_without_a_run_are_refused(tmp_path):
+    with pytest.raises(UserError, match="holds no run"):
+        check([tmp_path], tmp_path)
