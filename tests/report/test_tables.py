@@ -417,5 +417,5 @@ def test_mean_ranks_are_of_metrics_that_rank_the_same_explainers():
     record = {"metrics": {name: {"block": "erasure" if name != "u" else "counterfactual"} for name in "xyzut"}}
     found = standings(metrics, record)
     assert found["erasure"]["mean"].to_dict() == {"B": 1.0, "A": 2.5, "C": 2.5}
-    assert set(found["erasure"]["count"]) == {2} and list(found["erasure"].index)[0] == "B"
+    assert set(found["erasure"]["count"]) == {2} and next(iter(found["erasure"].index)) == "B"
     assert found["counterfactual"]["mean"].to_dict() == {"A": 1.0, "C": 2.0}
