@@ -18,7 +18,9 @@ import time
 from importlib.metadata import version
 from pathlib import Path
 
-COLUMNS = ("what", "seconds (min–max)", "of the processor", "× import torch", "where the seconds go")
+COLUMNS = (
+    "what", "seconds (min–max)", "× import torch", "seconds of the processor", "× import torch", "where the seconds go",
+)  # fmt: skip
 CFEVAL = Path(sys.executable).with_name("cfeval")
 
 
@@ -46,6 +48,7 @@ def main():
     parser.add_argument("--data", type=Path, default=Path(os.environ.get("CFEVAL_DATA", "data")))
     parser.add_argument("--out", type=Path, default=Path(__file__).with_name("fixed.md"))
     options = parser.parse_args()
+    load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as place:
         data = [f"data_dir={options.data.absolute()}", f"cache.folder={place}/cache"]
         small = ["n_explain=20", "explainer=[random,omission]"]
@@ -66,19 +69,19 @@ def main():
                 if turn >= 0:
                     spent[name].append(took)
                     where[name] = stages(folder, took[0]) if own else ""
-    first = statistics.median(clock for clock, _ in next(iter(spent.values())))
+    medians = {name: [statistics.median(of) for of in zip(*took, strict=True)] for name, took in spent.items()}
+    first = next(iter(medians.values()))
     rows = []
     for name, took in spent.items():
-        clocks = [clock for clock, _ in took]
-        median = statistics.median(clocks)
-        span, cpu = f"{median:.1f} ({min(clocks):.1f}–{max(clocks):.1f})", statistics.median(cpu for _, cpu in took)
-        rows.append((name, span, f"{cpu:.1f}", f"{median / first:.1f}", where[name]))
+        clock, cpu = medians[name]
+        span = f"{clock:.1f} ({min(took)[0]:.1f}–{max(took)[0]:.1f})"
+        rows.append((name, span, f"{clock / first[0]:.1f}", f"{cpu:.1f}", f"{cpu / first[1]:.1f}", where[name]))
     packages = ", ".join(f"{name} {version(name)}" for name in ("torch", "matplotlib", "pandas", "hydra-core"))
     machine = f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
     heading = (
         f"# Fixed costs\n\n{machine}, {packages}. Made by\n`python benchmarks/fixed.py`. Medians of {options.rounds} "
         "rounds in which all take turns, each a process of its own, with figures in\nthree formats and the page. The "
-        "stages are those of the last round."
+        f"stages are those of the last round. Processes that were at work when it began: {load:.1f}."
     )
     table = "\n".join(line(row) for row in (COLUMNS, ["---"] * len(COLUMNS), *rows))
     print(table)
