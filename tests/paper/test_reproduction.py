@@ -22,7 +22,7 @@ def cells():
     """Ours and theirs, by table, dataset, metric, variant, explainer and coefficient; gold: signed."""
     table = pd.read_csv(FILES / "paper.csv", dtype={"table": str}, keep_default_na=False, na_values={"ours": [""]})
     keys = ["table", "dataset", "metric", "variant", "explainer", "coefficient"]
-    return table[table["gold"] == "signed"].drop_duplicates(keys).set_index(keys)
+    return table[table["gold"] == "signed"].drop_duplicates(keys).set_index(keys).sort_index()
 
 
 def cell(cells, table, dataset, metric, variant, explainer="", coefficient=""):
