@@ -54,7 +54,9 @@ def _known(job: Job, rows: Rows) -> Known:
 def referred(study: Study, truth: Truth) -> Ints:
     """The instances, as places, on which a truth that asks the model is computed: as many as the settings allow."""
     plan, size = study.plan, len(study.rows)
-    most = min(size, size if plan.reference is None else plan.reference, plan.budget // truth.cost(study.subject))
+    most = min(
+        size, size if plan.reference is None else plan.reference, plan.budget // max(1, truth.cost(study.subject))
+    )
     return np.sort(stream(plan.seed, "reference").permutation(size)[: max(1, most)])
 
 

@@ -30,6 +30,7 @@ _FIRST = 32  # pairs of orders before an error is believed; then twice as many e
 _ROWS = 1 << 16  # rows that a model is asked about at once
 _CELLS = 1 << 22  # numbers of a table in memory
 _BITS = 62  # answers that one whole number can hold
+_NOISE = 1e-12  # of sums of probabilities
 _MOST = 10  # features whose coalitions are all tried
 
 
@@ -85,7 +86,7 @@ class Shapley(Truth):
             centred = model.effects(rows.codes, rows.labels) - model.mean_effects()[rows.labels]
             return Known(np.where(rows.codes == ABSENT, -np.inf, centred))
         if model.branches:
-            return Known(of_tree(model.leaves(), dataset.train.codes, rows))
+            return Known(_without_noise(of_tree(model.leaves(), dataset.train.codes, rows)))
         background = self._background(dataset)
         reads = model.reads()
         players = np.arange(dataset.width) if reads is None else np.flatnonzero(reads)
@@ -93,10 +94,12 @@ class Shapley(Truth):
         cost = _coalition_rows(background, players) if len(players) <= _MOST else self.budget + 1
         if cost <= self.budget:
             values[:, players] = of_coalitions(model, background, players, rows)
-            return Known(values, how=f"exact, {len(background):,} training rows as background")
+            return Known(_without_noise(values), how=f"exact, {len(background):,} training rows as background")
         values[:, players], errors = self._sampled(model, background, players, rows)
         return Known(
-            values, errors.max(axis=1, initial=0.0), f"sampled, {len(background):,} training rows as background"
+            _without_noise(values),
+            errors.max(axis=1, initial=0.0),
+            f"sampled, {len(background):,} training rows as background",
         )
 
     def _background(self, dataset: Dataset) -> Codes:
@@ -125,6 +128,11 @@ class Shapley(Truth):
             waiting = waiting[errors.max(axis=1) > self.error] if wanted < most else waiting[:0]
             wanted = min(2 * wanted, most)
         return total / done[:, None], _errors(total, squares, done[:, None])
+
+
+def _without_noise(values: Floats) -> Floats:
+    """Zero where nothing is added but the noise of a sum, so that a model that does not care has real ties."""
+    return np.where(np.abs(values) < _NOISE, 0.0, values)
 
 
 def _errors(total: Floats, squares: Floats, size: int | Ints) -> Floats:

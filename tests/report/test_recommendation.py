@@ -1,0 +1,85 @@
+"""The recommendation in words: what is said of each kind of answer."""
+
+import copy
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from cfeval_cli.errors import UserError
+from cfeval_cli.report.recommendation import tell
+
+DUELS = {"lime": {"difference": 0.02, "low": -0.1, "high": 0.2, "p": 0.61},
+         "anchor": {"difference": 0.4, "low": 0.3, "high": 0.5, "p": 0.0004}}  # fmt: skip
+CONTEST = {
+    "metric": "recall", "variant": "shapley", "instances": 100, "tied": ["shap", "lime"], "decides": True,
+    "values": {"shap": 0.9, "lime": 0.88, "anchor": 0.5}, "needed": 30, "left_out": [], "duels": DUELS,
+}  # fmt: skip
+ANSWER = {
+    "explainer": "lime", "cheapest": "lime", "believed": "reference", "truth": "shapley", "because": "it is so",
+    "reference": CONTEST, "rule": None, "judges": [], "contradictions": [],
+}  # fmt: skip
+FACTS = {"model_rows": 1000.0, "coverage": 1.0, "stability": None}
+TOLD = {
+    "questions": {"contribution": ANSWER, "change": ANSWER}, "rule": {"source": "a guess", "believed": {}},
+    "explainers": {"shap": FACTS, "lime": FACTS | {"model_rows": 200.0}, "anchor": FACTS},
+    "disagree": [{"instance": 7, "apart": 1.0, "named": {"shap": [0], "lime": [1], "anchor": []}}],
+}  # fmt: skip
+RECORD = {
+    "explainers": {"shap": "SHAP", "lime": "LIME", "anchor": "Anchor"}, "removals": {}, "search": "",
+    "truths": {"shapley": {"how": "sampled, 9 rows; on 100 of 200 instances", "error": 0.004, "largest_error": 0.01}},
+    "metrics": {"aopc": {"title": "AOPC", "latex": None, "better": "higher", "block": "erasure", "detail": ""}},
+}  # fmt: skip
+
+
+def said(**changes):
+    told = copy.deepcopy(TOLD)
+    told["questions"]["contribution"] |= changes
+    folder = SimpleNamespace(
+        recommendation=told, record=RECORD, described=SimpleNamespace(features=["age", "sex"]), path=Path("x")
+    )
+    return tell(folder)
+
+
+def test_who_is_as_good_as_the_best_and_cheaper_is_to_be_used():
+    found = said()
+    assert found.headlines[0] == (
+        "What contributed? Use LIME. On this model SHAP and LIME cannot be told apart (p = 0.610), and beat Anchor "
+        "(p < 0.001); LIME asks 20.0% of the model rows of SHAP."
+    )
+    told = " ".join(found.points)
+    assert "shapley (sampled, 9 rows, mean standard error 0.0040) on 100 instances: SHAP 0.900" in told
+    assert "nearest to the best, SHAP: LIME, 0.020 [-0.100, 0.200] behind" in told
+    assert "instances 7 (SHAP: age, LIME: sex, Anchor: nothing)" in told and "The rule: a guess." in told
+    bold = [cell.text for row in found.table.blocks[0] for cell in row if cell.bold]
+    assert bold == ["0.8800", "0.8800"] and found.table.title == "Which explainer to use on this model"
+
+
+def test_a_contradiction_comes_first():
+    rule = CONTEST | {"metric": "aopc", "variant": "marginal", "tied": ["anchor"]}
+    judge = {"judge": "tree", "fidelity": {"test": 0.95}, "picked": "anchor", "best": "shap", "regret": 0.3}
+    found = said(rule=rule, contradictions=["reference", "judges"], judges=[judge | {"holds": False, "p": 0.01}])
+    assert found.headlines[0].startswith(
+        "What contributed? Contradiction: the truth of this model puts SHAP first, and the rule Anchor; 1 of 1 judges "
+        "on these data (tree) contradict the rule. Use LIME."
+    )
+    assert "the rule holds on 0 of 1: tree (loses 0.300, surely, fidelity 95.0%)" in " ".join(found.points)
+
+
+def test_if_nothing_can_be_told_that_is_said_with_how_many_instances_it_would_take():
+    open_one = CONTEST | {"tied": ["shap", "lime", "anchor"], "decides": False, "needed": 4321}
+    assert said(explainer=None, reference=open_one).headlines[0] == (
+        "What contributed? SHAP, LIME and Anchor cannot be told apart on 100 instances; about 4,321 would be needed. "
+        "LIME asks least of the model."
+    )
+    none = said(explainer=None, cheapest=None, believed=None, reference=None, because="there is one explainer")
+    assert none.headlines[0] == "What contributed? Nothing can be told: there is one explainer."
+
+
+def test_what_is_damaged_is_named_and_what_is_not_there_is_nothing():
+    folder = SimpleNamespace(recommendation={"questions": 3}, record=RECORD, described=SimpleNamespace(features=[]))
+    folder.path = Path("run")
+    with pytest.raises(UserError, match=r"recommendation\.json is damaged"):
+        tell(folder)
+    folder.recommendation = None
+    assert tell(folder) is None
