@@ -26,8 +26,8 @@ class Naopc(Curve):
     search finds them, which the tables say. An order that beats what it found counts more than 1.
     """
 
-    width: int = 2  # orders that the beam search keeps
-    draws: int = 25  # by which it tells orders apart, where a removal draws; what it finds is scored with all of them
+    width: int = 5  # orders that the beam search keeps
+    draws: int = 10  # by which it tells orders apart, where a removal draws; what it finds is scored with all of them
     rows: int = 2_000_000  # model rows at most that it takes for each way of removing; of more instances, a sample
     seed: int = 0  # of that sample
 

@@ -74,11 +74,11 @@ class _Words:
             )
         beaten = [name for name in values if name not in tied]
         p = _p(max(found["duels"][name]["p"] for name in beaten))
-        many = "beats" if len(tied) == 1 else "beat"
-        told = f"{self.listed(tied)} {many} {self.listed(beaten)} (p {p})"
-        if len(tied) > 1:
+        best = self.title(tied[0])
+        told = f"{best} beats {self.listed(beaten)} (p {p})"
+        if len(tied) > 1:  # which does not say that these beat the others too
             least = _p(min(found["duels"][name]["p"] for name in tied[1:]))
-            told = f"{self.listed(tied)} cannot be told apart (p {least}), and beat {self.listed(beaten)} (p {p})"
+            told += f", and cannot be told from {self.listed(tied[1:])} (p {least})"
         return f"{against}Use {self.title(answer['explainer'])}. On this model {told}{self.cheaper(answer, tied)}."
 
     def contradiction(self, answer: _Told) -> str:

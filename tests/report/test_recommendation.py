@@ -44,8 +44,8 @@ def said(**changes):
 def test_who_is_as_good_as_the_best_and_cheaper_is_to_be_used():
     found = said()
     assert found.headlines[0] == (
-        "What contributed? Use LIME. On this model SHAP and LIME cannot be told apart (p = 0.610), and beat Anchor "
-        "(p < 0.001); LIME asks 20.0% of the model rows of SHAP."
+        "What contributed? Use LIME. On this model SHAP beats Anchor (p < 0.001), and cannot be told from LIME "
+        "(p = 0.610); LIME asks 20.0% of the model rows of SHAP."
     )
     told = " ".join(found.points)
     assert "shapley (sampled, 9 rows, mean standard error 0.0040) on 100 instances: SHAP 0.900" in told
