@@ -83,7 +83,7 @@ def _judge(record: dict[str, object], folder: Path) -> str:
 def _table(means: pd.DataFrame, lost: pd.DataFrame) -> Table:
     """A row for each strategy, a column for each question, k and set of explainers."""
     columns = list(dict.fromkeys(means[["question", "k", "circular"]].itertuples(index=False, name=None)))
-    known = means.set_index(["question", "k", "circular", "strategy"])
+    known = means.set_index(["question", "k", "circular", "strategy"]).sort_index()
     rows = []
     for name, title in STRATEGIES.items():
         cells = [Cell(title)]
