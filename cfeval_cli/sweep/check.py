@@ -52,7 +52,12 @@ def check(folders: Sequence[Path], into: Path) -> Check:
     with whole_file(into / "regret.md") as path:
         path.write_text(table.markdown(), encoding="utf-8")
     more = f"; {left} left out (not complete, of unknown truth, or there twice)" if left else ""
-    return Check(table, f"{len(seen)} runs of judges on {lost['data'].nunique()} data sets{more}")
+    runs, sets = _counted(len(seen), "run"), _counted(lost["data"].nunique(), "data set")
+    return Check(table, f"{runs} of judges on {sets}{more}")
+
+
+def _counted(many: int, what: str) -> str:
+    return f"{many} {what}{'s' * (many != 1)}"
 
 
 def _runs(folders: Sequence[Path]) -> list[Path]:
@@ -83,7 +88,7 @@ def _judge(record: dict[str, object], folder: Path) -> str:
 def _table(means: pd.DataFrame, lost: pd.DataFrame) -> Table:
     """A row for each strategy, a column for each question, k and set of explainers."""
     columns = list(dict.fromkeys(means[["question", "k", "circular"]].itertuples(index=False, name=None)))
-    known = means.set_index(["question", "k", "circular", "strategy"])
+    known = means.set_index(["question", "k", "circular", "strategy"]).sort_index()
     rows = []
     for name, title in STRATEGIES.items():
         cells = [Cell(title)]
