@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from importlib import resources
 from inspect import Parameter, signature
@@ -28,15 +28,16 @@ _ACCESS = {level.name.lower(): level for level in (Access.LABEL, Access.PROBABIL
 _LEAST_RESAMPLES = 100  # the ends of an interval are rare among fewer
 
 
-def plan(cfg: DictConfig) -> Plan:
-    """Check the settings and instantiate the components."""
+def plan(cfg: DictConfig, given: Mapping[str, object] | None = None) -> Plan:
+    """Check the settings and instantiate the components, but those that are given, by key: model, metric.mine."""
+    given = given or {}
     _check_keys(cfg)
     _check("seed", lambda: whole("seed", cfg.seed, 0))
     _check("k", lambda: whole("k", cfg.k, 1))
     if cfg.n_explain is not None:
         _check("n_explain", lambda: whole("n_explain", cfg.n_explain, 1))
     _check("access", lambda: one_of("access", cfg.access, _ACCESS))
-    truths = _several(cfg, "truth", Truth)
+    truths = _several(cfg, "truth", Truth, given)
     golds = _golds(cfg, truths)
     _check("agreement", lambda: one_of("agreement", cfg.agreement, ("recall", "hit")))
     _check("incomplete", lambda: one_of("incomplete", cfg.incomplete, ("skip", "random", "keep")))
@@ -63,7 +64,7 @@ def plan(cfg: DictConfig) -> Plan:
         if cfg[key] is not None:
             _check(key, partial(number, key, cfg[key], 0.001))
     access = _ACCESS[cfg.access]
-    chosen = _several(cfg, "metric", Metric)
+    chosen = _several(cfg, "metric", Metric, given)
     always = {"fixed": Fixed(), "converged": Converged(), "coverage": Coverage()}  # told whatever is chosen
     metrics = _permitted(chosen, access) | always
     agreements = [name for name, metric in metrics.items() if metric.role == "truth"]
@@ -71,7 +72,7 @@ def plan(cfg: DictConfig) -> Plan:
         raise UserError(
             f"agreement={cfg.agreement} needs the metric {cfg.agreement}, and metric=[…] has {agreements[0]} only."
         )
-    search = make(cfg, "search", Search)
+    search = make(cfg, "search", Search, given)
     levels = tuple(level for level in search.levels if level <= access)
     if not levels:
         needed = min(search.levels).name.lower()
@@ -80,13 +81,13 @@ def plan(cfg: DictConfig) -> Plan:
         name: f"needs {metric.access.name.lower()} access" for name, metric in chosen.items() if name not in metrics
     }
     return Plan(
-        dataset=make(cfg, "dataset"),
-        model=make(cfg, "model", Trainable),
+        dataset=make(cfg, "dataset", given=given),
+        model=make(cfg, "model", Trainable, given),
         truths=truths,
-        removals=_several(cfg, "removal", Removal),
-        explainers=_members(_several(cfg, "explainer", Explainer)),
+        removals=_several(cfg, "removal", Removal, given),
+        explainers=_members(_several(cfg, "explainer", Explainer, given)),
         search=search,
-        distance=make(cfg, "distance", Distance),
+        distance=make(cfg, "distance", Distance, given),
         metrics=metrics,
         access=access,
         levels=levels,
@@ -108,6 +109,7 @@ def plan(cfg: DictConfig) -> Plan:
         confidence=cfg.confidence,
         figures=tuple(cfg.figures or ()),
         report=cfg.report,
+        table_metrics=_table_metrics(cfg, metrics),
         redo=cfg.redo,
         data_dir=Path(str(cfg.data_dir)).expanduser(),
         executor=make(cfg, "executor"),
@@ -116,7 +118,7 @@ def plan(cfg: DictConfig) -> Plan:
         timeout=cfg.timeout_per_instance,
         patience=cfg.timeout_model,
         absent=Absences(metrics=dropped),
-        judges=_several(cfg, "judge", Judge) if cfg.get("judge") else {},
+        judges=_several(cfg, "judge", Judge, given) if cfg.get("judge") else {},
     )
 
 
@@ -130,6 +132,19 @@ def _golds(cfg: DictConfig, truths: dict[str, Truth]) -> tuple[str, ...]:
     if len(set(golds)) < len(golds):
         raise UserError(f"gold={golds} names one truth twice.")
     return tuple(golds)
+
+
+def _table_metrics(cfg: DictConfig, metrics: Mapping[str, Metric]) -> tuple[str, ...] | None:
+    """The metrics that the LaTeX tables have rows of, in any order; None for all."""
+    wanted = cfg.tables.metrics if isinstance(cfg.tables, DictConfig) and set(cfg.tables) == {"metrics"} else ""
+    if wanted is None:
+        return None
+    if not isinstance(wanted, ListConfig) or not wanted:
+        raise UserError("tables.metrics must be a list such as [comprehensiveness,validity_soft], or null for all.")
+    judged = [name for name, metric in metrics.items() if metric.role == "judged"]
+    for name in wanted:
+        _check("tables.metrics", partial(one_of, "tables.metrics", name, judged))
+    return tuple(wanted)
 
 
 def _resamples(cfg: DictConfig) -> int | None:
@@ -157,16 +172,18 @@ def _permitted(metrics: dict[str, Metric], access: Access) -> dict[str, Metric]:
     return kept
 
 
-def _several(cfg: DictConfig, group: str, kind: type[_T]) -> dict[str, _T]:
+def _several(cfg: DictConfig, group: str, kind: type[_T], given: Mapping[str, object]) -> dict[str, _T]:
     """The components of a group that is chosen several at a time, in the order of the tables."""
-    chosen = [key for key in cfg.get(group) or () if (group, key) not in _OF_ALL]
+    own = [key.removeprefix(f"{group}.") for key in given if key.startswith(f"{group}.")]
+    named = [key for key in cfg.get(group) or () if (group, key) not in _OF_ALL]
+    chosen = dict.fromkeys([*named, *own])
     if not chosen:
         raise UserError(f"{group}=[] chooses nothing. Name at least one, for example {group}=[{_EXAMPLE[group]}].")
     made: dict[str, _T] = {}
     for key in chosen:
         if not re.fullmatch(r"\w[\w-]*", str(key)):  # names go into files, tables and the keys of settings
             raise UserError(f"{group}.{key}: a name is of letters, digits, _ and -, and does not begin with -.")
-        made[str(key)] = make(cfg, f"{group}.{key}", kind)
+        made[str(key)] = make(cfg, f"{group}.{key}", kind, given)
     # not the order of the command line: the same choice must give the same bytes
     return dict(sorted(made.items(), key=lambda item: (_place(item[1]), item[0])))
 
@@ -204,8 +221,15 @@ _EXAMPLE = {
 }
 
 
-def make(cfg: DictConfig, path: str, kind: type[_T] = object) -> _T:  # type: ignore[assignment]
-    """Instantiate one node of the config; what its settings object to is told with the node's key."""
+def make(
+    cfg: DictConfig,
+    path: str,
+    kind: type[_T] = object,  # type: ignore[assignment]
+    given: Mapping[str, object] | None = None,
+) -> _T:
+    """Instantiate one node of the config, unless it is given; what its settings object to is told with its key."""
+    if given and path in given:
+        return _checked(given[path], path, kind, type(given[path]).__qualname__)
     try:
         node = OmegaConf.select(cfg, path)
     except OmegaConfBaseException as error:
@@ -216,8 +240,12 @@ def make(cfg: DictConfig, path: str, kind: type[_T] = object) -> _T:  # type: ig
         made = instantiate(node, _convert_="all")
     except (InstantiationException, OmegaConfBaseException) as error:
         raise UserError(_misfit(node, path) or f"{path}: {_reason(error)}") from error
+    return _checked(made, path, kind, str(node["_target_"]))
+
+
+def _checked(made: object, path: str, kind: type[_T], name: str) -> _T:
     if not isinstance(made, kind):
-        raise UserError(f"{path}: {node['_target_']} is no {kind.__name__}: {_BECOME[kind.__name__]}.")
+        raise UserError(f"{path}: {name} is no {kind.__name__}: {_BECOME[kind.__name__]}.")
     return made
 
 

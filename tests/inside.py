@@ -14,7 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from cfeval_cli import config
 from cfeval_cli.commands import configs
-from cfeval_cli.commands.run import _report
+from cfeval_cli.commands.run import report
 from cfeval_cli.folder.write import RunFolder
 from cfeval_cli.run import pipeline
 from cfeval_cli.run.progress import Progress
@@ -59,6 +59,6 @@ def run(into: Path, *overrides: str, usual: Sequence[str] = (), folder: Path | N
     """A run with its tables, as the command makes it; `usual` is what its record does not tell of."""
     plan, made = planned(*usual, *overrides, folder=folder), RunFolder(into, ["cfeval", "run", *overrides])
     pipeline.run(plan, made, Progress())
-    _report(made, plan)
+    report(made, plan)
     made.finish()
     return into

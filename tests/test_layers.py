@@ -33,6 +33,7 @@ LAYERS = [
     {"sweep", "paper"},
     {"config"},
     {"commands", "__main__"},
+    {"python"},
 ]
 PLACE = {room: place for place, rooms in enumerate(LAYERS) for room in rooms}
 

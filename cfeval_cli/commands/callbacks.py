@@ -84,19 +84,24 @@ def claim(node: DictConfig) -> Path | None:
     """Make the folder that a node of Hydra's config names by the time, or if it is there, the same with a number."""
     if "${now:" not in str(OmegaConf.to_container(node, resolve=False)["dir"]):  # type: ignore[index, call-overload]
         return None  # the user's own choice
-    wanted = Path(str(node.dir))
     try:
-        wanted.parent.mkdir(parents=True, exist_ok=True)
-        for number in count(1):
-            folder = wanted if number == 1 else wanted.with_name(f"{wanted.name}-{number}")
-            with suppress(FileExistsError):
-                folder.mkdir()
-                break
+        folder = made(Path(str(node.dir)))
     except OSError:
         return None  # Hydra will find out, and say so
     with read_write(node):
         node.dir = str(folder)
     return folder
+
+
+def made(wanted: Path) -> Path:
+    """A folder that was not there before: the one that is wanted, or the same with a number."""
+    wanted.parent.mkdir(parents=True, exist_ok=True)
+    for number in count(1):
+        folder = wanted if number == 1 else wanted.with_name(f"{wanted.name}-{number}")
+        with suppress(FileExistsError):
+            folder.mkdir()
+            return folder
+    raise AssertionError("numbers do not end")
 
 
 def gather_unfinished() -> None:

@@ -125,7 +125,7 @@ def complain(error: Exception, kept: str = "", job: str = "") -> int:
     if isinstance(error, UserError):
         code, kept = 2, ""
     elif type(error).__module__.startswith("hydra") or isinstance(error, OmegaConfBaseException) or _of_hydra(error):
-        message, code, kept = _explain_hydra(error), 2, ""
+        message, code, kept = explain_hydra(error), 2, ""
     elif isinstance(error, OSError) and error.filename:
         message = f"{error.filename}: {error.strerror or error}."
         if "hydra.core.hydra_config" in sys.modules:
@@ -146,7 +146,7 @@ def _of_hydra(error: Exception) -> bool:
     return isinstance(error, ValueError) and where.startswith(("hydra.", "omegaconf."))
 
 
-def _explain_hydra(error: Exception) -> str:
+def explain_hydra(error: Exception) -> str:
     """Hydra's message, with the closest names that do exist."""
     from cfeval_cli.commands import configs
 

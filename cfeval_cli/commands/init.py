@@ -47,7 +47,7 @@ def init(
         raise UserError(f"{path} has no column that could be a feature ({told}).")
     command = shlex.join(["cfeval", "data", "init", file, "--label", label, *(["--text", text] if text else [])])
     body = "\n".join(
-        [f"# Written by {visible(command)}: change what is not as it should be.", *_lines(found, name, data_dir)]
+        [f"# Written by {visible(command)}: change what is not as it should be.", *lines(found, name, data_dir)]
     )
     rows = _tried(body, data_dir)
     try:
@@ -75,7 +75,7 @@ def _target(name: str, config_dir: str | None, force: bool) -> Path:
     return target
 
 
-def _lines(found: Guess, name: str, data_dir: Path) -> Iterator[str]:
+def lines(found: Guess, name: str, data_dir: Path) -> Iterator[str]:
     """The yaml, with what was seen in comments."""
     if found.text is None:
         yield "_target_: cfeval_cli.dataset.tabular.Table"

@@ -47,6 +47,9 @@ def _of_run(folder: Path, own: Sequence[str]) -> list[str] | None:
     record = read_record(folder) if again else read(folder)
     if record["status"] == "complete" and not again:
         return None
+    command = record.get("command")
+    if isinstance(command, list) and command and str(command[0]).startswith("evaluate("):
+        raise UserError(f"--resume {folder}: evaluate(…) made it. Call that again, with into={str(folder)!r}.")
     overrides = _texts(record.get("overrides"), folder / "run.json")
     _check_places(folder, _configs_of(record), own)
     return [*_merged(overrides, own, folder), f"hydra.run.dir={quoted(folder)}"]
@@ -165,7 +168,7 @@ def _texts(told: Any, file: Path) -> list[str]:
     return told
 
 
-def quoted(folder: Path) -> str:
+def quoted(folder: Path | str) -> str:
     """As a value of Hydra's command line, whatever characters a path has."""
     # a backslash counts before a quote, the end or an interpolation, and nowhere else
     text = re.sub(r"(\\*)\$\{", r"\1\1\\${", str(folder))

@@ -114,7 +114,7 @@ def _run(cfg: DictConfig, folder: RunFolder) -> list[str]:
         computed = pipeline.run(chosen, folder, stages)
         if computed:
             with stages.stage("write"):
-                tables, verdict, advice = _report(folder, chosen)
+                tables, verdict, advice = report(folder, chosen)
                 folder.finish()
     known = "" if computed else "computed before, with the same inputs. "
     if HydraConfig.get().mode == RunMode.MULTIRUN:  # what the jobs say together is shown in the end
@@ -138,30 +138,30 @@ def _own() -> list[str]:
     return [str(Path(configs.PLACE) / f"{name}.yaml") for name in names if folder == configs.beside()]
 
 
-def _report(folder: RunFolder, plan: Plan) -> tuple[list[Table], str, list[str]]:
+def report(folder: RunFolder, plan: Plan) -> tuple[list[Table], str, list[str]]:
     """Tables, figures and page, made from what the folder has; a run is not lost for want of a page."""
     from cfeval_cli.folder.read import read
     from cfeval_cli.folder.write import JUDGES, RunFolder
     from cfeval_cli.report.page.build import Report
 
-    report = Report(read(folder.path, folder.finished))
-    folder.add(report.texts())
-    advice = [] if report.recommendation is None else list(report.recommendation.headlines)
+    told = Report(read(folder.path, folder.finished))
+    folder.add(told.texts())
+    advice = [] if told.recommendation is None else list(told.recommendation.headlines)
     for name in plan.judges:
         judge = folder.path / JUDGES / name
         theirs = read(judge)
         if "tables.md" not in theirs.record["files"]:
             RunFolder.remake(judge, theirs.record, Report(theirs).texts())
     try:
-        headline = report.verdict.headline
-        folder.add(list(report.files(plan.figures, plan.report)))
+        headline = told.verdict.headline
+        folder.add(list(told.files(plan.figures, plan.report)))
     except OSError:
         raise
     except Exception as error:
         log.exception("no report")
         log.warning("report.html could not be made (%s); all else is complete", error)
-        return report.tables, "", advice
-    return report.tables, headline, advice
+        return told.tables, "", advice
+    return told.tables, headline, advice
 
 
 def _close(folder: RunFolder, status: str, cfg: DictConfig) -> str:

@@ -190,6 +190,8 @@ _KINDS: _Kinds = {
     "settings.incomplete": _TEXT,
     "settings.circular": _TEXT,
     "settings.support": _TEXT,
+    "settings.tables": _OBJECT,
+    "settings.tables.metrics": (lambda value: value is None or _NAMES[0](value), "a list of words"),
     "explainers": (_words, "a list of names with their titles"),
     "explainer_settings": (_objects, "a list of explainers with their settings"),
     "metrics": _OBJECT,

@@ -148,6 +148,7 @@ class RunFolder:
                 "resamples": "auto" if plan.resamples is None else plan.resamples,
                 "confidence": plan.confidence,
                 "timeout_per_instance": plan.timeout, "figures": list(plan.figures),
+                "tables": {"metrics": None if plan.table_metrics is None else list(plan.table_metrics)},
             },
             "data": {"name": dataset.name, "kind": dataset.kind, **dataset.origin, "fingerprint": dataset.fingerprint},
             "splits": {"train": len(dataset.train), "validation": len(dataset.validation), "test": len(dataset.test)},

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from io import StringIO
 from itertools import combinations
@@ -15,6 +15,8 @@ import numpy as np
 import pandas as pd
 
 from cfeval_cli.errors import visible
+from cfeval_cli.report.latex import Cell as Cell
+from cfeval_cli.report.latex import escape_latex, latex
 from cfeval_cli.statistics.correlation import without_controls
 from cfeval_cli.statistics.resampled import LEAST, SURE, USUAL, too_few
 
@@ -33,15 +35,6 @@ _LONG = 40  # rows, beyond which a table leaves out those without any value
 _RUNGS = 11  # of a ladder, that a table has room for
 CIRCULAR = "◦"  # marks what is so by construction
 MOVES = "§"  # marks what other parameters of the model move, though they change no prediction
-
-
-@dataclass(frozen=True)
-class Cell:
-    """A cell of a table."""
-
-    text: str
-    bold: bool = False
-    latex: str | None = None  # where it is not the escaped text
 
 
 @dataclass(frozen=True)
@@ -68,24 +61,8 @@ class Table:
         return "\n".join([*lines, "", *(f"{_paragraph(note)}  " for note in self.notes)]).rstrip() + "\n"
 
     def latex(self) -> str:
-        """As a table that needs booktabs and graphicx."""
-
-        def line(cells: Sequence[Cell]) -> str:
-            texts = [escape_latex(cell.text) if cell.latex is None else cell.latex for cell in cells]
-            texts = [re.sub(r"^-(?=\d)", "$-$", text) for text in texts]
-            row = " & ".join(rf"\textbf{{{t}}}" if c.bold else t for c, t in zip(cells, texts, strict=True)) + r" \\"
-            return f"{{}}{row}" if row.startswith(("[", "*")) else row  # which the \\ before it would take for its own
-
-        caption = " ".join(escape_latex(part) for part in (f"{self.title}.", *self.notes))
-        lines = [
-            r"\begin{table*}", r"\centering", rf"\caption{{{caption}}}",
-            # no wider than the page
-            r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
-            rf"\begin{{tabular}}{{l{'c' * (len(self.header) - 1)}}}", r"\toprule", line(self.header),
-        ]  # fmt: skip
-        for block in self.blocks:
-            lines += [r"\midrule", *map(line, block)]
-        return "\n".join([*lines, r"\bottomrule", r"\end{tabular}}", r"\end{table*}"]) + "\n"
+        """As tables that fit a column or a page, the intervals apart."""
+        return latex(self.title, self.header, self.blocks, self.notes)
 
     def csv(self) -> str:
         """The cells as they are read."""
@@ -158,6 +135,21 @@ def make(findings: Findings, record: Mapping[str, Any]) -> list[Table]:
         made += _noise(findings.noise, findings.noise_metrics, record)
     told = of_coverage(low_coverage(findings.metrics[~rungs]), record)
     return [_explained(table, told) for table in made]
+
+
+def chosen(findings: Findings, record: Mapping[str, Any]) -> Findings:
+    """What is told of the metrics that a run wants in its LaTeX tables, ranks and tests as they were among all."""
+    names = (record["settings"].get("tables") or {}).get("metrics")
+    if names is None:
+        return findings
+    kept = {*names, *truths_of(record), *(name for name, m in record["metrics"].items() if m["role"] == "fact")}
+    tables = {field.name: getattr(findings, field.name) for field in fields(findings)}
+    for name, table in tables.items():
+        for column in ("metric", "than_metric", "other_metric"):
+            if table is not None and column in table:
+                table = table[table[column].isin(kept)]
+        tables[name] = table
+    return replace(findings, **tables)
 
 
 def _explained(table: Table, told: Sequence[str]) -> Table:
@@ -1025,18 +1017,6 @@ def ordinal(rank: float | None, tied: bool = False) -> str:
     whole = int(rank)
     ending = "th" if 10 <= whole % 100 <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(whole % 10, "th")
     return f"{whole}{ending}"
-
-
-def escape_latex(text: str) -> str:
-    """Text as LaTeX prints it."""
-    special = {
-        "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "↑": r"$\uparrow$",
-        "↓": r"$\downarrow$", "τ": r"$\tau$", "α": r"$\alpha$", "Δ": r"$\Delta$", "ρ": r"$\rho$", "†": r"$\dagger$",
-        "‡": r"$\ddagger$", "§": r"\S{}", "◦": r"$\circ$",
-        "–": "--", "…": r"\ldots{}", "<": r"\textless{}", ">": r"\textgreater{}", "≤": r"$\leq$",
-        "±": r"$\pm$",
-    }  # fmt: skip
-    return re.sub(r"[\\~^↑↓τΔαρ†‡§◦–…<>≤±&%$#_{}]", lambda m: special.get(m[0], "\\" + m[0]), visible(text))
 
 
 # what a metric's own LaTeX may be made of; a run folder of another hand may say \input

@@ -130,6 +130,7 @@ def inputs(plan: Plan) -> str | None:
     plain = (bool, int, float, str, type(None))
     settings: dict[str, Any] = {name: value for name, value in told.items() if isinstance(value, plain)}
     settings |= {"access": plan.access, "levels": plan.levels, "figures": plan.figures, "golds": plan.golds}
+    settings |= {"table_metrics": plan.table_metrics}
     settings |= {"absent": dict(plan.absent.metrics)}
     components = {key: of_component(component) for key, component in plan.components.items()}
     data = [found.sha256 for found in plan.dataset.fetch(plan.data_dir)]

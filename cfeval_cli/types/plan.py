@@ -87,6 +87,7 @@ class Plan:
     confidence: float  # of its intervals
     figures: tuple[str, ...]  # formats
     report: bool  # write report.html
+    table_metrics: tuple[str, ...] | None  # that the LaTeX tables have rows of; None: all
     redo: bool  # compute again what the folder and the cache have
     data_dir: Path
     executor: Executor

@@ -63,9 +63,10 @@ class Report:
 
     def texts(self) -> list[tuple[str, bytes]]:
         """The files that have the tables, by their names."""
+        chosen = tables.chosen(self.folder.findings, self.folder.record)
         written = {
             "tables.md": "\n".join(table.markdown() for table in self.tables),
-            "tables.tex": "\n".join(table.latex() for table in self.tables),
+            "tables.tex": "\n".join(table.latex() for table in tables.make(chosen, self.folder.record)),
             "costs.md": tables.costs(self.folder.costs, self.folder.record).markdown(),
         }
         return [(name, text.encode()) for name, text in written.items()]

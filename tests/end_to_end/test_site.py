@@ -1,0 +1,82 @@
+"""The docs: links lead somewhere, the reference has every component, and the site is built without complaint."""
+
+import importlib.util
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+import cfeval_cli
+from tests.inside import CONF
+
+ROOT = Path(__file__).parents[2]
+PAGES = [*sorted((ROOT / "docs").rglob("*.md")), *(ROOT / name for name in ("README.md", "CONTRIBUTING.md"))]
+PAGES += [ROOT / folder / "README.md" for folder in ("examples", "outputs")]
+
+
+def reference():
+    spec = importlib.util.spec_from_file_location("reference", ROOT / "docs" / "site" / "reference.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_leads_to_a_file(page):
+    text = re.sub(r"```.*?```|`[^`\n]*`", "", page.read_text(), flags=re.S)
+    for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text):
+        assert target.startswith("https://") or (page.parent / target).exists(), target
+
+
+def test_the_reference_has_every_component_with_its_settings():
+    text = reference().components(CONF)
+    for path in sorted(CONF.glob("*/*.yaml")):
+        part = text.partition(f"\n### {path.parent.name}: {path.stem}\n")[2].partition("\n### ")[0]
+        assert part, path
+        node = yaml.safe_load(path.read_text())
+        (own, *_) = [*(one for one in node.values() if isinstance(one, dict) and "_target_" in one), node]
+        own = node if "_target_" in node else own
+        assert all(f"| `{key}` |" in part for key in own if key not in ("_target_", "defaults")), path
+        assert f"`{own['_target_']}`: " in part if "_target_" in own else "Made of" in part or "| setting |" in part
+
+
+def test_what_python_users_call_is_told():
+    text = reference().api()
+    assert "label: str," in text and "name: str = 'data'," in text and "| `counterfactuals` | A row for" in text
+    assert "### Metric" in text and "| `score` | One score for each variant" in text
+
+
+def test_the_site_is_built_and_loads_nothing_from_elsewhere(tmp_path):
+    pytest.importorskip("mkdocs")
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)],
+        cwd=ROOT, capture_output=True, text=True, check=False, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    pages = {str(path.relative_to(tmp_path)): path.read_text() for path in tmp_path.rglob("*.html")}
+    assert {"index.html", "start.html", "reference.html", "api.html", "run-folder.html", "python.html"} <= set(pages)
+    loaded = [
+        url for page in pages.values() for url in re.findall(r'<(?:script|link|img)[^>]*(?:src|href)="([^"]+)"', page)
+    ]
+    assert loaded and not [url for url in loaded if url.startswith(("http", "//"))]
+
+
+def test_the_version_is_said_once():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert project["project"]["dynamic"] == ["version"] and "version" not in project["project"]
+    assert project["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "cfeval_cli.__version__"}
+    assert "version" not in yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    newest = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.M)[1]
+    assert newest == cfeval_cli.__version__
+
+
+def test_every_form_of_the_project_can_be_read():
+    hooks = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
+    assert [hook["id"] for one in hooks for hook in one["hooks"]] == ["ruff", "ruff-format", "mypy"]
+    for path in (ROOT / ".github" / "ISSUE_TEMPLATE").glob("[!c]*.yml"):
+        form = yaml.safe_load(path.read_text())
+        assert form["name"] and form["description"] and all(part["type"] for part in form["body"])

@@ -1,0 +1,73 @@
+"""`load` gives what a run's folder has, and shows nothing of it as markup."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from cfeval_cli import load
+from cfeval_cli.errors import UserError
+from tests.conftest import reseal
+
+
+@pytest.fixture(scope="module")
+def folder(toy, made):
+    return made(toy)
+
+
+def test_tables_are_those_of_the_files(folder):
+    run = load(str(folder))
+    assert len(run.metrics) == len(pd.read_csv(folder / "metrics.csv"))
+    assert len(run.correlations) == len(pd.read_csv(folder / "correlations.csv"))
+    pd.testing.assert_frame_equal(run.scores, pd.read_parquet(folder / "scores.parquet"))
+    assert run.instances["instance"].is_unique and len(run.instances) == run.record["instances"] == 40
+    assert run.recommendation is None and run.advice == []  # of a white box nobody asks
+    assert run.report is None and run.verdict and f"40 instances: {folder}" in repr(run)
+
+
+def test_features_and_values_are_named(folder):
+    run, data = load(folder), json.loads((folder / "dataset.json").read_text())
+    names = [feature["name"] for feature in data["features"]]
+    raw = pd.read_parquet(folder / "explanations.parquet")
+    for told, numbers in zip(run.explanations["features"], raw["features"], strict=True):
+        assert told == [names[j] for j in numbers]
+    raw = pd.read_parquet(folder / "counterfactuals.parquet")
+    for told, values, numbers, codes in zip(
+        run.counterfactuals["features"], run.counterfactuals["values"], raw["features"], raw["codes"], strict=True
+    ):
+        assert told == [names[j] for j in numbers]
+        assert values == [
+            data["values"][data["features"][j]["values"]][code] for j, code in zip(numbers, codes, strict=True)
+        ]
+
+
+def test_moved_embeddings_have_no_values(toy, made):
+    run = load(made(toy, "search=continuous", "explainer=[random,omission]"))
+    assert run.counterfactuals["values"].isna().all() and run.counterfactuals["vectors"].notna().all()
+
+
+def test_figures_are_drawn_from_any_run(folder):
+    figures = load(folder).figures
+    assert figures and all(np.isfinite(figure.get_figwidth()) for figure in figures.values())
+
+
+def test_what_a_notebook_shows_is_escaped(toy, made):
+    folder = made(toy, copy=True)
+    record = json.loads((folder / "run.json").read_text())
+    record["explainers"]["lime"] = "<script>alert(1)</script>"
+    record["data"]["name"] = "<img src=x>"
+    (folder / "run.json").write_text(json.dumps(record))
+    reseal(folder)
+    shown = load(folder)._repr_html_()
+    assert "&lt;script&gt;" in shown and "<script" not in shown and "<img" not in shown
+    assert shown.count("<tr>") == shown.count("</tr>") > 5
+
+
+def test_a_folder_that_was_changed_is_refused(toy, made, tmp_path):
+    folder = made(toy, copy=True)
+    (folder / "metrics.csv").write_text("")
+    with pytest.raises(UserError, match="is not as the run left it"):
+        load(folder)
+    with pytest.raises(UserError, match=r"run\.json cannot be read"):
+        load(tmp_path)

@@ -1,0 +1,106 @@
+"""Tables in LaTeX: nothing is lost, values and intervals stand apart, and all of it fits the page."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from cfeval_cli.errors import UserError
+from cfeval_cli.folder.read import read
+from cfeval_cli.report import tables
+from cfeval_cli.report.latex import Cell, latex
+from cfeval_cli.report.page.build import Report
+from cfeval_cli.report.tables import make
+from tests.inside import planned
+
+
+def table(columns, rows, name="Explainer", cell="0.1234 [0.100, 0.150] (2nd)"):
+    header = [Cell("Metric"), *(Cell(f"{name} {i}") for i in range(columns))]
+    return header, [[[Cell(f"metric {i} ↑"), *[Cell(cell)] * columns] for i in range(rows)]]
+
+
+def tabulars(text):
+    """For each table whether it has the page, its caption and its rows of cells."""
+    found = re.findall(r"\\begin\{(table\*?)\}.*?\\caption\{(.*?)\}\n.*?\\toprule\n(.*?)\\bottomrule", text, re.S)
+    for kind, caption, body in found:
+        lines = [line for line in body.splitlines() if line.endswith(r"\\")]
+        yield kind == "table*", caption, [line.removesuffix(r" \\").split(" & ") for line in lines]
+
+
+def test_values_and_ranks_stand_in_one_table_and_intervals_in_a_second():
+    header = [Cell("Metric"), Cell("A"), Cell("B")]
+    rows = [[
+        [Cell("C ↑"), Cell("0.3652 [0.342, 0.389]‡§ (3rd*)", bold=True), Cell("-0.1000 [-0.200, 0.100] (2.5=)")],
+        [Cell("D"), Cell("–"), Cell("12.0%")],
+    ]]  # fmt: skip
+    (first, second) = tabulars(latex("Scores", header, rows, ["A note & more."]))
+    assert first[1:] == ("Scores.", [
+        ["Metric", "A", "B"],
+        [r"C $\uparrow$", r"\textbf{0.3652$\ddagger$\S{} (3*)}", "$-$0.1000 (2.5=)"],
+        ["D", "--", r"12.0\%"],
+    ])  # fmt: skip
+    assert second[1:] == ("Scores: intervals.", [
+        ["Metric", "A", "B"], [r"C $\uparrow$", "[0.342, 0.389]", "[-0.200, 0.100]"],
+    ])  # fmt: skip
+    assert "resizebox" not in latex("Scores", header, rows, []) and r"A note \& more." in latex(
+        "S", header, rows, ["A note & more."]
+    )
+
+
+@pytest.mark.parametrize(("columns", "rows"), [(1, 1), (2, 5), (6, 20), (16, 60), (40, 3), (3, 0)])
+def test_every_cell_stands_somewhere_and_what_is_narrow_takes_one_column(columns, rows):
+    made = list(tabulars(latex("T", *table(columns, rows), [])))
+    values = [one for one in made if "intervals" not in one[1]]
+    assert sum((len(body[0]) - 1) * (len(body) - 1) for _, _, body in values) == columns * rows
+    assert all(len(body) - 1 <= 48 for _, _, body in made)
+    heads = [head for _, _, body in values for head in body[0][1:]]
+    assert len(set(heads)) == columns and all(f"Explainer\\\\{i}" in " ".join(heads) for i in range(columns))
+    assert values[0][0] == (columns > 2 and rows > 0)
+
+
+@pytest.fixture(scope="module")
+def folder(toy, made):
+    return made(toy, "tables.metrics=[comprehensiveness,validity_soft]")
+
+
+def test_chosen_metrics_have_rows_and_others_have_not(folder, toy, made):
+    chosen, everything = (folder / "tables.tex").read_text(), (made(toy) / "tables.tex").read_text()
+    assert "Comp. (del.)" in chosen and "soft" in chosen and "GroundTruth" in chosen
+    assert "Suff." in everything and "Suff." not in chosen and "Proximity" not in chosen
+    assert "Suff." in (folder / "tables.md").read_text()  # which has all
+
+    some, all_of = (dict(_rows(make(chosen, record)[0])) for chosen, record in (_chosen(folder), _chosen(made(toy))))
+    assert set(some) < set(all_of) and all(all_of[name] == cells for name, cells in some.items())  # ranks among all
+
+
+def _chosen(folder):
+    told = read(folder)
+    return tables.chosen(told.findings, told.record), told.record
+
+
+def _rows(made):
+    return ((row[0].text, [cell.text for cell in row[1:]]) for block in made.blocks for row in block)
+
+
+@pytest.mark.parametrize("wanted", ["comprehensiveness", "[]", "[validty]", "[recall]"])
+def test_a_choice_that_is_none_is_refused(wanted):
+    with pytest.raises(UserError, match=r"tables\.metrics must be"):
+        planned(f"tables.metrics={wanted}")
+
+
+@pytest.mark.skipif(not shutil.which("pdflatex"), reason="no pdflatex")
+def test_the_tables_of_a_run_are_compiled_and_none_is_wider_than_its_place(folder, toy, made, tmp_path):
+    text = dict(Report(read(made(toy))).texts())["tables.tex"].decode()
+    text += "".join(latex(f"{n} columns", *table(n, 50), ["A note."]) for n in (2, 6, 16))
+    page = r"\documentclass[twocolumn]{article}\usepackage[margin=2cm]{geometry}\usepackage{booktabs}\begin{document}"
+    text = re.sub(r"(\\end\{table\*?\})", r"\1\\clearpage", text)
+    (tmp_path / "paper.tex").write_text(f"{page}\n{text}\n\\end{{document}}\n", encoding="utf-8")
+    done = subprocess.run(
+        ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "-no-shell-escape", "paper.tex"],
+        cwd=tmp_path, capture_output=True, text=True, errors="replace", check=False, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-2000:]
+    assert not re.findall(r"Overfull|Float too large", done.stdout)
+    assert Path(tmp_path / "paper.pdf").stat().st_size > 10_000
