@@ -183,7 +183,7 @@ def legend(figure: Sheet, axis: Axes, where: str = "lower center") -> None:
 def _name(axis: Axes, pair: tuple[str, str], record: Mapping[str, Any], more: str = "") -> None:
     """A panel's metric, on two lines if it has details."""
     name, details, rest = visible(row_title(*pair, record).text).partition(" (")
-    axis.set_title(f"{name}{more}\n({rest}" if details else f"{name}{more}", parse_math=False)
+    axis.set_title(f"{name}\n({rest}{more}" if details else f"{name}{more}", parse_math=False)
 
 
 def _apart(limits: tuple[float, float]) -> tuple[float, float]:

@@ -61,7 +61,7 @@ def test_each_metric_is_drawn_against_the_truth_and_ranks_begin_with_it():
     findings, figures = drawn()
     true = findings.metrics[findings.metrics["metric"] == "recall"].set_index("explainer")["value"]
     mine = findings.metrics[findings.metrics["metric"] == "c"].set_index("explainer")["value"]
-    panel = next(axis for axis in figures["truth"].figure.axes if axis.get_title().startswith("C, τ = "))
+    panel = next(axis for axis in figures["truth"].figure.axes if axis.get_title().startswith("C\n"))
     dots = [(line.get_xdata()[0], line.get_ydata()[0]) for line in panel.lines]
     assert dots == [(pytest.approx(true[name]), pytest.approx(mine[name])) for name in EXPLAINERS]
     (axis,) = figures["ranks"].figure.axes
