@@ -6,7 +6,7 @@ PIP := $(BIN)/pip --disable-pip-version-check install --quiet --constraint const
 JOBS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run movie seeds sensitivity table1 table2 table3 paper choices test test-slow coverage lint format docs bench wheel clean
+.PHONY: help setup run movie seeds sensitivity table1 table2 table3 paper choices test test-slow test-compare coverage lint format docs bench wheel clean
 
 help: ## list the targets
 	@grep -E '^[a-z0-9 -]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -69,6 +69,14 @@ test: .venv/.dev lint ## lint, types and all tests but the slow ones
 
 test-slow: .venv/.dev ## the slow tests
 	$(BIN)/pytest --numprocesses $(JOBS) --dist worksteal -m slow
+
+# Quantus asks for an opencv that needs a screen's libraries; all else that it imports is there already
+.venv/.compare: .venv/.dev
+	$(PIP) --no-deps quantus opencv-python-headless cachetools
+	@touch $@
+
+test-compare: .venv/.compare ## the metrics against those of Quantus, which is not needed for anything else
+	$(BIN)/pytest tests/metric/test_quantus.py
 
 coverage: .venv/.dev ## the quick tests, and what they do not reach; fails below the floor in pyproject.toml
 	$(BIN)/pytest --numprocesses $(JOBS) --dist worksteal -m "not slow" --cov --cov-report=term:skip-covered --cov-report=html:build/coverage

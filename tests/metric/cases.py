@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from cfeval_cli.seeding import stream
 from cfeval_cli.types import ABSENT, NONE, Access, Case, Explanation, Rows
 from tests.problems import gate, ready
 
@@ -91,3 +92,11 @@ def left_without(model, case, way, i, gone):
 def drop_without(model, case, way, i, gone):
     """p(ŷ|x) - p(ŷ|x without some features)."""
     return case.probability[i] - sum(weight * p for weight, p in left_without(model, case, way, i, gone))
+
+
+def sets_of(row, subsets, share, seed, instance):
+    """The features with the smallest of the instance's own random numbers."""
+    numbers = stream(seed, "metric.subsets", instance).random((subsets, len(row)))
+    there = [j for j in range(len(row)) if row[j] != ABSENT]
+    size = max(1, round(share * len(there)))
+    return [set(sorted(there, key=lambda j, line=line: line[j])[:size]) for line in numbers]

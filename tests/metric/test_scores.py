@@ -11,20 +11,11 @@ from cfeval_cli.metric.infidelity import Infidelity
 from cfeval_cli.metric.subsets import Subsets
 from cfeval_cli.removal.marginal import Marginal
 from cfeval_cli.removal.zero import Zero
-from cfeval_cli.seeding import stream
-from cfeval_cli.types import ABSENT, NONE, Absent, Access, Ledger
-from tests.metric.cases import Crossed, drop_without, make_case, values
+from cfeval_cli.types import NONE, Absent, Access, Ledger
+from tests.metric.cases import Crossed, drop_without, make_case, sets_of, values
 from tests.problems import make_dataset, make_linear, random_linear
 
 WAYS = {"zero": Zero(), "marginal": Marginal(4, 1)}
-
-
-def sets_of(row, subsets, share, seed, instance):
-    """The features with the smallest of the instance's own random numbers."""
-    numbers = stream(seed, "metric.subsets", instance).random((subsets, len(row)))
-    there = [j for j in range(len(row)) if row[j] != ABSENT]
-    size = max(1, round(share * len(there)))
-    return [set(sorted(there, key=lambda j, line=line: line[j])[:size]) for line in numbers]
 
 
 @settings(max_examples=15)
