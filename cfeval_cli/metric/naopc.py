@@ -28,7 +28,7 @@ class Naopc(Curve):
 
     width: int = 5  # orders that the beam search keeps
     draws: int = 10  # by which it tells orders apart, where a removal draws; what it finds is scored with all of them
-    rows: int = 2_000_000  # model rows at most that it takes for each way of removing; of more instances, a sample
+    rows: int = 1_000_000  # model rows at most that it takes for each way of removing; of more instances, a sample
     seed: int = 0  # of that sample
 
     name = "naopc"

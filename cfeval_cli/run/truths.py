@@ -21,7 +21,7 @@ from cfeval_cli.types import Dataset, Ints, Known, Ledger, Model, Rows, Truth
 
 log = logging.getLogger("cfeval")
 
-_CHUNK = 64  # instances at a time, where the model has to be asked
+_CHUNK = 16  # instances at a time, where the model has to be asked: small enough that all cores end together
 _TRIED = 500  # rows by which the time is estimated
 _LONG = 60  # seconds that people are warned of
 
