@@ -123,7 +123,7 @@ class Bounds:
     def table(self) -> pd.DataFrame:
         """Rows of bounds.csv."""
         everyone = np.ones(len(self.instances), dtype=bool)
-        lines = []
+        lines, whole = [], self.pool.sets()
         for goal in self.goals:
             worst, _ = self.pool.best(goal, everyone, worst=True)
             best, optima = self.pool.best(goal, everyone)
@@ -136,7 +136,7 @@ class Bounds:
                 {
                     "metric": goal.row[0], "variant": goal.row[1], "better": goal.better,
                     "method": "enumerated" if self.exact else "greedy", "instances": many,
-                    "sets": self.pool.sets(scored), "worst": worst, "best": best,
+                    "sets": whole if scored.all() else self.pool.sets(scored), "worst": worst, "best": best,
                     "optima": self.pool.sets(optima) / many, "telling": int(telling.sum()),
                     **{f"gold_{name}": of for name, of in self.pool.gold_of(optima).items()},
                     **{f"gold_{name}_telling": of for name, of in self.pool.gold_of(apart).items()},
