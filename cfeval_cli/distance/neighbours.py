@@ -6,7 +6,18 @@ import numpy as np
 
 from cfeval_cli.types import Floats
 
+_AT_ONCE = 1 << 22  # distances held at a time
 _SAME = 1e-9  # squared distances that differ by no more of their size are the same
+
+
+def nearest(points: Floats, rows: Floats, counts: Floats, size: int) -> Floats:
+    """The share (n, C) of each class among the `size` rows (U, d) that are nearest to each point (n, d)."""
+    squares = (rows**2).sum(axis=1)
+    step = max(1, _AT_ONCE // len(rows))
+    found = [np.zeros((0, counts.shape[1]))]
+    for some in (points[start : start + step] for start in range(0, len(points), step)):
+        found.append(shares((some**2).sum(axis=1)[:, None] - 2.0 * some @ rows.T + squares, counts, size))
+    return np.concatenate(found)
 
 
 def shares(squared: Floats, counts: Floats, size: int) -> Floats:

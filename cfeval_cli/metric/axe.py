@@ -7,15 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cfeval_cli.distance.neighbours import shares
+from cfeval_cli.distance.neighbours import nearest
 from cfeval_cli.distance.space import Scaled
 from cfeval_cli.errors import whole
-from cfeval_cli.types import Access, Bools, Case, Codes, Floats, Ints, Metric, Score, Subject
+from cfeval_cli.types import Access, Bools, Case, Floats, Ints, Metric, Score, Subject
 from cfeval_cli.types.explanation import named
 from cfeval_cli.types.memory import keys_of
 
 _TIED = 1e-9  # shares of votes that differ by no more are the same
-_AT_ONCE = 1 << 22  # distances held at a time
 
 
 @dataclass(frozen=True)
@@ -61,18 +60,9 @@ class Axe(Metric):
             counts = np.zeros((len(kinds), len(case.dataset.classes)))
             np.add.at(counts, (kind.ravel(), classes), 1.0)
             own, of = np.unique(case.codes[rows[mine]][:, features], axis=0, return_inverse=True)
-            right[mine] = _vote(self._votes(space, features, own, kinds, counts)[of.ravel()], case.labels[rows[mine]])
+            places = space.block(features, own), space.block(features, kinds)
+            right[mine] = _vote(nearest(*places, counts, self.neighbours)[of.ravel()], case.labels[rows[mine]])
         return right
-
-    def _votes(self, space: Scaled, features: Ints, own: Codes, kinds: Codes, counts: Floats) -> Floats:
-        """The share (n, C) of each class among the nearest."""
-        point, points = space.block(features, own), space.block(features, kinds)
-        step = max(1, _AT_ONCE // len(points))
-        return np.concatenate([
-            shares(((part**2).sum(axis=1)[:, None] - 2.0 * part @ points.T + (points**2).sum(axis=1)), counts,
-                   self.neighbours)
-            for part in (point[start : start + step] for start in range(0, len(point), step))
-        ])  # fmt: skip
 
 
 def training_classes(case: Case) -> Ints:

@@ -7,14 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cfeval_cli.distance.neighbours import shares
+from cfeval_cli.distance.neighbours import nearest
 from cfeval_cli.distance.space import Scaled
 from cfeval_cli.errors import whole
 from cfeval_cli.metric.axe import training_classes
 from cfeval_cli.metric.counterfactual import flips
 from cfeval_cli.types import Absent, Access, Case, Codes, Counterfactuals, Floats, Metric, Score, Subject
-
-_AT_ONCE = 1 << 22  # distances held at a time
 
 
 @dataclass(frozen=True)
@@ -61,14 +59,7 @@ class Plausible(Metric):
     def _shares(self, case: Case, codes: Codes) -> Floats:
         """The share of each class (n, C) among the nearest training rows."""
         train, counts, space = case.memory.once("training rows", lambda: _train(case))
-        squares = (train**2).sum(axis=1)
-        step = max(1, _AT_ONCE // len(train))
-        found = [np.zeros((0, counts.shape[1]))]
-        for start in range(0, len(codes), step):
-            some = space.rows(codes[start : start + step])
-            squared = (some**2).sum(axis=1)[:, None] - 2.0 * some @ train.T + squares
-            found.append(shares(squared, counts, self.neighbours))
-        return np.concatenate(found)
+        return nearest(space.rows(codes), train, counts, self.neighbours)
 
 
 def _train(case: Case) -> tuple[Floats, Floats, Scaled]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -14,52 +15,54 @@ _EMBEDDINGS = "access does not allow to look at embeddings"
 
 
 @dataclass(frozen=True)
-class Sparsity(Metric):
+class _Counted(Metric):
+    """What both share: a mean over the counterfactuals that flip."""
+
+    better = "lower"
+    range = (0.0, float("inf"))
+    access = Access.LABEL
+    most = Access.GRADIENT
+    needs = "counterfactual"
+    measures = False
+    empty = "no counterfactual flips"
+
+    def score(self, case: Case) -> Iterator[Score | Absent]:
+        """One for each level at which the search ran."""
+        for level, found in case.counterfactuals.items():
+            if found.codes is None and case.model.access < Access.GRADIENT:
+                yield Absent(level.name.lower(), _EMBEDDINGS)
+            else:
+                yield Score(level.name.lower(), self.count(case, found), flips(found))
+
+    @abstractmethod
+    def count(self, case: Case, found: Counterfactuals) -> Floats:
+        """How many features (n,) of each flip; 0 of what does not flip."""
+
+
+@dataclass(frozen=True)
+class Sparsity(_Counted):
     """Mean number of features changed, of the counterfactuals that flip."""
 
     name = "sparsity"
     title = "Sparsity"
-    better = "lower"
-    range = (0.0, float("inf"))
-    access = Access.LABEL
-    most = Access.GRADIENT
     place = 53
-    needs = "counterfactual"
-    measures = False
-    empty = "no counterfactual flips"
 
-    def score(self, case: Case) -> Iterator[Score | Absent]:
-        """One for each level at which the search ran."""
-        for level, found in case.counterfactuals.items():
-            if found.codes is None and case.model.access < Access.GRADIENT:
-                yield Absent(level.name.lower(), _EMBEDDINGS)
-            else:
-                counts = changed(case, found).sum(axis=1)
-                yield Score(level.name.lower(), flips(found) * counts, flips(found))
+    def count(self, case: Case, found: Counterfactuals) -> Floats:
+        """Those that are changed."""
+        return np.asarray(flips(found) * changed(case, found).sum(axis=1))
 
 
 @dataclass(frozen=True)
-class Redundant(Metric):
+class Redundant(_Counted):
     """Mean number of changed features of which each alone could be put back without losing the flip."""
 
     name = "redundant"
     title = "Redundant"
-    better = "lower"
-    range = (0.0, float("inf"))
-    access = Access.LABEL
-    most = Access.GRADIENT
     place = 54
-    needs = "counterfactual"
-    measures = False
-    empty = "no counterfactual flips"
 
-    def score(self, case: Case) -> Iterator[Score | Absent]:
-        """One for each level at which the search ran."""
-        for level, found in case.counterfactuals.items():
-            if found.codes is None and case.model.access < Access.GRADIENT:
-                yield Absent(level.name.lower(), _EMBEDDINGS)
-            else:
-                yield Score(level.name.lower(), _kept(case, found), flips(found))
+    def count(self, case: Case, found: Counterfactuals) -> Floats:
+        """Those that can be put back, each alone."""
+        return _kept(case, found)
 
 
 def changed(case: Case, found: Counterfactuals) -> Bools:

@@ -14,14 +14,14 @@ from typing import Any
 
 from cfeval_cli.errors import UserError, did_you_mean, one_of, whole
 from cfeval_cli.identity import of_component
-from cfeval_cli.model.outside import FEW, LabelModel, ProbabilityModel, Source, asked, gives, model_file
+from cfeval_cli.model.outside import Called, Source, model_file
 from cfeval_cli.types import Codes, Dataset
 
 _WAY = "model.path=score.py:predict_proba names a file and a function in it"
 
 
 @dataclass(frozen=True)
-class Function:
+class Function(Called):
     """Where the function is; it is given a DataFrame of rows, or a list of texts."""
 
     path: str  # file.py:function
@@ -40,23 +40,12 @@ class Function:
             if not Path(one).exists():
                 raise ValueError(f"depends: there is no file {one}")
 
-    def foresee(self, dataset: Dataset) -> type:
-        """What it gives, seen on a few rows."""
-        kind = self.gives
-        if kind == "auto":
-            source = self._source(dataset)
-            kind = gives(asked(source.answer, dataset.test.codes[:FEW], dataset, source.title), dataset.classes)
-        return ProbabilityModel if kind == "probabilities" else LabelModel
-
-    def fit(self, dataset: Dataset, seed: int) -> LabelModel | ProbabilityModel:
-        """It is trained already."""
-        return self.foresee(dataset)(self._source(dataset))  # type: ignore[no-any-return]
-
     def fingerprint(self) -> str:
         """The content of its file; not what else it may read, unless `depends` names that."""
         return sha256(self._place()[0].read_bytes()).hexdigest()
 
-    def _source(self, dataset: Dataset) -> _Called:
+    def source(self, dataset: Dataset) -> _Called:
+        """The function in its file."""
         file, name = self._place()
         return _Called(dataset, f"model.path={self.path}", of_component(self), self.batch_size, file=file, name=name)
 

@@ -17,6 +17,7 @@ from cfeval_cli.identity import of_component
 from cfeval_cli.model.encoding import as_numbers
 from cfeval_cli.model.outside import (
     BadAnswer,
+    Given,
     LabelModel,
     ProbabilityModel,
     Source,
@@ -34,7 +35,7 @@ _FRACTIONS = ("tensor(float)", "tensor(double)", "tensor(float16)")
 
 
 @dataclass(frozen=True)
-class Onnx:
+class Onnx(Given):
     """Where the file is; it has one input for each feature, by name, or one for all, in their order."""
 
     path: str
@@ -48,15 +49,12 @@ class Onnx:
 
     def foresee(self, dataset: Dataset) -> type:
         """Probabilities, if the file has such an output."""
-        source = self._source(dataset)
+        source = self.source(dataset)
         source.check()
         return ProbabilityModel if source.output.likely else LabelModel
 
-    def fit(self, dataset: Dataset, seed: int) -> LabelModel | ProbabilityModel:
-        """It is trained already."""
-        return self.foresee(dataset)(self._source(dataset))  # type: ignore[no-any-return]
-
-    def _source(self, dataset: Dataset) -> _Session:
+    def source(self, dataset: Dataset) -> _Session:
+        """The file, and which of its outputs."""
         file = model_file(self.path, "a model in ONNX's format")
         output = _output(opened(file.absolute()).get_outputs(), self.output, self.path)
         where = {"file": file.absolute(), "output": output}

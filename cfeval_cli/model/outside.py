@@ -103,6 +103,36 @@ class ProbabilityModel:
         return self.source.mark
 
 
+class Given(ABC):
+    """A model that is there already."""
+
+    @abstractmethod
+    def source(self, dataset: Dataset) -> Source:
+        """Who answers."""
+
+    @abstractmethod
+    def foresee(self, dataset: Dataset) -> type:
+        """What it gives: a model of probabilities, or of labels."""
+
+    def fit(self, dataset: Dataset, seed: int) -> LabelModel | ProbabilityModel:
+        """It is trained already."""
+        return self.foresee(dataset)(self.source(dataset))  # type: ignore[no-any-return]
+
+
+class Called(Given):
+    """A function, which may give probabilities or labels; `auto`: as its answer to a few rows looks."""
+
+    gives: str
+
+    def foresee(self, dataset: Dataset) -> type:
+        """What it gives, seen on a few rows."""
+        kind = self.gives
+        if kind == "auto":
+            source = self.source(dataset)
+            kind = gives(asked(source.answer, dataset.test.codes[:FEW], dataset, source.title), dataset.classes)
+        return ProbabilityModel if kind == "probabilities" else LabelModel
+
+
 def as_probabilities(answer: Any, size: int, classes: Sequence[str]) -> Floats:
     """Probabilities (n, C) from (n, C), or of two classes from P(1) as (n,) or (n, 1)."""
     array = _numbers(answer)

@@ -15,6 +15,7 @@ from cfeval_cli.errors import UserError, package, whole
 from cfeval_cli.identity import of_component
 from cfeval_cli.model.outside import (
     BadAnswer,
+    Given,
     LabelModel,
     ProbabilityModel,
     Source,
@@ -41,7 +42,7 @@ class _Named(Protocol):
 
 
 @dataclass(frozen=True)
-class Skops:
+class Skops(Given):
     """Where the file is; the model is given a DataFrame of rows, or a list of texts."""
 
     path: str
@@ -57,16 +58,13 @@ class Skops:
 
     def foresee(self, dataset: Dataset) -> type:
         """Probabilities, if the model has them."""
-        model = self._source(dataset).model
+        model = self.source(dataset).model
         if isinstance(model, _Named) and (reason := missing_columns(list(model.feature_names_in_), dataset)):
             raise UserError(f"model.path={self.path} {reason}")
         return ProbabilityModel if tells_probabilities(model) else LabelModel
 
-    def fit(self, dataset: Dataset, seed: int) -> LabelModel | ProbabilityModel:
-        """It is trained already."""
-        return self.foresee(dataset)(self._source(dataset))  # type: ignore[no-any-return]
-
-    def _source(self, dataset: Dataset) -> _Loaded:
+    def source(self, dataset: Dataset) -> _Loaded:
+        """The file, and the types that are trusted."""
         file = model_file(self.path, "a model that skops wrote").absolute()
         mark = of_component(self)
         return _Loaded(

@@ -18,7 +18,7 @@ from cfeval_cli.config import make
 from cfeval_cli.dataset.cells import matching
 from cfeval_cli.dataset.guess import Guess, guess
 from cfeval_cli.errors import UserError, did_you_mean, one_of, whole
-from cfeval_cli.model.outside import FEW, LabelModel, ProbabilityModel, Source, asked, gives
+from cfeval_cli.model.outside import Called, Source
 from cfeval_cli.types import Codes, Dataset, Loadable
 
 log = logging.getLogger("cfeval")
@@ -127,7 +127,7 @@ def _put(frame: pd.DataFrame, path: Path) -> None:
 
 
 @dataclass(frozen=True)
-class Asked:
+class Asked(Called):
     """A function of a DataFrame, or a model's method, as the model of a run; it is trained already."""
 
     function: Callable[[Any], Any]
@@ -144,23 +144,12 @@ class Asked:
         one_of("gives", self.gives, ("auto", "probabilities", "labels"))
         whole("batch_size", self.batch_size, 1)
 
-    def foresee(self, dataset: Dataset) -> type:
-        """What it gives, seen on a few rows."""
-        kind = self.gives
-        if kind == "auto":
-            source = self._source(dataset)
-            kind = gives(asked(source.answer, dataset.test.codes[:FEW], dataset, source.title), dataset.classes)
-        return ProbabilityModel if kind == "probabilities" else LabelModel
-
-    def fit(self, dataset: Dataset, seed: int) -> LabelModel | ProbabilityModel:
-        """It is trained already."""
-        return self.foresee(dataset)(self._source(dataset))  # type: ignore[no-any-return]
-
     def fingerprint(self) -> None:
         """What its answers depend on is not known: nothing of it is taken from earlier runs."""
         return
 
-    def _source(self, dataset: Dataset) -> _Called:
+    def source(self, dataset: Dataset) -> _Called:
+        """The function, as workers can be given it."""
         from joblib import wrap_non_picklable_objects
 
         # functions of a notebook or a script go to workers too

@@ -31,7 +31,7 @@ def given(frames, tmp_path, **settings):
     """The dataset and the model as a run has them."""
     table, left_out = frames.table(tmp_path, "mine", None, settings)
     dataset = table.load(tmp_path, 0)
-    return dataset, Asked(predict_proba, frames, left_out)._source(dataset)
+    return dataset, Asked(predict_proba, frames, left_out).source(dataset)
 
 
 def test_rows_come_back_as_they_were_whatever_their_types(tmp_path):

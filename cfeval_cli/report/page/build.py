@@ -6,7 +6,7 @@ import re
 import shlex
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from hashlib import sha256
 from pathlib import Path
@@ -51,6 +51,12 @@ class Report:
         first = [] if self.recommendation is None else [self.recommendation.table]
         return [*first, *tables.make(self.folder.findings, self.folder.record)]
 
+    @property
+    def _shown(self) -> list[Table]:
+        """The same on the page, where the recommendation's words have a place of their own."""
+        first, rest = self.tables[:1], self.tables[1:]
+        return self.tables if self.recommendation is None else [*(replace(one, notes=()) for one in first), *rest]
+
     @cached_property
     def recommendation(self) -> recommendation.Recommendation | None:
         """Which explainer is to be used on the model."""
@@ -93,8 +99,8 @@ class Report:
         ]  # fmt: skip
         return render(
             "run.html",
-            [*self.tables, _costs(folder)],
-            title=_title(record),
+            [*self._shown, _costs(folder)],
+            title=_title(record, advised=self.recommendation is not None),
             facts=facts,
             verdict=self.verdict,
             recommendation=self.recommendation,
@@ -129,12 +135,14 @@ def put(what: str | bytes, path: Path) -> None:
         partial.write_bytes(what.encode() if isinstance(what, str) else what)
 
 
-def _title(record: Mapping[str, Any]) -> str:
+def _title(record: Mapping[str, Any], *, advised: bool) -> str:
     name, explainers = record["data"]["name"], record["explainers"]
     if len(explainers) == 1:
         return f"{name}: {next(iter(explainers.values()))}"
     if not record["truths"]:
         return f"{name}: {len(explainers):,} explainers of a model whose truth is not known"
+    if advised:
+        return f"{name}: which of {len(explainers):,} explainers to use on this model?"
     return f"{name}: which metric tells the truth about {len(explainers):,} explainers?"
 
 
