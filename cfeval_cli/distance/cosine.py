@@ -14,8 +14,6 @@ from cfeval_cli.types import NONE, Access, Codes, Dataset, Floats, Ints, Measure
 class Cosine(Spaced):
     """One less the cosine of the angle between whole inputs."""
 
-    space: str = "auto"
-
     def __post_init__(self) -> None:
         self.check_space()
 

@@ -14,8 +14,6 @@ from cfeval_cli.types import Access, Codes, Dataset, Floats, Ints, Measure, Mode
 class Euclidean(Spaced):
     """The length of the difference."""
 
-    space: str = "auto"
-
     def __post_init__(self) -> None:
         self.check_space()
 

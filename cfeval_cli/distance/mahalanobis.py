@@ -21,7 +21,6 @@ class Mahalanobis(Spaced):
     (1 - shrinkage)·S + shrinkage·(trace S / D)·I, since one-hot rows and small tables do not fill their space.
     """
 
-    space: str = "auto"
     shrinkage: float = 0.01
 
     def __post_init__(self) -> None:

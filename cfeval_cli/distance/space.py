@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -238,10 +239,11 @@ class Embedding:
         return np.asarray(features[:, None] * self.dim + np.arange(self.dim)).ravel()
 
 
+@dataclass(frozen=True)
 class Spaced(Distance):
     """A distance that is measured in one of the spaces."""
 
-    space: str
+    space: str = "auto"
 
     def check_space(self) -> None:
         """Refuse a space that there is not."""
@@ -260,6 +262,10 @@ class Spaced(Distance):
         return isinstance(model, Embedded) and (
             self.space == "embedding" or (self.space == "auto" and access > Access.LABEL)
         )
+
+    def of_judges(self) -> Spaced:
+        """On the values' own scale, unless a space was chosen."""
+        return replace(self, space="scaled") if self.space == "auto" else self
 
 
 def choose(distance: Spaced, dataset: Dataset, model: Model, access: Access) -> OneHot | Embedding:

@@ -172,7 +172,7 @@ def _tree(model: Gate, rows: Codes) -> Scores | str:
     def scores(batch: Batch) -> Floats:
         told = _of_classes(package.shap_values(encoded.encode(batch.codes), check_additivity=False), len(classes))
         mine = told[np.arange(len(batch)), :, [place[int(label)] for label in batch.labels]]
-        return _summed(mine, owners)
+        return _summed(mine, owners, batch.codes.shape[1])
 
     return scores
 
@@ -194,7 +194,9 @@ def _of_classes(values: Any, classes: int) -> Floats:
     return told
 
 
-def _summed(values: Floats, owners: Ints) -> Floats:
-    """The sums (n, M) of the columns (n, W) that belong to each feature."""
+def _summed(values: Floats, owners: Ints, width: int) -> Floats:
+    """The sums (n, M) of the columns (n, W) that belong to each feature; zero for one that is not looked at."""
     starts = np.flatnonzero(np.diff(owners, prepend=-1))
-    return np.add.reduceat(values, starts, axis=1)
+    sums = np.zeros((len(values), width))
+    sums[:, owners[starts]] = np.add.reduceat(values, starts, axis=1)
+    return sums

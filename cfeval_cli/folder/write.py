@@ -49,6 +49,7 @@ from cfeval_cli.types import (
     Split,
     Stored,
     Subject,
+    Trainable,
 )
 
 log = logging.getLogger(__name__)
@@ -151,6 +152,7 @@ class RunFolder:
                 "tables": {"metrics": None if plan.table_metrics is None else list(plan.table_metrics)},
             },
             "data": {"name": dataset.name, "kind": dataset.kind, **dataset.origin, "fingerprint": dataset.fingerprint},
+            "model": {"name": _named(plan.model), "settings": _settings(plan.model)},
             "splits": {"train": len(dataset.train), "validation": len(dataset.validation), "test": len(dataset.test)},
             "reference": dict(dataset.reference),
             "explainers": titles,
@@ -597,6 +599,14 @@ def _settings(component: object) -> dict[str, Any]:
     return {
         name: value for name, value in vars(component).items() if isinstance(value, bool | int | float | str | None)
     }
+
+
+def _named(model: Trainable) -> str:
+    """The model's class and those of which it is made: Estimator (HistGradientBoostingClassifier), blind."""
+    told = vars(model)
+    simple = (bool, int, float, str, type(None), Sequence, Mapping)
+    parts = [type(value).__name__ for value in told.values() if not isinstance(value, simple)]
+    return type(model).__name__ + (f" ({', '.join(parts)})" if parts else "") + (", blind" if told.get("blind") else "")
 
 
 def _git_commit() -> str | None:

@@ -217,9 +217,13 @@ class _Trained(Source):
         """Those."""
         return blindness.marked(self.dataset.width, self.columns)
 
+    def rows(self, codes: Codes) -> Any:
+        """What it is given of the features that it is shown."""
+        return self.encoder.rows(codes if len(self.columns) == codes.shape[1] else codes[:, self.columns])
+
     def answer(self, codes: Codes) -> Any:
         """Probabilities of all classes, or the names of classes."""
-        rows = self.encoder.rows(codes if len(self.columns) == codes.shape[1] else codes[:, self.columns])
+        rows = self.rows(codes)
         if not tells_probabilities(self.estimator):
             return np.array(self.dataset.classes)[np.asarray(self.estimator.predict(rows)).astype(np.int64)]
         told = np.asarray(self.estimator.predict_proba(rows), dtype=np.float64)
@@ -240,13 +244,13 @@ class TableModel(ProbabilityModel):
 
     def encode(self, codes: Codes) -> Floats:
         """The columns (n, W) that it is given."""
-        return np.asarray(self.source.encoder.rows(codes))
+        return np.asarray(self.source.rows(codes))
 
     def owners(self) -> Ints:
         """The feature (W,) that each column belongs to."""
         if not isinstance(self.source.encoder, Columns):
             raise TypeError("a text has no columns")
-        return self.source.encoder.owners
+        return self.source.columns[self.source.encoder.owners]
 
     def known_classes(self) -> Ints:
         """The classes that the training part has, in the classifier's order."""

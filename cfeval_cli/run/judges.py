@@ -30,6 +30,7 @@ def beside(plan: Plan, folder: RunFolder, progress: Progress, run: Runs) -> list
             plan,
             model=judge.trainable(plan.model),
             explainers={key: one for key, one in plan.explainers.items() if one.portable},
+            distance=plan.distance if plan.search.moves else plan.distance.of_judges(),
             judges={}, bounds=0, noise=0, reparametrisations=0, figures=(), report=False,
         )  # fmt: skip
         if not theirs.explainers:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +11,6 @@ import pandas as pd
 
 from cfeval_cli.errors import UserError
 from cfeval_cli.folder import checked
-from cfeval_cli.folder.write import JUDGES
 from cfeval_cli.report.tables import Cell, Table
 from cfeval_cli.statistics.recommendation import Rule
 from cfeval_cli.storage.files import whole_file
@@ -30,15 +30,15 @@ class Check:
 def check(folders: Sequence[Path], into: Path) -> Check:
     """Read all runs, compare the strategies, and write regret.parquet and regret.md."""
     everyone, arbitrary, left = list[Trial](), set[str](), 0
-    seen = set[tuple[str, str, int, int]]()
+    seen = set[str]()
     for folder in _runs(folders):
         record = checked.read_record(folder)
-        told = trials(record, checked.table(folder / "metrics.csv"), _judge(record, folder)) if _whole(record) else []
-        keys = {(one.data, one.judge, one.seed, one.k) for one in told}
-        if not told or keys & seen:
+        told = trials(record, checked.table(folder / "metrics.csv")) if _whole(record) else []
+        about = json.dumps([record.get(name) for name in ("data", "model", "settings", "explainer_settings")])
+        if not told or about in seen:
             left += 1
             continue
-        seen |= keys
+        seen.add(about)
         everyone += told
         arbitrary |= {name for name, facts in record["removals"].items() if facts.get("arbitrary")}
     if not everyone:
@@ -71,18 +71,7 @@ def _runs(folders: Sequence[Path]) -> list[Path]:
 
 
 def _whole(record: dict[str, object]) -> bool:
-    return record["status"] == "complete" and bool(record.get("truths"))
-
-
-def _judge(record: dict[str, object], folder: Path) -> str:
-    """Which model it is: of a judge below a run its name, else what the run was told of the model."""
-    if folder.parent.name == JUDGES:
-        return folder.name
-    told = record.get("overrides")
-    words = (
-        [word for word in told if isinstance(word, str) and word.startswith("model")] if isinstance(told, list) else []
-    )
-    return " ".join(words) or "model=logistic"
+    return record["status"] == "complete" and bool(record.get("truths")) and "model" in record
 
 
 def _table(means: pd.DataFrame, lost: pd.DataFrame) -> Table:

@@ -83,15 +83,14 @@ class Trial:
         return next(iter(whole or [r for r in mine if (~np.isnan(self.values[r])).sum() >= 2]), None)
 
 
-def trials(record: Mapping[str, Any], metrics: pd.DataFrame, judge: str) -> list[Trial]:
+def trials(record: Mapping[str, Any], metrics: pd.DataFrame) -> list[Trial]:
     """What one run tells, by question, with and without the explainers that are made for the truth."""
-    settings, found = record["settings"], []
+    settings, facts, found = record["settings"], record["truths"], []
     some = metrics[metrics["rung"].isna() & ~metrics["control"].astype(bool)]
     for question in QUESTIONS:
-        golds = [*settings["gold"], *record["truths"]]
-        facts = record["truths"]
-        fits = [gold for gold in golds if facts.get(gold, {}).get("question") == question]
-        gold = next((gold for gold in fits if not facts[gold].get("arbitrary")), None)
+        golds = [gold for gold in [*settings["gold"], *facts] if not facts.get(gold, {}).get("arbitrary")]
+        asks = (question, "either")  # a truth of this very question before one that answers both
+        gold = next((gold for ask in asks for gold in golds if facts.get(gold, {}).get("question") == ask), None)
         if gold is None:
             continue
         true = some[(some["metric"] == settings["agreement"]) & (some["variant"] == gold) & some["value"].notna()]
@@ -108,8 +107,9 @@ def trials(record: Mapping[str, Any], metrics: pd.DataFrame, judge: str) -> list
             truth = true.set_index("explainer")["value"].reindex(names).to_numpy(float)
             found.append(
                 Trial(
-                    record["data"]["name"], judge, settings["seed"], settings["k"], question, circular, truth,
-                    wide.to_numpy(float), [(str(metric), str(variant)) for metric, variant in wide.index],
+                    record["data"]["name"], record["model"]["name"], settings["seed"], settings["k"],
+                    question, circular, truth, wide.to_numpy(float),
+                    [(str(metric), str(variant)) for metric, variant in wide.index],
                 )
             )  # fmt: skip
     return found

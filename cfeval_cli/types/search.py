@@ -152,6 +152,10 @@ class Distance(ABC):
         """Whether it measures between embeddings, which depend on more than the predictions."""
         return False
 
+    def of_judges(self) -> Distance:
+        """The same between inputs, whatever embeddings a model of known truth has."""
+        return self
+
     def preparing(self, dataset: Dataset, model: Model, access: Access) -> int:
         """How many multiplications it takes to prepare, where they are many."""
         return 0

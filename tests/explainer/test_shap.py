@@ -174,8 +174,8 @@ def classifiers():
     return made
 
 
-def trained(estimator, dataset):
-    model = Estimator(estimator).fit(dataset, 0)
+def trained(estimator, dataset, **settings):
+    model = Estimator(estimator, **settings).fit(dataset, 0)
     codes = dataset.test.codes[:6]
     labels = model.predict_proba(codes).argmax(axis=1)
     return model, Batch(dataset.test.ids[:6], codes, labels, seed=0, component="explainer.shap")
@@ -206,6 +206,26 @@ def test_tree_is_the_packages_and_auto_takes_it_wherever_it_tells_the_truth(esti
         mine = values[i, :, label] if values.ndim == 3 else values[i] * (1 if label else -1)
         expected = [mine[model.owners() == j].sum() for j in range(dataset.width)]
         assert auto[i] == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize("hidden", [[0, 2], [1], [3]])
+def test_trees_that_are_not_shown_some_features_are_looked_into_by_those_that_they_read(hidden):
+    from sklearn.ensemble import RandomForestClassifier
+
+    dataset = make_mixed(4, n=80, categories=0, numbers=4)
+    blind = [dataset.features[j].name for j in hidden]
+    model, batch = trained(RandomForestClassifier(6, max_depth=4), dataset, blind=blind)
+    told = by_feature(Shap("tree", 20).fit(dataset, gate(model))(batch), dataset.width)
+    rows = coalitions.background(dataset, 20, 0)
+    for i, codes in enumerate(batch.codes):
+
+        def value(some, codes=codes, label=int(batch.labels[i])):
+            edited = rows.copy()
+            edited[:, [*some]] = codes[[*some]]
+            return model.predict_proba(edited)[:, label].mean()
+
+        assert told[i] == pytest.approx(shapley(value, dataset.width), abs=1e-6)
+        assert (told[i][hidden] == 0).all()
 
 
 def _native(model):
