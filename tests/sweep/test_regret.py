@@ -102,6 +102,7 @@ def test_the_mean_is_over_data_sets_and_the_interval_over_them_and_their_seeds()
 def test_a_run_is_tried_by_question_with_and_without_who_is_made_for_the_truth():
     record = {
         "settings": {"gold": ["shapley"], "agreement": "recall", "seed": 3, "k": 2}, "data": {"name": "d"},
+        "model": {"name": "Tree"},
         "truths": {"signed": {"question": "contribution", "arbitrary": True}, "shapley": {"question": "contribution"}},
     }  # fmt: skip
     lines = []
@@ -111,9 +112,28 @@ def test_a_run_is_tried_by_question_with_and_without_who_is_made_for_the_truth()
                               "role": "truth", "circular": name == "shap"})  # fmt: skip
         lines.append(facts | {"metric": "sufficiency", "variant": "del", "value": drop, "better": "lower",
                               "role": "judged", "circular": False})  # fmt: skip
-    keep, drop = trials(record, pd.DataFrame(lines), "tree")
+    keep, drop = trials(record, pd.DataFrame(lines))
     assert (keep.circular, drop.circular) == ("keep", "drop") and keep.question == "contribution"
     assert keep.truth.tolist() == [0.9, 0.5, 1.0] and drop.truth.tolist() == [0.9, 0.5]
     assert keep.values.tolist() == [[-0.1, -0.2, -0.3]] and keep.rows == [("sufficiency", "del")]
     assert keep.regret(keep.values[0]) == pytest.approx(0.1) and drop.regret(drop.values[0]) == 0.0
-    assert keep.taus.tolist() == pytest.approx([-1 / 3])
+    assert keep.taus.tolist() == pytest.approx([-1 / 3]) and keep.judge == "Tree"
+
+
+def test_which_features_a_model_reads_answers_both_questions_unless_a_truth_of_the_question_is_there():
+    record = {
+        "settings": {"gold": ["used"], "agreement": "recall", "seed": 0, "k": 1}, "data": {"name": "d"},
+        "model": {"name": "Estimator, blind"}, "truths": {"used": {"question": "either"}},
+    }  # fmt: skip
+    lines = [
+        {"explainer": name, "rung": np.nan, "control": False, "circular": False, "metric": metric, "variant": variant,
+         "value": value, "better": "higher", "role": role}
+        for name, value in (("a", 0.9), ("b", 0.5))
+        for metric, variant, role in (("recall", "used", "truth"), ("recall", "contrast", "truth"), ("c", "", "judged"))
+    ]  # fmt: skip
+    both = trials(record, pd.DataFrame(lines))
+    assert [one.question for one in both] == ["contribution", "contribution", "change", "change"]
+    lines = [line | {"value": 1 - line["value"]} if line["variant"] == "contrast" else line for line in lines]
+    record["truths"]["contrast"] = {"question": "change"}
+    told = {one.question: one.truth.tolist() for one in trials(record, pd.DataFrame(lines))}
+    assert told == {"contribution": [0.9, 0.5], "change": pytest.approx([0.1, 0.5])}
