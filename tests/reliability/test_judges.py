@@ -1,0 +1,67 @@
+"""A run with judges that is killed within a judge goes on where it was, and nobody can tell from the tables."""
+
+import json
+
+import pytest
+
+from tests.conftest import cfeval
+from tests.reliability.places import Place, followed
+from tests.reliability.test_resume import TIMES
+
+SETTINGS = (
+    "model=estimator", "+model.estimator.max_iter=5", "explainer=[random,omission,lime]",
+    "explainer.lime.n_samples=100",
+    "judge=[tree,logistic]", "judge.tree.distill=true", "metric=[comprehensiveness,validity_soft,recall]", "noise=0",
+    "bounds=0", "resamples=100", "reference=20", "figures=[]", "report=false", "cache=off", "n_jobs=1",
+)  # fmt: skip
+CHUNKS = 4  # that an explainer takes for the run's own model, and again for each judge
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    return tmp_path_factory.mktemp("judges")
+
+
+def words(toy, folder):
+    return ["run", *toy.arguments, *SETTINGS, f"hydra.run.dir={folder}"]
+
+
+def tables(folder):
+    files = (path for path in folder.rglob("*") if path.is_file() and ".hydra" not in path.parts)
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files if path.name not in TIMES}
+
+
+@pytest.fixture(scope="module")
+def whole(toy, place):
+    cfeval(*words(toy, place / "whole"), cwd=place)
+    found = tables(place / "whole")
+    assert {"recommendation.json", "judges/tree/metrics.csv", "judges/logistic/scores.parquet"} <= set(found)
+    return found
+
+
+def check(toy, place, whole, at):
+    folder = place / f"{at.kind}-{at.name}-{at.number}".replace(": ", "-")
+    followed(words(toy, folder), place, at)
+    assert json.loads((folder / "run.json").read_text())["status"] == "running"
+    cfeval("run", "--resume", str(folder), "--config-dir", str(toy.folder / "conf"), cwd=place)
+    assert tables(folder) == whole
+    return folder
+
+
+def test_killed_while_the_second_judge_is_explained(toy, place, whole):
+    check(toy, place, whole, Place("chunk", "explain: lime", 2 * CHUNKS + 2))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "at",
+    [
+        Place("chunk", "explain: lime", CHUNKS + 1), Place("chunk", "explain: omission", 3 * CHUNKS),
+        Place("chunk", "search: lime", 2), Place("chunk", "truth", 2), Place("written", "model.npz", 1),
+        Place("written", "metrics.csv", 1), Place("written", "metrics.csv", 2), Place("begun", "scores.parquet", 2),
+        Place("written", "recommendation.json", 1), Place("begun", "tables.md", 2), Place("call", "conclude", 500),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_killed_anywhere(toy, place, whole, at):
+    check(toy, place, whole, at)
