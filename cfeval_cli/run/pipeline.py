@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from math import isnan
 from typing import Any
 
@@ -49,8 +50,11 @@ from cfeval_cli.types import (
 _AGAIN = 100  # instances that are explained a second time, unless a run says how many
 
 
-def run(plan: Plan, folder: RunFolder, progress: Progress) -> bool:
-    """Compute everything that the plan asks for, and store each part as soon as it is there; False if it was there."""
+def run(plan: Plan, folder: RunFolder, progress: Progress, teacher: Model | None = None) -> bool:
+    """Compute everything that the plan asks for, and store each part as soon as it is there; False if it was there.
+
+    A model that learns another's predictions need not train that if it is given.
+    """
     with progress.stage("data"):
         wanted = inputs(plan)
         if wanted is not None and folder.results == wanted and not plan.redo:
@@ -61,7 +65,7 @@ def run(plan: Plan, folder: RunFolder, progress: Progress) -> bool:
     cache = folder.journal(plan.cache, again=plan.redo)
 
     with progress.stage("train"):
-        learned = taught(plan, dataset, cache)
+        learned = taught(plan, dataset, cache, teacher)
         model = train(plan, learned, cache)
         trust.try_out(model, dataset, plan.seed, plan.patience)
     found = quality(model, dataset)
@@ -116,7 +120,7 @@ def run(plan: Plan, folder: RunFolder, progress: Progress) -> bool:
         if again is not None:
             findings = replace(findings, **again.tables(explanations, scores, order, plan.k, how))
     if plan.judges or judges.wanted(study.subject):
-        others = judges.beside(whole, folder, progress, run)
+        others = judges.beside(whole, folder, progress, partial(run, teacher=model))
         with progress.stage("recommend"):
             told = judges.recommended(study, folder.truths, scores, findings, chosen, others, how)
         folder.save_recommendation(told)
@@ -138,12 +142,13 @@ def inputs(plan: Plan) -> str | None:
     return of_work(Study, settings, components, data) if None not in components.values() else None
 
 
-def taught(plan: Plan, dataset: Dataset, cache: Cache) -> Dataset:
+def taught(plan: Plan, dataset: Dataset, cache: Cache, teacher: Model | None = None) -> Dataset:
     """The data that the model learns from: as they are, or with a teacher's predictions for labels."""
     if not isinstance(plan.model, Taught):
         return dataset
-    theirs = replace(plan, model=plan.model.teacher)
-    teacher = train(theirs, taught(theirs, dataset, cache), cache)
+    if teacher is None:
+        theirs = replace(plan, model=plan.model.teacher)
+        teacher = train(theirs, taught(theirs, dataset, cache), cache)
     parts = {name: getattr(dataset, name) for name in ("train", "validation", "test")}
     labels = {name: predicted(teacher, dataset, part.codes)[0] for name, part in parts.items()}
     return replace(dataset, **{name: replace(part, labels=labels[name]) for name, part in parts.items()})

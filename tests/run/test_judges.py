@@ -69,6 +69,19 @@ def test_what_a_judge_has_finished_is_not_computed_again(run, toy, tmp_path, mon
         assert (tmp_path / "run" / name).read_bytes() == (run / name).read_bytes()
 
 
+def test_the_explained_model_is_not_trained_again_to_teach_a_judge(toy, tmp_path, monkeypatch):
+    usual = [*toy.arguments[2:], *LITTLE, SCORED, "cache=off"]
+    plan = inside.planned(*usual, *CHOSEN, folder=toy.folder / "conf")
+    seen = []
+    trained = pipeline.train
+    monkeypatch.setattr(pipeline, "train", lambda plan, *rest: seen.append(plan.model) or trained(plan, *rest))
+    (tmp_path / "run").mkdir()
+    folder = RunFolder(tmp_path / "run", ["cfeval", "run"])
+    with folder.opened():
+        pipeline.run(plan, folder, Progress())
+    assert seen == [plan.model, plan.judges["tree"].trainable(plan.model)]
+
+
 def test_who_explains_one_model_only_explains_no_judge(toy, tmp_path):
     plan = inside.planned(*toy.arguments[2:], "judge=[tree]", folder=toy.folder / "conf")
     only = {name: _Only() for name in ("mine",)}
