@@ -38,4 +38,4 @@ def _check(folders: list[Path], into: Path) -> None:
     from cfeval_cli.sweep.check import check
 
     done = check(folders, into)
-    screen.show([done.table], f"{done.said}\nWritten: {into.resolve()}: regret.parquet, regret.md")
+    screen.show(done.tables, f"{done.said}\nWritten: {into.resolve()}: regret.parquet, regret.md")

@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -16,14 +17,12 @@ from cfeval_cli.statistics.recommendation import Rule
 from cfeval_cli.storage.files import whole_file
 from cfeval_cli.sweep.regret import STRATEGIES, Trial, regrets, summary, trials
 
-_CIRCULAR = {"keep": "all explainers", "drop": "without those that are made for the truth"}
-
 
 @dataclass(frozen=True)
 class Check:
     """What came out."""
 
-    table: Table
+    tables: list[Table]
     said: str
 
 
@@ -45,15 +44,15 @@ def check(folders: Sequence[Path], into: Path) -> Check:
         raise UserError("none of these runs is complete and of a model whose truth is known.")
     lost = regrets(everyone, Rule.shipped(), arbitrary)
     means = summary(lost)
-    table = _table(means, lost)
+    tables = _tables(means, lost)
     into.mkdir(parents=True, exist_ok=True)
     with whole_file(into / "regret.parquet") as path:
         lost.to_parquet(path, index=False)
     with whole_file(into / "regret.md") as path:
-        path.write_text(table.markdown(), encoding="utf-8")
+        path.write_text("\n".join(table.markdown() for table in tables), encoding="utf-8")
     more = f"; {left} left out (not complete, of unknown truth, or there twice)" if left else ""
     runs, sets = _counted(len(seen), "run"), _counted(lost["data"].nunique(), "data set")
-    return Check(table, f"{runs} of judges on {sets}{more}")
+    return Check(tables, f"{runs} of judges on {sets}{more}")
 
 
 def _counted(many: int, what: str) -> str:
@@ -74,29 +73,44 @@ def _whole(record: dict[str, object]) -> bool:
     return record["status"] == "complete" and bool(record.get("truths")) and "model" in record
 
 
-def _table(means: pd.DataFrame, lost: pd.DataFrame) -> Table:
-    """A row for each strategy, a column for each question, k and set of explainers."""
-    columns = list(dict.fromkeys(means[["question", "k", "circular"]].itertuples(index=False, name=None)))
-    known = means.set_index(["question", "k", "circular", "strategy"]).sort_index()
-    rows = []
-    for name, title in STRATEGIES.items():
-        cells = [Cell(title)]
-        for column in columns:
-            if (*column, name) not in known.index:
-                cells.append(Cell("–"))
-                continue
-            one = known.loc[(*column, name)]
-            best = bool(one["regret"] <= known.loc[column, "regret"].min())
-            cells.append(Cell(f"{one['regret']:.3f} [{one['low']:.3f}, {one['high']:.3f}]", bold=best))
-        rows.append(cells)
-    header = [
-        Cell("chosen by"),
-        *(Cell(f"{question}, k = {k}, {_CIRCULAR[circular]}") for question, k, circular in columns),
-    ]
+def _tables(means: pd.DataFrame, lost: pd.DataFrame) -> list[Table]:
+    """For all explainers, and without those that are made for the truth, where there are any."""
+    many = lost.groupby(["question", "k", "circular"])["explainers"].sum()
+    fewer = [(question, k) for question, k, circular in many.index if circular == "drop"]
+    fewer = [key for key in fewer if many[(*key, "drop")] < many[(*key, "keep")]]
+    every = list(dict.fromkeys(means[["question", "k"]].itertuples(index=False, name=None)))
     sets = list(dict.fromkeys(lost["data"]))
     notes = [
         "Regret: the true score of the best explainer less that of the chosen one, 0 at best; controls are left out. "
         f"Means over {len(sets)} data sets ({', '.join(sets)}), their seeds and judges; in brackets 95 % intervals "
-        "over data sets and, within them, seeds. The smallest of a column is bold."
+        "over data sets and, within them, seeds. The smallest of a column is bold; ↑ and ↓: surely more or less than "
+        "the rule's, by such an interval of the difference."
     ]
-    return Table("What is lost by each way to choose an explainer", header, [rows], notes)
+    told = [_table(means, "keep", "What is lost by each way to choose an explainer", every, notes)]
+    if fewer:
+        title = "Without the explainers that are made for the truth"
+        told.append(_table(means, "drop", title, [key for key in every if key in fewer], []))
+    return told
+
+
+def _table(means: pd.DataFrame, circular: str, title: str, columns: list[tuple[str, int]], notes: list[str]) -> Table:
+    """A row for each strategy, a column for each question and k."""
+    some = means[means["circular"] == circular]
+    known: dict[tuple[object, ...], dict[Any, Any]] = {
+        (one["question"], one["k"], one["strategy"]): one for one in some.to_dict("records")
+    }
+    least = some.groupby(["question", "k"])["regret"].min()
+    rows = []
+    for name, words in STRATEGIES.items():
+        cells = [Cell(words)]
+        for column in columns:
+            one = known.get((*column, name))
+            if one is None:
+                cells.append(Cell("–"))
+                continue
+            mark = " ↑" if one["more_low"] > 0 else " ↓" if one["more_high"] < 0 else ""
+            value = f"{one['regret']:.3f} [{one['low']:.3f}, {one['high']:.3f}]{mark}"
+            cells.append(Cell(value, bold=one["regret"] <= float(least[column])))
+        rows.append(cells)
+    header = [Cell("chosen by"), *(Cell(f"{question}, k = {k}") for question, k in columns)]
+    return Table(title, header, [rows], notes)

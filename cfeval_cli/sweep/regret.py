@@ -19,13 +19,13 @@ from cfeval_cli.statistics.recommendation import QUESTIONS, Rule
 from cfeval_cli.types import Floats
 
 STRATEGIES = {
-    "rule": "(a) the rule",
-    "same data": "(b) the metric that was right on other judges of the same data",
-    "other data": "(c) the metric that was right on judges of other data",
-    "comprehensiveness": "(d) always comprehensiveness",
-    "c_soft": "(e) always C_soft, as the paper would",
-    "mean rank": "(f) the mean rank over all metrics",
-    "chance": "(g) chance",
+    "rule": "the rule",
+    "same data": "what was right on other judges of the same data",
+    "other data": "what was right on judges of other data",
+    "comprehensiveness": "always comprehensiveness",
+    "c_soft": "always C_soft, as the paper would",
+    "mean rank": "the mean rank over all metrics",
+    "chance": "chance",
 }
 COLUMNS = [
     "data",
@@ -40,7 +40,21 @@ COLUMNS = [
     "explainers",
     "regret",
 ]
-SUMMARY = ["question", "k", "circular", "strategy", "runs", "data", "seeds", "regret", "low", "high"]
+SUMMARY = [
+    "question",
+    "k",
+    "circular",
+    "strategy",
+    "runs",
+    "data",
+    "seeds",
+    "regret",
+    "low",
+    "high",
+    "more",
+    "more_low",
+    "more_high",
+]
 _DRAWS = 2000
 
 
@@ -117,22 +131,22 @@ def trials(record: Mapping[str, Any], metrics: pd.DataFrame) -> list[Trial]:
 
 def regrets(everyone: Sequence[Trial], rule: Rule, arbitrary: set[str]) -> pd.DataFrame:
     """One row for each trial and strategy that has an answer."""
-    taus = [dict(zip(trial.rows, trial.taus.tolist(), strict=True)) for trial in everyone]
+    rows = list(dict.fromkeys(row for trial in everyone for row in trial.rows))
+    place = {row: at for at, row in enumerate(rows)}
+    taus = np.full((len(everyone), len(rows)), np.nan)
+    for i, trial in enumerate(everyone):
+        taus[i, [place[row] for row in trial.rows]] = trial.taus
+    asked = [(trial.k, trial.question, trial.circular) for trial in everyone]
+    data, seeds, judges = (np.array([getattr(trial, name) for trial in everyone]) for name in ("data", "seed", "judge"))
+    alike = {key: np.array([one == key for one in asked]) for key in dict.fromkeys(asked)}
     lines = []
-    for trial in everyone:
-        alike = [
-            i for i, other in enumerate(everyone)
-            if (other.k, other.question, other.circular) == (trial.k, trial.question, trial.circular)
-        ]  # fmt: skip
-        same = [
-            i for i in alike
-            if everyone[i].data == trial.data and everyone[i].seed == trial.seed and everyone[i].judge != trial.judge
-        ]  # fmt: skip
-        other = [i for i in alike if everyone[i].data != trial.data]
+    for trial, key in zip(everyone, asked, strict=True):
+        here = data == trial.data
+        mine = [place[row] for row in trial.rows]
         chosen: dict[str, int | None] = {
             "rule": next((r for m in rule.believed[trial.question] if (r := trial.by(m, arbitrary)) is not None), None),
-            "same data": _right([taus[i] for i in same], trial),
-            "other data": _right([taus[i] for i in other], trial),
+            "same data": _right(taus[alike[key] & here & (seeds == trial.seed) & (judges != trial.judge)][:, mine]),
+            "other data": _right(taus[alike[key] & ~here][:, mine]),
             "comprehensiveness": trial.by("comprehensiveness", arbitrary),
             "c_soft": trial.by("c_soft", set()),
         }
@@ -143,40 +157,51 @@ def regrets(everyone: Sequence[Trial], rule: Rule, arbitrary: set[str]) -> pd.Da
         if len(whole):
             told["mean rank"] = ("", ""), trial.regret(-ranks(whole, "higher").mean(axis=0))
         told["chance"] = ("", ""), float(trial.truth.max() - trial.truth.mean())
-        key = (trial.data, trial.judge, trial.seed, trial.k, trial.question, trial.circular)
-        lines += [(*key, name, *row, len(trial.truth), lost) for name, (row, lost) in told.items()]
+        about = (trial.data, trial.judge, trial.seed, trial.k, trial.question, trial.circular)
+        lines += [(*about, name, *row, len(trial.truth), lost) for name, (row, lost) in told.items()]
     return pd.DataFrame(lines, columns=COLUMNS)
 
 
-def _right(taus: Sequence[Mapping[tuple[str, str], float]], trial: Trial) -> int | None:
-    """The metric with the highest mean τ elsewhere among those that the trial has; the first of equal ones."""
-    means = []
-    for row in trial.rows:
-        known = [one[row] for one in taus if row in one and not np.isnan(one[row])]
-        means.append(np.mean(known) if known else -np.inf)
-    best = int(np.argmax(np.round(np.array(means, dtype=float), 12))) if means else -1
-    return best if means and means[best] > -np.inf else None
+def _right(taus: Floats) -> int | None:
+    """The metric of the highest mean τ (T, R) elsewhere; the first of equal ones, None if no τ is known."""
+    known = ~np.isnan(taus)
+    many = known.sum(axis=0)
+    if not many.any():
+        return None
+    means = np.where(many > 0, np.where(known, taus, 0.0).sum(axis=0) / np.maximum(many, 1), -np.inf)
+    return int(np.argmax(np.round(means, 12)))
 
 
 def summary(lost: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
-    """The mean regret of each strategy, with its 95 % interval over data sets and, within them, seeds."""
+    """The mean regret of each strategy and by how much it is more than the rule's, with 95 % intervals.
+
+    Over data sets and, within them, seeds; more than the rule's where both have an answer.
+    """
     lines = []
-    for key, mine in lost.groupby(["question", "k", "circular", "strategy"], sort=False):
-        cells = mine.groupby(["data", "seed"])["regret"].mean()
-        sets = [cells.xs(name, level="data").to_numpy(float) for name in dict.fromkeys(mine["data"])]
-        low, high = _spread(sets, seed)
-        mean = float(np.mean([values.mean() for values in sets]))
-        many = (len(mine), mine["data"].nunique(), mine["seed"].nunique())
-        lines.append((*key, *many, mean, low, high))
+    for asked, some in lost.groupby(["question", "k", "circular"], sort=False):
+        cells = some.groupby(["data", "seed", "strategy"])["regret"].mean().unstack()
+        for name in dict.fromkeys(some["strategy"]):
+            mine = some[some["strategy"] == name]
+            many = (len(mine), mine["data"].nunique(), mine["seed"].nunique())
+            more = cells[name] - cells["rule"] if "rule" in cells else cells[name] * np.nan
+            lines.append((*asked, name, *many, *_told(cells[name], seed), *_told(more, seed)))
     return pd.DataFrame(lines, columns=SUMMARY)
+
+
+def _told(cells: pd.Series, seed: int) -> tuple[float, float, float]:
+    """The mean over data sets of the mean over their seeds, with its interval."""
+    known = cells.dropna()
+    sets = [values.to_numpy(float) for _, values in known.groupby(level="data", sort=False)]
+    if not sets:
+        return (float("nan"),) * 3
+    return float(np.mean([values.mean() for values in sets])), *_spread(sets, seed)
 
 
 def _spread(sets: Sequence[Floats], seed: int) -> tuple[float, float]:
     """Of the mean over data sets of the mean over their seeds."""
-    rng = stream(seed, "regret")
-    means = []
-    for _ in range(_DRAWS):
-        some = rng.integers(0, len(sets), len(sets))
-        means.append(np.mean([sets[i][rng.integers(0, len(sets[i]), len(sets[i]))].mean() for i in some]))
-    low, high = interval(np.array(means), 0.95)
+    rng, shape = stream(seed, "regret"), (_DRAWS, len(sets))
+    # what each set would say in each place, of which the drawn one counts
+    said = [values[rng.integers(0, len(values), (*shape, len(values)))].mean(axis=2) for values in sets]
+    drawn = np.choose(rng.integers(0, len(sets), shape), said)
+    low, high = interval(drawn.mean(axis=1), 0.95)
     return float(low), float(high)

@@ -15,7 +15,7 @@ def test_runs_are_read_and_the_regret_written(toy, made, tmp_path):
     lost = pd.read_parquet(tmp_path / "regret.parquet")
     assert set(lost["judge"]) == {"Tree", "Logistic"}
     assert set(lost["question"]) == {"contribution", "change"} and set(lost["data"]) == {"toy"}
-    assert "(g) chance" in (tmp_path / "regret.md").read_text()
+    assert "| chance |" in (tmp_path / "regret.md").read_text()
     metrics = pd.read_csv(folders[0] / "metrics.csv")
     true = metrics[(metrics["metric"] == "recall") & (metrics["variant"] == "shapley") & ~metrics["control"]]["value"]
     mine = lost[(lost["strategy"] == "chance") & (lost["question"] == "contribution") & (lost["circular"] == "keep")]

@@ -94,9 +94,18 @@ def test_the_mean_is_over_data_sets_and_the_interval_over_them_and_their_seeds()
         sets = [group.groupby("seed")["regret"].mean().mean() for _, group in mine.groupby("data")]
         assert line.regret == pytest.approx(np.mean(sets)) and line.low <= line.regret <= line.high
         assert (line.runs, line.data, line.seeds) == (len(mine), 3, 2)
+        rule = told[(told["question"] == line.question) & (told["strategy"] == "rule")]["regret"].item()
+        assert (
+            line.more == pytest.approx(line.regret - rule)
+            and line.more_low <= line.more + 1e-12 <= line.more_high + 1e-9
+        )
     pd.testing.assert_frame_equal(told, summary(lost))
     flat = summary(lost.assign(regret=0.25))
     assert (flat[["regret", "low", "high"]] == 0.25).all().all()
+    shifted = summary(lost.assign(regret=np.where(lost["strategy"] == "chance", lost["regret"] + 3, lost["regret"])))
+    assert (
+        shifted.set_index("strategy").loc["chance", "more_low"] > 1
+    ).all()  # paired: what both vary in does not count
 
 
 def test_a_run_is_tried_by_question_with_and_without_who_is_made_for_the_truth():
