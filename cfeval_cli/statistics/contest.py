@@ -151,9 +151,9 @@ def _duels(
 
 def _needed(difference: float, spread: float, size: int, pairs: int) -> int | None:
     """How many instances would show this difference four times in five, at the smallest level of Holm's correction."""
-    from scipy.stats import norm
+    from scipy.special import ndtri
 
     if np.isnan(spread) or spread == 0 or abs(difference) < 1e-12:
         return None
-    wanted = float(norm.ppf(1 - SURE / (2 * pairs)) + norm.ppf(_POWER))
+    wanted = float(ndtri(1 - SURE / (2 * pairs)) + ndtri(_POWER))
     return max(LEAST, ceil(size * (wanted * spread / difference) ** 2))

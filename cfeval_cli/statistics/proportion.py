@@ -7,9 +7,11 @@ from math import nan
 
 def exact(hits: int, of: int, confidence: float) -> tuple[float, float]:
     """The interval of Clopper and Pearson for a share that `hits` out of `of` independent cases estimate."""
-    from scipy.stats import binomtest
+    from scipy.special import betaincinv  # scipy.stats takes long to import
 
     if not of:
         return nan, nan
-    ends = binomtest(hits, of).proportion_ci(confidence, "exact")
-    return float(ends.low), float(ends.high)
+    tail = (1 - confidence) / 2
+    low = float(betaincinv(hits, of - hits + 1, tail)) if hits else 0.0
+    high = float(betaincinv(hits + 1, of - hits, 1 - tail)) if hits < of else 1.0
+    return low, high
