@@ -6,7 +6,7 @@ PIP := $(BIN)/pip --disable-pip-version-check install --quiet --constraint const
 JOBS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run movie seeds sensitivity table1 table2 table3 paper choices test test-slow test-compare coverage lint format docs bench wheel clean
+.PHONY: help setup run movie seeds sensitivity table1 table2 table3 paper choices judges test test-slow test-compare coverage lint format docs bench wheel clean
 
 help: ## list the targets
 	@grep -E '^[a-z0-9 -]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -61,6 +61,15 @@ choices: .venv/.run ## which choices matter to the result: three sweeps for docs
 	$(CHOICES)/incomplete experiment=table3 incomplete=skip,random,keep gold=signed,contrast
 	$(CHOICES)/sentences experiment=table1_movie_reviews search.alpha=10,30,100,300 gold=signed,contrast \
 		explainer.omission.removal=mask,zero
+
+JUDGES = $(BIN)/cfeval run --multirun experiment=judges 'seed=range(10)' dataset=adults,german,compas,heloc,pima k=1,3 $(ARGS)
+
+judges: .venv/.run ## is the recommendation worth anything? 400 runs of judges, and what each way to choose loses (an hour or two)
+	$(JUDGES) model=logistic,additive,tree hydra.sweep.dir=outputs/judges/known \
+		'hydra.sweep.subdir=$${dataset.name}-$${hydra:runtime.choices.model}-$${seed}-$${k}'
+	$(JUDGES) model=estimator model.blind=0.5 truth=[used] gold=[used] hydra.sweep.dir=outputs/judges/blind \
+		'hydra.sweep.subdir=$${dataset.name}-$${seed}-$${k}'
+	$(BIN)/cfeval judge check outputs/judges --into outputs/judges
 
 CHOICES = $(BIN)/cfeval run --multirun bounds=0 figures=[] report=false $(ARGS) hydra.sweep.dir=outputs/choices
 

@@ -10,8 +10,8 @@ _HELP = "Is the recommendation worth anything? Where the truth is known, that ca
 _CHECK = """Each judge in turn plays the user's model with its truth hidden. How much truth is lost by the explainer
 that is chosen by the rule, by metrics that were right on other judges, by one metric always, by the mean rank, or by
 chance?
-Reads stored runs of judges only. They are made by a sweep such as: cfeval run --multirun
-dataset=adults,german,compas,heloc,pima model=logistic,additive,tree,mlp seed=0,1,2 k=1,3"""
+Reads stored runs of judges only. They are made by a sweep such as: cfeval run --multirun experiment=judges
+dataset=adults,german,compas,heloc,pima model=logistic,additive,tree 'seed=range(10)' k=1,3"""
 
 
 def main() -> None:
