@@ -31,7 +31,7 @@ usage: cfeval COMMAND [ARGUMENTS]
 {commands}
 
   cfeval run dataset=adults search=discrete
-  cfeval COMMAND --help for more; --quiet prints results and complaints only
+  cfeval COMMAND --help for more; --quiet prints the answer only, --full all tables
   HYDRA_FULL_ERROR=1 shows the traceback of an error
 """
 
@@ -59,9 +59,10 @@ def main() -> None:
         )
     if odd := [argument for argument in rest if argument.startswith("-") and visible(argument) != argument]:
         sys.exit(complain(UserError(f"there is no option {odd[0]}. See cfeval {command} --help.")))
-    if "--quiet" in rest:
-        os.environ["CFEVAL_QUIET"] = "1"
-        rest = [word for word in rest if word != "--quiet"]
+    for option in ("--quiet", "--full"):
+        if option in rest:
+            os.environ[f"CFEVAL_{option[2:].upper()}"] = "1"
+            rest = [word for word in rest if word != option]
     sys.argv = [sys.argv[0], *_overrides_last(rest)]  # Hydra and argparse read it
     sys.path.append(str(os.getcwd()))  # noqa: PTH109  a user's own components may lie beside their configs
     for library in ("OMP", "OPENBLAS", "MKL"):

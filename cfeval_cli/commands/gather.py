@@ -42,13 +42,11 @@ def together(folders: list[Path], into: Path | None) -> Gathered:
 
 
 def show(gathered: Gathered) -> None:
-    """Print the tables as a run does, and what was left out."""
+    """Print as a run does, and what was left out."""
     from cfeval_cli.commands import screen
 
     runs = len(gathered.sweep.runs)
-    told = f"Gathered {runs} {'run' if runs == 1 else 'runs'}: {gathered.folder}"
-    if gathered.page is not None:
-        told += f"\nReport: {gathered.page}"
-    if gathered.sweep.others:
-        told += f"\nNot gathered: {gathered.sweep.left_out}"
-    screen.show(gathered.tables, told)
+    told = [f"Gathered {runs} {'run' if runs == 1 else 'runs'}: {gathered.folder}"]
+    told += [] if gathered.page is None else [f"Report: {gathered.page}"]
+    told += [f"Not gathered: {gathered.sweep.left_out}"] if gathered.sweep.others else []
+    screen.answer([f"Verdict: {gathered.answer.headline}."], gathered.brief, gathered.tables, told)

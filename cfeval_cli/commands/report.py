@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 from cfeval_cli.commands.cli import Parser
-from cfeval_cli.commands.gather import together
-from cfeval_cli.errors import visible
+from cfeval_cli.commands.gather import show, together
 
 _HELP = """Make report.html and the figures anew from stored runs. Nothing is computed again. One run: in its own
 folder. A sweep, or several runs: one report of what they say together, as at the end of a sweep."""
@@ -30,19 +28,20 @@ def main() -> None:
     if len(arguments.folders) == 1 and (first / "run.json").exists():
         if arguments.into is not None:
             parser.error("the report of one run goes into its own folder: --into is for several")
-        page: Path | None = _of_run(first)
+        _of_run(first)
     else:
-        page = together(arguments.folders, arguments.into).page
-    sys.stdout.write(visible(f"Report: {page}") + "\n")
+        show(together(arguments.folders, arguments.into))
 
 
-def _of_run(path: Path) -> Path:
-    """Remake the report and the figures of one run, in the formats that it was run with."""
+def _of_run(path: Path) -> None:
+    """Remake the report and the figures of one run, in the formats that it was run with, and say what it says."""
+    from cfeval_cli.commands import screen
     from cfeval_cli.folder.read import read
     from cfeval_cli.folder.write import RunFolder
     from cfeval_cli.report.page import build
 
     folder = read(path)
     kinds = folder.record["settings"].get("figures", build.KINDS)
-    RunFolder.remake(path, folder.record, build.Report(folder).files(kinds))
-    return path / build.NAME
+    made = build.Report(folder)
+    RunFolder.remake(path, folder.record, made.files(kinds))
+    screen.answer(made.answer, made.brief, made.tables, [f"Report: {path / build.NAME}"])

@@ -14,14 +14,14 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
-from cfeval_cli.commands import callbacks, configs, screen
+from cfeval_cli.commands import callbacks, configs, screen, usage
 from cfeval_cli.commands.cli import complain, stopped
 from cfeval_cli.commands.resume import QUIET, arguments
 from cfeval_cli.errors import Failure, UserError, visible
 
 if TYPE_CHECKING:
     from cfeval_cli.folder.write import RunFolder
-    from cfeval_cli.report.tables import Table
+    from cfeval_cli.report.page.build import Report
     from cfeval_cli.types import Plan
 
 log = logging.getLogger("cfeval")
@@ -29,6 +29,10 @@ log = logging.getLogger("cfeval")
 
 def main() -> None:
     """One experiment, or the jobs of a sweep and then what they say together."""
+    topic = usage.asked(sys.argv[1:])
+    if topic is not None:
+        usage.show(topic)
+        return
     if not _resumed():
         return
     beside = configs.beside()
@@ -108,24 +112,25 @@ def _run(cfg: DictConfig, folder: RunFolder) -> list[str]:
     chosen = plan(cfg)
     if own and not screen.quiet():
         sys.stderr.write(visible(f"Your own: {', '.join(own)}") + "\n")
-    tables: list[Table] = []
-    verdict, advice = "", list[str]()
+    made: Report | None = None
     with live.terminal() as stages:
         computed = pipeline.run(chosen, folder, stages)
         if computed:
             with stages.stage("write"):
-                tables, verdict, advice = report(folder, chosen)
+                made = report(folder, chosen)
                 folder.finish()
     known = "" if computed else "computed before, with the same inputs. "
     if HydraConfig.get().mode == RunMode.MULTIRUN:  # what the jobs say together is shown in the end
         job = f"job {HydraConfig.get().job.num} ({HydraConfig.get().job.override_dirname or 'no overrides'}): "
-        sys.stdout.write(visible(f"{job}{known}Results: {folder.path}") + "\n")
+        screen.tell(screen.console(), f"{job}{known}Results: {folder.path}")
         return folder.silent()
     page = folder.path / "report.html"
-    told = [f"Recommendation: {line}" for line in advice]
-    told += [f"Verdict: {verdict}."] if verdict else []
-    told += [f"Report:  {page}"] if page.exists() else []
-    screen.show(tables, "\n".join([*told, f"{known}Results: {folder.path}"]))
+    told = [f"Report:  {page}"] if page.exists() else []
+    told.append(f"{known}Results: {folder.path}")
+    if made is None:
+        screen.show([], "\n".join(told))
+    else:
+        screen.answer(made.answer, made.brief, made.tables, told)
     return folder.silent()
 
 
@@ -138,7 +143,7 @@ def _own() -> list[str]:
     return [str(Path(configs.PLACE) / f"{name}.yaml") for name in names if folder == configs.beside()]
 
 
-def report(folder: RunFolder, plan: Plan) -> tuple[list[Table], str, list[str]]:
+def report(folder: RunFolder, plan: Plan) -> Report:
     """Tables, figures and page, made from what the folder has; a run is not lost for want of a page."""
     from cfeval_cli.folder.read import read
     from cfeval_cli.folder.write import JUDGES, RunFolder
@@ -146,22 +151,19 @@ def report(folder: RunFolder, plan: Plan) -> tuple[list[Table], str, list[str]]:
 
     told = Report(read(folder.path, folder.finished))
     folder.add(told.texts())
-    advice = [] if told.recommendation is None else list(told.recommendation.headlines)
     for name in plan.judges:
         judge = folder.path / JUDGES / name
         theirs = read(judge)
         if "tables.md" not in theirs.record["files"]:
             RunFolder.remake(judge, theirs.record, Report(theirs).texts())
     try:
-        headline = told.verdict.headline
         folder.add(list(told.files(plan.figures, plan.report)))
     except OSError:
         raise
     except Exception as error:
         log.exception("no report")
         log.warning("report.html could not be made (%s); all else is complete", error)
-        return told.tables, "", advice
-    return told.tables, headline, advice
+    return told
 
 
 def _close(folder: RunFolder, status: str, cfg: DictConfig) -> str:

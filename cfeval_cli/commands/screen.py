@@ -1,10 +1,11 @@
-"""What commands print: tables that fit the screen, and in the end what is to be known in any case."""
+"""What commands print: the answer, a table that fits the screen, and where the rest is."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from cfeval_cli.errors import visible
@@ -12,6 +13,7 @@ from cfeval_cli.errors import visible
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from cfeval_cli.report.brief import Brief
     from cfeval_cli.report.tables import Table
 
 _WIDE = 160  # columns of output that is no terminal: it is for files, and should not be folded to 80
@@ -31,13 +33,39 @@ def console() -> Console:
     return Console(width=width)
 
 
+def full() -> bool:
+    """Whether the user wants all tables on the screen (--full)."""
+    return bool(os.environ.get("CFEVAL_FULL"))
+
+
 def show(tables: Iterable[Table], said: str) -> None:
-    """The tables but their details, which files have, and what is to be known in any case."""
+    """The tables but their details, which files have and --full shows, and what is to be known in any case."""
     out = console()
     if not quiet():
         for table in tables:
-            if not table.detail:
+            if full() or not table.detail:
                 out.print()
                 out.print(table.rich(out.width))
         out.print()
     out.print(visible(said, keep="\n"), markup=False, highlight=False, soft_wrap=True)
+
+
+def answer(told: Sequence[str], brief: Brief, tables: Iterable[Table], said: Sequence[str]) -> None:
+    """The answer first; then one table, or all of them if the user wants that; then where the files are."""
+    out = console()
+    for line in told:
+        tell(out, line)
+    if not quiet() and not full():
+        out.print()
+        for text in brief.texts(out.width):
+            out.print(text, soft_wrap=True)
+    show(tables if full() else [], "\n".join(said))
+
+
+def tell(out: Console, line: str) -> None:
+    """A sentence in lines that fit, no word parted; in one line where it is for no screen."""
+    whole = not sys.stdout.isatty() and not os.environ.get("COLUMNS", "").isdecimal()
+    text = visible(line)
+    lines = [text] if whole else wrap(text, out.width, break_long_words=False, break_on_hyphens=False)
+    for one in lines:
+        out.print(one, markup=False, highlight=False, soft_wrap=True)

@@ -31,7 +31,6 @@ _ARROW = {"higher": "↑", "lower": "↓", "none": ""}
 LOW_COVERAGE = 0.9  # under which an explainer is marked
 HALF = 0.5  # under which words say so
 _Pair = tuple[str, str]  # metric and variant
-_LONG = 40  # rows, beyond which a table leaves out those without any value
 _RUNGS = 11  # of a ladder, that a table has room for
 CIRCULAR = "◦"  # marks what is so by construction
 MOVES = "§"  # marks what other parameters of the model move, though they change no prediction
@@ -222,7 +221,8 @@ def _own(metrics: pd.DataFrame, record: Mapping[str, Any]) -> Table:
         "scores are not to be compared: who covers the hard instances only looks bad."
     )
     header = [Cell("Metric"), *(Cell(record["explainers"][name]) for name in names)]
-    return Table("Scores of each explainer on its own instances", header, list(blocks.values()), [note], detail=True)
+    kept, left = tidied(blocks)
+    return Table("Scores of each explainer on its own instances", header, kept, [note, *left], detail=True)
 
 
 def contenders(metrics: pd.DataFrame, record: Mapping[str, Any], *, controls: bool = False) -> list[str]:
@@ -337,20 +337,58 @@ def _values(title: str, metrics: pd.DataFrame, record: Mapping[str, Any], names:
     for name, shown_as in explainers.items():
         told = record.get("explained", {}).get(name, {})
         if told.get("faults"):
-            left = f"{told['faults']:,} of {record['instances']:,} instances"
-            notes.append(f"{shown_as} has no explanation of {left}, which are left out: {told['reasons']}.")
+            many = f"{told['faults']:,} of {record['instances']:,} instances"
+            notes.append(f"{shown_as} has no explanation of {many}, which are left out: {told['reasons']}.")
     low = {name: share for name, share in low_coverage(metrics).items() if name in explainers}
-    kept, empty = _filled(blocks)
-    return Table(title, header, kept, [*notes, *empty, *of_coverage(low, record)], ranked=True)
+    kept, left = tidied(blocks, ranked=True)
+    return Table(title, header, kept, [*notes, *left, *of_coverage(low, record)], ranked=True)
 
 
-def _filled(blocks: Mapping[str, list[list[Cell]]]) -> tuple[list[list[list[Cell]]], list[str]]:
-    """The rows of a table; of a long one those without any value are only named below it."""
-    if sum(map(len, blocks.values())) <= _LONG:
-        return list(blocks.values()), []
-    kept = {name: [row for row in rows if any(c.text != DASH for c in row[1:])] for name, rows in blocks.items()}
-    empty = [row[0].text.rstrip(" ↑↓") for name, rows in blocks.items() for row in rows if row not in kept[name]]
-    return [rows for rows in kept.values() if rows], [f"Without any value: {', '.join(empty)}."] if empty else []
+def tidied(blocks: Mapping[str, list[list[Cell]]], *, ranked: bool = False) -> tuple[list[list[list[Cell]]], list[str]]:
+    """Rows that say something: one for those that say the same of a metric; what is left out is named.
+
+    In a table whose columns are explainers a row that says the same of all of them tells nothing either.
+    """
+    empty, same = list[str](), list[str]()
+    kept: dict[str, dict[tuple[Any, ...], list[Cell]]] = {}
+    seen: dict[tuple[Any, ...], tuple[str, tuple[Any, ...]]] = {}
+    for block, rows in blocks.items():
+        for row in rows:
+            title, texts = words_of(row[0].text), [cell.text for cell in row[1:]]
+            values = {text.partition(" (")[0] for text in texts}
+            if values == {DASH}:
+                empty.append(title)
+            elif ranked and len(texts) > 1 and len(values) == 1:
+                same.append(f"{title} {values.pop().partition(' [')[0]}")
+            else:
+                key = (_outside(row[0].text), *((cell.text, cell.bold) for cell in row[1:]))
+                place, known = seen.setdefault(key, (block, (row[0].text, *key)))
+                mine = kept.setdefault(place, {})
+                mine[known] = row if known not in mine else [together(mine[known][0], row[0]), *row[1:]]
+    notes = [f"The same for all explainers, and left out: {'; '.join(same)}."] if same else []
+    notes += [f"Without any value: {', '.join(empty)}."] if empty else []
+    return [list(rows.values()) for rows in kept.values()], notes
+
+
+def words_of(title: str) -> str:
+    """The name of a row without its signs."""
+    return title.rstrip(f" ↑↓{MOVES}")
+
+
+def _outside(title: str) -> str:
+    """The name of a row but for what is in brackets, which tells variants of a metric apart."""
+    return re.sub(r" \(.*\)", "", title)
+
+
+def together(one: Cell, other: Cell) -> Cell:
+    """One name for two rows that say the same: Validity (label / probability) ↑."""
+    mine, theirs = (re.search(r" \((.*)\)", cell.text) for cell in (one, other))
+    if mine is None or theirs is None:
+        return one
+    parts, more = mine[1].split(", "), theirs[1].split(", ")
+    detail = ", ".join([*parts[:-1], f"{parts[-1]} / {more[-1]}"])
+    latex = None if one.latex is None else one.latex.replace(f"({escape_latex(mine[1])})", f"({escape_latex(detail)})")
+    return Cell(one.text.replace(f"({mine[1]})", f"({detail})"), one.bold, latex)
 
 
 def _of_reference(record: Mapping[str, Any]) -> list[str]:
@@ -407,8 +445,9 @@ def _correlations(correlations: pd.DataFrame, record: Mapping[str, Any]) -> Tabl
     pairs: dict[_Pair, None] = dict.fromkeys(pair for column in columns for pair in column.lines.index.tolist())
     blocks: dict[str, list[list[Cell]]] = {}
     outside = False
+    tied = _tied(columns, list(pairs))
     # of the truths, which only a ladder can judge, the one that the run leads with
-    for pair in [p for p in pairs if not is_truth(p[0], record) or p in leading(record)]:
+    for pair in [p for p in pairs if p not in tied and (not is_truth(p[0], record) or p in leading(record))]:
         row = [row_title(*pair, record)]
         for column in columns:
             of, line = column.name, column.by_pair.get(pair)
@@ -453,8 +492,19 @@ def _correlations(correlations: pd.DataFrame, record: Mapping[str, Any]) -> Tabl
     short = sorted({note for note in shown["note"] if note})
     if short:
         notes.append(f"{DASH}: " + "; ".join(short) + ".")
-    kept, empty = _filled(blocks)
-    return Table(title, [Cell("Metric"), *(column.header for column in columns)], kept, [*notes, *empty])
+    if tied:
+        names = ", ".join(words_of(row_title(*pair, record).text) for pair in tied)
+        notes.append(f"Tie all explainers, and are left out: {names}.")
+    kept, left = tidied(blocks)
+    return Table(title, [Cell("Metric"), *(column.header for column in columns)], kept, [*notes, *left])
+
+
+def _tied(columns: Sequence[_Column], pairs: Sequence[_Pair]) -> list[_Pair]:
+    """The metrics that tie all explainers, so that no τ of theirs tells anything; none if all do."""
+    lines = {pair: [line for column in columns if (line := column.by_pair.get(pair)) is not None] for pair in pairs}
+    there = {pair: [one for one in of if not pd.isna(one["tau"])] for pair, of in lines.items()}
+    tied = [pair for pair, of in there.items() if of and all(pd.isna(one["rho"]) for one in of)]
+    return tied if len(tied) < sum(map(bool, there.values())) else []
 
 
 @dataclass(frozen=True)
@@ -569,7 +619,8 @@ def _invariance(ranges: pd.DataFrame, record: Mapping[str, Any]) -> Table:
         "moves it alone: the constant that a feature's effects share with the bias, the part of the embeddings that is "
         "orthogonal to the weights, or the scale of the embeddings. What moves is no property of the model."
     )
-    return Table("What an arbitrary constant of the model moves", header, [rows], [note], detail=True)
+    kept, left = tidied({"": rows})
+    return Table("What an arbitrary constant of the model moves", header, kept, [note, *left], detail=True)
 
 
 def standings(metrics: pd.DataFrame, record: Mapping[str, Any]) -> dict[str, pd.DataFrame]:
@@ -745,7 +796,8 @@ def _instances(instances: pd.DataFrame, record: Mapping[str, Any]) -> Table:
         "right nor wrong. d: (right - wrong) / all pairs of explainers that the gold does not tie, 1 if the metric "
         f"always sees which explainer found more.{_of_intervals(record, alone=True)}"
     )
-    return Table("Agreement instance by instance", header, [rows], [note], detail=True)
+    kept, left = tidied({"": rows})
+    return Table("Agreement instance by instance", header, kept, [note, *left], detail=True)
 
 
 def _bounds(bounds: pd.DataFrame, metrics: pd.DataFrame, record: Mapping[str, Any]) -> Table:
@@ -782,7 +834,9 @@ def _bounds(bounds: pd.DataFrame, metrics: pd.DataFrame, record: Mapping[str, An
         "(where several sets are best, on average): what the metric rewards. bounds.csv has the same over all "
         "instances."
     ]
-    return Table("Bounds of each metric, and each explainer's place between them", header, [rows], notes, detail=True)
+    kept, left = tidied({"": rows})
+    title = "Bounds of each metric, and each explainer's place between them"
+    return Table(title, header, kept, [*notes, *left], detail=True)
 
 
 def _noise(names: pd.DataFrame, values: pd.DataFrame, record: Mapping[str, Any]) -> list[Table]:
@@ -843,8 +897,9 @@ def _moved(values: pd.DataFrame, names: Sequence[str], record: Mapping[str, Any]
         f"instances, which contains it; none from fewer than {LEAST}. Explainers that draw nothing are left out."
     )
     title = "What another seed of the explainer does to each metric's value"
-    return Table(title, [Cell("Metric"), *(Cell(record["explainers"][name]) for name in names)], list(blocks.values()),
-                 [note], detail=True)  # fmt: skip
+    kept, left = tidied(blocks)
+    header = [Cell("Metric"), *(Cell(record["explainers"][name]) for name in names)]
+    return Table(title, header, kept, [note, *left], detail=True)
 
 
 def costs(ledger: pd.DataFrame, record: Mapping[str, Any]) -> Table:

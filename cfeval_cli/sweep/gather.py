@@ -19,17 +19,21 @@ import pandas as pd
 from cfeval_cli.errors import UserError, visible
 from cfeval_cli.folder import checked
 from cfeval_cli.folder.write import JUDGES
+from cfeval_cli.report.brief import Brief
 from cfeval_cli.report.tables import Table, truths_of
 from cfeval_cli.statistics.correlation import DRAWS, REST, less
 from cfeval_cli.statistics.seeds import over_seeds
 from cfeval_cli.statistics.seeds_and_instances import COLUMNS, judge
 from cfeval_cli.statistics.stability import ALL, Likeness, Pairs
 from cfeval_cli.storage.files import as_csv, whole_file
+from cfeval_cli.sweep import brief
 from cfeval_cli.sweep import tables as report
+from cfeval_cli.sweep.answer import Answer, say
 from cfeval_cli.sweep.runs import Run, Sweep, ranked_alike, taus
 from cfeval_cli.sweep.tables import merged
 from cfeval_cli.types import Floats
 
+NAME = "report.html"
 RESAMPLES = "tau_resamples.parquet"
 
 _RECORD = (
@@ -53,6 +57,8 @@ class Gathered:
     folder: Path
     sweep: Sweep
     tables: list[Table]
+    answer: Answer
+    brief: Brief  # one table for a screen
     page: Path | None = None  # the report
 
 
@@ -103,6 +109,7 @@ def gather(
         "stability": _stability(sweep),
     }
     tables = report.make(sweep, *frames.values())
+    answer = say(sweep, frames["seeds_correlations"])
     into.mkdir(parents=True, exist_ok=True)
     texts = {f"{name}.csv": as_csv(frame) for name, frame in frames.items()}
     texts |= {"tables.md": "\n".join(table.markdown() for table in tables)}
@@ -113,8 +120,8 @@ def gather(
     if page:
         from cfeval_cli.sweep import page as pages  # here: it draws, which not everyone waits for
 
-        pages.write(sweep, frames["sweep"], frames["seeds_correlations"], tables, into)
-    return Gathered(into, sweep, tables, into / "report.html" if page else None)
+        pages.write(sweep, frames["sweep"], answer, tables, into)
+    return Gathered(into, sweep, tables, answer, brief.of_sweep(sweep, *frames.values()), into / NAME if page else None)
 
 
 def _name(path: Path, into: Path) -> str:

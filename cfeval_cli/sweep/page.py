@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from math import factorial
 from pathlib import Path
 from typing import Any
 
@@ -15,29 +14,21 @@ from cfeval_cli.errors import visible
 from cfeval_cli.report.page import build
 from cfeval_cli.report.page.verdict import listed
 from cfeval_cli.report.plots import COLOURS, INK, MARKS, WIDE, Plot, grid, legend, style
-from cfeval_cli.report.tables import MOVES, OF_MOVES, Table, headed, mark_moves, row_title
-from cfeval_cli.sweep.runs import Sweep, most_ranked, ranked_alike, taus
-from cfeval_cli.sweep.tables import merged, of_group
-from cfeval_cli.sweep.verdict import by_question
+from cfeval_cli.report.tables import MOVES, OF_MOVES, Table, mark_moves, row_title
+from cfeval_cli.sweep.answer import Answer, asked, contended
+from cfeval_cli.sweep.runs import Sweep
+from cfeval_cli.sweep.tables import merged
 
 _GROUPS = 12  # that one figure has room for
 _VALUES = 12  # of a setting
 _Pair = tuple[str, str]  # metric and variant
 
 
-def write(sweep: Sweep, lines: pd.DataFrame, seeds: pd.DataFrame, made: Sequence[Table], into: Path) -> None:
-    """The figures and the report of some runs; `lines` are those of sweep.csv, `seeds` of seeds_correlations.csv."""
-    told = _contended(taus(sweep))
-    drawn = _draw(sweep, told)
+def write(sweep: Sweep, lines: pd.DataFrame, answer: Answer, made: Sequence[Table], into: Path) -> None:
+    """The figures and the report of some runs; `lines` are those of sweep.csv."""
+    drawn = _draw(sweep, contended(sweep))
     build.save(drawn, into, build.KINDS)
-    build.put(_page(sweep, lines, made, _say(sweep, told, seeds), drawn, into), into / build.NAME)
-
-
-def _contended(rows: pd.DataFrame) -> pd.DataFrame:
-    """τ without controls, or on a ladder, which has none."""
-    of_ladder = rows["family"] == "ladder"
-    told = {name: rows[name].where(of_ladder, rows[f"{name}_without_controls"]) for name in ("tau", "moves")}
-    return rows.assign(**told).dropna(subset="tau")
+    build.put(_page(sweep, lines, made, answer, drawn, into), into / build.NAME)
 
 
 def _title(told: pd.DataFrame, pair: _Pair, record: Mapping[str, Any]) -> str:
@@ -55,13 +46,12 @@ def _page(
     sweep: Sweep,
     lines: pd.DataFrame,
     made: Sequence[Table],
-    said: tuple[str, list[str]],
+    answer: Answer,
     drawn: Mapping[str, Plot],
     into: Path,
 ) -> str:
     names = list(dict.fromkeys(run.record["data"]["name"] for run in sweep.runs))
     seeds = sorted({run.seed for run in sweep.runs})
-    headline, points = said
     runs = [
         {
             "folder": line["folder"],
@@ -78,8 +68,8 @@ def _page(
         "sweep.html",
         [table for table in made if table.title != "The runs"],
         title=f"{listed(names)}: {len(sweep.runs)} runs together",
-        headline=headline,
-        points=points,
+        headline=answer.headline,
+        points=answer.points,
         varied=varied,
         others=[f"{run.name}: {why}" for run, why in sweep.others],
         head=["Run", "seed", *sweep.keys, "status", "test accuracy", "instances"],
@@ -104,100 +94,13 @@ def _values(sweep: Sweep, key: str) -> list[str]:
     return list(dict.fromkeys(sweep.values(run)[place] for run in sweep.runs))
 
 
-_FEW = 5  # explainers, of which a random order may well be the right one
-
-
-def _say(sweep: Sweep, told: pd.DataFrame, seeds: pd.DataFrame) -> tuple[str, list[str]]:
-    """What the seeds say together, setting by setting; over settings only which metric is closest on average."""
-    if told.empty:
-        reason = "No run has correlations with a truth over two explainers that are no controls."
-        return "These runs cannot tell which metric agrees with the truth", [reason]
-    names = _asked(sweep, told)
-    groups = {values: runs for values, runs in sweep.groups.items() if len(runs) > 1}
-    tests = {values: by_question(of_group(sweep, seeds, values), runs, merged(runs)) for values, runs in groups.items()}
-    alone = len(sweep.groups) == 1 and any(tests.values())
-    parts = next(iter(tests.values())) if alone else {}
-    parts = parts or {name: _closest(sweep, told[told["gold"] == gold]) for gold, name in names.items()}
-    if len(parts) == 1:
-        headline, points = next(iter(parts.values()))
-        headline = headline[:1].upper() + headline[1:]
-    else:
-        headline = ". ".join(f"{name.capitalize()}: {one}" for name, (one, _) in parts.items())
-        points = [f"{name.capitalize()}: {point}" for name, (_, more) in parts.items() for point in more]
-    if not alone:
-        for values, questions in tests.items():
-            where = ", ".join(f"{key}={value}" for key, value in zip(sweep.keys, values, strict=True))
-            points += [f"{where}, {name}: {one}." for name, (one, _) in questions.items()]
-    ranked = told["explainers_without_controls"].dropna().astype(int)
-    least, most = (int(ranked.min()), int(ranked.max())) if len(ranked) else (_FEW + 1, _FEW + 1)
-    if len(ranked):
-        some = str(least) if least == most else f"{least} to {most}"
-        points.append(f"τ is taken without controls, over {some} explainers.")
-    if least != most:
-        points.append("With more or fewer explainers τ does not mean the same.")
-    if most <= _FEW:
-        points.append(
-            f"{most} explainers have only {factorial(most):,} orders: a random one agrees fully with the truth with "
-            f"probability {1 / factorial(most):.3f}, so that a large τ says little."
-        )
-    points.append(
-        "Seeds are independent repetitions on the same data: what is said of them speaks of other seeds, not of other "
-        "data. No test is made over runs that differ in a setting, which share data, models or explainers."
-        if tests
-        else "With one seed of each setting nothing can be said of other trained models; runs that share data, models "
-        "or explainers are no independent repetitions, and no test is made of them. Each run's own report has its "
-        "p-values."
-    )
-    return headline, points
-
-
-def _asked(sweep: Sweep, told: pd.DataFrame) -> dict[str, str]:
-    """The truths that runs lead with, by what they ask."""
-    golds: dict[str, str] = {}
-    for run in sweep.runs:
-        golds = {**headed(run.record["settings"]["gold"], run.record), **golds}
-    known = dict.fromkeys(told["gold"])
-    return {gold: golds.get(gold, gold) for gold in known}
-
-
-def _closest(sweep: Sweep, told: pd.DataFrame) -> tuple[str, list[str]]:
-    """Which metric is closest to one truth on average."""
-    record, many = merged(sweep.runs), told["run"].nunique()
-    best = told.groupby("run")["tau"].transform("max")
-    by = told.assign(best=told["tau"] >= best - 1e-9).groupby(["metric", "variant"], sort=False)
-    found = by.agg(
-        mean=("tau", "mean"), low=("tau", "min"), high=("tau", "max"), best=("best", "sum"), n=("tau", "size")
-    )
-    found = found[found["n"] == many] if (found["n"] == many).any() else found  # of those that all runs have
-    runs = [sweep.runs[number] for number in dict.fromkeys(told["run"])]
-    who = ranked_alike(runs, str(told["gold"].iloc[0]), found.index, controls=False)
-    found = found[[one == most_ranked(who) for one in who]]  # a τ over other explainers is another figure
-    found = found.sort_values(["mean", "best"], ascending=False, kind="stable")
-    pairs: list[_Pair] = list(found.index)
-    names = [visible(row_title(*pair, record).text).rstrip(" ↑↓") for pair in pairs]
-    top = found.iloc[0]
-    alike = [name for name, mean in zip(names, found["mean"], strict=True) if abs(mean - top["mean"]) < 1e-9]
-    verb = "agrees" if len(alike) == 1 else "agree"
-    more = [f"{len(alike) - 3} more"] if len(alike) > 4 else alike[3:]
-    headline = f"{listed([*alike[:3], *more])} {verb} best with the truth on average over {many} run{'s' * (many != 1)}"
-    points = [
-        f"Mean τ {top['mean']:.3f}, from {top['low']:.3f} to {top['high']:.3f}; the largest τ of all metrics (ties "
-        f"included) in {int(top['best'])} of {many} runs.",
-    ]
-    if len(found) > len(alike):
-        after = found.iloc[len(alike)]
-        next_ = [name for name, mean in zip(names, found["mean"], strict=True) if abs(mean - after["mean"]) < 1e-9]
-        points.append(f"Next: {listed(next_)}, mean τ {after['mean']:.3f}.")
-    return headline, points
-
-
 def _draw(sweep: Sweep, told: pd.DataFrame) -> dict[str, Plot]:
     """τ by metric in each group of seeds, and against each setting that varies."""
     if told.empty:
         return {}
     drawn = {}
     with style():
-        for place, (gold, name) in enumerate(_asked(sweep, told).items()):
+        for place, (gold, name) in enumerate(asked(sweep, told).items()):
             mine, more = told[told["gold"] == gold], f"_{gold}" * (place > 0)
             if len(sweep.groups) <= _GROUPS:
                 drawn[f"agreement{more}"] = _by_group(sweep, mine, name)

@@ -25,6 +25,7 @@ from cfeval_cli.report.tables import (
     marked,
     of_coverage,
     row_title,
+    tidied,
 )
 from cfeval_cli.statistics.correlation import REST, less
 from cfeval_cli.statistics.stability import ALL
@@ -108,7 +109,8 @@ def _means(metrics: pd.DataFrame, runs: Sequence[Run], chosen: Mapping[str, str]
         *_of_moves("value", bool(moving)),
         *of_coverage(low_coverage(means), record),
     ]
-    return Table(f"Means over {many} seeds{_named(chosen)}", header, list(blocks.values()), notes, detail)
+    kept, left = tidied(blocks, ranked=True)
+    return Table(f"Means over {many} seeds{_named(chosen)}", header, kept, [*notes, *left], detail)
 
 
 def _agreement(correlations: pd.DataFrame, runs: Sequence[Run], chosen: Mapping[str, str], detail: bool) -> Table:
@@ -142,7 +144,9 @@ def _agreement(correlations: pd.DataFrame, runs: Sequence[Run], chosen: Mapping[
         _about(runs),
         *_of_moves("τ", bool((mine["moves"].fillna(0) > 0).any())),
     ]
-    return Table(f"Agreement with the ground truth over {many} seeds{_named(chosen)}", header, [rows], notes, detail)
+    kept, left = tidied({"": rows})
+    title = f"Agreement with the ground truth over {many} seeds{_named(chosen)}"
+    return Table(title, header, kept, [*notes, *left], detail)
 
 
 def _largest(lines: pd.DataFrame) -> tuple[float, str]:
@@ -229,7 +233,8 @@ def _stability(stability: pd.DataFrame, sweep: Sweep, name: str) -> Table:
             f"{DASH}: no pair is left."
         )
     title = f"How stable each metric's ranking of the explainers is{', without controls' * bool(end)}"
-    return Table(title, header, list(blocks.values()), notes)
+    kept, left = tidied(blocks)
+    return Table(title, header, kept, [*notes, *left])
 
 
 def _moving(sweep: Sweep, name: str) -> set[tuple[str, str, str]]:

@@ -21,7 +21,7 @@ from cfeval_cli.commands.cli import complain
 from cfeval_cli.errors import UserError
 from tests import warm
 from tests.conftest import CFEVAL, cfeval, environment, only_run, serving
-from tests.inside import CONF, composed, planned, run
+from tests.inside import composed, planned, run
 
 BROKEN = """
 from cfeval_cli.types import Explainer
@@ -284,7 +284,7 @@ def test_output_that_is_no_terminal_gets_plain_log_lines(toy, tmp_path):
     done = toy.run(*QUICK, cwd=tmp_path)
     assert "explain: random: 20 instances" in done.stderr and "train: done in" in done.stderr
     assert "\x1b" not in done.stderr + done.stdout
-    assert "Scores and ranks of the explainers" in done.stdout
+    assert done.stdout.startswith("Verdict: ") and "τ contribution" in done.stdout
     assert done.stdout.splitlines()[-1] == f"Results: {only_run(tmp_path)}"
 
 
@@ -306,9 +306,7 @@ def test_a_terminal_gets_a_live_display(toy, tmp_path):
 
 def test_help_and_config_in_hydras_way(tmp_path):
     told = cfeval("run", "--help", cwd=tmp_path, fresh=True).stdout
-    listed = ", ".join(sorted(path.stem for path in (CONF / "explainer").glob("*.yaml")))
-    assert f"explainer: {listed}" in told
-    assert "cfeval run --multirun seed=1,2,3" in told
+    assert "cfeval run --multirun seed=1,2,3" in told and "cfeval run --help GROUP" in told
     config = cfeval("run", "k=3", "--cfg", "job", cwd=tmp_path).stdout
     assert "k: 3" in config and "_target_: cfeval_cli.explainer.lime.Lime" in config
     assert "searchpath" in cfeval("run", "--info", "searchpath", cwd=tmp_path).stdout.lower().replace(" ", "")

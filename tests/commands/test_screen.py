@@ -3,8 +3,10 @@
 import logging
 import re
 import sys
+from dataclasses import replace
 
 from cfeval_cli.commands import live, screen
+from cfeval_cli.report.brief import Brief, Column, Field
 from cfeval_cli.report.tables import Cell, Table
 from tests.conftest import cfeval
 
@@ -19,6 +21,29 @@ def test_tables_fit_the_width_that_is_told(monkeypatch, capsys):
         assert widest - 20 < max(map(len, lines)) <= widest and lines[-1] == "Results: here"
 
 
+def test_the_answer_comes_first_then_one_table_and_all_of_them_if_that_is_wanted(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "80")
+    rows = Brief("A brief title", ["C (disc.) ↑"], ["b"], [Column(["Random"], [Field(["0.123", "1st"])], True)])
+    screen.answer(["Verdict: " + "word " * 40 + "end."], rows, [TABLE], ["Report: there", "Results: here"])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("Verdict: word") and max(map(len, lines)) <= 80
+    assert {word for line in lines[:3] for word in line.split()} == {"Verdict:", "word", "end."}
+    assert "A brief title" in lines and "A title" not in lines and lines[-2:] == ["Report: there", "Results: here"]
+    monkeypatch.setenv("CFEVAL_FULL", "1")
+    detail = replace(TABLE, title="Another", detail=True)
+    screen.answer(["Verdict: x."], rows, [TABLE, detail], ["Results: here"])
+    text = capsys.readouterr().out
+    assert text.startswith("Verdict: x.\n") and "A title" in text and "Another" in text and "brief" not in text
+    screen.show([detail], "here")
+    assert "Another" in capsys.readouterr().out
+    monkeypatch.delenv("CFEVAL_FULL")
+    screen.show([detail], "here")
+    assert "Another" not in capsys.readouterr().out
+    monkeypatch.delenv("COLUMNS")  # for a file or another program: a line for each sentence
+    screen.answer(["Verdict: " + "word " * 40 + "end."], rows, [], ["Results: here"])
+    assert capsys.readouterr().out.splitlines()[0].endswith("end.")
+
+
 def test_quiet_leaves_results_and_complaints(monkeypatch, capsys, toy, tmp_path):
     monkeypatch.setenv("CFEVAL_QUIET", "1")
     screen.show([TABLE], "Results: here")
@@ -28,12 +53,16 @@ def test_quiet_leaves_results_and_complaints(monkeypatch, capsys, toy, tmp_path)
     assert capsys.readouterr().err == "cfeval: look \\x1b[2J out\n"
     monkeypatch.delenv("CFEVAL_QUIET")
     done = toy.run("--quiet", "explainer=[random,lr]", "n_explain=20", "resamples=0", "hydra.run.dir=run", cwd=tmp_path)
-    verdict, results = done.stdout.splitlines()
-    assert verdict.startswith("Verdict: ") and results == f"Results: {tmp_path / 'run'}" and done.stderr == ""
+    result, results = done.stdout.splitlines()
+    assert result.startswith("Verdict: ") and results == f"Results: {tmp_path / 'run'}" and done.stderr == ""
     assert "train: done in" in (tmp_path / "run" / "run.log").read_text()  # the log has it all
     assert "there is no folder" in cfeval("gather", "nowhere", "--quiet", cwd=tmp_path, code=2).stderr
     done = cfeval("gather", "run", "--into", "g", "--quiet", cwd=tmp_path)
-    assert done.stdout == f"Gathered 1 run: {tmp_path / 'g'}\nReport: {tmp_path / 'g' / 'report.html'}\n"
+    verdict, *rest = done.stdout.splitlines()
+    assert verdict.startswith("Verdict: ")
+    assert rest == [f"Gathered 1 run: {tmp_path / 'g'}", f"Report: {tmp_path / 'g' / 'report.html'}"]
+    done = cfeval("report", "run", "--full", cwd=tmp_path)
+    assert done.stdout.startswith(f"{result}\n") and "Scores and ranks of the explainers" in done.stdout
 
 
 def test_no_color_means_none(monkeypatch):

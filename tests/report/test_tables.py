@@ -123,12 +123,11 @@ def test_table_1_marks_the_truth_agreement_low_coverage_and_what_is_absent():
     }
     comp = next(line for name, line in lines.items() if name.startswith("Comp. (del.)"))
     assert r"**0.5000 \[0.400, 0.600\] (1st)**" in comp and r"**0.2500 \[0.150, 0.350\] (2nd)**" in comp
-    assert next(line for name, line in lines.items() if name.startswith("Comp. (mask)")).count("–") == 2
-    c = next(line for name, line in lines.items() if name.startswith("C (disc., label)"))
+    assert "Without any value: Comp. (mask)." in text and not any("mask" in name for name in lines if "(" in name[:8])
+    c = next(line for name, line in lines.items() if name.startswith("C (disc., label / probability)"))
     assert "**" not in c  # its ranks are the reverse of the truth's
-    assert text.count("Proximity") == 2 and "C (disc., probability)" in text
+    assert "The same for all explainers, and left out: Proximity (label) 1.4142" in text
     assert "–: toy has no mask token." in text and "pick: auto" in text
-    assert r"1.4142 \[1.314, 1.514\] (1.5=)" in text
     assert "95 % intervals over 2,000 resamples" in text
     assert r"0.9000 \[0.800, 1.000\] (1st\*)" in text and "B†" in text and "40.0%" in text
     assert "test accuracy 80.00% (the paper's: 70.00%), largest class 90.00%, AUC 0.612." in text
@@ -320,7 +319,8 @@ def test_without_anybody_who_draws_there_is_nothing_to_move_and_what_is_not_know
     values.loc[values["metric"] == "proximity", "difference"] = np.nan
     first, second = with_noise(names, values)
     assert [cell.text for cell in first.blocks[0][0]] == ["A_1 & <b>|", "–", "–", "–", "0"]
-    assert [row[1].text for block in second.blocks for row in block] == ["0.0200", "–"]
+    assert [row[1].text for block in second.blocks for row in block] == ["0.0200"]
+    assert any(note.startswith("Without any value: Proximity") for note in second.notes)
 
 
 def test_what_an_arbitrary_constant_moves_is_marked_and_explained():
@@ -361,15 +361,32 @@ def test_what_an_arbitrary_constant_moves_is_marked_and_explained():
     assert "§" not in "".join(one.markdown() for one in plain)
 
 
-def test_a_long_table_names_rows_without_any_value_below_it():
-    from cfeval_cli.report.tables import DASH, Cell, _filled
+def test_rows_that_tell_nothing_are_named_below_and_rows_that_say_the_same_are_one():
+    from cfeval_cli.report.tables import DASH, Cell, tidied
 
-    blocks = {"a": [[Cell(f"m{i} ↑"), Cell("1")] for i in range(38)], "b": [[Cell("x ↓"), Cell(DASH)]]}
-    assert _filled(blocks) == (list(blocks.values()), [])
-    blocks["b"] += [[Cell("y"), Cell(DASH)], [Cell("z"), Cell("2")]]
-    blocks["c"] = [[Cell("w"), Cell(DASH)]]
-    kept, told = _filled(blocks)
-    assert [len(rows) for rows in kept] == [38, 1] and told == ["Without any value: x, y, w."]
+    def row(name, *texts, bold=False):
+        return [Cell(name, latex=name.replace("↑", r"$\uparrow$")), *(Cell(text, bold) for text in texts)]
+
+    blocks = {
+        "a": [
+            row("V (label) ↑", "0.1 (1st)", "0.2 (2nd)"),
+            row("P (label) ↓", "1.4 [1, 2] (1.5=)", "1.4 [1, 2] (1.5=)"),
+        ],
+        "b": [row("V (probability) ↑", "0.1 (1st)", "0.2 (2nd)"), row("x ↓ §", DASH, DASH), row("z", "2", DASH)],
+        "c": [
+            row("W (probability) ↑", "0.1 (1st)", "0.2 (2nd)"),
+            row("V (soft) ↑", "0.1 (1st)", "0.2 (2nd)", bold=True),
+        ],
+        "d": [row("y", DASH, DASH)],
+    }
+    kept, told = tidied(blocks, ranked=True)
+    assert [[line[0].text for line in block] for block in kept] == [
+        ["V (label / probability) ↑"], ["z"], ["W (probability) ↑", "V (soft) ↑"],
+    ]  # fmt: skip
+    assert kept[0][0][0].latex == r"V (label / probability) $\uparrow$" and kept[0][0][1:] == blocks["a"][0][1:]
+    assert told == ["The same for all explainers, and left out: P (label) 1.4.", "Without any value: x, y."]
+    kept, told = tidied(blocks)  # whose columns are no explainers
+    assert len(kept[0]) == 2 and told == ["Without any value: x, y."]
 
 
 def test_remarks_are_told_once_if_they_are_the_same_for_all():

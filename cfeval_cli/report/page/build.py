@@ -17,7 +17,7 @@ from markupsafe import Markup
 
 from cfeval_cli import __version__
 from cfeval_cli.folder.read import Folder
-from cfeval_cli.report import distributions, plots, recommendation, tables
+from cfeval_cli.report import brief, distributions, plots, recommendation, tables
 from cfeval_cli.report.page import instances, provenance, svg, verdict
 from cfeval_cli.report.plots import NARROW, Plot
 from cfeval_cli.report.tables import Cell, Table
@@ -66,6 +66,17 @@ class Report:
     def verdict(self) -> verdict.Verdict:
         """Which metric or explainer is to be believed."""
         return verdict.tell(self.folder.findings, self.folder.record)
+
+    @property
+    def answer(self) -> list[str]:
+        """What is to be known first, a sentence or two a line."""
+        advice = [] if self.recommendation is None else self.recommendation.headlines
+        return [*(f"Recommendation: {line}" for line in advice), f"Verdict: {self.verdict.headline}."]
+
+    @property
+    def brief(self) -> brief.Brief:
+        """One table for a screen."""
+        return brief.of_run(self.folder.findings, self.folder.record)
 
     def texts(self) -> list[tuple[str, bytes]]:
         """The files that have the tables, by their names."""

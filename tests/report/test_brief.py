@@ -1,0 +1,137 @@
+"""The one table that a screen is shown."""
+
+import csv
+import re
+from itertools import product
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from cfeval_cli.folder.read import read
+from cfeval_cli.report import brief
+from cfeval_cli.report.brief import Brief, Column, Field, spaced, tau, three
+
+
+def lines_of(one, width=80):
+    return [text.plain for text in one.texts(width)]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.15549, "0.155"), (-0.0001, "0.000"), (0.99949, "0.999"), (0.99951, "1.00"), (2.846, "2.85"), (9.996, "10.0"),
+     (31.44, "31.4"), (99.97, "100"), (314.4, "314"), (999.6, "1.0e+03"), (-12.34, "-12.3")],
+)  # fmt: skip
+def test_three_digits(value, text):
+    assert three(value) == text
+
+
+def test_a_tau_has_its_interval_without_what_can_be_left_out():
+    assert tau(0.8667, 0.7333, 1.0) == ".87 [.73,1]"
+    assert tau(-1 / 3, -1.0, 0.0) == "-.33 [-1,0]" and tau(0.5, np.nan, np.nan) == ".50"
+    assert tau(-0.001, -0.999, 0.996) == "0 [-1,1]"
+
+
+def test_names_are_parted_where_their_words_end():
+    assert spaced("DecisionBoundary") == "Decision Boundary"
+    assert [spaced(name) for name in ("LIME", "DeepSHAP", "SmoothGrad", "LR", "")] == [
+        "LIME", "DeepSHAP", "Smooth Grad", "LR", "",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_no_line_is_too_long_and_no_word_is_broken(seed):
+    rng = np.random.default_rng(seed)
+
+    def words(most):
+        return " ".join("".join(rng.choice(list("abcdef"), rng.integers(1, 11))) for _ in range(rng.integers(1, most)))
+
+    many, rows = int(rng.integers(1, 14)), [f"{words(3)} ({words(3)}, {words(2)}) ↑" for _ in range(rng.integers(1, 9))]
+    columns = [
+        Column(
+            words(3).split(), [Field([three(v), f"{rng.integers(1, 9)}th~"]) for v in rng.normal(size=len(rows))], True
+        )
+        for _ in range(many)
+    ]
+    if seed % 2:
+        columns.append(Column(["τ one", "τ other"], [Field([".33 [-1,.67]§", "1 [1,1]"]) for _ in rows]))
+    one = Brief(words(30), rows, ["block"] * len(rows), columns, [words(40)])
+    told = [one.title, *one.notes, *rows, *(" ".join(c.heading) for c in columns)]
+    told += [line for c in columns for field in c.fields for line in field.lines]
+    whole = {word for text in told for word in text.split()} | {str(i) for i in range(1, many + 1)}
+    for width in (60, 80, 110):
+        text = lines_of(one, width)
+        assert max(map(len, text)) <= width
+        legend = re.compile(r"Columns:|Ranks;?|of|explainers;|--full|has|all,|and|the|values\.|\d+|─+")
+        for word in " ".join(text).split():
+            assert word in whole or word.rstrip(",.") in whole or legend.fullmatch(word), word
+
+
+def test_so_many_explainers_that_no_width_holds_them_are_cut_and_the_note_says_so():
+    columns = [Column([f"E{i}"], [Field(["0.123", "1st"])], True) for i in range(40)]
+    one = Brief("t", ["A (b) ↑"], ["x"], columns)
+    text = lines_of(one)
+    assert max(map(len, text)) <= 80
+    assert re.search(r"Ranks of \d+ of 40 explainers; --full has all", " ".join(text))
+
+
+def findings(folder):
+    opened = read(folder)
+    return opened.findings, opened.record
+
+
+def test_values_ranks_and_marks_are_those_of_the_files(toy, made):
+    folder = made(toy, "explainer=[random,omission,lime,decision_boundary,lr]")
+    one = brief.of_run(*findings(folder))
+    with (folder / "metrics.csv").open() as file:
+        rows = [
+            row
+            for row in csv.DictReader(file)
+            if row["metric"] == "dfr" and row["variant"] == "marginal" and row["value"]
+        ]
+    place = next(i for i, name in enumerate(one.rows) if name.startswith("DFR"))
+    shown = {" ".join(c.heading): c.fields[place].lines for c in one.columns if c.explainer}
+    titles = {"random": "Random", "omission": "Omission", "lime": "LIME", "lr": "LR"}
+    titles["decision_boundary"] = "Decision Boundary"
+    order = sorted(rows, key=lambda row: float(row["rank"]))
+    for i, row in enumerate(order):
+        value, rank = shown[titles[row["explainer"]]]
+        assert value == three(float(row["value"]))
+        tied = sum(other["rank"] == row["rank"] for other in rows) > 1
+        overlaps = i > 0 and not tied and (
+            float(order[i - 1]["value_low"]) <= float(row["value_high"])
+            and float(row["value_low"]) <= float(order[i - 1]["value_high"])
+        )  # fmt: skip
+        assert rank.startswith(f"{float(row['rank']):g}") and ("~" in rank) == overlaps
+    text = lines_of(one)
+    assert max(map(len, text)) <= 80 and "τ contribution" in text[1] + text[2] and "τ change" in text[2]
+
+
+def test_tau_is_that_without_controls_by_question(toy, made):
+    folder = made(toy, "explainer=[random,omission,lime,decision_boundary,lr]")
+    found, record = findings(folder)
+    one = brief.of_run(found, record)
+    taus = one.columns[-1]
+    assert taus.heading == ["τ contribution", "τ change"]
+    lines = pd.read_csv(folder / "correlations.csv")
+    for (place, gold), metric in product(enumerate(["centered", "contrast"]), ["dfr", "validity_soft"]):
+        mine = lines[(lines["gold"] == gold) & (lines["metric"] == metric) & (lines["agreement"] == "recall")]
+        want = mine[mine["variant"].isin(["marginal", "probability"])]["tau_without_controls"].iloc[0]
+        title = {"dfr": "DFR", "validity_soft": "Validity_soft"}[metric]
+        row = next(i for i, name in enumerate(one.rows) if name.startswith(title))
+        assert taus.fields[row].lines[place].startswith(tau(want, np.nan, np.nan))
+
+
+def test_rows_that_are_empty_or_the_same_are_named_below(toy, made):
+    one = brief.of_run(*findings(made(toy, "explainer=[random,omission,lime,decision_boundary,lr]")))
+    notes = " ".join(one.notes)
+    assert "Without any value: Comp. (mask)" in notes and "Coverage 100%" in notes
+    assert not [name for name in one.rows if "mask" in name or "Coverage" in name]
+    assert "Validity (label / probability) ↑" in one.rows  # the search of either finds the same flips
+    assert "By --full: Comp. (del.)" in notes and not [name for name in one.rows if "del." in name]
+
+
+def test_of_one_explainer_there_are_values_and_no_ranks(toy, made):
+    one = brief.of_run(*findings(made(toy, "explainer=lr", "n_explain=20")))
+    assert len(one.columns) == 1 and all(len(field.lines) == 1 for field in one.columns[0].fields)
+    assert "rank" not in " ".join(one.notes)
