@@ -172,6 +172,10 @@ def _objects(value: Any) -> bool:
     return isinstance(value, dict) and all(isinstance(one, dict) for one in value.values())
 
 
+def _definitions(value: Any) -> bool:
+    return isinstance(value, dict) and all(_words(one) for one in value.values())
+
+
 _NEEDED = ("data.name", "accuracy.test")  # of a run that is complete
 
 _Kinds = Mapping[str, tuple[Callable[[Any], bool], str]]
@@ -200,6 +204,7 @@ _KINDS: _Kinds = {
     "truths_absent": (_words, "a list of names with reasons"),
     "truths": (_objects, "a list of truths with what they say of themselves"),
     "removals": (_objects, "a list of ways to remove with what they say of themselves"),
+    "definitions": (_definitions, "groups of names with what they mean"),
     "search": _TEXT,
     "setup": _TEXT,
     "data": _OBJECT,

@@ -173,6 +173,12 @@ class RunFolder:
                 one.variant: {"name": name, "title": one.title, "arbitrary": one.arbitrary, "settings": _settings(one)}
                 for name, one in plan.removals.items()
             },
+            "definitions": {
+                "metric": {m.name: _sentence(m) for m in plan.metrics.values()},
+                "explainer": {name: _sentence(one) for name, one in plan.explainers.items()},
+                "truth": {name: _sentence(one) for name, one in plan.truths.items()},
+                "removal": {name: _sentence(one) for name, one in plan.removals.items()},
+            },
             "setup": f"{plan.search.label}; {plan.distance.label}",
             "levels": [level.name.lower() for level in plan.levels],
             "metrics": {
@@ -599,6 +605,13 @@ def _settings(component: object) -> dict[str, Any]:
     return {
         name: value for name, value in vars(component).items() if isinstance(value, bool | int | float | str | None)
     }
+
+
+def _sentence(component: object) -> str:
+    """The first sentence that a component's class says of itself; empty if it says none."""
+    kind = type(component)
+    text = kind.__dict__.get("__doc__") or ""
+    return "" if text.startswith(f"{kind.__name__}(") else " ".join(text.partition("\n\n")[0].split())
 
 
 def _named(model: Trainable) -> str:

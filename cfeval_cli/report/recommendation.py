@@ -188,7 +188,7 @@ class _Words:
             shares = (facts[key] for key in ("coverage", "stability"))
             cells += [Cell(DASH if share is None else f"{share:.1%}") for share in shares]
             rows.append(cells)
-        return Table("Which explainer to use on this model", header, [rows], list(notes))
+        return Table("Which explainer to use on this model", header, [rows], list(notes), part="scores")
 
 
 def _p(p: float | None) -> str:

@@ -46,6 +46,7 @@ class Table:
     notes: Sequence[str] = field(default_factory=tuple)
     detail: bool = False  # for those who read on: in the files, but not on the screen
     ranked: bool = False  # its columns are explainers, which a row ranks
+    part: str = "trust"  # of a report: scores, trust in the metrics, cost or appendix
 
     def markdown(self) -> str:
         """As a GitHub table."""
@@ -222,7 +223,8 @@ def _own(metrics: pd.DataFrame, record: Mapping[str, Any]) -> Table:
     )
     header = [Cell("Metric"), *(Cell(record["explainers"][name]) for name in names)]
     kept, left = tidied(blocks)
-    return Table("Scores of each explainer on its own instances", header, kept, [note, *left], detail=True)
+    title = "Scores of each explainer on its own instances"
+    return Table(title, header, kept, [note, *left], detail=True, part="scores")
 
 
 def contenders(metrics: pd.DataFrame, record: Mapping[str, Any], *, controls: bool = False) -> list[str]:
@@ -278,7 +280,7 @@ def _ladder(metrics: pd.DataFrame, record: Mapping[str, Any], detail: bool) -> T
     note = (
         f"Gold 0.9 names the gold with probability 0.9, random features otherwise. {len(some)} of {len(rungs)} rungs."
     )
-    return replace(table, notes=[*table.notes, note], detail=detail)
+    return replace(table, notes=[*table.notes, note], detail=detail, part="trust")
 
 
 def _values(title: str, metrics: pd.DataFrame, record: Mapping[str, Any], names: Sequence[str] = ()) -> Table:
@@ -341,7 +343,7 @@ def _values(title: str, metrics: pd.DataFrame, record: Mapping[str, Any], names:
             notes.append(f"{shown_as} has no explanation of {many}, which are left out: {told['reasons']}.")
     low = {name: share for name, share in low_coverage(metrics).items() if name in explainers}
     kept, left = tidied(blocks, ranked=True)
-    return Table(title, header, kept, [*notes, *left, *of_coverage(low, record)], ranked=True)
+    return Table(title, header, kept, [*notes, *left, *of_coverage(low, record)], ranked=True, part="scores")
 
 
 def tidied(blocks: Mapping[str, list[list[Cell]]], *, ranked: bool = False) -> tuple[list[list[list[Cell]]], list[str]]:
@@ -663,7 +665,8 @@ def _standings(metrics: pd.DataFrame, record: Mapping[str, Any]) -> Table:
         "their kind, are left out. Erasure asks what "
         "contributed, counterfactuals ask what would change the prediction; an average over both answers neither."
     )
-    return Table("Mean ranks of the explainers", [Cell("Rank by"), *map(Cell, explainers.values())], [rows], [note])
+    header = [Cell("Rank by"), *map(Cell, explainers.values())]
+    return Table("Mean ranks of the explainers", header, [rows], [note], part="scores")
 
 
 def _agreement(pairs: pd.DataFrame, record: Mapping[str, Any], detail: bool) -> Table:
@@ -868,7 +871,8 @@ def _noise(names: pd.DataFrame, values: pd.DataFrame, record: Mapping[str, Any])
         notes.append(f"Another seed of the explainer names {what} for so many of the instances: {'; '.join(said)}.")
     if alike:
         notes.append(f"Draw nothing, features and scores are the same: {', '.join(alike)}.")
-    made = [Table("What another seed of the explainer names", [*map(Cell, _NOISE)], [rows], notes, detail=True)]
+    title = "What another seed of the explainer names"
+    made = [Table(title, [*map(Cell, _NOISE)], [rows], notes, detail=True, part="appendix")]
     drawn = names.loc[names["deterministic"] == "no", "explainer"].tolist()
     mine = values[values["explainer"].isin(drawn) & ~values["metric"].isin(truths_of(record))]
     return [*made, _moved(mine, drawn, record)] if len(mine) else made
@@ -899,7 +903,7 @@ def _moved(values: pd.DataFrame, names: Sequence[str], record: Mapping[str, Any]
     title = "What another seed of the explainer does to each metric's value"
     kept, left = tidied(blocks)
     header = [Cell("Metric"), *(Cell(record["explainers"][name]) for name in names)]
-    return Table(title, header, kept, [note, *left], detail=True)
+    return Table(title, header, kept, [note, *left], detail=True, part="appendix")
 
 
 def costs(ledger: pd.DataFrame, record: Mapping[str, Any]) -> Table:
@@ -924,7 +928,7 @@ def costs(ledger: pd.DataFrame, record: Mapping[str, Any]) -> Table:
         f"{record['data']['name']}, {instances:,} instances. Seconds of one core; of explanations known from earlier "
         "runs, what computing them took then. Model rows: inputs put before the model."
     )
-    return Table("What it cost", [Cell(text) for text in header], list(blocks.values()), [note], detail=True)
+    return Table("What it cost", [*map(Cell, header)], list(blocks.values()), [note], detail=True, part="cost")
 
 
 def _percent(share: float | None) -> Cell:

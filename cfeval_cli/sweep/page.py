@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from cfeval_cli import __version__
 from cfeval_cli.errors import visible
-from cfeval_cli.report.page import build
+from cfeval_cli.report.page import build, glossary, methods
 from cfeval_cli.report.page.verdict import listed
 from cfeval_cli.report.plots import COLOURS, INK, MARKS, WIDE, Plot, grid, legend, style
 from cfeval_cli.report.tables import MOVES, OF_MOVES, Table, mark_moves, row_title
@@ -67,6 +68,7 @@ def _page(
     return build.render(
         "sweep.html",
         [table for table in made if table.title != "The runs"],
+        glossary.terms({**sweep.runs[0].record, **merged(sweep.runs)}),
         title=f"{listed(names)}: {len(sweep.runs)} runs together",
         headline=answer.headline,
         points=answer.points,
@@ -75,7 +77,21 @@ def _page(
         head=["Run", "seed", *sweep.keys, "status", "test accuracy", "instances"],
         runs=runs,
         plots=build.embedded(drawn, build.KINDS),
+        methods=_methods(sweep),
+        citation=methods.citation(str(sweep.runs[0].record.get("cfeval", __version__))),
     )
+
+
+def _methods(sweep: Sweep) -> str:
+    """How the first run was made, and what the others have otherwise."""
+    varied = [f"{key} ({', '.join(_values(sweep, key))})" for key in sweep.keys]
+    seeds = sorted({run.seed for run in sweep.runs})
+    varied += [f"seed ({', '.join(map(str, seeds))})"] if len(seeds) > 1 else []
+    first, many = sweep.runs[0], len(sweep.runs)
+    if many == 1 or not varied:
+        return methods.paragraph(first.record)
+    more = f"This was done {many} times, varying {listed(varied)}; figures given for one run are those of {first.name}."
+    return f"{methods.paragraph(first.record)} {more}"
 
 
 def _cells(line: Mapping[Any, Any]) -> list[tuple[Any, str]]:

@@ -110,7 +110,8 @@ def _means(metrics: pd.DataFrame, runs: Sequence[Run], chosen: Mapping[str, str]
         *of_coverage(low_coverage(means), record),
     ]
     kept, left = tidied(blocks, ranked=True)
-    return Table(f"Means over {many} seeds{_named(chosen)}", header, kept, [*notes, *left], detail)
+    title = f"Means over {many} seeds{_named(chosen)}"
+    return Table(title, header, kept, [*notes, *left], detail, part="scores")
 
 
 def _agreement(correlations: pd.DataFrame, runs: Sequence[Run], chosen: Mapping[str, str], detail: bool) -> Table:

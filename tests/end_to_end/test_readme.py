@@ -24,7 +24,22 @@ def test_every_command_that_is_shown_is_one_that_hydra_composes():
         composed(*[a.replace("dataset=loans", "dataset=adults") for a in arguments])
 
 
+def test_the_readme_is_read_in_a_minute_or_two_and_its_picture_is_small():
+    text = (ROOT / "README.md").read_text()
+    assert len(text.split()) <= 900
+    (picture,) = re.findall(r"!\[[^\]]*\]\(([^)]*)\)", text)
+    assert (ROOT / picture).stat().st_size < 150_000
+
+
+def test_the_table_beside_others_is_that_of_its_page_which_says_what_was_read():
+    rows = re.findall(r"^\|.*\|$", (ROOT / "README.md").read_text(), re.M)
+    page = (ROOT / "docs" / "comparison.md").read_text()
+    assert len(rows) == 9 and rows == re.findall(r"^\|.*\|$", page, re.M)
+    for name in re.findall(r"\w+ \d[\w.]*", rows[0]):
+        assert f"**{name}**" in page
+
+
 def test_every_make_target_that_is_shown_exists():
     lines = re.findall(r"^([a-z0-9 -]+):", (ROOT / "Makefile").read_text(), re.M)
     shown = set(re.findall(r"(?:`|<code>|^)make ([a-z0-9-]+)", README, re.M))
-    assert {"run", "movie", "paper", "table1"} <= shown <= {target for line in lines for target in line.split()}
+    assert {"run", "test", "paper"} <= shown <= {target for line in lines for target in line.split()}

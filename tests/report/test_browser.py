@@ -214,9 +214,9 @@ def test_tables_and_the_command_are_copied(opened, reports):
     page = opened("table", permissions=["clipboard-read", "clipboard-write"])
     for form in ("latex", "markdown", "csv"):
         page.locator(f"button[data-copy={form}]").first.click()
-        playwright.expect(page.locator("#tables .said").first).to_have_text("copied")
+        playwright.expect(page.locator("#scores .said").first).to_have_text("copied")
         assert page.evaluate("navigator.clipboard.readText()") == texts[0][form]
-        page.evaluate("document.querySelector('#tables .said').textContent = ''")
+        page.evaluate("document.querySelector('#scores .said').textContent = ''")
     # and where the page may not use the clipboard by itself
     page.evaluate("void (navigator.clipboard.writeText = () => Promise.reject(new Error('no')))")
     page.locator("button[data-copy=command]").click()

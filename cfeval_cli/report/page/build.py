@@ -18,7 +18,7 @@ from markupsafe import Markup
 from cfeval_cli import __version__
 from cfeval_cli.folder.read import Folder
 from cfeval_cli.report import brief, distributions, plots, recommendation, tables
-from cfeval_cli.report.page import instances, provenance, svg, verdict
+from cfeval_cli.report.page import glossary, instances, methods, provenance, svg, verdict, why
 from cfeval_cli.report.plots import NARROW, Plot
 from cfeval_cli.report.tables import Cell, Table
 from cfeval_cli.storage.files import whole_file
@@ -110,14 +110,18 @@ class Report:
         ]  # fmt: skip
         return render(
             "run.html",
-            [*self._shown, _costs(folder)],
+            [*self._shown, tables.costs(folder.costs, folder.record)],
+            glossary.terms(record),
             title=_title(record, advised=self.recommendation is not None),
             facts=facts,
             verdict=self.verdict,
             recommendation=self.recommendation,
             warnings=provenance.warnings(folder),
             plots=embedded(drawn, figures),
+            cases=why.cases(browser, tables.headed(settings["gold"], record)),
             browser_note=_browser_note(browser),
+            methods=methods.paragraph(record),
+            citation=methods.citation(str(record.get("cfeval", __version__))),
             data=browser,
             provenance=provenance.provenance(record),
             command=shlex.join(record["command"]),
@@ -128,8 +132,16 @@ def draw(folder: Folder) -> dict[str, Plot]:
     """All figures of a run, in the order of the page."""
     drawn = plots.draw(folder.findings, folder.costs, folder.record)
     drawn |= distributions.draw(folder.instances, folder.counterfactuals, folder.shown, folder.record)
-    order = ("correlations", "truth", "ranks", "scores", "ladder", "distributions", "validity", "costs", "convergence")
+    order = [name for names in _PARTS.values() for name in names]
     return dict(sorted(drawn.items(), key=lambda item: order.index(item[0].partition("_")[0])))
+
+
+# the figures of each part of a page, by the first words of their names
+_PARTS = {
+    "scores": ("scores", "ranks", "distributions", "validity"),
+    "trust": ("correlations", "truth", "ladder"),
+    "cost": ("costs", "convergence"),
+}
 
 
 def save(drawn: Mapping[str, Plot], into: Path, kinds: Iterable[str]) -> None:
@@ -157,13 +169,13 @@ def _title(record: Mapping[str, Any], *, advised: bool) -> str:
     return f"{name}: which metric tells the truth about {len(explainers):,} explainers?"
 
 
-def render(template: str, made: Sequence[Table], **told: Any) -> str:
-    """A page from its template; everything that is told is text, and escaped."""
+def render(template: str, made: Sequence[Table], known: Sequence[glossary.Term], **told: Any) -> str:
+    """A page from its template; everything that is told is text, and escaped. `known` are the words that it defines."""
     env = _environment()
     script = _source("report.js")
     shown = [
         {"title": one.title, "header": one.header, "blocks": one.blocks, "notes": one.notes, "detail": one.detail,
-         "across": one.ranked, "number": number}
+         "across": one.ranked, "number": number, "part": one.part}
         for number, one in enumerate(made)
     ]  # fmt: skip
     texts = [{"latex": one.latex(), "markdown": one.markdown(), "csv": one.csv()} for one in made]
@@ -174,6 +186,8 @@ def render(template: str, made: Sequence[Table], **told: Any) -> str:
         script=Markup(script),  # noqa: S704
         script_hash=b64encode(sha256(script.encode()).digest()).decode(),
         version=__version__,
+        glossary=known,
+        term=lambda text: glossary.find(text, known),
         **told,
     )
 
@@ -187,6 +201,7 @@ def embedded(drawn: Mapping[str, Plot], files: Sequence[str]) -> list[dict[str, 
             "caption": plot.caption,
             "svg": svg.inline(plot.drawn("svg").decode(), name, plot.title, plot.caption),
             "files": files,
+            "part": next((part for part, names in _PARTS.items() if name.partition("_")[0] in names), "trust"),
             "wide": plot.figure.get_figwidth() > NARROW,
         }
         for name, plot in drawn.items()
@@ -214,11 +229,6 @@ def parts(cell: Cell) -> Part:
     """0.3652 [0.342, 0.389] (3rd*) in three; anything else as it is."""
     found = _CELL.fullmatch(cell.text)
     return Part(**{name: text or "" for name, text in found.groupdict().items()}) if found else Part(cell.text)
-
-
-def _costs(folder: Folder) -> Table:
-    made = tables.costs(folder.costs, folder.record)
-    return Table(made.title, made.header, made.blocks, made.notes, detail=True)
 
 
 def _browser_note(browser: Mapping[str, Any]) -> str:

@@ -44,7 +44,7 @@ for (const button of document.querySelectorAll("button[data-copy]")) {
     const said = button.parentElement.querySelector(".said");
     const focused = document.activeElement;
     try {
-      await copy(form === "command" ? byId("command").textContent : texts[Number(table)][form]);
+      await copy(table === undefined ? byId(form).textContent : texts[Number(table)][form]);
       said.textContent = "copied";
     } catch (error) {
       said.textContent = String(error.message || error);
@@ -73,9 +73,11 @@ for (const table of document.querySelectorAll("table.sortable")) {
     for (const cell of table.querySelectorAll("[aria-sort]")) if (cell !== but) cell.removeAttribute("aria-sort");
   };
   const press = (cell, what) => {
-    const button = made("button", cell.textContent, "sort");
+    const ways = [...cell.querySelectorAll("a.what")]; // to the glossary, which stay
+    for (const way of ways) way.remove();
+    const button = made("button", cell.textContent.trim(), "sort");
     button.type = "button";
-    cell.replaceChildren(button);
+    cell.replaceChildren(button, ...ways);
     button.addEventListener("click", what);
   };
   const rowsBy = (cell) => {

@@ -1,0 +1,95 @@
+"""What a paper says of how a run was made, and what it cites: from the run's record alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from cfeval_cli.report.page.verdict import listed
+from cfeval_cli.report.tables import of_fidelity, row_title, words_of
+
+METHOD = """\
+@article{ge2021counterfactual,
+  title   = {Counterfactual Evaluation for Explainable AI},
+  author  = {Ge, Yingqiang and Liu, Shuchang and Li, Zelong and Xu, Shuyuan and Geng, Shijie and Li, Yunqi and Tan, Juntao and Sun, Fei and Zhang, Yongfeng},
+  journal = {arXiv preprint arXiv:2109.01962},
+  year    = {2021},
+  doi     = {10.48550/arXiv.2109.01962}
+}"""  # noqa: E501  as it is copied
+
+
+def paragraph(record: Mapping[str, Any]) -> str:
+    """How it was done, in sentences that can stand in a paper."""
+    settings, data, count = record["settings"], record["data"], record["instances"]
+    k, names = settings["k"], list(record["explainers"].values())
+    train = record.get("splits", {}).get("train")
+    trained = f" (trained on {train:,} rows)" if train else ""
+    many = f"{count:,} test instance{'s' * (count != 1)} of {data['name']}"
+    told = [
+        f"A {_model(record)}{trained} with a test accuracy of {record['accuracy']['test']:.1%} was explained on {many} "
+        f"by {_some(names)}, each of which had to name k = {k} feature{'s' * (k != 1)}.{of_fidelity(record)}",
+        f"Counterfactuals that change nothing but the named features were found by {record['setup']}.",
+        f"The explanations were scored by {_some(_metrics(record))}.",
+        *_truth(record),
+        *_sure(record),
+        f"Everything was computed by cfeval {record.get('cfeval', '')} (Ge et al., 2021), seed {settings['seed']}.",
+    ]
+    return " ".join(told)
+
+
+def _model(record: Mapping[str, Any]) -> str:
+    name = record.get("model", {}).get("name")
+    return f"model ({name})" if name else "model"
+
+
+def _some(names: Sequence[str], most: int = 25) -> str:
+    return listed(names) if len(names) <= most else listed([*names[:most], f"{len(names) - most} more"])
+
+
+def _metrics(record: Mapping[str, Any]) -> list[str]:
+    """The metrics that are judged, without their variants."""
+    judged = [name for name, facts in record["metrics"].items() if facts["role"] == "judged"]
+    titles = [words_of(row_title(name, "", {**record, "removals": {}}).text).partition(" (")[0] for name in judged]
+    return list(dict.fromkeys(titles))
+
+
+def _truth(record: Mapping[str, Any]) -> list[str]:
+    """What counted as truth, and how it was known."""
+    settings, truths = record["settings"], record["truths"]
+    lead = [gold for gold in settings["gold"] if gold in truths]
+    if not lead:
+        return ["No truth is known of the model, so that no metric could be judged."]
+    told = []
+    for gold in lead:
+        facts = truths[gold]
+        how = f"{facts['how']}" if facts.get("how") else "computed from the model"
+        told.append(f"{gold} ({facts.get('question', 'the paper')}; {how})")
+    return [
+        f"What truly matters is defined by {listed(told)}; an explainer's truth is its {settings['agreement']} of the "
+        f"k features that matter most, and a metric is judged by Kendall's τ between its ranking of the explainers and "
+        "that of the truth, over all explainers and without controls."
+    ]
+
+
+def _sure(record: Mapping[str, Any]) -> list[str]:
+    """How the intervals were made."""
+    if not record.get("resampled"):
+        return []
+    level = f"{100 * record['settings']['confidence']:.4g} %"
+    shared = {
+        "common": "explainers are compared on the instances that all of them cover",
+        "own": "each explainer is scored on the instances that it covers",
+    }.get(record["settings"].get("support", ""), "")
+    return [
+        f"Intervals are {level} bootstrap intervals over {record['resampled']:,} resamples of the instances, the same "
+        f"for all; differences between metrics are corrected by Holm's method{'; ' * bool(shared)}{shared}."
+    ]
+
+
+def citation(version: str) -> str:
+    """What to cite, as BibTeX: the software, and the paper whose method it implements."""
+    software = (
+        "@software{cfeval,\n  title   = {cfeval: counterfactual evaluation of explanations},\n"
+        f"  author  = {{{{The cfeval authors}}}},\n  version = {{{version}}}\n}}"
+    )
+    return f"{METHOD}\n\n{software}"

@@ -1,0 +1,93 @@
+"""Three instances on which explainers name the most different features: what each said, and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+MANY = 3
+
+
+@dataclass(frozen=True)
+class Line:
+    """What one explainer said of an instance, and where the search went with it."""
+
+    explainer: str
+    named: str
+    gold: Sequence[str]  # the questions whose gold it named
+    edit: str
+    outcome: str
+    flips: bool
+
+
+@dataclass(frozen=True)
+class Case:
+    """An instance."""
+
+    title: str
+    golds: Sequence[tuple[str, str]]  # question and features
+    lines: Sequence[Line]
+
+
+def cases(browser: Mapping[str, Any], questions: Mapping[str, str]) -> list[Case]:
+    """Of the instances that a browser has, those about which the explainers disagree most, the first of equals.
+
+    `questions` are the golds that the run leads with, by what they ask.
+    """
+    k = browser["k"]
+
+    def named(one: Mapping[str, Any]) -> set[tuple[int, ...]]:
+        return {tuple(sorted(_features(told, k))) for told in one["e"] if len(told) > 1}
+
+    order = sorted(browser["instances"], key=lambda one: (-len(named(one)), one["id"]))
+    return [_case(one, browser, questions) for one in order[:MANY]]
+
+
+def _features(told: Sequence[Any], k: int) -> list[int]:
+    """The k features that were named; none if there is a reason instead."""
+    return list(told[: 2 * k : 2]) if len(told) > 1 else []
+
+
+def _case(one: Mapping[str, Any], browser: Mapping[str, Any], questions: Mapping[str, str]) -> Case:
+    classes, words = browser["classes"], browser["words"]
+    place = {feature: i for i, feature in enumerate(one["at"] or range(len(one["v"])))}
+
+    def value(feature: int) -> str:
+        return str(words[one["v"][place[feature]]]) if feature in place else ""
+
+    def shown(feature: int) -> str:
+        return value(feature) if browser["kind"] == "text" else f"{browser['features'][feature]} = {value(feature)}"
+
+    golds = {name: one["gold"][gold] for gold, name in questions.items() if gold in one["gold"]}
+    lines = []
+    for title, told, edits in zip(browser["explainers"], one["e"], one["c"], strict=True):
+        features = _features(told, browser["k"])
+        found = next((edit for edit in reversed(edits) if edit is not None), None)
+        changed = []
+        if found is not None:
+            for feature, word in zip(found[0], found[1], strict=False):
+                after = "nothing" if word < 0 else str(words[word])
+                if after != value(feature):
+                    changed.append(f"{shown(feature)} → {after}")
+        flips = found is not None and found[2] != one["said"]
+        outcome = "" if found is None else f"{'flips' if flips else 'stays'}{_falls(one['p'], found[3])}"
+        lines.append(
+            Line(
+                title,
+                ", ".join(map(shown, features)) or "nothing",
+                [name for name, mine in golds.items() if set(mine) & set(features)],
+                ", ".join(changed) or "nothing",
+                outcome,
+                flips,
+            )
+        )
+    said = f"Instance {one['id']}: the model says {classes[one['said']]}"
+    sure = "" if one["p"] is None else f" (P = {one['p']:.2f})"
+    right = "" if one["true"] is None else f", the data say {classes[one['true']]}"
+    named = [(name, ", ".join(shown(int(j)) for j in mine) or "nothing") for name, mine in golds.items()]
+    return Case(f"{said}{sure}{right}", named, lines)
+
+
+def _falls(before: float | None, after: float | None) -> str:
+    return "" if before is None or after is None else f": P(ŷ) {before:.2f} → {after:.2f}"

@@ -1,0 +1,118 @@
+"""The parts of a page that explain: three instances, the glossary, the methods paragraph, and their order."""
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from cfeval_cli.folder.read import read
+from cfeval_cli.report.page import glossary, instances, methods, why
+from cfeval_cli.report.page.build import Report
+from cfeval_cli.report.tables import headed
+from tests.report.conftest import text_of
+
+
+@pytest.fixture(scope="module")
+def folder(toy, made):
+    return read(made(toy, "explainer=[random,omission,decision_boundary,lr]", "k=2"))
+
+
+@pytest.fixture(scope="module")
+def page(folder):
+    return Report(folder).page({}, [])
+
+
+def test_the_order_is_answer_why_scores_trust_cost_appendix(page):
+    order = [page.index(f'id="{name}"') for name in ("verdict", "why", "scores", "trust", "cost", "appendix")]
+    assert order == sorted(order)
+    parts = re.split(r'<section id="(scores|trust|cost|appendix)">', page)
+    told = {name: text_of(html) for name, html in zip(parts[1::2], parts[2::2], strict=True)}
+    assert "Scores and ranks of the explainers" in told["scores"] and "ground truth" in told["trust"]
+    assert "What it cost" in told["cost"] and "Glossary" in told["appendix"] and "To cite" in told["appendix"]
+
+
+def _of(frame, number, name):
+    return frame[(frame["instance"] == number) & (frame["explainer"] == name)]
+
+
+def test_the_three_instances_are_those_of_most_disagreement_and_say_what_the_files_say(folder):
+    questions = headed(folder.record["settings"]["gold"], folder.record)
+    browser = instances.gather(folder)
+    cases = why.cases(browser, questions)
+    named = folder.explanations.groupby("instance")["features"].agg(
+        lambda of: len({tuple(sorted(features[:2])) for features in of if len(features)})
+    )
+    most = named.loc[[one["id"] for one in browser["instances"]]].sort_values(ascending=False)
+    ids = [int(re.match(r"Instance (\d+):", case.title)[1]) for case in cases]
+    assert len(ids) == 3 and sorted(named.loc[ids]) == sorted(most.iloc[:3])
+    features = folder.described.features
+    for number, case in zip(ids, cases, strict=True):
+        known = folder.instances.set_index("instance").loc[number]
+        for line in case.lines:
+            name = next(n for n, title in folder.record["explainers"].items() if title == line.explainer)
+            mine = _of(folder.explanations, number, name).iloc[0]
+            assert [part.partition(" = ")[0] for part in line.named.split(", ")] == [
+                features[j] for j in mine["features"][:2]
+            ]
+            edits = _of(folder.counterfactuals, number, name).set_index("access")
+            after = edits["label"].get("probability", known["predicted"])  # an incomplete explanation has none
+            assert line.flips == bool(after != known["predicted"])
+            if line.flips:
+                assert line.outcome.startswith("flips") and "→" in line.edit
+        truth = folder.truth[(folder.truth["instance"] == number) & (folder.truth["truth"] == "contrast")]
+        importance = truth["importance"].iloc[0]
+        top = sorted(range(len(importance)), key=lambda j: -importance[j])[:2]
+        assert {part.partition(" = ")[0] for part in dict(case.golds)["change"].split(", ")} == {
+            features[j] for j in top
+        }
+
+
+def test_every_head_of_a_row_leads_to_a_definition_which_the_classes_give(folder, page):
+    known = {term.name: term for term in glossary.terms(folder.record)}
+    assert known["Validity"].what == "Share of instances whose label changed."
+    assert known["Omission"].what == "The drop in p(ŷ) when a feature is removed."
+    assert known["GroundTruth"].what.startswith("recall: Mean share") and "hit: Share" in known["GroundTruth"].what
+    for anchor in re.findall(r'class="what" href="#([^"]+)"', page):
+        assert f'<dt id="{anchor}"' in page
+    heads = re.findall(r'<th scope="row"[^>]*>(.*?)</th>', page)
+    scored = [head for head in heads if "↑" in head or "↓" in head]
+    assert scored and all('class="what"' in head and 'title="' in head for head in scored)
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [("C_soft (disc., label) ↑ §", "C_soft"), ("3 Validity (label / probability) ↑", "Validity"), ("τ change*", "τ"),
+     ("p(τ, no controls)", "p"), ("Random†", "Random"), ("GroundTruth* (recall, x) ↑", "GroundTruth"), ("xyz", None)],
+)  # fmt: skip
+def test_a_head_is_found_by_its_words(text, name):
+    known = [glossary.Term(one, "what") for one in ("C", "C_soft", "Validity", "τ", "p", "Random", "GroundTruth")]
+    found = glossary.find(text, known)
+    assert (found and found.name) == name
+
+
+def test_a_folder_that_defines_nothing_has_the_usual_words_only(folder):
+    record = {name: value for name, value in folder.record.items() if name != "definitions"}
+    names = {term.name for term in glossary.terms(record)}
+    assert "τ" in names and "Validity" not in names
+    assert len({term.anchor for term in glossary.terms(folder.record)}) == len(glossary.terms(folder.record))
+
+
+def test_the_methods_are_those_of_the_settings(folder):
+    text, settings = methods.paragraph(folder.record), folder.record["settings"]
+    assert (
+        f"on {folder.record['instances']:,} test instances of toy by Random, Omission, DecisionBoundary and LR" in text
+    )
+    assert "name k = 2 features" in text and folder.record["setup"] in text and f"seed {settings['seed']}." in text
+    assert "centered (contribution; exact) and contrast (change; exact)" in text
+    assert "95 % bootstrap intervals over 100 resamples" in text and "Kendall's τ" in text
+    bare = {**folder.record, "truths": {}, "resampled": 0}
+    assert "No truth is known" in methods.paragraph(bare) and "bootstrap" not in methods.paragraph(bare)
+    cited = methods.citation("9.9")
+    assert "version = {9.9}" in cited and "2109.01962" in cited and cited.count("{") == cited.count("}")
+
+
+def test_what_is_copied_is_escaped(folder):
+    record = {**folder.record, "explainers": dict.fromkeys(folder.record["explainers"], "<b>x")}
+    assert "<b>x" in methods.paragraph(record)
+    html = Report(replace(folder, record=record)).page({}, [])
+    assert "<b>x" not in re.sub(r"<script.*?</script>", "", html, flags=re.S) and "&lt;b&gt;x" in html
