@@ -143,8 +143,11 @@ def _own() -> list[str]:
     return [str(Path(configs.PLACE) / f"{name}.yaml") for name in names if folder == configs.beside()]
 
 
-def report(folder: RunFolder, plan: Plan) -> Report:
-    """Tables, figures and page, made from what the folder has; a run is not lost for want of a page."""
+def report(folder: RunFolder, plan: Plan) -> Report | None:
+    """Tables, figures and page, made from what the folder has; a run is not lost for want of a page.
+
+    Returns what can be shown; None if not even the answer can be told.
+    """
     from cfeval_cli.folder.read import read
     from cfeval_cli.folder.write import JUDGES, RunFolder
     from cfeval_cli.report.page.build import Report
@@ -156,14 +159,17 @@ def report(folder: RunFolder, plan: Plan) -> Report:
         theirs = read(judge)
         if "tables.md" not in theirs.record["files"]:
             RunFolder.remake(judge, theirs.record, Report(theirs).texts())
+    shown = None
     try:
+        if told.answer and told.brief:
+            shown = told
         folder.add(list(told.files(plan.figures, plan.report)))
     except OSError:
         raise
     except Exception as error:
         log.exception("no report")
         log.warning("report.html could not be made (%s); all else is complete", error)
-    return told
+    return shown
 
 
 def _close(folder: RunFolder, status: str, cfg: DictConfig) -> str:

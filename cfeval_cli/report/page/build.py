@@ -73,7 +73,7 @@ class Report:
         advice = [] if self.recommendation is None else self.recommendation.headlines
         return [*(f"Recommendation: {line}" for line in advice), f"Verdict: {self.verdict.headline}."]
 
-    @property
+    @cached_property
     def brief(self) -> brief.Brief:
         """One table for a screen."""
         return brief.of_run(self.folder.findings, self.folder.record)
