@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -57,9 +58,18 @@ class Gathered:
     folder: Path
     sweep: Sweep
     tables: list[Table]
-    answer: Answer
-    brief: Brief  # one table for a screen
+    frames: Mapping[str, pd.DataFrame]  # by the names of their files
     page: Path | None = None  # the report
+
+    @cached_property
+    def answer(self) -> Answer:
+        """What the runs say together."""
+        return say(self.sweep, self.frames["seeds_correlations"])
+
+    @cached_property
+    def brief(self) -> Brief:
+        """One table for a screen."""
+        return brief.of_sweep(self.sweep, *self.frames.values())
 
 
 def _of_judge(folder: Path) -> bool:
@@ -109,7 +119,6 @@ def gather(
         "stability": _stability(sweep),
     }
     tables = report.make(sweep, *frames.values())
-    answer = say(sweep, frames["seeds_correlations"])
     into.mkdir(parents=True, exist_ok=True)
     texts = {f"{name}.csv": as_csv(frame) for name, frame in frames.items()}
     texts |= {"tables.md": "\n".join(table.markdown() for table in tables)}
@@ -117,11 +126,12 @@ def gather(
     for name, text in texts.items():
         with whole_file(into / name) as partial:
             partial.write_text(text, encoding="utf-8")
+    done = Gathered(into, sweep, tables, frames, into / NAME if page else None)
     if page:
         from cfeval_cli.sweep import page as pages  # here: it draws, which not everyone waits for
 
-        pages.write(sweep, frames["sweep"], answer, tables, into)
-    return Gathered(into, sweep, tables, answer, brief.of_sweep(sweep, *frames.values()), into / NAME if page else None)
+        pages.write(sweep, frames["sweep"], done.answer, tables, into)
+    return done
 
 
 def _name(path: Path, into: Path) -> str:
