@@ -73,7 +73,8 @@ class Brief:
         """The lines of a screen of so many columns; no word is parted."""
         from rich.text import Text
 
-        made, more = self._fitting(width)
+        shown = [replace(column, heading=[visible(word) for word in column.heading]) for column in self.columns]
+        made, more = replace(self, columns=shown)._fitting(width)
         lines = [Text(line, style="bold") for line in _wrapped(visible(self.title), width)]
         if made.rows:
             lines += made._table(width)

@@ -75,6 +75,14 @@ def test_so_many_explainers_that_no_width_holds_them_are_cut_and_the_note_says_s
     assert re.search(r"Ranks of \d+ of 40 explainers; --full has all", " ".join(text))
 
 
+def test_control_characters_are_shown_and_not_obeyed():
+    evil = "\x1b[2J"
+    column = Column([evil, "x"], [Field(["0.123", "1st"])], True)
+    for width in (80, 20):
+        text = "\n".join(lines_of(Brief(evil, [f"{evil} (b) ↑"], ["x"], [column] * 3, [evil]), width))
+        assert evil not in text and "\\x1b[2J" in text
+
+
 def findings(folder):
     opened = read(folder)
     return opened.findings, opened.record
