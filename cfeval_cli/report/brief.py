@@ -21,6 +21,8 @@ from cfeval_cli.report.tables import (
     low_coverage,
     marked,
     of_coverage,
+    of_faults,
+    of_support,
     ordinal,
     row_title,
     together,
@@ -307,7 +309,8 @@ def of_run(findings: Findings, record: Mapping[str, Any]) -> Brief:
         told.append(f"τ: of a metric's ranking with the truth{less}; in brackets its {level} interval.")
     told += notes
     told += of_left(left, record)
-    told += of_coverage(low_coverage(lines), record)
+    told += [*of_coverage(low_coverage(lines), record), *of_support(findings.metrics, record)]
+    told += of_faults(record["explainers"], record)
     return Brief(_title(record), rows, blocks, columns, [note for note in told if note])
 
 

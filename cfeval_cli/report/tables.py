@@ -336,11 +336,7 @@ def _values(title: str, metrics: pd.DataFrame, record: Mapping[str, Any], names:
         notes.append(f"Not computed: {left_out(record['metrics_absent'])}.")
     if record["explainers_absent"]:
         notes.append(f"Explainers that do not apply: {left_out(record['explainers_absent'])}.")
-    for name, shown_as in explainers.items():
-        told = record.get("explained", {}).get(name, {})
-        if told.get("faults"):
-            many = f"{told['faults']:,} of {record['instances']:,} instances"
-            notes.append(f"{shown_as} has no explanation of {many}, which are left out: {told['reasons']}.")
+    notes += of_faults(explainers, record)
     low = {name: share for name, share in low_coverage(metrics).items() if name in explainers}
     kept, left = tidied(blocks, ranked=True)
     return Table(title, header, kept, [*notes, *left, *of_coverage(low, record)], ranked=True, part="scores")
@@ -391,6 +387,17 @@ def together(one: Cell, other: Cell) -> Cell:
     detail = ", ".join([*parts[:-1], f"{parts[-1]} / {more[-1]}"])
     latex = None if one.latex is None else one.latex.replace(f"({escape_latex(mine[1])})", f"({escape_latex(detail)})")
     return Cell(one.text.replace(f"({mine[1]})", f"({detail})"), one.bold, latex)
+
+
+def of_faults(explainers: Mapping[str, str], record: Mapping[str, Any]) -> list[str]:
+    """Who failed on some instances, and why."""
+    told = {title: record.get("explained", {}).get(name, {}) for name, title in explainers.items()}
+    return [
+        f"{title} has no explanation of {one['faults']:,} of {record['instances']:,} instances, which are left out: "
+        f"{one['reasons']}."
+        for title, one in told.items()
+        if one.get("faults")
+    ]
 
 
 def _of_reference(record: Mapping[str, Any]) -> list[str]:

@@ -343,7 +343,8 @@ def test_what_is_printed_is_what_is_stored(whole):
     folder, done = whole
     metrics = pd.read_csv(folder / "metrics.csv")
     c = metrics.query("metric == 'c' and variant == 'label' and explainer == 'lr'").iloc[0]
-    for text in (done.stdout, (folder / "tables.md").read_text(), (folder / "tables.tex").read_text()):
+    assert f" {c['value']:.3f}" in done.stdout
+    for text in ((folder / "tables.md").read_text(), (folder / "tables.tex").read_text()):
         assert f"{c['value']:.4f}" in text
     assert "test accuracy" in done.stderr
 
