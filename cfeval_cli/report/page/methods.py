@@ -29,7 +29,7 @@ def paragraph(record: Mapping[str, Any]) -> str:
         f"A {_model(record)}{trained} with a test accuracy of {record['accuracy']['test']:.1%} was explained on {many} "
         f"by {_some(names)}, each of which had to name k = {k} feature{'s' * (k != 1)}.{of_fidelity(record)}",
         f"Counterfactuals that change nothing but the named features were found by {record['setup']}.",
-        f"The explanations were scored by {_some(_metrics(record))}.",
+        *([f"The explanations were scored by {_some(scored)}."] if (scored := _metrics(record)) else []),
         *_truth(record),
         *_sure(record),
         f"Everything was computed by cfeval {record.get('cfeval', '')} (Ge et al., 2021), seed {settings['seed']}.",
