@@ -246,7 +246,7 @@ def scores(
         moves = any(one.get("moves") is True for one in shown.values())
         rows.append(f"{named.text} {MOVES}" if moves else named.text)
         blocks.append("truth" if facts["role"] == "truth" else str(facts["block"]))
-        places = _places(shown, facts["better"])
+        places = _places(shown)
         for name, column in zip(names, cells, strict=True):
             column.append(places.get(name, Field([DASH])))
         ends_of.append([of.get(pairs[0], DASH if facts["role"] != "truth" else "") for of in taus.values()])
@@ -260,15 +260,16 @@ def scores(
     return rows, blocks, columns, [*notes, *([f"Without any value: {', '.join(empty)}."] if empty else [])]
 
 
-def _places(shown: Mapping[str, Mapping[Any, Any]], better: str) -> dict[str, Field]:
+def _places(shown: Mapping[str, Mapping[Any, Any]]) -> dict[str, Field]:
     """Value and rank of each explainer, marked if it is not told apart from the next better one."""
     there = {name: one for name, one in shown.items() if not pd.isna(one["value"])}
     order = sorted(there, key=lambda name: there[name]["rank"])
     ranks = [one["rank"] for one in there.values()]
     made = {}
-    for place, name in enumerate(order):
-        one, before = there[name], there[order[place - 1]] if place else None
-        close = before is not None and before["rank"] != one["rank"] and _overlap(before, one)
+    for name in order:
+        one = there[name]
+        better = [other for other in order if there[other]["rank"] < one["rank"]]
+        close = bool(better) and _overlap(there[better[-1]], one)
         rank = ordinal(one["rank"], ranks.count(one["rank"]) > 1) + CIRCULAR * (one.get("circular") is True)
         first = one["rank"] == min(ranks) and len(there) > 1
         lines = [three(one["value"])] if len(there) == 1 else [three(one["value"]), f"{rank}{APART * close}"]

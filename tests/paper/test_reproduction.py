@@ -13,7 +13,8 @@ from tests.conftest import cfeval, only_run
 
 ROOT = Path(__file__).parents[2]
 FILES = ROOT / "docs" / "reproduction"
-PAGE = " ".join((ROOT / "docs" / "reproduction.md").read_text().split())
+TEXT = (ROOT / "docs" / "reproduction.md").read_text()
+PAGE = " ".join(TEXT.split())
 
 
 @pytest.fixture(scope="module")
@@ -153,7 +154,7 @@ def test_the_table_of_one_trained_model_is_that_of_its_file():
 
 def rows_of(table):
     """Every line of the table of one trained model, from lines of correlations.csv."""
-    shown = re.findall(r"^\| (.*?) [↑↓] \| (.*) \|$", PAGE.partition("## Adults, one trained model")[2], re.M)
+    shown = re.findall(r"^\| (.*?) [↑↓] \| (.*) \|$", TEXT.partition("## Adults, one trained model")[2], re.M)
     told = [[cell.strip() for cell in cells.split("|")] for _, cells in shown]
     expected = []
     for _, lines in table.groupby(["metric", "variant"], sort=False):

@@ -102,17 +102,28 @@ def test_values_ranks_and_marks_are_those_of_the_files(toy, made):
     titles = {"random": "Random", "omission": "Omission", "lime": "LIME", "lr": "LR"}
     titles["decision_boundary"] = "Decision Boundary"
     order = sorted(rows, key=lambda row: float(row["rank"]))
-    for i, row in enumerate(order):
+    for row in order:
         value, rank = shown[titles[row["explainer"]]]
         assert value == three(float(row["value"]))
-        tied = sum(other["rank"] == row["rank"] for other in rows) > 1
-        overlaps = i > 0 and not tied and (
-            float(order[i - 1]["value_low"]) <= float(row["value_high"])
-            and float(row["value_low"]) <= float(order[i - 1]["value_high"])
-        )  # fmt: skip
+        better = [other for other in order if float(other["rank"]) < float(row["rank"])][-1:]
+        overlaps = any(
+            float(other["value_low"]) <= float(row["value_high"])
+            and float(row["value_low"]) <= float(other["value_high"])
+            for other in better
+        )
         assert rank.startswith(f"{float(row['rank']):g}") and ("~" in rank) == overlaps
     text = lines_of(one)
     assert max(map(len, text)) <= 80 and "τ contribution" in text[1] + text[2] and "τ change" in text[2]
+
+
+def test_who_is_tied_is_compared_with_who_is_better():
+    ends = {"a": (0.9, 1.0, 1), "b": (0.5, 0.95, 2.5), "c": (0.5, 0.95, 2.5), "d": (0.1, 0.2, 4)}
+    shown = {
+        name: {"value": (low + high) / 2, "low_end": low, "high_end": high, "rank": rank}
+        for name, (low, high, rank) in ends.items()
+    }
+    told = {name: field.lines[1] for name, field in brief._places(shown).items()}
+    assert told == {"a": "1st", "b": "2.5=~", "c": "2.5=~", "d": "4th"}
 
 
 def test_tau_is_that_without_controls_by_question(toy, made):
