@@ -21,6 +21,7 @@ class Recommendation:
     headlines: Sequence[str]
     points: Sequence[str]
     table: Table
+    disagree: Sequence[int] = ()  # instances about which the explainers disagree most
 
 
 def tell(folder: Folder) -> Recommendation | None:
@@ -47,7 +48,8 @@ class _Words:
         points = [f"{_ASKED[name]} {' '.join(self.points(name, answer))}" for name, answer in questions.items()]
         points += self.disagree()
         points.append(f"The rule: {self.told['rule']['source']}.")
-        return Recommendation(headlines, points, self.table(questions, [*headlines, *points]))
+        apart = [int(one["instance"]) for one in self.told["disagree"]]
+        return Recommendation(headlines, points, self.table(questions, [*headlines, *points]), apart)
 
     def title(self, name: str) -> str:
         """An explainer as the tables call it."""

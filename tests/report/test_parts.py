@@ -45,6 +45,10 @@ def test_the_three_instances_are_those_of_most_disagreement_and_say_what_the_fil
     most = named.loc[[one["id"] for one in browser["instances"]]].sort_values(ascending=False)
     ids = [int(re.match(r"Instance (\d+):", case.title)[1]) for case in cases]
     assert len(ids) == 3 and sorted(named.loc[ids]) == sorted(most.iloc[:3])
+    told = [browser["instances"][at]["id"] for at in (-1, 2)]  # whom the recommendation names comes first
+    assert [case.title.partition(":")[0] for case in why.cases(browser, questions, told)][:2] == [
+        f"Instance {number}" for number in told
+    ]
     features = folder.described.features
     for number, case in zip(ids, cases, strict=True):
         known = folder.instances.set_index("instance").loc[number]

@@ -118,7 +118,11 @@ class Report:
             recommendation=self.recommendation,
             warnings=provenance.warnings(folder),
             plots=embedded(drawn, figures),
-            cases=why.cases(browser, tables.headed(settings["gold"], record)),
+            cases=why.cases(
+                browser,
+                tables.headed(settings["gold"], record),
+                () if self.recommendation is None else self.recommendation.disagree,
+            ),
             browser_note=_browser_note(browser),
             methods=methods.paragraph(record),
             citation=methods.citation(str(record.get("cfeval", __version__))),

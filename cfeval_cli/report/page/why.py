@@ -30,17 +30,21 @@ class Case:
     lines: Sequence[Line]
 
 
-def cases(browser: Mapping[str, Any], questions: Mapping[str, str]) -> list[Case]:
+def cases(browser: Mapping[str, Any], questions: Mapping[str, str], told: Sequence[int] = ()) -> list[Case]:
     """Of the instances that a browser has, those about which the explainers disagree most, the first of equals.
 
-    `questions` are the golds that the run leads with, by what they ask.
+    `questions` are the golds that the run leads with, by what they ask; `told` are instances that the recommendation
+    names, which come before all others.
     """
     k = browser["k"]
 
     def named(one: Mapping[str, Any]) -> set[tuple[int, ...]]:
         return {tuple(sorted(_features(told, k))) for told in one["e"] if len(told) > 1}
 
-    order = sorted(browser["instances"], key=lambda one: (-len(named(one)), one["id"]))
+    first = {instance: place for place, instance in enumerate(told)}
+    order = sorted(
+        browser["instances"], key=lambda one: (first.get(one["id"], len(first)), -len(named(one)), one["id"])
+    )
     return [_case(one, browser, questions) for one in order[:MANY]]
 
 
