@@ -32,27 +32,26 @@ def check(folders: Sequence[Path], into: Path) -> Check:
     seen = set[str]()
     for folder in _runs(folders):
         record = checked.read_record(folder)
-        told = trials(record, checked.table(folder / "metrics.csv")) if _whole(record) else []
+        found = trials(record, checked.table(folder / "metrics.csv")) if _whole(record) else []
         about = json.dumps([record.get(name) for name in ("data", "model", "settings", "explainer_settings")])
-        if not told or about in seen:
+        if not found or about in seen:
             left += 1
             continue
         seen.add(about)
-        everyone += told
+        everyone += found
         arbitrary |= {name for name, facts in record["removals"].items() if facts.get("arbitrary")}
     if not everyone:
         raise UserError("none of these runs is complete and of a model whose truth is known.")
     lost = regrets(everyone, Rule.shipped(), arbitrary)
-    means = summary(lost)
-    tables = _tables(means, lost)
+    told = tables(lost)
     into.mkdir(parents=True, exist_ok=True)
     with whole_file(into / "regret.parquet") as path:
         lost.to_parquet(path, index=False)
     with whole_file(into / "regret.md") as path:
-        path.write_text("\n".join(table.markdown() for table in tables), encoding="utf-8")
+        path.write_text("\n".join(table.markdown() for table in told), encoding="utf-8")
     more = f"; {left} left out (not complete, of unknown truth, or there twice)" if left else ""
     runs, sets = _counted(len(seen), "run"), _counted(lost["data"].nunique(), "data set")
-    return Check(tables, f"{runs} of judges on {sets}{more}")
+    return Check(told, f"{runs} of judges on {sets}{more}")
 
 
 def _counted(many: int, what: str) -> str:
@@ -73,8 +72,9 @@ def _whole(record: dict[str, object]) -> bool:
     return record["status"] == "complete" and bool(record.get("truths")) and "model" in record
 
 
-def _tables(means: pd.DataFrame, lost: pd.DataFrame) -> list[Table]:
+def tables(lost: pd.DataFrame) -> list[Table]:
     """For all explainers, and without those that are made for the truth, where there are any."""
+    means = summary(lost)
     many = lost.groupby(["question", "k", "circular"])["explainers"].sum()
     fewer = [(question, k) for question, k, circular in many.index if circular == "drop"]
     fewer = [key for key in fewer if many[(*key, "drop")] < many[(*key, "keep")]]

@@ -1,10 +1,16 @@
 """`cfeval judge check`: runs of judges are read from their folders."""
 
+import re
+from pathlib import Path
+
 import pandas as pd
 import pytest
 
 from cfeval_cli.errors import UserError
-from cfeval_cli.sweep.check import check
+from cfeval_cli.sweep.check import check, tables
+from cfeval_cli.sweep.regret import STRATEGIES
+
+DOCS = Path(__file__).parents[2] / "docs"
 
 
 def test_runs_are_read_and_the_regret_written(toy, made, tmp_path):
@@ -25,3 +31,21 @@ def test_runs_are_read_and_the_regret_written(toy, made, tmp_path):
 def test_folders_without_a_run_are_refused(tmp_path):
     with pytest.raises(UserError, match="holds no run"):
         check([tmp_path], tmp_path)
+
+
+def test_the_page_has_what_came_out_of_the_full_check():
+    lost = pd.read_parquet(DOCS / "judges" / "regret.parquet")
+    assert set(lost["data"]) == {"adults", "german", "compas", "heloc", "pima"} and set(lost["seed"]) == set(range(10))
+    assert lost["judge"].nunique() == 4 and set(lost["k"]) == {1, 3}
+    assert len(lost[["data", "judge", "seed", "k"]].drop_duplicates()) == 400
+    page = (DOCS / "judges.md").read_text()
+    for table in tables(lost):
+        assert table.markdown().strip() in page
+    # the means, by themselves
+    for (question, k, circular), some in lost.groupby(["question", "k", "circular"]):
+        sets = some.groupby(["strategy", "data", "seed"])["regret"].mean().groupby(["strategy", "data"]).mean()
+        for name, mean in sets.groupby("strategy").mean().items():
+            line = next(
+                line for line in page.splitlines() if line.startswith(f"| {STRATEGIES[name]}".replace("_", "\\_"))
+            )
+            assert circular == "drop" or re.search(rf"\b{mean:.3f} ", line), (question, k, name)
