@@ -59,6 +59,7 @@ def run(plan: Plan, folder: RunFolder, progress: Progress, teacher: Model | None
         wanted = inputs(plan)
         if wanted is not None and folder.results == wanted and not plan.redo:
             return False
+        plan.executor.prepare(plan.timeout)
         whole, dataset = plan, plan.dataset.load(plan.data_dir, plan.seed)
         plan = plan.applied(trust.foreseen(plan, dataset))
     folder.begin(plan, dataset, wanted)

@@ -38,7 +38,8 @@ def test_values_and_choices_are_taken(override):
         "seed=${oc.env:HOME}", "+x=${oc.decode:'{}'}", "dataset/more=x", "++hydra.job.chdir=true",
         "search={a:1}", "explainer@x=lr", "data_dir=/not/there", "cache.folder=/not/there", "x.url=http://a/b",
         "model.path=score.py:predict_proba", "model.path=score.py", "model.trusted=[os.system]",
-        "+model.trusted=[os.system]", "model.depends=[helper.py]",
+        "+model.trusted=[os.system]", "model.depends=[helper.py]", "executor.scheduler=evil.example:8786",
+        "++executor.scheduler=tcp://127.0.0.1:1",
         r"+z.c=\{$\{z.a\}$\{z.b\}: x\}", r"+explainer.e=$\{oc.create:$\{oc.decode:$\{z.c\}\}\}", r"+z.a=a\{", "+z.a=$",
     ],
 )  # fmt: skip
