@@ -518,8 +518,10 @@ def costs_of(ledger: Ledger, record: Mapping[str, Any]) -> pd.DataFrame:
         part, _, name = asker.partition(".")
         name, access = name.rsplit(".", 1) if part == "search" else (name, "")
         known = record["explained"][name]["known"] if part == "explainer" else ""
-        lines.append((part, name, access, known, round(ledger.seconds.get(asker, 0.0), 4), rows))
-    return pd.DataFrame(lines, columns=["part", "name", "access", "known", "seconds", "model_rows"])
+        seconds = (ledger.seconds.get(asker, 0.0), ledger.inside[asker])
+        lines.append((part, name, access, known, round(seconds[0], 4), rows, round(seconds[1], 4)))
+    columns = ["part", "name", "access", "known", "seconds", "model_rows", "model_seconds"]
+    return pd.DataFrame(lines, columns=columns)
 
 
 def _told(ids: Ints, explained: Mapping[str, Explained]) -> pd.DataFrame:
