@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cfeval_cli.commands.resume import allowed, arguments, quoted
+from cfeval_cli.commands.resume import allowed, arguments, quoted, untaken
 from cfeval_cli.commands.run import main
 from cfeval_cli.errors import UserError
 from tests.conftest import cfeval, seal
@@ -229,3 +229,9 @@ def test_a_folder_with_links_is_refused_before_anything_is_written(tmp_path, nam
     with pytest.raises(UserError, match="is a link, which no run makes"):
         arguments(tmp_path / "run", [])
     assert (tmp_path / "outside" / "precious.txt").read_text() == "mine"
+
+
+def test_what_is_to_be_said_again_is_known():
+    told = ["k=2", "executor.scheduler=tcp://127.0.0.1:8786", "model.path=score.py:predict", "explainer=[lr,lime]"]
+    assert untaken(told) == told[1:3]
+    assert allowed(told, untaken(told), HERE) == ["k=2", "explainer=[lr,lime]"]
