@@ -79,7 +79,7 @@ def _with_content(text: str) -> Any:
 
 def _is_users(kind: type) -> bool:
     """Whether a class is a user's own, neither cfeval's nor of an installed package."""
-    path = _source(kind.__module__)
+    path = source_of(kind.__module__)
     return kind.__module__.partition(".")[0] != "cfeval_cli" and (path is None or not _installed(path))
 
 
@@ -115,7 +115,7 @@ def of_code(kind: Any) -> str:
         name = waiting.pop()
         if name in seen or name.partition(".")[0] in sys.stdlib_module_names:
             continue
-        path = _source(name)
+        path = source_of(name)
         if path is None:
             continue
         if name.partition(".")[0] != "cfeval_cli" and _installed(path):
@@ -126,14 +126,14 @@ def of_code(kind: Any) -> str:
         waiting += [*_modules(path, name, _stamp(path)), *([name.rpartition(".")[0]] if "." in name else [])]
     sources = [f"{name} {_digest(path, _stamp(path))}" for name, path in sorted(seen.items())]
     python = f"python {sys.version_info.major}.{sys.version_info.minor}"
-    return _hash(kind.__qualname__, python, *sources, *(f"{name} {_version(name)}" for name in sorted(outside)))
+    return _hash(kind.__qualname__, python, *sources, *(f"{name} {version_of(name)}" for name in sorted(outside)))
 
 
 def _hash(*parts: str) -> str:
     return sha256(json.dumps(parts).encode()).hexdigest()
 
 
-def _source(name: str) -> Path | None:
+def source_of(name: str) -> Path | None:
     """The file of a module, found without running anything; a name imported from a module has none."""
     loaded = sys.modules.get(name)
     file = getattr(loaded, "__file__", None)
@@ -145,7 +145,7 @@ def _source(name: str) -> Path | None:
         file = found.origin if found is not None else None
     if file is None and "." in name:
         package, _, last = name.rpartition(".")
-        parent = _source(package)
+        parent = source_of(package)
         if parent is None or parent.name != "__init__.py":
             return None
         tried = (parent.parent / f"{last}.py", parent.parent / last / "__init__.py")
@@ -169,7 +169,7 @@ def _digest(path: Path, stamp: tuple[int, int]) -> str:
 
 
 @cache
-def _version(name: str) -> str:
+def version_of(name: str) -> str:
     """Of the package that an import name belongs to; without one, nothing is known of its code but its name."""
     try:
         return importlib.metadata.version(_DISTRIBUTION.get(name, name))
@@ -181,7 +181,7 @@ def _version(name: str) -> str:
 @cache
 def _modules(path: Path, name: str, stamp: tuple[int, int]) -> list[str]:
     """What a file imports, without the names that are no modules: most are not, and each costs a look at the disk."""
-    return [one for one in dict.fromkeys(_imports(path, name)) if _source(one) is not None]
+    return [one for one in dict.fromkeys(_imports(path, name)) if source_of(one) is not None]
 
 
 def _imports(path: Path, name: str) -> list[str]:

@@ -246,20 +246,20 @@ def test_code_counts_as_far_as_it_is_imported(package):
 
 def test_versions_of_packages_count_even_those_imported_within_functions(package, monkeypatch):
     before = code(package)
-    real = identity._version
+    real = identity.version_of
     for name in ("numpy", "sklearn"):
-        monkeypatch.setattr(identity, "_version", lambda n, name=name: "0.0.1" if n == name else real(n))
+        monkeypatch.setattr(identity, "version_of", lambda n, name=name: "0.0.1" if n == name else real(n))
         assert code(package) != before, name
-    monkeypatch.setattr(identity, "_version", lambda n: "0.0.1" if n == "lime" else real(n))
+    monkeypatch.setattr(identity, "version_of", lambda n: "0.0.1" if n == "lime" else real(n))
     assert code(package) == before  # it does not use it
     identity.of_code.cache_clear()
     changed = identity.of_code(Lime)
-    monkeypatch.setattr(identity, "_version", real)
+    monkeypatch.setattr(identity, "version_of", real)
     identity.of_code.cache_clear()
     assert identity.of_code(Lime) != changed
 
 
 def test_every_package_that_an_explainer_imports_has_a_version():
     for name in ("numpy", "scipy", "sklearn", "torch", "lime", "anchor", "yaml"):
-        assert identity._version(name)[0].isdigit() or " " in identity._version(name), name
-    assert identity._version("no_such_package") == ""
+        assert identity.version_of(name)[0].isdigit() or " " in identity.version_of(name), name
+    assert identity.version_of("no_such_package") == ""

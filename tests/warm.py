@@ -149,7 +149,7 @@ def _import_all() -> None:
             identity._modules(path, name, identity._stamp(path))
             identity._digest(path, identity._stamp(path))
     for name in identity._ALWAYS:
-        identity._version(name)
+        identity.version_of(name)
     _compose_once()
 
 

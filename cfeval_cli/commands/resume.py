@@ -20,8 +20,8 @@ from cfeval_cli.errors import UserError
 QUIET = "hydra/hydra_logging=disabled"  # what --quiet adds: no lines of Hydra about the jobs of a sweep
 
 _PLAIN = re.compile(r"[\w\-+.*, \[\]()']*")  # numbers and names of configs, not paths to them
-# what names a class, a file of Python, or types that are made though nobody vouches for them
-_CODE = re.compile(r"_target_|\.py\b|^[+~]*[\w.]*\btrusted\b")
+# what names a class, a file of Python, types that are made though nobody vouches for them, or who is believed
+_CODE = re.compile(r"_target_|\.py\b|^[+~]*[\w.]*\b(?:trusted|scheduler)\b")
 _SUBDIR = re.compile(r"[\w\-./]|\$\{(?:hydra:)?[\w.]+\}")
 
 
@@ -77,6 +77,11 @@ def _of_sweep(folder: Path, own: Sequence[str]) -> list[str]:
             raise _not_taken(override, folder)
     first = [] if {"-m", "--multirun"} & set(own) else ["--multirun"]
     return [*first, *_merged(task, own, folder), *kept, f"hydra.sweep.dir={quoted(folder)}"]
+
+
+def untaken(overrides: Sequence[str]) -> list[str]:
+    """The overrides that the user must say again, since they are not taken from a folder."""
+    return [text for text in overrides if _CODE.search(text)]
 
 
 def _merged(overrides: Sequence[str], own: Sequence[str], folder: Path) -> list[str]:

@@ -16,7 +16,7 @@ from omegaconf import DictConfig
 
 from cfeval_cli.commands import callbacks, configs, screen, usage
 from cfeval_cli.commands.cli import complain, stopped
-from cfeval_cli.commands.resume import QUIET, arguments
+from cfeval_cli.commands.resume import QUIET, arguments, untaken
 from cfeval_cli.errors import Failure, UserError, visible
 
 if TYPE_CHECKING:
@@ -194,4 +194,5 @@ def _again(folder: RunFolder, cfg: DictConfig) -> str:
     words += [] if own is None else ["--config-dir", own]
     elsewhere = ("hydra.run.", "hydra.sweep.", "hydra.mode=", QUIET)
     words += [word for word in config.overrides.hydra if not word.startswith(elsewhere)]
+    words += untaken(config.overrides.task)
     return shlex.join([*words, *(["strict=false"] if cfg.strict is True else [])])

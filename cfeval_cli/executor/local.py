@@ -8,7 +8,6 @@ import os
 import pickle
 import shutil
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from cfeval_cli.errors import Failure, number
+from cfeval_cli.executor.work import check_jobs, here_first, jobs, portable
 
 log = logging.getLogger("cfeval")
 
@@ -36,38 +36,27 @@ class Local:
     min_seconds: float = 2.0  # of work left, below which no workers are started: that takes about as long
 
     def __post_init__(self) -> None:
-        if not isinstance(self.n_jobs, int) or isinstance(self.n_jobs, bool) or self.n_jobs < -1 or self.n_jobs == 0:
-            raise ValueError(f"n_jobs must be a whole number of at least 1, or -1 for all cores, not {self.n_jobs!r}")
+        check_jobs(self.n_jobs)
         number("min_seconds", self.min_seconds, 0)
+
+    def prepare(self, timeout: float | None) -> None:
+        """Nothing: whatever a run asks for can be had in this machine's processes."""
 
     def map(
         self, work: Callable[[_Shared, _Item], _Result], shared: _Shared, items: Sequence[_Item]
     ) -> Iterator[_Result]:
         """work(shared, item) for each item, in order; `work` is a function of a module."""
-        jobs = self._jobs()
-        begun = time.perf_counter()
-        for done, item in enumerate(items):
-            seconds = time.perf_counter() - begun
-            left = len(items) - done
-            # one item alone would be done in this process, and by rules that are meant for workers
-            if jobs > 1 and done and left > 1 and seconds / done * left >= self._least():
-                yield from _spread(work, shared, items[done:], jobs)
-                return
-            yield work(shared, item)
+        many = jobs(self.n_jobs)
+        if many == 1:
+            return (work(shared, item) for item in items)
+        return here_first(work, shared, items, self._least, lambda rest, _: _spread(work, shared, rest, many))
 
     def _least(self) -> float:
         return min(_SENT, self.min_seconds) if os.getpid() in _started else self.min_seconds
 
-    def _jobs(self) -> int:
-        if self.n_jobs != -1:
-            return self.n_jobs
-        from joblib import cpu_count
-
-        return int(cpu_count())
-
 
 def _spread(
-    work: Callable[[_Shared, _Item], _Result], shared: _Shared, items: Sequence[_Item], jobs: int
+    work: Callable[[_Shared, _Item], _Result], shared: _Shared, items: Sequence[_Item], many: int
 ) -> Iterator[_Result]:
     """By worker processes, which stay for the next call; one thread in each, so that cores are not fought over."""
     from joblib import Parallel, delayed, parallel_config
@@ -86,7 +75,7 @@ def _spread(
         path.write_bytes(sent)
         try:
             with parallel_config("loky", inner_max_num_threads=1):
-                parallel = Parallel(n_jobs=min(jobs, len(items)), return_as="generator", batch_size=1)
+                parallel = Parallel(n_jobs=min(many, len(items)), return_as="generator", batch_size=1)
             _started.add(os.getpid())
             yield from parallel(delayed(_call)(work, str(path), item) for item in items)
         except TerminatedWorkerError as error:
@@ -113,11 +102,10 @@ def _call(work: Callable[[Any, Any], _Result], path: str, item: Any) -> _Result:
     try:
         result = work(_load(path), item)
     except Exception as error:
-        try:
-            pickle.loads(pickle.dumps(error))  # noqa: S301  its own
-        except Exception:  # it would be lost on the way back
-            raise RuntimeError(f"{type(error).__name__}: {error}") from None
-        raise
+        told = portable(error)
+        if told is error:
+            raise
+        raise told from None
     _settle(path)
     return result
 

@@ -15,8 +15,9 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from datetime import UTC, datetime
-from functools import partial
+from functools import partial, reduce
 from importlib.metadata import version
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,8 @@ from cfeval_cli.types import (
 
 log = logging.getLogger(__name__)
 
+_PART = 1 << 17  # rows at most of a table with lists in it that are made and written at once, as a row group
+_ROWS = 1 << 20  # of one with numbers only
 _PACKAGES = ("torch", "numpy", "pandas", "scipy", "scikit-learn", "lime", "anchor-exp", "hydra-core")
 
 
@@ -268,20 +271,23 @@ class RunFolder:
         two = probabilities is not None and probabilities.shape[1] == 2
         self._record["instances"] = len(instances)
         names = [(*feature.values, "") for feature in dataset.features]
-        values = [[name[code] for name, code in zip(names, row, strict=True)] for row in instances.codes]
-        self._write_frame(
-            "instances.parquet",
-            {
-                "instance": instances.ids,
-                "label": instances.labels,
-                "predicted": rows.labels,
-                "probability": probabilities[:, 1] if two and probabilities is not None else nothing,
-                "predicted_probability": nothing if rows.probability is None else rows.probability,
-                "codes": list(instances.codes),
-                "values": values,
-                **({} if instances.texts is None else {"text": instances.texts}),
-            },
-        )
+        columns: dict[str, Any] = {
+            "instance": instances.ids,
+            "label": instances.labels,
+            "predicted": rows.labels,
+            "probability": probabilities[:, 1] if two and probabilities is not None else nothing,
+            "predicted_probability": nothing if rows.probability is None else rows.probability,
+            "codes": instances.codes,
+        }
+
+        def some(part: slice) -> pd.DataFrame:
+            told = {name: column[part] for name, column in columns.items()}
+            codes = told["codes"]
+            told["codes"] = list(codes)
+            told["values"] = [[name[code] for name, code in zip(names, row, strict=True)] for row in codes]
+            return pd.DataFrame(told | ({} if instances.texts is None else {"text": instances.texts[part]}))
+
+        self._write_parts("instances.parquet", [partial(some, part) for part in _parts(len(instances))])
 
     def save_truth(self, instances: Split, truth: Mapping[str, Known]) -> None:
         """How much each feature truly matters, under each definition that the model has, and how well that is known."""
@@ -293,15 +299,11 @@ class RunFolder:
                 self._record["truths"][name] |= told
         if not truth:
             return
-        whole = np.concatenate([known.importance for known in truth.values()])
-        errors = [np.zeros(len(instances)) if known.error is None else known.error for known in truth.values()]
-        columns = {
-            "instance": np.tile(instances.ids, len(truth)),
-            "truth": np.repeat(list(truth), len(instances)),
-            "importance": _lists(np.where(np.isfinite(whole), whole, np.nan)),
-            "error": np.concatenate(errors),
-        }
-        self._write_table("truth.parquet", columns)
+        if len(instances) * len(truth) <= _ROWS:
+            self._write_table("truth.parquet", _known(instances.ids, truth, slice(None)))
+            return
+        pieces = [({name: known}, part) for name, known in truth.items() for part in _parts(len(instances), _ROWS)]
+        self._write_tables("truth.parquet", (_known(instances.ids, *piece) for piece in pieces))
 
     def save_explanations(self, instances: Split, explained: Mapping[str, Explained]) -> None:
         """All explanations so far, and what they cost."""
@@ -314,7 +316,8 @@ class RunFolder:
             }
             for name, done in explained.items()
         }
-        self._write_frame("explanations.parquet", _told(instances.ids, explained))
+        pieces = _pieces(explained, len(instances))
+        self._write_parts("explanations.parquet", [partial(_told, instances.ids, *piece) for piece in pieces])
         self._write_record()
 
     def save_counterfactuals(
@@ -324,7 +327,29 @@ class RunFolder:
         counterfactuals: Mapping[str, Mapping[Access, Counterfactuals]],
     ) -> None:
         """What each search found, for each instance with a usable explanation."""
-        self._write_frame("counterfactuals.parquet", _edited(instances.ids, usable, counterfactuals))
+        self._write_edited("counterfactuals.parquet", instances.ids, usable, counterfactuals)
+
+    def _write_edited(
+        self,
+        file: str,
+        ids: Ints,
+        usable: Mapping[str, Ints],
+        counterfactuals: Mapping[str, Mapping[Access, Counterfactuals]],
+    ) -> None:
+        """Edits of all explainers and levels, part by part where there are many."""
+        whole = [
+            (ids[(usable[name] != NONE).any(axis=1)], name, level, found)
+            for name, by_level in counterfactuals.items()
+            for level, found in by_level.items()
+        ]
+        if sum(len(one[0]) for one in whole) <= _PART:
+            self._write_parts(file, [lambda: pd.concat([_found(*one) for one in whole], ignore_index=True)])
+            return
+
+        def some(of: Ints, name: str, level: Access, found: Counterfactuals, part: slice) -> pd.DataFrame:
+            return _found(of[part], name, level, found.take(part))
+
+        self._write_parts(file, [partial(some, *one, part) for one in whole for part in _parts(len(one[0]))])
 
     def save_again(
         self,
@@ -334,14 +359,15 @@ class RunFolder:
         counterfactuals: Mapping[str, Mapping[Access, Counterfactuals]],
     ) -> None:
         """What the explainers said of some instances with another seed, and what the search made of that."""
-        self._write_frame("explanations_again.parquet", _told(instances.ids, explained))
-        self._write_frame("counterfactuals_again.parquet", _edited(instances.ids, usable, counterfactuals))
+        self._write_frame("explanations_again.parquet", _told(instances.ids, explained, slice(None)))
+        self._write_edited("counterfactuals_again.parquet", instances.ids, usable, counterfactuals)
 
     def save_scores(
         self, scores: pd.DataFrame, findings: Findings, resampled: int, ledger: Ledger, seconds: Mapping[str, float]
     ) -> None:
         """Scores per instance, what follows from them by so many resamples, and what it all cost."""
-        self._write_frame("scores.parquet", scores)
+        # a slice of it shares its memory
+        self._write_parts("scores.parquet", [partial(scores.__getitem__, part) for part in _parts(len(scores), _ROWS)])
         for field in fields(findings):
             table, file = getattr(findings, field.name), file_of(field)
             if table is not None and file.endswith(".csv"):
@@ -474,6 +500,27 @@ class RunFolder:
         frame = pd.DataFrame(columns)
         self._write(name, lambda path: frame.to_parquet(path, index=False))
 
+    def _write_parts(self, name: str, makers: Sequence[Callable[[], pd.DataFrame]]) -> None:
+        """A table in row groups, of which only one is in memory; one that fits into a part is written in one go.
+
+        Parts are made twice: what a column holds, such as nothing but empty lists, is known when all have been seen.
+        """
+        import pyarrow as pa
+
+        if len(makers) == 1:
+            self._write_frame(name, makers[0]())
+            return
+        found = (pa.Schema.from_pandas(make(), preserve_index=False) for make in makers)
+        schema = reduce(lambda one, two: pa.unify_schemas([one, two], promote_options="permissive"), found)
+        parts = (pa.Table.from_pandas(make(), schema=schema, preserve_index=False) for make in makers)
+        self._write(name, lambda path: _write_groups(path, parts))
+
+    def _write_tables(self, name: str, parts: Iterable[Mapping[str, Any]]) -> None:
+        """Columns part by part, each a row group."""
+        import pyarrow as pa
+
+        self._write(name, lambda path: _write_groups(path, (pa.table(dict(part)) for part in parts)))
+
     def _write(self, name: str, write: Callable[[Path], object]) -> None:
         with self._whole(name) as partial:
             write(partial)
@@ -507,6 +554,42 @@ def _lists(rows: NDArray[Any]) -> Any:
     return kind.from_arrays(pa.array(np.arange(len(rows) + 1, dtype=ends) * rows.shape[1]), pa.array(rows.ravel()))
 
 
+def _parts(size: int, most: int | None = None) -> list[slice]:
+    """So many rows in parts, one at least."""
+    step = most or _PART
+    return [slice(start, min(size, start + step)) for start in range(0, max(1, size), step)]
+
+
+def _pieces(explained: Mapping[str, Explained], size: int) -> list[tuple[Mapping[str, Explained], slice]]:
+    """All explainers at once if they are few rows together, else each by itself, in parts."""
+    if size * len(explained) <= _PART:
+        return [(explained, slice(None))]
+    return [({name: one}, part) for name, one in explained.items() for part in _parts(size)]
+
+
+def _write_groups(path: Path, parts: Iterator[Any]) -> None:
+    """Tables of one schema, each as a row group."""
+    import pyarrow.parquet as pq
+
+    first = next(parts)
+    with pq.ParquetWriter(path, first.schema) as writer:
+        for part in chain([first], parts):
+            writer.write_table(part)
+
+
+def _known(ids: Ints, truth: Mapping[str, Known], part: slice) -> dict[str, Any]:
+    """Rows of truth.parquet, of some instances."""
+    some = ids[part]
+    whole = np.concatenate([known.importance[part] for known in truth.values()])
+    errors = [np.zeros(len(some)) if known.error is None else known.error[part] for known in truth.values()]
+    return {
+        "instance": np.tile(some, len(truth)),
+        "truth": np.repeat(list(truth), len(some)),
+        "importance": _lists(np.where(np.isfinite(whole), whole, np.nan)),
+        "error": np.concatenate(errors),
+    }
+
+
 def _put(body: bytes, path: Path) -> None:
     path.write_bytes(body)
 
@@ -518,13 +601,16 @@ def costs_of(ledger: Ledger, record: Mapping[str, Any]) -> pd.DataFrame:
         part, _, name = asker.partition(".")
         name, access = name.rsplit(".", 1) if part == "search" else (name, "")
         known = record["explained"][name]["known"] if part == "explainer" else ""
-        lines.append((part, name, access, known, round(ledger.seconds.get(asker, 0.0), 4), rows))
-    return pd.DataFrame(lines, columns=["part", "name", "access", "known", "seconds", "model_rows"])
+        seconds = (ledger.seconds.get(asker, 0.0), ledger.inside[asker])
+        lines.append((part, name, access, known, round(seconds[0], 4), rows, round(seconds[1], 4)))
+    columns = ["part", "name", "access", "known", "seconds", "model_rows", "model_seconds"]
+    return pd.DataFrame(lines, columns=columns)
 
 
-def _told(ids: Ints, explained: Mapping[str, Explained]) -> pd.DataFrame:
-    """Rows of explanations.parquet."""
-    explanations = {name: done.explanation for name, done in explained.items()}
+def _told(ids: Ints, explained: Mapping[str, Explained], part: slice) -> pd.DataFrame:
+    """Rows of explanations.parquet, of some instances."""
+    explanations = {name: done.explanation.take(part) for name, done in explained.items()}
+    places, ids = range(len(ids))[part], ids[part]
     told = [_without_none(e.features) for e in explanations.values()]
     return pd.DataFrame(
         {
@@ -536,21 +622,9 @@ def _told(ids: Ints, explained: Mapping[str, Explained]) -> pd.DataFrame:
                 for rows, e in zip(told, explanations.values(), strict=True)
                 for row, scores in zip(rows, e.scores, strict=True)
             ],
-            "fault": pd.array([done.faults.get(row) for done in explained.values() for row in range(len(ids))], "str"),
+            "fault": pd.array([done.faults.get(row) for done in explained.values() for row in places], "str"),
         }
     )
-
-
-def _edited(
-    ids: Ints, usable: Mapping[str, Ints], counterfactuals: Mapping[str, Mapping[Access, Counterfactuals]]
-) -> pd.DataFrame:
-    """Rows of counterfactuals.parquet, of all explainers and levels."""
-    frames = [
-        _found(ids[(usable[name] != NONE).any(axis=1)], name, level, found)
-        for name, by_level in counterfactuals.items()
-        for level, found in by_level.items()
-    ]
-    return pd.concat(frames, ignore_index=True)
 
 
 def _found(ids: Ints, explainer: str, level: Access, found: Counterfactuals) -> pd.DataFrame:

@@ -47,7 +47,7 @@ _CHUNK = 16  # instances that are explained at a time
 _FIRST = 4  # that are explained first, if a model is slow: other processes begin when their time is known
 _LONGEST = 200  # characters of a reason
 _FIT = b"fit"  # in the place of an instance: the cost of preparing an explainer
-_HEAD = struct.Struct("<qd")  # rows asked of the model, seconds
+_HEAD = struct.Struct("<qdd")  # rows asked of the model, seconds, those of them within the model
 _NO_FEATURES, _NO_SCORES = np.zeros(0, dtype=np.int64), np.zeros(0)
 
 
@@ -60,6 +60,7 @@ class Answer:
     rows: int = 0  # asked of the model
     seconds: float = 0.0
     fault: str = ""  # why there is none
+    inside: float = 0.0  # of the seconds, within the model
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,8 @@ class Job:
         gate = ledger.gate(self.model, self.access, self.component, padded=self.dataset.padded)
         function = self.explainer.fit(self.dataset, gate)
         seconds = time.perf_counter() - begun
-        return function, ledger, Answer(rows=ledger.rows[self.component], seconds=seconds)
+        cost: Any = {"rows": ledger.rows[self.component], "inside": ledger.inside[self.component]}
+        return function, ledger, Answer(seconds=seconds, **cost)
 
     def __reduce__(self) -> tuple[type[Job], tuple[Any, ...]]:
         """Without what is ready: functions do not travel."""
@@ -165,7 +167,8 @@ def explain(
             advance(len(rows))
     explanation = Explanation(gathered.features, gathered.scores)
     cost = (fit.rows + gathered.rows, fit.seconds + gathered.seconds)
-    done = Explained(explanation, *cost, known=len(keys) - len(missing), faults=gathered.faults)
+    inside = fit.inside + gathered.inside
+    done = Explained(explanation, *cost, len(keys) - len(missing), gathered.faults, inside)
     if done.faults:
         left = f"{len(done.faults):,} of {len(keys):,}"
         log.warning("%s: no explanation of %s instances: %s", job.component, left, done.reasons)
@@ -178,7 +181,7 @@ class _Gathered:
     def __init__(self, size: int) -> None:
         self.features = np.zeros((size, 0), dtype=np.int64)
         self.scores = np.zeros((size, 0))
-        self.rows, self.seconds = 0, 0.0
+        self.rows, self.seconds, self.inside = 0, 0.0, 0.0
         self.faults: dict[int, str] = {}
 
     def add(self, row: int, told: Answer) -> None:
@@ -191,6 +194,7 @@ class _Gathered:
             self.scores = np.pad(self.scores, ((0, 0), (0, more)), constant_values=np.nan)
         self.features[row, :width], self.scores[row, :width] = told.features, told.scores
         self.rows, self.seconds = self.rows + told.rows, self.seconds + told.seconds
+        self.inside += told.inside
 
 
 def _key(instance: int, label: int, codes: Codes) -> bytes:
@@ -199,7 +203,7 @@ def _key(instance: int, label: int, codes: Codes) -> bytes:
 
 def packed(told: Answer) -> bytes:
     """For the cache."""
-    head = _HEAD.pack(told.rows, told.seconds)
+    head = _HEAD.pack(told.rows, told.seconds, told.inside)
     return head + told.features.astype("<i4").tobytes() + told.scores.astype("<f8").tobytes()
 
 
@@ -208,9 +212,10 @@ def unpacked(value: bytes) -> Answer | None:
     size, rest = divmod(len(value) - _HEAD.size, 12)
     if size < 0 or rest:
         return None
-    rows, seconds = _HEAD.unpack_from(value)
+    rows, seconds, inside = _HEAD.unpack_from(value)
     features = np.frombuffer(value, "<i4", size, _HEAD.size).astype(np.int64)
-    return Answer(features, np.frombuffer(value, "<f8", size, _HEAD.size + 4 * size).copy(), rows, seconds)
+    scores = np.frombuffer(value, "<f8", size, _HEAD.size + 4 * size).copy()
+    return Answer(features, scores, rows, seconds, inside=inside)
 
 
 def _explain(job: Job, rows_of: Ints) -> tuple[Answer, list[Answer]]:
@@ -229,17 +234,18 @@ def _asked(job: Job, parts: Sequence[Ints]) -> list[Answer]:
     """Some instances, those of a part at once; rows and time are shared out among all of them."""
     ledger = job.ready[1]
     batches = [_batch(job, part) for part in parts]
-    before, begun = ledger.rows[job.component], time.perf_counter()
+    before, inside, begun = ledger.rows[job.component], ledger.inside[job.component], time.perf_counter()
     # what is begun anew counts once, as it would with another number of processes
     again = partial(ledger.rows.__setitem__, job.component, before)
     explanations = job.together.run([partial(_tried, job, batch) for batch in batches], again)
     size = sum(len(batch) for batch in batches)
     seconds = (time.perf_counter() - begun) / size
+    inside = (ledger.inside[job.component] - inside) / size
     rows, more = divmod(ledger.rows[job.component] - before, size)
     told: list[Answer] = []
     for batch, answer in zip(batches, explanations, strict=True):
         for i, codes in enumerate(batch.codes):
-            cost: Any = {"rows": rows + (len(told) < more), "seconds": seconds}
+            cost: Any = {"rows": rows + (len(told) < more), "seconds": seconds, "inside": inside}
             told.append(replace(_checked(answer, i, codes), **cost))
     return told
 

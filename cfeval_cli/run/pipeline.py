@@ -59,6 +59,7 @@ def run(plan: Plan, folder: RunFolder, progress: Progress, teacher: Model | None
         wanted = inputs(plan)
         if wanted is not None and folder.results == wanted and not plan.redo:
             return False
+        plan.executor.prepare(plan.timeout)
         whole, dataset = plan, plan.dataset.load(plan.data_dir, plan.seed)
         plan = plan.applied(trust.foreseen(plan, dataset))
     folder.begin(plan, dataset, wanted)
@@ -84,7 +85,7 @@ def run(plan: Plan, folder: RunFolder, progress: Progress, teacher: Model | None
     for name in plan.explainers:
         with progress.stage(f"explain: {name}", len(study.instances)) as advance:
             done = explanations[name] = explained(study, name, advance)
-        study.ledger.book(f"explainer.{name}", done.rows, done.seconds)
+        study.ledger.book(f"explainer.{name}", done.rows, done.seconds, done.inside)
         folder.save_explanations(study.instances, explanations)
 
     chosen = {name: select(study, name, done) for name, done in explanations.items()}
@@ -104,7 +105,7 @@ def run(plan: Plan, folder: RunFolder, progress: Progress, teacher: Model | None
         with progress.stage("noise", len(rows) * len(part.plan.explainers)) as advance:
             second = repeated(part, {name: importance[rows] for name, importance in truth.items()}, advance)
         folder.save_again(part.instances, second.explanations, second.chosen, second.edits)
-        study.ledger.book("noise", part.ledger.rows.total(), sum(part.ledger.seconds.values()))
+        study.ledger.add("noise", part.ledger)
         again = noise.Again(rows, second.explanations, second.scores)
     extremes = None
     if plan.bounds:
@@ -319,7 +320,7 @@ def repeated(study: Study, truth: Mapping[str, Floats], advance: Callable[[int],
     explanations, chosen, edits = {}, {}, {}
     for name in study.plan.explainers:
         done = explanations[name] = explained(study, name, advance, seed)
-        study.ledger.book(f"explainer.{name}", done.rows, done.seconds)
+        study.ledger.book(f"explainer.{name}", done.rows, done.seconds, done.inside)
         features = chosen[name] = select(study, name, done)
         rows = used(features)
         edits[name] = edits_of(study, study.rows.take(rows), features[rows], "search", lambda _: None, keep=True)

@@ -73,6 +73,7 @@ class Found:
     counterfactuals: Counterfactuals
     rows: int  # asked of the model
     seconds: float  # of one core
+    inside: float = 0.0  # of these, within the model
 
 
 def find(
@@ -102,7 +103,11 @@ def find(
             advance(len(chunks[i].rows))
     ordered = [done[i] for i in range(len(chunks))]
     whole = Counterfactuals.concatenate([part.counterfactuals for part in ordered])
-    return Found(whole, sum(part.rows for part in ordered), sum(part.seconds for part in ordered))
+    rows_asked, seconds, inside = (sum(getattr(part, name) for part in ordered) for name in _COSTS)
+    return Found(whole, rows_asked, seconds, inside)
+
+
+_COSTS = ("rows", "seconds", "inside")
 
 
 def _find(job: Job, chunk: Chunk) -> Found:
@@ -121,7 +126,7 @@ def _find(job: Job, chunk: Chunk) -> Found:
     )
     found = job.search.find(task)
     _check(job, rows.codes, found)
-    return Found(found, ledger.rows[job.component], time.perf_counter() - begun)
+    return Found(found, ledger.rows[job.component], time.perf_counter() - begun, ledger.inside[job.component])
 
 
 def _check(job: Job, codes: Codes, found: Counterfactuals) -> None:
@@ -138,15 +143,16 @@ def packed(found: Found) -> bytes:
     edits = found.counterfactuals
     arrays: dict[str, Any] = {field.name: getattr(edits, field.name) for field in fields(edits)}
     arrays = {name: array for name, array in arrays.items() if array is not None}
-    return npy.dump({"rows": np.int64(found.rows), "seconds": np.float64(found.seconds), **arrays})
+    cost = {"rows": np.int64(found.rows), "seconds": np.float64(found.seconds), "inside": np.float64(found.inside)}
+    return npy.dump({**cost, **arrays})
 
 
 def unpacked(value: bytes) -> Found | None:
     """From the cache; None if it is nothing of ours."""
     try:
         arrays = npy.load(io.BytesIO(value))
-        rows, seconds = int(arrays.pop("rows")), float(arrays.pop("seconds"))
-        return Found(Counterfactuals(**arrays), rows, seconds)
+        rows, seconds, inside = int(arrays.pop("rows")), float(arrays.pop("seconds")), float(arrays.pop("inside"))
+        return Found(Counterfactuals(**arrays), rows, seconds, inside)
     except (KeyError, TypeError, ValueError):
         return None
 

@@ -99,6 +99,7 @@ class Explained:
     seconds: float  # of one core
     known: int  # instances whose explanation was known from before
     faults: Mapping[int, str] = field(default_factory=dict)  # row of an instance that has none: the reason
+    inside: float = 0.0  # of the seconds, within the model
 
     @property
     def reasons(self) -> str:

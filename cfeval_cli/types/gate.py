@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     import torch
 
 _Ability = TypeVar("_Ability")
+_Answer = TypeVar("_Answer")
 
 Question = Callable[[Codes], NDArray[Any]]  # that a model answers: classes (n,) or probabilities (n, C) of rows
 
@@ -60,11 +62,17 @@ class Ledger:
         self.watching = watching
         self.depths: dict[str, Depth] = {}
         self.seconds: dict[str, float] = {}  # of one core
+        self.inside: defaultdict[str, float] = defaultdict(float)  # of these, within the model
 
-    def book(self, asker: str, rows: int, seconds: float) -> None:
-        """Write work that was done elsewhere to an asker's account."""
+    def book(self, asker: str, rows: int, seconds: float, inside: float = 0.0) -> None:
+        """Write work that was done elsewhere to an asker's account; `inside` is the part of it within the model."""
         self.rows[asker] += rows
+        self.inside[asker] += inside
         self.seconds[asker] = self.seconds.get(asker, 0.0) + seconds
+
+    def add(self, asker: str, other: Ledger) -> None:
+        """Write all that another ledger has to one account."""
+        self.book(asker, other.rows.total(), sum(other.seconds.values()), sum(other.inside.values()))
 
     def look(self, asker: str, depth: Depth) -> None:
         """Write down how deep an asker looked."""
@@ -97,6 +105,12 @@ class Gate:
         self._likely = isinstance(model, Binary | Probabilistic)
         self._padded = padded
         self.embeds = isinstance(model, Embedded) and access >= Access.GRADIENT
+        # made once: questions that are the same are put together
+        self._answer: Question | None = None
+        if isinstance(model, Probabilistic):
+            self._answer = partial(self._timed, model.predict_proba)
+        elif isinstance(model, Classifier):
+            self._answer = partial(self._timed, model.predict)
 
     @property
     def linear(self) -> bool:
@@ -108,11 +122,10 @@ class Gate:
         self._ask(Access.LABEL, len(codes))
         self._watch(codes)
         if self._binary is not None:
-            return (self._binary.positive(codes) > 0.5).astype(np.int64)
+            return (self._timed(self._binary.positive, codes) > 0.5).astype(np.int64)
         self._check(codes)
-        if isinstance(self._model, Probabilistic):
-            return _likeliest(self._ledger.ask(self._model.predict_proba, codes))
-        return np.asarray(self._ledger.ask(self._of(Classifier).predict, codes), dtype=np.int64)
+        answer = self._ledger.ask(self._answer or self._of(Classifier).predict, codes)
+        return _likeliest(answer) if isinstance(self._model, Probabilistic) else np.asarray(answer, dtype=np.int64)
 
     def predict(self, codes: Codes, of: Ints) -> tuple[Ints, Floats | None]:
         """Predicted classes (n,) and the probability of each row's class `of`, if it may be asked and there is one."""
@@ -121,7 +134,7 @@ class Gate:
         if self._binary is not None:
             self._ask(Access.PROBABILITY, len(codes))
             self._watch(codes)
-            positive = self._binary.positive(codes)
+            positive = self._timed(self._binary.positive, codes)
             return (positive > 0.5).astype(np.int64), _probability_of(of, positive)
         probabilities = self.probabilities(codes)
         return _likeliest(probabilities), probabilities[np.arange(len(codes)), of]
@@ -131,7 +144,8 @@ class Gate:
         self._ask(Access.PROBABILITY, len(codes))
         self._watch(codes)
         self._check(codes)
-        return np.asarray(self._ledger.ask(self._of(Probabilistic).predict_proba, codes), dtype=np.float64)
+        answer = self._answer if isinstance(self._model, Probabilistic) else None
+        return np.asarray(self._ledger.ask(answer or self._of(Probabilistic).predict_proba, codes), dtype=np.float64)
 
     def probability(self, codes: Codes, of: Ints) -> Floats:
         """The probability (n,) of each row's class `of`."""
@@ -154,7 +168,7 @@ class Gate:
         self._ask(Access.LABEL, len(values))
         if self._ledger.watching:
             self._watch(apply_edits(codes, features, np.broadcast_to(rows, len(values)), values))
-        positive = self._editable.edited_positive(codes, features, rows, values)
+        positive = self._timed(self._editable.edited_positive, codes, features, rows, values)
         was = (of == 1).take(rows)
         flips = (positive > 0.5) != was
         return flips, None if self.access < Access.PROBABILITY else np.where(was, positive, 1.0 - positive)
@@ -187,7 +201,7 @@ class Gate:
 
         def counted(rows: Ints, vectors: Floats) -> tuple[Floats, Floats]:
             self._ask(Access.GRADIENT, len(rows))
-            positive, gradient = known(rows, vectors)
+            positive, gradient = self._timed(known, rows, vectors)
             gradient *= signs[rows, None, None]
             return _probability_of(of[rows], positive), gradient
 
@@ -219,7 +233,7 @@ class Gate:
             (gradient,) = torch.autograd.grad(chosen.sum(), variable)
             return chosen.detach().numpy(), times * gradient.numpy()
 
-        return slope
+        return partial(self._timed, slope)
 
     @staticmethod
     def _moved(whole: torch.Tensor, features: Ints, vectors: torch.Tensor) -> torch.Tensor:
@@ -306,6 +320,13 @@ class Gate:
     def _ask(self, needed: Access, rows: int) -> None:
         self._permit(needed)
         self._ledger.rows[self._asker] += rows
+
+    def _timed(self, function: Callable[..., _Answer], *arguments: Any) -> _Answer:
+        """What the model answers, with the time that it takes on the asker's account."""
+        begun = time.perf_counter()
+        answer = function(*arguments)
+        self._ledger.inside[self._asker] += time.perf_counter() - begun
+        return answer
 
     def _check(self, codes: Codes) -> None:
         """Keep the code for "absent" from a model that has no embedding for it; a text may end early."""

@@ -32,6 +32,10 @@ class Cache(Protocol):
 class Executor(Protocol):
     """Who does the work on instances."""
 
+    def prepare(self, timeout: float | None) -> None:
+        """Refuse, before anything is computed, what it cannot do: to keep to `timeout` seconds for each instance."""
+        ...
+
     def map(self, work: Callable[[Any, Any], Any], shared: Any, items: Sequence[Any]) -> Iterable[Any]:
         """work(shared, item) for each item, in order; the results do not depend on who does it."""
         ...

@@ -77,7 +77,7 @@ class Counterfactuals:
     converged: Bools | None = None  # (n,) for searches that iterate
     steps: Ints | None = None  # (n,) that such a search took
 
-    def take(self, some: Ints) -> Counterfactuals:
+    def take(self, some: Ints | slice) -> Counterfactuals:
         """Those of some instances."""
         columns = {field.name: getattr(self, field.name) for field in fields(self)}
         taken: dict[str, Any] = {name: of[some] for name, of in columns.items() if of is not None}

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cfeval_cli.commands.resume import allowed, arguments, quoted
+from cfeval_cli.commands.resume import allowed, arguments, quoted, untaken
 from cfeval_cli.commands.run import main
 from cfeval_cli.errors import UserError
 from tests.conftest import cfeval, seal
@@ -38,7 +38,8 @@ def test_values_and_choices_are_taken(override):
         "seed=${oc.env:HOME}", "+x=${oc.decode:'{}'}", "dataset/more=x", "++hydra.job.chdir=true",
         "search={a:1}", "explainer@x=lr", "data_dir=/not/there", "cache.folder=/not/there", "x.url=http://a/b",
         "model.path=score.py:predict_proba", "model.path=score.py", "model.trusted=[os.system]",
-        "+model.trusted=[os.system]", "model.depends=[helper.py]",
+        "+model.trusted=[os.system]", "model.depends=[helper.py]", "executor.scheduler=evil.example:8786",
+        "++executor.scheduler=tcp://127.0.0.1:1",
         r"+z.c=\{$\{z.a\}$\{z.b\}: x\}", r"+explainer.e=$\{oc.create:$\{oc.decode:$\{z.c\}\}\}", r"+z.a=a\{", "+z.a=$",
     ],
 )  # fmt: skip
@@ -228,3 +229,9 @@ def test_a_folder_with_links_is_refused_before_anything_is_written(tmp_path, nam
     with pytest.raises(UserError, match="is a link, which no run makes"):
         arguments(tmp_path / "run", [])
     assert (tmp_path / "outside" / "precious.txt").read_text() == "mine"
+
+
+def test_what_is_to_be_said_again_is_known():
+    told = ["k=2", "executor.scheduler=tcp://127.0.0.1:8786", "model.path=score.py:predict", "explainer=[lr,lime]"]
+    assert untaken(told) == told[1:3]
+    assert allowed(told, untaken(told), HERE) == ["k=2", "explainer=[lr,lime]"]

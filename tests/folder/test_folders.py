@@ -7,9 +7,11 @@ import pandas as pd
 import pytest
 
 from cfeval_cli.errors import UserError
-from cfeval_cli.folder import checked
+from cfeval_cli.folder import checked, write
 from cfeval_cli.folder.read import read
 from cfeval_cli.folder.write import RunFolder
+from tests import inside
+from tests.conftest import LITTLE, SCORED, unless
 
 SOME = ("explainer=[random,lr]", "n_explain=20")
 
@@ -72,3 +74,34 @@ def test_a_record_of_another_kind_is_refused(toy, made, change, message):
     (folder / "run.json").write_text(json.dumps(record))
     with pytest.raises(UserError, match=message):
         checked.read(folder)
+
+
+@pytest.mark.parametrize("search", ["discrete", "continuous"])
+def test_large_tables_are_written_in_row_groups_and_say_the_same(toy, made, tmp_path, monkeypatch, search):
+    import pyarrow.parquet as pq
+
+    chosen = (*SOME, f"search={search}", "incomplete=keep", "noise=5")
+    whole = made(toy, *chosen)
+    monkeypatch.setattr(write, "_PART", 7)
+    monkeypatch.setattr(write, "_ROWS", 50)
+    usual = [*toy.arguments[2:], *LITTLE, *unless([SCORED], chosen)]
+    folder = inside.run(tmp_path, *chosen, usual=usual, folder=toy.folder / "conf")
+    names = ["instances", "truth", "explanations", "counterfactuals", "scores"]
+    for name in names:
+        assert pq.read_metadata(folder / f"{name}.parquet").num_row_groups > 1
+        one, two = (pq.read_table(path / f"{name}.parquet") for path in (whole, folder))
+        assert one.schema.equals(two.schema) and one.equals(two.combine_chunks()), name
+    for name in ("metrics.csv", "correlations.csv", "explanations_again.parquet"):
+        assert (whole / name).read_bytes() == (folder / name).read_bytes()
+
+
+def test_a_table_whose_first_part_has_nothing_is_written_too(tmp_path):
+    """A column of empty lists, or of nothing, is of no kind until a part has something."""
+    folder = RunFolder(tmp_path, [])
+    parts = [
+        pd.DataFrame({"a": [[], []], "b": [None, None]}),
+        pd.DataFrame({"a": [[1], []], "b": ["x", None]}),
+    ]
+    folder._write_parts("some.parquet", [lambda part=part: part for part in parts])
+    back = pd.read_parquet(tmp_path / "some.parquet")
+    assert [list(one) for one in back["a"]] == [[], [], [1], []] and back["b"].tolist()[2] == "x"

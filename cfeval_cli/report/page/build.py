@@ -18,7 +18,7 @@ from markupsafe import Markup
 from cfeval_cli import __version__
 from cfeval_cli.folder.read import Folder
 from cfeval_cli.report import brief, distributions, plots, recommendation, tables
-from cfeval_cli.report.page import glossary, instances, methods, provenance, svg, verdict, why
+from cfeval_cli.report.page import glossary, instances, methods, provenance, stages, svg, verdict, why
 from cfeval_cli.report.plots import NARROW, Plot
 from cfeval_cli.report.tables import Cell, Table
 from cfeval_cli.storage.files import whole_file
@@ -129,6 +129,7 @@ class Report:
             data=browser,
             provenance=provenance.provenance(record),
             command=shlex.join(record["command"]),
+            stages=stages.bar(record.get("seconds", {}), folder.costs),
         )
 
 

@@ -1,0 +1,112 @@
+"""Whole runs on many instances of the Adults kind: seconds, peak memory and the size of what they leave behind."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+HERE = Path(__file__).parent
+SIZES = (10_000, 30_000, 100_000, 300_000, 1_000_000)
+SETTINGS = ("explainer=[random,omission,lr]", "search=discrete", "bounds=0", "n_jobs=2", "cache=off")
+
+SPLIT = """\
+split:
+  test: {_target_: cfeval_cli.dataset.sources.File, name: large.csv, max_bytes: 1000000000}
+"""
+
+
+def config():
+    """Adults, with other people for the test split."""
+    text = (HERE.parent / "conf" / "dataset" / "adults.yaml").read_text()
+    for old, new in (
+        ("name: adults\n", "name: adults_large\n"),
+        ("balance: true\n", "balance: false\n"),
+        ("split: [0.8, 0.1, 0.1]\n", SPLIT),
+    ):
+        assert text.count(old) == 1
+        text = text.replace(old, new)
+    return text
+
+
+def write(people, source, path):
+    """So many rows, each column of which is drawn from the real ones by itself."""
+    rng = random.Random(0)
+    with source.open(encoding="utf-8") as file:
+        rows = [[cell.strip() for cell in row] for row in csv.reader(file) if len(row) == 15]
+    columns = list(zip(*rows, strict=True))
+    with path.open("w", encoding="utf-8") as file:
+        for start in range(0, people, 10_000):
+            some = min(10_000, people - start)
+            drawn = zip(*(rng.choices(column, k=some) for column in columns), strict=True)
+            file.writelines(", ".join(row) + "\n" for row in drawn)
+
+
+def measured(people, more, place):
+    """One run, in a process of its own."""
+    (place / "conf" / "dataset").mkdir(parents=True)
+    (place / "data").mkdir()
+    (place / "conf" / "dataset" / "adults_large.yaml").write_text(config())
+    source = Path(os.environ.get("CFEVAL_DATA", "data")) / "adult.data"
+    (place / "data" / "adult.data").symlink_to(source.resolve())
+    write(people, source, place / "data" / "large.csv")
+    command = [str(Path(sys.executable).parent / "cfeval"), "run", "--quiet", "--config-dir", str(place / "conf")]
+    command += ["dataset=adults_large", f"data_dir={place / 'data'}", f"hydra.run.dir={place / 'run'}"]
+    begun = time.perf_counter()
+    subprocess.run([*command, *SETTINGS, *more], check=True, stdout=subprocess.DEVNULL)
+    seconds = time.perf_counter() - begun
+    record = json.loads((place / "run" / "run.json").read_text())
+    files = [path for path in (place / "run").rglob("*") if path.is_file()]
+    page = place / "run" / "report.html"
+    return {
+        "people": record["instances"],
+        "seconds": seconds,
+        "memory": record["peak_memory_mb"],
+        "folder": sum(path.stat().st_size for path in files) / 1e6,
+        "page": page.stat().st_size / 1e6 if page.exists() else float("nan"),
+        "stages": record["seconds"],
+    }
+
+
+def line(row):
+    stages = sorted(((s, name) for name, s in row["stages"].items() if name != "total"), reverse=True)[:4]
+    told = ", ".join(f"{name} {seconds:.0f}" for seconds, name in stages)
+    figures = f"{row['seconds']:,.0f} | {row['memory']:,.0f} | {row['folder']:,.1f} | {row['page']:.2f}"
+    return f"| {row['people']:,} | {figures} | {told} |"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
+    parser.add_argument("--out", type=Path, default=HERE / "large.md")
+    parser.add_argument("more", nargs="*", help="settings of the runs, such as figures=[]")
+    options = parser.parse_args()
+    busy = os.getloadavg()[0]
+    more = "".join(f" {one}" for one in options.more)
+    lines = [
+        "# Many instances",
+        "",
+        f"Made by `python benchmarks/large.py --sizes {' '.join(map(str, options.sizes))}{more}`: `cfeval run "
+        f"{' '.join(SETTINGS)}{more}` on rows like those of Adults, each in a process of its own. "
+        f"{os.cpu_count()} cores; processes that were at work when it began: {busy:.1f}.",
+        "",
+        "| instances | seconds | peak memory, MB | folder, MB | report.html, MB | most seconds |",
+        "| ---: | ---: | ---: | ---: | ---: | --- |",
+    ]
+    print("\n".join(lines), flush=True)
+    for people in options.sizes:
+        with tempfile.TemporaryDirectory(prefix="large-") as place:
+            lines.append(line(measured(people, options.more, Path(place))))
+        print(lines[-1], flush=True)
+        options.out.write_text("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,326 @@
+"""A cluster gives what one process gives; what it cannot do is refused, and what breaks is told once."""
+
+import csv
+import importlib
+import json
+import os
+import pickle
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cfeval_cli.errors import Failure, UserError
+from cfeval_cli.executor import dask, versions
+from cfeval_cli.executor.dask import Dask
+from cfeval_cli.executor.local import Local
+from tests.executor.test_local import Odd, add, fail, meet, raise_odd
+from tests.problems import make_dataset
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Two worker processes and their scheduler, as another program would have started them."""
+    from distributed import LocalCluster
+
+    with LocalCluster(
+        n_workers=2,
+        threads_per_worker=1,
+        processes=True,
+        host="127.0.0.1",
+        dashboard_address="127.0.0.1:0",
+        silence_logs=60,
+    ) as made:
+        yield made
+        dask._close()
+
+
+@pytest.fixture
+def workers(cluster):
+    return Dask(cluster.scheduler_address, min_seconds=0.0)
+
+
+def small(**settings):
+    """A scheduler and a worker in threads of this process, which are there at once."""
+    from distributed import LocalCluster
+
+    usual = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": "127.0.0.1:0", "silence_logs": 60}
+    return LocalCluster(processes=False, protocol="tcp", host="127.0.0.1", **{**usual, **settings})
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 23, 400])
+def test_results_come_in_order_and_are_those_of_one_process(workers, size):
+    items = list(range(size))
+    assert list(workers.map(add, {"base": 100}, items)) == list(Local(1).map(add, {"base": 100}, items))
+
+
+def test_the_first_is_done_here_the_rest_by_workers_that_share_one_copy(workers, tmp_path):
+    shared = {"table": np.arange(300_000), "folder": str(tmp_path)}
+    done = list(workers.map(meet, shared, list(range(12))))
+    assert done[0][0] == os.getpid()
+    at_work = {pid for pid, *_ in done[1:]}
+    assert len(at_work) == 2 and os.getpid() not in at_work
+    assert len({(pid, copy) for pid, copy, *_ in done[1:]}) == 2  # one copy in each
+    assert {int(total) for *_, total in done} == {300_000 * 299_999 // 2}
+
+
+def test_little_work_starts_no_cluster_and_a_scheduler_is_not_asked():
+    assert list(Dask(n_jobs=2, min_seconds=60.0).map(add, {"base": 1}, [1, 2, 3])) == [2, 3, 4]
+    assert list(Dask("tcp://127.0.0.1:1", min_seconds=60.0).map(add, {"base": 1}, [1, 2, 3])) == [2, 3, 4]
+
+
+def places(shared, item):
+    """Where the data, the model and what a model is made of are in a worker's memory."""
+    return os.getpid(), id(shared["data"]), id(shared["model"][0]), shared["model"][0] is shared["again"]
+
+
+def test_data_and_models_travel_once_whatever_the_next_work_is(workers, monkeypatch):
+    data = replace(make_dataset([4, 3, 2]), name="travels")
+    table = np.arange(100_000, dtype=np.float64)
+    sent = []
+    from distributed import Client
+
+    submit = Client.submit
+
+    def counted(self, function, *arguments, **options):
+        sent.append(str(options.get("key", "")))
+        return submit(self, function, *arguments, **options)
+
+    monkeypatch.setattr(Client, "submit", counted)
+    told = []
+    for name in ("lime", "anchor"):
+        shared = {"explainer": name, "data": data, "model": (table,), "again": table}
+        told += list(workers.map(places, shared, list(range(8))))[1:]
+    at = {pid: {(one, two) for who, one, two, _ in told if who == pid} for pid, *_ in told}
+    assert all(len(same) == 1 for same in at.values()) and all(within for *_, within in told)
+    parts = [key for key in sent if key]
+    # data, table, and what is around them: the last is another one for another explainer
+    assert len(parts) == len(set(parts)) == 4
+
+
+def die_once(shared, item):
+    """Ends the worker that gets item 5, the first time, when all else that it has done is handed over."""
+    folder, me = Path(shared), os.getpid()
+    (folder / f"{item}-{me}").touch()
+    while item == 5 and len(list(folder.glob("5-*"))) == 1:
+        done = {path.name.partition("-")[0] for path in folder.glob(f"*-{me}")}
+        if done - {"5"} <= {path.suffix[1:] for path in folder.glob("got.*")}:
+            os.kill(me, 9)
+    return item
+
+
+def test_a_worker_that_is_killed_costs_what_it_was_at_and_nothing_else(workers, cluster, tmp_path, monkeypatch):
+    fetched = dask._fetched
+
+    def marked(future, wait):
+        kind, value = fetched(future, wait)
+        while future.key in cluster.scheduler.tasks:  # which has heard of it when it is not there any more
+            time.sleep(0.001)
+        for item in pickle.loads(value):
+            (tmp_path / f"got.{item}").touch()
+        return kind, value
+
+    monkeypatch.setattr(dask, "_fetched", marked)
+    assert list(workers.map(die_once, str(tmp_path), list(range(12)))) == list(range(12))
+    times = {item: len(list(tmp_path.glob(f"{item}-*"))) for item in range(12)}
+    assert times == {item: 1 + (item == 5) for item in range(12)}
+
+
+def die(shared, item):
+    if os.getpid() != shared:
+        os._exit(9)
+    return item
+
+
+def test_work_that_ends_every_worker_is_told_with_the_way_out(workers, cluster, monkeypatch):
+    monkeypatch.setattr(cluster.scheduler, "allowed_failures", 0)  # a fresh worker takes seconds
+    with pytest.raises(Failure, match=r"executor.scheduler=tcp://.*ended several workers.*executor=local"):
+        list(workers.map(die, os.getpid(), list(range(3))))
+    assert list(workers.map(add, {"base": 1}, [1, 2, 3])) == [2, 3, 4]  # and the next work finds new ones
+
+
+def stay(shared, item):
+    """From the third on, waits until it may go."""
+    while item > 2 and not Path(shared).exists():
+        time.sleep(0.01)
+    return item
+
+
+@pytest.mark.slow
+def test_a_scheduler_that_goes_away_ends_in_one_message(tmp_path, capfd):
+    go, told = tmp_path / "go", tmp_path / "scheduler.json"
+    command = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", "0"]
+    command += ["--dashboard-address", "127.0.0.1:0", "--scheduler-file", str(told)]
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    scheduler = subprocess.Popen(command, **quiet)
+    try:
+        while not told.exists() or not told.read_text():
+            assert scheduler.poll() is None
+            time.sleep(0.05)
+        address = json.loads(told.read_text())["address"]
+        command = [sys.executable, "-m", "distributed.cli.dask_worker", address, "--nthreads", "1", "--no-dashboard"]
+        worker = subprocess.Popen([*command, "--host", "127.0.0.1"], **quiet)
+        try:
+            results = Dask(address, min_seconds=0.0).map(stay, str(go), list(range(12)))
+            kept = [next(results), next(results), next(results)]
+            scheduler.kill()
+            with pytest.raises(Failure, match=rf"executor.scheduler={address} does not answer any more"):
+                list(results)
+            go.touch()
+        finally:
+            worker.terminate()
+            worker.wait()
+    finally:
+        scheduler.kill()
+        scheduler.wait()
+    assert kept == [0, 1, 2] and capfd.readouterr() == ("", "")
+
+
+class Deserted:
+    """A client, and a task, whose workers are gone."""
+
+    def nthreads(self):
+        return {}
+
+    def result(self, timeout):
+        raise TimeoutError
+
+    def submit(self, *arguments, **options):
+        return self
+
+    def add_done_callback(self, function):
+        function(self)
+
+
+def test_workers_that_never_come_back_are_not_waited_for_for_ever(monkeypatch):
+    monkeypatch.setattr(dask, "_LOOK", 0.001)
+    cluster = dask._Cluster(Deserted(), "the cluster", wait=0.0)
+    with pytest.raises(Failure, match="the cluster has had no workers for 0 s"):
+        cluster._next(dask.SimpleQueue())
+    with pytest.raises(Failure, match="the cluster has had no workers for 0 s"):
+        list(cluster.spread(dask._Sent.of(add, {}), [1, 2], 0.1))
+
+
+def test_no_scheduler_no_worker_no_cfeval_there(monkeypatch):
+    with pytest.raises(UserError, match=r"executor.scheduler=tcp://127.0.0.1:1: no scheduler .*`dask scheduler`"):
+        Dask("tcp://127.0.0.1:1", wait=0.2).prepare(None)
+    told = r"has no workers. `dask worker tcp://127.0.0.1:\d+ --nthreads 1`"
+    with small(n_workers=0) as made, pytest.raises(UserError, match=told):
+        Dask(made.scheduler_address, wait=0.2).prepare(None)
+
+
+def test_versions_are_compared_before_any_work_is_sent(cluster, monkeypatch):
+    real = versions.told
+
+    def other(names):
+        return {**real(names), **({"numpy": "0.0.1"} if "numpy" in names else {})}
+
+    monkeypatch.setattr(dask, "told", other)
+    executor = Dask(cluster.scheduler_address, min_seconds=0.0, wait=59.0)
+    with pytest.raises(UserError, match=rf"this process has. tcp://.*: numpy is {np.__version__} there and 0.0.1 here"):
+        executor.prepare(None)
+
+
+def test_a_worker_that_comes_later_compares_too(workers, monkeypatch):
+    workers.prepare(None)
+    real = versions.told
+    monkeypatch.setattr(dask, "told", lambda names: {**real(names), "numpy": "0.0.1"})
+    with pytest.raises(UserError, match=r"a worker of Dask has not what this process has. numpy is \d.* and 0.0.1 her"):
+        list(workers.map(add, {"base": 1}, [1, 2, 3, 4]))
+
+
+def test_limits_of_time_are_refused():
+    Dask().prepare(None)
+    with pytest.raises(UserError, match=r"timeout_per_instance=2.5 cannot be kept .*executor=local"):
+        Dask().prepare(2.5)
+
+
+def test_workers_have_one_thread_each_and_errors_are_those_of_the_work(workers):
+    for variable, libraries in list(workers.map(_threads, None, list(range(6))))[1:]:
+        assert variable == "1" and set(libraries) == {1}
+    with pytest.raises(UserError, match="no 1"):
+        list(workers.map(_pass_first, None, [0, 1, 2]))
+    with pytest.raises(RuntimeError, match="Odd: this and that"):
+        list(workers.map(raise_odd, None, [0, 1, 2]))
+    with pytest.raises(UserError, match=r"cannot import nowhere_at_all.*PYTHONPATH"):
+        list(workers.map(_imports, None, [0, 1, 2]))
+    assert Odd("a", "b")
+
+
+def _threads(shared, item):
+    from threadpoolctl import threadpool_info
+
+    return os.environ["OMP_NUM_THREADS"], [library["num_threads"] for library in threadpool_info()]
+
+
+def _pass_first(shared, item):
+    return None if item == 0 else fail(shared, item)
+
+
+def _imports(shared, item):
+    return importlib.import_module("nowhere_at_all") if item else None
+
+
+def test_workers_with_several_threads_work_one_at_a_time(tmp_path, caplog):
+    with small(threads_per_worker=3) as made:
+        executor = Dask(made.scheduler_address, min_seconds=0.0)
+        executor.prepare(None)
+        assert "up to 3 threads, of which cfeval uses one" in caplog.text
+        assert not any(list(executor.map(_alone, str(tmp_path), list(range(40))))[1:])
+
+
+def _alone(folder, item):
+    """Whether another was at work at the same time."""
+    mark = Path(folder, str(item))
+    mark.touch()
+    time.sleep(0.001)
+    met = len(list(Path(folder).iterdir())) > 1
+    mark.unlink()
+    return met
+
+
+def test_what_cannot_be_sent_is_done_here(workers, caplog):
+    assert list(workers.map(_called, lambda x: 2 * x, [1, 2, 3])) == [2, 4, 6]
+    assert "cannot be sent" in caplog.text
+
+
+def _called(function, item):
+    return function(item)
+
+
+def test_what_a_script_defines_itself_is_not_sent(monkeypatch):
+    monkeypatch.setattr(_called, "__module__", "__main__")
+    monkeypatch.setattr("__main__._called", _called, raising=False)
+    with pytest.raises(pickle.PicklingError, match="script's own"):
+        dask._Sent.of(_called, None)
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [{"n_jobs": 0}, {"min_seconds": -1}, {"wait": 0}, {"scheduler": "127.0.0.1:8786"}, {"scheduler": "inproc://x"}],
+)
+def test_bad_settings_are_named(setting):
+    with pytest.raises(ValueError, match=next(iter(setting))):
+        Dask(**setting)
+
+
+def test_a_run_gives_the_same_bytes(toy, made, cluster):
+    few = ("explainer=[random,omission,decision_boundary,lr]", "noise=10")  # which import little
+    alone = made(toy, *few)
+    there = made(toy, *few, "executor=dask", f"executor.scheduler={cluster.scheduler_address}",
+                 "executor.min_seconds=0")  # fmt: skip
+    files = sorted(path.name for path in alone.iterdir() if path.suffix in (".parquet", ".csv", ".npz"))
+    files = [name for name in files if name != "costs.csv"]
+    assert "scores.parquet" in files and "explanations.parquet" in files
+    assert [name for name in files if (alone / name).read_bytes() != (there / name).read_bytes()] == []
+    assert costs(alone) == costs(there)
+
+
+def costs(folder):
+    """What a run tells of its costs, but seconds."""
+    with (folder / "costs.csv").open() as file:
+        return [{key: value for key, value in row.items() if key != "seconds"} for row in csv.DictReader(file)]
