@@ -22,19 +22,21 @@ PAGE, TEXT = "atlas.html", "atlas.md"
 _STEPS = 5  # of a colour
 _HEAT = ("judge", "data")
 _WORDS = {
-    "τ": "Kendall's τ: of all pairs of explainers, the share that the metric orders as the truth does less the share that "
-    "it orders the other way round.",
+    "τ": "Kendall's τ: of all pairs of explainers, the share that the metric orders as the truth does less the "
+    "share that it orders the other way round.",
     "judge": "A model of which the truth is known.",
     "data sets": "How many data sets have a figure.",
     "judges": "How many judges have a figure.",
     "n": "Rows of the atlas: a data set, judge, truth, seed and k each.",
-    "diagnosticity": "How often the truer of two explanations of one instance is preferred, ties by half; 0.5 is chance.",
-    "nothing by construction": "Without what is right by construction: rows of a metric, and explainers that are made for "
-    "the metric or the truth.",
+    "diagnosticity": "How often the truer of two explanations of one instance is preferred, ties by half; 0.5 is "
+    "chance.",
+    "nothing by construction": "Without what is right by construction: rows of a metric, and explainers that are made "
+    "for the metric or the truth.",
     "with controls": "With explainers that name features at random, or the gold itself.",
     "better half": "Among the explainers whose true score is not below the median.",
     "by instance": "The mean over instances of τ within one instance.",
-    "model rows": "What the metric asks of the model for one explanation, without what another metric has asked before.",
+    "model rows": "What the metric asks of the model for one explanation, without what another metric has asked "
+    "before.",
 }
 
 

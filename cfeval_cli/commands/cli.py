@@ -19,7 +19,7 @@ COMMANDS = {
     "gather": "several runs, or the runs of a sweep, in one table: means over seeds, stability of rankings",
     "report": "report.html of a run, or of a sweep, made anew from its folder",
     "judge": "what each way to choose an explainer loses, where the truth is known (check)",
-    "atlas": "which metric may be believed, over many data sets, judges, truths and seeds: hours, or minutes (--scale)",
+    "atlas": "which metric may be believed, over many data sets, judges and seeds; add runs, page, rule",
     "paper": "the figures that the paper printed: checked against each other (audit), and beside ours (compare)",
     "data": "describe data of your own, write what is to be explained; list, fetch or verify data, see to the cache",
 }
