@@ -13,7 +13,7 @@ from cfeval_cli.report.plots import COLOURS, INK, WIDE, Plot, legend, style
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_NAMED = 6  # metrics whose names stand in the figure of costs
+_NAMED = 1  # metrics whose names stand in the figure of costs: more would cover each other
 
 
 def draw(summary: Summary) -> dict[str, Plot]:
@@ -111,7 +111,7 @@ def _cost(summary: Summary) -> Plot:
     caption = (
         f"How far a metric agrees with the truth, against what it asks of the model ({many:,} rows); what another "
         "metric has asked before is not counted again, and a metric that asks nothing else is not shown. The "
-        "upper left is best; the best few are named."
+        "upper left is best; the best one is named."
     )
     return Plot(figure, "Cost against trust", caption)
 
