@@ -43,7 +43,7 @@ class Job:
 
 @cache
 def _told() -> dict[str, dict[str, tuple[float, float]]]:
-    """Seconds of one core for k = 1 and for another k after it, as measured, by judge and data set."""
+    """Seconds of one core for k = 1 and for another k after it, by judge and data set."""
     text = resources.files("cfeval_cli.atlas").joinpath(_NAME).read_text(encoding="utf-8")
     return {
         judge: {data: (float(both[0]), float(both[1])) for data, both in sets.items()}
