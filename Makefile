@@ -6,7 +6,7 @@ PIP := $(BIN)/pip --disable-pip-version-check install --quiet --constraint const
 JOBS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run movie seeds sensitivity table1 table2 table3 paper choices judges test test-slow test-compare coverage lint format docs bench wheel clean
+.PHONY: help setup run movie seeds sensitivity table1 table2 table3 paper atlas choices judges test test-slow test-compare coverage lint format docs bench wheel clean
 
 help: ## list the targets
 	@grep -E '^[a-z0-9 -]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -54,6 +54,11 @@ table3: .venv/.run ## the paper's Table 3 beside ours, over five seeds
 paper: .venv/.run ## all of the paper's tables and claims beside ours, five seeds, four golds (10 to 15 minutes; again: seconds)
 	$(EXPERIMENTS) 'experiment=glob(table*)' gold=$(GOLDS)
 	$(BIN)/cfeval paper compare $(PAPER)/runs --into $(PAPER)
+
+SCALE ?= full
+
+atlas: .venv/.run ## which metric may be believed: 8 data sets, 6 judges, 5 seeds, two k (2.5 hours; SCALE=small: 10 minutes)
+	$(BIN)/cfeval atlas --scale $(SCALE) $(if $(filter full,$(SCALE)),,--into outputs/atlas-$(SCALE)) $(ARGS)
 
 choices: .venv/.run ## which choices matter to the result: three sweeps for docs/reproduction.md (10 minutes)
 	$(CHOICES)/tables experiment=table1_adults gold=signed,centered,contrast,absolute search.pick=auto,first,nearest \

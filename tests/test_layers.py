@@ -30,7 +30,7 @@ LAYERS = [
     {"folder"},
     {"run"},
     {"report"},
-    {"sweep", "paper"},
+    {"sweep", "paper", "atlas"},
     {"config"},
     {"commands", "__main__"},
     {"python"},

@@ -19,6 +19,7 @@ COMMANDS = {
     "gather": "several runs, or the runs of a sweep, in one table: means over seeds, stability of rankings",
     "report": "report.html of a run, or of a sweep, made anew from its folder",
     "judge": "what each way to choose an explainer loses, where the truth is known (check)",
+    "atlas": "which metric may be believed, over many data sets, judges and seeds; add runs, page, rule",
     "paper": "the figures that the paper printed: checked against each other (audit), and beside ours (compare)",
     "data": "describe data of your own, write what is to be explained; list, fetch or verify data, see to the cache",
 }
@@ -107,7 +108,7 @@ def stopped(error: KeyboardInterrupt) -> int:
 def _overrides_last(arguments: list[str]) -> list[str]:
     """Let options stand between overrides, where Hydra's parser would not take what follows them."""
     takes_value = ("--config-dir", "-cd", "--config-path", "-cp", "--config-name", "-cn", "--package", "-p", "--into",
-                   "--resume", "--csv", "--md", "--label", "--text", "--name")  # fmt: skip
+                   "--resume", "--csv", "--md", "--label", "--text", "--name", "--scale")  # fmt: skip
     before = ["", *arguments]
     overrides = [
         i for i, word in enumerate(arguments) if "=" in word and word[0] != "-" and before[i] not in takes_value

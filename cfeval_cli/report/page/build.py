@@ -174,10 +174,16 @@ def _title(record: Mapping[str, Any], *, advised: bool) -> str:
     return f"{name}: which metric tells the truth about {len(explainers):,} explainers?"
 
 
-def render(template: str, made: Sequence[Table], known: Sequence[glossary.Term], **told: Any) -> str:
+def render(
+    template: str,
+    made: Sequence[Table],
+    known: Sequence[glossary.Term],
+    scripts: Sequence[str] = ("report.js",),
+    **told: Any,
+) -> str:
     """A page from its template; everything that is told is text, and escaped. `known` are the words that it defines."""
     env = _environment()
-    script = _source("report.js")
+    script = "".join(map(_source, scripts))
     shown = [
         {"title": one.title, "header": one.header, "blocks": one.blocks, "notes": one.notes, "detail": one.detail,
          "across": one.ranked, "number": number, "part": one.part}

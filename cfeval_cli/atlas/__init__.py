@@ -1,0 +1,1 @@
+"""Which metric may be believed, over many data sets, judges, truths and seeds."""

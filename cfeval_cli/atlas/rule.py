@@ -1,0 +1,28 @@
+"""The rule of the recommendation, as an atlas gives it."""
+
+from __future__ import annotations
+
+import json
+
+from cfeval_cli.atlas.store import Atlas
+from cfeval_cli.atlas.summary import Summary
+from cfeval_cli.errors import UserError
+from cfeval_cli.statistics.recommendation import QUESTIONS
+
+
+def text(atlas: Atlas) -> str:
+    """rule.json: for each question the best metric, and those that cannot be told from it, the best first."""
+    answers = {one.question: one for one in Summary(atlas).answers}
+    believed = {}
+    for question in QUESTIONS:
+        answer = answers.get(question)
+        if answer is None or answer.best is None or not answer.sure:
+            raise UserError(f"the atlas leaves open which metric answers the question of {question}: no rule follows.")
+        names = [one.pair[0] for one in answer.compared if one is answer.best or one in answer.tied]
+        believed[question] = list(dict.fromkeys(names))
+    about = atlas.about
+    source = (
+        f"the atlas: {about['runs']} runs on {len(about['data'])} data sets with {len(about['judges'])} judges, "
+        f"cfeval {', '.join(about['cfeval'])}, rows {about['sha256'][:12]}"
+    )
+    return json.dumps({"source": source, "believed": believed}, indent=1, ensure_ascii=False) + "\n"

@@ -1,0 +1,13 @@
+import pytest
+
+CHOSEN = (
+    "explainer=[random,omission,lime,decision_boundary,shap,lr]", "explainer.lime.n_samples=100", "n_explain=40",
+    "metric=[comprehensiveness,sufficiency,dfr,aopc,validity,validity_soft,proximity,c_soft,recall,hit]",
+    "truth=[signed,shapley,contrast]", "gold=[shapley,contrast]", "distance.space=scaled", "incomplete=keep",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def judged(toy, made):
+    """Run folders of two judges."""
+    return [made(toy, *CHOSEN), made(toy, *CHOSEN, "model=tree", "k=2")]
