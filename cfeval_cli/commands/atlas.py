@@ -42,7 +42,9 @@ def main() -> None:
         actions[sys.argv.pop(1)]()
         return
     parser = Parser("cfeval atlas", description=_HELP, epilog=_MORE)
-    parser.add_argument("--scale", default="full", help="full (hours), or small (ten minutes)")
+    parser.add_argument(
+        "--scale", default="full", help="full (hours), or small: three data sets, two seeds, 50 instances"
+    )
     parser.add_argument("--into", type=Path, default=_INTO, metavar="FOLDER", help="where all of it goes")
     parser.add_argument(
         "overrides", nargs="*", metavar="KEY=VALUE", help="as of cfeval run: seed=0 dataset=pima,german n_explain=50"
