@@ -248,11 +248,16 @@ def _made(node: DictConfig) -> object:
     """What Hydra makes of a node; of a class of cfeval's with plain settings it is the same, and quicker."""
     plain: Any = OmegaConf.to_container(node, resolve=True)
     target = str(plain.pop("_target_"))
-    special = any(str(key).startswith("_") for key in plain) or any(isinstance(one, dict) for one in plain.values())
+    special = any(str(key).startswith("_") for key in plain) or any(map(_nested, plain.values()))
     if target.startswith("cfeval_cli.") and not special:
         with contextlib.suppress(Exception):  # Hydra tells what it is
             return get_class(target)(**plain)
     return instantiate(node, _convert_="all")
+
+
+def _nested(value: object) -> bool:
+    """Whether there may be a component within."""
+    return isinstance(value, dict) or (isinstance(value, list) and any(map(_nested, value)))
 
 
 def _checked(made: object, path: str, kind: type[_T], name: str) -> _T:

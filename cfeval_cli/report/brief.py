@@ -20,6 +20,7 @@ from cfeval_cli.report.tables import (
     leading,
     low_coverage,
     marked,
+    of_absent,
     of_coverage,
     of_faults,
     of_support,
@@ -311,7 +312,7 @@ def of_run(findings: Findings, record: Mapping[str, Any]) -> Brief:
     told += notes
     told += of_left(left, record)
     told += [*of_coverage(low_coverage(lines), record), *of_support(findings.metrics, record)]
-    told += of_faults(record["explainers"], record)
+    told += [*of_absent(record), *of_faults(record["explainers"], record)]
     return Brief(_title(record), rows, blocks, columns, [note for note in told if note])
 
 

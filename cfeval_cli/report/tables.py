@@ -334,12 +334,16 @@ def _values(title: str, metrics: pd.DataFrame, record: Mapping[str, Any], names:
         notes.append(f"{DASH}: {'; '.join(reasons)}.")
     if record["metrics_absent"]:
         notes.append(f"Not computed: {left_out(record['metrics_absent'])}.")
-    if record["explainers_absent"]:
-        notes.append(f"Explainers that do not apply: {left_out(record['explainers_absent'])}.")
-    notes += of_faults(explainers, record)
+    notes += [*of_absent(record), *of_faults(explainers, record)]
     low = {name: share for name, share in low_coverage(metrics).items() if name in explainers}
     kept, left = tidied(blocks, ranked=True)
     return Table(title, header, kept, [*notes, *left, *of_coverage(low, record)], ranked=True, part="scores")
+
+
+def of_absent(record: Mapping[str, Any]) -> list[str]:
+    """Which explainers do not apply, and why."""
+    absent = record["explainers_absent"]
+    return [f"Explainers that do not apply: {left_out(absent)}."] if absent else []
 
 
 def tidied(blocks: Mapping[str, list[list[Cell]]], *, ranked: bool = False) -> tuple[list[list[list[Cell]]], list[str]]:

@@ -30,7 +30,7 @@ def of_sweep(
 
 def _about(runs: Sequence[Run]) -> str:
     names = ", ".join(dict.fromkeys(str(run.record["data"]["name"]) for run in runs))
-    return f"{names}: {len(runs)} runs"
+    return f"{names}: {len(runs)} run{'s' * (len(runs) != 1)}"
 
 
 def _seeds(runs: Sequence[Run], metrics: pd.DataFrame, correlations: pd.DataFrame) -> Brief:

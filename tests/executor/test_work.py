@@ -31,6 +31,7 @@ def test_jobs():
 class Stubborn(Exception):
     def __init__(self, one, two):
         super().__init__(f"{one} {two}")
+        self.what = lambda: None  # which cannot travel
 
 
 def test_an_error_travels_or_what_it_says():

@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from cfeval_cli.sweep import page, tables
+from cfeval_cli.sweep import answer, page, runs, tables
 from cfeval_cli.sweep.runs import Run, Sweep
 
 
@@ -36,4 +36,10 @@ def test_only_reports_below_the_sweep_are_linked(tmp_path):
     (tmp_path / "0" / "report.html").touch()
     assert page._link("0", tmp_path) == "0/report.html"
     assert page._link("../elsewhere", tmp_path) == "" and page._link("1", tmp_path) == ""
-    assert page._say(Sweep([], []), pd.DataFrame(), pd.DataFrame())[0].startswith("These runs cannot tell")
+
+
+def test_runs_without_correlations_tell_nothing():
+    record = {"settings": {"gold": ["signed"], "agreement": "recall"}, "metrics": {}}
+    nothing = pd.DataFrame(columns=[*runs._COLUMNS, "agreement"])
+    said = answer.say(Sweep([Run("0", record, {}, correlations=nothing)], []), pd.DataFrame())
+    assert said.headline.startswith("These runs cannot tell")

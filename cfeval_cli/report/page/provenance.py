@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from cfeval_cli.folder.read import Folder
-from cfeval_cli.report.tables import HALF, left_out, of_support
+from cfeval_cli.report.tables import HALF, left_out, of_absent, of_support
 
 _NAMED = 20  # explainers that are named one by one
 
@@ -44,8 +44,7 @@ def warnings(folder: Folder) -> list[str]:
         told.append(f"No intervals: {record['instances']:,} instances are no sample to draw from again.")
     if record["metrics_absent"]:
         told.append(f"Not computed: {left_out(record['metrics_absent'])}.")
-    if record["explainers_absent"]:
-        told.append(f"Explainers that do not apply: {left_out(record['explainers_absent'])}.")
+    told += of_absent(record)
     if str(record.get("git_commit") or "").endswith("-dirty"):
         told.append("The source tree had changes that are in no commit.")
     return told
