@@ -39,11 +39,7 @@ def rows(folder: Path) -> pd.DataFrame:
     """The rows of a run folder; UserError says why it has none."""
     record = checked.read(folder)
     try:
-        if record["status"] != "complete":
-            raise ValueError(f"it is not complete but {record['status']}")
-        absent = [name for name in _RECORD if name not in record]
-        if absent:
-            raise ValueError(f"run.json does not tell {', '.join(absent)}")
+        checked.complete(record, _RECORD)
         if not record["truths"]:
             raise ValueError("no truth is known of its model")
         tables = {

@@ -6,7 +6,7 @@ import io
 import json
 import math
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,24 @@ WORDS = {
 }  # fmt: skip
 
 _BETTER = ("higher", "lower", "none")
+
+
+def complete(record: Mapping[str, Any], keys: Iterable[str]) -> None:
+    """ValueError if a run is not complete, or its run.json does not tell something that is needed."""
+    if record["status"] != "complete":
+        raise ValueError(f"the run is not complete: its status is {record['status']}")
+    tells(record, keys)
+
+
+def tells(record: Mapping[str, Any], keys: Iterable[str]) -> None:
+    """ValueError if run.json lacks something; `settings.seed` is the seed among the settings."""
+    absent = [key for key in keys if not _there(record, key.split("."))]
+    if absent:
+        raise ValueError(f"run.json does not tell {', '.join(absent)}")
+
+
+def _there(value: Any, path: Sequence[str]) -> bool:
+    return not path or (isinstance(value, Mapping) and path[0] in value and _there(value[path[0]], path[1:]))
 
 
 def listed(record: Mapping[str, Any], name: str) -> None:

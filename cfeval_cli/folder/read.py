@@ -137,11 +137,7 @@ def read(path: Path, record: dict[str, Any] | None = None) -> Folder:
     """
     record = checked.read(path, but=MADE) if record is None else record
     try:
-        if record["status"] != "complete":
-            raise ValueError(f"the run is not complete: its status is {record['status']}")
-        absent = [key for key in _RECORD if key not in record]
-        if absent:
-            raise ValueError(f"run.json does not tell {', '.join(absent)}")
+        checked.complete(record, _RECORD)
         told = {one.name: path / file_of(one) for one in fields(Findings) if file_of(one).endswith(".csv")}
         told = {name: file for name, file in told.items() if name not in OPTIONAL or file.name in record["files"]}
         for name in (*(file.name for file in told.values()), "costs.csv", "dataset.json", *_FRAMES):

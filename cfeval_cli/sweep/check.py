@@ -15,6 +15,7 @@ from cfeval_cli.folder import checked
 from cfeval_cli.report.tables import Cell, Table
 from cfeval_cli.statistics.recommendation import Rule
 from cfeval_cli.storage.files import whole_file
+from cfeval_cli.sweep.gather import find
 from cfeval_cli.sweep.regret import STRATEGIES, Trial, regrets, summary, trials
 
 
@@ -30,9 +31,8 @@ def check(folders: Sequence[Path], into: Path) -> Check:
     """Read all runs, compare the strategies, and write regret.parquet and regret.md."""
     everyone, arbitrary, left = list[Trial](), set[str](), 0
     seen = set[str]()
-    for folder in _runs(folders):
-        record = checked.read_record(folder)
-        found = trials(record, checked.table(folder / "metrics.csv")) if _whole(record) else []
+    for folder in find(folders, judges=True):
+        record, found = _read(folder)
         about = json.dumps([record.get(name) for name in ("data", "model", "settings", "explainer_settings")])
         if not found or about in seen:
             left += 1
@@ -58,18 +58,21 @@ def _counted(many: int, what: str) -> str:
     return f"{many} {what}{'s' * (many != 1)}"
 
 
-def _runs(folders: Sequence[Path]) -> list[Path]:
-    found = []
-    for folder in folders:
-        here = [folder] if (folder / "run.json").exists() else sorted(one.parent for one in folder.rglob("run.json"))
-        if not here:
-            raise UserError(f"{folder} has no run.json, and no folder below it has one: it holds no run of cfeval.")
-        found += here
-    return found
+_RECORD = (
+    "data.name", "model.name", "settings.gold", "settings.agreement", "settings.seed", "settings.k", "removals",
+)  # fmt: skip
 
 
-def _whole(record: dict[str, object]) -> bool:
-    return record["status"] == "complete" and bool(record.get("truths")) and "model" in record
+def _read(folder: Path) -> tuple[dict[str, Any], list[Trial]]:
+    """What a folder tells of a judge: nothing if it is not complete, or of a model of which nothing is known."""
+    record = checked.read(folder)
+    try:
+        if record["status"] != "complete" or not record.get("truths"):
+            return record, []
+        checked.tells(record, _RECORD)
+        return record, trials(record, checked.table(folder / "metrics.csv"))
+    except (ValueError, TypeError, LookupError, AttributeError) as error:
+        raise UserError(f"{folder} is damaged, or of another version of cfeval: {error}. Leave it out.") from error
 
 
 def tables(lost: pd.DataFrame) -> list[Table]:

@@ -77,8 +77,8 @@ def _of_judge(folder: Path) -> bool:
     return folder.parent.name == JUDGES and (folder.parent.parent / "run.json").exists()
 
 
-def find(folders: Sequence[Path]) -> list[Path]:
-    """The run folders among these folders and below them."""
+def find(folders: Sequence[Path], *, judges: bool = False) -> list[Path]:
+    """The run folders among these folders and below them, those of judges beside a run too if they are wanted."""
     found: dict[Path, None] = {}
     for folder in folders:
         if not folder.is_dir():
@@ -86,7 +86,7 @@ def find(folders: Sequence[Path]) -> list[Path]:
         inside = (
             [folder]
             if (folder / "run.json").exists()
-            else sorted(path.parent for path in folder.rglob("run.json") if not _of_judge(path.parent))
+            else sorted(path.parent for path in folder.rglob("run.json") if judges or not _of_judge(path.parent))
         )
         if not inside:
             raise UserError(f"{folder} has no run.json, and no folder below it has one: it holds no run of cfeval.")
@@ -152,10 +152,7 @@ def read(path: Path, name: str) -> Run:
             raise ValueError("run.json does not tell the overrides")
         if record["status"] != "complete":
             return Run(name, {"settings": {}} | record, _assigned(overrides))
-        absent = [key for key in _RECORD if key not in record]
-        absent += [key for key in _SETTINGS if key not in record.get("settings", {})]
-        if absent:
-            raise ValueError(f"run.json does not tell {', '.join(absent)}")
+        checked.tells(record, (*_RECORD, *(f"settings.{key}" for key in _SETTINGS)))
         for file in ("metrics.csv", "correlations.csv"):
             checked.listed(record, file)
         tables = _table(path / "metrics.csv", _METRICS), _table(path / "correlations.csv", _CORRELATIONS)

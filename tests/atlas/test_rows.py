@@ -90,7 +90,7 @@ DAMAGES = {
     "a column": (lambda f: rewritten(f, "correlations.csv", lambda t: t.drop(columns="circular")), "no column"),
     "twice": (lambda f: rewritten(f, "metrics.csv", lambda t: pd.concat([t, t.iloc[:1]])), "two lines of the same"),
     "a file": (lambda f: (f / "correlations.csv").unlink(), "missing"),
-    "half a run": (lambda f: told(f, status="failed"), "not complete but failed"),
+    "half a run": (lambda f: told(f, status="failed"), "not complete: its status is failed"),
     "no truth": (lambda f: told(f, truths={}), "no truth is known"),
     "no model": (lambda f: told(f, model="gone"), "does not tell model"),
     "odd levels": (lambda f: told(f, levels=3), "damaged"),

@@ -1,6 +1,8 @@
 """`cfeval judge check`: runs of judges are read from their folders."""
 
+import json
 import re
+import shutil
 from pathlib import Path
 
 import pandas as pd
@@ -16,7 +18,8 @@ DOCS = Path(__file__).parents[2] / "docs"
 def test_runs_are_read_and_the_regret_written(toy, made, tmp_path):
     chosen = ("explainer=[random,omission,lime,decision_boundary]", "explainer.lime.n_samples=100")
     folders = [made(toy, *chosen, "model=tree"), made(toy, *chosen)]
-    done = check([*folders, folders[0]], tmp_path)
+    shutil.copytree(folders[0], tmp_path / "again")
+    done = check([*folders, tmp_path / "again"], tmp_path)
     assert done.said == "2 runs of judges on 1 data set; 1 left out (not complete, of unknown truth, or there twice)"
     lost = pd.read_parquet(tmp_path / "regret.parquet")
     assert set(lost["judge"]) == {"Tree", "Logistic"}
@@ -31,6 +34,28 @@ def test_runs_are_read_and_the_regret_written(toy, made, tmp_path):
 def test_folders_without_a_run_are_refused(tmp_path):
     with pytest.raises(UserError, match="holds no run"):
         check([tmp_path], tmp_path)
+
+
+@pytest.mark.parametrize("key", ["model", "removals", "data"])
+def test_a_folder_that_does_not_tell_enough_is_named(toy, made, tmp_path, key):
+    folder = made(toy, "explainer=[random,omission,lime]", "explainer.lime.n_samples=50", "model=tree", copy=True)
+    record = json.loads((folder / "run.json").read_text())
+    del record[key]
+    (folder / "run.json").write_text(json.dumps(record))
+    with pytest.raises(UserError, match=f"{re.escape(str(folder))} is damaged.*does not tell {key}"):
+        check([folder], tmp_path)
+    record |= {"status": "stopped"}
+    (folder / "run.json").write_text(json.dumps(record))
+    with pytest.raises(UserError, match="none of these runs is complete"):
+        check([folder], tmp_path)
+
+
+def test_a_file_that_was_changed_is_named(toy, made, tmp_path):
+    folder = made(toy, "explainer=[random,omission,lime]", "explainer.lime.n_samples=50", "model=tree", copy=True)
+    with (folder / "metrics.csv").open("a") as file:
+        file.write("x")
+    with pytest.raises(UserError, match=r"metrics\.csv"):
+        check([folder], tmp_path)
 
 
 def test_the_page_has_what_came_out_of_the_full_check():
