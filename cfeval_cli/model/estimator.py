@@ -21,6 +21,7 @@ from cfeval_cli.model.encoding import Columns, Encoder, Words, columns
 from cfeval_cli.model.outside import LabelModel, ProbabilityModel, Source, tells_probabilities
 from cfeval_cli.seeding import integer, stream
 from cfeval_cli.types import Bools, Codes, Dataset, Floats, Ints
+from cfeval_cli.types.memory import asked_once
 
 log = logging.getLogger("cfeval")
 
@@ -219,10 +220,18 @@ class _Trained(Source):
 
     def rows(self, codes: Codes) -> Any:
         """What it is given of the features that it is shown."""
-        return self.encoder.rows(codes if len(self.columns) == codes.shape[1] else codes[:, self.columns])
+        return self.encoder.rows(self._shown(codes))
 
     def answer(self, codes: Codes) -> Any:
         """Probabilities of all classes, or the names of classes."""
+        if len(self.columns) == codes.shape[1]:
+            return self._answer(codes)
+        return asked_once(self._answer, codes, self._shown(codes))
+
+    def _shown(self, codes: Codes) -> Codes:
+        return codes if len(self.columns) == codes.shape[1] else codes[:, self.columns]
+
+    def _answer(self, codes: Codes) -> Any:
         rows = self.rows(codes)
         if not tells_probabilities(self.estimator):
             return np.array(self.dataset.classes)[np.asarray(self.estimator.predict(rows)).astype(np.int64)]

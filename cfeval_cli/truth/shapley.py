@@ -25,6 +25,7 @@ from cfeval_cli.types import (
     Tree,
     Truth,
 )
+from cfeval_cli.types.memory import numbers_of
 
 _FIRST = 32  # pairs of orders before an error is believed; then twice as many each time
 _ROWS = 1 << 16  # rows that a model is asked about at once
@@ -177,7 +178,11 @@ def _coalition_rows(background: Codes, players: Ints) -> int:
 def _unknown(background: Codes, players: Ints, coalition: int) -> tuple[Codes, Floats]:
     """The training rows that differ in what a coalition does not know, and the share of each."""
     outside = [int(j) for place, j in enumerate(players) if not coalition >> place & 1]
-    _, first, counts = np.unique(background[:, outside], axis=0, return_index=True, return_counts=True)
+    numbers = numbers_of(background[:, outside])
+    if numbers is None:
+        _, first, counts = np.unique(background[:, outside], axis=0, return_index=True, return_counts=True)
+    else:  # the same, faster
+        _, first, counts = np.unique(numbers, return_index=True, return_counts=True)
     return background[first], counts / len(background)
 
 

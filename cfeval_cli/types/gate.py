@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from cfeval_cli.errors import Failure
 from cfeval_cli.types.data import ABSENT, NONE, Bools, Codes, Floats, Ints
+from cfeval_cli.types.memory import asked_once
 from cfeval_cli.types.model import (
     Access,
     Additive,
@@ -108,9 +109,9 @@ class Gate:
         # made once: questions that are the same are put together
         self._answer: Question | None = None
         if isinstance(model, Probabilistic):
-            self._answer = partial(self._timed, model.predict_proba)
+            self._answer = partial(self._timed, asked_once, model.predict_proba)
         elif isinstance(model, Classifier):
-            self._answer = partial(self._timed, model.predict)
+            self._answer = partial(self._timed, asked_once, model.predict)
 
     @property
     def linear(self) -> bool:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cfeval_cli.types.data import Bools, Floats, Ints
+from cfeval_cli.types.data import Bools, Codes, Floats, Ints
 
 Keys = NDArray[Any]  # (n,) whole numbers or bytes, of which equal ones mean the same
 
 _T = TypeVar("_T")
 _WORD = 8  # bytes of a whole number
+_MOST = 2**62  # rows of values that one whole number can tell apart
 
 
 def keys_of(sets: Bools, ids: Ints | None = None) -> Keys:
@@ -25,6 +27,39 @@ def keys_of(sets: Bools, ids: Ints | None = None) -> Keys:
         return np.pad(whole, ((0, 0), (_WORD - whole.shape[1], 0))).view(">u8").ravel().astype(np.uint64)
     whole = np.pad(whole, ((0, 0), (0, 1)), constant_values=1)  # NumPy's bytes lose zeros at the end
     return np.ascontiguousarray(whole).view(f"S{whole.shape[1]}").ravel()
+
+
+def numbers_of(codes: Codes) -> Ints | None:
+    """A whole number (n,) for each row (n, M), equal and in order as the rows are; None if too many rows may differ."""
+    if not codes.size:
+        return np.zeros(len(codes), dtype=np.int64)
+    low = codes.min(axis=0).tolist()
+    sizes = [high - least + 1 for high, least in zip(codes.max(axis=0).tolist(), low, strict=True)]
+    if prod(sizes) > _MOST:
+        return None
+    numbers = np.zeros(len(codes), dtype=np.int64)
+    for column, least, size in zip(codes.T, low, sizes, strict=True):
+        if size > 1:
+            numbers *= size
+            numbers += column
+            numbers -= least
+    return numbers
+
+
+def asked_once(answer: Callable[[Codes], NDArray[Any]], codes: Codes, seen: Codes | None = None) -> NDArray[Any]:
+    """An answer about each row of codes, asked once about rows that are the same in what is `seen` of them."""
+    numbers = numbers_of(codes if seen is None else seen) if len(codes) > 1 else None
+    if numbers is None:
+        return answer(codes)
+    import pandas as pd
+
+    which, different = pd.factorize(numbers)
+    if len(different) == len(codes):
+        return answer(codes)
+    first = np.empty(len(different), dtype=np.int64)
+    first[which[::-1]] = np.arange(len(codes))[::-1]
+    told = np.asarray(answer(codes[first]))
+    return told[which] if told.shape[:1] == first.shape else answer(codes)  # a wrong answer is the asker's to refuse
 
 
 class Memory:
