@@ -52,8 +52,8 @@ def _told() -> dict[str, dict[str, tuple[float, float]]]:
 
 
 def every(sets: Iterable[str], judges: Iterable[str], seeds: Iterable[int], ks: Iterable[int]) -> list[Job]:
-    """All of them, one k after the other, so that a later one finds what an earlier one has computed."""
-    return [Job(data, judge, seed, k) for k, seed, data, judge in product(ks, seeds, sets, judges)]
+    """All of them, seed by seed; of a seed one k after the other, as a later one finds what an earlier one computed."""
+    return [Job(data, judge, seed, k) for seed, k, data, judge in product(seeds, ks, sets, judges)]
 
 
 def complete(runs: Path, job: Job) -> bool:

@@ -31,7 +31,7 @@ _SCALES: Mapping[str, Mapping[str, str]] = {
     "full": {"k": "1,3", "seed": "0,1,2,3,4"},
     "small": {"k": "1,3", "seed": "0,1", "dataset": "pima,compas,german", "n_explain": "50"},
 }
-_AXES = ("k", "seed", "dataset", "experiment")  # the first is varied last
+_AXES = ("seed", "k", "dataset", "experiment")  # the first is varied last
 _EVERY = 5.0  # seconds between two looks at how far it is
 
 

@@ -13,7 +13,7 @@ def finished(runs, job, status="complete"):
 
 def test_one_k_comes_after_the_other_so_that_it_finds_what_is_known():
     jobs = every(["pima", "german"], ["atlas_tree", "atlas_mlp"], [0, 1], [1, 3])
-    assert len(jobs) == len(set(jobs)) == 16 and [job.k for job in jobs] == [1] * 8 + [3] * 8
+    assert len(jobs) == len(set(jobs)) == 16 and [job.k for job in jobs] == ([1] * 4 + [3] * 4) * 2
     assert str(jobs[0].place) == "pima/atlas_tree/0-1"
 
 

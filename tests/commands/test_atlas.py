@@ -50,7 +50,7 @@ def test_all_judges_on_all_data_sets_of_their_kind_five_seeds_and_two_k(monkeypa
     judges = ["additive", "boosted_blind", "logistic", "mlp", "mlp_blind", "tree"]
     assert tables["experiment"] == [f"atlas_{name}" for name in judges]
     assert tables["seed"] == texts["seed"] == ["0", "1", "2", "3", "4"] and tables["k"] == ["1", "3"]
-    assert list(axes(runs[0])) == ["k", "seed", "dataset", "experiment"]  # the first is varied last
+    assert list(axes(runs[0])) == ["seed", "k", "dataset", "experiment"]  # the first is varied last
     assert "~hydra.callbacks.gather" in runs[0]
     assert "430 runs, 0 of them done; all take about" in capsys.readouterr().err
 
