@@ -310,7 +310,7 @@ class RunFolder:
         self._record["explained"] = {
             name: {
                 "known": done.known,
-                "seconds": round(done.seconds, 3),
+                "seconds": round(done.cost.seconds, 3),
                 "faults": len(done.faults),
                 "reasons": done.reasons,
             }
@@ -597,13 +597,14 @@ def _put(body: bytes, path: Path) -> None:
 def costs_of(ledger: Ledger, record: Mapping[str, Any]) -> pd.DataFrame:
     """Rows of costs.csv: who took how long, and asked how much of the model."""
     lines = []
-    for asker, rows in ledger.rows.items():
+    for asker in list(ledger.rows):
         part, _, name = asker.partition(".")
         name, access = name.rsplit(".", 1) if part == "search" else (name, "")
         known = record["explained"][name]["known"] if part == "explainer" else ""
-        seconds = (ledger.seconds.get(asker, 0.0), ledger.inside[asker])
-        lines.append((part, name, access, known, round(seconds[0], 4), rows, round(seconds[1], 4)))
-    columns = ["part", "name", "access", "known", "seconds", "model_rows", "model_seconds"]
+        cost = ledger.cost(asker)
+        told = (round(cost.seconds, 4), cost.rows, round(cost.inside, 4), round(cost.calls))
+        lines.append((part, name, access, known, *told))
+    columns = ["part", "name", "access", "known", "seconds", "model_rows", "model_seconds", "model_calls"]
     return pd.DataFrame(lines, columns=columns)
 
 

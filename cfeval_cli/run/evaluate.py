@@ -41,7 +41,7 @@ def edits_of(
             section = of_work(search.Job, study.identity, *who, level.name, plan.seed)
         done = search.find(job, rows, features, plan.executor, advance, study.cache, section)
         found[level] = done.counterfactuals
-        study.ledger.book(asker.format(level=level.name.lower()), done.rows, done.seconds, done.inside)
+        study.ledger.book(asker.format(level=level.name.lower()), done.cost)
     return found
 
 

@@ -7,7 +7,7 @@ import struct
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import astuple, dataclass, field, fields, replace
 from functools import cached_property, partial
 from hashlib import blake2b, sha256
 from pathlib import Path
@@ -28,6 +28,7 @@ from cfeval_cli.types import (
     Binary,
     Cache,
     Codes,
+    Cost,
     Dataset,
     Executor,
     Explained,
@@ -43,11 +44,13 @@ from cfeval_cli.types import (
 
 log = logging.getLogger("cfeval")
 
-_CHUNK = 16  # instances that are explained at a time
+_CHUNK = 16  # instances that are explained at a time, at least
+_MOST = 64  # of those that wait for a model together: then a call answers many
+_PARTS = 8  # in which the rest is thought, so that the last ones of several processes end together
 _FIRST = 4  # that are explained first, if a model is slow: other processes begin when their time is known
 _LONGEST = 200  # characters of a reason
 _FIT = b"fit"  # in the place of an instance: the cost of preparing an explainer
-_HEAD = struct.Struct("<qdd")  # rows asked of the model, seconds, those of them within the model
+_HEAD = struct.Struct("<qddd")  # what it cost
 _NO_FEATURES, _NO_SCORES = np.zeros(0, dtype=np.int64), np.zeros(0)
 
 
@@ -57,10 +60,8 @@ class Answer:
 
     features: Ints = field(default_factory=lambda: _NO_FEATURES)  # (K,)
     scores: Floats = field(default_factory=lambda: _NO_SCORES)  # (K,)
-    rows: int = 0  # asked of the model
-    seconds: float = 0.0
+    cost: Cost = field(default_factory=Cost)
     fault: str = ""  # why there is none
-    inside: float = 0.0  # of the seconds, within the model
 
 
 @dataclass(frozen=True)
@@ -121,9 +122,8 @@ class Job:
         ledger, begun = Ledger(ask=self.together.ask), time.perf_counter()
         gate = ledger.gate(self.model, self.access, self.component, padded=self.dataset.padded)
         function = self.explainer.fit(self.dataset, gate)
-        seconds = time.perf_counter() - begun
-        cost: Any = {"rows": ledger.rows[self.component], "inside": ledger.inside[self.component]}
-        return function, ledger, Answer(seconds=seconds, **cost)
+        ledger.book(self.component, Cost(seconds=time.perf_counter() - begun))
+        return function, ledger, Answer(cost=ledger.cost(self.component))
 
     def __reduce__(self) -> tuple[type[Job], tuple[Any, ...]]:
         """Without what is ready: functions do not travel."""
@@ -152,8 +152,7 @@ def explain(
     if 0 < len(missing) < len(keys):
         log.info("%s: %s of %s known from before", job.component, f"{len(keys) - len(missing):,}", f"{len(keys):,}")
     advance(len(keys) - len(missing))
-    first = _FIRST if job.side_by_side else _CHUNK
-    chunks = [part for part in np.split(missing, range(first, len(missing), _CHUNK)) if len(part)]
+    chunks = np.split(missing, _ends(len(missing), job.side_by_side)[:-1]) if len(missing) else []
     with memo.keeping() as keep:
         for rows, (fit, new) in zip(chunks, executor.map(_explain, job, chunks), strict=True):
             for row, told in zip(rows.tolist(), new, strict=True):
@@ -166,13 +165,20 @@ def explain(
             keep({_FIT: fit} | good)
             advance(len(rows))
     explanation = Explanation(gathered.features, gathered.scores)
-    cost = (fit.rows + gathered.rows, fit.seconds + gathered.seconds)
-    inside = fit.inside + gathered.inside
-    done = Explained(explanation, *cost, len(keys) - len(missing), gathered.faults, inside)
+    done = Explained(explanation, fit.cost + gathered.cost, len(keys) - len(missing), gathered.faults)
     if done.faults:
         left = f"{len(done.faults):,} of {len(keys):,}"
         log.warning("%s: no explanation of %s instances: %s", job.component, left, done.reasons)
     return done
+
+
+def _ends(size: int, side_by_side: bool) -> list[int]:
+    """Where the chunks of so many instances end: of a model that is slow first few, then many, then fewer."""
+    ends = [min(size, _FIRST if side_by_side else _CHUNK)]
+    while ends[-1] < size:
+        more = min(_MOST, (size - ends[-1]) // _PARTS) if side_by_side else _CHUNK
+        ends.append(min(size, ends[-1] + max(_CHUNK, more)))
+    return ends
 
 
 class _Gathered:
@@ -181,7 +187,7 @@ class _Gathered:
     def __init__(self, size: int) -> None:
         self.features = np.zeros((size, 0), dtype=np.int64)
         self.scores = np.zeros((size, 0))
-        self.rows, self.seconds, self.inside = 0, 0.0, 0.0
+        self.cost = Cost()
         self.faults: dict[int, str] = {}
 
     def add(self, row: int, told: Answer) -> None:
@@ -193,8 +199,7 @@ class _Gathered:
             self.features = np.pad(self.features, ((0, 0), (0, more)), constant_values=NONE)
             self.scores = np.pad(self.scores, ((0, 0), (0, more)), constant_values=np.nan)
         self.features[row, :width], self.scores[row, :width] = told.features, told.scores
-        self.rows, self.seconds = self.rows + told.rows, self.seconds + told.seconds
-        self.inside += told.inside
+        self.cost += told.cost
 
 
 def _key(instance: int, label: int, codes: Codes) -> bytes:
@@ -203,7 +208,7 @@ def _key(instance: int, label: int, codes: Codes) -> bytes:
 
 def packed(told: Answer) -> bytes:
     """For the cache."""
-    head = _HEAD.pack(told.rows, told.seconds, told.inside)
+    head = _HEAD.pack(*astuple(told.cost))
     return head + told.features.astype("<i4").tobytes() + told.scores.astype("<f8").tobytes()
 
 
@@ -212,10 +217,10 @@ def unpacked(value: bytes) -> Answer | None:
     size, rest = divmod(len(value) - _HEAD.size, 12)
     if size < 0 or rest:
         return None
-    rows, seconds, inside = _HEAD.unpack_from(value)
+    cost = Cost(*_HEAD.unpack_from(value))
     features = np.frombuffer(value, "<i4", size, _HEAD.size).astype(np.int64)
     scores = np.frombuffer(value, "<f8", size, _HEAD.size + 4 * size).copy()
-    return Answer(features, scores, rows, seconds, inside=inside)
+    return Answer(features, scores, cost)
 
 
 def _explain(job: Job, rows_of: Ints) -> tuple[Answer, list[Answer]]:
@@ -231,23 +236,21 @@ def _explain(job: Job, rows_of: Ints) -> tuple[Answer, list[Answer]]:
 
 
 def _asked(job: Job, parts: Sequence[Ints]) -> list[Answer]:
-    """Some instances, those of a part at once; rows and time are shared out among all of them."""
+    """Some instances, those of a part at once; what it costs is shared out among all of them."""
     ledger = job.ready[1]
     batches = [_batch(job, part) for part in parts]
-    before, inside, begun = ledger.rows[job.component], ledger.inside[job.component], time.perf_counter()
+    before = ledger.cost(job.component)
     # what is begun anew counts once, as it would with another number of processes
-    again = partial(ledger.rows.__setitem__, job.component, before)
-    explanations = job.together.run([partial(_tried, job, batch) for batch in batches], again)
-    size = sum(len(batch) for batch in batches)
-    seconds = (time.perf_counter() - begun) / size
-    inside = (ledger.inside[job.component] - inside) / size
-    rows, more = divmod(ledger.rows[job.component] - before, size)
-    told: list[Answer] = []
-    for batch, answer in zip(batches, explanations, strict=True):
-        for i, codes in enumerate(batch.codes):
-            cost: Any = {"rows": rows + (len(told) < more), "seconds": seconds, "inside": inside}
-            told.append(replace(_checked(answer, i, codes), **cost))
-    return told
+    again = partial(ledger.rows.__setitem__, job.component, before.rows)
+    with ledger.clock(job.component):
+        explanations = job.together.run([partial(_tried, job, batch) for batch in batches], again)
+    told = [
+        _checked(answer, i, codes)
+        for batch, answer in zip(batches, explanations, strict=True)
+        for i, codes in enumerate(batch.codes)
+    ]
+    costs = (ledger.cost(job.component) - before).shared(len(told))
+    return [replace(one, cost=cost) for one, cost in zip(told, costs, strict=True)]
 
 
 def _batch(job: Job, part: Ints) -> Batch:

@@ -85,7 +85,7 @@ def run(plan: Plan, folder: RunFolder, progress: Progress, teacher: Model | None
     for name in plan.explainers:
         with progress.stage(f"explain: {name}", len(study.instances)) as advance:
             done = explanations[name] = explained(study, name, advance)
-        study.ledger.book(f"explainer.{name}", done.rows, done.seconds, done.inside)
+        study.ledger.book(f"explainer.{name}", done.cost)
         folder.save_explanations(study.instances, explanations)
 
     chosen = {name: select(study, name, done) for name, done in explanations.items()}
@@ -320,7 +320,7 @@ def repeated(study: Study, truth: Mapping[str, Floats], advance: Callable[[int],
     explanations, chosen, edits = {}, {}, {}
     for name in study.plan.explainers:
         done = explanations[name] = explained(study, name, advance, seed)
-        study.ledger.book(f"explainer.{name}", done.rows, done.seconds, done.inside)
+        study.ledger.book(f"explainer.{name}", done.cost)
         features = chosen[name] = select(study, name, done)
         rows = used(features)
         edits[name] = edits_of(study, study.rows.take(rows), features[rows], "search", lambda _: None, keep=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import astuple, dataclass, fields
 from hashlib import blake2b
 from typing import Any
 
@@ -19,6 +19,7 @@ from cfeval_cli.types import (
     Access,
     Cache,
     Codes,
+    Cost,
     Counterfactuals,
     Dataset,
     Executor,
@@ -71,9 +72,7 @@ class Found:
     """Counterfactuals, and what finding them cost."""
 
     counterfactuals: Counterfactuals
-    rows: int  # asked of the model
-    seconds: float  # of one core
-    inside: float = 0.0  # of these, within the model
+    cost: Cost
 
 
 def find(
@@ -103,11 +102,7 @@ def find(
             advance(len(chunks[i].rows))
     ordered = [done[i] for i in range(len(chunks))]
     whole = Counterfactuals.concatenate([part.counterfactuals for part in ordered])
-    rows_asked, seconds, inside = (sum(getattr(part, name) for part in ordered) for name in _COSTS)
-    return Found(whole, rows_asked, seconds, inside)
-
-
-_COSTS = ("rows", "seconds", "inside")
+    return Found(whole, sum((part.cost for part in ordered), Cost()))
 
 
 def _find(job: Job, chunk: Chunk) -> Found:
@@ -126,7 +121,7 @@ def _find(job: Job, chunk: Chunk) -> Found:
     )
     found = job.search.find(task)
     _check(job, rows.codes, found)
-    return Found(found, ledger.rows[job.component], time.perf_counter() - begun, ledger.inside[job.component])
+    return Found(found, ledger.cost(job.component) + Cost(seconds=time.perf_counter() - begun))
 
 
 def _check(job: Job, codes: Codes, found: Counterfactuals) -> None:
@@ -143,16 +138,15 @@ def packed(found: Found) -> bytes:
     edits = found.counterfactuals
     arrays: dict[str, Any] = {field.name: getattr(edits, field.name) for field in fields(edits)}
     arrays = {name: array for name, array in arrays.items() if array is not None}
-    cost = {"rows": np.int64(found.rows), "seconds": np.float64(found.seconds), "inside": np.float64(found.inside)}
-    return npy.dump({**cost, **arrays})
+    return npy.dump({"cost": np.array(astuple(found.cost)), **arrays})
 
 
 def unpacked(value: bytes) -> Found | None:
     """From the cache; None if it is nothing of ours."""
     try:
         arrays = npy.load(io.BytesIO(value))
-        rows, seconds, inside = int(arrays.pop("rows")), float(arrays.pop("seconds")), float(arrays.pop("inside"))
-        return Found(Counterfactuals(**arrays), rows, seconds, inside)
+        rows, *rest = arrays.pop("cost").tolist()
+        return Found(Counterfactuals(**arrays), Cost(int(rows), *rest))
     except (KeyError, TypeError, ValueError):
         return None
 

@@ -1,5 +1,6 @@
 """The nouns of a run and what its components must be able to do, one file a subject."""
 
+from cfeval_cli.types.cost import Cost
 from cfeval_cli.types.data import (
     ABSENT,
     NONE,
@@ -55,7 +56,7 @@ from cfeval_cli.types.truth import Known, Truth
 
 __all__ = [
     "ABSENT", "NONE", "Absences", "Absent", "Access", "Additive", "Batch", "Binary", "BlackBox", "Blindable", "Bools",
-    "Cache", "Case", "Change", "Classifier", "Codes", "Counterfactuals", "Dataset", "Depth", "Differentiable",
+    "Cache", "Case", "Change", "Classifier", "Codes", "Cost", "Counterfactuals", "Dataset", "Depth", "Differentiable",
     "Distance", "Editable", "Embedded", "Encoded", "Executor", "Explained", "Explainer", "Explanation", "Feature",
     "Fingerprinted", "Floats", "Foreseen", "Gate", "Ints", "Judging", "Known", "Leaves", "Ledger", "Linear", "Loadable",
     "Logits", "Measure", "Memory", "Metric", "Model", "NotExplained", "Picking", "Plan", "Probabilistic", "Question",

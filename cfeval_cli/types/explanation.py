@@ -12,6 +12,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from cfeval_cli.seeding import stream
+from cfeval_cli.types.cost import Cost
 from cfeval_cli.types.data import NONE, Bools, Codes, Dataset, Floats, Ints, Rows
 from cfeval_cli.types.gate import Gate
 from cfeval_cli.types.model import Access, Subject
@@ -95,11 +96,9 @@ class Explained:
     """Explanations, and what computing them cost, whenever that was."""
 
     explanation: Explanation
-    rows: int  # asked of the model
-    seconds: float  # of one core
+    cost: Cost
     known: int  # instances whose explanation was known from before
     faults: Mapping[int, str] = field(default_factory=dict)  # row of an instance that has none: the reason
-    inside: float = 0.0  # of the seconds, within the model
 
     @property
     def reasons(self) -> str:

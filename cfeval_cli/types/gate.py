@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cfeval_cli.errors import Failure
+from cfeval_cli.types.cost import Cost
 from cfeval_cli.types.data import ABSENT, NONE, Bools, Codes, Floats, Ints
 from cfeval_cli.types.memory import asked_once
 from cfeval_cli.types.model import (
@@ -52,7 +53,7 @@ def directly(question: Question, codes: Codes) -> NDArray[Any]:
 
 
 class Ledger:
-    """How many rows each component asked of the model, and how long it took; if `watching`, how deep it looked.
+    """What each component asked of the model, and how long it took; if `watching`, how deep it looked.
 
     `ask` puts the questions of its gates to a model that is not asked in a cheaper way.
     """
@@ -60,20 +61,27 @@ class Ledger:
     def __init__(self, *, watching: bool = False, ask: Callable[[Question, Codes], NDArray[Any]] = directly) -> None:
         self.ask = ask
         self.rows: Counter[str] = Counter()
+        self.calls: defaultdict[str, float] = defaultdict(float)
         self.watching = watching
         self.depths: dict[str, Depth] = {}
-        self.seconds: dict[str, float] = {}  # of one core
-        self.inside: defaultdict[str, float] = defaultdict(float)  # of these, within the model
+        self.seconds: defaultdict[str, float] = defaultdict(float)
+        self.inside: defaultdict[str, float] = defaultdict(float)
 
-    def book(self, asker: str, rows: int, seconds: float, inside: float = 0.0) -> None:
-        """Write work that was done elsewhere to an asker's account; `inside` is the part of it within the model."""
-        self.rows[asker] += rows
-        self.inside[asker] += inside
-        self.seconds[asker] = self.seconds.get(asker, 0.0) + seconds
+    def book(self, asker: str, cost: Cost) -> None:
+        """Write work that was done elsewhere to an asker's account."""
+        self.rows[asker] += cost.rows
+        self.calls[asker] += cost.calls
+        self.seconds[asker] += cost.seconds
+        self.inside[asker] += cost.inside
 
     def add(self, asker: str, other: Ledger) -> None:
         """Write all that another ledger has to one account."""
-        self.book(asker, other.rows.total(), sum(other.seconds.values()), sum(other.inside.values()))
+        for one in list(other.rows):
+            self.book(asker, other.cost(one))
+
+    def cost(self, asker: str) -> Cost:
+        """What stands on an asker's account."""
+        return Cost(self.rows[asker], self.calls[asker], self.seconds[asker], self.inside[asker])
 
     def look(self, asker: str, depth: Depth) -> None:
         """Write down how deep an asker looked."""
@@ -88,7 +96,7 @@ class Ledger:
         """Write the time that passes to an asker's account."""
         begun = time.perf_counter()
         yield
-        self.book(asker, 0, time.perf_counter() - begun)
+        self.book(asker, Cost(seconds=time.perf_counter() - begun))
 
     def gate(self, model: Model, access: Access, asker: str, *, padded: bool = False) -> Gate:
         """A gate whose rows are written to the asker's account; rows are `padded` if they may end early."""
@@ -212,12 +220,12 @@ class Gate:
         """Predicted classes (n,) with the features (n, k) moved to vectors (n, k, d), and the probability of `of`."""
         self._ask(Access.GRADIENT, len(vectors))
         if isinstance(self._model, Sloped):
-            positive, _ = self._model.slope(codes, features)(np.arange(len(vectors)), vectors)
+            positive, _ = self._timed(self._model.slope(codes, features), np.arange(len(vectors)), vectors)
             return (positive > 0.5).astype(np.int64), _probability_of(of, positive)
         import torch
 
         whole = self._moved(torch.as_tensor(embed(self._of(Embedded), codes)), features, torch.as_tensor(vectors))
-        probabilities = self._of(Differentiable).proba_embedded(whole).detach().numpy()
+        probabilities = self._timed(self._of(Differentiable).proba_embedded, whole).detach().numpy()
         return _likeliest(probabilities), probabilities[np.arange(len(vectors)), of]
 
     def _derived(self, codes: Codes, features: Ints, of: Ints, times: float) -> Slope:
@@ -252,9 +260,9 @@ class Gate:
 
         variable = torch.tensor(vectors, requires_grad=True)
         if isinstance(self._model, Logits):
-            logits = self._model.logits_embedded(variable)
+            logits = self._timed(self._model.logits_embedded, variable)
         else:
-            logits = torch.log(self._of(Differentiable).proba_embedded(variable))
+            logits = torch.log(self._timed(self._of(Differentiable).proba_embedded, variable))
         others = torch.arange(logits.shape[1]) != of
         (found,) = torch.autograd.grad((logits[:, of] - logits[:, others].mean(dim=1)).sum(), variable)
         return np.asarray(found.numpy())
@@ -267,7 +275,7 @@ class Gate:
     def line(self, codes: Codes) -> tuple[Floats, Floats]:
         """Logits (n,) and their slopes ∂ logit / ∂ embedding (M, d), of a linear model."""
         self._ask(Access.GRADIENT, len(codes))
-        return self._of(Linear).logits(codes), self._of(Linear).slopes()
+        return self._timed(self._of(Linear).logits, codes), self._of(Linear).slopes()
 
     def effects(self, codes: Codes, of: Ints) -> Floats:
         """Effects (n, M) of the values on the logit of each row's class `of`."""
@@ -323,9 +331,10 @@ class Gate:
         self._ledger.rows[self._asker] += rows
 
     def _timed(self, function: Callable[..., _Answer], *arguments: Any) -> _Answer:
-        """What the model answers, with the time that it takes on the asker's account."""
+        """What the model answers in one call, which goes with its time on the asker's account."""
         begun = time.perf_counter()
         answer = function(*arguments)
+        self._ledger.calls[self._asker] += 1
         self._ledger.inside[self._asker] += time.perf_counter() - begun
         return answer
 

@@ -15,6 +15,7 @@ from cfeval_cli.cache import disk
 from cfeval_cli.cache.disk import Disk
 from cfeval_cli.cache.off import Off
 from cfeval_cli.run.explain import Answer, packed, unpacked
+from cfeval_cli.types import Cost
 
 
 def told(seed=0, size=5):
@@ -27,7 +28,7 @@ def key(i):
 
 def same(a, b):
     equal = np.array_equal(a.features, b.features) and np.array_equal(a.scores, b.scores, equal_nan=True)
-    return equal and (a.rows, a.seconds) == (b.rows, b.seconds)
+    return equal and a.cost == b.cost
 
 
 def test_what_is_kept_is_found_by_section_and_instance(tmp_path):
@@ -53,7 +54,7 @@ def test_what_is_kept_is_found_by_section_and_instance(tmp_path):
 def test_explanations_come_back_to_the_bit(features, rows, seconds, place):
     scores = np.random.default_rng(len(features)).normal(size=len(features))
     scores[::3] = [np.nan, np.inf, -0.0][len(features) % 3]
-    one = Answer(features, scores, rows, seconds)
+    one = Answer(features, scores, Cost(rows, seconds / 7, seconds, seconds / 3))
     assert same(unpacked(packed(one)), one)
     cut = packed(one)[: place % len(packed(one))]
     assert unpacked(cut) is None or len(unpacked(cut).features) < len(features)

@@ -12,6 +12,7 @@ from cfeval_cli.cache.disk import Disk
 from cfeval_cli.model.logistic import LinearModel, Logistic
 from cfeval_cli.run.explain import Answer, packed
 from cfeval_cli.storage import npy
+from cfeval_cli.types import Cost
 from tests.hostile.amounts import inputs
 from tests.hostile.mutations import Canary, everything_in, mutated
 
@@ -143,7 +144,7 @@ def test_sizes_are_not_believed():
 
 
 def value(i):
-    return packed(Answer(np.arange(i % 7), np.arange(i % 7) / 3, i, i / 7))
+    return packed(Answer(np.arange(i % 7), np.arange(i % 7) / 3, Cost(i, i / 5, i / 7, i / 9)))
 
 
 KEYS = [b"%016d" % i for i in range(60)]

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cfeval_cli.cache.disk import Disk
 from cfeval_cli.cache.off import Off
@@ -18,8 +20,8 @@ from cfeval_cli.explainer.decision_boundary import DecisionBoundary
 from cfeval_cli.explainer.lime import Lime
 from cfeval_cli.explainer.random import Random
 from cfeval_cli.identity import of_code, of_component, of_subject
-from cfeval_cli.run.explain import Job, explain, wrong_with
-from cfeval_cli.types import ABSENT, NONE, Access, Explained, Explainer, Explanation
+from cfeval_cli.run.explain import Job, _ends, explain, wrong_with
+from cfeval_cli.types import ABSENT, NONE, Access, Cost, Explained, Explainer, Explanation
 from tests.problems import make_dataset, make_linear, predicted
 
 DATASET = make_dataset([3, 4, 2, 3, 5], n=70, seed=3)
@@ -52,7 +54,7 @@ def test_workers_and_cache_change_nothing_but_the_time(explainer, tmp_path):
     plain = run(job(explainer))
     assert plain.known == 0 and len(plain.explanation) == 70
     workers = run(job(explainer), executor=Local(2, min_seconds=0.0))
-    assert same(plain, workers) and workers.rows == plain.rows
+    assert same(plain, workers) and workers.cost.rows == plain.cost.rows
     cache = Disk(str(tmp_path))
     some = run(job(explainer), slice(5, 60, 3), cache=cache)
     assert some.known == 0
@@ -61,8 +63,8 @@ def test_workers_and_cache_change_nothing_but_the_time(explainer, tmp_path):
     warm = run(job(explainer), cache=cache)
     assert same(warm, plain) and warm.known == 70
     if not isinstance(explainer, Anchor):  # of a chunk with others, an instance gets its share of the rows
-        assert (mixed.rows, warm.rows) == (plain.rows, plain.rows)
-    assert warm.rows == mixed.rows and warm.seconds == pytest.approx(mixed.seconds)
+        assert (mixed.cost.rows, warm.cost.rows) == (plain.cost.rows, plain.cost.rows)
+    assert warm.cost.rows == mixed.cost.rows and warm.cost.seconds == pytest.approx(mixed.cost.seconds)
 
 
 def test_an_explainer_can_take_the_samples_of_another():
@@ -123,10 +125,10 @@ class Counting(Explainer):
 def test_rows_are_counted_once_whoever_computed_and_whenever(tmp_path):
     cache = Disk(str(tmp_path))
     plain = run(job(Counting()), cache=cache)
-    assert plain.rows == 11 + 3 * 70
-    assert run(job(Counting()), cache=cache).rows == plain.rows
-    assert run(job(Counting()), executor=Local(2, min_seconds=0.0)).rows == plain.rows
-    assert run(job(Counting()), slice(0, 20), cache=cache).rows == 11 + 3 * 20
+    assert plain.cost.rows == 11 + 3 * 70
+    assert run(job(Counting()), cache=cache).cost.rows == plain.cost.rows
+    assert run(job(Counting()), executor=Local(2, min_seconds=0.0)).cost.rows == plain.cost.rows
+    assert run(job(Counting()), slice(0, 20), cache=cache).cost.rows == 11 + 3 * 20
 
 
 def test_each_chunk_is_kept_as_soon_as_it_is_there(tmp_path):
@@ -285,7 +287,7 @@ def test_strict_stops_at_the_first():
 
 
 def test_reasons_are_counted():
-    told = Explained(None, 0, 0.0, 0, {1: "a", 2: "b", 3: "b", 4: "c", 5: "d"})
+    told = Explained(None, Cost(), 0, {1: "a", 2: "b", 3: "b", 4: "c", 5: "d"})
     assert told.reasons.startswith("b (2); ") and told.reasons.endswith("…")
 
 
@@ -325,8 +327,9 @@ def test_instances_that_wait_for_a_model_together_are_explained_as_alone(explain
         model.calls.clear()
         told[together] = run(replace(made), slice(0, 40))
         calls[together] = len(model.calls)
-    assert same(told[True], told[False]) and told[True].rows == told[False].rows
+    assert same(told[True], told[False]) and told[True].cost.rows == told[False].cost.rows
     assert calls[True] < calls[False] / 4
+    assert {one: round(done.cost.calls) for one, done in told.items()} == calls
 
 
 def test_an_instance_that_goes_wrong_does_not_take_down_those_beside_it():
@@ -369,5 +372,17 @@ def test_rows_of_who_draws_from_a_shared_generator_count_once():
             return explain
 
     made = replace(job(Careless(), model=model), subject=None, access=Access.LABEL)
-    assert run(made, slice(0, 40)).rows == 3 * 40
+    assert run(made, slice(0, 40)).cost.rows == 3 * 40
     assert sum(model.calls) > 3 * 40  # otherwise nothing was begun anew
+
+
+@given(st.integers(1, 3000), st.booleans())
+def test_chunks_are_whole_in_order_and_few_are_left_to_the_last(size, side_by_side):
+    ends = _ends(size, side_by_side)
+    sizes = np.diff([0, *ends])
+    assert ends[-1] == size and (sizes > 0).all() and sizes.max() <= (64 if side_by_side else 16)
+    assert (sizes[1:-1] >= 16).all() and sizes[0] == min(size, 4 if side_by_side else 16)
+    begun = ends - sizes
+    assert all(sizes[1:] <= np.maximum(16, (size - begun[1:]) / 8))
+    if side_by_side and size >= 1000:
+        assert np.median(sizes) > 20  # of those that share a call

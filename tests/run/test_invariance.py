@@ -17,7 +17,7 @@ from cfeval_cli.seeding import stream
 from cfeval_cli.statistics.findings import conclude
 from cfeval_cli.statistics.invariance import TOGETHER
 from cfeval_cli.statistics.resampled import Bootstrap
-from cfeval_cli.types import Explained, Explanation, Subject
+from cfeval_cli.types import Cost, Explained, Explanation, Subject
 from tests.conftest import only_run
 from tests.inside import planned
 from tests.problems import make_dataset, make_text, random_linear
@@ -255,7 +255,7 @@ def test_a_model_without_such_changes_or_no_wish_for_them_has_none():
 
 def test_explainers_that_name_nothing_have_no_values_and_nothing_fails():
     run = ran(TABLE, random_linear(TABLE, 0, 2), "removal=[zero,mean,marginal]")
-    named = {name: Explained(Explanation(done.explanation.features * 0 - 1, done.explanation.scores), 0, 0.0, 0)
+    named = {name: Explained(Explanation(done.explanation.features * 0 - 1, done.explanation.scores), Cost(), 0)
              for name, done in run.explained.items()}  # fmt: skip
     nobody = searched(run.study, named)
     found = nobody.found()

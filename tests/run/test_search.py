@@ -56,10 +56,10 @@ def test_chunks_workers_and_cache_change_nothing(access, tmp_path):
     cache, done = Disk(str(tmp_path)), []
     plain = find(job(Small(), access), ROWS, FEATURES, HERE, done.append)
     same(plain.counterfactuals, whole)
-    assert sum(done) == 70 and len(done) > 5 and plain.rows > 70
+    assert sum(done) == 70 and len(done) > 5 and plain.cost.rows > 70
     workers = find(job(Small(), access), ROWS, FEATURES, Local(2, min_seconds=0.0), lambda _: None)
     same(workers.counterfactuals, whole)
-    assert workers.rows == plain.rows
+    assert workers.cost.rows == plain.cost.rows
     first = find(job(Small(), access), ROWS.take(slice(32)), FEATURES[:32], HERE, lambda _: None, cache, "s")
     same(find(job(Small(), access), ROWS, FEATURES, HERE, lambda _: None, cache, "s").counterfactuals, whole)
 
@@ -69,7 +69,7 @@ def test_chunks_workers_and_cache_change_nothing(access, tmp_path):
 
     warm = find(job(Broken(), access), ROWS, FEATURES, HERE, lambda _: None, cache, "s")
     same(warm.counterfactuals, whole)
-    assert warm.rows == plain.rows and first.rows < plain.rows
+    assert warm.cost.rows == plain.cost.rows and first.cost.rows < plain.cost.rows
     with pytest.raises(AssertionError, match="all is known"):
         find(job(Broken(), access), ROWS, FEATURES[:, ::-1], HERE, lambda _: None, cache, "s")
     with pytest.raises(AssertionError, match="all is known"):
@@ -81,7 +81,7 @@ def test_moved_embeddings_are_packed_and_found_again(search, tmp_path):
     cache = Disk(str(tmp_path))
     one, two = (find(job(search, Access.GRADIENT), ROWS, FEATURES, HERE, lambda _: None, cache, "s") for _ in range(2))
     same(one.counterfactuals, two.counterfactuals)
-    assert one.rows == two.rows and one.counterfactuals.vectors is not None
+    assert one.cost.rows == two.cost.rows and one.counterfactuals.vectors is not None
 
 
 def test_no_instances_no_counterfactuals():
@@ -92,7 +92,7 @@ def test_no_instances_no_counterfactuals():
 def test_what_is_nothing_of_ours_is_not_taken():
     good = find(job(Discrete(), Access.LABEL), ROWS, FEATURES, HERE, lambda _: None)
     back = unpacked(packed(good))
-    assert isinstance(back, Found) and (back.rows, back.seconds) == (good.rows, good.seconds)
+    assert isinstance(back, Found) and back.cost == good.cost
     same(back.counterfactuals, good.counterfactuals)
     assert unpacked(b"") is None and unpacked(b"PK") is None and unpacked(packed(good)[:-40]) is None
 

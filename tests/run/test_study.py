@@ -9,7 +9,7 @@ from cfeval_cli.errors import Failure
 from cfeval_cli.run import pipeline
 from cfeval_cli.run.evaluate import case_of, edits_of, scores_of
 from cfeval_cli.run.study import predicted, prepare
-from cfeval_cli.types import NONE, Absent, Access, Explained, Explanation, Metric, Score, Subject
+from cfeval_cli.types import NONE, Absent, Access, Cost, Explained, Explanation, Metric, Score, Subject
 from tests.inside import planned
 from tests.problems import TRUTHS, importance, kept, labels, make_dataset, make_linear
 
@@ -149,7 +149,7 @@ def test_incomplete_explanations_are_skipped_filled_or_kept(plan):
     features = FEATURES.copy()
     features[:5, 1] = NONE
     features[5] = NONE
-    done = Explained(Explanation(features, np.where(features == NONE, np.nan, 1.0)), 0, 0.0, 0, {5: "failed"})
+    done = Explained(Explanation(features, np.where(features == NONE, np.nan, 1.0)), Cost(), 0, {5: "failed"})
     for how in ("skip", "random", "keep"):
         study = prepare(replace(plan, incomplete=how), DATASET, MODEL)
         chosen = pipeline.select(study, "x", done)

@@ -12,14 +12,14 @@ from scipy.stats import sem
 
 from cfeval_cli.statistics.noise import COLUMNS, Again, compared, moved, named, valued
 from cfeval_cli.statistics.resampled import Bootstrap
-from cfeval_cli.types import NONE, Explained, Explanation
+from cfeval_cli.types import NONE, Cost, Explained, Explanation
 
 LISTS = st.lists(st.permutations(range(4)).flatmap(lambda p: st.integers(0, 4).map(lambda size: p[:size])), min_size=1)
 
 
 def explained(rows, scores=None, faults=()):
     told = [[(j, float(-i)) for i, j in enumerate(row)] for row in rows] if scores is None else scores
-    return Explained(Explanation.ragged(told), 0, 0.0, 0, dict.fromkeys(faults, "failed"))
+    return Explained(Explanation.ragged(told), Cost(), 0, dict.fromkeys(faults, "failed"))
 
 
 def padded(rows, k):

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cfeval_cli.errors import Failure
-from cfeval_cli.types import ABSENT, NONE, Access, Depth, Ledger
+from cfeval_cli.types import ABSENT, NONE, Access, Cost, Depth, Ledger
 from cfeval_cli.types.gate import apply_edits, embed, pick
 from tests.problems import gate, kept, labels, make_dataset, make_linear, problems
 
@@ -97,7 +97,7 @@ def test_label_access_shows_no_probability():
 def test_every_row_is_counted_on_the_askers_account(model):
     ledger = Ledger()
     made = ledger.gate(model, Access.GRADIENT, "a")
-    counted = 0
+    counted = calls = 0
     for rows, call in (
         (20, lambda: made.labels(CODES)),
         (20, lambda: made.predict(CODES, OF)),
@@ -111,12 +111,15 @@ def test_every_row_is_counted_on_the_askers_account(model):
     ):
         call()
         counted += rows
-        assert ledger.rows["a"] == counted
+        calls += rows > 0
+        assert (ledger.rows["a"], ledger.calls["a"]) == (counted, calls)
     ledger.gate(model, Access.LABEL, "b")
     assert ledger.rows["b"] == 0
-    ledger.book("b", 3, 0.5)
-    ledger.book("b", 4, 1.0)
-    assert (ledger.rows["b"], ledger.seconds["b"]) == (7, 1.5)
+    ledger.book("b", Cost(3, 1.5, 0.5, 0.25))
+    ledger.book("b", Cost(4, 2, 1.0, 0.5))
+    assert ledger.cost("b") == Cost(7, 3.5, 1.5, 0.75)
+    ledger.add("c", ledger)
+    assert ledger.cost("c").rows == counted + 7 and ledger.cost("c").calls == calls + 3.5
 
 
 @settings(deadline=None, max_examples=60)

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from cfeval_cli.types.cost import Cost
 from cfeval_cli.types.data import ABSENT, NONE, Feature, Rows
 from cfeval_cli.types.explanation import Batch, Explained, Explainer, Explanation, named
 from cfeval_cli.types.metric import Case, Metric
@@ -128,7 +129,7 @@ def test_each_instance_has_a_stream_of_its_own():
 
 
 def test_reasons_are_told_with_how_often():
-    told = Explained(Explanation.ragged([]), 0, 0.0, 0, {1: "a", 2: "b", 3: "b"})
+    told = Explained(Explanation.ragged([]), Cost(), 0, {1: "a", 2: "b", 3: "b"})
     assert told.reasons == "b (2); a (1)"
 
 

@@ -1,0 +1,34 @@
+"""What some work asked of the model, and how long it took."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The cost of some work, whenever it was done."""
+
+    rows: int = 0  # asked of the model
+    calls: float = 0.0  # in which the model answered; of one that several share, a part
+    seconds: float = 0.0  # of one core
+    inside: float = 0.0  # of these, within the model
+
+    def __add__(self, other: Cost) -> Cost:
+        """Of both together."""
+        return Cost(
+            self.rows + other.rows,
+            self.calls + other.calls,
+            self.seconds + other.seconds,
+            self.inside + other.inside,
+        )
+
+    def __sub__(self, other: Cost) -> Cost:
+        """What came after the other."""
+        return self + Cost(-other.rows, -other.calls, -other.seconds, -other.inside)
+
+    def shared(self, size: int) -> list[Cost]:
+        """Shared out alike; of rows, which are whole, the first have one more."""
+        rows, more = divmod(self.rows, size)
+        parts = (self.calls / size, self.seconds / size, self.inside / size)
+        return [Cost(rows + (place < more), *parts) for place in range(size)]
