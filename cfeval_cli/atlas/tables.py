@@ -190,8 +190,8 @@ def by(summary: Summary, question: str, factor: str) -> Table:
     return Table(f"{question.capitalize()}, by {factor}", header, [rows], notes, detail=True)
 
 
-def markdown(summary: Summary, claims: Sequence[Claim]) -> str:
-    """atlas.md."""
+def markdown(summary: Summary, claims: Sequence[Claim], *, detail: bool = True) -> str:
+    """atlas.md; without `detail`, what a first look needs of it."""
     about = summary.atlas.about
     lines = ["# Which metric should I use?", ""]
     for question, headline, points in headlines(summary):
@@ -208,8 +208,9 @@ def markdown(summary: Summary, claims: Sequence[Claim]) -> str:
     ]  # fmt: skip
     if summary.atlas.left:
         lines += [f"Left out: {len(summary.atlas.left)}.", "", *(f"- {one}" for one in summary.atlas.left), ""]
-    made = [*make(summary, claims)]
+    made = make(summary, claims)
     made += [by(summary, one.question, factor) for one in summary.answers for factor in ("judge", "data")]
+    made = [table for table in made if detail or not table.detail]
     return "\n".join([*lines, *(table.markdown() for table in made)])
 
 
