@@ -79,17 +79,16 @@ def gather(jobs: Sequence[Job], into: Path, lost: Mapping[str, str]) -> None:
 
 
 def _write(atlas: Atlas, into: Path) -> None:
-    from cfeval_cli.atlas import page, store, tables
+    from cfeval_cli.atlas import brief, page, store, tables
     from cfeval_cli.commands import screen
 
     summary, claims = page.write(atlas, into)
-    told = [
+    answers = [
         f"{name.capitalize()}: {headline}. {' '.join(points)}" for name, headline, points in tables.headlines(summary)
     ]
-    told += [f"{len(atlas.left)} left out, {into / page.TEXT} names them"] if atlas.left else []
+    told = [f"{len(atlas.left)} left out, {into / page.TEXT} names them"] if atlas.left else []
     told.append(f"Written: {into.resolve()}: {store.NAME}, {page.TEXT}, {page.PAGE}")
-    made = tables.make(summary, claims)
-    screen.show([one for one in made if not one.detail], "\n".join(told))
+    screen.answer(answers, brief.of_atlas(summary), tables.make(summary, claims), told)
 
 
 def _add() -> None:

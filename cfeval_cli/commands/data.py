@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
@@ -170,15 +171,23 @@ def _list(data_dir: Path, files: dict[str, list[File]]) -> int:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=Text(visible(f"Data in {data_dir.absolute()}"), style="table.title"), title_justify="left")
+    out = screen.console()
+    screen.tell(out, f"Data in {data_dir.absolute()}")
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
     for title in ("dataset", "file", "state", "sources, in order"):
         table.add_column(title, overflow="fold")
     for name, wanted in files.items():
         for file in wanted:
-            cells = name, file.name, file.state(data_dir), "\n".join(source.label for source in file.sources)
+            sources = [source.label if screen.full() else _host(source.label) for source in file.sources]
+            cells = name, file.name, file.state(data_dir), "\n".join(dict.fromkeys(sources))
             table.add_row(*(Text(visible(cell, keep="\n")) for cell in cells))
-    screen.console().print(table)
+    out.print(table)
     return 0
+
+
+def _host(source: str) -> str:
+    """Of an address the host, of a file in a package the package; --full has the whole."""
+    return urlsplit(source).hostname or source.partition(": ")[0]
 
 
 def _fetch(data_dir: Path, datasets: list[DictConfig]) -> None:

@@ -38,4 +38,5 @@ def _check(folders: list[Path], into: Path) -> None:
     from cfeval_cli.sweep.check import check
 
     done = check(folders, into)
-    screen.show(done.tables, f"{done.said}\nWritten: {into.resolve()}: regret.parquet, regret.md")
+    told = [done.said, f"Written: {into.resolve()}: regret.parquet, regret.md"]
+    screen.answer([f"Verdict: {done.answer}."], done.brief, done.tables, told)

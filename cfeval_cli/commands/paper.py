@@ -46,7 +46,8 @@ def _compare(folders: list[Path], into: Path, tables: list[str]) -> None:
     from cfeval_cli.paper.compare import compare
 
     done = compare(folders, into, tables)
-    screen.show(done.tables, f"Written: {into.resolve()}: paper.md, paper.tex, paper.html, paper.csv, claims.csv")
+    told = f"Written: {into.resolve()}: paper.md, paper.tex, paper.html, paper.csv, claims.csv"
+    screen.answer([f"Verdict: {done.answer}."], done.brief, done.tables, [told])
 
 
 def _audit(csv: Path | None, md: Path | None) -> None:
@@ -59,4 +60,4 @@ def _audit(csv: Path | None, md: Path | None) -> None:
         if path is not None:
             with whole_file(path) as file:
                 file.write_text(text, encoding="utf-8")
-    screen.show(done.tables(), done.summary)
+    screen.answer([f"Verdict: {done.summary}."], done.brief(), done.tables(), [])

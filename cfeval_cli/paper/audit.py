@@ -10,6 +10,7 @@ import pandas as pd
 from cfeval_cli.paper import cells, chance, claims, counts, method
 from cfeval_cli.paper.finding import KINDS, Finding, Result
 from cfeval_cli.paper.published import Published, load, read
+from cfeval_cli.report.brief import Brief, Column, Field
 from cfeval_cli.report.tables import Cell, Table
 
 CHECKS: tuple[Callable[[Published], Iterator[Result]], ...] = (
@@ -31,6 +32,16 @@ class Audit:
         kinds = [(kind, sum(one.kind == kind for one in self.findings)) for kind in KINDS]
         told = ", ".join(f"{count} {kind}" for kind, count in kinds if count)
         return f"{len(self.findings)} findings ({told}), {self.passed} checks passed"
+
+    def brief(self) -> Brief:
+        """How many of each kind."""
+        many = {title: sum(one.kind == kind for one in self.findings) for kind, title in KINDS.items()}
+        there = {title: count for title, count in many.items() if count}
+        fields = [Field([str(count)]) for count in there.values()]
+        notes = [
+            "By --full: where each is, what is printed, what comes out, and what it means; --csv and --md write it."
+        ]
+        return Brief("What was found", list(there), [""] * len(there), [Column(["findings"], fields)], notes)
 
     def frame(self) -> pd.DataFrame:
         """One row for each finding."""

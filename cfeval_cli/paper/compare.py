@@ -15,8 +15,9 @@ from cfeval_cli.errors import UserError
 from cfeval_cli.paper import document
 from cfeval_cli.paper.audit import audit
 from cfeval_cli.paper.published import DATASETS, EXPLAINERS, Key, Published, Series, load, read
-from cfeval_cli.paper.verdicts import LEVEL, Verdict, judge, needed
+from cfeval_cli.paper.verdicts import LEVEL, Verdict, Word, judge, needed
 from cfeval_cli.paper.views import EXPERIMENTS, Computed, Printed, computed
+from cfeval_cli.report.brief import Brief, Column, Field
 from cfeval_cli.report.tables import DASH, Cell, Table, ordinal
 from cfeval_cli.statistics.ranking import ranks
 from cfeval_cli.storage.files import as_csv, whole_file
@@ -38,6 +39,49 @@ class Comparison:
     cells: pd.DataFrame
     verdicts: list[Verdict]
     tables: list[Table]
+
+    @property
+    def answer(self) -> str:
+        """How many claims hold under the definition of gold that leads."""
+        golds = list(dict.fromkeys(one.gold for one in self.verdicts))
+        mine = [one for one in self.verdicts if one.gold == golds[0]]
+        many = {word: sum(one.word == word for one in mine) for word in _ORDER}
+        told = ", ".join(f"{count} {_counted(word, count)}" for word, count in many.items() if count)
+        seeds = max(one.seeds for one in mine)
+        return f"of the paper's {len(mine)} claims {told} (gold {golds[0]}, {seeds} seed{'s' * (seeds != 1)})"
+
+    @property
+    def brief(self) -> Brief:
+        """Each claim, by the paper's own figures and by ours under each definition of gold."""
+        golds = list(dict.fromkeys(one.gold for one in self.verdicts))
+        claims = {one.claim.id: one for one in self.verdicts}
+        own = {None: [DASH], True: ["holds"], False: ["does", "not hold"]}
+        columns = [Column(["its own", "figures"], [Field(own[one.printed]) for one in claims.values()])]
+        for gold in golds:
+            mine = {one.claim.id: one for one in self.verdicts if one.gold == gold}
+            columns.append(Column(["gold:", gold], [Field(_short(mine[name])) for name in claims]))
+        notes = [
+            "Below a verdict: in how many seeds the claim is true. By --full: intervals, what an open one needs, the "
+            "rule of the verdicts, and the paper's tables beside ours."
+        ]
+        texts = [one.claim.text.replace(" (", "\u00a0(") for one in claims.values()]  # not to be taken apart there
+        return Brief("What the paper claims", texts, [""] * len(texts), columns, notes)
+
+
+_ORDER: tuple[Word, ...] = ("holds", "does not hold", "refuted", "open", "not computed")
+
+
+def _counted(word: Word, count: int) -> str:
+    """The verdict on one or several claims."""
+    if word in ("holds", "does not hold"):
+        return word if count == 1 else {"holds": "hold", "does not hold": "do not hold"}[word]
+    return f"{'is' if count == 1 else 'are'} {word}"
+
+
+def _short(verdict: Verdict) -> list[str]:
+    """In lines of a few signs."""
+    word = {"does not hold": ["does", "not hold"], "not computed": [DASH]}.get(verdict.word, [verdict.word])
+    return [*word, f"{verdict.holds_in} of {verdict.seeds}"] if verdict.seeds else word
 
 
 def compare(folders: Sequence[Path], into: Path, tables: Sequence[str] = ("1", "2", "3")) -> Comparison:

@@ -357,6 +357,8 @@ def test_data_list_fetch_and_verify(toy, tmp_path, data, capsys):
     here = f"data_dir={tmp_path}"
     listed = cfeval("data", "list", here, cwd=tmp_path).stdout
     assert "adult.data" in listed and "missing" in listed and "mglearn==0.2.0" in listed
+    data("list", here)
+    assert max(map(len, capsys.readouterr().out.splitlines()[1:])) <= 80  # with all names whole
     for words, message in ((["adlts"], "there is no dataset adlts"), ([], "name what to fetch")):
         with pytest.raises(UserError, match=message):
             data("fetch", *words, here)

@@ -14,7 +14,8 @@ def test_check_reads_runs_writes_two_files_and_says_where(toy, made, tmp_path, m
     judge.main()
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["regret.md", "regret.parquet"]
     said = capsys.readouterr().out
-    assert "1 run of judges on 1 data set" in said and "the rule" in said
+    assert said.startswith("Verdict: An explainer that the rule chooses") and "1 run of judges on 1 data set" in said
+    assert said.count("the mean rank over all metrics") == 1  # one table
 
 
 def test_an_action_and_a_run_are_needed(tmp_path, monkeypatch, capsys):

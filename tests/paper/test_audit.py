@@ -1,6 +1,7 @@
 """The audit: each finding by itself, errors that are planted, and tables in which there is nothing to find."""
 
 import math
+import re
 from itertools import permutations
 
 import numpy as np
@@ -206,17 +207,21 @@ def test_exchanges_by_hand():
 
 
 def test_the_command_prints_fits_and_writes(tmp_path, done):
-    told = cfeval("paper", "audit", "--csv", str(tmp_path / "a=b.csv"), "--md", str(tmp_path / "a.md"), cwd=tmp_path)
+    told = cfeval(
+        "paper", "audit", "--full", "--csv", str(tmp_path / "a=b.csv"), "--md", str(tmp_path / "a.md"), cwd=tmp_path
+    )
     lines = told.stdout.splitlines()
-    assert lines[-1] == done.summary and lines[-1].startswith(f"{len(FINDINGS)} findings (3 typo, ")
-    assert max(map(len, lines[:-1])) <= 160
+    assert lines[0] == f"Verdict: {done.summary}." and f" {len(FINDINGS)} findings (3 typo, " in lines[0]
+    assert max(map(len, lines[1:])) <= 160
     assert sum(line.startswith("┏") for line in lines) == len(KINDS)  # no table is broken into two
     written = pd.read_csv(tmp_path / "a=b.csv", dtype=str, keep_default_na=False)
     assert list(zip(written["id"], written["printed"], written["recomputed"], strict=True)) == FINDINGS
     text = (tmp_path / "a.md").read_text()
     assert text.count("| No. |") == len(KINDS) and done.summary in text
     narrow = cfeval("paper", "audit", cwd=tmp_path, env={"COLUMNS": "80"}).stdout.splitlines()
-    assert max(map(len, narrow[:-1])) <= 80 and narrow[-1] == lines[-1]
+    assert max(map(len, narrow)) <= 80 and len(narrow) <= 24  # a screen
+    counts = [int(line.split()[-1]) for line in narrow if re.search(r" \d+$", line) and not line.startswith("Verdict")]
+    assert sum(counts) == len(FINDINGS) and len(counts) == len(KINDS)
     assert "cfeval: " not in told.stderr
     assert "ACTION" in cfeval("paper", cwd=tmp_path, code=2).stderr
 

@@ -314,7 +314,8 @@ def test_the_experiments_are_by_the_papers_definitions(name):
 def test_the_command_writes_all_and_names_are_no_markup(tmp_path):
     write_runs(tmp_path / "runs", 0, setup="<script>alert(1)</script> & co_x")
     told = cfeval("paper", "compare", "runs", "--into", "out", "--tables", "1", cwd=tmp_path).stdout
-    assert "What the paper claims" in told and "Table 3 of the paper" not in told
+    assert told.startswith("Verdict: of the paper's ") and "What the paper claims" in told
+    assert "Table 1 of the paper" not in told and "Table 3 of the paper" not in told
     files = {path.name for path in (tmp_path / "out").iterdir()}
     assert files == {"paper.md", "paper.tex", "paper.html", "paper.csv", "claims.csv"}
     page = (tmp_path / "out" / "paper.html").read_text()

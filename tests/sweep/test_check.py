@@ -9,8 +9,9 @@ import pandas as pd
 import pytest
 
 from cfeval_cli.errors import UserError
-from cfeval_cli.sweep.check import check, tables
-from cfeval_cli.sweep.regret import STRATEGIES
+from cfeval_cli.sweep import check as checking
+from cfeval_cli.sweep.check import check, headline, tables
+from cfeval_cli.sweep.regret import STRATEGIES, summary
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -29,6 +30,34 @@ def test_runs_are_read_and_the_regret_written(toy, made, tmp_path):
     true = metrics[(metrics["metric"] == "recall") & (metrics["variant"] == "shapley") & ~metrics["control"]]["value"]
     mine = lost[(lost["strategy"] == "chance") & (lost["question"] == "contribution") & (lost["circular"] == "keep")]
     assert true.max() - true.mean() == pytest.approx(mine["regret"].iloc[0])
+
+
+FULL = pd.read_parquet(DOCS / "judges" / "regret.parquet")
+
+
+def test_the_answer_is_the_range_of_the_means_and_who_surely_loses_less():
+    every = FULL[FULL["circular"] == "keep"]
+    by_set = every.groupby(["strategy", "question", "k", "data", "seed"])["regret"].mean()
+    means = by_set.groupby(["strategy", "question", "k", "data"]).mean().groupby(["strategy", "question", "k"]).mean()
+    rule, chance = means["rule"], means["chance"]
+    told = headline(summary(FULL))
+    assert f"the rule chooses is {rule.min():.3f} to {rule.max():.3f} below the best" in told
+    assert f"by chance {chance.min():.3f} to {chance.max():.3f};" in told
+    # a way that never loses anything surely loses less, and of two data sets nothing is sure
+    right = FULL.assign(regret=FULL["regret"].where(FULL["strategy"] != "c_soft", -1.0))
+    assert headline(summary(right)).endswith("less is surely lost by always C_soft, as the paper would")
+    two = right[right["data"].isin(["pima", "german"])]
+    assert headline(summary(two)).endswith("fewer than 3 data sets say nothing of others")
+    assert not any(mark in table.markdown().split("Regret:")[0] for table in tables(two) for mark in "↑↓")
+
+
+def test_a_screen_of_80_columns_has_one_table_with_the_means_of_the_page():
+    lines = [text.plain for text in checking._brief(summary(FULL), "400 runs").texts(80)]
+    assert max(map(len, lines)) <= 80 and sum(set(line) == {"─"} for line in lines) == 2
+    page = tables(FULL)[0]
+    for row in page.blocks[0]:
+        values = [re.sub(r" \[.*?\] ?", "", cell.text) for cell in row[1:]]
+        assert any(line.split()[-4:] == values for line in lines), row[0].text
 
 
 def test_folders_without_a_run_are_refused(tmp_path):
