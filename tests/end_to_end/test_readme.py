@@ -1,9 +1,19 @@
 """What the README and the page on settings tell users to do, done word for word."""
 
+import json
 import re
 import shlex
 from pathlib import Path
+from textwrap import wrap
 
+import pandas as pd
+import pytest
+
+from cfeval_cli.report import plots, recommendation
+from cfeval_cli.report.page import verdict
+from cfeval_cli.statistics.findings import Findings
+from tests.conftest import cfeval, only_run
+from tests.end_to_end import shown
 from tests.inside import composed
 
 ROOT = Path(__file__).parents[2]
@@ -43,3 +53,74 @@ def test_every_make_target_that_is_shown_exists():
     lines = re.findall(r"^([a-z0-9 -]+):", (ROOT / "Makefile").read_text(), re.M)
     shown = set(re.findall(r"(?:`|<code>|^)make ([a-z0-9-]+)", README, re.M))
     assert {"run", "test", "paper"} <= shown <= {target for line in lines for target in line.split()}
+
+
+def printed(words):
+    """The first command of the block of README that begins so, and what is said to be printed."""
+    blocks = re.findall(r"^```(\w*)\n(.*?)^```$", (ROOT / "README.md").read_text(), re.M | re.S)
+    (place,) = (i for i, (kind, body) in enumerate(blocks) if kind == "sh" and body.startswith(words))
+    assert blocks[place + 1][0] == ""
+    return blocks[place][1].splitlines()[0].partition("#")[0].strip(), blocks[place + 1][1]
+
+
+def lines_of(sentence):
+    """As a screen of 80 columns shows it."""
+    return "\n".join(wrap(sentence, 80, break_long_words=False, break_on_hyphens=False)) + "\n"
+
+
+def drawn(svg):
+    """The words of a figure, and all its numbers."""
+    text = re.sub(r"<(metadata|style)>.*?</\1>|<!DOCTYPE.*?>", "", svg.decode(), flags=re.S)
+    words = re.sub(r"-?\d+(\.\d+)?(e-?\d+)?", "#", text)
+    return words, [float(one) for one in re.findall(r"-?\d+(?:\.\d+)?(?:e-?\d+)?", text)]
+
+
+def same_figure(one, other):
+    words, numbers = drawn(one)
+    assert words == drawn(other)[0] and numbers == pytest.approx(drawn(other)[1], abs=0.05)
+
+
+def kept(name):
+    return json.loads((shown.PLACE / name).read_text())
+
+
+def test_the_recommendation_that_is_shown_follows_from_the_figures_that_are_kept():
+    told = kept("pima.json")
+    words = recommendation._Words(told["recommendation"], told["record"], told["features"])
+    assert printed("cfeval run dataset=pima")[1] == lines_of(f"Recommendation: {words.all().headlines[0]}")
+
+
+@pytest.fixture(scope="module")
+def adults_kept():
+    """Of the differences between metrics only those that are none: with four explainers no other one could count."""
+    names = ("metrics", "correlations", "differences")
+    read = [pd.read_csv(shown.PLACE / f"adults_{name}.csv") for name in names]
+    return Findings(*read, pd.DataFrame(), pd.DataFrame()), kept("adults.json")["record"]
+
+
+def test_the_verdict_that_is_shown_follows_from_the_figures_that_are_kept(adults_kept):
+    told = lines_of(f"Verdict: {verdict.tell(*adults_kept).headline}.")
+    assert printed("cfeval run dataset=adults")[1] == told
+
+
+def test_the_picture_is_drawn_from_the_figures_that_are_kept(adults_kept):
+    findings, record = adults_kept
+    with plots.style():
+        figure = plots._correlations(findings.correlations, record)
+    same_figure(figure.drawn("svg"), (ROOT / "docs" / "pictures" / "adults.svg").read_bytes())
+    assert "figures/correlations.svg` of `make run`" in README
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["pima", "adults"])
+def test_the_commands_print_what_is_shown(name, adults, tmp_path):
+    command, block = printed(f"cfeval run dataset={name}")
+    words = [*shlex.split(command)[1:], "cache=off", "report=false", f"data_dir={adults}"]
+    done = cfeval(*words, "figures=[svg]", cwd=tmp_path, env={"COLUMNS": "80"})
+    assert block in done.stdout and max(map(len, done.stdout.splitlines()[:-1])) <= 80
+    folder = only_run(tmp_path)
+    for file, body in getattr(shown, name)(folder).items():
+        assert body == (shown.PLACE / file).read_text()
+    if name == "adults":
+        picture = (ROOT / "docs" / "pictures" / "adults.svg").read_bytes()
+        same_figure((folder / "figures" / "correlations.svg").read_bytes(), picture)
