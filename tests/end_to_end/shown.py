@@ -8,12 +8,14 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
 PLACE = Path(__file__).parents[2] / "docs" / "readme"
 # of run.json
 RECORD = ("settings", "explainers", "metrics", "truths", "removals", "instances", "search", "resampled", "data")
+FILES = ("figures", "report")
 METRICS = ["metric", "variant", "explainer", "rung", "control", "value", "role", "circular"]
 
 
@@ -44,8 +46,10 @@ def adults(folder: Path) -> dict[str, str]:
     }
 
 
-def some(record: dict[str, object]) -> dict[str, object]:
-    return {name: record[name] for name in RECORD}
+def some(record: dict[str, Any]) -> dict[str, Any]:
+    """Without what decides only which files there are."""
+    kept = {name: record[name] for name in RECORD}
+    return {**kept, "settings": {key: value for key, value in kept["settings"].items() if key not in FILES}}
 
 
 def text(what: object) -> str:
