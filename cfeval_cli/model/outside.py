@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ _LONGEST = 300  # characters of a row in a message
 _PICKLES = (".pkl", ".pickle", ".joblib", ".dill", ".cloudpickle")
 
 _T = TypeVar("_T")
+log = logging.getLogger("cfeval")
 
 
 class BadAnswer(ValueError):
@@ -131,6 +133,17 @@ class Called(Given):
             source = self.source(dataset)
             kind = gives(asked(source.answer, dataset.test.codes[:FEW], dataset, source.title), dataset.classes)
         return ProbabilityModel if kind == "probabilities" else LabelModel
+
+    def fit(self, dataset: Dataset, seed: int) -> LabelModel | ProbabilityModel:
+        """It is trained already; of one that need not give labels it is said what is lost by them."""
+        made = super().fit(dataset, seed)
+        if self.gives == "auto" and isinstance(made, LabelModel):
+            log.warning(
+                "%s returns labels: explainers and metrics that need probabilities have no value, and little can be "
+                "told. If the model has probabilities, return them",
+                made.source.title,
+            )
+        return made
 
 
 def as_probabilities(answer: Any, size: int, classes: Sequence[str]) -> Floats:

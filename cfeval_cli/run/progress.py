@@ -34,7 +34,7 @@ class Progress:
     def stage(self, title: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
         """A stage of `total` items; call what it gives with the number of items just done."""
         title = f"{self._before}{title}"
-        log.info("%s%s", title, "" if total is None else f": {total:,} instances")
+        log.info("%s%s", title, "" if total is None else f": {total:,} to do")
         begun = spoken = time.perf_counter()
         done = 0
         base: tuple[float, int] | None = None  # what was known from before comes first, and tells nothing of the speed

@@ -85,8 +85,8 @@ def _tell(study: Study, name: str, job: Job, many: int) -> None:
     seconds = rows * (time.perf_counter() - begun) / max(1, len(codes))
     log.log(
         logging.WARNING if seconds > _LONG else logging.INFO,
-        "truth.%s: up to %s model rows on %s instances, about %.0f s of one core at most; a smaller reference=%s "
-        "or truth.budget=%s shortens it",
+        "truth.%s: up to %s model rows on %s instances, about %.0f s of one core at most; a smaller reference "
+        "(now %s) or truth.budget (now %s) shortens it",
         name, f"{rows:,}", f"{many:,}", seconds, study.plan.reference, study.plan.budget,
     )  # fmt: skip
 

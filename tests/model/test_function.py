@@ -75,6 +75,17 @@ def test_probabilities_in_any_form(place, name):
     assert (again.predict_proba(CODES) == model.predict_proba(CODES)).all()
 
 
+def test_who_returns_labels_unasked_is_told_what_is_lost(place, caplog):
+    path = str(place / "score.py")
+    Function(f"{path}:labels").fit(DATASET, 0)
+    (said,) = caplog.messages
+    assert said.startswith(f"model.path={path}:labels returns labels: ") and "need probabilities" in said
+    caplog.clear()
+    Function(f"{path}:labels", gives="labels").fit(DATASET, 0)
+    Function(f"{path}:positive").fit(DATASET, 0)
+    assert not caplog.messages
+
+
 @pytest.mark.parametrize("name", ["labels", "numbers"])
 def test_classes_by_name_or_number(place, name):
     settings = Function(f"{place / 'score.py'}:{name}")

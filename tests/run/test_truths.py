@@ -138,7 +138,7 @@ def test_the_time_is_told_before_with_the_setting_that_shortens_it(box, caplog):
     model, dataset = box
     with caplog.at_level("INFO", "cfeval"):
         truths.find(studied(Twisted.of(model), dataset, "reference=7"), lambda _: None)
-    assert any("on 7 instances, about" in line and "reference=7" in line for line in caplog.messages)
+    assert any("on 7 instances, about" in line and "reference (now 7)" in line for line in caplog.messages)
 
 
 def test_scores_of_a_truth_that_is_known_of_some_are_of_those(toy, made):
