@@ -14,7 +14,7 @@ import pandas as pd
 
 PLACE = Path(__file__).parents[2] / "docs" / "readme"
 # of run.json
-RECORD = ("settings", "explainers", "metrics", "truths", "removals", "instances", "search", "resampled", "data")
+RECORD = ("explainers", "metrics", "truths", "removals", "instances", "search", "resampled")
 FILES = ("figures", "report")
 METRICS = ["metric", "variant", "explainer", "rung", "control", "value", "role", "circular"]
 
@@ -47,9 +47,9 @@ def adults(folder: Path) -> dict[str, str]:
 
 
 def some(record: dict[str, Any]) -> dict[str, Any]:
-    """Without what decides only which files there are."""
-    kept = {name: record[name] for name in RECORD}
-    return {**kept, "settings": {key: value for key, value in kept["settings"].items() if key not in FILES}}
+    """Without what decides only which files there are, and where the data came from."""
+    settings = {key: value for key, value in record["settings"].items() if key not in FILES}
+    return {**{name: record[name] for name in RECORD}, "settings": settings, "data": {"name": record["data"]["name"]}}
 
 
 def text(what: object) -> str:
