@@ -380,6 +380,8 @@ def test_access_limits_the_search_and_the_metrics_but_not_the_truth():
         (["model=onnx"], "model: path must be given"),
         (["model=skops"], "model: path must be given"),
         (["explainer=[file]"], "explainer.file: path must be given"),
+        (["gold=[]"], r"gold=\[\] chooses nothing\. Name one of the truths"),
+        (["gold=[contrast,contrast]"], r"names one truth twice"),
         (
             ["explainer=[file]", "explainer.file.path=nowhere"],
             "explainer.file.path: there is no file or folder nowhere",

@@ -76,6 +76,33 @@ def test_the_comment_on_suspected_numbers_is_the_line_to_write(data, tmp_path):
     assert -9 in features["temperature"].numbers  # where it is a number like others
 
 
+def test_a_file_without_a_header_is_described_by_places(data, tmp_path):
+    rows = ["31,red,4.5,yes", "54,blue,2.5,no", "22,red,8.25,yes", "47,green,1.5,no"] * 25
+    (tmp_path / "bare.csv").write_text("\n".join(rows) + "\n")
+    data("init", "bare.csv", "--label", "4")
+    file = tmp_path / "conf" / "dataset" / "bare.yaml"
+    assert yaml.safe_load(file.read_text())["header"] is False
+    dataset = loaded(file)
+    decoded = dataset.decode(dataset.test.codes)
+    told = [
+        ",".join([*(f"{one:g}" if isinstance(one, float) else str(one) for one in row), dataset.classes[label]])
+        for row, label in zip(decoded.itertuples(index=False), dataset.test.labels, strict=True)
+    ]
+    assert told == [rows[i] for i in dataset.test.ids]
+
+
+def test_of_columns_of_one_name_the_first_is_meant_by_its_place(data, tmp_path):
+    rng = np.random.default_rng(0)
+    rows = [",".join(map(str, [*rng.integers(0, 90, 3), rng.choice(["yes", "no"])])) for _ in range(100)]
+    (tmp_path / "twice.csv").write_text("\n".join(["age,size,age,paid", *rows]) + "\n")
+    data("init", "twice.csv", "--label", "paid")
+    file = tmp_path / "conf" / "dataset" / "twice.yaml"
+    assert yaml.safe_load(file.read_text())["positions"]
+    dataset = loaded(file)
+    ages = dataset.decode(dataset.test.codes)["age"].tolist()
+    assert ages == [int(rows[i].split(",")[0]) for i in dataset.test.ids]
+
+
 def test_nothing_is_written_over_and_no_name_of_the_package_is_taken(data, tmp_path, capsys):
     written(table(), tmp_path / "loans.csv", "csv")
     written(table(), tmp_path / "german.csv", "csv")

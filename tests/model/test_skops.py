@@ -68,6 +68,15 @@ def test_other_classes_are_told(tmp_path):
         Skops(kept(tmp_path, other)).fit(DATASET, 0).predict_proba(CODES)
 
 
+def test_a_class_more_or_less_is_told(tmp_path):
+    from cfeval_cli.errors import Failure
+
+    one = fitted(LogisticRegression(max_iter=2000))
+    one.steps[-1][1].classes_ = np.array(["bad", "bad"])
+    with pytest.raises(Failure, match="knows the classes bad, bad, and .* has bad, good"):
+        Skops(kept(tmp_path, one)).fit(DATASET, 0).predict_proba(CODES)
+
+
 def double(x):
     return x
 

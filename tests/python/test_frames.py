@@ -93,6 +93,8 @@ def test_attributions_go_by_the_index_of_test():
     long = pd.DataFrame({"instance": ["r0", "r0"], "feature": ["age", "home"], "score": [1.0, 2.0]})
     assert frames.numbered("mine", long)["instance"].tolist() == [150, 150]
     twice = Frames(table[:150], table[150:].set_axis([0] * 50), "paid")
+    with pytest.raises(UserError, match=r"attributions\['mine'\] must be a DataFrame, not a list"):
+        frames.numbered("mine", [[1.0, 2.0]])
     with pytest.raises(UserError, match="has a label twice"):
         twice.numbered("mine", wide)
 

@@ -376,6 +376,9 @@ def test_a_folder_without_a_complete_run_has_no_report(toy, made, tmp_path, monk
         with pytest.raises(UserError, match=reason):
             read(folder)
     (folder / "run.json").write_text(json.dumps(record))
+    monkeypatch.setattr("sys.argv", ["cfeval", str(folder), "--into", str(tmp_path)])
+    with pytest.raises(SystemExit):  # the report of one run goes into its own folder
+        report.main()
     (folder / "metrics.csv").write_text("changed")
     monkeypatch.setattr("sys.argv", ["cfeval", str(folder)])
     with pytest.raises(UserError, match=re.escape(f"{folder / 'metrics.csv'} is not as the run left it")):
