@@ -282,7 +282,7 @@ def test_one_explainer_gives_metrics_and_the_reason_why_there_are_no_correlation
 
 def test_output_that_is_no_terminal_gets_plain_log_lines(toy, tmp_path):
     done = toy.run(*QUICK, cwd=tmp_path)
-    assert "explain: random: 20 instances" in done.stderr and "train: done in" in done.stderr
+    assert "explain: random: 20 to do" in done.stderr and "train: done in" in done.stderr
     assert "\x1b" not in done.stderr + done.stdout
     assert done.stdout.startswith("Verdict: ") and "τ contribution" in done.stdout
     assert done.stdout.splitlines()[-1] == f"Results: {only_run(tmp_path)}"

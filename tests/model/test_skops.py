@@ -73,7 +73,7 @@ def test_a_class_more_or_less_is_told(tmp_path):
 
     one = fitted(LogisticRegression(max_iter=2000))
     one.steps[-1][1].classes_ = np.array(["bad", "bad"])
-    with pytest.raises(Failure, match="knows the classes bad, bad, and .* has bad, good"):
+    with pytest.raises(Failure, match=r"knows the classes bad, bad, and .* has bad, good"):
         Skops(kept(tmp_path, one)).fit(DATASET, 0).predict_proba(CODES)
 
 

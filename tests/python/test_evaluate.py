@@ -205,7 +205,7 @@ def test_how_far_it_is_can_be_seen(frames, here, capsys):
     more = {"explainers": ["random"], "metrics": ["validity"], "n_explain": 5, "settings": QUICK}
     run = evaluate(predict_proba, *frames, label="paid", progress=True, **more)
     shown = capsys.readouterr().err
-    assert "explain: random: 5 instances" in shown and "explain: random" in (run.folder / "run.log").read_text()
+    assert "explain: random: 5 to do" in shown and "explain: random" in (run.folder / "run.log").read_text()
     evaluate(predict_proba, *frames, label="paid", **more)
     assert "explain" not in capsys.readouterr().err
 
