@@ -9,6 +9,7 @@ import contextlib
 import json
 import logging
 import platform
+import re
 import resource
 import subprocess
 import time
@@ -17,7 +18,7 @@ from dataclasses import fields
 from datetime import UTC, datetime
 from functools import partial, reduce
 from importlib.metadata import version
-from itertools import chain
+from itertools import chain, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,7 @@ log = logging.getLogger(__name__)
 
 _PART = 1 << 17  # rows at most of a table with lists in it that are made and written at once, as a row group
 _ROWS = 1 << 20  # of one with numbers only
+_WHEN = re.compile(r"[\d-]+")  # folders that Hydra makes on the way: outputs/<date>/<time>
 _PACKAGES = ("torch", "numpy", "pandas", "scipy", "scikit-learn", "lime", "anchor-exp", "hydra-core")
 
 
@@ -463,8 +465,8 @@ class RunFolder:
         with contextlib.suppress(OSError):
             for path in (*hydra_files, self.path / "run.log", self.path / "run.json"):
                 path.unlink(missing_ok=True)
-        # and the folders that it made on the way: outputs/<date>
-        for folder in (self.path / ".hydra", self.path, *self.path.parents[:2]):
+        made = takewhile(lambda folder: _WHEN.fullmatch(folder.name), self.path.parents[:2])
+        for folder in (self.path / ".hydra", self.path, *made):  # not one that the user made
             try:
                 folder.rmdir()
             except OSError:

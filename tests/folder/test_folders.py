@@ -105,3 +105,19 @@ def test_a_table_whose_first_part_has_nothing_is_written_too(tmp_path):
     folder._write_parts("some.parquet", [lambda part=part: part for part in parts])
     back = pd.read_parquet(tmp_path / "some.parquet")
     assert [list(one) for one in back["a"]] == [[], [], [1], []] and back["b"].tolist()[2] == "x"
+
+
+@pytest.mark.parametrize(
+    ("place", "left"),
+    [("2026-11-17/09-30-00", "mine"), ("2026-11-17/09-30-00/3", "mine"), ("results/new", "mine/results")],
+)
+def test_a_run_that_computed_nothing_takes_back_the_folders_it_made_and_no_others(tmp_path, place, left):
+    (tmp_path / left).mkdir(parents=True)
+    path = tmp_path / "mine" / place
+    (path / ".hydra").mkdir(parents=True)
+    (path / ".hydra" / "config.yaml").write_text("k: 1\n")
+    folder = RunFolder(path, [])
+    with folder.opened():
+        pass
+    folder.discard()
+    assert not path.exists() and (tmp_path / left).is_dir() and not any((tmp_path / left).iterdir())
