@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from cfeval_cli.errors import UserError, did_you_mean, short
 # as tables have them; float() takes 1_000 and the digits of every script too
 _NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*", re.ASCII)
 _LARGEST = 1e300  # the distance between two such numbers is a number
+_TEXTS = 1 << 16  # of a column that are told apart when it is read
 
 
 def rows(
@@ -135,8 +137,9 @@ class Layout:
         rest = self._rows(path, delimiter)
         if source == "the first line":
             next(rest)
-        found: list[int] = []
+        found = array("q")
         cells: list[list[str]] = [[] for _ in wanted]
+        once = [_once() for _ in wanted]
         for line, row in rest:
             if len(row) != len(names):
                 raise UserError(
@@ -144,8 +147,8 @@ class Layout:
                     + _other_delimiter(row, delimiter)
                 )
             found.append(line)
-            for column, place in zip(cells, places, strict=True):
-                column.append(row[place].strip())
+            for column, same, place in zip(cells, once, places, strict=True):
+                column.append(same(row[place].strip()))
         if not found:
             raise UserError(f"{path} has no rows.")
         return Sheet(path, dict(zip(wanted, cells, strict=True)), found)
@@ -237,6 +240,16 @@ class Layout:
         if not table.num_rows:
             raise UserError(f"{path} has no rows.")
         return Sheet(path, cells, range(1, table.num_rows + 1), "row")
+
+
+def _once() -> Callable[[str], str]:
+    """Gives equal texts as one, which takes the room of one; of a column with very many texts, of the first of them."""
+    known: dict[str, str] = {}
+
+    def same(text: str) -> str:
+        return known.setdefault(text, text) if len(known) < _TEXTS else known.get(text, text)
+
+    return same
 
 
 def _cells(path: Path, name: str, column: Any) -> list[str]:

@@ -28,6 +28,8 @@ _RECORD = (
 
 
 _TABLES = {"embeddings": (2, "f"), "starts": (1, "i"), "sizes": (1, "i")}  # arrays with their dimensions and kinds
+_PREDICTED = ["instance", "label", "predicted", "probability", "predicted_probability"]
+_EDITS = ["instance", "explainer", "access", "probability", "distance", "converged", "steps"]
 _FRAMES = ("instances.parquet", "explanations.parquet", "counterfactuals.parquet")
 
 
@@ -87,19 +89,47 @@ class Folder:
         return pd.read_parquet(self.path / "instances.parquet")
 
     @cached_property
-    def counterfactuals(self) -> pd.DataFrame:
-        """counterfactuals.parquet, of the explainers that are shown."""
-        return self._of_shown("counterfactuals.parquet")
+    def predicted(self) -> pd.DataFrame:
+        """instances.parquet without what the instances are."""
+        return pd.read_parquet(self.path / "instances.parquet", columns=_PREDICTED)
 
     @cached_property
-    def explanations(self) -> pd.DataFrame:
-        """explanations.parquet, of the explainers that are shown."""
-        return self._of_shown("explanations.parquet")
+    def edits(self) -> pd.DataFrame:
+        """counterfactuals.parquet without the edits themselves, of the explainers that are shown."""
+        import pyarrow.parquet as pq
 
-    @cached_property
-    def truth(self) -> pd.DataFrame | None:
-        """truth.parquet, of a model whose truth is known."""
-        return pd.read_parquet(self.path / "truth.parquet") if "truth.parquet" in self.record["files"] else None
+        labels = ["explainer", "access"]  # each of them in memory once
+        table = pq.read_table(self.path / "counterfactuals.parquet", columns=_EDITS, read_dictionary=labels)
+        edits: pd.DataFrame = table.to_pandas(split_blocks=True, self_destruct=True)
+        for name in labels:  # which are to be sorted as they are read
+            told = edits[name].astype("category")
+            edits[name] = told.cat.reorder_categories(sorted(told.cat.categories))
+        mine = edits["explainer"].isin(self.shown)
+        return edits if mine.all() else edits[mine]
+
+    @property
+    def moved(self) -> bool:
+        """Whether edits moved embeddings."""
+        import pyarrow.parquet as pq
+        import pyarrow.types
+
+        kept = pq.read_schema(self.path / "counterfactuals.parquet").field("vectors")
+        return not pyarrow.types.is_null(kept.type)
+
+    def told(self, name: str, ids: Sequence[int]) -> pd.DataFrame:
+        """The rows of a table about some instances, of the explainers that are shown; a row group is read at a time."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+        import pyarrow.parquet as pq
+
+        found = []
+        with pq.ParquetFile(self.path / name) as file:
+            for number in range(file.num_row_groups):
+                mine = pc.is_in(file.read_row_group(number, ["instance"])["instance"], pa.array(ids, pa.int64()))
+                if number == 0 or pc.any(mine).as_py():
+                    found.append(file.read_row_group(number).filter(mine))
+        told: pd.DataFrame = pa.concat_tables(found).to_pandas()
+        return told[told["explainer"].isin(self.shown)] if "explainer" in told else told
 
     @cached_property
     def recommendation(self) -> dict[str, Any] | None:
@@ -125,9 +155,6 @@ class Folder:
             for j, (start, size) in enumerate(spans)
         )
         return [tables[span] for span in spans] if fits else None
-
-    def _of_shown(self, name: str) -> pd.DataFrame:
-        return pd.read_parquet(self.path / name, filters=[("explainer", "in", self.shown)])
 
 
 def read(path: Path, record: dict[str, Any] | None = None) -> Folder:

@@ -20,7 +20,7 @@ from functools import partial, reduce
 from importlib.metadata import version
 from itertools import chain, takewhile
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -31,7 +31,9 @@ from cfeval_cli.errors import Failure, UserError
 from cfeval_cli.folder import checked
 from cfeval_cli.folder.journal import FILE, Journal
 from cfeval_cli.statistics.findings import Findings, file_of
+from cfeval_cli.statistics.scores import Scores
 from cfeval_cli.storage.files import as_csv, hash_file, locked, sweep_partial, whole_file
+from cfeval_cli.storage.scratch import Scratch
 from cfeval_cli.types import (
     NONE,
     Access,
@@ -56,8 +58,10 @@ from cfeval_cli.types import (
 
 log = logging.getLogger(__name__)
 
+_T = TypeVar("_T")
+
 _PART = 1 << 17  # rows at most of a table with lists in it that are made and written at once, as a row group
-_ROWS = 1 << 20  # of one with numbers only
+_ROWS = 1 << 20  # of one with single numbers only
 _WHEN = re.compile(r"[\d-]+")  # folders that Hydra makes on the way: outputs/<date>/<time>
 _PACKAGES = ("torch", "numpy", "pandas", "scipy", "scikit-learn", "lime", "anchor-exp", "hydra-core")
 
@@ -87,6 +91,7 @@ class RunFolder:
         self._journal: Journal | None = None
         self._goes_on = False  # from an attempt that broke off
         self._clock = time.perf_counter()
+        self.scratch = Scratch(path)  # what a run puts aside while it computes: on the same disk, and seen by nobody
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[None]:
@@ -301,10 +306,7 @@ class RunFolder:
                 self._record["truths"][name] |= told
         if not truth:
             return
-        if len(instances) * len(truth) <= _ROWS:
-            self._write_table("truth.parquet", _known(instances.ids, truth, slice(None)))
-            return
-        pieces = [({name: known}, part) for name, known in truth.items() for part in _parts(len(instances), _ROWS)]
+        pieces = _pieces(truth, len(instances))
         self._write_tables("truth.parquet", (_known(instances.ids, *piece) for piece in pieces))
 
     def save_explanations(self, instances: Split, explained: Mapping[str, Explained]) -> None:
@@ -365,11 +367,11 @@ class RunFolder:
         self._write_edited("counterfactuals_again.parquet", instances.ids, usable, counterfactuals)
 
     def save_scores(
-        self, scores: pd.DataFrame, findings: Findings, resampled: int, ledger: Ledger, seconds: Mapping[str, float]
+        self, scores: Scores, findings: Findings, resampled: int, ledger: Ledger, seconds: Mapping[str, float]
     ) -> None:
         """Scores per instance, what follows from them by so many resamples, and what it all cost."""
-        # a slice of it shares its memory
-        self._write_parts("scores.parquet", [partial(scores.__getitem__, part) for part in _parts(len(scores), _ROWS)])
+        parts = [partial(scores.frame, part.start, part.stop) for part in _parts(len(scores), _ROWS)]
+        self._write_parts("scores.parquet", parts)
         for field in fields(findings):
             table, file = getattr(findings, field.name), file_of(field)
             if table is not None and file.endswith(".csv"):
@@ -511,17 +513,29 @@ class RunFolder:
 
         if len(makers) == 1:
             self._write_frame(name, makers[0]())
+            self.scratch.release()
             return
-        found = (pa.Schema.from_pandas(make(), preserve_index=False) for make in makers)
+        found = (pa.Schema.from_pandas(frame, preserve_index=False) for frame in self._made(makers))
         schema = reduce(lambda one, two: pa.unify_schemas([one, two], promote_options="permissive"), found)
-        parts = (pa.Table.from_pandas(make(), schema=schema, preserve_index=False) for make in makers)
+        parts = (pa.Table.from_pandas(frame, schema=schema, preserve_index=False) for frame in self._made(makers))
         self._write(name, lambda path: _write_groups(path, parts))
 
+    def _made(self, makers: Iterable[Callable[[], pd.DataFrame]]) -> Iterator[pd.DataFrame]:
+        """One part after the other; what it is made from is given back."""
+        for make in makers:
+            yield make()
+            self.scratch.release()
+
     def _write_tables(self, name: str, parts: Iterable[Mapping[str, Any]]) -> None:
-        """Columns part by part, each a row group."""
+        """Columns part by part, each a row group; what they are made from is given back."""
         import pyarrow as pa
 
-        self._write(name, lambda path: _write_groups(path, (pa.table(dict(part)) for part in parts)))
+        def tables() -> Iterator[Any]:
+            for part in parts:
+                yield pa.table(dict(part))
+                self.scratch.release()
+
+        self._write(name, lambda path: _write_groups(path, tables()))
 
     def _write(self, name: str, write: Callable[[Path], object]) -> None:
         with self._whole(name) as partial:
@@ -562,11 +576,11 @@ def _parts(size: int, most: int | None = None) -> list[slice]:
     return [slice(start, min(size, start + step)) for start in range(0, max(1, size), step)]
 
 
-def _pieces(explained: Mapping[str, Explained], size: int) -> list[tuple[Mapping[str, Explained], slice]]:
-    """All explainers at once if they are few rows together, else each by itself, in parts."""
-    if size * len(explained) <= _PART:
-        return [(explained, slice(None))]
-    return [({name: one}, part) for name, one in explained.items() for part in _parts(size)]
+def _pieces(named: Mapping[str, _T], size: int) -> list[tuple[Mapping[str, _T], slice]]:
+    """All explainers or truths at once if they are few rows together, else each by itself, in parts."""
+    if size * len(named) <= _PART:
+        return [(named, slice(None))]
+    return [({name: one}, part) for name, one in named.items() for part in _parts(size)]
 
 
 def _write_groups(path: Path, parts: Iterator[Any]) -> None:

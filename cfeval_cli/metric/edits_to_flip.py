@@ -46,8 +46,9 @@ class EditsToFlip(Metric):
         most = min(self.longest, case.dataset.width)
         edits = self._edits(case, case.explanation, most)
         never = int((edits > most).sum())
-        told = f"nothing flips within {most} features for {never:,} of {len(case):,} instances, which count {most + 1}"
-        yield Score("greedy", edits, np.ones(len(case)), remark=told if never else "")
+        told = f"nothing flips within {most} features for {{never}} of {{all}} instances, which count {most + 1}"
+        counts = {"never": never, "all": len(case)}
+        yield Score("greedy", edits, np.ones(len(case)), remark=told if never else "", counts=counts)
 
     def _edits(self, case: Case, explanation: Explanation, most: int) -> Floats:
         """How many features it takes (n,)."""

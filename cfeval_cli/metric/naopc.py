@@ -66,10 +66,10 @@ class Naopc(Curve):
         if not exact:
             remark = f"best and worst order by beam search of width {self.width}"
             remark += f" on {self.draws} draws" * (search is not way)
-            remark += f", on a sample of {len(some):,} instances" * (len(some) < len(case))
+            remark += ", on a sample of {sampled} instances" * (len(some) < len(case))
         return Score(
             way.removal.variant, np.where(apart, value - worst, 0.0) / np.where(apart, best - worst, 1.0),
-            apart.astype(np.float64), some=some, remark=remark,
+            apart.astype(np.float64), some=some, remark=remark, counts={"sampled": len(some)},
         )  # fmt: skip
 
     def _sorted(self, case: Case, stand_ins: StandIns, rows: Ints) -> list[Ints]:
@@ -146,7 +146,7 @@ class Naopc(Curve):
         each = tries * len(way.stand_ins.instead(np.arange(width))[1])
         # those that are explained a second time are fewer: their share is that of all
         about = f"{self!r}, {way.removal!r}, share"
-        share = case.memory.once(about, lambda: self.rows / max(1, each * len(case.complete)))
+        share = case.memory.once(about, lambda: self.rows / max(1, each * (case.total or len(case.complete))))
         if share >= 1:
             return np.arange(len(case))
         return np.flatnonzero(uniforms(self.seed, "metric.naopc", case.ids, 1)[:, 0] < share)

@@ -22,8 +22,7 @@ def draw(
 ) -> dict[str, Plot]:
     """By the names of their files."""
     before = instances.set_index("instance")["predicted_probability"]
-    found = counterfactuals.merge(before, left_on="instance", right_index=True)
-    found["drop"] = found["predicted_probability"] - found["probability"]
+    found = counterfactuals.assign(drop=counterfactuals["instance"].map(before) - counterfactuals["probability"])
     drawn = {}
     with style():
         if len(found):

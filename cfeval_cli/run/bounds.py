@@ -158,13 +158,14 @@ class Bounds:
             row, part = (str(line.metric), str(line.variant)), None
             if row in goals:
                 part = scores.parts.get((row, str(line.explainer)))
-            if part is None:
+            if part is None or not part.many:
                 places.append(np.nan)
                 continue
-            there = np.isin(self.instances, part.places)
-            at = np.searchsorted(part.places, self.instances[there])
-            below = part.denominator[at].sum()
-            value = part.numerator[at].sum() / below if below else np.nan
+            numerator, denominator, scored = part.counted()
+            there = np.isin(self.instances, scored)
+            at = np.searchsorted(scored, self.instances[there])
+            below = denominator[at].sum()
+            value = numerator[at].sum() / below if below else np.nan
             key = (goals[row], there.tobytes())
             if key not in known:
                 known[key] = (self.pool.best(key[0], there, worst=True)[0], self.pool.best(key[0], there)[0])

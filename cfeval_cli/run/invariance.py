@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
-import pandas as pd
 
 from cfeval_cli.errors import Failure
 from cfeval_cli.removal.without import without
@@ -57,7 +56,7 @@ def find(
     explanations: Mapping[str, Explained],
     chosen: Mapping[str, Ints],
     edits: Mapping[str, Edits],
-    scores: pd.DataFrame,
+    scores: Scores,
     advance: Callable[[int], None],
 ) -> Reparametrised | None:
     """The metrics' values under each change alone and under all together; None for a model without such changes."""
@@ -195,16 +194,16 @@ class _Trial:
         most = _SEARCHES if self.repeats else plan.reparametrisations
         return min(plan.reparametrisations, most, max(_FEWEST, _PREPARING // max(1, each)))
 
-    def told(self, scores: pd.DataFrame) -> _Values:
+    def told(self, scores: Scores) -> _Values:
         """The run's own values on the sample."""
-        arrays = Scores.of(scores)
-        rows = list(dict.fromkeys(row for row, _ in arrays.parts))
+        rows = list(dict.fromkeys(row for (row, _), part in scores.parts.items() if len(part)))
         values = np.full((len(rows), len(self.names)), np.nan)
-        for (row, name), part in arrays.parts.items():
-            mine = np.isin(part.places, self.sample)
+        for (row, name), part in scores.parts.items():
+            mine = np.flatnonzero(np.isin(part.places, self.sample))
             below = part.denominator[mine].sum()
             if below:
                 values[rows.index(row), self.names.index(name)] = part.numerator[mine].sum() / below
+        scores.scratch.release()
         return _Values(rows, self.names, values)
 
     def values(self, study: Study, parts: _Parts) -> Iterator[tuple[Row, Floats]]:

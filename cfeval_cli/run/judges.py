@@ -16,6 +16,7 @@ from cfeval_cli.run.study import Study
 from cfeval_cli.statistics.findings import Findings
 from cfeval_cli.statistics.recommendation import Costs, Judge, Rule, View, disagreements, recommend
 from cfeval_cli.statistics.resampled import Bootstrap
+from cfeval_cli.statistics.scores import Scores
 from cfeval_cli.types import Ints, Linear, Plan, Subject
 
 Runs = Callable[[Plan, RunFolder, Progress], bool]  # what computes a run
@@ -50,7 +51,7 @@ def read(name: str, folder: RunFolder) -> Judge:
     record = checked.read_record(folder.path)
     settings = record["settings"]
     view = View(
-        pd.read_parquet(folder.path / "scores.parquet"),
+        Scores.of(pd.read_parquet(folder.path / "scores.parquet")),
         checked.table(folder.path / "metrics.csv"),
         record["truths"], settings["gold"], record["removals"], settings["agreement"],
     )  # fmt: skip
@@ -65,7 +66,7 @@ def wanted(subject: Subject) -> bool:
 def recommended(
     study: Study,
     truths: Mapping[str, Mapping[str, Any]],
-    scores: pd.DataFrame,
+    scores: Scores,
     findings: Findings,
     chosen: Mapping[str, Ints],
     judges: list[Judge],

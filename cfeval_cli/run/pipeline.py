@@ -16,33 +16,33 @@ from cfeval_cli.errors import Failure, UserError
 from cfeval_cli.folder.write import RunFolder
 from cfeval_cli.identity import of_code, of_component, of_work
 from cfeval_cli.run import bounds, circular, explain, invariance, judges, trust, truths
-from cfeval_cli.run.evaluate import Edits, case_of, edits_of, scores_of
+from cfeval_cli.run.evaluate import Edits, edits_of
 from cfeval_cli.run.memo import Memo
 from cfeval_cli.run.progress import Progress
+from cfeval_cli.run.score import score, used
 from cfeval_cli.run.study import Study, predicted, prepare
 from cfeval_cli.seeding import integer, stream
 from cfeval_cli.statistics import noise, proportion
 from cfeval_cli.statistics.auc import auc
 from cfeval_cli.statistics.findings import Circular, conclude
 from cfeval_cli.statistics.resampled import USUAL, Bootstrap, enough
-from cfeval_cli.statistics.support import common
+from cfeval_cli.statistics.scores import Scores
 from cfeval_cli.storage import npy
+from cfeval_cli.storage.scratch import Scratch
 from cfeval_cli.types import (
     ABSENT,
     NONE,
-    Absent,
     Cache,
+    Counterfactuals,
     Dataset,
     Explained,
-    Explainer,
+    Explanation,
     Floats,
     Ints,
     Ledger,
-    Metric,
     Model,
     Plan,
     Restorable,
-    Score,
     Stored,
     Taught,
 )
@@ -74,7 +74,7 @@ def run(plan: Plan, folder: RunFolder, progress: Progress, teacher: Model | None
     if isinstance(plan.model, Taught):
         folder.save_fidelity(fidelity(model, learned, plan.confidence))
 
-    study = prepare(plan, dataset, model, cache)
+    study = prepare(plan, dataset, model, cache, folder.scratch)
     folder.save_instances(dataset, study.instances, study.rows, study.probabilities)
     with progress.stage("truth", len(plan.truths)) as advance:
         known = truths.find(study, advance)
@@ -84,7 +84,7 @@ def run(plan: Plan, folder: RunFolder, progress: Progress, teacher: Model | None
     explanations: dict[str, Explained] = {}
     for name in plan.explainers:
         with progress.stage(f"explain: {name}", len(study.instances)) as advance:
-            done = explanations[name] = explained(study, name, advance)
+            done = explanations[name] = put_aside(study, explained(study, name, advance))
         study.ledger.book(f"explainer.{name}", done.cost)
         folder.save_explanations(study.instances, explanations)
 
@@ -94,7 +94,8 @@ def run(plan: Plan, folder: RunFolder, progress: Progress, teacher: Model | None
         rows = used(features)
         with progress.stage(f"search: {name}", len(rows) * len(plan.levels)) as advance:
             asker = f"search.{name}.{{level}}"
-            edits[name] = edits_of(study, study.rows.take(rows), features[rows], asker, advance, keep=True)
+            edited = edits_of(study, study.rows.take(rows), features[rows], asker, advance, keep=True)
+            edits[name] = {level: _aside(study.scratch, one) for level, one in edited.items()}
     folder.save_counterfactuals(study.instances, chosen, edits)
 
     with progress.stage("score"):
@@ -107,6 +108,7 @@ def run(plan: Plan, folder: RunFolder, progress: Progress, teacher: Model | None
         folder.save_again(part.instances, second.explanations, second.chosen, second.edits)
         study.ledger.add("noise", part.ledger)
         again = noise.Again(rows, second.explanations, second.scores)
+    study.memory.forget()
     extremes = None
     if plan.bounds:
         with progress.stage("bounds") as advance:
@@ -115,9 +117,9 @@ def run(plan: Plan, folder: RunFolder, progress: Progress, teacher: Model | None
         reparametrised = invariance.find(study, explanations, chosen, edits, scores, advance)
     with progress.stage("conclude"):
         how = resampling(plan, scores, order)
-        shared = scores["common"].to_numpy() if plan.support == "common" else None
         made_for = Circular(circular.pairs(plan, order), drop=plan.circular == "drop")
-        findings = conclude(scores, order, how, plan.ladder_gold, extremes, reparametrised, shared, made_for)
+        given = (how, plan.ladder_gold, extremes, reparametrised, made_for)
+        findings = conclude(scores, order, *given, common=plan.support == "common")
         if again is not None:
             findings = replace(findings, **again.tables(explanations, scores, order, plan.k, how))
     if plan.judges or judges.wanted(study.subject):
@@ -236,6 +238,17 @@ def explained(study: Study, name: str, advance: Callable[[int], None], seed: int
         raise Failure(f"explainer.{name} failed, {what} (HYDRA_FULL_ERROR=1 shows where).") from error
 
 
+def put_aside(study: Study, done: Explained) -> Explained:
+    """The same, with the explanations on the disk."""
+    aside = study.scratch.keep({"features": done.explanation.features, "scores": done.explanation.scores})
+    return replace(done, explanation=Explanation(**aside))
+
+
+def _aside(scratch: Scratch, found: Counterfactuals) -> Counterfactuals:
+    arrays: dict[str, Any] = {field.name: getattr(found, field.name) for field in fields(found)}
+    return Counterfactuals(**scratch.keep({name: array for name, array in arrays.items() if array is not None}))
+
+
 def select(study: Study, name: str, done: Explained) -> Ints:
     """The k features (N, k) to be evaluated; a row of NONE is left out."""
     plan, instances = study.plan, study.instances
@@ -253,45 +266,6 @@ def select(study: Study, name: str, done: Explained) -> Ints:
     return features
 
 
-def used(features: Ints) -> Ints:
-    """The instances that have anything to evaluate."""
-    return np.flatnonzero((features != NONE).any(axis=1))
-
-
-def score(
-    study: Study,
-    truth: Mapping[str, Floats],
-    explanations: Mapping[str, Explained],
-    chosen: Mapping[str, Ints],
-    edits: Mapping[str, Edits],
-) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Scores per instance, and the rows that their summary should have."""
-    plan, instances = study.plan, study.instances
-    cases, ids = {}, {}
-    for name, features in chosen.items():
-        some = used(features)
-        rows = some if len(some) < len(instances) else slice(None)  # all are not copied
-        complete = (explanations[name].explanation.top(plan.k) != NONE).all(axis=1)
-        true = {definition: importance[rows] for definition, importance in truth.items()}
-        told = explanations[name].explanation.take(rows) if plan.explainers[name].gives == "scores" else None
-        given = (features[rows], complete, edits[name], true, told, study.memory)
-        cases[name] = case_of(study, study.rows.take(rows), *given)
-        ids[name] = instances.ids[rows]
-    parts, order = [], []
-    for metric in plan.metrics.values():
-        for name, case in cases.items():
-            for result in scores_of(study, case, metric, f"metric.{metric.name}"):
-                order.append(row_of(metric, result, name, plan.explainers[name]))
-                if not isinstance(result, Absent):
-                    who = instances.ids if result.everyone else ids[name]
-                    who = who if result.some is None else who[result.some]
-                    parts.append((metric.name, result.variant, name, who, result.numerator, result.denominator))
-    scores, summary = frame(parts), arranged(order)
-    scores["common"] = common(scores, summary)
-    summary["circular"] = circular.cells(plan, study.dataset, summary)
-    return scores, summary
-
-
 @dataclass(frozen=True)
 class Second:
     """What the explainers say with another seed, and what becomes of it."""
@@ -299,7 +273,7 @@ class Second:
     explanations: Mapping[str, Explained]
     chosen: Mapping[str, Ints]
     edits: Mapping[str, Edits]
-    scores: pd.DataFrame
+    scores: Scores
 
 
 def sampled(study: Study) -> tuple[Study, Ints]:
@@ -327,58 +301,9 @@ def repeated(study: Study, truth: Mapping[str, Floats], advance: Callable[[int],
     return Second(explanations, chosen, edits, score(study, truth, explanations, chosen, edits)[0])
 
 
-def resampling(plan: Plan, scores: pd.DataFrame, order: pd.DataFrame) -> Bootstrap:
+def resampling(plan: Plan, scores: Scores, order: pd.DataFrame) -> Bootstrap:
     """As many resamples as the plan says, or as comparing the metrics takes."""
     if plan.resamples is not None:
         return Bootstrap(plan.seed, plan.resamples, plan.confidence)
     judged = order[(order["role"] == "judged") & (order["note"] == "")].groupby(["metric", "variant"]).ngroups
     return Bootstrap(plan.seed, enough(judged, len(scores), len(order)), plan.confidence, most=USUAL)
-
-
-def row_of(metric: Metric, result: Score | Absent, name: str, explainer: Explainer) -> dict[str, object]:
-    """A row of the summary, with what explainer and metric say of themselves."""
-    low, high = metric.range
-    note, remark = (result.reason, "") if isinstance(result, Absent) else ("", result.remark)
-    return {
-        "metric": metric.name, "variant": result.variant, "explainer": name, "rung": explainer.rung,
-        "control": explainer.control, "better": metric.better, "role": metric.role,
-        "access": metric.access.name.lower(), "low": low, "high": high, "empty": metric.empty, "note": note,
-        "remark": remark,
-    }  # fmt: skip
-
-
-def arranged(order: list[dict[str, object]]) -> pd.DataFrame:
-    """Rows of a metric by variant, then by explainer."""
-    table = pd.DataFrame(order)
-    place = {key: i for i, key in enumerate(dict.fromkeys(zip(table["metric"], table["variant"], strict=True)))}
-    keys = [place[key] for key in zip(table["metric"], table["variant"], strict=True)]
-    return table.iloc[np.argsort(keys, kind="stable")].reset_index(drop=True)
-
-
-def frame(parts: list[tuple[str, str, str, Ints, Floats, Floats]]) -> pd.DataFrame:
-    """Tidy scores: instance, explainer, metric, variant, numerator, denominator; the parts are used up."""
-    metric, variant, name, ids, numerators, denominators = map(list, zip(*parts, strict=True))
-    sizes = [len(part) for part in ids]
-
-    def column(labels: list[str]) -> Any:
-        categories = list(dict.fromkeys(labels))
-        codes = np.repeat(np.array([categories.index(label) for label in labels]), sizes)
-        return pd.Categorical.from_codes(codes, pd.Index(categories))
-
-    def joined(arrays: list[Any]) -> Any:
-        whole = np.concatenate(arrays)
-        arrays.clear()  # so that not all is in memory twice
-        return whole
-
-    parts.clear()
-    return pd.DataFrame(
-        {
-            "instance": joined(ids),
-            "explainer": column(name),
-            "metric": column(metric),
-            "variant": column(variant),
-            "numerator": joined(numerators),
-            "denominator": joined(denominators),
-        },
-        copy=False,
-    )

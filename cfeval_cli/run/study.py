@@ -10,6 +10,7 @@ import numpy as np
 from cfeval_cli.identity import of_subject
 from cfeval_cli.run.trust import answers
 from cfeval_cli.seeding import stream
+from cfeval_cli.storage.scratch import Scratch, slabs
 from cfeval_cli.types import (
     Access,
     Cache,
@@ -31,6 +32,8 @@ from cfeval_cli.types import (
     Subject,
 )
 
+_AT_ONCE = 1 << 16  # rows that are put before the model at once
+
 
 @dataclass(frozen=True)
 class Study:
@@ -49,6 +52,7 @@ class Study:
     cache: Cache  # of this run, over what all runs share
     ledger: Ledger = field(default_factory=Ledger)
     memory: Memory = field(default_factory=Memory)  # what metrics asked about these instances
+    scratch: Scratch = field(default_factory=Scratch)  # where what grows with their number is put aside
 
     def gate(self, access: Access, asker: str) -> Gate:
         """The model as a component may see it."""
@@ -69,7 +73,9 @@ def to_explain(dataset: Dataset, seed: int, n_explain: int | None) -> Split:
     return dataset.test.take(np.sort(rows))
 
 
-def prepare(plan: Plan, dataset: Dataset, model: Model, cache: Cache | None = None) -> Study:
+def prepare(
+    plan: Plan, dataset: Dataset, model: Model, cache: Cache | None = None, scratch: Scratch | None = None
+) -> Study:
     """Choose the instances and predict them."""
     instances = to_explain(dataset, plan.seed, plan.n_explain)
     labels, probabilities = predicted(model, dataset, instances.codes)
@@ -86,6 +92,7 @@ def prepare(plan: Plan, dataset: Dataset, model: Model, cache: Cache | None = No
         removals={name: removed(plan, dataset, model, name, Ledger()) for name in plan.removals},
         identity=of_subject(dataset, model),
         cache=cache or plan.cache,
+        scratch=scratch or Scratch(),
     )
 
 
@@ -100,5 +107,5 @@ def removed(plan: Plan, dataset: Dataset, model: Model, name: str, ledger: Ledge
 
 def predicted(model: Model, dataset: Dataset, codes: Codes) -> tuple[Ints, Floats | None]:
     """Classes (n,) and, of a model that gives them, probabilities (n, C), if they are what they should be."""
-    told = answers(model, dataset, codes)
+    told = np.concatenate([answers(model, dataset, codes[slab]) for slab in slabs(len(codes), _AT_ONCE)])
     return np.argmax(told, axis=1).astype(np.int64), told if isinstance(model, Probabilistic) else None

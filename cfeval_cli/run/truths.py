@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from hashlib import blake2b
 
@@ -17,6 +17,7 @@ from cfeval_cli.run.study import Study
 from cfeval_cli.run.trust import answers
 from cfeval_cli.seeding import stream
 from cfeval_cli.storage import npy
+from cfeval_cli.storage.scratch import Room, Scratch, slabs
 from cfeval_cli.types import Dataset, Ints, Known, Ledger, Model, Rows, Truth
 
 log = logging.getLogger("cfeval")
@@ -40,9 +41,16 @@ def find(study: Study, advance: Callable[[int], None]) -> dict[str, Known]:
     found = {}
     for name, truth in study.plan.truths.items():
         job = Job(truth, study.dataset, study.model)
-        found[name] = _asked(study, name, job) if truth.asks(study.subject) else _known(job, study.rows)
+        found[name] = _asked(study, name, job) if truth.asks(study.subject) else _by_slabs(study, job)
+        study.scratch.release()
         advance(1)
     return found
+
+
+def _by_slabs(study: Study, job: Job) -> Known:
+    """Of all instances, put aside slab by slab."""
+    parts = (_known(job, study.rows.take(slab)) for slab in slabs(len(study.rows)))
+    return joined(parts, study.scratch, len(study.rows))
 
 
 def _known(job: Job, rows: Rows) -> Known:
@@ -73,7 +81,8 @@ def _asked(study: Study, name: str, job: Job) -> Known:
     if found.error is not None:
         error = np.full(len(study.rows), np.nan)
         error[places] = found.error
-    return Known(importance, error, f"{found.how}; on {len(places):,} of {len(study.rows):,} instances")
+    told = f"{found.how}; on {len(places):,} of {len(study.rows):,} instances"
+    return Known(study.scratch.keep({"importance": importance})["importance"], error, told)
 
 
 def _tell(study: Study, name: str, job: Job, many: int) -> None:
@@ -104,18 +113,19 @@ def _chunked(study: Study, name: str, job: Job, rows: Rows) -> Known:
         for i, known in zip(missing, study.plan.executor.map(_known, job, [chunks[i] for i in missing]), strict=True):
             keep({keys[i]: known})
             done[i] = known
-    return joined([done[i] for i in range(len(chunks))])
+    return joined((done[i] for i in range(len(chunks))), study.scratch, len(rows))
 
 
-def joined(parts: list[Known]) -> Known:
-    """The instances of all parts, one after the other."""
-    sampled = any(part.error is not None for part in parts)
-    errors = [np.zeros(len(part.importance)) if part.error is None else part.error for part in parts]
-    return Known(
-        np.concatenate([part.importance for part in parts]),
-        np.concatenate(errors) if sampled else None,
-        "; ".join(dict.fromkeys(part.how for part in parts)),
-    )
+def joined(parts: Iterable[Known], scratch: Scratch, size: int) -> Known:
+    """The instances of all parts, one after the other, so many."""
+    room, how, sampled = Room[str](scratch, size), dict[str, None](), False
+    for part in parts:
+        room.add("importance", part.importance)
+        room.add("error", np.zeros(len(part.importance)) if part.error is None else part.error)
+        how[part.how] = None
+        sampled = sampled or part.error is not None
+    arrays = room.arrays()
+    return Known(arrays["importance"], arrays["error"] if sampled else None, "; ".join(how))
 
 
 def _key(rows: Rows) -> bytes:

@@ -6,50 +6,62 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cfeval_cli.seeding import stream
+from cfeval_cli.storage.scratch import slabs
 from cfeval_cli.types import Floats
 
-_BLOCK = 1 << 22  # counts held at once, 32 MB
-_FEW = 64  # resamples drawn at once
+Counts = NDArray[np.uint8]  # nobody is drawn 256 times: the chance of that is below 1e-500
+
+_BLOCK = 1 << 22  # draws made at once, 32 MB
+_FEW = 64  # resamples drawn at once, and held at least: whatever is added up is read once for so many
+_SLAB = 1 << 16  # instances added up at once
 
 
-def draws(size: int, resamples: int, seed: int) -> Iterator[Floats]:
+def draws(size: int, resamples: int, seed: int) -> Iterator[Counts]:
     """How often each of `size` instances is drawn, in blocks (b, N) of resamples."""
     if resamples * size <= _BLOCK:
         yield _once(size, resamples, seed)
         return
     rng = stream(seed, "bootstrap")
-    step = max(1, _BLOCK // max(1, size))
+    step = max(_FEW, _BLOCK // max(1, size))
     for start in range(0, resamples, step):
         yield _counts(rng, size, min(step, resamples - start))
 
 
 @lru_cache(maxsize=1)
-def _once(size: int, resamples: int, seed: int) -> Floats:
+def _once(size: int, resamples: int, seed: int) -> Counts:
     """All draws, if they fit into one block: several parts of a run ask for the same."""
     return _counts(stream(seed, "bootstrap"), size, resamples)
 
 
-def _counts(rng: np.random.Generator, size: int, resamples: int) -> Floats:
-    counts = np.empty((resamples, size))
-    for start in range(0, resamples, _FEW):  # memory that is touched for the first time costs more than the draws
-        few = min(_FEW, resamples - start)
+def _counts(rng: np.random.Generator, size: int, resamples: int) -> Counts:
+    counts = np.empty((resamples, size), dtype=np.uint8)
+    most = max(1, min(_FEW, _BLOCK // max(1, size)))
+    for start in range(0, resamples, most):  # memory that is touched for the first time costs more than the draws
+        few = min(most, resamples - start)
         drawn = rng.integers(0, size, (few, size))
         drawn += np.arange(few)[:, None] * size
         counts[start : start + few] = np.bincount(drawn.ravel(), minlength=few * size).reshape(few, size)
     return counts
 
 
-def sums(matrices: Sequence[Callable[[], Floats]], size: int, resamples: int, seed: int) -> list[Floats]:
+def sums(matrices: Sequence[Callable[[slice], Floats]], size: int, resamples: int, seed: int) -> list[Floats]:
     """For each matrix (N, C) the sums (B, C) of its columns over every resample of its rows.
 
-    A matrix is made when it is needed, so that not all are in memory at once.
+    Some rows of a matrix are made when they are needed, so that few are in memory at once.
     """
-    found = [[np.zeros((0, matrix().shape[1]))] for matrix in matrices]
+    found = [[np.zeros((0, matrix(slice(0, 0)).shape[1]))] for matrix in matrices]
     for counts in draws(size, resamples, seed):
-        for kept, matrix in zip(found, matrices, strict=True):
-            kept.append(counts @ matrix())
+        for slab in slabs(size, _SLAB):
+            times = counts[:, slab].astype(np.float64)
+            for kept, matrix in zip(found, matrices, strict=True):
+                added = times @ matrix(slab)
+                if slab.start:
+                    kept[-1] += added
+                else:
+                    kept.append(added)
     return [np.concatenate(kept) for kept in found]
 
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from itertools import combinations
 from math import ceil
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
-from cfeval_cli.statistics.bootstrap import deviation, divided, draws, interval
+from cfeval_cli.statistics.bootstrap import deviation, divided, interval, sums
 from cfeval_cli.statistics.difference import holm, two_sided
 from cfeval_cli.statistics.resampled import LEAST, SURE, Bootstrap, enough
+from cfeval_cli.statistics.scores import Row, Scores
 from cfeval_cli.types import Floats
 
 _SAME = 1e-12  # values that differ by no more are the same: sums in another order
@@ -92,22 +93,22 @@ def _plain(value: float) -> float | None:
     return None if np.isnan(value) else float(value)
 
 
-def contest(
-    scores: pd.DataFrame, row: tuple[str, str], explainers: Sequence[str], better: str, how: Bootstrap
-) -> Contest | None:
+def contest(scores: Scores, row: Row, explainers: Sequence[str], better: str, how: Bootstrap) -> Contest | None:
     """By one metric and variant; None if fewer than two explainers have a value on instances that all of these have."""
-    mine = scores[(scores["metric"] == row[0]) & (scores["variant"] == row[1])]
-    wide = {
-        name: mine.loc[mine["explainer"] == name].set_index("instance")[["numerator", "denominator"]]
-        for name in explainers
-    }
+    wide = {name: scores.parts[row, name] for name in explainers if (row, name) in scores.parts}
     most = max((len(part) for part in wide.values()), default=0)
     # who is silent about most instances would leave nobody anything to be compared on
-    there = [name for name in explainers if 2 * len(wide[name]) >= most > 0 and wide[name]["denominator"].sum() != 0]
-    shared = sorted(set.intersection(*(set(wide[name].index) for name in there))) if there else []
-    if len(there) < 2 or not shared:
+    there = [name for name, part in wide.items() if 2 * len(part) >= most > 0 and part.denominator.sum() != 0]
+    shared = reduce(np.intersect1d, [wide[name].places for name in there]) if there else np.zeros(0, dtype=np.int64)
+    if len(there) < 2 or not len(shared):
         return None
-    parts = np.stack([wide[name].loc[shared].to_numpy(float) for name in there], axis=1)  # (n, E, 2)
+    places = [np.searchsorted(wide[name].places, shared) for name in there]
+    both = [
+        np.stack([part.numerator[at], part.denominator[at]], axis=1)
+        for part, at in zip((wide[name] for name in there), places, strict=True)
+    ]
+    parts = np.stack(both, axis=1)  # (n, E, 2)
+    scores.scratch.release()
     total = parts.sum(axis=0)
     real = divided(total[:, 0], total[:, 1])
     if np.isnan(real).any():
@@ -128,8 +129,7 @@ def _resampled(parts: Floats, how: Bootstrap) -> Floats:
     size, many = parts.shape[:2]
     times = max(how.resamples, enough(many, 0, 0)) if how.resamples else 0
     flat = parts.transpose(0, 2, 1).reshape(size, -1)
-    sums = [counts @ flat for counts in draws(size, times, how.seed)] if times else [np.zeros((0, 2 * many))]
-    whole = np.concatenate(sums)
+    (whole,) = sums([flat.__getitem__], size, times, how.seed)
     return divided(whole[:, :many], whole[:, many:])
 
 

@@ -14,7 +14,6 @@ from cfeval_cli.statistics.invariance import Reparametrised
 from cfeval_cli.statistics.resampled import Bootstrap, Resampled, with_intervals
 from cfeval_cli.statistics.scores import Scores
 from cfeval_cli.statistics.summary import summarise
-from cfeval_cli.types import Bools
 
 
 class Extremes(Protocol):
@@ -62,23 +61,24 @@ class Circular:
 
 
 def conclude(
-    scores: pd.DataFrame,
+    scores: Scores,
     order: pd.DataFrame,
     how: Bootstrap,
     ladder_gold: str = "",
     bounds: Extremes | None = None,
     reparametrised: Reparametrised | None = None,
-    common: Bools | None = None,
     circular: Circular | None = None,
+    *,
+    common: bool = False,
 ) -> Findings:
     """Values, their uncertainty, their place between the bounds, and how well each metric agrees with the truth.
 
     `order` has the rows that the summary should have; a ladder's rungs were made from the gold of that definition.
-    Of the scores only those that are `common` count, if that is given; each explainer's own are told beside them.
+    Of the scores only those that are `common` count, if that is wanted; each explainer's own are told beside them.
     """
-    own = None if common is None or common.all() else scores
-    scores = scores if own is None else pd.DataFrame(scores[common])
-    metrics, arrays = summarise(scores, order, own), Scores.of(scores)
+    shared = scores.shared if common else None
+    arrays = scores.numbered() if shared is None else shared
+    metrics = summarise(arrays, order, None if shared is None else scores)
     circular = circular or Circular()
     whole, gone = Resampled.of(arrays, metrics, how), metrics[metrics["circular"] & circular.drop]
     drawn = whole.without(gone) if len(gone) else whole

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -15,11 +15,13 @@ from cfeval_cli.statistics.correlation import Family, less
 from cfeval_cli.statistics.ranking import ranks
 from cfeval_cli.statistics.resampled import Bootstrap, Resampled
 from cfeval_cli.statistics.scores import Scores
+from cfeval_cli.storage.scratch import Room, Scratch, slabs
 from cfeval_cli.types import Bools, Floats, Ints
 
 _KEYS = ("metric", "variant", "better", "gold", "agreement")
 _FIGURES = ("instances", "tau", "tau_low", "tau_high", "ordered", "d", "d_low", "d_high")
-_BLOCK = 1 << 22  # pairs of explainers held at once
+_BLOCK = 1 << 20  # pairs of explainers held at once
+_SLAB = 1 << 16  # instances looked at at once
 
 
 COLUMNS = [*_KEYS, *_FIGURES, *map(less, _FIGURES)]
@@ -31,11 +33,11 @@ def lines(scores: Scores, drawn: Resampled, family: Family, how: Bootstrap) -> I
 
     Without controls there is nothing where fewer than two explainers are left.
     """
-    if len(family.explainers) < 2 or not family.judged or not family.truths:
+    if len(family.explainers) < 2 or not family.judged or not family.truths or not scores.size:
         return
     left = np.isin(family.explainers, family.without(drawn.controls).explainers)
     sides = _Pairs.of(scores, drawn, family, [np.ones(len(left), dtype=bool), *([] if left.all() else [left])])
-    found = [_Figures.of(side, scores.size, how) for side in sides]
+    found = _Figures.of(sides, how)
     for j, row in enumerate(family.judged):
         for t, truth in enumerate(family.truths):
             if not found[0].there(j, t) or (j, t) in family.barred:
@@ -55,6 +57,7 @@ class _Pairs:
     gain: Ints  # concordant less discordant
     pairs: Ints  # with scores on both sides
     ordered: Ints  # those of them that the truth does not tie
+    scratch: Scratch  # where they are
 
     @staticmethod
     def of(scores: Scores, drawn: Resampled, family: Family, sides: list[Bools]) -> list[_Pairs]:
@@ -63,40 +66,62 @@ class _Pairs:
         numbers = [*family.judged, *(truth.row for truth in family.truths if truth.row is not None)]
         rows, names = [drawn.rows[row] for row in numbers], [drawn.explainers[e] for e in family.explainers]
         lower = np.array([drawn.better[row] == "lower" for row in numbers])[:, None]
-        parts: list[list[tuple[Ints, ...]]] = [[] for _ in sides]
+        rooms = [Room[str](scores.scratch, scores.size) for _ in sides]
         step = max(1, _BLOCK // (len(rows) * len(first)))
         for start in range(0, scores.size, step):
             values = scores.values(start, start + step, rows, names)
             places = ranks(np.where(lower, values, -values), "lower")
             signs = np.sign(places[..., first] - places[..., second]).astype(np.float32)
-            for part, some in zip(parts, sides, strict=True):
-                part.append(_counted(signs[..., some[first] & some[second]], len(family.judged)))
-        return [_Pairs(*(np.concatenate(kept) for kept in zip(*part, strict=True))) for part in parts]
+            for room, some in zip(rooms, sides, strict=True):
+                for name, part in _counted(signs[..., some[first] & some[second]], len(family.judged)).items():
+                    room.add(name, part)
+        return [_Pairs(scratch=scores.scratch, **room.arrays()) for room in rooms]
 
-    def columns(self, t: int) -> Floats:
-        """Numerators, then denominators (N, 4J): of the mean τ, and of d over all pairs that the truth orders."""
-        gain, pairs, ordered = (of[:, :, t].astype(float) for of in (self.gain, self.pairs, self.ordered))
+    @property
+    def slabs(self) -> Iterator[slice]:
+        """All instances; what was read of one slab is given back before the next."""
+        for slab in slabs(len(self.gain), _SLAB):
+            yield slab
+            self.scratch.release()
+
+    def columns(self, t: int, some: slice) -> Floats:
+        """Numerators, then denominators (n, 4J): of the mean τ, and of d over all pairs that the truth orders."""
+        gain, pairs, ordered = (of[some, :, t].astype(float) for of in (self.gain, self.pairs, self.ordered))
+        self.scratch.release()
         return np.concatenate([gain / np.maximum(pairs, 1), gain, pairs > 0, ordered], axis=1)
+
+    def real(self, t: int) -> Floats:
+        """What the columns add up to, and so both figures (2J,)."""
+        return ratios(np.sum([self.columns(t, slab).sum(axis=0) for slab in self.slabs], axis=0))
+
+    def there(self, of: Ints) -> Ints:
+        """For how many instances something is counted (J, T)."""
+        return np.asarray(sum((of[slab] > 0).sum(axis=0) for slab in self.slabs))
 
     def alike(self) -> list[int]:
         """For each truth the first that counts the same: with k = 1 a share of the gold is a hit or none."""
         found: list[int] = []
         for t in range(self.gain.shape[2]):
-            same = (
-                one for one in dict.fromkeys(found)
-                if all((of[:, :, one] == of[:, :, t]).all() for of in (self.gain, self.pairs, self.ordered))
-            )  # fmt: skip
-            found.append(next(same, t))
+            found.append(next((one for one in dict.fromkeys(found) if self._same(one, t)), t))
         return found
 
+    def _same(self, one: int, other: int) -> bool:
+        return all(
+            (of[slab, :, one] == of[slab, :, other]).all()
+            for slab in self.slabs for of in (self.gain, self.pairs, self.ordered)
+        )  # fmt: skip
 
-def _counted(signs: NDArray[np.float32], size: int) -> tuple[Ints, ...]:
+
+def _counted(signs: NDArray[np.float32], size: int) -> dict[str, NDArray[Any]]:
     """Gain, pairs and ordered pairs (n, J, T) from the order (n, J + T, P) of the explainers of each pair."""
     there = ~np.isnan(signs)
     signs, both = np.where(there, signs, np.float32(0)), there.astype(np.float32)
     truth, present = (side[:, size:].swapaxes(-1, -2) for side in (signs, both))
-    found = (signs[:, :size] @ truth, both[:, :size] @ present, both[:, :size] @ np.abs(truth))
-    return tuple(part.astype(np.int16 if signs.shape[-1] < 1 << 15 else np.int32) for part in found)
+    found = {
+        "gain": signs[:, :size] @ truth, "pairs": both[:, :size] @ present, "ordered": both[:, :size] @ np.abs(truth)
+    }  # fmt: skip
+    smallest = np.min_scalar_type(-signs.shape[-1] - 1)
+    return {name: part.astype(smallest) for name, part in found.items()}
 
 
 @dataclass(frozen=True)
@@ -109,18 +134,21 @@ class _Figures:
     ordered: Ints  # (J, T)
 
     @staticmethod
-    def of(counted: _Pairs, size: int, how: Bootstrap) -> _Figures:
-        """With intervals over resamples of so many instances."""
-        alike = counted.alike()
-        truths = list(dict.fromkeys(alike))
-        resampled = sums([partial(counted.columns, t) for t in truths], size, how.resamples, how.seed)
-        some = np.asarray((counted.pairs > 0).sum(axis=0))
-        ends = {
-            t: how.spread(ratios(one), np.tile(some[:, t] >= how.least, 2))[:2]
-            for t, one in zip(truths, resampled, strict=True)
-        }
-        real = np.stack([ratios(counted.columns(t).sum(axis=0)) for t in alike])
-        return _Figures(real, [ends[t] for t in alike], some, np.asarray((counted.ordered > 0).sum(axis=0)))
+    def of(sides: Sequence[_Pairs], how: Bootstrap) -> list[_Figures]:
+        """Of each side, with intervals over the same resamples of all instances."""
+        alike = [side.alike() for side in sides]
+        wanted = [(side, t) for side, some in zip(sides, alike, strict=True) for t in dict.fromkeys(some)]
+        makers = [partial(side.columns, t) for side, t in wanted]
+        drawn = iter(sums(makers, len(sides[0].gain), how.resamples, how.seed))
+        found = []
+        for side, some in zip(sides, alike, strict=True):
+            there = side.there(side.pairs)
+            truths = dict.fromkeys(some)
+            ends = {t: how.spread(ratios(next(drawn)), np.tile(there[:, t] >= how.least, 2))[:2] for t in truths}
+            real = {t: side.real(t) for t in truths}
+            told = np.stack([real[t] for t in some]), [ends[t] for t in some]
+            found.append(_Figures(*told, there, side.there(side.ordered)))
+        return found
 
     def there(self, j: int, t: int) -> bool:
         """Whether any instance has two explainers to compare."""

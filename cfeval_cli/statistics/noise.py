@@ -11,6 +11,7 @@ import pandas as pd
 
 from cfeval_cli.statistics.proportion import exact
 from cfeval_cli.statistics.resampled import Bootstrap
+from cfeval_cli.statistics.scores import Scores
 from cfeval_cli.types import NONE, Bools, Explained, Explanation, Floats, Ints
 
 COLUMNS = ["explainer", "asked", "instances", "same_features", "low", "high", "overlap", "same_order", "deterministic"]
@@ -27,15 +28,15 @@ class Again:
 
     rows: Ints  # their places among all instances
     explanations: Mapping[str, Explained]
-    scores: pd.DataFrame  # of these, like scores.parquet
+    scores: Scores  # of these
 
     def tables(
-        self, first: Mapping[str, Explained], scores: pd.DataFrame, order: pd.DataFrame, k: int, how: Bootstrap
+        self, first: Mapping[str, Explained], scores: Scores, order: pd.DataFrame, k: int, how: Bootstrap
     ) -> dict[str, pd.DataFrame]:
         """By the names of their files, from what was explained and scored the first time."""
         return {
             "noise": named(first, self.explanations, self.rows, k, how.confidence),
-            "noise_metrics": valued(scores, self.scores, order, how.least),
+            "noise_metrics": valued(scores.table(self.rows), self.scores.frame(), order, how.least),
         }
 
 

@@ -13,6 +13,7 @@ import pandas as pd
 
 from cfeval_cli.statistics.contest import Contest, contest
 from cfeval_cli.statistics.resampled import LEAST, Bootstrap
+from cfeval_cli.statistics.scores import Scores
 from cfeval_cli.types import NONE, Floats, Ints
 
 QUESTIONS = ("contribution", "change")
@@ -37,7 +38,7 @@ class Rule:
 class View:
     """What a run tells: scores by instance, their summary, and what its truths and removals say of themselves."""
 
-    scores: pd.DataFrame  # scores.parquet
+    scores: Scores  # scores.parquet
     metrics: pd.DataFrame  # metrics.csv
     truths: Mapping[str, Mapping[str, Any]]
     golds: Sequence[str]

@@ -1,16 +1,18 @@
-"""Tidy scores, read as arrays without copying all of them."""
+"""Scores by metric, variant and explainer: arrays, of which a slab of instances is read at a time."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pandas as pd
 
-from cfeval_cli.types import Floats, Ints
+from cfeval_cli.storage.scratch import Scratch
+from cfeval_cli.types import Bools, Floats, Ints
 
 Row = tuple[str, str]  # metric and variant
+Key = tuple[Row, str]  # and explainer
 
 
 @dataclass(frozen=True)
@@ -20,6 +22,16 @@ class Part:
     numerator: Floats
     denominator: Floats
     places: Ints  # of its instances among all, ascending
+    common: Bools | None = None  # which of them all explainers cover; None: all
+    only: bool = False  # whether no others count
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    @property
+    def many(self) -> int:
+        """How many count."""
+        return len(self) if self.common is None or not self.only else int(self.common.sum())
 
     def sorted(self) -> Part:
         """By place; without a copy if it is so already, as parts of a run are."""
@@ -28,17 +40,39 @@ class Part:
         order = np.argsort(self.places, kind="stable")
         return Part(self.numerator[order], self.denominator[order], self.places[order])
 
+    def counted(self, start: int = 0, stop: int | None = None) -> tuple[Floats, Floats, Ints]:
+        """Numerators, denominators and places of what counts, of the instances from one place to another."""
+        part = slice(None)
+        if stop is not None:
+            part = slice(*np.searchsorted(self.places, (start, stop)).tolist())
+        found = self.numerator[part], self.denominator[part], self.places[part]
+        if self.common is None or not self.only:
+            return found
+        mine = self.common[part]
+        return found[0][mine], found[1][mine], found[2][mine]
+
 
 @dataclass(frozen=True)
 class Scores:
     """Numerator and denominator by row (metric and variant), explainer and instance."""
 
-    parts: Mapping[tuple[Row, str], Part]
-    size: int  # instances
+    parts: Mapping[Key, Part]  # in the order of scores.parquet
+    ids: Ints  # (N,) of the instances
+    scratch: Scratch = field(default_factory=Scratch)  # where what grows with them is put aside
+
+    @property
+    def size(self) -> int:
+        """Instances."""
+        return len(self.ids)
+
+    def __len__(self) -> int:
+        return sum(map(len, self.parts.values()))
 
     @staticmethod
-    def of(frame: pd.DataFrame) -> Scores:
+    def of(frame: pd.DataFrame | Scores) -> Scores:
         """From a table like scores.parquet; the instances are numbered in the order of a part that has all of them."""
+        if isinstance(frame, Scores):
+            return frame
         labels = [frame[name].astype("category").cat for name in ("metric", "variant", "explainer")]
         names, codes = [label.categories.tolist() for label in labels], [label.codes.to_numpy() for label in labels]
         key = np.zeros(len(frame), dtype=np.int64)
@@ -50,7 +84,7 @@ class Scores:
             return Scores.of(frame.iloc[np.lexsort((ids, key))])
         numerator, denominator = (frame[name].to_numpy(float) for name in ("numerator", "denominator"))
         spans = list(zip(starts.tolist(), [*starts[1:].tolist(), len(key)], strict=True))
-        longest = slice(*max(spans, key=lambda span: span[1] - span[0]))
+        longest = slice(*max(spans, key=lambda span: span[1] - span[0], default=(0, 0)))
         everyone = pd.Index(ids[longest])  # coverage, if nothing else, is told of all
         if len(everyone) < len(pd.unique(ids)):
             everyone = pd.Index(np.sort(pd.unique(ids)))
@@ -61,22 +95,50 @@ class Scores:
                 last = (ids[start:end], everyone.get_indexer(pd.Index(ids[start:end])))
             part = Part(numerator[start:end], denominator[start:end], last[1])
             parts[(metric, variant), explainer] = part.sorted()
-        return Scores(parts, len(everyone))
+        return Scores(parts, everyone.to_numpy())
+
+    def marked(self, common: Mapping[Key, Bools]) -> Scores:
+        """The same, with what is common."""
+        masks = {key: None if mask.all() else mask for key, mask in common.items()}
+        return replace(self, parts={key: replace(part, common=masks.get(key)) for key, part in self.parts.items()})
+
+    @property
+    def shared(self) -> Scores | None:
+        """Those that are common only, among the instances that have any; None if all are."""
+        if all(part.common is None for part in self.parts.values()):
+            return None
+        return replace(self, parts={key: replace(part, only=True) for key, part in self.parts.items()}).numbered()
+
+    def numbered(self) -> Scores:
+        """The same among the instances that have any score that counts: the others are nobody's."""
+        if any(part.many == self.size for part in self.parts.values()):
+            return self
+        there = np.zeros(self.size, dtype=bool)
+        for part in self.parts.values():
+            there[part.counted()[2]] = True
+        if there.all():
+            return self
+        place = np.maximum(np.cumsum(there) - 1, 0)
+        parts = {key: replace(part, places=place[part.places]) for key, part in self.parts.items()}
+        return replace(self, parts=parts, ids=self.ids[there])
 
     def without(self, cells: pd.DataFrame) -> Scores:
         """The same without some metrics, variants and explainers."""
         gone = set(cells[["metric", "variant", "explainer"]].itertuples(index=False, name=None))
         kept = {key: part for key, part in self.parts.items() if (*key[0], key[1]) not in gone}
-        return Scores(kept, self.size)
+        return replace(self, parts=kept)
 
-    def columns(self, explainer: str, rows: list[Row]) -> Floats:
-        """Numerators, then denominators (N, 2R) of one explainer, zero where it has no score."""
-        both = np.zeros((2, len(rows), self.size))
+    def columns(self, explainer: str, rows: list[Row], some: slice = slice(None)) -> Floats:
+        """Numerators, then denominators (n, 2R) of one explainer for some instances, zero where it has no score."""
+        start, stop, _ = some.indices(self.size)
+        both = np.zeros((2, len(rows), stop - start))
         for place, row in enumerate(rows):
             part = self.parts.get((row, explainer))
             if part is not None:
-                both[0, place, part.places], both[1, place, part.places] = part.numerator, part.denominator
-        return both.reshape(2 * len(rows), self.size).T
+                numerator, denominator, places = part.counted(start, stop)
+                both[0, place, places - start], both[1, place, places - start] = numerator, denominator
+        self.scratch.release()
+        return both.reshape(2 * len(rows), stop - start).T
 
     def values(self, start: int, stop: int, rows: list[Row], explainers: list[str]) -> Floats:
         """The score (n, R, E) of some instances, each by itself; NaN where there is none."""
@@ -85,9 +147,51 @@ class Scores:
             for j, explainer in enumerate(explainers):
                 part = self.parts.get((row, explainer))
                 if part is not None:
-                    first, last = np.searchsorted(part.places, (start, stop))
-                    numerator, denominator = part.numerator[first:last], part.denominator[first:last]
-                    ratio = np.full(last - first, np.nan)
+                    numerator, denominator, places = part.counted(start, stop)
+                    ratio = np.full(len(places), np.nan)
                     np.divide(numerator, denominator, out=ratio, where=denominator != 0)
-                    result[part.places[first:last] - start, i, j] = ratio
+                    result[places - start, i, j] = ratio
+        self.scratch.release()
         return result
+
+    def frame(self, start: int = 0, stop: int | None = None) -> pd.DataFrame:
+        """Rows of scores.parquet, from one to another."""
+        found, before = {}, 0
+        for key, part in self.parts.items():
+            first = min(max(0, start - before), len(part))
+            last = len(part) if stop is None else min(max(0, stop - before), len(part))
+            before += len(part)
+            found[key] = slice(first, last)
+        return self._table(found)
+
+    def table(self, some: Ints) -> pd.DataFrame:
+        """The same, of some instances, by their places."""
+        return self._table({key: np.flatnonzero(np.isin(part.places, some)) for key, part in self.parts.items()})
+
+    def _table(self, chosen: Mapping[Key, slice | Ints]) -> pd.DataFrame:
+        parts = [(self.parts[key], some) for key, some in chosen.items()]
+        sizes = [len(part.places[some]) for part, some in parts]
+
+        def column(labels: list[str]) -> pd.Categorical[str]:
+            names = list(dict.fromkeys(labels))
+            codes = np.array([names.index(label) for label in labels], dtype=np.int16)
+            return pd.Categorical.from_codes(np.repeat(codes, sizes), pd.Index(names))
+
+        def common(part: Part, some: slice | Ints) -> Bools:
+            return np.ones(len(part.places[some]), dtype=bool) if part.common is None else part.common[some]
+
+        nothing = (np.zeros(0), np.zeros(0, dtype=np.int64), np.zeros(0, dtype=bool))
+        told = pd.DataFrame(
+            {
+                "instance": np.concatenate([nothing[1], *(self.ids[part.places[some]] for part, some in parts)]),
+                "explainer": column([name for _, name in chosen]),
+                "metric": column([row[0] for row, _ in chosen]),
+                "variant": column([row[1] for row, _ in chosen]),
+                "numerator": np.concatenate([nothing[0], *(part.numerator[some] for part, some in parts)]),
+                "denominator": np.concatenate([nothing[0], *(part.denominator[some] for part, some in parts)]),
+                "common": np.concatenate([nothing[2], *(common(part, some) for part, some in parts)]),
+            },
+            copy=False,
+        )
+        self.scratch.release()
+        return told

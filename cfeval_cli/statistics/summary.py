@@ -6,12 +6,13 @@ import numpy as np
 import pandas as pd
 
 from cfeval_cli.statistics.ranking import ranks
+from cfeval_cli.statistics.scores import Part, Scores
 from cfeval_cli.statistics.support import NOWHERE
 
 _KEYS = ["metric", "variant", "explainer"]
 
 
-def summarise(scores: pd.DataFrame, order: pd.DataFrame, own: pd.DataFrame | None = None) -> pd.DataFrame:
+def summarise(scores: Scores, order: pd.DataFrame, own: Scores | None = None) -> pd.DataFrame:
     """One row for each metric, variant and explainer.
 
     `order` has the rows that there should be, in their order, with what the metric says of itself and, as a note,
@@ -38,13 +39,22 @@ def summarise(scores: pd.DataFrame, order: pd.DataFrame, own: pd.DataFrame | Non
     return table[columns].reset_index(drop=True)
 
 
-def _values(scores: pd.DataFrame, order: pd.DataFrame) -> pd.DataFrame:
+def _values(scores: Scores, order: pd.DataFrame) -> pd.DataFrame:
     """The rows of `order` with both sums, how many instances they are over, and their ratio."""
-    sums = scores.groupby(_KEYS, observed=True, sort=False).agg(
-        numerator=("numerator", "sum"), denominator=("denominator", "sum"), n=("numerator", "size")
-    )
-    table = order.merge(sums, how="left", left_on=_KEYS, right_index=True)
+    told = [(*row, name, *_added(part), part.many) for (row, name), part in scores.parts.items() if part.many]
+    scores.scratch.release()
+    sums = pd.DataFrame(told, columns=[*_KEYS, "numerator", "denominator", "n"])
+    sums = sums.astype({"numerator": float, "denominator": float})
+    table = order.merge(sums, how="left", on=_KEYS)
     table["n"] = table["n"].fillna(0).astype(int)
     there = (table["n"] > 0) & (table["denominator"] != 0)
     table["value"] = (table["numerator"] / table["denominator"]).where(there)
     return table
+
+
+def _added(part: Part) -> tuple[float, float]:
+    """The sums of what counts, by pandas, which carries along what a sum of floats loses."""
+    numerator, denominator, _ = part.counted()
+    one = np.zeros(len(numerator), dtype=np.int8)
+    sums = [pd.Series(column).groupby(one).sum().iloc[0] for column in (numerator, denominator)]
+    return float(sums[0]), float(sums[1])

@@ -69,7 +69,7 @@ class Explanation:
     def top(self, k: int) -> Ints:
         """The first k features (n, k), NONE where there are fewer."""
         missing = max(0, k - self.features.shape[1])
-        return np.pad(self.features, ((0, 0), (0, missing)), constant_values=NONE)[:, :k]
+        return np.pad(self.features[:, :k], ((0, 0), (0, missing)), constant_values=NONE)
 
     @staticmethod
     def ranked(scores: Floats, present: Bools, by: Floats | None = None) -> Explanation:

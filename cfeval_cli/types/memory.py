@@ -87,6 +87,10 @@ class Memory:
             place = np.searchsorted(known, wanted)
         return np.asarray(answers[place][which])
 
+    def forget(self) -> None:
+        """All answers, when the instances that they are about are done with; not what was made once for all."""
+        self._answers.clear()
+
     def once(self, about: str, make: Callable[[], _T]) -> _T:
         """Something that is made when it is first asked for."""
         if about not in self._once:

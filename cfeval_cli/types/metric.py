@@ -29,7 +29,8 @@ class Score:
     denominator: Floats
     everyone: bool = False  # over all instances rather than those with a usable explanation
     some: Ints | None = None  # the instances of the case that it is of; None: all
-    remark: str = ""  # what the tables are to say of it
+    remark: str = ""  # what the tables are to say of it; {name} stands for a count
+    counts: Mapping[str, int] = field(default_factory=dict)  # in the remark; over parts of the instances they add up
 
 
 @dataclass(frozen=True)
@@ -57,12 +58,13 @@ class Case(Rows):
     model: Gate  # lets through the metric's access
     features: Ints  # (n, k) explained, NONE where there are fewer
     k: int
-    complete: Bools  # (N,) over all instances: did the explainer name k features?
+    complete: Bools  # (N,) over all instances, of a slab if it is one: did the explainer name k features?
     counterfactuals: Mapping[Access, Counterfactuals]
     removals: Mapping[str, Removed]  # by name
     truth: Mapping[str, Floats]  # (n, M) how much each feature truly matters, by definition
     explanation: Explanation | None = None  # (n, K) all that was named, in order; None of an explainer that gives sets
     memory: Memory = field(default_factory=Memory)  # what metrics have asked the model about these instances
+    total: int = 0  # instances of the run, of which these may be a slab; 0: as many as are `complete` or not
 
 
 class Metric(ABC):

@@ -25,6 +25,7 @@ from cfeval_cli.report.tables import Cell, Table, row_title
 from cfeval_cli.run.progress import Progress
 from cfeval_cli.statistics.findings import conclude
 from cfeval_cli.statistics.resampled import Bootstrap
+from cfeval_cli.statistics.scores import Scores
 from tests.conftest import cfeval
 from tests.hostile.amounts import inputs
 from tests.report.test_plots import COSTS, RUN
@@ -189,7 +190,7 @@ def test_names_in_figures_are_text(tmp_path, kind):
     record = {**RUN, "data": {**RUN["data"], "name": name}, "explainers": dict.fromkeys(RUN["explainers"], name)}
     record["metrics"] = {key: {**facts, "title": name} for key, facts in RUN["metrics"].items()}
     scores, order = build(4, n=30)
-    findings = conclude(scores, order, Bootstrap(0, resamples=50, least=1), "signed")
+    findings = conclude(Scores.of(scores), order, Bootstrap(0, resamples=50, least=1), "signed")
     for figure in plots.draw(findings, COSTS, record).values():
         body = figure.drawn(kind)
         if kind == "svg":

@@ -3,6 +3,7 @@
 import re
 from dataclasses import replace
 
+import pandas as pd
 import pytest
 
 from cfeval_cli.folder.read import read
@@ -39,31 +40,34 @@ def test_the_three_instances_are_those_of_most_disagreement_and_say_what_the_fil
     questions = headed(folder.record["settings"]["gold"], folder.record)
     browser = instances.gather(folder)
     cases = why.cases(browser, questions)
-    named = folder.explanations.groupby("instance")["features"].agg(
-        lambda of: len({tuple(sorted(features[:2])) for features in of if len(features)})
+    told = {name: pd.read_parquet(folder.path / f"{name}.parquet") for name in ("explanations", "counterfactuals")}
+    named = (
+        told["explanations"]
+        .groupby("instance")["features"]
+        .agg(lambda of: len({tuple(sorted(features[:2])) for features in of if len(features)}))
     )
     most = named.loc[[one["id"] for one in browser["instances"]]].sort_values(ascending=False)
     ids = [int(re.match(r"Instance (\d+):", case.title)[1]) for case in cases]
     assert len(ids) == 3 and sorted(named.loc[ids]) == sorted(most.iloc[:3])
-    told = [browser["instances"][at]["id"] for at in (-1, 2)]  # whom the recommendation names comes first
-    assert [case.title.partition(":")[0] for case in why.cases(browser, questions, told)][:2] == [
-        f"Instance {number}" for number in told
+    first = [browser["instances"][at]["id"] for at in (-1, 2)]  # whom the recommendation names comes first
+    assert [case.title.partition(":")[0] for case in why.cases(browser, questions, first)][:2] == [
+        f"Instance {number}" for number in first
     ]
     features = folder.described.features
     for number, case in zip(ids, cases, strict=True):
         known = folder.instances.set_index("instance").loc[number]
         for line in case.lines:
             name = next(n for n, title in folder.record["explainers"].items() if title == line.explainer)
-            mine = _of(folder.explanations, number, name).iloc[0]
+            mine = _of(told["explanations"], number, name).iloc[0]
             assert [part.partition(" = ")[0] for part in line.named.split(", ")] == [
                 features[j] for j in mine["features"][:2]
             ]
-            edits = _of(folder.counterfactuals, number, name).set_index("access")
+            edits = _of(told["counterfactuals"], number, name).set_index("access")
             after = edits["label"].get("probability", known["predicted"])  # an incomplete explanation has none
             assert line.flips == bool(after != known["predicted"])
             if line.flips:
                 assert line.outcome.startswith("flips") and "→" in line.edit
-        truth = folder.truth[(folder.truth["instance"] == number) & (folder.truth["truth"] == "contrast")]
+        truth = folder.told("truth.parquet", [number]).query("truth == 'contrast'")
         importance = truth["importance"].iloc[0]
         top = sorted(range(len(importance)), key=lambda j: -importance[j])[:2]
         assert {part.partition(" = ")[0] for part in dict(case.golds)["change"].split(", ")} == {

@@ -13,6 +13,7 @@ from cfeval_cli.report import plots
 from cfeval_cli.report.tables import costs as cost_table
 from cfeval_cli.statistics.findings import conclude
 from cfeval_cli.statistics.resampled import Bootstrap
+from cfeval_cli.statistics.scores import Scores
 from tests.inside import CONF
 from tests.report.test_tables import RECORD, facts
 from tests.statistics.tables import EXPLAINERS, build
@@ -31,7 +32,7 @@ def drawn(rungs=False, resamples=50):
     scores, order = build(4, n=30, controls=("d",))
     if rungs:
         order["rung"] = order["explainer"].map({"a": 1.0, "b": 0.5, "c": 0.25, "d": 0.0})
-    findings = conclude(scores, order, Bootstrap(0, resamples=resamples, least=1), "signed")
+    findings = conclude(Scores.of(scores), order, Bootstrap(0, resamples=resamples, least=1), "signed")
     return findings, plots.draw(findings, COSTS, RUN)
 
 

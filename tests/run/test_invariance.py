@@ -17,6 +17,7 @@ from cfeval_cli.seeding import stream
 from cfeval_cli.statistics.findings import conclude
 from cfeval_cli.statistics.invariance import TOGETHER
 from cfeval_cli.statistics.resampled import Bootstrap
+from cfeval_cli.statistics.scores import Scores
 from cfeval_cli.types import Cost, Explained, Explanation, Subject
 from tests.conftest import only_run
 from tests.inside import planned
@@ -35,7 +36,7 @@ class Ran:
     explained: dict
     chosen: dict
     edits: dict
-    scores: pd.DataFrame
+    scores: Scores
     order: pd.DataFrame
 
     def found(self):
@@ -65,7 +66,8 @@ def ran(dataset, model, *overrides):
 
 def values(run):
     """(metric, variant, explainer): value, from the scores alone."""
-    sums = run.scores.groupby(["metric", "variant", "explainer"], observed=True)[["numerator", "denominator"]].sum()
+    groups = run.scores.frame().groupby(["metric", "variant", "explainer"], observed=True)
+    sums = groups[["numerator", "denominator"]].sum()
     return (sums["numerator"] / sums["denominator"]).where(sums["denominator"] != 0).to_dict()
 
 
@@ -126,7 +128,7 @@ def test_explainers_that_are_compared_on_common_instances_are_so_here():
     covered = np.logical_and.reduce([(features != -1).any(axis=1) for features in run.chosen.values()])
     found = run.found()
     assert found.instances == covered.sum() < 40
-    scores = run.scores[run.scores["instance"].isin(run.study.instances.ids[covered])]
+    scores = run.scores.table(covered)
     sums = scores.groupby(["metric", "variant", "explainer"], observed=True)[["numerator", "denominator"]].sum()
     for (i, row), (j, name) in ((a, b) for a in enumerate(found.rows) for b in enumerate(found.explainers)):
         if row[0] in ("c", "validity", "comprehensiveness") and (*row, name) in sums.index:
@@ -211,8 +213,7 @@ def test_a_large_run_is_sampled_with_the_seed_and_told_so(monkeypatch):
     assert one.instances == 15 and (one.values == two.values).all()
     assert all((one.changed[name] == two.changed[name]).all() for name in one.changed)
     sample = stream(0, "reparametrisation.instances").choice(40, 15, replace=False)
-    some = run.scores[run.scores["instance"].isin(run.study.instances.ids[sample])]
-    expected = values(replace(run, scores=some))
+    expected = values(replace(run, scores=Scores.of(run.scores.table(sample))))
     for i, row in enumerate(one.rows):
         mine = [expected.get((*row, name), np.nan) for name in one.explainers]
         assert one.values[i] == pytest.approx(mine, nan_ok=True)

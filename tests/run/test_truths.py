@@ -11,6 +11,7 @@ from cfeval_cli.executor.local import Local
 from cfeval_cli.folder import read as folders
 from cfeval_cli.run import truths
 from cfeval_cli.run.study import prepare
+from cfeval_cli.storage.scratch import Scratch
 from cfeval_cli.truth.contrast import Contrast
 from cfeval_cli.types import Known, Subject
 from tests.inside import planned
@@ -75,7 +76,7 @@ def test_packed_and_unpacked():
         same({"one": known}, {"one": again})
     for broken in (b"", b"nothing", truths.packed(Known(np.eye(2)))[:40]):
         assert truths.unpacked(broken) is None
-    joined = truths.joined([Known(np.eye(2)), Known(np.eye(2), np.ones(2), "sampled")])
+    joined = truths.joined([Known(np.eye(2)), Known(np.eye(2), np.ones(2), "sampled")], Scratch(), 4)
     assert (
         joined.error.tolist() == [0, 0, 1, 1] and joined.how == "exact; sampled" and joined.importance.shape == (4, 2)
     )

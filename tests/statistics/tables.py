@@ -6,6 +6,8 @@ import numpy as np
 import pandas as pd
 
 from cfeval_cli.seeding import stream
+from cfeval_cli.statistics import findings, summary
+from cfeval_cli.statistics.scores import Scores
 
 EXPLAINERS = ["a", "b", "c", "d"]
 KINDS = [("c", "label", "higher"), ("sufficiency", "del", "lower"), ("recall", "signed", "higher")]
@@ -30,6 +32,16 @@ def build(seed, n=5, gaps=False, controls=()):
                     continue
                 rows.append({**key, "instance": instance, "numerator": value, "denominator": weight})
     return pd.DataFrame(rows), pd.DataFrame(order)
+
+
+def summarise(scores, order):
+    """The summary of a table of scores."""
+    return summary.summarise(Scores.of(scores), order)
+
+
+def conclude(scores, *more, **others):
+    """All that follows from a table of scores."""
+    return findings.conclude(Scores.of(scores), *more, **others)
 
 
 def drawn_rows(scores, resamples, seed):

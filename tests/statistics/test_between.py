@@ -8,10 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cfeval_cli.statistics import between
-from cfeval_cli.statistics.findings import conclude
 from cfeval_cli.statistics.resampled import Bootstrap
-from cfeval_cli.statistics.summary import summarise
-from tests.statistics.tables import EXPLAINERS, build
+from tests.statistics.tables import EXPLAINERS, build, conclude, summarise
 
 
 def sign(x):

@@ -11,15 +11,15 @@ from cfeval_cli.statistics import bootstrap
 from cfeval_cli.statistics.bootstrap import deviation, draws, interval, ratios, sums
 from cfeval_cli.statistics.resampled import Bootstrap, Resampled, with_intervals
 from cfeval_cli.statistics.scores import Scores
-from cfeval_cli.statistics.summary import summarise
-from tests.statistics.tables import EXPLAINERS, build, drawn_rows
+from tests.statistics.tables import EXPLAINERS, build, drawn_rows, summarise
 
 
 def test_every_resample_draws_as_many_instances_as_there_are(monkeypatch):
     whole = np.concatenate(list(draws(7, 50, seed=3)))
     assert whole.shape == (50, 7) and (whole.sum(axis=1) == 7).all()
     assert len(np.unique(whole, axis=0)) > 40 and whole.mean(axis=0) == pytest.approx(np.ones(7), abs=0.4)
-    monkeypatch.setattr(bootstrap, "_BLOCK", 20)  # blocks of two
+    monkeypatch.setattr(bootstrap, "_BLOCK", 20)
+    monkeypatch.setattr(bootstrap, "_FEW", 2)  # blocks of two
     assert (np.concatenate(list(draws(7, 50, seed=3))) == whole).all()
     assert not (np.concatenate(list(draws(7, 50, seed=4))) == whole).all()
 
@@ -35,10 +35,24 @@ def test_counts_are_those_of_the_draws_one_by_one():
 def test_sums_are_those_of_the_drawn_rows(seed):
     rng = np.random.default_rng(seed)
     matrices = [rng.normal(size=(5, 3)), rng.normal(size=(5, 2))]
-    found = sums([lambda m=m: m for m in matrices], 5, 8, seed)
+    found = sums([m.__getitem__ for m in matrices], 5, 8, seed)
     drawn = stream(seed, "bootstrap").integers(0, 5, (8, 5))
     for matrix, total in zip(matrices, found, strict=True):
         assert total == pytest.approx(np.array([sum(matrix[i] for i in row) for row in drawn]))
+
+
+@pytest.mark.parametrize("slab", [1, 7, 40, 1000])
+def test_sums_by_slabs_of_instances_and_blocks_of_resamples_are_those_of_all_at_once(monkeypatch, slab):
+    rng = np.random.default_rng(slab)
+    matrices = [rng.integers(-50, 50, size=(101, 3)) / 64, rng.integers(0, 9, size=(101, 2)).astype(float)]  # exact
+    drawn = stream(4, "bootstrap").integers(0, 101, (300, 101))
+    monkeypatch.setattr(bootstrap, "_SLAB", slab)
+    for block in (1, 20 * 101, 1 << 22):
+        bootstrap._once.cache_clear()
+        monkeypatch.setattr(bootstrap, "_BLOCK", block)
+        for matrix, total in zip(matrices, sums([m.__getitem__ for m in matrices], 101, 300, 4), strict=True):
+            assert (total == matrix[drawn].sum(axis=1)).all()
+    bootstrap._once.cache_clear()
 
 
 @given(st.lists(st.one_of(st.floats(-5, 5), st.just(np.nan)), min_size=2, max_size=30), st.floats(0.5, 0.999))
@@ -100,6 +114,7 @@ def test_scores_in_pieces_and_in_any_order_are_the_same_scores():
     rows = sorted({row for row, _ in one.parts})
     for explainer in EXPLAINERS:
         assert (one.columns(explainer, rows) == two.columns(explainer, rows)).all()
+        assert (one.columns(explainer, rows, slice(1, 4)) == one.columns(explainer, rows)[1:4]).all()
     assert np.array_equal(one.values(1, 4, rows, EXPLAINERS), two.values(1, 4, rows, EXPLAINERS), equal_nan=True)
     frame = scores.set_index(["metric", "variant", "explainer", "instance"])
     for i, (metric, variant) in enumerate(rows):

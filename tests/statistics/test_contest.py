@@ -10,6 +10,7 @@ from scipy.stats import norm
 from cfeval_cli.seeding import stream
 from cfeval_cli.statistics.contest import contest
 from cfeval_cli.statistics.resampled import Bootstrap, enough
+from cfeval_cli.statistics.scores import Scores
 
 ROW = ("recall", "shapley")
 HOW = Bootstrap(3, 500)
@@ -23,7 +24,8 @@ def table(values, ids=None, weights=None):
             if not np.isnan(value):
                 weight = 1.0 if weights is None else weights[name][place]
                 lines.append((place if ids is None else ids[place], name, *ROW, value, weight))
-    return pd.DataFrame(lines, columns=["instance", "explainer", "metric", "variant", "numerator", "denominator"])
+    columns = ["instance", "explainer", "metric", "variant", "numerator", "denominator"]
+    return Scores.of(pd.DataFrame(lines, columns=columns))
 
 
 @pytest.mark.parametrize("seed", range(4))

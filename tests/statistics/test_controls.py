@@ -11,9 +11,8 @@ from scipy import stats
 
 from cfeval_cli.statistics.correlation import without_controls
 from cfeval_cli.statistics.difference import holm, two_sided
-from cfeval_cli.statistics.findings import conclude
 from cfeval_cli.statistics.resampled import USUAL, Bootstrap, enough, too_few
-from tests.statistics.tables import EXPLAINERS, build, drawn_rows, tau
+from tests.statistics.tables import EXPLAINERS, build, conclude, drawn_rows, tau
 
 HOW = {"resamples": 25, "confidence": 0.8, "least": 1}
 

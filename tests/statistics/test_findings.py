@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from cfeval_cli.statistics import correlation, instancewise
 from cfeval_cli.statistics.difference import holm, twins, two_sided
-from cfeval_cli.statistics.findings import conclude
 from cfeval_cli.statistics.resampled import Bootstrap
-from tests.statistics.tables import EXPLAINERS, build, drawn_rows, sign, tau
+from tests.statistics.tables import EXPLAINERS, build, conclude, drawn_rows, sign, tau
 
 
 def values(chosen, metric, variant, better="higher"):

@@ -11,12 +11,10 @@ from hypothesis import strategies as st
 
 from cfeval_cli.statistics import correlation, invariance
 from cfeval_cli.statistics.correlation import families
-from cfeval_cli.statistics.findings import conclude
 from cfeval_cli.statistics.invariance import TOGETHER, Reparametrised
 from cfeval_cli.statistics.resampled import Bootstrap, Resampled
 from cfeval_cli.statistics.scores import Scores
-from cfeval_cli.statistics.summary import summarise
-from tests.statistics.tables import EXPLAINERS, KINDS, build
+from tests.statistics.tables import EXPLAINERS, KINDS, build, conclude, summarise
 
 HOW = Bootstrap(0, resamples=0)
 ROWS = [(metric, variant) for metric, variant, _ in KINDS]

@@ -12,6 +12,7 @@ from scipy.stats import sem
 
 from cfeval_cli.statistics.noise import COLUMNS, Again, compared, moved, named, valued
 from cfeval_cli.statistics.resampled import Bootstrap
+from cfeval_cli.statistics.scores import Scores
 from cfeval_cli.types import NONE, Cost, Explained, Explanation
 
 LISTS = st.lists(st.permutations(range(4)).flatmap(lambda p: st.integers(0, 4).map(lambda size: p[:size])), min_size=1)
@@ -139,6 +140,8 @@ def test_values_are_compared_on_the_instances_that_both_seeds_have():
     assert found["metric"].tolist() == ["c", "c"] and found["instances"].to_dict() == {"a": 2, "b": 1}
     assert found.loc["a", ["value", "value_again", "difference"]].tolist() == [6 / 4, 12 / 2, 6 - 1.5]
     assert found["se"].notna().to_dict() == {"a": True, "b": False}  # one instance is too few
-    names = {"x": explained([[0], [1]])}
-    tables = Again(np.array([0, 1]), names, second).tables(names, first, order, 1, Bootstrap(0))
+    names = {"x": explained([[0], [1]] * 3)}
+    again = Again(np.arange(6), names, Scores.of(second))
+    tables = again.tables(names, Scores.of(first), order, 1, Bootstrap(0))
     assert list(tables) == ["noise", "noise_metrics"] and tables["noise_metrics"]["se"].isna().all()
+    assert tables["noise_metrics"][["explainer", "value"]].to_numpy().tolist() == [["a", 6 / 4], ["b", 4 / 2]]

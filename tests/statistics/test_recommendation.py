@@ -9,6 +9,7 @@ import pytest
 from cfeval_cli.statistics.contest import contest
 from cfeval_cli.statistics.recommendation import Costs, Judge, Rule, View, cheapest, disagreements, recommend
 from cfeval_cli.statistics.resampled import Bootstrap
+from cfeval_cli.statistics.scores import Scores
 
 HOW = Bootstrap(0, 500)
 RULE = Rule("a test", {"contribution": ["comprehensiveness", "aopc"], "change": ["validity_soft"]})
@@ -28,7 +29,9 @@ def view(cells, n=60, truths=TRUTHS, seed=0):
             scores += [(i, name, metric, variant, value, 1.0) for i, value in enumerate(values)]
             metrics.append((metric, variant, name, np.nan, name == "random", "higher", values.mean()))
     return View(
-        pd.DataFrame(scores, columns=["instance", "explainer", "metric", "variant", "numerator", "denominator"]),
+        Scores.of(
+            pd.DataFrame(scores, columns=["instance", "explainer", "metric", "variant", "numerator", "denominator"])
+        ),
         pd.DataFrame(metrics, columns=["metric", "variant", "explainer", "rung", "control", "better", "value"]),
         truths, ["shapley", "contrast"], {"del": {"arbitrary": True}, "marginal": {"arbitrary": False}}, "recall",
     )  # fmt: skip
@@ -84,7 +87,8 @@ def test_judges_check_the_rule_and_contradict_it_if_half_of_them_do():
         assert [one["holds"] for one in said[many]["judges"]] == [i >= many for i in range(3)]
     assert [said[many]["contradictions"] for many in range(4)] == [[], [], ["judges"], ["judges"]]
     line = said[1]["judges"][0]
-    value = wrong.scores[wrong.scores["metric"] == "recall"].groupby(["variant", "explainer"])["numerator"].mean()
+    told = wrong.scores.frame().query("metric == 'recall'")
+    value = told.groupby(["variant", "explainer"], observed=True)["numerator"].mean()
     assert line["regret"] == pytest.approx(value["shapley", "c"] - value["shapley", line["picked"]])
     assert said[0]["judges"][0]["p"] is None or said[0]["judges"][0]["p"] >= 0.05
 

@@ -4,10 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from cfeval_cli.statistics.findings import conclude
 from cfeval_cli.statistics.resampled import Bootstrap
-from cfeval_cli.statistics.summary import summarise
-from tests.statistics.tables import EXPLAINERS, build
+from tests.statistics.tables import EXPLAINERS, build, conclude, summarise
 
 QUICK = Bootstrap(0, resamples=3, least=1)
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from cfeval_cli.statistics.findings import conclude
 from cfeval_cli.statistics.resampled import Bootstrap
+from cfeval_cli.statistics.scores import Scores
 from cfeval_cli.statistics.summary import summarise
 from cfeval_cli.statistics.support import NOWHERE, common
 from tests.statistics.tables import EXPLAINERS, build
@@ -28,6 +29,12 @@ def thinned(seed, n=12, rungs=(), lost=0.3):
     if rng.random() < 0.4:  # who has no value does not limit the others
         scores.loc[(scores["metric"] == "c") & (scores["explainer"] == "c"), "denominator"] = 0.0
     return scores.sample(frac=1, random_state=int(seed)).reset_index(drop=True), order
+
+
+def marked(scores, order):
+    """The same scores, with what is common."""
+    whole = Scores.of(scores)
+    return whole.marked(common(whole, order))
 
 
 def by_hand(scores, order):
@@ -51,9 +58,10 @@ def by_hand(scores, order):
 @given(st.integers(0, 100_000), st.sampled_from([(), ("d",), ("a", "c")]))
 def test_what_all_explainers_cover_is_the_intersection_of_their_instances(seed, rungs):
     scores, order = thinned(seed, rungs=rungs)
-    found = common(scores, order)
-    keys = zip(scores["metric"], scores["explainer"], scores["instance"], strict=True)
-    assert {key for key, counts in zip(keys, found, strict=True) if counts} == by_hand(scores, order)
+    found = marked(scores, order).frame()
+    assert len(found) == len(scores)
+    keys = zip(found["metric"], found["explainer"], found["instance"], strict=True)
+    assert {key for key, counts in zip(keys, found["common"], strict=True) if counts} == by_hand(scores, order)
 
 
 @settings(max_examples=25)
@@ -61,7 +69,7 @@ def test_what_all_explainers_cover_is_the_intersection_of_their_instances(seed, 
 def test_values_are_over_the_common_instances_and_own_ones_stand_beside_them(seed, rungs):
     scores, order = thinned(seed, rungs=rungs)
     counted = by_hand(scores, order)
-    found = conclude(scores, order, QUICK, "signed", common=common(scores, order)).metrics
+    found = conclude(marked(scores, order), order, QUICK, "signed", common=True).metrics
     for row in found.itertuples():
         own = scores[(scores["metric"] == row.metric) & (scores["explainer"] == row.explainer)]
         mine = own[np.array([(row.metric, row.explainer, i) in counted for i in own["instance"]], dtype=bool)]
@@ -76,11 +84,17 @@ def test_values_are_over_the_common_instances_and_own_ones_stand_beside_them(see
             assert row.note == "no usable explanation"
 
 
-def test_everything_else_is_that_of_scores_filtered_by_hand():
+@pytest.mark.parametrize("nobody", [False, True])
+def test_everything_else_is_that_of_scores_filtered_by_hand(nobody):
     scores, order = thinned(3, n=40)
-    shared = common(scores, order)
-    assert 0 < shared.sum() < len(scores)
-    ours, theirs = conclude(scores, order, QUICK, common=shared), conclude(scores[shared], order, QUICK)
+    if nobody:  # tells of all instances
+        scores, order = (table[table["metric"] != "coverage"].reset_index(drop=True) for table in (scores, order))
+    whole = marked(scores, order)
+    told = whole.frame()
+    assert 0 < told["common"].sum() < len(scores)
+    filtered = Scores.of(told[told["common"]])
+    assert (filtered.size < whole.size) == nobody
+    ours, theirs = conclude(whole, order, QUICK, common=True), conclude(filtered, order, QUICK)
     for name in ("correlations", "differences", "instance_agreement", "metric_agreement"):
         pd.testing.assert_frame_equal(getattr(ours, name), getattr(theirs, name), check_exact=True)
     columns = [name for name in ours.metrics if not name.startswith("own_")]
@@ -90,8 +104,8 @@ def test_everything_else_is_that_of_scores_filtered_by_hand():
 def test_an_explainer_that_covers_nothing_leaves_the_others_their_values():
     scores, order = build(1, n=30)
     without = scores[(scores["explainer"] != "b") | (scores["metric"] == "coverage")]
-    assert common(without, order).all()
-    found = summarise(without, order).set_index(["metric", "explainer"])
+    assert all(mask.all() for mask in common(Scores.of(without), order).values())
+    found = summarise(Scores.of(without), order).set_index(["metric", "explainer"])
     assert found.loc[("c", "a"), "n"] == 30 and found.loc[("c", "b"), "note"] == "no usable explanation"
 
 
@@ -99,7 +113,7 @@ def test_explainers_that_share_no_instance_have_own_values_and_a_reason_why_ther
     scores, order = build(1, n=30)
     part = scores["explainer"].isin(["a", "b"]) == (scores["instance"] < 15)
     scores = scores[part | (scores["metric"] == "coverage")]
-    found = conclude(scores, order, QUICK, common=common(scores, order))
+    found = conclude(marked(scores, order), order, QUICK, common=True)
     judged = found.metrics[found.metrics["metric"] != "coverage"]
     assert judged["value"].isna().all() and judged["own_value"].notna().all() and (judged["note"] == NOWHERE).all()
     assert found.correlations["tau"].isna().all() and (found.correlations["note"] == NOWHERE).all()
@@ -107,6 +121,7 @@ def test_explainers_that_share_no_instance_have_own_values_and_a_reason_why_ther
 
 def test_where_all_cover_the_same_nothing_changes():
     scores, order = build(7, n=30)
-    ours, theirs = conclude(scores, order, QUICK, common=common(scores, order)), conclude(scores, order, QUICK)
+    ours = conclude(marked(scores, order), order, QUICK, common=True)
+    theirs = conclude(Scores.of(scores), order, QUICK)
     assert ours.metrics.to_csv() == theirs.metrics.to_csv()
     assert (ours.metrics["own_value"] == ours.metrics["value"]).all()

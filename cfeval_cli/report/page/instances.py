@@ -32,14 +32,13 @@ def gather(folder: Folder) -> dict[str, Any]:
     """What the page's instance browser is given: names once, then numbers."""
     names = folder.shown[:_EXPLAINERS]
     levels = list(folder.record["levels"])
-    known = folder.instances
-    likely = _likely(known)
+    ids, likely = folder.predicted["instance"].to_numpy(), _likely(folder.predicted)
     rows = pick(likely, MOST)
-    made = _made(folder, known.iloc[rows], names, levels)
+    made = _made(folder, ids[rows].tolist(), names, levels)
     size = len(json.dumps(made["instances"], ensure_ascii=False).encode())
     if size > _BYTES:
         rows = pick(likely, max(1, int(len(rows) * _BYTES / size)))
-        made = _made(folder, known.iloc[rows], names, levels)
+        made = _made(folder, ids[rows].tolist(), names, levels)
     return made
 
 
@@ -51,8 +50,9 @@ def _likely(known: pd.DataFrame) -> Floats:
     return known["predicted"].to_numpy(float)
 
 
-def _made(folder: Folder, chosen: pd.DataFrame, names: Sequence[str], levels: Sequence[str]) -> dict[str, Any]:
+def _made(folder: Folder, ids: Sequence[int], names: Sequence[str], levels: Sequence[str]) -> dict[str, Any]:
     data, record = folder.described, folder.record
+    chosen = folder.told("instances.parquet", ids)
     words: dict[str, int] = {}
 
     def word(feature: int, code: int) -> int:
@@ -66,10 +66,10 @@ def _made(folder: Folder, chosen: pd.DataFrame, names: Sequence[str], levels: Se
         return [word(int(j), int(row[j])) for j in there]
 
     codes = np.stack(chosen["codes"].to_list()).astype(np.int32)
-    ids = chosen["instance"].tolist()
     golds = _golds(folder, ids)
-    told = _by_instance(folder.explanations, ids)
-    found = _by_instance(_near(folder.counterfactuals, dict(zip(ids, codes, strict=True)), folder.embeddings), ids)
+    told = _by_instance(folder.told("explanations.parquet", ids))
+    edits = folder.told("counterfactuals.parquet", ids)
+    found = _by_instance(_near(edits, dict(zip(ids, codes, strict=True)), folder.embeddings))
     instances = []
     for i, (number, line) in enumerate(zip(ids, chosen.to_dict("records"), strict=True)):
         there = np.flatnonzero(codes[i] != ABSENT)
@@ -98,7 +98,7 @@ def _made(folder: Folder, chosen: pd.DataFrame, names: Sequence[str], levels: Se
         "golds": list(golds),
         "k": record["settings"]["k"],
         "total": record["instances"],
-        "moved": bool(folder.counterfactuals["vectors"].notna().any()),
+        "moved": folder.moved,
         "words": list(words),
         "instances": instances,
     }
@@ -107,20 +107,19 @@ def _made(folder: Folder, chosen: pd.DataFrame, names: Sequence[str], levels: Se
 def _golds(folder: Folder, ids: Sequence[int]) -> dict[str, Ints]:
     """The k gold features (n, k) under each definition, the leading one first; none if no truth is known."""
     settings = folder.record["settings"]
-    if folder.truth is None:
+    if "truth.parquet" not in folder.record["files"]:
         return {}
-    golds = {}
-    for name in headed(folder.truth["truth"], folder.record):
-        lines = folder.truth[folder.truth["truth"] == name].set_index("instance")["importance"].loc[list(ids)]
+    golds, truth = {}, folder.told("truth.parquet", ids)
+    for name in headed(truth["truth"], folder.record):
+        lines = truth[truth["truth"] == name].set_index("instance")["importance"].loc[list(ids)]
         golds[name] = top(np.stack(lines.to_list()).astype(float), settings["k"])
     return golds
 
 
-def _by_instance(frame: pd.DataFrame, ids: Sequence[int]) -> dict[tuple[Any, ...], dict[Any, Any]]:
+def _by_instance(frame: pd.DataFrame) -> dict[tuple[Any, ...], dict[Any, Any]]:
     """Rows by instance and explainer, and by level if there are several."""
     keys = [name for name in ("instance", "explainer", "access") if name in frame]
-    mine = frame[frame["instance"].isin(ids)]
-    return {tuple(line[key] for key in keys): line for line in mine.to_dict("records")}
+    return {tuple(line[key] for key in keys): line for line in frame.to_dict("records")}
 
 
 def _explained(line: Mapping[Any, Any] | None) -> list[Any]:
@@ -152,7 +151,7 @@ def _near(frame: pd.DataFrame, codes: Mapping[int, Codes], embeddings: Sequence[
 
     Of several it is the instance's own, if that is one of them: numbers share embeddings.
     """
-    mine = frame[frame["instance"].isin(codes)].copy()
+    mine = frame.copy()
     mine["near"] = None
     moved = mine[mine["vectors"].notna()]
     if embeddings is None or moved.empty:

@@ -1,0 +1,93 @@
+"""What is put aside on the disk is read as it was written, in whatever parts it came."""
+
+import gc
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cfeval_cli.storage.scratch import Room, Scratch, slabs
+
+linux = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="asks the system what the process holds")
+
+
+@given(st.integers(0, 100), st.integers(1, 30))
+def test_slabs_have_every_instance_once_and_in_order(size, most):
+    parts = [np.arange(size)[slab] for slab in slabs(size, most)]
+    assert np.concatenate(parts).tolist() == list(range(size)) and all(len(part) <= most for part in parts)
+    assert all(slab.stop <= size for slab in slabs(size, most)) and parts  # one at least, though it be empty
+
+
+@settings(max_examples=30)
+@given(st.integers(0, 10_000), st.lists(st.integers(0, 700), min_size=1, max_size=5))
+def test_arrays_that_grow_side_by_side_are_their_parts_one_below_the_other(seed, sizes):
+    rng = np.random.default_rng(seed)
+    wanted = {
+        "numbers": [rng.normal(size=(size, 3)) for size in sizes],
+        ("codes", 1): [rng.integers(-5, 5, (size, 2, 2)).astype(np.int32) for size in sizes],
+        "flags": [rng.random(size // 2) < 0.5 for size in sizes],
+        "turned": [rng.normal(size=(4, size)).T for size in sizes],
+    }
+    room = Room(Scratch(), sum(sizes))
+    for i in range(len(sizes)):
+        for key, parts in wanted.items():
+            room.add(key, parts[i])
+    found = room.arrays()
+    assert list(found) == list(wanted)
+    for key, parts in wanted.items():
+        whole = np.concatenate(parts)
+        assert found[key].dtype == whole.dtype and np.array_equal(found[key], whole)
+    assert {key: kept.tolist() for key, kept in Scratch().keep(found).items()} == {
+        key: array.tolist() for key, array in found.items()
+    }
+
+
+def test_what_does_not_go_together_is_refused():
+    room = Room(Scratch(), 3)
+    room.add("a", np.zeros((2, 2)))
+    for wrong in (np.zeros((1, 3)), np.zeros((1, 2), dtype=int), np.zeros((2, 2))):
+        with pytest.raises(ValueError, match="does not go below"):
+            room.add("a", wrong)
+    assert room.arrays()["a"].shape == (2, 2)
+
+
+def opened():
+    """How many files this process has open."""
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+
+@linux
+def test_nothing_is_seen_in_the_folder_and_nothing_is_left_open(tmp_path):
+    before = opened()
+    scratch = Scratch(tmp_path)
+    kept = scratch.keep({"a": np.arange(10_000)})
+    abandoned = Room(scratch, 5)
+    abandoned.add("b", np.ones(5))
+    assert not list(tmp_path.iterdir())
+    del kept, abandoned
+    gc.collect()
+    scratch.release()
+    assert opened() == before
+
+
+def test_a_disk_that_cannot_be_written_to_is_an_error_and_no_crash(tmp_path):
+    with pytest.raises(OSError, match="No such file"):
+        Scratch(tmp_path / "gone").keep({"a": np.ones(3)})
+
+
+@linux
+def test_what_was_read_is_given_back_and_can_be_read_again(tmp_path):
+    scratch = Scratch(tmp_path)
+    kept = scratch.keep({"a": np.random.default_rng(0).random(1 << 21)})["a"]  # 16 MB
+
+    def resident():
+        return int(re.search(r"RssFile:\s+(\d+)", Path("/proc/self/status").read_text())[1]) / 1024
+
+    total = kept.sum()
+    read = resident()
+    scratch.release()
+    assert resident() < read - 12
+    assert kept.sum() == total and not kept.flags.writeable
