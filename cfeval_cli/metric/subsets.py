@@ -52,15 +52,14 @@ class Subsets(Erasure):
     def _sets(self, case: Case, ids: Ints, first: Ints) -> Bools:
         """The sets (n, R, M) of each instance, the same whoever explains it and whatever is made of them."""
         about = f"subsets {self.subsets} {self.share} {self.seed}"
-        known = case.memory.once(about, dict[int, Bools])
-        for row, instance in zip(first.tolist(), ids.tolist(), strict=True):
-            if instance not in known:
-                known[instance] = self._drawn(case.codes[row] != ABSENT, instance)
-        return (
-            np.stack([known[instance] for instance in ids.tolist()])
-            if len(ids)
-            else np.zeros((0, self.subsets, case.dataset.width), dtype=bool)
-        )
+
+        def drawn(new: Ints) -> Bools:
+            sets = np.zeros((len(new), self.subsets, case.dataset.width), dtype=bool)
+            for place, i in enumerate(new.tolist()):
+                sets[place] = self._drawn(case.codes[first[i]] != ABSENT, int(ids[i]))
+            return sets
+
+        return case.memory.ask(about, ids, drawn)
 
     def _drawn(self, there: Bools, instance: int) -> Bools:
         """Sets (R, M) of the features that are there, uniformly, all of one size."""

@@ -14,6 +14,7 @@ import pandas as pd
 from cfeval_cli.statistics.contest import Contest, contest
 from cfeval_cli.statistics.resampled import LEAST, Bootstrap
 from cfeval_cli.statistics.scores import Scores
+from cfeval_cli.storage.scratch import slabs
 from cfeval_cli.types import NONE, Floats, Ints
 
 QUESTIONS = ("contribution", "change")
@@ -195,18 +196,7 @@ def disagreements(named: Mapping[str, Ints], ids: Ints, width: int) -> list[dict
     """
     if len(named) < 2 or not len(ids):
         return []
-    there = np.zeros((len(ids), len(named), width + 1), dtype=np.float32)
-    for place, features in enumerate(named.values()):
-        np.put_along_axis(there[:, place], features, 1.0, axis=1)  # NONE = -1 falls into the spare last column
-    there = there[:, :, :-1]
-    sizes = there.sum(axis=2)
-    both = there @ there.transpose(0, 2, 1)
-    either = sizes[:, :, None] + sizes[:, None, :] - both
-    apart: Floats = 1.0 - both / np.maximum(either, 1.0)
-    some = (sizes[:, :, None] > 0) & (sizes[:, None, :] > 0)  # who names nothing disagrees with nobody
-    first, second = np.triu_indices(len(named), 1)
-    counts = some[:, first, second].sum(axis=1)
-    far = np.where(some, apart, 0.0)[:, first, second].sum(axis=1) / np.maximum(counts, 1)
+    far = np.concatenate([_apart([of[slab] for of in named.values()], width) for slab in slabs(len(ids))])
     order = np.lexsort((ids, -np.round(far, 9)))[:_SHOWN]
     return [
         {
@@ -216,3 +206,19 @@ def disagreements(named: Mapping[str, Ints], ids: Ints, width: int) -> list[dict
         for i in order.tolist()
         if far[i] > 0
     ]  # fmt: skip
+
+
+def _apart(named: Sequence[Ints], width: int) -> Floats:
+    """How far (n,) explainers are apart that name features (n, k), on average over pairs of them."""
+    there = np.zeros((len(named[0]), len(named), width + 1), dtype=np.float32)
+    for place, features in enumerate(named):
+        np.put_along_axis(there[:, place], features, 1.0, axis=1)  # NONE = -1 falls into the spare last column
+    there = there[:, :, :-1]
+    sizes = there.sum(axis=2)
+    both = there @ there.transpose(0, 2, 1)
+    either = sizes[:, :, None] + sizes[:, None, :] - both
+    apart: Floats = 1.0 - both / np.maximum(either, 1.0)
+    some = (sizes[:, :, None] > 0) & (sizes[:, None, :] > 0)  # who names nothing disagrees with nobody
+    first, second = np.triu_indices(len(named), 1)
+    counts = some[:, first, second].sum(axis=1)
+    return np.asarray(np.where(some, apart, 0.0)[:, first, second].sum(axis=1) / np.maximum(counts, 1))

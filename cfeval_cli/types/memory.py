@@ -9,11 +9,12 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from cfeval_cli.types.data import Bools, Codes, Floats, Ints
+from cfeval_cli.types.data import Bools, Codes, Ints
 
 Keys = NDArray[Any]  # (n,) whole numbers or bytes, of which equal ones mean the same
 
 _T = TypeVar("_T")
+_Kind = TypeVar("_Kind", bound=np.generic)
 _WORD = 8  # bytes of a whole number
 _MOST = 2**62  # rows of values that one whole number can tell apart
 
@@ -66,10 +67,10 @@ class Memory:
     """Answers by what they are about and a key."""
 
     def __init__(self) -> None:
-        self._answers: dict[str, tuple[Keys, Floats]] = {}
+        self._answers: dict[str, tuple[Keys, NDArray[Any]]] = {}
         self._once: dict[str, Any] = {}
 
-    def ask(self, about: str, keys: Keys, answer: Callable[[Ints], Floats]) -> Floats:
+    def ask(self, about: str, keys: Keys, answer: Callable[[Ints], NDArray[_Kind]]) -> NDArray[_Kind]:
         """An answer (n, …) to each key; `answer` is asked for the places (m,) of those that are new, each once."""
         wanted, first, which = np.unique(keys, return_index=True, return_inverse=True)
         if about not in self._answers:

@@ -128,7 +128,7 @@ def test_explainers_that_are_compared_on_common_instances_are_so_here():
     covered = np.logical_and.reduce([(features != -1).any(axis=1) for features in run.chosen.values()])
     found = run.found()
     assert found.instances == covered.sum() < 40
-    scores = run.scores.table(covered)
+    scores = run.scores.table(np.flatnonzero(covered))
     sums = scores.groupby(["metric", "variant", "explainer"], observed=True)[["numerator", "denominator"]].sum()
     for (i, row), (j, name) in ((a, b) for a in enumerate(found.rows) for b in enumerate(found.explainers)):
         if row[0] in ("c", "validity", "comprehensiveness") and (*row, name) in sums.index:
