@@ -172,6 +172,7 @@ class Bounds:
             worst, best = known[key]
             apart = abs(best - worst) > _SAME * max(1.0, abs(best))
             places.append(float((value - worst) / (best - worst)) + 0.0 if apart else np.nan)  # no -0
+            scores.scratch.release()
         return places
 
 

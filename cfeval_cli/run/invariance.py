@@ -200,6 +200,7 @@ class _Trial:
         values = np.full((len(rows), len(self.names)), np.nan)
         for (row, name), part in scores.parts.items():
             mine = np.flatnonzero(np.isin(part.places, self.sample))
+            scores.scratch.release()  # what was read of the part before
             below = part.denominator[mine].sum()
             if below:
                 values[rows.index(row), self.names.index(name)] = part.numerator[mine].sum() / below

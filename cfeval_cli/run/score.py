@@ -16,6 +16,7 @@ from cfeval_cli.statistics.scores import Key, Part, Scores
 from cfeval_cli.statistics.support import common
 from cfeval_cli.storage.scratch import Room, slabs
 from cfeval_cli.types import NONE, Absent, Case, Explained, Explainer, Floats, Ints, Metric, Score
+from cfeval_cli.types.metric import with_counts
 
 
 def used(features: Ints) -> Ints:
@@ -154,15 +155,13 @@ class _Result:
 
     def row(self, key: Key) -> dict[str, object]:
         """A row of the summary, with what explainer and metric say of themselves."""
-        metric, explainer, remark = self.metric, self.explainer, self.remark
+        metric, explainer = self.metric, self.explainer
         low, high = metric.range
-        for name, count in self.counts.items():
-            remark = remark.replace(f"{{{name}}}", f"{count:,}")
         return {
             "metric": metric.name, "variant": key[0][1], "explainer": key[1], "rung": explainer.rung,
             "control": explainer.control, "better": metric.better, "role": metric.role,
             "access": metric.access.name.lower(), "low": low, "high": high, "empty": metric.empty,
-            "note": self.reason, "remark": remark,
+            "note": self.reason, "remark": with_counts(self.remark, self.counts),
         }  # fmt: skip
 
 

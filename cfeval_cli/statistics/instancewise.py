@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -50,13 +50,19 @@ def lines(scores: Scores, drawn: Resampled, family: Family, how: Bootstrap) -> I
             yield told
 
 
+_COUNTED = ("gain", "pairs", "ordered")
+
+
 @dataclass(frozen=True)
 class _Pairs:
-    """Pairs of explainers, counted for each instance, metric and truth (N, J, T)."""
+    """Pairs of explainers, counted for each instance and metric (N, J), by what is counted and by truth.
 
-    gain: Ints  # concordant less discordant
-    pairs: Ints  # with scores on both sides
-    ordered: Ints  # those of them that the truth does not tie
+    The gain is concordant pairs less discordant ones; pairs have scores on both sides; ordered ones of them are those
+    that the truth does not tie.
+    """
+
+    counts: Mapping[tuple[str, int], NDArray[Any]]
+    truths: int
     scratch: Scratch  # where they are
 
     @staticmethod
@@ -66,7 +72,7 @@ class _Pairs:
         numbers = [*family.judged, *(truth.row for truth in family.truths if truth.row is not None)]
         rows, names = [drawn.rows[row] for row in numbers], [drawn.explainers[e] for e in family.explainers]
         lower = np.array([drawn.better[row] == "lower" for row in numbers])[:, None]
-        rooms = [Room[str](scores.scratch, scores.size) for _ in sides]
+        rooms = [Room[tuple[str, int]](scores.scratch, scores.size) for _ in sides]
         step = max(1, _BLOCK // (len(rows) * len(first)))
         for start in range(0, scores.size, step):
             values = scores.values(start, start + step, rows, names)
@@ -74,19 +80,25 @@ class _Pairs:
             signs = np.sign(places[..., first] - places[..., second]).astype(np.float32)
             for room, some in zip(rooms, sides, strict=True):
                 for name, part in _counted(signs[..., some[first] & some[second]], len(family.judged)).items():
-                    room.add(name, part)
-        return [_Pairs(scratch=scores.scratch, **room.arrays()) for room in rooms]
+                    for t in range(part.shape[2]):
+                        room.add((name, t), part[:, :, t])
+        return [_Pairs(room.arrays(), len(numbers) - len(family.judged), scores.scratch) for room in rooms]
+
+    @property
+    def size(self) -> int:
+        """Instances."""
+        return len(self.counts["gain", 0])
 
     @property
     def slabs(self) -> Iterator[slice]:
         """All instances; what was read of one slab is given back before the next."""
-        for slab in slabs(len(self.gain), _SLAB):
+        for slab in slabs(self.size, _SLAB):
             yield slab
             self.scratch.release()
 
     def columns(self, t: int, some: slice) -> Floats:
         """Numerators, then denominators (n, 4J): of the mean τ, and of d over all pairs that the truth orders."""
-        gain, pairs, ordered = (of[some, :, t].astype(float) for of in (self.gain, self.pairs, self.ordered))
+        gain, pairs, ordered = (self.counts[name, t][some].astype(float) for name in _COUNTED)
         self.scratch.release()
         return np.concatenate([gain / np.maximum(pairs, 1), gain, pairs > 0, ordered], axis=1)
 
@@ -94,21 +106,22 @@ class _Pairs:
         """What the columns add up to, and so both figures (2J,)."""
         return ratios(np.sum([self.columns(t, slab).sum(axis=0) for slab in self.slabs], axis=0))
 
-    def there(self, of: Ints) -> Ints:
+    def there(self, name: str) -> Ints:
         """For how many instances something is counted (J, T)."""
-        return np.asarray(sum((of[slab] > 0).sum(axis=0) for slab in self.slabs))
+        found = [[(self.counts[name, t][slab] > 0).sum(axis=0) for slab in self.slabs] for t in range(self.truths)]
+        return np.sum(found, axis=1).T
 
     def alike(self) -> list[int]:
         """For each truth the first that counts the same: with k = 1 a share of the gold is a hit or none."""
         found: list[int] = []
-        for t in range(self.gain.shape[2]):
+        for t in range(self.truths):
             found.append(next((one for one in dict.fromkeys(found) if self._same(one, t)), t))
         return found
 
     def _same(self, one: int, other: int) -> bool:
         return all(
-            (of[slab, :, one] == of[slab, :, other]).all()
-            for slab in self.slabs for of in (self.gain, self.pairs, self.ordered)
+            (self.counts[name, one][slab] == self.counts[name, other][slab]).all()
+            for slab in self.slabs for name in _COUNTED
         )  # fmt: skip
 
 
@@ -117,11 +130,9 @@ def _counted(signs: NDArray[np.float32], size: int) -> dict[str, NDArray[Any]]:
     there = ~np.isnan(signs)
     signs, both = np.where(there, signs, np.float32(0)), there.astype(np.float32)
     truth, present = (side[:, size:].swapaxes(-1, -2) for side in (signs, both))
-    found = {
-        "gain": signs[:, :size] @ truth, "pairs": both[:, :size] @ present, "ordered": both[:, :size] @ np.abs(truth)
-    }  # fmt: skip
+    found = (signs[:, :size] @ truth, both[:, :size] @ present, both[:, :size] @ np.abs(truth))
     smallest = np.min_scalar_type(-signs.shape[-1] - 1)
-    return {name: part.astype(smallest) for name, part in found.items()}
+    return {name: part.astype(smallest) for name, part in zip(_COUNTED, found, strict=True)}
 
 
 @dataclass(frozen=True)
@@ -139,15 +150,15 @@ class _Figures:
         alike = [side.alike() for side in sides]
         wanted = [(side, t) for side, some in zip(sides, alike, strict=True) for t in dict.fromkeys(some)]
         makers = [partial(side.columns, t) for side, t in wanted]
-        drawn = iter(sums(makers, len(sides[0].gain), how.resamples, how.seed))
+        drawn = iter(sums(makers, sides[0].size, how.resamples, how.seed))
         found = []
         for side, some in zip(sides, alike, strict=True):
-            there = side.there(side.pairs)
+            there = side.there("pairs")
             truths = dict.fromkeys(some)
             ends = {t: how.spread(ratios(next(drawn)), np.tile(there[:, t] >= how.least, 2))[:2] for t in truths}
             real = {t: side.real(t) for t in truths}
             told = np.stack([real[t] for t in some]), [ends[t] for t in some]
-            found.append(_Figures(*told, there, side.there(side.ordered)))
+            found.append(_Figures(*told, there, side.there("ordered")))
         return found
 
     def there(self, j: int, t: int) -> bool:

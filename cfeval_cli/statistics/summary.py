@@ -41,8 +41,11 @@ def summarise(scores: Scores, order: pd.DataFrame, own: Scores | None = None) ->
 
 def _values(scores: Scores, order: pd.DataFrame) -> pd.DataFrame:
     """The rows of `order` with both sums, how many instances they are over, and their ratio."""
-    told = [(*row, name, *_added(part), part.many) for (row, name), part in scores.parts.items() if part.many]
-    scores.scratch.release()
+    told = []
+    for (row, name), part in scores.parts.items():
+        if part.many:
+            told.append((*row, name, *_added(part), part.many))
+            scores.scratch.release()
     sums = pd.DataFrame(told, columns=[*_KEYS, "numerator", "denominator", "n"])
     sums = sums.astype({"numerator": float, "denominator": float})
     table = order.merge(sums, how="left", on=_KEYS)

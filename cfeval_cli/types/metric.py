@@ -33,6 +33,13 @@ class Score:
     counts: Mapping[str, int] = field(default_factory=dict)  # in the remark; over parts of the instances they add up
 
 
+def with_counts(remark: str, counts: Mapping[str, int]) -> str:
+    """A remark as people read it."""
+    for name, count in counts.items():
+        remark = remark.replace(f"{{{name}}}", f"{count:,}")
+    return remark
+
+
 @dataclass(frozen=True)
 class Absent:
     """A variant that a metric does not have in this run."""

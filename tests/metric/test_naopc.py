@@ -14,6 +14,7 @@ from cfeval_cli.removal.mask import Mask
 from cfeval_cli.removal.mean import Mean
 from cfeval_cli.removal.zero import Zero
 from cfeval_cli.types import ABSENT, Access, Ledger
+from cfeval_cli.types.metric import with_counts
 from tests.metric.cases import Crossed, drop_without, make_case, values
 from tests.problems import gate, make_dataset, make_text, random_linear
 
@@ -143,7 +144,8 @@ def test_the_sample_belongs_to_the_instances_and_the_rows_are_bounded():
     metric = Naopc(rows=40_000, width=2)
     (score,) = metric.score(case)
     each = 2 * 2 * (4 + 3 + 2 + 1) * 10
-    assert 0.5 * 40_000 / each < len(score.some) < 2 * 40_000 / each and f"{len(score.some)} instances" in score.remark
+    assert 0.5 * 40_000 / each < len(score.some) < 2 * 40_000 / each
+    assert f"on a sample of {len(score.some)} instances" in with_counts(score.remark, score.counts)
     ledger = Ledger()
     half = make_case(dataset, model, 1, seed=7, ways={"marginal": Marginal(10)})
     object.__setattr__(half, "model", ledger.gate(model, Access.PROBABILITY, "naopc"))
