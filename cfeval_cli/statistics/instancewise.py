@@ -109,7 +109,7 @@ class _Pairs:
     def there(self, name: str) -> Ints:
         """For how many instances something is counted (J, T)."""
         found = [[(self.counts[name, t][slab] > 0).sum(axis=0) for slab in self.slabs] for t in range(self.truths)]
-        return np.sum(found, axis=1).T
+        return np.asarray(np.sum(found, axis=1).T)
 
     def alike(self) -> list[int]:
         """For each truth the first that counts the same: with k = 1 a share of the gold is a hit or none."""

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cfeval_cli.dataset import cells
 from cfeval_cli.dataset.cells import DELIMITERS, Layout, matching, number, rows
 from cfeval_cli.dataset.split import check_shares, shuffled
 from cfeval_cli.errors import UserError
@@ -75,6 +76,16 @@ def test_columns_are_found_by_name_whatever_the_order_the_delimiter_or_the_forma
         sheet = layout.read(path, wanted)
         assert sheet.where(2) == f"{path}, line {3 + (columns is None)}"
     assert sheet.cells == theirs and list(sheet.cells) == wanted and len(sheet.lines) == 8
+
+
+@pytest.mark.parametrize("most", [0, 3, 1000])
+def test_equal_cells_are_in_memory_once_unless_too_many_differ(tmp_path, monkeypatch, most):
+    monkeypatch.setattr(cells, "_TEXTS", most)
+    said = [f"value {i % 7}" for i in range(50)]
+    (tmp_path / "a.csv").write_text("x\n" + "\n".join(said) + "\n")
+    sheet = Layout().read(tmp_path / "a.csv", ["x"])
+    assert sheet.cells["x"] == said and list(sheet.lines) == list(range(2, 52))
+    assert len({id(cell) for cell in sheet.cells["x"] if cell in said[:most]}) == min(most, 7)
 
 
 def test_a_header_in_another_order_than_the_columns_names_them_itself(tmp_path):

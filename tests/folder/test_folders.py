@@ -95,6 +95,31 @@ def test_large_tables_are_written_in_row_groups_and_say_the_same(toy, made, tmp_
         assert (whole / name).read_bytes() == (folder / name).read_bytes()
 
 
+@pytest.mark.parametrize("search", ["discrete", "continuous"])
+def test_what_is_told_of_some_instances_is_that_part_of_a_table_in_row_groups(toy, made, monkeypatch, search):
+    monkeypatch.setattr(write, "_PART", 7)
+    settings = ("n_explain=20", "explainer=[random,lr,ladder]", f"search={search}", "gold=centered")
+    folder = read(made(toy, *settings), checked.read(made(toy, *settings)))
+    ids = folder.predicted["instance"].to_numpy()[[1, 2, 13]].tolist()
+    for name in ("instances", "explanations", "counterfactuals", "truth"):
+        whole = pd.read_parquet(folder.path / f"{name}.parquet")
+        mine = whole["instance"].isin(ids)
+        if "explainer" in whole:
+            mine &= whole["explainer"].isin(["random", "lr"])  # the rungs of a ladder are not shown
+        told = folder.told(f"{name}.parquet", ids)
+        assert told["instance"].tolist() == whole.loc[mine, "instance"].tolist() and len(told) >= 3
+        for column in whole:
+            pairs = zip(told[column], whole.loc[mine, column], strict=True)
+            assert all(repr(one) == repr(two) for one, two in pairs), (name, column)
+    edits = pd.read_parquet(folder.path / "counterfactuals.parquet")
+    edits = edits[edits["explainer"].isin(["random", "lr"])]
+    for column in folder.edits:
+        one, two = (table[column].astype(object).fillna(-9).tolist() for table in (folder.edits, edits))
+        assert one == two, column
+    assert folder.moved == edits["vectors"].notna().any() == (search == "continuous")
+    assert folder.edits["explainer"].cat.categories.is_monotonic_increasing
+
+
 def test_a_table_whose_first_part_has_nothing_is_written_too(tmp_path):
     """A column of empty lists, or of nothing, is of no kind until a part has something."""
     folder = RunFolder(tmp_path, [])
