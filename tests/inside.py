@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
 import cfeval_cli.conf
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
@@ -28,17 +30,19 @@ def composed(*overrides: str, folder: Path | None = None) -> DictConfig:
     """The config of a run as Hydra composes it, with a user's own configs from a folder."""
     choices, settings = [], []
     for override in OverridesParser.create().parse_overrides(list(overrides)):
-        plain = override.input_line.partition("=")[0] == override.key_or_group  # nothing is added, removed or moved
-        chooses = override.key_or_group in GROUPS or override.key_or_group.startswith("hydra")
-        (settings if plain and not chooses else choices).append(override)
+        key = override.key_or_group
+        chooses = key in GROUPS or "/" in key or "@" in override.input_line or key.startswith("hydra")
+        (choices if chooses else settings).append(override)
     cfg = copy.deepcopy(_chosen(tuple(override.input_line for override in choices), folder))
-    for override in settings:  # as Hydra does, when all is chosen
-        OmegaConf.update(cfg, override.key_or_group, override.value(), merge=True)
+    ConfigLoaderImpl._apply_overrides_to_config(settings, cfg)  # as Hydra does, when all is chosen
     return cfg
 
 
 @cache
 def _chosen(choices: tuple[str, ...], folder: Path | None) -> DictConfig:
+    quick = _put_together(choices, folder) if choices else None
+    if quick is not None:
+        return quick
     kept = GlobalHydra.instance().hydra
     try:
         with configs.opened():
@@ -48,6 +52,43 @@ def _chosen(choices: tuple[str, ...], folder: Path | None) -> DictConfig:
 
 
 _compose = configs.run  # for which tests put `composed`, where Hydra's own work is not what they look at
+
+
+def _put_together(choices: tuple[str, ...], folder: Path | None) -> DictConfig | None:
+    """The default config with other files in the place of some groups; None where that is not all that Hydra does."""
+    if not all(re.fullmatch(r"[a-z]+=(\[[\w, ]*\]|\w+)", choice) for choice in choices):
+        return None
+    cfg = copy.deepcopy(_chosen((), None))
+    for group, _, value in (choice.partition("=") for choice in choices):
+        names = [name.strip() for name in value.strip("[]").split(",") if name.strip()]
+        found = [_file(group, name, folder) for name in names]
+        if group not in cfg or not found or any(one is None for one in found):
+            return None
+        cfg[group] = OmegaConf.merge(*found, _run().get(group, {}))  # what run.yaml says of a group comes last
+    return cfg
+
+
+def _file(group: str, name: str, folder: Path | None) -> DictConfig | None:
+    """What a file of a group says, with the files of its group that it names; None if it does more than that."""
+    places = [place / group / f"{name}.yaml" for place in (CONF, folder) if place is not None]
+    path = next((place for place in places if place.is_file()), None)
+    text = "" if path is None else path.read_text(encoding="utf-8")
+    return _said(group, text, folder) if text and "@package" not in text else None
+
+
+@cache
+def _said(group: str, text: str, folder: Path | None) -> DictConfig | None:
+    said = OmegaConf.create(text)
+    named = list(said.pop("defaults", []))
+    found = [_file(group, name, folder) if isinstance(name, str) and name.isidentifier() else None for name in named]
+    if "_self_" in named or any(one is None for one in found):
+        return None
+    return OmegaConf.merge(*found, said)
+
+
+@cache
+def _run() -> DictConfig:
+    return OmegaConf.load(CONF / "run.yaml")
 
 
 def planned(*overrides: str, folder: Path | None = None) -> Plan:
