@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import hashlib
 import http.server
 import json
@@ -23,10 +24,11 @@ from hypothesis import settings
 
 from cfeval_cli.folder.checked import SCHEMA
 from tests import warm
+from tests.examples import some
 
 os.environ["NUMBA_DISABLE_JIT"] = "1"  # the shap package, with which results are compared, would compile for a minute
 
-settings.register_profile("repeatable", derandomize=True, deadline=None)
+settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=some(100))
 settings.load_profile("repeatable")
 
 CFEVAL = Path(sys.executable).parent / "cfeval"
@@ -50,6 +52,12 @@ features:
   colour: {_target_: cfeval_cli.dataset.tabular.Category}
   weight: {_target_: cfeval_cli.dataset.tabular.Quartiles}
 """
+
+
+def pytest_collection_finish() -> None:
+    """What was imported stays, and need not be looked through again and again for what may go."""
+    gc.collect()
+    gc.freeze()
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 import ast
 import importlib
 import re
+from functools import cache
 from itertools import combinations
 from pathlib import Path
 
@@ -44,10 +45,16 @@ def room(module):
     return parts[1] if len(parts) > 1 else "cfeval_cli"
 
 
+@cache
+def parsed(path):
+    return ast.parse(path.read_text())
+
+
+@cache
 def imports(path, within):
     """All modules of cfeval_cli that a file imports: at the top, within functions, or for type checkers only."""
     found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -126,15 +133,21 @@ def mirrored(module):
     return sorted((TESTS / path.parts[0]).rglob("test_*.py"))
 
 
+@cache
 def known_to(path):
     """The modules that a test imports; a name that `cfeval_cli.types` passes on counts for the module that has it."""
-    found = imports(path, f"tests.{path.stem}")
+    found = set(imports(path, f"tests.{path.stem}"))
     if "cfeval_cli.types" in found:
         passed_on = importlib.import_module("cfeval_cli.types")
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(parsed(path)):
             if isinstance(node, ast.ImportFrom) and node.module == "cfeval_cli.types":
                 found |= {getattr(getattr(passed_on, alias.name), "__module__", "") for alias in node.names}
     return found
+
+
+@cache
+def texts():
+    return {path: path.read_text() for path in TESTS.rglob("*.py")}
 
 
 @pytest.mark.parametrize("module", sorted({m for m, p in MODULES.items() if p.name != "__init__.py"} - NO_TEST))
@@ -146,6 +159,6 @@ def test_every_module_has_a_test_where_its_mirror_is(module):
     named = [path for path in tests if path.stem == f"test_{name}"]
     if module.startswith("cfeval_cli.commands.") and name in COMMANDS:
         called = re.compile(rf'cfeval\(\s*"{name}"')
-        named += [path for path in TESTS.rglob("*.py") if called.search(path.read_text())]
+        named += [path for path, text in texts().items() if called.search(text)]
     known = {target for path in tests for target in known_to(path)}
     assert named or module in known, f"no test in {tests[0].parent.relative_to(TESTS)} imports {module}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from importlib import resources
 from itertools import pairwise
 from pathlib import Path
@@ -44,10 +45,23 @@ def options(group: str, config_dir: str | None = None) -> list[str]:
 
 
 def settings(config_dir: str | None = None) -> list[str]:
-    """Every key of the default config, in dotted form."""
-    # every explainer and metric, a user's own too, so that the settings of all are known
-    every = [f"{group}=[{','.join(options(group, config_dir))}]" for group in ("explainer", "metric")]
-    return _keys(OmegaConf.to_container(run(every, config_dir), resolve=False), "")
+    """Every key of the default config and of every explainer and metric, a user's own too, in dotted form."""
+    known, chosen = list[str](), list[str]()
+    # by their files: to compose a run with all of them takes seconds
+    for group in ("explainer", "metric"):
+        said = {path.stem: OmegaConf.load(path) for path in _files(group, config_dir)}
+        far = [name for name, one in said.items() if any(not isinstance(of, str) for of in one.pop("defaults", []))]
+        chosen += [f"{group}=[{','.join(far)}]"] if far else []  # which take something from other groups
+        known += [
+            key for one in said.values() for key in _keys(OmegaConf.to_container(one, resolve=False), f"{group}.")
+        ]
+    cfg = _composed(tuple(chosen), config_dir)
+    return list(dict.fromkeys([*_keys(OmegaConf.to_container(cfg, resolve=False), ""), *known]))
+
+
+def _files(group: str, config_dir: str | None) -> list[Path]:
+    folders = [package(), *([Path(config_dir)] if config_dir else [])]
+    return sorted(path for folder in folders for path in (folder / group).glob("*.yaml"))
 
 
 def _keys(node: object, prefix: str) -> list[str]:
@@ -72,11 +86,17 @@ def offer(key: str, config_dir: str | None = None) -> str:
     return f"the yaml lists no setting {name!r} of {target}: to give it one, write +{key}=…"
 
 
+@lru_cache(maxsize=2)
+def _composed(overrides: tuple[str, ...], config_dir: str | None) -> DictConfig:
+    """To be read only: what is wrong with a command line is looked up in the same config more than once."""
+    return run(list(overrides), config_dir)
+
+
 def _without(key: str, config_dir: str | None) -> DictConfig | None:
     """The config of the command line without one of its settings; None if that cannot be composed either."""
     words = [word for word in sys.argv[1:] if "=" in word and word[0] != "-" and word.partition("=")[0] != key]
     try:
-        return run([word for word in words if not word.startswith("hydra")], config_dir)
+        return _composed(tuple(word for word in words if not word.startswith("hydra")), config_dir)
     except Exception:  # something else is wrong too
         return None
 

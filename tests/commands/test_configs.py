@@ -17,6 +17,9 @@ def test_options_and_settings_of_the_package_and_of_a_users_own_folder(tmp_path)
         assert "mine" in configs.options("explainer", str(tmp_path)) and "mine" not in configs.options("explainer")
         known = configs.settings(str(tmp_path))
         assert {"k", "search.pick", "explainer.lime.n_samples", "explainer.mine.depth"} <= set(known)
+        every = [f"{group}=[{','.join(configs.options(group, str(tmp_path)))}]" for group in ("explainer", "metric")]
+        composed = OmegaConf.to_container(configs.run(every, str(tmp_path)), resolve=False)
+        assert set(known) == set(configs._keys(composed, ""))  # as Hydra would, at length
         assert configs.run(["k=3"]).k == 3
 
 

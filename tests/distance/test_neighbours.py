@@ -4,13 +4,14 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cfeval_cli.distance.neighbours import shares
+from tests.examples import examples
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.integers(0, 9_999), st.integers(1, 6), st.booleans())
 def test_against_all_choices_among_ties(seed, size, grouped):
     rng = np.random.default_rng(seed)

@@ -2,12 +2,13 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cfeval_cli.metric.edits_to_flip import EditsToFlip
 from cfeval_cli.types import NONE, Absent
 from cfeval_cli.types.metric import with_counts
+from tests.examples import examples
 from tests.metric.cases import Crossed, make_case
 from tests.metric.test_frozen import flips
 from tests.problems import make_dataset, make_linear, make_mixed, with_constraints
@@ -22,7 +23,7 @@ def smallest(dataset, model, case, i, longest):
     return next(sizes, longest + 1)
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(st.integers(0, 10_000), st.booleans(), st.booleans(), st.integers(1, 5))
 def test_exact_where_effects_add_up(seed, constrained, short, longest):
     if constrained:
@@ -57,7 +58,7 @@ def greedy(dataset, model, case, i, most):
     return most + 1
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(st.integers(0, 10_000), st.integers(2, 3))
 def test_one_after_the_other_elsewhere(seed, classes):
     dataset = make_dataset([3, 3, 2, 3], n=8, seed=seed)

@@ -5,11 +5,12 @@ from itertools import combinations, product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cfeval_cli.metric.frozen import Frozen
 from cfeval_cli.types import ABSENT, Absent, Access
+from tests.examples import examples
 from tests.metric.cases import Crossed, make_case
 from tests.problems import make_dataset, make_linear, make_mixed, permitted, with_constraints
 
@@ -29,7 +30,7 @@ def flips(dataset, model, row, label, features):
     return False
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(st.integers(0, 10_000), st.integers(1, 3), st.sampled_from(["additive", "crossed", "constrained"]))
 def test_all_sets_of_others(seed, k, kind):
     if kind == "constrained":
@@ -46,7 +47,7 @@ def test_all_sets_of_others(seed, k, kind):
         assert score.numerator[i] == any(flips(dataset, model, row, case.labels[i], one) for one in sets)
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(st.integers(0, 10_000), st.integers(1, 2))
 def test_growing_sets_are_the_best_where_effects_add_up(seed, k):
     dataset = make_dataset([2, 3, 2, 3, 2], n=6, seed=seed, absent=0.1)
@@ -57,7 +58,7 @@ def test_growing_sets_are_the_best_where_effects_add_up(seed, k):
     assert grown.numerator.tolist() == all_sets.numerator.tolist()
 
 
-@settings(max_examples=10)
+@examples(10)
 @given(st.integers(0, 10_000))
 def test_growing_sets_never_flip_what_no_set_does(seed):
     dataset = make_dataset([2, 3, 2, 3, 2], n=8, seed=seed)

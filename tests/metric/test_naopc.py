@@ -4,7 +4,7 @@ from itertools import permutations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cfeval_cli.metric.aopc import Aopc
@@ -15,6 +15,7 @@ from cfeval_cli.removal.mean import Mean
 from cfeval_cli.removal.zero import Zero
 from cfeval_cli.types import ABSENT, Access, Ledger
 from cfeval_cli.types.metric import with_counts
+from tests.examples import examples
 from tests.metric.cases import Crossed, drop_without, make_case, values
 from tests.problems import gate, make_dataset, make_text, random_linear
 
@@ -56,7 +57,7 @@ def test_sorted_effects_are_the_best_and_the_worst_of_all_orders_of_seven_featur
     assert score.remark == "" and len(score.some) == len(case)
 
 
-@settings(max_examples=10)
+@examples(10)
 @given(st.integers(0, 10_000), st.integers(1, 4))
 def test_sorted_effects_by_mean_and_mask_and_for_few_features(seed, longest):
     dataset = make_dataset([3, 2, 3, 2], n=4, seed=seed)
@@ -86,7 +87,7 @@ def test_sorted_effects_by_mean_and_mask_and_for_few_features(seed, longest):
             assert np.isnan(found[i]) or high - low > 1e-12
 
 
-@settings(max_examples=8)
+@examples(8)
 @given(st.integers(0, 10_000), st.booleans())
 def test_a_beam_that_keeps_everything_finds_the_ends_of_all_orders(seed, additive):
     dataset = make_dataset([3, 2, 3, 2, 2], n=3, seed=seed)
@@ -103,7 +104,7 @@ def test_a_beam_that_keeps_everything_finds_the_ends_of_all_orders(seed, additiv
     assert score.remark == "best and worst order by beam search of width 5" and np.isfinite(five).all()
 
 
-@settings(max_examples=8)
+@examples(8)
 @given(st.integers(0, 10_000))
 def test_orders_that_few_draws_tell_apart_are_scored_with_all_draws(seed):
     """The ends are those of the orders that are best and worst by the few: looked for among all orders, by hand."""
@@ -124,7 +125,7 @@ def test_orders_that_few_draws_tell_apart_are_scored_with_all_draws(seed):
     assert score.remark == "best and worst order by beam search of width 120 on 3 draws"
 
 
-@settings(max_examples=10)
+@examples(10)
 @given(st.integers(0, 10_000))
 def test_a_beam_finds_what_sorting_finds(seed):
     """Of a sum the best set of every size is the best of the size before and one more: a beam cannot miss it."""

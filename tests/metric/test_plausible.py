@@ -2,13 +2,14 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cfeval_cli.distance.space import Scaled
 from cfeval_cli.metric.plausible import Plausible
 from cfeval_cli.search.discrete import Discrete
 from cfeval_cli.types import Absent, Access, Counterfactuals, Subject
+from tests.examples import examples
 from tests.metric.cases import make_case, values
 from tests.problems import make_dataset, make_linear, make_mixed, make_task, make_text
 
@@ -22,7 +23,7 @@ def expected_share(distances, same, size):
     return (sum(nearer) + (size - len(nearer)) * np.mean(tied)) / size
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(st.integers(0, 10_000), st.booleans(), st.integers(1, 6))
 def test_against_all_distances(seed, mixed, size):
     dataset = make_mixed(seed, n=25) if mixed else make_dataset([3, 2, 3], n=25, seed=seed)

@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cfeval_cli.errors import UserError
@@ -26,6 +26,7 @@ from cfeval_cli.types import (
     Stored,
 )
 from cfeval_cli.types.gate import apply_edits, embed
+from tests.examples import examples
 from tests.problems import labels, logit, make_dataset, make_linear, make_mixed, problems, sigmoid
 
 
@@ -254,7 +255,7 @@ def test_pretrained_vectors_are_shared_tuned_or_frozen_and_padding_stays_zero():
         assert model.means[2] == pytest.approx(model.tables[2][text.train.codes[there, 2]].mean(axis=0))
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(problems())
 def test_a_stored_model_is_the_same_model(problem):
     dataset, model = problem

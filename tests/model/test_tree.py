@@ -5,7 +5,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.tree import DecisionTreeClassifier
 
@@ -14,6 +14,7 @@ from cfeval_cli.model.encoding import columns
 from cfeval_cli.model.tree import Tree, TreeModel, compiled
 from cfeval_cli.types import Probabilistic, Reading, Stored, Subject
 from cfeval_cli.types import Tree as IsTree
+from tests.examples import examples
 from tests.problems import make_dataset, make_mixed, make_text
 
 
@@ -30,7 +31,7 @@ def with_classes(dataset, classes, seed=0):
 
 
 @given(st.integers(0, 10_000))
-@settings(max_examples=20)
+@examples(20)
 def test_it_says_what_the_tree_of_scikit_learn_says(seed):
     dataset = with_classes(make_mixed(seed, n=40, missing=0.1 * (seed % 3)), 2 + seed % 3, seed)
     encoder = columns(dataset, onehot=True, scale=False, fill=True, most=None)
@@ -42,7 +43,7 @@ def test_it_says_what_the_tree_of_scikit_learn_says(seed):
 
 
 @given(st.integers(0, 10_000))
-@settings(max_examples=10)
+@examples(10)
 def test_every_input_falls_into_one_leaf_which_says_what_the_tree_says(seed):
     dataset = make_dataset([3, 2, 4], n=30, seed=seed)
     model = Tree(min_leaf=1).fit(dataset, seed)

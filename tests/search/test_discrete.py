@@ -3,12 +3,13 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cfeval_cli.errors import Failure, UserError
 from cfeval_cli.search.discrete import Discrete
 from cfeval_cli.types import NONE, Access
+from tests.examples import examples
 from tests.problems import (
     choose_features,
     logit,
@@ -58,7 +59,7 @@ def algorithm_1(dataset, model, row, features, pick, access):
     return by_drop[0]["codes"] if access >= Access.PROBABILITY else None
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(
     problems(),
     st.integers(1, 3),
@@ -87,7 +88,7 @@ def test_matches_algorithm_1_candidate_by_candidate(problem, k, seed, pick, acce
         assert found.flipped[i] == ((logit(model, found.codes[i]) > 0) != (logit(model, row) > 0))
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(
     st.integers(0, 10_000),
     st.integers(1, 3),

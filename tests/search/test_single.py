@@ -2,15 +2,16 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cfeval_cli.search import single
 from cfeval_cli.types import ABSENT, Access
+from tests.examples import examples
 from tests.problems import gate, kept, labels, make_dataset, make_linear, make_mixed, permitted, with_constraints
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(st.integers(0, 10_000), st.booleans(), st.sampled_from([Access.LABEL, Access.PROBABILITY]))
 def test_the_value_that_leaves_least(seed, constrained, access):
     dataset = (

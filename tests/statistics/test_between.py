@@ -4,11 +4,12 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cfeval_cli.statistics import between
 from cfeval_cli.statistics.resampled import Bootstrap
+from tests.examples import examples
 from tests.statistics.tables import EXPLAINERS, build, conclude, summarise
 
 
@@ -16,7 +17,7 @@ def sign(x):
     return 0 if abs(x) < 1e-12 else np.sign(x)
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(st.integers(0, 10_000))
 def test_every_two_metrics_are_compared(seed):
     scores, order = build(seed, n=8)

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cfeval_cli.seeding import stream
@@ -11,6 +11,7 @@ from cfeval_cli.statistics import bootstrap
 from cfeval_cli.statistics.bootstrap import deviation, draws, interval, ratios, sums
 from cfeval_cli.statistics.resampled import Bootstrap, Resampled, with_intervals
 from cfeval_cli.statistics.scores import Scores
+from tests.examples import examples
 from tests.statistics.tables import EXPLAINERS, build, drawn_rows, summarise
 
 
@@ -72,7 +73,7 @@ def test_nothing_drawn_is_no_ratio():
     assert np.isnan(ratios(np.array([3.0, 1.0, 0.0, 2.0]))[0]) and ratios(np.array([3.0, 1.0, 0.0, 2.0]))[1] == 0.5
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(st.integers(0, 10_000))
 def test_resampled_values_are_ratios_of_sums_over_the_same_draws_for_all(seed):
     scores, order = build(seed, gaps=True)

@@ -5,13 +5,14 @@ from itertools import permutations
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
 from cfeval_cli.statistics.correlation import without_controls
 from cfeval_cli.statistics.difference import holm, two_sided
 from cfeval_cli.statistics.resampled import USUAL, Bootstrap, enough, too_few
+from tests.examples import examples
 from tests.statistics.tables import EXPLAINERS, build, conclude, drawn_rows, tau
 
 HOW = {"resamples": 25, "confidence": 0.8, "least": 1}
@@ -34,7 +35,7 @@ def everyone(scores):
     return list(known.values())
 
 
-@settings(max_examples=12)
+@examples(12)
 @given(st.integers(0, 10_000), st.sampled_from([("a",), ("a", "d"), ()]), st.booleans())
 def test_tau_its_interval_and_its_p_are_those_of_a_loop_over_who_is_left(seed, controls, gaps):
     scores, order = build(seed, n=8, gaps=gaps, controls=controls)

@@ -6,7 +6,7 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cfeval_cli.statistics import correlation, invariance
@@ -14,6 +14,7 @@ from cfeval_cli.statistics.correlation import families
 from cfeval_cli.statistics.invariance import TOGETHER, Reparametrised
 from cfeval_cli.statistics.resampled import Bootstrap, Resampled
 from cfeval_cli.statistics.scores import Scores
+from tests.examples import examples
 from tests.statistics.tables import EXPLAINERS, KINDS, build, conclude, summarise
 
 HOW = Bootstrap(0, resamples=0)
@@ -49,7 +50,7 @@ def by_hand(ours, theirs, better):
     return sum(sign * np.sign(ours[a] - ours[b]) * np.sign(theirs[a] - theirs[b]) for a, b in pairs) / len(pairs)
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(st.integers(0, 100_000), st.booleans())
 def test_ranges_are_those_of_all_draws_counted_one_by_one(seed, gaps):
     found, like = made(seed, gaps=gaps), drawn()
@@ -74,7 +75,7 @@ def test_ranges_are_those_of_all_draws_counted_one_by_one(seed, gaps):
         assert (line["reparametrisations"], line["instances"]) == (4, 7)
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(st.integers(0, 100_000))
 def test_tau_can_be_had_among_some_of_the_explainers(seed):
     found, like = made(seed), drawn()

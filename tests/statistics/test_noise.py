@@ -6,7 +6,7 @@ from math import isnan, sqrt
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import sem
 
@@ -14,6 +14,7 @@ from cfeval_cli.statistics.noise import COLUMNS, Again, compared, moved, named, 
 from cfeval_cli.statistics.resampled import Bootstrap
 from cfeval_cli.statistics.scores import Scores
 from cfeval_cli.types import NONE, Cost, Explained, Explanation
+from tests.examples import examples
 
 LISTS = st.lists(st.permutations(range(4)).flatmap(lambda p: st.integers(0, 4).map(lambda size: p[:size])), min_size=1)
 
@@ -36,7 +37,7 @@ def test_two_sets_are_compared_as_sets_are(rows, data, k):
         assert (common[i], larger[i], same[i]) == (len(a & b), max(len(a), len(b)), a == b)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(LISTS, st.data(), st.integers(1, 4))
 def test_the_table_counts_the_instances_that_both_seeds_answered(rows, data, k):
     other = data.draw(st.permutations(rows))

@@ -4,12 +4,13 @@ from itertools import combinations, permutations
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy import stats
 
 from cfeval_cli.statistics import permutation
 from cfeval_cli.statistics.ranking import ranks
+from tests.examples import examples
 
 
 def p_values(u, v):
@@ -38,7 +39,7 @@ def pairs(draw):
     return np.array(draw(side)), np.array(draw(side))
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(pairs())
 def test_every_order_is_tried_ties_included(pair):
     u, v = pair

@@ -1,16 +1,17 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
 from cfeval_cli.statistics.resampled import Bootstrap
+from tests.examples import examples
 from tests.statistics.tables import EXPLAINERS, build, conclude, summarise
 
 QUICK = Bootstrap(0, resamples=3, least=1)
 
 
-@settings(deadline=None, max_examples=40)
+@examples(40)
 @given(st.integers(0, 10_000))
 def test_values_are_ratios_of_sums_and_correlations_follow_from_them(seed):
     scores, order = build(seed)

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from hydra._internal.callbacks import Callbacks
 from hydra.core.utils import JobReturn, JobStatus
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
@@ -21,6 +21,7 @@ from cfeval_cli.errors import UserError
 from cfeval_cli.statistics.seeds_and_instances import judge
 from cfeval_cli.sweep.gather import gather
 from tests.conftest import cfeval, reseal, seal
+from tests.examples import examples
 
 FILES = ["seeds_correlations.csv", "seeds_metrics.csv", "stability.csv", "sweep.csv", "tables.md", "tables.tex"]
 HEADING = "metric,variant,explainer,rung,control,value,value_se,better,moves"
@@ -136,7 +137,7 @@ def check_seeds(line, figures):
     same(line["between"], math.nan if math.isnan(left) else math.sqrt(max(0.0, left)))
 
 
-@settings(max_examples=10)
+@examples(10)
 @given(st.integers(0, 10**6), st.integers(1, 4), st.booleans())
 def test_means_and_deviations_over_seeds(tmp_path_factory, number, seeds, vary):
     folder, rng = tmp_path_factory.mktemp("seeds"), np.random.default_rng(number)
@@ -259,7 +260,7 @@ def best_of(values, others, better):
     return {name for name in names if values[name] == top}
 
 
-@settings(max_examples=12)
+@examples(12)
 @given(st.integers(0, 10**6), st.sampled_from([(2, 2, 2), (1, 3, 2), (3, 1, 1), (2, 1, 2)]), st.booleans())
 def test_stability_of_rankings(tmp_path_factory, number, sizes, coarse):
     folder, rng = tmp_path_factory.mktemp("stability"), np.random.default_rng(number)

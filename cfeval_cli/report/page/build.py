@@ -49,7 +49,11 @@ class Report:
     def tables(self) -> list[Table]:
         """All but costs, which are not the same another time."""
         first = [] if self.recommendation is None else [self.recommendation.table]
-        return [*first, *tables.make(self.folder.findings, self.folder.record)]
+        return [*first, *self._of_findings]
+
+    @cached_property
+    def _of_findings(self) -> list[Table]:
+        return tables.make(self.folder.findings, self.folder.record)
 
     @property
     def _shown(self) -> list[Table]:
@@ -81,9 +85,11 @@ class Report:
     def texts(self) -> list[tuple[str, bytes]]:
         """The files that have the tables, by their names."""
         chosen = tables.chosen(self.folder.findings, self.folder.record)
+        same = chosen is self.folder.findings  # which to make again takes as long as the run of a small table
+        latex = self._of_findings if same else tables.make(chosen, self.folder.record)
         written = {
             "tables.md": "\n".join(table.markdown() for table in self.tables),
-            "tables.tex": "\n".join(table.latex() for table in tables.make(chosen, self.folder.record)),
+            "tables.tex": "\n".join(table.latex() for table in latex),
             "costs.md": tables.costs(self.folder.costs, self.folder.record).markdown(),
         }
         return [(name, text.encode()) for name, text in written.items()]
