@@ -30,6 +30,7 @@ os.environ["NUMBA_DISABLE_JIT"] = "1"  # the shap package, with which results ar
 
 settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=some(100))
 settings.load_profile("repeatable")
+warm.read_once()
 
 CFEVAL = Path(sys.executable).parent / "cfeval"
 OURS = ("CFEVAL_DATA", "COLUMNS", "NO_COLOR")  # of who runs the tests: they are to be the same for all

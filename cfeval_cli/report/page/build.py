@@ -6,12 +6,13 @@ import re
 import shlex
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cache, cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
@@ -21,6 +22,7 @@ from cfeval_cli.report import brief, distributions, plots, recommendation, table
 from cfeval_cli.report.page import glossary, instances, methods, provenance, stages, svg, verdict, why
 from cfeval_cli.report.plots import NARROW, Plot
 from cfeval_cli.report.tables import Cell, Table
+from cfeval_cli.statistics.findings import Findings
 from cfeval_cli.storage.files import whole_file
 
 NAME = "report.html"
@@ -39,6 +41,10 @@ class Part:
     rank: str = ""
 
 
+def _plain(table: pd.DataFrame) -> pd.DataFrame:
+    return table.astype({name: object for name, kind in table.dtypes.items() if isinstance(kind, pd.StringDtype)})
+
+
 @dataclass(frozen=True)
 class Report:
     """What is told of a run; each part is made once, however many files have it."""
@@ -53,7 +59,14 @@ class Report:
 
     @cached_property
     def _of_findings(self) -> list[Table]:
-        return tables.make(self.folder.findings, self.folder.record)
+        return tables.make(self._findings, self.folder.record)
+
+    @cached_property
+    def _findings(self) -> Findings:
+        """With names as Python has them, among which lines of so small tables are found in half the time."""
+        found = self.folder.findings
+        every = {one.name: getattr(found, one.name) for one in fields(found) if one.name != "tau_resamples"}  # long
+        return replace(found, **{name: _plain(table) for name, table in every.items() if table is not None})
 
     @property
     def _shown(self) -> list[Table]:
@@ -69,7 +82,7 @@ class Report:
     @cached_property
     def verdict(self) -> verdict.Verdict:
         """Which metric or explainer is to be believed."""
-        return verdict.tell(self.folder.findings, self.folder.record)
+        return verdict.tell(self._findings, self.folder.record)
 
     @property
     def answer(self) -> list[str]:
@@ -80,12 +93,12 @@ class Report:
     @cached_property
     def brief(self) -> brief.Brief:
         """One table for a screen."""
-        return brief.of_run(self.folder.findings, self.folder.record)
+        return brief.of_run(self._findings, self.folder.record)
 
     def texts(self) -> list[tuple[str, bytes]]:
         """The files that have the tables, by their names."""
-        chosen = tables.chosen(self.folder.findings, self.folder.record)
-        same = chosen is self.folder.findings  # which to make again takes as long as the run of a small table
+        chosen = tables.chosen(self._findings, self.folder.record)
+        same = chosen is self._findings  # which to make again takes as long as the run of a small table
         latex = self._of_findings if same else tables.make(chosen, self.folder.record)
         written = {
             "tables.md": "\n".join(table.markdown() for table in self.tables),
