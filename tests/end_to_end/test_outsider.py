@@ -12,8 +12,8 @@ from tests.end_to_end import outsider
 from tests.end_to_end.test_numbers import loans  # noqa: F401
 from tests.end_to_end.test_run import same_bounds, same_figures, same_tables
 
-FEW = ("explainer=[random,omission,decision_boundary,lr]", "n_explain=20")
-NO_LR = ("explainer=[random,omission,decision_boundary]", "n_explain=20", "truth.shapley.budget=1000000")
+FEW = ("explainer=[random,omission,decision_boundary,lr]", "n_explain=12")
+NO_LR = ("explainer=[random,omission,decision_boundary]", "n_explain=12", "truth.shapley.budget=1000000")
 FOREST = ("model=estimator", "model.estimator._target_=sklearn.ensemble.RandomForestClassifier",
           "+model.estimator.n_estimators=3", "+model.estimator.max_depth=3")  # fmt: skip
 
@@ -88,7 +88,7 @@ def test_three_classes(toy, made, tmp_path):
 
 def test_numbers_and_constraints(loans, made):  # noqa: F811
     constraints = ("+dataset.immutable=[home]", "+dataset.only={age: up}")
-    few = ("explainer=[random,omission]", "n_explain=20", "truth.shapley.budget=1000000")
+    few = ("explainer=[random,omission]", "n_explain=12", "truth.shapley.budget=1000000")
     found = same_figures(made(loans, *few, *constraints, "model=tree", "metric=field", "k=2"))
     assert any(metric == "fixed" for metric, _, _ in found)
 

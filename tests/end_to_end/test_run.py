@@ -508,7 +508,7 @@ def test_adults_is_prepared_as_the_anchor_package_does_it(adults):
 
 
 def test_adults_from_end_to_end(adults, tmp_path):
-    words = ["dataset=adults", "search=discrete", "n_explain=30", "cache=off", f"data_dir={adults}", "figures=[]"]
+    words = ["dataset=adults", "search=discrete", "n_explain=20", "cache=off", f"data_dir={adults}", "figures=[]"]
     words += ["noise=5", "reparametrisations=2", "report=false"]  # which the end of tests/end_to_end/test_wheel.py has
     done = cfeval("run", *words, cwd=tmp_path)
     folder = only_run(tmp_path)

@@ -12,7 +12,7 @@ from tests.inside import planned
 
 TABLE = "explainer=[random,omission,lime,anchor,decision_boundary]"
 WORDS = ("k=2", "explainer.lime.n_samples=100", "explainer.decision_boundary.n_samples=50", "resamples=100",
-         "bounds=5", "noise=6", "reparametrisations=2", "figures=[]", "report=false", "n_explain=24",
+         "bounds=5", "noise=4", "reparametrisations=1", "figures=[]", "report=false", "n_explain=12",
          "executor.min_seconds=0")  # fmt: skip
 
 
@@ -41,7 +41,7 @@ def test_metrics_are_equal(kind, request, tmp_path):
             metrics = run(f"{n_jobs}{state}", TABLE, *cache)
             record = json.loads(metrics.with_name("run.json").read_text())
             known = {one["known"] for one in record["explained"].values()}
-            assert known == ({0} if state == "cold" else {24})
+            assert known == ({0} if state == "cold" else {12})
             seen.add(metrics.read_bytes())
     assert len(seen) == 1
     more = run("more", TABLE.replace("]", ",lr]"), "n_jobs=1", "cache=off")

@@ -81,7 +81,7 @@ def check(html):
 
 
 def test_a_run_has_a_report_with_everything_in_it(toy, made):
-    html = check(page(made(toy, FOUR)))
+    html = check(page(made(toy, FOUR, FEW)))
     said = unescape(text_of(html))
     for title in ("Scores and ranks", "Agreement of each metric's ranking", "Which metric is closer", "What it cost"):
         assert title in said

@@ -9,7 +9,9 @@ import pandas as pd
 import pytest
 
 from cfeval_cli.errors import Failure
+from cfeval_cli.folder.read import read
 from cfeval_cli.model.logistic import LinearModel
+from cfeval_cli.report.page import build
 from cfeval_cli.run import invariance, pipeline
 from cfeval_cli.run.evaluate import edits_of
 from cfeval_cli.run.study import prepare
@@ -19,7 +21,6 @@ from cfeval_cli.statistics.invariance import TOGETHER
 from cfeval_cli.statistics.resampled import Bootstrap
 from cfeval_cli.statistics.scores import Scores
 from cfeval_cli.types import Cost, Explained, Explanation, Subject
-from tests.conftest import only_run
 from tests.inside import planned
 from tests.problems import make_dataset, make_text, random_linear
 
@@ -79,16 +80,17 @@ def made_anew(run, changes, number):
     return searched(prepare(study.plan, study.dataset, model), run.explained)
 
 
+ONE = ["reparametrisations=1"]  # draw of each change, where two would show the same
 SETTINGS = [
     (TABLE, 4, ["k=1", "metric=field"], 1e-9),
-    (TABLE, 4, ["k=2", "search.pick=nearest", "removal=[zero,mask,mean,marginal]", "metric=field"], 1e-9),
-    (TABLE, 3, ["k=2", "distance=cosine", "distance.space=embedding", "incomplete=keep"], 1e-9),
-    (TABLE, 2, ["distance=mahalanobis", "access=probability"], 1e-9),
-    (TABLE, 4, ["search=exact"], 1e-9),
+    (TABLE, 4, ["k=2", "search.pick=nearest", "removal=[zero,mask,mean,marginal]", "metric=field", *ONE], 1e-9),
+    (TABLE, 3, ["k=2", "distance=cosine", "distance.space=embedding", "incomplete=keep", *ONE], 1e-9),
+    (TABLE, 2, ["distance=mahalanobis", "access=probability", *ONE], 1e-9),
+    (TABLE, 4, ["search=exact", *ONE], 1e-9),
     (TABLE, 4, ["search=continuous", "search.restarts=12", "search.tolerance=1e-6", "reparametrisations=1"], 1e-3),
-    (TABLE, 4, ["access=label", "distance.space=scaled"], 1e-9),
+    (TABLE, 4, ["access=label", "distance.space=scaled", *ONE], 1e-9),
     (TEXT, 3, ["k=1", "removal=[zero,mask,mean,marginal]", "metric=field"], 1e-9),
-    (TEXT, 8, ["k=2", "search=exact", "support=own"], 1e-9),
+    (TEXT, 8, ["k=2", "search=exact", "support=own", *ONE], 1e-9),
 ]
 IDS = [" ".join([dataset.kind, str(dim), *settings]) for dataset, dim, settings, _ in SETTINGS]
 
@@ -267,15 +269,9 @@ def test_explainers_that_name_nothing_have_no_values_and_nothing_fails():
     assert moves["c", "probability", "omission"] is True and moves["c", "probability", "lr"] is None
 
 
-def test_a_run_writes_the_ranges_and_marks_what_moves(toy, tmp_path):
-    toy.run(
-        "explainer=[random,omission,decision_boundary,lr]",
-        "n_explain=50",
-        "reparametrisations=8",
-        "report=true",
-        cwd=tmp_path,
-    )
-    folder = only_run(tmp_path)
+def test_a_run_writes_the_ranges_and_marks_what_moves(toy, made):
+    four = "explainer=[random,omission,decision_boundary,lr]"
+    folder = made(toy, four, "n_explain=50", "reparametrisations=8")
     assert json.loads((folder / "run.json").read_text())["invariance_absent"] == ""
     table = pd.read_csv(folder / "invariance.csv", keep_default_na=False)
     assert set(table["reparametrisations"]) == {8} and set(table["instances"]) == {50}
@@ -292,7 +288,8 @@ def test_a_run_writes_the_ranges_and_marks_what_moves(toy, tmp_path):
     by = metrics[metrics["value"].notna()].groupby(["metric", "variant"])["moves"].any()
     assert by["proximity", "probability"] and by["c_soft", "probability"] and by["comprehensiveness", "del"]
     assert not by["validity_soft", "probability"] and not by["comprehensiveness", "marginal"]
-    tables, tex, page = ((folder / name).read_text() for name in ("tables.md", "tables.tex", "report.html"))
+    tables, tex = ((folder / name).read_text() for name in ("tables.md", "tables.tex"))
+    page = build.Report(read(folder)).page({}, [])
     for text in (tables, tex, page):
         assert "depends on an arbitrary constant of the model, not on its predictions" in text
         assert "What an arbitrary constant of the model moves" in text
