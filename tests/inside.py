@@ -51,7 +51,12 @@ def _chosen(choices: tuple[str, ...], folder: Path | None) -> DictConfig:
         GlobalHydra.instance().hydra = kept  # of who reads configs now
 
 
-_compose = configs.run  # for which tests put `composed`, where Hydra's own work is not what they look at
+_compose = configs.run  # for which tests put `instead`, where Hydra's own work is not what they look at
+
+
+def instead(overrides: list[str], config_dir: str | None = None) -> DictConfig:
+    """As configs.run."""
+    return composed(*overrides, folder=None if config_dir is None else Path(config_dir))
 
 
 def _put_together(choices: tuple[str, ...], folder: Path | None) -> DictConfig | None:

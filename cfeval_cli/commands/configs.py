@@ -44,6 +44,13 @@ def options(group: str, config_dir: str | None = None) -> list[str]:
     return sorted({*GlobalHydra.instance().config_loader().get_group_options(group), *own})
 
 
+def default(group: str) -> list[str]:
+    """The options of a group that a run has unless it is told otherwise."""
+    listed = OmegaConf.to_container(OmegaConf.load(package() / "run.yaml").defaults)
+    (chosen,) = (one[group] for one in listed if isinstance(one, dict) and group in one)
+    return [chosen] if isinstance(chosen, str) else list(chosen)
+
+
 def settings(config_dir: str | None = None) -> list[str]:
     """Every key of the default config and of every explainer and metric, a user's own too, in dotted form."""
     known, chosen = list[str](), list[str]()

@@ -81,8 +81,7 @@ def _explainers(
     if explainers is None:
         from cfeval_cli.commands import configs
 
-        with _hydra():
-            explainers = [str(key) for key in configs.run([]).explainer]
+        explainers = configs.default("explainer")
     if isinstance(explainers, str):
         raise UserError(f"explainers must be a list such as [{explainers!r}].")
     return [*explainers, *(["file"] if attributions else [])]

@@ -20,7 +20,9 @@ def test_options_and_settings_of_the_package_and_of_a_users_own_folder(tmp_path)
         every = [f"{group}=[{','.join(configs.options(group, str(tmp_path)))}]" for group in ("explainer", "metric")]
         composed = OmegaConf.to_container(configs.run(every, str(tmp_path)), resolve=False)
         assert set(known) == set(configs._keys(composed, ""))  # as Hydra would, at length
-        assert configs.run(["k=3"]).k == 3
+        cfg = configs.run(["k=3"])
+        assert cfg.k == 3 and configs.default("explainer") == list(cfg.explainer)
+        assert configs.default("search") == ["discrete"]
 
 
 def test_a_setting_of_somebody_elses_class_is_offered_with_a_plus(monkeypatch):

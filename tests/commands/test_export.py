@@ -7,10 +7,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from cfeval_cli.commands import configs
 from cfeval_cli.commands import data as data_command
 from cfeval_cli.commands.export import table
 from cfeval_cli.errors import UserError
 from cfeval_cli.explainer.scores import read
+from tests import inside
 from tests.inside import planned
 from tests.problems import make_dataset
 
@@ -19,6 +21,7 @@ from tests.problems import make_dataset
 def export(monkeypatch, tmp_path, capsys):
     """`cfeval data export` of a toy in this process; what it prints."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(configs, "run", inside.instead)
 
     def call(toy, *words):
         monkeypatch.setattr(sys, "argv", ["cfeval", "export", *toy.arguments, *map(str, words)])

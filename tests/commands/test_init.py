@@ -12,6 +12,7 @@ from omegaconf import OmegaConf
 from cfeval_cli.commands import configs, init
 from cfeval_cli.commands import data as data_command
 from cfeval_cli.errors import UserError
+from tests import inside
 from tests.dataset.test_guess import table, written
 
 
@@ -20,6 +21,7 @@ def data(monkeypatch, tmp_path):
     """`cfeval data` in this process, in an empty folder."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("CFEVAL_DATA", raising=False)
+    monkeypatch.setattr(configs, "run", inside.instead)
 
     def call(*words):
         monkeypatch.setattr(sys, "argv", ["cfeval", *map(str, words)])

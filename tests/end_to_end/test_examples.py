@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from cfeval_cli import python
+from cfeval_cli.commands import configs
+from tests import inside
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SCRIPTS = sorted(EXAMPLES.glob("*.py"))
@@ -32,6 +34,7 @@ def quick(tmp_path, monkeypatch):
         return real(*given, settings={**(settings or {}), **QUICK}, **more)
 
     monkeypatch.setattr(python, "evaluate", evaluate)
+    monkeypatch.setattr(configs, "run", inside.instead)
     monkeypatch.chdir(tmp_path)
 
 

@@ -18,12 +18,14 @@ from hydra.core.global_hydra import GlobalHydra
 from omegaconf import OmegaConf
 
 import cfeval_cli
+from cfeval_cli.commands import configs
 from cfeval_cli.commands.resume import arguments
 from cfeval_cli.errors import Failure, UserError
 from cfeval_cli.explainer.random import Random
 from cfeval_cli.python import Run, evaluate
 from cfeval_cli.python.evaluate import _value
 from cfeval_cli.types import Access, Metric, Score
+from tests import inside
 from tests.conftest import cfeval
 from tests.python import tables
 from tests.python.tables import METRICS, QUICK, loans, predict_proba
@@ -50,7 +52,9 @@ def frames():
 
 @pytest.fixture
 def here(tmp_path, monkeypatch):
+    """An empty folder; what Hydra does with settings, the run above and those of the command show."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(configs, "run", inside.instead)
     return tmp_path
 
 

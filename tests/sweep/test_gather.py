@@ -39,6 +39,7 @@ QUICK = (
     "n_jobs=1",
     "model.max_epochs=3",
     "bounds=0",
+    "metric=[comprehensiveness,dfr,c,recall]",
 )
 
 
