@@ -30,7 +30,7 @@ from tests.end_to_end.test_run import FAST, SIX, same_figures
 )
 def test_an_outsider_recomputes_every_figure(toy_text, made, arguments):
     few = ["explainer=[random,omission,decision_boundary,lr]"] if SIX not in arguments else FAST
-    folder = made(toy_text, *few, "n_explain=25", *arguments)
+    folder = made(toy_text, *few, "n_explain=16", *arguments)
     ours, told = same_figures(folder), (folder / "tables.md").read_text()
     assert ("6 words to search among" in told) == ("dataset.search_words=6" in arguments)
     assert ("comprehensiveness", "mask", "lr") in ours and ours["recall", "centered", "lr"] == 1.0
@@ -45,7 +45,7 @@ def test_an_outsider_recomputes_every_figure(toy_text, made, arguments):
 @pytest.mark.parametrize("search", ["continuous", "exact"])
 def test_tables_with_moving_searches(toy, made, search):
     explainers = "explainer=[random,omission,decision_boundary,lr]"
-    ours = same_figures(made(toy, explainers, f"search={search}", "k=2", "n_explain=30"))
+    ours = same_figures(made(toy, explainers, f"search={search}", "k=2", "n_explain=16"))
     assert {variant for metric, variant, _ in ours if metric == "c"} == {"gradient"}
 
 
