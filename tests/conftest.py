@@ -130,17 +130,21 @@ LITTLE = (
 
 @pytest.fixture(scope="session")
 def made(tmp_path_factory):
-    """Makes a run of a toy dataset in this process, the same one only once; give it a copy to change it."""
+    """Makes a run of a toy dataset in this process, the same one only once; give it a copy to change it.
+
+    tables.md, tables.tex and costs.md, which take a third of the time, are there for who asks for tables.
+    """
     from tests import inside
 
-    known: dict[tuple[str, ...], Path] = {}
+    known: dict[tuple[object, ...], Path] = {}
 
-    def make(toy: Toy, *overrides: str, copy: bool = False) -> Path:
-        key = (*toy.arguments, *overrides)
+    def make(toy: Toy, *overrides: str, copy: bool = False, tables: bool = False) -> Path:
+        key = (*toy.arguments, *overrides, tables)
         if key not in known:
             folder = tmp_path_factory.mktemp("run")
             usual = [*toy.arguments[2:], *LITTLE, *unless([SCORED], overrides)]
-            known[key] = inside.run(folder, *overrides, usual=usual, folder=toy.folder / "conf")
+            own = toy.folder / "conf"
+            known[key] = inside.run(folder, *overrides, usual=usual, folder=own, tables=tables)
         if not copy:
             return known[key]
         changed = tmp_path_factory.mktemp("copy") / "run"

@@ -101,10 +101,13 @@ def planned(*overrides: str, folder: Path | None = None) -> Plan:
     return config.plan(composed(*overrides, folder=folder))
 
 
-def run(into: Path, *overrides: str, usual: Sequence[str] = (), folder: Path | None = None) -> Path:
-    """A run with its tables, as the command makes it; `usual` is what its record does not tell of."""
+def run(
+    into: Path, *overrides: str, usual: Sequence[str] = (), folder: Path | None = None, tables: bool = True
+) -> Path:
+    """A run as the command makes it, perhaps without its tables; `usual` is what its record does not tell of."""
     plan, made = planned(*usual, *overrides, folder=folder), RunFolder(into, ["cfeval", "run", *overrides])
     pipeline.run(plan, made, Progress())
-    report(made, plan)
+    if tables or plan.report or plan.figures:
+        report(made, plan)
     made.finish()
     return into

@@ -272,7 +272,7 @@ def _below(folder):
 
 
 def test_one_explainer_gives_metrics_and_the_reason_why_there_are_no_correlations(toy, made):
-    folder = made(toy, "explainer=lr", "n_explain=20")
+    folder = made(toy, "explainer=lr", "n_explain=20", tables=True)
     text = (folder / "tables.md").read_text()
     assert "No correlations: a ranking needs two explainers, and this run has one." in text
     record = json.loads((folder / "run.json").read_text())

@@ -458,7 +458,7 @@ def test_incomplete_explanations_are_skipped_filled_or_kept(toy, made):
 
 def test_an_explainer_that_never_answers_is_absent_with_a_reason(toy, made):
     arguments = ["explainer.decision_boundary.n_samples=1", "explainer.decision_boundary.max_edits=1", "k=2"]
-    folder = made(toy, "explainer=[decision_boundary,lr,random]", *arguments, "n_explain=10")
+    folder = made(toy, "explainer=[decision_boundary,lr,random]", *arguments, "n_explain=10", tables=True)
     metrics, text = pd.read_csv(folder / "metrics.csv"), (folder / "tables.md").read_text()
     row = metrics.query("explainer == 'decision_boundary' and metric == 'c'").iloc[0]
     assert row["n"] == 0 and np.isnan(row["value"]) and row["note"] == "no usable explanation" and row["coverage"] == 0
@@ -467,7 +467,7 @@ def test_an_explainer_that_never_answers_is_absent_with_a_reason(toy, made):
 
 @pytest.mark.parametrize("distance", ["cosine", "mahalanobis", "constant"])
 def test_other_distances(toy, made, distance):
-    folder = made(toy, "explainer=[random,lr]", "n_explain=20", f"distance={distance}", "k=2")
+    folder = made(toy, "explainer=[random,lr]", "n_explain=20", f"distance={distance}", "k=2", tables=True)
     metrics = pd.read_csv(folder / "metrics.csv").set_index(["metric", "variant", "explainer"])["value"]
     found = pd.read_parquet(folder / "counterfactuals.parquet")
     for (explainer, access), group in found.groupby(["explainer", "access"]):

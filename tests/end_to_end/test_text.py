@@ -30,7 +30,7 @@ from tests.end_to_end.test_run import FAST, SIX, same_figures
 )
 def test_an_outsider_recomputes_every_figure(toy_text, made, arguments):
     few = ["explainer=[random,omission,decision_boundary,lr]"] if SIX not in arguments else FAST
-    folder = made(toy_text, *few, "n_explain=16", *arguments)
+    folder = made(toy_text, *few, "n_explain=16", *arguments, tables=True)
     ours, told = same_figures(folder), (folder / "tables.md").read_text()
     assert ("6 words to search among" in told) == ("dataset.search_words=6" in arguments)
     assert ("comprehensiveness", "mask", "lr") in ours and ours["recall", "centered", "lr"] == 1.0
@@ -74,7 +74,7 @@ def test_the_same_seed_gives_the_same_bytes(toy_text, tmp_path):
 
 def test_not_converged_within_the_steps_is_told(toy_text, made):
     few = ["search=continuous", "search.steps=2", "search.restarts=1", "n_explain=20"]
-    folder = made(toy_text, "explainer=[random,lr]", *few)
+    folder = made(toy_text, "explainer=[random,lr]", *few, tables=True)
     metrics = pd.read_csv(folder / "metrics.csv").query("metric == 'converged'")
     assert (metrics["value"] < 0.9).all()
     assert "Converged (gradient)" in (folder / "tables.md").read_text()

@@ -310,9 +310,9 @@ def test_bad_settings_are_named(setting):
 
 def test_a_run_gives_the_same_bytes(toy, made, cluster):
     few = ("explainer=[random,omission,decision_boundary,lr]", "noise=10")  # which import little
-    alone = made(toy, *few)
+    alone = made(toy, *few, tables=True)
     there = made(toy, *few, "executor=dask", f"executor.scheduler={cluster.scheduler_address}",
-                 "executor.min_seconds=0")  # fmt: skip
+                 "executor.min_seconds=0", tables=True)  # fmt: skip
     files = sorted(path.name for path in alone.iterdir() if path.suffix in (".parquet", ".csv", ".npz"))
     files = [name for name in files if name != "costs.csv"]
     assert "scores.parquet" in files and "explanations.parquet" in files

@@ -71,7 +71,9 @@ def test_what_is_no_model_is_refused():
 
 
 def test_a_run_tells_the_fidelity(toy, made):
-    folder = made(toy, "model=distilled", "+model.teacher.estimator.max_iter=5", "explainer=[random,omission]")
+    folder = made(
+        toy, "model=distilled", "+model.teacher.estimator.max_iter=5", "explainer=[random,omission]", tables=True
+    )
     record = json.loads((folder / "run.json").read_text())
     told = record["fidelity"]
     assert 0 < told["low"] < told["test"] <= told["high"] <= 1 and told["rows"] == record["splits"]["test"]

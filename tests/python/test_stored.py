@@ -13,7 +13,7 @@ from tests.conftest import reseal
 
 @pytest.fixture(scope="module")
 def folder(toy, made):
-    return made(toy)
+    return made(toy, tables=True)
 
 
 def test_tables_are_those_of_the_files(folder):
@@ -43,7 +43,7 @@ def test_features_and_values_are_named(folder):
 
 
 def test_moved_embeddings_have_no_values(toy, made):
-    run = load(made(toy, "search=continuous", "explainer=[random,omission]"))
+    run = load(made(toy, "search=continuous", "explainer=[random,omission]", tables=True))
     assert run.counterfactuals["values"].isna().all() and run.counterfactuals["vectors"].notna().all()
 
 
@@ -53,7 +53,7 @@ def test_figures_are_drawn_from_any_run(folder):
 
 
 def test_what_a_notebook_shows_is_escaped(toy, made):
-    folder = made(toy, copy=True)
+    folder = made(toy, copy=True, tables=True)
     record = json.loads((folder / "run.json").read_text())
     record["explainers"]["lime"] = "<script>alert(1)</script>"
     record["data"]["name"] = "<img src=x>"
@@ -65,7 +65,7 @@ def test_what_a_notebook_shows_is_escaped(toy, made):
 
 
 def test_a_folder_that_was_changed_is_refused(toy, made, tmp_path):
-    folder = made(toy, copy=True)
+    folder = made(toy, copy=True, tables=True)
     (folder / "metrics.csv").write_text("")
     with pytest.raises(UserError, match="is not as the run left it"):
         load(folder)

@@ -209,6 +209,7 @@ def test_every_explainer_stands_between_the_bounds_and_the_gold_on_top_of_compre
         "n_explain=25",
         "bounds=2000",
         *arguments,
+        tables=True,
     )
     metrics, bounds = pd.read_csv(folder / "metrics.csv"), pd.read_csv(folder / "bounds.csv")
     places = metrics["place"].dropna()

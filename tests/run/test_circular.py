@@ -62,7 +62,7 @@ def test_metrics_are_best_at_what_they_measure(k):
 
 def test_a_run_marks_them_and_leaves_them_out_of_every_tau_if_it_is_to(toy, made):
     several = ["explainer=[random,omission,lime,decision_boundary,lr]", "explainer.lime.n_samples=100"]
-    keep, drop = made(toy, *several), made(toy, *several, "circular=drop")
+    keep, drop = made(toy, *several, tables=True), made(toy, *several, "circular=drop", tables=True)
     metrics, other = (pd.read_csv(folder / "metrics.csv") for folder in (keep, drop))
     pd.testing.assert_frame_equal(metrics, other)  # values are what they are
     marked = metrics[metrics["circular"]]

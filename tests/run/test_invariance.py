@@ -271,7 +271,7 @@ def test_explainers_that_name_nothing_have_no_values_and_nothing_fails():
 
 def test_a_run_writes_the_ranges_and_marks_what_moves(toy, made):
     four = "explainer=[random,omission,decision_boundary,lr]"
-    folder = made(toy, four, "n_explain=50", "reparametrisations=8")
+    folder = made(toy, four, "n_explain=50", "reparametrisations=8", tables=True)
     assert json.loads((folder / "run.json").read_text())["invariance_absent"] == ""
     table = pd.read_csv(folder / "invariance.csv", keep_default_na=False)
     assert set(table["reparametrisations"]) == {8} and set(table["instances"]) == {50}

@@ -93,7 +93,7 @@ def test_a_run_on_a_tree_and_on_a_blind_model_has_tables_by_question(toy, made):
         (["model=estimator", "model.blind=0.5", "truth.shapley.budget=20"], False,
          ["shapley", "contrast", "responsibility", "used"]),
     ):  # fmt: skip
-        folder = made(toy, *model, *every)
+        folder = made(toy, *model, *every, tables=True)
         found = folders.read(folder)
         record = found.record
         assert sorted(record["truths"]) == sorted(names) and record["settings"]["gold"] == ["shapley", "contrast"]
@@ -144,7 +144,7 @@ def test_the_time_is_told_before_with_the_setting_that_shortens_it(box, caplog):
 
 def test_scores_of_a_truth_that_is_known_of_some_are_of_those(toy, made):
     boosting = ("model=estimator", "+model.estimator.max_iter=5", "explainer=[random,omission]")
-    some, every = made(toy, *boosting, "reference=15"), made(toy, *boosting, "reference=null")
+    some, every = made(toy, *boosting, "reference=15", tables=True), made(toy, *boosting, "reference=null", tables=True)
     one, two = (pd.read_parquet(folder / "scores.parquet") for folder in (some, every))
     mine = one[one["metric"] == "recall"]
     assert mine.groupby(["explainer", "variant"], observed=True).size().eq(15).all()
