@@ -1,6 +1,7 @@
 """Recomputes what a run folder tells with nothing of cfeval: only NumPy, SciPy, pandas and docs/run-folder.md."""
 
 import json
+from functools import cached_property
 from hashlib import blake2b
 from itertools import combinations, permutations, product
 from math import ceil, comb, exp, nan, sqrt
@@ -73,10 +74,13 @@ class Sum:
 
     def many(self, rows):
         """Probabilities (n, 2) of codes (n, M), -1 where a feature is absent."""
-        tables = [np.append(e @ w, 0.0) for e, w in zip(self.e, self.w, strict=True)]  # -1 is the last
         with np.errstate(over="ignore"):
-            p = 1 / (1 + np.exp(-(self.bias + sum(table[rows[:, j]] for j, table in enumerate(tables)))))
+            p = 1 / (1 + np.exp(-(self.bias + sum(table[rows[:, j]] for j, table in enumerate(self.tables)))))
         return np.stack([1 - p, p], axis=1)
+
+    @cached_property
+    def tables(self):
+        return [np.append(e @ w, 0.0) for e, w in zip(self.e, self.w, strict=True)]  # -1 is the last
 
 
 class Told:
@@ -257,22 +261,24 @@ class Run:
         if key in self.known:
             return self.known[key]
         row, label, was = self.rows[i], self.label(i), self.before(i)
-        values, weights = way(list(gone))
-        if any(isinstance(v, np.ndarray) for v in values[0]):
+        if (way, gone) not in self.known:  # the same for all rows
+            values, weights = way(list(gone))
+            moves = any(isinstance(v, np.ndarray) for v in values[0])
+            codes = None if moves else np.array([[-1 if v is None else v for v in one] for one in values])
+            self.known[way, gone] = values, np.array(weights, dtype=float), codes
+        values, weights, codes = self.known[way, gone]
+        if codes is None:
             moved = list(row)
             for j, v in zip(gone, values[0], strict=True):
                 moved[j] = v
             p, flips = [self.box.of(moved, label)], [self.box.label(moved) != label]
         else:
             edited = np.tile([-1 if v is None else v for v in row], (len(values), 1))
-            edited[:, list(gone)] = [[-1 if v is None else v for v in one] for one in values]
+            edited[:, list(gone)] = codes
             told = self.box.many(edited)
             p, flips = told[:, label], told.argmax(axis=1) != label
-        weighted = [(w, float(a), bool(b)) for w, a, b in zip(weights, p, flips, strict=True)]
-        self.known[key] = (
-            sum(w * a for w, a, _ in weighted), sum(w for w, _, b in weighted if b),
-            sum(w * abs(was - a) for w, a, _ in weighted),
-        )  # fmt: skip
+        p = np.array(p, dtype=float)
+        self.known[key] = float(weights @ p), float(weights[np.array(flips)].sum()), float(weights @ np.abs(was - p))
         return self.known[key]
 
     def space(self, access):
