@@ -9,6 +9,7 @@ from functools import lru_cache
 from importlib import resources
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from hydra import compose, initialize_config_module
 from hydra.core.global_hydra import GlobalHydra
@@ -46,7 +47,7 @@ def options(group: str, config_dir: str | None = None) -> list[str]:
 
 def default(group: str) -> list[str]:
     """The options of a group that a run has unless it is told otherwise."""
-    listed = OmegaConf.to_container(OmegaConf.load(package() / "run.yaml").defaults)
+    listed = _said(package() / "run.yaml")["defaults"]
     (chosen,) = (one[group] for one in listed if isinstance(one, dict) and group in one)
     return [chosen] if isinstance(chosen, str) else list(chosen)
 
@@ -56,14 +57,18 @@ def settings(config_dir: str | None = None) -> list[str]:
     known, chosen = list[str](), list[str]()
     # by their files: to compose a run with all of them takes seconds
     for group in ("explainer", "metric"):
-        said = {path.stem: OmegaConf.load(path) for path in _files(group, config_dir)}
+        said = {path.stem: _said(path) for path in _files(group, config_dir)}
         far = [name for name, one in said.items() if any(not isinstance(of, str) for of in one.pop("defaults", []))]
         chosen += [f"{group}=[{','.join(far)}]"] if far else []  # which take something from other groups
-        known += [
-            key for one in said.values() for key in _keys(OmegaConf.to_container(one, resolve=False), f"{group}.")
-        ]
+        known += [key for one in said.values() for key in _keys(one, f"{group}.")]
     cfg = _composed(tuple(chosen), config_dir)
     return list(dict.fromkeys([*_keys(OmegaConf.to_container(cfg, resolve=False), ""), *known]))
+
+
+def _said(path: Path) -> dict[str, Any]:
+    """What a config file says, as it stands there."""
+    said = OmegaConf.to_container(OmegaConf.load(path), resolve=False)
+    return {str(key): value for key, value in said.items()} if isinstance(said, dict) else {}
 
 
 def _files(group: str, config_dir: str | None) -> list[Path]:
