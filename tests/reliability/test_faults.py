@@ -65,6 +65,10 @@ def own(toy, tmp_path):
     words = [*toy.arguments, "explainer=[random,faulty,lr]", f"hydra.searchpath=[file://{tmp_path / 'conf'}]"]
     return [
         *words,
+        "metric=[validity,c,recall]",
+        "bounds=0",
+        "noise=0",
+        "reparametrisations=0",
         "resamples=100",
         "figures=[]",
         "report=false",
