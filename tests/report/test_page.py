@@ -23,6 +23,7 @@ from tests.report.conftest import text_of
 
 FOUR = "explainer=[random,omission,decision_boundary,lr]"
 FEW = "metric=[dfr,validity,proximity,c,recall]"  # so that figures have few panels
+FEWER = (FEW, "gold=signed")  # and one question, so that there are fewer figures
 EVIL = "<img src=x onerror=alert(1)>"
 
 
@@ -94,7 +95,9 @@ def test_a_run_has_a_report_with_everything_in_it(toy, made):
 
 
 def test_the_report_of_a_run_and_the_one_made_later_have_the_same_bytes(toy, made, monkeypatch, capsys):
-    folder = made(toy, "explainer=[random,lr]", "metric=[c,recall]", "figures=[svg,png]", "report=true", copy=True)
+    folder = made(
+        toy, "explainer=[random,lr]", "metric=[c,recall]", "gold=signed", "figures=[svg,png]", "report=true", copy=True
+    )
     first = {path: path.read_bytes() for path in (folder / "report.html", *(folder / "figures").iterdir())}
     assert {path.suffix for path in first} == {".html", ".svg", ".png"}
     for path in first:
@@ -115,7 +118,7 @@ def test_the_script_is_the_only_one_that_may_run(toy, made):
 
 
 def test_names_with_markup_stay_names(toy, made):
-    folder = made(toy, FOUR, FEW, copy=True)
+    folder = made(toy, FOUR, *FEWER, copy=True)
     record = json.loads((folder / "run.json").read_text())
     record["explainers"]["omission"] = EVIL + "</script><!--"
     record["explainers"]["decision_boundary"] = "$x^{2}$ {{ 7 * 7 }}"
@@ -147,9 +150,9 @@ def test_every_table_can_be_copied_in_three_forms(toy, made):
 @pytest.mark.parametrize(
     ("overrides", "expected"),
     [
-        ([FEW, "explainer=[lr]"], "a ranking needs two explainers, and this run has one"),
-        ([FOUR, FEW, "k=3"], "k = 3"),
-        ([FOUR, FEW, "n_explain=10"], "No intervals: 10 instances"),
+        ([*FEWER, "explainer=[lr]"], "a ranking needs two explainers, and this run has one"),
+        ([FOUR, *FEWER, "k=3"], "k = 3"),
+        ([FOUR, *FEWER, "n_explain=10"], "No intervals: 10 instances"),
         pytest.param(
             ["explainer=ladder", "explainer.ladder.rungs=4"],
             "On a ladder of 4 explainers of known order",
