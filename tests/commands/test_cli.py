@@ -83,6 +83,7 @@ file:
 """
 
 QUICK = ("explainer=[random,lr]", "n_explain=20")
+LITTLE = ("metric=[c,recall]", "bounds=0", "resamples=0", "noise=0", "reparametrisations=0")
 
 
 def one_message(done):
@@ -243,8 +244,8 @@ def test_the_cache_is_listed_and_cleared(toy, tmp_path, data, capsys):
     where = f"cache.folder={tmp_path / 'cache'}"
     for name in "ab":
         (tmp_path / name).mkdir()
-        few = [*toy.arguments[2:], *QUICK, "n_jobs=1", "bounds=0", "resamples=0", "figures=[]", "report=false"]
-        run(tmp_path / name, *few, "cache=disk", where, folder=toy.folder / "conf")
+        few = [*toy.arguments[2:], *QUICK, *LITTLE, "n_jobs=1", "figures=[]", "report=false"]
+        run(tmp_path / name, *few, "cache=disk", where, folder=toy.folder / "conf", tables=False)
     data("cache", where)
     listed = capsys.readouterr().out
     assert re.search(r"finished-1.sqlite: \d+ entries", listed)
@@ -291,7 +292,7 @@ def test_output_that_is_no_terminal_gets_plain_log_lines(toy, tmp_path):
 def test_a_terminal_gets_a_live_display(toy, tmp_path):
     terminal, end = os.openpty()
     env = environment({"TERM": "xterm", "COLUMNS": "150", "LINES": "40"})
-    words = ["run", *toy.arguments, *QUICK, "cache=off", "figures=[]", "report=false"]
+    words = ["run", *toy.arguments, *QUICK, *LITTLE, "cache=off", "figures=[]", "report=false"]
     process = warm.start(words, tmp_path, env, end, end)
     os.close(end)
     seen = b""
