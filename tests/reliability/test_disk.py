@@ -13,7 +13,9 @@ from cfeval_cli.dataset.sources import File, Url
 from cfeval_cli.errors import UserError
 from tests.conftest import cfeval, serving
 
-QUICK = ("explainer=[random,omission,lr]", "resamples=100", "cache=off", "figures=[]", "report=false", "n_jobs=1")
+QUICK = ("explainer=[random,omission,lr]", "resamples=100", "cache=off", "figures=[]", "report=false", "n_jobs=1",
+         "reparametrisations=2")  # fmt: skip
+SMALL = (*QUICK[:-1], "metric=[c,recall]", "bounds=0", "noise=0", "reparametrisations=0")
 # as somebody else could, while it explains
 REMOVING = """
 import shutil
@@ -84,10 +86,10 @@ def test_a_full_disk(toy, tmp_path, room):
 
 def test_a_read_only_disk(toy, tmp_path):
     with small_disk(tmp_path / "disk", 2000) as disk:
-        cfeval("run", *toy.arguments, *QUICK, "hydra.run.dir=disk/first", cwd=tmp_path)
+        cfeval("run", *toy.arguments, *SMALL, "hydra.run.dir=disk/first", cwd=tmp_path)
         subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
         for folder in ("second", "first"):
-            words = [*QUICK, "seed=1", f"hydra.run.dir=disk/{folder}"]
+            words = [*SMALL, "seed=1", f"hydra.run.dir=disk/{folder}"]
             done = cfeval("run", *toy.arguments, *words, cwd=tmp_path, code=1)
             assert "Read-only file system" in one_message(done) and "disk/" in one_message(done)
         done = cfeval("gather", "disk/first", cwd=tmp_path)
@@ -108,6 +110,7 @@ def test_a_folder_that_is_deleted_during_the_run(toy, tmp_path):
 def test_a_cache_on_a_full_disk_does_not_keep_a_run_from_ending(toy, tmp_path):
     with small_disk(tmp_path / "disk", 40):
         words = ["explainer=[random,omission,lr]", "resamples=100", "figures=[]", "report=false", "hydra.run.dir=run"]
+        words += ["metric=[c,recall]", "reparametrisations=0"]
         done = cfeval("run", *toy.arguments, *words, f"cache.folder={tmp_path / 'disk'}", cwd=tmp_path)
         assert "cache: " in done.stderr and "full" in done.stderr
     cfeval("run", *toy.arguments, *words, "cache=off", "hydra.run.dir=other", cwd=tmp_path)
