@@ -150,7 +150,7 @@ def _import_all() -> None:
             identity._digest(path, identity._stamp(path))
     for name in identity._ALWAYS:
         identity.version_of(name)
-    _compose_once()
+    _parse_configs()
 
 
 def read_once() -> None:
@@ -171,25 +171,16 @@ def read_once() -> None:
     yaml.load = load
 
 
-def _compose_once() -> None:
-    """Let Hydra look for its plugins now, and not compose a config twice, first only to ask it for a mode."""
-    import omegaconf
-    from hydra._internal.hydra import Hydra
+def _parse_configs() -> None:
+    """Let Hydra look for its plugins now, and parse the configs."""
+    import cfeval_cli.conf
     from hydra.core.plugins import Plugins
+    from omegaconf import OmegaConf
 
     Plugins.instance()
     read_once()
-    import cfeval_cli.conf
-
     for path in Path(cfeval_cli.conf.__path__[0]).rglob("*.yaml"):
-        omegaconf.OmegaConf.load(path)
-    asked = Hydra.get_mode
-
-    def get_mode(self: Hydra, config_name: str | None, overrides: list[str]) -> Any:
-        told = any(override.lstrip("+").startswith("hydra.mode") for override in overrides)
-        return asked(self, config_name, overrides) if told else None  # which our configs do not tell
-
-    Hydra.get_mode = get_mode
+        OmegaConf.load(path)
 
 
 def _serve(requests: socket.socket) -> dict[str, Any]:

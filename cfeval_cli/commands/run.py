@@ -14,7 +14,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
-from cfeval_cli.commands import callbacks, configs, screen, sweeping, usage
+from cfeval_cli.commands import callbacks, configs, screen, shortcuts, usage
 from cfeval_cli.commands.cli import complain, stopped
 from cfeval_cli.commands.resume import QUIET, arguments, untaken
 from cfeval_cli.errors import Failure, UserError, visible
@@ -40,7 +40,7 @@ def main() -> None:
         sys.argv[1:1] = ["--config-dir", beside]
     if screen.quiet() and not any(word.startswith("hydra/hydra_logging=") for word in sys.argv):
         sys.argv.append(QUIET)
-    sweeping.begin_at_once()
+    shortcuts.take()
     try:
         _experiment()
     except Exception:
