@@ -15,7 +15,7 @@ from tests.conftest import SCORED, cfeval, environment
 
 DOCS = Path(__file__).parents[2] / "docs"
 # quicker than a user would have it
-FEW = ["n_explain=8"]
+FEW = ["n_explain=4"]
 MORE = ["figures=[]", "report=false", "resamples=100", "bounds=0", "noise=0", "cache=off", *FEW]
 MORE += [SCORED, "truth.shapley.budget=500", "removal.marginal.draws=20"]  # so that models of others are asked less
 

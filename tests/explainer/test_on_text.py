@@ -159,10 +159,10 @@ def test_anchor_finds_the_rules_that_the_package_finds_on_strings():
         return tokens
 
     package = AnchorText(nlp, ["no", "yes"], use_unk_distribution=True, mask_string="UNKWORDZ")
+    told_by = [Anchor().fit(DATASET, gate(MODEL, Access.LABEL))(batch(seed)) for seed in range(25)]
     for i in (0, 1, 2):
         ours, theirs = {}, {}
-        for seed in range(25):
-            told = Anchor().fit(DATASET, gate(MODEL, Access.LABEL))(batch(seed))
+        for seed, told in enumerate(told_by):
             rule = frozenset(told.features[i][told.features[i] != NONE].tolist())
             ours[rule] = ours.get(rule, 0) + 1
             np.random.seed(seed)  # noqa: NPY002
