@@ -1,6 +1,5 @@
 """Every yaml composes and instantiates, every component has a yaml and a test, and bad settings are named."""
 
-import copy
 import importlib
 import inspect
 import pkgutil
@@ -127,7 +126,7 @@ def only(group, name):
     needed = NEEDS.get((group, name), [])
     if group not in SEVERAL or name in {*GROUPED, *KEYS}:
         return inside.composed(*alone(group, name, *needed))
-    cfg = copy.deepcopy(together(group))
+    cfg = inside.copied(together(group))
     with open_dict(cfg):
         # and what is set for all of a group
         cfg[group] = {key: one for key, one in cfg[group].items() if key == name or not OmegaConf.is_config(one)}
