@@ -245,19 +245,27 @@ def make(
 
 
 def _made(node: DictConfig) -> object:
-    """What Hydra makes of a node; of a class of cfeval's with plain settings it is the same, and quicker."""
-    plain: Any = OmegaConf.to_container(node, resolve=True)
-    target = str(plain.pop("_target_"))
-    special = any(str(key).startswith("_") for key in plain) or any(map(_nested, plain.values()))
-    if target.startswith("cfeval_cli.") and not special:
-        with contextlib.suppress(Exception):  # Hydra tells what it is
-            return get_class(target)(**plain)
+    """What Hydra makes of a node; of classes of cfeval's it is the same, and quicker."""
+    plain = OmegaConf.to_container(node, resolve=True)
+    with contextlib.suppress(Exception):  # Hydra tells what it is
+        return _ours(plain)
     return instantiate(node, _convert_="all")
 
 
-def _nested(value: object) -> bool:
-    """Whether there may be a component within."""
-    return isinstance(value, dict) or (isinstance(value, list) and any(map(_nested, value)))
+def _ours(value: Any) -> Any:
+    """A value with all components in it made; ValueError if one is not cfeval's, or says how Hydra is to make it."""
+    if isinstance(value, list):
+        return [_ours(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    within = {key: _ours(one) for key, one in value.items() if key != "_target_"}
+    if any(str(key).startswith("_") for key in within):
+        raise ValueError("left to Hydra")
+    if "_target_" not in value:
+        return within
+    if not str(value["_target_"]).startswith("cfeval_cli."):
+        raise ValueError("left to Hydra")
+    return get_class(str(value["_target_"]))(**within)
 
 
 def _checked(made: object, path: str, kind: type[_T], name: str) -> _T:
