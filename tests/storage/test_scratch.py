@@ -6,10 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cfeval_cli.storage.scratch import Room, Scratch, slabs
+from tests.examples import examples
 
 linux = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="asks the system what the process holds")
 
@@ -21,7 +22,7 @@ def test_slabs_have_every_instance_once_and_in_order(size, most):
     assert all(slab.stop <= size for slab in slabs(size, most)) and parts  # one at least, though it be empty
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(st.integers(0, 10_000), st.lists(st.integers(0, 700), min_size=1, max_size=5))
 def test_arrays_that_grow_side_by_side_are_their_parts_one_below_the_other(seed, sizes):
     rng = np.random.default_rng(seed)
