@@ -62,7 +62,7 @@ _T = TypeVar("_T")
 
 _PART = 1 << 17  # rows at most of a table with lists in it that are made and written at once, as a row group
 _ROWS = 1 << 20  # of one with single numbers only
-_WHEN = re.compile(r"[\d-]+")  # folders that Hydra makes on the way: outputs/<date>/<time>
+_MADE = re.compile(r"outputs|multirun|[\d-]+")  # folders that Hydra makes on the way: outputs/<date>
 _PACKAGES = ("torch", "numpy", "pandas", "scipy", "scikit-learn", "lime", "anchor-exp", "hydra-core")
 
 
@@ -467,7 +467,7 @@ class RunFolder:
         with contextlib.suppress(OSError):
             for path in (*hydra_files, self.path / "run.log", self.path / "run.json"):
                 path.unlink(missing_ok=True)
-        made = takewhile(lambda folder: _WHEN.fullmatch(folder.name), self.path.parents[:2])
+        made = takewhile(lambda folder: _MADE.fullmatch(folder.name), self.path.parents[:2])
         for folder in (self.path / ".hydra", self.path, *made):  # not one that the user made
             try:
                 folder.rmdir()
