@@ -1,4 +1,7 @@
-"""Arrays put aside on the disk, where they are read as if they were in memory and take next to none of it."""
+"""Arrays put aside on the disk, where they are read as if they were in memory and take next to none of it.
+
+Those of no more rows than a slab stay in memory: their disk would be of use to nobody.
+"""
 
 from __future__ import annotations
 
@@ -79,8 +82,9 @@ class Room(Generic[_Key]):
 
     def __init__(self, scratch: Scratch, rows: int) -> None:
         self._scratch, self._rows = scratch, rows
-        self._file, self._end = scratch.open(), 0
+        self._file, self._end = scratch.open() if rows > _SLAB else -1, 0
         self._columns: dict[_Key, _Column] = {}
+        self._few: dict[_Key, list[NDArray[Any]]] = {}  # parts of arrays that stay in memory
 
     def __del__(self) -> None:
         if self._file >= 0:
@@ -94,11 +98,16 @@ class Room(Generic[_Key]):
             self._end += -(-column.width * self._rows // _PAGE) * _PAGE
         if (part.dtype, part.shape[1:]) != (column.dtype, column.shape) or column.rows + len(part) > self._rows:
             raise ValueError(f"{part.dtype} {part.shape} does not go below {column.dtype} {column.shape} of {key}")
-        _write(self._file, np.ascontiguousarray(part), column.start + column.rows * column.width)
+        if self._file < 0:
+            self._few.setdefault(key, []).append(part)
+        else:
+            _write(self._file, np.ascontiguousarray(part), column.start + column.rows * column.width)
         column.rows += len(part)
 
     def arrays(self) -> dict[_Key, NDArray[Any]]:
         """All of them, in the order in which they began; none can be written to."""
+        if self._file < 0:
+            return {key: _closed(np.concatenate(parts)) for key, parts in self._few.items()}
         os.ftruncate(self._file, self._end)
         found = None
         if self._end:
@@ -107,6 +116,11 @@ class Room(Generic[_Key]):
         os.close(self._file)
         self._file = -1
         return {key: _array(found, column) for key, column in self._columns.items()}
+
+
+def _closed(array: NDArray[Any]) -> NDArray[Any]:
+    array.flags.writeable = False
+    return array
 
 
 def _array(found: mmap.mmap | None, column: _Column) -> NDArray[Any]:

@@ -3,12 +3,14 @@
 import gc
 import re
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cfeval_cli.storage import scratch as module
 from cfeval_cli.storage.scratch import Room, Scratch, slabs
 from tests.examples import examples
 
@@ -23,8 +25,13 @@ def test_slabs_have_every_instance_once_and_in_order(size, most):
 
 
 @examples(30)
-@given(st.integers(0, 10_000), st.lists(st.integers(0, 700), min_size=1, max_size=5))
-def test_arrays_that_grow_side_by_side_are_their_parts_one_below_the_other(seed, sizes):
+@given(st.integers(0, 10_000), st.lists(st.integers(0, 700), min_size=1, max_size=5), st.sampled_from([0, 300, 9999]))
+def test_arrays_that_grow_side_by_side_are_their_parts_one_below_the_other(seed, sizes, few):
+    with mock.patch.object(module, "_SLAB", few):  # up to which they stay in memory
+        grown(seed, sizes)
+
+
+def grown(seed, sizes):
     rng = np.random.default_rng(seed)
     wanted = {
         "numbers": [rng.normal(size=(size, 3)) for size in sizes],
@@ -41,6 +48,7 @@ def test_arrays_that_grow_side_by_side_are_their_parts_one_below_the_other(seed,
     for key, parts in wanted.items():
         whole = np.concatenate(parts)
         assert found[key].dtype == whole.dtype and np.array_equal(found[key], whole)
+        assert not found[key].flags.writeable or not found[key].size
     assert {key: kept.tolist() for key, kept in Scratch().keep(found).items()} == {
         key: array.tolist() for key, array in found.items()
     }
@@ -55,13 +63,18 @@ def test_what_does_not_go_together_is_refused():
     assert room.arrays()["a"].shape == (2, 2)
 
 
+def test_few_rows_need_no_disk(tmp_path):
+    assert Scratch(tmp_path / "gone").keep({"a": np.ones(3)})["a"].tolist() == [1, 1, 1]
+
+
 def opened():
     """How many files this process has open."""
     return sum(1 for _ in Path("/proc/self/fd").iterdir())
 
 
 @linux
-def test_nothing_is_seen_in_the_folder_and_nothing_is_left_open(tmp_path):
+def test_nothing_is_seen_in_the_folder_and_nothing_is_left_open(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "_SLAB", 4)
     before = opened()
     scratch = Scratch(tmp_path)
     kept = scratch.keep({"a": np.arange(10_000)})
@@ -76,7 +89,7 @@ def test_nothing_is_seen_in_the_folder_and_nothing_is_left_open(tmp_path):
 
 def test_a_disk_that_cannot_be_written_to_is_an_error_and_no_crash(tmp_path):
     with pytest.raises(OSError, match="No such file"):
-        Scratch(tmp_path / "gone").keep({"a": np.ones(3)})
+        Scratch(tmp_path / "gone").keep({"a": np.ones(1 << 15)})
 
 
 @linux
