@@ -108,11 +108,12 @@ docs: .venv/.dev ## the site, from docs/, conf/ and docstrings, in build/site (s
 	$(BIN)/mkdocs build --strict --quiet
 	@echo "build/site/index.html"
 
-bench: .venv/.run ## benchmarks on the full data, as tables in benchmarks/ (15 minutes)
+bench: .venv/.run ## benchmarks on the full data, as tables in benchmarks/ (30 minutes)
 	$(BIN)/python benchmarks/optimum.py
 	$(BIN)/python benchmarks/speed.py
 	$(BIN)/python benchmarks/scale.py
 	$(BIN)/python benchmarks/fixed.py
+	$(BIN)/python benchmarks/slow_models.py
 
 wheel: .venv/.dev ## build dist/cfeval-*.whl
 	$(BIN)/python -m build --wheel

@@ -123,7 +123,7 @@ def table(head, lines):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--people", type=int, nargs=2, default=(24, 400), help="of the loop, and of cfeval")
-    parser.add_argument("--service", type=int, nargs=2, default=(8, 400), help="the same with a service")
+    parser.add_argument("--service", type=int, nargs=2, default=(8, 1500), help="the same with a service")
     parser.add_argument("--run", type=int, default=200, help="people of the whole run")
     parser.add_argument("--out", type=Path, default=HERE / "slow_models.md")
     options = parser.parse_args()
@@ -139,8 +139,8 @@ def main():
     text = "\n\n".join(
         [
             "# Models whose predictions are the cost",
-            f"Made by `python benchmarks/slow_models.py`. {os.cpu_count()} cores, one of which is used; processes that "
-            f"were at work when it began: {busy:.1f}.",
+            f"Made by `python benchmarks/slow_models.py {' '.join(sys.argv[1:])}`. {os.cpu_count()} cores, one of "
+            f"which is used; processes that were at work when it began: {busy:.1f}.",
             "## Boosted trees (HistGradientBoostingClassifier), Adults, seconds of the processor",
             table(HEAD, [line for line, _ in boosted]),
             f"A whole run of {options.run} people (`cfeval run dataset=adults model=estimator explainer=field "
