@@ -45,7 +45,7 @@ from cfeval_cli.types import (
 log = logging.getLogger("cfeval")
 
 _CHUNK = 16  # instances that are explained at a time, at least
-_MOST = 64  # of those that wait for a model together: then a call answers many
+_MOST = 128  # of those that wait for a model together: then a call answers many
 _PARTS = 8  # in which the rest is thought, so that the last ones of several processes end together
 _FIRST = 4  # that are explained first, if a model is slow: other processes begin when their time is known
 _LONGEST = 200  # characters of a reason

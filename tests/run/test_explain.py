@@ -380,7 +380,7 @@ def test_rows_of_who_draws_from_a_shared_generator_count_once():
 def test_chunks_are_whole_in_order_and_few_are_left_to_the_last(size, side_by_side):
     ends = _ends(size, side_by_side)
     sizes = np.diff([0, *ends])
-    assert ends[-1] == size and (sizes > 0).all() and sizes.max() <= (64 if side_by_side else 16)
+    assert ends[-1] == size and (sizes > 0).all() and sizes.max() <= (128 if side_by_side else 16)
     assert (sizes[1:-1] >= 16).all() and sizes[0] == min(size, 4 if side_by_side else 16)
     begun = ends - sizes
     assert all(sizes[1:] <= np.maximum(16, (size - begun[1:]) / 8))
