@@ -15,24 +15,25 @@ from cfeval_cli import __version__
 from cfeval_cli.errors import Failure, UserError, did_you_mean, visible
 
 COMMANDS = {
-    "run": "train, explain, search, score: one experiment, or a sweep with --multirun",
-    "gather": "several runs, or the runs of a sweep, in one table: means over seeds, stability of rankings",
-    "report": "report.html of a run, or of a sweep, made anew from its folder",
-    "judge": "what each way to choose an explainer loses, where the truth is known (check)",
-    "atlas": "which metric may be believed, over many data sets, judges and seeds; add runs, page, rule",
-    "paper": "the figures that the paper printed: checked against each other (audit), and beside ours (compare)",
-    "data": "describe data of your own, write what is to be explained; list, fetch or verify data, see to the cache",
+    "run": "train, explain, search, score: one run, or a sweep with --multirun",
+    "gather": "several runs in one table: means over seeds, stability of rankings",
+    "report": "report.html of a run or a sweep, made anew from its folder",
+    "judge": "what each way to choose an explainer loses, where truth is known",
+    "atlas": "which metric may be believed, over many data sets and judges",
+    "paper": "the paper's printed figures: checked (audit), beside ours (compare)",
+    "data": "describe data of your own; list, fetch, verify, export; the cache",
 }
 
 _USAGE = """\
-cfeval {version}: which explanation method tells the truth about a model, and which metric can be trusted to say so?
+cfeval {version}: which explanation method tells the truth about a model, and which
+metric can be trusted to say so?
 
 usage: cfeval COMMAND [ARGUMENTS]
 
 {commands}
 
   cfeval run dataset=adults search=discrete
-  cfeval COMMAND --help for more; --quiet prints the answer only, --full all tables
+  cfeval COMMAND --help tells more; --quiet prints the answer, --full all tables
   HYDRA_FULL_ERROR=1 shows the traceback of an error
 """
 

@@ -313,6 +313,7 @@ def test_help_and_config_in_hydras_way(tmp_path):
     assert "searchpath" in cfeval("run", "--info", "searchpath", cwd=tmp_path).stdout.lower().replace(" ", "")
     assert "Hydra" in cfeval("run", "--hydra-help", cwd=tmp_path).stdout
     told = cfeval("--help", cwd=tmp_path).stdout
+    assert max(map(len, told.splitlines())) <= 80
     assert "run " in told and "data " in told
     assert cfeval("--version", cwd=tmp_path).stdout.startswith("cfeval 0.")
     assert "there is no command 'rum'. Did you mean run?" in cfeval("rum", cwd=tmp_path, code=2).stderr
