@@ -59,6 +59,7 @@ def pytest_collection_finish() -> None:
     """What was imported stays, and need not be looked through again and again for what may go."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(20_000)  # as the command does
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import importlib
 import logging
 import os
@@ -70,6 +71,8 @@ def main() -> None:
     for library in ("OMP", "OPENBLAS", "MKL"):
         # one thread a process: the same bits on any number of cores, and no fight over them between workers
         os.environ[f"{library}_NUM_THREADS"] = "1"
+    # what is imported stays: to look through it for what may go at every 700th object is a tenth of a short run
+    gc.set_threshold(20_000)
     full = os.environ.get("HYDRA_FULL_ERROR") == "1"
     os.environ["HYDRA_FULL_ERROR"] = "1"  # so that Hydra passes errors on instead of printing them
     os.environ["CFEVAL_TRACEBACK"] = "1" if full else ""

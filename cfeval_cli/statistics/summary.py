@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 import numpy as np
 import pandas as pd
 
@@ -10,6 +12,7 @@ from cfeval_cli.statistics.scores import Part, Scores
 from cfeval_cli.statistics.support import NOWHERE
 
 _KEYS = ["metric", "variant", "explainer"]
+_TOGETHER = 1 << 20  # scores that are added up at once: 16 MB
 
 
 def summarise(scores: Scores, order: pd.DataFrame, own: Scores | None = None) -> pd.DataFrame:
@@ -41,11 +44,13 @@ def summarise(scores: Scores, order: pd.DataFrame, own: Scores | None = None) ->
 
 def _values(scores: Scores, order: pd.DataFrame) -> pd.DataFrame:
     """The rows of `order` with both sums, how many instances they are over, and their ratio."""
+    kept = [(key, part) for key, part in scores.parts.items() if part.many]
     told = []
-    for (row, name), part in scores.parts.items():
-        if part.many:
-            told.append((*row, name, *_added(part), part.many))
-            scores.scratch.release()
+    for some in _batches([part.many for _, part in kept]):
+        numerators, denominators = _added([part for _, part in kept[some]])
+        scores.scratch.release()
+        for ((row, name), part), *both in zip(kept[some], numerators, denominators, strict=True):
+            told.append((*row, name, *both, part.many))
     sums = pd.DataFrame(told, columns=[*_KEYS, "numerator", "denominator", "n"])
     sums = sums.astype({"numerator": float, "denominator": float})
     table = order.merge(sums, how="left", on=_KEYS)
@@ -55,9 +60,23 @@ def _values(scores: Scores, order: pd.DataFrame) -> pd.DataFrame:
     return table
 
 
-def _added(part: Part) -> tuple[float, float]:
-    """The sums of what counts, by pandas, which carries along what a sum of floats loses."""
-    numerator, denominator, _ = part.counted()
-    one = np.zeros(len(numerator), dtype=np.int8)
-    sums = [pd.Series(column).groupby(one).sum().iloc[0] for column in (numerator, denominator)]
-    return float(sums[0]), float(sums[1])
+def _batches(sizes: Sequence[int]) -> Iterator[slice]:
+    """Parts that are few rows together, one at least."""
+    start, rows = 0, 0
+    for end, size in enumerate(sizes):
+        if rows and rows + size > _TOGETHER:
+            yield slice(start, end)
+            start, rows = end, 0
+        rows += size
+    yield slice(start, len(sizes))
+
+
+def _added(parts: Sequence[Part]) -> tuple[list[float], list[float]]:
+    """The sums of what counts of each, by pandas, which carries along what a sum of floats loses."""
+    if not parts:
+        return [], []
+    counted = [part.counted() for part in parts]
+    of = np.repeat(np.arange(len(parts)), [len(one[0]) for one in counted])
+    both = {place: np.concatenate([one[place] for one in counted]) for place in range(2)}
+    sums = pd.DataFrame(both).groupby(of).sum()
+    return sums[0].tolist(), sums[1].tolist()

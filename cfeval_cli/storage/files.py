@@ -9,6 +9,7 @@ import re
 import tempfile
 from collections.abc import Container, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -90,14 +91,17 @@ def as_csv(frame: pd.DataFrame) -> str:
     """CSV text of a table with text from outside; a spreadsheet shows a cell that looks like a formula as it is."""
 
     def plain(cell: Any) -> Any:
-        if not isinstance(cell, str):
-            return cell
-        text = visible(cell)
-        return f"'{text}" if text.startswith(_FORMULA) and not _is_number(text) else text
+        return _plain(cell) if isinstance(cell, str) else cell
 
     texts = [name for name in frame.columns if frame[name].dtype == object or frame[name].dtype == "str"]
     safe = frame.assign(**{name: frame[name].map(plain) for name in texts})
     return str(safe.rename(columns=plain).to_csv(index=False))
+
+
+@lru_cache(maxsize=10_000)
+def _plain(cell: str) -> str:
+    text = visible(cell)
+    return f"'{text}" if text.startswith(_FORMULA) and not _is_number(text) else text
 
 
 _FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")

@@ -33,8 +33,23 @@ def test_how_far_it_is_is_read_from_the_folders(tmp_path):
     finished(tmp_path, jobs[1])
     finished(tmp_path, jobs[2], "failed")
     now[0] += 600  # one of the three that were left took ten minutes
-    assert course.look() and course.told() == "2 of 4 runs, about 20 min left"
+    assert course.look() and course.told() == "2 of 4 runs, about 17 min left"  # and the table said a third of one
     assert complete(tmp_path, jobs[1]) and not complete(tmp_path, jobs[2]) and not complete(tmp_path, jobs[3])
+
+
+def test_one_slow_run_at_the_beginning_does_not_speak_for_all(tmp_path):
+    jobs = every(["pima"], ["atlas_tree"], range(100), [1])
+    now = [0.0]
+    course = Course(jobs, tmp_path, 1.0, 1, lambda: now[0])
+    whole, one = estimate(jobs, 1.0, 1), jobs[0].seconds(1.0)
+    now[0] += 10 * one
+    finished(tmp_path, jobs[0])
+    assert course.look()
+    assert course.told().endswith(f"about {duration(99 * one * (10 * one + whole / 20) / (one + whole / 20))} left")
+    for job in jobs[1:50]:
+        finished(tmp_path, job)
+    now[0] = 10 * whole / 2  # each of them was as slow
+    assert course.look() and course.told().endswith(f"about {duration(whole / 2 * 5.05 / 0.55)} left")
 
 
 def test_why_a_job_is_not_complete_is_its_last_word(tmp_path):

@@ -1,9 +1,12 @@
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from cfeval_cli.statistics import summary
 from cfeval_cli.statistics.resampled import Bootstrap
 from tests.examples import examples
 from tests.statistics.tables import EXPLAINERS, build, conclude, summarise
@@ -70,3 +73,20 @@ def test_distances_that_are_all_zero_leave_no_ratio():
     assert (metrics[metrics["metric"] == "c"]["note"] == "every distance is zero").all()
     assert metrics[metrics["metric"] == "c"]["value"].isna().all()
     assert conclude(scores, order, QUICK).correlations.query("metric == 'c'")["tau"].isna().all()
+
+
+@examples(40)
+@given(st.integers(0, 10_000), st.integers(1, 40))
+def test_how_many_are_added_up_at_once_changes_no_bit(seed, together):
+    scores, order = build(seed)
+    scores["numerator"] = np.random.default_rng(seed).lognormal(0, 8, len(scores))
+    whole = summarise(scores, order)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(summary, "_TOGETHER", together)
+        some = summarise(scores, order)
+    assert whole.equals(some)
+    for row in whole[whole["n"] > 0].itertuples():
+        mine = scores[(scores["metric"] == row.metric) & (scores["explainer"] == row.explainer)]
+        assert row.value == pytest.approx(
+            math.fsum(mine["numerator"]) / math.fsum(mine["denominator"]), rel=1e-15, abs=0
+        )
