@@ -4,7 +4,8 @@ For the same seed the coefficients are the package's, to rounding.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,11 @@ class Lime(Explainer):
         if self.kernel_width is not None:
             number("kernel_width", self.kernel_width, 0, open_low=True)
         one_of("order", self.order, ("signed", "absolute"))
+
+    def follows(self, other: Explainer) -> Callable[[Explanation], Explanation] | None:
+        """From the same coefficients in another order."""
+        alike = type(other) is type(self) and replace(other, order=self.order, title=self.title)
+        return partial(Explanation.reordered, by=self._size) if alike == replace(self, samples_of=None) else None
 
     def fit(self, dataset: Dataset, model: Gate) -> Callable[[Batch], Explanation]:
         """Take distribution and kernel from the package."""
@@ -113,8 +119,11 @@ class Lime(Explainer):
         return draw, lambda kept: package.base.kernel_fn(100.0 * (1.0 - np.sqrt(kept / (len(kept) - 1))))
 
     def _ordered(self, features: Ints, coefficients: Floats) -> list[tuple[int, float]]:
-        size = np.abs(coefficients) if self.order == "absolute" else coefficients
-        return [(int(features[i]), float(coefficients[i])) for i in np.argsort(-size, kind="stable")]
+        order = np.argsort(-self._size(coefficients), kind="stable")
+        return [(int(features[i]), float(coefficients[i])) for i in order]
+
+    def _size(self, coefficients: Floats) -> Floats:
+        return np.abs(coefficients) if self.order == "absolute" else coefficients
 
 
 def _place(ends: Floats, points: Floats) -> Ints:

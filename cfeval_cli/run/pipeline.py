@@ -84,7 +84,7 @@ def run(plan: Plan, folder: RunFolder, progress: Progress, teacher: Model | None
     explanations: dict[str, Explained] = {}
     for name in plan.explainers:
         with progress.stage(f"explain: {name}", len(study.instances)) as advance:
-            done = explanations[name] = put_aside(study, explained(study, name, advance))
+            done = explanations[name] = put_aside(study, explained(study, name, explanations, advance))
         study.ledger.book(f"explainer.{name}", done.cost)
         folder.save_explanations(study.instances, explanations)
 
@@ -211,10 +211,21 @@ def quality(model: Model, dataset: Dataset) -> dict[str, dict[str, float]]:
     return told
 
 
-def explained(study: Study, name: str, advance: Callable[[int], None], seed: int | None = None) -> Explained:
-    """One explainer's explanations of all instances, with the run's seed or another."""
+def explained(
+    study: Study,
+    name: str,
+    others: Mapping[str, Explained],
+    advance: Callable[[int], None],
+    seed: int | None = None,
+) -> Explained:
+    """One explainer's explanations of all instances, with the run's seed or another; from `others` if they follow."""
     plan = study.plan
     explainer = plan.explainers[name]
+    source = explainer.samples_of or ""
+    if source in others and (made := explainer.follows(plan.explainers[source])) is not None:
+        advance(len(study.rows))
+        done = others[source]  # whose cost is its own: it would have asked the same
+        return replace(done, explanation=made(done.explanation))
     identity = of_component(explainer)
     job = explain.Job(
         name=name,
@@ -291,9 +302,10 @@ def sampled(study: Study) -> tuple[Study, Ints]:
 def repeated(study: Study, truth: Mapping[str, Floats], advance: Callable[[int], None]) -> Second:
     """All explainers again, with a seed that no run has by chance; the search draws what it drew before."""
     seed = integer(stream(study.plan.seed, "noise.seed"))
-    explanations, chosen, edits = {}, {}, {}
+    explanations: dict[str, Explained] = {}
+    chosen, edits = {}, {}
     for name in study.plan.explainers:
-        done = explanations[name] = explained(study, name, advance, seed)
+        done = explanations[name] = explained(study, name, explanations, advance, seed)
         study.ledger.book(f"explainer.{name}", done.cost)
         features = chosen[name] = select(study, name, done)
         rows = used(features)

@@ -71,6 +71,13 @@ class Explanation:
         missing = max(0, k - self.features.shape[1])
         return np.pad(self.features[:, :k], ((0, 0), (0, missing)), constant_values=NONE)
 
+    def reordered(self, by: Callable[[Floats], Floats]) -> Explanation:
+        """The same features by a falling figure of their scores; equal ones in the order of the features."""
+        order = np.lexsort((self.features, -by(self.scores)), axis=1)  # NaN, where there is none, comes last
+        return Explanation(
+            np.take_along_axis(self.features, order, axis=1), np.take_along_axis(self.scores, order, axis=1)
+        )
+
     @staticmethod
     def ranked(scores: Floats, present: Bools, by: Floats | None = None) -> Explanation:
         """All present features by falling score, or by something else; equal ones in the order of the features."""
@@ -155,6 +162,10 @@ class Explainer(ABC):
         """What it asks of such a model: as much as it wants and the model can answer."""
         levels = [level for level in Access if self._least <= level <= self.access]
         return max(level for level in levels if subject.refuses(level) is None)
+
+    def follows(self, other: Explainer) -> Callable[[Explanation], Explanation] | None:
+        """How its explanations are made from those of the explainer whose samples it takes; None: not from them."""
+        return None
 
     @property
     def _least(self) -> Access:

@@ -421,6 +421,27 @@ def test_two_explainers_that_say_the_same_get_the_same_scores(toy, made):
 
 
 @pytest.mark.slow  # tests/reliability/test_shapes.py has the gist
+def test_an_explainer_that_follows_from_another_is_not_computed_again_and_costs_what_it_would(toy, made, monkeypatch):
+    few = ("explainer.lime_absolute.n_samples=100", "n_explain=12")
+    alone = made(toy, "explainer=[lime_absolute,random]", *few)
+    explain, asked = pipeline.explain.explain, []
+
+    def told(job, *rest, **more):
+        asked.append(job.name)
+        return explain(job, *rest, **more)
+
+    monkeypatch.setattr(pipeline.explain, "explain", told)
+    both = made(toy, "explainer=[lime,lime_absolute,random]", *few, "explainer.lime.n_samples=100")
+    assert asked == ["random", "lime"]
+    frames = [pd.read_parquet(folder / "explanations.parquet") for folder in (alone, both)]
+    mine = [frame[frame["explainer"] == "lime_absolute"].reset_index(drop=True) for frame in frames]
+    assert len(mine[0]) == 12
+    pd.testing.assert_frame_equal(*mine)
+    costs = [pd.read_csv(folder / "costs.csv").set_index(["part", "name"])["model_rows"] for folder in (alone, both)]
+    assert costs[0]["explainer", "lime_absolute"] == costs[1]["explainer", "lime_absolute"]
+    assert costs[1]["explainer", "lime_absolute"] == costs[1]["explainer", "lime"]
+
+
 def test_another_explainer_changes_nothing_for_the_others(toy, tmp_path, whole):
     toy.run("explainer=[random,anchor]", "k=2", f"n_explain={N}", "metric=core", cwd=tmp_path)
     fewer, more = (pd.read_csv(folder / "metrics.csv") for folder in (only_run(tmp_path), whole[0]))

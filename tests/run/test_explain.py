@@ -77,6 +77,10 @@ def test_an_explainer_can_take_the_samples_of_another():
         assert a == b
     assert (np.diff(first.scores) <= 0).all() and (np.diff(np.abs(second.scores)) <= 0).all()
     assert (first.features != second.features).any()
+    made = sizes.follows(Lime(n_samples=200))(first)  # without asking the model again
+    assert np.array_equal(made.features, second.features) and np.array_equal(made.scores, second.scores)
+    for other in (Lime(n_samples=201), Lime(n_samples=200, kernel_width=1.0), sizes, Random()):
+        assert sizes.follows(other) is None
     own = run(job(replace(sizes, samples_of=None), name="lime_absolute")).explanation
     assert (own.scores != second.scores).all()
     assert job(sizes, name="lime").section != job(replace(sizes, samples_of=None), name="lime").section

@@ -107,6 +107,14 @@ def test_an_explanation_is_cut_filled_and_ranked():
     ragged = Explanation.ragged([[(2, 0.5)], [], [(1, 3.0), (0, 1.0)]])
     assert ragged.features.tolist() == [[2, NONE], [NONE, NONE], [1, 0]] and len(ragged) == 3
     assert Explanation.ragged([]).features.shape == (0, 0)
+    rng = np.random.default_rng(0)
+    drawn = [
+        [(int(j), float(rng.integers(-2, 3))) for j in rng.permutation(5)[: rng.integers(0, 6)]] for _ in range(200)
+    ]
+    by_size = Explanation.ragged([sorted(row, key=lambda one: (-abs(one[1]), one[0])) for row in drawn])
+    again = Explanation.ragged(drawn).reordered(np.abs)
+    assert np.array_equal(again.features, by_size.features)
+    assert np.array_equal(again.scores, by_size.scores, equal_nan=True)
 
 
 def test_named_features_are_marked():
