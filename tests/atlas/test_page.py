@@ -104,3 +104,11 @@ def test_the_rule_names_the_best_metric_first_and_the_atlas_it_is_of():
     told = json.loads(rule.text(atlas))
     assert told["believed"] == {"contribution": ["comprehensiveness"], "change": ["validity_soft"]}
     assert "96 runs on 4 data sets with 4 judges" in told["source"] and atlas.about["sha256"][:12] in told["source"]
+    # what cannot be told from it is believed after it, unless it may be worth nothing
+    noise = world(0.7, seeds=(0,))
+    change = next(one for one in Summary(noise).answers if one.question == "change")
+    assert [one.pair[0] for one in change.tied] == ["validity"] and change.tied[0].lead.low < 0
+    assert json.loads(rule.text(noise))["believed"] == {
+        "contribution": ["comprehensiveness", "aopc", "sufficiency", "dfr"],
+        "change": ["validity_soft"],
+    }
