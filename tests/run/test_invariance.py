@@ -62,7 +62,7 @@ def ran(dataset, model, *overrides):
     fixed = ["cache=off", "n_jobs=1", "explainer=[random,omission,lr]", "reparametrisations=2"]
     plan = planned(*fixed, *overrides)
     study = prepare(plan.applied(Subject(dataset, type(model))), dataset, model)
-    return searched(study, {name: pipeline.explained(study, name, lambda _: None) for name in plan.explainers})
+    return searched(study, {name: pipeline.explained(study, name, {}, lambda _: None) for name in plan.explainers})
 
 
 def values(run):

@@ -24,7 +24,7 @@ def scored(silent):
     """Scores, summary and account of three explainers, of which one is silent about some instances."""
     plan = planned(*SETTINGS)
     study = prepare(plan.applied(Subject(DATASET, type(MODEL))), DATASET, MODEL)
-    explained = {name: pipeline.explained(study, name, lambda _: None) for name in study.plan.explainers}
+    explained = {name: pipeline.explained(study, name, {}, lambda _: None) for name in study.plan.explainers}
     told = explained["lr"].explanation
     features = np.where(np.isin(np.arange(40), silent)[:, None], NONE, told.features)
     explained["lr"] = Explained(Explanation(features, told.scores), Cost(), 0)
@@ -76,7 +76,7 @@ def test_metrics_are_asked_about_the_instances_of_a_slab_and_know_how_many_there
     plan = planned(*SETTINGS)
     study = prepare(plan.applied(Subject(DATASET, type(MODEL))), DATASET, MODEL)
     study = replace(study, plan=replace(study.plan, metrics={"coverage": Watching(study.plan.metrics["coverage"])}))
-    done = {"random": pipeline.explained(study, "random", lambda _: None)}
+    done = {"random": pipeline.explained(study, "random", {}, lambda _: None)}
     chosen = {"random": pipeline.select(study, "random", done["random"])}
     found, _ = score(study, {}, done, chosen, {"random": {}})
     assert seen == [(16, 40), (16, 40), (8, 40)] and len(found) == 40

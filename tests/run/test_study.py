@@ -177,7 +177,7 @@ def test_a_sample_is_explained_again_with_another_seed_and_searched_with_the_sam
     steps = []
     second = pipeline.repeated(part, {name: of[rows] for name, of in truth.items()}, steps.append)
     assert sum(steps) == 18 and (part.instances.ids == study.instances.ids[rows]).all()
-    first = {name: pipeline.explained(study, name, lambda _: None) for name in ("random", "lr")}
+    first = {name: pipeline.explained(study, name, {}, lambda _: None) for name in ("random", "lr")}
     same = {
         name: (second.explanations[name].explanation.scores == done.explanation.scores[rows]).all()
         for name, done in first.items()
