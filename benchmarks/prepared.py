@@ -47,7 +47,7 @@ def gold_features(study, k):
 
 
 def explain(study, name):
-    return pipeline.explained(study, name, lambda _: None).explanation
+    return pipeline.explained(study, name, {}, lambda _: None).explanation
 
 
 def find(study, name, features):

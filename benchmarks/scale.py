@@ -82,7 +82,7 @@ def prepared(made, dataset, model, name, n):
     if name in ("discrete", "continuous"):
         return lambda: find(study, "lr", features)
     if name == "scoring":
-        told = {explainer: pipeline.explained(study, explainer, lambda _: None) for explainer in ("random", "lr")}
+        told = {explainer: pipeline.explained(study, explainer, {}, lambda _: None) for explainer in ("random", "lr")}
         usable = {explainer: pipeline.select(study, explainer, done) for explainer, done in told.items()}
         found = {explainer: find(study, explainer, named) for explainer, named in usable.items()}
         truth = {definition: study.truth(definition) for definition in study.plan.truths}
