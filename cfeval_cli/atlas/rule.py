@@ -11,14 +11,14 @@ from cfeval_cli.statistics.recommendation import QUESTIONS
 
 
 def text(atlas: Atlas) -> str:
-    """rule.json: for each question the best metric, then those not told from it that surely agree with the truth."""
+    """rule.json: for each question the metrics that surely agree with the truth, the best first."""
     answers = {one.question: one for one in Summary(atlas).answers}
     believed = {}
     for question in QUESTIONS:
         answer = answers.get(question)
         if answer is None or answer.best is None or not answer.sure:
             raise UserError(f"the atlas leaves open which metric answers the question of {question}: no rule follows.")
-        names = [one.pair[0] for one in (answer.best, *answer.tied) if one.lead.low > 0]
+        names = [one.pair[0] for one in answer.compared if one.lead.known and one.lead.low > 0]
         believed[question] = list(dict.fromkeys(names))
     about = atlas.about
     source = (
