@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 
-from cfeval_cli.atlas.store import Atlas
 from cfeval_cli.atlas.summary import Summary
 from cfeval_cli.errors import UserError
 from cfeval_cli.statistics.recommendation import QUESTIONS
 
 
-def text(atlas: Atlas) -> str:
+def text(summary: Summary) -> str:
     """rule.json: for each question the metrics that surely agree with the truth, the best first."""
-    answers = {one.question: one for one in Summary(atlas).answers}
+    answers = {one.question: one for one in summary.answers}
     believed = {}
     for question in QUESTIONS:
         answer = answers.get(question)
@@ -20,7 +19,7 @@ def text(atlas: Atlas) -> str:
             raise UserError(f"the atlas leaves open which metric answers the question of {question}: no rule follows.")
         names = [one.pair[0] for one in answer.compared if one.lead.known and one.lead.low > 0]
         believed[question] = list(dict.fromkeys(names))
-    about = atlas.about
+    about = summary.atlas.about
     source = (
         f"the atlas: {about['runs']} runs on {len(about['data'])} data sets with {len(about['judges'])} judges, "
         f"cfeval {', '.join(about['cfeval'])}, rows {about['sha256'][:12]}"

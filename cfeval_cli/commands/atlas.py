@@ -120,11 +120,12 @@ def _page() -> None:
 def _rule() -> None:
     """Print the rule that a recommendation takes from an atlas."""
     from cfeval_cli.atlas import rule, store
+    from cfeval_cli.atlas.summary import Summary
 
     parser = Parser("cfeval atlas rule", description="The rule of the recommendation, as an atlas gives it.")
     parser.add_argument("file", nargs="?", type=Path, default=_INTO / "atlas.parquet", help="atlas.parquet")
     arguments = parser.parse_args()
-    sys.stdout.write(rule.text(store.read(arguments.file)))
+    sys.stdout.write(rule.text(Summary(store.read(arguments.file))))
 
 
 def make(sweeps: Sequence[Mapping[str, str]], jobs: Sequence[Job], runs: Path, more: Sequence[str]) -> dict[str, str]:

@@ -57,7 +57,7 @@ def test_outside_of_that_the_page_has_no_figures_but_those_of_definitions():
 
 def test_the_rule_of_the_recommendation_follows_from_it(summary):
     kept = resources.files("cfeval_cli.statistics").joinpath("rule.json").read_text(encoding="utf-8")
-    assert kept == rule.text(summary.atlas)
+    assert kept == rule.text(summary)
     assert json.loads(kept)["source"].startswith("the atlas: ")
 
 

@@ -96,12 +96,12 @@ def test_what_cannot_be_told_is_open():
     noise = Summary(world(0.6, metrics={pair: (block, 0.0, 0.0) for pair, (block, *_) in METRICS.items()}))
     assert all(headline.startswith("Open: no metric") for _, headline, _ in tables.headlines(noise))
     with pytest.raises(UserError, match="leaves open"):
-        rule.text(few.atlas)
+        rule.text(few)
 
 
 def test_the_rule_names_the_best_metric_first_and_the_atlas_it_is_of():
     atlas = world(0.02)
-    told = json.loads(rule.text(atlas))
+    told = json.loads(rule.text(Summary(atlas)))
     assert told["believed"] == {  # as METRICS says they are
         "contribution": ["comprehensiveness", "aopc", "sufficiency", "dfr", "naopc"],
         "change": ["validity_soft", "c_soft", "validity", "c", "aopc", "comprehensiveness", "sufficiency"],
@@ -110,11 +110,11 @@ def test_the_rule_names_the_best_metric_first_and_the_atlas_it_is_of():
 
 
 def test_the_rule_does_not_believe_what_may_be_worth_nothing():
-    atlas = world(0.7, seeds=(0,))
-    change = next(one for one in Summary(atlas).answers if one.question == "change")
+    summary = Summary(world(0.7, seeds=(0,)))
+    change = next(one for one in summary.answers if one.question == "change")
     (validity,) = (one for one in change.tied if one.pair[0] == "validity")
     assert validity.lead.mean > 0 > validity.lead.low
-    assert json.loads(rule.text(atlas))["believed"] == {
+    assert json.loads(rule.text(summary))["believed"] == {
         "contribution": ["comprehensiveness", "aopc", "sufficiency", "dfr"],
         "change": ["validity_soft", "c_soft"],
     }
