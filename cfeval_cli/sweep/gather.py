@@ -259,9 +259,11 @@ def _seeds_correlations(sweep: Sweep) -> pd.DataFrame:
 def _together(sweep: Sweep, found: pd.DataFrame) -> pd.DataFrame:
     """What seeds and, within them, instances say of each mean τ, under the agreement that the runs lead with."""
     found = found.assign(**dict.fromkeys(COLUMNS, np.nan))
-    groups = [runs for runs in sweep.groups.values() if len(runs) > 1]
-    for runs in groups:
-        place = list(sweep.groups.values()).index(runs)
+    for place, group in enumerate(sweep.groups.values()):
+        if len(group) < 2:
+            continue
+        # by seed, so that it does not matter what the folders are called
+        runs = sorted(group, key=lambda run: run.record["settings"]["seed"])
         mine = (found["group"] == place) & (found["family"] == "explainers") & (found["coefficient"] != "rho")
         mine &= found["agreement"] == runs[0].record["settings"]["agreement"]
         mine &= ~found["metric"].isin(truths_of(merged(runs)))

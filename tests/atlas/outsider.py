@@ -7,6 +7,7 @@ import json
 import math
 import sys
 from collections import defaultdict
+from itertools import pairwise
 from pathlib import Path
 
 import pandas as pd
@@ -14,9 +15,19 @@ import pandas as pd
 TEXT = {"metric", "variant", "explainer", "better", "role", "note", "gold", "agreement", "family", "remark", "access"}
 
 
+def places(values):
+    """The place of each value, from below; neighbours that no more than the noise of a sum lies between share one."""
+    order = sorted(range(len(values)), key=lambda i: values[i])
+    found, place = [0] * len(values), 0
+    for low, high in pairwise(order):
+        place += values[high] - values[low] > 1e-12 * max(abs(values[high]), 1e-3)
+        found[high] = place
+    return found
+
+
 def sign(one, two):
-    """Which is larger; the noise of a sum decides nothing."""
-    return 0 if abs(one - two) <= 1e-12 * max(abs(one), abs(two), 1e-3) else 1 if one > two else -1
+    """Which is larger."""
+    return (one > two) - (one < two)
 
 
 def tau(ours, true):
@@ -24,6 +35,7 @@ def tau(ours, true):
     pairs = [(i, j) for i in range(len(ours)) for j in range(i)]
     if not pairs:
         return math.nan
+    ours, true = places(ours), places(true)
     return sum(sign(ours[i], ours[j]) * sign(true[i], true[j]) for i, j in pairs) / len(pairs)
 
 
@@ -88,12 +100,13 @@ def prefers(ours, true, names, better):
     turn = -1 if better == "lower" else 1
     for instance, scores in ours.items():
         known = [name for name in names if name in scores and name in true.get(instance, {})]
-        for i, one in enumerate(known):
-            for two in known[:i]:
-                wanted = sign(true[instance][one], true[instance][two])
+        mine, theirs = places([scores[name] for name in known]), places([true[instance][name] for name in known])
+        for i in range(len(known)):
+            for j in range(i):
+                wanted = sign(theirs[i], theirs[j])
                 if wanted:
                     ordered += 1
-                    right += (1 + wanted * turn * sign(scores[one], scores[two])) / 2
+                    right += (1 + wanted * turn * sign(mine[i], mine[j])) / 2
     return right / ordered if ordered else math.nan
 
 

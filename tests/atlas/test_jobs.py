@@ -33,7 +33,9 @@ def test_how_far_it_is_is_read_from_the_folders(tmp_path):
     finished(tmp_path, jobs[1])
     finished(tmp_path, jobs[2], "failed")
     now[0] += 600  # one of the three that were left took ten minutes
-    assert course.look() and course.told() == "2 of 4 runs, about 17 min left"  # and the table said a third of one
+    one = jobs[0].seconds(1.0)  # as the table says: less than a minute
+    left = duration(2 * one * (600 + 0.15 * one) / (1.15 * one))
+    assert course.look() and course.told() == f"2 of 4 runs, about {left} left"
     assert complete(tmp_path, jobs[1]) and not complete(tmp_path, jobs[2]) and not complete(tmp_path, jobs[3])
 
 
