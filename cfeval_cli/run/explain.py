@@ -152,7 +152,7 @@ def explain(
     memo = Memo(cache, job.section, job.label, packed, unpacked)
     if memo.section is None:
         log.info("%s is not kept for later runs: it, or the model, does not say what it depends on", job.component)
-    fit, unknown = Answer(), []
+    fit, unknown = Answer(), list[Ints]()
     for slab in slabs(size):
         keys = _keys(instances.take(slab))
         known = memo.known([_FIT, *keys])
