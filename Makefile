@@ -112,6 +112,7 @@ bench: .venv/.run ## benchmarks on the full data, as tables in benchmarks/ (30 m
 	$(BIN)/python benchmarks/optimum.py
 	$(BIN)/python benchmarks/speed.py
 	$(BIN)/python benchmarks/scale.py
+	$(BIN)/python benchmarks/large.py --sizes 10000 30000 100000
 	$(BIN)/python benchmarks/fixed.py
 	$(BIN)/python benchmarks/slow_models.py
 

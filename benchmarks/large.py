@@ -7,15 +7,22 @@ import csv
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
+from sections import parts, put
+
 HERE = Path(__file__).parent
 SIZES = (10_000, 30_000, 100_000, 300_000, 1_000_000)
-SETTINGS = ("explainer=[random,omission,lr]", "search=discrete", "bounds=0", "n_jobs=2", "cache=off")
+SETTINGS = ("explainer=[random,omission,lr]", "search=discrete", "bounds=0", "n_jobs=2", "cache=off", "figures=[]")
+TITLE, HEADING = "Scale", "Whole runs"
+HEAD = """\
+| instances | seconds | of the processor | peak memory, MB | folder, MB | report.html, MB | at work | most seconds |
+| ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |"""
 
 SPLIT = """\
 split:
@@ -49,7 +56,7 @@ def write(people, source, path):
             file.writelines(", ".join(row) + "\n" for row in drawn)
 
 
-def measured(people, more, place):
+def measured(people, place):
     """One run, in a process of its own."""
     (place / "conf" / "dataset").mkdir(parents=True)
     (place / "data").mkdir()
@@ -59,8 +66,8 @@ def measured(people, more, place):
     write(people, source, place / "data" / "large.csv")
     command = [str(Path(sys.executable).parent / "cfeval"), "run", "--quiet", "--config-dir", str(place / "conf")]
     command += ["dataset=adults_large", f"data_dir={place / 'data'}", f"hydra.run.dir={place / 'run'}"]
-    begun = time.perf_counter()
-    process = subprocess.Popen([*command, *SETTINGS, *more], stdout=subprocess.DEVNULL)
+    busy, begun = os.getloadavg()[0], time.perf_counter()
+    process = subprocess.Popen([*command, *SETTINGS], stdout=subprocess.DEVNULL)
     _, status, used = os.wait4(process.pid, 0)  # with its workers, which it has waited for
     if status:
         raise SystemExit(f"the run of {people:,} ended with {os.waitstatus_to_exitcode(status)}")
@@ -70,6 +77,7 @@ def measured(people, more, place):
     page = place / "run" / "report.html"
     return {
         "people": record["instances"],
+        "busy": busy,
         "seconds": seconds,
         "cpu": used.ru_utime + used.ru_stime,
         "memory": used.ru_maxrss / 1024,  # of the largest process, to its end
@@ -85,33 +93,33 @@ def line(row):
     figures = (
         f"{row['seconds']:,.0f} | {row['cpu']:,.0f} | {row['memory']:,.0f} | {row['folder']:,.1f} | {row['page']:.2f}"
     )
-    return f"| {row['people']:,} | {figures} | {told} |"
+    return f"| {row['people']:,} | {figures} | {row['busy']:.1f} | {told} |"
+
+
+def written(path, new):
+    """The page with new lines, in the place of those of the same sizes."""
+    _, told = parts(path)
+    lines = [*told.get(HEADING, "").splitlines(), *new]
+    sizes = {match[1]: one for one in lines if (match := re.match(r"\| ([\d,]+) \|", one))}
+    text = (
+        f"By `python benchmarks/large.py --sizes …`: `cfeval run {' '.join(SETTINGS)}` on rows like those of Adults, "
+        f"each in a process of its own. {os.cpu_count()} cores; *at work* are the processes that were so when it began."
+        " Memory is that of the largest process, what it has read of its files included."
+    )
+    ordered = [sizes[size] for size in sorted(sizes, key=lambda size: int(size.replace(",", "")))]
+    put(path, TITLE, HEADING, "\n".join([text, "", HEAD, *ordered]))
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
-    parser.add_argument("--out", type=Path, default=HERE / "large.md")
-    parser.add_argument("more", nargs="*", help="settings of the runs, such as figures=[]")
+    parser.add_argument("--out", type=Path, default=HERE / "scale.md", help="the page, of which other lines are kept")
     options = parser.parse_args()
-    busy = os.getloadavg()[0]
-    more = "".join(f" {one}" for one in options.more)
-    lines = [
-        "# Many instances",
-        "",
-        f"Made by `python benchmarks/large.py --sizes {' '.join(map(str, options.sizes))}{more}`: `cfeval run "
-        f"{' '.join(SETTINGS)}{more}` on rows like those of Adults, each in a process of its own. "
-        f"{os.cpu_count()} cores; processes that were at work when it began: {busy:.1f}.",
-        "",
-        "| instances | seconds | of the processor | peak memory, MB | folder, MB | report.html, MB | most seconds |",
-        "| ---: | ---: | ---: | ---: | ---: | ---: | --- |",
-    ]
-    print("\n".join(lines), flush=True)
     for people in options.sizes:
         with tempfile.TemporaryDirectory(prefix="large-") as place:
-            lines.append(line(measured(people, options.more, Path(place))))
-        print(lines[-1], flush=True)
-        options.out.write_text("\n".join(lines) + "\n")
+            new = line(measured(people, Path(place)))
+        print(new, flush=True)
+        written(options.out, [new])
 
 
 if __name__ == "__main__":

@@ -14,6 +14,8 @@ import time
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 
+from sections import put
+
 HERE = Path(__file__).parent
 SIZES = (1_000, 3_000, 10_000, 30_000, 100_000)
 VALUES = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
@@ -241,12 +243,12 @@ def main():
             rows.append(measured(stage, n, v, str(stored)))
             print(line(rows[-1]), flush=True)
     header = [
-        f"# Scale\n\n{os.cpu_count()} cores. Each row is a process of its own; memory is the peak above what the "
-        "process held before the stage.\n\n![seconds and memory](scale.png)\n",
+        f"By `python benchmarks/scale.py`. {os.cpu_count()} cores. Each row is a process of its own; memory is the "
+        f"peak above what the process held before the stage.\n\n![seconds and memory]({options.out.stem}.png)\n",
         "| stage | instances | seconds | µs/instance | peak memory, MB | of which results, MB |",
         "| --- | ---: | ---: | ---: | ---: | ---: |",
     ]
-    options.out.write_text("\n".join([*header, *map(line, rows)]) + "\n")
+    put(options.out, "Scale", "Stages", "\n".join([*header, *map(line, rows)]))
     plot(rows, options.out.with_suffix(".png"))
 
 

@@ -28,6 +28,7 @@ _TABLES = """
         WITHOUT ROWID;
 """
 _CHECK = 8  # bytes
+_ASKED = 500  # items that are asked for at once: older versions of SQLite take no more than 999
 
 
 @dataclass(frozen=True)
@@ -54,11 +55,14 @@ class Disk:
                 "ON CONFLICT (key) DO UPDATE SET label = ?2, used = ?3",
                 (section, label, time.time()),
             )
-            entries = database.execute(
-                "SELECT item, value FROM entry JOIN section ON section = id WHERE key = ?", (section,)
-            )
-            wanted = set(items)
-            found = {item: _opened(section, item, value) for item, value in entries if item in wanted}
+            ((number_,),) = database.execute("SELECT id FROM section WHERE key = ?", (section,))
+            found: dict[bytes, bytes | None] = {}
+            for start in range(0, len(items), _ASKED):
+                some = items[start : start + _ASKED]
+                marks = ",".join("?" * len(some))
+                query = f"SELECT item, value FROM entry WHERE section = ? AND item IN ({marks})"  # noqa: S608  no text
+                for item, value in database.execute(query, (number_, *some)):
+                    found[item] = _opened(section, item, value)
             return {item: value for item, value in found.items() if value is not None}
 
         return self._use(read, {})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import mmap
 import os
 import pickle
 import shutil
@@ -21,6 +22,9 @@ log = logging.getLogger("cfeval")
 
 _PREFIX = "cfeval-"
 _SENT = 0.5  # seconds of work left that are worth sending to workers that are there already
+_AHEAD = 1024  # items that workers do before their results are taken: more would pile up if nobody is as fast as they
+_LARGE = 1 << 16  # bytes of an array that workers have in common
+_ALIGNED = 64  # bytes, at a multiple of which such an array begins
 _started: set[int] = set()  # processes that have workers; a fork of one has none
 
 _Shared = TypeVar("_Shared")
@@ -62,22 +66,21 @@ def _spread(
     from joblib import Parallel, delayed, parallel_config
     from joblib.externals.loky.process_executor import TerminatedWorkerError
 
-    try:
-        # not joblib's dump, which would write an array once for each feature that shares it
-        sent = pickle.dumps(shared, protocol=5)
-    except (pickle.PicklingError, AttributeError, TypeError) as error:
-        log.warning("going on in this process only, since something cannot be sent to others: %s", error)
-        yield from (work(shared, item) for item in items)
-        return
     _sweep()
     with tempfile.TemporaryDirectory(prefix=f"{_PREFIX}{os.getpid()}-") as folder:
         path = Path(folder) / "shared"
-        path.write_bytes(sent)
+        try:
+            _store(shared, path)
+        except (pickle.PicklingError, AttributeError, TypeError) as error:
+            log.warning("going on in this process only, since something cannot be sent to others: %s", error)
+            yield from (work(shared, item) for item in items)
+            return
         try:
             with parallel_config("loky", inner_max_num_threads=1):
                 parallel = Parallel(n_jobs=min(many, len(items)), return_as="generator", batch_size=1)
             _started.add(os.getpid())
-            yield from parallel(delayed(_call)(work, str(path), item) for item in items)
+            for start in range(0, len(items), _AHEAD):
+                yield from parallel(delayed(_call)(work, str(path), item) for item in items[start : start + _AHEAD])
         except TerminatedWorkerError as error:
             raise Failure(
                 "a worker process died, killed or out of memory. With executor.n_jobs=1 there are none."
@@ -116,7 +119,36 @@ def _settle(path: str) -> None:
     gc.freeze()
 
 
+def _store(shared: Any, path: Path) -> None:
+    """What the workers share, its large arrays in a file of their own, which is in memory once for all of them."""
+    large: list[pickle.PickleBuffer] = []
+
+    def here(buffer: pickle.PickleBuffer) -> bool:
+        """Whether an array goes with the rest."""
+        if buffer.raw().nbytes < _LARGE:
+            return True
+        large.append(buffer)
+        return False
+
+    # not joblib's dump, which would write an array once for each feature that shares it
+    body = pickle.dumps(shared, protocol=5, buffer_callback=here)
+    ends = []
+    with path.with_suffix(".arrays").open("wb") as file:
+        for buffer in large:
+            file.write(buffer.raw())
+            ends.append(file.tell())
+            file.write(bytes(-ends[-1] % _ALIGNED))
+    path.write_bytes(pickle.dumps((body, ends)))
+
+
 @lru_cache(maxsize=1)
 def _load(path: str) -> Any:
     """What the workers share, from a folder that only the user who started them can write to."""
-    return pickle.loads(Path(path).read_bytes())  # noqa: S301
+    body, ends = pickle.loads(Path(path).read_bytes())  # noqa: S301
+    if not ends:
+        return pickle.loads(body)  # noqa: S301
+    with Path(path).with_suffix(".arrays").open("rb") as file:
+        # who writes to an array has that part of it for himself
+        whole = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY))
+    starts = [0, *(-(-end // _ALIGNED) * _ALIGNED for end in ends[:-1])]
+    return pickle.loads(body, buffers=[whole[a:b] for a, b in zip(starts, ends, strict=True)])  # noqa: S301

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
@@ -93,19 +93,15 @@ class Folder:
         """instances.parquet without what the instances are."""
         return pd.read_parquet(self.path / "instances.parquet", columns=_PREDICTED)
 
-    @cached_property
-    def edits(self) -> pd.DataFrame:
-        """counterfactuals.parquet without the edits themselves, of the explainers that are shown."""
+    def edits(self) -> Iterator[pd.DataFrame]:
+        """counterfactuals.parquet without the edits themselves, of the explainers that are shown, a part at a time."""
         import pyarrow.parquet as pq
 
         labels = ["explainer", "access"]  # each of them in memory once
-        table = pq.read_table(self.path / "counterfactuals.parquet", columns=_EDITS, read_dictionary=labels)
-        edits: pd.DataFrame = table.to_pandas(split_blocks=True, self_destruct=True)
-        for name in labels:  # which are to be sorted as they are read
-            told = edits[name].astype("category")
-            edits[name] = told.cat.reorder_categories(sorted(told.cat.categories))
-        mine = edits["explainer"].isin(self.shown)
-        return edits if mine.all() else edits[mine]
+        with pq.ParquetFile(self.path / "counterfactuals.parquet", read_dictionary=labels) as file:
+            for number in range(file.num_row_groups):
+                edits: pd.DataFrame = file.read_row_group(number, _EDITS).to_pandas()
+                yield edits[edits["explainer"].isin(self.shown)]
 
     @property
     def moved(self) -> bool:

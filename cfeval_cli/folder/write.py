@@ -33,7 +33,7 @@ from cfeval_cli.folder.journal import FILE, Journal
 from cfeval_cli.statistics.findings import Findings, file_of
 from cfeval_cli.statistics.scores import Scores
 from cfeval_cli.storage.files import as_csv, hash_file, locked, sweep_partial, whole_file
-from cfeval_cli.storage.scratch import Scratch
+from cfeval_cli.storage.scratch import Scratch, slabs
 from cfeval_cli.types import (
     NONE,
     Access,
@@ -299,7 +299,7 @@ class RunFolder:
     def save_truth(self, instances: Split, truth: Mapping[str, Known]) -> None:
         """How much each feature truly matters, under each definition that the model has, and how well that is known."""
         for name, known in truth.items():
-            many = int((~np.isnan(known.importance).all(axis=1)).sum())
+            many = self._many_known(known.importance)
             self._record["truths"][name] |= {"exact": known.error is None, "how": known.how, "instances": many}
             if known.error is not None:
                 told = {"error": float(np.nanmean(known.error)), "largest_error": float(np.nanmax(known.error))}
@@ -308,6 +308,14 @@ class RunFolder:
             return
         pieces = _pieces(truth, len(instances))
         self._write_tables("truth.parquet", (_known(instances.ids, *piece) for piece in pieces))
+
+    def _many_known(self, importance: Floats) -> int:
+        """Of how many instances anything is known."""
+        many = 0
+        for slab in slabs(len(importance)):
+            many += int((~np.isnan(importance[slab]).all(axis=1)).sum())
+            self.scratch.release()
+        return many
 
     def save_explanations(self, instances: Split, explained: Mapping[str, Explained]) -> None:
         """All explanations so far, and what they cost."""
@@ -341,8 +349,10 @@ class RunFolder:
         counterfactuals: Mapping[str, Mapping[Access, Counterfactuals]],
     ) -> None:
         """Edits of all explainers and levels, part by part where there are many."""
+        there = {name: (usable[name] != NONE).any(axis=1) for name in counterfactuals}
+        whose = {name: ids if mine.all() else ids[mine] for name, mine in there.items()}  # all are not copied
         whole = [
-            (ids[(usable[name] != NONE).any(axis=1)], name, level, found)
+            (whose[name], name, level, found)
             for name, by_level in counterfactuals.items()
             for level, found in by_level.items()
         ]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pandas as pd
 
 from cfeval_cli.errors import visible
 from cfeval_cli.report.plots import COLOURS, INK, WIDE, Plot, about, legend, looks, style
+from cfeval_cli.types import Floats
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -18,35 +20,63 @@ _MOST = 400  # dots of a panel
 
 
 def draw(
-    instances: pd.DataFrame, counterfactuals: pd.DataFrame, names: Sequence[str], record: Mapping[str, Any]
+    instances: pd.DataFrame, counterfactuals: Iterable[pd.DataFrame], names: Sequence[str], record: Mapping[str, Any]
 ) -> dict[str, Plot]:
-    """By the names of their files."""
-    before = instances.set_index("instance")["predicted_probability"]
-    found = counterfactuals.assign(drop=counterfactuals["instance"].map(before) - counterfactuals["probability"])
+    """By the names of their files, from the counterfactuals part by part."""
+    found = _Found.of(instances, counterfactuals)
     drawn = {}
     with style():
-        if len(found):
+        if found.values:
             drawn["distributions"] = _spread(found, names, record)
-        if found["converged"].notna().any():
-            drawn["convergence"] = _convergence(found, names, record)
+        if len(found.iterated):
+            drawn["convergence"] = _convergence(found.iterated, names, record)
     return drawn
 
 
-def _spread(found: pd.DataFrame, names: Sequence[str], record: Mapping[str, Any]) -> Plot:
+@dataclass(frozen=True)
+class _Found:
+    """What is drawn of all counterfactuals, of which there may be many."""
+
+    values: Mapping[tuple[str, str, str], Sequence[Floats]]  # by what it is, level of access and explainer, in parts
+    iterated: pd.DataFrame  # those whose search came to rest, or did not
+
+    @staticmethod
+    def of(instances: pd.DataFrame, parts: Iterable[pd.DataFrame]) -> _Found:
+        before = instances.set_index("instance")["predicted_probability"]
+        values: dict[tuple[str, str, str], list[Floats]] = {}
+        iterated = [pd.DataFrame({"converged": []})]
+        for part in parts:
+            told = part.assign(drop=part["instance"].map(before) - part["probability"])
+            for (level, name), mine in told.groupby(["access", "explainer"], observed=True, sort=False):
+                for what in ("distance", "drop"):
+                    known = mine[what].dropna().to_numpy(float)
+                    values.setdefault((what, str(level), str(name)), []).append(known)
+            some = told[told["converged"].notna()]
+            if len(some):
+                iterated.append(some.astype({"explainer": object, "access": object}))
+        return _Found(values, pd.concat(iterated[1:] or iterated, ignore_index=True))
+
+    def of_one(self, what: str, level: str, name: str) -> Floats:
+        """Distances or drops of one explainer's counterfactuals."""
+        return np.concatenate([np.zeros(0), *self.values.get((what, level, name), ())])
+
+    def any(self, what: str, level: str) -> bool:
+        """Whether there is any for anybody."""
+        return any(key[:2] == (what, level) and any(map(len, parts)) for key, parts in self.values.items())
+
+
+def _spread(found: _Found, names: Sequence[str], record: Mapping[str, Any]) -> Plot:
     """Boxes for each explainer: distances, and drops of the probability where a search saw them."""
     from cfeval_cli.report.sheet import Sheet
 
     panels = [("distance", level) for level in record["levels"]]
-    panels += [
-        ("drop", level) for level in record["levels"] if found.loc[found["access"] == level, "drop"].notna().any()
-    ]
+    panels += [("drop", level) for level in record["levels"] if found.any("drop", level)]
     titles, seen = {"distance": "distance", "drop": "drop of P(ŷ)"}, looks(names)
     figure = Sheet(WIDE, 0.6 + 0.26 * max(3, len(names)))
     axes: list[Axes] = np.atleast_1d(np.asarray(figure.subplots(1, len(panels), sharey=True))).tolist()
     for axis, (what, level) in zip(axes, panels, strict=True):
-        mine = found[found["access"] == level]
         for place, name in enumerate(names):
-            values = mine.loc[mine["explainer"] == name, what].dropna().to_numpy(float)
+            values = found.of_one(what, level, name)
             if len(values):
                 _box(axis, values, place, seen[name].colour)
         axis.grid(axis="x")
@@ -70,11 +100,10 @@ def _box(axis: Axes, values: Any, place: int, colour: str) -> None:
     axis.plot(values.mean(), place, "o", ms=3, color=INK)
 
 
-def _convergence(found: pd.DataFrame, names: Sequence[str], record: Mapping[str, Any]) -> Plot:
+def _convergence(mine: pd.DataFrame, names: Sequence[str], record: Mapping[str, Any]) -> Plot:
     """The share of searches that came to rest by their steps, and where those that did and did not ended."""
     from cfeval_cli.report.sheet import Sheet
 
-    mine = found[found["converged"].notna()]
     figure = Sheet(WIDE, 2.7)
     left, right = figure.subplots(1, 2)
     for name in names:

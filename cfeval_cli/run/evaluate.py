@@ -39,7 +39,7 @@ def edits_of(
         if keep:
             who = (of_component(plan.search), of_component(plan.distance))
             section = of_work(search.Job, study.identity, *who, level.name, plan.seed)
-        done = search.find(job, rows, features, plan.executor, advance, study.cache, section)
+        done = search.find(job, rows, features, plan.executor, advance, study.cache, section, study.scratch)
         found[level] = done.counterfactuals
         study.ledger.book(asker.format(level=level.name.lower()), done.cost)
     return found

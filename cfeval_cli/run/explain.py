@@ -14,12 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cfeval_cli.errors import Failure, UserError
 from cfeval_cli.identity import of_code
 from cfeval_cli.run.limit import TooLong, within
 from cfeval_cli.run.memo import Memo
 from cfeval_cli.run.together import Together
+from cfeval_cli.storage.scratch import Scratch, slabs
 from cfeval_cli.types import (
     ABSENT,
     NONE,
@@ -48,6 +50,7 @@ _CHUNK = 16  # instances that are explained at a time, at least
 _MOST = 128  # of those that wait for a model together: then a call answers many
 _PARTS = 8  # in which the rest is thought, so that the last ones of several processes end together
 _FIRST = 4  # that are explained first, if a model is slow: other processes begin when their time is known
+_HELD = 1 << 14  # explanations that are in memory before they are put aside
 _LONGEST = 200  # characters of a reason
 _FIT = b"fit"  # in the place of an instance: the cost of preparing an explainer
 _HEAD = struct.Struct("<qddd")  # what it cost
@@ -131,27 +134,37 @@ class Job:
 
 
 def explain(
-    job: Job, executor: Executor, cache: Cache, advance: Callable[[int], None], *, strict: bool = False
+    job: Job,
+    executor: Executor,
+    cache: Cache,
+    advance: Callable[[int], None],
+    *,
+    strict: bool = False,
+    scratch: Scratch | None = None,
 ) -> Explained:
     """Look up what is known, compute the rest, and keep each chunk as soon as it is there.
 
-    An instance that cannot be explained is left out with the reason; if `strict`, the first ends it all.
+    An instance that cannot be explained is left out with the reason; if `strict`, the first ends it all. What is told
+    of many instances is put aside as it comes in.
     """
-    instances = job.rows
-    keys = [_key(*one) for one in zip(instances.ids.tolist(), instances.labels.tolist(), instances.codes, strict=True)]
-    gathered = _Gathered(len(keys))
+    instances, size = job.rows, len(job.rows)
+    gathered = _Gathered(size, scratch or Scratch())
     memo = Memo(cache, job.section, job.label, packed, unpacked)
     if memo.section is None:
         log.info("%s is not kept for later runs: it, or the model, does not say what it depends on", job.component)
-    known = memo.known([_FIT, *keys])
-    fit = known.pop(_FIT, Answer())
-    missing = np.array([row for row, key in enumerate(keys) if key not in known], dtype=np.int64)
-    for row, key in enumerate(keys):
-        if key in known:
-            gathered.add(row, known.pop(key))
-    if 0 < len(missing) < len(keys):
-        log.info("%s: %s of %s known from before", job.component, f"{len(keys) - len(missing):,}", f"{len(keys):,}")
-    advance(len(keys) - len(missing))
+    fit, unknown = Answer(), list[Ints]()
+    for slab in slabs(size):
+        keys = _keys(instances.take(slab))
+        known = memo.known([_FIT, *keys])
+        fit = known.pop(_FIT, fit)
+        for row, key in enumerate(keys, slab.start):
+            if key in known:
+                gathered.add(row, known[key])
+        unknown.append(np.array([row for row, key in enumerate(keys, slab.start) if key not in known], dtype=np.int64))
+    missing = np.concatenate(unknown)
+    if 0 < len(missing) < size:
+        log.info("%s: %s of %s known from before", job.component, f"{size - len(missing):,}", f"{size:,}")
+    advance(size - len(missing))
     chunks = np.split(missing, _ends(len(missing), job.side_by_side)[:-1]) if len(missing) else []
     with memo.keeping() as keep:
         for rows, (fit, new) in zip(chunks, executor.map(_explain, job, chunks), strict=True):
@@ -161,13 +174,13 @@ def explain(
                     raise Failure(f"{which}: {told.fault}. With strict=false the run goes on without it.")
                 gathered.add(row, told)
             # not what went wrong: it may go well another time
-            good = {keys[row]: told for row, told in zip(rows, new, strict=True) if not told.fault}
+            good = {key: told for key, told in zip(_keys(instances.take(rows)), new, strict=True) if not told.fault}
             keep({_FIT: fit} | good)
             advance(len(rows))
     explanation = Explanation(gathered.features, gathered.scores)
-    done = Explained(explanation, fit.cost + gathered.cost, len(keys) - len(missing), gathered.faults)
+    done = Explained(explanation, fit.cost + gathered.cost, size - len(missing), gathered.faults)
     if done.faults:
-        left = f"{len(done.faults):,} of {len(keys):,}"
+        left = f"{len(done.faults):,} of {size:,}"
         log.warning("%s: no explanation of %s instances: %s", job.component, left, done.reasons)
     return done
 
@@ -184,7 +197,8 @@ def _ends(size: int, side_by_side: bool) -> list[int]:
 class _Gathered:
     """Explanations as they come in, in arrays that widen when one names more features."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, scratch: Scratch) -> None:
+        self._scratch, self._added = scratch, 0
         self.features = np.zeros((size, 0), dtype=np.int64)
         self.scores = np.zeros((size, 0))
         self.cost = Cost()
@@ -194,16 +208,31 @@ class _Gathered:
         if told.fault:
             self.faults[row] = told.fault
         width = len(told.features)
-        more = width - self.features.shape[1]
-        if more > 0:
-            self.features = np.pad(self.features, ((0, 0), (0, more)), constant_values=NONE)
-            self.scores = np.pad(self.scores, ((0, 0), (0, more)), constant_values=np.nan)
+        if width > self.features.shape[1]:
+            self.features = self._wider(self.features, width, NONE)
+            self.scores = self._wider(self.scores, width, np.nan)
         self.features[row, :width], self.scores[row, :width] = told.features, told.scores
         self.cost += told.cost
+        self._added += 1
+        if self._added % _HELD == 0:
+            self._scratch.release()
+
+    def _wider(self, old: NDArray[Any], width: int, nothing: float) -> NDArray[Any]:
+        """The same with room for so many features."""
+        new = self._scratch.blank((len(old), width), old.dtype)
+        for slab in slabs(len(old)):
+            new[slab, : old.shape[1]], new[slab, old.shape[1] :] = old[slab], nothing
+            self._scratch.release()
+        return new
 
 
-def _key(instance: int, label: int, codes: Codes) -> bytes:
-    return blake2b(f"{instance} {label} ".encode() + codes.tobytes(), digest_size=16).digest()
+def _keys(rows: Rows) -> list[bytes]:
+    """By which explanations of instances are found again."""
+    every = zip(rows.ids.tolist(), rows.labels.tolist(), rows.codes, strict=True)
+    return [
+        blake2b(f"{instance} {label} ".encode() + codes.tobytes(), digest_size=16).digest()
+        for instance, label, codes in every
+    ]
 
 
 def packed(told: Answer) -> bytes:

@@ -174,7 +174,9 @@ class _Trial:
             told.append(explanations[name].take(sample[here]))
             counted = np.cumsum(usable) - 1  # edits are of usable explanations only
             for level, parts in found.items():
+                study.scratch.release()  # scattered rows bring all that lies near them into memory
                 parts.append(edits[name][level].take(counted[sample[here]]))
+            study.scratch.release()
         stacked = {level: Counterfactuals.concatenate(parts) for level, parts in found.items()}
         return _Trial(
             study, sample, list(chosen), np.concatenate(owner), np.concatenate(place), np.concatenate(features),

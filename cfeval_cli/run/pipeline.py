@@ -19,7 +19,7 @@ from cfeval_cli.run import bounds, circular, explain, invariance, judges, trust,
 from cfeval_cli.run.evaluate import Edits, edits_of
 from cfeval_cli.run.memo import Memo
 from cfeval_cli.run.progress import Progress
-from cfeval_cli.run.score import score, used
+from cfeval_cli.run.score import score, those, used
 from cfeval_cli.run.study import Study, predicted, prepare
 from cfeval_cli.seeding import integer, stream
 from cfeval_cli.statistics import noise, proportion
@@ -28,12 +28,10 @@ from cfeval_cli.statistics.findings import Circular, conclude
 from cfeval_cli.statistics.resampled import USUAL, Bootstrap, enough
 from cfeval_cli.statistics.scores import Scores
 from cfeval_cli.storage import npy
-from cfeval_cli.storage.scratch import Scratch
 from cfeval_cli.types import (
     ABSENT,
     NONE,
     Cache,
-    Counterfactuals,
     Dataset,
     Explained,
     Explanation,
@@ -84,7 +82,7 @@ def run(plan: Plan, folder: RunFolder, progress: Progress, teacher: Model | None
     explanations: dict[str, Explained] = {}
     for name in plan.explainers:
         with progress.stage(f"explain: {name}", len(study.instances)) as advance:
-            done = explanations[name] = put_aside(study, explained(study, name, explanations, advance))
+            done = explanations[name] = explained(study, name, explanations, advance)
         study.ledger.book(f"explainer.{name}", done.cost)
         folder.save_explanations(study.instances, explanations)
 
@@ -93,9 +91,8 @@ def run(plan: Plan, folder: RunFolder, progress: Progress, teacher: Model | None
     for name, features in chosen.items():
         rows = used(features)
         with progress.stage(f"search: {name}", len(rows) * len(plan.levels)) as advance:
-            asker = f"search.{name}.{{level}}"
-            edited = edits_of(study, study.rows.take(rows), features[rows], asker, advance, keep=True)
-            edits[name] = {level: _aside(study.scratch, one) for level, one in edited.items()}
+            asker, some = f"search.{name}.{{level}}", those(rows, len(features))
+            edits[name] = edits_of(study, study.rows.take(some), features[some], asker, advance, keep=True)
     folder.save_counterfactuals(study.instances, chosen, edits)
 
     with progress.stage("score"):
@@ -105,6 +102,7 @@ def run(plan: Plan, folder: RunFolder, progress: Progress, teacher: Model | None
     if len(rows) and part.plan.explainers:
         with progress.stage("noise", len(rows) * len(part.plan.explainers)) as advance:
             second = repeated(part, {name: importance[rows] for name, importance in truth.items()}, advance)
+        study.scratch.release()
         folder.save_again(part.instances, second.explanations, second.chosen, second.edits)
         study.ledger.add("noise", part.ledger)
         again = noise.Again(rows, second.explanations, second.scores)
@@ -225,7 +223,9 @@ def explained(
     if source in others and (made := explainer.follows(plan.explainers[source])) is not None:
         advance(len(study.rows))
         done = others[source]  # whose cost is its own: it would have asked the same
-        return replace(done, explanation=made(done.explanation))
+        told = made(done.explanation)
+        aside = study.scratch.keep({"features": told.features, "scores": told.scores})
+        return replace(done, explanation=Explanation(**aside))
     identity = of_component(explainer)
     job = explain.Job(
         name=name,
@@ -241,7 +241,7 @@ def explained(
         timeout=plan.timeout,
     )
     try:
-        return explain.explain(job, plan.executor, study.cache, advance, strict=plan.strict)
+        return explain.explain(job, plan.executor, study.cache, advance, strict=plan.strict, scratch=study.scratch)
     except (UserError, Failure):
         raise
     except Exception as error:
@@ -249,21 +249,11 @@ def explained(
         raise Failure(f"explainer.{name} failed, {what} (HYDRA_FULL_ERROR=1 shows where).") from error
 
 
-def put_aside(study: Study, done: Explained) -> Explained:
-    """The same, with the explanations on the disk."""
-    aside = study.scratch.keep({"features": done.explanation.features, "scores": done.explanation.scores})
-    return replace(done, explanation=Explanation(**aside))
-
-
-def _aside(scratch: Scratch, found: Counterfactuals) -> Counterfactuals:
-    arrays: dict[str, Any] = {field.name: getattr(found, field.name) for field in fields(found)}
-    return Counterfactuals(**scratch.keep({name: array for name, array in arrays.items() if array is not None}))
-
-
 def select(study: Study, name: str, done: Explained) -> Ints:
     """The k features (N, k) to be evaluated; a row of NONE is left out."""
     plan, instances = study.plan, study.instances
     features = done.explanation.top(plan.k)
+    study.scratch.release()
     short = np.flatnonzero((features == NONE).any(axis=1))
     if plan.incomplete == "skip":
         features[short] = NONE

@@ -24,6 +24,11 @@ def used(features: Ints) -> Ints:
     return np.flatnonzero((features != NONE).any(axis=1))
 
 
+def those(rows: Ints, size: int) -> Ints | slice:
+    """Some rows of so many, to be taken; all of them are not copied."""
+    return rows if len(rows) < size else slice(None)
+
+
 def score(
     study: Study,
     truth: Mapping[str, Floats],
@@ -91,8 +96,7 @@ def _case(
     """What the metrics are given of one explainer's explanations of the instances of a slab."""
     plan, told = study.plan, done.explanation.take(slab)
     mine = member.within(slab)
-    some = member.places[mine] - slab.start
-    rows = some if len(some) < slab.stop - slab.start else slice(None)  # all are not copied
+    rows = those(member.places[mine] - slab.start, slab.stop - slab.start)
     case = case_of(
         study,
         study.rows.take(slab).take(rows),

@@ -10,11 +10,13 @@ from hashlib import blake2b
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cfeval_cli.cache.off import Off
 from cfeval_cli.errors import Failure
 from cfeval_cli.run.memo import Memo
 from cfeval_cli.storage import npy
+from cfeval_cli.storage.scratch import Scratch, slabs
 from cfeval_cli.types import (
     Access,
     Cache,
@@ -32,6 +34,8 @@ from cfeval_cli.types import (
     Task,
 )
 from cfeval_cli.types.search import editable
+
+_TOGETHER = 1 << 16  # instances that are looked up at once
 
 
 @dataclass(frozen=True)
@@ -83,26 +87,69 @@ def find(
     advance: Callable[[int], None],
     cache: Cache | None = None,
     section: str | None = None,
+    scratch: Scratch | None = None,
 ) -> Found:
-    """Counterfactuals of all instances; each chunk is kept in a section of the cache as soon as it is there."""
+    """Counterfactuals of all instances; each chunk is kept in a section of the cache as soon as it is there.
+
+    Those of many instances are put aside as they come in.
+    """
     size = job.search.chunk(job.dataset, features.shape[1])
     starts = range(0, max(1, len(rows)), size)  # at least one chunk, so that even nothing found has the right shape
     parts = [slice(start, start + size) for start in starts]
     chunks = [Chunk(rows.take(part), features[part]) for part in parts]
     memo = Memo(cache or Off(), section, f"{job.dataset.name}, {job.component}, seed {job.seed}", packed, unpacked)
     keys = [b"" if section is None else chunk.key for chunk in chunks]
-    known = memo.known(keys)
-    done = {i: known[key] for i, key in enumerate(keys) if key in known and _fits(known[key], chunks[i])}
-    advance(sum(len(chunks[i].rows) for i in done))
-    missing = [i for i in range(len(chunks)) if i not in done]
+    gathered, costs = _Gathered(job, len(rows), scratch or Scratch()), dict[int, Cost]()
+    for some in slabs(len(chunks), max(1, _TOGETHER // size)):
+        known = memo.known(keys[some])
+        for i in range(some.start, some.stop):
+            before = known.get(keys[i])
+            if before is not None and _fits(before, chunks[i]):
+                gathered.add(parts[i], before.counterfactuals)
+                costs[i] = before.cost
+    advance(sum(len(chunks[i].rows) for i in costs))
+    missing = [i for i in range(len(chunks)) if i not in costs]
     with memo.keeping() as keep:
         for i, found in zip(missing, executor.map(_find, job, [chunks[i] for i in missing]), strict=True):
             keep({keys[i]: found})
-            done[i] = found
+            gathered.add(parts[i], found.counterfactuals)
+            costs[i] = found.cost
             advance(len(chunks[i].rows))
-    ordered = [done[i] for i in range(len(chunks))]
-    whole = Counterfactuals.concatenate([part.counterfactuals for part in ordered])
-    return Found(whole, sum((part.cost for part in ordered), Cost()))
+    return Found(gathered.whole, sum((costs[i] for i in range(len(chunks))), Cost()))
+
+
+class _Gathered:
+    """Counterfactuals as they come in, a chunk at a time, in any order."""
+
+    def __init__(self, job: Job, size: int, scratch: Scratch) -> None:
+        self._job, self._size, self._scratch = job, size, scratch
+        self._arrays: dict[str, NDArray[Any]] = {}
+
+    @property
+    def whole(self) -> Counterfactuals:
+        arrays: dict[str, Any] = dict(self._arrays)
+        return Counterfactuals(**arrays)
+
+    def add(self, part: slice, found: Counterfactuals) -> None:
+        told = {field.name: getattr(found, field.name) for field in fields(found)}
+        given = {name: array for name, array in told.items() if array is not None}
+        if self._arrays and given.keys() != self._arrays.keys():
+            odd = ", ".join(sorted(given.keys() ^ self._arrays.keys()))
+            raise Failure(f"{type(self._job.search).__name__} gave {odd} for some instances only.")
+        for name, array in given.items():
+            kept = self._arrays.get(name)
+            if kept is None or not np.can_cast(array.dtype, kept.dtype):
+                kept = self._arrays[name] = self._roomier(kept, array)
+            kept[part] = array
+        self._scratch.release()
+
+    def _roomier(self, old: NDArray[Any] | None, array: NDArray[Any]) -> NDArray[Any]:
+        """An array for all instances, of a type that has what is there and what comes."""
+        kind = array.dtype if old is None else np.result_type(old, array)
+        new = self._scratch.blank((self._size, *array.shape[1:]), kind)
+        if old is not None:
+            new[:] = old
+        return new
 
 
 def _find(job: Job, chunk: Chunk) -> Found:

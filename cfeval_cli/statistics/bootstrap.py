@@ -62,6 +62,7 @@ def sums(matrices: Sequence[Callable[[slice], Floats]], size: int, resamples: in
                     kept[-1] += added
                 else:
                     kept.append(added)
+        del counts, times  # before the next ones are drawn
     return [np.concatenate(kept) for kept in found]
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from cfeval_cli.storage.scratch import Scratch
 from cfeval_cli.types import Bools, Floats, Ints
@@ -98,9 +100,8 @@ class Scores:
         return Scores(parts, everyone.to_numpy())
 
     def marked(self, common: Mapping[Key, Bools]) -> Scores:
-        """The same, with what is common."""
-        masks = {key: None if mask.all() else mask for key, mask in common.items()}
-        return replace(self, parts={key: replace(part, common=masks.get(key)) for key, part in self.parts.items()})
+        """The same, with what is common where not all are."""
+        return replace(self, parts={key: replace(part, common=common.get(key)) for key, part in self.parts.items()})
 
     @property
     def shared(self) -> Scores | None:
@@ -119,7 +120,8 @@ class Scores:
         if there.all():
             return self
         place = np.maximum(np.cumsum(there) - 1, 0)
-        parts = {key: replace(part, places=place[part.places]) for key, part in self.parts.items()}
+        moved = {id(part.places): place[part.places] for part in self.parts.values()}  # which parts share
+        parts = {key: replace(part, places=moved[id(part.places)]) for key, part in self.parts.items()}
         return replace(self, parts=parts, ids=self.ids[there])
 
     def without(self, cells: pd.DataFrame) -> Scores:
@@ -169,27 +171,35 @@ class Scores:
         return self._table({key: np.flatnonzero(np.isin(part.places, some)) for key, part in self.parts.items()})
 
     def _table(self, chosen: Mapping[Key, slice | Ints]) -> pd.DataFrame:
-        parts = [(self.parts[key], some) for key, some in chosen.items()]
-        sizes = [len(part.places[some]) for part, some in parts]
+        columns: dict[str, list[NDArray[Any]]] = {
+            "instance": [np.zeros(0, dtype=np.int64)], "numerator": [np.zeros(0)], "denominator": [np.zeros(0)],
+            "common": [np.zeros(0, dtype=bool)],
+        }  # fmt: skip
+        for key, some in chosen.items():
+            part = self.parts[key]
+            places = part.places[some]
+            columns["instance"].append(self.ids[places])
+            columns["numerator"].append(part.numerator[some])
+            columns["denominator"].append(part.denominator[some])
+            columns["common"].append(np.ones(len(places), dtype=bool) if part.common is None else part.common[some])
+            if not isinstance(some, slice):  # of scattered rows, which bring all that lies near them into memory
+                self.scratch.release()
+        sizes = [len(part) for part in columns["instance"][1:]]
 
         def column(labels: list[str]) -> pd.Categorical[str]:
             names = list(dict.fromkeys(labels))
             codes = np.array([names.index(label) for label in labels], dtype=np.int16)
             return pd.Categorical.from_codes(np.repeat(codes, sizes), pd.Index(names))
 
-        def common(part: Part, some: slice | Ints) -> Bools:
-            return np.ones(len(part.places[some]), dtype=bool) if part.common is None else part.common[some]
-
-        nothing = (np.zeros(0), np.zeros(0, dtype=np.int64), np.zeros(0, dtype=bool))
         told = pd.DataFrame(
             {
-                "instance": np.concatenate([nothing[1], *(self.ids[part.places[some]] for part, some in parts)]),
+                "instance": np.concatenate(columns["instance"]),
                 "explainer": column([name for _, name in chosen]),
                 "metric": column([row[0] for row, _ in chosen]),
                 "variant": column([row[1] for row, _ in chosen]),
-                "numerator": np.concatenate([nothing[0], *(part.numerator[some] for part, some in parts)]),
-                "denominator": np.concatenate([nothing[0], *(part.denominator[some] for part, some in parts)]),
-                "common": np.concatenate([nothing[2], *(common(part, some) for part, some in parts)]),
+                "numerator": np.concatenate(columns["numerator"]),
+                "denominator": np.concatenate(columns["denominator"]),
+                "common": np.concatenate(columns["common"]),
             },
             copy=False,
         )

@@ -12,7 +12,7 @@ NOWHERE = "no instance that all explainers cover"
 
 
 def common(scores: Scores, order: pd.DataFrame) -> dict[Key, Bools]:
-    """For each score, whether every explainer that has a value for its metric covers the instance.
+    """For each score, whether every explainer that has a value for its metric covers the instance; none where all do.
 
     An explainer without any value leaves the others theirs. The rungs of a ladder are compared among themselves: they
     limit nobody, and all of their own instances are common.
@@ -27,7 +27,8 @@ def common(scores: Scores, order: pd.DataFrame) -> dict[Key, Bools]:
             covering[part.places] += 1
         for key, part in mine.items():
             everywhere = covering[part.places] == len(valued)
-            found[key] = np.ones(len(part), dtype=bool) if key[1] in rungs else everywhere
+            if key[1] not in rungs and not everywhere.all():
+                found[key] = everywhere
         scores.scratch.release()
     return found
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 _PAGE = 1 << 12  # bytes, at a multiple of which an array begins
 _SLAB = 1 << 14  # instances
+_BLOCK = 1 << 20  # bytes that are written at once
 
 _Key = TypeVar("_Key", bound=Hashable)
 
@@ -43,8 +44,24 @@ class Scratch:
             room.add(key, array)
         return room.arrays()
 
+    def blank(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+        """Zeros on the disk, to be written to in any order."""
+        size = int(dtype.itemsize * np.prod(shape, dtype=np.int64))
+        if shape[0] <= _SLAB or not size:
+            return np.zeros(shape, dtype)
+        file = self.open()
+        try:
+            nothing = np.zeros(min(size, _BLOCK), dtype=np.uint8)
+            for start in range(0, size, _BLOCK):  # what would not fit on the disk later is an OSError here
+                _write(file, nothing[: size - start], start)
+            found = mmap.mmap(file, size)
+        finally:
+            os.close(file)
+        self.hold(found)
+        return np.frombuffer(found, dtype).reshape(shape)
+
     def release(self) -> None:
-        """Give back the memory of what was read; whoever reads it again finds it on the disk."""
+        """Give back the memory of what was read or written; whoever reads it again finds it on the disk."""
         alive = [(ref, found) for ref in self._maps if (found := ref()) is not None]
         self._maps = [ref for ref, _ in alive]
         for _, found in alive:

@@ -31,6 +31,15 @@ def same(a, b):
     return equal and a.cost == b.cost
 
 
+def test_many_are_asked_for_a_few_at_a_time(tmp_path, monkeypatch):
+    cache = Disk(str(tmp_path))
+    cache.keep("a", "a", {key(i): told(i) for i in range(0, 40, 3)})
+    whole = cache.known("a", "a", [key(i) for i in range(40)])
+    assert whole == {key(i): told(i) for i in range(0, 40, 3)}
+    monkeypatch.setattr(disk, "_ASKED", 7)
+    assert cache.known("a", "a", [key(i) for i in range(40)]) == whole and cache.known("a", "a", []) == {}
+
+
 def test_what_is_kept_is_found_by_section_and_instance(tmp_path):
     cache = Disk(str(tmp_path / "deep" / "folder"))
     assert cache.known("a", "label a", [key(1)]) == {}

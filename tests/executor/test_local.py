@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from cfeval_cli.errors import Failure, UserError
+from cfeval_cli.executor import local
 from cfeval_cli.executor.local import Local
 
 HERE = os.getpid()
@@ -64,6 +65,34 @@ def test_the_first_is_done_here_the_rest_by_workers_that_share_one_copy(tmp_path
     assert len({(pid, copy) for pid, copy, *_ in done[1:]}) == 2  # one copy in each
     assert {kind for _, _, kind, _ in done[1:]} == {"ndarray"}
     assert {int(total) for *_, total in done} == {300_000 * 299_999 // 2}
+
+
+def write(shared, item):
+    """What arrays hold, which process this is, and which one wrote to the large array before."""
+    large, small, none = shared
+    before, large[0, 0] = int(large[0, 0]), os.getpid()
+    return (large[1:].sum(), tuple(small.tolist()), none.shape, large.flags.aligned), os.getpid(), before
+
+
+def test_large_arrays_are_as_they_were_and_each_worker_writes_to_its_own():
+    large = np.arange(60_000.0).reshape(200, 300).copy(order="F")
+    (_, here, _), *done = Local(2, 0.0).map(write, (large, np.arange(3), np.zeros((0, 4))), list(range(7)))
+    assert here == os.getpid() == large[0, 0] and len(done) == 6
+    assert {held for held, _, _ in done} == {(sum(range(300, 60_000)), (0, 1, 2), (0, 4), True)}
+    assert all(before in (here, worker) and worker != here for _, worker, before in done)
+
+
+def test_workers_are_no_more_than_some_items_ahead(tmp_path, monkeypatch):
+    monkeypatch.setattr(local, "_AHEAD", 3)
+    done = Local(2, 0.0).map(mark, tmp_path, list(range(14)))
+    for item, found in enumerate(done):
+        assert found == item
+        assert len(list(tmp_path.iterdir())) <= 1 + 3 * -(-item // 3)  # the first is done here
+
+
+def mark(shared, item):
+    (shared / str(item)).touch()
+    return item
 
 
 def is_shared(shared, item):

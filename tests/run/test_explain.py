@@ -20,7 +20,9 @@ from cfeval_cli.explainer.decision_boundary import DecisionBoundary
 from cfeval_cli.explainer.lime import Lime
 from cfeval_cli.explainer.random import Random
 from cfeval_cli.identity import of_code, of_component, of_subject
+from cfeval_cli.run import explain as explaining
 from cfeval_cli.run.explain import Job, _ends, explain, wrong_with
+from cfeval_cli.storage import scratch
 from cfeval_cli.types import ABSENT, NONE, Access, Cost, Explained, Explainer, Explanation
 from tests.problems import make_dataset, make_linear, predicted
 
@@ -65,6 +67,18 @@ def test_workers_and_cache_change_nothing_but_the_time(explainer, tmp_path):
     if not isinstance(explainer, Anchor):  # of a chunk with others, an instance gets its share of the rows
         assert (mixed.cost.rows, warm.cost.rows) == (plain.cost.rows, plain.cost.rows)
     assert warm.cost.rows == mixed.cost.rows and warm.cost.seconds == pytest.approx(mixed.cost.seconds)
+
+
+def test_what_is_put_aside_as_it_comes_in_is_what_would_stay_in_memory(tmp_path, monkeypatch):
+    """Anchors name one feature or several, so that what is put aside has to widen."""
+    plain, cache = run(job(Anchor())), Disk(str(tmp_path))
+    assert len(set((plain.explanation.features != NONE).sum(axis=1).tolist())) > 1
+    monkeypatch.setattr(scratch, "_SLAB", 7)
+    monkeypatch.setattr(explaining, "_HELD", 5)
+    run(job(Anchor()), slice(3, 60, 4), cache=cache)
+    mixed, warm = run(job(Anchor()), cache=cache), run(job(Anchor()), cache=cache)
+    assert same(plain, mixed) and same(plain, warm) and same(plain, run(job(Anchor())))
+    assert (mixed.known, warm.known) == (len(range(3, 60, 4)), 70)
 
 
 def test_an_explainer_can_take_the_samples_of_another():

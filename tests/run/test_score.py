@@ -1,5 +1,6 @@
 """Scores by slabs of instances: whatever their size, they are those of all instances at once."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -92,3 +93,5 @@ def test_a_run_in_slabs_of_seven_leaves_the_same_files(toy, made, monkeypatch):
     assert {"scores.parquet", "truth.parquet", "metrics.csv", "noise_metrics.csv", "invariance.csv"} <= names
     for name in names:
         assert (parts / name).read_bytes() == (whole / name).read_bytes(), name
+    first, second = (json.loads((folder / "run.json").read_text()) for folder in (whole, parts))
+    assert first["truths"] == second["truths"]

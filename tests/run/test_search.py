@@ -9,10 +9,12 @@ from cfeval_cli.cache.disk import Disk
 from cfeval_cli.distance.euclidean import Euclidean
 from cfeval_cli.errors import Failure
 from cfeval_cli.executor.local import Local
+from cfeval_cli.run import search as module
 from cfeval_cli.run.search import Chunk, Found, Job, find, packed, unpacked
 from cfeval_cli.search.continuous import Continuous
 from cfeval_cli.search.discrete import Discrete
 from cfeval_cli.search.exact import Exact
+from cfeval_cli.storage import scratch
 from cfeval_cli.types import NONE, Access, Counterfactuals
 from tests.problems import (
     choose_features,
@@ -82,6 +84,39 @@ def test_moved_embeddings_are_packed_and_found_again(search, tmp_path):
     one, two = (find(job(search, Access.GRADIENT), ROWS, FEATURES, HERE, lambda _: None, cache, "s") for _ in range(2))
     same(one.counterfactuals, two.counterfactuals)
     assert one.cost.rows == two.cost.rows and one.counterfactuals.vectors is not None
+
+
+@pytest.mark.parametrize("search", [Small(), Continuous(steps=20, restarts=1)], ids=lambda one: one.title)
+def test_what_is_put_aside_as_it_comes_in_is_what_would_stay_in_memory(search, tmp_path, monkeypatch):
+    cache, made = Disk(str(tmp_path)), job(search, max(search.levels))
+    plain = find(made, ROWS, FEATURES, HERE, lambda _: None)
+    monkeypatch.setattr(scratch, "_SLAB", 7)
+    monkeypatch.setattr(module, "_TOGETHER", 20)  # chunks are looked up one by one
+    find(made, ROWS.take(slice(32)), FEATURES[:32], HERE, lambda _: None, cache, "s")
+    for _ in range(2):  # some are known, and then all
+        found = find(made, ROWS, FEATURES, HERE, lambda _: None, cache, "s")
+        same(found.counterfactuals, plain.counterfactuals)
+        assert found.cost.rows == plain.cost.rows
+
+
+def test_a_search_may_tell_whole_numbers_first_but_nothing_of_some_instances_only():
+    class Whole(Small):
+        def find(self, task):
+            found = super().find(task)
+            first = task.ids[0] == ROWS.ids[0]
+            return replace(found, distance=np.ceil(found.distance).astype(int) if first else found.distance)
+
+    class Partly(Small):
+        def find(self, task):
+            found = super().find(task)
+            return found if task.ids[0] == ROWS.ids[0] else replace(found, probability=None)
+
+    access = Access.PROBABILITY
+    plain = find(job(Small(), access), ROWS, FEATURES, HERE, lambda _: None).counterfactuals.distance
+    whole = find(job(Whole(), access), ROWS, FEATURES, HERE, lambda _: None).counterfactuals.distance
+    assert np.array_equal(whole, np.concatenate([np.ceil(plain[:16]), plain[16:]])) and (whole != plain).any()
+    with pytest.raises(Failure, match="Partly gave probability for some instances only"):
+        find(job(Partly(), access), ROWS, FEATURES, HERE, lambda _: None)
 
 
 def test_no_instances_no_counterfactuals():

@@ -1,6 +1,7 @@
 """What is put aside on the disk is read as it was written, in whatever parts it came."""
 
 import gc
+import os
 import re
 from pathlib import Path
 from unittest import mock
@@ -63,8 +64,24 @@ def test_what_does_not_go_together_is_refused():
     assert room.arrays()["a"].shape == (2, 2)
 
 
+@examples(20)
+@given(st.integers(0, 10_000), st.integers(0, 400), st.sampled_from([np.int64, np.float64, bool]), st.integers(0, 3))
+def test_zeros_are_written_to_in_any_order(seed, size, kind, width):
+    rng = np.random.default_rng(seed)
+    scratch, wanted = Scratch(), np.zeros((size, width), dtype=kind)
+    with mock.patch.object(module, "_SLAB", 100), mock.patch.object(module, "_BLOCK", 999):
+        found = scratch.blank(wanted.shape, wanted.dtype)
+    assert found.dtype == wanted.dtype and found.shape == wanted.shape and not found.any()
+    for row in rng.permutation(size)[: size // 2].tolist():
+        found[row] = wanted[row] = rng.integers(0, 2, width)
+        if row % 7 == 0:
+            scratch.release()
+    assert np.array_equal(found, wanted)
+
+
 def test_few_rows_need_no_disk(tmp_path):
     assert Scratch(tmp_path / "gone").keep({"a": np.ones(3)})["a"].tolist() == [1, 1, 1]
+    assert Scratch(tmp_path / "gone").blank((3,), np.dtype(float)).tolist() == [0, 0, 0]
 
 
 def opened():
@@ -80,8 +97,9 @@ def test_nothing_is_seen_in_the_folder_and_nothing_is_left_open(tmp_path, monkey
     kept = scratch.keep({"a": np.arange(10_000)})
     abandoned = Room(scratch, 5)
     abandoned.add("b", np.ones(5))
+    zeros = scratch.blank((10, 2), np.dtype(float))
     assert not list(tmp_path.iterdir())
-    del kept, abandoned
+    del kept, abandoned, zeros
     gc.collect()
     scratch.release()
     assert opened() == before
@@ -90,6 +108,8 @@ def test_nothing_is_seen_in_the_folder_and_nothing_is_left_open(tmp_path, monkey
 def test_a_disk_that_cannot_be_written_to_is_an_error_and_no_crash(tmp_path):
     with pytest.raises(OSError, match="No such file"):
         Scratch(tmp_path / "gone").keep({"a": np.ones(1 << 15)})
+    with mock.patch.object(os, "pwrite", side_effect=OSError("full")), pytest.raises(OSError, match="full"):
+        Scratch(tmp_path).blank((1 << 15,), np.dtype(float))
 
 
 @linux
@@ -105,3 +125,8 @@ def test_what_was_read_is_given_back_and_can_be_read_again(tmp_path):
     scratch.release()
     assert resident() < read - 12
     assert kept.sum() == total and not kept.flags.writeable
+    zeros = scratch.blank((1 << 21,), np.dtype(float))
+    zeros[:] = kept
+    written = resident()
+    scratch.release()
+    assert resident() < written - 24 and zeros.sum() == total

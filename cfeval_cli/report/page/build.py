@@ -155,7 +155,7 @@ class Report:
 def draw(folder: Folder) -> dict[str, Plot]:
     """All figures of a run, in the order of the page."""
     drawn = plots.draw(folder.findings, folder.costs, folder.record)
-    drawn |= distributions.draw(folder.predicted, folder.edits, folder.shown, folder.record)
+    drawn |= distributions.draw(folder.predicted, folder.edits(), folder.shown, folder.record)
     order = [name for names in _PARTS.values() for name in names]
     return dict(sorted(drawn.items(), key=lambda item: order.index(item[0].partition("_")[0])))
 
