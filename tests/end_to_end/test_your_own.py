@@ -11,13 +11,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.conftest import SCORED, cfeval, environment
+from tests.conftest import cfeval, environment
 
 DOCS = Path(__file__).parents[2] / "docs"
 # quicker than a user would have it
 FEW = ["n_explain=4"]
-MORE = ["figures=[]", "report=false", "resamples=100", "bounds=0", "noise=0", "cache=off", *FEW]
-MORE += [SCORED, "truth.shapley.budget=500", "removal.marginal.draws=20"]  # so that models of others are asked less
+MORE = ["figures=[]", "report=false", "resamples=0", "bounds=0", "noise=0", "cache=off", "n_jobs=1", *FEW]
+# so that models of others are asked less
+MORE += ["metric=[comprehensiveness,validity,c,recall]", "truth.shapley.budget=500", "removal.marginal.draws=20"]
 
 
 def follow(page, place, adults=None):
@@ -142,7 +143,7 @@ def test_from_a_file_to_explainers_of_ones_own_model_in_an_empty_folder(tmp_path
     onnx_model(frame, tmp_path / "model.onnx")
 
     def run(line, name):
-        done = cfeval(*shlex.split(line), "n_jobs=1", *MORE, f"hydra.run.dir={name}", cwd=tmp_path)
+        done = cfeval(*shlex.split(line), *MORE, f"hydra.run.dir={name}", cwd=tmp_path)
         assert "Your own: conf/dataset/loans.yaml" in done.stderr
         return done.stdout, *told(tmp_path / name)[1:]
 
