@@ -204,10 +204,13 @@ def read_once() -> None:
 def _parse_configs() -> None:
     """Let Hydra look for its plugins now, and parse the configs."""
     import cfeval_cli.conf
+    from hydra.core.override_parser.overrides_parser import OverridesParser
     from hydra.core.plugins import Plugins
     from omegaconf import OmegaConf
 
     Plugins.instance()
+    # the parser of overrides is five times as quick when it has seen some
+    OverridesParser.create().parse_overrides(["a=[b,c]", "a.b.c=1", "+a=x/y", "a=0.5", "a='b c'", "a=null", "a={b: c}"])
     read_once()
     for path in Path(cfeval_cli.conf.__path__[0]).rglob("*.yaml"):
         OmegaConf.load(path)
