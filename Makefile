@@ -78,6 +78,9 @@ judges: .venv/.run ## is the recommendation worth anything? 400 runs of judges, 
 
 CHOICES = $(BIN)/cfeval run --multirun bounds=0 figures=[] report=false $(ARGS) hydra.sweep.dir=outputs/choices
 
+# a test is parsed once, not in each process and each time, whatever the shell says
+test test-slow coverage: export PYTHONDONTWRITEBYTECODE =
+
 test: .venv/.dev lint ## lint, types and all tests but the slow ones
 	$(BIN)/pytest --numprocesses $(JOBS) --dist worksteal -m "not slow"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import gc
 import hashlib
 import http.server
@@ -12,7 +13,7 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -74,7 +75,8 @@ class Toy:
 
     def run(self, *arguments: str, cwd: Path, code: int = 0, **options: object) -> subprocess.CompletedProcess[str]:
         # without a cache, so that every test computes for itself, and with no more than most tests look at
-        usual = ("cache=off", "figures=[]", "report=false", "resamples=200", "noise=0", "reparametrisations=0", SCORED)
+        usual = ("cache=off", "n_jobs=1", "figures=[]", "report=false", "resamples=200", "noise=0", "bounds=0",
+                 "reparametrisations=0", SCORED)  # fmt: skip
         return cfeval("run", *self.arguments, *unless(usual, arguments), *arguments, cwd=cwd, code=code, **options)
 
 
@@ -105,9 +107,31 @@ def cfeval(
     return done
 
 
+def common(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of this run of the tests, which the processes that share the tests share."""
+    base = tmp_path_factory.getbasetemp()
+    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+
+def once(folder: Path, make: Callable[[Path], object]) -> Path:
+    """A folder that is made by who comes first; the others wait for it."""
+    with Path(f"{folder}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        made = Path(f"{folder}.made")
+        if not made.exists():
+            shutil.rmtree(folder, ignore_errors=True)  # of a failure, which is to be everybody's
+            folder.mkdir()
+            make(folder)
+            made.touch()
+    return folder
+
+
 @pytest.fixture(scope="session")
 def toy(tmp_path_factory) -> Toy:
-    folder = tmp_path_factory.mktemp("toy")
+    return Toy(once(common(tmp_path_factory) / "toy", write_toy))
+
+
+def write_toy(folder: Path) -> None:
     (folder / "conf" / "dataset").mkdir(parents=True)
     (folder / "data").mkdir()
     (folder / "conf" / "dataset" / "toy.yaml").write_text(TOY)
@@ -119,7 +143,6 @@ def toy(tmp_path_factory) -> Toy:
         chance = 0.5 + 0.35 * ((size > 50) - 0.5) + 0.3 * (colour == "red") - 0.2 * (shape == "flat")
         lines.append(f"{size}, {shape}, {colour}, {weight}, {'yes' if rng.random() < chance else 'no'}")
     (folder / "data" / "toy.csv").write_text("\n".join(lines) + "\n")
-    return Toy(folder)
 
 
 # a small run in this process: no more than most tests look at
@@ -131,25 +154,24 @@ LITTLE = (
 
 @pytest.fixture(scope="session")
 def made(tmp_path_factory):
-    """Makes a run of a toy dataset in this process, the same one only once; give it a copy to change it.
+    """Makes a run of a toy dataset in this process, the same one only once for all; give it a copy to change it.
 
     tables.md, tables.tex and costs.md, which take a third of the time, are there for who asks for tables.
     """
     from tests import inside
 
-    known: dict[tuple[object, ...], Path] = {}
-
     def make(toy: Toy, *overrides: str, copy: bool = False, tables: bool = False) -> Path:
-        key = (*toy.arguments, *overrides, tables)
-        if key not in known:
-            folder = tmp_path_factory.mktemp("run")
-            usual = [*toy.arguments[2:], *LITTLE, *unless([SCORED], overrides)]
-            own = toy.folder / "conf"
-            known[key] = inside.run(folder, *overrides, usual=usual, folder=own, tables=tables)
+        usual = [*toy.arguments[2:], *LITTLE, *unless([SCORED], overrides)]
+        own = toy.folder / "conf"
+        key = hashlib.sha256(json.dumps([*usual, *overrides, str(own), tables]).encode()).hexdigest()[:16]
+        folder = once(
+            common(tmp_path_factory) / f"run-{key}",
+            lambda into: inside.run(into, *overrides, usual=usual, folder=own, tables=tables),
+        )
         if not copy:
-            return known[key]
+            return folder
         changed = tmp_path_factory.mktemp("copy") / "run"
-        shutil.copytree(known[key], changed)
+        shutil.copytree(folder, changed)
         return changed
 
     return make
@@ -177,8 +199,11 @@ def seal(folder: Path, record: dict[str, object], overrides: list[str]) -> None:
         for path in sorted(folder.rglob("*"))
         if path.is_file() and path.parent.name != ".hydra" and path.name != "run.json"
     }
-    told = {"schema": SCHEMA, "overrides": overrides, "files": files, **record}
-    (folder / "run.json").write_text(json.dumps(told))
+    text, there = json.dumps({"schema": SCHEMA, "overrides": overrides, "files": files, **record}), folder / "run.json"
+    if not there.exists() or there.read_text() != text:  # one that others read is not changed under their eyes
+        part = folder.with_name(f"{folder.name}-{os.getpid()}.part")
+        part.write_text(text)
+        part.replace(there)
 
 
 def reseal(folder: Path) -> None:
@@ -223,7 +248,10 @@ class ToyText(Toy):
 
 @pytest.fixture(scope="session")
 def toy_text(tmp_path_factory) -> ToyText:
-    folder = tmp_path_factory.mktemp("toy_text")
+    return ToyText(once(common(tmp_path_factory) / "toy_text", write_toy_text))
+
+
+def write_toy_text(folder: Path) -> None:
     (folder / "conf" / "dataset").mkdir(parents=True)
     (folder / "data").mkdir()
     (folder / "conf" / "dataset" / "toy_text.yaml").write_text(TOY_TEXT.format(folder=folder))
@@ -236,7 +264,6 @@ def toy_text(tmp_path_factory) -> ToyText:
     words = [*plain, *moods["pos"], *moods["neg"][:4]]  # "tired" is unknown
     vectors = "".join(f"{word} {' '.join(f'{x:.4f}' for x in rng.normal(size=6))}\n" for word in words)
     (folder / "data" / "vectors.txt").write_text(vectors)
-    return ToyText(folder)
 
 
 @pytest.fixture(scope="session")

@@ -91,10 +91,28 @@ def _file(group: str, name: str, folder: Path | None) -> DictConfig | None:
 def _said(group: str, text: str, folder: Path | None) -> DictConfig | None:
     said = OmegaConf.create(text)
     named = list(said.pop("defaults", []))
-    found = [_file(group, name, folder) if isinstance(name, str) and name.isidentifier() else None for name in named]
-    if "_self_" in named or any(one is None for one in found):
+    if named[-1:] == ["_self_"]:  # which is where it is if nothing is said
+        named.pop()
+    found = [_named(group, one, folder) for one in named]
+    return None if any(one is None for one in found) else OmegaConf.merge(*found, said)
+
+
+def _named(group: str, one: object, folder: Path | None) -> DictConfig | None:
+    """A file of the same group, or some of another one at their place: /removal@omission.ways: [mask, zero]."""
+    if isinstance(one, str):
+        return _file(group, one, folder) if one.isidentifier() else None
+    ((key, names),) = one.items()  # type: ignore[attr-defined]
+    match = re.fullmatch(r"(/?)(\w+)@([\w.]+)", key)
+    if match is None:
         return None
-    return OmegaConf.merge(*found, said)
+    other = match[2] if match[1] else f"{group}/{match[2]}"
+    found = [_file(other, name, folder) for name in ([names] if isinstance(names, str) else names)]
+    if any(file is None for file in found):
+        return None
+    merged = OmegaConf.merge(*found)
+    for part in reversed(match[3].split(".")):
+        merged = OmegaConf.create({part: merged})
+    return merged
 
 
 @cache

@@ -83,7 +83,12 @@ def components():
         ["experiment=table3", "k=9", "explainer=[lr,ladder]", "explainer.ladder.rungs=4", "search=continuous"],
         ["+explainer=ladder", "k='1'", "data_dir=a b", "n_explain=null", "metric=[c]", "search.pick=nearest"],
         ["truth=[used,contrast]", "metric=[field,dfr_deleted]", "~explainer.lr.gold", "+removal.zero.x=1"],
-        ["explainer=[lr,paper,lime_package]", "explainer.lime.order=signed", "metric=paper", "cache=off"],
+        [
+            "explainer=[lr,paper,lime_package,gradient_input]",
+            "explainer.lime.order=signed",
+            "metric=paper",
+            "cache=off",
+        ],
         ["judge=[tree]", "dataset=movie_reviews", "model=distilled", "search=exact", "+mine={a: 4}", "++k=${mine.a}"],
     ],
     ids=" ".join,

@@ -1,6 +1,7 @@
 """The command in a process of its own that need not import first: a fork of a helper that has imported everything.
 
-The helper runs no command itself, so each of its forks begins as all others do. It ends with who started it.
+The helper runs no command itself, so each of its forks begins as all others do. All processes that share the tests
+share one, which whoever needs it first starts, and which ends with the last of them.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import os
 import select
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -114,18 +116,46 @@ _LOCK = threading.Lock()
 
 @lru_cache(maxsize=1)
 def _helper() -> socket.socket:
-    """Started on first use, in no folder that a test looks at, with the threads that the command allows itself."""
+    """The one that there is; or it is started, unless another process is just doing so."""
+    while True:
+        with contextlib.suppress(OSError):  # there is none, or it is about to end
+            found = socket.socket(socket.AF_UNIX)
+            found.connect(_address())
+            if found.recv(1):
+                return found
+        found.close()
+        started, helper = _start_helper()
+        if started.recv(1):
+            atexit.register(_leave, started, helper)
+            return started
+        started.close()
+        helper.wait()
+
+
+def _address() -> str:
+    """In no file system; the same for all workers of pytest-xdist."""
+    return f"\0cfeval-tests-{os.environ.get('PYTEST_XDIST_TESTRUNUID', os.getpid())}"
+
+
+def _start_helper() -> tuple[socket.socket, subprocess.Popen[bytes]]:
+    """In no folder that a test looks at, with the threads that the command allows itself."""
     ours, theirs = socket.socketpair()
     one = {f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL")}
     one["JE_ARROW_MALLOC_CONF"] = "background_thread:false"  # no fork would have that thread
     with theirs:
         helper = subprocess.Popen(
-            [sys.executable, __file__, str(theirs.fileno())],
+            [sys.executable, __file__, str(theirs.fileno()), _address()[1:]],
             cwd="/", env={**os.environ, **one}, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             pass_fds=[theirs.fileno()], start_new_session=True,
         )  # fmt: skip
-    atexit.register(lambda: (ours.close(), helper.wait()))
-    return ours
+    return ours, helper
+
+
+def _leave(helper: socket.socket, process: subprocess.Popen[bytes]) -> None:
+    """It goes when all have left, who end together."""
+    helper.close()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(5)
 
 
 def _import_all() -> None:
@@ -174,19 +204,47 @@ def read_once() -> None:
 def _parse_configs() -> None:
     """Let Hydra look for its plugins now, and parse the configs."""
     import cfeval_cli.conf
+    from hydra.core.override_parser.overrides_parser import OverridesParser
     from hydra.core.plugins import Plugins
     from omegaconf import OmegaConf
 
     Plugins.instance()
+    # the parser of overrides is five times as quick when it has seen some
+    OverridesParser.create().parse_overrides(["a=[b,c]", "a.b.c=1", "+a=x/y", "a=0.5", "a='b c'", "a=null", "a={b: c}"])
     read_once()
     for path in Path(cfeval_cli.conf.__path__[0]).rglob("*.yaml"):
         OmegaConf.load(path)
 
 
-def _serve(requests: socket.socket) -> dict[str, Any]:
+def _listening(address: str) -> socket.socket:
+    """Where others who share the tests are heard; this process ends if another is there already."""
+    door = socket.socket(socket.AF_UNIX)
+    try:
+        door.bind(f"\0{address}")
+    except OSError:
+        os._exit(0)
+    door.listen()
+    return door
+
+
+def _enter(door: socket.socket) -> socket.socket | None:
+    """One more who may ask for commands: the same user."""
+    one, _ = door.accept()
+    user = struct.unpack("3i", one.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1]
+    if user == os.getuid():
+        with contextlib.suppress(OSError):
+            one.send(b"1")
+            return one
+    one.close()
+    return None
+
+
+def _serve(first: socket.socket, address: str) -> dict[str, Any]:
     """Fork for each request; returns in the forks only, with what to do."""
     import gc
 
+    door = _listening(address)
+    first.send(b"1")
     _import_all()
     gc.collect()
     gc.freeze()  # so that no fork writes to what all share
@@ -194,46 +252,52 @@ def _serve(requests: socket.socket) -> dict[str, Any]:
     awake, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(wake)
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    running: dict[int, socket.socket] = {}
-    while True:
-        ready, _, _ = select.select([requests, awake], [], [])
+    running: dict[int, tuple[socket.socket, socket.socket]] = {}  # where its end is told, and who has asked for it
+    asking = {first}
+    while asking:
+        ready, _, _ = select.select([door, awake, *asking], [], [])
         if awake in ready:
             with contextlib.suppress(BlockingIOError):
                 os.read(awake, 4096)
             _reap(running)
-        if requests not in ready:
-            continue
-        size, files, _, _ = socket.recv_fds(requests, 8, 3)
-        if not size:  # who started this is gone
-            for pid in running:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(pid, signal.SIGKILL)
-            os._exit(0)
-        call = json.loads(_whole(requests, int.from_bytes(size, "big")))
-        pid = os.fork()
-        if pid == 0:
-            os.setsid()
-            signal.set_wakeup_fd(-1)
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            signal.signal(signal.SIGINT, signal.default_int_handler)  # which who works in the background ignores
-            for number, file in ((1, files[1]), (2, files[2])):
-                os.dup2(file, number)
-            for one in (requests, *running.values()):
-                one.close()
-            for file in (*files, awake, wake):
-                os.close(file)
-            return call
-        end = running[pid] = socket.socket(fileno=files[0])
-        os.close(files[1])
-        os.close(files[2])
-        end.send(pid.to_bytes(8, "big"))
+        if door in ready and (one := _enter(door)) is not None:
+            asking.add(one)
+        for requests in asking.intersection(ready):
+            size, files, _, _ = socket.recv_fds(requests, 8, 3)
+            if not size:  # who asked is gone
+                for pid in [pid for pid, (_, asked) in running.items() if asked is requests]:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.killpg(pid, signal.SIGKILL)
+                asking.remove(requests)
+                requests.close()
+                continue
+            call = json.loads(_whole(requests, int.from_bytes(size, "big")))
+            pid = os.fork()
+            if pid == 0:
+                os.setsid()
+                signal.set_wakeup_fd(-1)
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                signal.signal(signal.SIGINT, signal.default_int_handler)  # which who works in the background ignores
+                for number, file in ((1, files[1]), (2, files[2])):
+                    os.dup2(file, number)
+                for one in (door, *asking, *(end for end, _ in running.values())):
+                    one.close()
+                for file in (*files, awake, wake):
+                    os.close(file)
+                return call
+            end = socket.socket(fileno=files[0])
+            running[pid] = end, requests
+            os.close(files[1])
+            os.close(files[2])
+            end.send(pid.to_bytes(8, "big"))
+    os._exit(0)
 
 
-def _reap(running: dict[int, socket.socket]) -> None:
+def _reap(running: dict[int, tuple[socket.socket, socket.socket]]) -> None:
     """Tell the exit codes of those that have ended."""
     with contextlib.suppress(ChildProcessError):
         while (ended := os.waitpid(-1, os.WNOHANG))[0]:
-            with running.pop(ended[0]) as end, contextlib.suppress(OSError):
+            with running.pop(ended[0])[0] as end, contextlib.suppress(OSError):
                 end.send(str(os.waitstatus_to_exitcode(ended[1])).encode())
 
 
@@ -293,7 +357,7 @@ def _perform(main: Any) -> int:
 
 
 if __name__ == "__main__":
-    call = _serve(socket.socket(fileno=int(sys.argv[1])))
+    call = _serve(socket.socket(fileno=int(sys.argv[1])), sys.argv[2])
     main = _begin(call)
     exec(compile(call["prelude"], "prelude", "exec"), {"__name__": "prelude"})
     os._exit(_perform(main))  # to take down what was imported takes as long as a small run

@@ -10,20 +10,17 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.conftest import only_run
-
 BEFORE = Path(__file__).parent / "before"
 PAPER = ("metric=paper", "removal=[zero,mask]", "explainer=paper", "gold=signed", "support=own")
-SAME = ("n_explain=40", "resamples=200", "n_jobs=1", "explainer.lime.n_samples=300")
+SAME = ("n_explain=40", "resamples=200", "bounds=2000", "explainer.lime.n_samples=300")
 
 
 @pytest.mark.parametrize(
     ("name", "data", "more"),
     [("table", "toy", ["k=2"]), ("text", "toy_text", ["search=continuous", "search.steps=200"])],
 )
-def test_the_papers_definitions_give_what_they_gave(name, data, more, request, tmp_path):
-    request.getfixturevalue(data).run(*PAPER, *SAME, *more, cwd=tmp_path)
-    folder = only_run(tmp_path)
+def test_the_papers_definitions_give_what_they_gave(name, data, more, request, made):
+    folder = made(request.getfixturevalue(data), *PAPER, *SAME, *more)
     for table in ("metrics", "correlations", "differences", "bounds"):
         then, now = pd.read_csv(BEFORE / name / f"{table}.csv"), pd.read_csv(folder / f"{table}.csv")
         pd.testing.assert_frame_equal(now[list(then)], then, check_dtype=False, rtol=1e-6, atol=1e-9)

@@ -195,7 +195,8 @@ def test_with_probabilities_every_explainer_and_metric_that_applies(toy, place):
 def test_how_far_metrics_agree_is_tau_of_their_rankings(toy, place):
     from scipy.stats import kendalltau
 
-    run(toy, place, "model=unsaid", "bounds=0", *FEWER)
+    four = "explainer=[random,omission,lime,decision_boundary]"
+    run(toy, place, "model=unsaid", four, "bounds=0", "n_explain=15", "resamples=0", *FEWER)
     _, frames = read(place)
     metrics = frames["metrics"]
     for line in frames["metric_agreement"].to_dict("records"):
@@ -230,9 +231,8 @@ def test_with_labels_only(toy, place):
 
 def test_three_classes(place):
     data = ["dataset=wine", "dataset.candidates=8", f"data_dir={place / 'data'}", "bounds=0", *LITTLE, SCORED]
-    inside.run(
-        place / "run", *data, *QUICK, *FEWER, "model=forest", "k=2", "truth.shapley.budget=500", folder=place / "conf"
-    )
+    few = ["n_explain=15", "explainer=[random,omission,lime]", *FEWER[:1], "k=2", "truth.shapley.budget=500"]
+    inside.run(place / "run", *data, *few, "model=forest", folder=place / "conf", tables=False)
     _, frames = read(place)
     assert len(json.loads((place / "run" / "dataset.json").read_text())["classes"]) == 3
     assert frames["metrics"].query("metric == 'c_soft'")["value"].notna().all()
@@ -339,34 +339,31 @@ class Hidden(Base):
 """
 
 
-@pytest.mark.parametrize(("name", "setting"), [("Named", "path: first.csv"), ("Hidden", "")])
-def test_an_explainer_that_reads_a_file_is_never_taken_from_the_cache_when_the_file_changes(
-    toy, tmp_path, monkeypatch, name, setting
-):
+def test_an_explainer_that_reads_a_file_is_never_taken_from_the_cache_when_the_file_changes(toy, tmp_path, monkeypatch):
     shutil.copytree(toy.folder / "conf", tmp_path / "conf")
     (tmp_path / "conf" / "explainer").mkdir(parents=True)
-    module = f"reads_{name.lower()}"
-    (tmp_path / f"{module}.py").write_text(READS)
-    text = f"reads:\n  _target_: {module}.{name}\n" + (f"  {setting}\n" if setting else "")
-    (tmp_path / "conf" / "explainer" / "reads.yaml").write_text(text)
+    (tmp_path / "reads.py").write_text(READS)
+    for name, setting in (("named", ", path: first.csv"), ("hidden", "")):
+        text = f"{name}: {{_target_: reads.{name.title()}{setting}}}\n"
+        (tmp_path / "conf" / "explainer" / f"{name}.yaml").write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.chdir(tmp_path)
-    usual = [*toy.arguments[2:], *LITTLE, "explainer=[random,reads]", "metric=[c]", "n_explain=20", "bounds=0"]
-    usual += ["cache=disk", f"cache.folder={tmp_path / 'cache'}", "resamples=0"]
+    usual = [*toy.arguments[2:], *LITTLE, "explainer=[random,named,hidden]", "metric=[c]", "n_explain=20", "bounds=0"]
+    usual += ["reparametrisations=0", "cache=disk", f"cache.folder={tmp_path / 'cache'}", "resamples=0"]
 
     def explained(*more):
+        """Which features those who read it name first, and how many explanations were known."""
         (tmp_path / "run").mkdir(exist_ok=True)
-        inside.run(tmp_path / "run", *usual, *more, folder=tmp_path / "conf")
+        inside.run(tmp_path / "run", *usual, *more, folder=tmp_path / "conf", tables=False)
         told = pd.read_parquet(tmp_path / "run" / "explanations.parquet")
-        known = json.loads((tmp_path / "run" / "run.json").read_text())["explained"]
-        return set(told.loc[told["explainer"] == "reads", "features"].map(lambda one: int(one[0]))), known
+        record = json.loads((tmp_path / "run" / "run.json").read_text())["explained"]
+        read = told.loc[told["explainer"] != "random", "features"]
+        return set(read.map(lambda one: int(one[0]))), {name: one["known"] for name, one in record.items()}
 
     (tmp_path / "first.csv").write_text("2")
     assert explained()[0] == {2}
     (tmp_path / "first.csv").write_text("1")
-    first, known = explained()
-    assert first == {1} and known["reads"]["known"] == 0 and known["random"]["known"] == 20
-    _, again = explained("redo=true")  # computes everything again, whatever the cache knows
-    assert again["reads"]["known"] == 0 and again["random"]["known"] == 0
-    _, later = explained("seed=0", "k=2")
-    assert later["random"]["known"] == 20 and later["reads"]["known"] == (20 if name == "Named" else 0)
+    assert explained() == ({1}, {"random": 20, "named": 0, "hidden": 0})
+    # computes everything again, whatever the cache knows
+    assert explained("redo=true")[1] == {"random": 0, "named": 0, "hidden": 0}
+    assert explained("seed=0", "k=2") == ({1}, {"random": 20, "named": 20, "hidden": 0})

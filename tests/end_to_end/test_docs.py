@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import shutil
 from pathlib import Path
 
 import pandas as pd
@@ -20,7 +21,9 @@ def kept(tmp_path_factory):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_what_a_page_tells_to_write_and_run_works(page, adults, kept, tmp_path):
+def test_what_a_page_tells_to_write_and_run_works(page, toy, kept, tmp_path):
+    """On a small table in the place of Adults."""
+    shutil.copytree(toy.folder / "conf", tmp_path / "conf")
     text = page.read_text()
     files = re.findall(r"`([\w/.]+)`:\n\n```\w+\n(.*?)```", text, re.S)
     assert [Path(name).suffix for name, _ in files] == [".py", ".yaml"]
@@ -38,7 +41,8 @@ def test_what_a_page_tells_to_write_and_run_works(page, adults, kept, tmp_path):
         *unless([SCORED], words),
         *unless(["truth=[signed,centered,contrast]", "gold=[centered,contrast]"], words),
     ]
-    done = cfeval(*words, *chosen, *more, cwd=tmp_path, env={"CFEVAL_DATA": str(adults)})
+    assert not any(word.startswith("dataset=") for word in words)
+    done = cfeval(*words, *chosen, *more, *toy.arguments[2:], cwd=tmp_path)
     metrics = pd.read_csv(only_run(tmp_path) / "metrics.csv")
     assert metrics["value"].notna().sum() > 5 and "Verdict:" in done.stdout
     name = Path(files[0][0]).stem

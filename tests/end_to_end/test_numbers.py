@@ -54,7 +54,7 @@ def loans(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def run(loans, made):
-    return made(loans, SIX, *FAST, "k=2", "n_explain=20", "reparametrisations=2", "metric=core")
+    return made(loans, SIX, *FAST, "k=2", "n_explain=10", "reparametrisations=2", "metric=core")
 
 
 def page(folder):

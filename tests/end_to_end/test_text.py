@@ -30,7 +30,7 @@ from tests.end_to_end.test_run import FAST, SIX, same_figures
 )
 def test_an_outsider_recomputes_every_figure(toy_text, made, arguments):
     few = ["explainer=[random,omission,decision_boundary,lr]"] if SIX not in arguments else FAST
-    folder = made(toy_text, *few, "n_explain=16", *arguments, tables=True)
+    folder = made(toy_text, *few, "n_explain=10", *arguments, tables=True)
     ours, told = same_figures(folder), (folder / "tables.md").read_text()
     assert ("6 words to search among" in told) == ("dataset.search_words=6" in arguments)
     assert ("comprehensiveness", "mask", "lr") in ours and ours["recall", "centered", "lr"] == 1.0
@@ -45,12 +45,12 @@ def test_an_outsider_recomputes_every_figure(toy_text, made, arguments):
 @pytest.mark.parametrize("search", ["continuous", "exact"])
 def test_tables_with_moving_searches(toy, made, search):
     explainers = "explainer=[random,omission,decision_boundary,lr]"
-    ours = same_figures(made(toy, explainers, f"search={search}", "k=2", "n_explain=16"))
+    ours = same_figures(made(toy, explainers, f"search={search}", "k=2", "n_explain=10"))
     assert {variant for metric, variant, _ in ours if metric == "c"} == {"gradient"}
 
 
 def test_k_beyond_a_sentence_lowers_coverage_and_padding_is_never_named(toy_text, made):
-    folder = made(toy_text, "explainer=[random,omission,lr]", "search=exact", "k=5")
+    folder = made(toy_text, "explainer=[random,omission,lr]", "search=exact", "k=5", "metric=[c,recall]")
     lengths = pd.read_parquet(folder / "instances.parquet")["codes"].map(lambda c: int((c != -1).sum()))
     metrics = pd.read_csv(folder / "metrics.csv").query("metric == 'c'")
     assert 0 < (lengths >= 5).mean() < 1
@@ -116,7 +116,7 @@ def test_a_partial_copy_says_so_on_screen_in_the_record_and_in_every_caption(toy
     cwd = tmp_path / "run"
     cwd.mkdir()
     arguments = ["--config-dir", str(tmp_path / "conf"), "dataset=toy_text", f"data_dir={toy_text.folder / 'data'}"]
-    little = ["explainer=[random,lr]", "n_explain=10", "search=exact", "figures=[]", "report=false"]
+    little = [*LITTLE, "explainer=[random,lr]", "n_explain=10", "search=exact", "metric=[c,recall]"]
     done = cfeval("run", *arguments, *little, cwd=cwd)
     assert "an incomplete copy, 400 of 900 sentences; put whole.neg and whole.pos into" in done.stderr
     folder = only_run(cwd)

@@ -1,45 +1,50 @@
 """The pages on one's own model and one's own explanations, done word for word."""
 
 import json
+import os
 import re
+import runpy
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from tests.conftest import SCORED, cfeval, environment
+from cfeval_cli.folder.read import read
+from cfeval_cli.report.page import build
+from tests import inside
+from tests.conftest import cfeval
 
 DOCS = Path(__file__).parents[2] / "docs"
 # quicker than a user would have it
 FEW = ["n_explain=4"]
-MORE = ["figures=[]", "report=false", "resamples=100", "bounds=0", "noise=0", "cache=off", *FEW]
-MORE += [SCORED, "truth.shapley.budget=500", "removal.marginal.draws=20"]  # so that models of others are asked less
+MORE = ["figures=[]", "report=false", "resamples=0", "bounds=0", "noise=0", "cache=off", "n_jobs=1", *FEW]
+# so that models of others are asked less
+MORE += ["metric=[comprehensiveness,validity,c,recall]", "truth.shapley.budget=500", "removal.marginal.draws=20"]
 
 
-def follow(page, place, adults=None):
-    """Write the files of a page and run its commands in order; gives the folder of each run."""
-    env = {} if adults is None else {"CFEVAL_DATA": str(adults)}
+def follow(page, place, monkeypatch):
+    """Write the files of a page and do what its commands do, in order and in this process; gives each run's folder."""
     text = (DOCS / f"{page}.md").read_text()
     for name, body in re.findall(r"`([\w.]+)`:\n\n```python\n(.*?)```", text, re.S):
         (place / name).write_text(body)
+    monkeypatch.chdir(place)
+    monkeypatch.syspath_prepend(place)
     folders = []
     for block in re.findall(r"^```sh\n(.*?)^```$", text, re.M | re.S):
         for line in block.splitlines():
-            words = shlex.split(line)
-            if words[0] == "python":
-                subprocess.run([sys.executable, *words[1:]], cwd=place, env=environment(env), check=True, timeout=300)
-                continue
-            if words[1] == "data":
-                cfeval(*words[1:], *(FEW if "export" in words else ()), cwd=place, env=env)
-                continue
-            own = [word for word in words if word.startswith("hydra.run.dir=")] or [f"hydra.run.dir=run{len(folders)}"]
-            given = [word for word in words[1:] if word not in own]
-            cfeval(*given, *MORE, *own, cwd=place, env=env)
-            folders.append(place / own[0].partition("=")[2])
+            first, second, *words = shlex.split(line)
+            if first == "python":
+                runpy.run_path(second, run_name="__main__")
+            elif (first, second) == ("cfeval", "data"):
+                there = {key: value for key, value in os.environ.items() if key == "CFEVAL_DATA"}
+                cfeval("data", *words, *(FEW if "export" in words else ()), cwd=place, env=there)
+            else:
+                assert (first, second) == ("cfeval", "run")
+                folders.append(place / f"run{len(folders)}")
+                folders[-1].mkdir()
+                inside.run(folders[-1], *words, *MORE, folder=place / "conf", tables=False)
     return folders
 
 
@@ -67,10 +72,11 @@ def told(folder):
     return record, metrics[metrics["metric"] == "coverage"].set_index("explainer")["value"], metrics
 
 
-def test_the_page_on_models(adults, tmp_path):
+def test_the_page_on_models(adults, tmp_path, monkeypatch):
     for package in ("onnxruntime", "skl2onnx", "skops"):
         pytest.importorskip(package)
-    folders = follow("model", tmp_path, adults)
+    monkeypatch.setenv("CFEVAL_DATA", str(adults))
+    folders = follow("model", tmp_path, monkeypatch)
     boosted, forest, function, onnx, skops = map(told, folders)
     assert boosted[0]["accuracy"]["test"] > 0.78 and forest[0]["accuracy"]["test"] > 0.75
     assert function[0]["accuracy"]["test"] > 0.65
@@ -89,8 +95,9 @@ def test_the_page_on_models(adults, tmp_path):
     assert instances["probability"].to_numpy() == pytest.approx(scope["predict_proba"](rows)[:, 1])
 
 
-def test_the_page_on_explanations(adults, tmp_path):
-    folders = follow("explanations", tmp_path, adults)
+def test_the_page_on_explanations(adults, tmp_path, monkeypatch):
+    monkeypatch.setenv("CFEVAL_DATA", str(adults))
+    folders = follow("explanations", tmp_path, monkeypatch)
     record, coverage, _ = told(folders[0])
     assert record["explainers"]["mine"] == "mine" and coverage["mine"] == 1.0
     explained = pd.read_parquet(folders[0] / "explanations.parquet")
@@ -116,9 +123,10 @@ def loans(place):
     return frame
 
 
-def test_the_page_on_data(tmp_path):
+def test_the_page_on_data(tmp_path, monkeypatch):
     loans(tmp_path)
-    (folder,) = follow("data", tmp_path)
+    monkeypatch.delenv("CFEVAL_DATA", raising=False)
+    (folder,) = follow("data", tmp_path, monkeypatch)
     _, coverage, _ = told(folder)
     assert (coverage == 1.0).all() and set(coverage.index) == {"random", "omission", "lime"}
     assert [one["name"] for one in json.loads((folder / "dataset.json").read_text())["features"]] == FEATURES
@@ -142,7 +150,7 @@ def test_from_a_file_to_explainers_of_ones_own_model_in_an_empty_folder(tmp_path
     onnx_model(frame, tmp_path / "model.onnx")
 
     def run(line, name):
-        done = cfeval(*shlex.split(line), "n_jobs=1", *MORE, f"hydra.run.dir={name}", cwd=tmp_path)
+        done = cfeval(*shlex.split(line), *MORE, f"hydra.run.dir={name}", cwd=tmp_path)
         assert "Your own: conf/dataset/loans.yaml" in done.stderr
         return done.stdout, *told(tmp_path / name)[1:]
 
@@ -190,19 +198,19 @@ def test_bad_functions_end_in_one_message_before_anything_is_explained(toy, tmp_
 def test_classes_in_another_order_are_doubted(toy, tmp_path):
     text = 'def f(rows):\n    return [0.2 if "> " in size else 0.9 for size in rows["size"]]\n'
     (tmp_path / "wrong.py").write_text(text)
-    run = ["model=function", "model.path=wrong.py:f", "explainer=[random]", "n_explain=5", "hydra.run.dir=run"]
-    done = toy.run(*run, "report=true", "bounds=0", cwd=tmp_path)
+    run = ["model=function", "model.path=wrong.py:f", "explainer=[random]", "n_explain=5", "metric=[c,recall]"]
+    done = toy.run(*run, "hydra.run.dir=run", cwd=tmp_path)
     record = json.loads((tmp_path / "run" / "run.json").read_text())
     assert record["accuracy"]["test"] < 0.5 and "in another order than no, yes?" in record["doubts"][0]
     assert "less often than a guess" in done.stderr
-    assert "less often than a guess" in (tmp_path / "run" / "report.html").read_text()
+    assert "less often than a guess" in build.Report(read(tmp_path / "run")).page({}, [])
     assert "5 instances are too few" in done.stdout
 
 
-def test_an_explanation_file_that_covers_some_instances(toy, tmp_path):
-    common = ["model=estimator", "n_explain=40", "bounds=0"]
-    toy.run(*common, "explainer=[random]", "hydra.run.dir=first", cwd=tmp_path)
-    ids = pd.read_parquet(tmp_path / "first" / "instances.parquet")["instance"]
+def test_an_explanation_file_that_covers_some_instances(toy, made, tmp_path):
+    common = ["model=estimator", "+model.estimator.max_iter=5", "metric=[validity,recall]", "resamples=0"]
+    ids = pd.read_parquet(made(toy, *common, "explainer=[random]") / "instances.parquet")["instance"]
+    common += ["n_explain=40", "truth.shapley.budget=500"]
     frame = pd.DataFrame({"instance": ids, "size": 2.0, "colour": 1.0, "shape": -1.0, "weight": 0.0})
     frame[:30].to_csv(tmp_path / "some.csv", index=False)
     frame.rename(columns={"colour": "color"}).to_csv(tmp_path / "misspelt.csv", index=False)

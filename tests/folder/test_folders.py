@@ -80,7 +80,7 @@ def test_a_record_of_another_kind_is_refused(toy, made, change, message):
 def test_large_tables_are_written_in_row_groups_and_say_the_same(toy, made, tmp_path, monkeypatch, search):
     import pyarrow.parquet as pq
 
-    chosen = (*SOME, f"search={search}", "incomplete=keep", "noise=5")
+    chosen = (*SOME, f"search={search}", "incomplete=keep", "noise=5", "metric=[comprehensiveness,c,recall]")
     whole = made(toy, *chosen)
     monkeypatch.setattr(write, "_PART", 7)
     monkeypatch.setattr(write, "_ROWS", 50)
@@ -99,6 +99,7 @@ def test_large_tables_are_written_in_row_groups_and_say_the_same(toy, made, tmp_
 def test_what_is_told_of_some_instances_is_that_part_of_a_table_in_row_groups(toy, made, monkeypatch, search):
     monkeypatch.setattr(write, "_PART", 7)
     settings = ("n_explain=20", "explainer=[random,lr,ladder]", f"search={search}", "gold=centered")
+    settings += ("explainer.ladder.rungs=3", "metric=[c,recall]", "resamples=0")
     folder = read(made(toy, *settings), checked.read(made(toy, *settings)))
     ids = folder.predicted["instance"].to_numpy()[[1, 2, 13]].tolist()
     for name in ("instances", "explanations", "counterfactuals", "truth"):

@@ -418,7 +418,7 @@ def examples(few, many):
     return pytest.mark.parametrize("examples", [few, pytest.param(many, marks=pytest.mark.slow)])
 
 
-@examples(8, 50)
+@examples(4, 50)
 def test_a_consistent_paper_has_no_contradictions_and_no_wrong_sums(examples):
     @settings(max_examples=examples, deadline=None, suppress_health_check=HEALTH)
     @given(sheets())
@@ -430,7 +430,7 @@ def test_a_consistent_paper_has_no_contradictions_and_no_wrong_sums(examples):
     check()
 
 
-@examples(6, 30)
+@examples(3, 30)
 def test_any_two_ranks_of_any_row_that_are_exchanged_are_found(examples):
     @settings(max_examples=examples, deadline=None, suppress_health_check=HEALTH)
     @given(sheets(), st.data())

@@ -9,6 +9,7 @@ import pytest
 from cfeval_cli import load
 from cfeval_cli.errors import UserError
 from tests.conftest import reseal
+from tests.report.test_page import FEW, FOUR
 
 
 @pytest.fixture(scope="module")
@@ -43,12 +44,12 @@ def test_features_and_values_are_named(folder):
 
 
 def test_moved_embeddings_have_no_values(toy, made):
-    run = load(made(toy, "search=continuous", "explainer=[random,omission]", tables=True))
+    run = load(made(toy, "search=continuous", "explainer=[random,omission]", "metric=[c,recall]", "n_explain=10"))
     assert run.counterfactuals["values"].isna().all() and run.counterfactuals["vectors"].notna().all()
 
 
-def test_figures_are_drawn_from_any_run(folder):
-    figures = load(folder).figures
+def test_figures_are_drawn_from_any_run(toy, made):
+    figures = load(made(toy, FOUR, FEW)).figures
     assert figures and all(np.isfinite(figure.get_figwidth()) for figure in figures.values())
 
 

@@ -13,9 +13,9 @@ import pytest
 from cfeval_cli.cache.disk import Disk
 from cfeval_cli.folder.checked import read
 from tests import warm
-from tests.conftest import TOY, environment, serving
+from tests.conftest import LITTLE, TOY, environment, serving
 
-RUNS = 8
+RUNS = 4
 # each run shows that it has come to its data
 MEETING = """
 import os, pathlib
@@ -75,7 +75,7 @@ def site(toy):
         yield f"{address}/toy.csv"
 
 
-def test_eight_runs_in_the_same_second(site, tmp_path):
+def test_runs_in_the_same_second(site, tmp_path):
     (tmp_path / "conf" / "dataset").mkdir(parents=True)
     digest = hashlib.sha256(Counting.body).hexdigest()
     file = f"name: toy.csv, sha256: {digest}, sources: [{{_target_: cfeval_cli.dataset.sources.Url, url: '{site}'}}]"
@@ -103,20 +103,7 @@ def test_eight_runs_in_the_same_second(site, tmp_path):
 
 
 def test_sweeps_get_folders_of_their_own(toy, tmp_path):
-    words = [
-        "--multirun",
-        "seed=1",
-        "explainer=[random,lr]",
-        "n_explain=10",
-        "metric=[c,recall]",
-        "resamples=0",
-        "bounds=0",
-        "noise=0",
-        "reparametrisations=0",
-        "cache=off",
-        "figures=[]",
-        "report=false",
-    ]
+    words = ["--multirun", "seed=1", *LITTLE, "explainer=[random,lr]", "n_explain=10", "metric=[c,recall]"]
     together(2, ["run", *toy.arguments, *words, "hydra.sweep.dir=multirun/${now:%Y}"], tmp_path)
     assert len(list(tmp_path.glob("multirun/*/sweep.csv"))) == 2
     assert len(list(tmp_path.glob("multirun/*/0/metrics.csv"))) == 2

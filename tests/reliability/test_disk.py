@@ -11,11 +11,11 @@ import pytest
 
 from cfeval_cli.dataset.sources import File, Url
 from cfeval_cli.errors import UserError
-from tests.conftest import cfeval, serving
+from cfeval_cli.sweep.gather import gather
+from tests.conftest import LITTLE, cfeval, serving
 
-QUICK = ("explainer=[random,omission,lr]", "resamples=100", "cache=off", "figures=[]", "report=false", "n_jobs=1",
-         "reparametrisations=2")  # fmt: skip
-SMALL = (*QUICK[:-1], "metric=[c,recall]", "bounds=0", "noise=0", "reparametrisations=0")
+QUICK = ("explainer=[random,omission,lr]", "metric=core", "reparametrisations=2")
+SMALL = ("explainer=[random,omission,lr]", "metric=[c,recall]")
 # as somebody else could, while it explains
 REMOVING = """
 import shutil
@@ -59,14 +59,15 @@ def one_message(done):
 @pytest.mark.parametrize(
     "room", [60, *(pytest.param(room, marks=pytest.mark.slow) for room in (0, 4, 12, 30, 80, 100, 140))]
 )
-def test_a_full_disk(toy, tmp_path, room):
+def test_a_full_disk(toy, made, tmp_path, room):
     """However far the run gets, it ends with one message, and the run that was complete before stays whole."""
+    run = ["run", *toy.arguments, *LITTLE, *QUICK, "seed=1", "hydra.run.dir=disk/second"]
     with small_disk(tmp_path / "disk", 2000) as disk:
-        cfeval("run", *toy.arguments, *QUICK, "hydra.run.dir=disk/first", cwd=tmp_path)
+        shutil.copytree(made(toy, *SMALL), disk / "first")
         before = {path: path.read_bytes() for path in (disk / "first").rglob("*") if path.is_file()}
         free = shutil.disk_usage(disk).free // 1024
         (disk / "filler").write_bytes(b"x" * 1024 * (free - room))
-        done = cfeval("run", *toy.arguments, *QUICK, "seed=1", "hydra.run.dir=disk/second", cwd=tmp_path, code=1)
+        done = cfeval(*run, cwd=tmp_path, code=1)
         assert "No space left on device" in one_message(done)
         assert {path: path.read_bytes() for path in before} == before
         left = [path for path in (disk / "second").rglob("*") if path.is_file()]
@@ -75,46 +76,41 @@ def test_a_full_disk(toy, tmp_path, room):
             if path.name == "run.json":
                 assert json.loads(path.read_text())["status"] in ("running", "failed")
         (disk / "filler").unlink()
-        words = ["--resume", "disk/second", "--config-dir", str(toy.folder / "conf")]
-        if not (disk / "second" / "run.json").exists():
-            words = [*toy.arguments, *QUICK, "seed=1", "hydra.run.dir=disk/second"]
-        cfeval("run", *words, cwd=tmp_path)
-        cfeval("run", *toy.arguments, *QUICK, "seed=1", "hydra.run.dir=other", cwd=tmp_path)
+        resume = ["run", "--resume", "disk/second", "--config-dir", str(toy.folder / "conf")]
+        cfeval(*(resume if (disk / "second" / "run.json").exists() else run), cwd=tmp_path)
+        other = made(toy, *QUICK, "seed=1", tables=True)
         for name in ("metrics.csv", "tables.md", "scores.parquet"):
-            assert (disk / "second" / name).read_bytes() == (tmp_path / "other" / name).read_bytes()
+            assert (disk / "second" / name).read_bytes() == (other / name).read_bytes()
 
 
-def test_a_read_only_disk(toy, tmp_path):
+def test_a_read_only_disk(toy, made, tmp_path):
     with small_disk(tmp_path / "disk", 2000) as disk:
-        cfeval("run", *toy.arguments, *SMALL, "hydra.run.dir=disk/first", cwd=tmp_path)
+        shutil.copytree(made(toy, *SMALL), disk / "first")
         subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
         for folder in ("second", "first"):
-            words = [*SMALL, "seed=1", f"hydra.run.dir=disk/{folder}"]
+            words = [*LITTLE, *SMALL, "seed=1", f"hydra.run.dir=disk/{folder}"]
             done = cfeval("run", *toy.arguments, *words, cwd=tmp_path, code=1)
             assert "Read-only file system" in one_message(done) and "disk/" in one_message(done)
-        done = cfeval("gather", "disk/first", cwd=tmp_path)
-        assert "Gathered 1 run" in done.stdout  # it can still be read
+        assert len(gather([disk / "first"], tmp_path / "gathered").sweep.runs) == 1  # it can still be read
 
 
 def test_a_folder_that_is_deleted_during_the_run(toy, tmp_path):
     (tmp_path / "conf" / "explainer").mkdir(parents=True)
     (tmp_path / "removing.py").write_text(REMOVING)
     (tmp_path / "conf" / "explainer" / "removing.yaml").write_text("removing: {_target_: removing.Removing}\n")
-    words = ["explainer=[random,removing]", f"hydra.searchpath=[file://{tmp_path / 'conf'}]", *QUICK[1:]]
+    words = [*LITTLE, "explainer=[random,removing]", f"hydra.searchpath=[file://{tmp_path / 'conf'}]"]
     done = cfeval("run", *toy.arguments, *words, "hydra.run.dir=run", cwd=tmp_path, code=1)
     assert "explain: removing" in done.stderr and "Traceback" not in done.stderr
     assert f"cfeval: {tmp_path / 'run'} was removed during the run." in done.stderr
     assert not (tmp_path / "run").exists()  # and it is not made again
 
 
-def test_a_cache_on_a_full_disk_does_not_keep_a_run_from_ending(toy, tmp_path):
+def test_a_cache_on_a_full_disk_does_not_keep_a_run_from_ending(toy, made, tmp_path):
     with small_disk(tmp_path / "disk", 40):
-        words = ["explainer=[random,omission,lr]", "resamples=100", "figures=[]", "report=false", "hydra.run.dir=run"]
-        words += ["metric=[c,recall]", "reparametrisations=0"]
-        done = cfeval("run", *toy.arguments, *words, f"cache.folder={tmp_path / 'disk'}", cwd=tmp_path)
+        words = ["hydra.run.dir=run", "cache=disk", f"cache.folder={tmp_path / 'disk'}"]
+        done = cfeval("run", *toy.arguments, *LITTLE, *SMALL, *words, cwd=tmp_path)
         assert "cache: " in done.stderr and "full" in done.stderr
-    cfeval("run", *toy.arguments, *words, "cache=off", "hydra.run.dir=other", cwd=tmp_path)
-    assert (tmp_path / "run" / "metrics.csv").read_bytes() == (tmp_path / "other" / "metrics.csv").read_bytes()
+    assert (tmp_path / "run" / "metrics.csv").read_bytes() == (made(toy, *SMALL) / "metrics.csv").read_bytes()
 
 
 def test_data_that_does_not_fit_is_not_left_half(tmp_path):

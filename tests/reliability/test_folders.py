@@ -12,7 +12,7 @@ from cfeval_cli.storage.files import locked
 from tests.conftest import cfeval
 
 QUICK = ("explainer=[random,lr]", "n_explain=30", "resamples=100", "bounds=5", "n_jobs=1", "hydra.run.dir=run",
-         "metric=[c,recall]")  # fmt: skip
+         "metric=[c,recall]", "gold=signed")  # fmt: skip
 
 
 @pytest.fixture(scope="module")

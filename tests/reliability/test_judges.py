@@ -12,10 +12,10 @@ SETTINGS = (
     "model=estimator", "+model.estimator.max_iter=5", "explainer=[random,omission,lime]",
     "explainer.lime.n_samples=100",
     "judge=[tree,logistic]", "judge.tree.distill=true", "metric=[comprehensiveness,validity_soft,recall]", "noise=0",
-    "reparametrisations=0",
+    "reparametrisations=0", "n_explain=30",
     "bounds=0", "resamples=100", "reference=20", "figures=[]", "report=false", "cache=off", "n_jobs=1",
 )  # fmt: skip
-CHUNKS = 4  # that an explainer takes for the run's own model, and again for each judge
+CHUNKS = 2  # that an explainer takes for the run's own model, and again for each judge
 
 
 @pytest.fixture(scope="module")
@@ -33,9 +33,8 @@ def tables(folder):
 
 
 @pytest.fixture(scope="module")
-def whole(toy, place):
-    cfeval(*words(toy, place / "whole"), cwd=place)
-    found = tables(place / "whole")
+def whole(toy, made):
+    found = tables(made(toy, *SETTINGS, tables=True))
     assert {"recommendation.json", "judges/tree/metrics.csv", "judges/logistic/scores.parquet"} <= set(found)
     return found
 
@@ -50,7 +49,7 @@ def check(toy, place, whole, at):
 
 
 def test_killed_while_the_second_judge_is_explained(toy, place, whole):
-    check(toy, place, whole, Place("chunk", "explain: lime", 2 * CHUNKS + 2))
+    check(toy, place, whole, Place("chunk", "explain: lime", 2 * CHUNKS + 1))
 
 
 @pytest.mark.slow

@@ -140,20 +140,31 @@ def check(bench, place, *more):
     return told
 
 
-@pytest.mark.parametrize(
-    ("place", "more"),
-    [
-        (Place("chunk", "explain: patient", 2), ["n_jobs=1"]),
-        (Place("chunk", "explain: patient", 3, group=True), WORKERS),
-        (Place("chunk", "noise", 5), ["n_jobs=1"]),
-        (Place("written", "metrics.csv", 1), ["n_jobs=1"]),
-    ],
-    ids=str,
-)
-def test_killed(bench, place, more):
-    told = check(bench, place, *more)
-    if place.name == "explain: patient":
-        assert told["stages"][place.name]["items"] == place.number * CHUNK  # there, and no further
+def test_killed_with_its_workers(bench):
+    place = Place("chunk", "explain: patient", 3, group=True)
+    told = check(bench, place, *WORKERS)
+    assert told["stages"][place.name]["items"] == place.number * CHUNK  # there, and no further
+
+
+def test_killed_again_and_again(bench):
+    """While it explains, when it goes on and explains a second time, and when it writes; it ends as if nothing was."""
+    folder, words = bench.folder / "again", bench.words("again", "n_jobs=1")
+    for place in (
+        Place("chunk", "explain: patient", 2),
+        Place("chunk", "noise", 5),
+        Place("written", "metrics.csv", 1),
+    ):
+        told = followed(words, bench.folder, place)
+        assert json.loads((folder / "run.json").read_text())["status"] == "running"
+        if place.name == "explain: patient":
+            assert told["stages"][place.name]["items"] == place.number * CHUNK  # there, and no further
+            assert bench.explained("again") == bench.explained("whole")[: place.number * CHUNK]
+        words = bench.resume("again")
+    cfeval(*words, cwd=bench.folder)
+    assert bench.tables("again") == bench.tables("whole")
+    assert bench.explained("again") == bench.explained("whole")  # what had been kept was not asked again
+    assert json.loads((folder / "run.json").read_text())["status"] == "complete"
+    assert not list(folder.rglob("*.part")) + list(folder.glob("unfinished*"))
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ from cfeval_cli.folder.write import RunFolder
 from cfeval_cli.report.page import build
 from cfeval_cli.sweep.gather import gather
 from tests.conftest import reseal
-from tests.report.test_page import FEW
+from tests.report.test_page import FEW, FOUR
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "google-chrome", "chromium-browser"))), None)
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install playwright")
@@ -40,15 +40,16 @@ def reports(toy, toy_text, made):
     described["classes"][1] = described["features"][0]["name"] = EVIL
     (table / "dataset.json").write_text(json.dumps(described))
     moved = ["search=continuous", "search.steps=20"]
-    text = made(toy_text, "explainer=[random,omission,lr]", FEW, *moved, copy=True)
+    text = made(toy_text, "explainer=[random,omission,lr]", FEW, "gold=signed", *moved, copy=True)
     for folder in (table, text):
         reseal(folder)
         RunFolder.remake(folder, read(folder).record, build.Report(read(folder)).files([]))
     sweep = table.parent / "sweep"
     for number, seed in enumerate((1, 2)):
-        one = made(toy, "explainer=[random,omission,decision_boundary,lr]", FEW, f"seed={seed}", copy=True)
-        shutil.copytree(one, sweep / str(number))
-    gather([sweep], sweep, {sweep / "2": [f"seed={EVIL}"]}, page=True)
+        shutil.copytree(made(toy, FOUR, FEW, f"seed={seed}"), sweep / str(number))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(build, "save", lambda *_: None)  # figures are in the page, too
+        gather([sweep], sweep, {sweep / "2": [f"seed={EVIL}"]}, page=True)
     return {"table": table / "report.html", "text": text / "report.html", "sweep": sweep / "report.html"}
 
 

@@ -21,12 +21,14 @@ from cfeval_cli.statistics.invariance import TOGETHER
 from cfeval_cli.statistics.resampled import Bootstrap
 from cfeval_cli.statistics.scores import Scores
 from cfeval_cli.types import Cost, Explained, Explanation, Subject
+from tests.conftest import SCORED, unless
 from tests.inside import planned
 from tests.problems import make_dataset, make_text, random_linear
 
 ALL = ("constant", "orthogonal", "scale")
-TABLE = make_dataset([3, 4, 2, 3, 5], n=40, seed=1)
-TEXT = make_text(width=6, words=9, n=40, seed=2)
+N = 24  # instances
+TABLE = make_dataset([3, 4, 2, 3, 5], n=N, seed=1)
+TEXT = make_text(width=6, words=9, n=N, seed=2)
 
 
 @dataclass
@@ -60,7 +62,7 @@ def searched(study, explained):
 
 def ran(dataset, model, *overrides):
     fixed = ["cache=off", "n_jobs=1", "explainer=[random,omission,lr]", "reparametrisations=2"]
-    plan = planned(*fixed, *overrides)
+    plan = planned(*fixed, *unless([SCORED], overrides), *overrides)
     study = prepare(plan.applied(Subject(dataset, type(model))), dataset, model)
     return searched(study, {name: pipeline.explained(study, name, {}, lambda _: None) for name in plan.explainers})
 
@@ -82,7 +84,7 @@ def made_anew(run, changes, number):
 
 ONE = ["reparametrisations=1"]  # draw of each change, where two would show the same
 SETTINGS = [
-    (TABLE, 4, ["k=1", "metric=field"], 1e-9),
+    (TABLE, 4, ["k=1", "metric=field", *ONE], 1e-9),
     (TABLE, 4, ["k=2", "search.pick=nearest", "removal=[zero,mask,mean,marginal]", "metric=field", *ONE], 1e-9),
     (TABLE, 3, ["k=2", "distance=cosine", "distance.space=embedding", "incomplete=keep", *ONE], 1e-9),
     (TABLE, 2, ["distance=mahalanobis", "access=probability", *ONE], 1e-9),
@@ -101,7 +103,7 @@ def test_values_and_ranges_are_those_of_runs_made_anew(dataset, dim, settings, c
     found = run.found()
     changes = run.study.model.changes(padded=dataset.padded)
     expected = {TOGETHER, *changes} if len(changes) > 1 else set(changes)
-    assert set(found.changed) == expected and found.instances == 40
+    assert set(found.changed) == expected and found.instances == N
     base = values(run)
     for (i, row), (j, name) in ((a, b) for a in enumerate(found.rows) for b in enumerate(found.explainers)):
         assert found.values[i, j] == pytest.approx(base.get((*row, name), np.nan), rel=close, abs=close, nan_ok=True)
@@ -129,7 +131,7 @@ def test_explainers_that_are_compared_on_common_instances_are_so_here():
     run = ran(TEXT, random_linear(TEXT, 7, 8), "k=2", "search=exact")
     covered = np.logical_and.reduce([(features != -1).any(axis=1) for features in run.chosen.values()])
     found = run.found()
-    assert found.instances == covered.sum() < 40
+    assert found.instances == covered.sum() < N
     scores = run.scores.table(np.flatnonzero(covered))
     sums = scores.groupby(["metric", "variant", "explainer"], observed=True)[["numerator", "denominator"]].sum()
     for (i, row), (j, name) in ((a, b) for a in enumerate(found.rows) for b in enumerate(found.explainers)):
@@ -165,7 +167,7 @@ def test_on_tables_moves_what_can_be_proved_to_move(seed):
 
 
 def test_on_texts_the_constant_is_fixed_by_padding_and_only_distances_move():
-    run = ran(TEXT, random_linear(TEXT, 3, 4), "k=1", "removal=[zero,mask,mean,marginal]")
+    run = ran(TEXT, random_linear(TEXT, 3, 4), "k=1", "removal=[zero,mask,mean,marginal]", "metric=core")
     by = moved(run.found())
     movers = {row for row, changes in by.items() if changes}
     assert movers == {(metric, "probability") for metric in ("proximity", "proximity_flips", "c", "c_soft")}
@@ -214,7 +216,7 @@ def test_a_large_run_is_sampled_with_the_seed_and_told_so(monkeypatch):
     one, two = run.found(), run.found()
     assert one.instances == 15 and (one.values == two.values).all()
     assert all((one.changed[name] == two.changed[name]).all() for name in one.changed)
-    sample = stream(0, "reparametrisation.instances").choice(40, 15, replace=False)
+    sample = stream(0, "reparametrisation.instances").choice(N, 15, replace=False)
     expected = values(replace(run, scores=Scores.of(run.scores.table(sample))))
     for i, row in enumerate(one.rows):
         mine = [expected.get((*row, name), np.nan) for name in one.explainers]
@@ -229,14 +231,14 @@ def test_searches_that_have_to_be_repeated_are_fewer(monkeypatch):
     assert found.instances == 12 and {len(values) for values in found.changed.values()} == {2}
     for settings in (["search=exact"], ["search.pick=largest_drop"]):
         found = ran(TABLE, random_linear(TABLE, 5, 4), *settings, "reparametrisations=5").found()
-        assert found.instances == 40 and {len(values) for values in found.changed.values()} == {5}
+        assert found.instances == N and {len(values) for values in found.changed.values()} == {5}
 
 
 def test_distances_that_take_long_to_prepare_are_drawn_less_often(monkeypatch):
     run = ran(TABLE, random_linear(TABLE, 5, 4), "distance=mahalanobis", "reparametrisations=9")
     size = 5 * 4
-    assert run.study.plan.distance.preparing(TABLE, run.study.model, 2) == size * size * (40 + size)
-    monkeypatch.setattr(invariance, "_PREPARING", 3 * 4 * size * size * (40 + size))
+    assert run.study.plan.distance.preparing(TABLE, run.study.model, 2) == size * size * (N + size)
+    monkeypatch.setattr(invariance, "_PREPARING", 3 * 4 * size * size * (N + size))
     assert run.found().changed["scale"].shape[0] == 3
     monkeypatch.setattr(invariance, "_PREPARING", 1)
     assert run.found().changed["scale"].shape[0] == 2
@@ -271,10 +273,10 @@ def test_explainers_that_name_nothing_have_no_values_and_nothing_fails():
 
 def test_a_run_writes_the_ranges_and_marks_what_moves(toy, made):
     four = "explainer=[random,omission,decision_boundary,lr]"
-    folder = made(toy, four, "n_explain=50", "reparametrisations=8", tables=True)
+    folder = made(toy, four, "reparametrisations=4", tables=True)
     assert json.loads((folder / "run.json").read_text())["invariance_absent"] == ""
     table = pd.read_csv(folder / "invariance.csv", keep_default_na=False)
-    assert set(table["reparametrisations"]) == {8} and set(table["instances"]) == {50}
+    assert set(table["reparametrisations"]) == {4} and set(table["instances"]) == {40}
     assert ((table["tau_lowest"] <= table["tau"]) & (table["tau"] <= table["tau_highest"])).all()
     assert (table["moves"] == (table["tau_highest"] - table["tau_lowest"] > 1e-9)).all()
     assert ((table["moved_by"] != "") == table["moves"]).all()

@@ -70,7 +70,7 @@ def test_what_a_judge_has_finished_is_not_computed_again(run, toy, tmp_path, mon
 
 
 def test_the_explained_model_is_not_trained_again_to_teach_a_judge(toy, tmp_path, monkeypatch):
-    usual = [*toy.arguments[2:], *LITTLE, SCORED, "cache=off"]
+    usual = [*toy.arguments[2:], *LITTLE, "n_explain=10", "resamples=0", "metric=[c,recall]"]
     plan = inside.planned(*usual, *CHOSEN, folder=toy.folder / "conf")
     seen = []
     trained = pipeline.train

@@ -87,6 +87,7 @@ def test_a_run_on_a_tree_and_on_a_blind_model_has_tables_by_question(toy, made):
         "truth=[shapley,contrast,responsibility,used]",
         "gold=[shapley,contrast]",
         "explainer=[random,omission,lr]",
+        "metric=[comprehensiveness,validity_soft,recall]",
     )
     for model, exact, names in (
         (["model=tree"], True, ["shapley", "contrast", "responsibility"]),
@@ -143,8 +144,9 @@ def test_the_time_is_told_before_with_the_setting_that_shortens_it(box, caplog):
 
 
 def test_scores_of_a_truth_that_is_known_of_some_are_of_those(toy, made):
-    boosting = ("model=estimator", "+model.estimator.max_iter=5", "explainer=[random,omission]")
-    some, every = made(toy, *boosting, "reference=15", tables=True), made(toy, *boosting, "reference=null", tables=True)
+    boosting = ("model=estimator", "+model.estimator.max_iter=5", "explainer=[random,omission]", "resamples=0")
+    boosting += ("metric=[comprehensiveness,c,validity_soft,recall,hit]",)
+    some, every = made(toy, *boosting, "reference=15", tables=True), made(toy, *boosting, "reference=null")
     one, two = (pd.read_parquet(folder / "scores.parquet") for folder in (some, every))
     mine = one[one["metric"] == "recall"]
     assert mine.groupby(["explainer", "variant"], observed=True).size().eq(15).all()

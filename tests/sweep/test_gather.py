@@ -139,7 +139,7 @@ def check_seeds(line, figures):
 
 
 @examples(10)
-@given(st.integers(0, 10**6), st.integers(1, 4), st.booleans())
+@given(st.integers(0, 10**6), st.integers(1, 3), st.booleans())
 def test_means_and_deviations_over_seeds(tmp_path_factory, number, seeds, vary):
     folder, rng = tmp_path_factory.mktemp("seeds"), np.random.default_rng(number)
     groups = ("euclidean", "cosine") if vary else ("euclidean",)
@@ -339,18 +339,18 @@ def test_what_varies_is_told_by_the_settings_that_matter(tmp_path):
 
 
 def test_runs_in_order_of_their_numbers_and_the_same_bytes_from_anywhere(tmp_path):
-    rng = np.random.default_rng(0)
-    for i in range(11):
+    rng, numbers = np.random.default_rng(0), [1, 2, 10]
+    for i in numbers:
         write_run(tmp_path / "sweep" / str(i), i, [f"seed={i}"], some_values(rng), some_taus(rng))
     gather([tmp_path / "sweep"], tmp_path / "sweep")
     first = {name: (tmp_path / "sweep" / name).read_bytes() for name in FILES}
-    assert pd.read_csv(tmp_path / "sweep" / "sweep.csv")["folder"].tolist() == list(range(11))
+    assert pd.read_csv(tmp_path / "sweep" / "sweep.csv")["folder"].tolist() == numbers
     (tmp_path / "sweep").rename(tmp_path / "moved")
-    runs = [tmp_path / "moved" / str(i) for i in reversed(range(11))]
+    runs = [tmp_path / "moved" / str(i) for i in reversed(numbers)]
     gather([*runs, tmp_path / "moved"], tmp_path / "moved")
     assert {name: (tmp_path / "moved" / name).read_bytes() for name in FILES} == first
     gather(runs, tmp_path / "else")
-    assert pd.read_csv(tmp_path / "else" / "sweep.csv")["folder"][10] == "../moved/10"
+    assert pd.read_csv(tmp_path / "else" / "sweep.csv")["folder"][2] == "../moved/10"
     assert (tmp_path / "else" / "seeds_metrics.csv").read_bytes() == first["seeds_metrics.csv"]
 
 
@@ -450,6 +450,7 @@ def test_where_the_files_go(tmp_path, monkeypatch, capsys):
     for i in range(2):
         write_run(tmp_path / "sweep" / str(i), i, [], some_values(rng), some_taus(rng))
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("cfeval_cli.sweep.page.write", lambda *_: None)  # tests/report/test_page.py looks at pages
     ways = {
         "sweep": ["sweep"],
         "gathered": ["sweep/0", "sweep/1"],
@@ -468,16 +469,16 @@ def sweep_of(cwd) -> Path:
 
 
 def test_several_seeds_from_end_to_end(toy, tmp_path):
-    done = toy.run("--multirun", "seed=range(3)", *QUICK, cwd=tmp_path)
+    done = toy.run("--multirun", "seed=range(2)", *QUICK, cwd=tmp_path)
     folder = sweep_of(tmp_path)
     assert set(FILES) <= {path.name for path in folder.iterdir()}
-    assert f"Gathered 3 runs: {folder}" in done.stdout and "Not gathered" not in done.stdout
+    assert f"Gathered 2 runs: {folder}" in done.stdout and "Not gathered" not in done.stdout
     read = [
-        pd.read_csv(folder / str(i) / "metrics.csv").set_index(["metric", "variant", "explainer"]) for i in range(3)
+        pd.read_csv(folder / str(i) / "metrics.csv").set_index(["metric", "variant", "explainer"]) for i in range(2)
     ]
-    records = [json.loads((folder / str(i) / "run.json").read_text()) for i in range(3)]
-    assert [record["settings"]["seed"] for record in records] == [0, 1, 2]
-    assert len({(folder / str(i) / "metrics.csv").read_text() for i in range(3)}) == 3
+    records = [json.loads((folder / str(i) / "run.json").read_text()) for i in range(2)]
+    assert [record["settings"]["seed"] for record in records] == [0, 1]
+    assert len({(folder / str(i) / "metrics.csv").read_text() for i in range(2)}) == 2
     lines = pd.read_csv(folder / "seeds_metrics.csv").to_dict("records")
     assert len(lines) == len(read[0])
     for line in lines:
@@ -485,8 +486,8 @@ def test_several_seeds_from_end_to_end(toy, tmp_path):
         check_seeds(line, [(one["value"][key], one["value_se"][key]) for one in read])
     c = next(line for line in lines if (line["metric"], line["variant"], line["explainer"]) == ("c", "label", "lr"))
     text = (folder / "tables.md").read_text()
-    assert "Means over 3 seeds" in text and f"{c['mean']:.4f} ± {c['deviation']:.4f}" in text
-    assert "Means over 3 seeds (0, 1, 2)." in done.stdout and f" {c['mean']:.3f}" in done.stdout
+    assert "Means over 2 seeds" in text and f"{c['mean']:.4f} ± {c['deviation']:.4f}" in text
+    assert "Means over 2 seeds (0, 1)." in done.stdout and f" {c['mean']:.3f}" in done.stdout
     assert "± " not in done.stdout and "Verdict: " in done.stdout
     assert rf"{c['mean']:.4f} $\pm$ {c['deviation']:.4f}" in (folder / "tables.tex").read_text()
     first = {name: (folder / name).read_bytes() for name in FILES}
@@ -496,19 +497,19 @@ def test_several_seeds_from_end_to_end(toy, tmp_path):
 
 def test_a_sweep_over_choices_with_a_job_that_fails(toy, tmp_path):
     """The others are gathered, the failed ones named, and the exit code is that of the sweep."""
-    sweep = ["distance=euclidean,cosine", "gold=signed,absolute,silver", "seed=3"]
+    sweep = ["distance=euclidean,cosine", "gold=signed,silver", "seed=3"]
     done = toy.run("--multirun", *sweep, *QUICK, cwd=tmp_path, code=2)
     folder = sweep_of(tmp_path)
     statuses = {path.parent.name: json.loads(path.read_text())["status"] for path in folder.glob("*/run.json")}
-    assert statuses == dict.fromkeys("0134", "complete")  # what comes after a job that fails is done all the same
-    assert "cfeval: job 2: gold must be one of" in done.stderr
+    assert statuses == dict.fromkeys("02", "complete")  # what comes after a job that fails is done all the same
+    assert "cfeval: job 1: gold must be one of" in done.stderr
     stability = pd.read_csv(folder / "stability.csv")
-    assert list(dict.fromkeys(stability["key"])) == ["distance", "gold", "all"]
-    assert stability.query("metric == 'c' and variant == 'label'")["pairs"].tolist() == [2, 2, 6]
+    assert list(dict.fromkeys(stability["key"])) == ["distance", "all"]
+    assert stability.query("metric == 'c' and variant == 'label'")["pairs"].tolist() == [1, 1]
     erasure = stability.query("metric in ['comprehensiveness', 'sufficiency', 'dfr'] and pairs > 0")
     assert erasure.query("key == 'distance'")["same"].eq(1).all()  # which know no distance
-    assert "Gathered 4 runs" in done.stdout and "Means over" not in done.stdout
-    assert "Not gathered: 2 (failed), 5 (failed)" in done.stdout
+    assert "Gathered 2 runs" in done.stdout and "Means over" not in done.stdout
+    assert "Not gathered: 1 (failed), 3 (failed)" in done.stdout
     assert re.search(r"C \(disc\., label\) ↑ +-?[01]\.\d{2} \(-?[01]\.\d{2}\)", done.stdout)
     assert "cfeval: not all jobs of the sweep succeeded, see above" in done.stderr and "Traceback" not in done.stderr
 
