@@ -133,7 +133,7 @@ def test_names_with_markup_stay_names(toy, made):
     described["features"][0]["name"] = described["values"][0][0] = EVIL
     (folder / "dataset.json").write_text(json.dumps(described))
     told = opened(folder)
-    drawn = distributions.draw(told.predicted, told.edits, told.shown, told.record)
+    drawn = distributions.draw(told.predicted, told.edits(), told.shown, told.record)
     html = check(build.Report(told).page(drawn, []))  # of the others tests/hostile/test_names.py has such names
     assert "<svg" in html
     assert "<img" not in html and html.count("</script>") == 3 and "49" not in re.findall(r"\$x.{30}", html)[0]
