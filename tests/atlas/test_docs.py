@@ -61,6 +61,14 @@ def test_the_rule_of_the_recommendation_follows_from_it(summary):
     assert json.loads(kept)["source"].startswith("the atlas: ")
 
 
+def test_the_readme_names_the_best(summary):
+    believed, about = json.loads(rule.text(summary))["believed"], summary.atlas.about
+    first, second = (believed[question][0] for question in ("contribution", "change"))
+    told = f"Over {len(about['data'])} data sets and {len(about['judges'])} judges, models whose truth is known, "
+    told += f"`{first}` tells best what contributed and `{second}` what would change it"
+    assert told in " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+
+
 def test_it_is_small():
     files = [PAGE, *(path for path in PLACE.rglob("*") if path.is_file())]
     assert sum(path.stat().st_size for path in files) < LARGEST
