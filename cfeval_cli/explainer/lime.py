@@ -41,8 +41,10 @@ class Lime(Explainer):
 
     def follows(self, other: Explainer) -> Callable[[Explanation], Explanation] | None:
         """From the same coefficients in another order."""
-        alike = type(other) is type(self) and replace(other, order=self.order, title=self.title)
-        return partial(Explanation.reordered, by=self._size) if alike == replace(self, samples_of=None) else None
+        own = replace(self, samples_of=None)  # who takes another's samples has none to give
+        if not isinstance(other, Lime) or replace(other, order=self.order, title=self.title) != own:
+            return None
+        return partial(Explanation.reordered, by=self._size)
 
     def fit(self, dataset: Dataset, model: Gate) -> Callable[[Batch], Explanation]:
         """Take distribution and kernel from the package."""

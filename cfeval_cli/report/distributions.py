@@ -60,7 +60,7 @@ class _Found:
         """Distances or drops of one explainer's counterfactuals."""
         return np.concatenate([np.zeros(0), *self.values.get((what, level, name), ())])
 
-    def any(self, what: str, level: str) -> bool:
+    def has(self, what: str, level: str) -> bool:
         """Whether there is any for anybody."""
         return any(key[:2] == (what, level) and any(map(len, parts)) for key, parts in self.values.items())
 
@@ -70,7 +70,7 @@ def _spread(found: _Found, names: Sequence[str], record: Mapping[str, Any]) -> P
     from cfeval_cli.report.sheet import Sheet
 
     panels = [("distance", level) for level in record["levels"]]
-    panels += [("drop", level) for level in record["levels"] if found.any("drop", level)]
+    panels += [("drop", level) for level in record["levels"] if found.has("drop", level)]
     titles, seen = {"distance": "distance", "drop": "drop of P(ŷ)"}, looks(names)
     figure = Sheet(WIDE, 0.6 + 0.26 * max(3, len(names)))
     axes: list[Axes] = np.atleast_1d(np.asarray(figure.subplots(1, len(panels), sharey=True))).tolist()
