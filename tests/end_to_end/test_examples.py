@@ -31,7 +31,7 @@ def quick(tmp_path, monkeypatch):
     real = python.evaluate
 
     def evaluate(*given, settings=None, **more):
-        return real(*given, settings={**(settings or {}), **QUICK}, **more)
+        return real(*given, settings={**(settings or {}), **QUICK}, **{"n_explain": 30, **more})
 
     monkeypatch.setattr(python, "evaluate", evaluate)
     monkeypatch.setattr(configs, "run", inside.instead)

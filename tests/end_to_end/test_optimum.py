@@ -19,7 +19,7 @@ from tests.inside import planned
 @pytest.fixture(scope="module", params=["adults", "movie_reviews"])
 def study(request, adults):
     """A sample of instances and the trained white box."""
-    many = 100 if request.param == "adults" else 40  # among so many words every search takes its time
+    many = 60 if request.param == "adults" else 12  # among so many words every search takes its time
     overrides = [f"dataset={request.param}", "search=continuous", "explainer=[lr]", f"n_explain={many}"]
     made = planned(*overrides, f"data_dir={adults}")
     try:

@@ -27,7 +27,13 @@ from tests.problems import (
     random_linear,
 )
 
-shap = pytest.importorskip("shap")
+
+@pytest.fixture(scope="module", autouse=True)
+def package():
+    """Imported where these tests run, for it takes a second."""
+    global shap
+    shap = pytest.importorskip("shap")
+
 
 # few values, so that background rows share some of them with an instance; numbers of many values; more features than
 # sets can be tried; sentences; one feature alone; and a feature that no row differs in

@@ -16,7 +16,13 @@ from cfeval_cli.model.skops import Skops
 from cfeval_cli.types import Subject
 from tests.model.mixed import mixed
 
-storage = pytest.importorskip("skops.io")
+
+@pytest.fixture(scope="module", autouse=True)
+def package():
+    """Imported where these tests run, for it takes a second."""
+    global storage
+    storage = pytest.importorskip("skops.io")
+
 
 DATASET = mixed()
 CODES = DATASET.test.codes

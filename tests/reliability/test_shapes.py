@@ -37,16 +37,13 @@ def test_metrics_are_equal(kind, request, tmp_path, monkeypatch):
         pipeline.run(plan, RunFolder(folder, []), Progress())
         return folder / "metrics.csv"
 
-    search, seen = "discrete" if kind == "toy" else "continuous", {}
-    for name, words in {
-        "alone": ["n_jobs=1", "cache=off"],
-        "workers": ["n_jobs=2", f"cache.folder={tmp_path}/cache"],
-        "known": ["n_jobs=1", f"cache.folder={tmp_path}/cache"],
-    }.items():
-        metrics = run(name, TABLE, *words)
-        explained = json.loads(metrics.with_name("run.json").read_text())["explained"]
-        assert {one["known"] for one in explained.values()} == {N if name == "known" else 0}
-        seen[name] = metrics.read_bytes()
-    assert seen["alone"] == seen["workers"] == seen["known"]
-    more = run("more", TABLE.replace("]", ",lr]"), "n_jobs=1", "cache=off")
-    assert lines(more) == lines(tmp_path / "alone" / "metrics.csv") and "lr" in more.read_text()
+    search = "discrete" if kind == "toy" else "continuous"
+    cache = ["n_jobs=1", f"cache.folder={tmp_path}/cache"]
+    for name, known in (("alone", 0), ("known", N)):
+        record = json.loads(run(name, TABLE, *cache).with_name("run.json").read_text())
+        assert {one["known"] for one in record["explained"].values()} == {known}
+    alone, again = (tmp_path / name / "metrics.csv" for name in ("alone", "known"))
+    assert alone.read_bytes() == again.read_bytes()
+    # by workers, and with another explainer beside them
+    more = run("more", TABLE.replace("]", ",lr]"), "n_jobs=2", "cache=off")
+    assert lines(more) == lines(alone) and "lr" in more.read_text()
