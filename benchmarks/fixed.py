@@ -1,6 +1,7 @@
 """What a run costs before and after the work itself: small and fully known runs beside the import of PyTorch.
 
 Each is a process of its own, as users start it, with figures and page; they take turns, and a ratio is that of medians.
+Once more the smallest is asked every few milliseconds what it is doing, which shows where its time goes.
 """
 
 from __future__ import annotations
@@ -10,11 +11,14 @@ import json
 import os
 import platform
 import resource
+import runpy
+import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from importlib.metadata import version
 from pathlib import Path
 
@@ -22,6 +26,23 @@ COLUMNS = (
     "what", "seconds (min–max)", "× import torch", "seconds of the processor", "× import torch", "where the seconds go",
 )  # fmt: skip
 CFEVAL = Path(sys.executable).with_name("cfeval")
+# what a moment belongs to: the first of these whose function, at the end of such a file, is on the stack
+PARTS = (
+    ("importing PyTorch", "torch/__init__.py", "<module>"),
+    ("importing matplotlib", "report/sheet.py", "<module>"),
+    ("importing other packages", "importlib._bootstrap>", "_find_and_load"),
+    ("figures: panels, ticks and lines", "report/page/build.py", "draw"),
+    ("figures: places for all of it", "_constrained_layout.py", "do_constrained_layout"),
+    ("figures: drawing", "report/plots.py", "drawn"),
+    ("page", "report/page/build.py", "page"),
+    ("tables as text", "commands/run.py", "report"),
+    ("composing the config", "hydra.py", "compose_config"),
+    ("reading the data", "dataset/tabular.py", "load"),
+    ("hashes of data and code", "cfeval_cli/identity.py", None),
+    ("training", "run/pipeline.py", "train"),
+    ("scores under other scales", "run/invariance.py", None),
+    ("tables as numbers", "statistics/findings.py", "conclude"),
+)
 
 
 def timed(words, cwd):
@@ -42,7 +63,45 @@ def stages(folder, seconds):
     return ", ".join([*parts, f"other work {rest:.1f}", f"start, figures and page {seconds - total:.1f}"])
 
 
+def profiled(words, cwd):
+    """The share of each part in the processor's time of a run, the dearest first."""
+    asked = [sys.executable, __file__, "--profile", *words]
+    told = subprocess.run(asked, cwd=cwd, check=True, capture_output=True, text=True).stderr
+    seen = json.loads(told.splitlines()[-1])
+    total = sum(seen.values())
+    return {part: count / total for part, count in sorted(seen.items(), key=lambda item: -item[1])}
+
+
+def profile(words):
+    """Run the command in this process, and write to stderr how often each part was at work when asked."""
+    seen = Counter()
+
+    def look(_signal, frame):
+        stack = set()
+        while frame is not None:
+            stack.add((frame.f_code.co_filename, frame.f_code.co_name))
+            frame = frame.f_back
+        seen[next((name for name, *where in PARTS if on(stack, *where)), "other work")] += 1
+
+    signal.signal(signal.SIGPROF, look)
+    signal.setitimer(signal.ITIMER_PROF, 0.004, 0.004)
+    try:
+        runpy.run_path(words[0], run_name="__main__")
+    except SystemExit as end:
+        assert not end.code, end.code
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+    print(json.dumps(seen), file=sys.stderr)
+
+
+def on(stack, file, function):
+    return any(path.endswith(file) and function in (None, name) for path, name in stack)
+
+
 def main():
+    if sys.argv[1:2] == ["--profile"]:
+        sys.argv = sys.argv[2:]
+        return profile(sys.argv)
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--data", type=Path, default=Path(os.environ.get("CFEVAL_DATA", "data")))
@@ -69,6 +128,8 @@ def main():
                 if turn >= 0:
                     spent[name].append(took)
                     where[name] = stages(folder, took[0]) if own else ""
+        name = next(iter(runs))
+        shares = profiled([*ways[name], f"hydra.run.dir={place}/profiled"], place)
     medians = {name: [statistics.median(of) for of in zip(*took, strict=True)] for name, took in spent.items()}
     first = next(iter(medians.values()))
     rows = []
@@ -85,7 +146,10 @@ def main():
     )
     table = "\n".join(line(row) for row in (COLUMNS, ["---"] * len(COLUMNS), *rows))
     print(table)
-    options.out.write_text(f"{heading}\n\n{table}\n")
+    shown = [(part, f"{100 * share:.0f} %") for part, share in shares.items()]
+    parts = "\n".join(line(row) for row in (("part", "of the processor's time"), ("---", "---"), *shown))
+    why = f"Where the processor's time of a run goes ({name}), asked every 4 ms:"
+    options.out.write_text(f"{heading}\n\n{table}\n\n{why}\n\n{parts}\n")
 
 
 def line(cells):
