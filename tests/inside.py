@@ -16,7 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from cfeval_cli import config
 from cfeval_cli.commands import configs
-from cfeval_cli.commands.run import report
+from cfeval_cli.commands.run import add_page, add_tables
 from cfeval_cli.folder.write import RunFolder
 from cfeval_cli.run import pipeline
 from cfeval_cli.run.progress import Progress
@@ -132,6 +132,6 @@ def run(
     plan, made = planned(*usual, *overrides, folder=folder), RunFolder(into, ["cfeval", "run", *overrides])
     pipeline.run(plan, made, Progress())
     if tables or plan.report or plan.figures:
-        report(made, plan)
+        add_page(made, plan, add_tables(made, plan))
     made.finish()
     return into

@@ -113,25 +113,27 @@ def _run(cfg: DictConfig, folder: RunFolder) -> list[str]:
     chosen = plan(cfg)
     if own and not screen.quiet():
         sys.stderr.write(visible(f"Your own: {', '.join(own)}") + "\n")
+    alone = HydraConfig.get().mode != RunMode.MULTIRUN
     made: Report | None = None
     with live.terminal() as stages:
-        computed = pipeline.run(chosen, folder, stages)
-        if computed:
-            with stages.stage("write"):
-                made = report(folder, chosen)
-                folder.finish()
-    known = "" if computed else "computed before, with the same inputs. "
-    if HydraConfig.get().mode == RunMode.MULTIRUN:  # what the jobs say together is shown in the end
+        if pipeline.run(chosen, folder, stages):
+            with stages.stage("tables"):
+                made = add_tables(folder, chosen)
+    if made is not None:
+        if alone:
+            _answer(made)  # figures take longer, and can be waited for with the answer in sight
+        if chosen.figures or chosen.report:
+            with live.terminal() as stages, stages.stage("figures and page"):
+                add_page(folder, chosen, made)
+        folder.finish()
+    known = "computed before, with the same inputs. " if made is None else ""
+    if not alone:  # what the jobs say together is shown in the end
         job = f"job {HydraConfig.get().job.num} ({HydraConfig.get().job.override_dirname or 'no overrides'}): "
         screen.tell(screen.console(), f"{job}{known}Results: {folder.path}")
         return folder.silent()
     page = folder.path / "report.html"
     told = [f"Report:  {page}"] if page.exists() else []
-    told.append(f"{known}Results: {folder.path}")
-    if made is None:
-        screen.show([], "\n".join(told))
-    else:
-        screen.answer(made.answer, made.brief, made.tables, told)
+    screen.show([], "\n".join([*told, f"{known}Results: {folder.path}"]))
     return folder.silent()
 
 
@@ -144,33 +146,42 @@ def _own() -> list[str]:
     return [str(Path(configs.PLACE) / f"{name}.yaml") for name in names if folder == configs.beside()]
 
 
-def report(folder: RunFolder, plan: Plan) -> Report | None:
-    """Tables, figures and page, made from what the folder has; a run is not lost for want of a page.
-
-    Returns what can be shown; None if not even the answer can be told.
-    """
+def add_tables(folder: RunFolder, plan: Plan) -> Report:
+    """The tables as text, made from what the folder has, and those of its judges."""
     from cfeval_cli.folder.read import read
     from cfeval_cli.folder.write import JUDGES, RunFolder
     from cfeval_cli.report.page.build import Report
 
-    told = Report(read(folder.path, folder.finished))
-    folder.add(told.texts())
+    made = Report(read(folder.path, folder.finished))
+    folder.add(made.texts())
     for name in plan.judges:
         judge = folder.path / JUDGES / name
         theirs = read(judge)
         if "tables.md" not in theirs.record["files"]:
             RunFolder.remake(judge, theirs.record, Report(theirs).texts())
-    shown = None
+    return made
+
+
+def _answer(made: Report) -> None:
+    """Show it; a run is not lost for want of an answer."""
     try:
-        if told.answer and told.brief:
-            shown = told
-        folder.add(list(told.files(plan.figures, plan.report)))
+        told, brief, tables = made.answer, made.brief, made.tables
+    except Exception as error:
+        log.exception("no answer")
+        log.warning("the answer could not be told (%s); all else is complete", error)
+    else:
+        screen.answer(told, brief, tables, [])
+
+
+def add_page(folder: RunFolder, plan: Plan, made: Report) -> None:
+    """Figures and page; a run is not lost for want of them."""
+    try:
+        folder.add(list(made.files(plan.figures, plan.report)))
     except OSError:
         raise
     except Exception as error:
         log.exception("no report")
         log.warning("report.html could not be made (%s); all else is complete", error)
-    return shown
 
 
 def _close(folder: RunFolder, status: str, cfg: DictConfig) -> str:

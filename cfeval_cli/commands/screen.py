@@ -46,12 +46,14 @@ def show(tables: Iterable[Table], said: str) -> None:
             if full() or not table.detail:
                 out.print()
                 out.print(table.rich(out.width))
-        out.print()
-    out.print(visible(said, keep="\n"), markup=False, highlight=False, soft_wrap=True)
+    if said:
+        if not quiet():
+            out.print()
+        out.print(visible(said, keep="\n"), markup=False, highlight=False, soft_wrap=True)
 
 
 def answer(told: Sequence[str], brief: Brief, tables: Iterable[Table], said: Sequence[str]) -> None:
-    """The answer first; then one table, or all of them if the user wants that; then where the files are."""
+    """The answer first; then one table, or all if the user wants that; then where the files are, if that is known."""
     out = console()
     for line in told:
         tell(out, line)

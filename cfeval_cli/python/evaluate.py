@@ -229,7 +229,7 @@ def _call(
 def _run(cfg: DictConfig, given: Mapping[str, object], path: Path, call: str, progress: bool) -> Path:
     """Compute and write, as the command does."""
     from cfeval_cli.commands import live
-    from cfeval_cli.commands.run import report
+    from cfeval_cli.commands.run import add_page, add_tables
     from cfeval_cli.config import plan
     from cfeval_cli.folder.write import RunFolder
     from cfeval_cli.run import pipeline
@@ -244,7 +244,7 @@ def _run(cfg: DictConfig, given: Mapping[str, object], path: Path, call: str, pr
             chosen = plan(cfg, given)
             stages = stack.enter_context(live.terminal()) if progress else Progress()
             if pipeline.run(chosen, folder, stages):
-                report(folder, chosen)
+                add_page(folder, chosen, add_tables(folder, chosen))
                 folder.finish()
     except BaseException as error:
         if folder.begun:

@@ -294,10 +294,10 @@ def test_output_that_is_no_terminal_gets_plain_log_lines(toy, tmp_path):
     assert done.stdout.splitlines()[-1] == f"Results: {only_run(tmp_path)}"
 
 
-def test_a_terminal_gets_a_live_display(toy, tmp_path):
+def test_a_terminal_gets_a_live_display_and_the_answer_before_the_figures(toy, tmp_path):
     terminal, end = os.openpty()
     env = environment({"TERM": "xterm", "COLUMNS": "150", "LINES": "40"})
-    words = ["run", *toy.arguments, *QUICK, *LITTLE, "cache=off", "figures=[]", "report=false"]
+    words = ["run", *toy.arguments, *QUICK, *LITTLE, "cache=off", "figures=[svg]", "report=false"]
     process = warm.start(words, tmp_path, env, end, end)
     os.close(end)
     seen = b""
@@ -308,6 +308,8 @@ def test_a_terminal_gets_a_live_display(toy, tmp_path):
     assert process.wait(PATIENCE) == 0
     text = seen.decode()
     assert "\x1b[" in text and "20/20" in text and "explain: lr" in text and "Results:" in text
+    order = [text.index(said) for said in ("conclude", "Verdict:", "figures and page", "Results:")]
+    assert order == sorted(order)
 
 
 def test_help_and_config_in_hydras_way(tmp_path):

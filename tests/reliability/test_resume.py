@@ -51,7 +51,7 @@ SETTINGS = (
 EXPLAINERS = ("random", "omission", "lime", "patient", "lr")  # as they are asked: the truth comes last
 STAGES = (
     "data", "train", *(f"explain: {name}" for name in EXPLAINERS), *(f"search: {name}" for name in EXPLAINERS),
-    "score", "noise", "bounds", "invariance", "conclude", "write",
+    "score", "noise", "bounds", "invariance", "conclude", "tables", "figures and page",
 )  # fmt: skip
 FILES = {
     "run.json": 9, "dataset.json": 1, "model.npz": 1, "instances.parquet": 1, "explanations.parquet": 5,
