@@ -29,6 +29,9 @@ class Sheet(Figure):
     def save(self, stream: Any, kind: str, **how: Any) -> None:
         """As savefig does, in any format; nothing may be added to the figure after the first time."""
         if not self._steps:
+            for axis in (axis for axes in self.axes for axis in (axes.xaxis, axes.yaxis)):
+                if not axis.get_label_text():
+                    axis.set_label_coords(0, 0)  # else it is found again and again, beside all ticks of all panels
             recorder = _recorder()
             recorder.steps = self._steps
             super().draw(recorder)
