@@ -195,7 +195,8 @@ def differences(mine: pd.DataFrame, one: Sequence[Pair], two: Sequence[Pair], na
     keys = ["data", "judge", "truth", "seed", "k"]
     sides = []
     for some in (one, two):
-        chosen = mine[pd.MultiIndex.from_frame(mine[["metric", "variant"]]).isin(list(some))]
+        near = mine[mine["metric"].isin({metric for metric, _ in some})]  # which leaves few to compare in both
+        chosen = near[pd.MultiIndex.from_frame(near[["metric", "variant"]]).isin(list(some))]
         sides.append(chosen.groupby(keys)[name].mean())
     both = pd.concat(sides, axis=1, join="inner", keys=["one", "two"]).dropna()
     return (both["one"] - both["two"]).rename(name).reset_index()

@@ -209,7 +209,8 @@ def markdown(summary: Summary, claims: Sequence[Claim], *, detail: bool = True) 
     if summary.atlas.left:
         lines += [f"Left out: {len(summary.atlas.left)}.", "", *(f"- {one}" for one in summary.atlas.left), ""]
     made = make(summary, claims)
-    made += [by(summary, one.question, factor) for one in summary.answers for factor in ("judge", "data")]
+    if detail:
+        made += [by(summary, one.question, factor) for one in summary.answers for factor in ("judge", "data")]
     made = [table for table in made if detail or not table.detail]
     return "\n".join([*lines, *(table.markdown() for table in made)])
 
