@@ -57,7 +57,7 @@ paper: .venv/.run ## all of the paper's tables and claims beside ours, five seed
 
 SCALE ?= full
 
-atlas: .venv/.run ## which metric may be believed: 8 data sets, 6 judges, 5 seeds, two k (hours; SCALE=small: a part of it)
+atlas: .venv/.run ## which metric may be believed: 8 data sets, 6 judges, 5 seeds, two k (two and a half hours; SCALE=small: a part of it in ten minutes)
 	$(BIN)/cfeval atlas --scale $(SCALE) $(if $(filter full,$(SCALE)),,--into outputs/atlas-$(SCALE)) $(ARGS)
 
 choices: .venv/.run ## which choices matter to the result: three sweeps for docs/reproduction.md (10 minutes)
