@@ -128,8 +128,8 @@ def main():
                 if turn >= 0:
                     spent[name].append(took)
                     where[name] = stages(folder, took[0]) if own else ""
-        name = next(iter(runs))
-        shares = profiled([*ways[name], f"hydra.run.dir={place}/profiled"], place)
+        smallest = next(iter(runs))
+        shares = profiled([*ways[smallest], f"hydra.run.dir={place}/profiled"], place)
     medians = {name: [statistics.median(of) for of in zip(*took, strict=True)] for name, took in spent.items()}
     first = next(iter(medians.values()))
     rows = []
@@ -148,7 +148,7 @@ def main():
     print(table)
     shown = [(part, f"{100 * share:.0f} %") for part, share in shares.items()]
     parts = "\n".join(line(row) for row in (("part", "of the processor's time"), ("---", "---"), *shown))
-    why = f"Where the processor's time of a run goes ({name}), asked every 4 ms:"
+    why = f"Where the processor's time of a run goes ({smallest}), asked every 4 ms:"
     options.out.write_text(f"{heading}\n\n{table}\n\n{why}\n\n{parts}\n")
 
 
