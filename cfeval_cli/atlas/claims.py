@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from cfeval_cli.atlas.summary import SURE, WHOLE, Summary, differences
+from cfeval_cli.atlas.summary import RUN, SURE, WHOLE, Summary, by_run, differences
 from cfeval_cli.statistics.bootstrap import interval
 from cfeval_cli.statistics.difference import holm
 from cfeval_cli.statistics.hierarchical import LEAST, Cells, Levels, levels, p_value
@@ -106,14 +106,14 @@ def _figure(cells: Cells, limit: float = 0.0, sign: float = 1.0) -> Figure:
 def _difference(rows: pd.DataFrame, claim: Mapping[str, Any]) -> Figure:
     """The mean of some metrics less that of others, in the same runs."""
     mine, name = _asked(rows, claim), claim["figure"]
-    gaps = differences(mine, _chosen(mine, claim["one"]), _chosen(mine, claim["two"]), name)
+    gaps = differences(by_run(mine, name), _chosen(mine, claim["one"]), _chosen(mine, claim["two"]), name)
     return _figure(Cells.of(gaps, name), claim["limit"])
 
 
 def _moves(rows: pd.DataFrame, claim: Mapping[str, Any]) -> Figure:
     """How far the figure of some metrics is from that of others, whichever is larger."""
     mine, name = _asked(rows, claim), claim["figure"]
-    gaps = differences(mine, _chosen(mine, claim["one"]), _chosen(mine, claim["two"]), name)
+    gaps = differences(by_run(mine, name), _chosen(mine, claim["one"]), _chosen(mine, claim["two"]), name)
     return _figure(Cells.of(gaps.assign(**{name: gaps[name].abs()}), name), claim["limit"])
 
 
@@ -123,7 +123,7 @@ def _interaction(rows: pd.DataFrame, claim: Mapping[str, Any]) -> Figure:
     sides = []
     for question in _ASKED:
         part = mine[mine["question"] == question]
-        gaps = differences(part, _chosen(part, claim["one"]), _chosen(part, claim["two"]), name)
+        gaps = differences(by_run(part, name), _chosen(part, claim["one"]), _chosen(part, claim["two"]), name)
         sides.append(gaps.groupby(["data", "judge", "seed", "k"])[name].mean())
     both = pd.concat(sides, axis=1, join="inner", keys=list(_ASKED)).dropna()
     gaps = (both[_ASKED[0]] - both[_ASKED[1]]).rename(name).reset_index().assign(truth="")
@@ -135,7 +135,8 @@ def _best(rows: pd.DataFrame, claim: Mapping[str, Any]) -> Figure:
     mine, name = _asked(rows, claim), claim["figure"]
     chosen = _chosen(mine, claim["one"])
     among, others = levels(mine), [pair for pair in _complete(mine) if pair not in chosen]
-    gaps = [Cells.of(differences(mine, chosen, [pair], name), name, among) for pair in others]
+    figures = by_run(mine, name)
+    gaps = [Cells.of(differences(figures, chosen, [pair], name), name, among) for pair in others]
     return _least(gaps, len(mine), among)
 
 
@@ -155,7 +156,7 @@ def _opposed(rows: pd.DataFrame, claim: Mapping[str, Any]) -> Figure:
     mine, name = _asked(rows, claim), claim["figure"]
     mine = mine[~mine["arbitrary"]]
     leaning = mine.assign(up=mine[name] > 0, down=mine[name] < 0)
-    counts = leaning.groupby(["data", "judge", "truth", "seed", "k"])[["up", "down"]].sum().astype(float)
+    counts = leaning.groupby(RUN)[["up", "down"]].sum().astype(float)
     pairs = (counts["up"] + counts["down"]) * (counts["up"] + counts["down"] - 1) / 2
     opposite = (counts["up"] * counts["down"] / pairs.where(pairs > 0)).rename(name).reset_index()
     return _figure(Cells.of(opposite, name), claim["limit"])
@@ -174,7 +175,7 @@ def _least(cells: Sequence[Cells], rows: int, among: Levels) -> Figure:
 
 def _complete(mine: pd.DataFrame) -> list[tuple[str, str]]:
     """The metrics that have nearly all cells, and depend on no constant."""
-    cells = mine.groupby(["data", "judge", "truth", "seed", "k"]).ngroups
+    cells = mine.groupby(RUN).ngroups
     many = mine[~mine["arbitrary"]].groupby(["metric", "variant"], sort=False).size()
     return [pair for pair, size in zip(many.index.tolist(), many.tolist(), strict=True) if size >= WHOLE * cells]
 

@@ -14,6 +14,7 @@ from cfeval_cli.atlas.rows import TAUS, TYPES
 from cfeval_cli.atlas.store import Atlas
 from cfeval_cli.statistics.difference import holm
 from cfeval_cli.statistics.hierarchical import DRAWS, Cells, Levels, Told, levels, p_value
+from cfeval_cli.statistics.hierarchical import FACTORS as NESTED
 from cfeval_cli.statistics.ranking import agreement, ranks
 from cfeval_cli.statistics.shares import shares, together
 from cfeval_cli.types import Floats
@@ -21,6 +22,7 @@ from cfeval_cli.types import Floats
 LEAD = "tau_without_controls"  # what the atlas leads with
 QUESTIONS = ("contribution", "change", "either")
 FACTORS = ("metric", "data", "judge", "truth", "seed", "k")
+RUN = [*NESTED, "k"]  # and the truth that a figure is of
 SURE = 0.05  # the p below which something is told
 WHOLE = 0.9  # of the cells of a question that a metric must have to be compared with the others
 
@@ -108,7 +110,7 @@ class Summary:
 
     def _answer(self, question: str) -> Answer:
         mine = self.asked(question)
-        among, cells = levels(mine), mine.groupby(["data", "judge", "truth", "seed", "k"]).ngroups
+        among, cells = levels(mine), mine.groupby(RUN).ngroups
         found = [
             _metric(part, among, cells, (str(metric), str(variant)))
             for (metric, variant), part in mine.groupby(["metric", "variant"], sort=False)
@@ -138,11 +140,14 @@ class Summary:
     def means(self, question: str, by: str) -> pd.DataFrame:
         """The mean τ of each metric (rows) within each value of a factor, and how many rows each is of."""
         mine = self.asked(question)
-        lines = [
-            (metric, variant, value, Cells.of(part, LEAD).mean(), int(part[LEAD].notna().sum()))
-            for (metric, variant, value), part in mine.groupby(["metric", "variant", by], sort=False)
-        ]
-        return pd.DataFrame(lines, columns=["metric", "variant", by, "mean", "rows"])
+        mine = mine.assign(value=mine[by])
+        keys = ["metric", "variant", "value"]
+        # of data sets' means over judges, of their means over truths, of their means over seeds, of those over all else
+        means = mine.groupby([*keys, *NESTED], sort=False)[LEAD].mean()
+        for left in range(len(NESTED) - 1, -1, -1):
+            means = means.groupby([*keys, *NESTED[:left]], sort=False).mean()
+        counts = mine.groupby(keys, sort=False)[LEAD].count()
+        return pd.DataFrame({"mean": means, "rows": counts}).reset_index().rename(columns={"value": by})
 
     @cached_property
     def stability(self) -> pd.DataFrame:
@@ -190,26 +195,25 @@ def _metric(part: pd.DataFrame, among: Levels, cells: int, pair: Pair) -> Metric
     )
 
 
-def differences(mine: pd.DataFrame, one: Sequence[Pair], two: Sequence[Pair], name: str) -> pd.DataFrame:
+def by_run(mine: pd.DataFrame, name: str) -> pd.DataFrame:
+    """A figure of all metrics (columns, by name and variant) in each run and truth (rows)."""
+    return mine.groupby([*RUN, "metric", "variant"])[name].mean().unstack(["metric", "variant"])
+
+
+def differences(figures: pd.DataFrame, one: Sequence[Pair], two: Sequence[Pair], name: str) -> pd.DataFrame:
     """In each run and truth, the mean figure of some metrics less that of others; where both have one."""
-    keys = ["data", "judge", "truth", "seed", "k"]
-    sides = []
-    for some in (one, two):
-        near = mine[mine["metric"].isin({metric for metric, _ in some})]  # which leaves few to compare in both
-        chosen = near[pd.MultiIndex.from_frame(near[["metric", "variant"]]).isin(list(some))]
-        sides.append(chosen.groupby(keys)[name].mean())
-    both = pd.concat(sides, axis=1, join="inner", keys=["one", "two"]).dropna()
-    return (both["one"] - both["two"]).rename(name).reset_index()
+    left, right = (figures[list(some)].mean(axis=1) for some in (one, two))
+    return (left - right).dropna().rename(name).reset_index()
 
 
 def _behind(
     mine: pd.DataFrame, among: Levels, best: Metric, found: Sequence[Metric]
 ) -> dict[Pair, tuple[float, float, float, float]]:
     """How much less than the best each other one agrees with the truth, where both are compared."""
-    told, p = {}, []
+    told, p, figures = {}, [], by_run(mine, LEAD)
     for one in found:
         if one.compared and one is not best:
-            cells = Cells.of(differences(mine, [best.pair], [one.pair], LEAD), LEAD, among)
+            cells = Cells.of(differences(figures, [best.pair], [one.pair], LEAD), LEAD, among)
             gap = cells.told()
             told[one.pair] = (gap.mean, gap.low, gap.high)
             p.append(p_value(cells.drawn()) if gap.known else 1.0)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import pandas as pd
@@ -102,16 +103,22 @@ class Cells:
 
         NaN where nothing that is there was drawn.
         """
-        rng, there = stream(seed, "hierarchical"), self.there
+        there = self.there
         if not there.any():
             return np.full(draws, np.nan)
-        sets, judges, truths, seeds = (
-            np.asarray(there.any(axis=axes)) for axes in ((1, 2, 3), (0, 2, 3), (0, 3), (1, 2))
-        )
-        of_sets, of_judges = _counts(rng, draws, sets), _counts(rng, draws, judges)
-        of_truths = np.stack([_counts(rng, draws, some) for some in truths], axis=1)
-        of_seeds = np.stack([_counts(rng, draws, some) for some in seeds], axis=1)
-        return _nested(self.values, of_sets, of_judges, of_truths, of_seeds)
+        some = [np.asarray(there.any(axis=axes)) for axes in ((1, 2, 3), (0, 2, 3), (0, 3), (1, 2))]
+        return _nested(self.values, *_drawn(seed, draws, *((one.tobytes(), one.shape) for one in some)))
+
+
+@lru_cache(maxsize=16)
+def _drawn(seed: int, draws: int, *there: tuple[bytes, tuple[int, ...]]) -> tuple[Floats, ...]:
+    """How often each data set, judge, truth of a judge and seed of a data set is drawn, of those that are there."""
+    rng = stream(seed, "hierarchical")
+    sets, judges, truths, seeds = (np.frombuffer(one, dtype=bool).reshape(shape) for one, shape in there)
+    of_sets, of_judges = _counts(rng, draws, sets), _counts(rng, draws, judges)
+    of_truths = np.stack([_counts(rng, draws, some) for some in truths], axis=1)
+    of_seeds = np.stack([_counts(rng, draws, some) for some in seeds], axis=1)
+    return of_sets, of_judges, of_truths, of_seeds
 
 
 def _places(level: Sequence[object], column: Sequence[object]) -> list[int]:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from cfeval_cli.atlas.summary import LEAD, Summary, differences
+from cfeval_cli.atlas.summary import LEAD, Summary, by_run, differences
 from tests.atlas.worlds import METRICS, TRUTHS, world
 
 
@@ -68,7 +68,7 @@ def test_a_metric_that_lacks_many_cells_is_not_compared(summary):
 
 def test_differences_are_taken_in_the_same_run_and_truth(summary):
     rows = summary.rows[summary.rows["question"] == "change"]
-    found = differences(rows, [("c", "label"), ("c_soft", "probability")], [("dfr", "marginal")], LEAD)
+    found = differences(by_run(rows, LEAD), [("c", "label"), ("c_soft", "probability")], [("dfr", "marginal")], LEAD)
     line = found.iloc[5]
     mine = rows[
         (rows[["data", "judge", "truth", "seed", "k"]] == line[["data", "judge", "truth", "seed", "k"]]).all(axis=1)
