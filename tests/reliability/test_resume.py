@@ -50,7 +50,7 @@ SETTINGS = (
 )
 EXPLAINERS = ("random", "omission", "lime", "patient", "lr")  # as they are asked: the truth comes last
 STAGES = (
-    "data", "train", *(f"explain: {name}" for name in EXPLAINERS), *(f"search: {name}" for name in EXPLAINERS),
+    "data", "train", "truth", *(f"explain: {name}" for name in EXPLAINERS), *(f"search: {name}" for name in EXPLAINERS),
     "score", "noise", "bounds", "invariance", "conclude", "tables", "figures and page",
 )  # fmt: skip
 FILES = {
