@@ -35,12 +35,12 @@ PARTS = (
     ("figures: places for all of it", "_constrained_layout.py", "do_constrained_layout"),
     ("figures: drawing", "report/plots.py", "drawn"),
     ("page", "report/page/build.py", "page"),
-    ("tables as text", "commands/run.py", "report"),
+    ("tables as text", "commands/run.py", "add_tables"),
     ("composing the config", "hydra.py", "compose_config"),
     ("reading the data", "dataset/tabular.py", "load"),
     ("hashes of data and code", "cfeval_cli/identity.py", None),
     ("training", "run/pipeline.py", "train"),
-    ("scores under other scales", "run/invariance.py", None),
+    ("the model in other parameters", "run/invariance.py", None),
     ("tables as numbers", "statistics/findings.py", "conclude"),
 )
 
@@ -140,9 +140,10 @@ def main():
     packages = ", ".join(f"{name} {version(name)}" for name in ("torch", "matplotlib", "pandas", "hydra-core"))
     machine = f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
     heading = (
-        f"# Fixed costs\n\n{machine}, {packages}. Made by\n`python benchmarks/fixed.py`. Medians of {options.rounds} "
-        "rounds in which all take turns, each a process of its own, with figures in\nthree formats and the page. The "
-        f"stages are those of the last round. Processes that were at work when it began: {load:.1f}."
+        f"# Fixed costs\n\n{machine}, {packages}. Made by\n`python benchmarks/fixed.py --rounds {options.rounds}`. "
+        f"Medians of {options.rounds} rounds in which all take turns, each a process of its own, with figures in\n"
+        f"three formats and the page. The stages are those of the last round. Processes that were at work "
+        f"when it began: {load:.1f}."
     )
     table = "\n".join(line(row) for row in (COLUMNS, ["---"] * len(COLUMNS), *rows))
     print(table)

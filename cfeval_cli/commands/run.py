@@ -6,6 +6,7 @@ import logging
 import os
 import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,9 @@ from cfeval_cli.errors import Failure, UserError, visible
 
 if TYPE_CHECKING:
     from cfeval_cli.folder.write import RunFolder
+    from cfeval_cli.report.brief import Brief
     from cfeval_cli.report.page.build import Report
+    from cfeval_cli.report.tables import Table
     from cfeval_cli.types import Plan
 
 log = logging.getLogger("cfeval")
@@ -119,9 +122,10 @@ def _run(cfg: DictConfig, folder: RunFolder) -> list[str]:
         if pipeline.run(chosen, folder, stages):
             with stages.stage("tables"):
                 made = add_tables(folder, chosen)
+                shown = _shown(made)
     if made is not None:
-        if alone:
-            _answer(made)  # figures take longer, and can be waited for with the answer in sight
+        if alone and shown is not None:
+            screen.answer(*shown, [])  # figures take longer, and can be waited for with the answer in sight
         if chosen.figures or chosen.report:
             with live.terminal() as stages, stages.stage("figures and page"):
                 add_page(folder, chosen, made)
@@ -162,15 +166,14 @@ def add_tables(folder: RunFolder, plan: Plan) -> Report:
     return made
 
 
-def _answer(made: Report) -> None:
-    """Show it; a run is not lost for want of an answer."""
+def _shown(made: Report) -> tuple[Sequence[str], Brief, Sequence[Table]] | None:
+    """What the screen is to have; a run is not lost for want of it."""
     try:
-        told, brief, tables = made.answer, made.brief, made.tables
+        return made.answer, made.brief, made.tables
     except Exception as error:
         log.exception("no answer")
         log.warning("the answer could not be told (%s); all else is complete", error)
-    else:
-        screen.answer(told, brief, tables, [])
+        return None
 
 
 def add_page(folder: RunFolder, plan: Plan, made: Report) -> None:

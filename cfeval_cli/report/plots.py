@@ -30,6 +30,7 @@ _SALT = 121835  # with which no two of the explainers that there are look alike,
 INK = "#444444"
 GRID = "#dddddd"
 WIDE, NARROW = 7.0, 3.3  # inches: two columns of a paper, and one
+_BROAD = 28  # letters above a panel that have room
 _SLANTED = 24  # names below an axis at most that have room to be slanted
 _STYLE = {
     "font.size": 8, "axes.titlesize": 8, "axes.labelsize": 8, "xtick.labelsize": 7, "ytick.labelsize": 7,
@@ -183,6 +184,8 @@ def legend(figure: Sheet, axis: Axes, where: str = "lower center") -> None:
 def _name(axis: Axes, pair: tuple[str, str], record: Mapping[str, Any], more: str = "") -> None:
     """A panel's metric, on two lines if it has details."""
     name, details, rest = visible(row_title(*pair, record).text).partition(" (")
+    if details and len(details + rest + more) > _BROAD:
+        name, more = f"{name}{more}", ""
     axis.set_title(f"{name}\n({rest}{more}" if details else f"{name}{more}", parse_math=False)
 
 

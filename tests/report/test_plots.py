@@ -71,6 +71,16 @@ def test_each_metric_is_drawn_against_the_truth_and_ranks_begin_with_it():
     assert [round(line.get_ydata()[0]) for line in axis.lines] == [round(rank) for rank in ranks]
 
 
+@pytest.mark.parametrize("pair", [("c", "probability"), ("proximity", "probability"), ("comprehensiveness", "del")])
+def test_a_title_with_its_tau_has_room_in_the_last_panel(pair):
+    figure, axes = plots.grid(4, 1.35)
+    with plots.style():
+        plots._name(axes[-1], pair, RECORD, ", τ = -0.07")
+        plots.Plot(figure, "", "").drawn("svg")  # which finds the places
+        box = axes[-1].title.get_window_extent(figure.canvas.get_renderer())
+    assert "τ = -0.07" in axes[-1].get_title() and box.x1 <= figure.bbox.x1 + 1
+
+
 def test_correlations_show_tau_its_interval_and_p():
     findings, figures = drawn()
     (axis,) = figures["correlations"].figure.axes
