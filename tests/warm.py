@@ -184,21 +184,23 @@ def _import_all() -> None:
 
 
 def read_once() -> None:
-    """Let OmegaConf parse the same text once: a third of the time in which Hydra composes a config."""
-    import yaml
+    """Let OmegaConf parse and put together the same text once: two thirds of the time in which Hydra reads configs."""
+    import pickle
 
-    parse, known = yaml.load, {}
+    from omegaconf import OmegaConf
 
-    def load(stream: Any, Loader: Any) -> Any:  # noqa: N803  yaml's
-        if "OmegaConfLoader" not in Loader.__name__ or not hasattr(stream, "seek"):
-            return parse(stream, Loader)
-        text = stream.read()
+    load, known = OmegaConf.load, {}
+
+    def remembered(file: Any) -> Any:
+        if not hasattr(file, "seek"):
+            return load(file)
+        text = file.read()
         if text not in known:
-            stream.seek(0)  # so that a message names the file
-            known[text] = parse(stream, Loader)
-        return known[text]  # which OmegaConf copies
+            file.seek(0)  # so that a message names the file
+            known[text] = pickle.dumps(load(file))
+        return pickle.loads(known[text])
 
-    yaml.load = load
+    OmegaConf.load = remembered
 
 
 def _parse_configs() -> None:
@@ -213,7 +215,8 @@ def _parse_configs() -> None:
     OverridesParser.create().parse_overrides(["a=[b,c]", "a.b.c=1", "+a=x/y", "a=0.5", "a='b c'", "a=null", "a={b: c}"])
     read_once()
     for path in Path(cfeval_cli.conf.__path__[0]).rglob("*.yaml"):
-        OmegaConf.load(path)
+        with path.open(encoding="utf-8") as file:
+            OmegaConf.load(file)
 
 
 def _listening(address: str) -> socket.socket:
