@@ -169,12 +169,18 @@ def _digest(path: Path, stamp: tuple[int, int]) -> str:
 
 
 @cache
+def _distributions() -> Mapping[str, list[str]]:
+    """The distributions that an import name comes from; looking through all that are installed takes a while."""
+    return importlib.metadata.packages_distributions()
+
+
+@cache
 def version_of(name: str) -> str:
     """Of the package that an import name belongs to; without one, nothing is known of its code but its name."""
     try:
         return importlib.metadata.version(_DISTRIBUTION.get(name, name))
     except importlib.metadata.PackageNotFoundError:
-        names = importlib.metadata.packages_distributions().get(name, [])
+        names = _distributions().get(name, [])
         return " ".join(f"{one} {importlib.metadata.version(one)}" for one in names)
 
 
