@@ -1,7 +1,6 @@
 """A cluster gives what one process gives; what it cannot do is refused, and what breaks is told once."""
 
 import csv
-import importlib
 import json
 import os
 import pickle
@@ -9,7 +8,6 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,15 +16,32 @@ from cfeval_cli.errors import Failure, UserError
 from cfeval_cli.executor import dask, versions
 from cfeval_cli.executor.dask import Dask
 from cfeval_cli.executor.local import Local
-from tests.executor.test_local import Odd, add, fail, meet, raise_odd
+from tests.executor.functions import (
+    Odd,
+    add,
+    alone,
+    called,
+    die,
+    die_once,
+    import_nowhere,
+    meet,
+    pass_first,
+    places,
+    raise_odd,
+    stay,
+    threads,
+)  # fmt: skip
 from tests.problems import make_dataset
 
 
 @pytest.fixture(scope="module")
 def cluster():
     """Two worker processes and their scheduler, as another program would have started them."""
+    from dask import config
     from distributed import LocalCluster
 
+    # which would look a hundred times a second where each worker is
+    config.set({"distributed.worker.profile.enabled": False})
     with LocalCluster(
         n_workers=2,
         threads_per_worker=1,
@@ -73,11 +88,6 @@ def test_little_work_starts_no_cluster_and_a_scheduler_is_not_asked():
     assert list(Dask("tcp://127.0.0.1:1", min_seconds=60.0).map(add, {"base": 1}, [1, 2, 3])) == [2, 3, 4]
 
 
-def places(shared, item):
-    """Where the data, the model and what a model is made of are in a worker's memory."""
-    return os.getpid(), id(shared["data"]), id(shared["model"][0]), shared["model"][0] is shared["again"]
-
-
 def test_data_and_models_travel_once_whatever_the_next_work_is(workers, monkeypatch):
     data = replace(make_dataset([4, 3, 2]), name="travels")
     table = np.arange(100_000, dtype=np.float64)
@@ -100,54 +110,6 @@ def test_data_and_models_travel_once_whatever_the_next_work_is(workers, monkeypa
     parts = [key for key in sent if key]
     # data, table, and what is around them: the last is another one for another explainer
     assert len(parts) == len(set(parts)) == 4
-
-
-def die_once(shared, item):
-    """Ends the worker that gets item 5, the first time, when all else that it has done is handed over."""
-    folder, me = Path(shared), os.getpid()
-    (folder / f"{item}-{me}").touch()
-    while item == 5 and len(list(folder.glob("5-*"))) == 1:
-        done = {path.name.partition("-")[0] for path in folder.glob(f"*-{me}")}
-        if done - {"5"} <= {path.suffix[1:] for path in folder.glob("got.*")}:
-            os.kill(me, 9)
-    return item
-
-
-def test_a_worker_that_is_killed_costs_what_it_was_at_and_nothing_else(workers, cluster, tmp_path, monkeypatch):
-    fetched = dask._fetched
-
-    def marked(future, wait):
-        kind, value = fetched(future, wait)
-        while future.key in cluster.scheduler.tasks:  # which has heard of it when it is not there any more
-            time.sleep(0.001)
-        for item in pickle.loads(value):
-            (tmp_path / f"got.{item}").touch()
-        return kind, value
-
-    monkeypatch.setattr(dask, "_fetched", marked)
-    assert list(workers.map(die_once, str(tmp_path), list(range(12)))) == list(range(12))
-    times = {item: len(list(tmp_path.glob(f"{item}-*"))) for item in range(12)}
-    assert times == {item: 1 + (item == 5) for item in range(12)}
-
-
-def die(shared, item):
-    if os.getpid() != shared:
-        os._exit(9)
-    return item
-
-
-def test_work_that_ends_every_worker_is_told_with_the_way_out(workers, cluster, monkeypatch):
-    monkeypatch.setattr(cluster.scheduler, "allowed_failures", 0)  # a fresh worker takes seconds
-    with pytest.raises(Failure, match=r"executor.scheduler=tcp://.*ended several workers.*executor=local"):
-        list(workers.map(die, os.getpid(), list(range(3))))
-    assert list(workers.map(add, {"base": 1}, [1, 2, 3])) == [2, 3, 4]  # and the next work finds new ones
-
-
-def stay(shared, item):
-    """From the third on, waits until it may go."""
-    while item > 2 and not Path(shared).exists():
-        time.sleep(0.01)
-    return item
 
 
 @pytest.mark.slow
@@ -240,29 +202,15 @@ def test_limits_of_time_are_refused():
 
 
 def test_workers_have_one_thread_each_and_errors_are_those_of_the_work(workers):
-    for variable, libraries in list(workers.map(_threads, None, list(range(6))))[1:]:
+    for variable, libraries, _ in list(workers.map(threads, None, list(range(6))))[1:]:
         assert variable == "1" and set(libraries) == {1}
     with pytest.raises(UserError, match="no 1"):
-        list(workers.map(_pass_first, None, [0, 1, 2]))
+        list(workers.map(pass_first, None, [0, 1, 2]))
     with pytest.raises(RuntimeError, match="Odd: this and that"):
         list(workers.map(raise_odd, None, [0, 1, 2]))
     with pytest.raises(UserError, match=r"cannot import nowhere_at_all.*PYTHONPATH"):
-        list(workers.map(_imports, None, [0, 1, 2]))
+        list(workers.map(import_nowhere, None, [0, 1, 2]))
     assert Odd("a", "b")
-
-
-def _threads(shared, item):
-    from threadpoolctl import threadpool_info
-
-    return os.environ["OMP_NUM_THREADS"], [library["num_threads"] for library in threadpool_info()]
-
-
-def _pass_first(shared, item):
-    return None if item == 0 else fail(shared, item)
-
-
-def _imports(shared, item):
-    return importlib.import_module("nowhere_at_all") if item else None
 
 
 def test_workers_with_several_threads_work_one_at_a_time(tmp_path, caplog):
@@ -270,33 +218,19 @@ def test_workers_with_several_threads_work_one_at_a_time(tmp_path, caplog):
         executor = Dask(made.scheduler_address, min_seconds=0.0)
         executor.prepare(None)
         assert "up to 3 threads, of which cfeval uses one" in caplog.text
-        assert not any(list(executor.map(_alone, str(tmp_path), list(range(40))))[1:])
-
-
-def _alone(folder, item):
-    """Whether another was at work at the same time."""
-    mark = Path(folder, str(item))
-    mark.touch()
-    time.sleep(0.001)
-    met = len(list(Path(folder).iterdir())) > 1
-    mark.unlink()
-    return met
+        assert not any(list(executor.map(alone, str(tmp_path), list(range(40))))[1:])
 
 
 def test_what_cannot_be_sent_is_done_here(workers, caplog):
-    assert list(workers.map(_called, lambda x: 2 * x, [1, 2, 3])) == [2, 4, 6]
+    assert list(workers.map(called, lambda x: 2 * x, [1, 2, 3])) == [2, 4, 6]
     assert "cannot be sent" in caplog.text
 
 
-def _called(function, item):
-    return function(item)
-
-
 def test_what_a_script_defines_itself_is_not_sent(monkeypatch):
-    monkeypatch.setattr(_called, "__module__", "__main__")
-    monkeypatch.setattr("__main__._called", _called, raising=False)
+    monkeypatch.setattr(called, "__module__", "__main__")
+    monkeypatch.setattr("__main__.called", called, raising=False)
     with pytest.raises(pickle.PicklingError, match="script's own"):
-        dask._Sent.of(_called, None)
+        dask._Sent.of(called, None)
 
 
 @pytest.mark.parametrize(
@@ -310,14 +244,14 @@ def test_bad_settings_are_named(setting):
 
 def test_a_run_gives_the_same_bytes(toy, made, cluster):
     few = ("explainer=[random,omission,decision_boundary,lr]", "noise=10")  # which import little
-    alone = made(toy, *few, tables=True)
+    here = made(toy, *few)
     there = made(toy, *few, "executor=dask", f"executor.scheduler={cluster.scheduler_address}",
-                 "executor.min_seconds=0", tables=True)  # fmt: skip
-    files = sorted(path.name for path in alone.iterdir() if path.suffix in (".parquet", ".csv", ".npz"))
+                 "executor.min_seconds=0")  # fmt: skip
+    files = sorted(path.name for path in here.iterdir() if path.suffix in (".parquet", ".csv", ".npz"))
     files = [name for name in files if name != "costs.csv"]
     assert "scores.parquet" in files and "explanations.parquet" in files
-    assert [name for name in files if (alone / name).read_bytes() != (there / name).read_bytes()] == []
-    assert costs(alone) == costs(there)  # but for seconds
+    assert [name for name in files if (here / name).read_bytes() != (there / name).read_bytes()] == []
+    assert costs(here) == costs(there)  # but for seconds
 
 
 def costs(folder):
@@ -326,3 +260,30 @@ def costs(folder):
         return [
             {key: value for key, value in row.items() if not key.endswith("seconds")} for row in csv.DictReader(file)
         ]
+
+
+# the last ones: each worker that is killed is started anew
+
+
+def test_work_that_ends_every_worker_is_told_with_the_way_out(workers, cluster, monkeypatch):
+    monkeypatch.setattr(cluster.scheduler, "allowed_failures", 0)  # a fresh worker takes seconds
+    with pytest.raises(Failure, match=r"executor.scheduler=tcp://.*ended several workers.*executor=local"):
+        list(workers.map(die, os.getpid(), list(range(3))))
+    assert list(workers.map(add, {"base": 1}, [1, 2, 3])) == [2, 3, 4]  # and the next work finds new ones
+
+
+def test_a_worker_that_is_killed_costs_what_it_was_at_and_nothing_else(workers, cluster, tmp_path, monkeypatch):
+    fetched = dask._fetched
+
+    def marked(future, wait):
+        kind, value = fetched(future, wait)
+        while future.key in cluster.scheduler.tasks:  # which has heard of it when it is not there any more
+            time.sleep(0.001)
+        for item in pickle.loads(value):
+            (tmp_path / f"got.{item}").touch()
+        return kind, value
+
+    monkeypatch.setattr(dask, "_fetched", marked)
+    assert list(workers.map(die_once, str(tmp_path), list(range(12)))) == list(range(12))
+    times = {item: len(list(tmp_path.glob(f"{item}-*"))) for item in range(12)}
+    assert times == {item: 1 + (item == 5) for item in range(12)}

@@ -1,8 +1,6 @@
 """Work is done in order, whoever does it; workers get what they share once, and have one thread each."""
 
 import os
-import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,42 +8,20 @@ import pytest
 from cfeval_cli.errors import Failure, UserError
 from cfeval_cli.executor import local
 from cfeval_cli.executor.local import Local
-
-HERE = os.getpid()
-
-
-def add(shared, item):
-    return shared["base"] + item
-
-
-def where(shared, item):
-    return os.getpid(), id(shared), type(shared["table"]).__name__, shared["table"].sum()
-
-
-def meet(shared, item):
-    """As above; a worker waits in its first item until another has one too, so that neither does all."""
-    Path(shared["folder"], str(os.getpid())).touch()
-    deadline = time.monotonic() + 300  # which is for when there is no other
-    while item and len(list(Path(shared["folder"]).iterdir())) < 3 and time.monotonic() < deadline:
-        time.sleep(0.01)
-    return where(shared, item)
-
-
-def threads(shared, item):
-    import torch
-    from threadpoolctl import threadpool_info
-
-    return torch.get_num_threads(), [library["num_threads"] for library in threadpool_info()]
-
-
-def fail(shared, item):
-    raise (UserError if item == 1 else ValueError)(f"no {item}")
-
-
-def die(shared, item):
-    if os.getpid() != shared:
-        os._exit(9)
-    return item
+from tests.executor.functions import (
+    add,
+    called,
+    die,
+    fail,
+    is_shared,
+    mark,
+    meet,
+    pass_first,
+    raise_odd,
+    threads,
+    where,
+    write,
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(("n_jobs", "min_seconds"), [(1, 0.0), (2, 0.0), (3, 0.0), (2, 1e9), (-1, 0.0)])
@@ -67,13 +43,6 @@ def test_the_first_is_done_here_the_rest_by_workers_that_share_one_copy(tmp_path
     assert {int(total) for *_, total in done} == {300_000 * 299_999 // 2}
 
 
-def write(shared, item):
-    """What arrays hold, which process this is, and which one wrote to the large array before."""
-    large, small, none = shared
-    before, large[0, 0] = int(large[0, 0]), os.getpid()
-    return (large[1:].sum(), tuple(small.tolist()), none.shape, large.flags.aligned), os.getpid(), before
-
-
 def test_large_arrays_are_as_they_were_and_each_worker_writes_to_its_own():
     large = np.arange(60_000.0).reshape(200, 300).copy(order="F")
     (_, here, _), *done = Local(2, 0.0).map(write, (large, np.arange(3), np.zeros((0, 4))), list(range(7)))
@@ -90,37 +59,14 @@ def test_workers_are_no_more_than_some_items_ahead(tmp_path, monkeypatch):
         assert len(list(tmp_path.iterdir())) <= 1 + 3 * -(-item // 3)  # the first is done here
 
 
-def mark(shared, item):
-    (shared / str(item)).touch()
-    return item
-
-
-def is_shared(shared, item):
-    return shared[0] is shared[1]
-
-
 def test_what_is_shared_within_is_sent_once_and_stays_shared():
     table = np.arange(1000)
     assert all(Local(2, 0.0).map(is_shared, (table, table), list(range(5))))
 
 
 def test_what_cannot_be_sent_is_done_here(caplog):
-    assert list(Local(2, 0.0).map(_called, lambda x: 2 * x, [1, 2, 3])) == [2, 4, 6]
+    assert list(Local(2, 0.0).map(called, lambda x: 2 * x, [1, 2, 3])) == [2, 4, 6]
     assert "cannot be sent" in caplog.text
-
-
-def _called(function, item):
-    return function(item)
-
-
-class Odd(Exception):
-    def __init__(self, one, two):
-        super().__init__(f"{one} and {two}")
-
-
-def raise_odd(shared, item):
-    if item:
-        raise Odd("this", "that")
 
 
 def test_an_error_that_cannot_travel_is_told_all_the_same():
@@ -133,19 +79,16 @@ def test_little_work_starts_no_process():
 
 
 def test_workers_have_one_thread_each():
-    for torch_threads, others in list(Local(2, 0.0).map(threads, None, list(range(6))))[1:]:
-        assert torch_threads == 1 and set(others) <= {1}
+    done = list(Local(2, 0.0).map(threads, 1, list(range(6))))[1:]
+    assert all(told == "1" and set(libraries) == {1} for told, libraries, _ in done)
+    assert [torch for *_, torch in done] == [1, None, None, None, None]
 
 
 def test_errors_of_workers_are_those_of_the_work():
     with pytest.raises(ValueError, match="no 0"):
         list(Local(2, 0.0).map(fail, None, [0, 1]))
     with pytest.raises(UserError, match="no 1"):
-        list(Local(2, 0.0).map(_pass_first, None, [0, 1]))
-
-
-def _pass_first(shared, item):
-    return None if item == 0 else fail(shared, item)
+        list(Local(2, 0.0).map(pass_first, None, [0, 1]))
 
 
 def test_a_worker_that_dies_is_told_with_the_way_out():
