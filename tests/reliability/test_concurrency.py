@@ -15,7 +15,7 @@ from cfeval_cli.folder.checked import read
 from tests import warm
 from tests.conftest import LITTLE, TOY, environment, serving
 
-RUNS = 4
+RUNS = 3
 # each run shows that it has come to its data
 MEETING = """
 import os, pathlib
@@ -103,7 +103,15 @@ def test_runs_in_the_same_second(site, tmp_path):
 
 
 def test_sweeps_get_folders_of_their_own(toy, tmp_path):
-    words = ["--multirun", "seed=1", *LITTLE, "explainer=[random,lr]", "n_explain=10", "metric=[c,recall]"]
+    words = [
+        "--multirun",
+        "seed=1",
+        *LITTLE,
+        "explainer=[random,lr]",
+        "n_explain=10",
+        "metric=[c,recall]",
+        "resamples=0",
+    ]
     together(2, ["run", *toy.arguments, *words, "hydra.sweep.dir=multirun/${now:%Y}"], tmp_path)
     assert len(list(tmp_path.glob("multirun/*/sweep.csv"))) == 2
     assert len(list(tmp_path.glob("multirun/*/0/metrics.csv"))) == 2

@@ -95,11 +95,12 @@ def test_a_read_only_disk(toy, made, tmp_path):
 
 
 def test_a_folder_that_is_deleted_during_the_run(toy, tmp_path):
-    (tmp_path / "conf" / "explainer").mkdir(parents=True)
+    shutil.copytree(toy.folder / "conf", tmp_path / "conf")
+    (tmp_path / "conf" / "explainer").mkdir()
     (tmp_path / "removing.py").write_text(REMOVING)
     (tmp_path / "conf" / "explainer" / "removing.yaml").write_text("removing: {_target_: removing.Removing}\n")
-    words = [*LITTLE, "explainer=[random,removing]", f"hydra.searchpath=[file://{tmp_path / 'conf'}]"]
-    done = cfeval("run", *toy.arguments, *words, "hydra.run.dir=run", cwd=tmp_path, code=1)
+    words = ["--config-dir", "conf", *toy.arguments[2:], *LITTLE, "explainer=[random,removing]"]
+    done = cfeval("run", *words, "hydra.run.dir=run", cwd=tmp_path, code=1)
     assert "explain: removing" in done.stderr and "Traceback" not in done.stderr
     assert f"cfeval: {tmp_path / 'run'} was removed during the run." in done.stderr
     assert not (tmp_path / "run").exists()  # and it is not made again

@@ -1,10 +1,12 @@
 """An explainer that fails on some instances: they are left out, with the reason, and the rest goes on."""
 
 import json
+import shutil
 
 import pandas as pd
 import pytest
 
+from tests import inside
 from tests.conftest import cfeval
 
 FAULTY = """
@@ -57,14 +59,16 @@ REASONS = (
 
 @pytest.fixture
 def own(toy, tmp_path):
-    (tmp_path / "conf" / "explainer").mkdir(parents=True)
+    """The settings of a run, of a folder of configs with that explainer in it."""
+    shutil.copytree(toy.folder / "conf", tmp_path / "conf")
+    (tmp_path / "conf" / "explainer").mkdir()
     (tmp_path / "faulty.py").write_text(FAULTY)
     (tmp_path / "conf" / "explainer" / "faulty.yaml").write_text(
         "faulty: {_target_: faulty.Faulty, every: 10, kinds: 5}\n"
     )
-    words = [*toy.arguments, "explainer=[random,faulty,lr]", f"hydra.searchpath=[file://{tmp_path / 'conf'}]"]
     return [
-        *words,
+        *toy.arguments[2:],
+        "explainer=[random,faulty,lr]",
         "metric=[validity,c,recall]",
         "bounds=0",
         "noise=0",
@@ -74,31 +78,46 @@ def own(toy, tmp_path):
         "report=false",
         "cache=off",
         "timeout_per_instance=1000",
-        "hydra.run.dir=run",
     ]
 
 
-@pytest.mark.parametrize("incomplete", ["skip", "random"])
-def test_the_rest_goes_on_and_the_tables_say_how_many(own, tmp_path, incomplete):
-    done = cfeval("run", *own, f"incomplete={incomplete}", cwd=tmp_path)
-    record = json.loads((tmp_path / "run" / "run.json").read_text())
-    told = pd.read_parquet(tmp_path / "run" / "explanations.parquet")
+def command(own, *more, cwd, code=0):
+    return cfeval("run", "--config-dir", "conf", *own, *more, "hydra.run.dir=run", cwd=cwd, code=code)
+
+
+def left_out(folder):
+    """How many instances are left out, and of how many, with all reasons."""
+    record = json.loads((folder / "run.json").read_text())
+    told = pd.read_parquet(folder / "explanations.parquet")
     faults = told[told["fault"].notna()]
     assert set(faults["explainer"]) == {"faulty"} and len(faults) == record["explained"]["faulty"]["faults"]
     assert all(faults["fault"].str.contains(reason, regex=False).any() for reason in REASONS)
     assert (faults["features"].map(len) == 0).all()
     n = record["instances"]
-    metrics = pd.read_csv(tmp_path / "run" / "metrics.csv").set_index(["metric", "variant", "explainer"])
+    metrics = pd.read_csv(folder / "metrics.csv").set_index(["metric", "variant", "explainer"])
     assert metrics.loc[("coverage", "all", "faulty"), "value"] == pytest.approx(1 - len(faults) / n)
     assert metrics.loc[("validity", "label", "faulty"), "own_n"] == n - len(faults)  # nobody fills them up at random
     assert metrics.loc[("validity", "label", "lr"), "own_n"] == n
-    note = f"Faulty has no explanation of {len(faults):,} of {n:,} instances, which are left out: "
+    return len(faults), n
+
+
+def test_the_rest_goes_on_and_the_tables_say_how_many(own, tmp_path):
+    done = command(own, "incomplete=skip", cwd=tmp_path)
+    faults, n = left_out(tmp_path / "run")
+    note = f"Faulty has no explanation of {faults:,} of {n:,} instances, which are left out: "
     assert note.lower() in " ".join(done.stdout.replace("†", "").split()).lower() and "faulty" in done.stderr
     assert "\x1b" not in done.stdout + done.stderr
 
 
+def test_nothing_is_filled_up_at_random_where_there_is_no_explanation(own, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "run").mkdir()
+    inside.run(tmp_path / "run", *own, "incomplete=random", folder=tmp_path / "conf", tables=False)
+    left_out(tmp_path / "run")
+
+
 def test_strict_stops_at_the_first(own, tmp_path):
-    done = cfeval("run", *own, "strict=true", cwd=tmp_path, code=1)
+    done = command(own, "strict=true", cwd=tmp_path, code=1)
     assert "cfeval: explainer.faulty, instance " in done.stderr and "ValueError: <b>no</b>" in done.stderr
     assert "With strict=false the run goes on without it." in done.stderr and "--resume" in done.stderr
     record = json.loads((tmp_path / "run" / "run.json").read_text())
@@ -108,7 +127,7 @@ def test_strict_stops_at_the_first(own, tmp_path):
 def test_an_explainer_that_always_fails_leaves_the_others_their_results(own, tmp_path):
     never = ["explainer.faulty.every=1", "explainer.faulty.kinds=4", "timeout_per_instance=null"]
     for _ in range(2):  # the second time nothing is computed, and it is said again
-        done = cfeval("run", *own, *never, "n_explain=20", cwd=tmp_path, code=1)
+        done = command(own, *never, "n_explain=20", cwd=tmp_path, code=1)
         told = "cfeval: explainer.faulty failed on every instance (20): "
         assert told in done.stderr and "The rest is complete." in done.stderr
     assert json.loads((tmp_path / "run" / "run.json").read_text())["status"] == "complete"

@@ -8,11 +8,14 @@ import pytest
 from cfeval_cli.commands import gather, report
 from cfeval_cli.errors import UserError
 from cfeval_cli.folder.checked import read
+from cfeval_cli.folder.write import RunFolder
 from cfeval_cli.storage.files import locked
-from tests.conftest import cfeval
+from tests import inside
+from tests.conftest import LITTLE, cfeval
 
 QUICK = ("explainer=[random,lr]", "n_explain=30", "resamples=100", "bounds=5", "n_jobs=1", "hydra.run.dir=run",
          "metric=[c,recall]", "gold=signed")  # fmt: skip
+SMALL = (*LITTLE, "explainer=[random,lr]", "metric=[c,recall]")  # in this process
 
 
 @pytest.fixture(scope="module")
@@ -45,11 +48,11 @@ def everything(folder):
 
 
 def test_a_mistake_leaves_a_finished_run_as_it_was(toy, run, tmp_path):
-    before = everything(run)
+    before, another = everything(run), RunFolder(run, [])
     done = toy.run(*QUICK, "k=99", cwd=tmp_path, code=2)
     assert "k=99 is more than" in done.stderr
-    with locked(run, wait=False):
-        toy.run(*QUICK, "seed=5", cwd=tmp_path, code=2)
+    with locked(run, wait=False), pytest.raises(UserError, match="another run is writing to"), another.opened():
+        raise AssertionError
     after = everything(run)
     hydras = {path for path in before if path.parts[0] == ".hydra" or path.name == "run.log"}
     assert after.keys() == before.keys() and {p: after[p] for p in after if p not in hydras} == {
@@ -58,21 +61,21 @@ def test_a_mistake_leaves_a_finished_run_as_it_was(toy, run, tmp_path):
     assert read(run)["status"] == "complete"
 
 
-def test_another_run_in_the_same_folder_leaves_nothing_of_the_first(toy, run, tmp_path):
+def test_another_run_in_the_same_folder_leaves_nothing_of_the_first(toy, run, tmp_path, caplog):
     (run / "notes.txt").write_text("mine")
     record = json.loads((run / "run.json").read_text())
     # as if it had been killed while it wrote the last files, which the record does not list yet
     record |= {"status": "running", "files": {"model.npz": record["files"]["model.npz"]}}
     (run / "run.json").write_text(json.dumps(record))
-    done = toy.run(*QUICK, "bounds=0", "k=2", "figures=[pdf]", "report=true", cwd=tmp_path)
+    done = toy.run(*QUICK, "bounds=0", "k=2", "figures=[svg]", cwd=tmp_path)
     record = read(run)
     there = {str(path) for path in everything(run)} - {"run.json", "run.log", "notes.txt"}
     assert {name for name in there if not name.startswith(".hydra")} == set(record["files"])
-    assert "bounds.csv" not in there and not list(run.rglob("*.png")) and list(run.rglob("*.pdf"))
-    assert record["settings"]["k"] == 2 and "resumed" not in record and "report.html" in there
+    assert "bounds.csv" not in there and not list(run.rglob("*.png")) and list(run.rglob("*.svg"))
+    assert record["settings"]["k"] == 2 and "resumed" not in record and "report.html" not in there
     assert "replaced" not in done.stderr  # it was not complete
-    done = toy.run(*QUICK, "bounds=0", "k=1", cwd=tmp_path)
-    assert "the results of another run are replaced" in done.stderr
+    inside.run(run, *SMALL, usual=toy.arguments[2:], folder=toy.folder / "conf", tables=False)
+    assert "the results of another run are replaced" in caplog.text and "tables.md" not in read(run)["files"]
 
 
 def test_files_that_are_of_no_run_are_not_overwritten(toy, tmp_path):
