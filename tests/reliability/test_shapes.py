@@ -8,13 +8,13 @@ import pytest
 from cfeval_cli.folder.write import RunFolder
 from cfeval_cli.run import explain, pipeline
 from cfeval_cli.run.progress import Progress
-from tests.conftest import SCORED
 from tests.inside import planned
 
 TABLE = "explainer=[random,omission,lime,anchor,decision_boundary]"
 N = 10
 WORDS = ("k=2", "explainer.lime.n_samples=100", "explainer.decision_boundary.n_samples=50", "resamples=100",
-         "bounds=5", "noise=3", "reparametrisations=1", "figures=[]", "report=false", f"n_explain={N}", SCORED,
+         "bounds=5", "noise=3", "reparametrisations=1", "figures=[]", "report=false", f"n_explain={N}",
+         "metric=[comprehensiveness,validity,c_soft,recall]", "gold=contrast",
          "executor.min_seconds=0")  # fmt: skip
 
 
