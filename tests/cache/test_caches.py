@@ -16,14 +16,7 @@ from cfeval_cli.cache.disk import Disk
 from cfeval_cli.cache.off import Off
 from cfeval_cli.run.explain import Answer, packed, unpacked
 from cfeval_cli.types import Cost
-
-
-def told(seed=0, size=5):
-    return np.random.default_rng(seed).bytes(12 * size + 16)
-
-
-def key(i):
-    return b"%016d" % i
+from tests.cache.writer import key, told, write
 
 
 def same(a, b):
@@ -98,16 +91,9 @@ def test_the_size_is_bounded_and_what_was_not_used_for_longest_goes_first(tmp_pa
     assert cache.path.stat().st_size <= 0.2e6
 
 
-def _work(folder, number):
-    cache = Disk(folder)
-    for round_ in range(10):
-        cache.known("shared", "shared", [])
-        cache.keep("shared", "shared", {key(1000 * number + 10 * round_ + i): told(i) for i in range(10)})
-
-
 def test_several_runs_may_write_at_once(tmp_path):
     context = multiprocessing.get_context("spawn")
-    workers = [context.Process(target=_work, args=(str(tmp_path), number)) for number in range(4)]
+    workers = [context.Process(target=write, args=(str(tmp_path), number)) for number in range(4)]
     for worker in workers:
         worker.start()
     for worker in workers:

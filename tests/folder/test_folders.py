@@ -85,7 +85,7 @@ def test_large_tables_are_written_in_row_groups_and_say_the_same(toy, made, tmp_
     monkeypatch.setattr(write, "_PART", 7)
     monkeypatch.setattr(write, "_ROWS", 50)
     usual = [*toy.arguments[2:], *LITTLE, *unless([SCORED], chosen)]
-    folder = inside.run(tmp_path, *chosen, usual=usual, folder=toy.folder / "conf")
+    folder = inside.run(tmp_path, *chosen, usual=usual, folder=toy.folder / "conf", tables=False)
     names = ["instances", "truth", "explanations", "counterfactuals", "scores"]
     for name in names:
         assert pq.read_metadata(folder / f"{name}.parquet").num_row_groups > 1

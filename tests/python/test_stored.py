@@ -9,12 +9,12 @@ import pytest
 from cfeval_cli import load
 from cfeval_cli.errors import UserError
 from tests.conftest import reseal
-from tests.report.test_page import FEW, FOUR
+from tests.report.test_page import FEWER, FOUR
 
 
 @pytest.fixture(scope="module")
 def folder(toy, made):
-    return made(toy, tables=True)
+    return made(toy, FOUR, *FEWER)
 
 
 def test_tables_are_those_of_the_files(folder):
@@ -49,14 +49,14 @@ def test_moved_embeddings_have_no_values(toy, made):
 
 
 def test_figures_are_drawn_from_any_run(toy, made):
-    figures = load(made(toy, FOUR, FEW)).figures
+    figures = load(made(toy, FOUR, *FEWER)).figures
     assert figures and all(np.isfinite(figure.get_figwidth()) for figure in figures.values())
 
 
 def test_what_a_notebook_shows_is_escaped(toy, made):
-    folder = made(toy, copy=True, tables=True)
+    folder = made(toy, FOUR, *FEWER, copy=True)
     record = json.loads((folder / "run.json").read_text())
-    record["explainers"]["lime"] = "<script>alert(1)</script>"
+    record["explainers"]["omission"] = "<script>alert(1)</script>"
     record["data"]["name"] = "<img src=x>"
     (folder / "run.json").write_text(json.dumps(record))
     reseal(folder)
@@ -66,7 +66,7 @@ def test_what_a_notebook_shows_is_escaped(toy, made):
 
 
 def test_a_folder_that_was_changed_is_refused(toy, made, tmp_path):
-    folder = made(toy, copy=True, tables=True)
+    folder = made(toy, FOUR, *FEWER, copy=True)
     (folder / "metrics.csv").write_text("")
     with pytest.raises(UserError, match="is not as the run left it"):
         load(folder)

@@ -209,7 +209,7 @@ def test_every_explainer_stands_between_the_bounds_and_the_gold_on_top_of_compre
         "n_explain=25",
         "bounds=2000",
         *arguments,
-        tables=True,
+        tables=arguments == ["k=1"],
     )
     metrics, bounds = pd.read_csv(folder / "metrics.csv"), pd.read_csv(folder / "bounds.csv")
     places = metrics["place"].dropna()
@@ -226,6 +226,8 @@ def test_every_explainer_stands_between_the_bounds_and_the_gold_on_top_of_compre
             "place"
         ].item() == pytest.approx(1)
     assert bounds["telling"].between(0, bounds["instances"]).all() and bounds["telling"].max() == 25
+    if arguments != ["k=1"]:
+        return
     text = (folder / "tables.md").read_text()
     assert "Bounds of each metric" in text and "on which not all sets score the same" in " ".join(text.split())
 

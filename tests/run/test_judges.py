@@ -12,10 +12,11 @@ from cfeval_cli.report.page.build import Report
 from cfeval_cli.run import judges, pipeline
 from cfeval_cli.run.progress import Progress
 from tests import inside
-from tests.conftest import LITTLE, SCORED
+from tests.conftest import LITTLE
 
 CHOSEN = ("model=estimator", "+model.estimator.max_iter=5", "explainer=[random,omission,lime]",
-          "explainer.lime.n_samples=100", "judge=[tree]", "judge.tree.distill=true")  # fmt: skip
+          "explainer.lime.n_samples=100", "judge=[tree]", "judge.tree.distill=true",
+          "metric=[comprehensiveness,validity_soft,recall]")  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +56,7 @@ def test_what_a_judge_has_finished_is_not_computed_again(run, toy, tmp_path, mon
     record = json.loads((tmp_path / "run" / "run.json").read_text())
     record["status"] = "stopped"
     (tmp_path / "run" / "run.json").write_text(json.dumps(record))
-    usual = [*toy.arguments[2:], *LITTLE, SCORED]
+    usual = [*toy.arguments[2:], *LITTLE]
     plan = inside.planned(*usual, *CHOSEN, folder=toy.folder / "conf")
     seen = []
     trained = pipeline.train
@@ -70,8 +71,8 @@ def test_what_a_judge_has_finished_is_not_computed_again(run, toy, tmp_path, mon
 
 
 def test_the_explained_model_is_not_trained_again_to_teach_a_judge(toy, tmp_path, monkeypatch):
-    usual = [*toy.arguments[2:], *LITTLE, "n_explain=10", "resamples=0", "metric=[c,recall]"]
-    plan = inside.planned(*usual, *CHOSEN, folder=toy.folder / "conf")
+    usual = [*toy.arguments[2:], *LITTLE, *CHOSEN, "n_explain=10", "resamples=0"]
+    plan = inside.planned(*usual, folder=toy.folder / "conf")
     seen = []
     trained = pipeline.train
     monkeypatch.setattr(pipeline, "train", lambda plan, *rest: seen.append(plan.model) or trained(plan, *rest))

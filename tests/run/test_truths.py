@@ -88,6 +88,7 @@ def test_a_run_on_a_tree_and_on_a_blind_model_has_tables_by_question(toy, made):
         "gold=[shapley,contrast]",
         "explainer=[random,omission,lr]",
         "metric=[comprehensiveness,validity_soft,recall]",
+        "n_explain=20",
     )
     for model, exact, names in (
         (["model=tree"], True, ["shapley", "contrast", "responsibility"]),
@@ -145,14 +146,14 @@ def test_the_time_is_told_before_with_the_setting_that_shortens_it(box, caplog):
 
 def test_scores_of_a_truth_that_is_known_of_some_are_of_those(toy, made):
     boosting = ("model=estimator", "+model.estimator.max_iter=5", "explainer=[random,omission]", "resamples=0")
-    boosting += ("metric=[comprehensiveness,c,validity_soft,recall,hit]",)
-    some, every = made(toy, *boosting, "reference=15", tables=True), made(toy, *boosting, "reference=null")
+    boosting += ("metric=[comprehensiveness,c,recall,hit]", "truth.shapley.budget=50", "n_explain=20")
+    some, every = made(toy, *boosting, "reference=8", tables=True), made(toy, *boosting, "reference=null")
     one, two = (pd.read_parquet(folder / "scores.parquet") for folder in (some, every))
     mine = one[one["metric"] == "recall"]
-    assert mine.groupby(["explainer", "variant"], observed=True).size().eq(15).all()
+    assert mine.groupby(["explainer", "variant"], observed=True).size().eq(8).all()
     keys = ["instance", "explainer", "metric", "variant"]
     both = mine.merge(two, on=keys)
     assert len(both) == len(mine) and (both["numerator_x"] == both["numerator_y"]).all()
-    assert "on 15 of 40 instances" in (some / "tables.md").read_text()
+    assert "on 8 of 20 instances" in (some / "tables.md").read_text()
     rest = one[~one["metric"].isin(["recall", "hit"])].reset_index(drop=True)
     assert rest.equals(two[~two["metric"].isin(["recall", "hit"])].reset_index(drop=True))
