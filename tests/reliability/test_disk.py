@@ -14,8 +14,8 @@ from cfeval_cli.errors import UserError
 from cfeval_cli.sweep.gather import gather
 from tests.conftest import LITTLE, cfeval, serving
 
-QUICK = ("explainer=[random,omission,lr]", "metric=core", "reparametrisations=2")
 SMALL = ("explainer=[random,omission,lr]", "metric=[c,recall]")
+LARGE = ("explainer=[random,omission,lr]", "metric=core", "reparametrisations=2")
 # as somebody else could, while it explains
 REMOVING = """
 import shutil
@@ -57,11 +57,12 @@ def one_message(done):
 
 
 @pytest.mark.parametrize(
-    "room", [60, *(pytest.param(room, marks=pytest.mark.slow) for room in (0, 4, 12, 30, 80, 100, 140))]
+    ("room", "settings"),
+    [(60, SMALL), *(pytest.param(room, LARGE, marks=pytest.mark.slow) for room in (0, 4, 12, 30, 60, 80, 100, 140))],
 )
-def test_a_full_disk(toy, made, tmp_path, room):
+def test_a_full_disk(toy, made, tmp_path, room, settings):
     """However far the run gets, it ends with one message, and the run that was complete before stays whole."""
-    run = ["run", *toy.arguments, *LITTLE, *QUICK, "seed=1", "hydra.run.dir=disk/second"]
+    run = ["run", *toy.arguments, *LITTLE, *settings, "seed=1", "hydra.run.dir=disk/second"]
     with small_disk(tmp_path / "disk", 2000) as disk:
         shutil.copytree(made(toy, *SMALL), disk / "first")
         before = {path: path.read_bytes() for path in (disk / "first").rglob("*") if path.is_file()}
@@ -78,7 +79,7 @@ def test_a_full_disk(toy, made, tmp_path, room):
         (disk / "filler").unlink()
         resume = ["run", "--resume", "disk/second", "--config-dir", str(toy.folder / "conf")]
         cfeval(*(resume if (disk / "second" / "run.json").exists() else run), cwd=tmp_path)
-        other = made(toy, *QUICK, "seed=1", tables=True)
+        other = made(toy, *settings, "seed=1", tables=True)
         for name in ("metrics.csv", "tables.md", "scores.parquet"):
             assert (disk / "second" / name).read_bytes() == (other / name).read_bytes()
 
