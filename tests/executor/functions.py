@@ -74,8 +74,8 @@ def fail(shared, item):
     raise (UserError if item == 1 else ValueError)(f"no {item}")
 
 
-def pass_first(shared, item):
-    return None if item == 0 else fail(shared, item)
+def fail_second(shared, item):
+    return fail(shared, item) if item == 1 else None
 
 
 def import_nowhere(shared, item):

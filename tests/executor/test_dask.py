@@ -23,9 +23,9 @@ from tests.executor.functions import (
     called,
     die,
     die_once,
+    fail_second,
     import_nowhere,
     meet,
-    pass_first,
     places,
     raise_odd,
     stay,
@@ -205,7 +205,7 @@ def test_workers_have_one_thread_each_and_errors_are_those_of_the_work(workers):
     for variable, libraries, _ in list(workers.map(threads, None, list(range(6))))[1:]:
         assert variable == "1" and set(libraries) == {1}
     with pytest.raises(UserError, match="no 1"):
-        list(workers.map(pass_first, None, [0, 1, 2]))
+        list(workers.map(fail_second, None, [0, 1, 2]))
     with pytest.raises(RuntimeError, match="Odd: this and that"):
         list(workers.map(raise_odd, None, [0, 1, 2]))
     with pytest.raises(UserError, match=r"cannot import nowhere_at_all.*PYTHONPATH"):

@@ -13,10 +13,10 @@ from tests.executor.functions import (
     called,
     die,
     fail,
+    fail_second,
     is_shared,
     mark,
     meet,
-    pass_first,
     raise_odd,
     threads,
     where,
@@ -88,7 +88,7 @@ def test_errors_of_workers_are_those_of_the_work():
     with pytest.raises(ValueError, match="no 0"):
         list(Local(2, 0.0).map(fail, None, [0, 1]))
     with pytest.raises(UserError, match="no 1"):
-        list(Local(2, 0.0).map(pass_first, None, [0, 1]))
+        list(Local(2, 0.0).map(fail_second, None, [0, 1, 2]))
 
 
 def test_a_worker_that_dies_is_told_with_the_way_out():
