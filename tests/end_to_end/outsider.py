@@ -1,10 +1,11 @@
 """Recomputes what a run folder tells with nothing of cfeval: only NumPy, SciPy, pandas and docs/run-folder.md."""
 
 import json
+from copy import copy
 from functools import cached_property
 from hashlib import blake2b
 from itertools import combinations, permutations, product
-from math import ceil, comb, exp, nan, sqrt
+from math import ceil, comb, exp, nan, prod, sqrt
 
 import numpy as np
 import pandas as pd
@@ -47,11 +48,13 @@ class Sum:
 
     def effect(self, j, v):
         """What a value adds to the logit; nothing where it is deleted."""
-        return 0.0 if v is None else float(self.w[j] @ self.vector(j, v))
+        if isinstance(v, np.ndarray):
+            return float(self.w[j] @ v)
+        return 0.0 if v is None else self.added[j][v]
 
     def effects(self, j, label):
         """What every value adds to the logit of a class."""
-        return [(1 if label else -1) * float(e @ self.w[j]) for e in self.e[j]]
+        return [(1 if label else -1) * added for added in self.added[j][:-1]]
 
     def centre(self, j, label):
         """What the values of the training rows add on average."""
@@ -59,8 +62,7 @@ class Sum:
 
     def p(self, row):
         """P(1|x); a feature that is None is padding, or deleted."""
-        there = ((j, v) for j, v in enumerate(row) if v is not None)
-        return sigmoid(self.bias + sum(float(self.w[j] @ self.vector(j, v)) for j, v in there))
+        return sigmoid(self.bias + sum(self.effect(j, v) for j, v in enumerate(row)))
 
     def of(self, row, label):
         """P(label|x)."""
@@ -81,6 +83,11 @@ class Sum:
     @cached_property
     def tables(self):
         return [np.append(e @ w, 0.0) for e, w in zip(self.e, self.w, strict=True)]  # -1 is the last
+
+    @cached_property
+    def added(self):
+        """What each code of each feature adds to the logit, and what it adds where it is absent."""
+        return [table.tolist() for table in self.tables]
 
 
 class Told:
@@ -134,7 +141,8 @@ class Classes(Told):
 
     def effects(self, j, label):
         """On the logit of a class, less the mean of the others'."""
-        return [float(of[label] - np.mean(np.delete(of, label))) for of in self.tables[j]]
+        table = self.tables[j]
+        return (table[:, label] - np.delete(table, label, axis=1).mean(axis=1)).tolist()
 
     def centre(self, j, label):
         return float(self.means[j][label] - np.mean(np.delete(self.means[j], label)))
@@ -144,7 +152,7 @@ class Run:
     """A run folder, read once; `ask` is the model, codes (n, M) to probabilities (n, C), if it is not in the folder."""
 
     def __init__(self, folder, ask=None):
-        self.folder, self.record = folder, json.loads((folder / "run.json").read_text())
+        self.folder, self.record, self.files = folder, json.loads((folder / "run.json").read_text()), {}
         described = json.loads((folder / "dataset.json").read_text())
         self.settings, self.k = self.record["settings"], self.record["settings"]["k"]
         self.mask, self.features, self.classes = described["unknown"], described["features"], described["classes"]
@@ -158,6 +166,51 @@ class Run:
         self.ways = {variant: self.way(variant) for variant in self.record["removals"]}
         self.ways = {variant: way for variant, way in self.ways.items() if way is not None}
         self.known = {}
+
+    def of(self, other):
+        """The same run with the model in other parameters: what is removed there does not ask the training rows."""
+        same = copy(self)
+        same.box, same.were, same.known = other, {}, {}
+        same.ways = {variant: way for variant, way in self.ways.items() if variant in ("del", "mask")}
+        return same
+
+    def lines(self, name):
+        """Those of a Parquet file, read once."""
+        if ("lines", name) not in self.files:
+            self.files["lines", name] = list(pd.read_parquet(self.folder / f"{name}.parquet").itertuples())
+        return self.files["lines", name]
+
+    @cached_property
+    def explainers(self):
+        """For each explainer whether it is a rung of a ladder, and whether it is a control."""
+        lines = pd.read_csv(self.folder / "metrics.csv").drop_duplicates("explainer").set_index("explainer")
+        return lines["rung"].notna().to_dict(), lines["control"].to_dict()
+
+    @cached_property
+    def stored_scores(self):
+        """scores.parquet, in the same form as the scores that are recomputed; with `marginal`."""
+        scores = {}
+        for row in self.lines("scores"):
+            key = (row.metric, row.variant, row.explainer)
+            scores.setdefault(key, {})[row.instance] = (row.numerator, row.denominator)
+        return scores
+
+    @cached_property
+    def drawn(self):
+        """{(metric, variant, explainer): its value, then that of every resample (1 + B,)}."""
+        ids, scores = list(self.rows), self.stored_scores
+        rng = generator(self.settings["seed"], "bootstrap", None)
+        drawn = rng.integers(0, len(ids), (self.record["resampled"], len(ids)))
+        times = np.stack([np.bincount(row, minlength=len(ids)) for row in drawn]).astype(float)
+        times = np.concatenate([np.ones((1, len(ids))), times])
+        some, found = counted(self, scores), {}
+        for name, part in scores.items():
+            pairs = np.array([part[i] if i in part and i in some[name] else (0.0, 0.0) for i in ids])
+            above, below = (times @ pairs).T
+            if below[0]:
+                with np.errstate(divide="ignore", invalid="ignore"):
+                    found[name] = np.where(below != 0, above / below, np.nan)
+        return found
 
     def read_training(self):
         """The training rows' codes (n, M), or None if the folder does not have them."""
@@ -237,15 +290,23 @@ class Run:
                 shares = np.bincount(words, minlength=len(self.names[0])) / len(words)
                 drawn = generator(seed, "removal.marginal", None).choice(len(shares), (draws, len(features)), p=shares)
                 return drawn, np.full(draws, 1 / draws)
-            number = np.zeros(len(self.train), dtype=object if len(features) > 10 else np.int64)
-            for j in features:
-                number = number * (len(self.names[j]) + 1) + self.train[:, j]
-            if len(np.unique(number[:1000])) <= draws:
-                _, first, counts = np.unique(number, return_index=True, return_counts=True)
+            if len(np.unique(numbered(self.train[:1000], features))) <= draws:
+                every = numbered(self.train, features)
+                _, first, counts = np.unique(every, return_index=True, return_counts=True)
                 if len(first) <= draws:
                     return self.train[first][:, features], counts / len(self.train)
-            rows = generator(seed, "removal.marginal", None).integers(0, len(self.train), draws)
-            return self.train[rows][:, features], np.full(draws, 1 / draws)
+            if "rows" not in known:  # the same for any features
+                rows = generator(seed, "removal.marginal", None).integers(0, len(self.train), draws)
+                known["rows"] = self.train[rows]
+            return known["rows"][:, features], np.full(draws, 1 / draws)
+
+        def numbered(rows, features):
+            """One number for each combination of values."""
+            sizes = [len(self.names[j]) + 1 for j in features]
+            number = np.zeros(len(rows), dtype=np.int64 if prod(sizes) < 2**62 else object)
+            for j, size in zip(features, sizes, strict=True):
+                number = number * size + rows[:, j]
+            return number
 
         def instead(features):
             if tuple(features) not in known:
@@ -263,22 +324,22 @@ class Run:
         row, label, was = self.rows[i], self.label(i), self.before(i)
         if (way, gone) not in self.known:  # the same for all rows
             values, weights = way(list(gone))
-            moves = any(isinstance(v, np.ndarray) for v in values[0])
-            codes = None if moves else np.array([[-1 if v is None else v for v in one] for one in values])
+            alone = len(values) == 1 and isinstance(self.box, Sum)  # of which one row is asked in less time
+            codes = None if alone else np.array([[-1 if v is None else v for v in one] for one in values])
             self.known[way, gone] = values, np.array(weights, dtype=float), codes
         values, weights, codes = self.known[way, gone]
         if codes is None:
             moved = list(row)
             for j, v in zip(gone, values[0], strict=True):
                 moved[j] = v
-            p, flips = [self.box.of(moved, label)], [self.box.label(moved) != label]
+            p = self.box.of(moved, label)
+            self.known[key] = p, float(self.box.label(moved) != label), abs(was - p)
         else:
             edited = np.tile([-1 if v is None else v for v in row], (len(values), 1))
             edited[:, list(gone)] = codes
             told = self.box.many(edited)
             p, flips = told[:, label], told.argmax(axis=1) != label
-        p = np.array(p, dtype=float)
-        self.known[key] = float(weights @ p), float(weights[np.array(flips)].sum()), float(weights @ np.abs(was - p))
+            self.known[key] = float(weights @ p), float(weights[flips].sum()), float(weights @ np.abs(was - p))
         return self.known[key]
 
     def space(self, access):
@@ -440,14 +501,15 @@ def shares_of_gold(importance, named, k):
     sure = {j for j in there if importance[j] > last}
     tied = [j for j in there if importance[j] == last]
     golds = [sure | set(rest) for rest in combinations(tied, size - len(sure))]
-    found = [len(gold & set(named)) for gold in golds]
-    return np.mean(found) / k, np.mean([one > 0 for one in found])
+    found = [len(gold.intersection(named)) for gold in golds]
+    return sum(found) / len(found) / k, sum(one > 0 for one in found) / len(found)
 
 
 def recompute(folder, ask=None):
     """{(metric, variant, explainer): value} for everything with a value, on the instances that count."""
-    scores = scored(folder, ask=ask)
-    return values(scores, counted(folder, scores))
+    run = Run(folder, ask)
+    scores = scored(run)
+    return values(scores, counted(run, scores))
 
 
 def beyond(run):
@@ -461,35 +523,33 @@ def beyond(run):
     return check
 
 
-def scored(folder, end="", other=None, ask=None):
+def scored(run, end="", other=None):
     """{(metric, variant, explainer): {instance: (numerator, denominator)}} of the first explanations, or of others.
 
     `other` is the model in other parameters, by which the same explanations and edits are scored: only what can change.
     """
-    run = Run(folder, ask)
-    if other is not None:
-        run.box, run.were = other, {}
-        run.ways = {variant: way for variant, way in run.ways.items() if variant in ("del", "mask")}
+    run = run if other is None else run.of(other)
     record, found, k, metrics = run.record, {}, run.k, run.record["metrics"]
 
     def add(key, i, numerator, denominator=1.0):
         assert i not in found.setdefault(key, {})
         found[key][i] = (numerator, denominator)
 
-    truth = pd.read_parquet(folder / "truth.parquet") if (folder / "truth.parquet").exists() else None
-    lines = () if truth is None else truth.itertuples()
-    important = {(line.truth, line.instance): line.importance for line in lines}
-    if other is not None:
-        important = truths(run)
-    for told in pd.read_parquet(folder / f"explanations{end}.parquet").itertuples():
+    important = important_features(run) if other is None else truths(run)
+    golds = {}
+    for told in run.lines(f"explanations{end}"):
         i, named, name = told.instance, [int(j) for j in told.features][:k], told.explainer
         add(("coverage", "all", name), i, float(len(named) == k))
         if len(named) < k:
             continue
         for definition in record["truths"]:
-            if np.isnan(important[definition, i]).all():
+            key = (definition, i, *named)
+            if key not in golds:
+                known = not np.isnan(important[definition, i]).all()
+                golds[key] = shares_of_gold(important[definition, i], named, k) if known else None
+            if golds[key] is None:
                 continue
-            recall, hit = shares_of_gold(important[definition, i], named, k)
+            recall, hit = golds[key]
             add(("recall", definition, name), i, recall)
             add(("hit", definition, name), i, hit)
         if any(feature.get("moves") for feature in run.features):
@@ -511,9 +571,15 @@ def scored(folder, end="", other=None, ask=None):
             votes = run.votes(run.rows[i], named, metrics["axe"]["settings"]["neighbours"])
             most = [c for c, vote in enumerate(votes) if vote >= max(votes) - 1e-9]
             add(("axe", "nearest", name), i, float(run.label(i) in most) / len(most))
-    for edit in pd.read_parquet(folder / f"counterfactuals{end}.parquet").itertuples():
+    for edit in run.lines(f"counterfactuals{end}"):
         edited_scores(run, add, edit, other is None)
     return found
+
+
+def important_features(run):
+    """{(truth, instance): the importance of each feature} as it is stored."""
+    lines = run.lines("truth") if (run.folder / "truth.parquet").exists() else ()
+    return {(line.truth, line.instance): line.importance for line in lines}
 
 
 def erased(run, add, key, way, told, named):
@@ -632,8 +698,9 @@ class Down:
 
     def mean(self, order, keep=False):
         """Over the first features, or all but those."""
-        firsts = [set(order[:size]) for size in self.sizes]
-        return np.mean([self.drop(set(self.there) - one if keep else one) for one in firsts])
+        firsts = [order[:size] for size in self.sizes]
+        gone = [[j for j in self.there if j not in one] if keep else one for one in firsts]
+        return sum(map(self.drop, gone)) / len(gone)
 
     def ends(self):
         """The worst and the best order: exact where the logit is a sum and one value stands in, else by a beam."""
@@ -642,8 +709,10 @@ class Down:
             if self.variant == "marginal" or not self.run.embedded:
                 self.run.known[key] = self.beam(-1), self.beam(1)
             elif len(self.there) <= 4:
-                means = [self.mean(order) for order in permutations(self.there)]
-                self.run.known[key] = min(means), max(means)
+                drops = {one: self.drop(one) for size in set(self.sizes) for one in combinations(self.there, size)}
+                orders = permutations(self.there)
+                sums = [sum(drops[tuple(sorted(order[:size]))] for size in self.sizes) for order in orders]
+                self.run.known[key] = min(sums) / len(self.sizes), max(sums) / len(self.sizes)
             else:
                 order = sorted(self.there, key=self.taken)  # of many features by what each takes from the logit
                 self.run.known[key] = self.mean(order), self.mean(order[::-1])
@@ -685,16 +754,15 @@ class Down:
         return [sum(of.get(j, 0.0) for j in one) for one in sets], [self.drop(set(one)) for one in sets]
 
 
-def noise(folder, once, ask=None):
+def noise(run, once):
     """{explainer: line} of noise.csv, and {(metric, variant, explainer): line} of noise_metrics.csv.
 
     `once` are the scores of the first explanations.
     """
-    record = json.loads((folder / "run.json").read_text())
-    k, confidence = record["settings"]["k"], record["settings"]["confidence"]
+    record, k, confidence = run.record, run.k, run.settings["confidence"]
     first, second = (
-        {(line.explainer, line.instance): line for line in pd.read_parquet(folder / name).itertuples()}
-        for name in ("explanations.parquet", "explanations_again.parquet")
+        {(line.explainer, line.instance): line for line in run.lines(name)}
+        for name in ("explanations", "explanations_again")
     )
     names = {}
     for explainer in dict.fromkeys(name for name, _ in second):
@@ -717,7 +785,7 @@ def noise(folder, once, ask=None):
             "deterministic": ("yes" if alike else "no") if n else "",
         }
     values = {}
-    for key, parts in scored(folder, "_again", ask=ask).items():
+    for key, parts in scored(run, "_again").items():
         if record["metrics"].get(key[0], {"role": "fact"})["role"] == "fact":
             continue
         pairs = [(*once[key][i], *part) for i, part in parts.items() if i in once.get(key, {})]
@@ -744,19 +812,20 @@ def twice(pairs):
     return told
 
 
-def bounds(folder, ask=None):
+def bounds(run):
     """{(metric, variant): (instances, worst, best, telling, {gold: (share, share over those that tell)})}.
 
     Every set of k features is tried. What depends on which of several edits a search takes is left out, but for the
     largest drop with probabilities where that is one edit, and one feature with labels where every edit is as far.
     """
-    return {key: extremes(key[0], of) for key, of in bounds_of(Run(folder, ask)).items()}
+    return {key: extremes(key[0], of) for key, of in bounds_of(run).items()}
 
 
 def bounds_of(run):
     """{(metric, variant): {instance: [(score, {gold: share of it}) of each set of k features]}}."""
-    scores, truth = {}, pd.read_parquet(run.folder / "truth.parquet")
-    important = {(one.truth, one.instance): one.importance for one in truth.itertuples()}
+    if "bounds" in run.known:
+        return run.known["bounds"]
+    scores, important = {}, important_features(run)
     for i, row in run.rows.items():
         there = [j for j, v in enumerate(row) if v is not None]
         for named in combinations(there, run.k) if len(there) >= run.k else ():
@@ -768,6 +837,7 @@ def bounds_of(run):
             golds = {name: recall for name, (recall, _) in shares.items()}
             for key, value in tried.items():
                 scores.setdefault(key, {}).setdefault(i, []).append((value, golds))
+    run.known["bounds"] = scores
     return scores
 
 
@@ -830,7 +900,7 @@ def extremes(metric, scores):
     for i, of in enumerate(options):
         gains = [sign * n - sign * best * d for n, d, _ in of]
         top = [share for gain, (_, _, share) in zip(gains, of, strict=True) if gain >= max(gains) - 1e-10]
-        shares.append({name: np.mean([share[name] for share in top]) for name in top[0]})
+        shares.append({name: sum(share[name] for share in top) / len(top) for name in top[0]})
         telling += [i] * (len(top) < len(of))
     found = {
         name: (np.mean([one[name] for one in shares]), np.mean([shares[i][name] for i in telling]) if telling else nan)
@@ -847,23 +917,18 @@ def largest(options):
     if not any(d for _, d in pairs):
         return nan
     high = max(abs(n) for n, _ in pairs) / min(d for _, d in pairs if d) + 1
-    low = -high
+    low, (above, below) = -high, np.array(pairs).T
+    firsts = np.cumsum([0, *(len(of) for of in options[:-1])])
     for _ in range(200):
         middle = (low + high) / 2
-        over = sum(max(n - middle * d for n, d in of) for of in options) > 1e-13
+        over = np.maximum.reduceat(above - middle * below, firsts).sum() > 1e-13
         low, high = (middle, high) if over else (low, middle)
     return high
 
 
-def explainers(folder):
-    """For each explainer whether it is a rung of a ladder, and whether it is a control."""
-    lines = pd.read_csv(folder / "metrics.csv").drop_duplicates("explainer").set_index("explainer")
-    return lines["rung"].notna().to_dict(), lines["control"].to_dict()
-
-
-def common(folder, scores):
+def common(run, scores):
     """{(metric, variant): the instances that all explainers with a value cover}, rungs aside."""
-    rungs, _ = explainers(folder)
+    rungs, _ = run.explainers
     shared = {}
     for (metric, variant, explainer), part in scores.items():
         if not rungs[explainer] and sum(below for _, below in part.values()):
@@ -872,12 +937,12 @@ def common(folder, scores):
     return shared
 
 
-def counted(folder, scores):
+def counted(run, scores):
     """{(metric, variant, explainer): the instances that its value is taken over}."""
-    rungs, _ = explainers(folder)
-    if json.loads((folder / "run.json").read_text())["settings"]["support"] == "own":
+    rungs, _ = run.explainers
+    if run.settings["support"] == "own":
         return {key: set(part) for key, part in scores.items()}
-    shared = common(folder, scores)
+    shared = common(run, scores)
     return {
         key: set(part) if rungs[key[2]] else set(part) & shared.get(key[:2], set(part)) for key, part in scores.items()
     }
@@ -893,74 +958,77 @@ def values(scores, some=None):
     return found
 
 
-def stored_scores(folder):
-    """scores.parquet, in the same form as the scores that are recomputed; with `marginal`."""
-    scores = {}
-    for row in pd.read_parquet(folder / "scores.parquet").itertuples():
-        scores.setdefault((row.metric, row.variant, row.explainer), {})[row.instance] = (row.numerator, row.denominator)
-    return scores
-
-
-def resampled_values(folder, scores):
-    """{(metric, variant, explainer): its value, then that of every resample (1 + B,)}."""
-    record = json.loads((folder / "run.json").read_text())
-    ids = pd.read_parquet(folder / "instances.parquet")["instance"].tolist()
-    key = blake2b(f"{record['settings']['seed']}\0bootstrap\0None".encode(), digest_size=16).digest()
-    rng = np.random.Generator(np.random.Philox(key=int.from_bytes(key, "big")))
-    drawn = rng.integers(0, len(ids), (record["resampled"], len(ids)))
-    times = np.stack([np.bincount(row, minlength=len(ids)) for row in drawn]).astype(float)
-    times = np.concatenate([np.ones((1, len(ids))), times])
-    some, found = counted(folder, scores), {}
-    for name, part in scores.items():
-        pairs = np.array([part[i] if i in part and i in some[name] else (0.0, 0.0) for i in ids])
-        above, below = (times @ pairs).T
-        if below[0]:
-            with np.errstate(divide="ignore", invalid="ignore"):
-                found[name] = np.where(below != 0, above / below, np.nan)
-    return found
+def orders(values):
+    """Who is above whom, +1, 0 or -1 for each pair of explainers (pairs, 1 + B), but for rounding."""
+    above, below = (np.array(side) for side in zip(*combinations(values, 2), strict=True))
+    noise = 1e-12 * np.maximum(np.maximum(np.abs(above), np.abs(below)), 1e-3)
+    with np.errstate(invalid="ignore"):
+        return np.where(np.abs(above - below) <= noise, 0, np.sign(above - below))
 
 
 def kendall(ours, truth):
-    """τ (1 + B,) of the values of each explainer, the better the larger."""
-    total = np.zeros(len(ours[0]))
-    pairs = list(combinations(range(len(ours)), 2))
-    for a, b in pairs:
-        signs = []
-        for side in (ours, truth):
-            gap = side[a] - side[b]
-            noise = 1e-12 * np.maximum(np.maximum(np.abs(side[a]), np.abs(side[b])), 1e-3)
-            signs.append(np.where(np.isnan(gap), np.nan, np.where(np.abs(gap) <= noise, 0, np.sign(gap))))
-        total += signs[0] * signs[1]
-    return total / len(pairs)
+    """τ (1 + B,) of two orders of the same explainers."""
+    return (ours * truth).mean(axis=0)
 
 
-def agreements(folder):
+class Ranked:
+    """Values of explainers, the better the larger, and how far two metrics agree about them."""
+
+    def __init__(self, run, drawn):
+        self.run, self.drawn, self.orders, self.taus = run, drawn, {}, {}
+        rungs, self.controls = run.explainers
+        self.names = [name for name in rungs if not rungs[name]]
+
+    def ranked(self, a, b, end=""):
+        """The explainers that have a value of both."""
+        return tuple(
+            name for name in self.names
+            if (*a, name) in self.drawn and (*b, name) in self.drawn and not (end and self.controls[name])
+        )  # fmt: skip
+
+    def side(self, one, names):
+        """Values of a metric (1 + B,), so that the better is the larger."""
+        sign = -1 if self.run.record["metrics"][one[0]]["better"] == "lower" else 1
+        return [sign * self.drawn[*one, name] for name in names]
+
+    def tau(self, a, b, end=""):
+        """τ (1 + B,) between two metrics, or None if they rank fewer than two."""
+        key = (a, b, end)
+        if key not in self.taus:
+            names = self.ranked(a, b, end)
+            self.taus[key] = kendall(self.order(a, names), self.order(b, names)) if len(names) > 1 else None
+        return self.taus[key]
+
+    def order(self, one, names):
+        if (one, names) not in self.orders:
+            self.orders[one, names] = orders(self.side(one, names))
+        return self.orders[one, names]
+
+
+def agreements(run):
     """{(metric, variant, gold, agreement): figures} of the explainers that are no rungs, with and without controls."""
-    record = json.loads((folder / "run.json").read_text())
-    drawn = resampled_values(folder, stored_scores(folder))
-    rungs, controls = explainers(folder)
-    roles = {name: facts["role"] for name, facts in record["metrics"].items()}
-    signs = {name: -1 if facts["better"] == "lower" else 1 for name, facts in record["metrics"].items()}
-    pairs = dict.fromkeys(key[:2] for key in drawn)
-    level, found = record["settings"]["confidence"], {}
-    for metric, variant in (pair for pair in pairs if roles[pair[0]] == "judged"):
-        for agreement, gold in (pair for pair in pairs if roles[pair[0]] == "truth"):
-            both = [
-                n for n in rungs if not rungs[n] and (metric, variant, n) in drawn and (agreement, gold, n) in drawn
-            ]
-            line = {}
-            for end, names in (("", both), ("_without_controls", [name for name in both if not controls[name]])):
-                line[f"explainers{end}"] = len(names)
-                if len(names) < 2:
-                    continue
-                ours = [signs[metric] * drawn[metric, variant, name] for name in names]
-                tau = kendall(ours, [drawn[agreement, gold, name] for name in names])
-                line[f"tau{end}"] = tau[0]
-                if len(tau) > 1:
-                    ends = np.nanquantile(tau[1:], [(1 - level) / 2, (1 + level) / 2])
-                    line |= {f"tau{end}_low": ends[0], f"tau{end}_high": ends[1]}
-            found[metric, variant, gold, agreement] = line
+    ranked, level, found = Ranked(run, run.drawn), run.settings["confidence"], {}
+    for metric, variant, gold, agreement in agreements_of(run.record, run.drawn):
+        pair, truth, line = (metric, variant), (agreement, gold), {}
+        for end in ("", "_without_controls"):
+            line[f"explainers{end}"] = len(ranked.ranked(pair, truth, end))
+            tau = ranked.tau(pair, truth, end)
+            if tau is None:
+                continue
+            line[f"tau{end}"] = tau[0]
+            if len(tau) > 1:
+                ends = between(tau[1:], level)
+                line |= {f"tau{end}_low": ends[0], f"tau{end}_high": ends[1]}
+        found[metric, variant, gold, agreement] = line
     return found
+
+
+def between(draws, level):
+    """Both ends of what holds so many of the draws, on the straight line between two of them."""
+    draws = np.sort(draws[~np.isnan(draws)])
+    if not len(draws):
+        return nan, nan
+    return tuple(np.interp([(1 - level) / 2, (1 + level) / 2], np.linspace(0, 1, len(draws)), draws))
 
 
 def redrawn(box, changes, kinds, rng):
@@ -1008,19 +1076,17 @@ def redrawn(box, changes, kinds, rng):
     return other
 
 
-def invariance(folder):
+def invariance(run):
     """{(metric, variant, gold, agreement): figures} of invariance.csv, and the (metric, variant, explainer) that move.
 
     For searches that exchange values and do not choose by distance: their edits are the same in all parameters.
     """
-    run = Run(folder)
     record, box, rows, kinds = run.record, run.box, run.rows, [feature["kind"] for feature in run.features]
     short = any(v is None for row in rows.values() for v in row) or "token" in kinds
     shared, alone = len(set(box.table_of)) < len(box.table_of), not short
     seen = int(np.linalg.matrix_rank(box.w)) if shared else 1
     changes = ["constant"] * alone + ["orthogonal"] * (box.e[0].shape[1] > seen) + ["scale"]
-    rungs, controls = explainers(folder)
-    stored, some = stored_scores(folder), sampled(folder, list(rows))
+    stored, some, codes = run.stored_scores, sampled(run), np.array(run.instances["codes"].to_list())
 
     def values_of(scores):
         known = {key: {i: pair for i, pair in part.items() if i in some} for key, part in scores.items()}
@@ -1033,41 +1099,36 @@ def invariance(folder):
                 continue
             rng = generator(record["settings"]["seed"], "reparametrisation", number)
             other = redrawn(box, wanted, kinds, rng)
-            for row in rows.values():
-                assert abs(other.p(row) - box.p(row)) < 1e-9
+            assert np.abs(other.many(codes) - box.many(codes)).max() < 1e-9
             # what takes the values of training rows asks for predictions only
             fixed = {key: part for key, part in stored.items() if asks_for_predictions(*key[:2])}
-            again = fixed | scored(folder, other=other)
+            again = fixed | scored(run, other=other)
             drawn.setdefault(name, []).append(values_of(again))
             moved |= {key for key, value in base.items() if apart(drawn[name][-1].get(key, nan), value)}
-    found = {}
-    for key in agreements_of(record, base):
-        metric, variant, gold, agreement = key
-        named = [
-            one for one in rungs
-            if not rungs[one] and (metric, variant, one) in base and (agreement, gold, one) in base
-        ]  # fmt: skip
+    every = [base, *(told for of in drawn.values() for told in of)]
+    ranked = Ranked(run, {key: np.array([told.get(key, nan) for told in every]) for key in base})
+    names, found = [name for name, of in drawn.items() for _ in of], {}
+    for metric, variant, gold, agreement in agreements_of(record, base):
         line = {}
-        for end, names in (("", named), ("_without_controls", [one for one in named if not controls[one]])):
-            if len(names) < 2:
+        for end in ("", "_without_controls"):
+            taus = ranked.tau((metric, variant), (agreement, gold), end)
+            if taus is None:
                 continue
-            sign = -1 if record["metrics"][metric]["better"] == "lower" else 1
-
-            def tau(told, names=names, sign=sign, metric=metric, variant=variant, agreement=agreement, gold=gold):
-                ours = [np.array([sign * told.get((metric, variant, one), nan)]) for one in names]
-                return float(kendall(ours, [np.array([told.get((agreement, gold, one), nan)]) for one in names])[0])
-
-            real = tau(base)
-            taus = {name: [tau(told) for told in of] for name, of in drawn.items()}
-            every = [real, *(value for of in taus.values() for value in of if not np.isnan(value))]
-            by = [name for name, of in taus.items() if any(apart(value, real) for value in of)]
-            line |= {f"tau{end}": real, f"tau{end}_lowest": min(every), f"tau{end}_highest": max(every)}
+            real = float(taus[0])
+            by = list(dict.fromkeys(name for name, tau in zip(names, taus[1:], strict=True) if apart(tau, real)))
+            line |= {f"tau{end}": real, f"tau{end}_lowest": lowest(taus), f"tau{end}_highest": -lowest(-taus)}
             line[f"moves{end}"] = bool(by)
             if not end:
                 line["moved_by"] = " ".join([name for name in by if name != "together"] or by)
         if line:
-            found[key] = line | {"instances": len(some), "reparametrisations": len(next(iter(drawn.values())))}
+            many = {"instances": len(some), "reparametrisations": len(next(iter(drawn.values())))}
+            found[metric, variant, gold, agreement] = line | many
     return found, moved
+
+
+def lowest(taus):
+    """Of those that there are, the first of which is the model's own."""
+    return float(min([taus[0], *taus[1:][~np.isnan(taus[1:])]]))
 
 
 def asks_for_predictions(metric, variant):
@@ -1088,12 +1149,10 @@ def agreements_of(record, found):
     return [(*pair, gold, agreement) for pair in judged for agreement, gold in truths]
 
 
-def sampled(folder, ids):
+def sampled(run):
     """The instances that other parameters are tried on: those that all explainers cover, at most 500 of them."""
-    record = json.loads((folder / "run.json").read_text())
-    rungs, _ = explainers(folder)
-    k, covers = record["settings"]["k"], {}
-    for told in pd.read_parquet(folder / "explanations.parquet").itertuples():
+    record, ids, k, covers, (rungs, _) = run.record, list(run.rows), run.k, {}, run.explainers
+    for told in run.lines("explanations"):
         if not rungs[told.explainer] and len(told.features) >= k:
             covers.setdefault(told.explainer, set()).add(told.instance)
     everyone = [i for i in ids if all(i in mine for mine in covers.values())]
@@ -1120,7 +1179,7 @@ def seeds(folders):
             if one["agreement"] == agreement:
                 of.setdefault((one["metric"], one["variant"], one["gold"]), []).append(one)
         draws.append(of)
-    found = {}
+    found, valued = {}, [explainers_with_value(folder) for folder in folders]
     keys = [key for key in dict.fromkeys(key for of in lines for key in of) if roles[key[0]]["role"] == "judged"]
     for name in ("tau", "tau_without_controls"):
         moves = name.replace("tau", "moves")
@@ -1137,7 +1196,9 @@ def seeds(folders):
                 if all(key in of and not np.isnan(of[key][name]) for of in lines)
                 and not any(np.isnan(one[name]) for of in draws for one in of[key])
             ]  # fmt: skip
-            who = [[ranks_whom(folder, key, agreement, controls=name == "tau") for folder in folders] for key in known]
+            who = [
+                [of[name][key[:2]] & of[name][agreement, gold] for of in valued] for key in known
+            ]  # fmt: skip
             if len(folders) > 1 and known:
                 values = [[of[key][name] for key in known] for of in lines]
                 again = [[[of[key][b][name] for key in known] for b in range(len(of[known[0]]))] for of in draws]
@@ -1146,13 +1207,15 @@ def seeds(folders):
     return found
 
 
-def ranks_whom(folder, key, agreement, controls):
-    """The explainers that have a value of a metric and of the truth."""
+def explainers_with_value(folder):
+    """{coefficient: {(metric, variant): explainers}}: those that are ranked, and those of them that are no controls."""
+    found = {"tau": {}, "tau_without_controls": {}}
     metrics = pd.read_csv(folder / "metrics.csv")
-    mine = metrics[metrics["value"].notna() & metrics["rung"].isna() & (~metrics["control"].astype(bool) | controls)]
-    one = mine[(mine["metric"] == key[0]) & (mine["variant"] == key[1])]
-    two = mine[(mine["metric"] == agreement) & (mine["variant"] == key[2])]
-    return set(one["explainer"]) & set(two["explainer"])
+    for line in metrics[metrics["value"].notna() & metrics["rung"].isna()].itertuples():
+        found["tau"].setdefault((line.metric, line.variant), set()).add(line.explainer)
+        if not line.control:
+            found["tau_without_controls"].setdefault((line.metric, line.variant), set()).add(line.explainer)
+    return found
 
 
 def spread(values, errors):

@@ -1,62 +1,35 @@
 """The tables of statistics, recomputed from scores.parquet and docs/statistics.md with nothing of cfeval."""
 
+from functools import cache
 from itertools import combinations, permutations
 from math import nan
 
 import numpy as np
 
-from tests.end_to_end.outsider import (
-    Run,
-    agreements_of,
-    bounds_of,
-    counted,
-    explainers,
-    extremes,
-    generator,
-    kendall,
-    resampled_values,
-    stored_scores,
-)
+from tests.end_to_end.outsider import Ranked, agreements_of, bounds_of, counted, extremes, generator, orders
+from tests.end_to_end.outsider import between as ends_of
 
 LEAST = 30  # instances that an interval needs
 REST = "_without_controls"
 
 
-class Tables:
-    """Values and resamples of a folder, and who is ranked by whom."""
+class Tables(Ranked):
+    """Values and resamples of a run, and who is ranked by whom."""
 
-    def __init__(self, folder):
-        self.folder, self.run, self.scores = folder, Run(folder), stored_scores(folder)
-        self.record, self.level = self.run.record, self.run.settings["confidence"]
-        self.drawn, self.some = resampled_values(folder, self.scores), counted(folder, self.scores)
-        self.rungs, self.controls = explainers(folder)
-        self.names = [name for name in self.rungs if not self.rungs[name]]
+    def __init__(self, run):
+        super().__init__(run, run.drawn)
+        self.record, self.level, self.scores = run.record, run.settings["confidence"], run.stored_scores
+        self.some = counted(run, self.scores)
         self.roles = {name: facts["role"] for name, facts in self.record["metrics"].items()}
         self.pairs = list(dict.fromkeys(key[:2] for key in self.drawn))
         self.judged = [pair for pair in self.pairs if self.roles[pair[0]] == "judged"]
-        self.taus = {}
+        self.known = {}
 
-    def sign(self, metric):
-        """So that the better is the larger."""
-        return -1 if self.record["metrics"][metric]["better"] == "lower" else 1
-
-    def ranked(self, a, b, end=""):
-        """The explainers that have a value of both."""
-        return [
-            name for name in self.names
-            if (*a, name) in self.drawn and (*b, name) in self.drawn and not (end and self.controls[name])
-        ]  # fmt: skip
-
-    def sides(self, a, b, names):
-        return [[self.sign(one[0]) * self.drawn[*one, name] for name in names] for one in (a, b)]
-
-    def tau(self, a, b, end=""):
-        """τ (1 + B,) between two metrics, or None if they rank fewer than two."""
-        key = (a, b, end)
-        if key not in self.taus:
-            names = self.ranked(a, b, end)
-            self.taus[key] = kendall(*self.sides(a, b, names)) if len(names) > 1 else None
-        return self.taus[key]
+    def places(self, one, names):
+        """Ranks (E, 1 + B) of the explainers."""
+        if (one, names) not in self.known:
+            self.known[one, names] = places(self.side(one, names))
+        return self.known[one, names]
 
     def enough(self, pair, names):
         """Whether each explainer is scored on as many instances as an interval needs."""
@@ -67,27 +40,25 @@ class Tables:
         draws = draws[~np.isnan(draws)]
         if not enough or not len(draws):
             return nan, nan, nan
-        low, high = np.quantile(draws, [(1 - self.level) / 2, (1 + self.level) / 2])
-        return low, high, np.std(draws, ddof=1)
+        return *ends_of(draws, self.level), np.std(draws, ddof=1)
 
 
 def places(values):
     """Ranks from 1, the best first, of values of which the larger is the better (E, …): ties share their places."""
-    found = []
-    for a in values:
-        before = [np.where(np.abs(b - a) <= 1e-12 * np.maximum(np.maximum(abs(a), abs(b)), 1e-3), 0.5, b > a)
-                  for b in values]  # fmt: skip
-        found.append(sum(before) + 0.5)
-    return np.array(found)
+    values = np.array(values)
+    a, b = values[:, None], values[None]
+    with np.errstate(invalid="ignore"):
+        before = np.where(np.abs(b - a) <= 1e-12 * np.maximum(np.maximum(abs(a), abs(b)), 1e-3), 0.5, b > a)
+    return before.sum(axis=1) + 0.5
 
 
-def spearman(ours, truth):
+def spearman(tables, a, b, names, most=None):
     """ρ (1 + B,) on average ranks; none where one side is all tied."""
-    a, b = (places(side) - (len(side) + 1) / 2 for side in (ours, truth))
+    missing = sum(np.sum(tables.side(one, names), axis=0)[:most] for one in (a, b))
+    a, b = (tables.places(one, names)[:, :most] - (len(names) + 1) / 2 for one in (a, b))
     below = np.sqrt((a**2).sum(axis=0) * (b**2).sum(axis=0))
     with np.errstate(invalid="ignore", divide="ignore"):
-        found = np.where(below > 0, (a * b).sum(axis=0) / below, nan)
-    return np.where(np.isnan(np.sum(ours, axis=0)) | np.isnan(np.sum(truth, axis=0)), nan, found)
+        return np.where((below > 0) & ~np.isnan(missing), (a * b).sum(axis=0) / below, nan)
 
 
 def by_chance(ranks, truth):
@@ -111,14 +82,13 @@ def correlations(tables):
             names = tables.ranked(pair, truth, end)
             if len(names) < 2:
                 continue
-            sides = tables.sides(pair, truth, names)
-            ranks = [tuple(places([one[:1] for one in side]).ravel()) for side in sides]
+            ranks = [tuple(tables.places(one, names)[:, 0]) for one in (pair, truth)]
             line[f"tau{end}_se"] = tables.ends(tables.tau(pair, truth, end)[1:], tables.enough(pair, names))[2]
             if tuple(ranks) not in known:
                 known[tuple(ranks)] = by_chance(*ranks)
             line[f"p_tau{end}"], line[f"p_rho{end}"] = known[tuple(ranks)]
             if not end:
-                rho = spearman(*sides)
+                rho = spearman(tables, pair, truth, names)
                 ends = tables.ends(rho[1:], tables.enough(pair, names) and not np.isnan(rho[0]))
                 line |= {"rho": rho[0], "rho_low": ends[0], "rho_high": ends[1], "rho_se": ends[2]}
         line.pop(f"p_rho{REST}", None)
@@ -130,8 +100,8 @@ def intervals(tables):
     """{(metric, variant, explainer): value_low, value_high, value_se and rank}, of explainers that are no rungs."""
     found = {}
     for pair in tables.pairs:
-        names = [name for name in tables.names if (*pair, name) in tables.drawn]
-        ranks = places([tables.sign(pair[0]) * tables.drawn[*pair, name][:1] for name in names]).ravel()
+        names = tables.ranked(pair, pair)
+        ranks = tables.places(pair, names)[:, 0]
         better = tables.record["metrics"][pair[0]]["better"] != "none"
         for name, rank in zip(names, ranks, strict=True):
             draws = tables.drawn[*pair, name]
@@ -197,24 +167,25 @@ def compared(tables, pairs, truth, end):
 def by_instance(tables):
     """{(metric, variant, gold, agreement): figures} of instance_agreement.csv."""
     times, found = resamples(tables), {}
-    ids = list(tables.run.rows)
+
+    @cache
+    def by_scores(pair, names):
+        """Who is above whom by their scores of each instance (pairs, N)."""
+        ids = list(tables.run.rows)
+        return orders([np.array([score(tables, (*pair, name), i) for i in ids]) for name in names])
+
     for metric, variant, gold, agreement in agreements_of(tables.record, tables.drawn):
-        line = {}
+        line, sign = {}, -1 if tables.record["metrics"][metric]["better"] == "lower" else 1
         for end in ("", REST):
-            names = [name for name in tables.names if not (end and tables.controls[name])]
-            gains, pairs, told = np.zeros(len(ids)), np.zeros(len(ids)), np.zeros(len(ids))
-            for place, i in enumerate(ids):
-                scores = [
-                    (score(tables, (metric, variant, name), i), score(tables, (agreement, gold, name), i))
-                    for name in names
-                ]
-                scores = [(tables.sign(metric) * a, b) for a, b in scores if a is not None and b is not None]
-                for (a, b), (c, d) in combinations(scores, 2):
-                    pairs[place] += 1
-                    told[place] += side(b, d) != 0
-                    gains[place] += side(a, c) * side(b, d)
+            names = tuple(name for name in tables.names if not (end and tables.controls[name]))
+            if len(names) < 2:
+                continue
+            a, b = by_scores((metric, variant), names), by_scores((agreement, gold), names)
+            both = ~np.isnan(a) & ~np.isnan(b)
+            pairs, told = both.sum(axis=0), (both & (b != 0)).sum(axis=0)
+            gains = sign * np.where(both, a * b, 0).sum(axis=0)
             there = pairs > 0
-            if len(names) < 2 or not there.any():
+            if not there.any():
                 continue
             taus = np.where(there, gains / np.maximum(pairs, 1), 0.0)
             for name, above, below in (("tau", taus, there.astype(float)), ("d", gains, told)):
@@ -232,14 +203,9 @@ def by_instance(tables):
 def score(tables, key, i):
     """One instance's, if it counts."""
     if key not in tables.drawn or i not in tables.some[key] or not tables.scores[key][i][1]:
-        return None
+        return nan
     above, below = tables.scores[key][i]
     return above / below
-
-
-def side(a, b):
-    """Which of two is larger, but for rounding."""
-    return 0 if abs(a - b) <= 1e-12 * max(abs(a), abs(b), 1e-3) else 1 if a > b else -1
 
 
 def resamples(tables):
@@ -257,18 +223,17 @@ def between(tables):
     most = 2001 if tables.run.settings["resamples"] == "auto" else None
     for a, b in combinations(tables.judged, 2):
         names = tables.ranked(a, b)
-        if len(names) < 2 or np.isnan(spearman(*([one[:1] for one in of] for of in tables.sides(a, b, names)))[0]):
+        if len(names) < 2 or np.isnan(spearman(tables, a, b, names, most=1)[0]):
             continue
-        tau = kendall(*tables.sides(a, b, names))
+        tau = tables.tau(a, b)
         ends = tables.ends(tau[1:most], tables.enough(a, names) and tables.enough(b, names))
         found[*a, *b] = {"explainers": len(names), "tau": tau[0], "tau_low": ends[0], "tau_high": ends[1]}
     return found
 
 
-def standing(tables, ask=None):
+def standing(tables):
     """{(metric, variant, explainer): place} between the worst and the best on the instances that count."""
-    run = Run(tables.folder, ask)
-    sets, found = bounds_of(run), {}
+    sets, found = bounds_of(tables.run), {}
     for (metric, variant, name), part in tables.scores.items():
         if (metric, variant) not in sets or (metric, variant, name) not in tables.drawn:
             continue

@@ -39,22 +39,22 @@ def same_figures(folder, ask=None):
     record, beyond, found = run.record, outsider.beyond(run), {}
     same_predictions(run)
     same_truths(run)
-    scores = outsider.scored(folder, ask=ask)
+    scores = outsider.scored(run)
     for column in ("own_value", "value"):
         found = {
             (m.metric, m.variant, m.explainer): value
             for m, value in zip(metrics.itertuples(), metrics[column], strict=True)
         }
         found = {key: value for key, value in found.items() if not np.isnan(value)}
-        theirs = outsider.values(scores, None if column == "own_value" else outsider.counted(folder, scores))
+        theirs = outsider.values(scores, None if column == "own_value" else outsider.counted(run, scores))
         told = {key for key in found if not beyond(*key[:2])}
         assert told == {key for key in theirs if key[0] in record["metrics"]}
         for key in told:
             assert found[key] == pytest.approx(theirs[key], abs=1e-9, rel=1e-9), key
-    same_scores(folder, record, metrics, scores)
-    same_agreements(folder)
-    same_noise(folder, record, scores, ask)
-    same_invariance(folder)
+    same_scores(run, metrics, scores)
+    same_agreements(run)
+    same_noise(run, scores)
+    same_invariance(run)
     return found
 
 
@@ -85,17 +85,17 @@ def same_truths(run):
         assert list(line.importance) == pytest.approx(expected, abs=1e-9, nan_ok=True), (line.truth, line.instance)
 
 
-def same_scores(folder, record, metrics, theirs):
+def same_scores(run, metrics, theirs):
     """What intervals are made from: numerators, denominators, and who counts."""
-    stored = outsider.stored_scores(folder)
+    record, stored = run.record, run.stored_scores
     for key, part in theirs.items():
         if key[0] in record["metrics"]:
             assert stored[key].keys() == part.keys()
             ours, other = (np.array([of[i] for i in part]) for of in (stored[key], part))
             assert np.allclose(ours, other, rtol=1e-9, atol=1e-9), key
-    shared, (rungs, _) = outsider.common(folder, stored), outsider.explainers(folder)
+    shared, (rungs, _) = outsider.common(run, stored), run.explainers
     counts = {}
-    for row in pd.read_parquet(folder / "scores.parquet").itertuples():
+    for row in run.lines("scores"):
         expected = rungs[row.explainer] or row.instance in shared[row.metric, row.variant]
         assert row.common == expected
         key = (row.metric, row.variant, row.explainer)
@@ -105,10 +105,10 @@ def same_scores(folder, record, metrics, theirs):
         assert m.own_n == len(mine) and m.n == (sum(mine) if record["settings"]["support"] == "common" else len(mine))
 
 
-def same_agreements(folder):
-    lines = pd.read_csv(folder / "correlations.csv")
+def same_agreements(run):
+    lines = pd.read_csv(run.folder / "correlations.csv")
     lines = lines[lines["family"] == "explainers"]
-    theirs = outsider.agreements(folder)
+    theirs = outsider.agreements(run)
     for line in lines.to_dict("records"):
         figures = theirs.get(tuple(line[name] for name in ("metric", "variant", "gold", "agreement")), {})
         for name in ("explainers", "tau", "tau_low", "tau_high"):
@@ -123,7 +123,7 @@ def same_agreements(folder):
 
 def same_tables(folder):
     """What is made of the scores: intervals, ranks, p, differences, agreement by instance and between metrics."""
-    tables = outsider_tables.Tables(folder)
+    tables = outsider_tables.Tables(outsider.Run(folder))
     alike(pd.read_csv(folder / "metrics.csv"), ["metric", "variant", "explainer"], outsider_tables.intervals(tables))
     keys = ["metric", "variant", "gold", "agreement"]
     lines = pd.read_csv(folder / "correlations.csv")
@@ -156,11 +156,12 @@ def alike(told, keys, found):
         assert same.all(), (name, [key for key, alike in zip(lines, same, strict=True) if not alike])
 
 
-def same_noise(folder, record, scores, ask=None):
+def same_noise(run, scores):
+    folder, record = run.folder, run.record
     if not (folder / "noise.csv").exists():
         assert not record["settings"]["noise"]
         return
-    names, values = outsider.noise(folder, scores, ask)
+    names, values = outsider.noise(run, scores)
     told = pd.read_csv(folder / "noise.csv", keep_default_na=False, na_values={"same_features": ""})
     assert {line["explainer"]: line for line in told.to_dict("records")}.keys() == names.keys()
     for line in told.to_dict("records"):
@@ -168,21 +169,22 @@ def same_noise(folder, record, scores, ask=None):
             names[line["explainer"]], nan_ok=True
         )
     told = pd.read_csv(folder / "noise_metrics.csv").set_index(["metric", "variant", "explainer"])
-    beyond = outsider.beyond(outsider.Run(folder, ask))
+    beyond = outsider.beyond(run)
     told = told[[not beyond(*key[:2]) for key in told.index]]
     assert set(told.index) == {key for key in values if key[0] in record["metrics"]}
     for key, line in told.to_dict("index").items():
         assert line == pytest.approx(values[key], abs=1e-9, nan_ok=True), key
 
 
-def same_invariance(folder):
+def same_invariance(run):
     """How far τ moves in other parameters of the model, and which values move at all."""
+    folder = run.folder
     if not (folder / "invariance.csv").exists():
         return
     keys = ["metric", "variant", "gold", "agreement"]
     told = pd.read_csv(folder / "invariance.csv", keep_default_na=False, na_values={"tau_without_controls": [""]})
     told = told[told["agreement"] != "order"].set_index(keys)  # which is a ladder's
-    found, moved = outsider.invariance(folder)
+    found, moved = outsider.invariance(run)
     assert set(told.index) == set(found)
     for key, line in told.to_dict("index").items():
         for name, value in found[key].items():
@@ -197,9 +199,10 @@ def same_invariance(folder):
 def same_bounds(folder, ask=None):
     """Of the metrics that an outsider can try all sets of."""
     told = pd.read_csv(folder / "bounds.csv").set_index(["metric", "variant"])
-    found = outsider.bounds(folder, ask)
+    run = outsider.Run(folder, ask)
+    found = outsider.bounds(run)
     left = set(told.index) - set(found)
-    drawn = {"label"} if outsider.one_largest(outsider.Run(folder, ask)) else {"label", "probability"}
+    drawn = {"label"} if outsider.one_largest(run) else {"label", "probability"}
     assert {variant for _, variant in left} <= drawn  # where several edits are as good, a search takes one of them
     assert {metric for metric, _ in left} <= {"proximity", "proximity_flips", "c", "c_soft"}
     for key in set(found) & set(told.index):
@@ -209,7 +212,7 @@ def same_bounds(folder, ask=None):
         for gold, shares in golds.items():
             ours = (line[f"gold_{gold}"], line[f"gold_{gold}_telling"])
             assert ours == pytest.approx(shares, abs=1e-9, nan_ok=True), (key, gold)
-    places = outsider_tables.standing(outsider_tables.Tables(folder), ask)
+    places = outsider_tables.standing(outsider_tables.Tables(run))
     metrics = pd.read_csv(folder / "metrics.csv").set_index(["metric", "variant", "explainer"])["place"]
     assert len(places) > 10
     for key, place in places.items():
