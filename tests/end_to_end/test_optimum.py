@@ -15,12 +15,15 @@ from cfeval_cli.truth.ranking import top
 from cfeval_cli.types import ABSENT, Access, Subject
 from tests.inside import planned
 
+# trained in a tenth of the time, to nearly the same accuracy
+QUICK = ("model.max_epochs=3", "model.batch_size.text=256", "model.learning_rate.text=0.004")
+
 
 @pytest.fixture(scope="module", params=["adults", "movie_reviews"])
 def study(request, adults):
     """A sample of instances and the trained white box."""
     many = 60 if request.param == "adults" else 12  # among so many words every search takes its time
-    overrides = [f"dataset={request.param}", "search=continuous", "explainer=[lr]", f"n_explain={many}"]
+    overrides = [f"dataset={request.param}", "search=continuous", "explainer=[lr]", f"n_explain={many}", *QUICK]
     made = planned(*overrides, f"data_dir={adults}")
     try:
         made.dataset.fetch(adults)
@@ -69,10 +72,11 @@ def test_continuous_is_within_1_percent_of_the_optimum_and_exact_is_a_lower_boun
 
 def test_the_white_box_reaches_the_papers_accuracy_and_the_data_have_its_size(study):
     data = study.dataset
-    accuracy = pipeline.quality(study.model, data)["accuracy"]["test"]
     if not data.origin["complete"]:
         assert data.origin["rows_used"] == 8356
         return  # the paper's figure is for the whole
+    model = planned(f"dataset={data.name}").model.fit(data, 0)
+    accuracy = pipeline.quality(model, data)["accuracy"]["test"]
     assert accuracy >= data.reference["test_accuracy"]
     used = sum(len(split) for split in (data.train, data.validation, data.test))
     assert used == {"adults": 15_682, "movie_reviews": 10_433}[data.name]
