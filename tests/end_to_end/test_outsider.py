@@ -100,4 +100,4 @@ def test_training_rows_can_be_kept_out_of_the_folder(toy, made):
     found = same_figures(folder)
     beyond = outsider.beyond(outsider.Run(folder))
     assert {variant for metric, variant, _ in found if beyond(metric, variant)} == {"marginal"}
-    assert (made(toy, *FEW, "metric=core", "training=480") / "training.parquet").exists()
+    assert (made(toy, *FEW, "metric=[recall]", "training=480") / "training.parquet").exists()
