@@ -1,20 +1,25 @@
 """The pages on one's own model and one's own explanations, done word for word."""
 
 import json
-import os
 import re
 import runpy
 import shlex
+import sys
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from cfeval_cli.commands import configs
+from cfeval_cli.commands import data as data_command
+from cfeval_cli.errors import Failure, UserError
 from cfeval_cli.folder.read import read
 from cfeval_cli.report.page import build
+from cfeval_cli.run.study import to_explain
 from tests import inside
-from tests.conftest import cfeval
+from tests.conftest import LITTLE, cfeval, unless
 
 DOCS = Path(__file__).parents[2] / "docs"
 # quicker than a user would have it
@@ -24,13 +29,24 @@ MORE = ["figures=[]", "report=false", "resamples=0", "bounds=0", "noise=0", "cac
 MORE += ["metric=[comprehensiveness,validity,c,recall]", "truth.shapley.budget=500", "removal.marginal.draws=20"]
 
 
-def follow(page, place, monkeypatch):
+@pytest.fixture
+def few_adults(adults, tmp_path_factory, monkeypatch):
+    """The first lines of Adults in the data folder, and the setting with which they are taken for it."""
+    folder = tmp_path_factory.mktemp("adults")
+    with (adults / "adult.data").open() as file:
+        (folder / "adult.data").write_text("".join(islice(file, 3000)))
+    monkeypatch.setenv("CFEVAL_DATA", str(folder))
+    return ["dataset.file.sha256=null"]
+
+
+def follow(page, place, monkeypatch, more=()):
     """Write the files of a page and do what its commands do, in order and in this process; gives each run's folder."""
     text = (DOCS / f"{page}.md").read_text()
     for name, body in re.findall(r"`([\w.]+)`:\n\n```python\n(.*?)```", text, re.S):
         (place / name).write_text(body)
     monkeypatch.chdir(place)
     monkeypatch.syspath_prepend(place)
+    monkeypatch.setattr(configs, "run", inside.instead)
     folders = []
     for block in re.findall(r"^```sh\n(.*?)^```$", text, re.M | re.S):
         for line in block.splitlines():
@@ -38,13 +54,13 @@ def follow(page, place, monkeypatch):
             if first == "python":
                 runpy.run_path(second, run_name="__main__")
             elif (first, second) == ("cfeval", "data"):
-                there = {key: value for key, value in os.environ.items() if key == "CFEVAL_DATA"}
-                cfeval("data", *words, *(FEW if "export" in words else ()), cwd=place, env=there)
+                monkeypatch.setattr(sys, "argv", ["cfeval", *words, *([*FEW, *more] if "export" in words else ())])
+                data_command.main()
             else:
                 assert (first, second) == ("cfeval", "run")
                 folders.append(place / f"run{len(folders)}")
                 folders[-1].mkdir()
-                inside.run(folders[-1], *words, *MORE, folder=place / "conf", tables=False)
+                inside.run(folders[-1], *words, *MORE, *more, folder=place / "conf", tables=False)
     return folders
 
 
@@ -72,11 +88,10 @@ def told(folder):
     return record, metrics[metrics["metric"] == "coverage"].set_index("explainer")["value"], metrics
 
 
-def test_the_page_on_models(adults, tmp_path, monkeypatch):
+def test_the_page_on_models(few_adults, tmp_path, monkeypatch):
     for package in ("onnxruntime", "skl2onnx", "skops"):
         pytest.importorskip(package)
-    monkeypatch.setenv("CFEVAL_DATA", str(adults))
-    folders = follow("model", tmp_path, monkeypatch)
+    folders = follow("model", tmp_path, monkeypatch, few_adults)
     boosted, forest, function, onnx, skops = map(told, folders)
     assert boosted[0]["accuracy"]["test"] > 0.78 and forest[0]["accuracy"]["test"] > 0.75
     assert function[0]["accuracy"]["test"] > 0.65
@@ -95,9 +110,8 @@ def test_the_page_on_models(adults, tmp_path, monkeypatch):
     assert instances["probability"].to_numpy() == pytest.approx(scope["predict_proba"](rows)[:, 1])
 
 
-def test_the_page_on_explanations(adults, tmp_path, monkeypatch):
-    monkeypatch.setenv("CFEVAL_DATA", str(adults))
-    folders = follow("explanations", tmp_path, monkeypatch)
+def test_the_page_on_explanations(few_adults, tmp_path, monkeypatch):
+    folders = follow("explanations", tmp_path, monkeypatch, [*few_adults, "+model.estimator.max_iter=20"])
     record, coverage, _ = told(folders[0])
     assert record["explainers"]["mine"] == "mine" and coverage["mine"] == 1.0
     explained = pd.read_parquet(folders[0] / "explanations.parquet")
@@ -142,57 +156,66 @@ def predict_proba(rows):
 """
 
 
-def test_from_a_file_to_explainers_of_ones_own_model_in_an_empty_folder(tmp_path):
+def test_from_a_file_to_explainers_of_ones_own_model_in_an_empty_folder(tmp_path, monkeypatch):
     for package in ("onnxruntime", "skl2onnx"):
         pytest.importorskip(package)
     frame = loans(tmp_path)
     (tmp_path / "score.py").write_text(SCORE)
     onnx_model(frame, tmp_path / "model.onnx")
-
-    def run(line, name):
-        done = cfeval(*shlex.split(line), *MORE, f"hydra.run.dir={name}", cwd=tmp_path)
-        assert "Your own: conf/dataset/loans.yaml" in done.stderr
-        return done.stdout, *told(tmp_path / name)[1:]
-
     cfeval("data", "init", "loans.csv", "--label", "default", cwd=tmp_path)
-    few = "explainer=[random,omission,lr]"
-    boosted = "model=estimator model.estimator._target_=sklearn.ensemble.HistGradientBoostingClassifier"
-    for name, model in {
-        "trained": boosted, "function": "model=function model.path=score.py:predict_proba",
-        "onnx": "model=onnx model.path=model.onnx",
-    }.items():  # fmt: skip
-        shown, coverage, _ = run(f"run dataset=loans {model} {few}", name)
-        assert set(coverage.index) == {"random", "omission"} and "Explainers that do not apply: lr" in " ".join(
-            shown.split()
-        )
     cfeval("data", "export", "dataset=loans", "--into", "explain_me.csv", *FEW, cwd=tmp_path)
     rows = pd.read_csv(tmp_path / "explain_me.csv", index_col="instance")
     assert list(rows.columns) == FEATURES
     pd.testing.assert_frame_equal(rows, frame.loc[rows.index, FEATURES], check_names=False)
     rows.assign(age=1.0, income=3.0, home=2.0).to_csv(tmp_path / "shap.csv")
-    own = "model=function model.path=score.py:predict_proba explainer=[lime,anchor,file] explainer.file.path=shap.csv"
-    _, coverage, _ = run(f"run dataset=loans {own} explainer.lime.n_samples=200", "last")
-    assert set(coverage.index) == {"lime", "anchor", "shap"} and coverage["shap"] == 1.0
-    explained = pd.read_parquet(tmp_path / "last" / "explanations.parquet").query("explainer == 'shap'")
+    own = "model=function model.path=score.py:predict_proba explainer.file.path=shap.csv explainer.lime.n_samples=200"
+    line = f"run dataset=loans explainer=[random,omission,lr,lime,anchor,file] {own}"
+    done = cfeval(*shlex.split(line), *MORE, "hydra.run.dir=function", cwd=tmp_path)
+    assert "Your own: conf/dataset/loans.yaml" in done.stderr
+    assert "Explainers that do not apply: lr" in " ".join(done.stdout.split())
+    _, coverage, _ = told(tmp_path / "function")
+    assert set(coverage.index) == {"random", "omission", "lime", "anchor", "shap"} and coverage["shap"] == 1.0
+    explained = pd.read_parquet(tmp_path / "function" / "explanations.parquet").query("explainer == 'shap'")
     assert set(explained["instance"]) == set(rows.index) and all(
         list(one) == [1, 2, 0] for one in explained["features"]
     )
+    # other kinds of models, without the command
+    monkeypatch.chdir(tmp_path)
+    boosted = "model.estimator._target_=sklearn.ensemble.HistGradientBoostingClassifier"
+    for name, model in {
+        "trained": ["model=estimator", boosted], "onnx": ["model=onnx", "model.path=model.onnx"],
+    }.items():  # fmt: skip
+        (tmp_path / name).mkdir()
+        few = ["dataset=loans", *model, "explainer=[random,omission,lr]"]
+        record, coverage, _ = told(inside.run(tmp_path / name, *few, *MORE, folder=tmp_path / "conf", tables=False))
+        assert set(coverage.index) == {"random", "omission"} and set(record["explainers_absent"]) == {"lr"}
 
 
 CLASSES = {"hangs": "import time\n    time.sleep(1000)", "raises": "raise KeyError('debt')", "drops": "return [0.5]"}
 
 
-def test_bad_functions_end_in_one_message_before_anything_is_explained(toy, tmp_path):
+def test_bad_functions_end_in_one_message_before_anything_is_explained(toy, tmp_path, monkeypatch):
+    messages = {
+        "hangs": "the model gave no answer to 20 rows within 0.5 s",
+        "raises": "raised KeyError: 'debt' for the row size=",
+        "drops": "gives 1 answers for",
+    }
+    monkeypatch.chdir(tmp_path)
     for name, line in CLASSES.items():
         (tmp_path / f"{name}.py").write_text(f"def f(rows):\n    {line}\n")
+        (tmp_path / name).mkdir()
         more = ["timeout_model=0.5"] if name == "hangs" else []
-        done = toy.run("model=function", f"model.path={name}.py:f", *more, cwd=tmp_path, code=1)
-        message = {
-            "hangs": "the model gave no answer to 20 rows within 0.5 s",
-            "raises": "raised KeyError: 'debt' for the row size=",
-            "drops": "gives 1 answers for",
-        }[name]
-        assert message in done.stderr and "Traceback" not in done.stderr and "explain:" not in done.stdout
+        with pytest.raises(Failure, match=messages[name]):
+            in_process(toy, tmp_path / name, "model=function", f"model.path={name}.py:f", *more)
+        assert not (tmp_path / name / "explanations.parquet").exists()
+    done = toy.run("model=function", "model.path=raises.py:f", cwd=tmp_path, code=1)
+    assert messages["raises"] in done.stderr and "Traceback" not in done.stderr and "explain:" not in done.stderr
+
+
+def in_process(toy, into, *overrides):
+    """A run of a toy dataset without the command."""
+    usual = [*toy.arguments[2:], *unless(LITTLE, overrides)]
+    return inside.run(into, *overrides, usual=usual, folder=toy.folder / "conf", tables=False)
 
 
 def test_classes_in_another_order_are_doubted(toy, tmp_path):
@@ -207,26 +230,25 @@ def test_classes_in_another_order_are_doubted(toy, tmp_path):
     assert "5 instances are too few" in done.stdout
 
 
-def test_an_explanation_file_that_covers_some_instances(toy, made, tmp_path):
-    common = ["model=estimator", "+model.estimator.max_iter=5", "metric=[validity,recall]", "resamples=0"]
-    ids = pd.read_parquet(made(toy, *common, "explainer=[random]") / "instances.parquet")["instance"]
-    common += ["n_explain=40", "truth.shapley.budget=500"]
+def test_an_explanation_file_that_covers_some_instances(toy, tmp_path, monkeypatch):
+    plan = inside.planned(*toy.arguments[2:], folder=toy.folder / "conf")
+    ids = to_explain(plan.dataset.load(plan.data_dir, 0), 0, 40).ids
     frame = pd.DataFrame({"instance": ids, "size": 2.0, "colour": 1.0, "shape": -1.0, "weight": 0.0})
     frame[:30].to_csv(tmp_path / "some.csv", index=False)
     frame.rename(columns={"colour": "color"}).to_csv(tmp_path / "misspelt.csv", index=False)
-    file = ["explainer=[random,file]", "hydra.run.dir=run"]
-    done = toy.run(*common, *file, "explainer.file.path=misspelt.csv", cwd=tmp_path, code=2)
-    assert (
-        "explainer.misspelt: misspelt.csv: columns that are called as no feature is: 1 ('color'; did you mean colour?)"
-        in done.stderr
-    )
-    done = toy.run(*common, *file, "explainer.file.path=some.csv", cwd=tmp_path)
+    frame[:0].to_csv(tmp_path / "none.csv", index=False)
+    common = ["model=estimator", "+model.estimator.max_iter=5", "metric=[validity,recall]", "resamples=0"]
+    common += ["n_explain=40", "truth.shapley.budget=500", "explainer=[random,file]"]
+    done = toy.run(*common, "explainer.file.path=[some.csv,none.csv]", "hydra.run.dir=run", cwd=tmp_path, code=1)
     _, coverage, metrics = told(tmp_path / "run")
     assert coverage["some"] == pytest.approx(0.75) and coverage["random"] == 1.0
     assert "some† has no explanation of 10 of 40 instances, which are left out: not in some.csv (10)" in " ".join(
         done.stdout.split()
     )
     assert metrics.query("explainer == 'some' and metric == 'validity'")["n"].eq(30).all()
-    frame[:0].to_csv(tmp_path / "some.csv", index=False)
-    done = toy.run(*common, *file, "explainer.file.path=some.csv", cwd=tmp_path, code=1)
-    assert "explainer.some failed on every instance (40): not in some.csv (40). The rest is complete." in done.stderr
+    assert "explainer.none failed on every instance (40): not in none.csv (40). The rest is complete." in done.stderr
+    monkeypatch.chdir(tmp_path)
+    refusal = "misspelt.csv: columns that are called as no feature is: 1 ('color'; did you mean colour?)"
+    (tmp_path / "other").mkdir()
+    with pytest.raises(UserError, match=re.escape(f"explainer.misspelt: {refusal}")):
+        in_process(toy, tmp_path / "other", *common, "explainer.file.path=misspelt.csv")
