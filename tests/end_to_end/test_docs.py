@@ -1,14 +1,18 @@
 """The pages on how to add something, done word for word."""
 
+import contextlib
 import re
 import shlex
 import shutil
+import sys
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
-from tests.conftest import SCORED, cfeval, only_run, unless
+from cfeval_cli.folder.read import read
+from cfeval_cli.report.page.verdict import tell
+from tests import inside
+from tests.conftest import SCORED, cfeval, unless
 
 PAGES = sorted((Path(__file__).parents[2] / "docs" / "add").glob("*.md"))
 GROUPS = {"model", "explainer", "truth", "removal", "metric", "distance", "search"}
@@ -20,9 +24,19 @@ def kept(tmp_path_factory):
     return tmp_path_factory.mktemp("cache")
 
 
+@contextlib.contextmanager
+def alone(module):
+    """Other tests may have modules of the same name."""
+    sys.modules.pop(module, None)
+    try:
+        yield
+    finally:
+        sys.modules.pop(module, None)
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_what_a_page_tells_to_write_and_run_works(page, toy, kept, tmp_path):
-    """On a small table in the place of Adults."""
+def test_what_a_page_tells_to_write_and_run_works(page, toy, kept, tmp_path, monkeypatch):
+    """On a small table in the place of Adults; by the command on one page, and in this process on the others."""
     shutil.copytree(toy.folder / "conf", tmp_path / "conf")
     text = page.read_text()
     files = re.findall(r"`([\w/.]+)`:\n\n```\w+\n(.*?)```", text, re.S)
@@ -32,20 +46,27 @@ def test_what_a_page_tells_to_write_and_run_works(page, toy, kept, tmp_path):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(body)
     (command,) = re.findall(r"^```sh\n(cfeval run .*)\n```$", text, re.M)
-    # with workers, which must find the file too (but for a metric, of which they are not told), and one cache for all
-    workers = ["n_jobs=1"] if page.stem == "metric" else ["n_jobs=2", "executor.min_seconds=0"]
-    more = [*workers, f"cache.folder={kept}", "figures=[]", "report=false", "resamples=100"]
+    more = ["n_jobs=1", f"cache.folder={kept}", "figures=[]", "report=false", "resamples=100"]
     more += ["bounds=0", "noise=0", "reparametrisations=0", "n_explain=20"]
-    words = shlex.split(command)[1:]
+    words = shlex.split(command)[2:]
     chosen = [
         *unless([SCORED], words),
         *unless(["truth=[signed,centered,contrast]", "gold=[centered,contrast]"], words),
     ]
     assert not any(word.startswith("dataset=") for word in words)
-    done = cfeval(*words, *chosen, *more, *toy.arguments[2:], cwd=tmp_path)
-    metrics = pd.read_csv(only_run(tmp_path) / "metrics.csv")
-    assert metrics["value"].notna().sum() > 5 and "Verdict:" in done.stdout
+    words += [*chosen, *more, *toy.arguments[2:]]
+    (tmp_path / "run").mkdir()
     name = Path(files[0][0]).stem
+    if page.stem == "explainer":
+        assert "Verdict:" in cfeval("run", *words, "hydra.run.dir=run", cwd=tmp_path).stdout
+    else:
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.syspath_prepend(tmp_path)
+        with alone(name):
+            inside.run(tmp_path / "run", *words, folder=tmp_path / "conf", tables=False)
+    made = read(tmp_path / "run")
+    metrics = made.findings.metrics
+    assert metrics["value"].notna().sum() > 5 and tell(made.findings, made.record).headline
     shown = {
         "explainer": metrics["explainer"], "metric": metrics["metric"], "truth": metrics["variant"],
         "removal": metrics["variant"],

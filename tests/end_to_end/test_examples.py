@@ -22,6 +22,7 @@ QUICK = {
     "cache": "off",
     "n_jobs": 1,
     "truth.shapley.budget": 300,
+    "removal.marginal.draws": 20,
 }
 
 
@@ -31,7 +32,8 @@ def quick(tmp_path, monkeypatch):
     real = python.evaluate
 
     def evaluate(*given, settings=None, **more):
-        return real(*given, settings={**(settings or {}), **QUICK}, **{"n_explain": 30, **more})
+        fewer = {"explainer.lime.n_samples": 200} if "lime" in more["explainers"] else {}
+        return real(*given, settings={**(settings or {}), **QUICK, **fewer}, **{**more, "n_explain": 30})
 
     monkeypatch.setattr(python, "evaluate", evaluate)
     monkeypatch.setattr(configs, "run", inside.instead)
