@@ -21,7 +21,7 @@ from cfeval_cli.commands.cli import complain
 from cfeval_cli.errors import UserError
 from tests import warm
 from tests.conftest import CFEVAL, cfeval, environment, only_run, serving
-from tests.inside import composed, planned, run
+from tests.inside import composed, instead, planned, run
 
 BROKEN = """
 from cfeval_cli.types import Explainer
@@ -123,15 +123,16 @@ def test_a_users_mistake_is_one_message_exit_code_2_and_nothing_is_left_behind(t
 )
 def test_what_is_meant_is_guessed(override, message, capsys, monkeypatch):
     monkeypatch.setattr("sys.argv", ["cfeval", "run", override])
-    assert refused(override) == 2
+    assert refused(override, monkeypatch) == 2
     told = capsys.readouterr().err
     assert message in told and told.startswith("cfeval: ") and told.count("\n") == 1
 
 
-def refused(override):
+def refused(override, monkeypatch):
     """The exit code that Hydra's objection to an override leads to."""
     with pytest.raises(HydraException) as caught, configs.opened():
         configs.run([override], configs.config_dir())
+    monkeypatch.setattr(configs, "run", instead)
     return complain(caught.value)
 
 
@@ -181,7 +182,7 @@ def test_a_component_that_cannot_be_imported_says_why(tmp_path, monkeypatch, cap
     done = cfeval("run", *arguments, cwd=tmp_path, code=1, env={"HYDRA_FULL_ERROR": "1"})
     assert "Traceback" in done.stderr and "import no_such_module" in done.stderr
     monkeypatch.setattr("sys.argv", ["cfeval", *arguments])
-    assert refused("explainer=[lr,nedy]") == 2 and "Did you mean needy?" in capsys.readouterr().err
+    assert refused("explainer=[lr,nedy]", monkeypatch) == 2 and "Did you mean needy?" in capsys.readouterr().err
 
 
 def test_an_output_folder_that_cannot_be_written_is_named(toy, tmp_path):

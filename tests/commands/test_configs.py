@@ -7,6 +7,7 @@ from omegaconf import OmegaConf
 
 from cfeval_cli.commands import callbacks, configs
 from cfeval_cli.errors import UserError
+from tests import inside
 
 
 def test_options_and_settings_of_the_package_and_of_a_users_own_folder(tmp_path):
@@ -18,14 +19,14 @@ def test_options_and_settings_of_the_package_and_of_a_users_own_folder(tmp_path)
         known = configs.settings(str(tmp_path))
         assert {"k", "search.pick", "explainer.lime.n_samples", "explainer.mine.depth"} <= set(known)
         every = [f"{group}=[{','.join(configs.options(group, str(tmp_path)))}]" for group in ("explainer", "metric")]
-        composed = OmegaConf.to_container(configs.run(every, str(tmp_path)), resolve=False)
-        assert set(known) == set(configs._keys(composed, ""))  # as Hydra would, at length
-        cfg = configs.run(["k=3"])
-        assert cfg.k == 3 and configs.default("explainer") == list(cfg.explainer)
-        assert configs.default("search") == ["discrete"]
+        composed = OmegaConf.to_container(configs.run([*every, "k=3"], str(tmp_path)), resolve=False)
+        assert set(known) == set(configs._keys(composed, "")) and composed["k"] == 3  # as Hydra would, at length
+    assert configs.default("explainer") == list(inside.composed().explainer)
+    assert configs.default("search") == ["discrete"]
 
 
 def test_a_setting_of_somebody_elses_class_is_offered_with_a_plus(monkeypatch):
+    monkeypatch.setattr(configs, "run", inside.instead)
     monkeypatch.setattr(sys, "argv", ["cfeval", "model=estimator", "model.estimator.max_iter=5", "hydra.run.dir=x"])
     with configs.opened():
         told = configs.offer("model.estimator.max_iter")

@@ -162,7 +162,7 @@ def test_a_sweep_is_resumed_by_what_it_was_started_with(tmp_path, hydra, good):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[", "a: 1", "hydra: {overrides: {task: [1]}}", "!!python/object/apply:os.mkdir [made]", "{" * 5000]
+    "text", ["", "[", "a: 1", "hydra: {overrides: {task: [1]}}", "!!python/object/apply:os.mkdir [made]", "{" * 1000]
 )
 def test_a_sweep_that_does_not_tell_how_it_was_started(tmp_path, text, monkeypatch):
     monkeypatch.chdir(tmp_path)
