@@ -194,6 +194,7 @@ def test_a_foreign_target_in_a_run_folder_is_never_made(toy, tmp_path):
     assert "could bring in code" in done.stderr and "Traceback" not in done.stderr
     seal(run, {"status": "running"}, ["n_explain=10", "explainer=[random,lr]", "resamples=0"])
     own = [*toy.arguments, "cache=off", "figures=[]", "report=false", "metric=[c,recall]", "reparametrisations=0"]
+    own += ["truth=[signed]", "gold=signed", "noise=0", "bounds=0"]
     cfeval("run", "--resume", "run", *own, cwd=tmp_path)
     assert not list(tmp_path.rglob("made")) and (run / "metrics.csv").exists()
 
