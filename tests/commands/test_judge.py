@@ -9,7 +9,7 @@ from cfeval_cli.errors import UserError
 
 
 def test_check_reads_runs_writes_two_files_and_says_where(toy, made, tmp_path, monkeypatch, capsys):
-    run = made(toy, "explainer=[random,omission,decision_boundary]", "model=tree", tables=True)
+    run = made(toy, "explainer=[random,omission,decision_boundary]", "model=tree")
     monkeypatch.setattr(sys, "argv", ["cfeval", "check", str(run), "--into", str(tmp_path / "out")])
     judge.main()
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["regret.md", "regret.parquet"]
