@@ -159,18 +159,19 @@ def test_anchor_finds_the_rules_that_the_package_finds_on_strings():
         return tokens
 
     package = AnchorText(nlp, ["no", "yes"], use_unk_distribution=True, mask_string="UNKWORDZ")
-    told_by = [Anchor().fit(DATASET, gate(MODEL, Access.LABEL))(batch(seed)) for seed in range(25)]
+    # the package sets room aside for 10,000 batches each time: small ones
+    told_by = [Anchor(batch_size=10).fit(DATASET, gate(MODEL, Access.LABEL))(batch(seed)) for seed in range(10)]
     for i in (0, 1, 2):
         ours, theirs = {}, {}
         for seed, told in enumerate(told_by):
             rule = frozenset(told.features[i][told.features[i] != NONE].tolist())
             ours[rule] = ours.get(rule, 0) + 1
             np.random.seed(seed)  # noqa: NPY002
-            found = package.explain_instance(SENTENCES[i], lambda t: labels(MODEL, from_strings(t)), batch_size=100)
+            found = package.explain_instance(SENTENCES[i], lambda t: labels(MODEL, from_strings(t)), batch_size=10)
             rule = frozenset(found.features())
             theirs[rule] = theirs.get(rule, 0) + 1
         overlap = sum(min(ours.get(rule, 0), theirs.get(rule, 0)) for rule in ours | theirs)
-        assert overlap >= 15, (i, ours, theirs)
+        assert overlap >= 8 and frozenset() not in theirs, (i, ours, theirs)
 
 
 def test_decision_boundary_exchanges_words_for_their_nearest_neighbours():
