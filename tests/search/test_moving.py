@@ -43,7 +43,7 @@ def named_weights(model, features):
 @pytest.mark.parametrize("optimizer", ["descent", "adam"])
 @pytest.mark.parametrize("alpha", [1.0, 30.0, 300.0])
 def test_continuous_comes_within_1_percent_of_the_global_optimum_and_never_below(optimizer, alpha):
-    dataset = make_dataset([3, 4, 2, 3], n=150, seed=2)
+    dataset = make_dataset([3, 4, 2, 3], n=50, seed=2)
     model = make_linear(dataset, seed=3, scale=1)
     small = type(model)(model.bias, model.weights / 2, model.tables, model.means / 2)
     near = total = 0
