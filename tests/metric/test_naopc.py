@@ -20,8 +20,8 @@ from tests.metric.cases import Crossed, drop_without, make_case, values
 from tests.problems import gate, make_dataset, make_text, random_linear
 
 
-def ends(model, case, way, i, sizes):
-    """The smallest and the largest AOPC of all orders of an instance's features, each set of features asked once."""
+def all_orders(model, case, way, i, sizes):
+    """The AOPC of all orders of an instance's features, each set of features asked once."""
     there = np.flatnonzero(case.codes[i] != ABSENT).tolist()
     known = {}
 
@@ -30,9 +30,15 @@ def ends(model, case, way, i, sizes):
             known[gone] = drop_without(model, case, way, i, gone)
         return known[gone]
 
-    means = [
-        np.mean([drop(frozenset(order[:size])) for size in sizes]) for order in permutations(there, max(sizes))
-    ]  # fmt: skip
+    return {
+        order: sum(drop(frozenset(order[:size])) for size in sizes) / len(sizes)
+        for order in permutations(there, max(sizes))
+    }
+
+
+def ends(model, case, way, i, sizes):
+    """The smallest and the largest of them."""
+    means = all_orders(model, case, way, i, sizes).values()
     return min(means), max(means)
 
 
@@ -115,11 +121,8 @@ def test_orders_that_few_draws_tell_apart_are_scored_with_all_draws(seed):
     metric = Naopc(longest=3, width=120, draws=3, only=["marginal"])
     found = values(metric, case)["marginal"]
     for i in range(len(case)):
-        means = {way: {} for way in ("few", "marginal")}
-        for way, order in ((way, order) for way in means for order in permutations(range(4), 3)):
-            drops = [drop_without(model, case, case.removals[way], i, frozenset(order[:n])) for n in (1, 2, 3)]
-            means[way][order] = np.mean(drops)
-        low, high = (means["marginal"][end(means["few"], key=means["few"].get)] for end in (min, max))
+        few, every = (all_orders(model, case, case.removals[way], i, (1, 2, 3)) for way in ("few", "marginal"))
+        low, high = (every[end(few, key=few.get)] for end in (min, max))
         assert found[i] == pytest.approx((own[i] - low) / (high - low), abs=1e-7)
     (score,) = metric.score(case)
     assert score.remark == "best and worst order by beam search of width 120 on 3 draws"
