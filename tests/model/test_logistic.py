@@ -280,6 +280,22 @@ def test_bad_settings_are_named(setting):
         make(**setting)
 
 
+def test_a_step_is_adams_written_out():
+    """As Kingma and Ba have it: torch's own class, with which the next test compares, imports a compiler first."""
+    rng = np.random.default_rng(0)
+    values = [rng.normal(size=shape) for shape in ((4, 3), (), (7,))]
+    ours = [torch.tensor(value).requires_grad_() for value in values]
+    step, means, squares = adam_of(ours, 0.05), [0.0] * 3, [0.0] * 3
+    for t in range(1, 31):
+        gradients = [np.asarray(rng.normal(size=value.shape)) for value in values]
+        step(tuple(torch.tensor(gradient) for gradient in gradients))
+        for j, g in enumerate(gradients):
+            means[j], squares[j] = 0.9 * means[j] + 0.1 * g, 0.999 * squares[j] + 0.001 * g**2
+            values[j] = values[j] - 0.05 * means[j] / (1 - 0.9**t) / (np.sqrt(squares[j] / (1 - 0.999**t)) + 1e-8)
+            assert ours[j].detach().numpy() == pytest.approx(values[j], abs=1e-12)
+
+
+@pytest.mark.slow
 def test_a_step_is_that_of_torchs_adam():
     rng = np.random.default_rng(0)
     start = [torch.tensor(rng.normal(size=shape)) for shape in ((4, 3), (), (7,))]
