@@ -81,12 +81,11 @@ def stand_ins(way, features):
 def left_without(model, case, way, i, gone):
     """p(ŷ) of one instance without some features, draw by draw: (weight, p)."""
     gone = sorted(j for j in gone if case.codes[i, j] != ABSENT)
-    outcomes = []
-    for chosen, weight in zip(*stand_ins(way, gone), strict=True):
-        row = case.codes[i].copy()
+    values, weights = stand_ins(way, gone)
+    rows = np.repeat(case.codes[i : i + 1], len(weights), axis=0)
+    for row, chosen in zip(rows, values, strict=True):
         row[gone] = chosen
-        outcomes.append((weight, told(model, row, case.labels[i])))
-    return outcomes
+    return list(zip(weights, model.predict_proba(rows)[:, case.labels[i]].tolist(), strict=True))
 
 
 def drop_without(model, case, way, i, gone):
