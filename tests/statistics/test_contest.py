@@ -47,13 +47,10 @@ def test_values_intervals_and_p_are_those_of_a_loop(seed, better):
     p, gaps = [], {}
     pairs = list(combinations(order, 2))
     for one, two in pairs:
-        gap = []
-        for draw in drawn:
-            some = shared[draw]
-            first, second = (values[name][some].sum() / weights[name][some].sum() for name in (one, two))
-            gap.append(0.0 if abs(first - second) < 1e-12 else sign * (first - second))
-        gaps[one, two] = np.array(gap)
-        beyond = min(sum(g <= 0 for g in gap), sum(g >= 0 for g in gap))
+        some = shared[drawn]
+        first, second = (values[name][some].sum(axis=1) / weights[name][some].sum(axis=1) for name in (one, two))
+        gap = gaps[one, two] = np.where(abs(first - second) < 1e-12, 0.0, sign * (first - second))
+        beyond = min((gap <= 0).sum(), (gap >= 0).sum())
         p.append(min(1.0, 2 * (1 + beyond) / (1 + times)))
     adjusted, largest = {}, 0.0
     for rank, place in enumerate(np.argsort(p, kind="stable")):

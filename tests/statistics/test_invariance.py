@@ -1,6 +1,7 @@
 """Ranges of τ against pairs of explainers counted one by one."""
 
 from dataclasses import replace
+from functools import cache
 from itertools import combinations
 
 import numpy as np
@@ -35,8 +36,9 @@ def made(seed, draws=4, gaps=False):
     return Reparametrised(ROWS, list(EXPLAINERS), values, changed, 7)
 
 
-def drawn(seed=0):
-    scores, order = build(seed)
+@cache
+def drawn():
+    scores, order = build(0)
     return Resampled.of(Scores.of(scores), summarise(scores, order), HOW)
 
 

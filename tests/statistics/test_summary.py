@@ -8,21 +8,28 @@ from scipy import stats
 
 from cfeval_cli.statistics import summary
 from cfeval_cli.statistics.resampled import Bootstrap
-from tests.examples import examples
-from tests.statistics.tables import EXPLAINERS, build, conclude, summarise
+from tests.statistics.tables import EXPLAINERS, analyses, build, conclude, summarise
 
 QUICK = Bootstrap(0, resamples=3, least=1)
 
 
-@examples(40)
+def parts(scores):
+    """(numerator, denominator) of each score, by metric and explainer."""
+    found = {}
+    for row in scores.itertuples():
+        found.setdefault((row.metric, row.explainer), []).append((row.numerator, row.denominator))
+    return found
+
+
+@analyses(40)
 @given(st.integers(0, 10_000))
 def test_values_are_ratios_of_sums_and_correlations_follow_from_them(seed):
     scores, order = build(seed)
     metrics = summarise(scores, order)
-    value = {}
+    value, mine = {}, parts(scores)
     for row in metrics.itertuples():
-        mine = [r for r in scores.itertuples() if (r.metric, r.explainer) == (row.metric, row.explainer)]
-        value[row.metric, row.explainer] = sum(r.numerator for r in mine) / sum(r.denominator for r in mine)
+        numerators, denominators = zip(*mine[row.metric, row.explainer], strict=True)
+        value[row.metric, row.explainer] = sum(numerators) / sum(denominators)
         assert row.value == pytest.approx(value[row.metric, row.explainer])
         assert row.n == 5 and row.coverage == pytest.approx(0.8)
     for row in conclude(scores, order, QUICK).correlations.itertuples():
@@ -75,7 +82,7 @@ def test_distances_that_are_all_zero_leave_no_ratio():
     assert conclude(scores, order, QUICK).correlations.query("metric == 'c'")["tau"].isna().all()
 
 
-@examples(40)
+@analyses(40)
 @given(st.integers(0, 10_000), st.integers(1, 40))
 def test_how_many_are_added_up_at_once_changes_no_bit(seed, together):
     scores, order = build(seed)
@@ -85,8 +92,7 @@ def test_how_many_are_added_up_at_once_changes_no_bit(seed, together):
         patch.setattr(summary, "_TOGETHER", together)
         some = summarise(scores, order)
     assert whole.equals(some)
+    mine = parts(scores)
     for row in whole[whole["n"] > 0].itertuples():
-        mine = scores[(scores["metric"] == row.metric) & (scores["explainer"] == row.explainer)]
-        assert row.value == pytest.approx(
-            math.fsum(mine["numerator"]) / math.fsum(mine["denominator"]), rel=1e-15, abs=0
-        )
+        numerators, denominators = zip(*mine[row.metric, row.explainer], strict=True)
+        assert row.value == pytest.approx(math.fsum(numerators) / math.fsum(denominators), rel=1e-15, abs=0)

@@ -11,8 +11,7 @@ from cfeval_cli.statistics.resampled import Bootstrap
 from cfeval_cli.statistics.scores import Scores
 from cfeval_cli.statistics.summary import summarise
 from cfeval_cli.statistics.support import NOWHERE, common
-from tests.examples import examples
-from tests.statistics.tables import EXPLAINERS, build
+from tests.statistics.tables import EXPLAINERS, analyses, build
 
 QUICK = Bootstrap(0, resamples=20, confidence=0.8, least=1)
 
@@ -55,7 +54,7 @@ def by_hand(scores, order):
     return counted
 
 
-@examples(60)
+@analyses(60)
 @given(st.integers(0, 100_000), st.sampled_from([(), ("d",), ("a", "c")]))
 def test_what_all_explainers_cover_is_the_intersection_of_their_instances(seed, rungs):
     scores, order = thinned(seed, rungs=rungs)
@@ -65,19 +64,20 @@ def test_what_all_explainers_cover_is_the_intersection_of_their_instances(seed, 
     assert {key for key, counts in zip(keys, found["common"], strict=True) if counts} == by_hand(scores, order)
 
 
-@examples(25)
+@analyses(25)
 @given(st.integers(0, 100_000), st.sampled_from([(), ("d",)]))
 def test_values_are_over_the_common_instances_and_own_ones_stand_beside_them(seed, rungs):
     scores, order = thinned(seed, rungs=rungs)
     counted = by_hand(scores, order)
     found = conclude(marked(scores, order), order, QUICK, "signed", common=True).metrics
+    everything = list(scores.itertuples())
     for row in found.itertuples():
-        own = scores[(scores["metric"] == row.metric) & (scores["explainer"] == row.explainer)]
-        mine = own[np.array([(row.metric, row.explainer, i) in counted for i in own["instance"]], dtype=bool)]
+        own = [one for one in everything if (one.metric, one.explainer) == (row.metric, row.explainer)]
+        mine = [one for one in own if (row.metric, row.explainer, one.instance) in counted]
         assert (row.n, row.own_n) == (len(mine), len(own))
         for value, part in ((row.value, mine), (row.own_value, own)):
-            below = part["denominator"].sum()
-            expected = part["numerator"].sum() / below if below else np.nan
+            below = sum(one.denominator for one in part)
+            expected = sum(one.numerator for one in part) / below if below else np.nan
             assert value == pytest.approx(expected, nan_ok=True)
         if len(own) and not len(mine):
             assert row.note == NOWHERE and np.isnan(row.value)
