@@ -207,7 +207,7 @@ def test_folders_whose_names_are_no_text_can_be_gathered(canary, capsys, monkeyp
 
 
 def test_explanations_that_cannot_be_read_are_named(tmp_path):
-    write_runs(tmp_path, 0)
+    write_runs(tmp_path, 0, keys=[("1", "adults")])
     path = find([tmp_path])[0] / "explanations.parquet"
     body = path.read_bytes()
     for other in (b"", b"PAR1" * 20, body[:-20], body.replace(b"features", b"featurez")):
