@@ -152,8 +152,8 @@ def only(group, name):
 
 @cache
 def composed(group, name):
-    """What a run is told of one component."""
-    cfg = only(group, name)
+    """What a run is told of one component, which nobody changes."""
+    cfg = together(group) if group in SEVERAL and name not in KEYS else only(group, name)
     return cfg[group][KEYS.get(name, name)] if group in SEVERAL else cfg[group]
 
 
