@@ -72,7 +72,14 @@ def test_what_is_no_model_is_refused():
 
 def test_a_run_tells_the_fidelity(toy, made):
     folder = made(
-        toy, "model=distilled", "+model.teacher.estimator.max_iter=5", "explainer=[random,omission]", tables=True
+        toy,
+        "model=distilled",
+        "+model.teacher.estimator.max_iter=5",
+        "explainer=[random,omission]",
+        "metric=[dfr]",
+        "n_explain=10",
+        "resamples=0",
+        tables=True,
     )
     record = json.loads((folder / "run.json").read_text())
     told = record["fidelity"]
