@@ -28,7 +28,7 @@ def test_captum_called_by_hand_gives_the_same(way, steps):
         assert told[i][there] == pytest.approx((np.array(weights) @ values)[there], abs=1e-6)  # captum steps in float32
 
 
-@pytest.mark.parametrize("dataset", [make_dataset([3, 4, 2], n=40), make_text(n=40)], ids=["table", "text"])
+@pytest.mark.parametrize("dataset", [make_dataset([3, 4, 2], n=12), make_text(n=12)], ids=["table", "text"])
 def test_from_zero_it_is_gold_signed_and_from_the_mean_of_a_table_centered(dataset):
     model = random_linear(dataset, 2, 3)
     batch = make_batch(dataset, model)
