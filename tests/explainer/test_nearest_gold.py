@@ -13,27 +13,24 @@ from tests.problems import TRUTHS, gate, labels, make_batch, make_dataset, make_
 
 def nearest(dataset, row):
     """By the definition, feature after feature."""
-    best, found = np.inf, -1
-    for number, other in enumerate(dataset.train.codes):
-        apart = 0.0
-        for j, feature in enumerate(dataset.features):
-            if feature.numbers is None:
-                apart += 2.0 * (row[j] != other[j])
-                continue
-            column = feature.numbers[dataset.train.codes[:, j]]
-            known = column[~np.isnan(column)]
-            middle = np.median(known)
-            usual = np.median(np.abs(known - middle)) or np.std(known)
-            a, b = (feature.numbers[code] for code in (row[j], other[j]))
-            off = 2.0 * (np.isnan(a) != np.isnan(b))
-            a, b = (middle if np.isnan(one) else one for one in (a, b))
-            apart += off + ((a - b) / usual) ** 2
-        if apart < best - 1e-12:
-            best, found = apart, number
-    return found
+    train, apart = dataset.train.codes, np.zeros(len(dataset.train))
+    for j, feature in enumerate(dataset.features):
+        if feature.numbers is None:
+            apart += 2.0 * (row[j] != train[:, j])
+            continue
+        others, own = feature.numbers[train[:, j]], feature.numbers[row[j]]
+        known = others[~np.isnan(others)]
+        middle = np.median(known)
+        usual = np.median(np.abs(known - middle)) or np.std(known)
+        apart += 2.0 * (np.isnan(own) != np.isnan(others))
+        a, b = (np.where(np.isnan(one), middle, one) for one in (own, others))
+        apart += ((a - b) / usual) ** 2
+    return int(np.flatnonzero(apart <= apart.min() + 1e-12)[0])
 
 
-@pytest.mark.parametrize("dataset", [make_dataset([3, 2, 4, 5], n=40), make_mixed(1, n=40, missing=0.1)], ids=str)
+@pytest.mark.parametrize(
+    "dataset", [make_dataset([3, 2, 4, 5], n=40), make_mixed(1, n=40, missing=0.1)], ids=["categories", "numbers"]
+)
 def test_the_neighbour_is_the_one_by_the_definition_and_its_gold_is_told(dataset, monkeypatch):
     monkeypatch.setattr(nearest_gold, "_AT_ONCE", 3 * len(dataset.train))
     model = random_linear(dataset, 1, 2)

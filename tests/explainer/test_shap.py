@@ -223,14 +223,14 @@ def test_trees_that_are_not_shown_some_features_are_looked_into_by_those_that_th
     model, batch = trained(RandomForestClassifier(6, max_depth=4), dataset, blind=blind)
     told = by_feature(Shap("tree", 20).fit(dataset, gate(model))(batch), dataset.width)
     rows = coalitions.background(dataset, 20, 0)
+    sets = [frozenset(some) for many in range(dataset.width + 1) for some in combinations(range(dataset.width), many)]
     for i, codes in enumerate(batch.codes):
-
-        def value(some, codes=codes, label=int(batch.labels[i])):
-            edited = rows.copy()
-            edited[:, [*some]] = codes[[*some]]
-            return model.predict_proba(edited)[:, label].mean()
-
-        assert told[i] == pytest.approx(shapley(value, dataset.width), abs=1e-6)
+        edited = np.stack([rows] * len(sets))
+        for part, some in zip(edited, sets, strict=True):
+            part[:, [*some]] = codes[[*some]]
+        chances = model.predict_proba(np.concatenate(edited))[:, batch.labels[i]].reshape(len(sets), len(rows))
+        values = dict(zip(sets, chances.mean(axis=1), strict=True))
+        assert told[i] == pytest.approx(shapley(lambda some, of=values: of[frozenset(some)], dataset.width), abs=1e-6)
         assert (told[i][hidden] == 0).all()
 
 
