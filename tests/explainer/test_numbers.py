@@ -125,7 +125,7 @@ def test_bins_and_nearest_numbers_by_hand(seed, missing):
         assert (gaps[np.arange(30), nearest] == gaps.min(axis=1)).all()
 
 
-@pytest.mark.parametrize(("seed", "missing"), [(2, 0.0), (5, 0.0), (3, 0.2)])
+@pytest.mark.parametrize(("seed", "missing"), [(2, 0.0), (3, 0.2)])
 def test_anchor_gives_the_packages_rule(seed, missing):
     dataset = make_mixed(seed, categories=2, numbers=3, missing=missing, n=60)
     model = make_linear(dataset, seed=seed, scale=1)
