@@ -36,7 +36,7 @@ def rows(
                     row = next(reader, None)
                 if row is None:
                     return
-                if any("\0" in cell for cell in row):
+                if "\0" in "".join(row):
                     raise UserError(f"{path}, line {begin}: a NUL byte. Is it text, and UTF-8?")
                 if row:
                     yield begin, row

@@ -39,9 +39,11 @@ class Number(Column):
     def encode(self, name: str, cells: Cells) -> Encoded:
         """Nothing is lost: whole numbers stay whole where every row has one, as pandas reads them."""
         numbers, there = _numbers(cells)
-        if there.all() and all(_WHOLE.fullmatch(cell or "") for cell in cells):
+        texts = {cell or "" for cell in cells}
+        if there.all() and all(map(_WHOLE.fullmatch, texts)):
+            wholes = {text: int(text) for text in texts}
             with contextlib.suppress(OverflowError):  # too large for a machine's integers
-                numbers = np.array([int(cell or "") for cell in cells], dtype=np.int64)
+                numbers = np.array([wholes[cell or ""] for cell in cells], dtype=np.int64)
         known, inverse = np.unique(numbers[there] + 0, return_inverse=True)  # no -0
         codes = np.full(len(cells), len(known), dtype=np.int32)
         codes[there] = inverse
@@ -426,18 +428,14 @@ def _with_missing(feature: Feature, codes: Codes) -> Feature:
 
 def _numbers(cells: Cells) -> tuple[Floats, Bools]:
     """The numbers, and which cells have one; the others are 0."""
-    numbers, there = np.zeros(len(cells)), np.ones(len(cells), dtype=bool)
+    known = {cell: 0.0 if cell is None else number(cell) for cell in set(cells)}  # each text is looked at once
     for row, cell in enumerate(cells):
-        found = None if cell is None else number(cell)
-        if cell is None:
-            there[row] = False
-        elif found is None:
+        if known[cell] is None and cell is not None:
             point = number(cell.replace(",", "."))
             comma = "" if point is None else f" Write {point:g}, with a point."
             raise _BadCell(row, f"{short(cell)} is not a number such as 12, -0.5 or 1e6.{comma}")
-        else:
-            numbers[row] = found
-    return numbers, there
+    numbers = np.array([known[cell] for cell in cells], dtype=float)
+    return numbers, np.array([cell is not None for cell in cells], dtype=bool)
 
 
 def _cut(numbers: Floats, there: Bools, cuts: Floats) -> Codes:

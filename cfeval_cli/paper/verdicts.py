@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from math import isnan, nan
 from statistics import fmean
 from typing import Literal
@@ -239,6 +240,7 @@ class Verdict:
         return needed(self.holds_in, self.seeds, self.tests) if self.word == "open" else None
 
 
+@cache
 def needed(hits: int, of: int, tests: int) -> int | None:
     """The fewest seeds at which this share passes the sign test, were it the first of so many to be corrected."""
     if 2 * hits <= of:

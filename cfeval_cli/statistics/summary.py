@@ -25,36 +25,47 @@ def summarise(scores: Scores, order: pd.DataFrame, own: Scores | None = None) ->
     table = _values(scores, order)
     everywhere = table if own is None else _values(own, order)
     table["own_value"], table["own_n"] = everywhere["value"], everywhere["n"]
-    some = table["n"] > 0
-    coverage = table[table["metric"] == "coverage"].set_index("explainer")["value"]
-    table["coverage"] = table["explainer"].map(coverage)
-    table["rank"] = np.nan
+    names, value = table["explainer"].tolist(), table["value"].to_numpy()
+    covered = {name: v for name, v, m in zip(names, value.tolist(), table["metric"], strict=True) if m == "coverage"}
+    table["coverage"] = np.array([covered.get(name, np.nan) for name in names], dtype=float)
     # the ladder's rungs are ranked among themselves
-    ranked = table[table["better"] != "none"]
-    for _, rows in ranked.groupby(["metric", "variant", ranked["rung"].isna()], sort=False):
-        table.loc[rows.index, "rank"] = ranks(rows["value"].to_numpy(float), rows["better"].iloc[0])
-    nothing = some & (table["denominator"] == 0)
-    table.loc[nothing, "note"] = table.loc[nothing, "empty"]
-    table.loc[~some & (table["note"] == "") & (table["own_n"] > 0), "note"] = NOWHERE
-    table.loc[~some & (table["note"] == ""), "note"] = "no usable explanation"
+    groups: dict[tuple[object, ...], list[int]] = {}
+    for place, key in enumerate(zip(table["metric"], table["variant"], table["rung"].isna(), strict=True)):
+        groups.setdefault(key, []).append(place)
+    better, rank = table["better"].tolist(), np.full(len(table), np.nan)
+    for places in groups.values():
+        if better[places[0]] != "none":
+            rank[places] = ranks(value[places], better[places[0]])
+    table["rank"] = rank
+    sums = zip(table["note"], table["empty"], table["n"], table["denominator"], table["own_n"], strict=True)
+    notes = [_note(*told) for told in sums]
+    table["note"] = pd.Series(notes, dtype=table["note"].dtype)
     columns = [*_KEYS, "rung", "control", "value", "rank", "n", "own_value", "own_n", "coverage"]
     columns += ["better", "role", "access", "low", "high", "circular", "note", "remark"]
-    return table[columns].reset_index(drop=True)
+    return table[columns]
+
+
+def _note(note: str, empty: str, many: int, denominator: float, own: int) -> str:
+    """Why there is no value, if there is none."""
+    if many:
+        return note if denominator else empty
+    return note or (NOWHERE if own else "no usable explanation")
 
 
 def _values(scores: Scores, order: pd.DataFrame) -> pd.DataFrame:
     """The rows of `order` with both sums, how many instances they are over, and their ratio."""
     kept = [(key, part) for key, part in scores.parts.items() if part.many]
-    told = []
+    told: dict[tuple[str, ...], tuple[float, float, int]] = {}
     for some in _batches([part.many for _, part in kept]):
         numerators, denominators = _added([part for _, part in kept[some]])
         scores.scratch.release()
-        for ((row, name), part), *both in zip(kept[some], numerators, denominators, strict=True):
-            told.append((*row, name, *both, part.many))
-    sums = pd.DataFrame(told, columns=[*_KEYS, "numerator", "denominator", "n"])
-    sums = sums.astype({"numerator": float, "denominator": float})
-    table = order.merge(sums, how="left", on=_KEYS)
-    table["n"] = table["n"].fillna(0).astype(int)
+        for ((row, name), part), above, below in zip(kept[some], numerators, denominators, strict=True):
+            told[(*row, name)] = above, below, part.many
+    table = order.reset_index(drop=True)
+    keys = zip(*(table[name] for name in _KEYS), strict=True)
+    sums = [told.get(key, (np.nan, np.nan, 0)) for key in keys]
+    for place, (name, kind) in enumerate((("numerator", float), ("denominator", float), ("n", int))):
+        table[name] = np.array([line[place] for line in sums], dtype=kind)
     there = (table["n"] > 0) & (table["denominator"] != 0)
     table["value"] = (table["numerator"] / table["denominator"]).where(there)
     return table
