@@ -4,6 +4,7 @@ import itertools
 import json
 import math
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -138,36 +139,13 @@ def check_seeds(line, figures):
     same(line["between"], math.nan if math.isnan(left) else math.sqrt(max(0.0, left)))
 
 
-@examples(10)
-@given(st.integers(0, 10**6), st.integers(1, 3), st.booleans())
-def test_means_and_deviations_over_seeds(tmp_path_factory, number, seeds, vary):
-    folder, rng = tmp_path_factory.mktemp("seeds"), np.random.default_rng(number)
-    groups = ("euclidean", "cosine") if vary else ("euclidean",)
-    written = {}
-    for i, (distance, seed) in enumerate(itertools.product(groups, range(seeds))):
-        written[distance, seed] = some_values(rng, missing=0.2), some_taus(rng, missing=0.2)
-        values, taus = written[distance, seed]
-        write_run(folder / str(i), seed, [f"distance={distance}", f"seed={seed}"], values, taus)
-    gather([folder], folder)
-    metrics, correlations = (pd.read_csv(folder / f"seeds_{name}.csv") for name in ("metrics", "correlations"))
-    assert len(metrics) == len(groups) * len(METRICS) * 4 and len(correlations) == len(groups) * 4 * 3
-    for line in metrics.to_dict("records"):
-        group = line.get("setting.distance", "euclidean")
-        check_seeds(line, [written[group, seed][0][line["metric"], line["explainer"]] for seed in range(seeds)])
-    for line in correlations.to_dict("records"):
-        group = line.get("setting.distance", "euclidean")
-        figures = [written[group, seed][1][line["metric"], line["gold"]] for seed in range(seeds)]
-        of = {
-            "tau": [(tau, error) for tau, error, _ in figures],
-            "tau_without_controls": [(tau / 2, error / 4) for tau, error, _ in figures],
-            "rho": [(rho, error) for _, error, rho in figures],
-        }
-        check_seeds(line, of[line["coefficient"]])
-    assert ("setting.distance" in metrics) == vary
-    text = (folder / "tables.md").read_text()
-    assert text.count(f"**Means over {seeds} seeds") == (len(groups) if seeds > 1 else 0)
+@pytest.fixture
+def undrawn(monkeypatch):
+    """Pages without figures, at which tests/report/test_page.py looks."""
+    monkeypatch.setattr("cfeval_cli.sweep.page._draw", lambda *_: {})
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_tau_without_controls_has_a_table_and_decides_who_comes_closest(tmp_path):
     taus = {("c", "signed"): (0.9, 0.1, 0.9), ("proximity", "signed"): (0.8, 0.1, 0.8)}
     for seed in range(2):
@@ -203,7 +181,8 @@ def test_low_coverage_is_marked_in_the_means_over_seeds(tmp_path):
     assert "under 90% of the instances: B 85.0%, C 40.0%. C: for under half of the instances." in text
 
 
-def test_what_other_parameters_of_the_model_move_is_counted_and_marked(tmp_path):
+def test_what_other_parameters_of_the_model_move_is_counted_and_marked(tmp_path, monkeypatch):
+    monkeypatch.setattr("cfeval_cli.report.page.build.save", lambda *_: None)  # figures are in the page, too
     moving = {0: {("c", "a"), ("c", "signed")}, 1: {("c", "signed"), ("proximity", "signed", "less")}}
     rng = np.random.default_rng(0)
     values = {(metric, name): (float(rng.normal()), 0.1) for metric in ("c", "proximity") for name in "abc"}
@@ -263,8 +242,9 @@ def best_of(values, others, better):
 
 @examples(12)
 @given(st.integers(0, 10**6), st.sampled_from([(2, 2, 2), (1, 3, 2), (3, 1, 1), (2, 1, 2)]), st.booleans())
-def test_stability_of_rankings(tmp_path_factory, number, sizes, coarse):
-    folder, rng = tmp_path_factory.mktemp("stability"), np.random.default_rng(number)
+def test_means_over_seeds_and_stability_of_rankings(tmp_path_factory, number, sizes, coarse):
+    """Of the same sweeps, since to gather one takes longer than to check it."""
+    folder, rng = tmp_path_factory.mktemp("sweep"), np.random.default_rng(number)
     runs = []
     options = (range(sizes[0]), ["default", "x", "y"][: sizes[1]], ["signed", "absolute"][: sizes[2]])
     for i, (seed, distance, gold) in enumerate(itertools.product(*options)):
@@ -275,6 +255,43 @@ def test_stability_of_rankings(tmp_path_factory, number, sizes, coarse):
         write_run(folder / str(i), seed, overrides, values, taus, rungs=["rung"], gold=[gold], controls=["b"])
         runs.append(({"seed": seed, "distance": distance, "gold": gold}, values, taus))
     gather([folder], folder)
+    check_means(folder, runs)
+    check_stability(folder, runs)
+
+
+def check_means(folder, runs):
+    """Of the runs that differ in their seeds alone."""
+    groups = {}
+    for chosen, values, taus in runs:
+        groups.setdefault((chosen["distance"], chosen["gold"]), []).append((values, taus))
+    metrics, correlations = (pd.read_csv(folder / f"seeds_{name}.csv") for name in ("metrics", "correlations"))
+    varied = [len(set(names)) > 1 for names in zip(*groups, strict=True)]
+    for found in (metrics, correlations):
+        assert [name in found for name in ("setting.distance", "setting.gold")] == varied
+    assert len(metrics) == sum(len({key for values, _ in group for key in values}) for group in groups.values())
+    assert len(correlations) == len(groups) * 4 * 3
+
+    def group_of(line):
+        return groups[line.get("setting.distance", "default"), line.get("setting.gold", "signed")]
+
+    for line in metrics.to_dict("records"):
+        key = line["metric"], line["explainer"]
+        check_seeds(line, [values.get(key, (math.nan, math.nan)) for values, _ in group_of(line)])
+    for line in correlations.to_dict("records"):
+        figures = [taus[line["metric"], line["gold"]] for _, taus in group_of(line)]
+        of = {
+            "tau": [(tau, error) for tau, error, _ in figures],
+            "tau_without_controls": [(tau / 2, error / 4) for tau, error, _ in figures],
+            "rho": [(rho, error) for _, error, rho in figures],
+        }
+        check_seeds(line, of[line["coefficient"]])
+    seeds = len(next(iter(groups.values())))
+    text = (folder / "tables.md").read_text()
+    assert text.count(f"**Means over {seeds} seeds") == (len(groups) if seeds > 1 else 0)
+
+
+def check_stability(folder, runs):
+    """How alike every two runs rank."""
     found = pd.read_csv(folder / "stability.csv")
     varied = [key for key in ("distance", "gold", "seed") if len({run[0][key] for run in runs}) > 1]
     assert list(dict.fromkeys(found["key"])) == [*varied, "all"]
@@ -468,17 +485,21 @@ def sweep_of(cwd) -> Path:
     return folder
 
 
-def test_several_seeds_from_end_to_end(toy, tmp_path):
-    done = toy.run("--multirun", "seed=range(2)", *QUICK, cwd=tmp_path)
+def test_a_sweep_over_seeds_with_a_job_that_fails_from_end_to_end(toy, tmp_path):
+    """The others are gathered, the failed ones named, and the exit code is that of the sweep."""
+    done = toy.run("--multirun", "gold=signed", "seed=-1,0,1", *QUICK, cwd=tmp_path, code=2)
     folder = sweep_of(tmp_path)
     assert set(FILES) <= {path.name for path in folder.iterdir()}
-    assert f"Gathered 2 runs: {folder}" in done.stdout and "Not gathered" not in done.stdout
-    read = [
-        pd.read_csv(folder / str(i) / "metrics.csv").set_index(["metric", "variant", "explainer"]) for i in range(2)
-    ]
-    records = [json.loads((folder / str(i) / "run.json").read_text()) for i in range(2)]
+    statuses = {path.parent.name: json.loads(path.read_text())["status"] for path in folder.glob("*/run.json")}
+    assert statuses == dict.fromkeys("12", "complete")  # what comes after a job that fails is done all the same
+    assert "cfeval: job 0: seed must be" in done.stderr
+    assert f"Gathered 2 runs: {folder}" in done.stdout and "Not gathered: 0 (failed)" in done.stdout
+    assert "cfeval: not all jobs of the sweep succeeded, see above" in done.stderr and "Traceback" not in done.stderr
+    runs = [folder / "1", folder / "2"]
+    read = [pd.read_csv(run / "metrics.csv").set_index(["metric", "variant", "explainer"]) for run in runs]
+    records = [json.loads((run / "run.json").read_text()) for run in runs]
     assert [record["settings"]["seed"] for record in records] == [0, 1]
-    assert len({(folder / str(i) / "metrics.csv").read_text() for i in range(2)}) == 2
+    assert len({(run / "metrics.csv").read_text() for run in runs}) == 2
     lines = pd.read_csv(folder / "seeds_metrics.csv").to_dict("records")
     assert len(lines) == len(read[0])
     for line in lines:
@@ -490,28 +511,27 @@ def test_several_seeds_from_end_to_end(toy, tmp_path):
     assert "Means over 2 seeds (0, 1)." in done.stdout and f" {c['mean']:.3f}" in done.stdout
     assert "± " not in done.stdout and "Verdict: " in done.stdout
     assert rf"{c['mean']:.4f} $\pm$ {c['deviation']:.4f}" in (folder / "tables.tex").read_text()
-    first = {name: (folder / name).read_bytes() for name in FILES}
+    names = [name for name in FILES if name not in ("sweep.csv", "tables.md", "tables.tex")]  # which name the failed
+    first = {name: (folder / name).read_bytes() for name in names}
     gather([folder], folder)
-    assert {name: (folder / name).read_bytes() for name in FILES} == first
+    assert {name: (folder / name).read_bytes() for name in names} == first
 
 
-def test_a_sweep_over_choices_with_a_job_that_fails(toy, tmp_path):
-    """The others are gathered, the failed ones named, and the exit code is that of the sweep."""
-    sweep = ["distance=euclidean,cosine", "gold=signed,silver", "seed=3"]
-    done = toy.run("--multirun", *sweep, *QUICK, cwd=tmp_path, code=2)
-    folder = sweep_of(tmp_path)
-    statuses = {path.parent.name: json.loads(path.read_text())["status"] for path in folder.glob("*/run.json")}
-    assert statuses == dict.fromkeys("02", "complete")  # what comes after a job that fails is done all the same
-    assert "cfeval: job 1: gold must be one of" in done.stderr
-    stability = pd.read_csv(folder / "stability.csv")
+def test_runs_over_choices_say_how_alike_they_rank(toy, made, tmp_path):
+    for distance in ("euclidean", "cosine"):
+        chosen = [f"distance={distance}"]
+        shutil.copytree(made(toy, *chosen, "gold=signed", *QUICK), tmp_path / distance)
+        record = json.loads((tmp_path / distance / "run.json").read_text())
+        (tmp_path / distance / "run.json").write_text(json.dumps(record | {"overrides": chosen}))
+    done = gather([tmp_path], tmp_path)
+    stability = pd.read_csv(tmp_path / "stability.csv")
     assert list(dict.fromkeys(stability["key"])) == ["distance", "all"]
     assert stability.query("metric == 'c' and variant == 'label'")["pairs"].tolist() == [1, 1]
     erasure = stability.query("metric in ['comprehensiveness', 'sufficiency', 'dfr'] and pairs > 0")
     assert erasure.query("key == 'distance'")["same"].eq(1).all()  # which know no distance
-    assert "Gathered 2 runs" in done.stdout and "Means over" not in done.stdout
-    assert "Not gathered: 1 (failed), 3 (failed)" in done.stdout
-    assert re.search(r"C \(disc\., label\) ↑ +-?[01]\.\d{2} \(-?[01]\.\d{2}\)", done.stdout)
-    assert "cfeval: not all jobs of the sweep succeeded, see above" in done.stderr and "Traceback" not in done.stderr
+    assert "Means over" not in (tmp_path / "tables.md").read_text()
+    told = "\n".join(text.plain for text in done.brief.texts(80))
+    assert re.search(r"C \(disc\., label\) ↑ +-?[01]\.\d{2} \(-?[01]\.\d{2}\)", told)
 
 
 def sweep_with(folder, jobs):
@@ -545,6 +565,7 @@ def test_when_gathering_fails_the_runs_are_intact_and_the_exit_code_tells(tmp_pa
     assert {path: path.read_bytes() for path in before} == before
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_sweep_of_one_job_and_one_of_which_all_fail(tmp_path, capsys):
     rng = np.random.default_rng(0)
     write_run(tmp_path / "one" / "0", 0, [], some_values(rng), some_taus(rng))
