@@ -18,7 +18,10 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 
 def test_runs_are_read_and_the_regret_written(toy, made, tmp_path):
-    chosen = ("explainer=[random,omission,lime,decision_boundary]", "explainer.lime.n_samples=50", "resamples=0")
+    chosen = (
+        "explainer=[random,omission,lime,decision_boundary]", "explainer.lime.n_samples=50", "resamples=0",
+        "n_explain=20", "metric=[comprehensiveness,validity_soft,c_soft,recall]",
+    )  # fmt: skip
     folders = [made(toy, *chosen, "model=tree"), made(toy, *chosen)]
     shutil.copytree(folders[0], tmp_path / "again")
     done = check([*folders, tmp_path / "again"], tmp_path)
@@ -30,7 +33,7 @@ def test_runs_are_read_and_the_regret_written(toy, made, tmp_path):
     metrics = pd.read_csv(folders[0] / "metrics.csv")
     true = metrics[(metrics["metric"] == "recall") & (metrics["variant"] == "shapley") & ~metrics["control"]]["value"]
     mine = lost[(lost["strategy"] == "chance") & (lost["question"] == "contribution") & (lost["circular"] == "keep")]
-    assert true.max() - true.mean() == pytest.approx(mine["regret"].iloc[0])
+    assert 0 < true.max() - true.mean() == pytest.approx(mine["regret"].iloc[0])
 
 
 FULL = pd.read_parquet(DOCS / "judges" / "regret.parquet")
@@ -43,7 +46,7 @@ def summed():
 
 @cache
 def shown():
-    return tables(FULL)
+    return checking._tables(FULL, summed())
 
 
 def test_the_answer_is_the_range_of_the_means_and_who_surely_loses_less():
@@ -55,7 +58,8 @@ def test_the_answer_is_the_range_of_the_means_and_who_surely_loses_less():
     assert f"the rule chooses is {rule.min():.3f} to {rule.max():.3f} below the best" in told
     assert f"by chance {chance.min():.3f} to {chance.max():.3f};" in told
     # a way that never loses anything surely loses less, and of two data sets nothing is sure
-    right = FULL.assign(regret=FULL["regret"].where(FULL["strategy"] != "c_soft", -1.0))
+    few = every[every["seed"] < 3]
+    right = few.assign(regret=few["regret"].where(few["strategy"] != "c_soft", -1.0))
     assert headline(summary(right)).endswith("less is surely lost by always C_soft, as the paper would")
     two = right[right["data"].isin(["pima", "german"])]
     assert headline(summary(two)).endswith("fewer than 3 data sets say nothing of others")

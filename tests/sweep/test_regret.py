@@ -59,7 +59,7 @@ def looped(trial, everyone):
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
 def test_regrets_are_those_of_a_loop(seed):
     everyone = some(seed)
     lost = regrets(everyone, RULE, {"del"})
