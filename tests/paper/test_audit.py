@@ -2,6 +2,7 @@
 
 import math
 import re
+from functools import cache
 from itertools import permutations
 
 import numpy as np
@@ -167,9 +168,15 @@ KNOWN = [
 ]
 
 
+@cache
+def published():
+    """What is found in the paper as it was printed."""
+    return audit()
+
+
 @pytest.fixture(scope="module")
 def done():
-    return audit()
+    return published()
 
 
 @pytest.mark.parametrize(("name", "printed", "recomputed"), FINDINGS)
@@ -236,7 +243,7 @@ def planted(change, **where):
     assert chosen.sum() == 1
     for name, value in change.items():
         frame.loc[chosen, name] = value
-    before = {(one.id, one.printed) for one in audit().findings}
+    before = {(one.id, one.printed) for one in published().findings}
     return {one.id: one for one in audit(frame).findings if (one.id, one.printed) not in before}
 
 
@@ -418,7 +425,7 @@ def examples(few, many):
     return pytest.mark.parametrize("examples", [few, pytest.param(many, marks=pytest.mark.slow)])
 
 
-@examples(4, 50)
+@examples(2, 50)
 def test_a_consistent_paper_has_no_contradictions_and_no_wrong_sums(examples):
     @settings(max_examples=examples, deadline=None, suppress_health_check=HEALTH)
     @given(sheets())
@@ -430,7 +437,7 @@ def test_a_consistent_paper_has_no_contradictions_and_no_wrong_sums(examples):
     check()
 
 
-@examples(3, 30)
+@examples(2, 30)
 def test_any_two_ranks_of_any_row_that_are_exchanged_are_found(examples):
     @settings(max_examples=examples, deadline=None, suppress_health_check=HEALTH)
     @given(sheets(), st.data())
