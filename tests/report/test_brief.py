@@ -12,6 +12,8 @@ from cfeval_cli.folder.read import read
 from cfeval_cli.report import brief
 from cfeval_cli.report.brief import Brief, Column, Field, spaced, tau, three
 
+FIVE = ("explainer=[random,omission,lime,decision_boundary,lr]", "explainer.lime.n_samples=50", "n_explain=30")
+
 
 def lines_of(one, width=80):
     return [text.plain for text in one.texts(width)]
@@ -89,7 +91,7 @@ def findings(folder):
 
 
 def test_values_ranks_and_marks_are_those_of_the_files(toy, made):
-    folder = made(toy, "explainer=[random,omission,lime,decision_boundary,lr]")
+    folder = made(toy, *FIVE)
     one = brief.of_run(*findings(folder))
     with (folder / "metrics.csv").open() as file:
         rows = [
@@ -127,7 +129,7 @@ def test_who_is_tied_is_compared_with_who_is_better():
 
 
 def test_tau_is_that_without_controls_by_question(toy, made):
-    folder = made(toy, "explainer=[random,omission,lime,decision_boundary,lr]")
+    folder = made(toy, *FIVE)
     found, record = findings(folder)
     one = brief.of_run(found, record)
     taus = one.columns[-1]
@@ -142,7 +144,7 @@ def test_tau_is_that_without_controls_by_question(toy, made):
 
 
 def test_rows_that_are_empty_or_the_same_are_named_below(toy, made):
-    one = brief.of_run(*findings(made(toy, "explainer=[random,omission,lime,decision_boundary,lr]")))
+    one = brief.of_run(*findings(made(toy, *FIVE)))
     notes = " ".join(one.notes)
     assert "Without any value: Comp. (mask)" in notes and "Coverage 100%" in notes
     assert not [name for name in one.rows if "mask" in name or "Coverage" in name]

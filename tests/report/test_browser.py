@@ -13,6 +13,8 @@ from cfeval_cli.sweep.gather import gather
 from tests.conftest import reseal
 from tests.report.test_page import FEW, FOUR
 
+SCORED = "metric=[validity,proximity,recall]"  # few panels, and yet all figures
+
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "google-chrome", "chromium-browser"))), None)
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install playwright")
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="there is no chromium or google-chrome on this machine")
@@ -32,7 +34,7 @@ def chromium():
 @pytest.fixture(scope="module")
 def reports(toy, toy_text, made):
     """A table with names that are markup, and sentences with moved embeddings."""
-    table = made(toy, "explainer=[random,omission,lr]", FEW, "gold=signed", copy=True)
+    table = made(toy, "explainer=[random,omission,lr]", SCORED, "gold=signed", copy=True)
     record = json.loads((table / "run.json").read_text())
     record["explainers"]["omission"] = EVIL
     (table / "run.json").write_text(json.dumps(record))
@@ -40,7 +42,7 @@ def reports(toy, toy_text, made):
     described["classes"][1] = described["features"][0]["name"] = EVIL
     (table / "dataset.json").write_text(json.dumps(described))
     moved = ["search=continuous", "search.steps=20"]
-    text = made(toy_text, "explainer=[random,omission,lr]", FEW, "gold=signed", *moved, copy=True)
+    text = made(toy_text, "explainer=[random,omission,lr]", SCORED, "gold=signed", *moved, copy=True)
     for folder in (table, text):
         reseal(folder)
         RunFolder.remake(folder, read(folder).record, build.Report(read(folder)).files([]))

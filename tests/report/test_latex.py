@@ -3,6 +3,7 @@
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -61,21 +62,18 @@ def test_every_cell_stands_somewhere_and_what_is_narrow_takes_one_column(columns
 
 
 def test_chosen_metrics_have_rows_and_others_have_not(toy, made):
-    three = "explainer=[random,omission,lr]"
-    folder = made(toy, three, "tables.metrics=[comprehensiveness,validity_soft]", tables=True)
-    whole = made(toy, three, tables=True)
-    chosen, everything = (folder / "tables.tex").read_text(), (whole / "tables.tex").read_text()
+    three = ("explainer=[random,omission,lr]", "metric=[comprehensiveness,sufficiency,proximity,validity_soft,recall]")
+    folder = made(toy, *three, "tables.metrics=[comprehensiveness,validity_soft]", tables=True)
+    told = read(folder)
+    settings = {**told.record["settings"], "tables": {"metrics": None}}  # as of a run that chooses none
+    whole = replace(told, record={**told.record, "settings": settings})
+    chosen, everything = (folder / "tables.tex").read_text(), dict(Report(whole).texts())["tables.tex"].decode()
     assert "Comp. (del.)" in chosen and "soft" in chosen and "GroundTruth" in chosen
     assert "Suff." in everything and "Suff." not in chosen and "Proximity" not in chosen
     assert "Suff." in (folder / "tables.md").read_text()  # which has all
 
-    some, all_of = (dict(_rows(make(chosen, record)[0])) for chosen, record in (_chosen(folder), _chosen(whole)))
+    some, all_of = (dict(_rows(make(tables.chosen(one.findings, one.record), one.record)[0])) for one in (told, whole))
     assert set(some) < set(all_of) and all(all_of[name] == cells for name, cells in some.items())  # ranks among all
-
-
-def _chosen(folder):
-    told = read(folder)
-    return tables.chosen(told.findings, told.record), told.record
 
 
 def _rows(made):

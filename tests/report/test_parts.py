@@ -15,7 +15,9 @@ from tests.report.conftest import text_of
 
 @pytest.fixture(scope="module")
 def folder(toy, made):
-    return read(made(toy, "explainer=[random,omission,decision_boundary,lr]", "k=2"))
+    return read(
+        made(toy, "explainer=[random,omission,decision_boundary,lr]", "metric=[dfr,validity,c,recall,hit]", "k=2")
+    )
 
 
 @pytest.fixture(scope="module")

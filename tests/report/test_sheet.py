@@ -42,9 +42,16 @@ def saved(figure, kind):
     return stream.getvalue()
 
 
-def figures(rasterized=False):
+def sheet(rasterized=False):
     with style():
-        return fill(Sheet(5, 3), rasterized), fill(Figure(figsize=(5, 3), dpi=DPI, layout="constrained"), rasterized)
+        return fill(Sheet(5, 3), rasterized)
+
+
+def figures(rasterized=False):
+    """Ours and theirs."""
+    with style():
+        theirs = fill(Figure(figsize=(5, 3), dpi=DPI, layout="constrained"), rasterized)
+    return sheet(rasterized), theirs
 
 
 @pytest.mark.parametrize("rasterized", [False, True])
@@ -72,24 +79,23 @@ def test_a_vector_file_has_the_same_texts_in_the_same_places():
 
 
 def test_what_is_to_be_dots_is_dots_in_a_vector_file():
-    plain, dotted = (saved(figures(rasterized)[0], "svg").decode() for rasterized in (False, True))
+    plain, dotted = (saved(sheet(rasterized), "svg").decode() for rasterized in (False, True))
     assert "<image" in dotted and "<image" not in plain and dotted.count("<use ") <= plain.count("<use ") - 30
 
 
 def test_no_format_depends_on_those_before_it():
     kinds = ("png", "svg", "pdf")
-    sheets = [figures(True)[0] for _ in range(2)]
+    sheets = [sheet(rasterized=True) for _ in range(2)]
     one, other = (
-        {kind: saved(sheet, kind) for kind in order} for sheet, order in zip(sheets, (kinds, kinds[::-1]), strict=True)
+        {kind: saved(one, kind) for kind in order} for one, order in zip(sheets, (kinds, kinds[::-1]), strict=True)
     )
     assert one == other and one["pdf"].startswith(b"%PDF") and saved(sheets[0], "svg") == one["svg"]
 
 
 def test_parts_are_drawn_once(monkeypatch):
-    sheet, _ = figures()
-    calls = []
-    for artist in (sheet.axes[0].lines[0], sheet.legends[0]):
+    drawn, calls = sheet(), []
+    for artist in (drawn.axes[0].lines[0], drawn.legends[0]):
         monkeypatch.setattr(artist, "draw", lambda renderer, draw=artist.draw: (calls.append(1), draw(renderer)))
     for kind in ("png", "svg", "pdf", "svg"):
-        saved(sheet, kind)
+        saved(drawn, kind)
     assert len(calls) == 2
