@@ -20,6 +20,7 @@ from cfeval_cli.report.page import build, instances, provenance
 from cfeval_cli.report.page.verdict import _Judged, tell
 from cfeval_cli.report.tables import Cell, Table
 from cfeval_cli.sweep.gather import gather
+from cfeval_cli.sweep.page import write
 from tests.conftest import cfeval, reseal
 from tests.report.conftest import text_of
 
@@ -416,7 +417,7 @@ def test_a_sweep_has_a_report_that_names_what_varies_and_what_failed(toy, made, 
         save(drawn, into, ["svg"])
 
     monkeypatch.setattr(build, "save", only_svg)
-    gather([tmp_path], tmp_path, {tmp_path / "9": ["seed=<b>", "k=99"]}, page=True)
+    done = gather([tmp_path], tmp_path, {tmp_path / "9": ["seed=<b>", "k=99"]}, page=True)
     html = check((tmp_path / "report.html").read_text())
     said = unescape(text_of(html))
     assert "3 runs together" in said and "9: failed" in said and "Means over 2 seeds: k=1" in said
@@ -425,7 +426,7 @@ def test_a_sweep_has_a_report_that_names_what_varies_and_what_failed(toy, made, 
         f"{name}.svg" for name in ("agreement", "varied_k", "agreement_contrast", "varied_k_contrast")
     }
     first = (tmp_path / "report.html").read_bytes()
-    gather([tmp_path], tmp_path, {tmp_path / "9": ["seed=<b>", "k=99"]}, page=True)
+    write(done.sweep, done.frames["sweep"], done.answer, done.tables, tmp_path)
     assert (tmp_path / "report.html").read_bytes() == first
 
 
