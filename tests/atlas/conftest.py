@@ -1,7 +1,8 @@
 import pytest
 
 CHOSEN = (
-    "explainer=[random,omission,lime,decision_boundary,shap,lr]", "explainer.lime.n_samples=100", "n_explain=40",
+    "explainer=[random,omission,lime,decision_boundary,shap,lr]", "explainer.lime.n_samples=50",
+    "n_explain=20", "resamples=0",
     "metric=[comprehensiveness,sufficiency,dfr,aopc,validity,validity_soft,proximity,c_soft,recall,hit]",
     "truth=[signed,shapley,contrast]", "gold=[shapley,contrast]", "distance.space=scaled", "incomplete=keep",
 )  # fmt: skip

@@ -13,8 +13,12 @@ def atlas():
     return world()
 
 
-def test_it_has_the_mean_tau_of_every_metric_that_can_be_compared_by_question(atlas):
-    made = of_atlas(Summary(atlas))
+@pytest.fixture(scope="module")
+def made(atlas):
+    return of_atlas(Summary(atlas))
+
+
+def test_it_has_the_mean_tau_of_every_metric_that_can_be_compared_by_question(atlas, made):
     rows = atlas.rows[~atlas.rows["arbitrary"]]
     assert sorted(made.rows) == sorted(set(rows["title"]))
     assert [column.heading for column in made.columns] == [["contribution"], ["change"]]
@@ -33,8 +37,7 @@ def test_it_has_the_mean_tau_of_every_metric_that_can_be_compared_by_question(at
         assert bold == [best[column.heading[0]]]
 
 
-def test_it_fits_a_screen_and_no_number_is_parted(atlas):
-    made = of_atlas(Summary(atlas))
+def test_it_fits_a_screen_and_no_number_is_parted(made):
     lines = [text.plain for text in made.texts(80)]
     assert max(map(len, lines)) <= 80 and sum(set(line) == {"─"} for line in lines) == 2
     for title, *fields in zip(made.rows, *(column.fields for column in made.columns), strict=True):

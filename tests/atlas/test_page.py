@@ -6,7 +6,6 @@ import re
 import pytest
 
 from cfeval_cli.atlas import page, plots, rule, store, tables
-from cfeval_cli.atlas.claims import answered
 from cfeval_cli.atlas.summary import Summary
 from cfeval_cli.errors import UserError
 from tests.atlas.worlds import METRICS, world
@@ -16,11 +15,11 @@ from tests.atlas.worlds import METRICS, world
 def written(tmp_path_factory):
     into = tmp_path_factory.mktemp("atlas")
     atlas = world()
-    return into, page.write(store.Atlas(atlas.rows, ["pima/atlas_tree/3-1: <b>it failed</b>"]), into)[0]
+    return into, *page.write(store.Atlas(atlas.rows, ["pima/atlas_tree/3-1: <b>it failed</b>"]), into)
 
 
 def test_the_first_screen_answers_both_questions(written):
-    into, summary = written
+    into, summary, _ = written
     text = (into / "atlas.html").read_text()
     main = text[text.index("<main") :]
     first = main[: main.index('id="figures"')]
@@ -38,8 +37,8 @@ def test_nothing_is_loaded_from_elsewhere(written):
 
 
 def test_every_table_has_n_and_the_text_has_the_same_as_the_page(written):
-    into, summary = written
-    made = tables.make(summary, answered(summary))
+    into, summary, claims = written
+    made = tables.make(summary, claims)
     for table in made:
         header = [cell.text for cell in table.header]
         words = " ".join([*header, *(row[0].text for block in table.blocks for row in block), *table.notes])
@@ -50,7 +49,7 @@ def test_every_table_has_n_and_the_text_has_the_same_as_the_page(written):
 
 
 def test_the_table_of_cells_has_the_mean_of_each_over_seeds(written):
-    _, summary = written
+    summary = written[1]
     told = page.cells(summary)
     at = {key: place for place, key in enumerate(told["keys"])}
     wanted = {

@@ -14,7 +14,7 @@ from tests.atlas.worlds import world
 
 
 def test_rows_are_read_back_as_they_were_and_the_same_rows_give_the_same_bytes(tmp_path):
-    atlas = world()
+    atlas = world(sets=("heloc", "pima"), seeds=(0,))
     atlas = Atlas(atlas.rows.round({"diagnosticity": 4, "agreement": 4}), ["pima: it failed"])
     write(atlas, tmp_path / "a.parquet")
     other = joined(Atlas(atlas.rows.iloc[:50], atlas.left), atlas.rows.sample(frac=1, random_state=0))
@@ -25,7 +25,7 @@ def test_rows_are_read_back_as_they_were_and_the_same_rows_give_the_same_bytes(t
     found = read(tmp_path / "a.parquet")
     pd.testing.assert_frame_equal(found.rows, atlas.rows)
     assert found.left == ["pima: it failed"] and found.about["sha256"] == digest(found.rows)
-    assert (found.about["runs"], found.about["rows"]) == (4 * 4 * 3 * 2, len(found.rows))
+    assert (found.about["runs"], found.about["rows"]) == (2 * 4 * 1 * 2, len(found.rows))
 
 
 def kept(path, told, about=None):
