@@ -343,7 +343,7 @@ def test_what_varies_is_told_by_the_settings_that_matter(tmp_path):
     rng = np.random.default_rng(0)
     more = [["k=1"], [], ["++explainer.lime.n_samples=10", "~metric.hit", "executor=local", "hydra.verbose=true"]]
     for i, overrides in enumerate(more):
-        write_run(tmp_path / str(i), i, [f"seed={i}", f"data_dir=/{i}", *overrides], some_values(rng), some_taus(rng))
+        write_run(tmp_path / str(i), i, [f"seed={i}", f"data_dir=/{i}", *overrides], some_values(rng))
     gather([tmp_path], tmp_path)
     lines = pd.read_csv(tmp_path / "sweep.csv")
     assert list(lines) == [
@@ -374,7 +374,7 @@ def test_runs_in_order_of_their_numbers_and_the_same_bytes_from_anywhere(tmp_pat
 def test_runs_that_cannot_be_gathered_are_named(tmp_path):
     rng = np.random.default_rng(0)
     for i, seed in enumerate((0, 1, 1)):
-        write_run(tmp_path / str(i), seed, [], some_values(rng), some_taus(rng))
+        write_run(tmp_path / str(i), seed, [], some_values(rng))
     write_run(tmp_path / "3", 3, ["k=2"], status="failed")
     write_run(tmp_path / "4", 4, [], status="running")
     done = gather([tmp_path], tmp_path, {tmp_path / "5": ["seed=7", "k=99"]})
@@ -390,7 +390,7 @@ def test_runs_that_cannot_be_gathered_are_named(tmp_path):
 def test_nothing_in_a_folder_is_made(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)
-    write_run(tmp_path / "0", 0, ["+x={_target_:os.mkdir,path:made}"], some_values(rng), some_taus(rng))
+    write_run(tmp_path / "0", 0, ["+x={_target_:os.mkdir,path:made}"], some_values(rng))
     (tmp_path / "0" / ".hydra" / "overrides.yaml").write_text("- !!python/object/apply:os.mkdir [made]\n")
     gather([tmp_path], tmp_path)
     assert not (tmp_path / "made").exists()
@@ -465,7 +465,7 @@ def test_wrong_folders_are_one_message_and_exit_code_2(tmp_path):
 def test_where_the_files_go(tmp_path, monkeypatch, capsys):
     rng = np.random.default_rng(0)
     for i in range(2):
-        write_run(tmp_path / "sweep" / str(i), i, [], some_values(rng), some_taus(rng))
+        write_run(tmp_path / "sweep" / str(i), i, [], some_values(rng))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("cfeval_cli.sweep.page.write", lambda *_: None)  # tests/report/test_page.py looks at pages
     ways = {
