@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,7 @@ class Atlas:
         """How many runs it is made of."""
         return int(self.rows.groupby(["data", "judge", "seed", "k"]).ngroups)
 
-    @property
+    @cached_property
     def about(self) -> dict[str, Any]:
         """Version, settings and hash, as the file tells them."""
         told = self.rows
