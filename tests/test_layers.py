@@ -67,23 +67,26 @@ def imports(path, within):
     return {module for module in found if module.partition(".")[0] == "cfeval_cli"} - {within}
 
 
-IMPORTS = {module: imports(path, module) for module, path in MODULES.items()}
+@cache
+def imported():
+    """What each module imports; not when tests are collected, which every process does."""
+    return {module: imports(path, module) for module, path in MODULES.items()}
 
 
 def test_every_module_has_a_layer_and_what_it_imports_exists():
     assert {room(module) for module in MODULES} == set(PLACE)
-    assert {target for targets in IMPORTS.values() for target in targets} <= set(MODULES)
+    assert {target for targets in imported().values() for target in targets} <= set(MODULES)
 
 
 @pytest.mark.parametrize("module", MODULES)
 def test_imports_go_downwards(module):
-    upwards = sorted(target for target in IMPORTS[module] if PLACE[room(target)] > PLACE[room(module)])
+    upwards = sorted(target for target in imports(MODULES[module], module) if PLACE[room(target)] > PLACE[room(module)])
     assert not upwards, f"{module} imports from above: {', '.join(upwards)}"
 
 
 def test_modules_of_types_import_each_other_and_not_the_whole():
     inside = [module for module in MODULES if module.startswith("cfeval_cli.types.")]
-    assert inside and not [module for module in inside if "cfeval_cli.types" in IMPORTS[module]]
+    assert inside and not [module for module in inside if "cfeval_cli.types" in imported()[module]]
 
 
 def cycles(graph):
@@ -107,12 +110,12 @@ def test_cycles_are_found():
 
 
 def test_no_module_imports_itself_by_way_of_others():
-    assert not cycles(IMPORTS)
+    assert not cycles(imported())
 
 
 def test_packages_do_not_import_each_other_in_circles():
     graph = {place: set() for place in PLACE}
-    for module, targets in IMPORTS.items():
+    for module, targets in imported().items():
         graph[room(module)] |= {room(target) for target in targets} - {room(module)}
     assert not cycles(graph)
 

@@ -52,10 +52,10 @@ def _compare(folders: list[Path], into: Path, tables: list[str]) -> None:
 
 def _audit(csv: Path | None, md: Path | None) -> None:
     from cfeval_cli.commands import screen
-    from cfeval_cli.paper.audit import audit
+    from cfeval_cli.paper.audit import of_the_paper
     from cfeval_cli.storage.files import whole_file
 
-    done = audit()
+    done = of_the_paper()
     for path, text in ((csv, done.frame().to_csv(index=False)), (md, done.markdown())):
         if path is not None:
             with whole_file(path) as file:

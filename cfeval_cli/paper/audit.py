@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
+from functools import cache
 
 import pandas as pd
 
@@ -69,9 +70,15 @@ class Audit:
         return "\n".join([*(table.markdown() for table in self.tables()), f"{self.summary}.", ""])
 
 
-def audit(frame: pd.DataFrame | None = None) -> Audit:
-    """Run all checks on the published figures, or on others of the same form."""
-    paper = read(load() if frame is None else frame)
+@cache
+def of_the_paper() -> Audit:
+    """What is found in the published figures."""
+    return audit(load())
+
+
+def audit(frame: pd.DataFrame) -> Audit:
+    """Run all checks on figures of the form of the published ones."""
+    paper = read(frame)
     results = [result for check in CHECKS for result in check(paper)]
     findings = [result for result in results if result is not None]
     order = list(KINDS)

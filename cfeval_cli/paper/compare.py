@@ -13,7 +13,7 @@ import pandas as pd
 
 from cfeval_cli.errors import UserError
 from cfeval_cli.paper import document
-from cfeval_cli.paper.audit import audit
+from cfeval_cli.paper.audit import of_the_paper
 from cfeval_cli.paper.published import DATASETS, EXPLAINERS, Key, Published, Series, load, read
 from cfeval_cli.paper.verdicts import LEVEL, Verdict, Word, judge, needed
 from cfeval_cli.paper.views import EXPERIMENTS, Computed, Printed, computed
@@ -93,7 +93,9 @@ def compare(folders: Sequence[Path], into: Path, tables: Sequence[str] = ("1", "
     cells = pd.DataFrame([*_values(published, views), *_coefficients(published, views)], columns=CELLS)
     verdicts = judge(published, views)
     made = [table for table in _tables(published, cells, views, verdicts) if table.number in ("", *tables)]
-    checked = [replace(table, detail=True) for table in audit().tables()]  # in the files; cfeval paper audit shows them
+    checked = [
+        replace(table, detail=True) for table in of_the_paper().tables()
+    ]  # in the files; cfeval paper audit shows them
     told = Comparison(cells, verdicts, [*(part.table for part in made), *checked])
     into.mkdir(parents=True, exist_ok=True)
     lines = pd.DataFrame([_line(verdict) for verdict in verdicts], columns=VERDICTS)

@@ -44,18 +44,6 @@ def between(text):
     return text.partition(BEGIN)[2].partition(END)[0]
 
 
-def test_the_answers_and_their_tables_are_what_the_rows_say(summary):
-    """The rest of the page, which takes twice as long, is left to the slow tests."""
-    text = between(PAGE.read_text(encoding="utf-8"))
-    for question, headline, points in tables.headlines(summary):
-        told = [f"**{question.capitalize()}** ({tables.ASKED[question]}): **{headline}.**\n"]
-        assert "\n".join([*told, *(f"- {one}" for one in points), ""]) in text
-    for answer in summary.answers:
-        assert tables._answer(answer).markdown() in text
-    assert f"{summary.atlas.runs:,} runs, {len(summary.rows):,} rows; data: " in text
-
-
-@pytest.mark.slow
 def test_the_page_is_what_the_rows_say(summary, drawn):
     assert between(PAGE.read_text(encoding="utf-8")) == found(summary, drawn)
 
@@ -74,13 +62,12 @@ def test_the_rule_of_the_recommendation_follows_from_it(summary):
 
 
 def test_the_readme_names_the_best(summary):
-    said = []
+    about, said = summary.atlas.about, []
     for answer in summary.answers[:2]:
         assert answer.sure
         others = "and others that are not told from it say best" if answer.tied else "alone says best"
         said.append(f"`{answer.best.pair[0]}` {others}")
-    sets, judges = summary.rows["data"].nunique(), summary.rows["judge"].nunique()
-    told = f"Over {sets} data sets and {judges} judges, models whose truth is known, "
+    told = f"Over {len(about['data'])} data sets and {len(about['judges'])} judges, models whose truth is known, "
     told += f"{said[0]} what contributed, and {said[1]} what would change it"
     assert told in " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
 
@@ -90,7 +77,6 @@ def test_it_is_small():
     assert sum(path.stat().st_size for path in files) < LARGEST
 
 
-@pytest.mark.slow
 def test_its_figures_are_drawn_from_the_rows(drawn):
     for name, plot in drawn.items():
         assert (PLACE / "figures" / f"{name}.svg").read_bytes() == plot.drawn("svg")

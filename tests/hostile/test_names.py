@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import xml.etree.ElementTree
+from functools import cache
 from html.parser import HTMLParser
 
 import numpy as np
@@ -81,18 +82,22 @@ class Parsed(HTMLParser):
 
 
 MARKDOWN = MarkdownIt("commonmark").enable(["table", "strikethrough"])
-# what is seen where the name is a plain one
-PLAIN_HTML, PLAIN_MARKDOWN = Parsed(document.html(of("name"))), Parsed(MARKDOWN.render(of("name").markdown()))
+
+
+@cache
+def plain():
+    """What is seen where the name is a plain one: in HTML, and in Markdown."""
+    return Parsed(document.html(of("name"))), Parsed(MARKDOWN.render(of("name").markdown()))
 
 
 def check(name):
     table, shown = of(name), visible(name)
     assert not HIDDEN.search(shown) and "\n" not in shown
     # HTML: the same elements as with a plain name, and the same text
-    page, other = Parsed(document.html(table)), PLAIN_HTML
+    page, other = Parsed(document.html(table)), plain()[0]
     assert page.tags == other.tags and [shown if text == "name" else text for text in other.texts] == page.texts
     # Markdown: as a parser of CommonMark with tables sees it
-    page, other = Parsed(MARKDOWN.render(table.markdown())), PLAIN_MARKDOWN
+    page, other = Parsed(MARKDOWN.render(table.markdown())), plain()[1]
     assert page.tags == other.tags
     stripped = " ".join(shown.split())
     assert [stripped if text == "name" else text.strip() for text in other.texts] == [

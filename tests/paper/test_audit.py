@@ -2,7 +2,6 @@
 
 import math
 import re
-from functools import cache
 from itertools import permutations
 
 import numpy as np
@@ -12,7 +11,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from cfeval_cli.paper.audit import audit
+from cfeval_cli.paper.audit import audit, of_the_paper
 from cfeval_cli.paper.chance import exchanged
 from cfeval_cli.paper.finding import KINDS
 from cfeval_cli.paper.published import load
@@ -168,15 +167,9 @@ KNOWN = [
 ]
 
 
-@cache
-def published():
-    """What is found in the paper as it was printed."""
-    return audit()
-
-
 @pytest.fixture(scope="module")
 def done():
-    return published()
+    return of_the_paper()
 
 
 @pytest.mark.parametrize(("name", "printed", "recomputed"), FINDINGS)
@@ -243,7 +236,7 @@ def planted(change, **where):
     assert chosen.sum() == 1
     for name, value in change.items():
         frame.loc[chosen, name] = value
-    before = {(one.id, one.printed) for one in published().findings}
+    before = {(one.id, one.printed) for one in of_the_paper().findings}
     return {one.id: one for one in audit(frame).findings if (one.id, one.printed) not in before}
 
 

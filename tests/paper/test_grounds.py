@@ -14,7 +14,7 @@ from scipy import stats
 
 from cfeval_cli.errors import UserError
 from cfeval_cli.paper import counts
-from cfeval_cli.paper.audit import audit
+from cfeval_cli.paper.audit import audit, of_the_paper
 from cfeval_cli.paper.chance import exchanged, exchanges
 from cfeval_cli.paper.method import symbols
 from cfeval_cli.paper.published import load
@@ -27,7 +27,7 @@ SIX = ("random", "omission", "lime", "anchor", "decision_boundary", "lr")
 
 @pytest.fixture(scope="module")
 def told():
-    return {one.id: one for one in audit().findings}
+    return {one.id: one for one in of_the_paper().findings}
 
 
 @pytest.fixture(scope="module")

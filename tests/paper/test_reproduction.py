@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cfeval_cli.paper.audit import audit
+from cfeval_cli.paper.audit import of_the_paper
 from tests.conftest import cfeval, only_run
 
 ROOT = Path(__file__).parents[2]
@@ -183,7 +183,7 @@ def test_the_file_of_one_trained_model_is_that_of_a_run(adults, tmp_path):
 
 @pytest.fixture(scope="module")
 def findings():
-    return audit()
+    return of_the_paper()
 
 
 def test_all_findings_stand_on_the_page_word_for_word(findings):
