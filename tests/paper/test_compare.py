@@ -204,6 +204,24 @@ def test_how_many_seeds_would_be_needed(hits, of, tests):
     assert verdicts.needed(hits, of, tests) == next(size for size in range(1, 2000) if passes(size))
 
 
+def check_corrected(tested):
+    """By Holm, one after the other."""
+    raw = [coin(verdict.holds_in, verdict.seeds) for verdict in tested]
+    order, least = sorted(range(len(raw)), key=lambda i: raw[i]), 0.0
+    for step, place in enumerate(order):
+        least = max(least, min(1.0, raw[place] * (len(raw) - step)))
+        assert tested[place].corrected == pytest.approx(least)
+
+
+def test_with_many_seeds_some_claims_pass_the_correction_and_some_do_not(monkeypatch):
+    hits = np.random.default_rng(0).integers(0, 21, len(CLAIMS)).tolist()
+    told = [Verdict(claim, "signed", None, 20, many, {}) for claim, many in zip(CLAIMS, hits, strict=True)]
+    monkeypatch.setattr(verdicts, "_each", lambda *_: told)
+    tested = verdicts.judge(PAPER, [])
+    check_corrected(tested)
+    assert len({one.corrected for one in tested if one.corrected < 1}) > 3 and max(one.corrected for one in tested) == 1
+
+
 def test_all_claims_and_definitions_are_corrected_together(tmp_path):
     rng = np.random.default_rng(3)
     for seed, gold in product(range(3), ("signed", "contrast")):
@@ -212,11 +230,7 @@ def test_all_claims_and_definitions_are_corrected_together(tmp_path):
     done = compare([tmp_path / "runs"], tmp_path / "out")
     tested = [verdict for verdict in done.verdicts if verdict.seeds]
     assert {verdict.tests for verdict in tested} == {len(tested)} and len(tested) == 2 * len(CLAIMS)
-    raw = [coin(verdict.holds_in, verdict.seeds) for verdict in tested]
-    order, least = sorted(range(len(raw)), key=lambda i: raw[i]), 0.0
-    for step, place in enumerate(order):
-        least = max(least, min(1.0, raw[place] * (len(raw) - step)))
-        assert tested[place].corrected == pytest.approx(least)
+    check_corrected(tested)
     # with three seeds none of 32 could have passed, which the table says
     assert not {verdict.word for verdict in tested if verdict.claim.scope == "mostly"} & {"holds", "refuted"}
     text = (tmp_path / "out" / "paper.md").read_text()
