@@ -10,8 +10,8 @@ ALL = os.environ.get("CFEVAL_EXAMPLES") == "all"
 
 
 def some(many: int) -> int:
-    """A quarter of them, but not fewer than five; or all."""
-    return many if ALL else min(many, max(5, many // 4))
+    """An eighth of them, but not fewer than five; or all."""
+    return many if ALL else min(many, max(5, many // 8))
 
 
 def examples(many: int) -> settings:
