@@ -84,7 +84,7 @@ test test-slow coverage: export PYTHONDONTWRITEBYTECODE =
 test: .venv/.dev lint ## lint, types and all tests but the slow ones
 	$(BIN)/pytest --numprocesses $(JOBS) --dist worksteal -m "not slow"
 
-test-slow: .venv/.dev ## the slow tests, and those on random examples with four times as many of them
+test-slow: .venv/.dev ## the slow tests, and those on random examples with eight times as many of them
 	CFEVAL_EXAMPLES=all $(BIN)/pytest --numprocesses $(JOBS) --dist worksteal -m "slow or hypothesis"
 
 # Quantus asks for an opencv that needs a screen's libraries; all else that it imports is there already

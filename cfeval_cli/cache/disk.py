@@ -22,7 +22,6 @@ _T = TypeVar("_T")
 _FILE = "finished-1.sqlite"  # the number is that of the format
 _TABLES = """
     PRAGMA auto_vacuum = FULL;
-    PRAGMA synchronous = OFF;
     CREATE TABLE IF NOT EXISTS section (id INTEGER PRIMARY KEY, key TEXT UNIQUE, label TEXT, used REAL);
     CREATE TABLE IF NOT EXISTS entry (section INTEGER, item BLOB, value BLOB, PRIMARY KEY (section, item))
         WITHOUT ROWID;
@@ -121,7 +120,9 @@ class Disk:
             try:
                 self._make_folder()
                 with closing(sqlite3.connect(self.path, timeout=60, isolation_level=None)) as database:
-                    database.executescript(_TABLES)
+                    database.execute("PRAGMA synchronous = OFF")
+                    if database.execute("SELECT 1 FROM sqlite_master WHERE name = 'entry'").fetchone() is None:
+                        database.executescript(_TABLES)  # which takes longer than what is done with them
                     return task(database)
             except (sqlite3.OperationalError, OSError) as error:  # locked, read-only, full
                 _warn(self.path, str(error))
