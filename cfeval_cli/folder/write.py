@@ -16,8 +16,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from datetime import UTC, datetime
-from functools import partial, reduce
-from importlib.metadata import version
+from functools import cache, partial, reduce
 from itertools import chain, takewhile
 from pathlib import Path
 from typing import Any, TypeVar
@@ -30,6 +29,7 @@ from cfeval_cli import __version__
 from cfeval_cli.errors import Failure, UserError
 from cfeval_cli.folder import checked
 from cfeval_cli.folder.journal import FILE, Journal
+from cfeval_cli.identity import version_of
 from cfeval_cli.statistics.findings import Findings, file_of
 from cfeval_cli.statistics.scores import Scores
 from cfeval_cli.storage.files import as_csv, hash_file, locked, sweep_partial, whole_file
@@ -147,7 +147,7 @@ class RunFolder:
         self._record = self._start() | self._before(inputs, plan.redo) | {
             "git_commit": _git_commit(),
             "python": platform.python_version(),
-            "packages": {name: version(name) for name in _PACKAGES},
+            "packages": {name: version_of(name) for name in _PACKAGES},
             "inputs": inputs,
             "redo": plan.redo,
             "settings": {
@@ -723,6 +723,7 @@ def _named(model: Trainable) -> str:
     return type(model).__name__ + (f" ({', '.join(parts)})" if parts else "") + (", blind" if told.get("blind") else "")
 
 
+@cache
 def _git_commit() -> str | None:
     """The commit of the source tree that runs, if it is one; an installed copy has none."""
     here = Path(__file__).parent
