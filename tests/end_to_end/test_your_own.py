@@ -26,7 +26,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 FEW = ["n_explain=4"]
 MORE = ["figures=[]", "report=false", "resamples=0", "bounds=0", "noise=0", "cache=off", "n_jobs=1", *FEW]
 # so that models of others are asked less
-MORE += ["metric=[comprehensiveness,validity,c,recall]", "truth.shapley.budget=500", "removal.marginal.draws=20"]
+MORE += ["metric=[comprehensiveness,validity,c,recall]", "truth.shapley.budget=200", "removal.marginal.draws=20"]
 
 
 @pytest.fixture
@@ -60,8 +60,15 @@ def follow(page, place, monkeypatch, more=()):
                 assert (first, second) == ("cfeval", "run")
                 folders.append(place / f"run{len(folders)}")
                 folders[-1].mkdir()
-                inside.run(folders[-1], *words, *MORE, *more, folder=place / "conf", tables=False)
+                inside.run(folders[-1], *words, *MORE, *more, *fewer(words), folder=place / "conf", tables=False)
     return folders
+
+
+def fewer(words):
+    """Fewer samples of LIME, and fewer trees where a page leaves the kind of estimator as it is."""
+    samples = ["explainer.lime.n_samples=200"] if any("lime" in word for word in words) else []
+    boosted = "model=estimator" in words and not any(word.startswith("model.estimator") for word in words)
+    return [*samples, *(["+model.estimator.max_iter=20"] if boosted else [])]
 
 
 def onnx_model(frame, path):
@@ -111,7 +118,7 @@ def test_the_page_on_models(few_adults, tmp_path, monkeypatch):
 
 
 def test_the_page_on_explanations(few_adults, tmp_path, monkeypatch):
-    folders = follow("explanations", tmp_path, monkeypatch, [*few_adults, "+model.estimator.max_iter=20"])
+    folders = follow("explanations", tmp_path, monkeypatch, few_adults)
     record, coverage, _ = told(folders[0])
     assert record["explainers"]["mine"] == "mine" and coverage["mine"] == 1.0
     explained = pd.read_parquet(folders[0] / "explanations.parquet")
@@ -183,8 +190,9 @@ def test_from_a_file_to_explainers_of_ones_own_model_in_an_empty_folder(tmp_path
     monkeypatch.chdir(tmp_path)
     boosted = "model.estimator._target_=sklearn.ensemble.HistGradientBoostingClassifier"
     for name, model in {
-        "trained": ["model=estimator", boosted], "onnx": ["model=onnx", "model.path=model.onnx"],
-    }.items():  # fmt: skip
+        "trained": ["model=estimator", boosted, "+model.estimator.max_iter=20"],
+        "onnx": ["model=onnx", "model.path=model.onnx"],
+    }.items():
         (tmp_path / name).mkdir()
         few = ["dataset=loans", *model, "explainer=[random,omission,lr]"]
         record, coverage, _ = told(inside.run(tmp_path / name, *few, *MORE, folder=tmp_path / "conf", tables=False))
@@ -238,7 +246,7 @@ def test_an_explanation_file_that_covers_some_instances(toy, tmp_path, monkeypat
     frame.rename(columns={"colour": "color"}).to_csv(tmp_path / "misspelt.csv", index=False)
     frame[:0].to_csv(tmp_path / "none.csv", index=False)
     common = ["model=estimator", "+model.estimator.max_iter=5", "metric=[validity,recall]", "resamples=0"]
-    common += ["n_explain=40", "truth.shapley.budget=500", "explainer=[random,file]"]
+    common += ["n_explain=40", "truth.shapley.budget=100", "removal.marginal.draws=20", "explainer=[random,file]"]
     done = toy.run(*common, "explainer.file.path=[some.csv,none.csv]", "hydra.run.dir=run", cwd=tmp_path, code=1)
     _, coverage, metrics = told(tmp_path / "run")
     assert coverage["some"] == pytest.approx(0.75) and coverage["random"] == 1.0
