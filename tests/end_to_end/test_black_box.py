@@ -91,7 +91,7 @@ def place(models):
     return models
 
 
-LITTLE = ("cache=off", "n_jobs=1", "figures=[]", "report=false", "resamples=200", "noise=0")
+LITTLE = ("cache=off", "n_jobs=1", "figures=[]", "report=false", "resamples=100", "noise=0")
 
 
 def run(toy, place, *arguments, tables=False):
@@ -160,7 +160,7 @@ def likeliest(model, codes):
 
 
 def test_with_probabilities_every_explainer_and_metric_that_applies(toy, place):
-    run(toy, place, "model=forest", "bounds=5", "noise=5", "metric=core", *OF_SUMS, *FEWER, tables=True)
+    run(toy, place, "model=forest", "bounds=5", "noise=2", "metric=core", *OF_SUMS, *FEWER, tables=True)
     record, frames = read(place)
     assert list(record["explainers"]) == ["random", "omission", "lime", "anchor", "decision_boundary"]
     assert "sum of effects" in record["explainers_absent"]["lr"] and set(record["metrics_absent"]) == {"recall", "hit"}
@@ -216,7 +216,7 @@ def test_how_far_metrics_agree_is_tau_of_their_rankings(toy, place):
 
 
 def test_with_labels_only(toy, place):
-    run(toy, place, "model=quiet", "bounds=0")
+    run(toy, place, "model=quiet", "bounds=0", *FEWER[1:])
     record, frames = read(place)
     assert list(record["explainers"]) == ["random", "anchor", "decision_boundary"]
     assert set(record["explainers_absent"]) == {"omission", "lime", "lr"}
