@@ -2,6 +2,7 @@
 
 import math
 import zlib
+from collections import Counter
 from fractions import Fraction
 from functools import cache
 from itertools import combinations, product
@@ -141,8 +142,14 @@ def test_means_deviations_and_ranks_over_seeds(tmp_path):
 @cache
 def coin(hits, size):
     """How often so many fair coins fall at least as far from half, counted one by one."""
-    falls = [bin(way).count("1") for way in range(2**size)]
-    return np.mean([abs(2 * fall - size) >= abs(2 * hits - size) for fall in falls])
+    ways = falls(size)
+    return sum(many for fall, many in ways.items() if abs(2 * fall - size) >= abs(2 * hits - size)) / 2**size
+
+
+@cache
+def falls(size):
+    """In how many ways so many heads fall."""
+    return Counter(way.bit_count() for way in range(2**size))
 
 
 @cache
