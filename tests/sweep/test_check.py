@@ -19,8 +19,8 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 def test_runs_are_read_and_the_regret_written(toy, made, tmp_path):
     chosen = (
-        "explainer=[random,omission,lime,decision_boundary]", "explainer.lime.n_samples=50", "resamples=0",
-        "n_explain=20", "metric=[comprehensiveness,validity_soft,c_soft,recall]",
+        "explainer=[random,omission,decision_boundary]", "resamples=0", "n_explain=20", "gold=[shapley,contrast]",
+        "metric=[comprehensiveness,validity_soft,c_soft,recall]",
     )  # fmt: skip
     folders = [made(toy, *chosen, "model=tree"), made(toy, *chosen)]
     shutil.copytree(folders[0], tmp_path / "again")
@@ -58,7 +58,7 @@ def test_the_answer_is_the_range_of_the_means_and_who_surely_loses_less():
     assert f"the rule chooses is {rule.min():.3f} to {rule.max():.3f} below the best" in told
     assert f"by chance {chance.min():.3f} to {chance.max():.3f};" in told
     # a way that never loses anything surely loses less, and of two data sets nothing is sure
-    few = every[every["seed"] < 3]
+    few = every[(every["seed"] < 2) & (every["k"] == 1)]
     right = few.assign(regret=few["regret"].where(few["strategy"] != "c_soft", -1.0))
     assert headline(summary(right)).endswith("less is surely lost by always C_soft, as the paper would")
     two = right[right["data"].isin(["pima", "german"])]
