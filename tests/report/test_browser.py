@@ -11,7 +11,7 @@ from cfeval_cli.folder.write import RunFolder
 from cfeval_cli.report.page import build
 from cfeval_cli.sweep.gather import gather
 from tests.conftest import reseal
-from tests.report.test_page import FEW, FOUR
+from tests.report.test_page import SWEPT
 
 SCORED = "metric=[validity,proximity,recall]"  # few panels, and yet all figures
 
@@ -41,14 +41,14 @@ def reports(toy, toy_text, made):
     described = json.loads((table / "dataset.json").read_text())
     described["classes"][1] = described["features"][0]["name"] = EVIL
     (table / "dataset.json").write_text(json.dumps(described))
-    moved = ["search=continuous", "search.steps=20"]
-    text = made(toy_text, "explainer=[random,omission,lr]", SCORED, "gold=signed", *moved, copy=True)
+    moved = ["search=continuous", "search.steps=5"]
+    text = made(toy_text, "explainer=[random,omission,lr]", SCORED, "gold=signed", "resamples=0", *moved, copy=True)
     for folder in (table, text):
         reseal(folder)
         RunFolder.remake(folder, read(folder).record, build.Report(read(folder)).files([]))
     sweep = table.parent / "sweep"
     for number, seed in enumerate((1, 2)):
-        shutil.copytree(made(toy, FOUR, FEW, f"seed={seed}"), sweep / str(number))
+        shutil.copytree(made(toy, *SWEPT, f"seed={seed}"), sweep / str(number))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(build, "save", lambda *_: None)  # figures are in the page, too
         gather([sweep], sweep, {sweep / "2": [f"seed={EVIL}"]}, page=True)
