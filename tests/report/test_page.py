@@ -28,7 +28,7 @@ FOUR = "explainer=[random,omission,decision_boundary,lr]"
 FEW = "metric=[dfr,c,recall]"  # so that figures have few panels
 FEWER = (FEW, "gold=signed")  # and one question, so that there are fewer figures
 # and a run of which a sweep has several
-SWEPT = ("explainer=[random,omission,decision_boundary]", FEW, "n_explain=20", "resamples=0")
+SWEPT = ("explainer=[random,omission,decision_boundary]", FEW, "removal=[marginal]", "n_explain=20", "resamples=0")
 EVIL = "<img src=x onerror=alert(1)>"
 
 
@@ -162,8 +162,8 @@ def test_every_table_can_be_copied_in_three_forms(undrawn):
 @pytest.mark.parametrize(
     ("overrides", "expected"),
     [
-        ([*FEWER, "explainer=[lr]"], ["a ranking needs two explainers, and this run has one"]),
-        ([FOUR, *FEWER, "k=3", "n_explain=10"], ["k = 3", "No intervals: 10 instances"]),
+        ([*FEWER, "removal=[marginal]", "explainer=[lr]"], ["a ranking needs two explainers, and this run has one"]),
+        ([FOUR, *FEWER, "removal=[marginal]", "k=3", "n_explain=10"], ["k = 3", "No intervals: 10 instances"]),
         pytest.param(
             ["explainer=ladder", "explainer.ladder.rungs=4"],
             ["On a ladder of 4 explainers of known order"],

@@ -20,7 +20,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 def test_runs_are_read_and_the_regret_written(toy, made, tmp_path):
     chosen = (
         "explainer=[random,omission,decision_boundary]", "resamples=0", "n_explain=20", "gold=[shapley,contrast]",
-        "metric=[comprehensiveness,validity_soft,c_soft,recall]",
+        "metric=[comprehensiveness,validity_soft,c_soft,recall]", "removal=[marginal]",
     )  # fmt: skip
     folders = [made(toy, *chosen, "model=tree"), made(toy, *chosen)]
     shutil.copytree(folders[0], tmp_path / "again")

@@ -522,7 +522,8 @@ def test_runs_over_choices_say_how_alike_they_rank(toy, made, tmp_path):
     for distance in ("euclidean", "cosine"):
         chosen = [f"distance={distance}"]
         shutil.copytree(
-            made(toy, *chosen, "gold=signed", *QUICK, "metric=[dfr,c,recall]", "resamples=0"), tmp_path / distance
+            made(toy, *chosen, "gold=signed", *QUICK, "metric=[dfr,c,recall]", "removal=[marginal]", "resamples=0"),
+            tmp_path / distance,
         )
         record = json.loads((tmp_path / distance / "run.json").read_text())
         (tmp_path / distance / "run.json").write_text(json.dumps(record | {"overrides": chosen}))
