@@ -40,8 +40,8 @@ def cluster():
     from dask import config
     from distributed import LocalCluster
 
-    # which would look a hundred times a second where each worker is
-    config.set({"distributed.worker.profile.enabled": False})
+    # which would look a hundred times a second where each worker is; workers are forked from one that has imported
+    config.set({"distributed.worker.profile.enabled": False, "distributed.worker.multiprocessing-method": "forkserver"})
     with LocalCluster(
         n_workers=2,
         threads_per_worker=1,
