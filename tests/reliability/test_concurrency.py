@@ -81,8 +81,8 @@ def test_runs_in_the_same_second(site, tmp_path):
     file = f"name: toy.csv, sha256: {digest}, sources: [{{_target_: cfeval_cli.dataset.sources.Url, url: '{site}'}}]"
     (tmp_path / "conf" / "dataset" / "toy.yaml").write_text(TOY.replace("name: toy.csv", file))
     words = [
-        "run", "--config-dir", "conf", "dataset=toy", "explainer=[random,omission,lr]", "n_explain=30",
-        "metric=[c,recall]", "resamples=0", "bounds=0", "noise=0", "reparametrisations=0", "figures=[]",
+        "run", "--config-dir", "conf", "dataset=toy", "explainer=[random,omission,lr]", "n_explain=10",
+        "metric=[c,recall]", "truth=[signed]", "gold=signed", "resamples=0", "bounds=0", "noise=0", "reparametrisations=0", "figures=[]",
         "report=false", "n_jobs=1",
         # the same second, whenever each of them gets there
         "hydra.run.dir=outputs/${now:%Y-%m-%d}/at-the-same-time",
@@ -110,6 +110,8 @@ def test_sweeps_get_folders_of_their_own(toy, tmp_path):
         "explainer=[random,lr]",
         "n_explain=10",
         "metric=[c,recall]",
+        "truth=[signed]",
+        "gold=signed",
         "resamples=0",
     ]
     together(2, ["run", *toy.arguments, *words, "hydra.sweep.dir=multirun/${now:%Y}"], tmp_path)

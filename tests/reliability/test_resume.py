@@ -70,6 +70,7 @@ class Bench:
 
     folder: Path
     explainers: tuple[str, ...]  # as they are asked
+    settings: tuple[str, ...]
 
     def words(self, name, *more):
         others = ",".join(one for one in self.explainers if one != "patient")
@@ -77,7 +78,7 @@ class Bench:
         if "lime" in self.explainers:
             chosen.append("explainer.lime.n_samples=200")
         return [
-            "run", *Toy(self.folder).arguments, *SETTINGS, *chosen, *more, f"hydra.run.dir={self.folder / name}",
+            "run", *Toy(self.folder).arguments, *self.settings, *chosen, *more, f"hydra.run.dir={self.folder / name}",
         ]  # fmt: skip
 
     def resume(self, name, *more):
@@ -94,26 +95,28 @@ class Bench:
         return {str(key): path.read_bytes() for key, path in kept.items() if key.name not in TIMES}
 
 
-def prepared(toy, folder, explainers):
+def prepared(toy, folder, explainers, settings):
     for name in ("conf", "data"):
         shutil.copytree(toy.folder / name, folder / name)
     (folder / "conf" / "explainer").mkdir()
     (folder / "patient.py").write_text(PATIENT)
     (folder / "conf" / "explainer" / "patient.yaml").write_text("patient: {_target_: patient.Patient, log: ''}\n")
-    made = Bench(folder, explainers)
+    made = Bench(folder, explainers, settings)
     cfeval(*made.words("whole", "n_jobs=1"), cwd=folder)
     return made
 
 
 @pytest.fixture(scope="module")
 def bench(toy, tmp_path_factory):
-    """Without LIME, which takes each worker two seconds to import."""
-    return prepared(toy, tmp_path_factory.mktemp("bench"), tuple(name for name in EXPLAINERS if name != "lime"))
+    """Without LIME, which takes each worker two seconds to import, and with one truth."""
+    explainers = tuple(name for name in EXPLAINERS if name != "lime")
+    few = (*SETTINGS, "truth=[signed]", "gold=signed", "reparametrisations=1", "bounds=10")
+    return prepared(toy, tmp_path_factory.mktemp("bench"), explainers, few)
 
 
 @pytest.fixture(scope="module")
 def large_bench(toy, tmp_path_factory):
-    return prepared(toy, tmp_path_factory.mktemp("bench"), EXPLAINERS)
+    return prepared(toy, tmp_path_factory.mktemp("bench"), EXPLAINERS, SETTINGS)
 
 
 @pytest.fixture(scope="module")
@@ -247,7 +250,8 @@ def test_two_runs_do_not_write_to_the_same_folder(bench):
     assert not (bench.folder / "held" / "run.json").exists() and not bench.explained("held")
 
 
-SWEEP = ("explainer=[random,lr]", "metric=[c,recall]", "n_explain=20", "resamples=0", "bounds=0", "--multirun", "k=1,9")
+SWEEP = ("explainer=[random,lr]", "metric=[c,recall]", "truth=[signed]", "gold=signed", "n_explain=20", "resamples=0",
+         "bounds=0", "--multirun", "k=1,9")  # fmt: skip
 
 
 @pytest.mark.parametrize("twice", [False, pytest.param(True, marks=pytest.mark.slow)])
