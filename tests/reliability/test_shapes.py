@@ -11,10 +11,10 @@ from cfeval_cli.run.progress import Progress
 from tests.inside import planned
 
 TABLE = "explainer=[random,omission,lime,anchor,decision_boundary]"
-N = 10
+N = 6
 WORDS = ("k=2", "explainer.lime.n_samples=100", "explainer.decision_boundary.n_samples=50", "resamples=100",
-         "bounds=5", "noise=3", "reparametrisations=1", "figures=[]", "report=false", f"n_explain={N}",
-         "metric=[comprehensiveness,validity,c_soft,recall]", "gold=contrast",
+         "bounds=3", "noise=2", "reparametrisations=1", "figures=[]", "report=false", f"n_explain={N}",
+         "metric=[comprehensiveness,validity,c_soft,recall]", "truth=[contrast]", "gold=contrast",
          "executor.min_seconds=0")  # fmt: skip
 
 
@@ -28,7 +28,7 @@ def lines(path):
 @pytest.mark.parametrize("kind", ["toy", "toy_text"])
 def test_metrics_are_equal(kind, request, tmp_path, monkeypatch):
     toy = request.getfixturevalue(kind)
-    monkeypatch.setattr(explain, "_CHUNK", 4)  # three of them, so that there is something for workers
+    monkeypatch.setattr(explain, "_CHUNK", 2)  # three of them, so that there is something for workers
 
     def run(name, *words):
         folder = tmp_path / name
