@@ -14,7 +14,7 @@ from cfeval_cli.errors import UserError
 from cfeval_cli.sweep.gather import gather
 from tests.conftest import LITTLE, cfeval, serving
 
-SMALL = ("explainer=[random,omission,lr]", "metric=[c,recall]")
+SMALL = ("explainer=[random,omission,lr]", "metric=[c,recall]", "truth=[signed]", "gold=signed")
 LARGE = ("explainer=[random,omission,lr]", "metric=core", "reparametrisations=2")
 # as somebody else could, while it explains
 REMOVING = """
