@@ -52,7 +52,8 @@ def test_quiet_leaves_results_and_complaints(monkeypatch, capsys, toy, tmp_path)
         logging.getLogger("cfeval").warning("look \x1b[2J out")
     assert capsys.readouterr().err == "cfeval: look \\x1b[2J out\n"
     monkeypatch.delenv("CFEVAL_QUIET")
-    few = ["explainer=[random,lr]", "n_explain=20", "resamples=0", "metric=[c,recall]", "gold=signed"]
+    few = ["explainer=[random,lr]", "n_explain=20", "resamples=0", "metric=[c,recall]", "truth=[signed]",
+           "gold=signed"]  # fmt: skip
     done = toy.run("--quiet", *few, "hydra.run.dir=run", cwd=tmp_path)
     result, results = done.stdout.splitlines()
     assert result.startswith("Verdict: ") and results == f"Results: {tmp_path / 'run'}" and done.stderr == ""
