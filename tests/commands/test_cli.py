@@ -406,8 +406,8 @@ def test_data_fetch_gets_a_file_and_verifies_it(tmp_path, data, capsys):
 
 def test_what_cannot_begin_says_why_and_nothing_else(tmp_path):
     # a sweep that cannot begin has nothing to gather
-    told = cfeval("run", "--multirun", "n_explan=1,2", *QUICK[:1], *FEW, cwd=tmp_path, code=2).stderr
-    assert "there is no setting 'n_explan'" in told and "gathered" not in told
+    told = cfeval("run", "--multirun", "explainer=lr,lmie", *FEW, cwd=tmp_path, code=2).stderr
+    assert "there is no explainer 'lmie'" in told and "gathered" not in told
     # the message goes by what the command has imported
     told = cfeval("paper", "audit", "--csv", "nowhere/audit.csv", cwd=tmp_path, code=1, fresh=True).stderr
     assert "nowhere/audit.csv: No such file or directory." in told and "hydra" not in told
