@@ -10,8 +10,6 @@ from cfeval_cli.errors import UserError
 from cfeval_cli.folder import checked, write
 from cfeval_cli.folder.read import read
 from cfeval_cli.folder.write import RunFolder
-from tests import inside
-from tests.conftest import LITTLE, SCORED, unless
 
 SOME = ("explainer=[random,lr]", "n_explain=20")
 
@@ -76,16 +74,23 @@ def test_a_record_of_another_kind_is_refused(toy, made, change, message):
         checked.read(folder)
 
 
-@pytest.mark.parametrize("search", ["discrete", "continuous"])
-def test_large_tables_are_written_in_row_groups_and_say_the_same(toy, made, tmp_path, monkeypatch, search):
-    import pyarrow.parquet as pq
+LARGE = ("n_explain=20", "explainer=[random,lr,ladder]", "explainer.ladder.rungs=3", "gold=centered",
+         "incomplete=keep", "noise=5", "metric=[comprehensiveness,c,recall]", "resamples=0",
+         "model.max_epochs=10")  # fmt: skip
 
-    chosen = (*SOME, f"search={search}", "incomplete=keep", "noise=5", "metric=[comprehensiveness,c,recall]")
-    whole = made(toy, *chosen)
+
+def in_row_groups(toy, made, monkeypatch, search):
+    """The run of LARGE in small parts; its seed is said, so that it is another one to those who keep runs."""
     monkeypatch.setattr(write, "_PART", 7)
     monkeypatch.setattr(write, "_ROWS", 50)
-    usual = [*toy.arguments[2:], *LITTLE, *unless([SCORED], chosen)]
-    folder = inside.run(tmp_path, *chosen, usual=usual, folder=toy.folder / "conf", tables=False)
+    return made(toy, *LARGE, f"search={search}", "seed=0")
+
+
+@pytest.mark.parametrize("search", ["discrete", "continuous"])
+def test_large_tables_are_written_in_row_groups_and_say_the_same(toy, made, monkeypatch, search):
+    import pyarrow.parquet as pq
+
+    whole, folder = made(toy, *LARGE, f"search={search}"), in_row_groups(toy, made, monkeypatch, search)
     names = ["instances", "truth", "explanations", "counterfactuals", "scores"]
     for name in names:
         assert pq.read_metadata(folder / f"{name}.parquet").num_row_groups > 1
@@ -97,10 +102,8 @@ def test_large_tables_are_written_in_row_groups_and_say_the_same(toy, made, tmp_
 
 @pytest.mark.parametrize("search", ["discrete", "continuous"])
 def test_what_is_told_of_some_instances_is_that_part_of_a_table_in_row_groups(toy, made, monkeypatch, search):
-    monkeypatch.setattr(write, "_PART", 7)
-    settings = ("n_explain=20", "explainer=[random,lr,ladder]", f"search={search}", "gold=centered")
-    settings += ("explainer.ladder.rungs=3", "metric=[c,recall]", "resamples=0")
-    folder = read(made(toy, *settings), checked.read(made(toy, *settings)))
+    path = in_row_groups(toy, made, monkeypatch, search)
+    folder = read(path, checked.read(path))
     ids = folder.predicted["instance"].to_numpy()[[1, 2, 13]].tolist()
     for name in ("instances", "explanations", "counterfactuals", "truth"):
         whole = pd.read_parquet(folder.path / f"{name}.parquet")
