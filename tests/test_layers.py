@@ -46,15 +46,22 @@ def room(module):
 
 
 @cache
-def parsed(path):
-    return ast.parse(path.read_text())
+def statements(path):
+    """All statements of a file, those within others too."""
+    found, waiting = [], [ast.parse(path.read_text())]
+    while waiting:
+        node = waiting.pop()
+        found.append(node)
+        for part in ("body", "orelse", "handlers", "finalbody", "cases"):
+            waiting += getattr(node, part, ())
+    return found
 
 
 @cache
 def imports(path, within):
     """All modules of cfeval_cli that a file imports: at the top, within functions, or for type checkers only."""
     found = set()
-    for node in ast.walk(parsed(path)):
+    for node in statements(path):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -142,7 +149,7 @@ def known_to(path):
     found = set(imports(path, f"tests.{path.stem}"))
     if "cfeval_cli.types" in found:
         passed_on = importlib.import_module("cfeval_cli.types")
-        for node in ast.walk(parsed(path)):
+        for node in statements(path):
             if isinstance(node, ast.ImportFrom) and node.module == "cfeval_cli.types":
                 found |= {getattr(getattr(passed_on, alias.name), "__module__", "") for alias in node.names}
     return found
