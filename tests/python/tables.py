@@ -5,7 +5,7 @@ import pandas as pd
 
 QUICK = {
     "figures": [], "report": False, "bounds": 0, "noise": 0, "reparametrisations": 0, "resamples": 100,
-    "cache": "off", "n_jobs": 1,
+    "cache": "off", "n_jobs": 1, "truth.shapley.background": 20,
 }  # fmt: skip
 METRICS = ["validity", "validity_soft", "comprehensiveness", "recall"]
 
