@@ -15,7 +15,7 @@ from tests import inside
 from tests.conftest import LITTLE
 
 CHOSEN = ("model=estimator", "+model.estimator.max_iter=5", "explainer=[random,omission,lime]",
-          "explainer.lime.n_samples=100", "judge=[tree]", "judge.tree.distill=true",
+          "explainer.lime.n_samples=50", "truth.shapley.budget=300", "judge=[tree]", "judge.tree.distill=true",
           "metric=[comprehensiveness,validity_soft,recall]")  # fmt: skip
 
 
@@ -49,38 +49,31 @@ def test_the_recommendation_leads_and_rests_on_the_truth_the_rule_and_the_judge(
     assert len(report.recommendation.headlines) == 2 and "What contributed?" in report.page({}, [])
 
 
-def test_what_a_judge_has_finished_is_not_computed_again(run, toy, tmp_path, monkeypatch):
-    import shutil
-
-    shutil.copytree(run, tmp_path / "run")
-    record = json.loads((tmp_path / "run" / "run.json").read_text())
-    record["status"] = "stopped"
-    (tmp_path / "run" / "run.json").write_text(json.dumps(record))
-    usual = [*toy.arguments[2:], *LITTLE]
-    plan = inside.planned(*usual, *CHOSEN, folder=toy.folder / "conf")
+def test_the_explained_model_is_trained_once_and_what_a_judge_has_finished_is_not_computed_again(
+    toy, tmp_path, monkeypatch
+):
+    few = [*toy.arguments[2:], *LITTLE, *CHOSEN, "n_explain=10", "resamples=0"]
+    plan = inside.planned(*few, folder=toy.folder / "conf")
     seen = []
     trained = pipeline.train
     monkeypatch.setattr(pipeline, "train", lambda plan, *rest: seen.append(plan.model) or trained(plan, *rest))
-    folder = RunFolder(tmp_path / "run", ["cfeval", "run"])
-    with folder.opened():
-        assert pipeline.run(plan, folder, Progress())
-        folder.finish()
-    assert seen == [plan.model]  # the judge's folder is complete
-    for name in ("recommendation.json", "metrics.csv", "scores.parquet", "judges/tree/metrics.csv"):
-        assert (tmp_path / "run" / name).read_bytes() == (run / name).read_bytes()
 
+    def again():
+        folder = RunFolder(tmp_path, ["cfeval", "run"])
+        with folder.opened():
+            assert pipeline.run(plan, folder, Progress())
+            folder.finish()
+        names = ("recommendation.json", "metrics.csv", "scores.parquet", "judges/tree/metrics.csv")
+        return {name: (tmp_path / name).read_bytes() for name in names}
 
-def test_the_explained_model_is_not_trained_again_to_teach_a_judge(toy, tmp_path, monkeypatch):
-    usual = [*toy.arguments[2:], *LITTLE, *CHOSEN, "n_explain=10", "resamples=0"]
-    plan = inside.planned(*usual, folder=toy.folder / "conf")
-    seen = []
-    trained = pipeline.train
-    monkeypatch.setattr(pipeline, "train", lambda plan, *rest: seen.append(plan.model) or trained(plan, *rest))
-    (tmp_path / "run").mkdir()
-    folder = RunFolder(tmp_path / "run", ["cfeval", "run"])
-    with folder.opened():
-        pipeline.run(plan, folder, Progress())
+    first = again()
     assert seen == [plan.model, plan.judges["tree"].trainable(plan.model)]
+    record = json.loads((tmp_path / "run.json").read_text())
+    record["status"] = "stopped"
+    (tmp_path / "run.json").write_text(json.dumps(record))
+    seen.clear()
+    assert again() == first
+    assert seen == [plan.model]  # the judge's folder is complete
 
 
 def test_who_explains_one_model_only_explains_no_judge(toy, tmp_path):
