@@ -196,19 +196,14 @@ def test_a_mistake_is_one_message(frames, here, change, message):
     assert not list(here.rglob("run.json"))
 
 
-def test_an_explainer_that_fails_everywhere_is_a_warning(frames, here):
+def test_how_far_it_is_can_be_seen_and_an_explainer_that_fails_everywhere_is_a_warning(frames, here, capsys):
     empty = pd.DataFrame({"age": pd.Series(dtype=float)}, index=pd.Index([], dtype=object))
     with pytest.warns(RuntimeWarning, match=r"explainer\.mine failed on every instance"):
         run = evaluate(
             predict_proba, *frames, label="paid", explainers=["random", "omission"], attributions={"mine": empty},
-            metrics=["validity"], n_explain=5, settings=QUICK,
+            metrics=["validity"], n_explain=5, settings=QUICK, progress=True,
         )  # fmt: skip
     assert run.record["explained"]["mine"]["faults"] == 5
-
-
-def test_how_far_it_is_can_be_seen(frames, here, capsys):
-    more = {"explainers": ["random"], "metrics": ["validity"], "n_explain": 5, "settings": QUICK}
-    run = evaluate(predict_proba, *frames, label="paid", progress=True, **more)
     shown = capsys.readouterr().err
     assert "explain: random: 5 to do" in shown and "explain: random" in (run.folder / "run.log").read_text()
 
