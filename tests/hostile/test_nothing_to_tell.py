@@ -5,7 +5,8 @@ import re
 
 import pytest
 
-FEW = ("n_explain=20", "bounds=0", "explainer=[random,omission,lime]", "explainer.lime.n_samples=50", "n_jobs=1")
+FEW = ("n_explain=20", "bounds=0", "explainer=[random,omission,lime]", "explainer.lime.n_samples=50", "n_jobs=1",
+       "metric=[comprehensiveness,validity_soft,recall]", "truth.shapley.background=20")  # fmt: skip
 
 
 def recommendation(folder):
