@@ -28,7 +28,8 @@ FOUR = "explainer=[random,omission,decision_boundary,lr]"
 FEW = "metric=[dfr,c,recall]"  # so that figures have few panels
 FEWER = (FEW, "gold=signed")  # and one question, so that there are fewer figures
 # and a run of which a sweep has several
-SWEPT = ("explainer=[random,omission,decision_boundary]", FEW, "removal=[marginal]", "n_explain=20", "resamples=0")
+SWEPT = ("explainer=[random,omission,decision_boundary]", FEW, "removal=[marginal]", "n_explain=20", "resamples=0",
+         "model.max_epochs=10")  # fmt: skip
 EVIL = "<img src=x onerror=alert(1)>"
 
 
@@ -101,7 +102,15 @@ def test_a_run_has_a_report_with_everything_in_it(toy, made):
 
 def test_the_report_of_a_run_and_the_one_made_later_have_the_same_bytes(toy, made, monkeypatch, capsys):
     folder = made(
-        toy, "explainer=[random,lr]", "metric=[c,recall]", "gold=signed", "figures=[pdf]", "report=true", copy=True
+        toy,
+        "explainer=[random,lr]",
+        "metric=[c,recall]",
+        "gold=signed",
+        "n_explain=20",
+        "model.max_epochs=10",
+        "figures=[pdf]",
+        "report=true",
+        copy=True,
     )
     first = {path: path.read_bytes() for path in (folder / "report.html", *(folder / "figures").iterdir())}
     assert {path.suffix for path in first} == {".html", ".pdf"}  # the page has the others
@@ -163,7 +172,10 @@ def test_every_table_can_be_copied_in_three_forms(undrawn):
     ("overrides", "expected"),
     [
         ([*FEWER, "removal=[marginal]", "explainer=[lr]"], ["a ranking needs two explainers, and this run has one"]),
-        ([FOUR, *FEWER, "removal=[marginal]", "k=3", "n_explain=10"], ["k = 3", "No intervals: 10 instances"]),
+        (
+            ["explainer=[random,omission]", *FEWER, "removal=[marginal]", "k=3", "n_explain=10"],
+            ["k = 3", "No intervals: 10 instances"],
+        ),
         pytest.param(
             ["explainer=ladder", "explainer.ladder.rungs=4"],
             ["On a ladder of 4 explainers of known order"],
@@ -179,7 +191,7 @@ def test_every_table_can_be_copied_in_three_forms(undrawn):
     ],
 )
 def test_unusual_runs_have_sane_reports(toy, made, overrides, expected):
-    folder = made(toy, *overrides)
+    folder = made(toy, *overrides, "model.max_epochs=10")
     few = overrides[-1].startswith("metric=")  # little to be drawn, and that is tried below
     said = unescape(text_of(check(page(folder, figures=not few))))
     assert not few or "correlations" not in build.draw(opened(folder))
@@ -308,7 +320,7 @@ def test_the_verdict_claims_no_more_than_p_allows(toy, made):
     assert any("erasure metrics" in point for point in sure.points)
 
 
-@pytest.mark.parametrize("gold", [[], ["gold=signed"]])
+@pytest.mark.parametrize("gold", [[], ["gold=signed", "metric=[comprehensiveness,dfr,validity,c,recall]"]])
 def test_the_verdict_compares_metrics_that_rank_the_same_explainers(toy, made, gold):
     told = opened(made(toy, FOUR, *gold))
     metrics, lines = told.findings.metrics, told.findings.correlations
@@ -343,7 +355,7 @@ def test_the_verdict_compares_metrics_that_rank_the_same_explainers(toy, made, g
 
 
 def test_controls_alone_give_no_verdict(toy, made):
-    told = opened(made(toy, "explainer=[random,lr]"))
+    told = opened(made(toy, "explainer=[random,lr]", FEW))
     assert told.findings.correlations["tau"].notna().any()
     said = tell(told.findings, told.record)
     assert said.headline == "This run cannot tell which metric agrees with the truth" and not said.sure
