@@ -32,7 +32,7 @@ def studied(model, dataset, *overrides):
 
 @pytest.fixture(scope="module")
 def box():
-    dataset = make_mixed(1, n=100, categories=3, numbers=3)
+    dataset = make_mixed(1, n=40, categories=3, numbers=3)
     return random_tree(dataset, 1, splits=25), dataset
 
 
@@ -47,7 +47,7 @@ def test_chunks_and_workers_give_what_one_call_gives(box, monkeypatch):
     model, dataset = box
     study = studied(Twisted.of(model), dataset)
     whole = truths.find(study, lambda _: None)
-    assert not whole["shapley"].how.startswith("exact") and whole["shapley"].error.shape == (100,)
+    assert not whole["shapley"].how.startswith("exact") and whole["shapley"].error.shape == (40,)
     for name, known in whole.items():
         assert np.array_equal(known.importance, study.truth(name))
     monkeypatch.setattr(truths, "_CHUNK", 7)
@@ -123,7 +123,7 @@ def test_what_is_asked_is_asked_of_a_seeded_part_and_the_part_does_not_depend_on
         there = np.flatnonzero(~np.isnan(known.importance).all(axis=1))
         assert len(there) == 20 and np.array_equal(there, truths.referred(study, study.plan.truths[name]))
         assert np.array_equal(known.importance[there], whole[name].importance[there])
-        assert known.how == f"{whole[name].how}; on 20 of 100 instances"
+        assert known.how == f"{whole[name].how}; on 20 of 40 instances"
         assert known.error is None or np.array_equal(known.error[there], whole[name].error[there])
     exact = studied(model, dataset, "reference=20")  # a tree is not asked
     assert not np.isnan(truths.find(exact, lambda _: None)["shapley"].importance).any()
