@@ -172,15 +172,10 @@ def done():
     return of_the_paper()
 
 
-@pytest.mark.parametrize(("name", "printed", "recomputed"), FINDINGS)
-def test_finding(done, name, printed, recomputed):
-    (found,) = [one for one in done.findings if one.id == name]
-    assert (found.printed, found.recomputed) == (printed, recomputed)
-    assert found.kind in KINDS and found.meaning.endswith(".") and "nan" not in found.recomputed
-
-
-def test_there_are_no_others_and_the_known_ones_are_among_them(done):
-    assert [one.id for one in done.findings] == [name for name, _, _ in FINDINGS]
+def test_findings_are_these_and_no_others_and_the_known_ones_are_among_them(done):
+    assert [(one.id, one.printed, one.recomputed) for one in done.findings] == FINDINGS
+    for found in done.findings:
+        assert found.kind in KINDS and found.meaning.endswith(".") and "nan" not in found.recomputed, found.id
     assert set(KNOWN) <= {one.id for one in done.findings}
     assert done.passed > 600
 
