@@ -141,15 +141,18 @@ def test_means_deviations_and_ranks_over_seeds(tmp_path):
 
 @cache
 def coin(hits, size):
-    """How often so many fair coins fall at least as far from half, counted one by one."""
+    """How often so many fair coins fall at least as far from half, added up one by one."""
     ways = falls(size)
     return sum(many for fall, many in ways.items() if abs(2 * fall - size) >= abs(2 * hits - size)) / 2**size
 
 
 @cache
 def falls(size):
-    """In how many ways so many heads fall."""
-    return Counter(way.bit_count() for way in range(2**size))
+    """In how many ways so many heads fall: each coin leaves them as they are, or adds one."""
+    ways = Counter({0: 1})
+    for _ in range(size):
+        ways += Counter({heads + 1: many for heads, many in ways.items()})
+    return ways
 
 
 @cache
