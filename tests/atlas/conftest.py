@@ -11,4 +11,4 @@ CHOSEN = (
 @pytest.fixture(scope="session")
 def judged(toy, made):
     """Run folders of two judges."""
-    return [made(toy, *CHOSEN), made(toy, *CHOSEN, "model=tree", "k=2")]
+    return [made(toy, *CHOSEN, "model.max_epochs=10"), made(toy, *CHOSEN, "model=tree", "k=2")]

@@ -2,6 +2,7 @@
 
 import ast
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -17,8 +18,13 @@ from tests.atlas import outsider
 from tests.conftest import reseal
 
 
-def test_an_outsider_finds_the_same_rows_and_means(judged, tmp_path):
-    atlas = gathered(judged)
+@pytest.fixture(scope="module")
+def atlas(judged):
+    """Of both judges."""
+    return gathered(judged)
+
+
+def test_an_outsider_finds_the_same_rows_and_means(judged, atlas, tmp_path):
     assert atlas.runs == 2 and not atlas.left and list(atlas.rows.columns) == COLUMNS
     assert set(atlas.rows["judge"]) == {"Logistic", "Tree"} and set(atlas.rows["truth"]) >= {
         "signed",
@@ -40,10 +46,10 @@ def test_the_outsider_imports_nothing_of_cfeval():
     assert names <= {"json", "itertools", "math", "sys", "collections", "pathlib", "pandas"}
 
 
-def test_a_wrong_figure_is_seen_by_the_outsider(judged, tmp_path):
-    atlas = gathered(judged)
-    atlas.rows.loc[3, "tau_without_controls"] = 0.123
-    write(atlas, tmp_path / "atlas.parquet")
+def test_a_wrong_figure_is_seen_by_the_outsider(judged, atlas, tmp_path):
+    wrong = atlas.rows.copy()
+    wrong.loc[3, "tau_without_controls"] = 0.123
+    write(type(atlas)(wrong), tmp_path / "atlas.parquet")
     assert len(outsider.compare(tmp_path / "atlas.parquet", judged)[0]) == 1
     assert len(outsider.compare(tmp_path / "atlas.parquet", judged[:1])[0]) >= (atlas.rows["judge"] == "Tree").sum()
 
@@ -99,22 +105,17 @@ DAMAGES = {
 }  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def alone(judged):
-    """The rows of the first run."""
-    return gathered(judged[:1]).rows
-
-
-@pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_folder_is_named_left_out_and_counted_and_changes_no_mean(judged, alone, tmp_path, damage):
-    change, reason = DAMAGES[damage]
-    shutil.copytree(judged[1], tmp_path / "bad")
-    change(tmp_path / "bad")
-    with pytest.raises(UserError, match=reason):
-        rows(tmp_path / "bad")
-    atlas = gathered([judged[0], tmp_path / "bad"], {"pima/atlas_tree/0-1": "it failed"})
-    assert len(atlas.left) == 2 and "bad" in atlas.left[1] and atlas.about["left"] == atlas.left
-    pd.testing.assert_frame_equal(atlas.rows, alone)
+def test_damaged_folders_are_named_left_out_and_counted_and_change_no_mean(judged, tmp_path):
+    for damage, (change, reason) in DAMAGES.items():
+        shutil.copytree(judged[1], tmp_path / damage)
+        change(tmp_path / damage)
+        with pytest.raises(UserError, match=reason):
+            rows(tmp_path / damage)
+    atlas = gathered([judged[0], *(tmp_path / damage for damage in DAMAGES)], {"pima/atlas_tree/0-1": "it failed"})
+    assert len(atlas.left) == 1 + len(DAMAGES) and atlas.about["left"] == atlas.left
+    for damage, line in zip(DAMAGES, atlas.left[1:], strict=True):
+        assert str(tmp_path / damage) in line and re.search(DAMAGES[damage][1], line)
+    pd.testing.assert_frame_equal(atlas.rows, gathered(judged[:1]).rows)
 
 
 def test_the_same_run_counts_once_and_nothing_is_refused(judged, tmp_path):
@@ -125,11 +126,11 @@ def test_the_same_run_counts_once_and_nothing_is_refused(judged, tmp_path):
         gathered([tmp_path])
 
 
-def test_rows_are_added_once_and_not_where_other_explainers_are_ranked(judged):
+def test_rows_are_added_once_and_not_where_other_explainers_are_ranked(judged, atlas):
     one = gathered(judged[:1])
     both, said = added(one, judged)
     assert "Not taken" not in said and f"{len(one.rows):,} were there" in said
-    pd.testing.assert_frame_equal(both.rows, gathered(judged).rows)
+    pd.testing.assert_frame_equal(both.rows, atlas.rows)
     with pytest.raises(UserError, match="already"):
         added(both, judged)
     other = type(one)(one.rows.assign(ranked="lime shap"))
