@@ -28,11 +28,11 @@ COSTS = pd.DataFrame(
 )
 
 
-def drawn(rungs=False, resamples=50):
+def drawn(rungs=False):
     scores, order = build(4, n=30, controls=("d",))
     if rungs:
         order["rung"] = order["explainer"].map({"a": 1.0, "b": 0.5, "c": 0.25, "d": 0.0})
-    findings = conclude(Scores.of(scores), order, Bootstrap(0, resamples=resamples, least=1), "signed")
+    findings = conclude(Scores.of(scores), order, Bootstrap(0, resamples=50, least=1), "signed")
     return findings, plots.draw(findings, COSTS, RUN)
 
 
@@ -123,8 +123,8 @@ def test_costs_are_told_for_each_instance(shown):
     assert "| metric: C | 0.200 | 4.000 | 70 | 1.4 |" in text and "| bounds | 0.300 | 6.000 | 90 | 1.8 |" in text
 
 
-def test_the_same_figure_has_the_same_bytes_and_names_are_no_markup():
-    one, two = (drawn(resamples=0)[1] for _ in range(2))
+def test_the_same_figure_has_the_same_bytes_and_names_are_no_markup(shown):
+    one, two = shown[1], drawn()[1]
     for kind, names in (("svg", list(one)), ("pdf", list(one)), ("png", ["truth"])):  # dots take long
         bodies = {name: one[name].drawn(kind) for name in names}
         assert bodies == {name: two[name].drawn(kind) for name in names}
@@ -139,7 +139,7 @@ def test_values_that_differ_by_rounding_alone_look_the_same():
 
 def test_a_run_draws_what_it_was_asked_for_and_counts_seconds_and_rows(toy, made):
     explainers = ("explainer=[random,omission,ladder]", "explainer.ladder.rungs=3")
-    few = ("metric=[comprehensiveness,validity,proximity,recall]", "removal=[marginal]")
+    few = ("metric=[comprehensiveness,validity,proximity,recall]", "removal=[marginal]", "model.max_epochs=10")
     folder = made(toy, *explainers, *few, "n_explain=20", "figures=[svg]", "bounds=2000", "noise=5", tables=True)
     assert sorted(p.name for p in (folder / "figures").iterdir()) == [
         f"{name}.svg"
