@@ -15,13 +15,13 @@ from tests import inside
 from tests.conftest import LITTLE
 
 CHOSEN = ("model=estimator", "+model.estimator.max_iter=5", "explainer=[random,omission,lime]",
-          "explainer.lime.n_samples=50", "truth.shapley.budget=300", "judge=[tree]", "judge.tree.distill=true",
+          "explainer.lime.n_samples=50", "truth.shapley.budget=60", "judge=[tree]", "judge.tree.distill=true",
           "metric=[comprehensiveness,validity_soft,recall]")  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def run(toy, made):
-    return made(toy, *CHOSEN, tables=True)
+    return made(toy, *CHOSEN, "n_explain=30", tables=True)
 
 
 def test_a_judge_has_a_folder_of_its_own_with_the_same_instances_and_explainers(run):
