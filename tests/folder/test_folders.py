@@ -74,8 +74,8 @@ def test_a_record_of_another_kind_is_refused(toy, made, change, message):
         checked.read(folder)
 
 
-LARGE = ("n_explain=20", "explainer=[random,lr,ladder]", "explainer.ladder.rungs=3", "gold=centered",
-         "incomplete=keep", "noise=5", "metric=[comprehensiveness,c,recall]", "resamples=0",
+LARGE = ("n_explain=15", "explainer=[random,lr,ladder]", "explainer.ladder.rungs=3", "gold=centered",
+         "incomplete=keep", "noise=2", "metric=[comprehensiveness,c,recall]", "resamples=0",
          "model.max_epochs=10")  # fmt: skip
 
 
