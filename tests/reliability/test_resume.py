@@ -152,29 +152,25 @@ def check(bench, place, *more):
     return told
 
 
-def test_killed_with_its_workers(bench):
-    place = Place("chunk", "explain: patient", 3, group=True)
-    told = check(bench, place, *WORKERS)
-    assert told["stages"][place.name]["items"] == place.number * CHUNK  # there, and no further
-
-
-def test_killed_again_and_again(bench):
-    """While it explains, when it goes on and explains a second time, and when it writes; it ends as if nothing was."""
-    folder, words = bench.folder / "again", bench.words("again", "n_jobs=1")
+def test_killed_with_its_workers_and_again_and_again(bench):
+    """While workers explain, when it goes on and explains a second time, and when it writes: as if nothing was."""
+    folder, words, whole = bench.folder / "again", bench.words("again", *WORKERS), bench.explained("whole")
     for place in (
-        Place("chunk", "explain: patient", 2),
+        Place("chunk", "explain: patient", 3, group=True),
         Place("chunk", "noise", 5),
         Place("written", "metrics.csv", 1),
     ):
         told = followed(words, bench.folder, place)
         assert json.loads((folder / "run.json").read_text())["status"] == "running"
         if place.name == "explain: patient":
-            assert told["stages"][place.name]["items"] == place.number * CHUNK  # there, and no further
-            assert bench.explained("again") == bench.explained("whole")[: place.number * CHUNK]
-        words = bench.resume("again")
+            kept = place.number * CHUNK
+            assert told["stages"][place.name]["items"] == kept  # there, and no further
+            before = bench.explained("again")
+            assert set(whole[:kept]) <= set(before) <= set(whole[:INSTANCES]) and len(before) == len(set(before))
+        words = bench.resume("again", "n_jobs=1")
     cfeval(*words, cwd=bench.folder)
     assert bench.tables("again") == bench.tables("whole")
-    assert bench.explained("again") == bench.explained("whole")  # what had been kept was not asked again
+    assert bench.explained("again")[len(before) :] == whole[kept:]  # what had been kept was not asked again
     assert json.loads((folder / "run.json").read_text())["status"] == "complete"
     assert not list(folder.rglob("*.part")) + list(folder.glob("unfinished*"))
 
