@@ -64,7 +64,7 @@ def test_a_full_disk(toy, made, tmp_path, room, settings):
     """However far the run gets, it ends with one message, and the run that was complete before stays whole."""
     run = ["run", *toy.arguments, *LITTLE, *settings, "seed=1", "hydra.run.dir=disk/second"]
     with small_disk(tmp_path / "disk", 2000) as disk:
-        shutil.copytree(made(toy, *SMALL), disk / "first")
+        shutil.copytree(made(toy, *SMALL, "seed=1", tables=True), disk / "first")
         before = {path: path.read_bytes() for path in (disk / "first").rglob("*") if path.is_file()}
         free = shutil.disk_usage(disk).free // 1024
         (disk / "filler").write_bytes(b"x" * 1024 * (free - room))
@@ -86,10 +86,10 @@ def test_a_full_disk(toy, made, tmp_path, room, settings):
 
 def test_a_read_only_disk(toy, made, tmp_path):
     with small_disk(tmp_path / "disk", 2000) as disk:
-        shutil.copytree(made(toy, *SMALL), disk / "first")
+        shutil.copytree(made(toy, *SMALL, "seed=1", tables=True), disk / "first")
         subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
         for folder in ("second", "first"):
-            words = [*LITTLE, *SMALL, "seed=1", f"hydra.run.dir=disk/{folder}"]
+            words = [*LITTLE, *SMALL, "seed=2", f"hydra.run.dir=disk/{folder}"]
             done = cfeval("run", *toy.arguments, *words, cwd=tmp_path, code=1)
             assert "Read-only file system" in one_message(done) and "disk/" in one_message(done)
         assert len(gather([disk / "first"], tmp_path / "gathered").sweep.runs) == 1  # it can still be read
@@ -100,7 +100,7 @@ def test_a_folder_that_is_deleted_during_the_run(toy, tmp_path):
     (tmp_path / "conf" / "explainer").mkdir()
     (tmp_path / "removing.py").write_text(REMOVING)
     (tmp_path / "conf" / "explainer" / "removing.yaml").write_text("removing: {_target_: removing.Removing}\n")
-    words = ["--config-dir", "conf", *toy.arguments[2:], *LITTLE, "explainer=[random,removing]"]
+    words = ["--config-dir", "conf", *toy.arguments[2:], *LITTLE, *SMALL[1:], "explainer=[random,removing]"]
     done = cfeval("run", *words, "hydra.run.dir=run", cwd=tmp_path, code=1)
     assert "explain: removing" in done.stderr and "Traceback" not in done.stderr
     assert f"cfeval: {tmp_path / 'run'} was removed during the run." in done.stderr
@@ -109,10 +109,11 @@ def test_a_folder_that_is_deleted_during_the_run(toy, tmp_path):
 
 def test_a_cache_on_a_full_disk_does_not_keep_a_run_from_ending(toy, made, tmp_path):
     with small_disk(tmp_path / "disk", 40):
-        words = ["hydra.run.dir=run", "cache=disk", f"cache.folder={tmp_path / 'disk'}"]
+        words = ["seed=1", "hydra.run.dir=run", "cache=disk", f"cache.folder={tmp_path / 'disk'}"]
         done = cfeval("run", *toy.arguments, *LITTLE, *SMALL, *words, cwd=tmp_path)
         assert "cache: " in done.stderr and "full" in done.stderr
-    assert (tmp_path / "run" / "metrics.csv").read_bytes() == (made(toy, *SMALL) / "metrics.csv").read_bytes()
+    other = made(toy, *SMALL, "seed=1", tables=True)
+    assert (tmp_path / "run" / "metrics.csv").read_bytes() == (other / "metrics.csv").read_bytes()
 
 
 def test_data_that_does_not_fit_is_not_left_half(tmp_path):
