@@ -15,7 +15,7 @@ from cfeval_cli.folder.checked import read
 from tests import warm
 from tests.conftest import LITTLE, TOY, environment, serving
 
-RUNS = 3
+RUNS = 2
 # each run shows that it has come to its data
 MEETING = """
 import os, pathlib
