@@ -5,17 +5,17 @@ import pytest
 
 from cfeval_cli.atlas.brief import of_atlas
 from cfeval_cli.atlas.summary import LEAD, Summary
-from tests.atlas.worlds import SETS, world
+from tests.atlas.worlds import SETS, usual, world
 
 
 @pytest.fixture(scope="module")
 def atlas():
-    return world()
+    return usual().atlas
 
 
 @pytest.fixture(scope="module")
-def made(atlas):
-    return of_atlas(Summary(atlas))
+def made():
+    return of_atlas(usual())
 
 
 def test_it_has_the_mean_tau_of_every_metric_that_can_be_compared_by_question(atlas, made):

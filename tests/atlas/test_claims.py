@@ -5,12 +5,12 @@ import pytest
 
 from cfeval_cli.atlas.claims import FAILS, HOLDS, OPEN, answered, fixed
 from cfeval_cli.atlas.summary import Summary
-from tests.atlas.worlds import METRICS, world
+from tests.atlas.worlds import METRICS, usual, world
 
 
 @pytest.fixture(scope="module")
 def told():
-    return {one.name: one for one in answered(Summary(world()))}
+    return {one.name: one for one in answered(usual())}
 
 
 def test_each_claim_has_words_a_source_and_a_test():
@@ -41,7 +41,7 @@ def test_the_claims_of_the_field_are_answered(told):
 
 
 def test_how_often_metrics_lean_to_opposite_sides_is_counted_pair_by_pair(told):
-    rows = world().rows
+    rows = usual().rows
     rows = rows[~rows["arbitrary"]]
     shares = []
     for _, part in rows.groupby(["data", "judge", "truth", "seed", "k"]):

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from cfeval_cli.atlas.summary import LEAD, Summary, by_run, differences
-from tests.atlas.worlds import METRICS, TRUTHS, world
+from tests.atlas.worlds import METRICS, TRUTHS, usual, world
 
 
 @pytest.fixture(scope="module")
 def summary():
-    return Summary(world())
+    return usual()
 
 
 def test_the_best_metric_of_each_question_is_found_with_its_mean_and_n(summary):
@@ -60,7 +60,7 @@ def test_few_data_sets_leave_it_open_and_noise_tells_nothing():
 
 
 def test_a_metric_that_lacks_many_cells_is_not_compared(summary):
-    atlas = world()
+    atlas = summary.atlas
     gone = (atlas.rows["metric"] == "comprehensiveness") & (atlas.rows["data"] == "adults")
     answer = Summary(type(atlas)(atlas.rows[~gone])).answers[0]
     assert "comprehensiveness" not in [one.pair[0] for one in answer.compared] and answer.best.pair[0] == "aopc"
