@@ -63,7 +63,7 @@ def test_every_cell_stands_somewhere_and_what_is_narrow_takes_one_column(columns
 
 def test_chosen_metrics_have_rows_and_others_have_not(toy, made):
     three = ("explainer=[random,omission,lr]", "metric=[comprehensiveness,sufficiency,proximity,validity_soft,recall]")
-    folder = made(toy, *three, "tables.metrics=[comprehensiveness,validity_soft]", tables=True)
+    folder = made(toy, *three, "tables.metrics=[comprehensiveness,validity_soft]", "model.max_epochs=10", tables=True)
     told = read(folder)
     settings = {**told.record["settings"], "tables": {"metrics": None}}  # as of a run that chooses none
     whole = replace(told, record={**told.record, "settings": settings})

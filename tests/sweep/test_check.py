@@ -22,7 +22,7 @@ def test_runs_are_read_and_the_regret_written(toy, made, tmp_path):
         "explainer=[random,omission,decision_boundary]", "resamples=0", "n_explain=20", "gold=[shapley,contrast]",
         "metric=[comprehensiveness,validity_soft,c_soft,recall]", "removal=[marginal]",
     )  # fmt: skip
-    folders = [made(toy, *chosen, "model=tree"), made(toy, *chosen)]
+    folders = [made(toy, *chosen, "model=tree"), made(toy, *chosen, "model.max_epochs=10")]
     shutil.copytree(folders[0], tmp_path / "again")
     done = check([*folders, tmp_path / "again"], tmp_path)
     assert done.said == "2 runs of judges on 1 data set; 1 left out (not complete, of unknown truth, or there twice)"
