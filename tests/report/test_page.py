@@ -252,22 +252,26 @@ def test_what_the_browser_shows_is_what_the_files_say(toy, made):
     folder = made(toy, FOUR)
     data = instances.gather(opened(folder))
     scores = pd.read_parquet(folder / "scores.parquet").set_index(["metric", "variant", "explainer", "instance"])
-    found = pd.read_parquet(folder / "counterfactuals.parquet").set_index(["explainer", "access", "instance"])
+    scores = scores["numerator"].to_dict()
+    found = {
+        (line.explainer, line.access, line.instance): line
+        for line in pd.read_parquet(folder / "counterfactuals.parquet").itertuples()
+    }
     names = list(json.loads((folder / "run.json").read_text())["explainers"])
     for one in data["instances"]:
         for name, told, edits in zip(names, one["e"], one["c"], strict=True):
             for gold in data["golds"]:
                 if told:
                     hit = float(told[0] in one["gold"][gold])
-                    assert hit == scores.loc[("recall", gold, name, one["id"]), "numerator"]
+                    assert hit == scores["recall", gold, name, one["id"]]
             if not told:
                 assert edits == [None] * len(data["levels"])
                 continue
             for level, (features, _, label, p, distance, rested) in zip(data["levels"], edits, strict=True):
-                line = found.loc[(name, level, one["id"])]
-                assert features == line["features"].tolist() and label == line["label"] and rested is None
-                assert distance == pytest.approx(line["distance"], rel=1e-3)
-                assert p is None if level == "label" else p == pytest.approx(line["probability"], rel=1e-3)
+                line = found[name, level, one["id"]]
+                assert features == line.features.tolist() and label == line.label and rested is None
+                assert distance == pytest.approx(line.distance, rel=1e-3)
+                assert p is None if level == "label" else p == pytest.approx(line.probability, rel=1e-3)
 
 
 def test_too_many_bytes_make_fewer_instances(toy, made, monkeypatch):
