@@ -119,7 +119,7 @@ def some_taus(rng, missing=0.0):
 
 
 def same(ours, theirs):
-    assert (math.isnan(ours) and math.isnan(theirs)) or ours == pytest.approx(theirs, rel=1e-9, abs=1e-12)
+    assert (math.isnan(ours) and math.isnan(theirs)) or math.isclose(ours, theirs, rel_tol=1e-9, abs_tol=1e-12)
 
 
 def check_seeds(line, figures):
