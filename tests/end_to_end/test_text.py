@@ -11,6 +11,8 @@ from tests import inside
 from tests.conftest import LITTLE, cfeval, only_run
 from tests.end_to_end.test_run import FAST, SIX, same_figures
 
+LEARNT = ("model.learning_rate.text=0.03", "model.max_epochs=6")  # as much, in a few epochs
+
 
 @pytest.mark.parametrize(
     "arguments",
@@ -31,7 +33,7 @@ from tests.end_to_end.test_run import FAST, SIX, same_figures
 def test_an_outsider_recomputes_every_figure(toy_text, made, arguments):
     few = ["explainer=[random,omission,decision_boundary,lr]"] if SIX not in arguments else FAST
     moved, fewer = "search=continuous" in arguments, "dataset.search_words=6" in arguments
-    folder = made(toy_text, *few, "n_explain=10", *arguments, tables=moved or fewer)
+    folder = made(toy_text, *few, *LEARNT, "n_explain=10", *arguments, tables=moved or fewer)
     ours, told = same_figures(folder), (folder / "tables.md").read_text() if moved or fewer else ""
     assert ("6 words to search among" in told) == fewer
     assert ("comprehensiveness", "mask", "lr") in ours and ours["recall", "centered", "lr"] == 1.0
@@ -46,12 +48,12 @@ def test_an_outsider_recomputes_every_figure(toy_text, made, arguments):
 @pytest.mark.parametrize("search", ["continuous", "exact"])
 def test_tables_with_moving_searches(toy, made, search):
     explainers = "explainer=[random,omission,decision_boundary,lr]"
-    ours = same_figures(made(toy, explainers, f"search={search}", "k=2", "n_explain=10"))
+    ours = same_figures(made(toy, explainers, f"search={search}", "k=2", "n_explain=7"))
     assert {variant for metric, variant, _ in ours if metric == "c"} == {"gradient"}
 
 
 def test_k_beyond_a_sentence_lowers_coverage_and_padding_is_never_named(toy_text, made):
-    folder = made(toy_text, "explainer=[random,omission,lr]", "search=exact", "k=5", "metric=[c,recall]")
+    folder = made(toy_text, "explainer=[random,omission,lr]", *LEARNT, "search=exact", "k=5", "metric=[c,recall]")
     lengths = pd.read_parquet(folder / "instances.parquet")["codes"].map(lambda c: int((c != -1).sum()))
     metrics = pd.read_csv(folder / "metrics.csv").query("metric == 'c'")
     assert 0 < (lengths >= 5).mean() < 1
@@ -75,7 +77,7 @@ def test_the_same_seed_gives_the_same_bytes(toy_text, tmp_path):
 
 def test_not_converged_within_the_steps_is_told(toy_text, made):
     few = ["search=continuous", "search.steps=2", "search.restarts=1", "n_explain=20", "metric=[c,recall]"]
-    folder = made(toy_text, "explainer=[random,lr]", *few, tables=True)
+    folder = made(toy_text, "explainer=[random,lr]", *LEARNT, *few, tables=True)
     metrics = pd.read_csv(folder / "metrics.csv").query("metric == 'converged'")
     assert (metrics["value"] < 0.9).all()
     assert "Converged (gradient)" in (folder / "tables.md").read_text()
@@ -117,7 +119,8 @@ def test_a_partial_copy_says_so_on_screen_in_the_record_and_in_every_caption(toy
     cwd = tmp_path / "run"
     cwd.mkdir()
     arguments = ["--config-dir", str(tmp_path / "conf"), "dataset=toy_text", f"data_dir={toy_text.folder / 'data'}"]
-    little = [*LITTLE, "explainer=[random,lr]", "n_explain=10", "search=exact", "metric=[c,recall]"]
+    little = [*LITTLE, *LEARNT, "explainer=[random,lr]", "n_explain=10", "search=exact", "metric=[c,recall]"]
+    little += ["truth=[signed]", "gold=signed", "resamples=0"]
     done = cfeval("run", *arguments, *little, cwd=cwd)
     assert "an incomplete copy, 400 of 900 sentences; put whole.neg and whole.pos into" in done.stderr
     folder = only_run(cwd)
