@@ -982,16 +982,18 @@ class Ranked:
     """Values of explainers, the better the larger, and how far two metrics agree about them."""
 
     def __init__(self, run, drawn):
-        self.run, self.drawn, self.orders, self.taus = run, drawn, {}, {}
+        self.run, self.drawn, self.orders, self.taus, self.who = run, drawn, {}, {}, {}
         rungs, self.controls = run.explainers
         self.names = [name for name in rungs if not rungs[name]]
 
     def ranked(self, a, b, end=""):
         """The explainers that have a value of both."""
-        return tuple(
-            name for name in self.names
-            if (*a, name) in self.drawn and (*b, name) in self.drawn and not (end and self.controls[name])
-        )  # fmt: skip
+        if (a, b, end) not in self.who:
+            self.who[a, b, end] = tuple(
+                name for name in self.names
+                if (*a, name) in self.drawn and (*b, name) in self.drawn and not (end and self.controls[name])
+            )  # fmt: skip
+        return self.who[a, b, end]
 
     def side(self, one, names):
         """Values of a metric (1 + B,), so that the better is the larger."""
@@ -1247,9 +1249,8 @@ def together(values, draws, who, key):
     means = np.zeros((4000, many))
     for seed in range(size):
         for place in range(size):
-            here = [row for row in range(4000) if chosen[row, place] == seed]
-            for row, b in zip(here, rng.integers(len(draws[seed]), size=len(here)), strict=True):
-                means[row] += draws[seed][b]
+            here = np.flatnonzero(chosen[:, place] == seed)
+            means[here] += np.array(draws[seed])[rng.integers(len(draws[seed]), size=len(here))]
     means /= size
     columns = [(*(of[j] for of in values), *(one[j] for of in draws for one in of)) for j in range(many)]
     columns = [(*column, tuple(map(frozenset, names))) for column, names in zip(columns, who, strict=True)]

@@ -125,18 +125,21 @@ def differences(tables):
 
 def compared(tables, pairs, truth, end):
     """{(one, other): figures}, the larger τ over all explainers first."""
-    gaps, found, kinds = {}, {}, {}
+    gaps, found = {}, {}
+    taken = {one: tables.tau(one, truth, end) for one in pairs}
+    # to the bit, but for the sign of zero and what stands for nothing
+    exact = {one: (np.where(np.isnan(tau), nan, tau) + 0.0).tobytes() for one, tau in taken.items() if tau is not None}
     for a, b in combinations(pairs, 2):
         if tables.tau(b, truth)[0] > tables.tau(a, truth)[0]:
             a, b = b, a
         names = [tables.ranked(one, truth, end) for one in (a, b)]
-        taus = [tables.tau(one, truth, end) for one in (a, b)]
+        taus = [taken[a], taken[b]]
         line = dict.fromkeys(("difference", "low", "high", "p", "p_holm"), nan) | {"same": False}
         found[a, b] = line
         if names[0] != names[1] or taus[0] is None:
             continue
         gap = taus[0] - taus[1]
-        line |= {"difference": gap[0], "same": np.array_equal(*taus, equal_nan=True)}
+        line |= {"difference": gap[0], "same": exact[a] == exact[b]}
         if tables.enough(a, names[0]) and tables.enough(b, names[1]):
             draws = gap[1:][~np.isnan(gap[1:])]
             line["low"], line["high"], _ = tables.ends(gap[1:])
@@ -144,13 +147,7 @@ def compared(tables, pairs, truth, end):
             line["p"] = min(1.0, 2 * (1 + sides) / (len(draws) + 1))
             line["p_holm"] = 1.0
             gaps[a, b] = line
-    for one in (one for one in pairs if tables.tau(one, truth, end) is not None):
-        alike = [
-            other for other in kinds
-            if tables.ranked(one, truth, end) == tables.ranked(other, truth, end)
-            and np.array_equal(tables.tau(one, truth, end), tables.tau(other, truth, end), equal_nan=True)
-        ]  # fmt: skip
-        kinds[one] = kinds[alike[0]] if alike else one  # the same τ in every resample: one hypothesis
+    kinds = {one: (tables.ranked(one, truth, end), tau) for one, tau in exact.items()}  # one hypothesis each
     tests = {}
     for (a, b), line in gaps.items():
         if not line["same"]:
