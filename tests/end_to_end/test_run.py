@@ -23,6 +23,7 @@ from tests.inside import planned
 ROOT = Path(__file__).parents[2]
 SIX = "explainer=[random,omission,lime,anchor,decision_boundary,lr]"
 FAST = ("explainer.lime.n_samples=300", "explainer.decision_boundary.n_samples=100")
+LEARNT = ("model.learning_rate.tabular=0.1", "model.max_epochs=10")  # as much, in a few epochs
 N = 18  # instances: two chunks, so that there is something for workers
 MORE = ("noise=6", "reparametrisations=2", "bounds=2000", "metric=core")
 RESULTS = ["bounds.csv", "correlations.csv", "costs.csv", "costs.md", "counterfactuals.parquet",
@@ -241,7 +242,7 @@ def test_an_outsider_recomputes_every_figure(whole):
 
 def test_an_outsider_recomputes_what_seeds_say_together(toy, made, tmp_path):
     # rules have no order, so that not all metrics rank the same explainers
-    few = ("explainer=[random,omission,anchor,decision_boundary,lr]", "n_explain=35", "reparametrisations=1")
+    few = ("explainer=[random,omission,anchor,decision_boundary,lr]", "n_explain=35", "reparametrisations=1", *LEARNT)
     few += ("metric=[comprehensiveness,aopc,edits_to_flip,validity,validity_soft,c,recall,hit]",)
     folders = [made(toy, *few, f"seed={seed}") for seed in range(3)]
     gather(folders, tmp_path)
@@ -536,16 +537,18 @@ def test_adults_is_prepared_as_the_anchor_package_does_it(adults):
     dataset = planned().dataset.load(adults, 0)
     names = [feature.values for feature in dataset.features]
     assert len(dataset.test) == 1569
-    for instance, label, codes in zip(dataset.test.ids, dataset.test.labels, dataset.test.codes, strict=True):
-        for j, column in enumerate(expected):
-            ours = codes[j] if j in (0, 10) else names[j][codes[j]]
-            assert ours == column[instance]
-        assert label == int(raw[14][instance] == ">50K")
+    ids, codes = dataset.test.ids, dataset.test.codes
+    for j, column in enumerate(expected):
+        ours = codes[:, j] if j in (0, 10) else np.array(names[j])[codes[:, j]]
+        assert ours.tolist() == column[ids].tolist()
+    assert dataset.test.labels.tolist() == (raw[14].to_numpy()[ids] == ">50K").tolist()
 
 
 def test_adults_from_end_to_end(adults, tmp_path):
     words = ["dataset=adults", "search=discrete", "n_explain=4", "cache=off", f"data_dir={adults}", "figures=[]"]
     words += ["noise=2", "reparametrisations=1", "resamples=100"]
+    # nearly as accurate, in half the time
+    words += ["model.max_epochs=5", "explainer.lime.n_samples=500", "removal.marginal.draws=30"]
     words += ["report=false"]  # which the end of tests/end_to_end/test_wheel.py has
     done = cfeval("run", *words, cwd=tmp_path)
     folder = only_run(tmp_path)
@@ -594,6 +597,7 @@ def test_the_whole_test_set_of_adults_with_two_features(adults, tmp_path):
 def test_a_folder_with_the_results_of_the_same_inputs_is_left_as_it_is(toy, tmp_path):
     usual = [*toy.arguments[2:], "cache=off", "figures=[]", "report=false", "explainer=[random,lr]"]
     fixed = ["n_explain=10", "resamples=0", "bounds=0", "noise=0", "reparametrisations=0", "metric=[c,recall]"]
+    fixed += ["truth=[signed]", "gold=signed", "model.max_epochs=3"]
     (tmp_path / "run").mkdir()
     files = ("metrics.csv", "run.json", "scores.parquet")
 
