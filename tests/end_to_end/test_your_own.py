@@ -34,7 +34,7 @@ def few_adults(adults, tmp_path_factory, monkeypatch):
     """The first lines of Adults in the data folder, and the setting with which they are taken for it."""
     folder = tmp_path_factory.mktemp("adults")
     with (adults / "adult.data").open() as file:
-        (folder / "adult.data").write_text("".join(islice(file, 3000)))
+        (folder / "adult.data").write_text("".join(islice(file, 2000)))
     monkeypatch.setenv("CFEVAL_DATA", str(folder))
     return ["dataset.file.sha256=null"]
 
