@@ -134,15 +134,25 @@ def together(group):
     return inside.composed(*(f"{key}={value}" for key, value in (FEW | {group: f"[{','.join(names)}]"}).items()))
 
 
+@cache
+def few():
+    """A run with few components, which nobody changes."""
+    return inside.composed(*(f"{key}={value}" for key, value in FEW.items()))
+
+
 def only(group, name):
     """The config of a run with one component of its group."""
     needed = NEEDS.get((group, name), [])
-    if group not in SEVERAL or name in {*GROUPED, *KEYS}:
+    said = None if group in SEVERAL else inside._file(group, name, None)
+    if said is None and (group not in SEVERAL or name in {*GROUPED, *KEYS}):
         return inside.composed(*alone(group, name, *needed))
-    cfg = inside.copied(together(group))
+    cfg = inside.copied(few())
     with open_dict(cfg):
-        # and what is set for all of a group
-        cfg[group] = {key: one for key, one in cfg[group].items() if key == name or not OmegaConf.is_config(one)}
+        if said is not None:
+            cfg[group] = OmegaConf.merge(said, inside._run().get(group, {}))
+        else:  # and what is set for all of a group
+            every = together(group)[group]
+            cfg[group] = {key: one for key, one in every.items() if key == name or not OmegaConf.is_config(one)}
     settings = [setting.split("=") for setting in needed]
     settings += [("gold", name)] if group == "truth" else [("agreement", name)] if name == "hit" else []
     for key, value in settings:
@@ -401,8 +411,10 @@ def test_access_limits_the_search_and_the_metrics_but_not_the_truth():
     ],
 )
 def test_bad_settings_are_named(overrides, message):
+    told = " ".join(overrides).replace("gold", "truth gold").replace("truth", "truth gold")
+    beside = [f"{key}={value}" for key, value in FEW.items() if key not in told]  # few others, where none is spoken of
     with pytest.raises(UserError, match=message):
-        plan(*overrides)
+        plan(*beside, *overrides)
 
 
 def test_a_group_of_which_nothing_is_chosen_is_named():
