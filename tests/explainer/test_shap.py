@@ -1,6 +1,5 @@
 """shap gives the package's values for the same background and seed, in all of its ways."""
 
-import importlib.util
 import warnings
 from itertools import combinations
 from math import factorial
@@ -159,25 +158,14 @@ def test_linear_is_the_packages_on_embeddings():
     assert told == pytest.approx(signs * values.reshape(6, dataset.width, 3).sum(axis=2), abs=1e-9)
 
 
-def classifiers():
-    from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingClassifier, RandomForestClassifier
-    from sklearn.tree import DecisionTreeClassifier
-
-    made = [
-        DecisionTreeClassifier(max_depth=4),
-        RandomForestClassifier(8, max_depth=4),
-        GradientBoostingClassifier(n_estimators=8),
-        HistGradientBoostingClassifier(max_iter=8, min_samples_leaf=5),
-    ]
-    if importlib.util.find_spec("lightgbm"):
-        from lightgbm import LGBMClassifier
-
-        made.append(LGBMClassifier(n_estimators=8, min_child_samples=5, verbosity=-1))
-    if importlib.util.find_spec("xgboost"):
-        from xgboost import XGBClassifier
-
-        made.append(XGBClassifier(n_estimators=8, max_depth=3))
-    return made
+CLASSIFIERS = {
+    "sklearn.tree.DecisionTreeClassifier": {"max_depth": 4},
+    "sklearn.ensemble.RandomForestClassifier": {"n_estimators": 8, "max_depth": 4},
+    "sklearn.ensemble.GradientBoostingClassifier": {"n_estimators": 8},
+    "sklearn.ensemble.HistGradientBoostingClassifier": {"max_iter": 8, "min_samples_leaf": 5},
+    "lightgbm.LGBMClassifier": {"n_estimators": 8, "min_child_samples": 5, "verbosity": -1},
+    "xgboost.XGBClassifier": {"n_estimators": 8, "max_depth": 3},
+}
 
 
 def trained(estimator, dataset, **settings):
@@ -187,9 +175,11 @@ def trained(estimator, dataset, **settings):
     return model, Batch(dataset.test.ids[:6], codes, labels, seed=0, component="explainer.shap")
 
 
-@pytest.mark.parametrize("estimator", classifiers(), ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize("name", CLASSIFIERS)
 @pytest.mark.parametrize("categories", [0, 2], ids=["numbers", "mixed"])
-def test_tree_is_the_packages_and_auto_takes_it_wherever_it_tells_the_truth(estimator, categories):
+def test_tree_is_the_packages_and_auto_takes_it_wherever_it_tells_the_truth(name, categories):
+    package, _, kind = name.rpartition(".")
+    estimator = getattr(pytest.importorskip(package), kind)(**CLASSIFIERS[name])
     dataset = make_mixed(1, n=80, categories=categories, numbers=4)
     model, batch = trained(estimator, dataset)
     auto = by_feature(Shap("auto", 40).fit(dataset, gate(model))(batch), dataset.width)

@@ -18,10 +18,6 @@ from cfeval_cli.types import Dataset, Subject
 from tests.model.mixed import mixed
 from tests.problems import make_dataset
 
-pytest.importorskip("onnxruntime")
-skl2onnx = pytest.importorskip("skl2onnx")
-onnx = pytest.importorskip("onnx")
-
 DATASET = mixed()
 CODES = DATASET.test.codes
 
@@ -47,6 +43,8 @@ def trained():
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory, trained):
+    pytest.importorskip("onnxruntime")
+    skl2onnx, onnx = pytest.importorskip("skl2onnx"), pytest.importorskip("onnx")
     from skl2onnx.common.data_types import FloatTensorType, StringTensorType
 
     folder = tmp_path_factory.mktemp("onnx")

@@ -16,8 +16,9 @@ from tests.report.test_page import SWEPT
 SCORED = "metric=[validity,proximity,recall]"  # few panels, and yet all figures
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "google-chrome", "chromium-browser"))), None)
+if BROWSER is None:
+    pytest.skip("there is no chromium or google-chrome on this machine", allow_module_level=True)
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install playwright")
-pytestmark = pytest.mark.skipif(BROWSER is None, reason="there is no chromium or google-chrome on this machine")
 
 EVIL = "<img src=x onerror=\"console.error('obeyed')\">"
 
