@@ -186,12 +186,16 @@ def test_with_probabilities_every_explainer_and_metric_that_applies(toy, place):
         lines = explained[(explained["explainer"] == name) & (explained["features"].map(len) > 0)]
         rows = np.stack(instances.loc[lines["instance"], "codes"].to_list()).astype(np.int32)
         label = instances.loc[lines["instance"], "predicted"].to_numpy()
-        others = np.repeat(rows[:, None], len(dataset.train), axis=1)
-        for one, j in zip(others, lines["features"].map(lambda named: int(named[0])), strict=True):
-            one[:, j] = dataset.train.codes[:, j]
-        after = model.predict_proba(others.reshape(-1, rows.shape[1])).reshape(*others.shape[:2], -1).mean(axis=1)
-        each = np.arange(len(rows))
-        drops = model.predict_proba(rows)[each, label] - after[each, label]
+        drops = model.predict_proba(rows)[np.arange(len(rows)), label]
+        first = lines["features"].map(lambda named: int(named[0])).to_numpy()
+        for j in set(first):
+            # each value of the training rows once, as often as it is there
+            codes, counts = np.unique(dataset.train.codes[:, j], return_counts=True)
+            mine = np.flatnonzero(first == j)
+            others = np.repeat(rows[mine], len(codes), axis=0)
+            others[:, j] = np.tile(codes, len(mine))
+            after = model.predict_proba(others)[np.arange(len(others)), np.repeat(label[mine], len(codes))]
+            drops[mine] -= after.reshape(len(mine), -1) @ counts / counts.sum()
         assert metrics.loc["comprehensiveness", "marginal", name]["value"] == pytest.approx(np.mean(drops))
 
 
