@@ -12,8 +12,9 @@ from tests.end_to_end import outsider
 from tests.end_to_end.test_numbers import loans  # noqa: F401
 from tests.end_to_end.test_run import same_bounds, same_figures, same_tables
 
-FEW = ("explainer=[random,omission,decision_boundary,lr]", "n_explain=8")
-NO_LR = ("explainer=[random,omission,decision_boundary]", "n_explain=8", "truth.shapley.budget=1000000")
+FEW = ("explainer=[random,omission,decision_boundary,lr]", "n_explain=6")
+ADDITIVE = ("model=additive", "model.bags=2", "model.max_rounds=100")  # which takes half the time
+NO_LR = ("explainer=[random,omission,decision_boundary]", "n_explain=6", "truth.shapley.budget=1000000")
 FOREST = ("model=estimator", "model.estimator._target_=sklearn.ensemble.RandomForestClassifier",
           "+model.estimator.n_estimators=3", "+model.estimator.max_depth=3")  # fmt: skip
 
@@ -28,8 +29,8 @@ def asked(data, *overrides, seed=0):
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("model=additive", "metric=core", "k=2", "bounds=20", "noise=4"),
-        ("model=additive", "metric=field", "model.blind=[shape]", "seed=2"),
+        (*ADDITIVE, "metric=core", "k=2", "bounds=20", "noise=4"),
+        (*ADDITIVE, "metric=field", "model.blind=[shape]", "seed=2"),
         ("model=tree", "metric=core", "k=2", "bounds=20", "seed=1"),
         (
             "model=tree",
@@ -40,7 +41,7 @@ def asked(data, *overrides, seed=0):
         ),
         ("removal=[zero,mean,marginal]", "metric=field", "k=2", "seed=4"),
     ],
-    ids=lambda arguments: " ".join(arguments[:3]),
+    ids=lambda arguments: " ".join(one for one in arguments if one not in ADDITIVE[1:])[:50],
 )
 def test_a_model_that_is_in_the_folder(toy, made, arguments):
     few = NO_LR if "model=tree" in arguments else FEW
@@ -80,7 +81,7 @@ def test_without_the_model_all_is_recomputed_that_needs_no_other_predictions(toy
 
 def test_three_classes(toy, made, tmp_path):
     words = ["dataset=wine", f"data_dir={tmp_path}", "model=additive", "model.bags=1", "model.max_rounds=50"]
-    words += ["dataset.candidates=4", "metric=core", "explainer=[random,omission,lr]", "n_explain=6"]
+    words += ["dataset.candidates=4", "metric=core", "explainer=[random,omission,lr]", "n_explain=4"]
     words += ["bounds=0", "noise=0", "reparametrisations=0", "resamples=100", "report=false", "figures=[]", "cache=off"]
     (tmp_path / "run").mkdir()
     same_figures(inside.run(tmp_path / "run", *words, "n_jobs=1", tables=False))
@@ -88,7 +89,7 @@ def test_three_classes(toy, made, tmp_path):
 
 def test_numbers_and_constraints(loans, made):  # noqa: F811
     constraints = ("+dataset.immutable=[home]", "+dataset.only={age: up}")
-    few = ("explainer=[random,omission]", "n_explain=8", "truth.shapley.budget=1000000")
+    few = ("explainer=[random,omission]", "n_explain=6", "truth.shapley.budget=1000000")
     found = same_figures(made(loans, *few, *constraints, "model=tree", "metric=field", "k=2"))
     assert any(metric == "fixed" for metric, _, _ in found)
 
