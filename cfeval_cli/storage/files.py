@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import fcntl
+import io
 import logging
 import os
 import re
@@ -89,13 +91,23 @@ def hash_file(path: Path) -> str:
 
 def as_csv(frame: pd.DataFrame) -> str:
     """CSV text of a table with text from outside; a spreadsheet shows a cell that looks like a formula as it is."""
+    text = io.StringIO()
+    lines = csv.writer(text, lineterminator="\n")
+    lines.writerow(map(_plain, map(str, frame.columns)))
+    lines.writerows(zip(*(_cells(frame.iloc[:, place]) for place in range(frame.shape[1])), strict=True))
+    return text.getvalue()
 
-    def plain(cell: Any) -> Any:
-        return _plain(cell) if isinstance(cell, str) else cell
 
-    texts = [name for name in frame.columns if frame[name].dtype == object or frame[name].dtype == "str"]
-    safe = frame.assign(**{name: frame[name].map(plain) for name in texts})
-    return str(safe.rename(columns=plain).to_csv(index=False))
+def _cells(column: pd.Series[Any]) -> list[Any]:
+    """A column's cells as Python has them, nothing where one is missing; DataFrame.to_csv takes three times as long."""
+    cells: list[Any] = column.tolist()
+    gone = column.isna()
+    if column.dtype.kind in "fiub" and not gone.any():
+        return cells
+    return [
+        "" if missing else _plain(cell) if isinstance(cell, str) else cell
+        for cell, missing in zip(cells, gone.tolist(), strict=True)
+    ]
 
 
 @lru_cache(maxsize=10_000)

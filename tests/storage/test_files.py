@@ -3,6 +3,8 @@ import hashlib
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cfeval_cli.storage import npy
 from cfeval_cli.storage.files import as_csv, hash_file, locked, sweep_partial, whole_file
@@ -38,6 +40,27 @@ def test_a_folder_is_held_by_one(tmp_path):
 def test_a_spreadsheet_sees_no_formula():
     text = as_csv(pd.DataFrame({"=a": ["=1+1", "-0.5", "@x", "plain"], "n": [1.0, 2, 3, 4]}))
     assert text == "'=a,n\n'=1+1,1.0\n-0.5,2.0\n'@x,3.0\nplain,4.0\n"
+
+
+WORDS = st.sampled_from(["", "a", "b,c", 'd "e"', " i", "0.1", "nan", "None", "ü"])
+COLUMNS = {
+    "str": st.one_of(st.none(), WORDS),
+    "object": st.one_of(st.none(), st.integers(), st.floats(), st.booleans(), WORDS),
+    "float64": st.floats(), "int64": st.integers(-(2**63), 2**63 - 1),
+    "bool": st.booleans(), "Int64": st.one_of(st.none(), st.integers(-9, 9)), "category": st.one_of(st.none(), WORDS),
+    "boolean": st.one_of(st.none(), st.booleans()), "uint8": st.integers(0, 255),
+}  # fmt: skip
+
+
+@given(st.data())
+def test_a_table_without_formulas_is_written_as_pandas_does(data):
+    kinds, rows = data.draw(st.lists(st.sampled_from(sorted(COLUMNS)), min_size=1)), data.draw(st.integers(0, 5))
+    drawn = [data.draw(st.lists(COLUMNS[kind], min_size=rows, max_size=rows)) for kind in kinds]
+    columns = {
+        f"{kind} {i}": pd.Series(cells, dtype=kind) for i, (kind, cells) in enumerate(zip(kinds, drawn, strict=True))
+    }
+    frame = pd.DataFrame(columns)
+    assert as_csv(frame) == frame.to_csv(index=False)
 
 
 def test_arrays_come_back_as_they_were(tmp_path):
