@@ -23,7 +23,6 @@ from tests.inside import planned
 ROOT = Path(__file__).parents[2]
 SIX = "explainer=[random,omission,lime,anchor,decision_boundary,lr]"
 FAST = ("explainer.lime.n_samples=300", "explainer.decision_boundary.n_samples=100")
-LEARNT = ("model.learning_rate.tabular=0.1", "model.max_epochs=10")  # as much, in a few epochs
 N = 18  # instances: two chunks, so that there is something for workers
 MORE = ("noise=6", "reparametrisations=2", "bounds=2000", "metric=core")
 RESULTS = ["bounds.csv", "correlations.csv", "costs.csv", "costs.md", "counterfactuals.parquet",
@@ -242,7 +241,7 @@ def test_an_outsider_recomputes_every_figure(whole):
 
 def test_an_outsider_recomputes_what_seeds_say_together(toy, made, tmp_path):
     # rules have no order, so that not all metrics rank the same explainers
-    few = ("explainer=[random,omission,anchor,decision_boundary,lr]", "n_explain=35", "reparametrisations=1", *LEARNT)
+    few = ("explainer=[random,omission,anchor,decision_boundary,lr]", "n_explain=35", "reparametrisations=1")
     few += ("metric=[comprehensiveness,aopc,edits_to_flip,validity,validity_soft,c,recall,hit]",)
     folders = [made(toy, *few, f"seed={seed}") for seed in range(3)]
     gather(folders, tmp_path)
