@@ -94,7 +94,8 @@ def test_a_folder_with_nothing_to_resume(tmp_path, monkeypatch):
         main()
 
 
-def test_the_folder_of_configs_that_a_run_was_started_with_is_named(tmp_path):
+def test_the_folder_of_configs_that_a_run_was_started_with_is_named(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # where there is no folder of one's own configs
     run = tmp_path / "a run"
     for command in (["--config-dir", "my conf"], ["--config-dir=my conf"], ["-cd", "my conf"]):
         write(run, command=["cfeval", "run", *command, "k=2"])
