@@ -8,7 +8,7 @@ import importlib.metadata
 import importlib.util
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -193,7 +193,7 @@ def _modules(path: Path, name: str, stamp: tuple[int, int]) -> list[str]:
 def _imports(path: Path, name: str) -> list[str]:
     """The modules that a file imports, at the top or within functions, and what it imports from them."""
     found: list[str] = []
-    for node in ast.walk(ast.parse(path.read_bytes())):
+    for node in _statements(ast.parse(path.read_bytes())):
         if isinstance(node, ast.Import):
             found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -203,3 +203,11 @@ def _imports(path: Path, name: str) -> list[str]:
                 module = importlib.util.resolve_name("." * node.level + module, package)
             found += [module, *(f"{module}.{alias.name}" for alias in node.names)]
     return found
+
+
+def _statements(node: ast.AST) -> Iterator[ast.AST]:
+    """All that are in a file, however deep; not the expressions in them, which are most of it."""
+    for field in ("body", "orelse", "finalbody", "handlers", "cases"):
+        for one in getattr(node, field, ()):
+            yield one
+            yield from _statements(one)

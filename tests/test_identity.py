@@ -1,10 +1,13 @@
 """The same computation has the same identity, and any change of it another."""
 
+import ast
 import importlib
 import os
+import subprocess
 import sys
 import threading
 from dataclasses import InitVar, dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -242,6 +245,22 @@ def test_code_counts_as_far_as_it_is_imported(package):
         assert code(package) != before, name
         path.write_text(text)
         assert code(package) == before
+
+
+def test_imports_are_found_wherever_a_statement_may_stand(tmp_path):
+    """As by a walk through all that there is in a file."""
+    (tmp_path / "odd.py").write_text(
+        "import a\nif 1: import b\nelif 2: import c\nelse: import d\n"
+        "try: import e\nexcept E: import f\nelse: import g\nfinally: import h\n"
+        "try: pass\nexcept* E: import i\n"
+        "match 1:\n    case 1: import j\n    case _:\n        while 1: import k\n        else: import l\n"
+        "class C:\n    async def f(self):\n        async with x: import m\n        async for y in z: import n.o\n"
+    )
+    for path in (tmp_path / "odd.py", Path(subprocess.__file__), Path(identity.__file__)):
+        tree = ast.parse(path.read_bytes())
+        by_walk = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+        assert by_walk and by_walk <= {*identity._imports(path, "odd")}, path
+    assert {*identity._imports(tmp_path / "odd.py", "odd")} == {*"abcdefghijklm", "n.o"}
 
 
 def test_versions_of_packages_count_even_those_imported_within_functions(package, monkeypatch):
