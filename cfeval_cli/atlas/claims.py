@@ -79,7 +79,7 @@ def answered(summary: Summary) -> list[Claim]:
 def _chosen(rows: pd.DataFrame, which: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Metrics by name; no variant that depends on a constant that no prediction depends on."""
     mine = rows[~rows["arbitrary"] & rows["metric"].isin(which["metric"])]
-    return list(dict.fromkeys(mine[["metric", "variant"]].itertuples(index=False, name=None)))
+    return list(dict.fromkeys(zip(mine["metric"], mine["variant"], strict=True)))
 
 
 def _asked(rows: pd.DataFrame, claim: Mapping[str, Any]) -> pd.DataFrame:

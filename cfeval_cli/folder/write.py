@@ -659,24 +659,23 @@ def _found(ids: Ints, explainer: str, level: Access, found: Counterfactuals) -> 
     features = _without_none(found.features)
     empty = [None] * len(ids)
     codes, vectors = found.codes, found.vectors
-    return pd.DataFrame(
-        {
-            "instance": ids,
-            "explainer": explainer,
-            "access": level.name.lower(),
-            "features": features,
-            "codes": empty if codes is None else [row[named] for row, named in zip(codes, features, strict=True)],
-            "vectors": empty
-            if vectors is None
-            else [list(row[: len(named)]) for row, named in zip(vectors, features, strict=True)],
-            "label": found.labels,
-            "flipped": found.flipped,
-            "probability": np.full(len(ids), np.nan) if found.probability is None else found.probability,
-            "distance": found.distance,
-            "converged": pd.array(empty if found.converged is None else found.converged.tolist(), dtype="boolean"),
-            "steps": pd.array(empty if found.steps is None else found.steps.tolist(), dtype="Int64"),
-        }
-    )
+    rows: dict[str, Any] = {
+        "instance": ids,
+        "explainer": explainer,
+        "access": level.name.lower(),
+        "features": features,
+        "codes": empty if codes is None else [row[named] for row, named in zip(codes, features, strict=True)],
+        "vectors": empty
+        if vectors is None
+        else [list(row[: len(named)]) for row, named in zip(vectors, features, strict=True)],
+        "label": found.labels,
+        "flipped": found.flipped,
+        "probability": np.full(len(ids), np.nan) if found.probability is None else found.probability,
+        "distance": found.distance,
+        "converged": pd.array(empty if found.converged is None else found.converged.tolist(), dtype="boolean"),
+        "steps": pd.array(empty if found.steps is None else found.steps.tolist(), dtype="Int64"),
+    }
+    return pd.DataFrame(rows)
 
 
 def _peak_memory() -> float:
