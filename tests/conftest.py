@@ -28,6 +28,7 @@ from cfeval_cli.folder.checked import SCHEMA
 from tests import warm
 from tests.examples import some
 
+gc.disable()  # until all is imported
 os.environ["NUMBA_DISABLE_JIT"] = "1"  # the shap package, with which results are compared, would compile for a minute
 
 settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=some(100))
@@ -70,7 +71,8 @@ def pytest_collection_finish() -> None:
     """What was imported stays, and need not be looked through again and again for what may go."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(20_000)  # as the command does
+    gc.set_threshold(100_000)
+    gc.enable()
 
 
 @dataclass(frozen=True)
