@@ -24,7 +24,6 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
-from cfeval_cli.folder.checked import SCHEMA
 from tests import warm
 from tests.examples import some
 
@@ -206,6 +205,8 @@ def serving(handler: Any) -> Iterator[str]:
 
 def seal(folder: Path, record: dict[str, object], overrides: list[str]) -> None:
     """Write run.json as a run does in the end, with the hashes of all files that are there."""
+    from cfeval_cli.folder.checked import SCHEMA
+
     files = {
         str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in sorted(folder.rglob("*"))
