@@ -57,7 +57,6 @@ def _kept(choices: tuple[str, ...], folder: Path | None) -> bytes:
     return pickle.dumps(_chosen(choices, folder))
 
 
-@cache
 def _chosen(choices: tuple[str, ...], folder: Path | None) -> DictConfig:
     quick = _put_together(choices, folder) if choices else None
     if quick is not None:

@@ -187,7 +187,7 @@ def read_once() -> None:
     """Let OmegaConf parse and put together the same text once: two thirds of the time in which Hydra reads configs.
 
     And let Hydra list what is chosen only for those files that name a choice of others: hardly any does, and to do so
-    for each is a fifth of the rest.
+    for each is a sixth of the rest.
     """
     import pickle
 

@@ -290,8 +290,8 @@ def _values(title: str, metrics: pd.DataFrame, record: Mapping[str, Any], names:
     column = _columns(metrics)
     true_ranks = column(truths[0], "rank") if len(truths) == 1 else {}
     moves = moving(metrics)
-    own = metrics[_circular(metrics)]
-    circular = set(zip(own["metric"], own["variant"], own["explainer"], strict=True))
+    made = metrics[_circular(metrics)]
+    circular = set(zip(made["metric"], made["variant"], made["explainer"], strict=True))
     header = [Cell("Metric"), *map(Cell, explainers.values())]
     blocks: dict[str, list[list[Cell]]] = {}
     pairs = list(dict.fromkeys(zip(metrics["metric"], metrics["variant"], strict=True)))
