@@ -17,7 +17,8 @@ def of_atlas(summary: Summary) -> Brief:
     title = f"Mean τ of each metric with the truth: {about['runs']:,} runs, {len(about['data'])} data sets, "
     notes = [
         "By question, controls left out; in brackets the 95 % interval over data sets, judges, truths and seeds, where "
-        "at least three data sets and judges have the metric. Bold: the best, and those not told from it. "
+        "at least three data sets and judges have the metric. Bold: the best, and those that are not significantly "
+        "different from it (t-test over data sets, Holm-adjusted). "
         f"{CIRCULAR} right by construction in some rows. By --full: metrics that cannot be compared, what τ depends "
         "on, and the claims."
     ]

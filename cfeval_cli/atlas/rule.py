@@ -10,7 +10,7 @@ from cfeval_cli.statistics.recommendation import QUESTIONS
 
 
 def text(summary: Summary) -> str:
-    """rule.json: for each question the metrics that surely agree with the truth, the best first."""
+    """rule.json: for each question the metrics whose mean τ is significantly positive, the highest first."""
     answers = {one.question: one for one in summary.answers}
     believed = {}
     for question in QUESTIONS:

@@ -13,10 +13,11 @@ import pandas as pd
 from cfeval_cli.atlas.rows import TAUS, TYPES
 from cfeval_cli.atlas.store import Atlas
 from cfeval_cli.statistics.difference import holm
-from cfeval_cli.statistics.hierarchical import DRAWS, Cells, Levels, Told, levels, p_value
+from cfeval_cli.statistics.hierarchical import DRAWS, Cells, Levels, Told, levels
 from cfeval_cli.statistics.hierarchical import FACTORS as NESTED
 from cfeval_cli.statistics.ranking import agreement, ranks
 from cfeval_cli.statistics.shares import shares, together
+from cfeval_cli.statistics.student import t_interval
 from cfeval_cli.types import Floats
 
 LEAD = "tau_without_controls"  # what the atlas leads with
@@ -25,6 +26,8 @@ FACTORS = ("metric", "data", "judge", "truth", "seed", "k")
 RUN = [*NESTED, "k"]  # and the truth that a figure is of
 SURE = 0.05  # the p below which something is told
 WHOLE = 0.9  # of the cells of a question that a metric must have to be compared with the others
+
+_ADDITIVE = ("Additive", "Logistic")  # judges whose logit is a sum of effects
 
 Pair = tuple[str, str]  # metric and variant
 
@@ -72,7 +75,7 @@ class Answer:
 
     @property
     def tied(self) -> list[Metric]:
-        """Those that cannot be told from the best."""
+        """Those that are not significantly different from the best."""
         return [one for one in self.compared if one.pair in self.behind and not self.behind[one.pair][3] < SURE]
 
     @property
@@ -97,7 +100,10 @@ class Summary:
     def rows(self) -> pd.DataFrame:
         """The rows of the atlas."""
         words = [name for name, kind in TYPES.items() if kind == "str"]
-        return self.atlas.rows.astype(dict.fromkeys(words, object))  # by which it is grouped far faster
+        rows = self.atlas.rows.astype(dict.fromkeys(words, object))  # by which it is grouped far faster
+        # the best edit of k features of a sum changes the k features of the largest drops: an identity at every k
+        identity = rows["judge"].isin(_ADDITIVE) & (rows["metric"] == "validity_soft") & (rows["truth"] == "contrast")
+        return rows.assign(circular=rows["circular"] | (identity & (rows["variant"] == "probability")))
 
     def asked(self, question: str) -> pd.DataFrame:
         """The rows that answer a question."""
@@ -117,7 +123,7 @@ class Summary:
         ]
         found.sort(key=lambda one: (not one.compared, -one.lead.mean, one.pair))
         best = next((one for one in found if one.compared and one.lead.known), None)
-        return Answer(question, found, {} if best is None else _behind(mine, among, best, found))
+        return Answer(question, found, {} if best is None else _behind(mine, best, found))
 
     @cached_property
     def variance(self) -> pd.DataFrame:
@@ -206,19 +212,31 @@ def differences(figures: pd.DataFrame, one: Sequence[Pair], two: Sequence[Pair],
     return (left - right).dropna().rename(name).reset_index()
 
 
-def _behind(
-    mine: pd.DataFrame, among: Levels, best: Metric, found: Sequence[Metric]
-) -> dict[Pair, tuple[float, float, float, float]]:
-    """How much less than the best each other one agrees with the truth, where both are compared."""
-    told, p, figures = {}, [], by_run(mine, LEAD)
+def _behind(mine: pd.DataFrame, best: Metric, found: Sequence[Metric]) -> dict[Pair, tuple[float, float, float, float]]:
+    """How much less than the best each other one agrees with the truth: difference, t-interval, p after Holm.
+
+    Data sets are the units. Rows in which the best is right by construction are no evidence of its lead.
+    """
+    by_construction = (mine["metric"] == best.pair[0]) & (mine["variant"] == best.pair[1]) & mine["circular"]
+    figures = by_run(mine[~by_construction], LEAD)
+    told, p = {}, []
     for one in found:
         if one.compared and one is not best:
-            cells = Cells.of(differences(figures, [best.pair], [one.pair], LEAD), LEAD, among)
-            gap = cells.told()
+            gap = t_interval(_of_data(figures, best.pair, one.pair))
             told[one.pair] = (gap.mean, gap.low, gap.high)
-            p.append(p_value(cells.drawn()) if gap.known else 1.0)
+            p.append(1.0 if np.isnan(gap.p) else gap.p)
     adjusted: Floats = holm(np.array(p)) if p else np.zeros(0)
     return {pair: (*gap, float(one)) for (pair, gap), one in zip(told.items(), adjusted, strict=True)}
+
+
+def _of_data(figures: pd.DataFrame, one: Pair, two: Pair) -> Floats:
+    """The mean difference of two metrics on each data set: over judges, over truths, over seeds, over all else."""
+    if one not in figures or two not in figures:
+        return np.zeros(0)
+    gaps = (figures[one] - figures[two]).dropna()
+    for left in range(len(NESTED), 0, -1):
+        gaps = gaps.groupby(level=NESTED[:left]).mean()
+    return gaps.to_numpy(float)
 
 
 def _alike(one: Floats, two: Floats) -> float:

@@ -44,13 +44,15 @@ def _say(answer: Answer) -> tuple[str, list[str]]:
     points = [
         f"Mean τ {spread(best.lead)} over {best.lead.rows:,} rows: {best.lead.data} data sets, "
         f"{best.lead.judges} judges.",
-        f"Not told from it: {named(tied)}." if tied else "It is told from every other metric.",
+        f"Not significantly different from it: {named(tied)}."
+        if tied
+        else "Every other metric is significantly worse.",
     ]
     if clean is not None and clean is not best:
         points.append(f"Without what is right by construction: {clean.title}, {spread(clean.clean)}.")
     elif clean is best:
         points.append(f"It is the best without what is right by construction, too: {spread(clean.clean)}.")
-    return f"Use {best.title}", points
+    return f"{best.title} ranks first{', tied with others' * bool(tied)}", points
 
 
 def named(names: Sequence[str]) -> str:
@@ -89,7 +91,8 @@ def _answer(answer: Answer) -> Table:
         blocks[0 if one.compared else 1].append(_line(one, answer, best))
     notes = [
         "τ: mean over data sets, judges, truths and seeds, controls left out, with its 95 % interval over all of "
-        "these; – where fewer than three data sets or judges have it. p: that the best one is no better, after Holm's "
+        "these; – where fewer than three data sets or judges have it. Behind the best: the mean difference, "
+        "without the rows in which the best is right by construction, and p of a t-test over data sets after Holm's "
         "correction. Nothing by construction: without rows in which the metric is right by construction, and without "
         "explainers that are made for it or for the truth. Better half: explainers whose true score is not below the "
         "median. Diagnosticity: how often the truer of two explanations of one instance is preferred, ties by half; "

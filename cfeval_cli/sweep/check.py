@@ -82,7 +82,7 @@ def _read(folder: Path) -> tuple[dict[str, Any], list[Trial]]:
 
 
 def headline(means: pd.DataFrame) -> str:
-    """What the rule loses, what chance does, and whether another way surely loses less."""
+    """What the rule loses, what chance does, and whether another way loses significantly less."""
     every = means[means["circular"] == "keep"]
     lost = {str(name): some["regret"].dropna() for name, some in every.groupby("strategy", sort=False)}
     told = f"One chosen by chance is {_range(lost['chance'])} below the best in true score"
@@ -93,7 +93,9 @@ def headline(means: pd.DataFrame) -> str:
         return f"{told}; fewer than {LEAST} data sets say nothing of others"
     better = every[[_mark(one) == _LESS for one in every.to_dict("records")]]
     names = [STRATEGIES[name] for name in dict.fromkeys(better["strategy"])]
-    return f"{told}; {f'less is surely lost by {_listed(names)}' if names else 'no other way surely loses less'}"
+    return (
+        f"{told}; {f'{_listed(names)} loses significantly less' if names else 'no other way loses significantly less'}"
+    )
 
 
 def _range(values: pd.Series) -> str:
@@ -109,7 +111,7 @@ _MORE, _LESS = "↑", "↓"
 
 
 def _mark(one: Mapping[Any, Any]) -> str:
-    """Whether it surely loses more or less than the rule: of too few data sets nothing is told."""
+    """Whether it loses significantly more or less than the rule: of too few data sets nothing is told."""
     if one["data"] < LEAST:
         return ""
     return _MORE if one["more_low"] > 0 else _LESS if one["more_high"] < 0 else ""
@@ -130,7 +132,11 @@ def _brief(means: pd.DataFrame, about: str) -> Brief:
             for name in names
         ]
         columns.append(Column([str(question), f"k = {k} "], fields))
-    marks = f" {_MORE} surely more, {_LESS} surely less than the rule's." if some["data"].max() >= LEAST else ""
+    marks = (
+        f" {_MORE} significantly more, {_LESS} significantly less than the rule's."
+        if some["data"].max() >= LEAST
+        else ""
+    )
     notes = [
         "Mean regret: the true score of the best explainer less that of the chosen one; controls are left "
         f"out.{marks} By --full: intervals, and the same without the explainers that are made for the truth."
@@ -152,9 +158,9 @@ def _tables(lost: pd.DataFrame, means: pd.DataFrame) -> list[Table]:
     sets = list(dict.fromkeys(lost["data"]))
     notes = [
         "Regret: the true score of the best explainer less that of the chosen one, 0 at best; controls are left out. "
-        f"Means over {len(sets)} data sets ({', '.join(sets)}), their seeds and judges; in brackets 95 % intervals "
-        "over data sets and, within them, seeds. The smallest of a column is bold; ↑ and ↓: surely more or less than "
-        f"the rule's, by such an interval of the difference{_few(len(sets))}."
+        f"Means over {len(sets)} data sets ({', '.join(sets)}), their seeds and judges; in brackets 95 % t-intervals "
+        "over data sets. The smallest of a column is bold; ↑ and ↓: more or less than the rule's by a difference whose "
+        f"t-interval over data sets excludes 0, not corrected for the number of comparisons{_few(len(sets))}."
     ]
     told = [_table(means, "keep", "What is lost by each way to choose an explainer", every, notes)]
     if fewer:

@@ -12,10 +12,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from cfeval_cli.seeding import stream
-from cfeval_cli.statistics.bootstrap import interval
 from cfeval_cli.statistics.ranking import agreement, ranks
 from cfeval_cli.statistics.recommendation import QUESTIONS, Rule
+from cfeval_cli.statistics.student import t_interval
 from cfeval_cli.types import Floats
 
 STRATEGIES = {
@@ -55,7 +54,6 @@ SUMMARY = [
     "more_low",
     "more_high",
 ]
-_DRAWS = 2000
 
 
 @dataclass(frozen=True)
@@ -142,18 +140,21 @@ def regrets(everyone: Sequence[Trial], rule: Rule, arbitrary: set[str]) -> pd.Da
     lines = []
     for trial, key in zip(everyone, asked, strict=True):
         here = data == trial.data
+        # every strategy may use the same metrics: none of a variant that the rule may not use
+        allowed = np.array([row[1] not in arbitrary for row in trial.rows])
         mine = [place[row] for row in trial.rows]
+        others = np.where(allowed, taus[:, mine], np.nan)
         chosen: dict[str, int | None] = {
             "rule": next((r for m in rule.believed[trial.question] if (r := trial.by(m, arbitrary)) is not None), None),
-            "same data": _right(taus[alike[key] & here & (seeds == trial.seed) & (judges != trial.judge)][:, mine]),
-            "other data": _right(taus[alike[key] & ~here][:, mine]),
+            "same data": _right(others[alike[key] & here & (seeds == trial.seed) & (judges != trial.judge)]),
+            "other data": _right(others[alike[key] & ~here]),
             "comprehensiveness": trial.by("comprehensiveness", arbitrary),
             "c_soft": trial.by("c_soft", set()),
         }
         told: dict[str, tuple[tuple[str, str], float]] = {
             name: (trial.rows[row], trial.regret(trial.values[row])) for name, row in chosen.items() if row is not None
         }
-        whole = trial.values[~np.isnan(trial.values).any(axis=1)]
+        whole = trial.values[allowed & ~np.isnan(trial.values).any(axis=1)]
         if len(whole):
             told["mean rank"] = ("", ""), trial.regret(-ranks(whole, "higher").mean(axis=0))
         told["chance"] = ("", ""), float(trial.truth.max() - trial.truth.mean())
@@ -172,10 +173,10 @@ def _right(taus: Floats) -> int | None:
     return int(np.argmax(np.round(means, 12)))
 
 
-def summary(lost: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
+def summary(lost: pd.DataFrame) -> pd.DataFrame:
     """The mean regret of each strategy and by how much it is more than the rule's, with 95 % intervals.
 
-    Over data sets and, within them, seeds; more than the rule's where both have an answer.
+    t-intervals over data sets, of the means over their seeds; more than the rule's where both have an answer.
     """
     lines = []
     for asked, some in lost.groupby(["question", "k", "circular"], sort=False):
@@ -184,24 +185,15 @@ def summary(lost: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
             mine = some[some["strategy"] == name]
             many = (len(mine), mine["data"].nunique(), mine["seed"].nunique())
             more = cells[name] - cells["rule"] if "rule" in cells else cells[name] * np.nan
-            lines.append((*asked, name, *many, *_told(cells[name], seed), *_told(more, seed)))
+            lines.append((*asked, name, *many, *_told(cells[name]), *_told(more)))
     return pd.DataFrame(lines, columns=SUMMARY)
 
 
-def _told(cells: pd.Series, seed: int) -> tuple[float, float, float]:
-    """The mean over data sets of the mean over their seeds, with its interval."""
-    known = cells.dropna()
-    sets = [values.to_numpy(float) for _, values in known.groupby(level="data", sort=False)]
-    if not sets:
-        return (float("nan"),) * 3
-    return float(np.mean([values.mean() for values in sets])), *_spread(sets, seed)
+def _told(cells: pd.Series) -> tuple[float, float, float]:
+    """The mean over data sets of the mean over their seeds, with its t-interval over data sets.
 
-
-def _spread(sets: Sequence[Floats], seed: int) -> tuple[float, float]:
-    """Of the mean over data sets of the mean over their seeds."""
-    rng, shape = stream(seed, "regret"), (_DRAWS, len(sets))
-    # what each set would say in each place, of which the drawn one counts
-    said = [values[rng.integers(0, len(values), (*shape, len(values)))].mean(axis=2) for values in sets]
-    drawn = np.choose(rng.integers(0, len(sets), shape), said)
-    low, high = interval(drawn.mean(axis=1), 0.95)
-    return float(low), float(high)
+    A percentile bootstrap of five data sets covers too little: 73 to 87 % instead of 95 %.
+    """
+    sets = cells.dropna().groupby(level="data", sort=False).mean().to_numpy(float)
+    found = t_interval(sets)
+    return found.mean, found.low, found.high

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.stats import ttest_1samp
 
 from cfeval_cli.atlas.summary import LEAD, Summary, by_run, differences
 from tests.atlas.worlds import METRICS, TRUTHS, usual, world
@@ -38,18 +39,38 @@ def test_what_is_right_by_construction_is_left_out_of_the_second_ranking(summary
     first = next(one for one in answer.metrics if one.pair[0] == "comprehensiveness")
     assert first.circular == first.rows and np.isnan(first.clean.mean) and answer.clean.pair == ("aopc", "marginal")
     assert answer.clean.clean.mean == pytest.approx(answer.clean.lead.mean / 2, abs=1e-6)
+    additive = summary.rows["judge"].isin(["Additive", "Logistic"]) & (summary.rows["metric"] == "validity_soft")
     assert summary.circular.to_dict("records") == [
         {"metric": "comprehensiveness", "variant": "marginal", "title": "comprehensiveness (marginal)",
-         "truth": "shapley", "rows": first.rows, "k": "1, 3"}
+         "truth": "shapley", "rows": first.rows, "k": "1, 3"},
+        {"metric": "validity_soft", "variant": "probability", "title": "validity_soft (probability)",
+         "truth": "contrast", "rows": int((additive & (summary.rows["truth"] == "contrast")).sum()), "k": "1, 3"},
     ]  # fmt: skip
 
 
 def test_metrics_that_are_truly_behind_are_told_apart_and_twins_are_not():
-    twins = {**METRICS, ("infidelity", "marginal"): ("scores", 0.8, 0.1)}
-    answer = Summary(world(0.1, metrics=twins)).answers[0]
-    assert {one.pair[0] for one in (answer.best, *answer.tied)} == {"comprehensiveness", "infidelity"}
-    gap = answer.behind["validity", "label"]
-    assert gap[1] < gap[0] < gap[2] and gap[0] == pytest.approx(1.0, abs=0.1) and gap[3] < 0.05
+    twins = {**METRICS, ("infidelity", "marginal"): ("scores", 0.1, 0.85)}
+    atlas = world(0.1, metrics=twins)
+    answer = Summary(atlas).answers[1]
+    assert {one.pair[0] for one in (answer.best, *answer.tied)} == {"validity_soft", "infidelity"}
+    # by hand: data sets are the units, and rows in which the best is right by construction do not count
+    rows = atlas.rows[(atlas.rows["question"] == "change")]
+    rows = rows.assign(identity=rows["judge"].isin(["Additive", "Logistic"]) & (rows["truth"] == "contrast"))
+    best, other = answer.best.pair, ("c", "label")
+    free = rows if best[0] == "infidelity" else rows[~rows["identity"]]
+    wide = free.groupby(["data", "judge", "truth", "seed", "k", "metric"])[LEAD].mean().unstack("metric")
+    gaps = wide[best[0]] - wide[other[0]]
+    for keys in (["data", "judge", "truth", "seed"], ["data", "judge", "truth"], ["data", "judge"], ["data"]):
+        gaps = gaps.groupby(level=keys).mean()
+    test = ttest_1samp(gaps, 0.0)
+    assert answer.behind[other][:3] == pytest.approx((gaps.mean(), *test.confidence_interval(0.95)))
+    assert test.pvalue <= answer.behind[other][3] < 0.05
+
+
+def test_a_lead_that_is_right_by_construction_in_all_rows_is_no_evidence(summary):
+    answer = summary.answers[0]
+    assert answer.best.circular == answer.best.rows
+    assert {one.pair for one in answer.tied} == {one.pair for one in answer.compared} - {answer.best.pair}
 
 
 def test_few_data_sets_leave_it_open_and_noise_tells_nothing():
