@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -22,26 +22,81 @@ from cfeval_cli.errors import UserError, did_you_mean, visible
 from cfeval_cli.types import Loadable
 
 _HELP = """Where data files are, and what can be done about it. data_dir=PATH chooses the folder.
-`init FILE --label COLUMN` writes conf/dataset/FILE.yaml, the description of a table or of texts of your own.
-`export dataset=NAME --into FILE` writes the instances that a run with the same settings explains.
-`cache` tells which explanations are kept for later runs, and with --clear removes them."""
+`cfeval data ACTION --help` shows the help of one action."""
+
+# by action: its arguments, and what it does
+_ACTIONS = {
+    "init": (
+        "FILE --label COLUMN",
+        "Write conf/dataset/FILE.yaml, the description of a table or of texts of your own. The kind of each column is "
+        "detected, and problems of the data are reported in one line each.",
+    ),
+    "export": (
+        "KEY=VALUE ... --into FILE",
+        "Write the instances that a run with the same settings explains, such as dataset=NAME seed=1 n_explain=50.",
+    ),
+    "list": ("[NAME ...]", "Show the files of data sets, their state and their sources; without a name, of all."),
+    "fetch": ("NAME ...", "Download the files of data sets into the data folder."),
+    "verify": (
+        "[NAME ...]",
+        "Compare the files that are there with their checksums; without a name, of all data sets. The exit code is 1 "
+        "if one is damaged.",
+    ),
+    "cache": ("[KEY=VALUE ...]", "Show which explanations are kept for later runs, or remove them with --clear."),
+}
+
+# by option: the actions that it goes with, and its description
+_OPTIONS: Mapping[str, tuple[tuple[str, ...], Mapping[str, Any]]] = {
+    "config-dir": (
+        tuple(_ACTIONS),
+        {"metavar": "FOLDER", "help": "configs of your own (default: ./conf, if it is there)"},
+    ),
+    "clear": (("cache",), {"action": "store_true", "help": "remove all that is kept"}),
+    "label": (("init",), {"metavar": "COLUMN", "help": "what is to be predicted, by name or place"}),
+    "text": (("init",), {"metavar": "COLUMN", "help": "the texts, where a file has other columns too"}),
+    "name": (("init",), {"help": "of the dataset, if not the file's"}),
+    "into": (("export",), {"type": Path, "metavar": "FILE", "help": "csv, tsv or parquet"}),
+    "force": (("init", "export"), {"action": "store_true", "help": "write over a file that is there"}),
+}
+
+
+def _parser() -> Parser:
+    """Make the parser of all actions."""
+    parser = Parser("cfeval data", description=_HELP)
+    parser.add_argument(
+        "action", choices=tuple(_ACTIONS), help="; ".join(f"{name} {words[0]}" for name, words in _ACTIONS.items())
+    )
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help="a file, data sets, or settings, as the action has them"
+    )
+    for option, (actions, settings) in _OPTIONS.items():
+        where = "" if len(actions) == len(_ACTIONS) else f" ({', '.join(actions)})"
+        parser.add_argument(f"--{option}", **{**settings, "help": settings["help"] + where})
+    return parser
+
+
+def _action_help(action: str) -> str:
+    """Return the help of one action: its own arguments and options."""
+    arguments, description = _ACTIONS[action]
+    usage = f"cfeval data {action} {arguments} [OPTIONS]"
+    parser = Parser(f"cfeval data {action}", usage=usage, description=description)
+    for option, (actions, settings) in _OPTIONS.items():
+        if action in actions:
+            parser.add_argument(f"--{option}", **settings)
+    return parser.format_help()
 
 
 def main() -> None:
     """Show, fetch or verify data files."""
-    parser = Parser("cfeval data", description=_HELP)
-    parser.add_argument("action", choices=("init", "export", "list", "fetch", "verify", "cache"))
-    parser.add_argument("names", nargs="*", metavar="NAME", help="datasets; list and verify take all if none is named")
-    parser.add_argument("--config-dir", help="a folder with configs of your own (default: ./conf, if it is there)")
-    parser.add_argument("--clear", action="store_true", help="remove all that is kept (cache)")
-    parser.add_argument("--label", metavar="COLUMN", help="what is to be predicted, by name or place (init)")
-    parser.add_argument("--text", metavar="COLUMN", help="the texts, where a file has other columns too (init)")
-    parser.add_argument("--name", help="of the dataset, if not the file's (init)")
-    parser.add_argument("--into", type=Path, metavar="FILE", help="csv, tsv or parquet (export)")
-    parser.add_argument("--force", action="store_true", help="write over a file that is there (init, export)")
+    words = sys.argv[1:]
+    action = next((word for word in words if word in _ACTIONS), None)
+    if action is not None and ("-h" in words or "--help" in words):
+        sys.stdout.write(_action_help(action))
+        return
+    parser = _parser()
     arguments = parser.parse_intermixed_args()
-    for option, actions in _ONLY.items():
-        if getattr(arguments, option) and arguments.action not in actions:
+    for option, (actions, _) in _OPTIONS.items():
+        if getattr(arguments, option.replace("-", "_")) and arguments.action not in actions:
             where = " and ".join(actions)
             raise UserError(f"--{option} goes with {where} only. See cfeval data --help.")
     overrides = [name for name in arguments.names if "=" in name]
@@ -73,13 +128,6 @@ def main() -> None:
     code = (_list if arguments.action == "list" else _verify)(data_dir, files)
     if code:
         sys.exit(code)
-
-
-# which actions an option is for
-_ONLY = {
-    "clear": ("cache",), "label": ("init",), "text": ("init",), "name": ("init",), "into": ("export",),
-    "force": ("init", "export"),
-}  # fmt: skip
 
 
 def _init(arguments: argparse.Namespace, names: list[str], overrides: list[str]) -> None:

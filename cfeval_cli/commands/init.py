@@ -11,14 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from cfeval_cli.commands import configs, screen
-from cfeval_cli.dataset.guess import Guess, guess
+from cfeval_cli.dataset.guess import Column, Guess, guess
 from cfeval_cli.errors import UserError, short, visible
-from cfeval_cli.storage.files import whole_file
+from cfeval_cli.storage.files import make_subfolder, whole_file
 from cfeval_cli.types import Loadable
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")  # what yaml takes for a text without quotes …
 _WORDS = ("y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan", "inf")  # … but these
 _TOKENS = 100  # of a text: each is a feature
+_SPLIT = "[0.8, 0.1, 0.1]    # shares of training, validation and test rows"
 
 
 def init(
@@ -51,7 +52,8 @@ def init(
     )
     rows = _tried(body, data_dir)
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
+        target.parent.parent.mkdir(parents=True, exist_ok=True)
+        make_subfolder(target.parent.parent, target.parent.name)
         with whole_file(target) as partial:
             partial.write_text(body + "\n", encoding="utf-8")
     except OSError as error:
@@ -87,7 +89,8 @@ def lines(found: Guess, name: str, data_dir: Path) -> Iterator[str]:
         yield "_target_: cfeval_cli.dataset.text.Text"
         yield f"name: {_scalar(name)}"
         yield from _of_texts(found, data_dir)
-    left_out = found.left_out if found.text is None else [*found.left_out, *found.features]
+    others = [] if found.text is None else [column for column in found.features if column.name != found.text]
+    left_out = [*found.left_out, *others]
     if left_out:
         yield "# Left out:"
     for column in left_out:
@@ -110,19 +113,35 @@ def _file(path: Path, data_dir: Path, indent: str) -> Iterator[str]:
 def _of_table(found: Guess) -> Iterator[str]:
     yield from _label(found)
     yield "balance: false    # true: as many rows of each class as the smallest has"
-    if not found.header:
+    yield f"split: {_SPLIT}"
+    if found.header:
+        yield "columns: null    # names in the order of the file, for a file without a header"
+        yield "header: null    # whether the first line has the names; null: detect"
+    else:
         yield f"columns: {_listed(found.names)}    # in the order of the file: give them better names"
         yield "header: false"
-    yield from _delimiter(found, "")
-    if found.positions:
-        yield f"positions: {_mapped(found.positions)}    # which of the columns of one name is meant"
-    if found.markers:
-        yield f"missing: {_listed(found.markers)}    # cells that say nothing, besides empty ones"
+    yield _delimiter(found)
+    yield "skip_lines: 0    # before the table begins"
+    yield f"positions: {_mapped(found.positions)}    # which of the columns of one name is meant, from 1"
+    yield "immutable: []    # features that no search may change, such as [age, sex]"
+    # null and not {}: Hydra replaces null, and adds no key to a mapping without +
+    yield "only: null    # features that may change in one direction only, such as {age: up}"
+    yield "candidates: 32    # values of a number that a search tries: quantiles of the training rows"
+    yield f"missing: {_listed(found.markers)}    # cells that count as missing, besides empty ones"
     for line in _suspected(found):
         yield f"# {line}"
+    for line in found.checks:
+        yield f"# {visible(line)}"
     yield "features:"
     for column in found.features:
-        yield f"  {_key(column.name)}: {column.kind}    # {visible(column.holds)}"
+        yield f"  {_key(column.name)}: {_kind(column)}    # {visible(column.holds)}"
+
+
+def _kind(column: Column) -> str:
+    """Return the kind of a column as features has it: a word, or a class with settings."""
+    if not column.options:
+        return column.kind
+    return _mapped({"_target_": f"cfeval_cli.dataset.tabular.{column.kind.capitalize()}", **column.options})
 
 
 def _suspected(found: Guess) -> list[str]:
@@ -136,7 +155,7 @@ def _suspected(found: Guess) -> list[str]:
         if column.suspects or column.markers
     }
     return [
-        f"Do these numbers mean that there is none? {told}. If so, this is the line for it:",
+        f"Do these numbers mean that there is none? {told}. If so, replace the line above by:",
         "missing: {" + ", ".join(f"{_key(name)}: {_listed(values)}" for name, values in by_column.items()) + "}",
     ]
 
@@ -150,9 +169,14 @@ def _of_texts(found: Guess, data_dir: Path) -> Iterator[str]:
     yield f"classes: {_listed([str(one) for one in found.classes])}    # of two the positive one last; {_shares(found)}"
     yield "tokens: words    # in small letters, signs apart; space: what white space separates"
     cut = (
-        f"{_TOKENS}    # the longest text has {longest:,} words, and each is a feature" if longest > _TOKENS else "null"
+        f"{_TOKENS}    # the longest text has {longest:,} words, and each is a feature"
+        if longest > _TOKENS
+        else "null    # words of a text; null: all"
     )
     yield f"max_tokens: {cut}"
+    yield "sample: null    # number of texts, drawn by the seed; null: all"
+    yield "search_words: null    # number of frequent words that a search tries; null: all of the training texts"
+    yield f"split: {_SPLIT}"
     yield "corpora:"
     yield "  - _target_: cfeval_cli.dataset.text.Table"
     yield "    file:"
@@ -160,9 +184,9 @@ def _of_texts(found: Guess, data_dir: Path) -> Iterator[str]:
     yield f"    text: {_scalar(found.text)}"
     yield f"    label: {_scalar(found.label)}"
     yield f"    labels: {_listed(found.classes)}    # what the label is, in the order of the classes"
-    if not found.header:
-        yield f"    columns: {_listed(found.names)}"
-    yield from _delimiter(found, "    ")
+    columns = "null" if found.header else _listed(found.names)
+    yield f"    columns: {columns}    # names in the order of the file, for a file without a header"
+    yield f"    {_delimiter(found)}"
 
 
 def _label(found: Guess) -> Iterator[str]:
@@ -170,9 +194,9 @@ def _label(found: Guess) -> Iterator[str]:
     yield f"classes: {_listed(found.classes)}    # of two the positive one last; {_shares(found)}"
 
 
-def _delimiter(found: Guess, indent: str) -> Iterator[str]:
-    if found.delimiter not in (None, ","):
-        yield f"{indent}delimiter: {_scalar(found.delimiter)}"
+def _delimiter(found: Guess) -> str:
+    delimiter = "null" if found.delimiter in (None, ",") else _scalar(found.delimiter)
+    return f"delimiter: {delimiter}    # null: detect"
 
 
 def _shares(found: Guess) -> str:
@@ -240,5 +264,6 @@ def _show(found: Guess, parts: tuple[int, int, int]) -> None:
         told.append(f"Missing, besides empty cells: {', '.join(found.markers)}")
     if found.suspects:
         pairs = "; ".join(f"{name}: {', '.join(values)}" for name, values in found.suspects.items())
-        told.append(f"Perhaps missing too ({pairs}): if so, take the comment sign from `missing` in the config.")
+        told.append(f"Perhaps missing too ({pairs}): if so, replace `missing` in the config by the line below it.")
+    told += [visible(line) for line in found.checks]
     sys.stdout.write(visible("\n".join(told), keep="\n") + "\n")

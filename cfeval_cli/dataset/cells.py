@@ -8,6 +8,7 @@ from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,70 @@ def number(cell: str) -> float | None:
     return value if abs(value) <= _LARGEST else None
 
 
+_INFINITY = re.compile(r"[+-]?(inf|infinity|∞)", re.IGNORECASE)
+
+
+def is_infinite(cell: str) -> bool:
+    """Return whether a cell is infinity or a number too large to compute with."""
+    return number(cell) is None and bool(_INFINITY.fullmatch(cell) or _NUMBER.fullmatch(cell))
+
+
+_CURRENCIES = "$€£¥₹₩₽₺₴₪฿"
+# by decimal sign: thousands separators are all alike, and stand before three digits
+_AMOUNTS = {
+    decimal: re.compile(
+        rf"(?P<sign>[+-]?)(?P<before>[{_CURRENCIES}]?)\s*(?P<minus>-?)"
+        rf"(?P<whole>[1-9][0-9]{{0,2}}(?P<group>[{thousands}'’\u00a0\u202f])[0-9]{{3}}(?:(?P=group)[0-9]{{3}})*|[0-9]*)"
+        rf"(?:[{decimal}](?P<fraction>[0-9]*))?\s*(?P<after>[{_CURRENCIES}%]?)"
+    )
+    for decimal, thousands in ((".", ","), (",", "."))
+}
+
+
+def parse_amount(cell: str, decimal: str = ".") -> tuple[str, str] | None:
+    """Return a number without separators and its unit: "$1,234.50" gives ("1234.50", "$"); None if it is no amount.
+
+    A number in parentheses is negative, as in accounts.
+    """
+    inner = cell[1:-1].strip() if cell.startswith("(") and cell.endswith(")") else cell
+    match = _AMOUNTS[decimal].fullmatch(inner) if len(cell) <= 100 else None
+    if match is None or (match["before"] and match["after"]) or (match["sign"] and match["minus"]):
+        return None
+    whole, fraction = re.sub(r"\D", "", match["whole"]), match["fraction"] or ""
+    sign = "-" if "-" in (match["sign"], match["minus"]) else ""
+    if inner != cell:
+        if sign:
+            return None
+        sign = "-"
+    if not whole and not fraction:
+        return None
+    return f"{sign}{whole or 0}{'.' * bool(fraction)}{fraction}", match["before"] or match["after"]
+
+
+_EPOCH = datetime(1970, 1, 1)
+
+
+def parse_date(cell: str, form: str | None = None) -> float | None:
+    """Return the days from 1970-01-01 to a date, with its time as a fraction; None if the cell is no such date.
+
+    `form` is a format of datetime.strptime, or None for ISO 8601. A time with a zone is converted to UTC.
+    """
+    if len(cell) > 100:
+        return None
+    try:
+        moment = datetime.fromisoformat(cell) if form is None else datetime.strptime(cell, form)
+        if moment.tzinfo is not None:
+            moment = moment.astimezone(UTC).replace(tzinfo=None)
+    except (ValueError, OverflowError):
+        return None
+    return (moment - _EPOCH) / timedelta(days=1)
+
+
+def format_date(days: float) -> str:
+    """Return the date that lies so many days after 1970-01-01, with the time unless it is midnight."""
+    return (_EPOCH + timedelta(days=days)).isoformat(" ").removesuffix(" 00:00:00")
+
+
 def matching(values: Sequence[Any]) -> Callable[[str], int | None]:
     """A function that tells which of some values a cell has, as text or as a number: 1 is 1.0, true is True."""
     texts: dict[str, int] = {}
@@ -118,7 +183,7 @@ class Layout:
     skip_lines: int = 0  # rows before the table begins
     positions: Mapping[str, int] | None = None  # which column is meant where a name occurs twice, from 1
     longest: int = 1 << 17  # characters of a cell
-    spaces: bool = True  # after a delimiter are left out
+    spaces: bool = True  # spaces around a cell are left out; False: cells are kept as they are
 
     def read(self, path: Path, wanted: Sequence[str]) -> Sheet:
         """The columns that are wanted, by name, in whatever order the file has them; the others are not looked at."""
@@ -148,7 +213,7 @@ class Layout:
                 )
             found.append(line)
             for column, same, place in zip(cells, once, places, strict=True):
-                column.append(same(row[place].strip()))
+                column.append(same(row[place].strip() if self.spaces else row[place]))
         if not found:
             raise UserError(f"{path} has no rows.")
         return Sheet(path, dict(zip(wanted, cells, strict=True)), found)
@@ -236,7 +301,7 @@ class Layout:
             same = [place for place, one in enumerate(names) if one == name]
             chosen = (self.positions or {}).get(name, same[0] + 1) - 1
             mine = [place for place, one in enumerate(table.schema.names) if one == name]
-            cells[name] = _cells(path, name, table.column(mine[same.index(chosen)]))
+            cells[name] = _cells(path, name, table.column(mine[same.index(chosen)]), strip=self.spaces)
         if not table.num_rows:
             raise UserError(f"{path} has no rows.")
         return Sheet(path, cells, range(1, table.num_rows + 1), "row")
@@ -252,7 +317,7 @@ def _once() -> Callable[[str], str]:
     return same
 
 
-def _cells(path: Path, name: str, column: Any) -> list[str]:
+def _cells(path: Path, name: str, column: Any, *, strip: bool) -> list[str]:
     """A column of a Parquet file as a CSV file would have it."""
     told: list[str] = []
     for value in column.to_pylist():
@@ -263,7 +328,7 @@ def _cells(path: Path, name: str, column: Any) -> list[str]:
         elif isinstance(value, bytes | list | dict):
             raise UserError(f"{path}: column {name} holds {type(value).__name__}s, not numbers or texts.")
         else:
-            told.append(str(value).strip())
+            told.append(str(value).strip() if strip else str(value))
     return told
 
 

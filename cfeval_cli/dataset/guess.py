@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cfeval_cli.dataset.cells import DELIMITERS, Layout, Sheet, number, rows
+from cfeval_cli.dataset.cells import DELIMITERS, Layout, Sheet, is_infinite, number, parse_amount, parse_date, rows
 from cfeval_cli.errors import UserError, did_you_mean, short
 
 # what stands in cells that say nothing, in any column; texts such as "unknown" may be answers
@@ -23,6 +23,11 @@ _OPPOSITES = ("no", "false", "f", "n", "negative", "neg", "bad", "low", "never")
 _SHOWN = 4  # values of a category
 _LONGEST = 1 << 24  # characters of a cell
 _LONG = 200  # characters of a name
+MAX_LEVELS = 50  # of a category, before a line warns of more
+_MOSTLY = 0.95  # share of numbers from which on the other cells of a column are probably mistakes
+_DATES = ("%Y/%m/%d", "%Y.%m.%d", "%d.%m.%Y", "%d-%m-%Y", "%m/%d/%Y", "%d/%m/%Y", "%d.%m.%y", "%m/%d/%y", "%d/%m/%y",
+          "%d %b %Y", "%d-%b-%Y", "%d-%b-%y", "%b %d, %Y", "%d %B %Y", "%B %d, %Y")  # fmt: skip
+_TIMES = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p")  # behind a date
 
 
 @dataclass(frozen=True)
@@ -30,12 +35,14 @@ class Column:
     """One column: what kind of feature it makes, or why it makes none."""
 
     name: str
-    kind: str = ""  # number or category; empty if it is left out
+    kind: str = ""  # number, amount, date or category; empty if it is left out
     holds: str = ""  # what people are told of its values
     left_out: str = ""  # the reason
     markers: tuple[str, ...] = ()  # that stand in cells which say nothing
     suspects: tuple[str, ...] = ()  # numbers that may mean that there is none
     words: float = 0.0  # of a text on average; 0: it is no text
+    options: Mapping[str, str] = field(default_factory=dict)  # settings of the kind that are not its defaults
+    notes: tuple[str, ...] = ()  # one line for each thing that the user should know
 
 
 @dataclass(frozen=True)
@@ -52,6 +59,7 @@ class Guess:
     columns: tuple[Column, ...]  # but the label
     positions: Mapping[str, int] = field(default_factory=dict)  # from 1, of columns whose name occurs twice
     text: str | None = None  # the column of texts, if the file is one of texts and labels
+    notes: tuple[str, ...] = ()  # one line for each thing to know about labels, rows, and pairs of columns
 
     @property
     def features(self) -> list[Column]:
@@ -66,12 +74,24 @@ class Guess:
     @property
     def markers(self) -> tuple[str, ...]:
         """What stands in cells that say nothing."""
-        return tuple(one for one in MARKERS if any(one in column.markers for column in self.features))
+        present = dict.fromkeys(marker for column in self.features for marker in column.markers)
+        return (*(one for one in MARKERS if one in present), *(one for one in present if one not in MARKERS))
+
+    @property
+    def checks(self) -> list[str]:
+        """What the user should know about the data, one line each."""
+        columns = [] if self.text is not None else self.features
+        return [*self.notes, *(f"{short_name(column.name)}: {note}" for column in columns for note in column.notes)]
 
     @property
     def suspects(self) -> dict[str, tuple[str, ...]]:
         """By column, numbers that may mean that there is none."""
         return {column.name: column.suspects for column in self.features if column.suspects}
+
+
+def short_name(name: str) -> str:
+    """Return a column's name as a message has room for it."""
+    return name if len(name) <= 40 else short(name, 40)
 
 
 def guess(path: Path, label: str, text: str | None = None) -> Guess:
@@ -100,8 +120,47 @@ def guess(path: Path, label: str, text: str | None = None) -> Guess:
     return Guess(
         path, tuple(names), header, delimiter, label, classes, counts, columns,
         {name: place for name, place in positions.items() if any(c.kind and c.name == name for c in columns)},
-        text or _text(columns),
+        text or _text(columns), _notes(sheet, label, columns),
     )  # fmt: skip
+
+
+def _notes(sheet: Sheet, label: str, columns: Sequence[Column]) -> tuple[str, ...]:
+    """Describe labels that differ by case, equal columns and equal rows, one line each."""
+    notes = []
+    for pair in _case_pairs(sheet.cells[label]):
+        counts = " and ".join(f"{short(one)} ({sheet.cells[label].count(one):,} rows)" for one in pair)
+        notes.append(
+            f"{short_name(label)}: the labels {counts} differ by case only and are separate classes. If they mean the "
+            "same, write them alike in the data."
+        )
+    first: dict[int, str] = {}
+    for column in columns:
+        if not column.kind or column.name not in sheet.cells:
+            continue
+        cells = sheet.cells[column.name]
+        other = first.setdefault(hash(tuple(cells)), column.name)
+        if other != column.name and sheet.cells[other] == cells:
+            notes.append(
+                f"{short_name(column.name)} has the same values as {short_name(other)}. Remove one of them from "
+                "features: copies share their importance."
+            )
+    n_rows = len(sheet.lines)
+    # hashes take a fraction of the memory of whole rows
+    copies = n_rows - len(set(map(hash, zip(*sheet.cells.values(), strict=True))))
+    if copies:
+        notes.append(
+            f"{copies:,} of {n_rows:,} rows are copies of another row: one copy can be a training row and the other a "
+            "test row. Remove them unless they are separate cases."
+        )
+    return tuple(notes)
+
+
+def _case_pairs(values: Sequence[str]) -> list[list[str]]:
+    """Return the groups of values that differ by case only."""
+    groups: dict[str, list[str]] = {}
+    for value in sorted(set(values)):
+        groups.setdefault(value.casefold(), []).append(value)
+    return [group for group in groups.values() if len(group) > 1]
 
 
 def _names(path: Path, label: str) -> tuple[list[str], bool, str | None]:
@@ -214,24 +273,115 @@ def _column(name: str, cells: Sequence[str], labels: Sequence[str]) -> Column:
         return Column(name, left_out=f"one value only, {short(next(iter(said)))}")
     if _same(cells, labels):
         return Column(name, left_out="says what the label says")
-    numbers = [number(cell) for cell in said]
-    known = sorted({value for value in numbers if value is not None})
-    if None not in numbers:
-        if len(said) == len(cells) and _counts_rows(name, known):
-            return Column(name, left_out="an identifier: a whole number of its own for every row")
-        span = f"{known[0]:.6g} to {known[-1]:.6g}, {len(known):,} different{gone}"
-        return Column(name, "number", span, markers=markers, suspects=_suspects(known, said))
-    if all(number(cell.replace(",", ".")) is not None for cell in said):
-        return Column(name, left_out="numbers with a decimal comma: write them with a point")
+    numeric = _numeric(name, cells, said, markers, empty)
+    if numeric is not None:
+        return numeric
+    if dates := _dates(name, said, markers, gone):
+        return dates
+    stray = _stray(said)
     words = sum(len(cell.split()) * count for cell, count in said.items()) / sum(said.values())
     words = words if words >= _WORDS else 0.0
     if len(said) >= _DISTINCT * sum(said.values()):
         reason = f"texts, {len(said):,} different in {sum(said.values()):,} rows: they tell rows apart and nothing more"
-        return Column(name, left_out=reason, words=words)
+        return Column(name, left_out=stray or reason, words=words)
     common = sorted(said, key=lambda cell: (-said[cell], cell))
     shown = ", ".join(short(cell, 20)[1:-1] if len(cell) <= 20 else short(cell, 20) for cell in common[:_SHOWN])
     more = f" and {len(said) - _SHOWN:,} more" * (len(said) > _SHOWN)
-    return Column(name, "category", f"{shown}{more}{gone}", markers=markers, words=words)
+    notes = [stray] if stray else []
+    if len(said) > MAX_LEVELS and not stray:
+        notes.append(
+            f"a category with {len(said):,} levels. Combine rare levels ({{_target_: "
+            "cfeval_cli.dataset.tabular.Category, groups: {other: […]}}), or remove it from features."
+        )
+    if pairs := _case_pairs(list(said)):
+        same = " and ".join(map(short, pairs[0])) + f" (and {len(pairs) - 1:,} more)" * (len(pairs) > 1)
+        notes.append(
+            f"{same} differ by case only and are separate levels. If they mean the same, write them alike in the data."
+        )
+    return Column(name, "category", f"{shown}{more}{gone}", markers=markers, words=words, notes=tuple(notes))
+
+
+def _numeric(
+    name: str, cells: Sequence[str], said: Mapping[str, int], markers: tuple[str, ...], empty: int
+) -> Column | None:
+    """Describe a column of numbers, with or without separators and units; None if it has other cells."""
+    infinite = tuple(cell for cell in said if is_infinite(cell))
+    finite = {cell: count for cell, count in said.items() if cell not in infinite}
+    notes = []
+    if infinite:
+        n_infinite = sum(said[cell] for cell in infinite)
+        shown = ", ".join(short(cell, 20) for cell in infinite[:_SHOWN])
+        verb = "cells count" if n_infinite > 1 else "cell counts"
+        notes.append(f"{n_infinite:,} infinite {verb} as missing ({shown}).")
+        empty += n_infinite
+    kind, options = "number", dict[str, str]()
+    plain: dict[str, str] = {cell: cell for cell in finite}
+    if any(number(cell) is None for cell in finite):
+        decimal = next((d for d in (".", ",") if all(parse_amount(cell, d) for cell in finite)), None)
+        if decimal is None or all(cell.startswith("(") for cell in finite):
+            return None
+        amounts = {cell: amount for cell in finite if (amount := parse_amount(cell, decimal))}
+        units = sorted({unit for _, unit in amounts.values()})
+        if len([unit for unit in units if unit]) > 1 or units == ["", "%"]:
+            shown = ", ".join(unit or "none" for unit in units)
+            return Column(name, left_out=f"numbers in different units ({shown}): convert them to one")
+        plain = {cell: text for cell, (text, _) in amounts.items()}
+        kind, options = "amount", {"decimal": decimal} if decimal != "." else {}
+        example = max(finite, key=lambda cell: (len(cell), cell))
+        notes.append(f"read as numbers, {short(example)} as {float(plain[example]):.12g}.")
+    values = [number(text) for text in plain.values()]
+    known = sorted({value for value in values if value is not None})
+    if not known or None in values:
+        return None
+    if not empty and _counts_rows(name, known, len(cells)):
+        return Column(name, left_out="an identifier: a whole number of its own for every row")
+    gone = f"; {empty:,} missing" * bool(empty)
+    span = f"{known[0]:.6g} to {known[-1]:.6g}, {len(known):,} different{gone}"
+    suspects = _suspects(known, finite) if kind == "number" else ()
+    return Column(
+        name, kind, span, markers=(*markers, *infinite), suspects=suspects, options=options, notes=tuple(notes)
+    )
+
+
+def _dates(name: str, said: Mapping[str, int], markers: tuple[str, ...], gone: str) -> Column | None:
+    """Describe a column of dates; None if it has other cells."""
+    example = next(iter(said))
+    readings: dict[str | None, dict[str, float]] = {}
+    for form in (None, *(date + time for date in _DATES for time in _TIMES)):
+        if parse_date(example, form) is None:  # saves reading all cells in every form
+            continue
+        reading = {cell: day for cell in said if (day := parse_date(cell, form)) is not None}
+        if len(reading) == len(said) and reading not in readings.values():
+            readings[form] = reading
+    forms = list(readings)
+    if not forms:
+        return None
+    if len(forms) > 1:
+        return Column(
+            name,
+            left_out=f"dates of which day and month cannot be told apart, such as {short(example)}. To use them as "
+            f'days, add to features: {{_target_: cfeval_cli.dataset.tabular.Date, format: "{forms[0]}"}} or '
+            f'"{forms[1]}"',
+        )
+    days = readings[forms[0]]
+    first, last = min(said, key=lambda cell: days[cell]), max(said, key=lambda cell: days[cell])
+    return Column(
+        name, "date", f"{first} to {last}, {len(set(days.values())):,} different{gone}", markers=markers,
+        options={} if forms[0] is None else {"format": forms[0]},
+        notes=(f"dates, read as days since 1970-01-01: {short(example)} is {days[example]:.12g}.",),
+    )  # fmt: skip
+
+
+def _stray(said: Mapping[str, int]) -> str:
+    """Name the cells of a column that is otherwise of numbers; empty if it is not."""
+    others = [cell for cell in said if number(cell) is None and parse_amount(cell) is None]
+    if len(said) - len(others) < max(_MOSTLY * len(said), 3):
+        return ""
+    shown = ", ".join(short(cell, 20) for cell in others[:_SHOWN]) + " …" * (len(others) > _SHOWN)
+    return (
+        f"numbers, but for {shown}: not read as numbers. If that means missing, add it to missing and use the kind "
+        "number or amount."
+    )
 
 
 def _same(cells: Sequence[str], labels: Sequence[str]) -> bool:
@@ -240,10 +390,13 @@ def _same(cells: Sequence[str], labels: Sequence[str]) -> bool:
     return len(pairs) == len({one for one, _ in pairs}) == len({two for _, two in pairs})
 
 
-def _counts_rows(name: str, known: Sequence[float]) -> bool:
-    """Whether different whole numbers name or count rows."""
-    whole = all(value.is_integer() for value in known)
-    return whole and (bool(_IDENTIFIER.search(name)) or known[-1] - known[0] == len(known) - 1)
+def _counts_rows(name: str, known: Sequence[float], n_rows: int) -> bool:
+    """Whether whole numbers name or count rows; copied rows repeat the name of a row."""
+    if not all(value.is_integer() for value in known):
+        return False
+    if _IDENTIFIER.search(name):
+        return len(known) >= _DISTINCT * n_rows
+    return len(known) == n_rows and known[-1] - known[0] == n_rows - 1
 
 
 def _suspects(known: Sequence[float], said: Mapping[str, int]) -> tuple[str, ...]:

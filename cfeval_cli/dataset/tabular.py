@@ -13,7 +13,16 @@ from typing import Any
 
 import numpy as np
 
-from cfeval_cli.dataset.cells import Layout, Sheet, matching, number
+from cfeval_cli.dataset.cells import (
+    Layout,
+    Sheet,
+    format_date,
+    is_infinite,
+    matching,
+    number,
+    parse_amount,
+    parse_date,
+)
 from cfeval_cli.dataset.sources import File, Found, find_all
 from cfeval_cli.dataset.split import PARTS, check_own, check_shares, held_out, own_values, shuffled
 from cfeval_cli.errors import UserError, did_you_mean, one_of, short, whole
@@ -52,6 +61,54 @@ class Number(Column):
             return codes, Feature(name, names, kind="number", numbers=known), {}
         feature = Feature(name, (*names, MISSING), kind="number", numbers=np.append(known, np.nan), missing=len(known))
         return codes, feature, {}
+
+
+@dataclass(frozen=True)
+class Amount(Column):
+    """Numbers with thousands separators, a currency sign or a percent sign: $1,234.50 is 1234.5, and 27% is 27."""
+
+    decimal: str = "."  # the decimal sign; the other of point and comma separates thousands
+
+    def __post_init__(self) -> None:
+        one_of("decimal", self.decimal, (".", ","))
+
+    def encode(self, name: str, cells: Cells) -> Encoded:
+        """Encode the plain numbers as Number does."""
+        amounts = {cell: parse_amount(cell, self.decimal) for cell in set(cells) if cell is not None}
+        plain: dict[str | None, str | None] = {None: None}
+        for row, cell in enumerate(cells):
+            if cell is None:
+                continue
+            amount = amounts[cell]
+            if amount is None:
+                example = "$1,234.50" if self.decimal == "." else "1.234,50 €"
+                raise _BadCell(row, f"{short(cell)} is not an amount such as {example}.")
+            plain[cell] = amount[0]
+        return Number().encode(name, [plain[cell] for cell in cells])
+
+
+@dataclass(frozen=True)
+class Date(Column):
+    """Dates, as the number of days since 1970-01-01."""
+
+    format: str | None = None  # of datetime.strptime, such as "%d/%m/%Y"; None: ISO 8601
+
+    def encode(self, name: str, cells: Cells) -> Encoded:
+        """Encode the days as Number does; the names of the values are dates."""
+        days = {cell: parse_date(cell, self.format) for cell in set(cells) if cell is not None}
+        plain: dict[str | None, str | None] = {None: None}
+        for row, cell in enumerate(cells):
+            if cell is None:
+                continue
+            day = days[cell]
+            if day is None:
+                form = "such as 2024-05-31" if self.format is None else f"of the form {self.format}"
+                raise _BadCell(row, f"{short(cell)} is not a date {form}.")
+            plain[cell] = repr(day).removesuffix(".0")
+        codes, feature, fitted = Number().encode(name, [plain[cell] for cell in cells])
+        numbers = [] if feature.numbers is None else feature.numbers.tolist()
+        dates = tuple(MISSING if code == feature.missing else format_date(day) for code, day in enumerate(numbers))
+        return codes, replace(feature, values=dates), fitted
 
 
 @dataclass(frozen=True)
@@ -123,7 +180,7 @@ class Table:
     split: Sequence[float] | Mapping[str, Any] = (0.8, 0.1, 0.1)  # shares; or parts by a column, or by files
     candidates: int = 32  # of a number: the quantiles of its training values that a search tries at most
     immutable: Sequence[str] = ()  # features that no search may change
-    only: Mapping[str, str] = field(default_factory=dict)  # features that may go up only, or down
+    only: Mapping[str, str] | None = field(default_factory=dict)  # features that may go up only, or down
     reference: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -175,13 +232,13 @@ class Table:
             raise ValueError(f"missing must be a list such as [-9, unknown], or one for each column: {self.missing!r}")
 
     def _check_constraints(self) -> None:
-        for key, names in (("immutable", self.immutable), ("only", self.only)):
+        for key, names in (("immutable", self.immutable), ("only", self.only or {})):
             if isinstance(names, str):
                 raise ValueError(f"{key} must be a list such as [age, sex], not {names!r}")
             odd = [name for name in names if name not in self.features]
             if odd:
                 raise ValueError(f"{key} names {odd[0]}, which is no feature.{did_you_mean(odd[0], self.features)}")
-        for name, way in self.only.items():
+        for name, way in (self.only or {}).items():
             one_of(f"only.{name}", way, ("up", "down"))
             if name in self.immutable:
                 raise ValueError(f"{name} is immutable, and only says that it may go {way}. Leave one of the two out")
@@ -190,7 +247,7 @@ class Table:
         """The feature, with where it may go."""
         if feature.name in self.immutable:
             return replace(feature, moves="none")
-        way = self.only.get(feature.name)
+        way = (self.only or {}).get(feature.name)
         if way is None:
             return feature
         if not feature.rising:
@@ -431,11 +488,19 @@ def _numbers(cells: Cells) -> tuple[Floats, Bools]:
     known = {cell: 0.0 if cell is None else number(cell) for cell in set(cells)}  # each text is looked at once
     for row, cell in enumerate(cells):
         if known[cell] is None and cell is not None:
-            point = number(cell.replace(",", "."))
-            comma = "" if point is None else f" Write {point:g}, with a point."
-            raise _BadCell(row, f"{short(cell)} is not a number such as 12, -0.5 or 1e6.{comma}")
+            raise _BadCell(row, f"{short(cell)} is not a number such as 12, -0.5 or 1e6.{_number_hint(cell)}")
     numbers = np.array([known[cell] for cell in cells], dtype=float)
     return numbers, np.array([cell is not None for cell in cells], dtype=bool)
+
+
+def _number_hint(cell: str) -> str:
+    """Return how to read a cell that is almost a number."""
+    if is_infinite(cell):
+        return f" To count it as missing, add it to dataset.missing: [{cell}]."
+    if amount := parse_amount(cell):
+        return f" The kind amount, instead of number, reads it as {amount[0]}."
+    point = number(cell.replace(",", "."))
+    return "" if point is None else f" Write {point:g}, with a point."
 
 
 def _cut(numbers: Floats, there: Bools, cuts: Floats) -> Codes:

@@ -19,7 +19,7 @@ from cfeval_cli.dataset.sources import File, Found, find_all
 from cfeval_cli.dataset.split import check_shares, shuffled
 from cfeval_cli.errors import UserError, one_of, short, whole
 from cfeval_cli.seeding import stream
-from cfeval_cli.types import ABSENT, Codes, Dataset, Feature, Split
+from cfeval_cli.types import ABSENT, Codes, Dataset, Feature, Ints, Spellings, Split
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +60,7 @@ class Lines:
             # by line feeds only: other separators that str.splitlines() knows occur inside sentences
             body = file.path.read_bytes().removeprefix(codecs.BOM_UTF8)
             for line in body.removesuffix(b"\n").split(b"\n"):
-                yield label, _utf8(line)
+                yield label, _utf8(line.removesuffix(b"\r"))
 
 
 @dataclass(frozen=True)
@@ -87,9 +87,9 @@ class Table:
         sheet = layout.read(found[0].path, [self.text, self.label, *([] if self.source is None else ["source"])])
         match = matching(self.labels)
         for row, (text, label) in enumerate(zip(sheet.cells[self.text], sheet.cells[self.label], strict=True)):
-            if self.source is not None and sheet.cells["source"][row] != self.source:
+            if self.source is not None and sheet.cells["source"][row].strip() != self.source:
                 continue
-            place = match(label)
+            place = match(label.strip())
             if place is None:
                 told = " or ".join(str(one) for one in self.labels)
                 raise UserError(f"{sheet.where(row)}: expected a label of {told}, not {short(label)}.")
@@ -125,13 +125,14 @@ class Text:
     def load(self, data_dir: Path, seed: int) -> Dataset:
         """Read, split, build the vocabulary on the training part and embed it."""
         corpus, found = self._find(data_dir)
-        labels, sentences, read = [], [], 0
+        labels, sentences, originals, read = list[int](), list[list[str]](), list[_Original](), 0
         for label, text in corpus.sentences(found):
             read += 1
-            words = [] if text is None else _TOKENS[self.tokens](text)[: self.max_tokens]
-            if words:
+            original = _Original(text or "", _TOKENS[self.tokens](text or "")).cut(self.max_tokens)
+            if original.spans:
                 labels.append(label)
-                sentences.append(words)
+                sentences.append([_FORMS[self.tokens](word) for word in original.words])
+                originals.append(original)
         self._check(", ".join(str(f.path) for f in found), labels, sentences)
         chosen = np.arange(len(sentences))
         if self.sample is not None and self.sample < len(sentences):
@@ -152,8 +153,10 @@ class Text:
         candidates = np.arange(min(len(vocabulary), self.search_words or len(vocabulary)), dtype=np.int32)
         width = codes.shape[1]
         label_array = np.array(labels, dtype=np.int64)
+        spellings, spelled = _spell(originals, chosen, codes, values)
         train, validation, test = (
-            Split(part, codes[part], label_array[part], tuple(" ".join(sentences[i]) for i in part)) for part in parts
+            Split(part, codes[part], label_array[part], tuple(originals[i].text for i in part), spelled[part])
+            for part in parts
         )
         files = ", ".join(f.path.name for f in found)
         if corpus is not self.corpora[0]:
@@ -174,6 +177,7 @@ class Text:
             candidates=(candidates,) * width,
             unknown=unknown,
             pretrained=None if embedding is None else embedding.table,
+            spellings=spellings,
             origin={
                 "file": files,
                 "source": ", ".join(dict.fromkeys(f.source for f in found)),
@@ -235,12 +239,87 @@ def _utf8(line: bytes) -> str | None:
 
 
 _BREAK = re.compile(r"<br\s*/?>")
+_PIECE = re.compile(r"\S+")
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*|[^\w\s]|_")
+
+
+Span = tuple[int, int]  # start and end of a word in its text
+
+
+def _find_pieces(text: str) -> list[Span]:
+    """Return the spans of what white space separates."""
+    return [match.span() for match in _PIECE.finditer(text)]
+
+
+def _find_words(text: str) -> list[Span]:
+    """Return the spans of words and of single signs; a line break of a web page is a separator."""
+    return [match.span() for match in _WORD.finditer(_BREAK.sub(lambda tag: " " * len(tag[0]), text))]
 
 
 def _words(text: str) -> list[str]:
     """Words in small letters, signs apart; what breaks a line on a web page is no word."""
-    return _WORD.findall(_BREAK.sub(" ", text).lower())
+    return [text[start:end].lower() for start, end in _find_words(text)]
+
+
+@dataclass(frozen=True)
+class _Original:
+    """A text as the file has it, and where its words are."""
+
+    text: str
+    spans: Sequence[Span]
+
+    @property
+    def words(self) -> list[str]:
+        """The original words."""
+        return [self.text[start:end] for start, end in self.spans]
+
+    @property
+    def separators(self) -> list[str]:
+        """What is before the first word, between words, and after the last word."""
+        ends = [0, *(end for _, end in self.spans)]
+        starts = [*(start for start, _ in self.spans), len(self.text)]
+        return [self.text[end:start] for end, start in zip(ends, starts, strict=True)]
+
+    def cut(self, size: int | None) -> _Original:
+        """Return the text up to the end of the last of `size` words."""
+        if size is None or len(self.spans) <= size:
+            return self
+        return _Original(self.text[: self.spans[size - 1][1]], self.spans[:size])
+
+
+def _spell(originals: Sequence[_Original], rows: Ints, codes: Codes, values: Sequence[str]) -> tuple[Spellings, Codes]:
+    """Return a code for each distinct original word that differs from the vocabulary, and the codes with these."""
+    spelled = codes.copy()
+    unknown, known = len(values) - 1, dict[tuple[str, int, int], int]()
+    same, separators = list[int](), dict[str | None, int]({None: 0})  # None: the default
+    for i in rows.tolist():
+        words = originals[i].words
+        plain = [values[code] for code in codes[i, : len(words)]]
+        if originals[i].text == " ".join(plain) and unknown not in codes[i, : len(words)]:
+            continue
+        last = len(words)
+        between = [
+            0 if text == ("" if place in (0, last) else " ") else separators.setdefault(text, len(separators))
+            for place, text in enumerate(originals[i].separators)
+        ]
+        for j, word in enumerate(words):
+            around = (between[j], between[j + 1])
+            if around == (0, 0) and word == plain[j] and codes[i, j] != unknown:
+                continue
+            key = (word, *around)
+            if key not in known:
+                known[key] = len(values) + len(known)
+                same.append(int(codes[i, j]))
+            spelled[i, j] = known[key]
+    before, after = (np.array([key[place] for key in known], dtype=np.int32) for place in (1, 2))
+    return Spellings(
+        first=len(values),
+        words=tuple(word for word, _, _ in known),
+        vocabulary=np.array(same, dtype=np.int32),
+        before=before,
+        after=after,
+        separators=(" ", *(text for text in separators if text is not None)),
+    ), spelled
 
 
 def length(path: Path, text: str, columns: Sequence[str] | None, delimiter: str | None) -> int:
@@ -249,7 +328,8 @@ def length(path: Path, text: str, columns: Sequence[str] | None, delimiter: str 
     return max(len(_words(cell)) for cell in layout.read(path, [text]).cells[text])
 
 
-_TOKENS: Mapping[str, Callable[[str], list[str]]] = {"space": str.split, "words": _words}
+_TOKENS: Mapping[str, Callable[[str], list[Span]]] = {"space": _find_pieces, "words": _find_words}
+_FORMS: Mapping[str, Callable[[str], str]] = {"space": str, "words": str.lower}  # of a word in the vocabulary
 
 
 def _encode(sentences: Sequence[list[str]], code: Mapping[str, int], unknown: int, longest: int) -> Codes:

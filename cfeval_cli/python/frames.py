@@ -17,9 +17,9 @@ from cfeval_cli.commands.init import lines
 from cfeval_cli.config import make
 from cfeval_cli.dataset.cells import matching
 from cfeval_cli.dataset.guess import Guess, guess
-from cfeval_cli.errors import UserError, did_you_mean, one_of, whole
+from cfeval_cli.errors import UserError, did_you_mean, one_of, short, whole
 from cfeval_cli.model.outside import Called, Source
-from cfeval_cli.types import Codes, Dataset, Loadable
+from cfeval_cli.types import Codes, Dataset, Feature, Loadable
 
 log = logging.getLogger("cfeval")
 
@@ -74,17 +74,20 @@ class Frames:
         node = DictConfig(OmegaConf.create("\n".join(lines(found, name, folder))))
         given = {"_target_": "cfeval_cli.dataset.sources.File", "folder": str(folder)}
         OmegaConf.update(node, "file", given | {"name": files["train"].name})
-        OmegaConf.update(node, "split", {"test": given | {"name": files["test"].name}})
+        OmegaConf.update(node, "split", {"test": given | {"name": files["test"].name}}, merge=False)
         for column in found.features:
             if isinstance(self.train[column.name].dtype, pd.CategoricalDtype):
                 node["features"][column.name] = "category"  # whatever its values look like
         for key, value in settings.items():
-            OmegaConf.update(node, key, value, force_add=True)
+            both = isinstance(value, Mapping) and OmegaConf.is_dict(OmegaConf.select(node, key))
+            OmegaConf.update(node, key, value, merge=both, force_add=True)
         loadable: Loadable = make(OmegaConf.create({"dataset": node}), "dataset")
         left_out = [column.name for column in found.left_out if column.name not in node["features"]]
         for column in found.left_out:
             if column.name in left_out:
                 log.warning("no feature: %s (%s)", column.name, column.left_out)
+        for line in found.checks:
+            log.warning("%s", line)
         return loadable, left_out
 
     def _classes(self, found: Guess, classes: Sequence[Any] | None) -> tuple[Any, ...]:
@@ -115,6 +118,24 @@ class Frames:
             )
         numbers = places + len(self.train)
         return scores.assign(instance=numbers) if long else scores.reset_index(drop=True).assign(instance=numbers)
+
+
+def _check_distinct(feature: Feature, codes: Codes, values: pd.Series[Any]) -> None:
+    """Refuse values that share a code, such as NaN and inf: the model would get one for the other.
+
+    Equal numbers in different notations may share one.
+    """
+    checked = codes == feature.missing if feature.kind == "number" else np.ones(len(codes), dtype=bool)
+    originals, _ = pd.factorize(values)  # -1 for all that pandas calls missing
+    first: dict[int, int] = {}
+    for row in np.flatnonzero(checked).tolist():
+        other = first.setdefault(int(codes[row]), row)
+        if originals[other] != originals[row]:
+            pair = " and ".join(sorted(short(str(values.iloc[place])) for place in (other, row)))
+            raise UserError(
+                f"column {feature.name}: {pair} count as the same value, so that the model could get one for the "
+                "other. Replace one of them."
+            )
 
 
 def _put(frame: pd.DataFrame, path: Path) -> None:
@@ -165,6 +186,7 @@ class Asked(Called):
         columns = {}
         for name in [str(column) for column in self.frames.train if column != self.frames.label]:
             if name in place:
+                _check_distinct(dataset.features[place[name]], codes[:, place[name]], whole[name].take(ids))
                 known, first = np.unique(codes[:, place[name]], return_index=True)
                 rows = np.zeros(len(dataset.features[place[name]].values), dtype=np.int64)
                 rows[known] = ids[first]

@@ -12,6 +12,7 @@ from cfeval_cli.types.data import (
     Ints,
     Loadable,
     Rows,
+    Spellings,
     Split,
 )
 from cfeval_cli.types.explanation import Batch, Explained, Explainer, Explanation, NotExplained
@@ -60,6 +61,6 @@ __all__ = [
     "Distance", "Editable", "Embedded", "Encoded", "Executor", "Explained", "Explainer", "Explanation", "Feature",
     "Fingerprinted", "Floats", "Foreseen", "Gate", "Ints", "Judging", "Known", "Leaves", "Ledger", "Linear", "Loadable",
     "Logits", "Measure", "Memory", "Metric", "Model", "NotExplained", "Picking", "Plan", "Probabilistic", "Question",
-    "Reading", "Removal", "Removed", "Reparametrisable", "Restorable", "Rows", "Score", "Search", "Sloped", "Split",
-    "StandIns", "Stored", "Subject", "Task", "Taught", "Trainable", "Tree", "Truth",
+    "Reading", "Removal", "Removed", "Reparametrisable", "Restorable", "Rows", "Score", "Search", "Sloped", "Spellings",
+    "Split", "StandIns", "Stored", "Subject", "Task", "Taught", "Trainable", "Tree", "Truth",
 ]  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -82,7 +82,8 @@ class Split:
     ids: Ints  # (n,) row numbers in the data as read
     codes: Codes  # (n, M) index of each feature's value, ABSENT for padding
     labels: Ints  # (n,) true classes
-    texts: tuple[str, ...] | None = None  # the sentences as they were, for text
+    texts: tuple[str, ...] | None = None  # the original strings, for text
+    spelled: Codes | None = None  # (n, M) codes that keep the original spelling (Spellings), for text
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -90,7 +91,46 @@ class Split:
     def take(self, rows: Ints) -> Split:
         """The given rows."""
         texts = None if self.texts is None else tuple(self.texts[row] for row in rows)
-        return Split(self.ids[rows], self.codes[rows], self.labels[rows], texts)
+        spelled = None if self.spelled is None else self.spelled[rows]
+        return Split(self.ids[rows], self.codes[rows], self.labels[rows], texts, spelled)
+
+
+@dataclass(frozen=True)
+class Spellings:
+    """Codes beyond the vocabulary, one for each original word whose string a vocabulary word does not reproduce.
+
+    Such a word is written differently (case), is not in the vocabulary, or is not separated by single spaces. A code
+    stands for the original word and the separators before and after it.
+    """
+
+    first: int  # the first of these codes; the codes below belong to the vocabulary and the mask
+    words: tuple[str, ...]  # (S,) original words
+    vocabulary: Codes  # (S,) code of the same word in the vocabulary, or of the mask
+    before: Codes  # (S,) index of the separator before the word; 0 is the default: a space, or nothing at an end
+    after: Codes  # (S,) index of the separator after the word
+    separators: tuple[str, ...]  # the default first
+
+    @cached_property
+    def _neighbours(self) -> tuple[Codes, Codes]:
+        """Indices of the separators before and after each code."""
+        default = np.zeros(self.first, dtype=np.int32)
+        return np.concatenate([default, self.before]), np.concatenate([default, self.after])
+
+    def join(self, words: NDArray[Any], row: Codes) -> str:
+        """Return the string of one row of codes without padding.
+
+        A separator survives if one of the two words beside it is original. If these disagree, one of them is a
+        replacement: a separator other than the default is preferred.
+        """
+        if not len(row) or row.max() < self.first:
+            return " ".join(words[row])
+        before, after = (index[row] for index in self._neighbours)
+        pieces = np.empty(2 * len(row) + 1, dtype=object)
+        pieces[1::2] = words[row]
+        pieces[2:-1:2] = [self.separators[i] for i in np.where(after[:-1] != 0, after[:-1], before[1:])]
+        pieces[0] = self.separators[before[0]] if before[0] else ""
+        pieces[-1] = self.separators[after[-1]] if after[-1] else ""
+        return "".join(pieces)
 
 
 @dataclass(frozen=True)
@@ -108,6 +148,7 @@ class Dataset:
     candidates: tuple[Codes, ...]  # for each feature, the values that a search may try, ascending
     unknown: int | None = None  # the code that stands for "mask", where there is one
     pretrained: Floats | None = None  # embeddings (V, d) to start from, shared by all features
+    spellings: Spellings | None = None  # original words of texts, for models that read strings
     origin: Mapping[str, Any] = field(default_factory=dict)  # file, source, sha256, rows
     fitted: Mapping[str, Any] = field(default_factory=dict)  # bins, medians, groups
     reference: Mapping[str, Any] = field(default_factory=dict)  # the paper's figures for it
@@ -124,7 +165,10 @@ class Dataset:
 
     def values(self, feature: int) -> Codes:
         """Every value that a feature can have; the mask is none of them."""
-        codes = np.arange(len(self.features[feature].values), dtype=np.int32)
+        size = len(self.features[feature].values)
+        if self.spellings is not None:
+            size = min(size, self.spellings.first)
+        codes = np.arange(size, dtype=np.int32)
         return codes if self.unknown is None else codes[codes != self.unknown]
 
     def alternatives(self, feature: int) -> Codes:
@@ -168,7 +212,9 @@ class Dataset:
         """
         if self.kind == "text":
             words = self.features[0].meaning
-            return [" ".join(words[row[row != ABSENT]]) for row in codes]
+            if self.spellings is None:
+                return [" ".join(words[row[row != ABSENT]]) for row in codes]
+            return [self.spellings.join(words, row[row != ABSENT]) for row in codes]
         import pandas as pd
 
         pairs = list(zip(self.features, codes.T, strict=True))
@@ -176,6 +222,39 @@ class Dataset:
             # of one type: one array is many times faster to wrap than a column each
             return pd.DataFrame(np.stack([f.meaning[own] for f, own in pairs], axis=1), columns=self._names)
         return pd.DataFrame(dict(enumerate(f.column.take(own) for f, own in pairs))).set_axis(self._names, axis=1)
+
+    def with_spellings(self) -> Dataset:
+        """Return the dataset for a model that reads strings: `decode` restores the original texts.
+
+        The codes of the vocabulary, the candidates of a search and the training shares stay the same. Models that
+        cfeval trains use the vocabulary alone.
+        """
+        spellings = self.spellings
+        if spellings is None or len(self.features[0].values) > spellings.first:
+            return self
+        values = (*self.features[0].values, *spellings.words)
+        shares = np.concatenate([self.frequencies[0], np.zeros(len(spellings.words))])
+        same = np.concatenate([np.arange(spellings.first), spellings.vocabulary])
+        train, validation, test = (
+            split if split.spelled is None else replace(split, codes=split.spelled)
+            for split in (self.train, self.validation, self.test)
+        )
+        return replace(
+            self,
+            features=tuple(replace(feature, values=values) for feature in self.features),
+            frequencies=(shares,) * self.width,
+            pretrained=None if self.pretrained is None else self.pretrained[same],
+            train=train,
+            validation=validation,
+            test=test,
+        )
+
+    def words(self, split: Split) -> list[list[str]] | None:
+        """Return the original words of each text; None for a table."""
+        if self.spellings is None or split.spelled is None:
+            return None
+        values = self.with_spellings().features[0].values
+        return [[values[code] for code in row if code != ABSENT] for row in split.spelled.tolist()]
 
     @cached_property
     def _names(self) -> pd.Index[str]:

@@ -11,6 +11,8 @@ from omegaconf import OmegaConf
 
 from cfeval_cli.commands import configs, init
 from cfeval_cli.commands import data as data_command
+from cfeval_cli.dataset.tabular import Table
+from cfeval_cli.dataset.text import Text
 from cfeval_cli.errors import UserError
 from tests import inside
 from tests.dataset.test_guess import table, written
@@ -43,10 +45,20 @@ def test_the_config_reads_the_file_as_it_says(data, tmp_path, how, capsys):
     told, file = capsys.readouterr().out, tmp_path / "conf" / "dataset" / "loans.yaml"
     dataset, frame = loaded(file), table()
     assert dataset.classes == ("0", "1") and dataset.name == "loans"
-    assert [f.name for f in dataset.features] == ["age", "income", "home", "children", "score", "temperature", "seen"]
+    assert [f.name for f in dataset.features] == [
+        "age",
+        "income",
+        "home",
+        "children",
+        "score",
+        "temperature",
+        "seen",
+        "price",
+    ]
     rows = dataset.decode(dataset.test.codes)
     expected = frame.loc[dataset.test.ids, rows.columns].reset_index(drop=True)
     expected["seen"] = expected["seen"].where(~expected["seen"].isin(["?", "NA"]))
+    expected["price"] = expected["price"].str.replace(",", ".").astype(float)
     assert rows["seen"].isna().equals(expected["seen"].isna())
     pd.testing.assert_frame_equal(rows, expected, check_dtype=False)
     assert dataset.test.labels.tolist() == frame.loc[dataset.test.ids, "default"].tolist()
@@ -56,7 +68,6 @@ def test_the_config_reads_the_file_as_it_says(data, tmp_path, how, capsys):
         "one value only",
         "says what the label says",
         "60 different in 60 rows",
-        "decimal comma",
     ):
         assert word in told and word in body
     for word in ("0: 40, 1: 20 of 60 rows", "? , NA".replace(" ,", ","), "children: -9; score: 999"):
@@ -155,7 +166,7 @@ def test_texts(data, tmp_path, header, capsys):
     said = {
         text.rsplit(" ", 1)[0]: label for text, label in zip(dataset.train.texts, dataset.train.labels, strict=True)
     }
-    assert said == {"très mauvais , dull !": 0, "good . don't miss it": 1}
+    assert said == {"Très mauvais, dull!": 0, "Good. Don't miss it": 1}
     assert "each word of a text is a feature" in capsys.readouterr().out
     long = "\n".join([f"{'word ' * 150}{i}\t{i % 2}" for i in range(20)])
     (tmp_path / "long.tsv").write_text(f"review\tstars\n{long}")
@@ -220,3 +231,103 @@ def test_a_folder_that_cannot_be_written_is_named(data, tmp_path):
 def test_numbers_and_words_as_yaml_has_them():
     for value in ("yes", "No", "null", "1", "1e3", "a: b", "", "é", "a", 3, 0.5, -9.0):
         assert OmegaConf.create(f"x: {init._scalar(value)}").x == value
+
+
+def test_a_run_reads_other_notations_as_init_did(data, tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    n_rows = 80
+    fees, shares, days = (
+        rng.integers(0, 500_000, n_rows) / 100,
+        rng.integers(0, 100, n_rows),
+        rng.integers(0, 900, n_rows),
+    )
+    dates = pd.Timestamp("2022-01-01") + pd.to_timedelta(days, unit="D")
+    ratio = rng.normal(size=n_rows).round(3).astype(str)
+    ratio[7] = "inf"
+    frame = pd.DataFrame(
+        {
+            "fee": [f"${fee:,.2f}" for fee in fees],
+            "euro": [f"{fee:,.2f} €".translate(str.maketrans(",.", ".,")) for fee in fees],
+            "share": [f"{share}%" for share in shares],
+            "start": dates.strftime("%Y-%m-%d"),
+            "call": dates.strftime("%m/%d/%Y %H:%M"),
+            "ratio": ratio,
+            "paid": rng.choice(["yes", "no"], n_rows),
+        }
+    )
+    frame.to_csv(tmp_path / "bills.csv", index=False)
+    data("init", "bills.csv", "--label", "paid")
+    output, file = capsys.readouterr().out, tmp_path / "conf" / "dataset" / "bills.yaml"
+    for line in ("ratio: 1 infinite cell counts as missing ('inf').", "start: dates, read as days since 1970-01-01"):
+        assert line in output and f"# {line}" in file.read_text()
+    dataset = loaded(file)
+    rows, ids = dataset.decode(dataset.train.codes), dataset.train.ids
+    np.testing.assert_array_equal(rows["fee"], fees[ids])
+    np.testing.assert_array_equal(rows["euro"], fees[ids])
+    np.testing.assert_array_equal(rows["share"], shares[ids])
+    epoch_days = (dates - pd.Timestamp("1970-01-01")).days.to_numpy()[ids]
+    np.testing.assert_array_equal(rows["start"], epoch_days)
+    np.testing.assert_array_equal(rows["call"], epoch_days)
+    assert rows["ratio"].isna().tolist() == [i == 7 for i in ids] and rows["ratio"].dtype == float
+    start = dataset.features[3]
+    assert [start.values[code] for code in dataset.train.codes[:, 3]] == [frame["start"][i] for i in ids]
+
+
+def test_every_setting_of_a_table_can_be_overridden_without_a_plus(data, tmp_path):
+    written(table(), tmp_path / "loans.csv", "csv")
+    data("init", "loans.csv", "--label", "default")
+    keys = set(yaml.safe_load((tmp_path / "conf" / "dataset" / "loans.yaml").read_text())) - {"_target_"}
+    assert keys == set(Table.__dataclass_fields__) - {"reference"}
+    words = ["immutable=[home]", "only={age:up}", "split=[0.6,0.2,0.2]", "candidates=8", "missing=[-9]", "header=true"]
+    with configs.opened():
+        cfg = configs.run(["dataset=loans", *(f"dataset.{word}" for word in words)], configs.beside())
+    dataset = instantiate(cfg.dataset, _convert_="all").load(tmp_path, 0)
+    assert len(dataset.test) == 12
+    assert {feature.name: feature.moves for feature in dataset.features if feature.moves != "any"} == {
+        "home": "none",
+        "age": "up",
+    }
+
+
+def test_every_setting_of_texts_can_be_overridden_without_a_plus(data, tmp_path):
+    lines = [f"{mood} and number {i % 15} of many\t{mood}" for i in range(20) for mood in ("good", "bad")]
+    (tmp_path / "reviews.tsv").write_text("\n".join(["review\tmood", *lines]))
+    data("init", "reviews.tsv", "--label", "mood")
+    keys = set(yaml.safe_load((tmp_path / "conf" / "dataset" / "reviews.yaml").read_text())) - {"_target_"}
+    # embedding is a config group: null in the yaml would take the place of one that its defaults list
+    assert keys == set(Text.__dataclass_fields__) - {"reference", "embedding"}
+    assert "Left out" not in (tmp_path / "conf" / "dataset" / "reviews.yaml").read_text()
+    words = ["dataset.search_words=5", "dataset.split=[0.6,0.2,0.2]", "dataset.sample=30", "dataset.max_tokens=4"]
+    with configs.opened():
+        cfg = configs.run(["dataset=reviews", *words], configs.beside())
+    dataset = instantiate(cfg.dataset, _convert_="all").load(tmp_path, 0)
+    assert (len(dataset.train), dataset.width, len(dataset.candidates[0])) == (18, 4, 5)
+
+
+@pytest.mark.parametrize(
+    ("action", "own", "others"),
+    [
+        ("init", ["--label COLUMN", "--text", "--name", "--force", "FILE"], ["--clear", "--into"]),
+        ("export", ["--into FILE", "--force"], ["--label", "--clear"]),
+        ("cache", ["--clear"], ["--label", "--into", "--force"]),
+        ("list", ["--config-dir"], ["--label", "--into", "--force", "--clear"]),
+        ("fetch", ["NAME"], ["--label", "--into", "--force", "--clear"]),
+        ("verify", ["exit code is 1"], ["--label", "--into", "--force", "--clear"]),
+    ],
+)
+def test_every_action_has_its_own_help(data, capsys, action, own, others):
+    for words in ((action, "--help"), (action, "-h"), ("--help", action)):
+        data(*words)
+        output = capsys.readouterr().out
+        assert output.startswith(f"usage: cfeval data {action} ")
+        assert all(word in output for word in own) and not any(word in output for word in others)
+
+
+def test_the_general_help_names_every_action(data, capsys):
+    with pytest.raises(SystemExit):
+        data("--help")
+    output = " ".join(capsys.readouterr().out.split())
+    assert (
+        "init FILE --label COLUMN; export KEY=VALUE ... --into FILE;" in output
+        and "--label COLUMN what is to be predicted" in output
+    )

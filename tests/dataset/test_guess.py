@@ -48,13 +48,13 @@ def test_every_sort_of_column_is_told_in_every_form_of_file(tmp_path, how):
     found = guess(written(table(), tmp_path / "loans", how), "default")
     assert {column.name: column.kind for column in found.features} == {
         "age": "number", "income": "number", "home": "category", "children": "number", "score": "number",
-        "temperature": "number", "seen": "category",
+        "temperature": "number", "seen": "category", "price": "amount",
     }  # fmt: skip
     reasons = {column.name: column.left_out for column in found.left_out}
-    assert set(reasons) == {"customer_id", "number", "branch", "verdict", "note", "price", "nothing"}
+    assert set(reasons) == {"customer_id", "number", "branch", "verdict", "note", "nothing"}
     for name, word in {
         "customer_id": "an identifier", "number": "an identifier", "branch": "one value only, '7'", "nothing": "empty",
-        "verdict": "says what the label says", "note": f"{N} different in {N} rows", "price": "a decimal comma",
+        "verdict": "says what the label says", "note": f"{N} different in {N} rows",
     }.items():  # fmt: skip
         assert word in reasons[name]
     assert found.classes == (0, 1) and found.counts == (40, 20) and found.text is None and found.header
@@ -192,3 +192,89 @@ def test_what_is_no_text_and_no_parquet(tmp_path):
     pd.DataFrame({"a": [1], "y": [1]}).to_parquet(tmp_path / "b.parquet")
     with pytest.raises(UserError, match=r"has no column yy\. Did you mean y\?"):
         guess(tmp_path / "b.parquet", "yy")
+
+
+def guess_column(tmp_path, values):
+    """Guess a file with the column `x` and two others, and return the column and the guess."""
+    frame = pd.DataFrame({"x": values, "z": [i % 5 for i in range(len(values))]})
+    frame["y"] = [(i * 7 + 3) % 11 % 2 for i in range(len(values))]
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    guessed = guess(tmp_path / "a.csv", "y")
+    (column,) = [one for one in guessed.columns if one.name == "x"]
+    return column, guessed
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "options", "note"),
+    [
+        (["1.5", "2.5", "inf", "3"], "number", {}, "4 infinite cells count as missing ('inf')."),
+        (["1", "2", "-inf", "Infinity", "1e400"], "number", {}, "12 infinite cells count as missing ("),
+        (["1,234.50", "12.00", "7"], "amount", {}, "read as numbers, '1,234.50' as 1234.5."),
+        (["$1,234.56", "-$12", "($3.10)"], "amount", {}, "read as numbers, '$1,234.56' as 1234.56."),
+        (["1,234", "2,345", "12,345"], "amount", {}, "read as numbers, '12,345' as 12345."),
+        (["1.234,50 €", "7,5 €"], "amount", {"decimal": ","}, "read as numbers, '1.234,50 €' as 1234.5."),
+        (["27%", "3.5%", "?"], "amount", {}, "read as numbers, '3.5%' as 3.5."),
+        (["2024-05-31", "1970-01-01"], "date", {}, "dates, read as days since 1970-01-01: '2024-05-31' is 19874."),
+        (["2024-05-31T12:00:00Z", "2023-01-01"], "date", {}, "'2024-05-31T12:00:00Z' is 19874.5."),
+        (["05/31/2024", "01/02/2024"], "date", {"format": "%m/%d/%Y"}, "'05/31/2024' is 19874."),
+        (["31/05/2024", "01/02/2024"], "date", {"format": "%d/%m/%Y"}, "'31/05/2024' is 19874."),
+        (["31.05.2024 06:00", "1.2.2024 18:30"], "date", {"format": "%d.%m.%Y %H:%M"}, "is 19874.25."),
+        (["31 May 2024", "02 May 2024"], "date", {"format": "%d %b %Y"}, "'31 May 2024' is 19874."),
+    ],
+)
+def test_numbers_and_dates_in_other_notations_are_recognised(tmp_path, values, kind, options, note):
+    column, guessed = guess_column(tmp_path, values * 4)
+    assert (column.kind, dict(column.options)) == (kind, options)
+    (line,) = [line for line in guessed.checks if line.startswith("x: ")]
+    assert note in line
+
+
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        (["$5", "€6", "7"], "numbers in different units (none, $, €): convert them to one"),
+        (["5%", "0.1"], "numbers in different units (none, %)"),
+        (["01/02/2024", "03/04/2024"], 'format: "%m/%d/%Y"} or "%d/%m/%Y"'),
+    ],
+)
+def test_ambiguous_notations_are_left_out_with_the_reason(tmp_path, values, reason):
+    column, _ = guess_column(tmp_path, values * 4)
+    assert not column.kind and reason in column.left_out
+
+
+@pytest.mark.parametrize("values", [["(1)", "(2)"], ["inf", "nought"], ["1-2", "3-4"], ["a", "b"], ["5 kg", "6 kg"]])
+def test_other_texts_stay_categories(tmp_path, values):
+    column, _ = guess_column(tmp_path, values * 4)
+    assert column.kind == "category" and "inf" not in column.markers
+
+
+def test_data_checks_are_one_line_each(tmp_path):
+    rng = np.random.default_rng(0)
+    n_rows = 400
+    frame = pd.DataFrame(
+        {
+            "customer_id": rng.permutation(10_000)[:n_rows],
+            "city": [f"city {i % 60}" for i in range(n_rows)],
+            "pay": rng.choice(["card", "Card", "cash"], n_rows),
+            "age": rng.integers(20, 60, n_rows),
+            "size": [*map(str, range(n_rows // 2)), *map(str, range(n_rows // 2 - 1)), "big"],
+            "churn": ["Yes", "no", "no", "yes"] * (n_rows // 4),
+        }
+    )
+    frame["age_2"] = frame["age"]
+    pd.concat([frame, frame[:3]]).to_csv(tmp_path / "churn.csv", index=False)
+    guessed = guess(tmp_path / "churn.csv", "churn")
+    lines = guessed.checks
+    assert len(lines) == 6 and not any("\n" in line for line in lines)
+    for start, rest in [
+        ("churn: the labels 'Yes' (101 rows) and 'yes' (100 rows) differ by case only", "write them alike in the data"),
+        ("age_2 has the same values as age.", "Remove one of them from features"),
+        ("3 of 403 rows are copies of another row", "Remove them unless they are separate cases"),
+        ("city: a category with 60 levels.", "remove it from features"),
+        ("pay: 'Card' and 'card' differ by case only", "write them alike in the data"),
+        ("size: numbers, but for 'big': not read as numbers.", "add it to missing"),
+    ]:
+        assert any(line.startswith(start) and rest in line for line in lines), start
+    # a copied row does not hide an identifier
+    assert [one.name for one in guessed.left_out] == ["customer_id"]
+    assert guessed.classes == ("no", "Yes", "yes")

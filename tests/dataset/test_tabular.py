@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cfeval_cli.dataset.sources import File
-from cfeval_cli.dataset.tabular import Category, Number, Quartiles, Table, Tiers
+from cfeval_cli.dataset.tabular import Amount, Category, Date, Number, Quartiles, Table, Tiers
 from cfeval_cli.errors import UserError
 
 ROWS = [
@@ -324,6 +324,38 @@ def test_a_decimal_comma_is_told(tmp_path):
     write(tmp_path, text="\n".join(";".join([f"{i},5", *row[1:]]) for i, row in enumerate(ROWS)))
     with pytest.raises(UserError, match=r"'0,5' is not a number.*Write 0\.5, with a point"):
         make().load(tmp_path, 0)
+
+
+@pytest.mark.parametrize(
+    ("cell", "message"),
+    [
+        (
+            "inf",
+            r"line 1, column age: 'inf' is not a number.*To count it as missing, add it to dataset\.missing: \[inf\]",
+        ),
+        (
+            "$1,200",
+            r"line 1, column age: '\$1,200' is not a number.*The kind amount, instead of number, reads it as 1200",
+        ),
+    ],
+)
+def test_a_cell_that_is_almost_a_number_comes_with_the_remedy(tmp_path, cell, message):
+    write(tmp_path, text="\n".join(";".join([cell if i == 0 else row[0], *row[1:]]) for i, row in enumerate(ROWS)))
+    with pytest.raises(UserError, match=message):
+        make().load(tmp_path, 0)
+
+
+@pytest.mark.parametrize(
+    ("column", "cells", "message"),
+    [
+        (Amount(), ["$1", "x"], "'x' is not an amount such as"),
+        (Date(), ["2024-01-01", "1.2.2024"], "is not a date such as"),
+    ],
+)
+def test_cells_that_are_no_amount_or_date_are_refused(tmp_path, column, cells, message):
+    write(tmp_path, text="\n".join(";".join([cells[i % 2], *row[1:]]) for i, row in enumerate(ROWS)))
+    with pytest.raises(UserError, match=f"line 2, column age: .*{message}"):
+        make(features={"age": column, "colour": Category()}).load(tmp_path, 0)
 
 
 def test_training_rows_of_one_class_are_refused(tmp_path):

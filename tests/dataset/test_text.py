@@ -237,7 +237,7 @@ def test_a_file_of_texts_and_labels_is_all_that_is_needed_and_accents_stay(tmp_p
     data = Text("mine", [corpus], ["negative", "positive"]).load(tmp_path, 0)
     assert data.pretrained is None and data.origin["rows_used"] == data.origin["rows_whole"] == 40
     for split in (data.train, data.validation, data.test):
-        assert list(split.texts) == [" ".join(rows[i][1].split()) for i in split.ids]
+        assert list(split.texts) == [rows[i][1] for i in split.ids]
         assert split.labels.tolist() == [i % 2 for i in split.ids]
     assert {"schön,", "café;", "東京", "naïve"} <= set(data.features[0].values)
     assert "embedding" not in data.origin and data.features[0].kind == "token"
@@ -282,6 +282,67 @@ def test_texts_are_cut_and_sampled_by_the_seed(tmp_path):
     assert len(set(ids)) == 20 and data.width == 3 and data.fingerprint == again.fingerprint != other.fingerprint
     assert (data.origin["rows_read"], data.origin["rows_used"]) == (60, 20)
     for i, text in zip(data.train.ids, data.train.texts, strict=True):
-        assert text == " ".join([*["word"] * (i % 7), "no", ".", str(i)][:3])
+        ends = ["No", ".", f" {i}"][: max(0, 3 - i % 7)]
+        assert text == f"<br />{'word ' * min(i % 7, 3)}{''.join(ends)}".rstrip() + "<br/>" * int(i % 7 == 0)
     everything = whole.load(tmp_path, 0)
     assert everything.width == 9 and everything.origin["rows_used"] == 60
+
+
+ORIGINALS = [
+    "  Good   film!! It's\ta JOY.",
+    "good film , it's a joy .",
+    "Dull<br /><br />plot -- (Zyzzyva) naïve ",
+    "İstanbul: dull plot",
+]
+
+
+def write_originals(folder):
+    rows = [(f"{text} {word}" if i % 3 else text, i % 2) for i, word in enumerate(WORDS) for text in ORIGINALS]
+    pd.DataFrame(rows, columns=["text", "label"]).to_csv(folder / "own.csv", index=False)
+    return [text for text, _ in rows]
+
+
+@pytest.mark.parametrize("tokens", ["space", "words"])
+def test_with_spellings_decode_restores_every_original_text(tmp_path, tokens):
+    texts = write_originals(tmp_path)
+    data = make(tmp_path, corpora=[Table(File("own.csv"))], embedding=None, tokens=tokens).load(tmp_path, 0)
+    spelled = data.with_spellings()
+    for before, split in zip(
+        (data.train, data.validation, data.test), (spelled.train, spelled.validation, spelled.test), strict=True
+    ):
+        assert list(split.texts) == [texts[i] for i in split.ids]
+        assert spelled.decode(split.codes) == list(split.texts)
+        for words, text, codes in zip(data.words(split), split.texts, before.codes, strict=True):
+            assert len(words) == (codes != ABSENT).sum() and all(word in text for word in words)
+    # what searches and removals draw from is the vocabulary, as before
+    assert spelled.values(0).tolist() == data.values(0).tolist()
+    assert spelled.candidates is data.candidates and spelled.mask == data.mask
+    assert np.flatnonzero(spelled.frequencies[0]).tolist() == np.flatnonzero(data.frequencies[0]).tolist()
+    assert spelled.with_spellings() is spelled
+
+
+def test_an_edit_leaves_the_rest_of_the_text_as_it_was(tmp_path):
+    texts = write_originals(tmp_path)
+    data = make(tmp_path, corpora=[Table(File("own.csv"))], embedding=None, tokens="words").load(tmp_path, 0)
+    spelled = data.with_spellings()
+    i = next(i for i, row in enumerate(spelled.train.ids) if texts[row] == ORIGINALS[0])
+    codes = spelled.train.codes[i].copy()
+    words = data.words(spelled.train)[i]
+    assert words == ["Good", "film", "!", "!", "It's", "a", "JOY", "."]
+    for place, text in [
+        (1, "  Good   <unk>!! It's\ta JOY."),
+        (3, "  Good   film!<unk> It's\ta JOY."),
+        (5, "  Good   film!! It's\t<unk> JOY."),
+        (6, "  Good   film!! It's\ta <unk>."),
+    ]:
+        edited = codes.copy()
+        edited[place] = spelled.mask
+        assert spelled.decode(edited[None]) == [text]
+
+
+def test_cut_texts_end_at_the_last_word_used(tmp_path):
+    write_originals(tmp_path)
+    settings = {"corpora": [Table(File("own.csv"))], "embedding": None, "tokens": "words", "max_tokens": 3}
+    data = make(tmp_path, **settings).load(tmp_path, 0).with_spellings()
+    assert data.decode(data.train.codes) == list(data.train.texts)
+    assert {"  Good   film!", "Dull<br /><br />plot -", "İstanbul: dull"} < set(data.train.texts)

@@ -115,3 +115,33 @@ def test_what_is_wrong_with_a_frame_is_told(change, message, tmp_path):
     table = loans()
     with pytest.raises(UserError, match=message):
         Frames(change(table[:150]), table[150:].assign(paid="no"), "paid").table(tmp_path, "mine", None, {})
+
+
+def test_amounts_dates_and_infinite_numbers_reach_the_model_as_they_were(tmp_path, caplog):
+    table = loans(120, seed=1)
+    table["start"] = pd.Timestamp("2022-01-01") + pd.to_timedelta(np.arange(120) % 50, unit="D")
+    table["fee"] = [f"${1000 + i % 40:,}" for i in range(120)]
+    table["ratio"] = np.where(np.arange(120) == 7, np.inf, np.arange(120) % 9 / 2)
+    dataset, source = given(Frames(table[:90], table[90:], "paid"), tmp_path)
+    kinds = {feature.name: feature.kind for feature in dataset.features}
+    assert [kinds[name] for name in ("start", "fee", "ratio")] == ["number"] * 3
+    wanted = table.drop(columns="paid").iloc[dataset.train.ids].reset_index(drop=True)
+    pd.testing.assert_frame_equal(
+        source.rows(dataset.train.codes)[["start", "fee", "ratio"]], wanted[["start", "fee", "ratio"]]
+    )
+    assert "ratio: 1 infinite cell counts as missing ('inf')." in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "message"),
+    [
+        ("ratio", [1.5, 2.5, np.nan, np.inf], "column ratio: 'inf' and 'nan' count as the same value"),
+        ("colour", ["red", "blue", None, "?"], "column colour: '\\?' and 'nan' count as the same value"),
+        ("colour", ["red", " red", "blue", "blue"], "column colour: ' red' and 'red' count as the same value"),
+    ],
+)
+def test_values_that_share_a_code_are_refused(tmp_path, name, values, message):
+    table = loans(120, seed=1)
+    table[name] = values * 30
+    with pytest.raises(UserError, match=message):
+        given(Frames(table[:90], table[90:], "paid"), tmp_path)
