@@ -4,7 +4,9 @@ import importlib
 import importlib.util
 import math
 import re
-from collections.abc import Iterable
+import traceback
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 from types import ModuleType
 
@@ -15,6 +17,19 @@ class UserError(Exception):
 
 class Failure(Exception):
     """Something that went wrong on the way; exit code 1."""
+
+
+@contextmanager
+def refuse_exit() -> Iterator[None]:
+    """Turn `sys.exit()` in code that cfeval calls, such as a user's model, into a Failure that says where it is."""
+    try:
+        yield
+    except SystemExit as error:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        raise Failure(
+            f"{place.filename}, line {place.lineno} ended the process by sys.exit({error.code!r}). The run is not "
+            "complete. A model, an explainer or a metric must return or raise an error."
+        ) from error
 
 
 # what a terminal obeys, what turns the direction of text, what breaks a line, and halves of characters

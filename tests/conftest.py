@@ -35,6 +35,7 @@ settings.load_profile("repeatable")
 warm.read_once()
 
 CFEVAL = Path(sys.executable).parent / "cfeval"
+SLOW_TEST_TIMEOUT = 1800  # seconds
 OURS = ("CFEVAL_DATA", "COLUMNS", "NO_COLOR")  # of who runs the tests: they are to be the same for all
 
 # fewer than the default ones, which are chosen (metric=core) where metrics are looked at
@@ -64,6 +65,13 @@ def pytest_sessionstart(session: pytest.Session) -> None:
             name = ".".join(path.relative_to(session.config.rootpath).with_suffix("").parts)
             with contextlib.suppress(Exception, pytest.skip.Exception):  # which is told when it is collected
                 importlib.import_module(name)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give slow tests more time than the others before they count as hanging."""
+    for item in items:
+        if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(SLOW_TEST_TIMEOUT))
 
 
 def pytest_collection_finish() -> None:

@@ -247,6 +247,21 @@ def test_truths_and_removals_are_chosen_as_explainers_are():
     assert lr.truth == made.truths["contrast"]
 
 
+def test_settings_of_a_removal_reach_the_explainers_that_use_it():
+    names = [f"omission{name}" for name in ("", "_marginal", "_mask", "_mean", "_zero")]
+    names += ["gradient_input", "integrated_gradients"]
+    every = f"explainer=[{','.join(names)}]"
+    for overrides, expected in (
+        (["removal.marginal.draws=7", "removal.marginal.seed=3"], (7, 3)),
+        (["seed=5"], (100, 5)),
+        (["removal=zero", "seed=5"], (100, 5)),  # the metrics do not remove in this way
+    ):
+        explainers = plan(every, *overrides).explainers
+        ways = [explainers[name].ways["marginal"] for name in names]
+        assert {(way.draws, way.seed) for way in ways} == {expected}
+        assert {tuple(sorted(explainers[name].ways)) for name in names} == {("marginal", "mask", "mean", "zero")}
+
+
 @pytest.mark.parametrize("group", ["Truth", "Removal", "Explainer", "Search", "Distance", "Metric", "Trainable"])
 def test_a_component_that_is_none_of_its_group_is_refused(group):
     keys = {"Trainable": "model", "Search": "search", "Distance": "distance"}

@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import importlib.machinery
 import os
 import subprocess
 import sys
@@ -244,6 +245,21 @@ def test_code_counts_as_far_as_it_is_imported(package):
         path.write_text(text + "# changed\n")
         assert code(package) != before, name
         path.write_text(text)
+        assert code(package) == before
+
+
+def test_compiled_modules_and_namespace_packages_of_the_user_count(package):
+    compiled = package / f"fast{importlib.machinery.EXTENSION_SUFFIXES[0]}"
+    (package.parent / "spacious").mkdir()
+    apart = package.parent / "spacious" / "inside.py"
+    (package / "deeper.py").write_text("def later():\n    from mine import fast\n    from spacious import inside\n")
+    for file in (compiled, apart):
+        file.write_text("x = 1\n")
+    before = code(package)
+    for file in (compiled, apart):
+        file.write_text("x = 22\n")
+        assert code(package) != before, file
+        file.write_text("x = 1\n")
         assert code(package) == before
 
 

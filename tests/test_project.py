@@ -54,3 +54,9 @@ def test_the_hooks_before_a_commit_are_those_of_make_lint():
     )
     called = [hook["entry"].removeprefix(".venv/bin/").replace(" --force-exclude", "") for hook in hooks]
     assert called == [line.removesuffix(" .") for line in lint] and len(called) == 3
+
+
+def test_every_test_has_a_time_limit(pytestconfig, request):
+    assert 0 < float(pytestconfig.getini("faulthandler_timeout")) < float(pytestconfig.getini("timeout"))
+    slow = [item for item in request.session.items if item.get_closest_marker("slow")]
+    assert all(item.get_closest_marker("timeout") for item in slow)

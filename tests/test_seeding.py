@@ -1,5 +1,10 @@
+import ast
+import re
+from pathlib import Path
+
 import numpy as np
 
+import cfeval_cli
 from cfeval_cli.seeding import integer, stream, uniforms
 
 
@@ -33,3 +38,30 @@ def test_uniform_numbers_belong_to_the_instance_and_are_uniform():
     assert np.abs(np.histogram(drawn, 10, (0, 1))[0] / 10_000 - 0.1).max() < 0.012
     assert abs(np.corrcoef(drawn.T)[0, 1]) < 0.05
     assert uniforms(0, "x", ids[:0], 2).shape == (0, 2)
+
+
+def keys_of_streams():
+    """The key of every call of `stream` and `uniforms` in the package; a part that is filled in is written …"""
+    keys, expressions = set(), set()
+    for path in Path(cfeval_cli.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not (isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("stream", "uniforms")):
+                continue
+            key = node.args[1]
+            if isinstance(key, ast.Constant):
+                keys.add(key.value)
+            elif isinstance(key, ast.JoinedStr):
+                keys.add("".join(part.value if isinstance(part, ast.Constant) else "…" for part in key.values))
+            else:
+                expressions.add(ast.unparse(key))
+    return keys, expressions
+
+
+def test_the_docs_list_the_keys_of_all_random_streams():
+    page = (Path(__file__).parents[1] / "docs" / "run-folder.md").read_text(encoding="utf-8")
+    section = page.partition("\n## Random streams\n")[2].partition("\n## ")[0]
+    listed = re.findall(r"^\| `([^`]+)` \|", section, re.M)
+    keys, expressions = keys_of_streams()
+    # explainers, searches and `frozen` hand over the key of their component
+    assert expressions == {"self.component", "task.component"}
+    assert sorted(listed) == sorted(keys | {"explainer.…", "search.…", "frozen"})

@@ -176,7 +176,7 @@ def _import_all() -> None:
     for name, module in list(sys.modules.items()):  # what is parsed once, and again if a file is another
         if name.startswith("cfeval_cli") and getattr(module, "__file__", None):
             path = Path(module.__file__)
-            identity._modules(path, name, identity._stamp(path))
+            identity._modules(path, name, identity._stamp(path), ())
             identity._digest(path, identity._stamp(path))
     for name in identity._ALWAYS:
         identity.version_of(name)

@@ -233,7 +233,9 @@ def _has_launcher() -> bool:
 
 def _places(runs: Path) -> list[str]:
     from cfeval_cli.commands.resume import quoted
+    from cfeval_cli.storage.files import refuse_links
 
+    refuse_links(runs)
     named = "${dataset.name}/${hydra:runtime.choices.experiment}/${seed}-${k}"
     return [f"hydra.sweep.dir={quoted(runs.absolute())}", f"hydra.sweep.subdir={named}", "~hydra.callbacks.gather"]
 

@@ -15,6 +15,8 @@ from hydra.experimental.callback import Callback
 from omegaconf import DictConfig, OmegaConf, read_write
 
 from cfeval_cli.commands.resume import quoted
+from cfeval_cli.errors import UserError
+from cfeval_cli.storage.files import refuse_links
 
 
 class Gather(Callback):
@@ -29,7 +31,8 @@ class Gather(Callback):
 
     def on_run_start(self, config: DictConfig, **_: Any) -> None:
         """A folder of its own, even if another run starts in the same second."""
-        claim(config.hydra.run)
+        if claim(config.hydra.run) is None:
+            _exit_if_linked(Path(config.hydra.run.dir))
 
     def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
         """A folder of its own, and remember the sweep: Hydra tells its end only if all jobs succeed."""
@@ -38,6 +41,8 @@ class Gather(Callback):
             with read_write(config.hydra):  # for the jobs, whose configs are composed anew
                 config.hydra.overrides.hydra.append(f"hydra.sweep.dir={quoted(claimed)}")
         self._folder = Path(config.hydra.sweep.dir).absolute()
+        if os.path.lexists(self._folder / "multirun.yaml"):  # a sweep that exists
+            _exit_if_linked(self._folder)
         self._page = config.get("report") is not False
         Gather.running = self
 
@@ -78,6 +83,16 @@ class Gather(Callback):
     def _mine(self) -> list[Path]:
         """The folders of this sweep's jobs, not of others beside them; none, if other processes did the jobs."""
         return [path for path in self._jobs if (path / "run.json").exists()]
+
+
+def _exit_if_linked(folder: Path) -> None:
+    """End with a message before Hydra writes through links in a folder; Hydra ignores any other error of a callback."""
+    from cfeval_cli.commands.cli import complain
+
+    try:
+        refuse_links(folder)
+    except UserError as error:
+        sys.exit(complain(error))
 
 
 def claim(node: DictConfig) -> Path | None:

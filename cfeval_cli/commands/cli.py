@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import gc
 import importlib
+import io
 import logging
 import os
 import re
@@ -39,8 +40,30 @@ usage: cfeval COMMAND [ARGUMENTS]
 """
 
 
+def print_any_character() -> None:
+    """Write characters that the terminal's encoding lacks as escapes, so that printing cannot fail for them."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def folder_problem() -> str | None:
+    """Return what is wrong with the working directory: its name must be valid UTF-8, as run.json stores it."""
+    try:
+        folder = os.getcwd()  # noqa: PTH109
+        folder.encode("utf-8")
+    except UnicodeEncodeError:
+        return (
+            f"the working directory {visible(ascii(folder))} is not valid UTF-8. Rename it, or start cfeval elsewhere."
+        )
+    except OSError:
+        return None
+    return None
+
+
 def main() -> None:
     """Entry point of the console script."""
+    print_any_character()
     arguments = sys.argv[1:]
     if arguments[:1] in (["-sc"], ["--shell-completion"]):
         arguments = _completion(arguments)
@@ -52,6 +75,8 @@ def main() -> None:
         sys.stdout.write(f"cfeval {__version__}\n")
         return
     command, *rest = arguments
+    if problem := folder_problem():
+        sys.exit(complain(UserError(problem)))
     if command not in COMMANDS:
         sys.exit(
             complain(UserError(f"there is no command {command!r}.{did_you_mean(command, COMMANDS)} See cfeval --help."))
@@ -115,7 +140,9 @@ def _overrides_last(arguments: list[str]) -> list[str]:
                    "--resume", "--csv", "--md", "--label", "--text", "--name", "--scale")  # fmt: skip
     before = ["", *arguments]
     overrides = [
-        i for i, word in enumerate(arguments) if "=" in word and word[0] != "-" and before[i] not in takes_value
+        i
+        for i, word in enumerate(arguments)
+        if (("=" in word and word[0] != "-") or word.startswith("~")) and before[i] not in takes_value
     ]
     kept = [word for i, word in enumerate(arguments) if i not in overrides]
     return [*kept, *(arguments[i] for i in overrides)]
@@ -160,14 +187,19 @@ def explain_hydra(error: Exception) -> str:
     own = configs.own()
     with configs.opened():
         if match := re.search(r"Could not override '([^']+)'", message):
-            known = configs.settings(own)
-            if match[1] in known and "." in match[1]:
-                group, name = match[1].split(".")[:2]
-                return f"{match[1]} is a setting of {group} {name!r}, which is not chosen: add it to {group}=[…]."
             if offer := configs.offer(match[1], own):
                 return offer
+            known = configs.settings(own)
+            if match[1] in known and match[1].count(".") > 1:
+                group, name = match[1].split(".")[:2]
+                return f"{match[1]} is a setting of {group} {name!r}, which is not chosen: add it to {group}=[…]."
             close = did_you_mean(match[1], dict.fromkeys([*known, *configs.chosen(match[1], own)]))
             return f"there is no setting {match[1]!r}.{close} See cfeval run --cfg job."
+        if "Cannot merge" in str(error.__cause__) and (match := re.search(r"merging override \+*([^=]+)=", message)):
+            return (
+                f"{match[1]} is a list in the yaml and a mapping here, or the reverse. Remove the first and add the "
+                f"second: '~{match[1]}' '+{match[1]}=…'"
+            )
         if match := re.search(r"Could not (?:find|load) '([^']+)/([^'/]+)'", message):
             group, name = match.groups()
             there = configs.options(group, own)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from importlib import resources
+from inspect import signature
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,10 @@ from typing import Any
 from hydra import compose, initialize_config_module
 from hydra.core.global_hydra import GlobalHydra
 from hydra.types import RunMode
+from hydra.utils import get_object
 from omegaconf import DictConfig, OmegaConf
 
-from cfeval_cli.errors import UserError
+from cfeval_cli.errors import UserError, did_you_mean
 
 PLACE = "conf"  # a user's own configs, in the folder that she is in
 
@@ -65,6 +67,38 @@ def settings(config_dir: str | None = None) -> list[str]:
     return list(dict.fromkeys([*_keys(OmegaConf.to_container(cfg, resolve=False), ""), *known]))
 
 
+@lru_cache(maxsize=1)
+def packaged_groups() -> frozenset[str]:
+    """Return the config groups of cfeval: dataset, model, explainer and so on."""
+    return frozenset(path.name for path in package().iterdir() if path.is_dir() and any(path.glob("*.yaml")))
+
+
+@lru_cache(maxsize=32)
+def packaged_settings(group: str) -> dict[str, list[Any]]:
+    """Return the plain defaults, by dotted key, of all settings of run.yaml and of the packaged configs of a group."""
+    general = _said(package() / "run.yaml")
+    del general["hydra"]
+    # An experiment has settings of other groups.
+    files = _files(group, None) if group != "experiment" else []
+    collected: dict[str, list[Any]] = {}
+    for prefix, config in [("", general), *((f"{group}.", _said(path)) for path in files)]:
+        config.pop("defaults", None)
+        _collect_plain(config, prefix, "_target_" in config, collected)
+    return collected
+
+
+def _collect_plain(node: dict[str, Any], prefix: str, in_component: bool, collected: dict[str, list[Any]]) -> None:
+    """Collect the settings of a component, but not those of the components inside it, such as sources of data."""
+    for name, value in node.items():
+        is_component = isinstance(value, dict) and "_target_" in value
+        if name.startswith("_") or (is_component and in_component):
+            continue
+        if "_target_" not in str(value):
+            collected.setdefault(f"{prefix}{name}", []).append(value)
+        if isinstance(value, dict):
+            _collect_plain(value, f"{prefix}{name}.", in_component or is_component, collected)
+
+
 def _said(path: Path) -> dict[str, Any]:
     """What a config file says, as it stands there."""
     said = OmegaConf.to_container(OmegaConf.load(path), resolve=False)
@@ -89,12 +123,19 @@ def chosen(but: str, config_dir: str | None = None) -> list[str]:
 
 
 def offer(key: str, config_dir: str | None = None) -> str:
-    """How to give a class that is not cfeval's a setting that its yaml does not list; empty if it is no such class."""
+    """How to give a class a setting that its yaml does not list, or what it has instead; empty if there is no class."""
     cfg, (parent, _, name) = _without(key, config_dir), key.rpartition(".")
     node = None if cfg is None or not parent else OmegaConf.select(cfg, parent)
     target = str(node.get("_target_") or "") if isinstance(node, DictConfig) else ""
-    if not target or target.startswith("cfeval_cli."):
+    if not target:
         return ""
+    if isinstance(node, DictConfig) and name in node:  # Hydra adds no key to a mapping without being told to
+        return f"{key} is a mapping in the yaml: to add to it, write +{key}=…"
+    if target.startswith("cfeval_cli."):  # other classes are not imported for the sake of a message
+        parameters = list(signature(get_object(target)).parameters)
+        if name not in parameters:
+            close = did_you_mean(name, parameters)
+            return f"{parent} has no setting {name!r}.{close} There is: {', '.join(parameters) or 'none'}."
     return f"the yaml lists no setting {name!r} of {target}: to give it one, write +{key}=…"
 
 

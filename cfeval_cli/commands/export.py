@@ -42,11 +42,13 @@ def export(overrides: list[str], config_dir: str | None, into: Path | None, *, f
 
 
 def table(dataset: Dataset, instances: Split) -> pd.DataFrame:
-    """A row for each instance: its number, then what the model is given, a text as it was split into words."""
+    """Return a row for each instance: its number, then what the model reads; of a text also its words."""
     import pandas as pd
 
     if instances.texts is not None:
-        return pd.DataFrame({"instance": instances.ids, "text": list(instances.texts)})
+        columns = {"instance": instances.ids, "text": list(instances.texts)}
+        words = dataset.words(instances)
+        return pd.DataFrame(columns | ({} if words is None else {"words": [" ".join(row) for row in words]}))
     rows = dataset.decode(instances.codes)
     if isinstance(rows, list):
         raise TypeError("a table has columns")

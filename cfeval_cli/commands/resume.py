@@ -1,12 +1,11 @@
-"""What `cfeval run --resume FOLDER` stands for: the arguments that the folder's run, or sweep, was started with.
+"""`cfeval run --resume FOLDER`: the arguments that the folder's run, or sweep, was started with.
 
-A folder may come from anybody. Its overrides are taken as values and choices among installed configs; whatever could
-name code, or a place where code is looked for, must stand on the user's own command line.
+A folder may come from anybody. Only an allow-list of its overrides is accepted: choices of packaged configs, and
+settings of these configs with plain values. Everything else, a path for example, must be repeated on the command line.
 """
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -16,12 +15,13 @@ from typing import Any
 
 from cfeval_cli.commands import configs
 from cfeval_cli.errors import UserError
+from cfeval_cli.storage.files import refuse_links
 
 QUIET = "hydra/hydra_logging=disabled"  # what --quiet adds: no lines of Hydra about the jobs of a sweep
 
-_PLAIN = re.compile(r"[\w\-+.*, \[\]()']*")  # numbers and names of configs, not paths to them
-# what names a class, a file of Python, types that are made though nobody vouches for them, or who is believed
-_CODE = re.compile(r"_target_|\.py\b|^[+~]*[\w.]*\b(?:trusted|scheduler)\b")
+_CONFIG_NAME = re.compile(r"\w[\w\-]*(?:/\w[\w\-]*)*")
+# Settings of packaged configs that name a file, a folder, a server or a trusted type.
+_UNSAFE_SETTINGS = {"data_dir", "path", "depends", "trusted", "scheduler", "folder"}
 _SUBDIR = re.compile(r"[\w\-./]|\$\{(?:hydra:)?[\w.]+\}")
 
 
@@ -29,10 +29,7 @@ def arguments(folder: Path, own: Sequence[str]) -> list[str] | None:
     """Hydra's arguments, the user's own ones last; None if nothing is left to do."""
     if not folder.is_dir():
         raise UserError(f"--resume {folder}: there is no such folder.")
-    for place, folders, files in os.walk(folder):  # which follows none
-        for name in (*folders, *files):
-            if (Path(place) / name).is_symlink():
-                raise UserError(f"--resume {folder}: {Path(place) / name} is a link, which no run makes. Remove it.")
+    refuse_links(folder)
     if (folder / "run.json").exists():
         return _of_run(folder, own)
     if (folder / "multirun.yaml").exists():
@@ -51,75 +48,134 @@ def _of_run(folder: Path, own: Sequence[str]) -> list[str] | None:
     if isinstance(command, list) and command and str(command[0]).startswith("evaluate("):
         raise UserError(f"--resume {folder}: evaluate(…) made it. Call that again, with into={str(folder)!r}.")
     overrides = _texts(record.get("overrides"), folder / "run.json")
-    _check_places(folder, _configs_of(record), own)
-    return [*_merged(overrides, own, folder), f"hydra.run.dir={quoted(folder)}"]
+    _require_repeated([*_config_dir_words(_configs_of(record), own), *words_to_repeat(overrides, own)], own, folder)
+    return [*_merged(overrides, own), f"hydra.run.dir={quoted(folder)}"]
 
 
 def _of_sweep(folder: Path, own: Sequence[str]) -> list[str]:
-    import yaml  # type: ignore[import-untyped]
-
-    file = folder / "multirun.yaml"
-    try:
-        told = yaml.safe_load(file.read_text(encoding="utf-8"))["hydra"]["overrides"]
-        task, hydra = _texts(told["task"], file), _texts(told["hydra"], file)
-        sources = _sources(folder)
-    except (OSError, ValueError, TypeError, KeyError, RecursionError, yaml.YAMLError) as error:
-        raise UserError(f"{file} does not tell how the sweep was started. Start it again, into this folder.") from error
-    _check_places(folder, sources, own)
-    kept = []
+    task, hydra = _sweep_overrides(folder)
+    accepted, refused = list[str](), list[str]()
     for override in hydra:
         key, _, value = override.partition("=")
         if key in ("hydra.mode", "hydra.sweep.dir") or override == QUIET:
             continue  # said again below, or by the user
         if key == "hydra.sweep.subdir" and not _SUBDIR.sub("", value) and ".." not in value and value[:1] != "/":
-            kept.append(override)
+            accepted.append(override)
         elif override not in own:
-            raise _not_taken(override, folder)
+            refused.append(override)
+    needed = [*_config_dir_words(_sources(folder), own), *refused, *words_to_repeat(task, own)]
+    _require_repeated(needed, own, folder)
     first = [] if {"-m", "--multirun"} & set(own) else ["--multirun"]
-    return [*first, *_merged(task, own, folder), *kept, f"hydra.sweep.dir={quoted(folder)}"]
+    return [*first, *_merged(task, own), *accepted, f"hydra.sweep.dir={quoted(folder)}"]
 
 
-def untaken(overrides: Sequence[str]) -> list[str]:
-    """The overrides that the user must say again, since they are not taken from a folder."""
-    return [text for text in overrides if _CODE.search(text)]
+def sweep_task_overrides(folder: Path) -> list[str]:
+    """Return the overrides that a sweep was started with, without those of Hydra."""
+    return _sweep_overrides(folder)[0]
 
 
-def _merged(overrides: Sequence[str], own: Sequence[str], folder: Path) -> list[str]:
+def _sweep_overrides(folder: Path) -> tuple[list[str], list[str]]:
+    import yaml  # type: ignore[import-untyped]
+
+    file = folder / "multirun.yaml"
+    try:
+        overrides = yaml.safe_load(file.read_text(encoding="utf-8"))["hydra"]["overrides"]
+        return _texts(overrides["task"], file), _texts(overrides["hydra"], file)
+    except (OSError, ValueError, TypeError, KeyError, RecursionError, yaml.YAMLError) as error:
+        raise UserError(f"{file} does not tell how the sweep was started. Start it again, into this folder.") from error
+
+
+def _merged(overrides: Sequence[str], own: Sequence[str]) -> list[str]:
     """The user's options, and the overrides of both; a key keeps its place, by which a sweep numbers its jobs."""
-    taken = allowed(overrides, own, folder)
     mine = {_key(word): word for word in own if _is_override(word)}
     options = [word for word in own if not _is_override(word)]
     placed = [mine.pop(_key(text)) if _key(text) in mine else text for text in overrides]
-    return [*options, *(text for text in placed if text in taken or text in own), *mine.values()]
+    return [*options, *(text for text in placed if text in own or not _is_replaced(text, own)), *mine.values()]
 
 
-def allowed(overrides: Sequence[str], own: Sequence[str], folder: Path) -> list[str]:
-    """The folder's overrides but those that the user gives anew; one that could bring in code is refused."""
+def words_to_repeat(overrides: Sequence[str], own: Sequence[str] = ()) -> list[str]:
+    """Return the overrides of a folder that are not accepted from it and that the user has not repeated."""
+    return [text for text in overrides if not _is_replaced(text, own) and not _is_accepted(text)]
+
+
+def _is_replaced(text: str, own: Sequence[str]) -> bool:
+    """Whether the user has given another value; another executor replaces all settings of the first."""
+    given = {_key(word) for word in own if _is_override(word)}
+    return _key(text) in given or ("executor" in given and _key(text).startswith("executor."))
+
+
+def _is_accepted(text: str) -> bool:
+    """Whether an override chooses packaged configs, or gives one of their settings a plain value."""
     from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.core.override_parser.types import ChoiceSweep, RangeSweep
     from hydra.errors import HydraException
 
-    given = {_key(word) for word in own if _is_override(word)}
-    parser, kept = OverridesParser.create(), []
-    for text in overrides:
-        if text in own or _key(text) in given:
-            continue
-        # without a dollar there is no interpolation, and without a backslash none that is hidden
-        if _CODE.search(text) or set("$\\") & set(text):
-            raise _not_taken(text, folder)
-        try:
-            override = parser.parse_override(text)
-        except HydraException as error:
-            raise UserError(f"{folder} was started with {text!r}, which is not an override.") from error
-        key, value = override.key_or_group, text.partition("=")[2]
-        # what may choose a config must not lead to a file elsewhere, nor put one where Hydra looks for its own
-        place = "." not in key and key != "data_dir" and not _PLAIN.fullmatch(value)
-        # nothing is made, or fetched, in places that a folder chooses
-        place = place or ("/" in value and not Path(value.strip("'\"")).exists())
-        moved = key.startswith("hydra") or bool(set("/@") & set(text.partition("=")[0]))
-        if place or moved or "_target_" in repr(override.value()):
-            raise _not_taken(text, folder)
-        kept.append(text)
-    return kept
+    # Without a dollar sign there is no interpolation, and without a backslash no escaped one.
+    if set("$\\") & set(text) or set("/@") & set(text.partition("=")[0]):
+        return False
+    try:
+        override = OverridesParser.create().parse_override(text)
+        value = override.value()
+    except HydraException:
+        return False
+    key = override.key_or_group
+    is_group = key in configs.packaged_groups()
+    if override.is_delete():
+        return is_group or bool(_defaults(key))
+    if isinstance(value, RangeSweep):
+        return not is_group and bool(_defaults(key))
+    values = value.list if isinstance(value, ChoiceSweep) else [value]
+    return all(_is_packaged_choice(key, one) if is_group else _is_plain_setting(key, one) for one in values)
+
+
+def _defaults(key: str) -> list[Any]:
+    """Return the defaults that the packaged configs have for a setting; nothing if it names a file or a server."""
+    if key.rpartition(".")[2] in _UNSAFE_SETTINGS:
+        return []
+    return configs.packaged_settings(key.partition(".")[0]).get(key, [])
+
+
+def _is_packaged_choice(group: str, value: Any) -> bool:
+    """Whether a value names configs of a group that are part of cfeval."""
+    if isinstance(value, list):
+        return all(_is_packaged_choice(group, one) for one in value)
+    if value is None:
+        return True
+    name = str(_text(value))
+    return bool(_CONFIG_NAME.fullmatch(name)) and (configs.package() / group / f"{name}.yaml").is_file()
+
+
+def _is_plain_setting(key: str, value: Any) -> bool:
+    """Whether a key is a setting of a packaged config and a value is of a type that its default allows."""
+    defaults = _defaults(key)
+    if isinstance(value, dict) and any(defaults):
+        return all(_is_plain_setting(f"{key}.{_text(name)}", one) for name, one in value.items())
+    if isinstance(value, dict):
+        return {} in defaults and all(_is_plain(one) for pair in value.items() for one in pair)
+    if all(isinstance(default, int | float) for default in defaults):
+        return bool(defaults) and _is_number(value)
+    return _is_plain(value)
+
+
+def _is_number(value: Any) -> bool:
+    return value is None or isinstance(value, bool | int | float)
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a value is a number, a word that is not a path, or a list of these."""
+    if isinstance(value, list):
+        return all(map(_is_plain, value))
+    word = _text(value)
+    if not isinstance(word, str):
+        return _is_number(word)
+    return not word.startswith(("_", "~", ".")) and "/" not in word and not Path(word).is_file()
+
+
+def _text(value: Any) -> Any:
+    """Return the text of a word in quotation marks, and any other value as it is."""
+    from hydra.core.override_parser.types import QuotedString
+
+    return value.text if isinstance(value, QuotedString) else value
 
 
 def _configs_of(record: Mapping[str, Any]) -> str | None:
@@ -138,25 +194,24 @@ def _sources(folder: Path) -> str | None:
     return None
 
 
-def _check_places(folder: Path, place: str | None, own: Sequence[str]) -> None:
-    """Refuse to go on without the user's own configs: code may be looked for there, so that she must say it herself."""
+def _config_dir_words(place: str | None, own: Sequence[str]) -> list[str]:
+    """Return the option for the folder of configs of a run, unless the user has given it or is beside it."""
     if place is None or configs.config_dir(own) is not None:
-        return
+        return []
     beside = configs.beside()
     if beside is not None and Path(place).absolute() == Path(beside):
-        return  # which is where she is
-    raise UserError(
-        f"{folder} was started with --config-dir {place}, which is not taken from a folder: code could be looked for "
-        f"there. If you trust it: {shlex.join(['cfeval', 'run', '--resume', str(folder), '--config-dir', place])}"
-    )
+        return []
+    return ["--config-dir", place]
 
 
-def _not_taken(override: str, folder: Path) -> UserError:
-    return UserError(
-        f"{folder} was started with {override!r}, which could bring in code, or files elsewhere: that is not "
-        "taken from a folder. "
-        "If you trust it, say it again after --resume."
-    )
+def _require_repeated(words: Sequence[str], own: Sequence[str], folder: Path) -> None:
+    """Raise UserError, with the full command, if words of a folder must be repeated by the user."""
+    if words:
+        raise UserError(
+            f"{folder} was started with {shlex.join(words)}. This is not accepted from a folder, because it could "
+            "load code or files. If you trust it, repeat it: "
+            + shlex.join(["cfeval", "run", "--resume", str(folder), *own, *words])
+        )
 
 
 def _is_override(word: str) -> bool:

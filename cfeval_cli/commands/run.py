@@ -17,8 +17,8 @@ from omegaconf import DictConfig
 
 from cfeval_cli.commands import callbacks, configs, screen, shortcuts, usage
 from cfeval_cli.commands.cli import complain, stopped
-from cfeval_cli.commands.resume import QUIET, arguments, untaken
-from cfeval_cli.errors import Failure, UserError, visible
+from cfeval_cli.commands.resume import QUIET, arguments, sweep_task_overrides, words_to_repeat
+from cfeval_cli.errors import Failure, UserError, refuse_exit, visible
 
 if TYPE_CHECKING:
     from cfeval_cli.folder.write import RunFolder
@@ -65,6 +65,7 @@ def _resumed() -> bool:
         sys.stdout.write(visible(f"Nothing is left to do, the run is complete. Results: {folder}") + "\n")
         return False
     sys.argv[1:] = found
+    os.environ["CFEVAL_RESUMED"] = "1"  # for jobs in other processes too
     return True
 
 
@@ -75,9 +76,10 @@ def _experiment(cfg: DictConfig) -> None:
 
     config = HydraConfig.get()
     words = [word for word in sys.argv[1:] if word != QUIET]
-    folder = RunFolder(Path(config.runtime.output_dir), ["cfeval", "run", *words], list(config.overrides.task))
+    place, resumed = Path(config.runtime.output_dir), bool(os.environ.get("CFEVAL_RESUMED"))
+    folder = RunFolder(place, ["cfeval", "run", *words], list(config.overrides.task), is_resumed=resumed)
     try:
-        with folder.opened():
+        with folder.opened(), refuse_exit():
             silent = _run(cfg, folder)
     except KeyboardInterrupt as error:
         log.error("stopped by the user")
@@ -204,10 +206,12 @@ def _again(folder: RunFolder, cfg: DictConfig) -> str:
     """The command that goes on, with what is not taken from a folder."""
     config = HydraConfig.get()
     sweep = config.mode == RunMode.MULTIRUN
-    words = ["cfeval", "run", "--resume", str(Path(config.sweep.dir).absolute() if sweep else folder.path)]
+    place = Path(config.sweep.dir).absolute() if sweep else folder.path
+    words = ["cfeval", "run", "--resume", str(place)]
     own = configs.config_dir()
     words += [] if own is None else ["--config-dir", own]
     elsewhere = ("hydra.run.", "hydra.sweep.", "hydra.mode=", QUIET)
     words += [word for word in config.overrides.hydra if not word.startswith(elsewhere)]
-    words += untaken(config.overrides.task)
+    # The overrides of a job have one value of each sweep, those of the sweep have all.
+    words += words_to_repeat(sweep_task_overrides(place) if sweep else config.overrides.task)
     return shlex.join([*words, *(["strict=false"] if cfg.strict is True else [])])

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from cfeval_cli.errors import Failure, UserError, installed, number, package
+from cfeval_cli.errors import Failure, UserError, installed, number, package, refuse_exit
 from cfeval_cli.executor.versions import needed, told
 from cfeval_cli.executor.work import check_jobs, here_first, jobs, portable
 from cfeval_cli.types import Dataset
@@ -67,8 +67,8 @@ class Dask:
                 f"timeout_per_instance={timeout:g} cannot be kept to by workers of Dask, which work in threads. Use "
                 "executor=local, or timeout_per_instance=null."
             )
-        if self.scheduler is not None:
-            self._cluster()
+        if self.scheduler is not None and not self._is_connected():
+            self._connect()
 
     def map(
         self, work: Callable[[_Shared, _Item], _Result], shared: _Shared, items: Sequence[_Item]
@@ -88,14 +88,28 @@ class Dask:
     def _least(self) -> float:
         return min(_SENT, self.min_seconds) if (os.getpid(), self) in _clusters else self.min_seconds
 
-    def _cluster(self) -> _Cluster:
-        """The one that this process works with, which stays for the next call."""
+    def _is_connected(self) -> bool:
         known = _clusters.get((os.getpid(), self))
-        if known is not None and known.client.status == "running":
-            return known
-        made = _Cluster.existing(self) if self.scheduler is not None else _Cluster.started(self)
-        _clusters[os.getpid(), self] = made
-        return made
+        return known is not None and known.client.status == "running"
+
+    def _cluster(self) -> _Cluster:
+        """The one that this process works with, which stays for the next call.
+
+        A scheduler that was reached before and does not answer now is a failure, and is not waited for again.
+        """
+        known = _clusters.get((os.getpid(), self))
+        if known is None:
+            return self._connect()
+        if known.client.status != "running":
+            if self.scheduler is None:
+                return self._connect()
+            raise known.lost_scheduler()
+        return known
+
+    def _connect(self) -> _Cluster:
+        cluster = _Cluster.existing(self) if self.scheduler is not None else _Cluster.started(self)
+        _clusters[os.getpid(), self] = cluster
+        return cluster
 
 
 @dataclass(frozen=True)
@@ -174,12 +188,18 @@ class _Cluster:
         """One of worker processes on this machine, with keys that nobody else has: who can reach it can run code."""
         distributed = _distributed()
         many = jobs(settings.n_jobs)
-        own = distributed.LocalCluster(
-            n_workers=many, threads_per_worker=1, processes=True, host="127.0.0.1", dashboard_address="127.0.0.1:0",
-            worker_dashboard_address="127.0.0.1:0", memory_limit=0, silence_logs=logging.CRITICAL, security=True,
-            preload=[__name__],
-        )  # fmt: skip
-        client = distributed.Client(own, set_as_default=False)
+        try:
+            own = distributed.LocalCluster(
+                n_workers=many, threads_per_worker=1, processes=True, host="127.0.0.1",
+                dashboard_address="127.0.0.1:0", worker_dashboard_address="127.0.0.1:0", memory_limit=0,
+                silence_logs=logging.CRITICAL, security=True, preload=[__name__],
+            )  # fmt: skip
+            client = distributed.Client(own, set_as_default=False)
+        except (OSError, RuntimeError, ValueError) as error:
+            raise Failure(
+                f"executor=dask: the cluster on this machine could not be started ({_first_line(error)}). A worker "
+                "process may have been killed at its start. Use executor=local."
+            ) from error
         log.info("executor=dask: a cluster of %s on this machine", _workers(many))
         return cls(client, "the cluster on this machine", settings.wait, own)
 
@@ -216,11 +236,11 @@ class _Cluster:
 
     def spread(self, sent: _Sent, items: Sequence[Any], each: float) -> Iterator[Any]:
         """The results of the items, in order; `each` is about how many seconds one takes."""
-        many = max(1, len(self.client.nthreads()))
-        # as many items as make the message worth it, but enough tasks that all end together
-        size = max(1, min(int(_TASK / max(each, 1e-6)), len(items) // (8 * many)))
-        tasks = [items[start : start + size] for start in range(0, len(items), size)]
         try:
+            many = max(1, len(self.client.nthreads()))
+            # as many items as make the message worth it, but enough tasks that all end together
+            size = max(1, min(int(_TASK / max(each, 1e-6)), len(items) // (8 * many)))
+            tasks = [items[start : start + size] for start in range(0, len(items), size)]
             shared = self._share(sent)
             # fetched when they are done, not in order: what waits at a worker is lost with it
             ended: SimpleQueue[Future] = SimpleQueue()
@@ -253,6 +273,9 @@ class _Cluster:
             try:
                 return ended.get(timeout=_LOOK)
             except Empty:
+                # a task that was sent while the connection was lost is never answered
+                if self.client.status != "running":
+                    raise self.lost_scheduler() from None
                 if self.client.nthreads():
                     last = time.monotonic()
                 elif time.monotonic() - last > self.wait:
@@ -282,8 +305,15 @@ class _Cluster:
                 "memory, or use executor=local with n_jobs=1."
             )
         log.info("%s: %s", self.name, _first_line(error))
+        return self.lost_scheduler()
+
+    def lost_scheduler(self) -> Failure:
+        """Close the connection and return the message of a run that cannot go on."""
         self.close()
-        return Failure(f"{self.name} does not answer any more: its scheduler is gone.")
+        return Failure(
+            f"{self.name} does not answer any more: its scheduler is gone. Start it again, or resume with "
+            "executor=local."
+        )
 
     def close(self) -> None:
         """Let go of it, and end it if it was started here."""
@@ -444,9 +474,10 @@ def _call(name: str, whole: bytes, parts: Sequence[bytes], items: bytes) -> tupl
     """The results of some items, or the first error: of the work, not of Dask."""
     with _alone:
         try:
-            work, shared = _loaded.load(name, whole, parts)
-            _one_thread()
-            return "results", pickle.dumps([work(shared, item) for item in pickle.loads(items)], 5)  # noqa: S301
+            with refuse_exit():
+                work, shared = _loaded.load(name, whole, parts)
+                _one_thread()
+                return "results", pickle.dumps([work(shared, item) for item in pickle.loads(items)], 5)  # noqa: S301
         except ImportError as error:
             lacks = f"a worker of Dask cannot import {error.name}: {error}. What is your own must lie where"
             return "error", pickle.dumps(UserError(f"{lacks} workers find it, such as in their PYTHONPATH."))

@@ -15,7 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from cfeval_cli.errors import Failure, number
+from cfeval_cli.errors import Failure, number, refuse_exit
 from cfeval_cli.executor.work import check_jobs, here_first, jobs, portable
 
 log = logging.getLogger("cfeval")
@@ -103,7 +103,8 @@ def _sweep() -> None:
 
 def _call(work: Callable[[Any, Any], _Result], path: str, item: Any) -> _Result:
     try:
-        result = work(_load(path), item)
+        with refuse_exit():
+            result = work(_load(path), item)
     except Exception as error:
         told = portable(error)
         if told is error:

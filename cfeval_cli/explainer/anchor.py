@@ -35,6 +35,7 @@ class Anchor(Explainer):
     access = Access.LABEL
     title = "Anchor"
     place = 40
+    cost_settings = ("threshold",)
     gives = "set"
     effects = False
 

@@ -29,12 +29,17 @@ class DecisionBoundary(Explainer):
     least = Access.LABEL
     title = "DecisionBoundary"
     place = 50
+    cost_settings = ("n_samples",)
 
     def __post_init__(self) -> None:
         whole("n_samples", self.n_samples, 1)
         if self.max_edits is not None:
             whole("max_edits", self.max_edits, 1)
         whole("n_neighbours", self.n_neighbours, 1)
+
+    def evaluations(self) -> int | None:
+        """Return the number of samples, each of which is one model evaluation."""
+        return self.n_samples
 
     def maximises(self, dataset: Dataset) -> set[tuple[str, str]]:
         """It names the fewest features that flip."""

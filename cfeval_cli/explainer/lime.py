@@ -32,12 +32,17 @@ class Lime(Explainer):
 
     access = Access.PROBABILITY
     place = 30
+    cost_settings = ("n_samples",)
 
     def __post_init__(self) -> None:
         whole("n_samples", self.n_samples, 2)
         if self.kernel_width is not None:
             number("kernel_width", self.kernel_width, 0, open_low=True)
         one_of("order", self.order, ("signed", "absolute"))
+
+    def evaluations(self) -> int | None:
+        """Return the number of samples, each of which is one model evaluation."""
+        return self.n_samples
 
     def follows(self, other: Explainer) -> Callable[[Explanation], Explanation] | None:
         """From the same coefficients in another order."""

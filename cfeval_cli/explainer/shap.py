@@ -53,6 +53,7 @@ class Shap(Explainer):
     access = Access.WHITE_BOX  # to look into trees and linear models
     least = Access.PROBABILITY
     place = 52
+    cost_settings = ("background", "permutations")
 
     def __post_init__(self) -> None:
         one_of("algorithm", self.algorithm, ("auto", "permutation", "kernel", "tree", "linear"))

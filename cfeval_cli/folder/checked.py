@@ -213,6 +213,10 @@ _KINDS: _Kinds = {
     "settings.circular": _TEXT,
     "settings.support": _TEXT,
     "settings.tables": _OBJECT,
+    "settings.figures": (
+        lambda value: isinstance(value, list) and all(one in ("png", "svg", "pdf") for one in value),
+        "a list of png, svg and pdf",
+    ),
     "settings.tables.metrics": (lambda value: value is None or _NAMES[0](value), "a list of words"),
     "explainers": (_words, "a list of names with their titles"),
     "explainer_settings": (_objects, "a list of explainers with their settings"),

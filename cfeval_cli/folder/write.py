@@ -32,7 +32,15 @@ from cfeval_cli.folder.journal import FILE, Journal
 from cfeval_cli.identity import version_of
 from cfeval_cli.statistics.findings import Findings, file_of
 from cfeval_cli.statistics.scores import Scores
-from cfeval_cli.storage.files import as_csv, hash_file, locked, sweep_partial, whole_file
+from cfeval_cli.storage.files import (
+    as_csv,
+    hash_file,
+    locked,
+    make_subfolder,
+    refuse_links,
+    sweep_partial,
+    whole_file,
+)
 from cfeval_cli.storage.scratch import Scratch, slabs
 from cfeval_cli.types import (
     NONE,
@@ -81,8 +89,18 @@ JUDGES = "judges"  # the folder below a run that has those of its judges
 class RunFolder:
     """One run's folder."""
 
-    def __init__(self, path: Path, command: Sequence[str], overrides: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        path: Path,
+        command: Sequence[str],
+        overrides: Sequence[str] = (),
+        *,
+        is_resumed: bool = False,
+        is_judge: bool = False,
+    ) -> None:
         self.path = path
+        self._is_resumed = is_resumed  # by --resume: complete results are kept even if their inputs are not known
+        self._is_judge = is_judge  # and belongs to the run above it
         self.begun = False
         self._command, self._overrides = list(command), list(overrides)
         self._record: dict[str, Any] = {}
@@ -99,9 +117,7 @@ class RunFolder:
         with locked(self.path, wait=False) as held:
             if not held:
                 raise UserError(f"another run is writing to {self.path}. Wait for it, or choose another hydra.run.dir.")
-            for name in ("figures", "run.json", FILE):
-                if (self.path / name).is_symlink():
-                    raise UserError(f"{self.path / name} is a link, which no run makes. Remove it.")
+            refuse_links(self.path)
             sweep_partial(self.path)
             if not (self.path / "run.json").exists():
                 there = [name for name in _RESULTS if (self.path / name).exists()]
@@ -123,6 +139,25 @@ class RunFolder:
             return None
         return str(record["inputs"]) if record["status"] == "complete" and record.get("inputs") else None
 
+    def has_results_of(self, inputs: str | None) -> bool:
+        """Whether the folder has the complete results of these inputs, or of the same job of a resumed sweep."""
+        results = self.results
+        if results is not None and results == inputs:
+            return True
+        if not self._is_resumed:
+            return False
+        try:
+            record = checked.read(self.path)
+        except UserError:
+            return False
+        overrides = record.get("overrides")
+        if record["status"] != "complete" or not isinstance(overrides, list):
+            return False
+        if _results_overrides(overrides) != _results_overrides(self._overrides):
+            return False
+        log.warning("%s is complete and is kept. If code or data have changed, redo=true computes it again", self.path)
+        return True
+
     def _start(self) -> dict[str, Any]:
         return {
             "schema": checked.SCHEMA,
@@ -142,9 +177,10 @@ class RunFolder:
 
     def begin(self, plan: Plan, dataset: Dataset, inputs: str | None) -> None:
         """Write what is known before anything is computed."""
+        before = self._before(inputs, plan.redo)
         self.begun = True
         titles = _titles(plan.explainers)
-        self._record = self._start() | self._before(inputs, plan.redo) | {
+        self._record = self._start() | before | {
             "git_commit": _git_commit(),
             "python": platform.python_version(),
             "packages": {name: version_of(name) for name in _PACKAGES},
@@ -213,12 +249,20 @@ class RunFolder:
             "name": dataset.name, "kind": dataset.kind, "classes": list(dataset.classes),
             "features": features, "values": list(lists), "unknown": dataset.unknown, "fitted": dict(dataset.fitted),
         }  # fmt: skip
+        if dataset.spellings is not None and dataset.with_spellings() is dataset:
+            described["spellings"] = {
+                "first": dataset.spellings.first,
+                "vocabulary": dataset.spellings.vocabulary.tolist(),
+                "before": dataset.spellings.before.tolist(),
+                "after": dataset.spellings.after.tolist(),
+                "separators": list(dataset.spellings.separators),
+            }
         self._write_text("dataset.json", json.dumps(described, indent=1, ensure_ascii=False) + "\n")
         if len(dataset.train) <= plan.training:
             self._write_training(dataset.train)
 
     def _before(self, inputs: str | None, redo: bool) -> dict[str, Any]:
-        """What is taken over from an attempt at the same run; the results of another run are removed."""
+        """What is taken over from an attempt at the same run; unfinished results of another run are removed."""
         self._goes_on = False
         if self._early:
             return {}
@@ -229,8 +273,11 @@ class RunFolder:
         # a run that was killed before its inputs were known has no results yet
         same = inputs is not None and record.get("inputs", inputs) == inputs
         if not same:
-            if record["status"] == "complete":
-                log.warning("%s: the results of another run are replaced", self.path)
+            if record["status"] == "complete" and not redo and not self._is_judge:
+                raise UserError(
+                    f"{self.path} has the complete results of another run. They are kept: choose another folder, or "
+                    "replace them with redo=true."
+                )
             self._clean()
         if not same or record["status"] == "complete":
             return {}
@@ -264,6 +311,8 @@ class RunFolder:
         """The training rows, in the order in which they are drawn from."""
         columns = {"instance": train.ids, "label": train.labels, "codes": _lists(train.codes)}
         self._write_table("training.parquet", columns)
+        (self.path / "training.parquet").chmod(0o600)
+        log.info("the folder contains training data (training.parquet); training=0 leaves it out")
 
     def save_fidelity(self, agreement: Mapping[str, float]) -> None:
         """How often a model that learned another one's predictions says the same."""
@@ -278,6 +327,7 @@ class RunFolder:
         two = probabilities is not None and probabilities.shape[1] == 2
         self._record["instances"] = len(instances)
         names = [(*feature.values, "") for feature in dataset.features]
+        words = dataset.words(instances)
         columns: dict[str, Any] = {
             "instance": instances.ids,
             "label": instances.labels,
@@ -292,7 +342,11 @@ class RunFolder:
             codes = told["codes"]
             told["codes"] = list(codes)
             told["values"] = [[name[code] for name, code in zip(names, row, strict=True)] for row in codes]
-            return pd.DataFrame(told | ({} if instances.texts is None else {"text": instances.texts[part]}))
+            if instances.texts is not None:
+                told["text"] = instances.texts[part]
+            if words is not None:
+                told["words"] = words[part]
+            return pd.DataFrame(told)
 
         self._write_parts("instances.parquet", [partial(some, part) for part in _parts(len(instances))])
 
@@ -301,7 +355,7 @@ class RunFolder:
         for name, known in truth.items():
             many = self._many_known(known.importance)
             self._record["truths"][name] |= {"exact": known.error is None, "how": known.how, "instances": many}
-            if known.error is not None:
+            if known.error is not None and not np.isnan(known.error).all():
                 told = {"error": float(np.nanmean(known.error)), "largest_error": float(np.nanmax(known.error))}
                 self._record["truths"][name] |= told
         if not truth:
@@ -400,11 +454,8 @@ class RunFolder:
     def below(self, judge: str) -> RunFolder:
         """The folder of a judge."""
         path = self.path / JUDGES / judge
-        for place in (path.parent, path):
-            if place.is_symlink():
-                raise UserError(f"{place} is a link, which no run makes. Remove it.")
-        path.mkdir(parents=True, exist_ok=True)
-        return RunFolder(path, self._command, self._overrides)
+        make_subfolder(make_subfolder(self.path, JUDGES), judge)
+        return RunFolder(path, self._command, self._overrides, is_judge=True)
 
     def save_recommendation(self, told: Mapping[str, Any]) -> None:
         """Which explainer to use, and what that rests on."""
@@ -452,6 +503,7 @@ class RunFolder:
         with locked(path, wait=False) as held:
             if not held:
                 raise UserError(f"another process is writing to {path}. Wait for it.")
+            refuse_links(path)
             folder._record = record
             folder._files = {name: digest for name, digest in record["files"].items() if name not in made}
             folder._write_record()
@@ -556,13 +608,19 @@ class RunFolder:
     def _whole(self, name: str) -> Iterator[Path]:
         try:
             if "/" in name:  # the run's own folder is not made again if somebody removed it
-                (self.path / name).parent.mkdir(exist_ok=True)
+                make_subfolder(self.path, str(Path(name).parent))
             with whole_file(self.path / name) as partial:
                 yield partial
         except FileNotFoundError as error:
             if self.path.is_dir():
                 raise
             raise Failure(f"{self.path} was removed during the run.") from error
+
+
+def _results_overrides(overrides: Sequence[Any]) -> list[str]:
+    """Return the overrides that results depend on."""
+    ignored = re.compile(r"[+~]*(n_jobs|strict|redo|executor|cache)\b")
+    return [str(text) for text in overrides if not ignored.match(str(text))]
 
 
 def _why_no_invariance(plan: Plan, dataset: Dataset) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import logging
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -13,9 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from cfeval_cli.errors import UserError, did_you_mean, one_of, whole
-from cfeval_cli.identity import of_component
-from cfeval_cli.model.outside import Called, Source, model_file
+from cfeval_cli.identity import find_unknown_dependency, hash_file_code, of_component
+from cfeval_cli.model.outside import Called, LabelModel, ProbabilityModel, Source, model_file
 from cfeval_cli.types import Codes, Dataset
+
+log = logging.getLogger("cfeval")
 
 _WAY = "model.path=score.py:predict_proba names a file and a function in it"
 
@@ -27,7 +30,7 @@ class Function(Called):
     path: str  # file.py:function
     gives: str = "auto"  # probabilities or labels; auto: as its answer to a few rows looks
     batch_size: int = 10_000
-    depends: Sequence[str] = ()  # further files, whose content counts as the function's own does
+    depends: Sequence[str] = ()  # files that the code reads: their content is part of the cache key
 
     def __post_init__(self) -> None:
         if not isinstance(self.path, str) or not self.path:
@@ -40,9 +43,24 @@ class Function(Called):
             if not Path(one).exists():
                 raise ValueError(f"depends: there is no file {one}")
 
-    def fingerprint(self) -> str:
-        """The content of its file; not what else it may read, unless `depends` names that."""
-        return sha256(self._place()[0].read_bytes()).hexdigest()
+    def fingerprint(self) -> str | None:
+        """Hash the file and the modules that it imports; None if it may read more and `depends` does not name it."""
+        file = self._place()[0]
+        if not self.depends and find_unknown_dependency(file) is not None:
+            return None
+        return hash_file_code(file)
+
+    def fit(self, dataset: Dataset, seed: int) -> LabelModel | ProbabilityModel:
+        """Return the model, which is trained already; warn if its results cannot be cached."""
+        model = super().fit(dataset, seed)
+        if model.source.mark is None:
+            log.warning(
+                "model.path=%s: results are not cached or resumed, because its dependencies are unknown (%s). Name the "
+                "files that it reads: model.depends=[FILE,…]",
+                self.path,
+                find_unknown_dependency(self._place()[0]) or "the source cannot be analysed",
+            )
+        return model
 
     def source(self, dataset: Dataset) -> _Called:
         """The function in its file."""
@@ -55,6 +73,11 @@ class Function(Called):
             model_file(self.path, "a file and a function in it")
             raise UserError(f"model.path={self.path} names no function: {_WAY}.")
         file = model_file(path, f"a file of Python: {_WAY}")
+        if file.suffix != ".py":
+            raise UserError(
+                f"model.path={self.path}: {file.name} is not a .py file. model=function loads Python source only, no "
+                "compiled module such as .pyc or .so."
+            )
         return file.absolute(), name
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from functools import cache
+from hashlib import sha256
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,11 @@ class Onnx(Given):
             raise ValueError("path must be given: model.path=model.onnx")
         whole("batch_size", self.batch_size, 1)
 
+    def fingerprint(self) -> str:
+        """Hash the files that the model's external tensors are in; the file itself counts as a setting's does."""
+        files = find_external_files(_absolute(self.path))
+        return sha256(b"".join(sha256(file.read_bytes()).digest() for file in files)).hexdigest()
+
     def foresee(self, dataset: Dataset) -> type:
         """Probabilities, if the file has such an output."""
         source = self.source(dataset)
@@ -55,10 +61,13 @@ class Onnx(Given):
 
     def source(self, dataset: Dataset) -> _Session:
         """The file, and which of its outputs."""
-        file = model_file(self.path, "a model in ONNX's format")
-        output = _output(opened(file.absolute()).get_outputs(), self.output, self.path)
-        where = {"file": file.absolute(), "output": output}
-        return _Session(dataset, f"model.path={self.path}", of_component(self), self.batch_size, **where)  # type: ignore[arg-type]
+        file, mark = _absolute(self.path), of_component(self)
+        output = _output(opened(file, mark).get_outputs(), self.output, self.path)
+        return _Session(dataset, f"model.path={self.path}", mark, self.batch_size, file=file, output=output)
+
+
+def _absolute(path: str) -> Path:
+    return model_file(path, "a model in ONNX's format").absolute()
 
 
 @dataclass(frozen=True)
@@ -85,16 +94,92 @@ def _is_likely(output: Any) -> bool:
     return bool(output.type.startswith("seq(map") or output.type in _FRACTIONS)
 
 
+# The message fields of ONNX's protobuf schema (onnx.proto) that lead from a model to its tensors.
+_FIELDS: Mapping[str, Mapping[int, str]] = {
+    "model": {7: "graph", 20: "training", 25: "function"},
+    "training": {1: "graph", 2: "graph"},
+    "function": {7: "node"},
+    "graph": {1: "node", 5: "tensor", 15: "sparse"},
+    "node": {5: "attribute"},
+    "attribute": {5: "tensor", 6: "graph", 10: "tensor", 11: "graph", 22: "sparse", 23: "sparse"},
+    "sparse": {1: "tensor", 2: "tensor"},
+    "tensor": {13: "external"},
+}
+
+
+def find_external_files(file: Path) -> list[Path]:
+    """Return the files beside an ONNX file that hold its external tensors, in the order of their names."""
+    try:
+        entries = set(_external_entries(memoryview(file.read_bytes()), "model"))
+    except (IndexError, ValueError) as error:
+        raise UserError(f"model.path={file}: onnxruntime cannot open it: it is not a valid ONNX file.") from error
+    found = []
+    for location in sorted(value for key, value in entries if key == "location"):
+        external = (file.parent / location).resolve()
+        if not external.is_relative_to(file.parent.resolve()):
+            raise UserError(
+                f"model.path={file} takes tensors from {location}, which is outside its folder. Copy them beside it."
+            )
+        if not external.is_file():
+            raise UserError(f"model.path={file} takes tensors from {location}, and there is no such file beside it.")
+        found.append(external)
+    return found
+
+
+def _external_entries(message: memoryview, kind: str) -> Iterator[tuple[str, str]]:
+    """Yield the (key, value) pairs of `external_data` in a serialised message and in the messages within it."""
+    if kind == "external":
+        pair = {number: str(value, "utf-8") for number, value in _length_delimited(message)}
+        yield pair.get(1, ""), pair.get(2, "")
+        return
+    for number, value in _length_delimited(message):
+        if number in _FIELDS[kind]:
+            yield from _external_entries(value, _FIELDS[kind][number])
+
+
+def _length_delimited(message: memoryview) -> Iterator[tuple[int, memoryview]]:
+    """Yield the number and the bytes of each field of a protobuf message that is a message, a text or bytes."""
+    place = 0
+    while place < len(message):
+        tag, place = _varint(message, place)
+        wire_type = tag & 7
+        if wire_type == 0:
+            _, place = _varint(message, place)
+        elif wire_type in (1, 5):
+            place += 8 if wire_type == 1 else 4
+        elif wire_type == 2:
+            size, place = _varint(message, place)
+            if place + size > len(message):
+                raise ValueError("a field ends behind its message")
+            yield tag >> 3, message[place : place + size]
+            place += size
+        else:
+            raise ValueError(f"unknown wire type {wire_type}")
+
+
+def _varint(message: memoryview, place: int) -> tuple[int, int]:
+    """Return the whole number that begins at a place, and the place behind it."""
+    number = shift = 0
+    while True:
+        byte = message[place]
+        number |= (byte & 127) << shift
+        place, shift = place + 1, shift + 7
+        if byte < 128:
+            return number, place
+
+
 @cache
-def opened(file: Path) -> Any:
-    """A session of one thread, once in each process."""
+def opened(file: Path, mark: str | None) -> Any:
+    """A session of one thread, once in each process for each content of the file."""
+    find_external_files(file)  # which refuses files outside the model's folder
     runtime = package("onnxruntime", "model=onnx", "onnx")
     options = runtime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1  # the same bits on any number of cores
     options.log_severity_level = 4
     try:
         with redirect_stdout(StringIO()):  # which the package prints of its own troubles to, too
-            return runtime.InferenceSession(file.read_bytes(), options, providers=["CPUExecutionProvider"])
+            # by its path: external tensors are looked for beside the file, not in the current folder
+            return runtime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # of the package's own, which have no common kind
         told = " ".join(str(error).split())[:200]
         raise UserError(f"model.path={file}: onnxruntime cannot open it: {told}") from error
@@ -109,7 +194,7 @@ class _Session(Source):
 
     def check(self) -> None:
         """Refuse a file that does not go with the data."""
-        inputs = opened(self.file).get_inputs()
+        inputs = opened(self.file, self.mark).get_inputs()
         odd = [f"{one.name} ({one.type})" for one in inputs if one.type not in _TYPES]
         if odd:
             raise UserError(f"{self.title}: inputs of kinds that cfeval cannot give: {', '.join(odd)}.")
@@ -126,11 +211,11 @@ class _Session(Source):
 
     def answer(self, codes: Codes) -> Any:
         """What the output says; mappings are put in the order of the classes."""
-        (told,) = opened(self.file).run([self.output.name], self._inputs(codes))
+        (told,) = opened(self.file, self.mark).run([self.output.name], self._inputs(codes))
         return self._ordered(told) if self.output.mapped else told
 
     def _inputs(self, codes: Codes) -> dict[str, Any]:
-        inputs, rows = opened(self.file).get_inputs(), self.dataset.decode(codes)
+        inputs, rows = opened(self.file, self.mark).get_inputs(), self.dataset.decode(codes)
         if isinstance(rows, list):
             texts = np.array(rows, dtype=object)
             return {inputs[0].name: texts if len(inputs[0].shape) == 1 else texts[:, None]}

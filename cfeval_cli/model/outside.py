@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from cfeval_cli.errors import Failure, UserError, did_you_mean, short
+from cfeval_cli.errors import Failure, UserError, did_you_mean, refuse_exit, short
 from cfeval_cli.types import Bools, Codes, Dataset, Floats, Ints
 
 FEW = 20  # rows on which a model is tried before it is believed
@@ -247,7 +247,8 @@ def gives(answer: Any, classes: Sequence[str]) -> str:
 def asked(ask: Callable[[Codes], _T], codes: Codes, dataset: Dataset, title: str) -> _T:
     """An answer; Failure with the first row that it fails on, if it does."""
     try:
-        return ask(codes)
+        with refuse_exit():
+            return ask(codes)
     except (UserError, Failure, BadAnswer):
         raise
     except Exception as error:
@@ -278,12 +279,14 @@ def blamed(title: str, bad: BadAnswer, codes: Codes, dataset: Dataset) -> str:
 
 
 def of_row(dataset: Dataset, row: Codes) -> str:
-    """A row as people know it."""
-    decoded = dataset.decode(row[None])
-    if isinstance(decoded, list):
-        return f"the text {short(decoded[0], _LONGEST)}"
-    cells = ", ".join(f"{name}={cell}" for name, cell in zip(decoded.columns, decoded.iloc[0].tolist(), strict=True))
-    return f"the row {cells[:_LONGEST]}{'…' * (len(cells) > _LONGEST)}"
+    """Name a row by its split and its number in the data, without its values, which may be personal."""
+    kind = "text" if dataset.kind == "text" else "row"
+    for name in ("test", "validation", "train"):
+        split = getattr(dataset, name)
+        same = (split.codes == row).all(axis=1).nonzero()[0]
+        if len(same):
+            return f"the {kind} {split.ids[same[0]]} ({name} split)"
+    return f"a {kind} with replaced values"
 
 
 def tells_probabilities(model: object) -> bool:

@@ -73,8 +73,8 @@ class Skops(Given):
 
 
 @cache
-def opened(file: Path, trusted: tuple[str, ...]) -> Any:
-    """The model, once in each process, if it is made of trusted types only."""
+def opened(file: Path, trusted: tuple[str, ...], mark: str | None) -> Any:
+    """The model, once in each process for each content of the file, if it is made of trusted types only."""
     storage = package("skops.io", "model=skops", "skops")
     try:
         unknown = [name for name in storage.get_untrusted_types(file=file) if name not in trusted]
@@ -103,7 +103,7 @@ class _Loaded(Source):
     @property
     def model(self) -> Any:
         """The model."""
-        return opened(self.file, self.trusted)
+        return opened(self.file, self.trusted, self.mark)
 
     def answer(self, codes: Codes) -> Any:
         """Given rows as people know them, with the columns that it was trained on."""

@@ -18,7 +18,7 @@ from typing import Any
 import pandas as pd
 from omegaconf import DictConfig
 
-from cfeval_cli.errors import Failure, UserError, did_you_mean
+from cfeval_cli.errors import Failure, UserError, did_you_mean, refuse_exit
 from cfeval_cli.python.frames import Asked, Frames
 from cfeval_cli.python.stored import Run, load
 from cfeval_cli.types import Explainer, Metric
@@ -241,6 +241,7 @@ def _run(cfg: DictConfig, given: Mapping[str, object], path: Path, call: str, pr
             stack.enter_context(folder.opened())
             stack.enter_context(_one_thread())
             stack.enter_context(_logged(path / "run.log", progress))
+            stack.enter_context(refuse_exit())
             chosen = plan(cfg, given)
             stages = stack.enter_context(live.terminal()) if progress else Progress()
             if pipeline.run(chosen, folder, stages):

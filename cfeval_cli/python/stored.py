@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from cfeval_cli.errors import UserError
 from cfeval_cli.folder.read import Folder, read
 
 if TYPE_CHECKING:
@@ -128,7 +129,11 @@ class Run:
 
 def load(folder: str | Path) -> Run:
     """The run in a folder, every file as the run left it; UserError if it is not complete, or was changed."""
-    return Run(read(Path(folder).expanduser()))
+    path = Path(folder).expanduser()
+    runs = sorted(str(file.parent) for file in path.glob("*/run.json"))
+    if runs and not (path / "run.json").exists():
+        raise UserError(f"{path} is a sweep of {len(runs)} runs. Load one of them: {', '.join(runs[:10])}.")
+    return Run(read(path))
 
 
 def _objects(values: Sequence[object]) -> pd.Series[Any]:

@@ -197,11 +197,14 @@ def of_support(metrics: pd.DataFrame, record: Mapping[str, Any]) -> list[str]:
             f"Each explainer is scored on its own instances (support=own), of {many:,}: {own}. "
             "Unlike instances make unlike scores."
         ]
-    shared = int(mine["n"].max())
+    sizes = mine.groupby(["metric", "variant"], sort=False)["n"].max().astype(int)
+    shared = int(sizes.mode().iloc[-1])  # of most rows of the table, if they differ
+    rest = [f"{' '.join(part for part in pair if part)} {n:,}" for pair, n in sizes.items() if n != shared]  # type: ignore[attr-defined]
+    others = f" Other rows: n = {'; '.join(rest)}." * bool(rest)
     few = f" Fewer than {LEAST} are no sample: leave out who covers least, or take support=own." * (shared < LEAST)
     return [
         f"Scored on the {shared:,} of {many:,} instances that all explainers cover (support=common); covered by "
-        f"itself: {own}.{few}"
+        f"itself: {own}.{others}{few}"
     ]
 
 
@@ -410,7 +413,7 @@ def _of_reference(record: Mapping[str, Any]) -> list[str]:
         if "error" in facts:
             error = f"standard error {facts['error']:.4f} on average, {facts['largest_error']:.4f} at most"
             told.append(f"{name} {facts['how']}, {error}")
-        elif facts.get("instances", many) < many:
+        elif facts.get("instances", many) < many or not facts.get("exact", True):
             told.append(f"{name} {facts['how']}")
     return [f"Truths that the model was asked for (reference): {'; '.join(told)}."] if told else []
 
@@ -436,8 +439,13 @@ def _remarks(metrics: pd.DataFrame, record: Mapping[str, Any]) -> list[str]:
     for pair, lines in metrics[metrics["remark"] != ""].groupby(["metric", "variant"], sort=False):
         remarks = dict(zip(lines["explainer"], lines["remark"], strict=True))
         title = row_title(str(pair[0]), str(pair[1]), record).text.rstrip(" ↑↓")
+        shared = {remark.partition("; ")[0] for remark in remarks.values()}
+        own = {name: remark.partition("; ")[2] for name, remark in remarks.items()}
         if len(set(remarks.values())) == 1:
             told.append(f"{title}: {next(iter(remarks.values()))}.")
+        elif len(shared) == 1 and all(own.values()):
+            said = "; ".join(f"{record['explainers'][name]}: {remark}" for name, remark in own.items())
+            told.append(f"{title}: {shared.pop()}. {said}.")
         else:
             said = "; ".join(f"{record['explainers'][name]}: {remark}" for name, remark in remarks.items())
             told.append(f"{title}. {said}.")

@@ -16,11 +16,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cfeval_cli.errors import Failure, UserError
+from cfeval_cli.errors import Failure, UserError, refuse_exit
 from cfeval_cli.identity import of_code
 from cfeval_cli.run.limit import TooLong, within
 from cfeval_cli.run.memo import Memo
 from cfeval_cli.run.together import Together
+from cfeval_cli.seeding import stream
 from cfeval_cli.storage.scratch import Scratch, slabs
 from cfeval_cli.types import (
     ABSENT,
@@ -51,6 +52,7 @@ _MOST = 128  # of those that wait for a model together: then a call answers many
 _PARTS = 8  # in which the rest is thought, so that the last ones of several processes end together
 _FIRST = 4  # that are explained first, if a model is slow: other processes begin when their time is known
 _HELD = 1 << 14  # explanations that are in memory before they are put aside
+_RECOMPUTED = 3  # explanations from the cache that are computed again at the end of a run
 _LONGEST = 200  # characters of a reason
 _FIT = b"fit"  # in the place of an instance: the cost of preparing an explainer
 _HEAD = struct.Struct("<qddd")  # what it cost
@@ -178,11 +180,38 @@ def explain(
             keep({_FIT: fit} | good)
             advance(len(rows))
     explanation = Explanation(gathered.features, gathered.scores)
-    done = Explained(explanation, fit.cost + gathered.cost, size - len(missing), gathered.faults)
+    cached = np.setdiff1d(np.arange(size), missing)
+    done = Explained(explanation, fit.cost + gathered.cost, len(cached), gathered.faults, cached)
     if done.faults:
         left = f"{len(done.faults):,} of {size:,}"
         log.warning("%s: no explanation of %s instances: %s", job.component, left, done.reasons)
     return done
+
+
+def check_cached(job: Job, done: Explained, tolerance: float) -> None:
+    """Recompute a seeded sample of the explanations that were read from the cache; Failure if one differs."""
+    rows = stream(job.seed, f"check.{job.name}").permutation(done.cached)[:_RECOMPUTED]
+    if not len(rows):
+        return
+    for row, again in zip(rows.tolist(), _explain(job, np.asarray(rows))[1], strict=True):
+        if again.fault:
+            log.warning(
+                "%s, instance %s: not compared with the cache: %s", job.component, job.rows.ids[row], again.fault
+            )
+            continue
+        named = done.explanation.features[row]
+        before = dict(zip(named.tolist(), done.explanation.scores[row].tolist(), strict=True))
+        now = dict(zip(again.features.tolist(), again.scores.tolist(), strict=True))
+        scale = float(np.abs(again.scores[np.isfinite(again.scores)]).max(initial=1.0))
+        for feature in sorted((before.keys() | now.keys()) - {NONE}):
+            old, new = before.get(feature, np.nan), now.get(feature, np.nan)
+            if not np.isclose(old, new, rtol=0.0, atol=tolerance * scale):
+                raise Failure(
+                    f"{job.component}, instance {job.rows.ids[row]}: the cached explanation gives "
+                    f"{job.dataset.features[feature].name} a score of {old:.8g}, and computed again it is {new:.8g}. "
+                    "The model or the explainer is not deterministic, or depends on something that its cache key does "
+                    "not include. Use redo=true or cache=off, or name the files that the model reads in model.depends."
+                )
 
 
 def _ends(size: int, side_by_side: bool) -> list[int]:
@@ -290,7 +319,7 @@ def _batch(job: Job, part: Ints) -> Batch:
 def _tried(job: Job, batch: Batch) -> Explanation | str:
     """The explanation of a batch, or why there is none."""
     try:
-        with within(job.timeout):
+        with within(job.timeout), refuse_exit():
             answer = job.ready[0](batch)
         return shaped(answer, len(batch))
     except (UserError, Failure):

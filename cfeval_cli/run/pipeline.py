@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import partial
@@ -15,6 +16,7 @@ import pandas as pd
 from cfeval_cli.errors import Failure, UserError
 from cfeval_cli.folder.write import RunFolder
 from cfeval_cli.identity import of_code, of_component, of_work
+from cfeval_cli.model.outside import Given
 from cfeval_cli.run import bounds, circular, explain, invariance, judges, trust, truths
 from cfeval_cli.run.evaluate import Edits, edits_of
 from cfeval_cli.run.memo import Memo
@@ -43,6 +45,7 @@ from cfeval_cli.types import (
     Restorable,
     Stored,
     Taught,
+    Trainable,
 )
 
 _AGAIN = 100  # instances that are explained a second time, unless a run says how many
@@ -55,10 +58,10 @@ def run(plan: Plan, folder: RunFolder, progress: Progress, teacher: Model | None
     """
     with progress.stage("data"):
         wanted = inputs(plan)
-        if wanted is not None and folder.results == wanted and not plan.redo:
+        if not plan.redo and folder.has_results_of(wanted):
             return False
         plan.executor.prepare(plan.timeout)
-        whole, dataset = plan, plan.dataset.load(plan.data_dir, plan.seed)
+        whole, dataset = plan, as_read(plan.model, plan.dataset.load(plan.data_dir, plan.seed))
         plan = plan.applied(trust.foreseen(plan, dataset))
     folder.begin(plan, dataset, wanted)
     cache = folder.journal(plan.cache, again=plan.redo)
@@ -67,7 +70,9 @@ def run(plan: Plan, folder: RunFolder, progress: Progress, teacher: Model | None
         learned = taught(plan, dataset, cache, teacher)
         model = train(plan, learned, cache)
         trust.try_out(model, dataset, plan.seed, plan.patience)
+    begun = time.perf_counter()
     found = quality(model, dataset)
+    seconds_per_row = (time.perf_counter() - begun) / dataset_rows(dataset)
     folder.save_model(model, found, trust.doubts(found["accuracy"], dataset))
     if isinstance(plan.model, Taught):
         folder.save_fidelity(fidelity(model, learned, plan.confidence))
@@ -81,7 +86,14 @@ def run(plan: Plan, folder: RunFolder, progress: Progress, teacher: Model | None
 
     explanations: dict[str, Explained] = {}
     for name in plan.explainers:
-        with progress.stage(f"explain: {name}", len(study.instances)) as advance:
+        explainer = plan.explainers[name]
+        evaluations = explainer.evaluations()
+        with progress.stage(
+            f"explain: {name}",
+            len(study.instances),
+            shorten=" or ".join([*(f"explainer.{name}.{key}" for key in explainer.cost_settings), "n_explain"]),
+            seconds_per_item=None if evaluations is None else evaluations * seconds_per_row,
+        ) as advance:
             done = explanations[name] = explained(study, name, explanations, advance)
         study.ledger.book(f"explainer.{name}", done.cost)
         folder.save_explanations(study.instances, explanations)
@@ -90,7 +102,8 @@ def run(plan: Plan, folder: RunFolder, progress: Progress, teacher: Model | None
     edits: dict[str, Edits] = {}
     for name, features in chosen.items():
         rows = used(features)
-        with progress.stage(f"search: {name}", len(rows) * len(plan.levels)) as advance:
+        shorten = " or ".join([*(f"search.{key}" for key in plan.search.cost_settings), "k", "n_explain"])
+        with progress.stage(f"search: {name}", len(rows) * len(plan.levels), shorten=shorten) as advance:
             asker, some = f"search.{name}.{{level}}", those(rows, len(features))
             edits[name] = edits_of(study, study.rows.take(some), features[some], asker, advance, keep=True)
     folder.save_counterfactuals(study.instances, chosen, edits)
@@ -125,6 +138,8 @@ def run(plan: Plan, folder: RunFolder, progress: Progress, teacher: Model | None
         with progress.stage("recommend"):
             told = judges.recommended(study, folder.truths, scores, findings, chosen, others, how)
         folder.save_recommendation(told)
+    with progress.stage("check"):
+        check_unchanged(study, explanations)
     folder.save_scores(scores, findings, how.resamples, study.ledger, progress.seconds)
     return True
 
@@ -138,20 +153,28 @@ def inputs(plan: Plan) -> str | None:
     settings |= {"table_metrics": plan.table_metrics}
     settings |= {"absent": dict(plan.absent.metrics)}
     components = {key: of_component(component) for key, component in plan.components.items()}
+    # The files of the data are hashed below. The folder that holds them, often the current one, also holds results.
+    components["dataset"] = of_component(plan.dataset, hash_folders=False)
     data = [found.sha256 for found in plan.dataset.fetch(plan.data_dir)]
     # a component that does not say what it depends on is never the same again
     return of_work(Study, settings, components, data) if None not in components.values() else None
+
+
+def as_read(model: Trainable, dataset: Dataset) -> Dataset:
+    """Return the dataset as the model reads it: a model made elsewhere gets the original texts."""
+    return dataset.with_spellings() if isinstance(model, Given) else dataset
 
 
 def taught(plan: Plan, dataset: Dataset, cache: Cache, teacher: Model | None = None) -> Dataset:
     """The data that the model learns from: as they are, or with a teacher's predictions for labels."""
     if not isinstance(plan.model, Taught):
         return dataset
+    shown = as_read(plan.model.teacher, dataset)
     if teacher is None:
         theirs = replace(plan, model=plan.model.teacher)
-        teacher = train(theirs, taught(theirs, dataset, cache), cache)
+        teacher = train(theirs, taught(theirs, shown, cache), cache)
     parts = {name: getattr(dataset, name) for name in ("train", "validation", "test")}
-    labels = {name: predicted(teacher, dataset, part.codes)[0] for name, part in parts.items()}
+    labels = {name: predicted(teacher, shown, getattr(shown, name).codes)[0] for name in parts}
     return replace(dataset, **{name: replace(part, labels=labels[name]) for name, part in parts.items()})
 
 
@@ -209,6 +232,11 @@ def quality(model: Model, dataset: Dataset) -> dict[str, dict[str, float]]:
     return told
 
 
+def dataset_rows(dataset: Dataset) -> int:
+    """Return the number of rows of all splits."""
+    return len(dataset.train) + len(dataset.validation) + len(dataset.test)
+
+
 def explained(
     study: Study,
     name: str,
@@ -225,9 +253,22 @@ def explained(
         done = others[source]  # whose cost is its own: it would have asked the same
         told = made(done.explanation)
         aside = study.scratch.keep({"features": told.features, "scores": told.scores})
-        return replace(done, explanation=Explanation(**aside))
+        return replace(done, explanation=Explanation(**aside), cached=np.zeros(0, dtype=np.int64))
+    job = job_of(study, name, plan.seed if seed is None else seed)
+    try:
+        return explain.explain(job, plan.executor, study.cache, advance, strict=plan.strict, scratch=study.scratch)
+    except (UserError, Failure):
+        raise
+    except Exception as error:
+        what = f"{type(error).__name__}: {error}"
+        raise Failure(f"explainer.{name} failed, {what} (HYDRA_FULL_ERROR=1 shows where).") from error
+
+
+def job_of(study: Study, name: str, seed: int) -> explain.Job:
+    """Return the work of one explainer on all instances."""
+    explainer = study.plan.explainers[name]
     identity = of_component(explainer)
-    job = explain.Job(
+    return explain.Job(
         name=name,
         explainer=explainer,
         access=explainer.asks(study.subject),
@@ -236,17 +277,21 @@ def explained(
         identity=identity,
         code=of_code(explainer.__class__) if identity else "",
         subject=study.identity,
-        seed=plan.seed if seed is None else seed,
+        seed=seed,
         rows=study.rows,
-        timeout=plan.timeout,
+        timeout=study.plan.timeout,
     )
-    try:
-        return explain.explain(job, plan.executor, study.cache, advance, strict=plan.strict, scratch=study.scratch)
-    except (UserError, Failure):
-        raise
-    except Exception as error:
-        what = f"{type(error).__name__}: {error}"
-        raise Failure(f"explainer.{name} failed, {what} (HYDRA_FULL_ERROR=1 shows where).") from error
+
+
+def check_unchanged(study: Study, explanations: Mapping[str, Explained]) -> None:
+    """Compare the model, and some explanations from the cache, with what they are now; Failure if they differ.
+
+    These evaluations are not part of any component's cost.
+    """
+    trust.check_unchanged(study.model, study.dataset, study.rows, study.probabilities)
+    tolerance = trust.tolerance_of(study.probabilities)
+    for name, done in explanations.items():
+        explain.check_cached(job_of(study, name, study.plan.seed), done, tolerance)
 
 
 def select(study: Study, name: str, done: Explained) -> Ints:

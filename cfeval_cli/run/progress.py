@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,7 +16,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("cfeval")
 
-_EVERY = 10.0  # seconds between plain lines of one stage
+_EVERY = 9.0  # seconds between plain lines of one stage
+_POLL = 0.5  # seconds between looks at whether a line is due: no stage is silent for ten seconds
+_LONG = 60.0  # seconds of work left that are announced
 
 
 class Progress:
@@ -31,29 +34,71 @@ class Progress:
         return Progress(self._live, f"{self._before}{name}: ")
 
     @contextmanager
-    def stage(self, title: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
-        """A stage of `total` items; call what it gives with the number of items just done."""
+    def stage(
+        self, title: str, total: int | None = None, *, shorten: str = "", seconds_per_item: float | None = None
+    ) -> Iterator[Callable[[int], None]]:
+        """A stage of `total` items; call what it gives with the number of items just done.
+
+        `shorten` lists the settings that make the stage shorter. They are printed once, with an estimate, if more than
+        a minute of work is left: by `seconds_per_item` before the work starts, else by the first items.
+        """
         title = f"{self._before}{title}"
         log.info("%s%s", title, "" if total is None else f": {total:,} to do")
         begun = spoken = time.perf_counter()
         done = 0
+        announced = not shorten
+        lock, ended = threading.Lock(), threading.Event()
         base: tuple[float, int] | None = None  # what was known from before comes first, and tells nothing of the speed
         task = self._live.add_task(visible(title), total=total, count="") if self._live else None
 
         def advance(items: int) -> None:
-            nonlocal base, done, spoken
+            nonlocal base, done
             done += items
             base = base or (time.perf_counter(), done)
             if self._live and task is not None:
                 self._live.update(task, advance=items, count=f"{done:,}/{total:,}" if total else "")
-            now = time.perf_counter()
-            if total and now - spoken >= _EVERY and base[1] < done < total:
-                spoken = now
-                speed = (done - base[1]) / (now - base[0])
-                told = f"{done:,} of {total:,}, {speed:,.3g}/s"
-                log.info("%s: %s, about %.0f s left", title, told, (total - done) / speed)
+            announce()
+            speak()
 
-        yield advance
+        def announce() -> None:
+            """Print once how long the rest will take and how to shorten it."""
+            nonlocal announced
+            if announced or not total or base is None:
+                return
+            each = seconds_per_item
+            if done > base[1]:
+                each, announced = (time.perf_counter() - base[0]) / (done - base[1]), True
+            if each is not None and each * (total - done) > _LONG:
+                announced = True
+                left = each * (total - done)
+                log.warning("%s: about %.0f s in one process. To shorten it, lower %s.", title, left, shorten)
+
+        def speak() -> None:
+            """Write a line if none was written for some seconds."""
+            nonlocal spoken
+            with lock:
+                now = time.perf_counter()
+                if now - spoken < _EVERY or (total and done >= total):
+                    return
+                spoken = now
+                if total and base is not None and base[1] < done:
+                    speed = (done - base[1]) / (now - base[0])
+                    told = f"{done:,} of {total:,}, {speed:,.3g}/s"
+                    log.info("%s: %s, about %.0f s left", title, told, (total - done) / speed)
+                else:
+                    told = f"{done:,} of {total:,}, " if total else ""
+                    log.info("%s: %s%.0f s elapsed", title, told, now - begun)
+
+        def watch() -> None:
+            while not ended.wait(_POLL):
+                speak()
+
+        # one call of a model or an explainer may take minutes
+        threading.Thread(target=watch, name="cfeval-progress", daemon=True).start()
+        try:
+            yield advance
+        finally:
+            ended.set()
         own = title.removeprefix(self._before)
         self.seconds[own] = self.seconds.get(own, 0.0) + time.perf_counter() - begun
         if self._live and task is not None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from cfeval_cli.identity import of_subject
-from cfeval_cli.run.trust import answers
+from cfeval_cli.run.trust import AT_ONCE, answers
 from cfeval_cli.seeding import stream
 from cfeval_cli.storage.scratch import Scratch, slabs
 from cfeval_cli.types import (
@@ -31,8 +31,6 @@ from cfeval_cli.types import (
     Split,
     Subject,
 )
-
-_AT_ONCE = 1 << 16  # rows that are put before the model at once
 
 
 @dataclass(frozen=True)
@@ -107,5 +105,5 @@ def removed(plan: Plan, dataset: Dataset, model: Model, name: str, ledger: Ledge
 
 def predicted(model: Model, dataset: Dataset, codes: Codes) -> tuple[Ints, Floats | None]:
     """Classes (n,) and, of a model that gives them, probabilities (n, C), if they are what they should be."""
-    told = np.concatenate([answers(model, dataset, codes[slab]) for slab in slabs(len(codes), _AT_ONCE)])
+    told = np.concatenate([answers(model, dataset, codes[slab]) for slab in slabs(len(codes), AT_ONCE)])
     return np.argmax(told, axis=1).astype(np.int64), told if isinstance(model, Probabilistic) else None

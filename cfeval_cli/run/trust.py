@@ -12,11 +12,14 @@ from cfeval_cli.errors import Failure
 from cfeval_cli.model.outside import FEW, BadAnswer, as_probabilities, asked, blamed, of_row
 from cfeval_cli.run.limit import TooLong, within
 from cfeval_cli.seeding import stream
-from cfeval_cli.types import Access, Codes, Dataset, Floats, Ints, Ledger, Model, Plan, Probabilistic, Subject
+from cfeval_cli.types import Access, Codes, Dataset, Floats, Ints, Ledger, Model, Plan, Probabilistic, Rows, Subject
 
 log = logging.getLogger("cfeval")
 
 _ALIKE = 1e-5  # answers to one row may differ by so much: small numbers sum up in another order among other rows
+_SAME = 1e-6  # an answer at the end of a run may differ by so much from that at the start
+_SAME_FLOAT32 = 1e-4  # likewise, if the answers are float32 numbers
+AT_ONCE = 1 << 16  # rows that are put before the model at once
 _ALONE = 5  # rows that are also asked about one by one
 
 
@@ -74,6 +77,40 @@ def _labels(told: Floats | Ints, size: int, dataset: Dataset) -> Ints:
         row = int(outside.argmax())
         raise BadAnswer(f"predicts the class {told[row]}, where a number from 0 to {most} is wanted", row)
     return told.astype(np.int64)
+
+
+def tolerance_of(probabilities: Floats | None) -> float:
+    """Return by how much a repeated answer may differ; float32 models sum in less precise numbers."""
+    # the last column, since that of class 0 may be computed from it, as 1 - P(1), in float64
+    single = probabilities is not None and (probabilities[:, -1] == probabilities[:, -1].astype(np.float32)).all()
+    return _SAME_FLOAT32 if single else _SAME
+
+
+def check_unchanged(
+    model: Model, dataset: Dataset, rows: Rows, probabilities: Floats | None, batch_size: int = AT_ONCE
+) -> None:
+    """Evaluate the explained instances again, in the same batches; Failure if a label or a probability has changed."""
+    tolerance = tolerance_of(probabilities)
+    for start in range(0, len(rows), batch_size):
+        part = slice(start, start + batch_size)
+        again = answers(model, dataset, rows.codes[part])
+        labels = again.argmax(axis=1)
+        changed = labels != rows.labels[part]
+        if probabilities is not None:
+            changed |= np.abs(again - probabilities[part]).max(axis=1) > tolerance
+        if changed.any():
+            row = int(changed.argmax())
+            old, new = rows.labels[start + row], labels[row]
+            values = f"class {dataset.classes[old]} and then class {dataset.classes[new]}"
+            if probabilities is not None:
+                most = int(np.abs(again[row] - probabilities[start + row]).argmax())
+                pair = f"{probabilities[start + row, most]:.8g} and then {again[row, most]:.8g}"
+                values += f", P({dataset.classes[most]}) = {pair}"
+            raise Failure(
+                f"the model changed during the run: for instance {rows.ids[start + row]} it gave {values}; "
+                f"{int(changed.sum()):,} of {len(labels):,} instances differ by more than {tolerance:g}. A model must "
+                "give the same answer to the same row: it must not keep state or learn between calls."
+            )
 
 
 def doubts(accuracy: Mapping[str, float], dataset: Dataset) -> list[str]:

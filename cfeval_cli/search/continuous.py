@@ -28,6 +28,7 @@ class Continuous(Search):
     title = "cont."
     levels = (Access.GRADIENT,)
     moves = True
+    cost_settings = ("restarts", "steps")
 
     def __post_init__(self) -> None:
         number("alpha", self.alpha, 0, open_low=True)

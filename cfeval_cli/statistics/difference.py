@@ -55,16 +55,16 @@ def lines(
 def _compared(found: Agreements, t: int, pairs: Ints, how: Bootstrap) -> tuple[Floats | Bools, ...]:
     """For each pair of metrics: the gap between their τ with one truth, its interval, p, p after Holm, whether none.
 
-    Two τ over unlike explainers have no gap.
+    Two τ over unlike explainers, or from too few instances for an interval, have no gap.
     """
     tau, there, (first, second) = found.tau[:, :, t], found.there[:, t], pairs.T
     unlike = (there[first] != there[second]).any(axis=1)
-    gap = np.where(unlike, np.nan, tau[0, first] - tau[0, second])
+    few = ~(found.enough[first, t] & found.enough[second, t])
+    gap = np.where(unlike | few, np.nan, tau[0, first] - tau[0, second])
     absent = np.isnan(gap)
-    few = absent | ~(found.enough[first, t] & found.enough[second, t])
     low, high, p = np.full((3, len(pairs)), np.nan)
     drawn = np.ascontiguousarray(tau[1:].T)
-    known = np.flatnonzero(~few)
+    known = np.flatnonzero(~absent)
     for some in (known[start : start + _FEW] for start in range(0, len(known), _FEW)):
         gaps = (drawn[first[some]] - drawn[second[some]]).T
         low[some], high[some] = interval(gaps, how.confidence)
@@ -75,8 +75,7 @@ def _compared(found: Agreements, t: int, pairs: Ints, how: Bootstrap) -> tuple[F
     of = [frozenset(pair) for pair in zip(twin[first].tolist(), twin[second].tolist(), strict=True)]
     hypotheses = {of[i]: i for i in np.flatnonzero(~same & ~np.isnan(p)).tolist()}
     adjusted = dict(zip(hypotheses, holm(p[list(hypotheses.values())]), strict=True))
-    alone = np.where(few, np.nan, 1.0)
-    p_holm = np.array([adjusted.get(one, other) for one, other in zip(of, alone, strict=True)])
+    p_holm = np.where(absent, np.nan, [adjusted.get(one, 1.0) for one in of])
     return gap, low, high, p, p_holm, same
 
 

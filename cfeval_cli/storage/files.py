@@ -16,7 +16,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cfeval_cli.errors import visible
+from cfeval_cli.errors import UserError, visible
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,9 +27,29 @@ _BLOCK = 1 << 20
 _PART = ".part"
 
 
+def refuse_links(folder: Path) -> None:
+    """Raise UserError if a folder, or one below it, contains a symbolic link: files elsewhere could be changed."""
+    for place, folders, files in os.walk(folder):  # does not follow links
+        for name in (*folders, *files):
+            _refuse_link(Path(place) / name)
+
+
+def make_subfolder(folder: Path, name: str) -> Path:
+    """Make a folder inside another one, unless it exists, and return it; UserError if it is a symbolic link."""
+    path = folder / name
+    _refuse_link(path)
+    path.mkdir(exist_ok=True)
+    return path
+
+
+def _refuse_link(path: Path) -> None:
+    if path.is_symlink():
+        raise UserError(f"{path} is a symbolic link. cfeval does not write through links: remove it.")
+
+
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
-    """A temporary file beside `path` that takes its place when all has been written."""
+    """A temporary file beside `path` that takes its place when all has been written; a link there is replaced."""
     partial = None
     try:
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-", suffix=_PART)

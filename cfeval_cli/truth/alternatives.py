@@ -7,7 +7,7 @@ from itertools import combinations, product
 
 import numpy as np
 
-from cfeval_cli.types import Bools, Dataset, Floats, Gate, Rows
+from cfeval_cli.types import ABSENT, Bools, Dataset, Floats, Gate, Rows
 
 _ROWS = 1 << 16  # that a model is asked about at once
 
@@ -36,6 +36,7 @@ def tried(
         for place, j in enumerate(features):
             own = some.codes[:, j][:, None]
             allowed &= dataset.features[j].may(own, values[None, :, place]) & (own != values[None, :, place])
+            allowed &= own != ABSENT  # padding of a text is not a feature
         # only what is allowed is asked
         who, which = np.nonzero(allowed)
         named = np.broadcast_to(np.array(features), (len(some), len(features)))

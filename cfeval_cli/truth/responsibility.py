@@ -19,7 +19,8 @@ _PAIRS = 2  # features of the largest sets that are tried
 class Responsibility(Truth):
     """1 / size of the smallest set with the feature that can flip the prediction, none of its parts can; else 0.
 
-    Of a number: by the values that a search tries. Of a tree for sets of any size, of others for one feature or two.
+    Of a number: by the values that a search tries. Exact for trees. Of other models only single features and
+    pairs are searched: a feature that flips in larger sets only counts 0.
     """
 
     budget: int = 50_000  # model rows an instance at most; a tree costs none
@@ -60,8 +61,12 @@ class Responsibility(Truth):
         pairs = cost(dataset) + cost(dataset, _PAIRS) <= self.budget
         if pairs:
             _add_pairs(dataset, model, rows, alone, values)
-        told = "sets of one and two features tried, larger ones not" if pairs else "single features tried, sets not"
-        return Known(np.where(rows.codes == ABSENT, -np.inf, values), how=told)
+        importance = np.where(rows.codes == ABSENT, -np.inf, values)
+        if np.count_nonzero(dataset.free) <= (_PAIRS if pairs else 1):
+            return Known(importance)
+        # a larger set can give a feature of value 0 a positive value: by how much is not known
+        unknown = np.full(len(rows), np.nan)
+        return Known(importance, unknown, "searched up to sets of two" if pairs else "searched single features only")
 
 
 def _alone(dataset: Dataset, model: Gate, rows: Rows) -> Bools:

@@ -106,6 +106,7 @@ class Explained:
     cost: Cost
     known: int  # instances whose explanation was known from before
     faults: Mapping[int, str] = field(default_factory=dict)  # row of an instance that has none: the reason
+    cached: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))  # rows of those known from before
 
     @property
     def reasons(self) -> str:
@@ -130,6 +131,7 @@ class Explainer(ABC):
     side_by_side: ClassVar[bool] = True  # whether instances may be explained at once, each as if it were alone
     gives: ClassVar[Literal["set", "scores"]] = "scores"  # a set of features, or all in order, each with a score
     effects: ClassVar[bool] = True  # whether a score tells how much a feature does, and its sign in which direction
+    cost_settings: ClassVar[tuple[str, ...]] = ()  # lower values take fewer model evaluations
     rung: float = nan  # of one whose worth is known beforehand: how often it names the gold
     gold: str = ""  # the truth that it is made from, if it is
     samples_of: str | None = None  # the explainer whose random numbers it takes; None: it draws its own
@@ -162,6 +164,10 @@ class Explainer(ABC):
         """What it asks of such a model: as much as it wants and the model can answer."""
         levels = [level for level in Access if self._least <= level <= self.access]
         return max(level for level in levels if subject.refuses(level) is None)
+
+    def evaluations(self) -> int | None:
+        """Return the expected number of model evaluations for one instance; None if it depends on the instance."""
+        return None
 
     def follows(self, other: Explainer) -> Callable[[Explanation], Explanation] | None:
         """How its explanations are made from those of the explainer whose samples it takes; None: not from them."""

@@ -99,6 +99,7 @@ class Search(ABC):
 
     title: ClassVar[str]
     moves: ClassVar[bool] = False  # embeddings, instead of exchanging values
+    cost_settings: ClassVar[tuple[str, ...]] = ()  # lower values take fewer model evaluations
 
     @property
     @abstractmethod

@@ -21,7 +21,8 @@ class Known:
     """How much each feature matters, and how well that is known."""
 
     importance: Floats  # (n, M), -inf where a feature is absent; NaN of a row that it is not known of
-    error: Floats | None = None  # (n,) the largest standard error among the features of each row; None: it is exact
+    # (n,) the largest standard error among the features of each row, NaN if it is not known; None: the values are exact
+    error: Floats | None = None
     how: str = "exact"  # how it was found, in words
 
 

@@ -1,6 +1,7 @@
 """`cfeval atlas`: which runs it makes, what it tells of them, and what it makes of what is there."""
 
 import json
+import shutil
 import sys
 
 import pytest
@@ -105,7 +106,7 @@ def test_a_failed_run_is_named_the_others_are_gathered_and_the_page_made_anew(mo
     jobs = [Job("toy", "atlas_tree", 0, 1), Job("toy", "atlas_tree", 0, 3)]
     place = tmp_path / "runs" / jobs[0].place
     place.parent.mkdir(parents=True)
-    place.symlink_to(judged[0])
+    shutil.copytree(judged[0], place)
     lost = atlas.make([dict.fromkeys(atlas._AXES, "0")], jobs, tmp_path / "runs", [])
     assert list(lost) == ["toy/atlas_tree/0-3"]
     atlas.gather(jobs, tmp_path, lost)

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 from hydra.errors import HydraException
 
-from cfeval_cli.commands import configs
+from cfeval_cli.commands import cli, configs
 from cfeval_cli.commands import data as data_command
-from cfeval_cli.commands.cli import complain
+from cfeval_cli.commands.cli import _overrides_last, complain
 from cfeval_cli.errors import UserError
 from tests import warm
 from tests.conftest import CFEVAL, cfeval, environment, only_run, serving
@@ -97,7 +97,6 @@ sources.subprocess = SimpleNamespace(run=lambda *_, **__: refused, TimeoutExpire
 """
 
 # their stage comes and goes, which is all that is looked at
-NO_FIGURES = "from cfeval_cli.report.page import build; build.draw = lambda folder: {}"
 
 
 def one_message(done):
@@ -131,7 +130,12 @@ def test_a_users_mistake_is_one_message_exit_code_2_and_nothing_is_left_behind(t
         ("dataset=adlts", "there is no dataset 'adlts'. Did you mean adults or adults_raw?"),
         ("serch=discrete", "there is no setting 'serch'. Did you mean search"),
         ("kk=1", "there is no setting 'kk'. Did you mean k?"),
-        ("explainer.lime.n_sample=5", "Did you mean explainer.lime.n_samples"),
+        ("explainer.lime.n_sample=5", "explainer.lime has no setting 'n_sample'. Did you mean n_samples"),
+        ("dataset.candidates=5", "to give it one, write +dataset.candidates=…"),
+        ("dataset.imutable=[age]", "dataset has no setting 'imutable'. Did you mean immutable?"),
+        ("dataset.search_words=5", "dataset has no setting 'search_words'. There is: name, file,"),
+        ("dataset.only={age:up}", "dataset.only is a mapping in the yaml: to add to it, write +dataset.only=…"),
+        ("dataset.split={column:race}", "is a list in the yaml and a mapping here, or the reverse. Remove the first"),
         ("explainer.ladder.rungs=21", "is a setting of explainer 'ladder', which is not chosen: add it to explainer=["),
     ],
 )
@@ -140,6 +144,11 @@ def test_what_is_meant_is_guessed(override, message, capsys, monkeypatch):
     assert refused(override, monkeypatch) == 2
     told = capsys.readouterr().err
     assert message in told and told.startswith("cfeval: ") and told.count("\n") == 1
+
+
+def test_a_deletion_is_an_override_like_others():
+    words = ["~dataset.split", "--cfg", "job", "+dataset.split={column:part}"]
+    assert _overrides_last(words) == ["--cfg", "job", "~dataset.split", "+dataset.split={column:part}"]
 
 
 def refused(override, monkeypatch):
@@ -313,15 +322,15 @@ def test_a_terminal_gets_a_live_display_and_the_answer_before_the_figures(toy, t
     terminal, end = os.openpty()
     env = environment({"TERM": "xterm", "COLUMNS": "150", "LINES": "40"})
     words = ["run", *toy.arguments, *QUICK, *LITTLE, "cache=off", "figures=[svg]", "report=false"]
-    process = warm.start(words, tmp_path, env, end, end, NO_FIGURES)
+    process = subprocess.Popen([str(CFEVAL), *words], cwd=tmp_path, env=env, stdout=end, stderr=end)
     os.close(end)
     seen = b""
     with contextlib.suppress(OSError):  # which comes when the other end is closed
         while block := os.read(terminal, 65536):
             seen += block
     os.close(terminal)
-    assert process.wait(PATIENCE) == 0
     text = seen.decode()
+    assert process.wait(PATIENCE) == 0, text
     assert "\x1b[" in text and "20/20" in text and "explain: lr" in text and "Results:" in text
     order = [text.index(said) for said in ("conclude", "Verdict:", "figures and page", "Results:")]
     assert order == sorted(order)
@@ -414,3 +423,21 @@ def test_what_cannot_begin_says_why_and_nothing_else(tmp_path):
     # the message goes by what the command has imported
     told = cfeval("paper", "audit", "--csv", "nowhere/audit.csv", cwd=tmp_path, code=1, fresh=True).stderr
     assert "nowhere/audit.csv: No such file or directory." in told and "hydra" not in told
+
+
+def test_an_ascii_terminal_gets_escapes_instead_of_an_error(monkeypatch):
+    from io import BytesIO, TextIOWrapper
+
+    written = BytesIO()
+    monkeypatch.setattr(sys, "stdout", TextIOWrapper(written, encoding="ascii"))
+    cli.print_any_character()
+    sys.stdout.write("τ = 0.5\n")
+    sys.stdout.flush()
+    assert written.getvalue() == b"\\u03c4 = 0.5\n"
+
+
+def test_a_working_directory_that_is_not_utf8_is_one_message(monkeypatch):
+    monkeypatch.setattr(os, "getcwd", lambda: "/tmp/caf\udce9")
+    assert "is not valid UTF-8" in cli.folder_problem()
+    monkeypatch.setattr(os, "getcwd", lambda: "/tmp/café")
+    assert cli.folder_problem() is None

@@ -78,10 +78,10 @@ def test_texts_are_texts_whose_words_are_the_features(export, toy_text, tmp_path
     plan = planned(*toy_text.arguments[2:], folder=toy_text.folder / "conf")
     dataset = plan.dataset.load(plan.data_dir, 0)
     texts = dict(zip(dataset.test.ids.tolist(), dataset.test.texts, strict=True))
-    assert list(frame.columns) == ["instance", "text"] and len(frame) == 12
+    assert list(frame.columns) == ["instance", "text", "words"] and len(frame) == 12
     lengths = dict(zip(dataset.test.ids.tolist(), (dataset.test.codes >= 0).sum(axis=1), strict=True))
-    for instance, text in zip(frame["instance"], frame["text"], strict=True):
-        assert text == texts[instance] and len(text.split(" ")) == lengths[instance]
+    for instance, text, words in frame.itertuples(index=False):
+        assert text == texts[instance] and len(words.split(" ")) == lengths[instance]
 
 
 @pytest.mark.parametrize(

@@ -1,32 +1,38 @@
 """What is taken from a folder, and what is not."""
 
 import json
+import py_compile
 import re
+import shlex
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cfeval_cli.commands.resume import allowed, arguments, quoted, untaken
+from cfeval_cli.commands import configs
+from cfeval_cli.commands.resume import arguments, quoted, words_to_repeat
 from cfeval_cli.commands.run import main
 from cfeval_cli.errors import UserError
+from cfeval_cli.model.function import Function
 from tests.conftest import cfeval, seal
 
-HERE = Path("folder")
+REFUSAL = "not accepted from a folder, because it could load code or files"
 
 
 @pytest.mark.parametrize(
     "override",
     [
         "seed=1", "explainer=[lr,lime]", "dataset=adults", "explainer.lime.n_samples=300", "seed=1,2,3",
-        "seed=range(5)", "experiment=glob(table1*)", "data_dir=/tmp", "confidence=0.9", "+explainer=ladder", "~metric",
-        "model=estimator", "model.encoder=onehot", "explainer.file.path=shap.csv", "model.path=model.onnx",
-        "model.learning_rate={tabular:0.1,text:0.2}", "n_explain=null", "cache.folder=/tmp", "figures=[]",
+        "seed=range(5)", "confidence=0.9", "+explainer=ladder", "~metric", "explainer=[lr],[lr,lime]", "judge=[]",
+        "model=estimator", "model.encoder=onehot", "model.learning_rate={tabular:0.1,text:0.2}", "n_explain=null",
+        "figures=[]", "experiment=atlas/tables", "experiment=null", "dataset.only={age:up}", "truth.budget=100",
+        "dataset.immutable=[age,'marital status']", "judge.blind.model={blind:0.3}", "model.blind=[age]",
+        "noise=auto,0",
     ],
 )  # fmt: skip
-def test_values_and_choices_are_taken(override):
-    assert allowed([override], [], HERE) == [override]
+def test_settings_and_choices_of_the_package_are_accepted(override):
+    assert words_to_repeat([override]) == []
 
 
 @pytest.mark.parametrize(
@@ -40,23 +46,58 @@ def test_values_and_choices_are_taken(override):
         "model.path=score.py:predict_proba", "model.path=score.py", "model.trusted=[os.system]",
         "+model.trusted=[os.system]", "model.depends=[helper.py]", "executor.scheduler=evil.example:8786",
         "++executor.scheduler=tcp://127.0.0.1:1",
+        "explainer.file.path=shap.csv", "model.path=model.onnx", "model.path=m", "model.path=m.pyc:predict_proba",
+        "model.path=m.so:predict_proba", "model.path='m.pyc:predict_proba'", "model.depends=[data]", "data_dir=/tmp",
+        "cache.folder=/tmp", "experiment=glob(table1*)", "explainer=mine", "explainer=[lr,mine]", "dataset=adults,mine",
+        "explainer.mine.samples=3", "+explainer.lime.unknown=3", "dataset.file.name=x", "model.output=a/b", "k=word",
+        "model.estimator._target_=x.Y", "+model.estimator.max_depth=3", "judge.blind.model={path:x}", "seed={a:1}",
+        "explainer.ladder.truth={a:b}", "explainer.lime={n_samples:3}", "explainer.lime.title=~/x", "dataset=range(3)",
+        "dataset.features={age:{_target_:x.Y}}", "dataset.embedding.path=x", "", "k", "k=[", "k={", "k='",
         r"+z.c=\{$\{z.a\}$\{z.b\}: x\}", r"+explainer.e=$\{oc.create:$\{oc.decode:$\{z.c\}\}\}", r"+z.a=a\{", "+z.a=$",
     ],
 )  # fmt: skip
-def test_what_could_bring_in_code_is_taken_from_the_users_own_command_line_only(override):
-    with pytest.raises(UserError, match="could bring in code, or files elsewhere"):
-        allowed(["k=2", override], [], HERE)
-    assert allowed(["k=2", override], [override], HERE) == ["k=2"]
+def test_anything_else_must_be_repeated_by_the_user(override):
+    assert words_to_repeat(["k=2", override]) == [override]
+    assert words_to_repeat(["k=2", override], [override]) == [] or "=" not in override
 
 
-def test_what_the_user_says_anew_replaces_what_the_folder_says():
-    assert allowed(["k=2", "seed=1", "+a.b=1"], ["k=3", "++a.b=2"], HERE) == ["seed=1"]
+def test_no_packaged_setting_of_a_file_is_accepted():
+    """A new setting whose name says that it is a file, a folder or an address is not accepted unnoticed."""
+    name = re.compile(r"path|file|folder|dir$|url|address|scheduler|module|trusted|depends")
+    for group in configs.packaged_groups():
+        for key in configs.packaged_settings(group):
+            if name.search(key.rpartition(".")[2]) and not key.startswith("dataset.features."):
+                assert words_to_repeat([f"{key}=word"]) == [f"{key}=word"]
 
 
-@pytest.mark.parametrize("override", ["", "k", "k=[", "k={", "k='"])
-def test_what_is_no_override_is_said(override):
-    with pytest.raises(UserError, match="which is not an override"):
-        allowed([override], [], HERE)
+def test_another_executor_replaces_the_settings_of_the_first(tmp_path):
+    dask = ["executor=dask", "executor.scheduler=tcp://127.0.0.1:1", "executor.wait=5"]
+    seal(tmp_path, {"status": "running"}, ["k=2", *dask])
+    assert arguments(tmp_path, ["executor=local"])[:-1] == ["k=2", "executor=local"]
+    with pytest.raises(UserError, match=r"executor\.scheduler"):
+        arguments(tmp_path, ["n_jobs=1"])
+    seal(tmp_path, {"status": "running"}, ["k=2", "executor.min_seconds=0"])
+    assert arguments(tmp_path, dask)[:-1] == ["k=2", *dask]
+
+
+def test_a_word_that_is_a_file_is_not_accepted(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert words_to_repeat(["explainer.lime.title=notes"]) == []
+    (tmp_path / "notes").touch()
+    assert words_to_repeat(["explainer.lime.title=notes"]) == ["explainer.lime.title=notes"]
+
+
+def test_the_refusal_gives_the_full_command(tmp_path):
+    overrides = ["k=2", "model=function", "model.path=my model.py:predict", "dataset=loans"]
+    seal(tmp_path, {"status": "running", "command": ["cfeval", "run", "--config-dir", "a b", *overrides]}, overrides)
+    with pytest.raises(UserError, match=REFUSAL) as refusal:
+        arguments(tmp_path, ["n_jobs=1"])
+    words = shlex.split(str(refusal.value).partition("repeat it: ")[2])
+    repeated = ["--config-dir", "a b", "model.path=my model.py:predict", "dataset=loans"]
+    assert words == ["cfeval", "run", "--resume", str(tmp_path), "n_jobs=1", *repeated]
+    assert arguments(tmp_path, words[4:]) == [
+        "--config-dir", "a b", "k=2", "model=function", *repeated[2:], "n_jobs=1", f"hydra.run.dir='{tmp_path}'"
+    ]  # fmt: skip
 
 
 @given(st.text(st.characters(codec="utf-8", exclude_characters="\0\n\r"), min_size=1))
@@ -99,9 +140,7 @@ def test_the_folder_of_configs_that_a_run_was_started_with_is_named(tmp_path, mo
     run = tmp_path / "a run"
     for command in (["--config-dir", "my conf"], ["--config-dir=my conf"], ["-cd", "my conf"]):
         write(run, command=["cfeval", "run", *command, "k=2"])
-        with pytest.raises(
-            UserError, match="was started with --config-dir my conf, which is not taken from a folder"
-        ) as told:
+        with pytest.raises(UserError, match=f"was started with --config-dir 'my conf'. This is {REFUSAL}") as told:
             arguments(run, [])
         assert str(told.value).endswith(f"cfeval run --resume '{run}' --config-dir 'my conf'")
         for own in (["--config-dir", "x"], ["--config-dir=x"], ["-cd", "x"]):
@@ -152,7 +191,7 @@ def test_a_complete_run_whose_files_were_changed_is_not_called_complete(tmp_path
 def test_a_sweep_is_resumed_by_what_it_was_started_with(tmp_path, hydra, good):
     (tmp_path / "multirun.yaml").write_text(json.dumps({"hydra": {"overrides": {"task": ["k=1,2"], "hydra": hydra}}}))
     if not good:
-        with pytest.raises(UserError, match="could bring in code"):
+        with pytest.raises(UserError, match=REFUSAL):
             arguments(tmp_path, [])
     assert arguments(tmp_path, hydra)[:1] == ["--multirun"]
     if good:
@@ -189,10 +228,10 @@ def test_a_foreign_target_in_a_run_folder_is_never_made(toy, tmp_path):
         ["hydra.callbacks.x={_target_:os.mkdir,path:made}"],
     ):
         seal(run, {"status": "running", "overrides": overrides}, [])
-        with pytest.raises(UserError, match="could bring in code"):
+        with pytest.raises(UserError, match=REFUSAL):
             arguments(run, [])
     done = cfeval("run", "--resume", "run", cwd=tmp_path, code=2)
-    assert "could bring in code" in done.stderr and "Traceback" not in done.stderr
+    assert REFUSAL in done.stderr and "Traceback" not in done.stderr
     seal(run, {"status": "running"}, ["n_explain=10", "explainer=[random,lr]", "resamples=0"])
     own = [*toy.arguments, "cache=off", "figures=[]", "report=false", "metric=[c,recall]", "reparametrisations=0"]
     own += ["truth=[signed]", "gold=signed", "noise=0", "bounds=0"]
@@ -216,7 +255,7 @@ def test_a_target_that_is_put_together_from_pieces_is_never_made(tmp_path, monke
     (tmp_path / "sweep" / "multirun.yaml").write_text(json.dumps(told))
     for name in ("run", "sweep"):
         monkeypatch.setattr("sys.argv", ["cfeval", "--resume", name])
-        with pytest.raises(UserError, match="could bring in code"):
+        with pytest.raises(UserError, match=REFUSAL):
             main()
     assert not (tmp_path / "made").exists()
 
@@ -228,12 +267,45 @@ def test_a_folder_with_links_is_refused_before_anything_is_written(tmp_path, nam
     (tmp_path / "run" / "deep").mkdir(parents=True)
     (tmp_path / "run" / name).symlink_to(tmp_path / "outside")
     seal(tmp_path / "run", {"status": "running", "inputs": "x", "files": {"figures/precious.txt": "x"}}, [])
-    with pytest.raises(UserError, match="is a link, which no run makes"):
+    with pytest.raises(UserError, match="is a symbolic link"):
         arguments(tmp_path / "run", [])
     assert (tmp_path / "outside" / "precious.txt").read_text() == "mine"
 
 
-def test_what_is_to_be_said_again_is_known():
-    told = ["k=2", "executor.scheduler=tcp://127.0.0.1:8786", "model.path=score.py:predict", "explainer=[lr,lime]"]
-    assert untaken(told) == told[1:3]
-    assert allowed(told, untaken(told), HERE) == ["k=2", "explainer=[lr,lime]"]
+def test_the_users_value_replaces_that_of_the_folder(tmp_path):
+    seal(tmp_path, {"status": "running"}, ["k=2", "seed=1", "data_dir=/a"])
+    assert arguments(tmp_path, ["k=3", "data_dir=/b"])[:3] == ["k=3", "seed=1", "data_dir=/b"]
+
+
+@pytest.mark.parametrize("suffix", [".pyc", ".so"])
+def test_a_compiled_model_named_by_a_folder_is_not_loaded(tmp_path, monkeypatch, suffix):
+    """The file is refused by --resume, and by model=function itself when the user repeats its name."""
+    monkeypatch.chdir(tmp_path)
+    source = tmp_path / "m.py"
+    source.write_text("from pathlib import Path\nPath('loaded').touch()\ndef predict_proba(rows): return rows\n")
+    py_compile.compile(str(source), cfile=f"m{suffix}")
+    source.unlink()
+    (tmp_path / f"m{suffix}:predict_proba").touch()  # so that the whole value names a file
+    seal(tmp_path, {"status": "running"}, ["model=function", f"model.path=m{suffix}:predict_proba"])
+    with pytest.raises(UserError, match=REFUSAL):
+        arguments(tmp_path, [])
+    with pytest.raises(UserError, match=rf"m{suffix} is not a \.py file\. model=function loads Python source only"):
+        Function(f"m{suffix}:predict_proba").fingerprint()
+    assert not (tmp_path / "loaded").exists()
+
+
+def test_a_folder_does_not_choose_a_config_of_the_user(tmp_path, monkeypatch):
+    """./conf is found without being named, so that a folder could have a class made that lies on the path."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "conf" / "dataset").mkdir(parents=True)
+    (tmp_path / "conf" / "dataset" / "mine.yaml").write_text("_target_: payload.Payload\n")
+    (tmp_path / "payload.py").write_text("from pathlib import Path\nPath('loaded').touch()\n")
+    (tmp_path / "run").mkdir()
+    for place in (None, str(tmp_path / "conf")):
+        command = ["cfeval", "run", *([] if place is None else ["--config-dir", place])]
+        seal(tmp_path / "run", {"status": "running", "command": command}, ["dataset=mine"])
+        monkeypatch.setattr("sys.argv", ["cfeval", "--resume", "run"])
+        with pytest.raises(UserError, match=r"cfeval run --resume run dataset=mine$"):
+            main()
+    assert not (tmp_path / "loaded").exists()

@@ -710,11 +710,13 @@ class Down:
         return sum(map(self.drop, gone)) / len(gone)
 
     def ends(self):
-        """The worst and the best order: exact where the logit is a sum and one value stands in, else by a beam."""
+        """The worst and the best order: exact where the logit is a sum and one value stands in, or where all subsets
+        fit the setting `rows`; else by a beam."""
         key = ("ends", self.variant, self.i)
         if key not in self.run.known:
             if self.variant == "marginal" or not self.run.embedded:
-                self.run.known[key] = self.beam(-1), self.beam(1)
+                by_subsets = self.fits_subsets()
+                self.run.known[key] = self.by_subsets() if by_subsets else (self.beam(-1), self.beam(1))
             elif len(self.there) <= 4:
                 drops = {one: self.drop(one) for size in set(self.sizes) for one in combinations(self.there, size)}
                 orders = permutations(self.there)
@@ -724,6 +726,28 @@ class Down:
                 order = sorted(self.there, key=self.taken)  # of many features by what each takes from the logit
                 self.run.known[key] = self.mean(order), self.mean(order[::-1])
         return self.run.known[key]
+
+    def fits_subsets(self):
+        """Whether all subsets of 30 instances, or of all, take no more model evaluations than `rows`."""
+        width = len(self.run.features)
+        longest = ceil(0.5 * width) if self.run.text else min(10, width)
+        sets = sum(comb(width, size) for size in range(1, longest + 1))
+        draws = len(self.way(list(range(width)))[0])
+        rows = self.run.record["metrics"]["naopc"]["settings"]["rows"]
+        return sets * draws * min(30, len(self.run.rows)) <= rows
+
+    def by_subsets(self):
+        """The worst and the best mean over all orders, from those of all sets that an order may begin with."""
+        known = {frozenset(): (0.0, 0.0)}
+        for size in range(1, max(self.sizes) + 1):
+            grown = {}
+            for one in map(frozenset, combinations(self.there, size)):
+                drop = self.sizes.count(size) * self.drop(one) if size in self.sizes else 0.0
+                before = [known[one - {j}] for j in one]
+                grown[one] = min(low for low, _ in before) + drop, max(high for _, high in before) + drop
+            known = grown
+        worst, best = min(low for low, _ in known.values()), max(high for _, high in known.values())
+        return worst / len(self.sizes), best / len(self.sizes)
 
     def taken(self, j):
         """What removing a feature takes from the logit of the label."""

@@ -136,17 +136,17 @@ def compared(tables, pairs, truth, end):
         taus = [taken[a], taken[b]]
         line = dict.fromkeys(("difference", "low", "high", "p", "p_holm"), nan) | {"same": False}
         found[a, b] = line
-        if names[0] != names[1] or taus[0] is None:
+        enough = tables.enough(a, names[0]) and tables.enough(b, names[1])
+        if names[0] != names[1] or taus[0] is None or not enough:
             continue
         gap = taus[0] - taus[1]
         line |= {"difference": gap[0], "same": exact[a] == exact[b]}
-        if tables.enough(a, names[0]) and tables.enough(b, names[1]):
-            draws = gap[1:][~np.isnan(gap[1:])]
-            line["low"], line["high"], _ = tables.ends(gap[1:])
-            sides = min((draws <= 0).sum(), (draws >= 0).sum())
-            line["p"] = min(1.0, 2 * (1 + sides) / (len(draws) + 1))
-            line["p_holm"] = 1.0
-            gaps[a, b] = line
+        draws = gap[1:][~np.isnan(gap[1:])]
+        line["low"], line["high"], _ = tables.ends(gap[1:])
+        sides = min((draws <= 0).sum(), (draws >= 0).sum())
+        line["p"] = min(1.0, 2 * (1 + sides) / (len(draws) + 1))
+        line["p_holm"] = 1.0
+        gaps[a, b] = line
     kinds = {one: (tables.ranked(one, truth, end), tau) for one, tau in exact.items()}  # one hypothesis each
     tests = {}
     for (a, b), line in gaps.items():

@@ -5,7 +5,9 @@ import json
 import re
 import shutil
 import sys
+import tempfile
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -353,10 +355,10 @@ def test_an_explainer_that_reads_a_file_is_never_taken_from_the_cache_when_the_f
 
     def explained(*more):
         """Which features those who read it name first, and how many explanations were known."""
-        (tmp_path / "run").mkdir(exist_ok=True)
-        inside.run(tmp_path / "run", *usual, *more, folder=tmp_path / "conf", tables=False)
-        told = pd.read_parquet(tmp_path / "run" / "explanations.parquet")
-        record = json.loads((tmp_path / "run" / "run.json").read_text())["explained"]
+        run = Path(tempfile.mkdtemp(dir=tmp_path))
+        inside.run(run, *usual, *more, folder=tmp_path / "conf", tables=False)
+        told = pd.read_parquet(run / "explanations.parquet")
+        record = json.loads((run / "run.json").read_text())["explained"]
         read = told.loc[told["explainer"] != "random", "features"]
         return set(read.map(lambda one: int(one[0]))), {name: one["known"] for name, one in record.items()}
 

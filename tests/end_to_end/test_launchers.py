@@ -28,9 +28,9 @@ def test_jobs_in_other_processes_share_the_cache_are_gathered_and_go_on(toy, tmp
     # one job is lost: the other is left as it is, and what was explained is known
     before = (there / "0" / "run.json").read_bytes()
     shutil.rmtree(there / "1")
-    again = ("run", "--resume", str(there), "--config-dir", str(toy.folder / "conf"))
+    again = ("run", "--resume", str(there), *toy.arguments, f"cache.folder={cache}")
     told = cfeval(*again, cwd=tmp_path, code=2).stderr
-    assert f"'{other}', which could bring in code" in told
+    assert f"was started with {other}. This is not accepted from a folder" in told
     cfeval(*again, other, cwd=tmp_path)
     assert (there / "0" / "run.json").read_bytes() == before
     assert (there / "1" / "metrics.csv").read_bytes() == (alone / "1" / "metrics.csv").read_bytes()

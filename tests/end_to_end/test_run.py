@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 from lime.discretize import QuartileDiscretizer
 
+from cfeval_cli.errors import UserError
 from cfeval_cli.folder.write import RunFolder
 from cfeval_cli.run import pipeline
 from cfeval_cli.run.progress import Progress
@@ -624,6 +625,10 @@ def test_a_folder_with_the_results_of_the_same_inputs_is_left_as_it_is(toy, tmp_
     assert "computed before, with the same inputs" in told and not changed()
     assert computed("redo=true") and changed() == set(files)
     assert (tmp_path / "run" / "metrics.csv").read_bytes() == before["metrics.csv"][1]
-    assert not computed() and computed("model.dim=3") and not computed("model.dim=3")
+    assert not computed()
+    with pytest.raises(UserError, match=r"complete results of another run\. They are kept.* redo=true"):
+        computed("model.dim=3")
+    assert not computed()  # and the results are still there
+    assert computed("model.dim=3", "redo=true") and not computed("model.dim=3")
     (tmp_path / "run" / "scores.parquet").unlink()
     assert computed("model.dim=3")

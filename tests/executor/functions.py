@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import sys
 import time
 from pathlib import Path
 
@@ -10,6 +11,12 @@ from cfeval_cli.errors import UserError
 
 def add(shared, item):
     return shared["base"] + item
+
+
+def leave(shared, item):
+    """Ends the process at all items but the first, which is done by whoever asks."""
+    if item:
+        sys.exit(0)
 
 
 def where(shared, item):
@@ -101,8 +108,8 @@ def die_once(shared, item):
 
 
 def stay(shared, item):
-    """From the third on, waits until it may go."""
-    while item > 2 and not Path(shared).exists():
+    """Waits, but for the first item, until it may go."""
+    while item and not Path(shared).exists():
         time.sleep(0.01)
     return item
 

@@ -6,16 +6,20 @@ import os
 import pickle
 import subprocess
 import sys
+import threading
 import time
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from cfeval_cli.errors import Failure, UserError
 from cfeval_cli.executor import dask, versions
 from cfeval_cli.executor.dask import Dask
 from cfeval_cli.executor.local import Local
+from tests.conftest import CFEVAL, cfeval, environment
 from tests.executor.functions import (
     Odd,
     add,
@@ -25,6 +29,7 @@ from tests.executor.functions import (
     die_once,
     fail_second,
     import_nowhere,
+    leave,
     meet,
     places,
     raise_odd,
@@ -32,6 +37,9 @@ from tests.executor.functions import (
     threads,
 )  # fmt: skip
 from tests.problems import make_dataset
+
+# no more than these tests look at
+QUICK = ("cache=off", "figures=[]", "report=false", "resamples=100", "noise=0", "bounds=0", "reparametrisations=0")
 
 
 @pytest.fixture(scope="module")
@@ -112,38 +120,72 @@ def test_data_and_models_travel_once_whatever_the_next_work_is(workers, monkeypa
     assert len(parts) == len(set(parts)) == 4
 
 
+@contextmanager
+def scheduler_and_worker(folder):
+    """A scheduler and a worker as processes of their own: the scheduler's process and its address."""
+    file = folder / "scheduler.json"
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    command = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", "0"]
+    command += ["--dashboard-address", "127.0.0.1:0", "--scheduler-file", str(file)]
+    processes = [subprocess.Popen(command, **quiet)]
+    try:
+        while not file.exists() or not file.read_text():
+            assert processes[0].poll() is None
+            time.sleep(0.05)
+        address = json.loads(file.read_text())["address"]
+        command = [sys.executable, "-m", "distributed.cli.dask_worker", address, "--nthreads", "1", "--no-dashboard"]
+        processes.append(subprocess.Popen([*command, "--host", "127.0.0.1"], **quiet))
+        yield processes[0], address
+    finally:
+        for process in reversed(processes):
+            process.kill()
+            process.wait()
+
+
 @pytest.mark.slow
 def test_a_scheduler_that_goes_away_ends_in_one_message(tmp_path, capfd):
-    go, told = tmp_path / "go", tmp_path / "scheduler.json"
-    command = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", "0"]
-    command += ["--dashboard-address", "127.0.0.1:0", "--scheduler-file", str(told)]
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    scheduler = subprocess.Popen(command, **quiet)
-    try:
-        while not told.exists() or not told.read_text():
-            assert scheduler.poll() is None
-            time.sleep(0.05)
-        address = json.loads(told.read_text())["address"]
-        command = [sys.executable, "-m", "distributed.cli.dask_worker", address, "--nthreads", "1", "--no-dashboard"]
-        worker = subprocess.Popen([*command, "--host", "127.0.0.1"], **quiet)
-        try:
-            results = Dask(address, min_seconds=0.0).map(stay, str(go), list(range(12)))
-            kept = [next(results), next(results), next(results)]
-            scheduler.kill()
-            with pytest.raises(Failure, match=rf"executor.scheduler={address} does not answer any more"):
-                list(results)
-            go.touch()
-        finally:
-            worker.terminate()
-            worker.wait()
-    finally:
-        scheduler.kill()
-        scheduler.wait()
-    assert kept == [0, 1, 2] and capfd.readouterr() == ("", "")
+    with scheduler_and_worker(tmp_path) as (scheduler, address):
+        executor = Dask(address, min_seconds=0.0)
+        assert list(executor.map(add, {"base": 1}, [1, 2, 3])) == [2, 3, 4]
+        # every item but the first, which is done in this process, is at the worker and ends only when the file is there
+        results = executor.map(stay, str(tmp_path / "go"), list(range(12)))
+        assert next(results) == 0
+        begun = time.monotonic()
+        killer = threading.Timer(1.0, scheduler.kill)
+        killer.start()
+        with pytest.raises(Failure, match=rf"executor.scheduler={address} does not answer any more"):
+            next(results)
+        with pytest.raises(Failure, match=rf"executor.scheduler={address} does not answer any more"):
+            list(executor.map(add, {"base": 1}, [1, 2, 3]))  # the next work does not wait for it either
+        assert time.monotonic() - begun < 30
+        (tmp_path / "go").touch()
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.slow
+def test_a_run_without_its_scheduler_is_resumed_on_this_machine(toy, tmp_path):
+    few = ("explainer=[random,omission,lr]", "n_explain=40", "hydra.run.dir=run")
+    with scheduler_and_worker(tmp_path) as (scheduler, address):
+        command = [CFEVAL, "run", *toy.arguments, *few, *QUICK, "executor=dask", f"executor.scheduler={address}"]
+        run = subprocess.Popen([*command, "executor.min_seconds=0"], cwd=tmp_path, env=environment(),
+                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)  # fmt: skip
+        lines = []
+        for line in run.stderr:
+            lines.append(line)
+            if "train: done" in line:
+                scheduler.kill()
+        assert run.wait() == 1
+    assert "its scheduler is gone" in lines[-1] and "To go on: cfeval run --resume" in lines[-1]
+    cfeval("run", "--resume", "run", *toy.arguments[:2], "executor=local", cwd=tmp_path)
+    cfeval("run", *toy.arguments, *few[:2], *QUICK, "hydra.run.dir=whole", cwd=tmp_path)
+    tables = [pd.read_csv(tmp_path / name / "metrics.csv") for name in ("run", "whole")]
+    pd.testing.assert_frame_equal(*tables, check_exact=True)
 
 
 class Deserted:
     """A client, and a task, whose workers are gone."""
+
+    status = "running"
 
     def nthreads(self):
         return {}
@@ -165,6 +207,35 @@ def test_workers_that_never_come_back_are_not_waited_for_for_ever(monkeypatch):
         cluster._next(dask.SimpleQueue())
     with pytest.raises(Failure, match="the cluster has had no workers for 0 s"):
         list(cluster.spread(dask._Sent.of(add, {}), [1, 2], 0.1))
+
+
+class Disconnected(Deserted):
+    """A client that has lost its scheduler, as Dask's own client while it tries to connect again."""
+
+    status = "connecting"
+
+    def close(self, timeout):
+        pass
+
+
+def test_a_lost_scheduler_is_a_failure_and_is_not_connected_to_again(monkeypatch):
+    monkeypatch.setattr(dask, "_LOOK", 0.001)
+    executor = Dask("tcp://127.0.0.1:1", min_seconds=0.0)
+    cluster = dask._Cluster(Disconnected(), "the cluster", wait=60.0)
+    monkeypatch.setitem(dask._clusters, (os.getpid(), executor), cluster)
+    with pytest.raises(Failure, match=r"the cluster does not answer any more.*executor=local"):
+        list(executor.map(add, {"base": 1}, [1, 2, 3]))
+    with pytest.raises(Failure, match=r"the cluster does not answer any more"):
+        cluster._next(dask.SimpleQueue())
+
+
+def test_a_cluster_whose_processes_are_killed_at_their_start_is_a_failure_of_the_cluster(monkeypatch):
+    def fail(*_, **__):
+        raise RuntimeError("Nanny failed to start.")
+
+    monkeypatch.setattr("distributed.LocalCluster", fail)
+    with pytest.raises(Failure, match=r"executor=dask: the cluster .* not be started .*Nanny.*executor=local"):
+        list(Dask(n_jobs=2, min_seconds=0.0).map(add, {"base": 1}, [1, 2, 3]))
 
 
 def test_no_scheduler_no_worker_no_cfeval_there(monkeypatch):
@@ -210,6 +281,8 @@ def test_workers_have_one_thread_each_and_errors_are_those_of_the_work(workers):
         list(workers.map(raise_odd, None, [0, 1, 2]))
     with pytest.raises(UserError, match=r"cannot import nowhere_at_all.*PYTHONPATH"):
         list(workers.map(import_nowhere, None, [0, 1, 2]))
+    with pytest.raises(Failure, match=r"functions.py, line \d+ ended the process by sys.exit\(0\)"):
+        list(workers.map(leave, None, [0, 1, 2]))
     assert Odd("a", "b")
 
 
@@ -252,6 +325,19 @@ def test_a_run_gives_the_same_bytes(toy, made, cluster):
     assert "scores.parquet" in files and "explanations.parquet" in files
     assert [name for name in files if (here / name).read_bytes() != (there / name).read_bytes()] == []
     assert costs(here) == costs(there)  # but for seconds
+
+
+def test_explanations_of_a_model_of_matrix_products_are_equal_to_the_documented_tolerance(toy, made, cluster):
+    """Sums in a matrix product may depend on how many rows there are, and on where they are in memory."""
+    few = ("model=mlp", "model.max_epochs=3", "explainer=[omission,lime]", "explainer.lime.n_samples=100")
+    here = made(toy, *few)
+    there = made(toy, *few, "executor=dask", f"executor.scheduler={cluster.scheduler_address}",
+                 "executor.min_seconds=0")  # fmt: skip
+    one, two = (pd.read_parquet(folder / "explanations.parquet") for folder in (here, there))
+    assert len(one) == len(two) and one[["instance", "explainer"]].equals(two[["instance", "explainer"]])
+    for left, right in zip(one.itertuples(), two.itertuples(), strict=True):
+        scores = [dict(zip(row.features, row.scores, strict=True)) for row in (left, right)]
+        assert scores[0] == pytest.approx(scores[1], rel=1e-9, abs=1e-12)
 
 
 def costs(folder):

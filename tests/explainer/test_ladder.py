@@ -62,13 +62,19 @@ def test_the_truth_ranks_the_ladder_as_it_was_made_the_better_the_more_instances
         )
         table = pd.read_csv(only_run(cwd) / "correlations.csv")
         ladder = table[table["family"] == "ladder"]
-        assert (
-            (ladder["explainers"][ladder["variant"] != "mask"] == 6).all()
-            and set(ladder["agreement"]) == {"order"}
-            and set(ladder["gold"]) == {"centered"}
-        )
-        taus[size] = ladder.set_index(["metric", "variant"]).loc[("recall", "centered"), "tau"]
+        assert set(ladder["agreement"]) == {"order"} and set(ladder["gold"]) == {"centered"}
         metrics = pd.read_csv(only_run(cwd) / "metrics.csv")
+        # of few instances no edit of some rung may flip: then it has no distance to a flip, and the others are ranked
+        rungs = metrics[metrics["rung"].notna() & (metrics["variant"] != "mask")]
+        silent = rungs[rungs["value"].isna()]
+        assert set(silent["metric"]) <= {"proximity_flips"} and set(silent["note"]) <= {"no counterfactual flips"}
+        assert size < 57 or silent.empty
+        pairs = ["metric", "variant"]
+        ranked = ladder[ladder["variant"] != "mask"].set_index(pairs)["explainers"]
+        with_value = rungs.groupby(pairs)["value"].count()
+        assert len(ranked) and (ranked == with_value[ranked.index]).all()
+        assert (ranked.drop("proximity_flips", level="metric") == 6).all()
+        taus[size] = ladder.set_index(["metric", "variant"]).loc[("recall", "centered"), "tau"]
         named = metrics[(metrics["metric"] == "recall") & (metrics["variant"] == "centered")].set_index("explainer")
         assert named.loc["ladder_1", "value"] == 1 and named.loc["lr", "rank"] == 1  # ranked apart from the rungs
         assert sorted(named["rank"].dropna())[0] == 1 and named["rung"].notna().sum() == 6

@@ -10,6 +10,9 @@ from cfeval_cli.errors import UserError
 from cfeval_cli.folder import checked, write
 from cfeval_cli.folder.read import read
 from cfeval_cli.folder.write import RunFolder
+from cfeval_cli.run import pipeline
+from tests.conftest import seal
+from tests.inside import planned
 
 SOME = ("explainer=[random,lr]", "n_explain=20")
 
@@ -152,3 +155,41 @@ def test_a_run_that_computed_nothing_takes_back_the_folders_it_made_and_no_other
         pass
     folder.discard()
     assert not path.exists() and (tmp_path / left).is_dir() and not any((tmp_path / left).iterdir())
+
+
+def test_results_beside_the_data_are_no_inputs_of_the_run(toy, tmp_path):
+    """`data init` writes `folder: "."`, which also holds outputs/ and multirun/: they grow with each job of a sweep."""
+    (tmp_path / "toy.csv").write_bytes((toy.folder / "data" / "toy.csv").read_bytes())
+    plan = planned("dataset=toy", f"+dataset.file.folder={tmp_path}", folder=toy.folder / "conf")
+    inputs = pipeline.inputs(plan)
+    (tmp_path / "multirun" / "0").mkdir(parents=True)
+    (tmp_path / "multirun" / "0" / "run.json").write_text("{}")
+    assert pipeline.inputs(plan) == inputs is not None
+    with (tmp_path / "toy.csv").open("a") as file:
+        file.write((tmp_path / "toy.csv").read_text().splitlines()[-1] + "\n")
+    assert pipeline.inputs(plan) != inputs
+
+
+def test_a_complete_job_of_a_resumed_sweep_is_kept_whatever_is_known_of_its_inputs(tmp_path):
+    seal(tmp_path, {"status": "complete", "inputs": None, "data": {"name": "toy"}, "accuracy": {"test": 1.0}}, ["k=1"])
+    assert RunFolder(tmp_path, [], ["n_jobs=1", "k=1"], is_resumed=True).has_results_of(None)
+    assert not RunFolder(tmp_path, [], ["k=2"], is_resumed=True).has_results_of(None)
+    assert not RunFolder(tmp_path, [], ["k=1"]).has_results_of(None)
+
+
+def test_figures_of_a_record_are_formats(toy, made):
+    folder = made(toy, *SOME, copy=True)
+    record = json.loads((folder / "run.json").read_text())
+    record["settings"]["figures"] = ["../../x.svg"]
+    (folder / "run.json").write_text(json.dumps(record))
+    with pytest.raises(UserError, match=r"settings\.figures is not a list of png, svg and pdf"):
+        checked.read(folder)
+
+
+def test_load_of_a_sweep_names_its_runs(tmp_path):
+    from cfeval_cli.python.stored import load
+
+    (tmp_path / "0").mkdir()
+    seal(tmp_path / "0", {"status": "complete"}, [])
+    with pytest.raises(UserError, match=r"is a sweep of 1 runs\. Load one of them: .*/0\."):
+        load(tmp_path)

@@ -7,11 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cfeval_cli.metric import naopc
 from cfeval_cli.metric.aopc import Aopc
 from cfeval_cli.metric.naopc import Naopc
 from cfeval_cli.removal.marginal import Marginal
 from cfeval_cli.removal.mask import Mask
 from cfeval_cli.removal.mean import Mean
+from cfeval_cli.removal.without import Outcome
 from cfeval_cli.removal.zero import Zero
 from cfeval_cli.types import ABSENT, Access, Ledger
 from cfeval_cli.types.metric import with_counts
@@ -40,6 +42,12 @@ def ends(model, case, way, i, sizes):
     """The smallest and the largest of them."""
     means = all_orders(model, case, way, i, sizes).values()
     return min(means), max(means)
+
+
+def beam_ends(metric, case, way):
+    """The worst and the best AOPC (2, n) of the orders that the beam search finds."""
+    rows = np.arange(len(case))
+    return [metric.drops(case, way, rows, order) for order in metric._searched(case, metric._coarse(case, way), rows)]
 
 
 def moved(model, case, vectors, i, gone):
@@ -95,19 +103,75 @@ def test_sorted_effects_by_mean_and_mask_and_for_few_features(seed, longest):
 
 @examples(8)
 @given(st.integers(0, 10_000), st.booleans())
-def test_a_beam_that_keeps_everything_finds_the_ends_of_all_orders(seed, additive):
-    dataset = make_dataset([3, 2, 3, 2, 2], n=3, seed=seed)
+def test_all_subsets_and_a_beam_that_keeps_everything_find_the_ends_of_all_orders(seed, additive):
+    dataset = make_dataset([3, 2, 3, 2, 2], n=3, seed=seed, absent=0.1 * additive)
     model = random_linear(dataset, seed, 2) if additive else Crossed(dataset, seed, 3)
-    ways = {"marginal": Marginal(4, 1)}
-    case = make_case(dataset, model, 1, seed, ways=ways)
+    case = make_case(dataset, model, 1, seed, ways={"marginal": Marginal(4, 1)})
+    way = case.removals["marginal"]
     own = values(Aopc(longest=4), case)["marginal"]
-    wide, narrow = Naopc(longest=4, width=120), Naopc(longest=4, width=5)
-    exact, five = values(wide, case)["marginal"], values(narrow, case)["marginal"]
+    metric = Naopc(longest=4, width=120)
+    exact, (worst, best) = values(metric, case)["marginal"], beam_ends(metric, case, way)
     for i in range(len(case)):
-        low, high = ends(model, case, case.removals["marginal"], i, range(1, 5))
-        assert exact[i] == pytest.approx((own[i] - low) / (high - low), abs=1e-7)
-    (score,) = narrow.score(case)
-    assert score.remark == "best and worst order by beam search of width 5" and np.isfinite(five).all()
+        there = int((case.codes[i] != ABSENT).sum())
+        low, high = ends(model, case, way, i, range(1, min(4, there) + 1))
+        assert (worst[i], best[i]) == pytest.approx((low, high), abs=1e-9)
+        if high - low > 1e-9:
+            assert exact[i] == pytest.approx((own[i] - low) / (high - low), abs=1e-7) and 0 <= exact[i] <= 1
+    (score,) = metric.score(case)
+    assert score.remark == "best and worst order from all subsets"
+
+
+@pytest.mark.parametrize(("width", "longest"), [(6, 6), (7, 3), (5, 1)])
+def test_the_ends_of_random_games_are_those_of_all_orders(width, longest, monkeypatch):
+    """A game is a table of values, one for each set: nothing is smooth, additive or monotone."""
+    dataset = make_dataset([2] * width, n=5, seed=width)
+    case = make_case(dataset, Crossed(dataset, 1), 1, ways={"marginal": Marginal(2)})
+    games = np.random.default_rng(width).random((len(case), 2**width))
+
+    def left(case, way, rows, gone):
+        values = games[rows, gone @ (1 << np.arange(width))]
+        return Outcome(values, values, values)
+
+    monkeypatch.setattr(naopc, "erased", left)
+    monkeypatch.setattr(naopc, "_CELLS", 40)  # parts of one instance
+    found = Naopc(longest=longest)._extremes(case, case.removals["marginal"], np.arange(len(case)))
+    for i in range(len(case)):
+        means = [
+            np.mean([case.probability[i] - games[i, sum(1 << j for j in order[:n])] for n in range(1, longest + 1)])
+            for order in permutations(range(width), longest)
+        ]
+        assert found[i] == pytest.approx([min(means), max(means)])
+
+
+def test_of_texts_all_subsets_are_used_where_they_fit():
+    text = make_text(width=5, n=6, seed=2)
+    model = Crossed(text, 2)
+    case = make_case(text, model, 1, ways={"mask": Mask()})
+    metric, own = Naopc(shares=(0.3, 0.5, 0.5)), values(Aopc(shares=(0.3, 0.5, 0.5)), case)["mask"]
+    found = values(metric, case)["mask"]
+    for i, row in enumerate(case.codes):
+        sizes = [int(np.ceil(share * (row != ABSENT).sum() - 1e-9)) for share in (0.3, 0.5, 0.5)]
+        low, high = ends(model, case, case.removals["mask"], i, sizes)
+        if high - low > 1e-9:
+            assert found[i] == pytest.approx((own[i] - low) / (high - low), abs=1e-7) and 0 <= found[i] <= 1
+
+
+def test_values_above_one_are_counted_where_a_beam_search_is_used():
+    dataset = make_dataset([6, 5, 6, 5, 6, 5], n=40, seed=3)
+    model = Crossed(dataset, 3, 3)
+    beam, exact = Naopc(width=1, draws=1, rows=30_000), Naopc(rows=30 * 63 * 30)
+    above = []
+    for seed in range(5):
+        case = make_case(dataset, model, 1, seed, ways={"marginal": Marginal(30, 1)})
+        (score,) = beam.score(case)
+        above.append(int((score.numerator > 1).sum()))
+        told = f"best and worst order by beam search of width 1 on 1 draws; {above[-1]} of 40 values above 1"
+        assert with_counts(score.remark, score.counts) == told
+        (score,) = exact.score(case)
+        assert score.numerator.min() >= 0 and score.numerator.max() <= 1
+        told = f"best and worst order from all subsets, on a sample of {len(score.some)} instances"
+        assert with_counts(score.remark, score.counts) == told
+    assert sum(above) > 0
 
 
 @examples(8)
@@ -117,15 +181,11 @@ def test_orders_that_few_draws_tell_apart_are_scored_with_all_draws(seed):
     dataset = make_dataset([6, 5, 6, 5], n=3, seed=seed)
     model = Crossed(dataset, seed, 3)
     case = make_case(dataset, model, 1, seed, ways={"marginal": Marginal(12, 1), "few": Marginal(3, 1)})
-    own = values(Aopc(longest=3, only=["marginal"]), case)["marginal"]
-    metric = Naopc(longest=3, width=120, draws=3, only=["marginal"])
-    found = values(metric, case)["marginal"]
+    worst, best = beam_ends(Naopc(longest=3, width=120, draws=3), case, case.removals["marginal"])
     for i in range(len(case)):
         few, every = (all_orders(model, case, case.removals[way], i, (1, 2, 3)) for way in ("few", "marginal"))
         low, high = (every[end(few, key=few.get)] for end in (min, max))
-        assert found[i] == pytest.approx((own[i] - low) / (high - low), abs=1e-7)
-    (score,) = metric.score(case)
-    assert score.remark == "best and worst order by beam search of width 120 on 3 draws"
+        assert (worst[i], best[i]) == pytest.approx((low, high), abs=1e-9)
 
 
 @examples(10)
@@ -141,21 +201,24 @@ def test_a_beam_finds_what_sorting_finds(seed):
     assert both[0] == pytest.approx(both[1], abs=1e-7)
 
 
-def test_the_sample_belongs_to_the_instances_and_the_rows_are_bounded():
-    dataset = make_dataset([6, 6, 6, 6], n=300, seed=1)
+@pytest.mark.parametrize("subsets", [False, True])
+def test_the_sample_belongs_to_the_instances_and_the_rows_are_bounded(subsets):
+    dataset = make_dataset([6] * 8, n=600, seed=1)
     model = Crossed(dataset, 1)
     case = make_case(dataset, model, 1, ways={"marginal": Marginal(10)})
-    metric = Naopc(rows=40_000, width=2)
+    rows = 30 * 255 * 10 if subsets else 75_000  # all subsets of 30 instances, or hardly too few for that
+    metric = Naopc(rows=rows, width=2)
     (score,) = metric.score(case)
-    each = 2 * 2 * (4 + 3 + 2 + 1) * 10
-    assert 0.5 * 40_000 / each < len(score.some) < 2 * 40_000 / each
+    assert ("all subsets" in score.remark) == subsets
+    each = (255 if subsets else 2 * 2 * 36) * 10
+    assert 0.5 * rows / each < len(score.some) < 2 * rows / each
     assert f"on a sample of {len(score.some)} instances" in with_counts(score.remark, score.counts)
     ledger = Ledger()
     half = make_case(dataset, model, 1, seed=7, ways={"marginal": Marginal(10)})
     object.__setattr__(half, "model", ledger.gate(model, Access.PROBABILITY, "naopc"))
     (other,) = metric.score(half)  # whoever explains
-    assert other.some.tolist() == score.some.tolist() and ledger.rows["naopc"] < 2 * 40_000
-    (again,) = Naopc(rows=40_000, width=2, seed=1).score(case)
+    assert other.some.tolist() == score.some.tolist() and ledger.rows["naopc"] < 2 * rows
+    (again,) = Naopc(rows=rows, width=2, seed=1).score(case)
     assert again.some.tolist() != score.some.tolist()
 
 

@@ -1,7 +1,9 @@
 """A function in a file, as a user writes it."""
 
 import pickle
+import re
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -106,7 +108,10 @@ def test_texts_are_a_list_of_strings(place):
 
 
 def test_a_row_that_it_raises_for_is_named(place):
-    with pytest.raises(Failure, match=r"score.py:raises raised KeyError: 'green' for the row colour=green, age="):
+    with pytest.raises(
+        Failure,
+        match=r"score.py:raises raised KeyError: 'green' for (the row \d+ \(\w+ split\)|a row with replaced values)",
+    ):
         Function(f"{place / 'score.py'}:raises").foresee(DATASET)
 
 
@@ -124,6 +129,67 @@ def test_it_is_known_again_by_content_not_by_path(tmp_path):
     assert len(set(marks)) == 3
 
 
+@pytest.fixture
+def imports(tmp_path, monkeypatch):
+    """A function that imports a module beside it, which imports others; nothing of it is loaded yet."""
+    files = {
+        "score.py": "import first_of_a_test\ndef f(rows):\n    return [first_of_a_test.p] * len(rows)\n",
+        "first_of_a_test.py": "from space_of_a_test.second import p\nimport whole_of_a_test.third, re\n"
+        "try:\n    import nonesuch\nexcept ImportError:\n    re.compile('x')\n",
+        "space_of_a_test/second.py": "p = 0.5\n",  # a namespace package, without a file of its own
+        "whole_of_a_test/__init__.py": "",
+        "whole_of_a_test/third.py": "x = 1\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    yield tmp_path
+    for name in [name for name in sys.modules if name.partition(".")[0].endswith("_of_a_test")]:
+        del sys.modules[name]
+
+
+def test_modules_that_it_imports_are_part_of_its_identity(imports):
+    settings = Function(f"{imports / 'score.py'}:f")
+    before = of_component(settings)
+    assert before is not None
+    for file in sorted(imports.rglob("*.py")):
+        text = file.read_text()
+        file.write_text(f"{text}# changed\n")
+        assert of_component(settings) not in (before, None), file
+        file.write_text(text)
+        assert of_component(settings) == before
+    assert settings.fit(DATASET, 0).fingerprint() == before  # also when all of it is loaded
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        ("import pickle\nmodel = pickle.load(open('m.pkl', 'rb'))", "line 2, uses (load|open)"),
+        ("from joblib import load", "line 1, imports load"),
+        ("import importlib", "line 1, imports importlib"),
+        ("third = __import__('whole_of_a_test')", "line 1, uses __import__"),
+        ("exec('x = 1')", "line 1, uses exec"),
+        ("from pathlib import Path\nx = Path('w').read_text", "line 2, uses read_text"),
+        ("x = 'weights.txt'", "line 1, names the file weights.txt"),
+    ],
+)
+def test_results_are_not_cached_if_its_dependencies_are_unknown(imports, caplog, source, reason):
+    (imports / "weights.txt").write_text("1")
+    (imports / "score.py").write_text("import later_of_a_test\ndef f(rows):\n    return [0.5] * len(rows)\n")
+    (imports / "later_of_a_test.py").write_text(f"def later():\n    {source.replace(chr(10), chr(10) + '    ')}\n")
+    settings = Function(f"{imports / 'score.py'}:f")
+    model = settings.fit(DATASET, 0)
+    assert model.fingerprint() is None
+    (message,) = caplog.messages
+    shifted = re.sub(r"line (\d)", lambda found: f"line {int(found[1]) + 1}", reason)
+    assert "results are not cached" in message and "model.depends" in message
+    assert re.search(f"later_of_a_test.py, {shifted}", message)
+    caplog.clear()
+    assert replace(settings, depends=[str(imports / "weights.txt")]).fit(DATASET, 0).fingerprint() is not None
+    assert not caplog.messages
+
+
 @pytest.mark.parametrize(
     ("path", "message"),
     [
@@ -133,7 +199,7 @@ def test_it_is_known_again_by_content_not_by_path(tmp_path):
         ("model.joblib", "is a pickle"),
         ("score.py:tabel", "'tabel' is not there. Did you mean table"),
         ("score.py:constant", "'constant' is no function"),
-        ("notes.txt:f", "is no file of Python"),
+        ("notes.txt:f", r"notes.txt is not a .py file"),
         ("broken.py:f", r"broken.py could not be loaded: SyntaxError"),
         ("leaves.py:f", r"leaves.py, line 2 could not be loaded: SystemExit: 3"),
         ("needs.py:f", r"needs.py, line 1 could not be loaded: ModuleNotFoundError: No module named 'nonesuch'"),

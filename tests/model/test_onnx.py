@@ -131,6 +131,65 @@ def test_it_is_known_again_by_content_not_by_path(place, tmp_path):
     assert before != of_component(Onnx(str(file))) is not None
 
 
+def with_external_tensor(folder, weight, location="weights.bin"):
+    """A model of two numbers whose weights lie in a file of their own."""
+    pytest.importorskip("onnx")
+    from onnx import TensorProto, helper
+
+    tensor = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[2, 2], data_location=TensorProto.EXTERNAL)
+    tensor.external_data.add(key="location", value=location)
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["logits"]), helper.make_node("Softmax", ["logits"], ["p"])]
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [None, 2]) for name in ("x", "p")]
+    graph = helper.make_graph(nodes, "g", [ends[0]], [ends[1]], [tensor])
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    folder.mkdir(exist_ok=True)
+    (folder / "model.onnx").write_bytes(made.SerializeToString())
+    write_weight(folder / "weights.bin", weight)
+    return str(folder / "model.onnx")
+
+
+def write_weight(file, weight):
+    file.write_bytes(np.array([[0, weight], [0, 0]], dtype=np.float32).tobytes())
+
+
+def test_external_tensors_are_read_beside_the_file_and_are_part_of_its_identity(tmp_path, monkeypatch):
+    pytest.importorskip("onnxruntime")
+    data = Numbers(**vars(make_dataset([4, 3])))
+    path = with_external_tensor(tmp_path / "model", 1.0)
+    (tmp_path / "other").mkdir()
+    write_weight(tmp_path / "other" / "weights.bin", -5.0)
+    monkeypatch.chdir(tmp_path / "other")  # whose weights are not those of the model
+
+    def positive():
+        return Onnx(path).fit(data, 0).predict_proba(data.test.codes)[:, 1]
+
+    first = of_component(Onnx(path))
+    assert first is not None
+    assert positive() == pytest.approx(1 / (1 + np.exp(-data.test.codes[:, 0])), abs=1e-6)
+    write_weight(tmp_path / "model" / "weights.bin", 2.0)
+    assert of_component(Onnx(path)) not in (first, None)
+    assert positive() == pytest.approx(1 / (1 + np.exp(-2.0 * data.test.codes[:, 0])), abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("location", "message"),
+    [
+        ("../weights.bin", "from ../weights.bin, which is outside its folder"),
+        ("{folder}/weights.bin", "which is outside its folder"),
+        ("link.bin", "which is outside its folder"),
+        ("nowhere.bin", "there is no such file beside it"),
+    ],
+)
+def test_external_tensors_outside_the_folder_are_refused(tmp_path, location, message):
+    pytest.importorskip("onnxruntime")
+    write_weight(tmp_path / "weights.bin", 1.0)
+    path = with_external_tensor(tmp_path / "model", 1.0, location.format(folder=tmp_path))
+    (tmp_path / "model" / "link.bin").symlink_to(tmp_path / "weights.bin")
+    assert of_component(Onnx(path)) is None
+    with pytest.raises(UserError, match=message):
+        Onnx(path).foresee(Numbers(**vars(make_dataset([4, 3]))))
+
+
 @pytest.mark.parametrize("settings", [{"path": None}, {"path": ""}, {"path": "x", "batch_size": 0}])
 def test_bad_settings_are_named(settings):
     with pytest.raises(ValueError, match=r"path must be given|batch_size must"):

@@ -144,11 +144,13 @@ class Wrong(Source):
 
 def test_a_row_that_it_fails_on_is_named():
     bad = [row for row in CODES if row[0] == 2 and row[1] == 3]
-    with pytest.raises(Failure, match=r"it raised KeyError: '31.5 red' for the row colour=red, age=40\.0, debt="):
+    with pytest.raises(
+        Failure, match=r"it raised KeyError: '31.5 red' for (the row \d+ \(\w+ split\)|a row with replaced values)"
+    ):
         ProbabilityModel(Wrong(DATASET, "it", None, 100)).predict_proba(CODES)
     assert bad
     fine = CODES[~((CODES[:, 0] == 2) & (CODES[:, 1] == 3))]
-    with pytest.raises(Failure, match=r"it gives nan, .* for the row colour=\w+, age=[\w.]+, debt=1000\.0, flag="):
+    with pytest.raises(Failure, match=r"it gives nan, .* for (the row \d+ \(\w+ split\)|a row with replaced values)"):
         ProbabilityModel(Wrong(DATASET, "it", None, 100)).predict_proba(fine)
 
 
@@ -164,7 +166,7 @@ def test_a_failure_of_all_rows_together_is_told_as_that_and_texts_are_quoted():
     def never(codes):
         raise ValueError("no")
 
-    with pytest.raises(Failure, match="for the text '"):
+    with pytest.raises(Failure, match=r"for the text \d+ \(test split\)"):
         asked(never, texts.test.codes, texts, "it")
     with pytest.raises(UserError, match="said already"):
         asked(lambda _: (_ for _ in ()).throw(UserError("said already")), CODES, DATASET, "it")

@@ -128,6 +128,19 @@ class LastFeature(Random):
     """An explainer of the user's own."""
 
 
+def test_a_model_that_changes_after_the_explanations_is_a_failure(frames, here):
+    calls = []
+
+    def drifts(rows):
+        calls.append(len(rows))
+        return predict_proba(rows) if len(calls) < 45 else predict_proba(rows) * 0.9 + 0.05
+
+    usual = {"explainers": ["omission"], "metrics": ["recall"], "n_explain": 10, "settings": QUICK}
+    with pytest.raises(Failure, match="the model changed during the run: for instance"):
+        evaluate(drifts, *frames, label="paid", into=here / "out", **usual)
+    assert json.loads((here / "out" / "run.json").read_text())["status"] == "failed"
+
+
 def test_components_are_given_as_objects_and_the_folder_is_made(frames, here, capsys):
     run = evaluate(
         predict_proba, *frames, label="paid", explainers=["omission", LastFeature()], metrics=[Changed(), "recall"],

@@ -25,9 +25,9 @@ stage = Progress.stage
 
 
 @contextmanager
-def shown(self, title, total=None):
+def shown(self, title, total=None, **options):
     pathlib.Path({folder!r}, str(os.getpid())).touch()
-    with stage(self, title, total) as advance:
+    with stage(self, title, total, **options) as advance:
         yield advance
 
 

@@ -77,7 +77,7 @@ def test_a_full_disk(toy, made, tmp_path, room, settings):
             if path.name == "run.json":
                 assert json.loads(path.read_text())["status"] in ("running", "failed")
         (disk / "filler").unlink()
-        resume = ["run", "--resume", "disk/second", "--config-dir", str(toy.folder / "conf")]
+        resume = ["run", "--resume", "disk/second", *toy.arguments]
         cfeval(*(resume if (disk / "second" / "run.json").exists() else run), cwd=tmp_path)
         other = made(toy, *settings, "seed=1", tables=True)
         for name in ("metrics.csv", "tables.md", "scores.parquet"):

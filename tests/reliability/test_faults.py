@@ -128,8 +128,8 @@ def test_strict_stops_at_the_first(own, tmp_path):
 
 def test_an_explainer_that_always_fails_leaves_the_others_their_results(own, tmp_path):
     never = ["explainer.faulty.every=1", "explainer.faulty.kinds=4", "timeout_per_instance=null"]
-    for _ in range(2):  # the second time nothing is computed, and it is said again
-        done = command(own, *never, "n_explain=20", cwd=tmp_path, code=1)
+    for more in ([], ["redo=true"]):
+        done = command(own, *never, *more, "n_explain=20", cwd=tmp_path, code=1)
         told = "cfeval: explainer.faulty failed on every instance (20): "
         assert told in done.stderr and "The rest is complete." in done.stderr
     assert json.loads((tmp_path / "run" / "run.json").read_text())["status"] == "complete"

@@ -5,11 +5,13 @@ import shutil
 
 import pytest
 
-from cfeval_cli.commands import gather, report
+from cfeval_cli.commands import data, gather, report
 from cfeval_cli.errors import UserError
 from cfeval_cli.folder.checked import read
 from cfeval_cli.folder.write import RunFolder
 from cfeval_cli.report.page import build
+from cfeval_cli.report.plots import Plot
+from cfeval_cli.report.sheet import Sheet
 from cfeval_cli.storage.files import locked
 from tests import inside
 from tests.conftest import LITTLE, cfeval
@@ -68,7 +70,7 @@ def test_a_mistake_leaves_a_finished_run_as_it_was(toy, run, tmp_path):
     assert read(run)["status"] == "complete"
 
 
-def test_another_run_in_the_same_folder_leaves_nothing_of_the_first(toy, run, tmp_path, caplog):
+def test_another_run_in_the_same_folder_leaves_nothing_of_the_first(toy, run, tmp_path):
     (run / "notes.txt").write_text("mine")
     record = json.loads((run / "run.json").read_text())
     # as if it had been killed while it wrote the last files, which the record does not list yet
@@ -81,8 +83,13 @@ def test_another_run_in_the_same_folder_leaves_nothing_of_the_first(toy, run, tm
     assert "bounds.csv" not in there and not list(run.rglob("*.png")) and list(run.rglob("*.svg"))
     assert record["settings"]["k"] == 2 and "resumed" not in record and "report.html" not in there
     assert "replaced" not in done.stderr  # it was not complete
-    inside.run(run, *SMALL, usual=toy.arguments[2:], folder=toy.folder / "conf", tables=False)
-    assert "the results of another run are replaced" in caplog.text and "tables.md" not in read(run)["files"]
+    given = {"usual": toy.arguments[2:], "folder": toy.folder / "conf", "tables": False}
+    before = everything(run)
+    with pytest.raises(UserError, match="has the complete results of another run"):
+        inside.run(run, *SMALL, **given)
+    assert everything(run) == before
+    inside.run(run, *SMALL, "redo=true", **given)
+    assert "tables.md" not in read(run)["files"]
 
 
 def test_files_that_are_of_no_run_are_not_overwritten(toy, tmp_path):
@@ -113,6 +120,39 @@ def test_a_report_is_made_anew_and_its_hashes_with_it(run, command, monkeypatch)
         command(gather.main, "run", "--into", "g")
     command(report.main, "run")
     assert (run / "report.html").read_bytes() == page and read(run)["status"] == "complete"
+
+
+def test_no_command_writes_through_a_link(toy, run, tmp_path, command):
+    """Neither the report of a run, nor that of several, nor a run, nor data init."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    for name in ("ranks.png", "config.yaml", "mine.yaml"):
+        (outside / name).write_text("before")
+    shutil.rmtree(run / "figures")
+    (run / "figures").symlink_to(outside)
+    (tmp_path / "gathered").mkdir()
+    (tmp_path / "gathered" / "figures").symlink_to(outside)
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "dataset").symlink_to(outside)
+    (tmp_path / "mine.csv").write_text("a,b,label\n" + "1,x,no\n2,y,yes\n1,y,no\n2,x,no\n" * 30)
+    for main, *words in (
+        (report.main, "run"),
+        (data.main, "init", "mine.csv", "--label", "label", "--force"),
+    ):
+        with pytest.raises(UserError, match="is a symbolic link"):
+            command(main, *words)
+    with pytest.raises(UserError, match="is a symbolic link"):  # as for a sweep and the atlas
+        build.save({"ranks": Plot(Sheet(1, 1), "", "")}, tmp_path / "gathered", ["png"])
+    done = toy.run(*QUICK, cwd=tmp_path, code=2)
+    assert "figures is a symbolic link" in done.stderr
+    (run / "figures").unlink()
+    shutil.rmtree(run / ".hydra")
+    (run / ".hydra").symlink_to(outside)
+    done = toy.run(*QUICK, "seed=3", cwd=tmp_path, code=2)
+    assert ".hydra is a symbolic link" in done.stderr
+    assert {path.name: path.read_text() for path in outside.iterdir()} == dict.fromkeys(
+        ("ranks.png", "config.yaml", "mine.yaml"), "before"
+    )
 
 
 def test_the_way_to_go_on_is_said_in_full(toy, tmp_path):

@@ -43,7 +43,7 @@ def check(toy, place, whole, at):
     folder = place / f"{at.kind}-{at.name}-{at.number}".replace(": ", "-")
     followed(words(toy, folder), place, at)
     assert json.loads((folder / "run.json").read_text())["status"] == "running"
-    cfeval("run", "--resume", str(folder), "--config-dir", str(toy.folder / "conf"), cwd=place)
+    cfeval("run", "--resume", str(folder), *toy.arguments, SETTINGS[1], cwd=place)
     assert tables(folder) == whole
     return folder
 

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from cfeval_cli.report.tables import Cell, Table, _differences, escape_latex, make, ordinal, standings
+from cfeval_cli.report.tables import Cell, Table, _differences, escape_latex, make, of_support, ordinal, standings
 from cfeval_cli.statistics.findings import Findings
 
 
@@ -224,6 +224,29 @@ def test_common_support_is_told_and_each_explainers_own_scores_have_a_table(shar
     assert "support=" not in tables()[0].markdown()  # all cover the same
 
 
+def test_the_note_on_support_states_the_n_of_most_rows_and_names_the_others():
+    rows = [("c", "", 47), ("validity", "label", 47), ("naopc", "mask", 7), ("sparsity", "", 57)]
+    values = pd.DataFrame(
+        [
+            {
+                "metric": metric,
+                "variant": variant,
+                "explainer": name,
+                "n": n,
+                "own_n": own,
+                "rung": None,
+                "role": "judged",
+            }
+            for metric, variant, n in rows
+            for name, own in (("a", 60), ("b", n))
+        ]
+    )
+    record = {"explainers": {"a": "A", "b": "B"}, "instances": 60, "settings": {"support": "common"}}
+    (told,) = of_support(values, record)
+    assert told.startswith("Scored on the 47 of 60 instances that all explainers cover")
+    assert told.count("Other rows: n = naopc mask 7; sparsity 57.") == 1
+
+
 def test_a_figure_outside_its_interval_is_marked():
     outside = CORRELATIONS.assign(tau_high=CORRELATIONS["tau"] - 0.05)
     text = tables(outside)[1].markdown()
@@ -403,6 +426,9 @@ def test_remarks_are_told_once_if_they_are_the_same_for_all():
     lines += [("naopc", "marginal", "random", "b"), ("naopc", "mask", "lr", "")]
     metrics = pd.DataFrame(lines, columns=["metric", "variant", "explainer", "remark"])
     assert _remarks(metrics, record) == ["NAOPC (del.): a.", "NAOPC (marginal). LR: a; Random: b."]
+    lines = [("naopc", "marginal", "lr", "a; 1 of 2"), ("naopc", "marginal", "random", "a; 2 of 2")]
+    metrics = pd.DataFrame(lines, columns=["metric", "variant", "explainer", "remark"])
+    assert _remarks(metrics, record) == ["NAOPC (marginal): a. LR: 1 of 2; Random: 2 of 2."]
 
 
 def test_what_ranks_unlike_explainers_is_not_compared():

@@ -21,7 +21,7 @@ from cfeval_cli.explainer.lime import Lime
 from cfeval_cli.explainer.random import Random
 from cfeval_cli.identity import of_code, of_component, of_subject
 from cfeval_cli.run import explain as explaining
-from cfeval_cli.run.explain import Job, _ends, explain, wrong_with
+from cfeval_cli.run.explain import Job, _ends, check_cached, explain, wrong_with
 from cfeval_cli.storage import scratch
 from cfeval_cli.types import ABSENT, NONE, Access, Cost, Explained, Explainer, Explanation
 from tests.problems import make_dataset, make_linear, predicted
@@ -98,6 +98,23 @@ def test_an_explainer_can_take_the_samples_of_another():
     own = run(job(replace(sizes, samples_of=None), name="lime_absolute")).explanation
     assert (own.scores != second.scores).all()
     assert job(sizes, name="lime").section != job(replace(sizes, samples_of=None), name="lime").section
+
+
+@pytest.mark.parametrize("explainer", [Lime(n_samples=200), Anchor(), Random()], ids=str)
+def test_a_sample_of_cached_explanations_is_computed_again(explainer, tmp_path):
+    cache, first = Disk(str(tmp_path)), job(explainer)
+    plain = run(first, cache=cache)
+    assert len(plain.cached) == 0
+    run(first, slice(5, 60, 3), cache=(other := Disk(str(tmp_path / "other"))))
+    mixed, warm = run(first, cache=other), run(first, cache=cache)
+    assert mixed.cached.tolist() == list(range(5, 60, 3)) and len(warm.cached) == 70
+    for done in (plain, mixed, warm):
+        check_cached(first, done, 1e-6)
+    if isinstance(explainer, Lime):  # which depends on the model: another one with the same cache key
+        stale = replace(job(explainer, model=make_linear(DATASET, seed=5, scale=1)), subject=first.subject)
+        with pytest.raises(Failure, match=r"explainer.x, instance \d+: the cached explanation gives .* a score of "):
+            check_cached(stale, run(stale, cache=cache), 1e-6)
+        check_cached(stale, plain, 1e-6)  # nothing of it is from the cache
 
 
 def test_what_explanations_depend_on_makes_another_section(tmp_path):

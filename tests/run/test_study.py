@@ -65,7 +65,10 @@ def only_labels(answer):
         (lambda n: np.ones((n, 3)) / 3, r"shape \(30, 3\) for 30 rows, where toy has 2 classes"),
         (lambda n: np.ones(n), r"shape \(30,\)"),
         (lambda n: np.ones((n + 1, 2)), "gives 31 answers for 30 rows"),
-        (lambda n: np.full((n, 2), np.nan), "gives nan, where a number between 0 and 1 is wanted for the row f0=v"),
+        (
+            lambda n: np.full((n, 2), np.nan),
+            "gives nan, where a number between 0 and 1 is wanted for the row 60 .test split",
+        ),
         (lambda n: np.full((n, 2), np.inf), "gives inf"),
     ],
 )
@@ -77,7 +80,10 @@ def test_probabilities_that_are_none_are_refused(answer, message):
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        (lambda n: np.full(n, 2), "predicts the class 2, where a number from 0 to 1 is wanted for the row f0=v"),
+        (
+            lambda n: np.full(n, 2),
+            "predicts the class 2, where a number from 0 to 1 is wanted for the row 60 .test split",
+        ),
         (lambda n: np.full(n, -1), "predicts the class -1"),
         (lambda n: np.zeros((n, 1)), r"predicts \(30, 1\) classes for 30 rows: one for each is wanted"),
     ],

@@ -1,5 +1,6 @@
 """Truths that ask much of a model are shared out, kept, and the same whoever computes them."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -40,7 +41,7 @@ def same(one, two):
     for name, known in one.items():
         assert np.array_equal(known.importance, two[name].importance) and known.how == two[name].how
         assert (known.error is None) == (two[name].error is None)
-        assert known.error is None or np.array_equal(known.error, two[name].error)
+        assert known.error is None or np.array_equal(known.error, two[name].error, equal_nan=True)
 
 
 def test_chunks_and_workers_give_what_one_call_gives(box, monkeypatch):
@@ -106,6 +107,10 @@ def test_a_run_on_a_tree_and_on_a_blind_model_has_tables_by_question(toy, made):
         truth = pd.read_parquet(folder / "truth.parquet")
         errors = truth.groupby("truth")["error"].max()
         assert (errors["shapley"] > 0) == (not exact) and errors["contrast"] == 0
+        told = record["truths"]["responsibility"]
+        assert told["exact"] == exact and "error" not in told
+        assert told["how"].startswith("exact" if exact else "searched up to sets of two")
+        assert np.isnan(errors["responsibility"]) == (not exact)
         correlations = pd.read_csv(folder / "correlations.csv")
         assert {"shapley", "contrast"} <= set(correlations["gold"])
         metrics = pd.read_csv(folder / "metrics.csv").set_index(["metric", "variant", "explainer"])
@@ -124,7 +129,7 @@ def test_what_is_asked_is_asked_of_a_seeded_part_and_the_part_does_not_depend_on
         assert len(there) == 20 and np.array_equal(there, truths.referred(study, study.plan.truths[name]))
         assert np.array_equal(known.importance[there], whole[name].importance[there])
         assert known.how == f"{whole[name].how}; on 20 of 40 instances"
-        assert known.error is None or np.array_equal(known.error[there], whole[name].error[there])
+        assert known.error is None or np.array_equal(known.error[there], whole[name].error[there], equal_nan=True)
     exact = studied(model, dataset, "reference=20")  # a tree is not asked
     assert not np.isnan(truths.find(exact, lambda _: None)["shapley"].importance).any()
 
@@ -158,3 +163,16 @@ def test_scores_of_a_truth_that_is_known_of_some_are_of_those(toy, made):
     assert "on 8 of 12 instances" in (some / "tables.md").read_text()
     rest = one[one["metric"] != "recall"].reset_index(drop=True)
     assert rest.equals(two[two["metric"] != "recall"].reset_index(drop=True))
+
+
+def test_responsibility_of_an_additive_model_is_not_labelled_exact(toy, made):
+    folder = made(
+        toy, "truth=[shapley,responsibility]", "gold=[shapley]", "explainer=[random,omission]",
+        "metric=[comprehensiveness,recall]", "n_explain=10", "resamples=0", tables=True,
+    )  # fmt: skip
+    told = json.loads((folder / "run.json").read_text())["truths"]
+    assert told["shapley"]["exact"] and not told["responsibility"]["exact"]
+    assert told["responsibility"]["how"].startswith("searched up to sets of two")
+    truth = pd.read_parquet(folder / "truth.parquet").groupby("truth")["error"]
+    assert (truth.max()["shapley"] == 0) and truth.apply(lambda error: error.isna().all())["responsibility"]
+    assert "responsibility searched up to sets of two" in (folder / "tables.md").read_text()

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cfeval_cli.errors import UserError
 from cfeval_cli.storage import npy
-from cfeval_cli.storage.files import as_csv, hash_file, locked, sweep_partial, whole_file
+from cfeval_cli.storage.files import as_csv, hash_file, locked, make_subfolder, refuse_links, sweep_partial, whole_file
 
 
 def test_a_file_appears_whole_or_not_at_all(tmp_path):
@@ -72,3 +73,21 @@ def test_arrays_come_back_as_they_were(tmp_path):
     assert np.array_equal(npy.mapped(tmp_path / "y.npy"), arrays["a"])
     with pytest.raises(ValueError, match="damaged"):
         npy.load((tmp_path / "y.npy").open("rb"))
+
+
+def test_no_writer_follows_a_link(tmp_path):
+    outside, folder = tmp_path / "outside", tmp_path / "folder"
+    for path in (outside, folder):
+        path.mkdir()
+    (outside / "file").write_text("before")
+    (folder / "file").symlink_to(outside / "file")
+    with pytest.raises(UserError, match=f"{folder / 'file'} is a symbolic link"):
+        refuse_links(tmp_path)
+    with whole_file(folder / "file") as partial:
+        partial.write_text("after")
+    assert (outside / "file").read_text() == "before" and (folder / "file").read_text() == "after"
+    refuse_links(tmp_path)
+    (folder / "figures").symlink_to(outside)
+    with pytest.raises(UserError, match=f"{folder / 'figures'} is a symbolic link"):
+        make_subfolder(folder, "figures")
+    assert make_subfolder(folder, "judges") == make_subfolder(folder, "judges") == folder / "judges"

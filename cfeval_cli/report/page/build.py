@@ -23,7 +23,7 @@ from cfeval_cli.report.page import glossary, instances, methods, provenance, sta
 from cfeval_cli.report.plots import NARROW, Plot
 from cfeval_cli.report.tables import Cell, Table
 from cfeval_cli.statistics.findings import Findings
-from cfeval_cli.storage.files import whole_file
+from cfeval_cli.storage.files import make_subfolder, whole_file
 
 NAME = "report.html"
 KINDS = ("png", "svg", "pdf")
@@ -172,8 +172,7 @@ def save(drawn: Mapping[str, Plot], into: Path, kinds: Iterable[str]) -> None:
     """Each figure in each format."""
     for kind in kinds:
         for name, plot in drawn.items():
-            (into / "figures").mkdir(exist_ok=True)
-            put(plot.drawn(kind), into / "figures" / f"{name}.{kind}")
+            put(plot.drawn(kind), make_subfolder(into, "figures") / f"{name}.{kind}")
 
 
 def put(what: str | bytes, path: Path) -> None:

@@ -59,10 +59,10 @@ def _made(folder: Folder, ids: Sequence[int], names: Sequence[str], levels: Sequ
         return words.setdefault(data.value(feature, code), len(words))
 
     def own(line: Mapping[Any, Any], there: Ints, row: Codes) -> list[int]:
-        """The values, of a text as they were written: the model may not know a word."""
-        written = str(line.get("text") or "").split()
-        if data.kind == "text" and len(written) == len(there):
-            return [words.setdefault(token, len(words)) for token in written]
+        """Return the values; of a text the original words, which the model's vocabulary may not have."""
+        written = line.get("words")
+        if written is not None and len(written) == len(there):
+            return [words.setdefault(str(token), len(words)) for token in written]
         return [word(int(j), int(row[j])) for j in there]
 
     codes = np.stack(chosen["codes"].to_list()).astype(np.int32)

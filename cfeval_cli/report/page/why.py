@@ -34,16 +34,20 @@ def cases(browser: Mapping[str, Any], questions: Mapping[str, str], told: Sequen
     """Of the instances that a browser has, those about which the explainers disagree most, the first of equals.
 
     `questions` are the golds that the run leads with, by what they ask; `told` are instances that the recommendation
-    names, which come before all others.
+    names, which come before all others. Instances without a reference come last.
     """
     k = browser["k"]
 
     def named(one: Mapping[str, Any]) -> set[tuple[int, ...]]:
         return {tuple(sorted(_features(told, k))) for told in one["e"] if len(told) > 1}
 
+    def lacks_reference(one: Mapping[str, Any]) -> bool:
+        return any(not one["gold"][gold] for gold in questions if gold in one["gold"])
+
     first = {instance: place for place, instance in enumerate(told)}
     order = sorted(
-        browser["instances"], key=lambda one: (first.get(one["id"], len(first)), -len(named(one)), one["id"])
+        browser["instances"],
+        key=lambda one: (lacks_reference(one), first.get(one["id"], len(first)), -len(named(one)), one["id"]),
     )
     return [_case(one, browser, questions) for one in order[:MANY]]
 
@@ -89,7 +93,7 @@ def _case(one: Mapping[str, Any], browser: Mapping[str, Any], questions: Mapping
     said = f"Instance {one['id']}: the model says {classes[one['said']]}"
     sure = "" if one["p"] is None else f" (P = {one['p']:.2f})"
     right = "" if one["true"] is None else f", the data say {classes[one['true']]}"
-    named = [(name, ", ".join(shown(int(j)) for j in mine) or "nothing") for name, mine in golds.items()]
+    named = [(name, ", ".join(shown(int(j)) for j in mine) or "not computed") for name, mine in golds.items()]
     return Case(f"{said}{sure}{right}", named, lines)
 
 
