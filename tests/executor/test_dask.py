@@ -176,7 +176,7 @@ def test_a_run_without_its_scheduler_is_resumed_on_this_machine(toy, tmp_path):
                 scheduler.kill()
         assert run.wait() == 1
     assert "its scheduler is gone" in lines[-1] and "To go on: cfeval run --resume" in lines[-1]
-    cfeval("run", "--resume", "run", *toy.arguments[:2], "executor=local", cwd=tmp_path)
+    cfeval("run", "--resume", "run", *toy.arguments, "executor=local", cwd=tmp_path)
     cfeval("run", *toy.arguments, *few[:2], *QUICK, "hydra.run.dir=whole", cwd=tmp_path)
     tables = [pd.read_csv(tmp_path / name / "metrics.csv") for name in ("run", "whole")]
     pd.testing.assert_frame_equal(*tables, check_exact=True)
