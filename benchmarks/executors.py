@@ -24,7 +24,7 @@ def main():
 
     from cfeval_cli.executor.dask import Dask
     from cfeval_cli.executor.local import Local
-    from cfeval_cli.run import pipeline
+    from cfeval_cli.pipeline import run as pipeline
 
     made = plan("adults", f"n_explain={options.people}")
     study = ready(made, *trained("adults"))

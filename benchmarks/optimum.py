@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import prepared
 
-from cfeval_cli.run import pipeline
-from cfeval_cli.types import Access
+from cfeval_cli.core import Access
+from cfeval_cli.pipeline import run as pipeline
 
 
 def oracle(alpha, size, length):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from functools import cache
 
-from cfeval_cli import config
-from cfeval_cli.commands import configs
-from cfeval_cli.run import pipeline
-from cfeval_cli.run.evaluate import edits_of
-from cfeval_cli.run.study import prepare
+from cfeval_cli import settings as config
+from cfeval_cli.cli import configs
+from cfeval_cli.core import Subject
+from cfeval_cli.pipeline import run as pipeline
+from cfeval_cli.pipeline.evaluate import edits_of
+from cfeval_cli.pipeline.study import prepare
 from cfeval_cli.truth.ranking import top
-from cfeval_cli.types import Subject
 
 
 def plan(name, *overrides):

@@ -77,7 +77,7 @@ def prepared(made, dataset, model, name, n):
     """A function that runs a stage on n synthetic instances."""
     from prepared import explain, find, gold_features, ready
 
-    from cfeval_cli.run import pipeline
+    from cfeval_cli.pipeline import run as pipeline
 
     study = ready(made, replace(dataset, test=rows_like(dataset, n)), model)
     features = gold_features(study, made.k)
@@ -96,7 +96,7 @@ def rows_like(dataset, n):
     """Instances with each column drawn from its training distribution."""
     import numpy as np
 
-    from cfeval_cli.types import Split
+    from cfeval_cli.core import Split
 
     rng = np.random.default_rng(0)
     columns = [rng.choice(len(shares), n, p=shares).astype(np.int32) for shares in dataset.frequencies]
@@ -107,8 +107,8 @@ def synthetic(values):
     """A table of so many values a feature, and a white box for it."""
     import numpy as np
 
+    from cfeval_cli.core import Dataset, Feature, Split
     from cfeval_cli.model.logistic import LinearModel
-    from cfeval_cli.types import Dataset, Feature, Split
 
     rng = np.random.default_rng(0)
     codes = rng.integers(0, values, (4 * ROWS, WIDTH)).astype(np.int32)

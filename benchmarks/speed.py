@@ -25,16 +25,16 @@ import torch
 from prepared import explain, find, gold_features, plan, ready, study
 from threadpoolctl import threadpool_limits
 
+from cfeval_cli.core import NONE, Access
+from cfeval_cli.core.client import apply_edits
 from cfeval_cli.executor.local import Local
 from cfeval_cli.explainer.coalitions import background
-from cfeval_cli.folder.read import read
-from cfeval_cli.folder.write import RunFolder
 from cfeval_cli.model.logistic import LinearModel
+from cfeval_cli.pipeline import run as pipeline
+from cfeval_cli.pipeline.progress import Progress
 from cfeval_cli.report.page import build
-from cfeval_cli.run import pipeline
-from cfeval_cli.run.progress import Progress
-from cfeval_cli.types import NONE, Access
-from cfeval_cli.types.gate import apply_edits
+from cfeval_cli.results.read import read
+from cfeval_cli.results.store import RunFolder
 
 # all cores, nothing left over from an earlier run, and nothing that the straightforward script does not do
 WHOLE_OVERRIDES = ["n_jobs=2", "cache=off", "bounds=0", "resamples=0", "figures=[]", "report=false"]

@@ -19,9 +19,9 @@ from lime.lime_tabular import LimeTabularExplainer
 from lime.lime_text import LimeTextExplainer
 from scipy.stats import ConstantInputWarning, rankdata, spearmanr
 
+from cfeval_cli.core import ABSENT
+from cfeval_cli.core.client import embed
 from cfeval_cli.seeding import integer, stream
-from cfeval_cli.types import ABSENT
-from cfeval_cli.types.gate import embed
 
 MASK = "UNKWORDZ"  # for the packages that mask words in strings; no word of the vocabulary
 

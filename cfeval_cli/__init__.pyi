@@ -1,4 +1,4 @@
-from cfeval_cli.python import evaluate as evaluate
-from cfeval_cli.python import load as load
+from cfeval_cli.api import evaluate as evaluate
+from cfeval_cli.api import load as load
 
 __version__: str

@@ -1,5 +1,5 @@
 """`python -m cfeval_cli` is `cfeval`."""
 
-from cfeval_cli.commands.cli import main
+from cfeval_cli.cli.main import main
 
 main()

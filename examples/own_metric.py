@@ -10,7 +10,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from cfeval_cli import evaluate
-from cfeval_cli.types import Access, Metric, Score
+from cfeval_cli.core import Access, Metric, Score
 
 
 @dataclass(frozen=True)

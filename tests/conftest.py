@@ -213,7 +213,7 @@ def serving(handler: Any) -> Iterator[str]:
 
 def seal(folder: Path, record: dict[str, object], overrides: list[str]) -> None:
     """Write run.json as a run does in the end, with the hashes of all files that are there."""
-    from cfeval_cli.folder.checked import SCHEMA
+    from cfeval_cli.results.validation import SCHEMA
 
     files = {
         str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()

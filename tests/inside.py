@@ -15,13 +15,13 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from omegaconf import DictConfig, OmegaConf
 
-from cfeval_cli import config
-from cfeval_cli.commands import configs
-from cfeval_cli.commands.run import add_page, add_tables
-from cfeval_cli.folder.write import RunFolder
-from cfeval_cli.run import pipeline
-from cfeval_cli.run.progress import Progress
-from cfeval_cli.types import Plan
+from cfeval_cli import settings as config
+from cfeval_cli.cli import configs
+from cfeval_cli.cli.run import add_page, add_tables
+from cfeval_cli.core import Plan
+from cfeval_cli.pipeline import run as pipeline
+from cfeval_cli.pipeline.progress import Progress
+from cfeval_cli.results.store import RunFolder
 
 CONF = Path(next(iter(cfeval_cli.conf.__path__)))
 GROUPS = {path.name for path in CONF.iterdir() if path.is_dir()}

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 from hypothesis import strategies as st
 
+from cfeval_cli.core import ABSENT, NONE, Access, Batch, Dataset, Feature, Ledger, Removed, Rows, Split, Subject, Task
 from cfeval_cli.distance.euclidean import Euclidean
 from cfeval_cli.model.logistic import LinearModel
 from cfeval_cli.model.reparametrisation import mean_vectors
@@ -18,7 +19,6 @@ from cfeval_cli.truth.absolute import Absolute
 from cfeval_cli.truth.centered import Centered
 from cfeval_cli.truth.contrast import Contrast
 from cfeval_cli.truth.signed import Signed
-from cfeval_cli.types import ABSENT, NONE, Access, Batch, Dataset, Feature, Ledger, Removed, Rows, Split, Subject, Task
 
 TRUTHS = {truth.name: truth for truth in (Signed(), Centered(), Contrast(), Absolute())}
 REMOVALS = {way.name: way for way in (Zero(), Mask(), Marginal())}

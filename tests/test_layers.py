@@ -8,7 +8,7 @@ from itertools import combinations
 from pathlib import Path
 
 import cfeval_cli
-from cfeval_cli.commands.cli import COMMANDS
+from cfeval_cli.cli.main import COMMANDS
 
 ROOT = Path(cfeval_cli.__file__).parent
 TESTS = Path(__file__).parent
@@ -20,19 +20,18 @@ MODULES = {
 LAYERS = [
     {"cfeval_cli"},  # the version
     {"errors"},
-    {"seeding", "storage"},
-    {"types"},
-    {"identity"},
+    {"seeding"},
+    {"core"},
     {"dataset", "model", "truth", "removal", "explainer", "search", "distance", "metric", "executor", "cache"},
     {"judge"},
+    {"settings"},
     {"statistics"},
-    {"folder"},
-    {"run"},
+    {"results"},
+    {"pipeline"},
     {"report"},
-    {"sweep", "paper", "atlas"},
-    {"config"},
-    {"commands", "__main__"},
-    {"python"},
+    {"study"},
+    {"cli", "__main__"},
+    {"frames", "stored", "api"},
 ]
 PLACE = {room: place for place, rooms in enumerate(LAYERS) for room in rooms}
 
@@ -93,8 +92,8 @@ def test_imports_go_downwards():
 
 
 def test_modules_of_types_import_each_other_and_not_the_whole():
-    inside = [module for module in MODULES if module.startswith("cfeval_cli.types.")]
-    assert inside and not [module for module in inside if "cfeval_cli.types" in imported()[module]]
+    inside = [module for module in MODULES if module.startswith("cfeval_cli.core.")]
+    assert inside and not [module for module in inside if "cfeval_cli.core" in imported()[module]]
 
 
 def cycles(graph):
@@ -146,13 +145,13 @@ def mirrored(module):
 
 @cache
 def known_to(path):
-    """The modules that a test imports; a name that `cfeval_cli.types` passes on counts for the module that has it."""
+    """The modules that a test imports; a name that `cfeval_cli.core` passes on counts for the module that has it."""
     found = set(imports(path, f"tests.{path.stem}"))
-    if "cfeval_cli.types" in found:
-        passed_on = importlib.import_module("cfeval_cli.types")
+    if "cfeval_cli.core" in found:
+        passed_on = importlib.import_module("cfeval_cli.core")
         for node in statements(path):
-            if isinstance(node, ast.ImportFrom) and node.module == "cfeval_cli.types":
-                found |= {getattr(getattr(passed_on, alias.name), "__module__", "") for alias in node.names}
+            if isinstance(node, ast.ImportFrom) and node.module == "cfeval_cli.core":
+                found |= {getattr(getattr(passed_on, alias.name, None), "__module__", "") for alias in node.names}
     return found
 
 
@@ -175,7 +174,7 @@ def untested(module):
         return f"no test for {module}"
     name = module.rpartition(".")[2]
     named = [path for path in tests if path.stem == f"test_{name}"]
-    if module.startswith("cfeval_cli.commands.") and name in COMMANDS:
+    if module.startswith("cfeval_cli.cli.") and name in COMMANDS:
         called = re.compile(rf'cfeval\(\s*"{name}"')
         named += [path for path, text in texts().items() if called.search(text)]
     known = {target for path in tests for target in known_to(path)}

@@ -171,7 +171,7 @@ def _import_all() -> None:
     for module in pkgutil.walk_packages(cfeval_cli.__path__, "cfeval_cli."):
         if not module.name.endswith("__main__"):
             importlib.import_module(module.name)
-    from cfeval_cli import identity
+    from cfeval_cli.core import fingerprint as identity
 
     for name, module in list(sys.modules.items()):  # what is parsed once, and again if a file is another
         if name.startswith("cfeval_cli") and getattr(module, "__file__", None):

@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from cfeval_cli.core import Floats, npy
+from cfeval_cli.core.files import hash_file
 from cfeval_cli.dataset.sources import File, find_all
 from cfeval_cli.errors import UserError
-from cfeval_cli.storage import npy
-from cfeval_cli.storage.files import hash_file
-from cfeval_cli.types import Floats
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import IO, Protocol
 
+from cfeval_cli.core.files import hash_file, locked, sweep_partial, whole_file
 from cfeval_cli.errors import UserError, visible
-from cfeval_cli.storage.files import hash_file, locked, sweep_partial, whole_file
 
 log = logging.getLogger(__name__)
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from cfeval_cli.core import Ints
 from cfeval_cli.errors import number
 from cfeval_cli.seeding import stream
-from cfeval_cli.types import Ints
 
 PARTS = ("train", "validation", "test")
 _SHARE = 0.1  # of the training rows, for validation where the data have none

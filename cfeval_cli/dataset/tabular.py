@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from cfeval_cli.core import Bools, Codes, Dataset, Feature, Floats, Ints, Split
 from cfeval_cli.dataset.cells import (
     Layout,
     Sheet,
@@ -27,7 +28,6 @@ from cfeval_cli.dataset.sources import File, Found, find_all
 from cfeval_cli.dataset.split import PARTS, check_own, check_shares, held_out, own_values, shuffled
 from cfeval_cli.errors import UserError, did_you_mean, one_of, short, whole
 from cfeval_cli.seeding import stream
-from cfeval_cli.types import Bools, Codes, Dataset, Feature, Floats, Ints, Split
 
 Cells = Sequence[str | None]  # of a column; None where nothing is said
 Encoded = tuple[Codes, Feature, Mapping[str, Any]]  # the feature, and what was found in the data to make it

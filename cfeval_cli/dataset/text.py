@@ -13,13 +13,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from cfeval_cli.core import ABSENT, Codes, Dataset, Feature, Ints, Spellings, Split
 from cfeval_cli.dataset.cells import Layout, matching
 from cfeval_cli.dataset.glove import Glove
 from cfeval_cli.dataset.sources import File, Found, find_all
 from cfeval_cli.dataset.split import check_shares, shuffled
 from cfeval_cli.errors import UserError, one_of, short, whole
 from cfeval_cli.seeding import stream
-from cfeval_cli.types import ABSENT, Codes, Dataset, Feature, Ints, Spellings, Split
 
 log = logging.getLogger(__name__)
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cfeval_cli.core import Access, Codes, Dataset, Distance, Floats, Ints, Measure, Model
 from cfeval_cli.errors import number
-from cfeval_cli.types import Access, Codes, Dataset, Distance, Floats, Ints, Measure, Model
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cfeval_cli.types import Floats
+from cfeval_cli.core import Floats
 
 _AT_ONCE = 1 << 22  # distances held at a time
 _SAME = 1e-9  # squared distances that differ by no more of their size are the same

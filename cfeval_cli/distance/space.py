@@ -8,8 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
-from cfeval_cli.errors import UserError, one_of
-from cfeval_cli.types import (
+from cfeval_cli.core import (
     ABSENT,
     NONE,
     Access,
@@ -23,7 +22,8 @@ from cfeval_cli.types import (
     Search,
     Subject,
 )
-from cfeval_cli.types.gate import embed, pick
+from cfeval_cli.core.client import embed, pick
+from cfeval_cli.errors import UserError, one_of
 
 SPACES = ("auto", "embedding", "onehot", "scaled")
 

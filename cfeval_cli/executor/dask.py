@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from cfeval_cli.core import Dataset
 from cfeval_cli.errors import Failure, UserError, installed, number, package, refuse_exit
 from cfeval_cli.executor.versions import needed, told
 from cfeval_cli.executor.work import check_jobs, here_first, jobs, portable
-from cfeval_cli.types import Dataset
 
 if TYPE_CHECKING:
     from distributed import Client, Future, LocalCluster

@@ -10,7 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 
 import cfeval_cli
-from cfeval_cli.identity import source_of, version_of
+from cfeval_cli.core.fingerprint import source_of, version_of
 
 _PYTHON, _OURS = "Python", "cfeval"
 

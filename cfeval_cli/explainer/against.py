@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from cfeval_cli.types import ABSENT, Access, Batch, Dataset, Explainer, Explanation, Gate, Truth
+from cfeval_cli.core import ABSENT, Access, Batch, Dataset, Explainer, Explanation, Gate, Truth
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from cfeval_cli.core import ABSENT, Access, Batch, Bools, Codes, Dataset, Explainer, Explanation, Gate, Ints
 from cfeval_cli.errors import number, whole
 from cfeval_cli.explainer.quartiles import binned
 from cfeval_cli.seeding import integer
-from cfeval_cli.types import ABSENT, Access, Batch, Bools, Codes, Dataset, Explainer, Explanation, Gate, Ints
 
 Rule = list[tuple[int, float]]  # features, each with the precision of the rule up to it
 Rows = Callable[[], Codes]

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from cfeval_cli.core import ABSENT, Bools, Codes, Dataset, Floats, Gate, Ints
 from cfeval_cli.seeding import stream
-from cfeval_cli.types import ABSENT, Bools, Codes, Dataset, Floats, Gate, Ints
 
 _MOST = 40  # differing features whose sets can be numbered
 _AT_ONCE = 1 << 18  # rows put before the model at once

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cfeval_cli.types import ABSENT, Access, Batch, Dataset, Explainer, Explanation, Gate, Rows, Truth
+from cfeval_cli.core import ABSENT, Access, Batch, Dataset, Explainer, Explanation, Gate, Rows, Truth
 
 _AT_ONCE = 4096  # training rows
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cfeval_cli.core import ABSENT, Access, Batch, Bools, Codes, Dataset, Explainer, Explanation, Floats, Gate
 from cfeval_cli.errors import whole
-from cfeval_cli.types import ABSENT, Access, Batch, Bools, Codes, Dataset, Explainer, Explanation, Floats, Gate
 
 # From a feature, its own value and uniform numbers to other values.
 Another = Callable[[int, int, Floats], Codes]

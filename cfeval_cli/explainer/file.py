@@ -11,19 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
+from cfeval_cli.core import ABSENT, Access, Batch, Dataset, Explainer, Explanation, Gate, NotExplained, Subject
 from cfeval_cli.errors import UserError, one_of
 from cfeval_cli.explainer.scores import KINDS, Told, read
-from cfeval_cli.types import (
-    ABSENT,
-    Access,
-    Batch,
-    Dataset,
-    Explainer,
-    Explanation,
-    Gate,
-    NotExplained,
-    Subject,
-)
 
 log = logging.getLogger("cfeval")
 

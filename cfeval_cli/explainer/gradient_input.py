@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from cfeval_cli.core import Floats, Gate, Removal
 from cfeval_cli.explainer.gradients import ByGradient
-from cfeval_cli.types import Floats, Gate, Removal
 
 
 @dataclass(frozen=True)

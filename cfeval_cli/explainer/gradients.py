@@ -7,9 +7,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from cfeval_cli.errors import one_of
-from cfeval_cli.seeding import one_thread
-from cfeval_cli.types import (
+from cfeval_cli.core import (
     ABSENT,
     Access,
     Batch,
@@ -22,6 +20,8 @@ from cfeval_cli.types import (
     StandIns,
     Subject,
 )
+from cfeval_cli.errors import one_of
+from cfeval_cli.seeding import one_thread
 
 
 class ByGradient(Explainer):

@@ -8,9 +8,9 @@ from functools import cache
 
 import numpy as np
 
+from cfeval_cli.core import Floats, Gate, Removal
 from cfeval_cli.errors import whole
 from cfeval_cli.explainer.gradients import ByGradient
-from cfeval_cli.types import Floats, Gate, Removal
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cfeval_cli.core import ABSENT, Access, Batch, Dataset, Explainer, Explanation, Gate, Subject, Truth
 from cfeval_cli.errors import number, whole
-from cfeval_cli.types import ABSENT, Access, Batch, Dataset, Explainer, Explanation, Gate, Subject, Truth
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from cfeval_cli.core import ABSENT, Access, Batch, Bools, Codes, Dataset, Explainer, Explanation, Floats, Gate, Ints
 from cfeval_cli.errors import number, one_of, whole
 from cfeval_cli.explainer.quartiles import binned
 from cfeval_cli.seeding import integer
-from cfeval_cli.types import ABSENT, Access, Batch, Bools, Codes, Dataset, Explainer, Explanation, Floats, Gate, Ints
 
 # From an instance and its generator: which of the present features each sample keeps (m, n), and the rows (n, M).
 Draw = Callable[[Codes, Any], tuple[Bools, Codes]]

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cfeval_cli.distance.space import Scaled
-from cfeval_cli.types import (
+from cfeval_cli.core import (
     Access,
     Batch,
     Codes,
@@ -22,6 +21,7 @@ from cfeval_cli.types import (
     Subject,
     Truth,
 )
+from cfeval_cli.distance.space import Scaled
 
 _AT_ONCE = 1 << 22  # numbers of distances to be had at a time
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cfeval_cli.core import ABSENT, Access, Batch, Dataset, Explainer, Explanation, Gate, Removal, Subject
 from cfeval_cli.errors import one_of
 from cfeval_cli.removal.without import without
-from cfeval_cli.types import ABSENT, Access, Batch, Dataset, Explainer, Explanation, Gate, Removal, Subject
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from cfeval_cli.types import Codes, Dataset, Floats, Ints
+from cfeval_cli.core import Codes, Dataset, Floats, Ints
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cfeval_cli.types import ABSENT, Access, Batch, Dataset, Explainer, Explanation, Gate
+from cfeval_cli.core import ABSENT, Access, Batch, Dataset, Explainer, Explanation, Gate
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from cfeval_cli.core import Bools, Dataset, Floats, Ints
 from cfeval_cli.errors import UserError, did_you_mean, short
-from cfeval_cli.types import Bools, Dataset, Floats, Ints
 
 KINDS = (".csv", ".tsv", ".parquet")
 _LONG = ("instance", "feature", "score")

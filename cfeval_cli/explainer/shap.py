@@ -13,10 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from cfeval_cli.errors import UserError, installed, one_of, whole
-from cfeval_cli.explainer.coalitions import background, behind, kernel, permutation
-from cfeval_cli.seeding import integer
-from cfeval_cli.types import (
+from cfeval_cli.core import (
     ABSENT,
     Access,
     Batch,
@@ -31,6 +28,9 @@ from cfeval_cli.types import (
     Linear,
     Subject,
 )
+from cfeval_cli.errors import UserError, installed, one_of, whole
+from cfeval_cli.explainer.coalitions import background, behind, kernel, permutation
+from cfeval_cli.seeding import integer
 
 log = logging.getLogger("cfeval")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from cfeval_cli.core import Trainable
 from cfeval_cli.model.distilled import Distilled
-from cfeval_cli.types import Trainable
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cfeval_cli.core import ABSENT, Access, Bools, Case, Floats, Ints, Removed, Score
 from cfeval_cli.errors import number, whole
 from cfeval_cli.metric.erasure import Erasure, erased, mean
-from cfeval_cli.types import ABSENT, Access, Bools, Case, Floats, Ints, Removed, Score
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cfeval_cli.core import Access, Bools, Case, Floats, Ints, Metric, Score, Subject
+from cfeval_cli.core.explanation import named
+from cfeval_cli.core.memory import keys_of
 from cfeval_cli.distance.neighbours import nearest
 from cfeval_cli.distance.space import Scaled
 from cfeval_cli.errors import whole
-from cfeval_cli.types import Access, Bools, Case, Floats, Ints, Metric, Score, Subject
-from cfeval_cli.types.explanation import named
-from cfeval_cli.types.memory import keys_of
 
 _TIED = 1e-9  # shares of votes that differ by no more are the same
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cfeval_cli.types import Access, Case, Counterfactuals, Floats, Metric, Removal, Score
+from cfeval_cli.core import Access, Case, Counterfactuals, Floats, Metric, Removal, Score
 
 
 def flips(counterfactuals: Counterfactuals) -> Floats:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cfeval_cli.types import Access, Case, Metric, Score
+from cfeval_cli.core import Access, Case, Metric, Score
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cfeval_cli.core import NONE, Absent, Access, Case, Explanation, Floats, Ints, Metric, Score
+from cfeval_cli.core.memory import keys_of
 from cfeval_cli.errors import whole
 from cfeval_cli.metric.erasure import SETS
 from cfeval_cli.search.single import Tried, tried
-from cfeval_cli.types import NONE, Absent, Access, Case, Explanation, Floats, Ints, Metric, Score
-from cfeval_cli.types.memory import keys_of
 
 
 @dataclass(frozen=True)

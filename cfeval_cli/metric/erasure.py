@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cfeval_cli.core import ABSENT, Absent, Access, Bools, Case, Floats, Ints, Metric, Removal, Removed, Score
+from cfeval_cli.core.explanation import named
+from cfeval_cli.core.memory import keys_of
 from cfeval_cli.metric.counterfactual import drops
 from cfeval_cli.removal.without import Outcome, outcome
-from cfeval_cli.types import ABSENT, Absent, Access, Bools, Case, Floats, Ints, Metric, Removal, Removed, Score
-from cfeval_cli.types.explanation import named
-from cfeval_cli.types.memory import keys_of
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cfeval_cli.core import Case, Removed, Score
 from cfeval_cli.metric.subsets import Subsets
-from cfeval_cli.types import Case, Removed, Score
 
 _CONSTANT = 1e-12  # a standard deviation of no more, in units of the largest value, is none
 

@@ -8,15 +8,15 @@ from itertools import combinations
 
 import numpy as np
 
+from cfeval_cli.core import ABSENT, NONE, Absent, Access, Bools, Case, Floats, Ints, Metric, Score, Task
+from cfeval_cli.core.counterfactual import editable
+from cfeval_cli.core.explanation import named
+from cfeval_cli.core.memory import keys_of
 from cfeval_cli.distance.constant import Same
 from cfeval_cli.errors import whole
 from cfeval_cli.metric.edits_to_flip import alone
 from cfeval_cli.search.discrete import Discrete
 from cfeval_cli.search.single import tried
-from cfeval_cli.types import ABSENT, NONE, Absent, Access, Bools, Case, Floats, Ints, Metric, Score, Task
-from cfeval_cli.types.explanation import named
-from cfeval_cli.types.memory import keys_of
-from cfeval_cli.types.search import editable
 
 _AT_ONCE = 1 << 16  # sets searched at a time
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cfeval_cli.core import NONE, Access, Case, Floats, Ints, Metric, Score
+from cfeval_cli.core.explanation import named
 from cfeval_cli.truth.ranking import top
-from cfeval_cli.types import NONE, Access, Case, Floats, Ints, Metric, Score
-from cfeval_cli.types.explanation import named
 
 
 def _drawn(case: Case, definition: str) -> tuple[Ints, Ints, Ints, Ints]:

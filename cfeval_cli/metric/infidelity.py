@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cfeval_cli.core import Case, Removed, Score
 from cfeval_cli.metric.erasure import mean
 from cfeval_cli.metric.subsets import Subsets
-from cfeval_cli.types import Case, Removed, Score
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,12 @@ from math import ceil, comb
 
 import numpy as np
 
+from cfeval_cli.core import ABSENT, Bools, Case, Floats, Ints, Removed, Score, StandIns
+from cfeval_cli.core.memory import keys_of
 from cfeval_cli.errors import whole
 from cfeval_cli.metric.aopc import Curve, places
 from cfeval_cli.metric.erasure import erased
 from cfeval_cli.seeding import uniforms
-from cfeval_cli.types import ABSENT, Bools, Case, Floats, Ints, Removed, Score, StandIns
-from cfeval_cli.types.memory import keys_of
 
 _LAST = 1 << 30  # the place of a feature that an order does not come to
 _FEW = 64  # instances whose orders are searched at a time

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cfeval_cli.core import Absent, Access, Case, Codes, Counterfactuals, Floats, Metric, Score, Subject
 from cfeval_cli.distance.neighbours import nearest
 from cfeval_cli.distance.space import Scaled
 from cfeval_cli.errors import whole
 from cfeval_cli.metric.axe import training_classes
 from cfeval_cli.metric.counterfactual import flips
-from cfeval_cli.types import Absent, Access, Case, Codes, Counterfactuals, Floats, Metric, Score, Subject
 
 
 @dataclass(frozen=True)

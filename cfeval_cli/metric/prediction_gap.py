@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cfeval_cli.core import Access, Bools, Case, Metric, Removed, Score
+from cfeval_cli.core.explanation import named
 from cfeval_cli.errors import whole
 from cfeval_cli.metric.erasure import erased
 from cfeval_cli.removal.marginal import Marginal
-from cfeval_cli.types import Access, Bools, Case, Metric, Removed, Score
-from cfeval_cli.types.explanation import named
 
 
 @dataclass(frozen=True)

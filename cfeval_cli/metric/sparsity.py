@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cfeval_cli.core import NONE, Absent, Access, Bools, Case, Counterfactuals, Floats, Metric, Score
 from cfeval_cli.metric.counterfactual import flips
-from cfeval_cli.types import NONE, Absent, Access, Bools, Case, Counterfactuals, Floats, Metric, Score
 
 _EMBEDDINGS = "access does not allow to look at embeddings"
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cfeval_cli.core import ABSENT, Access, Bools, Case, Floats, Ints, Removed
 from cfeval_cli.errors import number, whole
 from cfeval_cli.metric.erasure import Erasure, erased
 from cfeval_cli.seeding import stream
-from cfeval_cli.types import ABSENT, Access, Bools, Case, Floats, Ints, Removed
 
 
 @dataclass(frozen=True)

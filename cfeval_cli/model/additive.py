@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cfeval_cli.core import Bools, Codes, Dataset, Floats, Ints
 from cfeval_cli.errors import UserError, number, package, whole
 from cfeval_cli.model import blind as blindness
 from cfeval_cli.model.encoding import Columns, columns
 from cfeval_cli.model.logistic import LinearModel
 from cfeval_cli.seeding import integer, stream
-from cfeval_cli.types import Bools, Codes, Dataset, Floats, Ints
 
 log = logging.getLogger("cfeval")
 

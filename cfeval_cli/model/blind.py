@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from cfeval_cli.core import Bools, Dataset, Ints
 from cfeval_cli.errors import UserError, did_you_mean
 from cfeval_cli.seeding import stream
-from cfeval_cli.types import Bools, Dataset, Ints
 
 Blind = Sequence[str] | float  # names of features, or the share of them that is drawn
 

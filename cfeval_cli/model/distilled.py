@@ -8,7 +8,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from cfeval_cli.types import Blindable, Dataset, Model, Restorable, Subject, Trainable
+from cfeval_cli.core import Blindable, Dataset, Model, Restorable, Subject, Trainable
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cfeval_cli.core import ABSENT, Codes, Dataset, Floats, Ints, Split
 from cfeval_cli.errors import number, whole
-from cfeval_cli.types import ABSENT, Codes, Dataset, Floats, Ints, Split
 
 if TYPE_CHECKING:
     import torch

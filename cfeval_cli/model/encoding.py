@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from cfeval_cli.types import ABSENT, Bools, Codes, Dataset, Floats, Ints
+from cfeval_cli.core import ABSENT, Bools, Codes, Dataset, Floats, Ints
 
 if TYPE_CHECKING:
     import pandas as pd

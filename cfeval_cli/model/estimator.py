@@ -14,14 +14,14 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from cfeval_cli.core import Bools, Codes, Dataset, Floats, Ints
+from cfeval_cli.core.fingerprint import of_component, of_work
+from cfeval_cli.core.memory import asked_once
 from cfeval_cli.errors import UserError, one_of, whole
-from cfeval_cli.identity import of_component, of_work
 from cfeval_cli.model import blind as blindness
 from cfeval_cli.model.encoding import Columns, Encoder, Words, columns
 from cfeval_cli.model.outside import LabelModel, ProbabilityModel, Source, tells_probabilities
 from cfeval_cli.seeding import integer, stream
-from cfeval_cli.types import Bools, Codes, Dataset, Floats, Ints
-from cfeval_cli.types.memory import asked_once
 
 log = logging.getLogger("cfeval")
 

@@ -13,10 +13,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from cfeval_cli.core import Codes, Dataset
+from cfeval_cli.core.fingerprint import find_unknown_dependency, hash_file_code, of_component
 from cfeval_cli.errors import UserError, did_you_mean, one_of, whole
-from cfeval_cli.identity import find_unknown_dependency, hash_file_code, of_component
 from cfeval_cli.model.outside import Called, LabelModel, ProbabilityModel, Source, model_file
-from cfeval_cli.types import Codes, Dataset
 
 log = logging.getLogger("cfeval")
 

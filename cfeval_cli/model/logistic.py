@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cfeval_cli.core import ABSENT, NONE, Bools, Change, Codes, Dataset, Floats, Ints
 from cfeval_cli.errors import UserError, whole
 from cfeval_cli.model import blind as blindness
 from cfeval_cli.model import embedding, reparametrisation
 from cfeval_cli.model.reparametrisation import Group
 from cfeval_cli.seeding import integer, one_thread, stream
-from cfeval_cli.types import ABSENT, NONE, Bools, Change, Codes, Dataset, Floats, Ints
 
 if TYPE_CHECKING:
     import torch

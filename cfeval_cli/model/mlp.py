@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cfeval_cli.core import ABSENT, Bools, Codes, Dataset, Floats, Ints
 from cfeval_cli.errors import whole
 from cfeval_cli.model import blind as blindness
 from cfeval_cli.model import embedding
 from cfeval_cli.seeding import integer, one_thread, stream
-from cfeval_cli.types import ABSENT, Bools, Codes, Dataset, Floats, Ints
 
 if TYPE_CHECKING:
     import torch

@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from cfeval_cli.core import Codes, Dataset
+from cfeval_cli.core.fingerprint import of_component
 from cfeval_cli.errors import UserError, package, whole
-from cfeval_cli.identity import of_component
 from cfeval_cli.model.encoding import as_numbers
 from cfeval_cli.model.outside import (
     BadAnswer,
@@ -26,7 +27,6 @@ from cfeval_cli.model.outside import (
     missing_columns,
     model_file,
 )
-from cfeval_cli.types import Codes, Dataset
 
 _TYPES: Mapping[str, Any] = {
     "tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(int64)": np.int64, "tensor(int32)": np.int32,

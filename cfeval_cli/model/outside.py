@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from cfeval_cli.core import Bools, Codes, Dataset, Floats, Ints
 from cfeval_cli.errors import Failure, UserError, did_you_mean, refuse_exit, short
-from cfeval_cli.types import Bools, Codes, Dataset, Floats, Ints
 
 FEW = 20  # rows on which a model is tried before it is believed
 _NEAR = 1e-3  # of 1, to which probabilities sum: those that were rounded, or come from a small kind of number

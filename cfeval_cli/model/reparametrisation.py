@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from cfeval_cli.types import ABSENT, Change, Codes, Dataset, Floats, Ints
+from cfeval_cli.core import ABSENT, Change, Codes, Dataset, Floats, Ints
 
 FACTOR = 2.0  # embeddings become up to so much larger, or smaller
 

@@ -11,8 +11,9 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from cfeval_cli.core import Codes, Dataset
+from cfeval_cli.core.fingerprint import of_component
 from cfeval_cli.errors import UserError, package, whole
-from cfeval_cli.identity import of_component
 from cfeval_cli.model.outside import (
     BadAnswer,
     Given,
@@ -24,7 +25,6 @@ from cfeval_cli.model.outside import (
     model_file,
     tells_probabilities,
 )
-from cfeval_cli.types import Codes, Dataset
 
 
 @runtime_checkable

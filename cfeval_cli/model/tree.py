@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cfeval_cli.core import Bools, Codes, Dataset, Floats, Ints, Leaves
 from cfeval_cli.errors import UserError, whole
 from cfeval_cli.model import blind as blindness
 from cfeval_cli.model.encoding import Columns, columns
 from cfeval_cli.seeding import integer, stream
-from cfeval_cli.types import Bools, Codes, Dataset, Floats, Ints, Leaves
 
 _SEED = 2**31  # below which scikit-learn takes a seed
 _MOST = 1 << 28  # cells of all tests together

@@ -7,9 +7,9 @@ from functools import cached_property
 
 import numpy as np
 
+from cfeval_cli.core import Codes, Dataset, Floats, Gate, Ints, Removal, StandIns, Subject
 from cfeval_cli.errors import whole
 from cfeval_cli.seeding import stream
-from cfeval_cli.types import Codes, Dataset, Floats, Gate, Ints, Removal, StandIns, Subject
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from cfeval_cli.core import Dataset, Gate, Removal, StandIns, Subject
 from cfeval_cli.removal.zero import Fixed
-from cfeval_cli.types import Dataset, Gate, Removal, StandIns, Subject
 
 
 @dataclass(frozen=True)

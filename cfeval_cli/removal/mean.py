@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cfeval_cli.types import ABSENT, Codes, Dataset, Differentiable, Floats, Gate, Ints, Removal, StandIns, Subject
+from cfeval_cli.core import ABSENT, Codes, Dataset, Differentiable, Floats, Gate, Ints, Removal, StandIns, Subject
 
 
 @dataclass(frozen=True)

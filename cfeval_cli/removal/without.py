@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cfeval_cli.types import ABSENT, NONE, Bools, Codes, Floats, Gate, Ints, Rows, StandIns
-from cfeval_cli.types.memory import keys_of
+from cfeval_cli.core import ABSENT, NONE, Bools, Codes, Floats, Gate, Ints, Rows, StandIns
+from cfeval_cli.core.memory import keys_of
 
 _AT_ONCE = 1 << 16  # edited rows put before the model at once
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from cfeval_cli.core import Floats
 from cfeval_cli.errors import visible
 from cfeval_cli.report.plots import COLOURS, INK, WIDE, Plot, about, legend, looks, style
-from cfeval_cli.types import Floats
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from cfeval_cli.errors import UserError
-from cfeval_cli.folder.read import Folder
 from cfeval_cli.report.tables import DASH, Cell, Table, row_title
+from cfeval_cli.results.read import Folder
 
 _ASKED = {"contribution": "What contributed?", "change": "What would change it?"}
 _Told = Mapping[str, Any]

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cfeval_cli.core import NONE, Access, Bools, Counterfactuals, Dataset, Floats, Ints, Search, Task
 from cfeval_cli.errors import number, one_of, whole
 from cfeval_cli.search.edit import embedded, moved
 from cfeval_cli.seeding import one_thread
-from cfeval_cli.types import NONE, Access, Bools, Counterfactuals, Dataset, Floats, Ints, Search, Task
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,7 @@ from math import prod
 
 import numpy as np
 
-from cfeval_cli.errors import Failure, UserError, one_of, whole
-from cfeval_cli.search.edit import exchanged
-from cfeval_cli.seeding import uniforms
-from cfeval_cli.types import (
+from cfeval_cli.core import (
     ABSENT,
     NONE,
     Access,
@@ -26,7 +23,10 @@ from cfeval_cli.types import (
     Subject,
     Task,
 )
-from cfeval_cli.types.gate import apply_edits
+from cfeval_cli.core.client import apply_edits
+from cfeval_cli.errors import Failure, UserError, one_of, whole
+from cfeval_cli.search.edit import exchanged
+from cfeval_cli.seeding import uniforms
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cfeval_cli.types import ABSENT, NONE, Access, Bools, Codes, Counterfactuals, Floats, Ints, Task
+from cfeval_cli.core import ABSENT, NONE, Access, Bools, Codes, Counterfactuals, Floats, Ints, Task
 
 
 def exchanged(task: Task, edited: Codes, max_batch_rows: int) -> Counterfactuals:

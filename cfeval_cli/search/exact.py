@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cfeval_cli.core import NONE, Access, Counterfactuals, Dataset, Linear, Search, Subject, Task
 from cfeval_cli.errors import number
 from cfeval_cli.search.edit import embedded, moved
-from cfeval_cli.types import NONE, Access, Counterfactuals, Dataset, Linear, Search, Subject, Task
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cfeval_cli.types import ABSENT, Bools, Codes, Dataset, Floats, Gate, Ints
+from cfeval_cli.core import ABSENT, Bools, Codes, Dataset, Floats, Gate, Ints
 
 _AT_ONCE = 1 << 16  # edited rows put before the model at once
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cfeval_cli.types import Floats, Ints
+from cfeval_cli.core import Floats, Ints
 
 
 def auc(labels: Ints, probabilities: Floats) -> float:

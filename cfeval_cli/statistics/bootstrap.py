@@ -8,9 +8,9 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from cfeval_cli.core import Floats
+from cfeval_cli.core.scratch import slabs
 from cfeval_cli.seeding import stream
-from cfeval_cli.storage.scratch import slabs
-from cfeval_cli.types import Floats
 
 Counts = NDArray[np.uint8]  # nobody is drawn 256 times: the chance of that is below 1e-500
 

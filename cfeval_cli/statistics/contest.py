@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from cfeval_cli.core import Floats
 from cfeval_cli.statistics.bootstrap import deviation, divided, interval, sums
 from cfeval_cli.statistics.difference import holm, two_sided
 from cfeval_cli.statistics.resampled import LEAST, SURE, Bootstrap, enough
 from cfeval_cli.statistics.scores import Row, Scores
-from cfeval_cli.types import Floats
 
 _SAME = 1e-12  # values that differ by no more are the same: sums in another order
 _POWER = 0.8  # how often a difference of this size would be seen with as many instances as are told

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from cfeval_cli.core import Bools, Floats, Ints
 from cfeval_cli.statistics.permutation import p_values
 from cfeval_cli.statistics.ranking import agreement, ranks
 from cfeval_cli.statistics.resampled import Bootstrap, Resampled
-from cfeval_cli.types import Bools, Floats, Ints
 
 COLUMNS = [
     "metric", "variant", "better", "family", "gold", "agreement", "explainers", "tau", "tau_low", "tau_high", "tau_se",

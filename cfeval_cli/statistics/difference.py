@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from cfeval_cli.core import Bools, Floats, Ints
 from cfeval_cli.statistics.bootstrap import interval
 from cfeval_cli.statistics.correlation import REST, Agreements
 from cfeval_cli.statistics.resampled import Bootstrap, Resampled
-from cfeval_cli.types import Bools, Floats, Ints
 
 _FEW = 16  # pairs whose resamples are looked at together: so many stay in the processor's own memory
 _FIGURES = ("difference", "low", "high", "p", "p_holm", "same")

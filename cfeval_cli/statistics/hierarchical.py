@@ -13,9 +13,9 @@ from functools import lru_cache
 import numpy as np
 import pandas as pd
 
+from cfeval_cli.core import Bools, Floats
 from cfeval_cli.seeding import stream
 from cfeval_cli.statistics.bootstrap import divided, interval
-from cfeval_cli.types import Bools, Floats
 
 FACTORS = ["data", "judge", "truth", "seed"]
 LEAST = 3  # data sets, and judges, below which nothing is said of others

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cfeval_cli.core import Bools, Floats, Ints
+from cfeval_cli.core.scratch import Room, Scratch, slabs
 from cfeval_cli.statistics.bootstrap import ratios, sums
 from cfeval_cli.statistics.correlation import Family, less
 from cfeval_cli.statistics.ranking import ranks
 from cfeval_cli.statistics.resampled import Bootstrap, Resampled
 from cfeval_cli.statistics.scores import Scores
-from cfeval_cli.storage.scratch import Room, Scratch, slabs
-from cfeval_cli.types import Bools, Floats, Ints
 
 _KEYS = ("metric", "variant", "better", "gold", "agreement")
 _FIGURES = ("instances", "tau", "tau_low", "tau_high", "ordered", "d", "d_low", "d_high")

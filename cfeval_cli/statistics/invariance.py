@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from cfeval_cli.core import Bools, Floats
 from cfeval_cli.statistics.correlation import Family, taus
 from cfeval_cli.statistics.resampled import Resampled
 from cfeval_cli.statistics.scores import Row
-from cfeval_cli.types import Bools, Floats
 
 COLUMNS = [
     "metric", "variant", "gold", "agreement", "tau", "tau_lowest", "tau_highest", "moves", "moved_by",

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from cfeval_cli.core import NONE, Bools, Explained, Explanation, Floats, Ints
 from cfeval_cli.statistics.proportion import exact
 from cfeval_cli.statistics.resampled import Bootstrap
 from cfeval_cli.statistics.scores import Scores
-from cfeval_cli.types import NONE, Bools, Explained, Explanation, Floats, Ints
 
 COLUMNS = ["explainer", "asked", "instances", "same_features", "low", "high", "overlap", "same_order", "deterministic"]
 OF_METRICS = [

@@ -7,9 +7,9 @@ from itertools import permutations
 
 import numpy as np
 
+from cfeval_cli.core import Floats, Ints
 from cfeval_cli.seeding import stream
 from cfeval_cli.statistics.ranking import agreement
-from cfeval_cli.types import Floats, Ints
 
 EXACT = 8  # so many explainers have 40,320 orders; of more, some are drawn
 _DRAWS = 20_000

@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from cfeval_cli.types import Floats
+from cfeval_cli.core import Floats
 
 _TOLERANCE = 1e-12  # relative, and absolute below 1e-3 of that: noise in the last bits of a sum
 

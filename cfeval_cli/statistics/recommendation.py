@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from cfeval_cli.core import NONE, Floats, Ints
+from cfeval_cli.core.scratch import slabs
 from cfeval_cli.statistics.contest import Contest, contest
 from cfeval_cli.statistics.resampled import LEAST, Bootstrap
 from cfeval_cli.statistics.scores import Scores
-from cfeval_cli.storage.scratch import slabs
-from cfeval_cli.types import NONE, Floats, Ints
 
 QUESTIONS = ("contribution", "change")
 _SHOWN = 3  # instances on which explainers disagree most

@@ -9,10 +9,10 @@ from math import ceil
 import numpy as np
 import pandas as pd
 
+from cfeval_cli.core import Bools, Floats, Ints
 from cfeval_cli.statistics.bootstrap import deviation, interval, ratios, sums
 from cfeval_cli.statistics.ranking import ranks
 from cfeval_cli.statistics.scores import Row, Scores
-from cfeval_cli.types import Bools, Floats, Ints
 
 LEAST = 30  # instances: fewer are no sample to draw from again
 SURE = 0.05  # below which a p is called significant

@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from cfeval_cli.storage.scratch import Scratch
-from cfeval_cli.types import Bools, Floats, Ints
+from cfeval_cli.core import Bools, Floats, Ints
+from cfeval_cli.core.scratch import Scratch
 
 Row = tuple[str, str]  # metric and variant
 Key = tuple[Row, str]  # and explainer

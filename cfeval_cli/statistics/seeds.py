@@ -9,9 +9,9 @@ from statistics import NormalDist
 import numpy as np
 import pandas as pd
 
+from cfeval_cli.core import Floats
 from cfeval_cli.statistics.bootstrap import interval
 from cfeval_cli.statistics.difference import two_sided
-from cfeval_cli.types import Floats
 
 COLUMNS = ["seeds", "mean", "deviation", "within", "between"]
 

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from cfeval_cli.core import Floats
 from cfeval_cli.seeding import stream
 from cfeval_cli.statistics.difference import holm, twins
 from cfeval_cli.statistics.seeds import again, ends, needed, sure
-from cfeval_cli.types import Floats
 
 COLUMNS = ["low", "high", "p", "p_holm", "needed", "behind", "p_behind"]
 

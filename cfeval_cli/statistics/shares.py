@@ -9,7 +9,7 @@ from math import factorial
 import numpy as np
 import pandas as pd
 
-from cfeval_cli.types import Floats
+from cfeval_cli.core import Floats
 
 
 def shares(rows: pd.DataFrame, name: str, factors: Sequence[str]) -> dict[str, float]:

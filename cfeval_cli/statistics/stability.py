@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from cfeval_cli.core import Bools, Floats, Ints
 from cfeval_cli.statistics.ranking import agreement, ranks
-from cfeval_cli.types import Bools, Floats, Ints
 
 ALL = "all"  # pairs of runs that differ in anything
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cfeval_cli.types import Floats
+from cfeval_cli.core import Floats
 
 _ROUNDING = 1e-12  # a standard error below which all units agree
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from cfeval_cli.core import Bools
 from cfeval_cli.statistics.scores import Key, Part, Scores
-from cfeval_cli.types import Bools
 
 NOWHERE = "no instance that all explainers cover"
 

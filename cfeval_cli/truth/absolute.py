@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cfeval_cli.types import Additive, Dataset, Embedded, Floats, Gate, Rows, Subject, Truth
+from cfeval_cli.core import Additive, Dataset, Embedded, Floats, Gate, Rows, Subject, Truth
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from itertools import combinations, product
 
 import numpy as np
 
-from cfeval_cli.types import ABSENT, Bools, Dataset, Floats, Gate, Rows
+from cfeval_cli.core import ABSENT, Bools, Dataset, Floats, Gate, Rows
 
 _ROWS = 1 << 16  # that a model is asked about at once
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cfeval_cli.types import Dataset, Floats, Gate, Rows, Truth
+from cfeval_cli.core import Dataset, Floats, Gate, Rows, Truth
 
 
 @dataclass(frozen=True)

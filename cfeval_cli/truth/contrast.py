@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cfeval_cli.core import Additive, Codes, Dataset, Floats, Gate, Ints, Probabilistic, Rows, Subject, Truth
 from cfeval_cli.errors import whole
 from cfeval_cli.truth.alternatives import cost, tried
-from cfeval_cli.types import Additive, Codes, Dataset, Floats, Gate, Ints, Probabilistic, Rows, Subject, Truth
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cfeval_cli.types import Explanation, Floats, Ints
+from cfeval_cli.core import Explanation, Floats, Ints
 
 
 def top(importance: Floats, k: int) -> Ints:

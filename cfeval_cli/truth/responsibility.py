@@ -7,9 +7,9 @@ from itertools import combinations
 
 import numpy as np
 
+from cfeval_cli.core import ABSENT, Bools, Dataset, Floats, Gate, Known, Leaves, Rows, Subject, Tree, Truth
 from cfeval_cli.errors import whole
 from cfeval_cli.truth.alternatives import cost, tried
-from cfeval_cli.types import ABSENT, Bools, Dataset, Floats, Gate, Known, Leaves, Rows, Subject, Tree, Truth
 
 _CELLS = 1 << 22  # numbers of a table in memory
 _PAIRS = 2  # features of the largest sets that are tried

@@ -7,9 +7,7 @@ from math import comb, factorial
 
 import numpy as np
 
-from cfeval_cli.errors import number, whole
-from cfeval_cli.seeding import stream
-from cfeval_cli.types import (
+from cfeval_cli.core import (
     ABSENT,
     Additive,
     Codes,
@@ -25,7 +23,9 @@ from cfeval_cli.types import (
     Tree,
     Truth,
 )
-from cfeval_cli.types.memory import numbers_of
+from cfeval_cli.core.memory import numbers_of
+from cfeval_cli.errors import number, whole
+from cfeval_cli.seeding import stream
 
 _FIRST = 32  # pairs of orders before an error is believed; then twice as many each time
 _ROWS = 1 << 16  # rows that a model is asked about at once

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cfeval_cli.types import Additive, Dataset, Embedded, Floats, Gate, Rows, Subject, Truth
+from cfeval_cli.core import Additive, Dataset, Embedded, Floats, Gate, Rows, Subject, Truth
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cfeval_cli.types import Dataset, Floats, Gate, Reading, Rows, Subject, Truth
+from cfeval_cli.core import Dataset, Floats, Gate, Reading, Rows, Subject, Truth
 
 
 @dataclass(frozen=True)

@@ -70,8 +70,8 @@ def summary(thing: Any) -> str:
 
 def api() -> str:
     """A page on `evaluate`, `load` and `Run`, and on the classes that components derive from."""
-    from cfeval_cli import types
-    from cfeval_cli.python import Run, evaluate, load
+    from cfeval_cli import core
+    from cfeval_cli.api import Run, evaluate, load
 
     lines = ["# Python", "", "[From Python](python.md) tells how these are used."]
     for function in (evaluate, load):
@@ -79,8 +79,8 @@ def api() -> str:
         lines += (inspect.getdoc(function) or "").splitlines()
     lines += ["", "## Run", "", summary(Run), "", "| attribute | |", "| --- | --- |"]
     lines += [f"| `{name}` | {_cell(summary(one))} |" for name, one in vars(Run).items() if not name.startswith("_")]
-    lines += ["", "## Classes to derive from", "", "In `cfeval_cli.types`."]
-    for kind in (types.Explainer, types.Metric, types.Truth, types.Removal, types.Search, types.Distance):
+    lines += ["", "## Classes to derive from", "", "In `cfeval_cli.core`."]
+    for kind in (core.Explainer, core.Metric, core.Truth, core.Removal, core.Search, core.Distance):
         lines += ["", f"### {kind.__name__}", "", summary(kind), "", "| method | |", "| --- | --- |"]
         methods = [(name, one) for name, one in vars(kind).items() if callable(one) and not name.startswith("_")]
         lines += [f"| `{name}` | {_cell(summary(one))} |" for name, one in methods]

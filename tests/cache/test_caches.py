@@ -14,8 +14,8 @@ from hypothesis.extra.numpy import arrays
 from cfeval_cli.cache import disk
 from cfeval_cli.cache.disk import Disk
 from cfeval_cli.cache.off import Off
-from cfeval_cli.run.explain import Answer, packed, unpacked
-from cfeval_cli.types import Cost
+from cfeval_cli.core import Cost
+from cfeval_cli.pipeline.explain import Answer, packed, unpacked
 from tests.cache.writer import key, told, write
 
 

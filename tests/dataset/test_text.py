@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cfeval_cli.core import ABSENT
 from cfeval_cli.dataset.glove import Glove
 from cfeval_cli.dataset.sources import File
 from cfeval_cli.dataset.text import Lines, Table, Text, _encode, _words
 from cfeval_cli.errors import UserError
-from cfeval_cli.types import ABSENT
 
 WORDS = ["a", "good", "bad", "film", "is", "it's", "--", "don't", ",", ".", "plot", "n't", "great", "dull"]
 SENTENCES = [" ".join(WORDS[(i * j) % len(WORDS)] for j in range(1, 3 + i % 5)) for i in range(40)]

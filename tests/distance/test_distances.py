@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cfeval_cli.core import ABSENT, NONE, Access, BlackBox, Subject
 from cfeval_cli.distance.constant import Constant
 from cfeval_cli.distance.cosine import Cosine
 from cfeval_cli.distance.euclidean import Euclidean
@@ -13,7 +14,6 @@ from cfeval_cli.distance.space import Embedding, OneHot, choose
 from cfeval_cli.errors import UserError
 from cfeval_cli.search.discrete import Discrete
 from cfeval_cli.search.exact import Exact
-from cfeval_cli.types import ABSENT, NONE, Access, BlackBox, Subject
 from tests.problems import make_dataset, make_linear, make_mixed, problems
 
 SPACES = st.sampled_from(["embedding", "onehot", "scaled"])

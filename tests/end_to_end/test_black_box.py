@@ -14,9 +14,9 @@ import pandas as pd
 import pytest
 
 from cfeval_cli.errors import Failure, UserError
-from cfeval_cli.folder import read as folders
 from cfeval_cli.report.page import build
 from cfeval_cli.report.page.verdict import tell
+from cfeval_cli.results import read as folders
 from tests import inside
 from tests.conftest import SCORED, unless
 
@@ -282,7 +282,7 @@ DELETES = """
 from dataclasses import dataclass
 
 from cfeval_cli.removal.zero import Fixed
-from cfeval_cli.types import Removal
+from cfeval_cli.core import Removal
 
 
 @dataclass(frozen=True)
@@ -307,7 +307,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cfeval_cli.types import Access, Explainer, Explanation
+from cfeval_cli.core import Access, Explainer, Explanation
 
 
 class Base(Explainer):

@@ -8,7 +8,7 @@ import pytest
 import yaml
 from hydra.utils import instantiate
 
-from cfeval_cli.commands import configs
+from cfeval_cli.cli import configs
 from cfeval_cli.dataset.tabular import Table
 from cfeval_cli.dataset.text import Text
 

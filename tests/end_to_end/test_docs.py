@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from cfeval_cli.folder.read import read
 from cfeval_cli.report.page.verdict import tell
+from cfeval_cli.results.read import read
 from tests import inside
 from tests.conftest import SCORED, cfeval, unless
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from cfeval_cli import python
-from cfeval_cli.commands import configs
+from cfeval_cli import api as python
+from cfeval_cli.cli import configs
 from tests import inside
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cfeval_cli.folder.read import read
 from cfeval_cli.report.page import build
+from cfeval_cli.results.read import read
 from tests.conftest import Toy
 from tests.end_to_end.test_run import FAST, SIX, same_figures
 

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cfeval_cli.folder import checked
+from cfeval_cli.results import validation as checked
 from tests import inside
 from tests.end_to_end import outsider
 from tests.end_to_end.test_numbers import loans  # noqa: F401

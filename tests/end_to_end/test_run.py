@@ -12,11 +12,11 @@ import pytest
 from lime.discretize import QuartileDiscretizer
 
 from cfeval_cli.errors import UserError
-from cfeval_cli.folder.write import RunFolder
-from cfeval_cli.run import pipeline
-from cfeval_cli.run.progress import Progress
+from cfeval_cli.pipeline import run as pipeline
+from cfeval_cli.pipeline.progress import Progress
+from cfeval_cli.results.store import RunFolder
 from cfeval_cli.statistics.seeds_and_instances import COLUMNS
-from cfeval_cli.sweep.gather import gather
+from cfeval_cli.study.sweep.gather import gather
 from tests.conftest import SCORED, cfeval, only_run
 from tests.end_to_end import outsider, outsider_tables
 from tests.inside import planned

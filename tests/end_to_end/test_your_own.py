@@ -12,12 +12,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cfeval_cli.commands import configs
-from cfeval_cli.commands import data as data_command
+from cfeval_cli.cli import configs
+from cfeval_cli.cli import data as data_command
 from cfeval_cli.errors import Failure, UserError
-from cfeval_cli.folder.read import read
+from cfeval_cli.pipeline.study import to_explain
 from cfeval_cli.report.page import build
-from cfeval_cli.run.study import to_explain
+from cfeval_cli.results.read import read
 from tests import inside
 from tests.conftest import LITTLE, cfeval, unless
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from cfeval_cli.core import ABSENT, BlackBox, Subject
 from cfeval_cli.explainer.against import Against
 from cfeval_cli.explainer.lr import Lr
-from cfeval_cli.types import ABSENT, BlackBox, Subject
 from tests.problems import TRUTHS, gate, make_batch, make_dataset, make_text, random_linear
 
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from cfeval_cli.core import ABSENT, BlackBox, Subject
 from cfeval_cli.explainer import constant
 from cfeval_cli.explainer.constant import Constant
-from cfeval_cli.types import ABSENT, BlackBox, Subject
 from tests.problems import (
     TRUTHS,
     by_feature,

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cfeval_cli.core import ABSENT, NONE, Access, Subject
 from cfeval_cli.explainer.decision_boundary import DecisionBoundary, _another_value, _drawn
 from cfeval_cli.model.logistic import LinearModel
-from cfeval_cli.types import ABSENT, NONE, Access, Subject
 from tests.examples import examples
 from tests.problems import (
     gate,

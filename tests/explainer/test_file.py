@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cfeval_cli.core import ABSENT, NONE, Access, NotExplained, Subject
+from cfeval_cli.core.fingerprint import of_component
 from cfeval_cli.errors import UserError
 from cfeval_cli.explainer.file import File
 from cfeval_cli.explainer.scores import read
-from cfeval_cli.identity import of_component
 from cfeval_cli.model.logistic import LinearModel
-from cfeval_cli.types import ABSENT, NONE, Access, NotExplained, Subject
 from tests.problems import gate, make_batch, make_dataset, make_linear
 
 DATASET = make_dataset([3, 4, 2], n=12)
@@ -98,7 +98,7 @@ def test_several_files_are_several_explainers_with_their_names(tmp_path):
 
 
 def test_an_explainer_of_the_same_name_is_not_replaced_in_silence(tmp_path):
-    from tests.test_config import plan
+    from tests.test_settings import plan
 
     path = kept(tmp_path, wide(), "random.csv")
     with pytest.raises(UserError, match=r"random is the name of another explainer too. Rename one"):

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
+from cfeval_cli.core import ABSENT, Access
 from cfeval_cli.explainer.integrated_gradients import IntegratedGradients
-from cfeval_cli.types import ABSENT, Access
 from tests.explainer.test_gradients import against_the_others, bent, by_hand
 from tests.problems import WAYS, by_feature, gate, importance, make_batch, make_dataset, make_text, random_linear
 

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from lime.discretize import BaseDiscretizer, QuartileDiscretizer
 from lime.lime_tabular import LimeTabularExplainer
 
+from cfeval_cli.core import NONE
 from cfeval_cli.explainer.anchor import Anchor, _once
 from cfeval_cli.explainer.lime import Lime
 from cfeval_cli.explainer.quartiles import binned
 from cfeval_cli.seeding import integer, stream
-from cfeval_cli.types import NONE
 from tests.problems import gate, labels, make_batch, make_linear, make_mixed
 
 ABOVE = 1e6  # where a missing number is put for the packages

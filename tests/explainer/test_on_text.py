@@ -7,6 +7,8 @@ import pytest
 from anchor.anchor_text import AnchorText
 from lime.lime_text import LimeTextExplainer
 
+from cfeval_cli.core import ABSENT, NONE, Access, Batch, Dataset, Feature, Split
+from cfeval_cli.core.client import apply_edits
 from cfeval_cli.explainer.anchor import Anchor
 from cfeval_cli.explainer.decision_boundary import DecisionBoundary
 from cfeval_cli.explainer.lime import Lime
@@ -15,8 +17,6 @@ from cfeval_cli.explainer.omission import Omission
 from cfeval_cli.explainer.random import Random
 from cfeval_cli.model.logistic import LinearModel
 from cfeval_cli.seeding import integer, stream
-from cfeval_cli.types import ABSENT, NONE, Access, Batch, Dataset, Feature, Split
-from cfeval_cli.types.gate import apply_edits
 from tests.problems import REMOVALS, TRUTHS, gate, labels, make_batch
 
 WORDS = ("good", "n't", "--", "don't", "film", ".", ",", "bad", "it's", "the")

@@ -8,6 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from lime.lime_tabular import LimeTabularExplainer
 
+from cfeval_cli.core import NONE, Batch
 from cfeval_cli.explainer.against import Against
 from cfeval_cli.explainer.anchor import Anchor, _beam, _Books
 from cfeval_cli.explainer.constant import Constant
@@ -22,7 +23,6 @@ from cfeval_cli.explainer.random import Random
 from cfeval_cli.explainer.shap import Shap
 from cfeval_cli.model.logistic import LinearModel
 from cfeval_cli.seeding import integer, stream
-from cfeval_cli.types import NONE, Batch
 from tests.problems import REMOVALS, TRUTHS, WAYS, gate, labels, make_batch, make_dataset, make_linear
 
 DATASET = make_dataset([3, 4, 2, 3, 5], n=60, seed=3)

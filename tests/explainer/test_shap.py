@@ -7,13 +7,13 @@ from math import factorial
 import numpy as np
 import pytest
 
+from cfeval_cli.core import ABSENT, Access, Batch, BlackBox, Subject
 from cfeval_cli.errors import UserError
 from cfeval_cli.explainer import coalitions
 from cfeval_cli.explainer.shap import Shap
 from cfeval_cli.model.estimator import Estimator
 from cfeval_cli.model.logistic import LinearModel
 from cfeval_cli.seeding import integer, stream
-from cfeval_cli.types import ABSENT, Access, Batch, BlackBox, Subject
 from tests.problems import (
     by_feature,
     gate,

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from cfeval_cli.core import ABSENT, NONE, Access, BlackBox, Subject
 from cfeval_cli.explainer.lr import Lr
 from cfeval_cli.explainer.omission import Omission
 from cfeval_cli.explainer.random import Random
 from cfeval_cli.model.logistic import LinearModel
 from cfeval_cli.truth.ranking import top
-from cfeval_cli.types import ABSENT, NONE, Access, BlackBox, Subject
 from tests.problems import (
     REMOVALS,
     TRUTHS,

@@ -6,8 +6,9 @@ import sys
 import numpy as np
 import pytest
 
-from cfeval_cli.commands import cli, configs
-from cfeval_cli.config import plan
+from cfeval_cli.cli import configs
+from cfeval_cli.cli import main as cli
+from cfeval_cli.settings import plan
 from tests.hostile.amounts import inputs
 from tests.hostile.mutations import everything_in, mutated
 

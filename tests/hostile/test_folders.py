@@ -11,16 +11,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from cfeval_cli.core.files import as_csv
 from cfeval_cli.errors import UserError
-from cfeval_cli.paper.compare import compare
-from cfeval_cli.storage.files import as_csv
-from cfeval_cli.sweep.gather import find, gather
-from cfeval_cli.sweep.runs import SETTING
+from cfeval_cli.study.paper.compare import compare
+from cfeval_cli.study.sweep.gather import find, gather
+from cfeval_cli.study.sweep.runs import SETTING
 from tests.conftest import reseal
 from tests.hostile.amounts import few_calls, inputs
 from tests.hostile.mutations import Canary, everything_in, mutated
-from tests.paper.test_compare import write_runs
-from tests.sweep.test_gather import FILES, some_taus, some_values, write_run
+from tests.study.paper.test_compare import write_runs
+from tests.study.sweep.test_gather import FILES, some_taus, some_values, write_run
 
 VALUES = [
     None, True, -1, 0, 1.5, 10**18, 10**400, math.nan, math.inf, "", "x", "=cmd|' /C calc'!A0", "\x1b[2J", "\ud800",
@@ -191,7 +191,7 @@ def test_pipes_devices_and_loops_are_not_followed(canary):
 
 
 def test_folders_whose_names_are_no_text_can_be_gathered(canary, capsys, monkeypatch):
-    from cfeval_cli.commands.gather import main
+    from cfeval_cli.cli.gather import main
 
     rng = np.random.default_rng(0)
     for i, name in enumerate((b"\xff\x1b[2J", b"=cmd|' ,C calc'!A0", b"<b>|[x](y)\n")):

@@ -5,7 +5,7 @@ import pytest
 import yaml
 from hydra.utils import instantiate
 
-from cfeval_cli.commands.init import init
+from cfeval_cli.cli.init import init
 from cfeval_cli.dataset.guess import guess
 from cfeval_cli.errors import UserError
 from tests.dataset.test_guess import table

@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 from cfeval_cli.cache.disk import Disk
+from cfeval_cli.core import Cost, npy
 from cfeval_cli.model.logistic import LinearModel, Logistic
-from cfeval_cli.run.explain import Answer, packed
-from cfeval_cli.storage import npy
-from cfeval_cli.types import Cost
+from cfeval_cli.pipeline.explain import Answer, packed
 from tests.hostile.amounts import inputs
 from tests.hostile.mutations import Canary, everything_in, mutated
 
@@ -170,7 +169,7 @@ def test_a_damaged_cache_forgets_and_never_tells_something_else(tmp_path, number
 
 
 def test_a_cache_of_another_hand_can_be_listed(tmp_path, monkeypatch, capsys):
-    from cfeval_cli.commands.data import main
+    from cfeval_cli.cli.data import main
 
     cache, never = Disk(str(tmp_path / "cache")), [1e300, -1e300, "x", None, b"\xff"]
     for i, used in enumerate(never):

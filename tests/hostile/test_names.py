@@ -17,16 +17,16 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from rich.console import Console
 
-from cfeval_cli.commands.cli import complain
-from cfeval_cli.commands.live import Visible
+from cfeval_cli.cli.live import Visible
+from cfeval_cli.cli.main import complain
 from cfeval_cli.errors import UserError, visible
-from cfeval_cli.paper import document
+from cfeval_cli.pipeline.progress import Progress
 from cfeval_cli.report import plots, tables
 from cfeval_cli.report.tables import Cell, Table, row_title
-from cfeval_cli.run.progress import Progress
 from cfeval_cli.statistics.findings import conclude
 from cfeval_cli.statistics.resampled import Bootstrap
 from cfeval_cli.statistics.scores import Scores
+from cfeval_cli.study.paper import document
 from tests.conftest import cfeval
 from tests.hostile.amounts import inputs
 from tests.report.test_plots import COSTS, RUN

@@ -6,13 +6,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from cfeval_cli.core import Subject
 from cfeval_cli.errors import Failure, UserError
 from cfeval_cli.explainer.file import File
 from cfeval_cli.explainer.scores import read
 from cfeval_cli.model.function import Function
 from cfeval_cli.model.onnx import Onnx
 from cfeval_cli.model.skops import Skops
-from cfeval_cli.types import Subject
 from tests.hostile.amounts import inputs
 from tests.hostile.mutations import Canary, everything_in, mutated
 from tests.model.mixed import mixed

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from cfeval_cli.core import npy
 from cfeval_cli.dataset.glove import Glove
 from cfeval_cli.dataset.sources import File
 from cfeval_cli.errors import UserError
-from cfeval_cli.storage import npy
 from tests.hostile.amounts import inputs
 from tests.hostile.mutations import Canary, everything_in, mutated
 

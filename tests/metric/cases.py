@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from cfeval_cli.core import ABSENT, NONE, Access, Case, Explanation, Rows
 from cfeval_cli.seeding import stream
-from cfeval_cli.types import ABSENT, NONE, Access, Case, Explanation, Rows
 from tests.problems import gate, ready
 
 

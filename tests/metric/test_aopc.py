@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cfeval_cli.core import ABSENT, NONE, Absent
 from cfeval_cli.metric.aopc import Aopc, AopcSufficiency
 from cfeval_cli.metric.erasure import Comprehensiveness, Sufficiency
 from cfeval_cli.removal.marginal import Marginal
 from cfeval_cli.removal.mask import Mask
 from cfeval_cli.removal.mean import Mean
 from cfeval_cli.removal.zero import Zero
-from cfeval_cli.types import ABSENT, NONE, Absent
 from tests.examples import examples
 from tests.metric.cases import Crossed, drop_without, make_case, values
 from tests.problems import make_dataset, make_linear, make_text

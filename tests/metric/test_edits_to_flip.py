@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cfeval_cli.core import NONE, Absent
+from cfeval_cli.core.metric import with_counts
 from cfeval_cli.metric.edits_to_flip import EditsToFlip
-from cfeval_cli.types import NONE, Absent
-from cfeval_cli.types.metric import with_counts
 from tests.examples import examples
 from tests.metric.cases import Crossed, make_case
 from tests.metric.test_frozen import flips

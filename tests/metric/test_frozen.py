@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cfeval_cli.core import ABSENT, Absent, Access
 from cfeval_cli.metric.frozen import Frozen
-from cfeval_cli.types import ABSENT, Absent, Access
 from tests.examples import examples
 from tests.metric.cases import Crossed, make_case
 from tests.problems import make_dataset, make_linear, make_mixed, permitted, with_constraints

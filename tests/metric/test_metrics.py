@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cfeval_cli.core import ABSENT, NONE, Absent, Access, Case, Counterfactuals, Metric, Subject
+from cfeval_cli.core.explanation import named
 from cfeval_cli.metric.aopc import Aopc, AopcSufficiency
 from cfeval_cli.metric.axe import Axe
 from cfeval_cli.metric.converged import Converged
@@ -26,8 +28,6 @@ from cfeval_cli.metric.plausible import Plausible
 from cfeval_cli.metric.prediction_gap import Pgi, Pgu
 from cfeval_cli.metric.sparsity import Redundant, Sparsity
 from cfeval_cli.model.logistic import LinearModel
-from cfeval_cli.types import ABSENT, NONE, Absent, Access, Case, Counterfactuals, Metric, Subject
-from cfeval_cli.types.explanation import named
 from tests.problems import (
     TRUTHS,
     gate,

@@ -7,6 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cfeval_cli.core import ABSENT, Access, Ledger
+from cfeval_cli.core.metric import with_counts
 from cfeval_cli.metric import naopc
 from cfeval_cli.metric.aopc import Aopc
 from cfeval_cli.metric.naopc import Naopc
@@ -15,8 +17,6 @@ from cfeval_cli.removal.mask import Mask
 from cfeval_cli.removal.mean import Mean
 from cfeval_cli.removal.without import Outcome
 from cfeval_cli.removal.zero import Zero
-from cfeval_cli.types import ABSENT, Access, Ledger
-from cfeval_cli.types.metric import with_counts
 from tests.examples import examples
 from tests.metric.cases import Crossed, drop_without, make_case, values
 from tests.problems import gate, make_dataset, make_text, random_linear

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cfeval_cli.core import Absent, Access, Counterfactuals, Subject
 from cfeval_cli.distance.space import Scaled
 from cfeval_cli.metric.plausible import Plausible
 from cfeval_cli.search.discrete import Discrete
-from cfeval_cli.types import Absent, Access, Counterfactuals, Subject
 from tests.examples import examples
 from tests.metric.cases import make_case, values
 from tests.problems import make_dataset, make_linear, make_mixed, make_task, make_text

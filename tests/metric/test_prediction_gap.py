@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cfeval_cli.core import ABSENT, Ledger
 from cfeval_cli.metric.prediction_gap import Pgi, Pgu
 from cfeval_cli.removal.marginal import Marginal
-from cfeval_cli.types import ABSENT, Ledger
 from tests.examples import examples
 from tests.metric.cases import Crossed, left_without, make_case, values
 from tests.problems import make_dataset, make_linear, ready

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from cfeval_cli.core import ABSENT, Case
 from cfeval_cli.metric.aopc import Aopc, AopcSufficiency
 from cfeval_cli.metric.erasure import Comprehensiveness, Dfr, Sufficiency
 from cfeval_cli.metric.faithfulness_correlation import FaithfulnessCorrelation
@@ -14,7 +15,6 @@ from cfeval_cli.metric.infidelity import Infidelity
 from cfeval_cli.removal.mask import Mask
 from cfeval_cli.removal.mean import Mean
 from cfeval_cli.removal.zero import Zero
-from cfeval_cli.types import ABSENT, Case
 from tests.metric.cases import Crossed, make_case, sets_of, values
 from tests.problems import importance, make_dataset, random_linear
 

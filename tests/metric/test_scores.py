@@ -6,12 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import pearsonr
 
+from cfeval_cli.core import NONE, Absent, Access, Ledger
 from cfeval_cli.metric.faithfulness_correlation import FaithfulnessCorrelation
 from cfeval_cli.metric.infidelity import Infidelity
 from cfeval_cli.metric.subsets import Subsets
 from cfeval_cli.removal.marginal import Marginal
 from cfeval_cli.removal.zero import Zero
-from cfeval_cli.types import NONE, Absent, Access, Ledger
 from tests.examples import examples
 from tests.metric.cases import Crossed, drop_without, make_case, sets_of, values
 from tests.problems import make_dataset, make_linear, random_linear
@@ -97,7 +97,7 @@ def test_the_gold_of_a_sum_is_faithful_and_scores_of_zero_tell_nothing():
     model = make_linear(dataset, 3, scale=1)
     case = make_case(dataset, model, 1, ways={"zero": Zero()})
     effects = model.effects(case.codes, case.labels)
-    from cfeval_cli.types import Explanation
+    from cfeval_cli.core import Explanation
 
     gold = Explanation.ranked(effects, np.ones_like(case.codes, dtype=bool))
     object.__setattr__(case, "explanation", gold)

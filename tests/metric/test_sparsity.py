@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cfeval_cli.core import ABSENT, NONE, Absent, Access
 from cfeval_cli.metric.sparsity import Redundant, Sparsity
 from cfeval_cli.search.discrete import Discrete
 from cfeval_cli.search.exact import Exact
-from cfeval_cli.types import ABSENT, NONE, Absent, Access
 from tests.examples import examples
 from tests.metric.cases import Crossed, make_case, make_explanation, values
 from tests.problems import labels, make_dataset, make_linear, make_task
@@ -28,7 +28,7 @@ def test_of_exchanged_values(seed, additive, pick):
         for i, chosen in enumerate(case.features):
             edited[i, chosen] = rng.integers(0, 2, k)
         after = model.predict_proba(edited).argmax(axis=1)
-        from cfeval_cli.types import Counterfactuals
+        from cfeval_cli.core import Counterfactuals
 
         found = Counterfactuals(case.features, after, after != case.labels, np.ones(len(case)), None, edited)
     case = make_case(dataset, model, k, seed, found={Access.LABEL: found})

@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 
-from cfeval_cli.types import Dataset, Feature, Split
+from cfeval_cli.core import Dataset, Feature, Split
 
 COLOURS = ("blue", "green", "red")
 AGES = (18.0, 25.0, 31.5, 40.0, 52.0, 67.0, np.nan)

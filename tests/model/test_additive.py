@@ -5,13 +5,13 @@ import sys
 import numpy as np
 import pytest
 
+from cfeval_cli.core import Additive as IsAdditive
+from cfeval_cli.core import Editable, Embedded, Reading, Rows, Stored, Subject
 from cfeval_cli.errors import UserError
 from cfeval_cli.model.additive import Additive, AdditiveClasses, AdditiveModel, against, effects_of
 from cfeval_cli.model.encoding import columns
 from cfeval_cli.seeding import integer, stream
 from cfeval_cli.truth.shapley import of_coalitions
-from cfeval_cli.types import Additive as IsAdditive
-from cfeval_cli.types import Editable, Embedded, Reading, Rows, Stored, Subject
 from tests.model.test_tree import with_classes
 from tests.problems import gate, make_dataset, make_mixed, make_text
 

@@ -7,11 +7,11 @@ import pytest
 from scipy.stats import beta
 
 from cfeval_cli.cache.off import Off
+from cfeval_cli.core import Subject
+from cfeval_cli.core import Tree as IsTree
 from cfeval_cli.model.distilled import Distilled
 from cfeval_cli.model.tree import Tree
-from cfeval_cli.run import pipeline
-from cfeval_cli.types import Subject
-from cfeval_cli.types import Tree as IsTree
+from cfeval_cli.pipeline import run as pipeline
 from tests import inside
 from tests.problems import make_mixed
 

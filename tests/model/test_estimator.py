@@ -16,11 +16,11 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardSc
 from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 
+from cfeval_cli.core import Encoded, Foreseen, Subject
 from cfeval_cli.errors import UserError
 from cfeval_cli.model.estimator import Estimator, TableModel
 from cfeval_cli.model.outside import LabelModel, ProbabilityModel
 from cfeval_cli.seeding import integer, stream
-from cfeval_cli.types import Encoded, Foreseen, Subject
 from tests.model.mixed import COLOURS, mixed, sentences
 
 DATASET = mixed()

@@ -8,11 +8,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from cfeval_cli.core import Subject
+from cfeval_cli.core.fingerprint import of_component
 from cfeval_cli.errors import Failure, UserError
-from cfeval_cli.identity import of_component
 from cfeval_cli.model.function import Function, loaded
 from cfeval_cli.model.outside import LabelModel, ProbabilityModel
-from cfeval_cli.types import Subject
 from tests.model.mixed import mixed, sentences
 
 DATASET = mixed()

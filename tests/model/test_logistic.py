@@ -6,12 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cfeval_cli.errors import UserError
-from cfeval_cli.model.embedding import adam as adam_of
-from cfeval_cli.model.embedding import bins as bins_of
-from cfeval_cli.model.logistic import LinearModel, Logistic
-from cfeval_cli.seeding import integer, stream
-from cfeval_cli.types import (
+from cfeval_cli.core import (
     ABSENT,
     NONE,
     Additive,
@@ -25,7 +20,12 @@ from cfeval_cli.types import (
     Sloped,
     Stored,
 )
-from cfeval_cli.types.gate import apply_edits, embed
+from cfeval_cli.core.client import apply_edits, embed
+from cfeval_cli.errors import UserError
+from cfeval_cli.model.embedding import adam as adam_of
+from cfeval_cli.model.embedding import bins as bins_of
+from cfeval_cli.model.logistic import LinearModel, Logistic
+from cfeval_cli.seeding import integer, stream
 from tests.examples import examples
 from tests.problems import labels, logit, make_dataset, make_linear, make_mixed, problems, sigmoid
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
+from cfeval_cli.core import ABSENT, Differentiable, Picking, Probabilistic, Reading, Stored, Subject
+from cfeval_cli.core.client import embed
 from cfeval_cli.model.embedding import check_kinds
 from cfeval_cli.model.mlp import Mlp, MlpModel
-from cfeval_cli.types import ABSENT, Differentiable, Picking, Probabilistic, Reading, Stored, Subject
-from cfeval_cli.types.gate import embed
 from tests.model.test_tree import with_classes
 from tests.problems import gate, make_dataset, make_mixed, make_text
 

@@ -10,11 +10,11 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
+from cfeval_cli.core import Dataset, Subject
+from cfeval_cli.core.fingerprint import of_component
 from cfeval_cli.errors import Failure, UserError
-from cfeval_cli.identity import of_component
 from cfeval_cli.model.onnx import Onnx
 from cfeval_cli.model.outside import LabelModel, ProbabilityModel
-from cfeval_cli.types import Dataset, Subject
 from tests.model.mixed import mixed
 from tests.problems import make_dataset
 

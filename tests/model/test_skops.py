@@ -9,11 +9,11 @@ from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 
+from cfeval_cli.core import Subject
+from cfeval_cli.core.fingerprint import of_component
 from cfeval_cli.errors import UserError
-from cfeval_cli.identity import of_component
 from cfeval_cli.model.outside import LabelModel, ProbabilityModel
 from cfeval_cli.model.skops import Skops
-from cfeval_cli.types import Subject
 from tests.model.mixed import mixed
 
 

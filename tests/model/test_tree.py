@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.tree import DecisionTreeClassifier
 
+from cfeval_cli.core import Probabilistic, Reading, Stored, Subject
+from cfeval_cli.core import Tree as IsTree
 from cfeval_cli.errors import UserError
 from cfeval_cli.model.encoding import columns
 from cfeval_cli.model.tree import Tree, TreeModel, compiled
-from cfeval_cli.types import Probabilistic, Reading, Stored, Subject
-from cfeval_cli.types import Tree as IsTree
 from tests.examples import examples
 from tests.problems import make_dataset, make_mixed, make_text
 

@@ -15,8 +15,8 @@ from tests.conftest import environment
 PRELUDE = """
 import json, os, pathlib, signal, sys, tempfile
 from contextlib import contextmanager
-from cfeval_cli.run import memo
-from cfeval_cli.run.progress import Progress
+from cfeval_cli.pipeline import memo
+from cfeval_cli.pipeline.progress import Progress
 
 place, told, counting = json.loads({place!r}), {told!r}, {counting!r}
 seen = {{"stage": "", "stages": {{}}, "files": []}}

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from cfeval_cli.cache.disk import Disk
-from cfeval_cli.folder.checked import read
+from cfeval_cli.results.validation import read
 from tests import warm
 from tests.conftest import LITTLE, TOY, environment, serving
 
@@ -20,7 +20,7 @@ RUNS = 2
 MEETING = """
 import os, pathlib
 from contextlib import contextmanager
-from cfeval_cli.run.progress import Progress
+from cfeval_cli.pipeline.progress import Progress
 stage = Progress.stage
 
 

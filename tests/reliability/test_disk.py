@@ -11,7 +11,7 @@ import pytest
 
 from cfeval_cli.dataset.sources import File, Url
 from cfeval_cli.errors import UserError
-from cfeval_cli.sweep.gather import gather
+from cfeval_cli.study.sweep.gather import gather
 from tests.conftest import LITTLE, cfeval, serving
 
 SMALL = ("explainer=[random,omission,lr]", "metric=[c,recall]", "truth=[signed]", "gold=signed")
@@ -20,7 +20,7 @@ LARGE = ("explainer=[random,omission,lr]", "metric=core", "reparametrisations=2"
 REMOVING = """
 import shutil
 import numpy as np
-from cfeval_cli.types import Explainer, Explanation
+from cfeval_cli.core import Explainer, Explanation
 
 
 class Removing(Explainer):

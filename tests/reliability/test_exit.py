@@ -5,16 +5,16 @@ import sys
 
 import pytest
 
-from cfeval_cli.commands import configs
+from cfeval_cli.api import evaluate
+from cfeval_cli.cli import configs
+from cfeval_cli.core import Access, Metric
 from cfeval_cli.errors import Failure, refuse_exit
 from cfeval_cli.executor.local import Local
 from cfeval_cli.explainer.random import Random
-from cfeval_cli.python import evaluate
-from cfeval_cli.types import Access, Metric
 from tests import inside
 from tests.conftest import cfeval
 from tests.executor.functions import leave
-from tests.python.tables import QUICK, loans, predict_proba
+from tests.tables import QUICK, loans, predict_proba
 
 DATASET = """\
 _target_: cfeval_cli.dataset.tabular.Table

@@ -14,7 +14,7 @@ import signal
 import time
 from dataclasses import dataclass
 import numpy as np
-from cfeval_cli.types import Explainer, Explanation
+from cfeval_cli.core import Explainer, Explanation
 
 
 @dataclass(frozen=True)

@@ -5,14 +5,14 @@ import shutil
 
 import pytest
 
-from cfeval_cli.commands import data, gather, report
+from cfeval_cli.cli import data, gather, report
+from cfeval_cli.core.files import locked
 from cfeval_cli.errors import UserError
-from cfeval_cli.folder.checked import read
-from cfeval_cli.folder.write import RunFolder
 from cfeval_cli.report.page import build
 from cfeval_cli.report.plots import Plot
 from cfeval_cli.report.sheet import Sheet
-from cfeval_cli.storage.files import locked
+from cfeval_cli.results.store import RunFolder
+from cfeval_cli.results.validation import read
 from tests import inside
 from tests.conftest import LITTLE, cfeval
 
@@ -158,7 +158,7 @@ def test_no_command_writes_through_a_link(toy, run, tmp_path, command):
 def test_the_way_to_go_on_is_said_in_full(toy, tmp_path):
     (tmp_path / "conf" / "explainer").mkdir(parents=True)
     (tmp_path / "bad.py").write_text(
-        "from cfeval_cli.types import Explainer\nclass Bad(Explainer):\n    access = 0\n"
+        "from cfeval_cli.core import Explainer\nclass Bad(Explainer):\n    access = 0\n"
         "    def fit(self, dataset, model):\n        return lambda batch: 1 / 0\n"
     )
     (tmp_path / "conf" / "explainer" / "bad.yaml").write_text("bad: {_target_: bad.Bad}\n")

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cfeval_cli.storage.files import locked
+from cfeval_cli.core.files import locked
 from tests.conftest import Toy, cfeval
 from tests.reliability.places import Place, followed
 
@@ -18,7 +18,7 @@ PATIENT = """
 from dataclasses import dataclass
 from pathlib import Path
 import numpy as np
-from cfeval_cli.types import Explainer, Explanation
+from cfeval_cli.core import Explainer, Explanation
 
 
 @dataclass(frozen=True)

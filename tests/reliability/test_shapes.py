@@ -5,9 +5,10 @@ import json
 import pandas as pd
 import pytest
 
-from cfeval_cli.folder.write import RunFolder
-from cfeval_cli.run import explain, pipeline
-from cfeval_cli.run.progress import Progress
+from cfeval_cli.pipeline import explain
+from cfeval_cli.pipeline import run as pipeline
+from cfeval_cli.pipeline.progress import Progress
+from cfeval_cli.results.store import RunFolder
 from tests.inside import planned
 
 TABLE = "explainer=[random,omission,lime,anchor,decision_boundary]"

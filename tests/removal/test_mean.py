@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cfeval_cli.core import ABSENT, Access, BlackBox, Rows, Subject
 from cfeval_cli.explainer.omission import Omission
 from cfeval_cli.model.logistic import LinearModel
 from cfeval_cli.removal.mean import Mean
 from cfeval_cli.removal.without import without
-from cfeval_cli.types import ABSENT, Access, BlackBox, Rows, Subject
 from tests.problems import gate, logit, make_batch, make_dataset, make_linear, predicted, problems, sigmoid
 
 

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cfeval_cli.core import ABSENT, BlackBox, Subject
 from cfeval_cli.model.logistic import LinearModel
 from cfeval_cli.removal.marginal import Marginal
 from cfeval_cli.removal.mask import Mask
 from cfeval_cli.removal.zero import Zero
-from cfeval_cli.types import ABSENT, BlackBox, Subject
 from tests.problems import make_dataset
 
 

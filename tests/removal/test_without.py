@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cfeval_cli.core import ABSENT, NONE, Access, Rows
+from cfeval_cli.core.explanation import named
 from cfeval_cli.removal.marginal import Marginal
 from cfeval_cli.removal.without import without
-from cfeval_cli.types import ABSENT, NONE, Access, Rows
-from cfeval_cli.types.explanation import named
 from tests.problems import REMOVALS, gate, labels, logit, make_dataset, make_linear, predicted, problems, sigmoid
 
 WAYS = ("zero", "mask", "marginal")

@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cfeval_cli.folder.read import read
 from cfeval_cli.report import brief
 from cfeval_cli.report.brief import Brief, Column, Field, spaced, tau, three
+from cfeval_cli.results.read import read
 
 FIVE = ("explainer=[random,omission,lime,decision_boundary,lr]", "explainer.lime.n_samples=50", "n_explain=30")
 

@@ -6,10 +6,10 @@ import shutil
 
 import pytest
 
-from cfeval_cli.folder.read import read
-from cfeval_cli.folder.write import RunFolder
 from cfeval_cli.report.page import build
-from cfeval_cli.sweep.gather import gather
+from cfeval_cli.results.read import read
+from cfeval_cli.results.store import RunFolder
+from cfeval_cli.study.sweep.gather import gather
 from tests.conftest import reseal
 from tests.report.test_page import SWEPT
 

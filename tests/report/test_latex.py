@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from cfeval_cli.errors import UserError
-from cfeval_cli.folder.read import read
 from cfeval_cli.report import tables
 from cfeval_cli.report.latex import Cell, latex
 from cfeval_cli.report.page.build import Report
 from cfeval_cli.report.tables import make
+from cfeval_cli.results.read import read
 from tests.inside import planned
 
 

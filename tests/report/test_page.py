@@ -12,15 +12,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cfeval_cli.commands import report
+from cfeval_cli.cli import report
 from cfeval_cli.errors import UserError
-from cfeval_cli.folder.read import read
 from cfeval_cli.report import distributions
 from cfeval_cli.report.page import build, instances, provenance
 from cfeval_cli.report.page.verdict import _Judged, tell
 from cfeval_cli.report.tables import Cell, Table
-from cfeval_cli.sweep.gather import gather
-from cfeval_cli.sweep.page import write
+from cfeval_cli.results.read import read
+from cfeval_cli.study.sweep.gather import gather
+from cfeval_cli.study.sweep.page import write
 from tests.conftest import cfeval, reseal
 from tests.report.conftest import text_of
 

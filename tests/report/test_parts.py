@@ -6,10 +6,10 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from cfeval_cli.folder.read import read
 from cfeval_cli.report.page import glossary, instances, methods, why
 from cfeval_cli.report.page.build import Report
 from cfeval_cli.report.tables import headed
+from cfeval_cli.results.read import read
 from tests.report.conftest import text_of
 
 

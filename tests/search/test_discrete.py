@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cfeval_cli.core import NONE, Access
 from cfeval_cli.errors import Failure, UserError
 from cfeval_cli.search.discrete import Discrete
-from cfeval_cli.types import NONE, Access
 from tests.examples import examples
 from tests.problems import (
     choose_features,

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cfeval_cli.core import NONE, Access
 from cfeval_cli.search.edit import embedded, exchanged, moved
-from cfeval_cli.types import NONE, Access
 from tests.problems import choose_features, kept, labels, make_task, problems
 
 

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cfeval_cli.core import NONE, Access, Subject
 from cfeval_cli.search.continuous import Continuous
 from cfeval_cli.search.discrete import Discrete
 from cfeval_cli.search.exact import Exact
-from cfeval_cli.types import NONE, Access, Subject
 from tests.examples import examples
 from tests.problems import choose_features, logit, make_dataset, make_linear, make_task, problems, sigmoid
 

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cfeval_cli.core import ABSENT, Access
 from cfeval_cli.search import single
-from cfeval_cli.types import ABSENT, Access
 from tests.examples import examples
 from tests.problems import gate, kept, labels, make_dataset, make_linear, make_mixed, permitted, with_constraints
 

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import sem
 
+from cfeval_cli.core import NONE, Cost, Explained, Explanation
 from cfeval_cli.statistics.noise import COLUMNS, Again, compared, moved, named, valued
 from cfeval_cli.statistics.resampled import Bootstrap
 from cfeval_cli.statistics.scores import Scores
-from cfeval_cli.types import NONE, Cost, Explained, Explanation
 from tests.examples import examples
 
 LISTS = st.lists(st.permutations(range(4)).flatmap(lambda p: st.integers(0, 4).map(lambda size: p[:size])), min_size=1)

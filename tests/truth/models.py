@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from cfeval_cli.core import Rows
 from cfeval_cli.model.tree import TreeModel
-from cfeval_cli.types import Rows
 
 
 class Twisted:

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cfeval_cli.core import BlackBox, Subject
 from cfeval_cli.model.logistic import LinearModel
 from cfeval_cli.model.outside import LabelModel
 from cfeval_cli.model.tree import TreeModel
 from cfeval_cli.truth.alternatives import cost
 from cfeval_cli.truth.contrast import Contrast
 from cfeval_cli.truth.responsibility import Responsibility
-from cfeval_cli.types import BlackBox, Subject
 from tests.examples import examples
 from tests.problems import gate, make_dataset, make_mixed, make_text, permitted, with_constraints
 from tests.truth.models import Twisted, asked, random_tree

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cfeval_cli.core import BlackBox, Rows, Subject
 from cfeval_cli.model.logistic import LinearModel
 from cfeval_cli.model.outside import LabelModel
 from cfeval_cli.model.tree import Tree, TreeModel
 from cfeval_cli.truth import shapley
 from cfeval_cli.truth.centered import Centered
 from cfeval_cli.truth.shapley import Shapley, of_coalitions, of_tree
-from cfeval_cli.types import BlackBox, Rows, Subject
 from tests.examples import examples
 from tests.problems import gate, make_dataset, make_mixed, make_text, predicted, random_linear
 from tests.truth.models import Twisted, asked, random_tree

@@ -3,6 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cfeval_cli.core import ABSENT, Access, Subject
 from cfeval_cli.model.additive import AdditiveModel
 from cfeval_cli.model.logistic import LinearModel
 from cfeval_cli.truth.absolute import Absolute
@@ -10,7 +11,6 @@ from cfeval_cli.truth.centered import Centered
 from cfeval_cli.truth.contrast import Contrast
 from cfeval_cli.truth.ranking import top
 from cfeval_cli.truth.signed import Signed
-from cfeval_cli.types import ABSENT, Access, Subject
 from tests.problems import (
     TRUTHS,
     importance,

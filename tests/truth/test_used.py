@@ -1,9 +1,9 @@
 import numpy as np
 
+from cfeval_cli.core import BlackBox, Subject
 from cfeval_cli.model.outside import ProbabilityModel
 from cfeval_cli.model.tree import Tree
 from cfeval_cli.truth.used import Used
-from cfeval_cli.types import BlackBox, Subject
 from tests.problems import gate, make_dataset
 from tests.truth.models import asked
 

@@ -17,13 +17,13 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from cfeval_cli import __version__
-from cfeval_cli.folder.read import Folder
+from cfeval_cli.core.files import make_subfolder, whole_file
 from cfeval_cli.report import brief, distributions, plots, recommendation, tables
 from cfeval_cli.report.page import glossary, instances, methods, provenance, stages, svg, verdict, why
 from cfeval_cli.report.plots import NARROW, Plot
 from cfeval_cli.report.tables import Cell, Table
+from cfeval_cli.results.read import Folder
 from cfeval_cli.statistics.findings import Findings
-from cfeval_cli.storage.files import make_subfolder, whole_file
 
 NAME = "report.html"
 KINDS = ("png", "svg", "pdf")

@@ -7,8 +7,8 @@ from typing import Any
 
 import pandas as pd
 
-from cfeval_cli.folder.read import Folder
 from cfeval_cli.report.tables import HALF, left_out, of_absent, of_support
+from cfeval_cli.results.read import Folder
 
 _NAMED = 20  # explainers that are named one by one
 

@@ -1,0 +1,260 @@
+"""`cfeval data`: describing a file of one's own, writing what is to be explained, getting and checking data."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from hydra.utils import instantiate
+from omegaconf import DictConfig, OmegaConf
+
+from cfeval_cli.cli import configs, screen
+from cfeval_cli.cli.export import export
+from cfeval_cli.cli.init import init
+from cfeval_cli.cli.main import Parser
+from cfeval_cli.core import Loadable
+from cfeval_cli.dataset.sources import File
+from cfeval_cli.errors import UserError, did_you_mean, visible
+
+_HELP = """Where data files are, and what can be done about it. data_dir=PATH chooses the folder.
+`cfeval data ACTION --help` shows the help of one action."""
+
+# by action: its arguments, and what it does
+_ACTIONS = {
+    "init": (
+        "FILE --label COLUMN",
+        "Write conf/dataset/FILE.yaml, the description of a table or of texts of your own. The kind of each column is "
+        "detected, and problems of the data are reported in one line each.",
+    ),
+    "export": (
+        "KEY=VALUE ... --into FILE",
+        "Write the instances that a run with the same settings explains, such as dataset=NAME seed=1 n_explain=50.",
+    ),
+    "list": ("[NAME ...]", "Show the files of data sets, their state and their sources; without a name, of all."),
+    "fetch": ("NAME ...", "Download the files of data sets into the data folder."),
+    "verify": (
+        "[NAME ...]",
+        "Compare the files that are there with their checksums; without a name, of all data sets. The exit code is 1 "
+        "if one is damaged.",
+    ),
+    "cache": ("[KEY=VALUE ...]", "Show which explanations are kept for later runs, or remove them with --clear."),
+}
+
+# by option: the actions that it goes with, and its description
+_OPTIONS: Mapping[str, tuple[tuple[str, ...], Mapping[str, Any]]] = {
+    "config-dir": (
+        tuple(_ACTIONS),
+        {"metavar": "FOLDER", "help": "configs of your own (default: ./conf, if it is there)"},
+    ),
+    "clear": (("cache",), {"action": "store_true", "help": "remove all that is kept"}),
+    "label": (("init",), {"metavar": "COLUMN", "help": "what is to be predicted, by name or place"}),
+    "text": (("init",), {"metavar": "COLUMN", "help": "the texts, where a file has other columns too"}),
+    "name": (("init",), {"help": "of the dataset, if not the file's"}),
+    "into": (("export",), {"type": Path, "metavar": "FILE", "help": "csv, tsv or parquet"}),
+    "force": (("init", "export"), {"action": "store_true", "help": "write over a file that is there"}),
+}
+
+
+def _parser() -> Parser:
+    """Make the parser of all actions."""
+    parser = Parser("cfeval data", description=_HELP)
+    parser.add_argument(
+        "action", choices=tuple(_ACTIONS), help="; ".join(f"{name} {words[0]}" for name, words in _ACTIONS.items())
+    )
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help="a file, data sets, or settings, as the action has them"
+    )
+    for option, (actions, settings) in _OPTIONS.items():
+        where = "" if len(actions) == len(_ACTIONS) else f" ({', '.join(actions)})"
+        parser.add_argument(f"--{option}", **{**settings, "help": settings["help"] + where})
+    return parser
+
+
+def _action_help(action: str) -> str:
+    """Return the help of one action: its own arguments and options."""
+    arguments, description = _ACTIONS[action]
+    usage = f"cfeval data {action} {arguments} [OPTIONS]"
+    parser = Parser(f"cfeval data {action}", usage=usage, description=description)
+    for option, (actions, settings) in _OPTIONS.items():
+        if action in actions:
+            parser.add_argument(f"--{option}", **settings)
+    return parser.format_help()
+
+
+def main() -> None:
+    """Show, fetch or verify data files."""
+    words = sys.argv[1:]
+    action = next((word for word in words if word in _ACTIONS), None)
+    if action is not None and ("-h" in words or "--help" in words):
+        sys.stdout.write(_action_help(action))
+        return
+    parser = _parser()
+    arguments = parser.parse_intermixed_args()
+    for option, (actions, _) in _OPTIONS.items():
+        if getattr(arguments, option.replace("-", "_")) and arguments.action not in actions:
+            where = " and ".join(actions)
+            raise UserError(f"--{option} goes with {where} only. See cfeval data --help.")
+    overrides = [name for name in arguments.names if "=" in name]
+    names = [name for name in arguments.names if "=" not in name]
+    if arguments.action == "init":
+        _init(arguments, names, overrides)
+        return
+    arguments.config_dir = arguments.config_dir or configs.beside()
+    if arguments.action == "export":
+        if names:
+            raise UserError(f"export takes settings of a run, such as dataset=NAME, not {names[0]}.")
+        export(overrides, arguments.config_dir, arguments.into, force=arguments.force)
+        return
+    if arguments.action == "cache":
+        if names:
+            raise UserError(f"cache takes no names, only settings such as data_dir=PATH: {', '.join(names)}")
+        _cache(overrides, arguments.config_dir, arguments.clear)
+        return
+    known = _known(arguments.config_dir)
+    for name in names:
+        if name not in known:
+            raise UserError(f"there is no dataset {name}.{did_you_mean(name, known)} There is: {', '.join(known)}.")
+    if arguments.action == "fetch" and not names:
+        raise UserError(f"name what to fetch: cfeval data fetch {' '.join(known)}")
+    data_dir, files, datasets = _files(names or known, overrides, arguments.config_dir)
+    if arguments.action == "fetch":
+        _fetch(data_dir, list(datasets.values()))
+        return
+    code = (_list if arguments.action == "list" else _verify)(data_dir, files)
+    if code:
+        sys.exit(code)
+
+
+def _init(arguments: argparse.Namespace, names: list[str], overrides: list[str]) -> None:
+    """One file, which may have an equals sign in its name."""
+    files = [*names, *(word for word in overrides if not word.startswith("data_dir="))]
+    if len(files) != 1:
+        raise UserError("name one file: cfeval data init loans.csv --label default")
+    with configs.opened():
+        cfg = configs.run([word for word in overrides if word.startswith("data_dir=")])
+    init(
+        files[0], arguments.label, text=arguments.text, name=arguments.name, config_dir=arguments.config_dir,
+        data_dir=Path(str(cfg.data_dir)).expanduser(), force=arguments.force,
+    )  # fmt: skip
+
+
+def _cache(overrides: list[str], config_dir: str | None, clear: bool) -> None:
+    from datetime import datetime
+
+    from rich.table import Table
+    from rich.text import Text
+
+    from cfeval_cli.cache.disk import Disk
+    from cfeval_cli.settings import make
+
+    with configs.opened():
+        cache: object = make(configs.run(overrides, config_dir), "cache")
+    if not isinstance(cache, Disk):
+        raise UserError("cache=off keeps nothing. Leave that setting out to see what is there.")
+    sections = cache.sections()
+    total = f"{sum(entries for _, entries, _, _ in sections):,} entries"
+    if clear:
+        cache.clear()
+        sys.stdout.write(visible(f"removed {total} from {cache.path}") + "\n")
+        return
+    sys.stdout.write(visible(f"{cache.path.absolute()}: {total} (cache.max_mb={cache.max_mb:g})") + "\n")
+    if not sections:
+        return
+    table = Table()
+    for title in ("of", "entries", "kB", "last used"):
+        table.add_column(title, justify="right" if title in ("entries", "kB") else "left")
+    for label, entries, size, used in sections:
+        try:
+            when = datetime.fromtimestamp(used).strftime("%Y-%m-%d %H:%M")
+        except (TypeError, ValueError, OverflowError, OSError):  # the file may be damaged
+            when = "?"
+        table.add_row(Text(visible(label)), f"{entries:,}", f"{size / 1000:,.0f}", when)
+    screen.console().print(table)
+
+
+def _known(config_dir: str | None) -> list[str]:
+    """The datasets that are described; UserError if one of the user's own is called as ours is."""
+    with configs.opened():
+        known = configs.options("dataset", config_dir)
+    for name in known if config_dir is not None else ():
+        configs.adds(f"dataset/{name}", str(config_dir))
+    return known
+
+
+# of a run's config only the data are looked at: few files of the rest are read
+_FEW = ("explainer=[random]", "metric=[validity]", "truth=[signed]", "removal=[zero]")
+
+
+def _files(
+    names: Sequence[str], overrides: list[str], config_dir: str | None
+) -> tuple[Path, dict[str, list[File]], dict[str, DictConfig]]:
+    """The data folder, and the files and configs of datasets."""
+    few = [] if any(word.partition("=")[0] != "data_dir" for word in overrides) else _FEW
+    files: dict[str, list[File]] = {}
+    datasets: dict[str, DictConfig] = {}
+    with configs.opened():
+        for name in names:
+            cfg = datasets[name] = configs.run([f"dataset={name}", *few, *overrides], config_dir)
+            files[name] = [instantiate(node, _convert_="all") for node in _file_nodes(cfg.dataset)]
+    return Path(str(cfg.data_dir)).expanduser(), files, datasets
+
+
+def _file_nodes(node: Any) -> list[Any]:
+    """All descriptions of files below a node of a config."""
+    if OmegaConf.is_list(node):
+        return [found for item in node for found in _file_nodes(item)]
+    if not OmegaConf.is_dict(node):
+        return []
+    if str(node.get("_target_", "")).endswith("dataset.sources.File"):
+        return [node]
+    return [found for key in node for found in _file_nodes(node.get(key))]
+
+
+def _list(data_dir: Path, files: dict[str, list[File]]) -> int:
+    from rich.table import Table
+    from rich.text import Text
+
+    out = screen.console()
+    screen.tell(out, f"Data in {data_dir.absolute()}")
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    for title in ("dataset", "file", "state", "sources, in order"):
+        table.add_column(title, overflow="fold")
+    for name, wanted in files.items():
+        for file in wanted:
+            sources = [source.label if screen.full() else _host(source.label) for source in file.sources]
+            cells = name, file.name, file.state(data_dir), "\n".join(dict.fromkeys(sources))
+            table.add_row(*(Text(visible(cell, keep="\n")) for cell in cells))
+    out.print(table)
+    return 0
+
+
+def _host(source: str) -> str:
+    """Of an address the host, of a file in a package the package; --full has the whole."""
+    return urlsplit(source).hostname or source.partition(": ")[0]
+
+
+def _fetch(data_dir: Path, datasets: list[DictConfig]) -> None:
+    """As a run does it: what cannot be had is replaced by what the dataset has in its stead."""
+    from cfeval_cli.cli.live import Visible
+    from cfeval_cli.settings import make
+
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(Visible("%(message)s"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    for cfg in datasets:
+        dataset: Loadable = make(cfg, "dataset")
+        for found in dataset.fetch(data_dir):
+            sys.stdout.write(visible(f"{found.path}: from {found.source}, sha256 {found.sha256}") + "\n")
+
+
+def _verify(data_dir: Path, files: dict[str, list[File]]) -> int:
+    """Exit code 1 if a file that is there is not what it should be."""
+    states = [(file.place(data_dir), file.state(data_dir)) for wanted in files.values() for file in wanted]
+    for path, state in states:
+        sys.stdout.write(visible(f"{path}: {'sha256 ok' if state == 'present' else state}") + "\n")
+    return int(any(state == "damaged" for _, state in states))

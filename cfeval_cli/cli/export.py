@@ -1,0 +1,90 @@
+"""`cfeval data export`: the instances that a run explains, for explanations that are made elsewhere."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from omegaconf import DictConfig
+
+from cfeval_cli.cli import configs
+from cfeval_cli.core import Dataset, Loadable, Split
+from cfeval_cli.core.files import whole_file
+from cfeval_cli.errors import UserError, visible, whole
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_KINDS = (".csv", ".tsv", ".parquet")
+
+
+def export(overrides: list[str], config_dir: str | None, into: Path | None, *, force: bool) -> None:
+    """Write them: the same data, seed and number as a run with these settings has."""
+    from cfeval_cli.core.plan import check_size
+    from cfeval_cli.pipeline.study import to_explain
+    from cfeval_cli.settings import make
+
+    path = _checked(into, force)
+    with configs.opened():
+        cfg = configs.run(overrides, config_dir)
+        if config_dir is not None:
+            configs.used(overrides, config_dir)
+        settings: Loadable = make(cfg, "dataset")
+    seed, size = _numbers(cfg)
+    dataset = settings.load(Path(str(cfg.data_dir)).expanduser(), seed)
+    check_size(dataset, size)
+    instances = to_explain(dataset, seed, size)
+    _write(table(dataset, instances), path)
+    told = f"{len(instances):,} instances of {dataset.name} (seed {seed}): {path}"
+    back = "A score for each, by instance and feature, comes back with explainer=[…,file] explainer.file.path=FILE"
+    sys.stdout.write(visible(f"{told}\n{back}", keep="\n") + "\n")
+
+
+def table(dataset: Dataset, instances: Split) -> pd.DataFrame:
+    """Return a row for each instance: its number, then what the model reads; of a text also its words."""
+    import pandas as pd
+
+    if instances.texts is not None:
+        columns = {"instance": instances.ids, "text": list(instances.texts)}
+        words = dataset.words(instances)
+        return pd.DataFrame(columns | ({} if words is None else {"words": [" ".join(row) for row in words]}))
+    rows = dataset.decode(instances.codes)
+    if isinstance(rows, list):
+        raise TypeError("a table has columns")
+    if "instance" in rows:
+        raise UserError(
+            f"a feature of {dataset.name} is called instance, as the column is that numbers the instances. Rename it."
+        )
+    rows.insert(0, "instance", instances.ids)
+    return rows
+
+
+def _checked(into: Path | None, force: bool) -> Path:
+    if into is None:
+        raise UserError("say where to write the instances: cfeval data export dataset=adults --into explain_me.csv")
+    if into.suffix.lower() not in _KINDS:
+        raise UserError(f"--into {into}: the name must end in {', '.join(_KINDS)}.")
+    if into.exists() and not force:
+        raise UserError(f"--into {into} is there already. Take another name, or say --force to write over it.")
+    if not into.absolute().parent.is_dir():
+        raise UserError(f"--into {into}: there is no folder {into.parent}.")
+    return into
+
+
+def _numbers(cfg: DictConfig) -> tuple[int, int | None]:
+    try:
+        whole("seed", cfg.seed, 0)
+        if cfg.n_explain is not None:
+            whole("n_explain", cfg.n_explain, 1)
+    except ValueError as error:
+        raise UserError(f"{error}.") from error
+    return int(cfg.seed), cfg.n_explain
+
+
+def _write(rows: pd.DataFrame, path: Path) -> None:
+    with whole_file(path) as partial:
+        if path.suffix.lower() == ".parquet":
+            rows.to_parquet(partial, index=False)
+        else:
+            rows.to_csv(partial, index=False, sep="\t" if path.suffix.lower() == ".tsv" else ",")

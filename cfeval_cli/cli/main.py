@@ -1,0 +1,220 @@
+"""The `cfeval` command: picks the sub-command, hands the rest to it, and turns errors into one message."""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import importlib
+import io
+import logging
+import os
+import re
+import signal
+import sys
+from typing import Any
+
+from cfeval_cli import __version__
+from cfeval_cli.errors import Failure, UserError, did_you_mean, visible
+
+COMMANDS = {
+    "run": "train, explain, search, score: one run, or a sweep with --multirun",
+    "gather": "several runs in one table: means over seeds, stability of rankings",
+    "report": "report.html of a run or a sweep, made anew from its folder",
+    "judge": "what each way to choose an explainer loses, where truth is known",
+    "atlas": "which metric may be believed, over many data sets and judges",
+    "paper": "the paper's printed figures: checked (audit), beside ours (compare)",
+    "data": "describe data of your own; list, fetch, verify, export; the cache",
+}
+
+_USAGE = """\
+cfeval {version}: which explanation method tells the truth about a model, and which
+metric can be trusted to say so?
+
+usage: cfeval COMMAND [ARGUMENTS]
+
+{commands}
+
+  cfeval run dataset=adults search=discrete
+  cfeval COMMAND --help tells more; --quiet prints the answer, --full all tables
+  HYDRA_FULL_ERROR=1 shows the traceback of an error
+"""
+
+
+def print_any_character() -> None:
+    """Write characters that the terminal's encoding lacks as escapes, so that printing cannot fail for them."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def folder_problem() -> str | None:
+    """Return what is wrong with the working directory: its name must be valid UTF-8, as run.json stores it."""
+    try:
+        folder = os.getcwd()  # noqa: PTH109
+        folder.encode("utf-8")
+    except UnicodeEncodeError:
+        return (
+            f"the working directory {visible(ascii(folder))} is not valid UTF-8. Rename it, or start cfeval elsewhere."
+        )
+    except OSError:
+        return None
+    return None
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    print_any_character()
+    arguments = sys.argv[1:]
+    if arguments[:1] in (["-sc"], ["--shell-completion"]):
+        arguments = _completion(arguments)
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        commands = "\n".join(f"  {name:<6} {what}" for name, what in COMMANDS.items())
+        sys.stdout.write(_USAGE.format(version=__version__, commands=commands))
+        return
+    if arguments[0] == "--version":
+        sys.stdout.write(f"cfeval {__version__}\n")
+        return
+    command, *rest = arguments
+    if problem := folder_problem():
+        sys.exit(complain(UserError(problem)))
+    if command not in COMMANDS:
+        sys.exit(
+            complain(UserError(f"there is no command {command!r}.{did_you_mean(command, COMMANDS)} See cfeval --help."))
+        )
+    if any(argument.startswith("--experimental-rerun") for argument in rest):
+        sys.exit(
+            complain(UserError("--experimental-rerun unpickles a file, which could run anything in it: not supported."))
+        )
+    if odd := [argument for argument in rest if argument.startswith("-") and visible(argument) != argument]:
+        sys.exit(complain(UserError(f"there is no option {odd[0]}. See cfeval {command} --help.")))
+    for option in ("--quiet", "--full"):
+        if option in rest:
+            os.environ[f"CFEVAL_{option[2:].upper()}"] = "1"
+            rest = [word for word in rest if word != option]
+    sys.argv = [sys.argv[0], *_overrides_last(rest)]  # Hydra and argparse read it
+    sys.path.append(str(os.getcwd()))  # noqa: PTH109  a user's own components may lie beside their configs
+    for library in ("OMP", "OPENBLAS", "MKL"):
+        # one thread a process: the same bits on any number of cores, and no fight over them between workers
+        os.environ[f"{library}_NUM_THREADS"] = "1"
+    # what is imported stays: to look through it for what may go at every 700th object is a tenth of a short run
+    gc.set_threshold(20_000)
+    full = os.environ.get("HYDRA_FULL_ERROR") == "1"
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # so that Hydra passes errors on instead of printing them
+    os.environ["CFEVAL_TRACEBACK"] = "1" if full else ""
+    signal.signal(signal.SIGTERM, _terminate)
+    logging.raiseExceptions = False  # a log that cannot be written, on a full disk, is not what to tell the user
+    try:
+        importlib.import_module(f"cfeval_cli.cli.{command}").main()
+    except KeyboardInterrupt as error:
+        sys.stderr.write("cfeval: stopped\n")
+        sys.exit(stopped(error))
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(1)
+    except Exception as error:
+        if full:
+            raise
+        sys.exit(complain(error))
+
+
+class Parser(argparse.ArgumentParser):
+    """Shows what it does not understand, control characters too."""
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        super()._print_message(visible(message, keep="\n"), file)
+
+
+def _terminate(*_: object) -> None:
+    """What `kill` sends ends a run as Ctrl-C does, so that no worker and no temporary folder stays behind."""
+    raise KeyboardInterrupt("terminated")
+
+
+def stopped(error: KeyboardInterrupt) -> int:
+    """The exit code that a shell would give: 128 and the number of the signal."""
+    return 143 if str(error) == "terminated" else 130
+
+
+def _overrides_last(arguments: list[str]) -> list[str]:
+    """Let options stand between overrides, where Hydra's parser would not take what follows them."""
+    takes_value = ("--config-dir", "-cd", "--config-path", "-cp", "--config-name", "-cn", "--package", "-p", "--into",
+                   "--resume", "--csv", "--md", "--label", "--text", "--name", "--scale")  # fmt: skip
+    before = ["", *arguments]
+    overrides = [
+        i
+        for i, word in enumerate(arguments)
+        if (("=" in word and word[0] != "-") or word.startswith("~")) and before[i] not in takes_value
+    ]
+    kept = [word for i, word in enumerate(arguments) if i not in overrides]
+    return [*kept, *(arguments[i] for i in overrides)]
+
+
+def complain(error: Exception, kept: str = "", job: str = "") -> int:
+    """Write one message to standard error; returns the exit code. `kept` says what a failure has left intact."""
+    from omegaconf.errors import OmegaConfBaseException
+
+    if not isinstance(error, UserError | Failure) and isinstance(error.__cause__, OSError):
+        error = error.__cause__  # Hydra could not write its own files
+    message, code = str(error).strip(), 1
+    if isinstance(error, UserError):
+        code, kept = 2, ""
+    elif type(error).__module__.startswith("hydra") or isinstance(error, OmegaConfBaseException) or _of_hydra(error):
+        message, code, kept = explain_hydra(error), 2, ""
+    elif isinstance(error, OSError) and error.filename:
+        message = f"{error.filename}: {error.strerror or error}."
+        if "hydra.core.hydra_config" in sys.modules:
+            message += " Results go to hydra.run.dir, by default below the current folder."
+    elif not isinstance(error, Failure):
+        message = f"{type(error).__name__}: {message} (HYDRA_FULL_ERROR=1 shows where)."
+    told = "cfeval: " + " ".join(part for part in (job, message, kept) if part)
+    sys.stderr.write(visible(told, keep="\n") + "\n")  # names and cells from outside are in it
+    return code
+
+
+def _of_hydra(error: Exception) -> bool:
+    """Whether Hydra objects to something with an error that is not one of its own."""
+    place = error.__traceback__
+    while place is not None and place.tb_next is not None:
+        place = place.tb_next
+    where = "" if place is None else str(place.tb_frame.f_globals.get("__name__"))
+    return isinstance(error, ValueError) and where.startswith(("hydra.", "omegaconf."))
+
+
+def explain_hydra(error: Exception) -> str:
+    """Hydra's message, with the closest names that do exist."""
+    from cfeval_cli.cli import configs
+
+    message = str(error).strip()
+    own = configs.own()
+    with configs.opened():
+        if match := re.search(r"Could not override '([^']+)'", message):
+            if offer := configs.offer(match[1], own):
+                return offer
+            known = configs.settings(own)
+            if match[1] in known and match[1].count(".") > 1:
+                group, name = match[1].split(".")[:2]
+                return f"{match[1]} is a setting of {group} {name!r}, which is not chosen: add it to {group}=[…]."
+            close = did_you_mean(match[1], dict.fromkeys([*known, *configs.chosen(match[1], own)]))
+            return f"there is no setting {match[1]!r}.{close} See cfeval run --cfg job."
+        if "Cannot merge" in str(error.__cause__) and (match := re.search(r"merging override \+*([^=]+)=", message)):
+            return (
+                f"{match[1]} is a list in the yaml and a mapping here, or the reverse. Remove the first and add the "
+                f"second: '~{match[1]}' '+{match[1]}=…'"
+            )
+        if match := re.search(r"Could not (?:find|load) '([^']+)/([^'/]+)'", message):
+            group, name = match.groups()
+            there = configs.options(group, own)
+            return f"there is no {group} {name!r}.{did_you_mean(name, there)} There is: {', '.join(there)}."
+    cause = f" {error.__cause__}" if error.__cause__ else ""
+    return " ".join(f"{message}{cause}".split())
+
+
+def _completion(arguments: list[str]) -> list[str]:
+    """Hydra's shell hook leaves the sub-command in COMP_LINE: take it from there."""
+    line = os.environ.get("COMP_LINE", "")
+    words = line.split()
+    command = words[1] if len(words) > 1 else ""
+    if command == "run" and (len(words) > 2 or line.endswith(" ")):
+        os.environ["COMP_LINE"] = re.sub(rf"^(\s*\S+)\s+{command}", r"\1", line, count=1)
+        return ["run", *arguments]
+    sys.stdout.write(" ".join(name for name in COMMANDS if name.startswith(command)) + "\n")
+    sys.exit(0)

@@ -1,0 +1,63 @@
+"""`cfeval paper`: the paper's own figures, and ours beside them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from cfeval_cli.cli.main import Parser
+
+_HELP = "The figures that the paper printed: do they agree with each other, and with ours?"
+_AUDIT = """Computes again all that follows from the figures that the paper printed (ranks, quotients, correlations,
+sums, shares, what the text says of them) and lists each disagreement: where it is, what is printed, what comes out, and
+what it means. Needs no data and no run."""
+
+_COMPARE = """Puts the paper's tables and ours side by side, cell by cell, and gives a verdict on each of the paper's
+claims under each definition of gold, over the seeds of the runs. Reads stored runs only; `make paper` makes them.
+Writes paper.md, paper.tex and paper.html, paper.csv (every cell) and claims.csv (every verdict with its figures)."""
+
+
+def main() -> None:
+    """Pick the action."""
+    parser = Parser("cfeval paper", description=_HELP)
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    audit = actions.add_parser("audit", help="check the paper's figures against each other", description=_AUDIT)
+    audit.add_argument("--csv", type=Path, metavar="FILE", help="also write the findings there, one row each")
+    audit.add_argument("--md", type=Path, metavar="FILE", help="also write the tables there, as Markdown")
+    compare = actions.add_parser(
+        "compare", help="the paper's tables and claims beside those of runs", description=_COMPARE
+    )
+    compare.add_argument(
+        "folders", nargs="+", type=Path, metavar="RUN",
+        help="folder of a run (cfeval run experiment=table1_adults, …), or one that has such folders below it",
+    )  # fmt: skip
+    compare.add_argument("--into", type=Path, default=Path(), metavar="FOLDER", help="where to write (default: here)")
+    compare.add_argument(
+        "--tables", nargs="+", default=["1", "2", "3"], choices=["1", "2", "3"], metavar="N", help="only these of 1 2 3"
+    )
+    arguments = parser.parse_args()
+    if arguments.action == "audit":
+        _audit(arguments.csv, arguments.md)
+    else:
+        _compare(arguments.folders, arguments.into, arguments.tables)
+
+
+def _compare(folders: list[Path], into: Path, tables: list[str]) -> None:
+    from cfeval_cli.cli import screen
+    from cfeval_cli.study.paper.compare import compare
+
+    done = compare(folders, into, tables)
+    told = f"Written: {into.resolve()}: paper.md, paper.tex, paper.html, paper.csv, claims.csv"
+    screen.answer([f"Verdict: {done.answer}."], done.brief, done.tables, [told])
+
+
+def _audit(csv: Path | None, md: Path | None) -> None:
+    from cfeval_cli.cli import screen
+    from cfeval_cli.core.files import whole_file
+    from cfeval_cli.study.paper.audit import of_the_paper
+
+    done = of_the_paper()
+    for path, text in ((csv, done.frame().to_csv(index=False)), (md, done.markdown())):
+        if path is not None:
+            with whole_file(path) as file:
+                file.write_text(text, encoding="utf-8")
+    screen.answer([f"Verdict: {done.summary}."], done.brief(), done.tables(), [])

@@ -1,0 +1,47 @@
+"""`cfeval report`: reports of stored runs, made anew."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from cfeval_cli.cli.gather import show, together
+from cfeval_cli.cli.main import Parser
+
+_HELP = """Make report.html and the figures anew from stored runs. Nothing is computed again. One run: in its own
+folder. A sweep, or several runs: one report of what they say together, as at the end of a sweep."""
+
+
+def main() -> None:
+    """Report on the runs in the folders that are named."""
+    parser = Parser("cfeval report", description=_HELP)
+    parser.add_argument(
+        "folders", nargs="+", type=Path, metavar="RUN",
+        help="folder of a run, or of a sweep, which stands for all runs below it",
+    )  # fmt: skip
+    parser.add_argument(
+        "--into", type=Path, metavar="FOLDER",
+        help="where the report of several runs goes, with the tables of cfeval gather (default: the sweep's folder if "
+        "one is named and nothing else, otherwise gathered/ below the current folder)",
+    )  # fmt: skip
+    arguments = parser.parse_args()
+    first = arguments.folders[0]
+    if len(arguments.folders) == 1 and (first / "run.json").exists():
+        if arguments.into is not None:
+            parser.error("the report of one run goes into its own folder: --into is for several")
+        _of_run(first)
+    else:
+        show(together(arguments.folders, arguments.into))
+
+
+def _of_run(path: Path) -> None:
+    """Remake the report and the figures of one run, in the formats that it was run with, and say what it says."""
+    from cfeval_cli.cli import screen
+    from cfeval_cli.report.page import build
+    from cfeval_cli.results.read import read
+    from cfeval_cli.results.store import RunFolder
+
+    folder = read(path)
+    kinds = folder.record["settings"].get("figures", build.KINDS)
+    made = build.Report(folder)
+    RunFolder.remake(path, folder.record, made.files(kinds))
+    screen.answer(made.answer, made.brief, made.tables, [f"Report: {path / build.NAME}"])

@@ -1,0 +1,217 @@
+"""`cfeval run`: one experiment, or with --multirun several."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import hydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
+from omegaconf import DictConfig
+
+from cfeval_cli.cli import callbacks, configs, screen, shortcuts, usage
+from cfeval_cli.cli.main import complain, stopped
+from cfeval_cli.cli.resume import QUIET, arguments, sweep_task_overrides, words_to_repeat
+from cfeval_cli.errors import Failure, UserError, refuse_exit, visible
+
+if TYPE_CHECKING:
+    from cfeval_cli.core import Plan
+    from cfeval_cli.report.brief import Brief
+    from cfeval_cli.report.page.build import Report
+    from cfeval_cli.report.tables import Table
+    from cfeval_cli.results.store import RunFolder
+
+log = logging.getLogger("cfeval")
+
+
+def main() -> None:
+    """One experiment, or the jobs of a sweep and then what they say together."""
+    topic = usage.asked(sys.argv[1:])
+    if topic is not None:
+        usage.show(topic)
+        return
+    if not _resumed():
+        return
+    beside = configs.beside()
+    if configs.config_dir() is None and beside is not None:
+        sys.argv[1:1] = ["--config-dir", beside]
+    if screen.quiet() and not any(word.startswith("hydra/hydra_logging=") for word in sys.argv):
+        sys.argv.append(QUIET)
+    shortcuts.take()
+    try:
+        _experiment()
+    except Exception:
+        callbacks.gather_unfinished()
+        raise
+
+
+def _resumed() -> bool:
+    """Put what --resume FOLDER stands for in its place on the command line; whether anything is left to do."""
+    words = [word for one in sys.argv[1:] for word in (one.split("=", 1) if one.startswith("--resume=") else [one])]
+    if "--resume" not in words:
+        return True
+    place = words.index("--resume")
+    if len(words) == place + 1:
+        raise UserError("--resume needs the folder of a run or of a sweep: cfeval run --resume FOLDER")
+    folder, own = Path(words[place + 1]), words[:place] + words[place + 2 :]
+    found = arguments(folder, own)
+    if found is None:
+        sys.stdout.write(visible(f"Nothing is left to do, the run is complete. Results: {folder}") + "\n")
+        return False
+    sys.argv[1:] = found
+    os.environ["CFEVAL_RESUMED"] = "1"  # for jobs in other processes too
+    return True
+
+
+@hydra.main(version_base="1.3", config_path="pkg://cfeval_cli.conf", config_name="run")
+def _experiment(cfg: DictConfig) -> None:
+    """Run what the config describes, into the folder that Hydra made."""
+    from cfeval_cli.results.store import RunFolder
+
+    config = HydraConfig.get()
+    words = [word for word in sys.argv[1:] if word != QUIET]
+    place, resumed = Path(config.runtime.output_dir), bool(os.environ.get("CFEVAL_RESUMED"))
+    folder = RunFolder(place, ["cfeval", "run", *words], list(config.overrides.task), is_resumed=resumed)
+    try:
+        with folder.opened(), refuse_exit():
+            silent = _run(cfg, folder)
+    except KeyboardInterrupt as error:
+        log.error("stopped by the user")
+        sys.stderr.write(visible(f"cfeval: stopped. {_close(folder, 'stopped', cfg)}") + "\n")
+        sys.exit(stopped(error))
+    except Exception as error:
+        log.error("failed", exc_info=True)
+        kept = _close(folder, "failed", cfg)
+        if os.environ.get("CFEVAL_TRACEBACK"):
+            raise
+        if HydraConfig.get().mode == RunMode.MULTIRUN:
+            # said now, not after the other jobs; they go on, and the exit code tells in the end
+            code = complain(error, kept, f"job {HydraConfig.get().job.num}:")
+            raise (UserError if code == 2 else Failure)("not all jobs of the sweep succeeded, see above") from error
+        sys.exit(complain(error, kept))
+    if silent:
+        _tell_silent(silent)
+
+
+def _tell_silent(silent: list[str]) -> None:
+    """End badly if an explainer explained nothing at all; the results of the others are complete."""
+    error = Failure(f"{'; '.join(silent)}. The rest is complete.")
+    if HydraConfig.get().mode == RunMode.MULTIRUN:
+        complain(error, job=f"job {HydraConfig.get().job.num}:")
+        raise Failure("not all jobs of the sweep succeeded, see above")
+    sys.exit(complain(error))
+
+
+def _run(cfg: DictConfig, folder: RunFolder) -> list[str]:
+    """Compute, write and show; tells of explainers that failed on every instance."""
+    from cfeval_cli.cli import live
+    from cfeval_cli.pipeline import run as pipeline
+    from cfeval_cli.settings import plan
+
+    own = _own()
+    chosen = plan(cfg)
+    if own and not screen.quiet():
+        sys.stderr.write(visible(f"Your own: {', '.join(own)}") + "\n")
+    alone = HydraConfig.get().mode != RunMode.MULTIRUN
+    made: Report | None = None
+    with live.terminal() as stages:
+        if pipeline.run(chosen, folder, stages):
+            with stages.stage("tables"):
+                made = add_tables(folder, chosen)
+                shown = _shown(made)
+    if made is not None:
+        if alone and shown is not None:
+            screen.answer(*shown, [])  # figures take longer, and can be waited for with the answer in sight
+        if chosen.figures or chosen.report:
+            with live.terminal() as stages, stages.stage("figures and page"):
+                add_page(folder, chosen, made)
+        folder.finish()
+    known = "computed before, with the same inputs. " if made is None else ""
+    if not alone:  # what the jobs say together is shown in the end
+        job = f"job {HydraConfig.get().job.num} ({HydraConfig.get().job.override_dirname or 'no overrides'}): "
+        screen.tell(screen.console(), f"{job}{known}Results: {folder.path}")
+        return folder.silent()
+    page = folder.path / "report.html"
+    told = [f"Report:  {page}"] if page.exists() else []
+    screen.show([], "\n".join([*told, f"{known}Results: {folder.path}"]))
+    return folder.silent()
+
+
+def _own() -> list[str]:
+    """The user's own configs that were found without her saying where they are; refused if one is called as ours is."""
+    folder, told = configs.config_dir(), HydraConfig.get().overrides
+    if folder is None or (folder != configs.beside() and not configs.clashes(folder)):
+        return []  # without finding out which configs are read, which takes as long as composing them
+    names = configs.used([*told.hydra, *told.task], folder)
+    return [str(Path(configs.PLACE) / f"{name}.yaml") for name in names if folder == configs.beside()]
+
+
+def add_tables(folder: RunFolder, plan: Plan) -> Report:
+    """The tables as text, made from what the folder has, and those of its judges."""
+    from cfeval_cli.report.page.build import Report
+    from cfeval_cli.results.read import read
+    from cfeval_cli.results.store import JUDGES, RunFolder
+
+    made = Report(read(folder.path, folder.finished))
+    folder.add(made.texts())
+    for name in plan.judges:
+        judge = folder.path / JUDGES / name
+        theirs = read(judge)
+        if "tables.md" not in theirs.record["files"]:
+            RunFolder.remake(judge, theirs.record, Report(theirs).texts())
+    return made
+
+
+def _shown(made: Report) -> tuple[Sequence[str], Brief, Sequence[Table]] | None:
+    """What the screen is to have; a run is not lost for want of it."""
+    try:
+        return made.answer, made.brief, made.tables
+    except Exception as error:
+        log.exception("no answer")
+        log.warning("the answer could not be told (%s); all else is complete", error)
+        return None
+
+
+def add_page(folder: RunFolder, plan: Plan, made: Report) -> None:
+    """Figures and page; a run is not lost for want of them."""
+    try:
+        folder.add(list(made.files(plan.figures, plan.report)))
+    except OSError:
+        raise
+    except Exception as error:
+        log.exception("no report")
+        log.warning("report.html could not be made (%s); all else is complete", error)
+
+
+def _close(folder: RunFolder, status: str, cfg: DictConfig) -> str:
+    """Keep what was computed and name it; leave no folder behind if nothing was."""
+    if not folder.begun:
+        folder.discard()
+        return "Nothing had been computed yet."
+    try:
+        folder.close(status)
+        kept = ", ".join(folder.contents())
+    except (OSError, Failure):  # the disk is full, or somebody removed the folder
+        return f"{folder.path} could not be closed; what was finished is kept as far as there was room."
+    return f"Safe in {folder.path}: {kept}, and all that was finished. To go on: {_again(folder, cfg)}"
+
+
+def _again(folder: RunFolder, cfg: DictConfig) -> str:
+    """The command that goes on, with what is not taken from a folder."""
+    config = HydraConfig.get()
+    sweep = config.mode == RunMode.MULTIRUN
+    place = Path(config.sweep.dir).absolute() if sweep else folder.path
+    words = ["cfeval", "run", "--resume", str(place)]
+    own = configs.config_dir()
+    words += [] if own is None else ["--config-dir", own]
+    elsewhere = ("hydra.run.", "hydra.sweep.", "hydra.mode=", QUIET)
+    words += [word for word in config.overrides.hydra if not word.startswith(elsewhere)]
+    # The overrides of a job have one value of each sweep, those of the sweep have all.
+    words += words_to_repeat(sweep_task_overrides(place) if sweep else config.overrides.task)
+    return shlex.join([*words, *(["strict=false"] if cfg.strict is True else [])])

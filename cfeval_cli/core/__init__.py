@@ -1,0 +1,66 @@
+"""The nouns of a run and what its components must be able to do, one file a subject."""
+
+from cfeval_cli.core.client import Gate, Ledger, Question
+from cfeval_cli.core.cost import Cost
+from cfeval_cli.core.counterfactual import Counterfactuals, Distance, Measure, Search, Task
+from cfeval_cli.core.data import (
+    ABSENT,
+    NONE,
+    Bools,
+    Codes,
+    Dataset,
+    Feature,
+    Floats,
+    Ints,
+    Loadable,
+    Rows,
+    Spellings,
+    Split,
+)
+from cfeval_cli.core.explanation import Batch, Explained, Explainer, Explanation, NotExplained
+from cfeval_cli.core.memory import Memory
+from cfeval_cli.core.metric import Absent, Case, Metric, Removed, Score
+from cfeval_cli.core.model import (
+    Access,
+    Additive,
+    Binary,
+    BlackBox,
+    Blindable,
+    Change,
+    Classifier,
+    Depth,
+    Differentiable,
+    Editable,
+    Embedded,
+    Encoded,
+    Fingerprinted,
+    Foreseen,
+    Leaves,
+    Linear,
+    Logits,
+    Model,
+    Picking,
+    Probabilistic,
+    Reading,
+    Reparametrisable,
+    Restorable,
+    Sloped,
+    Stored,
+    Subject,
+    Taught,
+    Trainable,
+    Tree,
+)
+from cfeval_cli.core.plan import Absences, Cache, Executor, Judging, Plan
+from cfeval_cli.core.removal import Removal, StandIns
+from cfeval_cli.core.truth import Known, Truth
+
+__all__ = [
+    "ABSENT", "NONE", "Absences", "Absent", "Access", "Additive", "Batch", "Binary", "BlackBox", "Blindable", "Bools",
+    "Cache", "Case", "Change", "Classifier", "Codes", "Cost", "Counterfactuals", "Dataset", "Depth", "Differentiable",
+    "Distance", "Editable", "Embedded", "Encoded", "Executor", "Explained", "Explainer", "Explanation", "Feature",
+    "Fingerprinted", "Floats", "Foreseen", "Gate", "Ints", "Judging", "Known", "Leaves", "Ledger", "Linear", "Loadable",
+    "Logits", "Measure", "Memory", "Metric", "Model", "NotExplained", "Picking", "Plan", "Probabilistic", "Question",
+    "Reading", "Removal", "Removed", "Reparametrisable", "Restorable", "Rows", "Score", "Search", "Sloped", "Spellings",
+    "Split", "StandIns", "Stored", "Subject", "Task", "Taught", "Trainable", "Tree", "Truth",
+]  # fmt: skip

@@ -1,0 +1,393 @@
+"""The one door to a model: it lets through a level of access, counts the rows asked, and knows what a class is."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cfeval_cli.core.cost import Cost
+from cfeval_cli.core.data import ABSENT, NONE, Bools, Codes, Floats, Ints
+from cfeval_cli.core.memory import asked_once
+from cfeval_cli.core.model import (
+    Access,
+    Additive,
+    Binary,
+    Classifier,
+    Depth,
+    Differentiable,
+    Editable,
+    Embedded,
+    Encoded,
+    Leaves,
+    Linear,
+    Logits,
+    Model,
+    Picking,
+    Probabilistic,
+    Reading,
+    Slope,
+    Sloped,
+    Tree,
+)
+from cfeval_cli.errors import Failure
+
+if TYPE_CHECKING:
+    import torch
+
+_Ability = TypeVar("_Ability")
+_Answer = TypeVar("_Answer")
+
+Question = Callable[[Codes], NDArray[Any]]  # that a model answers: classes (n,) or probabilities (n, C) of rows
+
+
+def directly(question: Question, codes: Codes) -> NDArray[Any]:
+    """A question put to the model now, by itself."""
+    return question(codes)
+
+
+class Ledger:
+    """What each component asked of the model, and how long it took; if `watching`, how deep it looked.
+
+    `ask` puts the questions of its gates to a model that is not asked in a cheaper way.
+    """
+
+    def __init__(self, *, watching: bool = False, ask: Callable[[Question, Codes], NDArray[Any]] = directly) -> None:
+        self.ask = ask
+        self.rows: Counter[str] = Counter()
+        self.calls: defaultdict[str, float] = defaultdict(float)
+        self.watching = watching
+        self.depths: dict[str, Depth] = {}
+        self.seconds: defaultdict[str, float] = defaultdict(float)
+        self.inside: defaultdict[str, float] = defaultdict(float)
+
+    def book(self, asker: str, cost: Cost) -> None:
+        """Write work that was done elsewhere to an asker's account."""
+        self.rows[asker] += cost.rows
+        self.calls[asker] += cost.calls
+        self.seconds[asker] += cost.seconds
+        self.inside[asker] += cost.inside
+
+    def add(self, asker: str, other: Ledger) -> None:
+        """Write all that another ledger has to one account."""
+        for one in list(other.rows):
+            self.book(asker, other.cost(one))
+
+    def cost(self, asker: str) -> Cost:
+        """What stands on an asker's account."""
+        return Cost(self.rows[asker], self.calls[asker], self.seconds[asker], self.inside[asker])
+
+    def look(self, asker: str, depth: Depth) -> None:
+        """Write down how deep an asker looked."""
+        self.depths[asker] = max(depth, self.depth(asker))
+
+    def depth(self, asker: str) -> Depth:
+        """How deep an asker has looked."""
+        return self.depths.get(asker, Depth.PREDICTIONS)
+
+    @contextmanager
+    def clock(self, asker: str) -> Iterator[None]:
+        """Write the time that passes to an asker's account."""
+        begun = time.perf_counter()
+        yield
+        self.book(asker, Cost(seconds=time.perf_counter() - begun))
+
+    def gate(self, model: Model, access: Access, asker: str, *, padded: bool = False) -> Gate:
+        """A gate whose rows are written to the asker's account; rows are `padded` if they may end early."""
+        self.rows[asker] += 0
+        return Gate(model, access, self, asker, padded=padded)
+
+
+class Gate:
+    """A model as one component sees it. A class is a number; `of` names one for each row, mostly the predicted one."""
+
+    def __init__(self, model: Model, access: Access, ledger: Ledger, asker: str, *, padded: bool = False) -> None:
+        self._model, self.access, self._ledger, self._asker = model, access, ledger, asker
+        self._binary = model if isinstance(model, Binary) else None
+        self._editable = model if isinstance(model, Editable) else None
+        self._likely = isinstance(model, Binary | Probabilistic)
+        self._padded = padded
+        self.embeds = isinstance(model, Embedded) and access >= Access.GRADIENT
+        # made once: questions that are the same are put together
+        self._answer: Question | None = None
+        if isinstance(model, Probabilistic):
+            self._answer = partial(self._timed, asked_once, model.predict_proba)
+        elif isinstance(model, Classifier):
+            self._answer = partial(self._timed, asked_once, model.predict)
+
+    @property
+    def linear(self) -> bool:
+        """Whether `line` may be asked."""
+        return isinstance(self._model, Linear) and self.access >= Access.GRADIENT
+
+    def labels(self, codes: Codes) -> Ints:
+        """Predicted classes of (n, M) codes."""
+        self._ask(Access.LABEL, len(codes))
+        self._watch(codes)
+        if self._binary is not None:
+            return (self._timed(self._binary.positive, codes) > 0.5).astype(np.int64)
+        self._check(codes)
+        answer = self._ledger.ask(self._answer or self._of(Classifier).predict, codes)
+        return _likeliest(answer) if isinstance(self._model, Probabilistic) else np.asarray(answer, dtype=np.int64)
+
+    def predict(self, codes: Codes, of: Ints) -> tuple[Ints, Floats | None]:
+        """Predicted classes (n,) and the probability of each row's class `of`, if it may be asked and there is one."""
+        if self.access < Access.PROBABILITY or not self._likely:
+            return self.labels(codes), None
+        if self._binary is not None:
+            self._ask(Access.PROBABILITY, len(codes))
+            self._watch(codes)
+            positive = self._timed(self._binary.positive, codes)
+            return (positive > 0.5).astype(np.int64), _probability_of(of, positive)
+        probabilities = self.probabilities(codes)
+        return _likeliest(probabilities), probabilities[np.arange(len(codes)), of]
+
+    def probabilities(self, codes: Codes) -> Floats:
+        """The probabilities (n, C) of all classes."""
+        self._ask(Access.PROBABILITY, len(codes))
+        self._watch(codes)
+        self._check(codes)
+        answer = self._answer if isinstance(self._model, Probabilistic) else None
+        return np.asarray(self._ledger.ask(answer or self._of(Probabilistic).predict_proba, codes), dtype=np.float64)
+
+    def probability(self, codes: Codes, of: Ints) -> Floats:
+        """The probability (n,) of each row's class `of`."""
+        self._permit(Access.PROBABILITY)
+        _, probability = self.predict(codes, of)
+        if probability is None:
+            raise Failure(f"{self._asker} asked for probabilities that there are not.")
+        return probability
+
+    def edited(self, codes: Codes, features: Ints, rows: Ints, values: Codes, of: Ints) -> tuple[Bools, Floats | None]:
+        """Of edits: whether each (m,) is predicted otherwise than `of` (n,), and the probability of that class.
+
+        The features (n, k) of some rows (m,) get the values (m, k). `rows` may be (1,) if all edits are of one row;
+        where no feature is named, the value is ABSENT. No probability with label access.
+        """
+        if self._editable is None:
+            everyone = np.broadcast_to(rows, len(values))
+            labels, probability = self.predict(apply_edits(codes, features, everyone, values), of.take(everyone))
+            return labels != of.take(everyone), probability
+        self._ask(Access.LABEL, len(values))
+        if self._ledger.watching:
+            self._watch(apply_edits(codes, features, np.broadcast_to(rows, len(values)), values))
+        positive = self._timed(self._editable.edited_positive, codes, features, rows, values)
+        was = (of == 1).take(rows)
+        flips = (positive > 0.5) != was
+        return flips, None if self.access < Access.PROBABILITY else np.where(was, positive, 1.0 - positive)
+
+    def vectors(self, feature: int, codes: Codes) -> Floats:
+        """Embeddings (n, d) of values of one feature."""
+        self._permit(Access.GRADIENT)
+        return self._of(Embedded).vectors(feature, codes)
+
+    def pick(self, features: Ints, codes: Codes) -> Floats:
+        """Embeddings (n, d) of one value (n,) each, of any features (n,)."""
+        self._permit(Access.GRADIENT)
+        return pick(self._of(Embedded), features, codes)
+
+    def embed(self, codes: Codes) -> Floats:
+        """Embeddings (n, M, d) of whole rows."""
+        self._permit(Access.GRADIENT)
+        return embed(self._of(Embedded), codes)
+
+    def slope(self, codes: Codes, features: Ints, of: Ints, times: float) -> Slope:
+        """A function of (rows, vectors (n, k, d)): the probability of `of` with those rows' features moved there.
+
+        And `times` its gradient.
+        """
+        self._permit(Access.GRADIENT)
+        if not isinstance(self._model, Sloped):
+            return self._derived(codes, features, of, times)
+        known = self._model.slope(codes, features)
+        signs = np.where(of == 1, times, -times)
+
+        def counted(rows: Ints, vectors: Floats) -> tuple[Floats, Floats]:
+            self._ask(Access.GRADIENT, len(rows))
+            positive, gradient = self._timed(known, rows, vectors)
+            gradient *= signs[rows, None, None]
+            return _probability_of(of[rows], positive), gradient
+
+        return counted
+
+    def moved(self, codes: Codes, features: Ints, vectors: Floats, of: Ints) -> tuple[Ints, Floats]:
+        """Predicted classes (n,) with the features (n, k) moved to vectors (n, k, d), and the probability of `of`."""
+        self._ask(Access.GRADIENT, len(vectors))
+        if isinstance(self._model, Sloped):
+            positive, _ = self._timed(self._model.slope(codes, features), np.arange(len(vectors)), vectors)
+            return (positive > 0.5).astype(np.int64), _probability_of(of, positive)
+        import torch
+
+        whole = self._moved(torch.as_tensor(embed(self._of(Embedded), codes)), features, torch.as_tensor(vectors))
+        probabilities = self._timed(self._of(Differentiable).proba_embedded, whole).detach().numpy()
+        return _likeliest(probabilities), probabilities[np.arange(len(vectors)), of]
+
+    def _derived(self, codes: Codes, features: Ints, of: Ints, times: float) -> Slope:
+        """By autograd on whole rows, for models that do not know their gradient."""
+        import torch
+
+        whole, model = torch.as_tensor(embed(self._of(Embedded), codes)), self._of(Differentiable)
+
+        def slope(rows: Ints, vectors: Floats) -> tuple[Floats, Floats]:
+            self._ask(Access.GRADIENT, len(rows))
+            variable = torch.tensor(vectors, requires_grad=True)
+            probabilities = model.proba_embedded(self._moved(whole[rows], features[rows], variable))
+            chosen = probabilities[torch.arange(len(rows)), torch.as_tensor(of[rows])]
+            (gradient,) = torch.autograd.grad(chosen.sum(), variable)
+            return chosen.detach().numpy(), times * gradient.numpy()
+
+        return partial(self._timed, slope)
+
+    @staticmethod
+    def _moved(whole: torch.Tensor, features: Ints, vectors: torch.Tensor) -> torch.Tensor:
+        """Embeddings (n, M, d) in which those of some features are exchanged."""
+        import torch
+
+        here, places = np.nonzero(features != NONE)
+        at = (torch.as_tensor(here), torch.as_tensor(features[here, places]))
+        return whole.index_put(at, vectors[here, places])
+
+    def gradient(self, vectors: Floats, of: int) -> Floats:
+        """The gradient (n, M, d), at embeddings (n, M, d), of the logit of a class less the mean of the others'."""
+        self._ask(Access.GRADIENT, len(vectors))
+        import torch
+
+        variable = torch.tensor(vectors, requires_grad=True)
+        if isinstance(self._model, Logits):
+            logits = self._timed(self._model.logits_embedded, variable)
+        else:
+            logits = torch.log(self._timed(self._of(Differentiable).proba_embedded, variable))
+        others = torch.arange(logits.shape[1]) != of
+        (found,) = torch.autograd.grad((logits[:, of] - logits[:, others].mean(dim=1)).sum(), variable)
+        return np.asarray(found.numpy())
+
+    def encoded(self) -> Encoded:
+        """What stands behind the encoder of an estimator; what is done with it is not counted."""
+        self._permit(Access.WHITE_BOX)
+        return self._of(Encoded)
+
+    def line(self, codes: Codes) -> tuple[Floats, Floats]:
+        """Logits (n,) and their slopes ∂ logit / ∂ embedding (M, d), of a linear model."""
+        self._ask(Access.GRADIENT, len(codes))
+        return self._timed(self._of(Linear).logits, codes), self._of(Linear).slopes()
+
+    def effects(self, codes: Codes, of: Ints) -> Floats:
+        """Effects (n, M) of the values on the logit of each row's class `of`."""
+        self._permit(Access.WHITE_BOX)
+        return self._of(Additive).effects(codes, of)
+
+    def value_effects(self, feature: int, of: int) -> Floats:
+        """Effects of every value of one feature on the logit of one class."""
+        self._permit(Access.WHITE_BOX)
+        return self._of(Additive).value_effects(feature, of)
+
+    def mean_effects(self) -> Floats:
+        """Mean effect (C, M) of each feature on each class over the training set."""
+        self._permit(Access.WHITE_BOX)
+        return self._of(Additive).mean_effects()
+
+    def leaves(self) -> Leaves:
+        """All that a decision tree says."""
+        self._permit(Access.WHITE_BOX)
+        return self._of(Tree).leaves()
+
+    def reads(self) -> Bools | None:
+        """Whether each feature (M,) is read; None if the model does not know."""
+        self._permit(Access.WHITE_BOX)
+        return self._model.reads() if isinstance(self._model, Reading) else None
+
+    @property
+    def sums(self) -> bool:
+        """Whether effects may be asked."""
+        return isinstance(self._model, Additive) and self.access >= Access.WHITE_BOX
+
+    @property
+    def branches(self) -> bool:
+        """Whether leaves may be asked."""
+        return isinstance(self._model, Tree) and self.access >= Access.WHITE_BOX
+
+    def _of(self, ability: type[_Ability]) -> _Ability:
+        """The model, as one that has an ability."""
+        if not isinstance(self._model, ability):
+            raise Failure(f"{self._asker} asked for {ability.__name__.lower()}, which this model is not.")
+        return self._model
+
+    def _permit(self, needed: Access) -> None:
+        if self.access < needed:
+            raise Failure(
+                f"{self._asker} declares {self.access.name.lower()} access but asked for {needed.name.lower()} access."
+            )
+        if self._ledger.watching and needed in _DEPTHS:
+            self._ledger.look(self._asker, _DEPTHS[needed])
+
+    def _ask(self, needed: Access, rows: int) -> None:
+        self._permit(needed)
+        self._ledger.rows[self._asker] += rows
+
+    def _timed(self, function: Callable[..., _Answer], *arguments: Any) -> _Answer:
+        """What the model answers in one call, which goes with its time on the asker's account."""
+        begun = time.perf_counter()
+        answer = function(*arguments)
+        self._ledger.calls[self._asker] += 1
+        self._ledger.inside[self._asker] += time.perf_counter() - begun
+        return answer
+
+    def _check(self, codes: Codes) -> None:
+        """Keep the code for "absent" from a model that has no embedding for it; a text may end early."""
+        if not isinstance(self._model, Embedded) and self._deleted(codes):
+            raise Failure(f"{self._asker} deletes features of an input, and this model has no embedding for that.")
+
+    def _watch(self, codes: Codes) -> None:
+        """Write down if features of an input are deleted, of which no prediction of a whole input tells."""
+        if self._ledger.watching and self._deleted(codes):
+            self._ledger.look(self._asker, Depth.EFFECTS)
+
+    def _deleted(self, codes: Codes) -> bool:
+        """Whether features are absent that no whole input lacks; one that may end early lacks the last ones."""
+        gone = codes == ABSENT
+        return bool((gone[:, :-1] & ~gone[:, 1:]).any() if self._padded else gone.any())
+
+
+# what a permission lets a component see; below that, predictions
+_DEPTHS = {Access.GRADIENT: Depth.EMBEDDINGS, Access.WHITE_BOX: Depth.EFFECTS}
+
+
+def apply_edits(codes: Codes, features: Ints, rows: Ints, values: Codes) -> Codes:
+    """The edited rows (m, M), for models that cannot evaluate edits more cheaply."""
+    edited = codes[rows]
+    edits, places = np.nonzero(features[rows] != NONE)
+    edited[edits, features[rows[edits], places]] = values[edits, places]
+    return edited
+
+
+def embed(model: Embedded, codes: Codes) -> Floats:
+    """Embeddings (n, M, d) of whole rows."""
+    return np.stack([model.vectors(j, codes[:, j]) for j in range(codes.shape[1])], axis=1)
+
+
+def pick(model: Embedded, features: Ints, codes: Codes) -> Floats:
+    """Embeddings (n, d) of one value (n,) each, of any features (n,)."""
+    if isinstance(model, Picking):
+        return model.pick(features, codes)
+    dim = model.vectors(0, np.zeros(1, dtype=np.int32)).shape[1]
+    picked = np.zeros((len(codes), dim))
+    for j in np.unique(features):
+        rows = features == j
+        picked[rows] = model.vectors(int(j), codes[rows])
+    return picked
+
+
+def _likeliest(probabilities: Floats) -> Ints:
+    """The class (n,) with the largest probability (n, C); of two it is the second exactly if that is over 0.5."""
+    return np.asarray(np.argmax(probabilities, axis=1), dtype=np.int64)
+
+
+def _probability_of(of: Ints, positive: Floats) -> Floats:
+    """The probability of each row's class, from P(1|x)."""
+    return np.where(of == 1, positive, 1.0 - positive)

@@ -1,0 +1,105 @@
+"""Metrics, and what they see of an explainer."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+from cfeval_cli.core.client import Gate
+from cfeval_cli.core.counterfactual import Counterfactuals
+from cfeval_cli.core.data import Bools, Dataset, Floats, Ints, Rows
+from cfeval_cli.core.explanation import Explanation
+from cfeval_cli.core.memory import Memory
+from cfeval_cli.core.model import Access, Subject
+from cfeval_cli.core.removal import Removal, StandIns
+
+Role = Literal["judged", "truth", "fact"]
+# what of an explanation a metric looks at: the k features, what a search made of them, the order of all, their scores
+Needs = Literal["set", "counterfactual", "order", "scores"]
+
+
+@dataclass(frozen=True)
+class Score:
+    """A metric's value for each instance; its average is Σ numerator / Σ denominator."""
+
+    variant: str
+    numerator: Floats
+    denominator: Floats
+    everyone: bool = False  # over all instances rather than those with a usable explanation
+    some: Ints | None = None  # the instances of the case that it is of; None: all
+    remark: str = ""  # what the tables are to say of it; {name} stands for a count
+    counts: Mapping[str, int] = field(default_factory=dict)  # in the remark; over parts of the instances they add up
+
+
+def with_counts(remark: str, counts: Mapping[str, int]) -> str:
+    """A remark as people read it."""
+    for name, count in counts.items():
+        remark = remark.replace(f"{{{name}}}", f"{count:,}")
+    return remark
+
+
+@dataclass(frozen=True)
+class Absent:
+    """A variant that a metric does not have in this run."""
+
+    variant: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Removed:
+    """A way to remove features, ready for use, or the reason why there is none."""
+
+    removal: Removal
+    stand_ins: StandIns | None
+    reason: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case(Rows):
+    """All that a metric may look at for one explainer: n instances with a usable explanation."""
+
+    dataset: Dataset
+    model: Gate  # lets through the metric's access
+    features: Ints  # (n, k) explained, NONE where there are fewer
+    k: int
+    complete: Bools  # (N,) over all instances, of a slab if it is one: did the explainer name k features?
+    counterfactuals: Mapping[Access, Counterfactuals]
+    removals: Mapping[str, Removed]  # by name
+    truth: Mapping[str, Floats]  # (n, M) how much each feature truly matters, by definition
+    explanation: Explanation | None = None  # (n, K) all that was named, in order; None of an explainer that gives sets
+    memory: Memory = field(default_factory=Memory)  # what metrics have asked the model about these instances
+    total: int = 0  # instances of the run, of which these may be a slab; 0: as many as are `complete` or not
+
+
+class Metric(ABC):
+    """A score of explanations that says of itself how it is to be read."""
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    latex: ClassVar[str | None] = None  # its title as a formula
+    better: ClassVar[Literal["higher", "lower", "none"]]
+    range: ClassVar[tuple[float, float]]
+    access: ClassVar[Access]
+    most: ClassVar[Access | None] = None  # what some variants ask beyond that, where model and user allow it
+    needs: ClassVar[Needs] = "set"
+    measures: ClassVar[bool] = True  # of one that looks at counterfactuals: whether their distances count
+    role: ClassVar[Role] = "judged"  # by a truth; or it is the truth itself; or a fact about the scores
+    block: ClassVar[str] = "counterfactual"  # of the tables
+    detail: ClassVar[str] = "{variant}"  # what stands behind its title: also {metric}, {search}
+    place: ClassVar[int]  # its order in the tables
+    empty: ClassVar[str] = "every distance is zero"  # what it means if there is nothing to divide by
+
+    def sits_out(self, subject: Subject) -> str | None:
+        """Why it cannot be computed for such a model or such data; None if it can."""
+        return subject.refuses(self.access) if self.role == "judged" else None
+
+    def rewards(self, variant: str, k: int, removals: Mapping[str, Removal]) -> set[str]:
+        """The truths that it is (nearly) the best at by construction, with explanations of k features."""
+        return set()
+
+    @abstractmethod
+    def score(self, case: Case) -> Iterable[Score | Absent]:
+        """One score for each variant of the metric, or the reason why there is none."""

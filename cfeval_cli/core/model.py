@@ -1,0 +1,364 @@
+"""A model is what it can answer: a protocol for each ability, none of which is a rung of a ladder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, Literal, Protocol, get_type_hints, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cfeval_cli.core.data import Bools, Codes, Dataset, Floats, Ints
+
+if TYPE_CHECKING:
+    import torch
+
+# From (rows, vectors (n, k, d)) to P(1|x) with those rows' features moved there, and its gradient.
+Slope = Callable[[Ints, Floats], tuple[Floats, Floats]]
+
+
+# What can be changed in a model without changing a prediction: the constant that each feature's effects share with the
+# bias, the part of the embeddings that no weight looks at, and the scale of the embeddings against that of the weights.
+Change = Literal["constant", "orthogonal", "scale"]
+
+
+class Depth(IntEnum):
+    """How deep a component looked into a model, which says what a reparametrisation can move in its results."""
+
+    PREDICTIONS = 0  # of whole inputs: nothing
+    EFFECTS = 1  # of single values, or inputs with features deleted: what moves the constant
+    EMBEDDINGS = 2  # anything
+
+
+class Access(IntEnum):
+    """How much of a model a component is permitted to ask; each level includes those below."""
+
+    NOTHING = 0
+    LABEL = 1
+    PROBABILITY = 2
+    GRADIENT = 3  # embeddings and gradients
+    WHITE_BOX = 4
+
+
+@runtime_checkable
+class Classifier(Protocol):
+    """Tells the class of an input: all that a black box needs."""
+
+    def predict(self, codes: Codes) -> Ints:
+        """Classes (n,) of (n, M) codes, as numbers of the dataset's classes."""
+        ...
+
+
+@runtime_checkable
+class Probabilistic(Protocol):
+    """Tells how likely each class is; the class that it predicts is the likeliest, the first of equal ones."""
+
+    def predict_proba(self, codes: Codes) -> Floats:
+        """Probabilities (n, C) of (n, M) codes, in the order of the dataset's classes."""
+        ...
+
+
+@runtime_checkable
+class Binary(Protocol):
+    """Two classes and one number; the prediction is 1 exactly where that is over 0.5."""
+
+    def positive(self, codes: Codes) -> Floats:
+        """P(1|x) of (n, M) codes."""
+        ...
+
+
+@runtime_checkable
+class Editable(Binary, Protocol):
+    """Evaluates edits without making every row."""
+
+    def edited_positive(self, codes: Codes, features: Ints, rows: Ints, values: Codes) -> Floats:
+        """P(1|x) (m,) of edits: the features (n, k) of some rows (m,) get the values (m, k).
+
+        `rows` may be (1,) if all edits are of one row; where no feature is named, the value is ABSENT.
+        """
+        ...
+
+
+@runtime_checkable
+class Embedded(Protocol):
+    """Gives each value a vector; an absent feature is zero."""
+
+    def vectors(self, feature: int, codes: Codes) -> Floats:
+        """Embeddings (n, d) of values of one feature."""
+        ...
+
+
+@runtime_checkable
+class Picking(Embedded, Protocol):
+    """Finds the vectors of many features at once."""
+
+    def pick(self, features: Ints, codes: Codes) -> Floats:
+        """Embeddings (n, d) of one value (n,) each, of any features (n,)."""
+        ...
+
+
+@runtime_checkable
+class Differentiable(Embedded, Protocol):
+    """Can be asked about embeddings that are no value's."""
+
+    def proba_embedded(self, vectors: torch.Tensor) -> torch.Tensor:
+        """Probabilities (n, C) of embeddings (n, M, d), differentiable."""
+        ...
+
+
+@runtime_checkable
+class Logits(Differentiable, Protocol):
+    """Tells what its probabilities are made of, exactly where those round to 0 or 1."""
+
+    def logits_embedded(self, vectors: torch.Tensor) -> torch.Tensor:
+        """Logits (n, C) of embeddings (n, M, d), differentiable, whose softmax is the probabilities."""
+        ...
+
+
+@runtime_checkable
+class Sloped(Binary, Embedded, Protocol):
+    """Knows its gradient without automatic differentiation."""
+
+    def slope(self, codes: Codes, features: Ints) -> Slope:
+        """P(1|x) and its gradient where some features' embeddings are moved."""
+        ...
+
+
+@runtime_checkable
+class Linear(Embedded, Protocol):
+    """Two classes, the logit linear in the embeddings."""
+
+    def logits(self, codes: Codes) -> Floats:
+        """log P(1|x) - log P(0|x)."""
+        ...
+
+    def slopes(self) -> Floats:
+        """∂ logit / ∂ embedding (M, d)."""
+        ...
+
+
+@runtime_checkable
+class Additive(Protocol):
+    """A judge whose logit of a class, against the others, is a sum of one effect for each feature."""
+
+    def effects(self, codes: Codes, of: Ints) -> Floats:
+        """Effects (n, M) of the values on the logit of each row's class `of` (n,)."""
+        ...
+
+    def value_effects(self, feature: int, of: int) -> Floats:
+        """Effects of every value of one feature on the logit of one class."""
+        ...
+
+    def mean_effects(self) -> Floats:
+        """Mean effect (C, M) of each feature on each class over the training set."""
+        ...
+
+
+@dataclass(frozen=True)
+class Leaves:
+    """A decision tree, written as its leaves: an input falls into exactly one of them."""
+
+    boxes: tuple[Bools, ...]  # for each feature, which of its values (L, V) a leaf takes
+    probabilities: Floats  # (L, C)
+
+    def takes(self, feature: int, codes: Codes) -> Bools:
+        """Whether each leaf takes each of some values (n,) of a feature: (n, L)."""
+        return self.boxes[feature].T[codes]
+
+
+@runtime_checkable
+class Tree(Protocol):
+    """A judge that is one decision tree."""
+
+    def leaves(self) -> Leaves:
+        """All that it says, leaf by leaf."""
+        ...
+
+
+@runtime_checkable
+class Reading(Protocol):
+    """Knows which features it looks at."""
+
+    def reads(self) -> Bools:
+        """Whether each feature (M,) is read; no prediction depends on one that is not."""
+        ...
+
+
+@runtime_checkable
+class Encoded(Protocol):
+    """An object of some library behind an encoder: a package that knows the library can look into it."""
+
+    def inside(self) -> object:
+        """The object itself."""
+        ...
+
+    def encode(self, codes: Codes) -> Floats:
+        """What it is given (n, W) for (n, M) codes."""
+        ...
+
+    def owners(self) -> Ints:
+        """The feature (W,) that each column belongs to."""
+        ...
+
+    def known_classes(self) -> Ints:
+        """The classes that it tells probabilities of, in its own order."""
+        ...
+
+
+@runtime_checkable
+class Reparametrisable(Linear, Protocol):
+    """Can be written in other parameters that give every input the same prediction."""
+
+    def changes(self, *, padded: bool) -> tuple[Change, ...]:
+        """What can be changed; rows are `padded` if they may end early."""
+        ...
+
+    def reparametrised(self, dataset: Dataset, changes: Collection[Change], rng: np.random.Generator) -> Model:
+        """The same predictions from other parameters; a change is drawn alike whichever others are made with it."""
+        ...
+
+
+@runtime_checkable
+class Stored(Protocol):
+    """Says all of itself in plain arrays."""
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """What is written to model.npz."""
+        ...
+
+
+@runtime_checkable
+class Fingerprinted(Protocol):
+    """Says what its results depend on besides settings and code: a file, a service, weights."""
+
+    def fingerprint(self) -> str | None:
+        """The same exactly if the results are; None if that cannot be known."""
+        ...
+
+
+Model = Classifier | Probabilistic | Binary
+
+
+@runtime_checkable
+class Trainable(Protocol):
+    """A model's settings, before training; what `fit` is annotated to return says what the model can answer."""
+
+    def fit(self, dataset: Dataset, seed: int) -> Model:
+        """Train on the training part."""
+        ...
+
+
+@runtime_checkable
+class Foreseen(Trainable, Protocol):
+    """Settings on which it depends what the trained model can answer."""
+
+    def foresee(self, dataset: Dataset) -> type:
+        """The class of the trained model, before anything is trained."""
+        ...
+
+
+@runtime_checkable
+class Blindable(Trainable, Protocol):
+    """Settings of a model that can be trained without some of the features."""
+
+    @property
+    def blind(self) -> Sequence[str] | float:
+        """The names of those features, or the share of all that is drawn."""
+        ...
+
+
+@runtime_checkable
+class Taught(Trainable, Protocol):
+    """Settings of a model that learns the predictions of another, which is trained first."""
+
+    @property
+    def student(self) -> Trainable:
+        """Who learns."""
+        ...
+
+    @property
+    def teacher(self) -> Trainable:
+        """Whose predictions are learned."""
+        ...
+
+
+@runtime_checkable
+class Restorable(Trainable, Protocol):
+    """Makes a trained model from what it said of itself."""
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> Model:
+        """The model that was trained before; ValueError if the arrays are not one's."""
+        ...
+
+
+class BlackBox:
+    """What a model is taken for that does not say what it is."""
+
+    def predict_proba(self, codes: Codes) -> Floats:
+        """Nobody asks this class."""
+        raise TypeError("a black box is a kind of model, not a model")
+
+
+_WHAT: dict[Any, str] = {
+    Classifier: "classes (predict)",
+    Probabilistic: "probabilities (predict_proba)",
+    Embedded: "embeddings (vectors)",
+    Differentiable: "gradients in the embeddings (vectors, proba_embedded)",
+    Linear: "a logit that is linear in the embeddings (logits, slopes)",
+    Encoded: "a trained estimator on the columns of a table (inside, encode, owners, known_classes)",
+    Reparametrisable: "other parameters for the same predictions (changes, reparametrised)",
+    Tree: "a decision tree (leaves)",
+    Reading: "which features it reads (reads)",
+    Additive: "a logit that is a sum of effects (effects, value_effects, mean_effects)",
+}
+_ASKED: dict[Access, type] = {
+    Access.PROBABILITY: Probabilistic, Access.GRADIENT: Differentiable, Access.WHITE_BOX: Additive,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is to be explained, as far as it is known before anything is trained."""
+
+    dataset: Dataset
+    kind: type  # of the trained model
+    blind: bool = False  # whether it is trained without some of the features
+
+    @staticmethod
+    def of(dataset: Dataset, model: Trainable) -> Subject:
+        """What the model's settings say of it: by `foresee`, the annotation of `fit`, or because they are the model."""
+        blind = isinstance(model, Blindable) and bool(model.blind)
+        if isinstance(model, Foreseen):
+            return Subject(dataset, model.foresee(dataset), blind)
+        try:
+            kind = get_type_hints(type(model).fit).get("return")
+        except (NameError, TypeError, AttributeError):  # an annotation that only a type checker can follow
+            kind = None
+        if not isinstance(kind, type) or not (issubclass(kind, Classifier) or issubclass(kind, Probabilistic)):
+            kind = type(model) if isinstance(model, Classifier | Probabilistic) else BlackBox
+        return Subject(dataset, kind, blind)
+
+    @staticmethod
+    def trained(dataset: Dataset, model: Model) -> Subject:
+        """The same of a model that is there."""
+        return Subject(dataset, type(model), isinstance(model, Reading) and not model.reads().all())
+
+    def can(self, ability: type) -> bool:
+        """Whether the model will have an ability, which is one of the protocols of this module."""
+        return issubclass(self.kind, ability)
+
+    def lacks(self, *abilities: type) -> str | None:
+        """Why something that needs these abilities cannot be done; None if it can."""
+        missing = next((ability for ability in abilities if not self.can(ability)), None)
+        return None if missing is None else f"needs {_WHAT[missing]}, which this model ({self.name}) does not give"
+
+    def refuses(self, access: Access) -> str | None:
+        """Why a component that asks so much of the model cannot be answered; None if it can."""
+        return self.lacks(_ASKED[access]) if access in _ASKED else None
+
+    @property
+    def name(self) -> str:
+        """The model as messages call it."""
+        return "a black box" if self.kind is BlackBox else self.kind.__name__

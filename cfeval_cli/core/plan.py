@@ -1,0 +1,198 @@
+"""A plan: everything that a run is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from cfeval_cli.core.counterfactual import Distance, Search
+from cfeval_cli.core.data import Dataset, Loadable
+from cfeval_cli.core.explanation import Explainer
+from cfeval_cli.core.metric import Metric
+from cfeval_cli.core.model import Access, Subject, Trainable
+from cfeval_cli.core.removal import Removal
+from cfeval_cli.core.truth import Truth
+from cfeval_cli.errors import UserError
+
+
+class Cache(Protocol):
+    """What was computed before."""
+
+    def known(self, section: str, label: str, items: Sequence[bytes]) -> dict[bytes, bytes]:
+        """What there is of the items in a section, which `label` describes to people."""
+        ...
+
+    def keep(self, section: str, label: str, values: Mapping[bytes, bytes]) -> None:
+        """Add to a section."""
+        ...
+
+
+class Executor(Protocol):
+    """Who does the work on instances."""
+
+    def prepare(self, timeout: float | None) -> None:
+        """Refuse, before anything is computed, what it cannot do: to keep to `timeout` seconds for each instance."""
+        ...
+
+    def map(self, work: Callable[[Any, Any], Any], shared: Any, items: Sequence[Any]) -> Iterable[Any]:
+        """work(shared, item) for each item, in order; the results do not depend on who does it."""
+        ...
+
+
+class Judging(Protocol):
+    """A model of known truth, to be run beside the one that is explained."""
+
+    def trainable(self, explained: Trainable) -> Trainable:
+        """The settings of the model to be trained beside the one that is explained."""
+        ...
+
+
+@dataclass(frozen=True)
+class Absences:
+    """What was chosen and does not apply to the data or the model, each with the reason."""
+
+    explainers: Mapping[str, str] = field(default_factory=dict)
+    metrics: Mapping[str, str] = field(default_factory=dict)
+    truths: Mapping[str, str] = field(default_factory=dict)
+    removals: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Components and settings."""
+
+    dataset: Loadable
+    model: Trainable
+    truths: Mapping[str, Truth]  # by name
+    removals: Mapping[str, Removal]  # by name
+    explainers: Mapping[str, Explainer]  # by config key, in the order of the tables
+    search: Search
+    distance: Distance
+    metrics: Mapping[str, Metric]  # by name, in the order of the tables
+    access: Access
+    levels: tuple[Access, ...]  # at which the search is to run
+    seed: int
+    k: int
+    n_explain: int | None
+    golds: tuple[str, ...]  # the truths that the tables lead with
+    agreement: str
+    incomplete: str
+    bounds: int  # instances at most on which every explanation is tried; 0: none
+    noise: int | None  # instances at most that are explained again with another seed of the explainers; None: a few
+    reparametrisations: int  # that change no prediction, to see what they move; 0: none
+    training: int  # training rows at most that the run folder keeps; of more, none
+    reference: int | None  # instances at most on which a truth is computed that must be asked of the model; None: all
+    budget: int  # model rows that such a truth may take in all
+    circular: str  # what is so by construction counts in τ (keep), or not (drop)
+    support: str  # the instances that explainers are scored on: those that all cover (common), or each its own (own)
+    resamples: int | None  # of the bootstrap over instances; None: as many as comparing the metrics takes
+    confidence: float  # of its intervals
+    figures: tuple[str, ...]  # formats
+    report: bool  # write report.html
+    table_metrics: tuple[str, ...] | None  # that the LaTeX tables have rows of; None: all
+    redo: bool  # compute again what the folder and the cache have
+    data_dir: Path
+    executor: Executor
+    cache: Cache
+    strict: bool  # an instance that an explainer fails on ends the run
+    timeout: float | None  # seconds that an explainer has for one instance
+    patience: float | None  # seconds that a model has for a few rows, when it is tried
+    absent: Absences = field(default_factory=Absences)
+    judges: Mapping[str, Judging] = field(default_factory=dict)  # by name
+
+    @property
+    def ladder_gold(self) -> str:
+        """The definition of gold that a ladder is made from."""
+        return next((e.gold for e in self.explainers.values() if e.rung == e.rung and e.gold), "")
+
+    @property
+    def components(self) -> dict[str, Any]:
+        """What the results come from, by config key."""
+        one = {"dataset": self.dataset, "model": self.model, "search": self.search, "distance": self.distance}
+        several: dict[str, Mapping[str, Any]] = {
+            "truth": self.truths, "removal": self.removals, "explainer": self.explainers, "metric": self.metrics,
+            "judge": self.judges,
+        }  # fmt: skip
+        return one | {f"{group}.{name}": one for group, made in several.items() for name, one in made.items()}
+
+    def applied(self, subject: Subject) -> Plan:
+        """The plan for some data and a kind of model: what does not apply is left out with the reason, or refused."""
+        dataset = subject.dataset
+        if self.k > dataset.width:
+            raise UserError(f"k={self.k} is more than the {dataset.width} features of {dataset.name}.")
+        check_size(dataset, self.n_explain)
+        self.search.check(dataset, self.k)
+        if reason := self.search.refuses(subject):
+            raise UserError(f"search: {self.search.label} {reason}.")
+        one_way = next((feature for feature in dataset.features if feature.moves in ("up", "down")), None)
+        if self.search.moves and one_way is not None:
+            raise UserError(
+                f"dataset.only.{one_way.name}={one_way.moves}: a moved embedding goes neither up nor down. Use "
+                "search=discrete, or dataset.immutable."
+            )
+        if reason := self.distance.refuses(subject, self.search):
+            raise UserError(reason)
+        out = Absences(
+            explainers=_reasons(self.explainers, subject),
+            metrics={**self.absent.metrics, **_reasons(self.metrics, subject)},
+            truths=_reasons(self.truths, subject),
+            removals=_reasons(self.removals, subject),
+        )
+        out = replace(out, truths={**out.truths, **self._too_dear(subject, out.truths)})
+        apply = [name for name in self.truths if name not in out.truths]
+        twins = {name: twin for name in apply if (twin := self.truths[name].twin(subject)) in apply}
+        out = replace(out, truths={**out.truths, **{name: f"is {twin} for this model" for name, twin in twins.items()}})
+        truths = {name: truth for name, truth in self.truths.items() if name not in out.truths}
+        if not truths:
+            no = next(iter(out.truths.values()), "no truth is chosen")
+            out = replace(
+                out, metrics={**out.metrics, **{m.name: no for m in self.metrics.values() if m.role == "truth"}}
+            )
+        plan = replace(
+            self,
+            truths=truths,
+            golds=tuple(gold for gold in self.golds if gold in truths) or tuple(truths)[:1],
+            explainers={name: one for name, one in self.explainers.items() if name not in out.explainers},
+            metrics={name: metric for name, metric in self.metrics.items() if name not in out.metrics},
+            levels=tuple(level for level in self.levels if subject.refuses(level) is None),
+            absent=out,
+        )  # fmt: skip
+        if not plan.explainers:
+            told = "; ".join(f"{name} {reason}" for name, reason in out.explainers.items())
+            raise UserError(f"explainer=[…] leaves nobody to explain this model: {told}.")
+        if out.metrics and not any(metric.role == "judged" for metric in plan.metrics.values()):
+            told = "; ".join(f"{name} {reason}" for name, reason in out.metrics.items())
+            raise UserError(f"metric=[…] leaves nothing to be judged: {told}.")
+        for name, explainer in plan.explainers.items():
+            try:
+                explainer.check(subject)
+            except ValueError as error:
+                raise UserError(f"explainer.{name}: {error}") from error
+        return plan
+
+    def _too_dear(self, subject: Subject, out: Mapping[str, str]) -> dict[str, str]:
+        """The truths that take more model rows for one instance than they may take in all."""
+        asked = {name: one for name, one in self.truths.items() if name not in out and one.asks(subject)}
+        rows = {name: one.cost(subject) for name, one in asked.items()}
+        return {
+            name: f"may take {many:,} model rows for one instance, more than truth.budget={self.budget} in all"
+            for name, many in rows.items()
+            if many > self.budget
+        }
+
+
+def check_size(dataset: Dataset, n_explain: int | None) -> None:
+    """Refuse to explain more instances than there are."""
+    if n_explain is not None and n_explain > len(dataset.test):
+        raise UserError(
+            f"n_explain={n_explain} is more than the {len(dataset.test)} test instances of {dataset.name}. "
+            "Use n_explain=null for all of them."
+        )
+
+
+def _reasons(components: Mapping[str, Any], subject: Subject) -> dict[str, str]:
+    """Those that sit out, with the reasons."""
+    asked = ((name, component.sits_out(subject)) for name, component in components.items())
+    return {name: reason for name, reason in asked if reason is not None}

@@ -1,0 +1,51 @@
+"""Removal: what stands in the place of features that are taken away."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar, Protocol
+
+from cfeval_cli.core.client import Gate
+from cfeval_cli.core.data import Codes, Dataset, Floats, Ints
+from cfeval_cli.core.model import Subject
+
+
+class StandIns(Protocol):
+    """A removal, ready for one dataset and model: one value for all, a vector for each feature, or several values."""
+
+    @property
+    def value(self) -> int | None:
+        """The value that stands for every feature that is removed, if there is one."""
+        ...
+
+    @property
+    def vectors(self) -> Floats | None:
+        """The embedding (M, d) that stands for each feature, if it is no value's."""
+        ...
+
+    def instead(self, features: Ints) -> tuple[Codes, Floats]:
+        """Values (s, k) that take the place of some features (k,) together, and the weight (s,) of each."""
+        ...
+
+
+class Removal(ABC):
+    """A way to take features away; its fields are its settings."""
+
+    name: ClassVar[str]
+    variant: ClassVar[str]  # what scores that use it are called
+    title: ClassVar[str]  # in the tables
+    place: ClassVar[int] = 50  # its order in the tables
+    arbitrary: ClassVar[bool] = False  # whether results depend on a constant that no prediction depends on
+    finds: ClassVar[str] = ""  # the truth that what is lost by it comes nearest to, if there is one
+
+    @abstractmethod
+    def sits_out(self, subject: Subject) -> str | None:
+        """Why features of such data, or for such a model, cannot be removed in this way; None if they can."""
+
+    @abstractmethod
+    def fit(self, dataset: Dataset, model: Gate) -> StandIns:
+        """Prepare for a dataset and a model."""
+
+    def coarser(self, draws: int) -> Removal:
+        """The same way with so many draws at most, where it draws."""
+        return self

@@ -1,0 +1,32 @@
+"""What is so by construction, and tells nothing: as the explainers, metrics and truths say of themselves."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from cfeval_cli.core import Bools, Dataset, Plan
+
+
+def cells(plan: Plan, dataset: Dataset, order: pd.DataFrame) -> Bools:
+    """For each row of a summary (metric, variant, explainer) whether its explainer is made for the metric, or truth."""
+    estimated = {name: explainer.estimates(dataset) for name, explainer in plan.explainers.items()}
+    made_for = {name: explainer.maximises(dataset) for name, explainer in plan.explainers.items()}
+    names = {name: {name, truth.also} - {""} for name, truth in plan.truths.items()}
+    told = [
+        bool(names.get(variant, set()) & estimated[explainer])
+        if role == "truth"
+        else bool({(metric, variant), (metric, "")} & made_for[explainer])
+        for metric, variant, explainer, role in zip(
+            order["metric"], order["variant"], order["explainer"], order["role"], strict=True
+        )
+    ]
+    return pd.array(told, dtype=bool).to_numpy()
+
+
+def pairs(plan: Plan, order: pd.DataFrame) -> set[tuple[str, str, str]]:
+    """Metrics and variants with the truths that they are best at by construction."""
+    found = set()
+    for metric, variant in dict.fromkeys(zip(order["metric"], order["variant"], strict=True)):
+        best_at = plan.metrics[metric].rewards(variant, plan.k, plan.removals)
+        found |= {(metric, variant, name) for name, truth in plan.truths.items() if {name, truth.also} & best_at}
+    return found

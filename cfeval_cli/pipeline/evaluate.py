@@ -1,0 +1,99 @@
+"""The one way to evaluate explanations: features, edits, scores. A run and its bounds go through it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+
+from cfeval_cli.core import (
+    Absent,
+    Access,
+    Bools,
+    Case,
+    Counterfactuals,
+    Explanation,
+    Floats,
+    Ints,
+    Ledger,
+    Memory,
+    Metric,
+    Rows,
+    Score,
+)
+from cfeval_cli.core.fingerprint import of_component, of_work
+from cfeval_cli.pipeline import search
+from cfeval_cli.pipeline.study import Study
+
+Edits = Mapping[Access, Counterfactuals]  # by the level of access at which they were searched
+
+
+def edits_of(
+    study: Study, rows: Rows, features: Ints, asker: str, advance: Callable[[int], None], *, keep: bool
+) -> Edits:
+    """Counterfactuals of some instances at each level of access that the search has; `keep` them for later runs."""
+    plan = study.plan
+    found = {}
+    for level, measure in study.measures.items():
+        job = search.Job(plan.search, study.dataset, study.model, measure, level, plan.seed)
+        section = None
+        if keep:
+            who = (of_component(plan.search), of_component(plan.distance))
+            section = of_work(search.Job, study.identity, *who, level.name, plan.seed)
+        done = search.find(job, rows, features, plan.executor, advance, study.cache, section, study.scratch)
+        found[level] = done.counterfactuals
+        study.ledger.book(asker.format(level=level.name.lower()), done.cost)
+    return found
+
+
+def case_of(
+    study: Study,
+    rows: Rows,
+    features: Ints,
+    complete: Bools,
+    edits: Edits,
+    truth: Mapping[str, Floats],
+    explanation: Explanation | None = None,
+    memory: Memory | None = None,
+) -> Case:
+    """What the metrics are given of one explainer; `truth` is that of these instances.
+
+    `explanation` is all that it named, in order, if it has an order. Cases of the same instances share a `memory`.
+    """
+    return Case(
+        rows.ids,
+        rows.codes,
+        rows.labels,
+        rows.probability,
+        dataset=study.dataset,
+        model=Ledger().gate(study.model, Access.NOTHING, "nobody"),
+        features=features,
+        k=features.shape[1],
+        complete=complete,
+        counterfactuals=edits,
+        removals=study.removals,
+        truth=truth,
+        explanation=explanation,
+        memory=memory or Memory(),
+    )
+
+
+def scores_of(study: Study, case: Case, metric: Metric, asker: str) -> Iterator[Score | Absent]:
+    """What one metric says of a case, which it sees with no more access than it declares."""
+    access = _access(study, metric)
+    seen = replace(
+        case,
+        model=study.gate(access, asker),
+        probability=case.probability if max(access, metric.access) >= Access.PROBABILITY else None,
+    )
+    with study.ledger.clock(asker):
+        found = list(metric.score(seen))
+    return iter(found)
+
+
+def _access(study: Study, metric: Metric) -> Access:
+    """What a metric may ask: what it needs, and of what else it could use as much as model and user allow."""
+    if metric.role != "judged":
+        return Access.NOTHING
+    wanted = [level for level in Access if metric.access < level <= (metric.most or metric.access)]
+    able = [level for level in wanted if level <= study.plan.access and study.subject.refuses(level) is None]
+    return max([metric.access, *able])

@@ -1,0 +1,340 @@
+"""What the metrics say of the same explanations if the model is written in other parameters that change no prediction.
+
+Searches, distances, removals, truths and metrics are computed anew, on a sample of the instances. A result that moves
+is no property of the model: it depends on something that training left open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+
+from cfeval_cli.core import (
+    ABSENT,
+    NONE,
+    Access,
+    Bools,
+    Change,
+    Counterfactuals,
+    Depth,
+    Explained,
+    Explanation,
+    Floats,
+    Ints,
+    Ledger,
+    Measure,
+    Reparametrisable,
+    Rows,
+    Score,
+    Task,
+)
+from cfeval_cli.core.explanation import named
+from cfeval_cli.errors import Failure
+from cfeval_cli.pipeline.evaluate import Edits, case_of, scores_of
+from cfeval_cli.pipeline.search import Job
+from cfeval_cli.pipeline.study import Study, removed
+from cfeval_cli.removal.without import without
+from cfeval_cli.seeding import stream
+from cfeval_cli.statistics.bootstrap import divided
+from cfeval_cli.statistics.invariance import TOGETHER, Reparametrised
+from cfeval_cli.statistics.scores import Row, Scores
+
+_MOST = 500  # instances
+_FEW = 100  # instances where every edit has to be searched again
+_SEARCHES = 10  # draws of each change there
+_PREPARING = 1 << 33  # multiplications that all distances together may take to be prepared
+_FEWEST = 2  # draws, however much that is
+_PROBE = 16  # explanations by which one sees how deep a part looks into the model
+_CLOSE = 1e-9  # logits that differ by no more are the same
+
+
+def find(
+    study: Study,
+    explanations: Mapping[str, Explained],
+    chosen: Mapping[str, Ints],
+    edits: Mapping[str, Edits],
+    scores: Scores,
+    advance: Callable[[int], None],
+) -> Reparametrised | None:
+    """The metrics' values under each change alone and under all together; None for a model without such changes."""
+    model = study.model
+    if not study.plan.reparametrisations or not isinstance(model, Reparametrisable):
+        return None
+    study = replace(study, ledger=Ledger())  # an account of its own
+    short = study.dataset.padded or bool((study.rows.codes == ABSENT).any())
+    changes = model.changes(padded=short)
+    everyone = _compared(study, chosen)
+    told = {name: done.explanation for name, done in explanations.items()}
+    trial = _Trial.of(study, _sample(study, everyone, _MOST), told, chosen, edits)
+    if trial.repeats:
+        trial = _Trial.of(study, _sample(study, everyone, _FEW), told, chosen, edits)
+    # effects of single values, and what is left without them, depend on the constant alone
+    embeddings = trial.parts(Depth.EMBEDDINGS)
+    effects = trial.parts(Depth.EFFECTS) if "constant" in changes else embeddings
+    base = trial.told(scores)
+    for rows in (effects.said, embeddings.said):  # a search that is repeated in another way is compared with itself
+        base.write(rows)
+    draws = trial.draws(len(changes) + 1)
+    changed: dict[str, Floats] = {}
+
+    def under(wanted: Collection[Change], parts: _Parts, start: Floats) -> Floats:
+        """The values (draws, R, E) under some changes; what none of the parts can move is as at the start."""
+        tables = np.broadcast_to(start, (draws, *base.values.shape)).copy()
+        for i in range(draws if parts.metrics else 0):
+            rng = stream(study.plan.seed, "reparametrisation", i)
+            other = replace(study, model=model.reparametrised(study.dataset, wanted, rng), ledger=Ledger())
+            trial.check(other)
+            replace(base, values=tables[i]).write(dict(trial.values(other, parts)))
+            advance(1)
+        return tables
+
+    for change in changes:
+        changed[change] = under([change], effects if change == "constant" else embeddings, base.values)
+    if len(changes) > 1:
+        changed[TOGETHER] = under(changes, embeddings, changed.get("constant", base.values))
+    return Reparametrised(base.rows, base.explainers, base.values, changed, len(trial.sample))
+
+
+def _compared(study: Study, chosen: Mapping[str, Ints]) -> Ints:
+    """The instances that all explainers cover, if these are compared; a rung or who covers none limits nobody."""
+    covers = [
+        (features != NONE).any(axis=1)
+        for name, features in chosen.items()
+        if np.isnan(study.plan.explainers[name].rung) and (features != NONE).any()
+    ]
+    common = np.logical_and.reduce(covers) if covers else np.ones(len(study.instances), dtype=bool)
+    return np.flatnonzero(common if study.plan.support == "common" and common.any() else np.ones_like(common))
+
+
+def _sample(study: Study, everyone: Ints, most: int) -> Ints:
+    """Of some instances all, or a seeded sample."""
+    if len(everyone) <= most:
+        return everyone
+    return np.sort(stream(study.plan.seed, "reparametrisation.instances").choice(everyone, most, replace=False))
+
+
+@dataclass(frozen=True)
+class _Values:
+    """A table of values by row and explainer."""
+
+    rows: list[Row]
+    explainers: list[str]
+    values: Floats  # (R, E)
+
+    def write(self, found: Mapping[Row, Floats]) -> None:
+        """Put rows (E,) into their places; one that nobody has a score of has none."""
+        for row in set(self.rows) & set(found):
+            self.values[self.rows.index(row)] = found[row]
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """What metrics are given that depends on more than predictions of whole inputs, and who is to be asked about it."""
+
+    levels: tuple[Access, ...]  # of the search
+    removals: tuple[str, ...]
+    truths: tuple[str, ...]
+    metrics: tuple[str, ...]
+    said: Mapping[Row, Floats] = field(default_factory=dict)  # what those say (E,) with the model as it is
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """The explanations of a sample of the instances, those of all explainers one below the other."""
+
+    study: Study
+    sample: Ints  # (n,) places among all instances, ascending
+    names: list[str]
+    owner: Ints  # (m,) the explainer of each explanation
+    place: Ints  # (m,) its instance among the sample
+    features: Ints  # (m, k)
+    explanation: Explanation  # (m, K)
+    edits: Edits  # (m,) as the run found them
+
+    @staticmethod
+    def of(
+        study: Study,
+        sample: Ints,
+        explanations: Mapping[str, Explanation],
+        chosen: Mapping[str, Ints],
+        edits: Mapping[str, Edits],
+    ) -> _Trial:
+        """The sample's part of what a run has."""
+        owner, place, features, told = [], [], [], []
+        found: dict[Access, list[Counterfactuals]] = {level: [] for level in study.measures}
+        for number, (name, explained) in enumerate(chosen.items()):
+            usable = (explained != NONE).any(axis=1)
+            here = np.flatnonzero(usable[sample])
+            owner.append(np.full(len(here), number))
+            place.append(here)
+            features.append(explained[sample[here]])
+            told.append(explanations[name].take(sample[here]))
+            counted = np.cumsum(usable) - 1  # edits are of usable explanations only
+            for level, parts in found.items():
+                study.scratch.release()  # scattered rows bring all that lies near them into memory
+                parts.append(edits[name][level].take(counted[sample[here]]))
+            study.scratch.release()
+        stacked = {level: Counterfactuals.concatenate(parts) for level, parts in found.items()}
+        return _Trial(
+            study, sample, list(chosen), np.concatenate(owner), np.concatenate(place), np.concatenate(features),
+            Explanation.concatenate(told), stacked,
+        )  # fmt: skip
+
+    @cached_property
+    def rows(self) -> Rows:
+        """The instance (m,) of each explanation."""
+        return self.study.rows.take(self.sample[self.place])
+
+    def draws(self, kinds: int) -> int:
+        """How often each change is drawn: as often as wanted, unless distances or searches take too long for that."""
+        plan, dataset, model = self.study.plan, self.study.dataset, self.study.model
+        levels = [level for level in self.study.measures if plan.distance.embeds(model, level)]
+        each = kinds * sum(plan.distance.preparing(dataset, model, level) for level in levels)
+        most = _SEARCHES if self.repeats else plan.reparametrisations
+        return min(plan.reparametrisations, most, max(_FEWEST, _PREPARING // max(1, each)))
+
+    def told(self, scores: Scores) -> _Values:
+        """The run's own values on the sample."""
+        rows = list(dict.fromkeys(row for (row, _), part in scores.parts.items() if len(part)))
+        values = np.full((len(rows), len(self.names)), np.nan)
+        for (row, name), part in scores.parts.items():
+            mine = np.flatnonzero(np.isin(part.places, self.sample))
+            scores.scratch.release()  # what was read of the part before
+            below = part.denominator[mine].sum()
+            if below:
+                values[rows.index(row), self.names.index(name)] = part.numerator[mine].sum() / below
+        scores.scratch.release()
+        return _Values(rows, self.names, values)
+
+    def values(self, study: Study, parts: _Parts) -> Iterator[tuple[Row, Floats]]:
+        """What the metrics say of each explainer (E,) from these parts alone, made for the study's model."""
+        plan, dataset, model = study.plan, study.dataset, study.model
+        made = replace(
+            study,
+            rows=study.rows.take(self.sample),
+            measures={level: plan.distance.fit(dataset, model, level) for level in parts.levels},
+            removals={name: removed(plan, dataset, model, name, Ledger()) for name in parts.removals},
+        )
+        truth = {name: made.truth(name)[self.place] for name in parts.truths}
+        edits = {level: self._edited(made, level, measure) for level, measure in made.measures.items()}
+        complete = np.ones(len(self.sample), dtype=bool)
+        case = case_of(made, self.rows, self.features, complete, edits, truth, self.explanation)
+        for name in parts.metrics:
+            ordered = self._ordered if plan.metrics[name].needs in ("order", "scores") else np.ones_like(self._ordered)
+            for score in scores_of(made, case, plan.metrics[name], f"metric.{name}"):
+                if isinstance(score, Score):
+                    some = np.arange(len(self.owner)) if score.some is None else score.some
+                    above, below = (
+                        np.bincount(self.owner[some], of * ordered[some], len(self.names)).astype(float)
+                        for of in (score.numerator, score.denominator)
+                    )
+                    yield (plan.metrics[name].name, score.variant), divided(above, below)
+
+    @cached_property
+    def _ordered(self) -> Bools:
+        """Which explanations (m,) are of explainers that put features in an order."""
+        gives = [self.study.plan.explainers[name].gives == "scores" for name in self.names]
+        return np.array(gives, dtype=bool)[self.owner]
+
+    def _edited(self, study: Study, level: Access, measure: Measure) -> Counterfactuals:
+        """The run's own edits, measured anew; searched anew where the search could have found others."""
+        found, search = self.edits[level], study.plan.search
+        if found.codes is not None and level not in self._searched:
+            return replace(found, distance=measure.between(self.rows.codes, found.codes))
+        task = self._task(study, level, measure)
+        return search.limit(task) or search.find(task)
+
+    def _task(self, study: Study, level: Access, measure: Measure, some: slice = slice(None)) -> Task:
+        """The search as a run has it, with the same random numbers."""
+        plan, dataset, rows = study.plan, study.dataset, self.rows.take(some)
+        component = Job(plan.search, dataset, study.model, measure, level, plan.seed).component
+        return Task(
+            rows.ids, rows.codes, rows.labels, seed=plan.seed, component=component, features=self.features[some],
+            dataset=dataset, model=study.gate(level, component), measure=measure,
+        )  # fmt: skip
+
+    def check(self, study: Study) -> None:
+        """Refuse parameters that change a prediction of the sample, or whose embeddings give other effects."""
+        codes = self.study.rows.codes[self.sample]
+        gate = study.gate(Access.GRADIENT, "reparametrisation")
+        logits, slopes = gate.line(codes)
+        sums = np.sum([gate.vectors(j, codes[:, j]) @ slope for j, slope in enumerate(slopes)], axis=0)
+        bias = logits - sums  # of every input the same
+        apart = max(np.abs(logits - self._logits).max(initial=0.0), np.abs(bias - bias[:1]).max(initial=0.0))
+        if not apart <= _CLOSE * max(1.0, np.abs(self._logits).max(initial=0.0)):
+            raise Failure(
+                f"a reparametrisation of the model changes a logit by {apart:.2g}, and may change no prediction. "
+                "reparametrisations=0 leaves them out."
+            )
+
+    @cached_property
+    def _logits(self) -> Floats:
+        """Of the sample, by the model as it is."""
+        gate = Ledger().gate(self.study.model, Access.GRADIENT, "reparametrisation")
+        return gate.line(self.study.rows.codes[self.sample])[0]
+
+    def parts(self, least: Depth) -> _Parts:
+        """The parts that look so deep into the model, and the metrics that those or their own questions may move."""
+        study, plan, looked = self.study, self.study.plan, self._looked
+        embeds = [level for level in study.measures if plan.distance.embeds(study.model, level)]
+        parts = _Parts(
+            tuple(
+                one for one in study.measures if one in embeds or looked.depth(f"search.{one.name.lower()}") >= least
+            ),
+            tuple(name for name in study.removals if looked.depth(f"removal.{name}") >= least),
+            tuple(name for name in plan.truths if looked.depth(f"truth.{name}") >= least),
+            tuple(name for name, metric in plan.metrics.items() if metric.role != "fact"),
+        )
+        given = bool(parts.levels or parts.removals or parts.truths)
+        ledger = Ledger(watching=True)
+        said = dict(self.values(replace(study, ledger=ledger), parts))
+        # what is said without any of these parts does not depend on them
+        alone = dict(self.values(study, _Parts((), (), (), parts.metrics))) if given else {}
+        deep = {plan.metrics[key].name for key in parts.metrics if ledger.depth(f"metric.{key}") >= least}
+        searched = any(level in self._searched for level in parts.levels)
+        keys = {
+            plan.metrics[key].name: key for key in parts.metrics
+            if (given and (plan.metrics[key].measures or searched)) or plan.metrics[key].name in deep
+        }  # fmt: skip
+        said = {
+            row: values for row, values in said.items() if row[0] in keys and (row not in alone or row[0] in deep)
+        }  # fmt: skip
+        return replace(parts, metrics=tuple(dict.fromkeys(keys[name] for name, _ in said)), said=said)
+
+    @cached_property
+    def repeats(self) -> bool:
+        """Whether edits have to be searched again, their end not being known."""
+        study, few = self.study, slice(0, _PROBE)
+        searched = [(level, study.measures[level]) for level in self._searched]
+        return any(study.plan.search.limit(self._task(study, *one, few)) is None for one in searched)
+
+    @cached_property
+    def _searched(self) -> set[Access]:
+        """The levels at which another edit may be found in other parameters."""
+        study, search = self.study, self.study.plan.search
+        return {
+            level for level in study.measures
+            if self._looked.depth(f"search.{level.name.lower()}") > Depth.PREDICTIONS
+            or (search.by_distance and study.plan.distance.embeds(study.model, level))
+        }  # fmt: skip
+
+    @cached_property
+    def _looked(self) -> Ledger:
+        """How deep searches, removals and truths look, by trying each."""
+        plan, dataset, model = self.study.plan, self.study.dataset, self.study.model
+        ledger = Ledger(watching=True)
+        watched = replace(self.study, ledger=ledger)
+        few = self.rows.take(slice(0, _PROBE))
+        gone = named(few.codes, self.features[:_PROBE])
+        for name in plan.removals:
+            way = removed(plan, dataset, model, name, ledger)
+            if way.stand_ins is not None:
+                without(watched.gate(Access.GRADIENT, f"removal.{name}"), few, gone, way.stand_ins)
+        for name, truth in plan.truths.items():
+            truth.known(dataset, watched.gate(truth.access, f"truth.{name}"), few)
+        for level, measure in self.study.measures.items():
+            plan.search.find(self._task(watched, level, measure, slice(0, _PROBE)))
+        return ledger

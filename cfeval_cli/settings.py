@@ -1,0 +1,355 @@
+"""From a composed config to a Plan: the only place that instantiates, and the last that knows of Hydra."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Callable, Mapping
+from functools import cache, partial
+from importlib import resources
+from inspect import Parameter, signature
+from pathlib import Path
+from typing import Any, TypeVar
+
+from hydra.core.hydra_config import HydraConfig
+from hydra.errors import InstantiationException
+from hydra.utils import get_class, get_object, instantiate
+from omegaconf import DictConfig, ListConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from cfeval_cli.core import Absences, Access, Distance, Explainer, Metric, Plan, Removal, Search, Trainable, Truth
+from cfeval_cli.errors import UserError, did_you_mean, number, one_of, whole
+from cfeval_cli.judge.judge import Judge
+from cfeval_cli.metric.converged import Converged
+from cfeval_cli.metric.coverage import Coverage
+from cfeval_cli.metric.fixed import Fixed
+
+_ACCESS = {level.name.lower(): level for level in (Access.LABEL, Access.PROBABILITY, Access.GRADIENT)}
+
+_LEAST_RESAMPLES = 100  # the ends of an interval are rare among fewer
+
+
+def plan(cfg: DictConfig, given: Mapping[str, object] | None = None) -> Plan:
+    """Check the settings and instantiate the components, but those that are given, by key: model, metric.mine."""
+    given = given or {}
+    _check_keys(cfg)
+    _check("seed", lambda: whole("seed", cfg.seed, 0))
+    _check("k", lambda: whole("k", cfg.k, 1))
+    if cfg.n_explain is not None:
+        _check("n_explain", lambda: whole("n_explain", cfg.n_explain, 1))
+    _check("access", lambda: one_of("access", cfg.access, _ACCESS))
+    truths = _several(cfg, "truth", Truth, given)
+    golds = _golds(cfg, truths)
+    _check("agreement", lambda: one_of("agreement", cfg.agreement, ("recall", "hit")))
+    _check("incomplete", lambda: one_of("incomplete", cfg.incomplete, ("skip", "random", "keep")))
+    _check("bounds", lambda: whole("bounds", cfg.bounds, 0))
+    if cfg.noise != "auto":
+        _check("noise", lambda: whole("noise", cfg.noise, 0))
+    _check("reparametrisations", lambda: whole("reparametrisations", cfg.reparametrisations, 0))
+    _check("training", lambda: whole("training", cfg.training, 0))
+    if cfg.reference is not None:
+        _check("reference", lambda: whole("reference", cfg.reference, 1))
+    _check("truth.budget", lambda: whole("truth.budget", OmegaConf.select(cfg, "truth.budget"), 1))
+    _check("circular", lambda: one_of("circular", cfg.circular, ("keep", "drop")))
+    _check("support", lambda: one_of("support", cfg.support, ("common", "own")))
+    resamples = _resamples(cfg)
+    _check("confidence", lambda: number("confidence", cfg.confidence, 0.5, 0.9999))
+    if not isinstance(cfg.figures, ListConfig | None):
+        raise UserError(f"figures must be a list such as [png,pdf], or [] for none, not {cfg.figures!r}.")
+    for kind in cfg.figures or ():
+        _check("figures", partial(one_of, "figures", kind, ("png", "svg", "pdf")))
+    for key in ("report", "redo", "strict"):
+        if not isinstance(cfg[key], bool):
+            raise UserError(f"{key} must be true or false, not {cfg[key]!r}.")
+    for key in ("timeout_per_instance", "timeout_model"):
+        if cfg[key] is not None:
+            _check(key, partial(number, key, cfg[key], 0.001))
+    access = _ACCESS[cfg.access]
+    chosen = _several(cfg, "metric", Metric, given)
+    always = {"fixed": Fixed(), "converged": Converged(), "coverage": Coverage()}  # told whatever is chosen
+    metrics = _permitted(chosen, access) | always
+    agreements = [name for name, metric in metrics.items() if metric.role == "truth"]
+    if agreements and cfg.agreement not in agreements:
+        raise UserError(
+            f"agreement={cfg.agreement} needs the metric {cfg.agreement}, and metric=[…] has {agreements[0]} only."
+        )
+    search = make(cfg, "search", Search, given)
+    levels = tuple(level for level in search.levels if level <= access)
+    if not levels:
+        needed = min(search.levels).name.lower()
+        raise UserError(f"access={cfg.access} is not enough for this search, which needs access={needed}.")
+    dropped = {
+        name: f"needs {metric.access.name.lower()} access" for name, metric in chosen.items() if name not in metrics
+    }
+    return Plan(
+        dataset=make(cfg, "dataset", given=given),
+        model=make(cfg, "model", Trainable, given),
+        truths=truths,
+        removals=_several(cfg, "removal", Removal, given),
+        explainers=_members(_several(cfg, "explainer", Explainer, given)),
+        search=search,
+        distance=make(cfg, "distance", Distance, given),
+        metrics=metrics,
+        access=access,
+        levels=levels,
+        seed=cfg.seed,
+        k=cfg.k,
+        n_explain=cfg.n_explain,
+        golds=golds,
+        agreement=cfg.agreement,
+        incomplete=cfg.incomplete,
+        bounds=cfg.bounds,
+        noise=None if cfg.noise == "auto" else cfg.noise,
+        reparametrisations=cfg.reparametrisations,
+        training=cfg.training,
+        reference=cfg.reference,
+        budget=cfg.truth.budget,
+        circular=cfg.circular,
+        support=cfg.support,
+        resamples=resamples,
+        confidence=cfg.confidence,
+        figures=tuple(cfg.figures or ()),
+        report=cfg.report,
+        table_metrics=_table_metrics(cfg, metrics),
+        redo=cfg.redo,
+        data_dir=Path(str(cfg.data_dir)).expanduser(),
+        executor=make(cfg, "executor"),
+        cache=make(cfg, "cache"),
+        strict=cfg.strict,
+        timeout=cfg.timeout_per_instance,
+        patience=cfg.timeout_model,
+        absent=Absences(metrics=dropped),
+        judges=_several(cfg, "judge", Judge, given) if cfg.get("judge") else {},
+    )
+
+
+def _golds(cfg: DictConfig, truths: dict[str, Truth]) -> tuple[str, ...]:
+    """The truths that the tables lead with: one or several, each once, in the order of the command line."""
+    golds = list(cfg.gold) if isinstance(cfg.gold, ListConfig) else [cfg.gold]
+    if not golds:
+        raise UserError("gold=[] chooses nothing. Name one of the truths, or several: gold=[centered,contrast].")
+    for gold in golds:
+        _check("gold", partial(one_of, "gold", gold, truths))
+    if len(set(golds)) < len(golds):
+        raise UserError(f"gold={golds} names one truth twice.")
+    return tuple(golds)
+
+
+def _table_metrics(cfg: DictConfig, metrics: Mapping[str, Metric]) -> tuple[str, ...] | None:
+    """The metrics that the LaTeX tables have rows of, in any order; None for all."""
+    wanted = cfg.tables.metrics if isinstance(cfg.tables, DictConfig) and set(cfg.tables) == {"metrics"} else ""
+    if wanted is None:
+        return None
+    if not isinstance(wanted, ListConfig) or not wanted:
+        raise UserError("tables.metrics must be a list such as [comprehensiveness,validity_soft], or null for all.")
+    judged = [name for name, metric in metrics.items() if metric.role == "judged"]
+    for name in wanted:
+        _check("tables.metrics", partial(one_of, "tables.metrics", name, judged))
+    return tuple(wanted)
+
+
+def _resamples(cfg: DictConfig) -> int | None:
+    """A number, or None for as many as it takes."""
+    if cfg.resamples == "auto":
+        return None
+    try:
+        whole("resamples", cfg.resamples, 0)
+    except ValueError as error:
+        raise UserError(f"{error} Or auto: as many as comparing the metrics takes.") from error
+    if 0 < cfg.resamples < _LEAST_RESAMPLES:
+        raise UserError(f"resamples must be 0 or at least {_LEAST_RESAMPLES}, not {cfg.resamples}.")
+    return int(cfg.resamples)
+
+
+def _permitted(metrics: dict[str, Metric], access: Access) -> dict[str, Metric]:
+    """The metrics that the access allows; the ground truth is not asked of the model and always stays."""
+    kept = {name: m for name, m in metrics.items() if m.access <= access or m.role == "truth"}
+    dropped = [name for name in metrics if name not in kept]
+    if dropped and not any(m.role == "judged" for m in kept.values()):
+        raise UserError(
+            f"access={access.name.lower()} leaves no metric to be judged: {', '.join(dropped)} "
+            f"need{'s' if len(dropped) == 1 else ''} more. Raise access, or choose validity, proximity, c or dfr."
+        )
+    return kept
+
+
+def _several(cfg: DictConfig, group: str, kind: type[_T], given: Mapping[str, object]) -> dict[str, _T]:
+    """The components of a group that is chosen several at a time, in the order of the tables."""
+    own = [key.removeprefix(f"{group}.") for key in given if key.startswith(f"{group}.")]
+    named = [key for key in cfg.get(group) or () if (group, key) not in _OF_ALL]
+    chosen = dict.fromkeys([*named, *own])
+    if not chosen:
+        raise UserError(f"{group}=[] chooses nothing. Name at least one, for example {group}=[{_EXAMPLE[group]}].")
+    made: dict[str, _T] = {}
+    for key in chosen:
+        if not re.fullmatch(r"\w[\w-]*", str(key)):  # names go into files, tables and the keys of settings
+            raise UserError(f"{group}.{key}: a name is of letters, digits, _ and -, and does not begin with -.")
+        made[str(key)] = make(cfg, f"{group}.{key}", kind, given)
+    # not the order of the command line: the same choice must give the same bytes
+    return dict(sorted(made.items(), key=lambda item: (_place(item[1]), item[0])))
+
+
+def _place(component: object) -> int:
+    """Where it stands in the tables; what has no place keeps the order of its name."""
+    return component.place if isinstance(component, Explainer | Metric | Truth | Removal) else 0
+
+
+def _members(explainers: dict[str, Explainer]) -> dict[str, Explainer]:
+    """The explainers that those stand for, of a ladder the best rung first."""
+    made: dict[str, Explainer] = {}
+    for key, explainer in explainers.items():
+        try:
+            members = explainer.members(key)
+        except ValueError as error:
+            raise UserError(f"explainer.{key}: {error}.") from error
+        if twice := [name for name in members if name in made]:
+            raise UserError(
+                f"explainer.{key}: {twice[0]} is the name of another explainer too. Rename one, or leave it out."
+            )
+        made |= members
+    best_first = {name: -one.rung if one.rung >= 0 else 0.0 for name, one in made.items()}
+    return dict(sorted(made.items(), key=lambda item: (item[1].place, best_first[item[0]], item[0])))
+
+
+_OF_ALL = {("truth", "budget")}  # settings of a whole group, which are no components
+_T = TypeVar("_T")
+_EXAMPLE = {
+    "judge": "tree,logistic",
+    "explainer": "lr,lime",
+    "metric": "c,recall",
+    "truth": "signed,contrast",
+    "removal": "zero,marginal",
+}
+
+
+def make(
+    cfg: DictConfig,
+    path: str,
+    kind: type[_T] = object,  # type: ignore[assignment]
+    given: Mapping[str, object] | None = None,
+) -> _T:
+    """Instantiate one node of the config, unless it is given; what its settings object to is told with its key."""
+    if given and path in given:
+        return _checked(given[path], path, kind, type(given[path]).__qualname__)
+    try:
+        node = OmegaConf.select(cfg, path)
+    except OmegaConfBaseException as error:
+        raise UserError(f"{path}: {_reason(error)}") from error
+    if not isinstance(node, DictConfig) or "_target_" not in node:
+        raise UserError(f"{path} has no _target_: it must name the class of the component.")
+    try:
+        made = _made(node)
+    except (InstantiationException, OmegaConfBaseException) as error:
+        raise UserError(_misfit(node, path) or f"{path}: {_reason(error)}") from error
+    return _checked(made, path, kind, str(node["_target_"]))
+
+
+def _made(node: DictConfig) -> object:
+    """What Hydra makes of a node; of classes of cfeval's it is the same, and quicker."""
+    plain = OmegaConf.to_container(node, resolve=True)
+    with contextlib.suppress(Exception):  # Hydra tells what it is
+        return _ours(plain)
+    return instantiate(node, _convert_="all")
+
+
+def _ours(value: Any) -> Any:
+    """A value with all components in it made; ValueError if one is not cfeval's, or says how Hydra is to make it."""
+    if isinstance(value, list):
+        return [_ours(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    within = {key: _ours(one) for key, one in value.items() if key != "_target_"}
+    if any(str(key).startswith("_") for key in within):
+        raise ValueError("left to Hydra")
+    if "_target_" not in value:
+        return within
+    if not str(value["_target_"]).startswith("cfeval_cli."):
+        raise ValueError("left to Hydra")
+    return get_class(str(value["_target_"]))(**within)
+
+
+def _checked(made: object, path: str, kind: type[_T], name: str) -> _T:
+    if not isinstance(made, kind):
+        raise UserError(f"{path}: {name} is no {kind.__name__}: {_BECOME[kind.__name__]}.")
+    return made
+
+
+_BECOME = {
+    "Trainable": "a model's settings have fit(dataset, seed)",
+    "Judge": "it is cfeval_cli.judge.judge.Judge, with a model",
+} | {
+    name: f"derive it from cfeval_cli.core.{name}"
+    for name in ("Truth", "Removal", "Explainer", "Search", "Distance", "Metric")
+}
+
+
+@cache
+def _known_keys() -> set[str]:
+    text = resources.files("cfeval_cli.conf").joinpath("run.yaml").read_text(encoding="utf-8")
+    told: Any = OmegaConf.to_container(OmegaConf.create(text), resolve=False)
+    return {*told, *(group for one in told["defaults"] if isinstance(one, dict) for group in one)} - {"defaults"}
+
+
+def _check_keys(cfg: DictConfig) -> None:
+    """Refuse a setting that nothing reads, which is most often one that is misspelt."""
+    known = _known_keys()
+    for key in [str(key) for key in cfg if key not in known]:
+        # one that others refer to is a user's own abbreviation
+        if not re.search(rf"\$\{{{re.escape(key)}[.}}]", OmegaConf.to_yaml(cfg, resolve=False)):
+            raise UserError(f"there is no setting {key!r}, and nothing refers to it.{did_you_mean(key, known)}")
+
+
+def _misfit(node: DictConfig, path: str) -> str | None:
+    """Which setting a class, of this node or of one within, does not have, or needs; None if it is something else."""
+    for key in (key for key in node if isinstance(key, str) and not OmegaConf.is_missing(node, key)):
+        child = node._get_node(key)  # as it is written: what it refers to may not be there
+        if isinstance(child, DictConfig) and not child._is_none() and (found := _misfit(child, f"{path}.{key}")):
+            return found
+    target = node.get("_target_")
+    try:
+        wanted = signature(get_object(str(target))).parameters if target and "_args_" not in node else None
+    except Exception:  # not there, or of a kind that does not tell what it is called with
+        return None
+    if wanted is None:
+        return None
+    kinds = {parameter.kind for parameter in wanted.values()}
+    given = {str(key) for key in node} - {"_target_", "_partial_", "_recursive_", "_convert_"}
+    strange = sorted(given - set(wanted))
+    if strange and Parameter.VAR_KEYWORD not in kinds:
+        there = f"There is: {', '.join(wanted)}." if wanted else "It has none."
+        return f"{path}{_of_file(path)} has no setting {strange[0]!r}.{did_you_mean(strange[0], wanted)} {there}"
+    plain = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
+    needed = [name for name, one in wanted.items() if one.kind in plain and one.default is Parameter.empty]
+    lacking = [name for name in needed if name not in given]
+    if lacking and "_partial_" not in node:
+        return f"{path}{_of_file(path)} lacks the setting {lacking[0]!r}, which {target} needs."
+    return None
+
+
+def _of_file(path: str) -> str:
+    """The file that a node comes from, where Hydra knows it."""
+    if not HydraConfig.initialized():
+        return ""
+    group, _, rest = path.partition(".")
+    chosen = HydraConfig.get().runtime.choices.get(group)
+    name = rest.partition(".")[0] if isinstance(chosen, list | ListConfig) or "[" in str(chosen) else chosen
+    return f" ({group}/{name}.yaml)" if name else ""
+
+
+def _reason(error: BaseException) -> str:
+    """What a component objects to, or what kept it from being found."""
+    chain = [error]
+    while chain[-1].__cause__ is not None:
+        chain.append(chain[-1].__cause__)
+    if isinstance(chain[-1], ValueError | TypeError):
+        return str(chain[-1])
+    first = str(error).splitlines()[0].partition(", set env var")[0]
+    return first if len(chain) == 1 else f"{first}: {str(chain[-1]).splitlines()[0]}"
+
+
+def _check(key: str, test: Callable[[], None]) -> None:
+    """Tell what a test objects to, with the key of the config."""
+    try:
+        test()
+    except ValueError as error:
+        raise UserError(str(error) if str(error).startswith(key) else f"{key}: {error}") from error

@@ -1,0 +1,153 @@
+"""`load`: what a run found, as DataFrames."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from cfeval_cli.errors import UserError
+from cfeval_cli.results.read import Folder, read
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from cfeval_cli.report.page.build import Report
+    from cfeval_cli.report.tables import Table
+
+
+class Run:
+    """One complete run. Every table is read when it is asked for; docs/run-folder.md has the columns."""
+
+    def __init__(self, folder: Folder) -> None:
+        self._folder = folder
+
+    @property
+    def folder(self) -> Path:
+        """Where its files are."""
+        return self._folder.path
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """run.json: settings, data, what ran, what does not apply and why."""
+        return self._folder.record
+
+    @property
+    def metrics(self) -> pd.DataFrame:
+        """A row for each metric, variant and explainer: value, interval, rank."""
+        return self._folder.findings.metrics
+
+    @property
+    def correlations(self) -> pd.DataFrame:
+        """A row for each metric, variant and truth: does it rank the explainers as the truth does?"""
+        return self._folder.findings.correlations
+
+    @cached_property
+    def scores(self) -> pd.DataFrame:
+        """A row for each metric, variant, explainer and instance."""
+        return self._parquet("scores.parquet")
+
+    @property
+    def instances(self) -> pd.DataFrame:
+        """The rows that are explained, with what the model predicts."""
+        return self._folder.instances
+
+    @cached_property
+    def explanations(self) -> pd.DataFrame:
+        """A row for each instance and explainer: features by name, the most important first, and their scores."""
+        table, names = self._parquet("explanations.parquet"), self._folder.described.features
+        return table.assign(features=_objects([[names[j] for j in row] for row in table["features"]]))
+
+    @cached_property
+    def counterfactuals(self) -> pd.DataFrame:
+        """A row for each instance, explainer and access: features by name, and the values that they were given."""
+        table, data = self._parquet("counterfactuals.parquet"), self._folder.described
+        values = [
+            None if codes is None else [data.value(j, code) for j, code in zip(features, codes, strict=True)]
+            for features, codes in zip(table["features"], table["codes"], strict=True)
+        ]
+        names = [[data.features[j] for j in row] for row in table["features"]]
+        return table.assign(features=_objects(names), values=_objects(values))
+
+    @property
+    def advice(self) -> list[str]:
+        """Which explainer to take, in a sentence for each question; nothing of a run that recommends nothing."""
+        told = self._report.recommendation
+        return [] if told is None else list(told.headlines)
+
+    @cached_property
+    def recommendation(self) -> pd.DataFrame | None:
+        """The figures behind the advice, as the report shows them; None of a run that recommends nothing."""
+        told = self._report.recommendation
+        if told is None:
+            return None
+        rows = [[cell.text for cell in row] for block in told.table.blocks for row in block]
+        return pd.DataFrame(rows, columns=pd.Index([cell.text for cell in told.table.header]))
+
+    @cached_property
+    def figures(self) -> dict[str, Figure]:
+        """All figures by name, drawn anew, whether or not the run has files of them."""
+        from cfeval_cli.report.page.build import draw
+
+        return {name: plot.figure for name, plot in draw(self._folder).items()}
+
+    @property
+    def report(self) -> Path | None:
+        """report.html, if the run has one."""
+        page = self.folder / "report.html"
+        return page if page.exists() else None
+
+    @property
+    def verdict(self) -> str:
+        """Which metric or explainer is to be believed, in one sentence."""
+        return self._report.verdict.headline
+
+    @cached_property
+    def _report(self) -> Report:
+        from cfeval_cli.report.page.build import Report
+
+        return Report(self._folder)
+
+    def _parquet(self, name: str) -> pd.DataFrame:
+        return pd.read_parquet(self.folder / name)
+
+    def __repr__(self) -> str:
+        record = self.record
+        told = f"{record['data']['name']}, {len(record['explainers'])} explainers, {record['instances']:,} instances"
+        return f"<Run {told}: {self.folder}>"
+
+    def _repr_html_(self) -> str:
+        """For a notebook: the verdict and the first table; whatever comes from the data is escaped."""
+        table = self._report.tables[0]
+        advice = "".join(f"<p><strong>{escape(one)}</strong></p>" for one in self.advice)
+        return f"{advice}<p>{escape(self.verdict)}.</p>{_html(table)}<p>{escape(str(self.folder))}</p>"
+
+
+def load(folder: str | Path) -> Run:
+    """The run in a folder, every file as the run left it; UserError if it is not complete, or was changed."""
+    path = Path(folder).expanduser()
+    runs = sorted(str(file.parent) for file in path.glob("*/run.json"))
+    if runs and not (path / "run.json").exists():
+        raise UserError(f"{path} is a sweep of {len(runs)} runs. Load one of them: {', '.join(runs[:10])}.")
+    return Run(read(path))
+
+
+def _objects(values: Sequence[object]) -> pd.Series[Any]:
+    """A column of lists."""
+    return pd.Series(list(values), dtype=object)
+
+
+def _html(table: Table) -> str:
+    """A table with what is bold in it."""
+    header = "".join(f"<th>{escape(cell.text)}</th>" for cell in table.header)
+    rows = "".join(
+        "<tr>" + "".join(f"<td>{f'<b>{escape(c.text)}</b>' if c.bold else escape(c.text)}</td>" for c in row) + "</tr>"
+        for block in table.blocks
+        for row in block
+    )
+    notes = "".join(f"<p>{escape(note)}</p>" for note in table.notes)
+    return f"<table><caption>{escape(table.title)}</caption><tr>{header}</tr>{rows}</table>{notes}"

@@ -1,0 +1,161 @@
+"""What one run of a judge adds to the atlas: a row for each truth and metric, from its checked folder alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from cfeval_cli.core import Bools, Floats
+from cfeval_cli.errors import UserError
+from cfeval_cli.report.tables import row_title
+from cfeval_cli.results import validation as checked
+from cfeval_cli.statistics.ranking import ranks
+
+KEY = ["data", "judge", "truth", "seed", "k", "metric", "variant"]
+TAUS = ["tau", "tau_without_controls", "tau_without_circular", "tau_without_weak"]
+_WORDS = ["question", "block", "title", "ranked", "run", "cfeval"]
+_COUNTS = ["instances", *(name.replace("tau", "explainers") for name in TAUS)]
+_SHARES = ["diagnosticity", "agreement", "model_rows"]
+_FLAGS = ["circular", "arbitrary", "exact"]
+TYPES: dict[str, str] = {
+    **dict.fromkeys(KEY, "str"), "seed": "int64", "k": "int64", **dict.fromkeys(_WORDS, "str"),
+    **dict.fromkeys(_COUNTS, "int64"), **dict.fromkeys(TAUS, "float64"), **dict.fromkeys(_SHARES, "float64"),
+    **dict.fromkeys(_FLAGS, "bool"),
+}  # fmt: skip
+COLUMNS = list(TYPES)
+
+_NEAR = 1e-9
+_RECORD = ("settings", "data", "model", "metrics", "truths", "removals", "search", "instances", "levels", "files")
+_METRICS = ("metric", "variant", "explainer", "rung", "control", "value", "better", "role", "circular")
+_CORRELATIONS = ("metric", "variant", "family", "gold", "agreement", "tau", "tau_without_controls", "circular")
+_INSTANCES = ("metric", "variant", "gold", "agreement", "tau_without_controls", "d_without_controls")
+
+
+def rows(folder: Path) -> pd.DataFrame:
+    """The rows of a run folder; UserError says why it has none."""
+    record = checked.read(folder)
+    try:
+        checked.complete(record, _RECORD)
+        if not record["truths"]:
+            raise ValueError("no truth is known of its model")
+        tables = {
+            name: _table(folder, record, f"{name}.csv", columns)
+            for name, columns in (
+                ("metrics", _METRICS),
+                ("correlations", _CORRELATIONS),
+                ("instance_agreement", _INSTANCES),
+            )
+        }
+        checked.check_tables(record, tables["metrics"], tables["correlations"])
+        costs = record.get("model_rows")
+        found = _rows(record, costs if isinstance(costs, dict) else {}, **tables)
+        if found.empty:
+            raise ValueError("none of its metrics ranks two explainers that the truth ranks")
+        return found.astype(TYPES)[COLUMNS]
+    except (OSError, ValueError, TypeError, LookupError, AttributeError, *checked.TOO_MUCH) as error:
+        reason = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
+        raise UserError(f"{folder} is not taken into the atlas: {' '.join(reason.split())}.") from error
+
+
+def _table(folder: Path, record: Mapping[str, Any], name: str, columns: tuple[str, ...]) -> pd.DataFrame:
+    checked.listed(record, name)
+    table = checked.table(folder / name)
+    if absent := [column for column in columns if column not in table]:
+        raise ValueError(f"{name} has no column {', '.join(absent)}; another version of cfeval wrote it")
+    return table
+
+
+def _rows(
+    record: Mapping[str, Any],
+    costs: Mapping[str, Any],
+    metrics: pd.DataFrame,
+    correlations: pd.DataFrame,
+    instance_agreement: pd.DataFrame,
+) -> pd.DataFrame:
+    settings, lines = record["settings"], []
+    metrics = metrics[metrics["rung"].isna()]
+    told = _by_key(correlations[correlations["family"] == "explainers"], settings["agreement"])
+    single = _by_key(instance_agreement, settings["agreement"])
+    wide = metrics.pivot(index=["metric", "variant"], columns="explainer", values=["value", "circular"])
+    names = list(wide["value"].columns)
+    places = {pair: place for place, pair in enumerate(wide.index)}
+    values, made = wide["value"].to_numpy(float), wide["circular"].eq(True).to_numpy(bool)
+    order = signs(values)
+    controls = metrics.drop_duplicates("explainer").set_index("explainer")["control"].reindex(names).to_numpy(bool)
+    judged = metrics[metrics["role"] == "judged"].drop_duplicates(["metric", "variant"])
+    pairs = list(judged[["metric", "variant", "better"]].itertuples(index=False, name=None))
+    for gold, facts in record["truths"].items():
+        true = places.get((settings["agreement"], gold))
+        if true is None:
+            continue
+        for metric, variant, better in pairs:
+            key, ours = (metric, variant, gold), places[metric, variant]
+            there = np.asarray(~np.isnan(values[ours]) & ~np.isnan(values[true]))
+            concordant = order[ours] * order[true] * (1.0 if better == "higher" else -1.0)
+            found = _taus(concordant, values[true], there, controls, made[ours] | made[true])
+            if np.isnan(found["tau_without_controls"]):
+                continue
+            _same(found, told[key], key)
+            lines.append({
+                "data": record["data"]["name"], "judge": record["model"]["name"], "truth": gold,
+                "question": facts["question"], "seed": settings["seed"], "k": settings["k"],
+                "metric": metric, "variant": variant, "block": record["metrics"][metric]["block"],
+                "title": row_title(metric, variant, record).text.rstrip(" ↑↓"),
+                "ranked": " ".join(np.array(names)[there & ~controls].tolist()),
+                "instances": record["instances"], **found,
+                # of the pairs that the truth tells apart, those that the metric orders as it does, ties by half
+                "diagnosticity": (1 + single.get(key, {}).get("d_without_controls", np.nan)) / 2,
+                "agreement": single.get(key, {}).get("tau_without_controls", np.nan),
+                "model_rows": _cost(record, costs, metric, variant, int(there.sum())),
+                "circular": bool(told[key]["circular"]),
+                "arbitrary": bool(record["removals"].get(variant, {}).get("arbitrary", False)),
+                "exact": bool(facts.get("exact", True)),
+                "run": str(record.get("inputs") or "")[:16], "cfeval": str(record.get("cfeval", "")),
+            })  # fmt: skip
+    return pd.DataFrame(lines, columns=COLUMNS)
+
+
+def _by_key(table: pd.DataFrame, agreed: str) -> dict[tuple[Any, ...], dict[Any, Any]]:
+    lines = table[table["agreement"] == agreed].to_dict("records")
+    return {(line["metric"], line["variant"], line["gold"]): line for line in lines}
+
+
+def signs(values: Floats) -> Floats:
+    """Which explainer of each pair has the larger value (R, P): 1, -1, or 0 for a tie; NaN where one has none."""
+    first, second = np.triu_indices(values.shape[1], 1)
+    places = ranks(values, "lower")
+    return np.asarray(np.sign(places[:, first] - places[:, second]))
+
+
+def _taus(concordant: Floats, true: Floats, there: Bools, controls: Bools, made: Bools) -> dict[str, float | int]:
+    """τ over all explainers, without controls, without those that are made for either side, and of the better half."""
+    rest = there & ~controls
+    strong = rest & (true >= np.median(true[rest])) if rest.any() else rest
+    first, second = np.triu_indices(len(there), 1)
+    found: dict[str, float | int] = {}
+    for name, some in zip(TAUS, (there, rest, rest & ~made, strong), strict=True):
+        size = int(some.sum())
+        pairs = concordant[some[first] & some[second]]
+        found |= {name: float(pairs.mean()) if size > 1 else float("nan"), name.replace("tau", "explainers"): size}
+    return found
+
+
+def _same(found: Mapping[str, float | int], told: Mapping[Any, Any], key: tuple[Any, ...]) -> None:
+    """The folder's own figures must be those that follow from its values."""
+    for name in ("tau", "tau_without_controls"):
+        if not abs(float(told[name]) - found[name]) <= _NEAR:
+            raise ValueError(f"correlations.csv has another {name} of {', '.join(key)} than metrics.csv gives")
+
+
+def _cost(record: Mapping[str, Any], costs: Mapping[str, Any], metric: str, variant: str, explainers: int) -> float:
+    """Model rows for one explanation: the metric's own, and those of the search whose counterfactuals it looks at."""
+    own = float(costs.get(f"metric.{metric}", 0))
+    if variant in record["levels"]:
+        own += sum(
+            float(many) for name, many in costs.items() if name.startswith("search.") and name.endswith(f".{variant}")
+        )
+    return own / max(1, int(record["instances"]) * explainers)

@@ -1,0 +1,339 @@
+"""A sweep in one table: what several runs say together.
+
+Reads run.json, metrics.csv and correlations.csv of each run, and nothing else: no component is made from what lies in
+a folder. docs/run-folder.md documents every file and column that is written.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from cfeval_cli.core import Floats
+from cfeval_cli.core.files import as_csv, whole_file
+from cfeval_cli.errors import UserError, visible
+from cfeval_cli.report.brief import Brief
+from cfeval_cli.report.tables import Table, truths_of
+from cfeval_cli.results import validation as checked
+from cfeval_cli.results.store import JUDGES
+from cfeval_cli.statistics.correlation import DRAWS, REST, less
+from cfeval_cli.statistics.seeds import over_seeds
+from cfeval_cli.statistics.seeds_and_instances import COLUMNS, judge
+from cfeval_cli.statistics.stability import ALL, Likeness, Pairs
+from cfeval_cli.study.sweep import brief
+from cfeval_cli.study.sweep import tables as report
+from cfeval_cli.study.sweep.answer import Answer, say
+from cfeval_cli.study.sweep.runs import Run, Sweep, ranked_alike, taus
+from cfeval_cli.study.sweep.tables import merged
+
+NAME = "report.html"
+RESAMPLES = "tau_resamples.parquet"
+
+_RECORD = (
+    "status", "settings", "explainers", "metrics", "removals", "search", "setup", "data", "accuracy", "instances",
+)  # fmt: skip
+_SETTINGS = ("seed", "k", "gold", "agreement", "incomplete")
+_METRICS = ["metric", "variant", "explainer", "rung", "control", "value", "value_se", "better", "moves"]
+_COEFFICIENTS = ("tau", "tau_without_controls", "rho")
+_CORRELATIONS = ["metric", "variant", "family", "gold", "agreement"]
+_CORRELATIONS += [f"{name}{end}" for name in _COEFFICIENTS for end in ("", "_se")]
+_CORRELATIONS += ["explainers_without_controls", "moves", "moves_without_controls"]
+_MOVES = {"tau": "moves", "tau_without_controls": "moves_without_controls"}
+_ALIKE = ["pairs", "left_out", "tau", "tau_lowest", "same", "same_best"]
+_STABILITY = ["metric", "variant", "key", *_ALIKE, *map(less, _ALIKE)]
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """What was written, and what was left out."""
+
+    folder: Path
+    sweep: Sweep
+    tables: list[Table]
+    frames: Mapping[str, pd.DataFrame]  # by the names of their files
+    page: Path | None = None  # the report
+
+    @cached_property
+    def answer(self) -> Answer:
+        """What the runs say together."""
+        return say(self.sweep, self.frames["seeds_correlations"])
+
+    @cached_property
+    def brief(self) -> Brief:
+        """One table for a screen."""
+        return brief.of_sweep(self.sweep, *self.frames.values())
+
+
+def _of_judge(folder: Path) -> bool:
+    """Whether a run is that of a judge, which belongs to the run above it."""
+    return folder.parent.name == JUDGES and (folder.parent.parent / "run.json").exists()
+
+
+def find(folders: Sequence[Path], *, judges: bool = False) -> list[Path]:
+    """The run folders among these folders and below them, those of judges beside a run too if they are wanted."""
+    found: dict[Path, None] = {}
+    for folder in folders:
+        if not folder.is_dir():
+            raise UserError(f"there is no folder {folder}.")
+        inside = (
+            [folder]
+            if (folder / "run.json").exists()
+            else sorted(path.parent for path in folder.rglob("run.json") if judges or not _of_judge(path.parent))
+        )
+        if not inside:
+            raise UserError(f"{folder} has no run.json, and no folder below it has one: it holds no run of cfeval.")
+        found |= dict.fromkeys(path.resolve() for path in inside)
+    return list(found)
+
+
+def gather(
+    folders: Sequence[Path], into: Path, lost: Mapping[Path, Sequence[str]] | None = None, *, page: bool = False
+) -> Gathered:
+    """Read the runs in some folders and write what they say together, as a page too if that is wanted.
+
+    `lost` has the overrides of jobs that failed so early that they left no folder.
+    """
+    if (into / "run.json").exists():
+        raise UserError(f"{into} is the folder of a run, whose own tables would be lost: name another with --into.")
+    into = into.resolve()
+    runs = [read(path, _name(path, into)) for path in find(folders)]
+    for path, overrides in (lost or {}).items():
+        assigned = _assigned(overrides)
+        seed = {"seed": int(assigned["seed"])} if assigned.get("seed", "").isdigit() else {}
+        runs.append(Run(_name(path, into), {"status": "failed", "settings": seed}, assigned))
+    sweep = Sweep.of(sorted(runs, key=lambda run: _natural(run.name)))
+    if not sweep.runs:
+        raise UserError(f"no run is complete. Not gathered: {sweep.left_out}.")
+    frames = {
+        "sweep": _lines(sweep),
+        "seeds_metrics": _seeds_metrics(sweep),
+        "seeds_correlations": _seeds_correlations(sweep),
+        "stability": _stability(sweep),
+    }
+    tables = report.make(sweep, *frames.values())
+    into.mkdir(parents=True, exist_ok=True)
+    texts = {f"{name}.csv": as_csv(frame) for name, frame in frames.items()}
+    texts |= {"tables.md": "\n".join(table.markdown() for table in tables)}
+    texts |= {"tables.tex": "\n".join(table.latex() for table in tables)}
+    for name, text in texts.items():
+        with whole_file(into / name) as partial:
+            partial.write_text(text, encoding="utf-8")
+    done = Gathered(into, sweep, tables, frames, into / NAME if page else None)
+    if page:
+        from cfeval_cli.study.sweep import page as pages  # here: it draws, which not everyone waits for
+
+        pages.write(sweep, frames["sweep"], done.answer, tables, into)
+    return done
+
+
+def _name(path: Path, into: Path) -> str:
+    return visible(Path(os.path.relpath(path.resolve(), into)).as_posix())
+
+
+def _natural(name: str) -> list[str | int]:
+    """2 comes before 10."""
+    return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", name)]
+
+
+def read(path: Path, name: str) -> Run:
+    """What a folder tells of its run."""
+    record = checked.read(path)
+    try:
+        overrides = record.get("overrides")
+        if not isinstance(overrides, list) or not all(isinstance(one, str) for one in overrides):
+            raise ValueError("run.json does not tell the overrides")
+        if record["status"] != "complete":
+            return Run(name, {"settings": {}} | record, _assigned(overrides))
+        checked.tells(record, (*_RECORD, *(f"settings.{key}" for key in _SETTINGS)))
+        for file in ("metrics.csv", "correlations.csv"):
+            checked.listed(record, file)
+        tables = _table(path / "metrics.csv", _METRICS), _table(path / "correlations.csv", _CORRELATIONS)
+        checked.check_tables(record, *tables)
+        draws = _draws(path, record)
+    except (OSError, ValueError, TypeError, LookupError, AttributeError, *checked.TOO_MUCH) as error:
+        reason = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
+        raise UserError(f"{path} cannot be gathered: {' '.join(reason.split())}.") from error
+    return Run(name, record, _assigned(overrides), *tables, draws)
+
+
+def _draws(path: Path, record: Mapping[str, Any]) -> pd.DataFrame:
+    """τ in resamples of the run's instances, if it has any."""
+    if RESAMPLES not in record["files"]:
+        return pd.DataFrame(columns=DRAWS)
+    table = pd.read_parquet(path / RESAMPLES, columns=DRAWS)
+    numbers = {"draw": "int64", "tau": "float64", "tau_without_controls": "float64"}
+    table = table.astype({**dict.fromkeys(DRAWS, "str"), **numbers})
+    if table.duplicated([name for name in DRAWS if not name.startswith("tau")]).any() or (table["draw"] < 0).any():
+        raise ValueError(f"{RESAMPLES} has two lines of the same draw")
+    return table
+
+
+def _table(path: Path, columns: list[str]) -> pd.DataFrame:
+    table = checked.table(path)
+    absent = [column for column in columns if column not in table]
+    if absent:
+        raise ValueError(f"{path.name} has no column {', '.join(absent)}; another version of cfeval wrote it")
+    # words as Python has them: among so few lines they are found in half the time
+    return pd.DataFrame(table[columns]).astype({of: object if of in checked.WORDS else float for of in columns})
+
+
+def _assigned(overrides: Sequence[str]) -> dict[str, str]:
+    """Key and value of each override: key=value, +key=value, ++key=value; ~key takes something out."""
+    split = (override.partition("=") for override in overrides)
+    return {key.lstrip("+~"): "removed" if key.startswith("~") else value for key, _, value in split}
+
+
+def _lines(sweep: Sweep) -> pd.DataFrame:
+    """Rows of sweep.csv."""
+    runs = [(run, "complete") for run in sweep.runs] + sweep.others
+    return pd.DataFrame(
+        [
+            {
+                "folder": run.name,
+                "seed": run.seed,
+                **sweep.columns(run),
+                "status": why,
+                "test_accuracy": run.record.get("accuracy", {}).get("test"),
+                "instances": run.record.get("instances"),
+            }
+            for run, why in sorted(runs, key=lambda one: _natural(one[0].name))
+        ]
+    ).astype({"seed": "Int64", "instances": "Int64"})
+
+
+def _stacked(sweep: Sweep, what: str) -> pd.DataFrame:
+    """The metrics or the correlations of all runs, with the number of the run and of its group."""
+    places = {values: place for place, values in enumerate(sweep.groups)}
+    frames: list[pd.DataFrame] = [
+        getattr(run, what).assign(run=number, group=places[sweep.values(run)]) for number, run in enumerate(sweep.runs)
+    ]
+    return pd.concat(frames, ignore_index=True)
+
+
+def _with_settings(sweep: Sweep, found: pd.DataFrame) -> pd.DataFrame:
+    """Groups by the settings that make them, instead of by their numbers."""
+    found = found.sort_values("group", kind="stable", ignore_index=True)
+    of_group = pd.DataFrame([sweep.columns(runs[0]) for runs in sweep.groups.values()])
+    settings = of_group.iloc[found["group"]].reset_index(drop=True)
+    return pd.concat([settings, found.drop(columns="group")], axis=1)
+
+
+def _seeds_metrics(sweep: Sweep) -> pd.DataFrame:
+    rows = _stacked(sweep, "metrics")
+    by = ["metric", "variant", "explainer"]
+    rungs = rows.drop_duplicates(by).set_index(by)["rung"]
+    found = over_seeds(rows, ["group", *by], "value", "value_se")
+    found.insert(4, "rung", rungs.loc[pd.MultiIndex.from_frame(found[by])].to_numpy())
+    found["moves"] = _moving(rows, ["group", *by], "moves")
+    return _with_settings(sweep, found)
+
+
+def _moving(rows: pd.DataFrame, by: Sequence[str], name: str) -> pd.Series:
+    """For each key, in its first order, in how many runs other parameters of the model move it; empty if none tried."""
+    return rows.groupby(list(by), sort=False)[name].sum(min_count=1).reset_index(drop=True).astype("Int64")
+
+
+def _seeds_correlations(sweep: Sweep) -> pd.DataFrame:
+    rows = _stacked(sweep, "correlations")
+    by = ["group", "metric", "variant", "family", "gold", "agreement"]
+    parts = []
+    for name in _COEFFICIENTS:
+        part = over_seeds(rows, by, name, f"{name}_se")
+        part.insert(len(by), "coefficient", name)
+        part["moves"] = _moving(rows, by, _MOVES[name]) if name in _MOVES else pd.array([pd.NA] * len(part), "Int64")
+        parts.append(part)
+    # all of a metric together
+    found = pd.concat(parts).sort_index(kind="stable").reset_index(drop=True)
+    found = _together(sweep, _with_ranked(sweep, found))
+    return _with_settings(sweep, found[[*found.columns.drop(["moves", "ranked"]), "moves", "ranked"]])
+
+
+def _together(sweep: Sweep, found: pd.DataFrame) -> pd.DataFrame:
+    """What seeds and, within them, instances say of each mean τ, under the agreement that the runs lead with."""
+    found = found.assign(**dict.fromkeys(COLUMNS, np.nan))
+    for place, group in enumerate(sweep.groups.values()):
+        if len(group) < 2:
+            continue
+        # by seed, so that it does not matter what the folders are called
+        runs = sorted(group, key=lambda run: run.record["settings"]["seed"])
+        mine = (found["group"] == place) & (found["family"] == "explainers") & (found["coefficient"] != "rho")
+        mine &= found["agreement"] == runs[0].record["settings"]["agreement"]
+        mine &= ~found["metric"].isin(truths_of(merged(runs)))
+        for (gold, name), lines in found[mine].groupby(["gold", "coefficient"], sort=False):
+            pairs = pd.MultiIndex.from_frame(lines[["metric", "variant"]])
+            values = np.stack([_by_pair(run.correlations, run, str(gold), str(name), pairs)[0] for run in runs])
+            draws = [_by_pair(run.draws, run, str(gold), str(name), pairs) for run in runs]
+            told = judge(values, draws, f"{gold}.{name}", lines["ranked"].tolist())
+            found.loc[lines.index, COLUMNS] = told[COLUMNS].to_numpy()
+    return found
+
+
+def _with_ranked(sweep: Sweep, found: pd.DataFrame) -> pd.DataFrame:
+    """The lines with whom each metric ranks, of the explainers: the same in all seeds, or one after the other."""
+    found = found.assign(ranked="")
+    mine = found[found["family"] == "explainers"]
+    for (place, gold, name), lines in mine.groupby(["group", "gold", "coefficient"], sort=False):
+        runs = list(sweep.groups.values())[int(str(place))]
+        pairs = zip(lines["metric"], lines["variant"], strict=True)
+        found.loc[lines.index, "ranked"] = ranked_alike(runs, str(gold), pairs, controls=REST not in str(name))
+    return found
+
+
+def _by_pair(table: pd.DataFrame, run: Run, gold: str, name: str, pairs: pd.MultiIndex) -> Floats:
+    """A row for each resample, or one for the run itself, and a column for each metric."""
+    mine = (table["gold"] == gold) & (table["agreement"] == run.record["settings"]["agreement"])
+    mine = mine & (table["family"] == "explainers") if "family" in table else mine
+    lines = np.flatnonzero(mine)
+    drawn = table["draw"].to_numpy()[lines] if "draw" in table else np.zeros(len(lines), dtype=int)
+    rows, places = np.unique(drawn, return_inverse=True)
+    columns = pairs.get_indexer(pd.MultiIndex.from_arrays([table[of].to_numpy()[lines] for of in pairs.names]))
+    wide = np.full((len(rows), len(pairs) + 1), np.nan)  # the last is for metrics that are not asked about: -1
+    wide[places, columns] = table[name].to_numpy(float)[lines]
+    return wide[:, :-1]
+
+
+def _stability(sweep: Sweep) -> pd.DataFrame:
+    pairs = Pairs.of(sweep.numbered)
+    varied = [*sweep.keys, "seed"]
+    chosen = {key: pairs.only(place) for place, key in enumerate(varied) if pairs.differ[:, place].any()}
+    if len(pairs.one):
+        chosen[ALL] = np.ones(len(pairs.one), dtype=bool)
+    rows = _stacked(sweep, "metrics")
+    rows = rows[(rows["better"] != "none") & rows["rung"].isna()]
+    controls = {str(name) for name in rows.loc[rows["control"] == 1, "explainer"]}
+    truths = _truths(sweep)
+    lines = []
+    for (metric, variant), mine in rows.groupby(["metric", "variant"], sort=False):
+        values = mine.pivot(index="run", columns="explainer", values="value").reindex(range(len(sweep.runs)))
+        like, rest = (
+            Likeness.of(some.to_numpy(float), mine["better"].iloc[0], pairs)
+            for some in (values, values.drop(columns=controls & set(values)))
+        )
+        for key, some in chosen.items():
+            told = like.line(some) | {less(name): of for name, of in rest.line(some).items()}
+            more = truths.get((metric, variant), {})
+            lines.append({"metric": metric, "variant": variant, "key": key, **told, **more})
+    golds = dict.fromkeys(gold for run in sweep.runs for gold in run.record["settings"]["gold"])
+    ends = [f"{end}{gold}" for gold in golds for of in _MOVES for end in report.ends(of)]
+    return pd.DataFrame(lines, columns=[*_STABILITY, *ends])
+
+
+def _truths(sweep: Sweep) -> dict[Any, dict[str, float]]:
+    """How far each metric's τ with a truth that a run leads with goes up and down over the runs."""
+    rows = taus(sweep)
+    rows = rows[rows["family"] == "explainers"]
+    found: dict[Any, dict[str, float]] = {}
+    for name in _MOVES:
+        lowest, highest = report.ends(name)
+        for (metric, variant, gold), tau in rows.groupby(["metric", "variant", "gold"])[name]:
+            told = {f"{lowest}{gold}": float(tau.min()), f"{highest}{gold}": float(tau.max())}
+            found.setdefault((metric, variant), {}).update(told)
+    return found

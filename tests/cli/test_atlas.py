@@ -1,0 +1,142 @@
+"""`cfeval atlas`: which runs it makes, what it tells of them, and what it makes of what is there."""
+
+import json
+import shutil
+import sys
+
+import pytest
+
+from cfeval_cli.cli import atlas, run
+from cfeval_cli.errors import Failure, UserError
+from cfeval_cli.study.atlas import store
+from cfeval_cli.study.atlas.jobs import Job
+from tests.inside import planned
+from tests.study.atlas.conftest import CHOSEN
+from tests.study.atlas.worlds import world
+
+
+@pytest.fixture(scope="session")
+def judged(toy, made):
+    return [made(toy, *CHOSEN), made(toy, *CHOSEN, "model=tree", "k=2")]
+
+
+def called(monkeypatch, *words):
+    monkeypatch.setattr(sys, "argv", ["cfeval", *map(str, words)])
+    atlas.main()
+
+
+@pytest.fixture
+def runs(monkeypatch):
+    """Sweeps are remembered and not made."""
+    made = []
+
+    def main():
+        made.append(sys.argv[1:])
+
+    monkeypatch.setattr(run, "main", main)
+    monkeypatch.setattr(atlas, "gather", lambda *_: None)
+    return made
+
+
+def axes(words):
+    return {key: value.split(",") for key, _, value in (word.partition("=") for word in words) if key in atlas._AXES}
+
+
+def test_all_judges_on_all_data_sets_of_their_kind_five_seeds_and_two_k(monkeypatch, runs, tmp_path, capsys):
+    with pytest.raises(Failure, match="of 430 runs are left out"):
+        called(monkeypatch, "--into", tmp_path)
+    tables, texts = sorted((axes(words) for words in runs), key=lambda one: -len(one["dataset"]))
+    assert tables["dataset"] == ["adults", "german", "compas", "heloc", "pima", "phishing", "breast"]
+    assert texts["dataset"] == ["movie_reviews"] and texts["experiment"] == ["atlas_logistic_text"]
+    judges = ["additive", "boosted_blind", "logistic", "mlp", "mlp_blind", "tree"]
+    assert tables["experiment"] == [f"atlas_{name}" for name in judges]
+    assert tables["seed"] == texts["seed"] == ["0", "1", "2", "3", "4"] and tables["k"] == ["1", "3"]
+    assert list(axes(runs[0])) == ["seed", "k", "dataset", "experiment"]  # the first is varied last
+    assert "~hydra.callbacks.gather" in runs[0]
+    assert "430 runs, 0 of them done; all take about" in capsys.readouterr().err
+
+
+def test_a_small_one_and_the_users_own_settings(monkeypatch, runs, tmp_path):
+    with pytest.raises(Failure, match="2 of 2 runs"):
+        called(
+            monkeypatch,
+            "--scale",
+            "small",
+            "--into",
+            tmp_path,
+            "experiment=atlas_tree",
+            "dataset=pima",
+            "seed=7",
+            "redo=true",
+        )
+    assert len(runs) == 1 and axes(runs[0]) == {
+        "k": ["1", "3"],
+        "seed": ["7"],
+        "dataset": ["pima"],
+        "experiment": ["atlas_tree"],
+    }
+    assert "n_explain=50" in runs[0] and "redo=true" in runs[0]
+    with pytest.raises(Failure):
+        called(monkeypatch, "--into", tmp_path, "executor=local", "experiment=atlas_tree", "dataset=pima")
+    assert not [word for word in runs[-1] if "launcher" in word]  # who chose an executor has the work done by it
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["--scale", "huge"], "--scale must be one of full, small"),
+        (["experiment=atlas_nobody"], "no judge of the atlas. There is: atlas_additive"),
+        (["dataset=iris"], "dataset=iris is not in the atlas"),
+        (["dataset=movie_reviews", "experiment=atlas_tree"], "is not in the atlas"),
+        (["seed=one"], "seed=one must be whole numbers"),
+        (["pima"], "is no setting"),
+    ],
+)
+def test_what_there_is_not_is_refused_before_anything_runs(monkeypatch, runs, tmp_path, words, reason):
+    with pytest.raises(UserError, match=reason):
+        called(monkeypatch, "--into", tmp_path, *words)
+    assert not runs
+
+
+def test_a_failed_run_is_named_the_others_are_gathered_and_the_page_made_anew(monkeypatch, tmp_path, judged, capsys):
+    def main():
+        raise Failure("not all jobs of the sweep succeeded, see above")
+
+    monkeypatch.setattr(run, "main", main)
+    jobs = [Job("toy", "atlas_tree", 0, 1), Job("toy", "atlas_tree", 0, 3)]
+    place = tmp_path / "runs" / jobs[0].place
+    place.parent.mkdir(parents=True)
+    shutil.copytree(judged[0], place)
+    lost = atlas.make([dict.fromkeys(atlas._AXES, "0")], jobs, tmp_path / "runs", [])
+    assert list(lost) == ["toy/atlas_tree/0-3"]
+    atlas.gather(jobs, tmp_path, lost)
+    kept = store.read(tmp_path / "atlas.parquet")
+    assert kept.runs == 1 and kept.left == ["toy/atlas_tree/0-3: it failed before anything was computed"]
+    assert "1 left out" in capsys.readouterr().out
+    called(monkeypatch, "page", tmp_path / "atlas.parquet", "--into", tmp_path / "again")
+    assert (tmp_path / "again" / "atlas.html").read_bytes() == (tmp_path / "atlas.html").read_bytes()
+
+
+def test_runs_are_added(monkeypatch, tmp_path, judged, capsys):
+    # tables and page are written above
+    monkeypatch.setattr(atlas, "_write", lambda made, into: store.write(made, into / store.NAME))
+    store.write(store.gathered(judged[:1]), tmp_path / "atlas.parquet")
+    called(monkeypatch, "add", judged[1], "--into", tmp_path)
+    assert "Added" in capsys.readouterr().out and store.read(tmp_path / "atlas.parquet").runs == 2
+
+
+def test_the_rule_is_printed(monkeypatch, tmp_path, capsys):
+    store.write(world(0.02), tmp_path / "known.parquet")
+    called(monkeypatch, "rule", tmp_path / "known.parquet")
+    assert json.loads(capsys.readouterr().out)["believed"]["change"][0] == "validity_soft"
+
+
+@pytest.mark.parametrize(
+    "judge", ["additive", "boosted_blind", "logistic", "mlp", "mlp_blind", "tree", "logistic_text"]
+)
+def test_every_judge_is_a_run_that_can_be_made(judge):
+    made = planned(f"experiment=atlas_{judge}", f"dataset={'movie_reviews' if 'text' in judge else 'pima'}")
+    assert (made.resamples, made.noise, made.bounds, made.reference, made.incomplete) == (0, 0, 0, None, "keep")
+    assert set(made.golds) <= set(made.truths) and made.n_explain == (200 if "text" in judge else None)
+    assert {"shap", "anchor", "lr"} <= set(made.explainers) and {"naopc", "axe"} <= set(made.metrics)
+    assert ("used" in made.truths) == ("blind" in judge)

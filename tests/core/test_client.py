@@ -1,0 +1,330 @@
+"""A gate lets through what is declared, counts it, and gives the same answers whatever the model can do cheaply."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cfeval_cli.core import ABSENT, NONE, Access, Cost, Depth, Ledger
+from cfeval_cli.core.client import apply_edits, embed, pick
+from cfeval_cli.errors import Failure
+from tests.examples import examples
+from tests.problems import gate, kept, labels, make_dataset, make_linear, problems
+
+DATASET = make_dataset([3, 2])
+MODEL = make_linear(DATASET)
+CODES = DATASET.test.codes
+OF = labels(MODEL, CODES)
+ROWS = np.arange(len(CODES))
+
+# the first feature of row 1, or both of row 4, set to values
+FEATURES = np.array([[0, NONE]] * 2 + [[1, 0]] * 18)
+EDITS = (CODES, FEATURES, np.array([1, 4, 4]), np.array([[2, -1], [1, 0], [0, 2]], np.int32), OF)
+VECTORS = np.random.default_rng(0).normal(size=(20, 2, 2))
+
+CALLS = {
+    Access.LABEL: [
+        lambda g: g.labels(CODES),
+        lambda g: g.predict(CODES, OF),
+        lambda g: g.edited(*EDITS),
+    ],
+    Access.PROBABILITY: [
+        lambda g: g.probabilities(CODES),
+        lambda g: g.probability(CODES, OF),
+    ],
+    Access.GRADIENT: [
+        lambda g: g.embed(CODES),
+        lambda g: g.vectors(0, CODES[:, 0]),
+        lambda g: g.pick(CODES[:, 0] * 0, CODES[:, 0]),
+        lambda g: g.slope(CODES, FEATURES, OF, 1.0)(ROWS, VECTORS),
+        lambda g: g.moved(CODES, FEATURES, VECTORS, OF),
+        lambda g: g.line(CODES),
+    ],
+    Access.WHITE_BOX: [lambda g: g.effects(CODES, OF), lambda g: g.value_effects(0, 1), lambda g: g.mean_effects()],
+}
+
+
+class Pairs:
+    """A model of two classes that tells (n, 2) probabilities and knows no shortcut."""
+
+    def __init__(self, model):
+        self._model = model
+
+    def predict_proba(self, codes):
+        return self._model.predict_proba(codes)
+
+    def vectors(self, feature, codes):
+        return self._model.vectors(feature, codes)
+
+    def proba_embedded(self, vectors):
+        return self._model.proba_embedded(vectors)
+
+
+class ThreeClasses:
+    """Nothing but predict_proba; every feature moves every class."""
+
+    def __init__(self, width=2, size=3):
+        self.table = np.random.default_rng(1).normal(size=(width, size, 3))
+        self.asked = []
+
+    def predict_proba(self, codes):
+        self.asked.append(codes.copy())
+        told = np.exp(sum(np.where((codes[:, [j]] == ABSENT), 0, t[codes[:, j]]) for j, t in enumerate(self.table)))
+        return told / told.sum(axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize("level", list(Access))
+def test_a_gate_lets_through_its_level_and_no_more(level):
+    made = Ledger().gate(MODEL, level, "someone")
+    for needed, calls in CALLS.items():
+        for call in calls:
+            if needed <= level:
+                call(made)
+            else:
+                with pytest.raises(Failure, match=f"someone declares {level.name.lower()} access but asked for"):
+                    call(made)
+
+
+def test_label_access_shows_no_probability():
+    made = gate(MODEL, Access.LABEL)
+    assert made.predict(CODES, OF)[1] is None and made.edited(*EDITS)[1] is None
+    assert (made.predict(CODES, OF)[0] == OF).all() and (made.labels(CODES) == OF).all()
+    pairs = gate(Pairs(MODEL), Access.LABEL)
+    assert pairs.predict(CODES, OF)[1] is None and pairs.edited(*EDITS)[1] is None
+
+
+@pytest.mark.parametrize("model", [MODEL, Pairs(MODEL)], ids=["binary", "pairs"])
+def test_every_row_is_counted_on_the_askers_account(model):
+    ledger = Ledger()
+    made = ledger.gate(model, Access.GRADIENT, "a")
+    counted = calls = 0
+    for rows, call in (
+        (20, lambda: made.labels(CODES)),
+        (20, lambda: made.predict(CODES, OF)),
+        (3, lambda: made.probability(CODES[:3], OF[:3])),
+        (4, lambda: made.probabilities(CODES[:4])),
+        (3, lambda: made.edited(*EDITS)),
+        (0, lambda: made.embed(CODES)),
+        (0, lambda: made.slope(CODES, FEATURES, OF, 1.0)),
+        (5, lambda: made.slope(CODES, FEATURES, OF, 1.0)(ROWS[:5], VECTORS[:5])),
+        (20, lambda: made.moved(CODES, FEATURES, VECTORS, OF)),
+    ):
+        call()
+        counted += rows
+        calls += rows > 0
+        assert (ledger.rows["a"], ledger.calls["a"]) == (counted, calls)
+    ledger.gate(model, Access.LABEL, "b")
+    assert ledger.rows["b"] == 0
+    ledger.book("b", Cost(3, 1.5, 0.5, 0.25))
+    ledger.book("b", Cost(4, 2, 1.0, 0.5))
+    assert ledger.cost("b") == Cost(7, 3.5, 1.5, 0.75)
+    ledger.add("c", ledger)
+    assert ledger.cost("c").rows == counted + 7 and ledger.cost("c").calls == calls + 3.5
+
+
+@examples(60)
+@given(problems(absent=0.2), st.integers(0, 99), st.sampled_from([-2.0, 1.0, 300.0]))
+def test_two_classes_as_one_number_or_as_two_give_the_same_answers(problem, seed, times):
+    dataset, model = problem
+    rng = np.random.default_rng(seed)
+    codes = dataset.test.codes
+    n, k = len(codes), int(rng.integers(1, dataset.width + 1))
+    of = rng.integers(0, 2, n)  # not the predicted class only
+    features = np.stack([rng.permutation(dataset.width)[:k] for _ in codes])
+    features[rng.random(features.shape) < 0.2] = NONE
+    one, two = gate(model, Access.GRADIENT), gate(Pairs(model), Access.GRADIENT)
+
+    assert (one.labels(codes) == two.labels(codes)).all()
+    for told in (one.predict(codes, of), two.predict(codes, of)):
+        assert (told[0] == labels(model, codes)).all() and told[1] == pytest.approx(kept(model, codes, of))
+    assert one.probability(codes, of) == pytest.approx(two.probability(codes, of))
+    assert one.probabilities(codes) == pytest.approx(two.probabilities(codes))
+    assert (one.probabilities(codes).argmax(axis=1) == one.labels(codes)).all()
+
+    for rows in (rng.integers(0, n, 7), rng.integers(0, n, 1)):  # edits of several rows, and of one
+        everyone = np.broadcast_to(rows, 7)
+        values = np.full((7, k), ABSENT, dtype=np.int32)
+        for edit, row in enumerate(everyone):
+            for place, j in enumerate(features[row]):
+                if j != NONE:
+                    values[edit, place] = rng.integers(-1, len(dataset.candidates[j]))
+        whole = apply_edits(codes, features, everyone, values)
+        for made in (one, two):
+            flips, left = made.edited(codes, features, rows, values, of)
+            assert (flips == (labels(model, whole) != of[everyone])).all()
+            assert left == pytest.approx(kept(model, whole, of[everyone]))
+
+    rows = rng.integers(0, n, 5)
+    vectors = rng.normal(size=(5, k, 2))
+    told = [made.slope(codes, features, of, times)(rows, vectors) for made in (one, two)]
+    assert told[0][0] == pytest.approx(told[1][0]) and told[0][1] == pytest.approx(told[1][1])
+    assert (told[0][1][features[rows] == NONE] == 0).all()  # a feature that is not named is not moved
+    whole = embed(model, codes[rows])
+    for i, row in enumerate(rows):
+        for place, j in enumerate(features[row]):
+            if j != NONE:
+                whole[i, j] = vectors[i, place]
+    expected = model.proba_embedded(torch.as_tensor(whole)).numpy()
+    assert told[0][0] == pytest.approx(expected[np.arange(5), of[rows]])
+    for made in (one, two):
+        said, left = made.moved(codes[rows], features[rows], vectors, of[rows])
+        assert left == pytest.approx(expected[np.arange(5), of[rows]])
+        clear = np.abs(expected[:, 1] - 0.5) > 1e-9
+        assert (said[clear] == expected.argmax(axis=1)[clear]).all()
+
+
+def test_the_gradient_is_that_of_small_steps():
+    made = gate(MODEL, Access.GRADIENT)
+    slope = made.slope(CODES, FEATURES, OF, 3.0)
+    _, gradient = slope(ROWS, VECTORS)
+    for place, d in np.ndindex(2, 2):
+        step = np.zeros_like(VECTORS)
+        step[:, place, d] = 1e-6
+        numeric = 3.0 * (slope(ROWS, VECTORS + step)[0] - slope(ROWS, VECTORS - step)[0]) / 2e-6
+        assert gradient[:, place, d] == pytest.approx(numeric, abs=1e-6)
+
+
+def test_a_black_box_of_three_classes_answers_all_that_needs_no_embeddings():
+    model = ThreeClasses()
+    made = gate(model, Access.PROBABILITY)
+    told = model.predict_proba(CODES)
+    of = ROWS % 3
+    assert made.probabilities(CODES) == pytest.approx(told)
+    assert (made.labels(CODES) == told.argmax(axis=1)).all() and set(made.labels(CODES).tolist()) <= {0, 1, 2}
+    said, left = made.predict(CODES, of)
+    assert (said == told.argmax(axis=1)).all() and left == pytest.approx(told[ROWS, of])
+    assert made.probability(CODES, of) == pytest.approx(told[ROWS, of])
+    edits = (CODES, np.array([[0, NONE]] * 2 + [[1, 0]] * 18), np.array([1, 4, 4]), EDITS[3], of)
+    flips, left = made.edited(*edits)
+    after = model.predict_proba(apply_edits(*edits[:4]))
+    assert (flips == (after.argmax(axis=1) != of[[1, 4, 4]])).all()
+    assert left == pytest.approx(after[np.arange(3), of[[1, 4, 4]]])
+    assert not made.embeds
+    for call in (lambda g: g.embed(CODES), lambda g: g.slope(CODES, FEATURES, of, 1.0), lambda g: g.line(CODES)):
+        with pytest.raises(Failure, match=r"test asked for (embedded|differentiable|linear), which this model is not"):
+            call(gate(model, Access.GRADIENT))
+    with pytest.raises(Failure, match="additive, which this model is not"):
+        gate(model, Access.WHITE_BOX).effects(CODES, of)
+
+
+def test_of_equally_likely_classes_the_first_is_predicted():
+    class Even:
+        def predict_proba(self, codes):
+            return np.full((len(codes), 4), 0.25)
+
+    assert (gate(Even(), Access.LABEL).labels(CODES) == 0).all()
+    assert (gate(Even(), Access.PROBABILITY).predict(CODES, OF)[0] == 0).all()
+
+
+def test_a_model_that_only_predicts_gives_labels_and_flips():
+    class Silent:
+        def predict(self, codes):
+            return (codes.sum(axis=1) % 3).astype(np.int8)
+
+    made = gate(Silent(), Access.LABEL)
+    assert made.labels(CODES).dtype == np.int64 and (made.labels(CODES) == CODES.sum(axis=1) % 3).all()
+    said, none = made.predict(CODES, OF)
+    assert (said == CODES.sum(axis=1) % 3).all() and none is None
+    flips, none = made.edited(*EDITS)
+    assert (flips == (apply_edits(*EDITS[:4]).sum(axis=1) % 3 != OF[[1, 4, 4]])).all() and none is None
+    with pytest.raises(Failure, match="probabilistic, which this model is not"):
+        gate(Silent(), Access.PROBABILITY).probabilities(CODES)
+
+
+GONE = np.array([[0, ABSENT, 1], [1, 1, 2]], dtype=np.int32)  # a hole
+ENDS = np.array([[0, 1, ABSENT], [1, ABSENT, ABSENT]], dtype=np.int32)  # padding only
+
+
+@pytest.mark.parametrize("access", [Access.LABEL, Access.PROBABILITY])
+def test_a_deleted_feature_never_reaches_a_model_without_embeddings(access):
+    model = ThreeClasses(width=3)
+
+    class Silent:
+        def predict(self, codes):
+            return model.predict_proba(codes).argmax(axis=1)
+
+    of = np.zeros(2, dtype=int)
+    features, rows = np.array([[1], [1]]), np.array([0, 1])
+    gone = np.full((2, 1), ABSENT, dtype=np.int32)
+    for asked in [model, Silent()] if access is Access.LABEL else [model]:
+        for padded, codes in ((False, GONE), (False, ENDS), (True, GONE)):
+            made = gate(asked, access, padded=padded)
+            calls = [lambda: made.labels(codes), lambda: made.predict(codes, of)]  # noqa: B023
+            calls += [lambda: made.edited(np.maximum(codes, 0), features, rows, gone, of)]  # noqa: B023
+            if access is Access.PROBABILITY:
+                calls += [lambda: made.probabilities(codes), lambda: made.probability(codes, of)]  # noqa: B023
+            for call in calls:
+                with pytest.raises(Failure, match="test deletes features of an input, and this model has no embedding"):
+                    call()
+        assert model.asked == []
+        through = gate(asked, access, padded=True)
+        through.labels(ENDS)
+        through.predict(ENDS, of)
+        assert len(model.asked) == 2 and all((codes == ENDS).all() for codes in model.asked)
+        model.asked.clear()
+
+
+def test_a_model_with_embeddings_is_asked_about_deleted_features():
+    for model in (MODEL, Pairs(MODEL)):
+        codes = np.where(ROWS[:, None] % 2 == [0, 1], ABSENT, CODES).astype(np.int32)
+        assert (gate(model).labels(codes) == labels(MODEL, codes)).all()
+        assert gate(model).probability(codes, OF) == pytest.approx(kept(MODEL, codes, OF))
+
+
+@given(problems(absent=0.3), st.integers(0, 99))
+def test_single_values_are_embedded_as_in_whole_rows(problem, seed):
+    dataset, model = problem
+    rng = np.random.default_rng(seed)
+    codes = dataset.test.codes
+    rows, features = rng.integers(0, len(codes), 9), rng.integers(0, dataset.width, 9)
+    expected = embed(model, codes)[rows, features]
+    for known in (model, Pairs(model)):
+        assert (pick(known, features, codes[rows, features]) == expected).all()
+        assert (gate(known).pick(features, codes[rows, features]) == expected).all()
+        assert (gate(known).embed(codes)[rows, features] == expected).all()
+        assert (gate(known).vectors(0, codes[:, 0]) == embed(model, codes)[:, 0]).all()
+
+
+def test_a_linear_model_tells_its_line():
+    logits, slopes = gate(MODEL, Access.GRADIENT).line(CODES)
+    assert (logits == MODEL.logits(CODES)).all() and (slopes == MODEL.weights).all()
+
+
+def looked(call, access=Access.WHITE_BOX, model=MODEL, padded=False):
+    """How deep a call looks."""
+    ledger = Ledger(watching=True)
+    call(ledger.gate(model, access, "who", padded=padded))
+    return ledger.depth("who")
+
+
+def test_a_watching_ledger_knows_how_deep_an_asker_looked():
+    for access, calls in CALLS.items():
+        expected = {Access.GRADIENT: Depth.EMBEDDINGS, Access.WHITE_BOX: Depth.EFFECTS}.get(access, Depth.PREDICTIONS)
+        assert [looked(call) for call in calls] == [expected] * len(calls)
+    gone = CODES.copy()
+    gone[3, 1] = ABSENT
+    for call in (lambda g: g.labels(gone), lambda g: g.predict(gone, OF), lambda g: g.probabilities(gone)):
+        assert looked(call) == Depth.EFFECTS
+        assert looked(call, padded=True) == Depth.PREDICTIONS  # a sentence that ends early is a sentence
+    gone[3] = [ABSENT, 0]
+    assert looked(lambda g: g.labels(gone), padded=True) == Depth.EFFECTS
+    away = (CODES, np.array([[0]] * 20), np.array([2]), np.array([[ABSENT]], np.int32), OF)
+    assert looked(lambda g: g.edited(*away)) == Depth.EFFECTS
+    none = (CODES, np.array([[NONE]] * 20), np.array([2]), np.array([[ABSENT]], np.int32), OF)
+    assert looked(lambda g: g.edited(*none)) == Depth.PREDICTIONS
+
+    def both(g):
+        g.vectors(0, CODES[:, 0])
+        g.effects(CODES, OF)
+        g.labels(CODES)
+
+    assert looked(both) == Depth.EMBEDDINGS  # the deepest counts
+    ledger = Ledger()
+    ledger.gate(MODEL, Access.WHITE_BOX, "who").embed(CODES)
+    assert ledger.depths == {}  # who does not watch sees nothing
+
+
+def test_a_gate_says_whether_the_model_is_a_line():
+    assert gate(MODEL, Access.GRADIENT).linear and not gate(MODEL, Access.PROBABILITY).linear
+    assert not gate(Pairs(MODEL), Access.GRADIENT).linear

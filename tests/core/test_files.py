@@ -1,0 +1,93 @@
+import hashlib
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cfeval_cli.core import npy
+from cfeval_cli.core.files import as_csv, hash_file, locked, make_subfolder, refuse_links, sweep_partial, whole_file
+from cfeval_cli.errors import UserError
+
+
+def test_a_file_appears_whole_or_not_at_all(tmp_path):
+    path = tmp_path / "a.txt"
+    with pytest.raises(RuntimeError), whole_file(path) as partial:
+        partial.write_text("half")
+        raise RuntimeError
+    assert list(tmp_path.iterdir()) == []
+    with whole_file(path) as partial:
+        partial.write_text("whole")
+        assert not path.exists()
+    assert path.read_text() == "whole" and path.stat().st_mode & 0o400
+    assert hash_file(path) == hashlib.sha256(b"whole").hexdigest()
+
+
+def test_what_killed_processes_left_is_swept_and_nothing_else(tmp_path):
+    for name in (".a.txt-abcd1234.part", ".mine.part", "b.part"):
+        (tmp_path / name).touch()
+    sweep_partial(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".mine.part", "b.part"]
+
+
+def test_a_folder_is_held_by_one(tmp_path):
+    with locked(tmp_path, wait=False) as first, locked(tmp_path, wait=False) as second:
+        assert first and not second
+    with locked(tmp_path, wait=False) as again:
+        assert again
+
+
+def test_a_spreadsheet_sees_no_formula():
+    text = as_csv(pd.DataFrame({"=a": ["=1+1", "-0.5", "@x", "plain"], "n": [1.0, 2, 3, 4]}))
+    assert text == "'=a,n\n'=1+1,1.0\n-0.5,2.0\n'@x,3.0\nplain,4.0\n"
+
+
+WORDS = st.sampled_from(["", "a", "b,c", 'd "e"', " i", "0.1", "nan", "None", "ü"])
+COLUMNS = {
+    "str": st.one_of(st.none(), WORDS),
+    "object": st.one_of(st.none(), st.integers(), st.floats(), st.booleans(), WORDS),
+    "float64": st.floats(), "int64": st.integers(-(2**63), 2**63 - 1),
+    "bool": st.booleans(), "Int64": st.one_of(st.none(), st.integers(-9, 9)), "category": st.one_of(st.none(), WORDS),
+    "boolean": st.one_of(st.none(), st.booleans()), "uint8": st.integers(0, 255),
+}  # fmt: skip
+
+
+@given(st.data())
+def test_a_table_without_formulas_is_written_as_pandas_does(data):
+    kinds, rows = data.draw(st.lists(st.sampled_from(sorted(COLUMNS)), min_size=1)), data.draw(st.integers(0, 5))
+    drawn = [data.draw(st.lists(COLUMNS[kind], min_size=rows, max_size=rows)) for kind in kinds]
+    columns = {
+        f"{kind} {i}": pd.Series(cells, dtype=kind) for i, (kind, cells) in enumerate(zip(kinds, drawn, strict=True))
+    }
+    frame = pd.DataFrame(columns)
+    assert as_csv(frame) == frame.to_csv(index=False)
+
+
+def test_arrays_come_back_as_they_were(tmp_path):
+    arrays = {"a": np.arange(6).reshape(2, 3), "b": np.array(1.5), "c": np.zeros((0, 2))}
+    (tmp_path / "x.npz").write_bytes(npy.dump(arrays))
+    found = npy.read(tmp_path / "x.npz")
+    assert set(found) == set(arrays) and all(np.array_equal(found[name], arrays[name]) for name in arrays)
+    np.save(tmp_path / "y.npy", arrays["a"])
+    assert np.array_equal(npy.mapped(tmp_path / "y.npy"), arrays["a"])
+    with pytest.raises(ValueError, match="damaged"):
+        npy.load((tmp_path / "y.npy").open("rb"))
+
+
+def test_no_writer_follows_a_link(tmp_path):
+    outside, folder = tmp_path / "outside", tmp_path / "folder"
+    for path in (outside, folder):
+        path.mkdir()
+    (outside / "file").write_text("before")
+    (folder / "file").symlink_to(outside / "file")
+    with pytest.raises(UserError, match=f"{folder / 'file'} is a symbolic link"):
+        refuse_links(tmp_path)
+    with whole_file(folder / "file") as partial:
+        partial.write_text("after")
+    assert (outside / "file").read_text() == "before" and (folder / "file").read_text() == "after"
+    refuse_links(tmp_path)
+    (folder / "figures").symlink_to(outside)
+    with pytest.raises(UserError, match=f"{folder / 'figures'} is a symbolic link"):
+        make_subfolder(folder, "figures")
+    assert make_subfolder(folder, "judges") == make_subfolder(folder, "judges") == folder / "judges"

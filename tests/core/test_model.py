@@ -1,0 +1,148 @@
+"""What is known of a model before it is trained, and who is refused because of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from cfeval_cli.core.model import (
+    Access,
+    Additive,
+    BlackBox,
+    Classifier,
+    Differentiable,
+    Editable,
+    Embedded,
+    Linear,
+    Probabilistic,
+    Sloped,
+    Subject,
+)
+from cfeval_cli.model.logistic import LinearModel, Logistic
+from tests.problems import make_dataset
+
+if TYPE_CHECKING:
+    from nowhere import Unseen
+
+DATASET = make_dataset([3, 2])
+
+
+class Labels:
+    """The least that a model can be."""
+
+    def predict(self, codes):
+        return codes[:, 0]
+
+
+class Chances:
+    """A black box with probabilities."""
+
+    def predict_proba(self, codes):
+        raise AssertionError
+
+
+class Told:
+    """Settings whose `fit` says what comes of it."""
+
+    def fit(self, dataset, seed) -> Labels:
+        return Labels()
+
+
+class Itself(Chances):
+    """Settings that are the model."""
+
+    def fit(self, dataset, seed):
+        return self
+
+
+class ItselfTold(Labels):
+    """The same, with an annotation that says nothing."""
+
+    def fit(self, dataset, seed) -> Any:
+        return self
+
+
+class Mute:
+    """Settings that say nothing."""
+
+    def fit(self, dataset, seed):
+        return Chances()
+
+
+class Vague:
+    """An annotation that is no model."""
+
+    def fit(self, dataset, seed) -> dict[str, int]:
+        return {}
+
+
+class Hidden:
+    """An annotation that only a type checker can follow."""
+
+    def fit(self, dataset, seed) -> Unseen:
+        raise AssertionError
+
+
+class Stronger(Itself):
+    """The annotation counts before the class that has it."""
+
+    def fit(self, dataset, seed) -> LinearModel:
+        raise AssertionError
+
+
+@pytest.mark.parametrize(
+    ("settings", "kind", "name"),
+    [
+        (Told(), Labels, "Labels"),
+        (Itself(), Itself, "Itself"),
+        (ItselfTold(), ItselfTold, "ItselfTold"),
+        (Mute(), BlackBox, "a black box"),
+        (Vague(), BlackBox, "a black box"),
+        (Hidden(), BlackBox, "a black box"),
+        (Stronger(), LinearModel, "LinearModel"),
+        (Logistic({"tabular": 1, "text": 1}, {"tabular": 1, "text": 1}), LinearModel, "LinearModel"),
+    ],
+    ids=lambda one: type(one).__name__,
+)
+def test_the_kind_of_model_is_known_before_training(settings, kind, name):
+    subject = Subject.of(DATASET, settings)
+    assert subject.kind is kind and subject.name == name and subject.dataset is DATASET
+
+
+ABILITIES = {
+    Labels: {Classifier},
+    Chances: {Probabilistic},
+    BlackBox: {Probabilistic},
+    LinearModel: {Probabilistic, Editable, Embedded, Differentiable, Sloped, Linear, Additive},
+}
+
+
+@pytest.mark.parametrize("kind", ABILITIES, ids=lambda kind: kind.__name__)
+def test_abilities_are_those_that_the_class_has(kind):
+    every = set().union(*ABILITIES.values())
+    assert {ability for ability in every if Subject(DATASET, kind).can(ability)} == ABILITIES[kind]
+
+
+def test_what_a_model_cannot_answer_is_refused_with_the_reason():
+    answers = {kind: {level for level in Access if Subject(DATASET, kind).refuses(level) is None} for kind in ABILITIES}
+    assert answers == {
+        Labels: {Access.NOTHING, Access.LABEL},
+        Chances: {Access.NOTHING, Access.LABEL, Access.PROBABILITY},
+        BlackBox: {Access.NOTHING, Access.LABEL, Access.PROBABILITY},
+        LinearModel: set(Access),
+    }
+    black = Subject(DATASET, BlackBox)
+    assert black.lacks(Probabilistic) is None and black.lacks() is None
+    assert black.lacks(Probabilistic, Linear, Additive) == (
+        "needs a logit that is linear in the embeddings (logits, slopes), which this model (a black box) does not give"
+    )
+    assert Subject(DATASET, Labels).refuses(Access.PROBABILITY) == (
+        "needs probabilities (predict_proba), which this model (Labels) does not give"
+    )
+    assert "(Chances)" in Subject(DATASET, Chances).refuses(Access.GRADIENT)
+
+
+def test_a_black_box_is_a_kind_and_not_a_model():
+    with pytest.raises(TypeError, match="not a model"):
+        BlackBox().predict_proba(DATASET.test.codes)

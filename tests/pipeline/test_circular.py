@@ -1,0 +1,102 @@
+"""What is so by construction: as the components declare it, and as it can be seen on small problems."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from cfeval_cli.explainer.decision_boundary import DecisionBoundary
+from cfeval_cli.explainer.lr import Lr
+from cfeval_cli.explainer.omission import Omission
+from cfeval_cli.explainer.random import Random
+from cfeval_cli.explainer.shap import Shap
+from cfeval_cli.metric.counterfactual import Validity, ValiditySoft
+from cfeval_cli.metric.erasure import Comprehensiveness
+from cfeval_cli.metric.ground_truth import Recall
+from cfeval_cli.pipeline.circular import cells, pairs
+from tests.problems import REMOVALS, TRUTHS, WAYS, make_dataset
+from tests.statistics.tables import tau
+
+EXPLAINERS = {
+    "random": Random(),
+    "lr": Lr(TRUTHS["signed"], "signed"),
+    "shap": Shap(),
+    "omission": Omission(WAYS),
+    "deleting": Omission(WAYS, removal="zero"),
+    "boundary": DecisionBoundary(),
+}
+METRICS = {one.name: one for one in (Comprehensiveness(), Validity(), ValiditySoft(), Recall())}
+ROWS = [("comprehensiveness", "del"), ("comprehensiveness", "marginal"), ("validity", "label"),
+        ("validity_soft", "probability"), *(("recall", name) for name in TRUTHS)]  # fmt: skip
+
+
+def order():
+    lines = [
+        {"metric": metric, "variant": variant, "explainer": name, "role": METRICS[metric].role}
+        for metric, variant in ROWS for name in EXPLAINERS
+    ]  # fmt: skip
+    return pd.DataFrame(lines)
+
+
+def plan(k=1):
+    return SimpleNamespace(explainers=EXPLAINERS, truths=TRUTHS, metrics=METRICS, removals=REMOVALS, k=k)
+
+
+def test_explainers_are_made_for_what_they_estimate_or_maximise():
+    table = order()
+    table = table[cells(plan(), make_dataset([2, 3]), table)]
+    assert set(table[["metric", "variant", "explainer"]].itertuples(index=False, name=None)) == {
+        ("recall", "signed", "lr"), ("recall", "centered", "shap"), ("recall", "centered", "omission"),
+        ("recall", "signed", "deleting"), ("comprehensiveness", "marginal", "omission"),
+        ("comprehensiveness", "del", "deleting"), ("validity", "label", "boundary"),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("k", [1, 2])
+def test_metrics_are_best_at_what_they_measure(k):
+    soft = {("validity_soft", "probability", "contrast")} if k == 1 else set()
+    erasure = {("comprehensiveness", "del", "signed"), ("comprehensiveness", "marginal", "centered")}
+    assert pairs(plan(k), order()) == erasure | soft
+
+
+def test_a_run_marks_them_and_leaves_them_out_of_every_tau_if_it_is_to(toy, made):
+    several = ["explainer=[random,omission,lime,decision_boundary,lr]", "explainer.lime.n_samples=50", "n_explain=15"]
+    several += ["resamples=0", "model.max_epochs=10"]
+    several.append("metric=[comprehensiveness,sufficiency,validity,validity_soft,recall]")
+    keep, drop = made(toy, *several, tables=True), made(toy, *several, "circular=drop", tables=True)
+    metrics, other = (pd.read_csv(folder / "metrics.csv") for folder in (keep, drop))
+    pd.testing.assert_frame_equal(metrics, other)  # values are what they are
+    marked = metrics[metrics["circular"]]
+    assert {("comprehensiveness", "marginal", "omission"), ("recall", "centered", "omission")} <= set(
+        marked[["metric", "variant", "explainer"]].itertuples(index=False, name=None)
+    )
+    before, after = (pd.read_csv(folder / "correlations.csv") for folder in (keep, drop))
+    pd.testing.assert_series_equal(before["circular"], after["circular"])
+    assert after.loc[after["circular"], "tau"].isna().all() and before.loc[after["circular"], "tau"].notna().all()
+    circular = set(marked[["metric", "variant", "explainer"]].itertuples(index=False, name=None))
+    value = metrics.set_index(["metric", "variant", "explainer"])["value"].to_dict()
+    better = metrics.drop_duplicates(["metric", "variant"]).set_index(["metric", "variant"])["better"].to_dict()
+    named, looked = {}, 0
+    for (metric, variant, name), one in value.items():
+        if not np.isnan(one):
+            named.setdefault((metric, variant), []).append(name)
+    for line in after[~after["circular"]].itertuples():
+        sides = [(line.metric, line.variant), (line.agreement, line.gold)]
+        if sides[0] not in named:
+            continue
+        left = [name for name in named[sides[0]] if not any((*side, name) in circular for side in sides)]
+        assert line.explainers == len(left)
+        first, second = (
+            np.array([value[(*side, name)] for name in left]) * (1 if better[side] == "higher" else -1)
+            for side in sides
+        )
+        if len(left) < 2:
+            assert np.isnan(line.tau)
+            continue
+        assert line.tau == pytest.approx(tau(first, second), abs=1e-6)
+        looked += 1
+    assert looked > 20
+    told = (keep / "tables.md").read_text(), (drop / "tables.md").read_text()
+    assert "◦ good by construction" in told[0] and "circular=drop" not in told[0]
+    assert "left out of every τ (circular=drop)" in told[1] and "best at this truth by construction" in told[1]

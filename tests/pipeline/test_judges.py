@@ -1,0 +1,89 @@
+"""Judges beside a run: folders of their own, found again, and the recommendation that rests on them."""
+
+import json
+
+import pandas as pd
+import pytest
+
+from cfeval_cli.errors import UserError
+from cfeval_cli.pipeline import judges
+from cfeval_cli.pipeline import run as pipeline
+from cfeval_cli.pipeline.progress import Progress
+from cfeval_cli.report.page.build import Report
+from cfeval_cli.results import read as folders
+from cfeval_cli.results.store import RunFolder
+from tests import inside
+from tests.conftest import LITTLE
+
+CHOSEN = ("model=estimator", "+model.estimator.max_iter=5", "explainer=[random,omission,lime]",
+          "explainer.lime.n_samples=50", "truth.shapley.budget=60", "judge=[tree]", "judge.tree.distill=true",
+          "metric=[comprehensiveness,validity_soft,recall]")  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def run(toy, made):
+    return made(toy, *CHOSEN, "n_explain=30", tables=True)
+
+
+def test_a_judge_has_a_folder_of_its_own_with_the_same_instances_and_explainers(run):
+    ours, theirs = (json.loads((folder / "run.json").read_text()) for folder in (run, run / "judges" / "tree"))
+    assert theirs["status"] == "complete" and theirs["fidelity"]["test"] > 0.5 and "fidelity" not in ours
+    assert list(theirs["explainers"]) == list(ours["explainers"])
+    one, two = (pd.read_parquet(f / "instances.parquet")["instance"] for f in (run, run / "judges" / "tree"))
+    assert one.tolist() == two.tolist()
+    assert "tables.md" in theirs["files"] and "recommendation.json" in ours["files"]
+
+
+def test_the_recommendation_leads_and_rests_on_the_truth_the_rule_and_the_judge(run):
+    told = json.loads((run / "recommendation.json").read_text())["questions"]
+    assert {name: one["believed"] for name, one in told.items()} == {"contribution": "reference", "change": "reference"}
+    for one in told.values():
+        assert [judge["judge"] for judge in one["judges"]] == ["tree"] and one["judges"][0]["fidelity"]["test"] > 0.5
+        assert set(one["reference"]["values"]) == {"omission", "lime"}
+    metrics = pd.read_csv(run / "metrics.csv").set_index(["metric", "variant", "explainer"])["value"]
+    for question, gold in (("contribution", "shapley"), ("change", "contrast")):
+        for name, value in told[question]["reference"]["values"].items():
+            assert value == pytest.approx(metrics["recall", gold, name])
+    first = (run / "tables.md").read_text().splitlines()[0]
+    assert first == "**Which explainer to use on this model**"
+    report = Report(folders.read(run))
+    assert len(report.recommendation.headlines) == 2 and "What contributed?" in report.page({}, [])
+
+
+def test_the_explained_model_is_trained_once_and_what_a_judge_has_finished_is_not_computed_again(
+    toy, tmp_path, monkeypatch
+):
+    few = [*toy.arguments[2:], *LITTLE, *CHOSEN, "n_explain=10", "resamples=0"]
+    plan = inside.planned(*few, folder=toy.folder / "conf")
+    seen = []
+    trained = pipeline.train
+    monkeypatch.setattr(pipeline, "train", lambda plan, *rest: seen.append(plan.model) or trained(plan, *rest))
+
+    def again():
+        folder = RunFolder(tmp_path, ["cfeval", "run"])
+        with folder.opened():
+            assert pipeline.run(plan, folder, Progress())
+            folder.finish()
+        names = ("recommendation.json", "metrics.csv", "scores.parquet", "judges/tree/metrics.csv")
+        return {name: (tmp_path / name).read_bytes() for name in names}
+
+    first = again()
+    assert seen == [plan.model, plan.judges["tree"].trainable(plan.model)]
+    record = json.loads((tmp_path / "run.json").read_text())
+    record["status"] = "stopped"
+    (tmp_path / "run.json").write_text(json.dumps(record))
+    seen.clear()
+    assert again() == first
+    assert seen == [plan.model]  # the judge's folder is complete
+
+
+def test_who_explains_one_model_only_explains_no_judge(toy, tmp_path):
+    plan = inside.planned(*toy.arguments[2:], "judge=[tree]", folder=toy.folder / "conf")
+    only = {name: _Only() for name in ("mine",)}
+    folder = RunFolder(tmp_path, [])
+    with pytest.raises(UserError, match="no explainer of this run can explain another model"):
+        judges.beside(pipeline.replace(plan, explainers=only), folder, Progress(), lambda *_: True)
+
+
+class _Only:
+    portable = False

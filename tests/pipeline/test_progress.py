@@ -1,0 +1,86 @@
+"""Progress that is true, also when part of the work was known from before."""
+
+import logging
+import re
+import threading
+import time
+
+import pytest
+
+from cfeval_cli.pipeline import progress
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that goes on only when it is told to."""
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "perf_counter", lambda: now[0])
+
+    def tick(seconds):
+        now[0] += seconds
+
+    return tick
+
+
+@pytest.mark.parametrize(("known", "step", "seconds"), [(0, 10, 11.0), (800, 5, 20.0), (0, 1, 12.5)])
+def test_speed_and_time_left_are_those_of_what_is_really_done(clock, caplog, known, step, seconds):
+    caplog.set_level(logging.INFO, "cfeval")
+    with progress.Progress().stage("explain: x", 1000) as advance:
+        advance(known)
+        for _ in range(3):
+            clock(seconds)
+            advance(step)
+    lines = re.findall(r"explain: x: ([\d,]+) of 1,000, ([\d.e+-]+)/s, about (\d+) s left", caplog.text)
+    assert [int(done) for done, _, _ in lines] == [known + step * i for i in (1, 2, 3)]
+    for done, speed, left in lines:
+        assert float(speed) == pytest.approx(step / seconds, rel=0.01)
+        assert int(left) == pytest.approx((1000 - int(done)) / (step / seconds), abs=1)
+
+
+def test_a_long_stage_is_announced_before_it_starts_with_the_settings_that_shorten_it(clock, caplog):
+    shorten = "explainer.x.n_samples or n_explain"
+    with progress.Progress().stage("explain: x", 1000, shorten=shorten, seconds_per_item=0.5) as advance:
+        advance(200)  # known from before
+        assert caplog.messages == [f"explain: x: about 400 s in one process. To shorten it, lower {shorten}."]
+        clock(5)
+        advance(1)
+    assert len(caplog.messages) == 1
+
+
+@pytest.mark.parametrize(("seconds", "announced"), [(0.01, False), (2.0, True)])
+def test_without_an_estimate_the_first_items_tell_how_long_a_stage_takes(clock, caplog, seconds, announced):
+    with progress.Progress().stage("search: x", 100, shorten="k") as advance:
+        advance(0)
+        clock(10 * seconds)
+        advance(10)
+    assert ("search: x: about 180 s in one process. To shorten it, lower k." in caplog.messages) == announced
+
+
+@pytest.mark.parametrize("total", [None, 10])
+def test_one_long_call_is_not_silent(caplog, monkeypatch, total):
+    caplog.set_level(logging.INFO, "cfeval")
+    monkeypatch.setattr(progress, "_EVERY", 0.02)
+    monkeypatch.setattr(progress, "_POLL", 0.01)
+    with progress.Progress().stage("score", total):
+        deadline = time.monotonic() + 60
+        while "s elapsed" not in caplog.text and time.monotonic() < deadline:
+            time.sleep(0.01)
+    assert re.search(r"score: (0 of 10, )?0 s elapsed", caplog.text)
+
+
+def test_no_thread_is_left_when_a_stage_fails():
+    with pytest.raises(ValueError), progress.Progress().stage("score"):
+        raise ValueError
+    deadline = time.monotonic() + 60
+    while (names := [one.name for one in threading.enumerate()]) and "cfeval-progress" in names:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_all_that_is_known_from_before_says_nothing_of_speed(clock, caplog):
+    caplog.set_level(logging.INFO, "cfeval")
+    made = progress.Progress()
+    with made.stage("explain: x", 1000) as advance:
+        clock(30)
+        advance(1000)
+    assert "/s" not in caplog.text and made.seconds == {"explain: x": 30.0}

@@ -1,0 +1,99 @@
+"""Scores by slabs of instances: whatever their size, they are those of all instances at once."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from cfeval_cli.core import NONE, Cost, Explained, Explanation, Subject, scratch
+from cfeval_cli.pipeline import run as pipeline
+from cfeval_cli.pipeline.evaluate import edits_of
+from cfeval_cli.pipeline.score import score, used
+from cfeval_cli.pipeline.study import prepare
+from tests.inside import planned
+from tests.problems import make_dataset, random_linear
+
+N = 22  # three slabs of seven and one of one
+DATASET = make_dataset([3, 4, 2, 3, 5], n=N, seed=1)
+MODEL = random_linear(DATASET, 3, 2)
+SETTINGS = ("cache=off", "n_jobs=1", "explainer=[random,omission,lr]", "metric=field", "k=2", "metric.naopc.rows=500")
+
+
+def scored(silent):
+    """Scores, summary and account of three explainers, of which one is silent about some instances."""
+    plan = planned(*SETTINGS)
+    study = prepare(plan.applied(Subject(DATASET, type(MODEL))), DATASET, MODEL)
+    explained = {name: pipeline.explained(study, name, {}, lambda _: None) for name in study.plan.explainers}
+    told = explained["lr"].explanation
+    features = np.where(np.isin(np.arange(N), silent)[:, None], NONE, told.features)
+    explained["lr"] = Explained(Explanation(features, told.scores), Cost(), 0)
+    chosen = {name: pipeline.select(study, name, done) for name, done in explained.items()}
+    edits = {}
+    for name, of in chosen.items():
+        rows = used(of)
+        edits[name] = edits_of(study, study.rows.take(rows), of[rows], "s.{level}", lambda _: None, keep=False)
+    truth = {name: study.truth(name) for name in study.plan.truths}
+    truth["contrast"] = np.where(np.arange(N)[:, None] % 3 == 0, np.nan, truth["contrast"])  # not known of all
+    found, summary = score(study, truth, explained, chosen, edits)
+    return found, summary, study
+
+
+@pytest.mark.parametrize(("silent", "sizes"), [([], [21]), ([0, 5, *range(7, 14), 21], [7, 21]), (list(range(N)), [7])])
+def test_slabs_of_any_size_give_the_same_scores_remarks_and_costs(monkeypatch, silent, sizes):
+    whole, order, study = scored(silent)
+    remarks = set(order["remark"])
+    assert any("on a sample of" in one for one in remarks) and not any("{" in one for one in remarks)
+    assert len(whole) == len(whole.frame()) > 0 and (whole.ids == DATASET.test.ids).all()
+    for size in sizes:
+        monkeypatch.setattr(scratch, "_SLAB", size)
+        parts, rows, by_slabs = scored(silent)
+        pd.testing.assert_frame_equal(parts.frame(), whole.frame(), check_exact=True)
+        pd.testing.assert_frame_equal(rows, order, check_exact=True)
+        assert by_slabs.ledger.rows == study.ledger.rows
+        pieces = pd.concat([parts.frame(start, start + 100) for start in range(0, len(parts), 100)])
+        pd.testing.assert_frame_equal(pieces.reset_index(drop=True), whole.frame(), check_exact=True)
+        some = np.array([0, 8, 21])
+        mine = whole.frame()[whole.frame()["instance"].isin(whole.ids[some])].reset_index(drop=True)
+        pd.testing.assert_frame_equal(parts.table(some), mine, check_exact=True)
+
+
+def test_metrics_are_asked_about_the_instances_of_a_slab_and_know_how_many_there_are(monkeypatch):
+    seen = []
+
+    class Watching:
+        def __init__(self, metric):
+            self.metric = metric
+
+        def __getattr__(self, name):
+            return getattr(self.metric, name)
+
+        def score(self, case):
+            seen.append((len(case.complete), case.total))
+            return self.metric.score(case)
+
+    monkeypatch.setattr(scratch, "_SLAB", 8)
+    plan = planned(*SETTINGS)
+    study = prepare(plan.applied(Subject(DATASET, type(MODEL))), DATASET, MODEL)
+    study = replace(study, plan=replace(study.plan, metrics={"coverage": Watching(study.plan.metrics["coverage"])}))
+    done = {"random": pipeline.explained(study, "random", {}, lambda _: None)}
+    chosen = {"random": pipeline.select(study, "random", done["random"])}
+    found, _ = score(study, {}, done, chosen, {"random": {}})
+    assert seen == [(8, N), (8, N), (6, N)] and len(found) == N
+
+
+def test_a_run_in_slabs_of_seven_leaves_the_same_files(toy, made, monkeypatch):
+    settings = ("n_explain=15", "noise=8", "reparametrisations=1", "explainer=[random,anchor,lr]",
+                "explainer.anchor.threshold=0.8", "model.max_epochs=10",
+                "metric=[comprehensiveness,dfr,proximity,c_soft,recall]")  # fmt: skip
+    whole = made(toy, *settings)
+    monkeypatch.setattr(scratch, "_SLAB", 7)
+    parts = made(toy, *settings, "seed=0")  # the same again, though not to those who keep runs
+    names = {path.name for path in whole.iterdir() if path.suffix in (".csv", ".parquet", ".tex", ".json")}
+    names -= {"run.json", "costs.csv"}  # tell of seconds
+    assert {"scores.parquet", "truth.parquet", "metrics.csv", "noise_metrics.csv", "invariance.csv"} <= names
+    for name in names:
+        assert (parts / name).read_bytes() == (whole / name).read_bytes(), name
+    first, second = (json.loads((folder / "run.json").read_text()) for folder in (whole, parts))
+    assert first["truths"] == second["truths"]

@@ -1,0 +1,185 @@
+"""Counterfactuals chunk by chunk are those of all at once, whoever finds them and whenever."""
+
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+
+from cfeval_cli.cache.disk import Disk
+from cfeval_cli.core import NONE, Access, Counterfactuals, scratch
+from cfeval_cli.distance.euclidean import Euclidean
+from cfeval_cli.errors import Failure
+from cfeval_cli.executor.local import Local
+from cfeval_cli.pipeline import search as module
+from cfeval_cli.pipeline.search import Chunk, Found, Job, find, packed, unpacked
+from cfeval_cli.search.continuous import Continuous
+from cfeval_cli.search.discrete import Discrete
+from cfeval_cli.search.exact import Exact
+from tests.problems import (
+    choose_features,
+    make_dataset,
+    make_linear,
+    make_mixed,
+    make_task,
+    permitted,
+    predicted,
+    with_constraints,
+)
+
+DATASET = make_dataset([3, 4, 2, 3], n=70, seed=3)
+MODEL = make_linear(DATASET, seed=4, scale=1)
+ROWS = predicted(DATASET, MODEL)
+FEATURES = choose_features(DATASET, 2, 0)
+HERE = Local(n_jobs=1)
+
+
+class Small(Discrete):
+    """In chunks of a few instances."""
+
+    def chunk(self, dataset, k):
+        return 16
+
+
+def job(search, access):
+    return Job(search, DATASET, MODEL, Euclidean("embedding").fit(DATASET, MODEL, access), access, 0)
+
+
+def same(one, two):
+    for field in fields(Counterfactuals):
+        a, b = getattr(one, field.name), getattr(two, field.name)
+        assert (a is None) == (b is None) and (a is None or np.array_equal(a, b)), field.name
+
+
+@pytest.mark.parametrize("access", [Access.LABEL, Access.PROBABILITY])
+def test_chunks_workers_and_cache_change_nothing(access, tmp_path):
+    task = replace(make_task(DATASET, MODEL, FEATURES, access), component=f"search.{access.name.lower()}")
+    whole = Discrete().find(task)
+    cache, done = Disk(str(tmp_path)), []
+    plain = find(job(Small(), access), ROWS, FEATURES, HERE, done.append)
+    same(plain.counterfactuals, whole)
+    assert sum(done) == 70 and len(done) > 5 and plain.cost.rows > 70
+    workers = find(job(Small(), access), ROWS, FEATURES, Local(2, min_seconds=0.0), lambda _: None)
+    same(workers.counterfactuals, whole)
+    assert workers.cost.rows == plain.cost.rows
+    first = find(job(Small(), access), ROWS.take(slice(32)), FEATURES[:32], HERE, lambda _: None, cache, "s")
+    same(find(job(Small(), access), ROWS, FEATURES, HERE, lambda _: None, cache, "s").counterfactuals, whole)
+
+    class Broken(Small):
+        def find(self, task):
+            raise AssertionError("all is known")
+
+    warm = find(job(Broken(), access), ROWS, FEATURES, HERE, lambda _: None, cache, "s")
+    same(warm.counterfactuals, whole)
+    assert warm.cost.rows == plain.cost.rows and first.cost.rows < plain.cost.rows
+    with pytest.raises(AssertionError, match="all is known"):
+        find(job(Broken(), access), ROWS, FEATURES[:, ::-1], HERE, lambda _: None, cache, "s")
+    with pytest.raises(AssertionError, match="all is known"):
+        find(job(Broken(), access), ROWS, FEATURES, HERE, lambda _: None, cache, "another section")
+
+
+@pytest.mark.parametrize("search", [Continuous(), Exact()], ids=lambda one: one.title)
+def test_moved_embeddings_are_packed_and_found_again(search, tmp_path):
+    cache = Disk(str(tmp_path))
+    one, two = (find(job(search, Access.GRADIENT), ROWS, FEATURES, HERE, lambda _: None, cache, "s") for _ in range(2))
+    same(one.counterfactuals, two.counterfactuals)
+    assert one.cost.rows == two.cost.rows and one.counterfactuals.vectors is not None
+
+
+@pytest.mark.parametrize("search", [Small(), Continuous(steps=20, restarts=1)], ids=lambda one: one.title)
+def test_what_is_put_aside_as_it_comes_in_is_what_would_stay_in_memory(search, tmp_path, monkeypatch):
+    cache, made = Disk(str(tmp_path)), job(search, max(search.levels))
+    plain = find(made, ROWS, FEATURES, HERE, lambda _: None)
+    monkeypatch.setattr(scratch, "_SLAB", 7)
+    monkeypatch.setattr(module, "_TOGETHER", 20)  # chunks are looked up one by one
+    find(made, ROWS.take(slice(32)), FEATURES[:32], HERE, lambda _: None, cache, "s")
+    for _ in range(2):  # some are known, and then all
+        found = find(made, ROWS, FEATURES, HERE, lambda _: None, cache, "s")
+        same(found.counterfactuals, plain.counterfactuals)
+        assert found.cost.rows == plain.cost.rows
+
+
+def test_a_search_may_tell_whole_numbers_first_but_nothing_of_some_instances_only():
+    class Whole(Small):
+        def find(self, task):
+            found = super().find(task)
+            first = task.ids[0] == ROWS.ids[0]
+            return replace(found, distance=np.ceil(found.distance).astype(int) if first else found.distance)
+
+    class Partly(Small):
+        def find(self, task):
+            found = super().find(task)
+            return found if task.ids[0] == ROWS.ids[0] else replace(found, probability=None)
+
+    access = Access.PROBABILITY
+    plain = find(job(Small(), access), ROWS, FEATURES, HERE, lambda _: None).counterfactuals.distance
+    whole = find(job(Whole(), access), ROWS, FEATURES, HERE, lambda _: None).counterfactuals.distance
+    assert np.array_equal(whole, np.concatenate([np.ceil(plain[:16]), plain[16:]])) and (whole != plain).any()
+    with pytest.raises(Failure, match="Partly gave probability for some instances only"):
+        find(job(Partly(), access), ROWS, FEATURES, HERE, lambda _: None)
+
+
+def test_no_instances_no_counterfactuals():
+    found = find(job(Discrete(), Access.LABEL), ROWS.take(slice(0)), FEATURES[:0], HERE, lambda _: None)
+    assert len(found.counterfactuals.distance) == 0 and found.counterfactuals.codes.shape == (0, 4)
+
+
+def test_what_is_nothing_of_ours_is_not_taken():
+    good = find(job(Discrete(), Access.LABEL), ROWS, FEATURES, HERE, lambda _: None)
+    back = unpacked(packed(good))
+    assert isinstance(back, Found) and back.cost == good.cost
+    same(back.counterfactuals, good.counterfactuals)
+    assert unpacked(b"") is None and unpacked(b"PK") is None and unpacked(packed(good)[:-40]) is None
+
+
+def test_a_chunk_is_known_by_all_that_is_searched():
+    chunk = Chunk(ROWS.take(slice(8)), FEATURES[:8])
+    others = [
+        Chunk(ROWS.take(slice(1, 9)), FEATURES[:8]),
+        Chunk(replace(chunk.rows, labels=1 - chunk.rows.labels), FEATURES[:8]),
+        Chunk(chunk.rows, FEATURES[:8, ::-1]),
+        Chunk(replace(chunk.rows, ids=chunk.rows.ids + 1), FEATURES[:8]),
+    ]
+    assert len({one.key for one in [chunk, *others]}) == 5
+    assert Chunk(ROWS.take(slice(8)), FEATURES[:8].copy()).key == chunk.key
+
+
+@pytest.mark.parametrize("search", [Discrete(), Discrete("nearest"), Continuous(steps=50, restarts=2), Exact()])
+@pytest.mark.parametrize("seed", range(3))
+def test_no_search_changes_what_may_not_change(search, seed):
+    dataset = make_mixed(seed, n=30, missing=0.2)
+    model = make_linear(dataset, seed=seed)
+    dataset = with_constraints(dataset, seed)
+    if search.moves:  # which go neither up nor down: a plan refuses those
+        ways = {"up": "none", "down": "none"}
+        features = tuple(replace(f, moves=ways.get(f.moves, f.moves)) for f in dataset.features)
+        dataset = replace(dataset, features=features)
+    access = max(search.levels)
+    measure = Euclidean("embedding").fit(dataset, model, access)
+    asked = choose_features(dataset, 2, seed)
+    rows = predicted(dataset, model)
+    found = find(Job(search, dataset, model, measure, access, 0), rows, asked, HERE, lambda _: None).counterfactuals
+    for i, row in enumerate(dataset.test.codes):
+        mine = [j for j in asked[i] if dataset.features[j].moves != "none"]
+        assert [j for j in found.features[i] if j != NONE] == mine
+        assert mine or (not found.flipped[i] and found.distance[i] == 0)
+        if found.codes is not None:
+            assert all(permitted(f, *pair) for f, *pair in zip(dataset.features, row, found.codes[i], strict=True))
+            assert set(np.flatnonzero(found.codes[i] != row)) <= set(mine)
+        else:  # vectors stand in the order of the features that may change, the rest is nothing
+            assert not found.vectors[i][len(mine) :].any()
+
+
+def test_a_search_that_breaks_a_constraint_is_a_failure():
+    class Careless(Discrete):
+        def find(self, task):
+            features = tuple(replace(feature, moves="any") for feature in task.dataset.features)
+            return super().find(replace(task, dataset=replace(task.dataset, features=features)))
+
+    numbers = make_mixed(1, n=30, categories=0, numbers=2)
+    model = make_linear(numbers, seed=1)
+    features = tuple(replace(feature, moves="up") for feature in numbers.features)
+    dataset = replace(numbers, features=features)
+    measure = Euclidean("embedding").fit(dataset, model, Access.PROBABILITY)
+    careless = Job(Careless(), dataset, model, measure, Access.PROBABILITY, 0)
+    with pytest.raises(Failure, match=r"Careless changed x\d as the dataset does not allow"):
+        find(careless, predicted(dataset, model), choose_features(dataset, 1, 0), HERE, lambda _: None)

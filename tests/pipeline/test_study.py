@@ -1,0 +1,199 @@
+"""What the model says of the instances, if it is what a model may say; and what the stages make of it."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from cfeval_cli.core import NONE, Absent, Access, Cost, Explained, Explanation, Metric, Score, Subject
+from cfeval_cli.errors import Failure
+from cfeval_cli.pipeline import run as pipeline
+from cfeval_cli.pipeline.evaluate import case_of, edits_of, scores_of
+from cfeval_cli.pipeline.study import predicted, prepare
+from tests.inside import planned
+from tests.problems import TRUTHS, importance, kept, labels, make_dataset, make_linear
+
+DATASET = make_dataset([3, 4, 2], n=30)
+MODEL = make_linear(DATASET)
+
+
+@pytest.fixture(scope="module")
+def plan():
+    made = planned("cache=off", "n_jobs=1", "explainer=[random,lr]", "k=2")
+    return made.applied(Subject(DATASET, type(MODEL)))
+
+
+def test_instances_are_all_or_a_seeded_sample_with_what_the_model_says(plan):
+    study = prepare(plan, DATASET, MODEL)
+    codes = DATASET.test.codes
+    assert (study.rows.codes == codes).all() and (study.rows.labels == labels(MODEL, codes)).all()
+    assert study.rows.probability == pytest.approx(kept(MODEL, codes, study.rows.labels))
+    assert study.probabilities == pytest.approx(MODEL.predict_proba(codes)) and study.identity is not None
+    assert set(study.measures) == {Access.LABEL, Access.PROBABILITY}
+    assert {name: way.reason for name, way in study.removals.items() if way.stand_ins is None} == {
+        "mask": "toy has no mask token"
+    }
+    some, again, other = (
+        prepare(replace(plan, n_explain=9, seed=seed), DATASET, MODEL).instances.ids.tolist() for seed in (0, 0, 1)
+    )
+    assert len(some) == 9 and some == sorted(some) == again != other
+    for name in TRUTHS:
+        assert (study.truth(name) == importance(name, MODEL, DATASET, codes, study.rows.labels)).all()
+
+
+class Says:
+    """A black box that gives whatever it was made with."""
+
+    def __init__(self, answer):
+        self.answer = answer
+
+    def predict_proba(self, codes):
+        return self.answer(len(codes))
+
+
+def only_labels(answer):
+    class Silent:
+        def predict(self, codes):
+            return answer(len(codes))
+
+    return Silent()
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (lambda n: np.ones((n, 3)) / 3, r"shape \(30, 3\) for 30 rows, where toy has 2 classes"),
+        (lambda n: np.ones(n), r"shape \(30,\)"),
+        (lambda n: np.ones((n + 1, 2)), "gives 31 answers for 30 rows"),
+        (
+            lambda n: np.full((n, 2), np.nan),
+            "gives nan, where a number between 0 and 1 is wanted for the row 60 .test split",
+        ),
+        (lambda n: np.full((n, 2), np.inf), "gives inf"),
+    ],
+)
+def test_probabilities_that_are_none_are_refused(answer, message):
+    with pytest.raises(Failure, match=message):
+        predicted(Says(answer), DATASET, DATASET.test.codes)
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (
+            lambda n: np.full(n, 2),
+            "predicts the class 2, where a number from 0 to 1 is wanted for the row 60 .test split",
+        ),
+        (lambda n: np.full(n, -1), "predicts the class -1"),
+        (lambda n: np.zeros((n, 1)), r"predicts \(30, 1\) classes for 30 rows: one for each is wanted"),
+    ],
+)
+def test_classes_that_there_are_not_are_refused(answer, message):
+    with pytest.raises(Failure, match=message):
+        predicted(only_labels(answer), DATASET, DATASET.test.codes)
+
+
+def test_labels_alone_are_enough():
+    class First:
+        def predict(self, codes):
+            return codes[:, 0] % 2
+
+    said, none = predicted(First(), DATASET, DATASET.test.codes)
+    assert none is None and said.tolist() == [row[0] % 2 for row in DATASET.test.codes.tolist()]
+
+
+def test_a_model_of_three_classes_is_taken_at_its_word():
+    three = replace(DATASET, classes=("a", "b", "c"))
+    told = np.random.default_rng(0).dirichlet(np.ones(3), 30)
+    said, probabilities = predicted(Says(lambda n: told), three, DATASET.test.codes)
+    assert (said == told.argmax(axis=1)).all() and (probabilities == told).all()
+
+
+FEATURES = np.tile([[0, 2]], (30, 1))
+
+
+def test_edits_are_found_at_each_level_and_counted(plan):
+    study = prepare(plan, DATASET, MODEL)
+    edits = edits_of(study, study.rows, FEATURES, "search.x.{level}", lambda _: None, keep=False)
+    assert set(edits) == {Access.LABEL, Access.PROBABILITY}
+    assert edits[Access.LABEL].probability is None and edits[Access.PROBABILITY].probability is not None
+    for found in edits.values():
+        assert (found.codes[:, 1] == study.rows.codes[:, 1]).all()
+        assert (found.labels == labels(MODEL, found.codes)).all()
+    assert all(study.ledger.rows[f"search.x.{level}"] > 30 for level in ("label", "probability"))
+
+
+def test_a_metric_sees_no_more_than_it_declares(plan):
+    study = prepare(plan, DATASET, MODEL)
+    seen = []
+
+    class Curious(Metric):
+        name, title, better, range, place = "curious", "Curious", "higher", (0.0, 1.0), 1
+
+        def __init__(self, access, role="judged"):
+            self.access, self.role = access, role
+
+        def score(self, case):
+            seen.append((case.model.access, case.probability is None))
+            yield Score("all", np.ones(len(case)), np.ones(len(case)))
+            yield Absent("none", "no reason")
+
+    case = case_of(study, study.rows, FEATURES, np.ones(30, bool), {}, {})
+    assert case.k == 2 and case.model.access is Access.NOTHING
+    for metric in (Curious(Access.LABEL), Curious(Access.PROBABILITY), Curious(Access.WHITE_BOX, "truth")):
+        assert [result.variant for result in scores_of(study, case, metric, "metric.x")] == ["all", "none"]
+    assert seen == [(Access.LABEL, True), (Access.PROBABILITY, False), (Access.NOTHING, False)]
+    seen.clear()
+    wants = Curious(Access.LABEL)
+    wants.most = Access.GRADIENT
+    for able in (study, replace(study, plan=replace(plan, access=Access.PROBABILITY))):  # as much as one may
+        list(scores_of(able, case, wants, "metric.x"))
+    assert seen == [(Access.GRADIENT, False), (Access.PROBABILITY, False)]
+
+
+def test_incomplete_explanations_are_skipped_filled_or_kept(plan):
+    features = FEATURES.copy()
+    features[:5, 1] = NONE
+    features[5] = NONE
+    done = Explained(Explanation(features, np.where(features == NONE, np.nan, 1.0)), Cost(), 0, {5: "failed"})
+    for how in ("skip", "random", "keep"):
+        study = prepare(replace(plan, incomplete=how), DATASET, MODEL)
+        chosen = pipeline.select(study, "x", done)
+        assert (chosen[6:] == FEATURES[6:]).all() and (chosen[5] == NONE).all()
+        if how == "skip":
+            assert (chosen[:6] == NONE).all() and len(pipeline.used(chosen)) == 24
+        elif how == "keep":
+            assert (chosen == features).all() and len(pipeline.used(chosen)) == 29
+        else:
+            assert (chosen[:5, 0] == 0).all() and set(chosen[:5, 1].tolist()) <= {1, 2}
+            assert (pipeline.select(study, "x", done) == chosen).all()
+
+
+def test_a_sample_is_explained_again_with_another_seed_and_searched_with_the_same():
+    made = planned("cache=off", "n_jobs=1", "explainer=[random,lr,ladder]", "k=2", "noise=9")
+    made = made.applied(Subject(DATASET, type(MODEL)))
+    study = prepare(made, DATASET, MODEL)
+    part, rows = pipeline.sampled(study)
+    assert rows.tolist() == sorted(set(rows.tolist())) and len(rows) == 9
+    assert rows.tolist() == pipeline.sampled(study)[1].tolist()
+    assert list(part.plan.explainers) == ["random", "lr"] and part.ledger is not study.ledger  # no rung is asked again
+    for amount, many in ((0, 0), (1000, 30), (None, 7)):  # of 30
+        assert len(pipeline.sampled(replace(study, plan=replace(made, noise=amount)))[1]) == many
+    truth = {name: study.truth(name) for name in made.truths}
+    steps = []
+    second = pipeline.repeated(part, {name: of[rows] for name, of in truth.items()}, steps.append)
+    assert sum(steps) == 18 and (part.instances.ids == study.instances.ids[rows]).all()
+    first = {name: pipeline.explained(study, name, {}, lambda _: None) for name in ("random", "lr")}
+    same = {
+        name: (second.explanations[name].explanation.scores == done.explanation.scores[rows]).all()
+        for name, done in first.items()
+    }
+    assert same == {"random": False, "lr": True}
+    chosen = pipeline.select(study, "lr", first["lr"])
+    edits = edits_of(study, study.rows, chosen, "search.lr.{level}", lambda _: None, keep=False)
+    for level, found in edits.items():
+        again = second.edits["lr"][level]
+        assert (again.codes == found.codes[rows]).all() and (again.distance == found.distance[rows]).all()
+    assert set(second.scores.frame()["instance"]) == set(study.instances.ids[rows].tolist())
+    assert set(second.scores.frame()["explainer"]) == {"random", "lr"}
+    assert part.ledger.rows["search"] > 0

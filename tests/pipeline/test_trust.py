@@ -1,0 +1,195 @@
+"""Models that are not what a model should be, each with the message that a user gets."""
+
+import time
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from cfeval_cli.core import BlackBox, Rows, Subject
+from cfeval_cli.errors import Failure
+from cfeval_cli.pipeline import trust
+from tests.problems import make_dataset, make_linear
+
+DATASET = make_dataset([3, 4, 2], n=30)
+RNG = np.random.default_rng(0)
+
+
+def by_row(codes):
+    """Different for different rows, the same for the same."""
+    p = (codes @ np.array([1, 3, 12])) / 40
+    return np.stack([1 - p, p], axis=1)
+
+
+class Own:
+    """A class of the user's own."""
+
+    def __init__(self, answer):
+        self.answer = answer
+
+    def predict_proba(self, codes):
+        return self.answer(codes)
+
+
+class Labels:
+    def __init__(self, answer):
+        self.answer = answer
+
+    def predict(self, codes):
+        return self.answer(codes)
+
+
+def test_good_models_pass():
+    for model in (make_linear(DATASET), Own(by_row), Labels(lambda codes: codes[:, 2])):
+        trust.try_out(model, DATASET, 0, 60)
+    three = replace(DATASET, classes=("a", "b", "c"))
+    trust.try_out(Own(lambda codes: np.eye(3)[codes[:, 0]] * 0.7 + 0.1), three, 0, None)
+
+
+def start_of(model):
+    """What a run stores of the model's answers before it explains."""
+    told = trust.answers(model, DATASET, DATASET.test.codes)
+    likely = told if hasattr(model, "predict_proba") else None
+    return Rows(DATASET.test.ids, DATASET.test.codes, told.argmax(axis=1), None), likely
+
+
+def drifting(by):
+    return Own(lambda codes: np.clip(by_row(codes) + np.array([by, -by]), 0.0, 1.0))
+
+
+@pytest.mark.parametrize("kind", [np.float64, np.float32])
+def test_a_model_that_changes_during_the_run_is_noticed(kind):
+    before = Own(lambda codes: by_row(codes).astype(kind))
+    rows, probabilities = start_of(before)
+    tolerance = 1e-6 if kind is np.float64 else 1e-4
+    assert trust.tolerance_of(probabilities) == tolerance
+    trust.check_unchanged(before, DATASET, rows, probabilities, batch_size=7)
+    trust.check_unchanged(drifting(tolerance / 3), DATASET, rows, probabilities)
+    both = r"for instance \d+ it gave class \w+ and then class \w+, P\(\w+\) = 0\.\d+ and then 0\.\d+; \d+ of "
+    with pytest.raises(Failure, match=f"the model changed during the run: {both}"):
+        trust.check_unchanged(drifting(3 * tolerance), DATASET, rows, probabilities)
+
+
+def test_a_changed_label_is_noticed():
+    rows, nothing = start_of(Labels(lambda codes: codes[:, 2]))
+    assert nothing is None
+    trust.check_unchanged(Labels(lambda codes: codes[:, 2]), DATASET, rows, None)
+    with pytest.raises(Failure, match=r"it gave class (\w+) and then class (?!\1)\w+; "):
+        trust.check_unchanged(Labels(lambda codes: 1 - codes[:, 2]), DATASET, rows, None)
+
+
+def with_row(codes, value):
+    told = by_row(codes)
+    told[(codes[:, 0] == 1) & (codes[:, 2] == 1)] = value
+    return told
+
+
+def raises(codes):
+    if (codes[:, 0] == 1).any():
+        raise ValueError("not this one")
+    return by_row(codes)
+
+
+def forgets(codes):
+    return by_row(codes)[:-1]
+
+
+def normalises(codes):
+    """By the rows that it happens to see."""
+    p = codes[:, 1] / max(1, codes[:, 1].max())
+    return np.stack([1 - p, p], axis=1)
+
+
+def by_place(codes):
+    p = np.arange(len(codes)) / len(codes)
+    return np.stack([1 - p, p], axis=1)
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (lambda codes: with_row(codes, np.nan), r"gives nan, .* is wanted for (the row \d+|a row with)"),
+        (lambda codes: with_row(codes, [0.9, 0.9]), r"sum to 1\.8, not 1 for (the row \d+|a row with)"),
+        (lambda codes: with_row(codes, [-1, 2]), "gives -1, where a number between 0 and 1"),
+        (raises, r"raised ValueError: not this one for (the row \d+|a row with)"),
+        (forgets, "gives 19 answers for 20 rows"),
+        (lambda codes: by_row(codes)[:, 1], r"shape \(20,\) for 20 rows, where toy has 2 classes"),
+        (lambda codes: np.full((len(codes), 3), 1 / 3), r"shape \(20, 3\)"),
+        (lambda codes: RNG.dirichlet(np.ones(2), len(codes)), "changes its answers: asked twice, it gives"),
+        (by_place, "changes its answers: asked in another order"),
+        (normalises, r"changes its answers: .* it gives .* for (the row \d+|a row with)"),
+    ],
+)  # fmt: skip
+def test_bad_models_are_refused_in_one_message_with_the_row(answer, message):
+    with pytest.raises(Failure, match=message):
+        trust.try_out(Own(answer), DATASET, 0, 60)
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (
+            lambda codes: codes[:, 0],
+            r"predicts the class 2, where a number from 0 to 1 is wanted for (the row \d+|a row with)",
+        ),
+        (lambda codes: -codes[:, 2], "predicts the class -1"),
+        (lambda codes: codes[:-1, 2], r"predicts \(19,\) classes for 20 rows"),
+        (lambda codes: RNG.integers(0, 2, len(codes)), "changes its answers"),
+    ],
+)
+def test_bad_labels_are_refused(answer, message):
+    with pytest.raises(Failure, match=message):
+        trust.try_out(Labels(answer), DATASET, 0, 60)
+
+
+def test_a_model_that_hangs_is_given_up():
+    with pytest.raises(
+        Failure, match=r"gave no answer to 20 rows within 0\.05 s. If it needs more time, set timeout_model"
+    ):
+        trust.try_out(Own(lambda codes: time.sleep(60)), DATASET, 0, 0.05)
+
+
+class Tried:
+    """Settings that must try the model to know what it is."""
+
+    def __init__(self, seconds):
+        self.seconds = seconds
+
+    def foresee(self, dataset):
+        time.sleep(self.seconds)
+        return Own
+
+    def fit(self, dataset, seed):
+        return Own(by_row)
+
+
+def test_what_a_model_can_answer_is_found_out_within_the_same_limit():
+    told = trust.foreseen(SimpleNamespace(model=Tried(0), patience=60), DATASET)
+    assert told == Subject(DATASET, Own)
+    with pytest.raises(Failure, match="set timeout_model"):
+        trust.foreseen(SimpleNamespace(model=Tried(60), patience=0.05), DATASET)
+    plain = SimpleNamespace(fit=lambda dataset, seed: None)
+    assert trust.foreseen(SimpleNamespace(model=plain, patience=None), DATASET).kind is BlackBox
+
+
+def test_which_rows_are_tried_belongs_to_the_seed():
+    seen = []
+
+    def remembers(codes):
+        seen.append(codes.copy())
+        return by_row(codes)
+
+    for seed in (0, 0, 1):
+        trust.try_out(Own(remembers), DATASET, seed, None)
+    first, again, other = seen[0], seen[8], seen[16]
+    assert np.array_equal(first, again) and not np.array_equal(first, other)  # which may be another number of rows
+
+
+def test_a_model_that_is_worse_than_a_guess_is_doubted_not_refused(caplog):
+    assert trust.doubts({"test": 0.5}, DATASET) == [] and not caplog.text
+    (told,) = trust.doubts({"test": 0.123}, DATASET)
+    assert told.startswith("the model is right for 12.3% of the test rows, less often than a guess (50.0%).")
+    assert "in another order than no, yes?" in told and told in caplog.text
+    three = replace(DATASET, classes=("a", "b", "c"))
+    assert trust.doubts({"test": 0.34}, three) == [] and trust.doubts({"test": 0.33}, three)

@@ -1,0 +1,178 @@
+"""Truths that ask much of a model are shared out, kept, and the same whoever computes them."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from cfeval_cli.cache.disk import Disk
+from cfeval_cli.core import Known, Subject
+from cfeval_cli.core.scratch import Scratch
+from cfeval_cli.executor.local import Local
+from cfeval_cli.pipeline import truths
+from cfeval_cli.pipeline.study import prepare
+from cfeval_cli.results import read as folders
+from cfeval_cli.truth.contrast import Contrast
+from tests.inside import planned
+from tests.problems import make_mixed
+from tests.truth.models import Twisted, random_tree
+
+
+def studied(model, dataset, *overrides):
+    chosen = (
+        "truth=[shapley,contrast,responsibility]",
+        "gold=contrast",
+        "explainer=[random]",
+        "truth.shapley.budget=60",
+    )
+    plan = planned("cache=off", "n_jobs=1", *chosen, *overrides).applied(Subject(dataset, type(model)))
+    return prepare(plan, dataset, model)
+
+
+@pytest.fixture(scope="module")
+def box():
+    dataset = make_mixed(1, n=40, categories=3, numbers=3)
+    return random_tree(dataset, 1, splits=25), dataset
+
+
+def same(one, two):
+    for name, known in one.items():
+        assert np.array_equal(known.importance, two[name].importance) and known.how == two[name].how
+        assert (known.error is None) == (two[name].error is None)
+        assert known.error is None or np.array_equal(known.error, two[name].error, equal_nan=True)
+
+
+def test_chunks_and_workers_give_what_one_call_gives(box, monkeypatch):
+    model, dataset = box
+    study = studied(Twisted.of(model), dataset)
+    whole = truths.find(study, lambda _: None)
+    assert not whole["shapley"].how.startswith("exact") and whole["shapley"].error.shape == (40,)
+    for name, known in whole.items():
+        assert np.array_equal(known.importance, study.truth(name))
+    monkeypatch.setattr(truths, "_CHUNK", 7)
+    same(truths.find(study, lambda _: None), whole)
+    two = replace(study, plan=replace(study.plan, executor=Local(n_jobs=2, min_seconds=0)))
+    same(truths.find(two, lambda _: None), whole)
+
+
+def test_what_was_found_is_found_again_and_nothing_else(box, tmp_path, monkeypatch):
+    model, dataset = box
+    study = studied(model, dataset)
+    kept = replace(study, cache=Disk(str(tmp_path)))
+    first = truths.find(kept, lambda _: None)
+    asked, known = [], truths._known
+    monkeypatch.setattr(truths, "_known", lambda job, rows: asked.append(job.truth.name) or known(job, rows))
+    same(truths.find(kept, lambda _: None), first)
+    assert asked == ["shapley", "responsibility"]  # which are read off a tree; contrast was kept
+    other = replace(study, cache=kept.cache, plan=replace(study.plan, truths={"contrast": Contrast(budget=999)}))
+    truths.find(other, lambda _: None)
+    assert set(asked[2:]) == {"contrast"}  # another setting is another truth
+
+
+def test_packed_and_unpacked():
+    for known in (Known(np.eye(3)), Known(np.eye(3), np.arange(3.0), "sampled, with ünusual words")):
+        again = truths.unpacked(truths.packed(known))
+        same({"one": known}, {"one": again})
+    for broken in (b"", b"nothing", truths.packed(Known(np.eye(2)))[:40]):
+        assert truths.unpacked(broken) is None
+    joined = truths.joined([Known(np.eye(2)), Known(np.eye(2), np.ones(2), "sampled")], Scratch(), 4)
+    assert (
+        joined.error.tolist() == [0, 0, 1, 1] and joined.how == "exact; sampled" and joined.importance.shape == (4, 2)
+    )
+
+
+def test_a_run_on_a_tree_and_on_a_blind_model_has_tables_by_question(toy, made):
+    every = (
+        "truth=[shapley,contrast,responsibility,used]",
+        "gold=[shapley,contrast]",
+        "explainer=[random,omission,lr]",
+        "metric=[comprehensiveness,recall]",
+        "n_explain=20",
+        "resamples=0",
+    )
+    for model, exact, names in (
+        (["model=tree"], True, ["shapley", "contrast", "responsibility"]),
+        (["model=estimator", "+model.estimator.max_iter=5", "model.blind=0.5", "truth.shapley.budget=20"], False,
+         ["shapley", "contrast", "responsibility", "used"]),
+    ):  # fmt: skip
+        folder = made(toy, *model, *every, tables=True)
+        found = folders.read(folder)
+        record = found.record
+        assert sorted(record["truths"]) == sorted(names) and record["settings"]["gold"] == ["shapley", "contrast"]
+        told = record["truths"]["shapley"]
+        assert told["exact"] == exact and (exact or 0 < told["error"] <= told["largest_error"])
+        assert ("used" in record["truths_absent"]) == exact
+        truth = pd.read_parquet(folder / "truth.parquet")
+        errors = truth.groupby("truth")["error"].max()
+        assert (errors["shapley"] > 0) == (not exact) and errors["contrast"] == 0
+        told = record["truths"]["responsibility"]
+        assert told["exact"] == exact and "error" not in told
+        assert told["how"].startswith("exact" if exact else "searched up to sets of two")
+        assert np.isnan(errors["responsibility"]) == (not exact)
+        correlations = pd.read_csv(folder / "correlations.csv")
+        assert {"shapley", "contrast"} <= set(correlations["gold"])
+        metrics = pd.read_csv(folder / "metrics.csv").set_index(["metric", "variant", "explainer"])
+        assert metrics.loc[("recall", "shapley", "lr"), "value"] > metrics.loc[("recall", "shapley", "random"), "value"]
+        tables = (folder / "tables.md").read_text()
+        assert "τ contribution" in tables and "τ change" in tables
+
+
+def test_what_is_asked_is_asked_of_a_seeded_part_and_the_part_does_not_depend_on_the_rest(box):
+    model, dataset = box
+    whole = truths.find(studied(Twisted.of(model), dataset, "reference=null"), lambda _: None)
+    study = studied(Twisted.of(model), dataset, "reference=20")
+    part = truths.find(study, lambda _: None)
+    for name, known in part.items():
+        there = np.flatnonzero(~np.isnan(known.importance).all(axis=1))
+        assert len(there) == 20 and np.array_equal(there, truths.referred(study, study.plan.truths[name]))
+        assert np.array_equal(known.importance[there], whole[name].importance[there])
+        assert known.how == f"{whole[name].how}; on 20 of 40 instances"
+        assert known.error is None or np.array_equal(known.error[there], whole[name].error[there], equal_nan=True)
+    exact = studied(model, dataset, "reference=20")  # a tree is not asked
+    assert not np.isnan(truths.find(exact, lambda _: None)["shapley"].importance).any()
+
+
+def test_the_budget_takes_instances_away_and_what_is_too_dear_for_one_sits_out(box):
+    model, dataset = box
+    study = studied(Twisted.of(model), dataset, "truth.budget=600")
+    assert len(truths.referred(study, study.plan.truths["shapley"])) == 10  # of 60 rows each
+    with_less = studied(Twisted.of(model), dataset, "truth.budget=59")
+    assert "shapley" not in with_less.plan.truths
+    assert "truth.budget=59" in with_less.plan.absent.truths["shapley"]
+
+
+def test_the_time_is_told_before_with_the_setting_that_shortens_it(box, caplog):
+    model, dataset = box
+    with caplog.at_level("INFO", "cfeval"):
+        truths.find(studied(Twisted.of(model), dataset, "reference=7"), lambda _: None)
+    assert any("on 7 instances, about" in line and "reference (now 7)" in line for line in caplog.messages)
+
+
+def test_scores_of_a_truth_that_is_known_of_some_are_of_those(toy, made):
+    boosting = ("model=estimator", "+model.estimator.max_iter=5", "explainer=[random,omission]", "resamples=0")
+    boosting += ("metric=[comprehensiveness,c,recall]", "truth.shapley.budget=20", "n_explain=12")
+    some, every = made(toy, *boosting, "reference=8", tables=True), made(toy, *boosting, "reference=null")
+    one, two = (pd.read_parquet(folder / "scores.parquet") for folder in (some, every))
+    mine = one[one["metric"] == "recall"]
+    assert mine.groupby(["explainer", "variant"], observed=True).size().eq(8).all()
+    keys = ["instance", "explainer", "metric", "variant"]
+    both = mine.merge(two, on=keys)
+    assert len(both) == len(mine) and (both["numerator_x"] == both["numerator_y"]).all()
+    assert "on 8 of 12 instances" in (some / "tables.md").read_text()
+    rest = one[one["metric"] != "recall"].reset_index(drop=True)
+    assert rest.equals(two[two["metric"] != "recall"].reset_index(drop=True))
+
+
+def test_responsibility_of_an_additive_model_is_not_labelled_exact(toy, made):
+    folder = made(
+        toy, "truth=[shapley,responsibility]", "gold=[shapley]", "explainer=[random,omission]",
+        "metric=[comprehensiveness,recall]", "n_explain=10", "resamples=0", tables=True,
+    )  # fmt: skip
+    told = json.loads((folder / "run.json").read_text())["truths"]
+    assert told["shapley"]["exact"] and not told["responsibility"]["exact"]
+    assert told["responsibility"]["how"].startswith("searched up to sets of two")
+    truth = pd.read_parquet(folder / "truth.parquet").groupby("truth")["error"]
+    assert (truth.max()["shapley"] == 0) and truth.apply(lambda error: error.isna().all())["responsibility"]
+    assert "responsibility searched up to sets of two" in (folder / "tables.md").read_text()

@@ -1,0 +1,196 @@
+"""What a run writes can be read again, and what was changed is noticed."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from cfeval_cli.errors import UserError
+from cfeval_cli.pipeline import run as pipeline
+from cfeval_cli.results import store as write
+from cfeval_cli.results import validation as checked
+from cfeval_cli.results.read import read
+from cfeval_cli.results.store import RunFolder
+from tests.conftest import seal
+from tests.inside import planned
+
+SOME = ("explainer=[random,lr]", "n_explain=20")
+
+
+def test_what_is_read_is_what_was_written(toy, made):
+    folder = made(toy, *SOME)
+    record = checked.read(folder)
+    assert record["schema"] == checked.SCHEMA and record["status"] == "complete"
+    found = read(folder, record)
+    written = pd.read_csv(folder / "metrics.csv")
+    assert found.findings.metrics["value"].to_numpy() == pytest.approx(written["value"].to_numpy(), nan_ok=True)
+    assert set(written["role"]) == {"judged", "truth", "fact"}
+    assert RunFolder(folder, []).results == record["inputs"]
+
+
+def test_instances_have_predictions_and_truths_a_value_for_each_feature(toy, made):
+    folder = made(toy, *SOME)
+    record = checked.read(folder)
+    instances = pd.read_parquet(folder / "instances.parquet")
+    positive = instances["probability"].to_numpy()
+    kept = np.where(instances["predicted"] == 1, positive, 1 - positive)
+    assert instances["predicted_probability"].to_numpy() == pytest.approx(kept)
+    truth = pd.read_parquet(folder / "truth.parquet")
+    assert set(truth["instance"]) == set(instances["instance"])
+    assert set(record["truths"]) == {"signed", "centered", "contrast", "absolute"}
+    assert {name: facts["title"] for name, facts in record["removals"].items()} == {
+        "del": "del.", "mask": "mask", "marginal": "marginal",
+    }  # fmt: skip
+    for facts in record["metrics"].values():
+        assert {"title", "latex", "better", "place", "role", "block", "detail"} <= set(facts)
+
+
+def test_a_file_that_was_changed_or_is_gone_is_named(toy, made):
+    for change in (lambda path: path.write_text("changed"), lambda path: path.unlink()):
+        folder = made(toy, *SOME, copy=True)
+        change(folder / "metrics.csv")
+        with pytest.raises(UserError, match=r"metrics\.csv is (missing|not as the run left it)"):
+            checked.read(folder)
+        assert RunFolder(folder, []).results is None  # it is computed again
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            lambda record: record.update(schema=2),
+            f"written by another version of cfeval .schema 2, not {checked.SCHEMA}",
+        ),
+        (lambda record: record.update(status=None), "not the record of a run"),
+        (lambda record: record["settings"].update(k="x"), "settings.k is not a whole number"),
+        (lambda record: record["metrics"]["c"].update(role="judge"), "metrics.c.role is not judged, truth or fact"),
+        (lambda record: record["metrics"]["c"].pop("block"), "metrics.c.block is not text"),
+        (lambda record: record["files"].update({"../x": "00"}), "not in the run's folder"),
+    ],
+)
+def test_a_record_of_another_kind_is_refused(toy, made, change, message):
+    folder = made(toy, *SOME, copy=True)
+    record = json.loads((folder / "run.json").read_text())
+    change(record)
+    (folder / "run.json").write_text(json.dumps(record))
+    with pytest.raises(UserError, match=message):
+        checked.read(folder)
+
+
+LARGE = ("n_explain=15", "explainer=[random,lr,ladder]", "explainer.ladder.rungs=3", "gold=centered",
+         "incomplete=keep", "noise=2", "metric=[comprehensiveness,c,recall]", "resamples=0",
+         "model.max_epochs=10")  # fmt: skip
+
+
+def in_row_groups(toy, made, monkeypatch, search):
+    """The run of LARGE in small parts; its seed is said, so that it is another one to those who keep runs."""
+    monkeypatch.setattr(write, "_PART", 7)
+    monkeypatch.setattr(write, "_ROWS", 50)
+    return made(toy, *LARGE, f"search={search}", "seed=0")
+
+
+@pytest.mark.parametrize("search", ["discrete", "continuous"])
+def test_large_tables_are_written_in_row_groups_and_say_the_same(toy, made, monkeypatch, search):
+    import pyarrow.parquet as pq
+
+    whole, folder = made(toy, *LARGE, f"search={search}"), in_row_groups(toy, made, monkeypatch, search)
+    names = ["instances", "truth", "explanations", "counterfactuals", "scores"]
+    for name in names:
+        assert pq.read_metadata(folder / f"{name}.parquet").num_row_groups > 1
+        one, two = (pq.read_table(path / f"{name}.parquet") for path in (whole, folder))
+        assert one.schema.equals(two.schema) and one.equals(two.combine_chunks()), name
+    for name in ("metrics.csv", "correlations.csv", "explanations_again.parquet"):
+        assert (whole / name).read_bytes() == (folder / name).read_bytes()
+
+
+@pytest.mark.parametrize("search", ["discrete", "continuous"])
+def test_what_is_told_of_some_instances_is_that_part_of_a_table_in_row_groups(toy, made, monkeypatch, search):
+    path = in_row_groups(toy, made, monkeypatch, search)
+    folder = read(path, checked.read(path))
+    ids = folder.predicted["instance"].to_numpy()[[1, 2, 13]].tolist()
+    for name in ("instances", "explanations", "counterfactuals", "truth"):
+        whole = pd.read_parquet(folder.path / f"{name}.parquet")
+        mine = whole["instance"].isin(ids)
+        if "explainer" in whole:
+            mine &= whole["explainer"].isin(["random", "lr"])  # the rungs of a ladder are not shown
+        told = folder.told(f"{name}.parquet", ids)
+        assert told["instance"].tolist() == whole.loc[mine, "instance"].tolist() and len(told) >= 3
+        for column in whole:
+            pairs = zip(told[column], whole.loc[mine, column], strict=True)
+            assert all(repr(one) == repr(two) for one, two in pairs), (name, column)
+    edits = pd.read_parquet(folder.path / "counterfactuals.parquet")
+    edits = edits[edits["explainer"].isin(["random", "lr"])]
+    parts = [part.astype(object) for part in folder.edits()]
+    found = pd.concat(parts)
+    for column in found:
+        one, two = (table[column].astype(object).fillna(-9).tolist() for table in (found, edits))
+        assert one == two, column
+    assert len(parts) > 1 and {"distance", "probability", "converged", "steps"} <= set(found)
+    assert folder.moved == edits["vectors"].notna().any() == (search == "continuous")
+
+
+def test_a_table_whose_first_part_has_nothing_is_written_too(tmp_path):
+    """A column of empty lists, or of nothing, is of no kind until a part has something."""
+    folder = RunFolder(tmp_path, [])
+    parts = [
+        pd.DataFrame({"a": [[], []], "b": [None, None]}),
+        pd.DataFrame({"a": [[1], []], "b": ["x", None]}),
+    ]
+    folder._write_parts("some.parquet", [lambda part=part: part for part in parts])
+    back = pd.read_parquet(tmp_path / "some.parquet")
+    assert [list(one) for one in back["a"]] == [[], [], [1], []] and back["b"].tolist()[2] == "x"
+
+
+@pytest.mark.parametrize(
+    ("place", "left"),
+    [("2026-11-17/09-30-00", "mine"), ("2026-11-17/09-30-00/3", "mine"), ("results/new", "mine/results")],
+)
+def test_a_run_that_computed_nothing_takes_back_the_folders_it_made_and_no_others(tmp_path, place, left):
+    (tmp_path / left).mkdir(parents=True)
+    path = tmp_path / "mine" / place
+    (path / ".hydra").mkdir(parents=True)
+    (path / ".hydra" / "config.yaml").write_text("k: 1\n")
+    folder = RunFolder(path, [])
+    with folder.opened():
+        pass
+    folder.discard()
+    assert not path.exists() and (tmp_path / left).is_dir() and not any((tmp_path / left).iterdir())
+
+
+def test_results_beside_the_data_are_no_inputs_of_the_run(toy, tmp_path):
+    """`data init` writes `folder: "."`, which also holds outputs/ and multirun/: they grow with each job of a sweep."""
+    (tmp_path / "toy.csv").write_bytes((toy.folder / "data" / "toy.csv").read_bytes())
+    plan = planned("dataset=toy", f"+dataset.file.folder={tmp_path}", folder=toy.folder / "conf")
+    inputs = pipeline.inputs(plan)
+    (tmp_path / "multirun" / "0").mkdir(parents=True)
+    (tmp_path / "multirun" / "0" / "run.json").write_text("{}")
+    assert pipeline.inputs(plan) == inputs is not None
+    with (tmp_path / "toy.csv").open("a") as file:
+        file.write((tmp_path / "toy.csv").read_text().splitlines()[-1] + "\n")
+    assert pipeline.inputs(plan) != inputs
+
+
+def test_a_complete_job_of_a_resumed_sweep_is_kept_whatever_is_known_of_its_inputs(tmp_path):
+    seal(tmp_path, {"status": "complete", "inputs": None, "data": {"name": "toy"}, "accuracy": {"test": 1.0}}, ["k=1"])
+    assert RunFolder(tmp_path, [], ["n_jobs=1", "k=1"], is_resumed=True).has_results_of(None)
+    assert not RunFolder(tmp_path, [], ["k=2"], is_resumed=True).has_results_of(None)
+    assert not RunFolder(tmp_path, [], ["k=1"]).has_results_of(None)
+
+
+def test_figures_of_a_record_are_formats(toy, made):
+    folder = made(toy, *SOME, copy=True)
+    record = json.loads((folder / "run.json").read_text())
+    record["settings"]["figures"] = ["../../x.svg"]
+    (folder / "run.json").write_text(json.dumps(record))
+    with pytest.raises(UserError, match=r"settings\.figures is not a list of png, svg and pdf"):
+        checked.read(folder)
+
+
+def test_load_of_a_sweep_names_its_runs(tmp_path):
+    from cfeval_cli.stored import load
+
+    (tmp_path / "0").mkdir()
+    seal(tmp_path / "0", {"status": "complete"}, [])
+    with pytest.raises(UserError, match=r"is a sweep of 1 runs\. Load one of them: .*/0\."):
+        load(tmp_path)

@@ -1,0 +1,118 @@
+"""docs/atlas.md, its figures and the rule of the recommendation say what the committed rows say.
+
+`python -m tests.study.atlas.test_docs` writes them anew from docs/atlas/atlas.parquet.
+"""
+
+import importlib.util
+import json
+import re
+from importlib import resources
+from pathlib import Path
+
+import pytest
+import yaml
+
+from cfeval_cli.report.page import build
+from cfeval_cli.study.atlas import claims, plots, rule, store, tables
+from cfeval_cli.study.atlas.summary import SURE, WHOLE, Summary
+
+ROOT = Path(__file__).parents[3]
+DOCS, CONF = ROOT / "docs", ROOT / "conf"
+PLACE, PAGE = DOCS / "atlas", DOCS / "atlas.md"
+BEGIN, END = "<!-- from here on by python -m tests.study.atlas.test_docs -->\n", "<!-- to here -->\n"
+LARGEST = 1_000_000  # bytes of all that is kept
+
+
+@pytest.fixture(scope="module")
+def summary():
+    return Summary(store.read(PLACE / store.NAME))
+
+
+@pytest.fixture(scope="module")
+def drawn(summary):
+    return plots.draw(summary)
+
+
+def found(summary, drawn):
+    """What stands in the page: the answers, the figures, and the tables that a first look needs."""
+    text = tables.markdown(summary, claims.answered(summary), detail=False)
+    answers, first, rest = re.sub(r"^# .*\n\n", "", text).partition("**Contribution: ")
+    shown = [f"![{one.title}](atlas/figures/{name}.svg)\n\n{one.caption}\n" for name, one in drawn.items()]
+    return "\n".join([answers, *shown, first + rest])
+
+
+def between(text, begin=BEGIN, end=END):
+    return text.partition(begin)[2].partition(end)[0]
+
+
+def loaded(path):
+    """A script of the repository that belongs to no package."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+CLAIMS = loaded(ROOT / "benchmarks" / "claims.py")
+
+
+@pytest.mark.parametrize("name", ["atlas.md", "judges.md"])
+def test_the_figures_of_the_statements_are_those_of_the_script(name):
+    text = (DOCS / name).read_text(encoding="utf-8")
+    assert between(text, CLAIMS.BEGIN, CLAIMS.END) == CLAIMS.pages()[DOCS / name]
+
+
+def test_no_page_repeats_what_the_rows_do_not_show():
+    pages = [ROOT / "README.md", PAGE, DOCS / "judges.md", DOCS / "statistics.md"]
+    text = " ".join(" ".join(path.read_text(encoding="utf-8").split()) for path in pages)
+    for claim in ("told from every other", "alone says best", "does not pay", "nobody checks", "lose surely more"):
+        assert claim not in text
+
+
+def test_the_page_is_what_the_rows_say(summary, drawn):
+    assert between(PAGE.read_text(encoding="utf-8")) == found(summary, drawn)
+
+
+def test_outside_of_that_the_page_has_no_figures_but_those_of_definitions():
+    text = PAGE.read_text(encoding="utf-8")
+    text = text.replace(between(text, CLAIMS.BEGIN, CLAIMS.END), "")
+    judge = yaml.safe_load((CONF / "experiment" / "atlas_mlp.yaml").read_text(encoding="utf-8"))
+    known = {one["limit"] for one in claims.fixed()} | {SURE, WHOLE, 0.5, judge["truth"]["shapley"]["error"]}
+    assert {float(one) for one in re.findall(r"\b0\.\d+", text.replace(between(text), ""))} <= known
+
+
+def test_the_rule_of_the_recommendation_follows_from_it(summary):
+    kept = resources.files("cfeval_cli.statistics").joinpath("rule.json").read_text(encoding="utf-8")
+    assert kept == rule.text(summary)
+    assert json.loads(kept)["source"].startswith("the atlas: ")
+
+
+def test_the_readme_names_the_best(summary):
+    about, (contribution, change) = summary.atlas.about, summary.answers[:2]
+    assert contribution.sure and change.sure and contribution.tied and change.tied
+    told = f"Over {len(about['data'])} data sets and {len(about['judges'])} judges, models whose truth is known, "
+    told += f"`{contribution.best.pair[0]}` ranks first for contribution and `{change.best.pair[0]}` for change, "
+    told += "neither significantly better than the next metrics"
+    assert told in " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+
+
+def test_it_is_small():
+    files = [PAGE, *(path for path in PLACE.rglob("*") if path.is_file())]
+    assert sum(path.stat().st_size for path in files) < LARGEST
+
+
+def test_its_figures_are_drawn_from_the_rows(drawn):
+    for name, plot in drawn.items():
+        assert (PLACE / "figures" / f"{name}.svg").read_bytes() == plot.drawn("svg")
+
+
+def main():
+    summary = Summary(store.read(PLACE / store.NAME))
+    drawn, text = plots.draw(summary), PAGE.read_text(encoding="utf-8")
+    before, after = text.partition(BEGIN)[0], text.partition(END)[2]
+    PAGE.write_text(before + BEGIN + found(summary, drawn) + END + after, encoding="utf-8")
+    build.save(drawn, PLACE, ("svg",))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,52 @@
+"""`make paper` from end to end on a small sample: everything is written, and nothing is computed twice."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+ROOT = Path(__file__).parents[3]
+
+
+def make(target, folder, *settings):
+    if not (ROOT / ".venv" / "bin" / "cfeval").exists():
+        pytest.skip("make uses .venv, which is not there")
+    small = "n_explain=40 model.max_epochs=3 explainer.lime.n_samples=200 n_jobs=1 cache=off"
+    command = ["make", target, f"PAPER={folder}", f"ARGS={small}", *settings]
+    data = {"CFEVAL_DATA": os.environ.get("CFEVAL_DATA", str(ROOT / "data"))}
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, env={**os.environ, **data}, timeout=1500, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_make_paper_writes_everything_and_computes_nothing_twice(tmp_path, adults):
+    folder = tmp_path / "paper"
+    told = make("paper", folder, "SEEDS=0,1", "GOLDS=signed,contrast")
+    assert told.count("Results:") == 12 and "computed before" not in told
+    runs = folder / "runs"
+    assert sorted(p.name for p in runs.iterdir() if p.is_dir()) == ["table1_adults", "table1_movie_reviews", "table3"]
+    names = ["claims.csv", "paper.csv", "paper.html", "paper.md", "paper.tex"]
+    assert sorted(p.name for p in folder.iterdir() if p.is_file()) == names
+    before = {name: (folder / name).read_bytes() for name in names}
+    stamps = {path: path.stat().st_mtime_ns for path in runs.glob("*/*/metrics.csv")}
+    assert len(stamps) == 12
+    told = make("paper", folder, "SEEDS=0,1", "GOLDS=signed,contrast")
+    assert told.count("computed before, with the same inputs") == 12
+    assert stamps == {path: path.stat().st_mtime_ns for path in stamps}
+    assert before == {name: (folder / name).read_bytes() for name in names}
+    # the cells are the runs' own
+    cells = pd.read_csv(folder / "paper.csv")
+    mine = cells[(cells["table"].astype(str) == "3") & (cells["metric"] == "dfr") & (cells["gold"] == "signed")]
+    values = [pd.read_csv(runs / "table3" / f"signed-{seed}" / "metrics.csv") for seed in (0, 1)]
+    for line in mine[mine["coefficient"].isna()].itertuples():
+        some = [v[(v["metric"] == "dfr") & (v["explainer"] == line.explainer)]["value"].item() for v in values]
+        assert line.ours == pytest.approx(sum(some) / 2) and line.seeds == 2
+    # one table alone, from what is there
+    told = make("table3", folder, "SEEDS=0,1")
+    text = (folder / "table3" / "paper.md").read_text()
+    assert told.count("computed before") == 2 and "Table 3 of the paper" in text and "Table 1 of the paper" not in text

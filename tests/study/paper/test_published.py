@@ -1,0 +1,183 @@
+"""The figures against the text of the paper, parsed here in another way than the data was made."""
+
+import math
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cfeval_cli.study.paper import published
+from cfeval_cli.study.paper.published import Figure, load, read, value
+
+ROOT = Path(__file__).parents[3]
+SOURCE = Path(os.environ.get("CFEVAL_PAPER", ROOT.parent / "shared" / "paper" / "paper.tex"))
+ORDER = ["random", "omission", "lime", "anchor", "decision_boundary", "lr"]
+
+
+@pytest.fixture(scope="module")
+def frame():
+    return load()
+
+
+@pytest.fixture(scope="module")
+def source():
+    if not SOURCE.exists():
+        pytest.skip(f"no copy of the paper's source at {SOURCE} (CFEVAL_PAPER says where)")
+    return SOURCE.read_text(encoding="utf-8")
+
+
+def bodies(source):
+    """For each table, its rows as lists of LaTeX cells, those of figures only."""
+    found = []
+    for body in re.findall(r"\\begin\{tabular\}(.*?)\\end\{tabular\}", source, re.S):
+        rows = [row.split("&") for row in body.split(r"\\")]
+        rows = [row for row in rows if len(row) > 2 and not any("multi" in cell for cell in row)]
+        found.append(
+            [
+                [re.sub(r"\\(mid|bottom)rule|\\cmidrule\(lr\)\{[^}]*\}", "", cell).strip() for cell in row]
+                for row in rows
+            ]
+        )
+    return found
+
+
+def cell_of(row):
+    """A figure as LaTeX would have it, without its weight."""
+    text = row.printed
+    if row.rank_text:
+        text += f"({row.rank_text}{'*' if row.metric == 'recall' else ''})"
+    return text
+
+
+def plain(latex):
+    return re.sub(r"\\textbf\{([^}]*)\}", r"\1", latex).replace(" ", "")
+
+
+def test_table_1_is_the_papers_cell_by_cell(frame, source):
+    mine = frame[frame["table"] == "1"]
+    rows = bodies(source)[0]
+    assert len(rows) == mine["line"].nunique() == 22
+    for line, row in enumerate(rows, 1):
+        cells = list(mine[mine["line"] == line].itertuples())
+        assert [cell.explainer for cell in cells] == ORDER
+        assert [plain(cell) for cell in row[1:]] == [cell_of(cell) for cell in cells]
+        assert ["textbf" in cell for cell in row[1:]] == [cell.bold for cell in cells]
+        arrows = {"higher": r"\uparrow", "lower": r"\downarrow"}
+        assert {cell.better for cell in cells} == {next((b for b, a in arrows.items() if a in row[0]), "")}
+
+
+def test_table_2_is_the_papers_cell_by_cell(frame, source):
+    mine = frame[frame["table"] == "2"]
+    rows = bodies(source)[1]
+    assert len(rows) == mine["line"].nunique() == 8
+    for line, row in enumerate(rows, 1):
+        cells = list(mine[mine["line"] == line].itertuples())
+        assert [(c.dataset, c.coefficient) for c in cells] == [
+            ("adults", "tau"), ("adults", "rho"), ("movie_reviews", "tau"), ("movie_reviews", "rho")
+        ]  # fmt: skip
+        assert [plain(cell) for cell in row[1:]] == [cell.printed for cell in cells]
+        assert ["textbf" in cell for cell in row[1:]] == [cell.bold for cell in cells]
+
+
+def test_table_3_is_the_papers_cell_by_cell(frame, source):
+    mine = frame[frame["table"] == "3"]
+    rows = bodies(source)[2]
+    assert len(rows) == mine["line"].nunique() == 6
+    for line, row in enumerate(rows, 1):
+        cells = list(mine[mine["line"] == line].itertuples())
+        there = [cell for cell in row[1:] if cell]
+        assert [plain(cell) for cell in there] == [cell_of(cell) for cell in cells]
+        assert ["textbf" in cell for cell in there] == [cell.bold for cell in cells]
+        assert row[0] == cells[0].row or cells[0].row in ("τ", "ρ")
+
+
+def test_the_row_labels_are_the_papers(frame, source):
+    tex = {
+        "C": r"$\mathcal{C}$",
+        "C_soft": r"$\mathcal{C}_{\mathrm{soft}}$",
+        "Validity_soft": r"$\text{Validity}_{\mathrm{soft}}$",
+    }
+    for table in ("1", "2"):
+        labels = frame[frame["table"] == table].drop_duplicates("line")["row"]
+        for label, row in zip(labels, bodies(source)[int(table) - 1], strict=True):
+            name, _, rest = label.partition(" ")
+            wanted = " ".join([tex.get(name, name), *([rest] if rest else [])])
+            assert re.sub(r"\s*\$\\(up|down)arrow\$", "", row[0]).strip() == wanted
+
+
+def test_figures_of_the_text_stand_in_the_text(frame, source):
+    text = re.sub(r"\\begin\{table.*?\\end\{table\*?\}", "", source, flags=re.S)
+    for row in frame[frame["table"] == published.TEXT].itertuples():
+        assert re.search(rf"(?<![\d.,]){re.escape(row.printed)}(?!\d)", text), row.printed
+        assert ("percent" in row.note) == bool(re.search(rf"(?<![\d.]){re.escape(row.printed)}\\%", text))
+
+
+def test_quotes_stand_in_the_text_word_for_word(frame, source):
+    text = " ".join(source.split())
+    quotes = frame[(frame["table"] == published.QUOTE) & (frame["metric"] != "reference")]
+    assert len(quotes) == 19
+    for row in quotes.itertuples():
+        assert row.printed in text, row.printed
+
+
+def test_references_and_labels_are_those_of_the_source(frame, source):
+    """Read character by character, not by a pattern."""
+    found = {"ref": set(), "label": set()}
+    for part in source.split(chr(92))[1:]:
+        name, brace, rest = part.partition("{")
+        kind = {"ref": "ref", "eqref": "ref", "label": "label"}.get(name)
+        if kind and brace:
+            found[kind].add(rest.partition("}")[0])
+    told = read(frame).quotes
+    assert set(told["reference", "used"].split("; ")) == found["ref"]
+    assert set(told["reference", "defined"].split("; ")) == found["label"]
+    assert found["ref"] - found["label"] == {"sec:reproducibility", "sec: cs_vs_erasure"}
+
+
+def test_every_figure_is_as_printed_but_for_what_the_note_tells(frame):
+    for row in frame.itertuples():
+        if row.printed != row.meant:
+            assert row.note or row.printed in ("10,443", "15,682", "twelve", "two"), row
+        if row.rank_text:
+            assert row.rank_text.startswith(str(int(row.printed_rank)))
+    ranks = frame[(frame["table"] != "2") & (frame["explainer"] != "") & (frame["metric"] != "proximity")]
+    assert (ranks["rank_text"] != "").all()
+
+
+def test_lookups(frame):
+    assert value(frame, "1", "adults", ("sufficiency", "del"), "lime") == 0.1536
+    assert value(frame, "2", "adults", ("c", "label"), coefficient="tau") == 1.0
+    assert value(frame, "2", "adults", ("c", "gradient"), coefficient="tau") is None  # printed as 0
+    assert value(frame, "1", "adults", ("c", "gradient"), "lime") is None
+    assert value(frame, "text", "movie_reviews", ("accuracy", "test")) == 0.712
+    paper = read(frame)
+    assert paper.keys == [("1", "adults"), ("1", "movie_reviews"), ("3", "adults")]
+    assert paper.truth(("3", "adults")).figures["lr"] == Figure("1.0", "1.0", 1, "1st", False)
+    assert paper.coefficient("3", "adults", ("dfr", "del"), "rho").value == 0.8
+    assert paper.coefficient("3", "adults", ("c", "label"), "rho") is None
+    assert math.isnan(paper.coefficient("2", "movie_reviews", ("c", "label"), "tau").value)
+
+
+@pytest.mark.parametrize(
+    ("meant", "exact", "allowed"),
+    [
+        ("0.8285", 0.828571, True),  # cut off
+        ("0.4667", 0.466667, True),  # rounded
+        ("0.4667", 0.46664, False),
+        ("0.4667", 0.46681, False),
+        ("-0.0141", -0.01418, True),
+        ("-0.0141", -0.01404, False),
+        ("1.0", 1, True),
+    ],
+)
+def test_what_digits_can_stand_for(meant, exact, allowed):
+    assert Figure(meant, meant).allows(exact) == allowed
+
+
+def test_nothing_heavy_is_imported_until_figures_are_asked_for():
+    code = "import sys, cfeval_cli.study.paper.published, cfeval_cli.cli.paper; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert not {"pandas", "numpy", "rich", "torch"} & set(loaded)

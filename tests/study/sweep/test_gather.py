@@ -1,0 +1,641 @@
+"""Gathered figures against loops that follow the documentation and use no code of cfeval."""
+
+import itertools
+import json
+import math
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hydra._internal.callbacks import Callbacks
+from hydra.core.utils import JobReturn, JobStatus
+from hypothesis import given
+from hypothesis import strategies as st
+from omegaconf import OmegaConf
+
+from cfeval_cli.cli.gather import main
+from cfeval_cli.cli.main import _overrides_last
+from cfeval_cli.errors import UserError
+from cfeval_cli.statistics.seeds_and_instances import judge
+from cfeval_cli.study.sweep.gather import gather
+from tests.conftest import cfeval, reseal, seal
+from tests.examples import examples
+
+FILES = ["seeds_correlations.csv", "seeds_metrics.csv", "stability.csv", "sweep.csv", "tables.md", "tables.tex"]
+HEADING = "metric,variant,explainer,rung,control,value,value_se,better,moves"
+METRICS = {"c": "higher", "proximity": "lower", "recall": "higher", "coverage": "none"}
+KINDS = {
+    "c": {"role": "judged", "block": "counterfactual", "detail": "{search}, {variant}"},
+    "proximity": {"role": "judged", "block": "counterfactual", "detail": "{variant}"},
+    "recall": {"role": "truth", "block": "truth", "detail": "{metric}, {variant}"},
+    "coverage": {"role": "fact", "block": "truth", "detail": ""},
+}
+QUICK = (
+    "explainer=[random,omission,lr]",
+    "n_explain=30",
+    "n_jobs=1",
+    "model.max_epochs=3",
+    "bounds=0",
+)
+
+
+def write_run(
+    folder, seed, overrides=(), values=None, taus=None, status="complete", rungs=(), draws=None, controls=(),
+    moves=lambda key: None, **changed,
+):  # fmt: skip
+    """A run folder with `values` {(metric, explainer): (value, se)} and `taus` {(metric, gold): (tau, se, rho)}.
+
+    `moves` of such a key, or of (metric, gold, "less") without controls, is whether other parameters move the figure.
+    """
+    (folder / ".hydra").mkdir(parents=True)
+    # what lies beside it must never be made, nor even looked at
+    (folder / ".hydra" / "config.yaml").write_text("seed: {_target_: os.mkdir, path: made}\n")
+    (folder / "config.pickle").write_bytes(b"not to be read")
+    values, taus = values or {}, taus or {}
+    chosen = {"seed": seed, "k": 1, "n_explain": None, "gold": ["signed"], "agreement": "recall", "incomplete": "skip"}
+    record = {
+        "status": status, "settings": {**chosen, **changed}, "search": "disc.", "setup": "a search; a distance",
+        "data": {"name": "toy"}, "accuracy": {"test": 0.8 + 0.01 * seed}, "instances": 20,
+        "explainers": {name: name.upper() for name in dict.fromkeys(name for _, name in values)},
+        "metrics": {
+            name: {"title": name.title(), "latex": None, "better": better, "place": 50, **KINDS[name]}
+            for name, better in METRICS.items()
+        },
+        "removals": {}, "truths": {},
+    }  # fmt: skip
+    if status != "complete":
+        seal(folder, record, list(overrides))
+        return
+    pd.DataFrame(
+        [
+            {
+                "metric": metric, "variant": "label" if metric != "recall" else "signed", "explainer": name,
+                "rung": 0.5 if name in rungs else np.nan, "value": value, "value_se": error, "rank": 1, "n": 20,
+                "better": METRICS[metric], "note": "", "control": name in controls, "moves": moves((metric, name)),
+            }
+            for (metric, name), (value, error) in values.items()
+        ],
+        columns=["metric", "variant", "explainer", "rung", "control", "value", "value_se", "rank", "n", "better",
+                 "moves", "note"],
+    ).to_csv(folder / "metrics.csv", index=False)  # fmt: skip
+    pd.DataFrame(
+        [
+            {
+                "metric": metric, "variant": "label", "better": METRICS[metric], "family": "explainers", "gold": gold,
+                "agreement": "recall", "tau": tau, "tau_se": error, "rho": rho, "rho_se": error,
+                "explainers_without_controls": 3, "tau_without_controls": tau / 2, "tau_without_controls_se": error / 4,
+                "moves": moves((metric, gold)), "moves_without_controls": moves((metric, gold, "less")),
+            }
+            for (metric, gold), (tau, error, rho) in taus.items()
+        ],
+        columns=["metric", "variant", "family", "gold", "agreement", "tau", "tau_se", "rho", "rho_se",
+                 "explainers_without_controls", "tau_without_controls", "tau_without_controls_se", "moves",
+                 "moves_without_controls"],
+    ).to_csv(folder / "correlations.csv", index=False)  # fmt: skip
+    if draws is not None:
+        draws.to_parquet(folder / "tau_resamples.parquet", index=False)
+    seal(folder, record, list(overrides))
+
+
+def some_values(rng, explainers=("a", "b", "c", "d"), missing=0.0, coarse=False):
+    """Values and standard errors; coarse ones are often tied."""
+    found = {}
+    for metric, name in itertools.product(METRICS, explainers):
+        value = float(rng.integers(0, 3)) if coarse else float(rng.normal())
+        found[metric, name] = (math.nan, math.nan) if rng.random() < missing else (value, float(rng.random()))
+    return found
+
+
+def some_taus(rng, missing=0.0):
+    found = {}
+    for metric, gold in itertools.product(("c", "proximity"), ("signed", "absolute")):
+        gone = rng.random() < missing
+        tau, rho = (math.nan, math.nan) if gone else rng.uniform(-1, 1, 2).tolist()
+        found[metric, gold] = tau, math.nan if gone else float(rng.random()), rho
+    return found
+
+
+def same(ours, theirs):
+    assert (math.isnan(ours) and math.isnan(theirs)) or math.isclose(ours, theirs, rel_tol=1e-9, abs_tol=1e-12)
+
+
+def check_seeds(line, figures):
+    """A line of seeds_*.csv against the (value, se) of every seed."""
+    figures = [(value, error) for value, error in figures if not math.isnan(value)]
+    n = len(figures)
+    assert line["seeds"] == n
+    mean = sum(value for value, _ in figures) / n if n else math.nan
+    same(line["mean"], mean)
+    deviation = math.sqrt(sum((value - mean) ** 2 for value, _ in figures) / (n - 1)) if n > 1 else math.nan
+    same(line["deviation"], deviation)
+    within = math.sqrt(sum(error**2 for _, error in figures) / n) if n else math.nan
+    same(line["within"], within)
+    left = deviation**2 - within**2
+    same(line["between"], math.nan if math.isnan(left) else math.sqrt(max(0.0, left)))
+
+
+@pytest.fixture
+def undrawn(monkeypatch):
+    """Pages without figures, at which tests/report/test_page.py looks."""
+    monkeypatch.setattr("cfeval_cli.study.sweep.page._draw", lambda *_: {})
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_tau_without_controls_has_a_table_and_decides_who_comes_closest(tmp_path):
+    taus = {("c", "signed"): (0.9, 0.1, 0.9), ("proximity", "signed"): (0.8, 0.1, 0.8)}
+    for seed in range(2):
+        folder = tmp_path / str(seed)
+        write_run(folder, seed, [f"seed={seed}"], some_values(np.random.default_rng(seed)), taus)
+        lines = pd.read_csv(folder / "correlations.csv")
+        lines["tau_without_controls"] = [-0.3, 0.4]
+        lines.to_csv(folder / "correlations.csv", index=False)
+        reseal(folder)
+    done = gather([tmp_path], tmp_path, page=True)
+    titles = [
+        "Agreement with the ground truth over 2 seeds",
+        "Agreement with the ground truth over 2 seeds, without controls",
+    ]
+    assert [table.title for table in done.tables if table.title.startswith("Agreement")] == titles
+    text = (tmp_path / "tables.md").read_text()
+    assert "0.900 ± 0.000" in text and "-0.300 ± 0.000" in text
+    page = (tmp_path / "report.html").read_text()
+    assert "No metric can be told from chance with 2 seeds; Proximity (label) comes closest" in page
+    assert "To tell it from chance would take about 7 seeds of this spread." in page
+    assert "τ is taken without controls, over 3 explainers." in page
+
+
+def test_low_coverage_is_marked_in_the_means_over_seeds(tmp_path):
+    shares = {0: {"a": 1.0, "b": 0.8, "c": 0.3}, 1: {"a": 1.0, "b": 0.9, "c": 0.5}}
+    for seed, share in shares.items():
+        values = {("c", name): (1.0, 0.1) for name in share}
+        values |= {("coverage", name): (value, 0.0) for name, value in share.items()}
+        write_run(tmp_path / str(seed), seed, [f"seed={seed}"], values)
+    gather([tmp_path], tmp_path)
+    text = (tmp_path / "tables.md").read_text()
+    assert "| Metric | A | B† | C† |" in text
+    assert "under 90% of the instances: B 85.0%, C 40.0%. C: for under half of the instances." in text
+
+
+def test_what_other_parameters_of_the_model_move_is_counted_and_marked(tmp_path, monkeypatch):
+    monkeypatch.setattr("cfeval_cli.report.page.build.save", lambda *_: None)  # figures are in the page, too
+    moving = {0: {("c", "a"), ("c", "signed")}, 1: {("c", "signed"), ("proximity", "signed", "less")}}
+    rng = np.random.default_rng(0)
+    values = {(metric, name): (float(rng.normal()), 0.1) for metric in ("c", "proximity") for name in "abc"}
+    taus = {("c", "signed"): (0.5, 0.1, 0.5), ("proximity", "signed"): (0.8, 0.1, 0.8)}
+    for seed, some in moving.items():
+        write_run(tmp_path / str(seed), seed, [f"seed={seed}"], values, taus, controls=["a"],
+                  moves=lambda key, some=some: key in some)  # fmt: skip
+    write_run(tmp_path / "2", 2, ["seed=2"], values, taus, controls=["a"])  # which did not try
+    gather([tmp_path], tmp_path, page=True)
+    told = pd.read_csv(tmp_path / "seeds_metrics.csv").set_index(["metric", "explainer"])["moves"]
+    assert told.to_dict() == {key: float(key == ("c", "a")) for key in values}
+    told = pd.read_csv(tmp_path / "seeds_correlations.csv").set_index(["metric", "coefficient"])["moves"]
+    counts = {("c", "tau"): 2, ("c", "tau_without_controls"): 0, ("proximity", "tau"): 0,
+              ("proximity", "tau_without_controls"): 1}  # fmt: skip
+    assert {key: told[key] for key in counts} == counts and told[:, "rho"].isna().all()
+    text = (tmp_path / "tables.md").read_text()
+    assert text.count("depends on an arbitrary constant of the model, not on its predictions, in one of the runs") == 5
+    for part in ("| C (disc., label) ↑ § |", "0.500 ± 0.000§",
+                 "0.400 ± 0.000§", "0.500§", "0.400§"):  # fmt: skip
+        assert part in text, part
+    assert "Proximity (label) ↓ §" not in text and "0.800 ± 0.000§" not in text and "0.250 ± 0.000§" not in text
+    assert "Proximity (label) depends on an arbitrary constant of the model, not on its predictions, in 1 of 3" in text
+    page = (tmp_path / "report.html").read_text()
+    assert "Proximity (label) ↓ §" in page and "C (disc., label) ↑ §" in page
+    none = tmp_path / "none"
+    for seed in range(2):
+        write_run(none / str(seed), seed, [f"seed={seed}"], values, taus)
+    gather([none], none)
+    assert "§" not in (none / "tables.md").read_text()
+    assert pd.read_csv(none / "seeds_metrics.csv")["moves"].isna().all()
+
+
+def tau_by_hand(one, other):
+    """(alike - the other way round) / all pairs of the explainers that both have; None: both tie all, or too few."""
+    names = [name for name in one if not math.isnan(one[name]) and not math.isnan(other.get(name, math.nan))]
+    concordant = discordant = pairs = told = 0
+    for first, second in itertools.combinations(names, 2):
+        ours, theirs = one[first] - one[second], other[first] - other[second]
+        concordant += ours * theirs > 0 or ours == theirs == 0  # tied in both: alike
+        discordant += ours * theirs < 0
+        told += ours != 0 or theirs != 0
+        pairs += 1
+    return (concordant - discordant) / pairs if told else None
+
+
+def order_of(values, others):
+    """Which explainer is before, beside or behind which, among those that both have."""
+    names = [name for name in values if not math.isnan(values[name]) and not math.isnan(others.get(name, math.nan))]
+    return {(a, b): np.sign(values[a] - values[b]) for a, b in itertools.permutations(names, 2)}
+
+
+def best_of(values, others, better):
+    names = {name for name in values if not math.isnan(values[name]) and not math.isnan(others.get(name, math.nan))}
+    top = (max if better == "higher" else min)(values[name] for name in names)
+    return {name for name in names if values[name] == top}
+
+
+@examples(12)
+@given(st.integers(0, 10**6), st.sampled_from([(2, 2, 2), (1, 3, 2), (3, 1, 1), (2, 1, 2)]), st.booleans())
+def test_means_over_seeds_and_stability_of_rankings(tmp_path_factory, number, sizes, coarse):
+    """Of the same sweeps, since to gather one takes longer than to check it."""
+    folder, rng = tmp_path_factory.mktemp("sweep"), np.random.default_rng(number)
+    runs = []
+    options = (range(sizes[0]), ["default", "x", "y"][: sizes[1]], ["signed", "absolute"][: sizes[2]])
+    for i, (seed, distance, gold) in enumerate(itertools.product(*options)):
+        values = some_values(rng, ("a", "b", "c", "rung")[: rng.integers(3, 5)], missing=0.2, coarse=coarse)
+        taus = some_taus(rng, missing=0.3)
+        overrides = [f"seed={seed}", f"n_jobs={i}", "cache=off", f"cache.max_mb={i}", f"gold={gold}"]
+        overrides += [f"distance={distance}"] * (distance != "default")
+        write_run(folder / str(i), seed, overrides, values, taus, rungs=["rung"], gold=[gold], controls=["b"])
+        runs.append(({"seed": seed, "distance": distance, "gold": gold}, values, taus))
+    gather([folder], folder)
+    check_means(folder, runs)
+    check_stability(folder, runs)
+
+
+def check_means(folder, runs):
+    """Of the runs that differ in their seeds alone."""
+    groups = {}
+    for chosen, values, taus in runs:
+        groups.setdefault((chosen["distance"], chosen["gold"]), []).append((values, taus))
+    metrics, correlations = (pd.read_csv(folder / f"seeds_{name}.csv") for name in ("metrics", "correlations"))
+    varied = [len(set(names)) > 1 for names in zip(*groups, strict=True)]
+    for found in (metrics, correlations):
+        assert [name in found for name in ("setting.distance", "setting.gold")] == varied
+    assert len(metrics) == sum(len({key for values, _ in group for key in values}) for group in groups.values())
+    assert len(correlations) == len(groups) * 4 * 3
+
+    def group_of(line):
+        return groups[line.get("setting.distance", "default"), line.get("setting.gold", "signed")]
+
+    for line in metrics.to_dict("records"):
+        key = line["metric"], line["explainer"]
+        check_seeds(line, [values.get(key, (math.nan, math.nan)) for values, _ in group_of(line)])
+    for line in correlations.to_dict("records"):
+        figures = [taus[line["metric"], line["gold"]] for _, taus in group_of(line)]
+        of = {
+            "tau": [(tau, error) for tau, error, _ in figures],
+            "tau_without_controls": [(tau / 2, error / 4) for tau, error, _ in figures],
+            "rho": [(rho, error) for _, error, rho in figures],
+        }
+        check_seeds(line, of[line["coefficient"]])
+    seeds = len(next(iter(groups.values())))
+    text = (folder / "tables.md").read_text()
+    assert text.count(f"**Means over {seeds} seeds") == (len(groups) if seeds > 1 else 0)
+
+
+def check_stability(folder, runs):
+    """How alike every two runs rank."""
+    found = pd.read_csv(folder / "stability.csv")
+    varied = [key for key in ("distance", "gold", "seed") if len({run[0][key] for run in runs}) > 1]
+    assert list(dict.fromkeys(found["key"])) == [*varied, "all"]
+    assert set(found["metric"]) == set(METRICS) - {"coverage"}
+    for line in found.to_dict("records"):
+        for end, gone in (("", ()), ("_without_controls", ("b",))):
+            metric, key, taus, equal, alike, left_out = line["metric"], line["key"], [], [], [], 0
+            for (one, ours, _), (other, theirs, _) in itertools.combinations(runs, 2):
+                if key not in ("all", *[name for name in one if one[name] != other[name]]):
+                    continue
+                if key != "all" and sum(one[name] != other[name] for name in one) > 1:
+                    continue
+                a, b = (
+                    {name: v for (m, name), (v, _) in side.items() if m == metric and name not in ("rung", *gone)}
+                    for side in (ours, theirs)
+                )
+                tau = tau_by_hand(a, b)
+                if all(math.isnan(v) for v in a.values()) or all(math.isnan(v) for v in b.values()):
+                    continue  # the metric is not there
+                left_out += tau is None
+                if tau is not None:
+                    taus.append(tau)
+                    alike.append(order_of(a, b) == order_of(b, a))
+                    equal.append(best_of(a, b, METRICS[metric]) == best_of(b, a, METRICS[metric]))
+            assert (line[f"pairs{end}"], line[f"left_out{end}"]) == (len(taus), left_out)
+            same(line[f"tau{end}"], sum(taus) / len(taus) if taus else math.nan)
+            same(line[f"tau{end}_lowest"], min(taus, default=math.nan))
+            same(line[f"same{end}"], sum(alike) / len(alike) if alike else math.nan)
+            same(line[f"same_best{end}"], sum(equal) / len(equal) if equal else math.nan)
+        for gold in {chosen["gold"] for chosen, _, _ in runs}:
+            lead = [told for chosen, _, told in runs if chosen["gold"] == gold and (metric, gold) in told]
+            truths = [told[metric, gold][0] for told in lead if not math.isnan(told[metric, gold][0])]
+            same(line[f"truth_tau_lowest_{gold}"], min(truths, default=math.nan))
+            same(line[f"truth_tau_highest_{gold}"], max(truths, default=math.nan))
+            same(line[f"truth_tau_without_controls_lowest_{gold}"], min(truths, default=math.nan) / 2)
+            same(line[f"truth_tau_without_controls_highest_{gold}"], max(truths, default=math.nan) / 2)
+
+
+def test_a_metric_that_ties_all_is_not_compared_with_itself_but_with_others(tmp_path):
+    flat, steep = {"a": 1.0, "b": 1.0, "c": 1.0}, {"a": 1.0, "b": 2.0, "c": 3.0}
+    for i, values in enumerate((flat, flat, steep)):
+        write_run(tmp_path / str(i), i, [f"seed={i}"], {("c", name): (value, 0.1) for name, value in values.items()})
+    gather([tmp_path], tmp_path)
+    line = pd.read_csv(tmp_path / "stability.csv").query("key == 'seed'").iloc[0]
+    assert (line["pairs"], line["left_out"], line["tau"]) == (2, 1, 0)
+
+
+def test_what_varies_is_told_by_the_settings_that_matter(tmp_path):
+    rng = np.random.default_rng(0)
+    more = [["k=1"], [], ["++explainer.lime.n_samples=10", "~metric.hit", "executor=local", "hydra.verbose=true"]]
+    for i, overrides in enumerate(more):
+        write_run(tmp_path / str(i), i, [f"seed={i}", f"data_dir=/{i}", *overrides], some_values(rng))
+    gather([tmp_path], tmp_path)
+    lines = pd.read_csv(tmp_path / "sweep.csv")
+    assert list(lines) == [
+        "folder", "seed", "setting.explainer.lime.n_samples", "setting.metric.hit", "status", "test_accuracy",
+        "instances",
+    ]  # fmt: skip
+    assert lines["setting.explainer.lime.n_samples"].tolist() == ["default", "default", "10"]
+    assert lines["setting.metric.hit"].tolist() == ["default", "default", "removed"]
+    assert lines["test_accuracy"].tolist() == pytest.approx([0.80, 0.81, 0.82])
+
+
+def test_runs_in_order_of_their_numbers_and_the_same_bytes_from_anywhere(tmp_path):
+    rng, numbers = np.random.default_rng(0), [1, 2, 10]
+    for i in numbers:
+        taus = {("c", "signed"): (float(rng.uniform(-1, 1)), 0.1, 0.5)}
+        write_run(tmp_path / "sweep" / str(i), i, [f"seed={i}"], some_values(rng, "abc"), taus)
+    gather([tmp_path / "sweep"], tmp_path / "sweep")
+    first = {name: (tmp_path / "sweep" / name).read_bytes() for name in FILES}
+    assert pd.read_csv(tmp_path / "sweep" / "sweep.csv")["folder"].tolist() == numbers
+    (tmp_path / "sweep").rename(tmp_path / "moved")
+    runs = [tmp_path / "moved" / str(i) for i in reversed(numbers)]
+    gather([*runs, tmp_path / "moved"], tmp_path / "moved")
+    assert {name: (tmp_path / "moved" / name).read_bytes() for name in FILES} == first
+    gather(runs, tmp_path / "else")
+    assert pd.read_csv(tmp_path / "else" / "sweep.csv")["folder"][2] == "../moved/10"
+    assert (tmp_path / "else" / "seeds_metrics.csv").read_bytes() == first["seeds_metrics.csv"]
+
+
+def test_runs_that_cannot_be_gathered_are_named(tmp_path):
+    rng = np.random.default_rng(0)
+    for i, seed in enumerate((0, 1, 1)):
+        write_run(tmp_path / str(i), seed, [], some_values(rng))
+    write_run(tmp_path / "3", 3, ["k=2"], status="failed")
+    write_run(tmp_path / "4", 4, [], status="running")
+    done = gather([tmp_path], tmp_path, {tmp_path / "5": ["seed=7", "k=99"]})
+    told = "2 (same settings and seed as 1), 3 (failed), 4 (running, or killed: cfeval run --resume), 5 (failed)"
+    assert done.sweep.left_out == told and f"Not gathered: {told}." in (tmp_path / "tables.md").read_text()
+    lines = pd.read_csv(tmp_path / "sweep.csv")
+    assert lines["seed"].tolist() == [0, 1, 1, 3, 4, 7]
+    same_as = "same settings and seed as 1"
+    assert lines["status"].tolist() == ["complete", "complete", same_as, "failed", "running", "failed"]
+    assert pd.read_csv(tmp_path / "seeds_metrics.csv")["seeds"].eq(2).all()
+
+
+def test_nothing_in_a_folder_is_made(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    write_run(tmp_path / "0", 0, ["+x={_target_:os.mkdir,path:made}"], some_values(rng))
+    (tmp_path / "0" / ".hydra" / "overrides.yaml").write_text("- !!python/object/apply:os.mkdir [made]\n")
+    gather([tmp_path], tmp_path)
+    assert not (tmp_path / "made").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("run.json", "{", "run.json is damaged: Expecting"),
+        ("run.json", "[]", "run.json is not the record of a run"),
+        ("run.json", "[" * 100_000, "run.json is damaged"),
+        ("run.json", '{"status": "complete", "schema": 1}', "written by another version of cfeval"),
+        ("run.json", '{"status": "complete", "schema": 5}', "no list of files"),
+        ("run.json", '{"status": "complete", "schema": 5, "files": {"../0/run.json": "x"}}', "not in the run's folder"),
+        ("run.json", '{"status": "complete", "schema": 5, "files": {}}', "does not tell the overrides"),
+        ("run.json", '{"status": "complete", "schema": 5, "files": {}, "overrides": [[]]}', "not tell the overrides"),
+        ("run.json", '{"status": "complete", "schema": 5, "files": {}, "overrides": []}', "not tell settings, expl"),
+        ("metrics.csv", None, "metrics.csv is missing, or a link"),
+        ("metrics.csv", "changed", "metrics.csv is not as the run left it"),
+        ("correlations.csv", None, "correlations.csv is missing, or a link"),
+    ],
+)
+def test_a_folder_that_is_not_as_the_run_left_it_is_named(tmp_path, name, text, message):
+    assert_refused(tmp_path, name, text, message)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("metrics.csv", None, "run.json does not list metrics.csv"),
+        ("metrics.csv", "", "cannot be gathered: No columns"),
+        ("metrics.csv", "metric,variant\nc,label\n", "metrics.csv has no column explainer, rung, control, value"),
+        ("metrics.csv", f"{HEADING}\nc,label,a,,many,0,higher\n", "cannot be gathered: could not convert"),
+        ("correlations.csv", None, "run.json does not list correlations.csv"),
+    ],
+)
+def test_a_folder_that_never_was_right_is_named(tmp_path, name, text, message):
+    assert_refused(tmp_path, name, text, message, reseal)  # by who knows how
+
+
+def assert_refused(folder, name, text, message, then=lambda folder: None):
+    """Two runs of which one is changed: it is named, and nothing is written."""
+    rng = np.random.default_rng(0)
+    for i in range(2):
+        write_run(folder / str(i), i, [], some_values(rng), some_taus(rng))
+    path = folder / "1" / name
+    path.unlink() if text is None else path.write_text(text)
+    then(folder / "1")
+    with pytest.raises(UserError, match=message) as caught:
+        gather([folder], folder)
+    assert str(folder / "1") in str(caught.value)
+    assert sorted(path.name for path in folder.iterdir()) == ["0", "1"]
+
+
+def test_wrong_folders_are_one_message_and_exit_code_2(tmp_path):
+    rng = np.random.default_rng(0)
+    write_run(tmp_path / "run", 0, [], some_values(rng), some_taus(rng))
+    write_run(tmp_path / "ended" / "0", 0, [], status="stopped")
+    (tmp_path / "empty").mkdir()
+    for folder, into, message in (
+        ("empty", "empty", "empty has no run.json, and no folder below it has one"),
+        ("ended", "ended", r"no run is complete. Not gathered: 0 \(stopped\)\."),
+        ("run", "run", "run is the folder of a run, whose own tables would be lost"),
+    ):
+        with pytest.raises(UserError, match=message):
+            gather([tmp_path / folder], tmp_path / into)
+    done = cfeval("gather", "run", "nowhere", cwd=tmp_path, code=2)
+    assert done.stderr == "cfeval: there is no folder nowhere.\n" and not done.stdout
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["empty", "ended", "run"]
+
+
+def test_where_the_files_go(tmp_path, monkeypatch, capsys):
+    rng = np.random.default_rng(0)
+    for i in range(2):
+        write_run(tmp_path / "sweep" / str(i), i, [], some_values(rng))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(
+        "cfeval_cli.study.sweep.page.write", lambda *_: None
+    )  # tests/report/test_page.py looks at pages
+    ways = {
+        "sweep": ["sweep"],
+        "gathered": ["sweep/0", "sweep/1"],
+        "k=1": ["--into", "k=1", "sweep/0"],  # no setting, though it looks like one
+    }
+    for into, arguments in ways.items():
+        monkeypatch.setattr("sys.argv", ["cfeval", *_overrides_last(arguments)])
+        main()
+        assert f": {tmp_path / into}\n" in capsys.readouterr().out
+        assert set(FILES) <= {path.name for path in (tmp_path / into).iterdir()}
+
+
+def sweep_of(cwd) -> Path:
+    (folder,) = cwd.glob("multirun/*/*")
+    return folder
+
+
+def test_a_sweep_over_seeds_with_a_job_that_fails_from_end_to_end(toy, tmp_path):
+    """The others are gathered, the failed ones named, and the exit code is that of the sweep."""
+    little = ("metric=[c,recall]", "resamples=100")
+    undrawn = "import cfeval_cli.study.sweep.page as page\npage._draw = lambda *_: {}\n"
+    done = toy.run("--multirun", "gold=signed", "seed=-1,0,1", *QUICK, *little, cwd=tmp_path, code=2, prelude=undrawn)
+    folder = sweep_of(tmp_path)
+    assert set(FILES) <= {path.name for path in folder.iterdir()}
+    statuses = {path.parent.name: json.loads(path.read_text())["status"] for path in folder.glob("*/run.json")}
+    assert statuses == dict.fromkeys("12", "complete")  # what comes after a job that fails is done all the same
+    assert "cfeval: job 0: seed must be" in done.stderr
+    assert f"Gathered 2 runs: {folder}" in done.stdout and "Not gathered: 0 (failed)" in done.stdout
+    assert "cfeval: not all jobs of the sweep succeeded, see above" in done.stderr and "Traceback" not in done.stderr
+    runs = [folder / "1", folder / "2"]
+    read = [pd.read_csv(run / "metrics.csv").set_index(["metric", "variant", "explainer"]) for run in runs]
+    records = [json.loads((run / "run.json").read_text()) for run in runs]
+    assert [record["settings"]["seed"] for record in records] == [0, 1]
+    assert len({(run / "metrics.csv").read_text() for run in runs}) == 2
+    lines = pd.read_csv(folder / "seeds_metrics.csv").to_dict("records")
+    assert len(lines) == len(read[0])
+    for line in lines:
+        key = line["metric"], line["variant"], line["explainer"]
+        check_seeds(line, [(one["value"][key], one["value_se"][key]) for one in read])
+    c = next(line for line in lines if (line["metric"], line["variant"], line["explainer"]) == ("c", "label", "lr"))
+    text = (folder / "tables.md").read_text()
+    assert "Means over 2 seeds" in text and f"{c['mean']:.4f} ± {c['deviation']:.4f}" in text
+    assert "Means over 2 seeds (0, 1)." in done.stdout and f" {c['mean']:.3f}" in done.stdout
+    assert "± " not in done.stdout and "Verdict: " in done.stdout
+    assert rf"{c['mean']:.4f} $\pm$ {c['deviation']:.4f}" in (folder / "tables.tex").read_text()
+    names = [name for name in FILES if name not in ("sweep.csv", "tables.md", "tables.tex")]  # which name the failed
+    first = {name: (folder / name).read_bytes() for name in names}
+    gather([folder], folder)
+    assert {name: (folder / name).read_bytes() for name in names} == first
+
+
+def test_runs_over_choices_say_how_alike_they_rank(toy, made, tmp_path):
+    for distance in ("euclidean", "cosine"):
+        chosen = [f"distance={distance}"]
+        shutil.copytree(
+            made(toy, *chosen, "gold=signed", *QUICK, "metric=[dfr,c,recall]", "removal=[marginal]", "resamples=0"),
+            tmp_path / distance,
+        )
+        record = json.loads((tmp_path / distance / "run.json").read_text())
+        (tmp_path / distance / "run.json").write_text(json.dumps(record | {"overrides": chosen}))
+    done = gather([tmp_path], tmp_path)
+    stability = pd.read_csv(tmp_path / "stability.csv")
+    assert list(dict.fromkeys(stability["key"])) == ["distance", "all"]
+    assert stability.query("metric == 'c' and variant == 'label'")["pairs"].tolist() == [1, 1]
+    erasure = stability.query("metric == 'dfr' and pairs > 0")
+    assert not erasure.empty
+    assert erasure.query("key == 'distance'")["same"].eq(1).all()  # which know no distance
+    assert "Means over" not in (tmp_path / "tables.md").read_text()
+    told = "\n".join(text.plain for text in done.brief.texts(80))
+    assert re.search(r"C \(disc\., label\) ↑ +-?[01]\.\d{2} \(-?[01]\.\d{2}\)", told)
+
+
+def sweep_with(folder, jobs):
+    """The callbacks of a sweep as Hydra calls them, with `jobs` {folder: how it ended}."""
+    hydra = {
+        "callbacks": {"gather": {"_target_": "cfeval_cli.cli.callbacks.Gather"}},
+        "sweep": {"dir": str(folder)},
+    }
+    callbacks = Callbacks(OmegaConf.create({"hydra": hydra}))
+    callbacks.on_multirun_start(OmegaConf.create({"hydra": hydra}))
+    for name, status in jobs.items():
+        job = {"runtime": {"output_dir": str(folder / name)}, "overrides": {"task": ["k=9"]}}
+        callbacks.on_job_end(OmegaConf.create({"hydra": job}), JobReturn(status=status))
+    callbacks.on_multirun_end(OmegaConf.create({"hydra": hydra}))
+
+
+def test_when_gathering_fails_the_runs_are_intact_and_the_exit_code_tells(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    write_run(tmp_path / "0", 0, [], some_values(rng), some_taus(rng))
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    write_run(tmp_path / "1", 1, [], some_values(rng), some_taus(rng))
+    (tmp_path / "1" / "run.json").write_text("{")
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / "run.json").write_text("{")  # of another sweep: not looked at
+    with pytest.raises(SystemExit) as caught:
+        sweep_with(tmp_path, {"0": JobStatus.COMPLETED, "1": JobStatus.COMPLETED})
+    assert caught.value.code == 1
+    told = capsys.readouterr().err
+    assert told.startswith("cfeval: the runs are intact, but could not be gathered: ") and told.count("\n") == 1
+    assert str(tmp_path / "1") in told and str(tmp_path / "old") not in told and not (tmp_path / "sweep.csv").exists()
+    assert {path: path.read_bytes() for path in before} == before
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_a_sweep_of_one_job_and_one_of_which_all_fail(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    write_run(tmp_path / "one" / "0", 0, [], some_values(rng), some_taus(rng))
+    sweep_with(tmp_path / "one", {"0": JobStatus.COMPLETED})
+    # nothing that it could be compared with
+    shown = capsys.readouterr().out
+    assert "cannot tell" in shown or "on average over 1 run" in shown
+    assert shown.endswith(f"\nGathered 1 run: {tmp_path / 'one'}\nReport: {tmp_path / 'one' / 'report.html'}\n")
+    assert pd.read_csv(tmp_path / "one" / "stability.csv").empty
+    (tmp_path / "none").mkdir()
+    sweep_with(tmp_path / "none", {"0": JobStatus.FAILED, "1": JobStatus.FAILED})
+    assert capsys.readouterr() == ("", "") and not list((tmp_path / "none").iterdir())
+
+
+def test_what_seeds_say_together_rests_on_seeds_and_instances(tmp_path):
+    rng = np.random.default_rng(3)
+    values, draws = {}, {}
+    for seed in range(8):
+        taus = {
+            ("c", "signed"): (0.8 + 0.1 * rng.random(), 0.1, 0.9),
+            ("proximity", "signed"): (rng.uniform(-1, 1), 0.1, 0.1),
+        }
+        values[seed] = [taus[metric, "signed"][0] for metric in ("c", "proximity")]
+        draws[seed] = np.clip(rng.normal(values[seed], 0.05, size=(40, 2)), -1, 1)
+        table = pd.DataFrame(
+            [
+                (i, metric, "label", "signed", "recall", draws[seed][i, j], draws[seed][i, j] / 2)
+                for i in range(40)
+                for j, metric in enumerate(("c", "proximity"))
+            ],
+            columns=["draw", "metric", "variant", "gold", "agreement", "tau", "tau_without_controls"],
+        )
+        write_run(
+            tmp_path / str(7 - seed),  # seeds come in their order, whatever the folders are called
+            seed,
+            [f"seed={seed}"],
+            some_values(rng),
+            taus,
+            draws=table.sample(frac=1, random_state=0),
+        )
+    done = gather([tmp_path], tmp_path)
+    found = pd.read_csv(tmp_path / "seeds_correlations.csv").set_index(["coefficient", "metric"])
+    for name, share in (("tau", 1), ("tau_without_controls", 0.5)):
+        expected = judge(
+            share * np.array([*values.values()]), [share * one for one in draws.values()], f"signed.{name}"
+        )
+        for j, metric in enumerate(("c", "proximity")):
+            for column in expected:
+                same(found.loc[(name, metric), column], expected[column][j])
+    assert found.loc["rho"][[*expected]].isna().all(axis=None)
+    (table,) = (table for table in done.tables if table.title.startswith("Agreement") and "controls" in table.title)
+    assert any("C (disc., label) agrees with the truth better than chance over 8 seeds" in note for note in table.notes)
+
+
+def test_resamples_that_are_none_are_refused(tmp_path):
+    rng = np.random.default_rng(3)
+    twice = pd.DataFrame({"draw": [0, 0], "metric": "c", "variant": "label", "gold": "signed", "agreement": "recall",
+                          "tau": 0.1, "tau_without_controls": 0.2})  # fmt: skip
+    for name, draws in (
+        ("twice", twice),
+        ("words", twice.head(1).assign(tau="much")),
+        ("less", twice.head(1).drop(columns="tau")),
+    ):
+        write_run(tmp_path / name, 0, [], some_values(rng), some_taus(rng), draws=draws)
+        with pytest.raises(UserError, match="cannot be gathered"):
+            gather([tmp_path / name], tmp_path / "into")

@@ -1,0 +1,245 @@
+"""`evaluate` is the run of the command, and says what is wrong with what it is given."""
+
+import html
+import inspect
+import json
+import logging
+import os
+import pickle
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hydra.core.global_hydra import GlobalHydra
+from omegaconf import OmegaConf
+
+import cfeval_cli
+from cfeval_cli.api import Run, _value, evaluate
+from cfeval_cli.cli import configs
+from cfeval_cli.cli.resume import arguments
+from cfeval_cli.core import Access, Metric, Score
+from cfeval_cli.errors import Failure, UserError
+from cfeval_cli.explainer.random import Random
+from tests import inside, tables
+from tests.conftest import cfeval
+from tests.tables import METRICS, QUICK, loans, predict_proba
+
+DATASET = """\
+_target_: cfeval_cli.dataset.tabular.Table
+name: data
+file: {_target_: cfeval_cli.dataset.sources.File, name: train.parquet}
+split: {test: {_target_: cfeval_cli.dataset.sources.File, name: test.parquet}}
+balance: false
+label: paid
+classes: ["no", "yes"]
+features: {age: number, home: category, member: category, income: number}
+immutable: [member]
+"""
+APART = {"run.json", "run.log", "costs.csv", "costs.md"}  # which tell of the time and the place
+
+
+@pytest.fixture(scope="module")
+def frames():
+    table = loans()
+    return table[:150], table[150:].set_axis([f"row {i}" for i in range(50)])
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """An empty folder; what Hydra does with settings, the run above and those of the command show."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(configs, "run", inside.instead)
+    return tmp_path
+
+
+def scores(test):
+    rng = np.random.default_rng(1)
+    return pd.DataFrame(rng.normal(size=(len(test), 4)), test.index, ["age", "home", "member", "income"])
+
+
+@pytest.fixture(scope="module")
+def found(frames, tmp_path_factory) -> Run:
+    """A run from Python."""
+    train, test = frames
+    return evaluate(
+        predict_proba, train, test, label="paid", explainers=["random", "omission"],
+        attributions={"mine": scores(test)}, metrics=METRICS, k=2, n_explain=15, seed=3,
+        settings={**QUICK, "dataset.immutable": ["member"], "search.pick": "nearest"},
+        into=tmp_path_factory.mktemp("python"),
+    )  # fmt: skip
+
+
+def test_it_is_the_run_of_the_command_byte_for_byte(frames, found, tmp_path):
+    train, test = frames
+    (tmp_path / "conf" / "dataset").mkdir(parents=True)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "conf" / "dataset" / "loans.yaml").write_text(DATASET)
+    train.to_parquet(tmp_path / "data" / "train.parquet", index=False)
+    test.to_parquet(tmp_path / "data" / "test.parquet", index=False)
+    numbered = scores(test).set_index(np.arange(150, 200)).rename_axis("instance").reset_index()
+    numbered.to_csv(tmp_path / "mine.csv", index=False)
+    (tmp_path / "score.py").write_text(inspect.getsource(tables))
+    usual = [f"{key}={_value(value)}" for key, value in QUICK.items()]
+    cfeval(
+        "run", "dataset=loans", "model=function", "model.path=score.py:predict_proba",
+        "explainer=[random,omission,file]", "explainer.file.path=mine.csv", f"metric=[{','.join(METRICS)}]", "k=2",
+        "n_explain=15", "seed=3", "search.pick=nearest", *usual, "hydra.run.dir=out", cwd=tmp_path,
+    )  # fmt: skip
+    theirs = {path.name for path in (tmp_path / "out").iterdir() if path.is_file()} - APART
+    assert theirs == {path.name for path in found.folder.iterdir()} - APART and len(theirs) > 12
+    for name in theirs:
+        assert (tmp_path / "out" / name).read_bytes() == (found.folder / name).read_bytes(), name
+
+
+def test_the_record_tells_how_it_was_called_and_nothing_is_resumed_without_the_function(found, tmp_path):
+    (call,) = found.record["command"]
+    assert call.startswith("evaluate(predict_proba, train, test, label='paid', k=2, n_explain=15, seed=3")
+    assert "attributions=['mine']" in call
+    assert arguments(found.folder, []) is None  # complete
+    record = json.loads((found.folder / "run.json").read_text()) | {"status": "failed"}
+    (tmp_path / "run.json").write_text(json.dumps(record))
+    with pytest.raises(UserError, match=r"evaluate\(…\) made it\. Call that again, with into="):
+        arguments(tmp_path, [])
+
+
+@dataclass(frozen=True)
+class Changed(Metric):
+    """How many features a counterfactual changes."""
+
+    name = "changed"
+    title = "Changed"
+    better = "lower"
+    range = (0.0, 10.0)
+    access = Access.LABEL
+    place = 45
+
+    def score(self, case):
+        for level, found in case.counterfactuals.items():
+            yield Score(level.name.lower(), (found.codes != case.codes).sum(axis=1).astype(float), np.ones(len(case)))
+
+
+class LastFeature(Random):
+    """An explainer of the user's own."""
+
+
+def test_a_model_that_changes_after_the_explanations_is_a_failure(frames, here):
+    calls = []
+
+    def drifts(rows):
+        calls.append(len(rows))
+        return predict_proba(rows) if len(calls) < 45 else predict_proba(rows) * 0.9 + 0.05
+
+    usual = {"explainers": ["omission"], "metrics": ["recall"], "n_explain": 10, "settings": QUICK}
+    with pytest.raises(Failure, match="the model changed during the run: for instance"):
+        evaluate(drifts, *frames, label="paid", into=here / "out", **usual)
+    assert json.loads((here / "out" / "run.json").read_text())["status"] == "failed"
+
+
+def test_components_are_given_as_objects_and_the_folder_is_made(frames, here, capsys):
+    run = evaluate(
+        predict_proba, *frames, label="paid", explainers=["omission", LastFeature()], metrics=[Changed(), "recall"],
+        n_explain=10, settings=QUICK,
+    )  # fmt: skip
+    assert "explain" not in capsys.readouterr().err  # nothing is shown unless it is asked for
+    assert set(run.metrics["explainer"]) == {"omission", "last_feature"}
+    assert {"changed", "recall"} <= set(run.metrics["metric"])
+    assert run.metrics.loc[run.metrics["metric"] == "changed", "value"].eq(1).all()
+    assert run.folder.parent.parent == Path("outputs")
+    again = {"explainers": ["omission", LastFeature(), LastFeature()], "settings": QUICK}
+    with pytest.raises(UserError, match="two are called last_feature"):
+        evaluate(predict_proba, *frames, label="paid", **again)
+    with pytest.raises(UserError, match=r"metric\.posix_path: PosixPath is no Metric: derive it from"):
+        evaluate(predict_proba, *frames, label="paid", metrics=["recall", Path()], settings=QUICK)
+
+
+def test_judges_are_those_of_the_command_and_an_explainer_is_recommended(frames, here):
+    more = {"explainers": ["random", "omission"], "metrics": METRICS, "n_explain": 10, "settings": QUICK}
+    run = evaluate(predict_proba, *frames, label="paid", judges=["tree"], **more)
+    assert (run.folder / "judges" / "tree" / "run.json").exists()
+    assert len(run.advice) == 2 and len(run.recommendation) and run.advice[0] in html.unescape(run._repr_html_())
+    with pytest.raises(UserError, match="there is no judge 'tre'"):
+        evaluate(predict_proba, *frames, label="paid", judges=["tre"], **more)
+
+
+def test_what_others_have_set_is_as_it_was(frames, here):
+    kept, before = GlobalHydra.instance().hydra, os.environ.get("OMP_NUM_THREADS")
+    level = logging.getLogger("cfeval").level
+    with pytest.raises(UserError, match="there is no setting 'nn_explain'"):
+        evaluate(predict_proba, *frames, label="paid", settings={"nn_explain": 3})
+    with pytest.raises(Failure, match=r"predict_proba raised KeyError: 'height' for"):
+        evaluate(lambda rows: rows["height"], *frames, label="paid", settings=QUICK)
+    assert GlobalHydra.instance().hydra is kept and os.environ.get("OMP_NUM_THREADS") == before
+    assert logging.getLogger("cfeval").level == level and not logging.getLogger("cfeval").handlers
+    assert not list(here.rglob("run.json"))  # nothing had been computed
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"label": "payed"}, "label='payed' is no column of train. Did you mean paid?"),
+        ({"k": 9}, "k=9 is more than the 4 features of data"),
+        ({"k": 1, "settings": {"k": 2}}, "k is said twice"),
+        ({"settings": {"model": "tree"}}, "the model is what evaluate"),
+        ({"settings": {"model.batchsize": 3}}, "there is no setting model.batchsize. Did you mean batch_size?"),
+        ({"settings": {"model.batch_size": 0}}, "model.batch_size must be a whole number"),
+        ({"settings": {"dataset.imutable": ["age"]}}, "has no setting 'imutable'. Did you mean immutable?"),
+        ({"settings": {"search": "discreet"}}, "there is no search 'discreet'. Did you mean discrete?"),
+        ({"explainers": "lime"}, "explainers must be a list"),
+        ({"explainers": ["lmie"]}, "there is no explainer 'lmie'. Did you mean lime?"),
+        ({"classes": ["good", "bad"]}, "are not the values of paid, which are no, yes"),
+        ({"predict_proba": 3}, "predict_proba must be a function of a DataFrame"),
+        ({"attributions": {"a b": None}}, "a name is of letters"),
+        ({"attributions": {"mine": pd.DataFrame({"age": [1.0]}, ["x"])}}, "tells of 'x', which is not in the index"),
+        ({"attributions": {"mine": pd.DataFrame({"agee": [1.0]}, ["row 1"])}}, "no column that is called as a feature"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)  # fmt: skip
+def test_a_mistake_is_one_message(frames, here, change, message):
+    train, test = frames
+    told = {"predict_proba": predict_proba, "train": train, "test": test, "label": "paid", "settings": QUICK} | change
+    with pytest.raises(UserError) as error:
+        evaluate(**told)
+    assert message in str(error.value) and "/tmp" not in str(error.value) and ".parquet" not in str(error.value)
+    assert not list(here.rglob("run.json"))
+
+
+def test_how_far_it_is_can_be_seen_and_an_explainer_that_fails_everywhere_is_a_warning(frames, here, capsys):
+    empty = pd.DataFrame({"age": pd.Series(dtype=float)}, index=pd.Index([], dtype=object))
+    with pytest.warns(RuntimeWarning, match=r"explainer\.mine failed on every instance"):
+        run = evaluate(
+            predict_proba, *frames, label="paid", explainers=["random", "omission"], attributions={"mine": empty},
+            metrics=["validity"], n_explain=5, settings=QUICK, progress=True,
+        )  # fmt: skip
+    assert run.record["explained"]["mine"]["faults"] == 5
+    shown = capsys.readouterr().err
+    assert "explain: random: 5 to do" in shown and "explain: random" in (run.folder / "run.log").read_text()
+
+
+@pytest.mark.parametrize(
+    "value",
+    [None, True, 3, 0.5, "greedy", "true", "a b", "it's", "x=1,y", "${k}", ["a", 1], {"age": "up"}, [], "1", "-x"],
+    ids=repr,
+)
+def test_values_come_through_hydra_as_they_are(value):
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    override = OverridesParser.create().parse_override(f"key={_value(value)}")
+    made = OmegaConf.to_container(OmegaConf.create({"key": override.value()}), resolve=True)["key"]
+    assert made == value
+
+
+def test_to_import_it_takes_nothing_heavy_and_types_are_told():
+    code = "import cfeval_cli, sys; print(cfeval_cli.__version__, *sorted(sys.modules)); cfeval_cli.nothing"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    loaded = {name.partition(".")[0] for name in done.stdout.split()[1:]}
+    assert not loaded & {"numpy", "pandas", "torch", "hydra", "omegaconf", "matplotlib"}
+    assert "has no attribute 'nothing'" in done.stderr
+    assert cfeval_cli.evaluate is evaluate and {"evaluate", "load"} <= set(dir(cfeval_cli))
+    stub = (Path(cfeval_cli.__file__).parent / "__init__.pyi").read_text()
+    assert all(f"import {name} as {name}" in stub for name in cfeval_cli.__all__)
+    assert "Explainer" in str(inspect.signature(evaluate).parameters["explainers"].annotation)
+    assert pickle.loads(pickle.dumps(evaluate)) is evaluate

@@ -1,0 +1,579 @@
+"""Every yaml composes and instantiates, every component has a yaml and a test, and bad settings are named."""
+
+import importlib
+import inspect
+import pkgutil
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+from hydra.utils import get_class, instantiate
+from omegaconf import OmegaConf, open_dict
+
+from cfeval_cli import settings as config
+from cfeval_cli.cli import configs
+from cfeval_cli.core import Absences, Access, Additive, BlackBox, Subject
+from cfeval_cli.errors import UserError
+from cfeval_cli.model.logistic import LinearModel
+from tests import inside
+from tests.inside import CONF
+from tests.problems import make_dataset, make_mixed, make_text
+
+YAMLS = sorted(path.relative_to(CONF) for path in CONF.glob("*/*.yaml") if path.parent.name != "experiment")
+SIX = ["random", "omission", "lime", "anchor", "decision_boundary", "lr"]
+RUNGS = [f"ladder_{share}" for share in ("1", "0.9", "0.8", "0.7", "0.6", "0.5", "0.4", "0.3", "0.2", "0.1", "0")]
+METRICS = ["comprehensiveness", "sufficiency", "dfr", "validity", "proximity", "c", "validity_soft", "c_soft", "recall"]
+METRICS += ["hit", "fixed", "converged", "coverage"]  # of the paper
+CORE = [*METRICS, "proximity_flips", "naopc", "edits_to_flip", "pgi"]
+FIELD = [*CORE, "aopc", "aopc_suff", "pgu", "frozen", "axe", "faithfulness_correlation", "infidelity", "plausible"]
+FIELD += ["redundant", "sparsity"]
+STANDS_FOR = {
+    ("explainer", "paper"): {*SIX},
+    ("explainer", "field"): {"shap", "against", "lr"},
+    ("explainer", "ladder"): {*RUNGS},
+    ("explainer", "file"): {"metrics"},
+    ("metric", "paper"): {*METRICS},
+    ("metric", "core"): {*CORE},
+    ("metric", "field"): {*FIELD},
+    ("metric", "dfr_deleted"): {"dfr"},
+    ("explainer", "lime_package"): {"lime"},
+}
+GROUPED = ("paper", "core", "field")  # which stand for others
+SEVERAL = ("explainer", "metric", "truth", "removal", "judge")  # groups of which a run has more than one
+VERB = {
+    "explainer": "fit", "metric": "score", "search": "find", "distance": "fit", "model": "fit", "dataset": "load",
+    "executor": "map", "cache": "known", "truth": "importance", "removal": "fit", "judge": "trainable",
+}  # fmt: skip
+
+
+plan = inside.planned
+
+
+# what a config is composed with where it does not matter: fewer files are read
+FEW = {"explainer": "[random]", "metric": "[validity]", "removal": "[zero]", "truth": "[signed]", "gold": "signed"}
+
+
+def alone(group, name, *more):
+    """One component, and few others beside it."""
+    chosen = FEW | {group: f"[{name}]" if group in SEVERAL else name}
+    chosen |= {"gold": name} if group == "truth" else {}
+    return [*(f"{key}={value}" for key, value in chosen.items()), *more]
+
+
+def components():
+    """Every public class of a component package that has the verb of its group."""
+    for group, verb in VERB.items():
+        package = importlib.import_module(f"cfeval_cli.{group}")
+        for module in pkgutil.iter_modules(package.__path__):
+            loaded = importlib.import_module(f"cfeval_cli.{group}.{module.name}")
+            for name, member in inspect.getmembers(loaded, inspect.isclass):
+                component = hasattr(member, verb) or hasattr(member, "members")  # or one that stands for several
+                own = member.__module__ == loaded.__name__ and not name.startswith("_")
+                own = own and not inspect.isabstract(member)  # which several share
+                if component and own and name != "Rung":  # which a ladder makes
+                    yield group, f"{loaded.__name__}.{name}"
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["experiment=table3", "+explainer=ladder", "explainer.ladder.rungs=4", "search=continuous", "metric=[c]",
+         "k='1'", "data_dir=a b", "n_explain=null", "search.steps=9"],
+        ["explainer=[lr,paper,lime_package,gradient_input]", "explainer.lime.order=signed", "metric=paper",
+         "cache=off", "k=3", "gold=contrast", "figures=[svg]", "explainer.lime.n_samples=7",
+         "model.learning_rate={text: 1}"],
+        ["truth=[used,contrast]", "metric=[field,dfr_deleted]", "~explainer.lr.gold", "+removal.zero.x=1",
+         "judge=[tree]", "dataset=movie_reviews", "model=distilled", "search=exact", "+mine={a: 4}", "++k=${mine.a}"],
+    ],
+    ids=" ".join,
+)  # fmt: skip
+def test_what_tests_put_into_a_composed_config_is_what_hydra_would(overrides):
+    ours = inside.composed(*overrides)
+    with configs.opened():
+        assert OmegaConf.to_yaml(ours) == OmegaConf.to_yaml(configs.run(overrides))
+
+
+@pytest.mark.parametrize("path", YAMLS, ids=str)
+def test_every_yaml_composes_and_instantiates(path):
+    group, name = path.parts[0], path.stem
+    made = config.plan(only(group, name))
+    assert (
+        (STANDS_FOR.get((group, name), {name}) <= {*getattr(made, f"{group}s")})
+        if group in SEVERAL
+        else getattr(made, group) is not None
+    )
+
+
+@pytest.mark.parametrize("path", [path for path in YAMLS if path.parts[0] in ("dataset", "model", "search")], ids=str)
+def test_what_is_made_of_a_config_is_what_hydra_makes(path):
+    node = composed(path.parts[0], path.stem)
+    ours, theirs = config._made(node), instantiate(node, _convert_="all")
+    assert type(ours) is type(theirs) and (ours == theirs or repr(ours) == repr(theirs))
+
+
+def test_what_is_not_ours_or_told_how_to_be_made_is_left_to_hydra():
+    for more in ({"_target_": "pathlib.PurePosixPath"}, {"_convert_": "none", "a": 1}, {"_partial_": True}):
+        with pytest.raises(ValueError, match="left to Hydra"):
+            config._ours({"_target_": "cfeval_cli.search.discrete.Discrete", "pick": [{"x": more}]})
+
+
+# settings that only the user knows
+MINE = Path(__file__).parent / "end_to_end" / "before" / "table" / "metrics.csv"  # any file
+NEEDS = {("explainer", "file"): [f"explainer.file.path={MINE}"]}
+NEEDS |= {("model", name): ["model.path=mine"] for name in ("function", "onnx", "skops")}
+
+
+KEYS = {"dfr_deleted": "dfr", "lime_package": "lime"}  # files whose component has another's name, and takes its place
+
+
+@cache
+def together(group):
+    """A run with every component of a group that is chosen several at a time: each file is read, in one go."""
+    names = [path.stem for path in YAMLS if path.parts[0] == group and path.stem not in {*GROUPED, *KEYS}]
+    return inside.composed(*(f"{key}={value}" for key, value in (FEW | {group: f"[{','.join(names)}]"}).items()))
+
+
+@cache
+def few():
+    """A run with few components, which nobody changes."""
+    return inside.composed(*(f"{key}={value}" for key, value in FEW.items()))
+
+
+def only(group, name):
+    """The config of a run with one component of its group."""
+    needed = NEEDS.get((group, name), [])
+    said = None if group in SEVERAL else inside._file(group, name, None)
+    if said is None and (group not in SEVERAL or name in {*GROUPED, *KEYS}):
+        return inside.composed(*alone(group, name, *needed))
+    cfg = inside.copied(few())
+    with open_dict(cfg):
+        if said is not None:
+            cfg[group] = OmegaConf.merge(said, inside._run().get(group, {}))
+        else:  # and what is set for all of a group
+            every = together(group)[group]
+            cfg[group] = {key: one for key, one in every.items() if key == name or not OmegaConf.is_config(one)}
+    settings = [setting.split("=") for setting in needed]
+    settings += [("gold", name)] if group == "truth" else [("agreement", name)] if name == "hit" else []
+    for key, value in settings:
+        OmegaConf.update(cfg, key, value)
+    return cfg
+
+
+@cache
+def composed(group, name):
+    """What a run is told of one component, which nobody changes."""
+    cfg = together(group) if group in SEVERAL and name not in KEYS else only(group, name)
+    return cfg[group][KEYS.get(name, name)] if group in SEVERAL else cfg[group]
+
+
+@pytest.mark.parametrize(("group", "target"), list(components()))
+def test_every_component_has_a_yaml_that_spells_out_all_its_settings_and_a_test(group, target):
+    names = [path.stem for path in YAMLS if path.parts[0] == group and path.stem not in GROUPED]
+    module = target.split(".")[2]  # most often the yaml is named as the module is
+    names.sort(key=lambda name: name != module)
+    found = [next((node for name in names if (node := composed(group, name))._target_ == target), None)]
+    found = [node for node in found if node is not None]
+    assert found, f"no yaml in conf/{group} has _target_: {target}"
+    fields = [f.name for f in get_class(target).__dataclass_fields__.values()]
+    if group != "dataset":  # a table's yaml describes its data and may leave defaults out
+        assert sorted(set(found[0]) - {"_target_"}) == sorted(fields)
+    module, _, name = target.rpartition(".")
+    tests = "".join(path.read_text() for path in (Path(__file__).parent / group).glob("test_*.py"))
+    assert f"from {module} import" in tests and name in tests, f"tests/{group} has no test of {name}"
+
+
+def test_a_component_is_named_by_its_own_file():
+    for path in YAMLS:
+        if path.parts[0] in SEVERAL:
+            keys = {key for key in OmegaConf.load(CONF / path) if key != "defaults"}
+            assert keys <= {KEYS.get(path.stem, path.stem)}
+
+
+def test_a_ladder_stands_for_its_rungs_and_paper_for_the_six():
+    assert list(plan("explainer=[paper,ladder]").explainers) == SIX + RUNGS
+    made = plan("explainer=[ladder,lr]", "explainer.ladder.rungs=3", "gold=contrast")
+    assert list(made.explainers) == ["lr", "ladder_1", "ladder_0.5", "ladder_0"] and made.ladder_gold == "contrast"
+    assert plan("explainer=lr").ladder_gold == ""
+    assert len(plan("explainer=ladder", "explainer.ladder.rungs=501").explainers) == 501
+
+
+@pytest.mark.parametrize(
+    ("name", "dataset", "k", "explainers", "levels"),
+    [
+        ("table1_adults", "adults", 1, SIX, (Access.LABEL, Access.PROBABILITY)),
+        ("table1_movie_reviews", "movie_reviews", 1, SIX, (Access.GRADIENT,)),
+        ("table3", "adults", 2, ["random", "lime", "anchor", "lr"], (Access.LABEL, Access.PROBABILITY)),
+    ],
+)
+def test_the_papers_experiments(name, dataset, k, explainers, levels):
+    made = plan(f"experiment={name}", "seed=3", "gold=contrast")
+    assert list(made.removals) == ["zero", "mask"] and made.metrics["dfr"].only == ["zero"]
+    default = [name for name in plan().metrics if name in METRICS]  # the others the paper does not have
+    assert list(made.metrics) == default and list(made.truths) == ["signed", "centered", "contrast", "absolute"]
+    assert (made.dataset.name, made.k, list(made.explainers), made.levels) == (dataset, k, explainers, levels)
+    assert (made.seed, made.golds) == (3, ("contrast",)) and made.explainers["lr"].gold == "contrast"
+    assert plan(f"experiment={name}", "k=3").k == 3  # the command line has the last word
+    papers = ["table1_adults", "table1_movie_reviews", "table3"]
+    assert sorted(path.stem for path in (CONF / "experiment").glob("table*.yaml")) == papers
+
+
+def test_lime_lists_what_speaks_for_the_prediction_first_and_in_the_papers_experiments_what_is_large():
+    assert plan("explainer=lime").explainers["lime"].order == "signed"
+    papers = ("explainer=paper", "experiment=table1_adults", "experiment=table1_movie_reviews", "experiment=table3")
+    assert {plan(chosen).explainers["lime"].order for chosen in papers} == {"absolute"}
+    both = plan("explainer=[lime,lime_absolute]").explainers
+    assert [one.title for one in both.values()] == ["LIME", "LIME (by size)"]
+    assert both["lime_absolute"].order == "absolute" and both["lime_absolute"].samples_of == "lime"
+    assert "lime_absolute" not in plan().explainers and plan("explainer=paper").explainers["lime"].title == "LIME"
+
+
+def test_truths_and_removals_are_chosen_as_explainers_are():
+    made = plan(
+        "truth=[contrast,signed]",
+        "gold=[contrast,signed]",
+        "removal=[marginal,zero]",
+        "removal.marginal.draws=7",
+        "seed=5",
+    )
+    assert list(made.truths) == ["signed", "contrast"] and list(made.removals) == ["zero", "marginal"]
+    assert (made.removals["marginal"].draws, made.removals["marginal"].seed) == (7, 5)
+    assert list(plan().truths) == ["signed", "centered", "shapley", "contrast", "absolute", "used"]
+    assert made.golds == ("contrast", "signed") and plan().golds == ("centered", "shapley", "contrast")
+    assert list(plan().removals) == ["zero", "mask", "marginal"]
+    omission = plan("removal=[mask]", "explainer=omission").explainers["omission"]
+    assert set(omission.ways) == {"zero", "mask", "mean", "marginal"}  # whatever the metrics use
+    lr = plan("gold=contrast", "explainer=lr").explainers["lr"]
+    assert lr.truth == made.truths["contrast"]
+
+
+def test_settings_of_a_removal_reach_the_explainers_that_use_it():
+    names = [f"omission{name}" for name in ("", "_marginal", "_mask", "_mean", "_zero")]
+    names += ["gradient_input", "integrated_gradients"]
+    every = f"explainer=[{','.join(names)}]"
+    for overrides, expected in (
+        (["removal.marginal.draws=7", "removal.marginal.seed=3"], (7, 3)),
+        (["seed=5"], (100, 5)),
+        (["removal=zero", "seed=5"], (100, 5)),  # the metrics do not remove in this way
+    ):
+        explainers = plan(every, *overrides).explainers
+        ways = [explainers[name].ways["marginal"] for name in names]
+        assert {(way.draws, way.seed) for way in ways} == {expected}
+        assert {tuple(sorted(explainers[name].ways)) for name in names} == {("marginal", "mask", "mean", "zero")}
+
+
+@pytest.mark.parametrize("group", ["Truth", "Removal", "Explainer", "Search", "Distance", "Metric", "Trainable"])
+def test_a_component_that_is_none_of_its_group_is_refused(group):
+    keys = {"Trainable": "model", "Search": "search", "Distance": "distance"}
+    several = {
+        "Truth": "truth.signed",
+        "Removal": "removal.zero",
+        "Explainer": "explainer.random",
+        "Metric": "metric.c",
+    }
+    key = keys.get(group) or several[group]
+    cfg = inside.composed()
+    OmegaConf.update(cfg, key, {"_target_": "pathlib.PurePosixPath"}, merge=False)
+    with pytest.raises(UserError, match=rf"{key}: pathlib\.PurePosixPath is no {group}: .*(derive it from|have fit)"):
+        config.plan(cfg)
+
+
+def test_the_order_of_the_command_line_does_not_matter():
+    assert list(plan("explainer=[lr,random,lime]").explainers) == ["random", "lime", "lr"]
+    assert list(plan("metric=[c,dfr]").metrics) == ["dfr", "c", "fixed", "converged", "coverage"]
+
+
+@pytest.mark.parametrize("experiment", ["table1_adults", "table1_movie_reviews", "table3"])
+def test_the_papers_experiments_score_each_explainer_on_its_own_instances(experiment):
+    made = plan(f"experiment={experiment}")
+    assert (made.support, made.resamples) == ("own", 2000) and set(made.metrics) == set(METRICS)
+
+
+def test_by_default_support_is_common_and_as_many_resamples_are_drawn_as_it_takes():
+    assert (plan().support, plan().resamples) == ("common", None)
+    assert "proximity_flips" in plan().metrics and plan("resamples=0").resamples == 0
+    assert [name for name, one in plan("explainer=[paper,ladder]").explainers.items() if one.control] == [
+        "random",
+        "lr",
+    ]
+
+
+def test_coverage_and_convergence_and_what_is_fixed_are_always_told():
+    assert list(plan("metric=[c]").metrics) == ["c", "fixed", "converged", "coverage"]
+
+
+def test_moved_embeddings_go_neither_up_nor_down():
+    dataset = make_mixed(0, n=12)
+    number = next(j for j, feature in enumerate(dataset.features) if feature.kind == "number")
+    features = [replace(f, moves="down" if j == number else "any") for j, f in enumerate(dataset.features)]
+    subject = Subject(replace(dataset, features=tuple(features)), LinearModel)
+    assert plan("search=discrete").applied(subject)
+    name = features[number].name
+    for search in ("continuous", "exact"):
+        with pytest.raises(UserError, match=rf"dataset\.only\.{name}=down: a moved embedding.*search=discrete"):
+            plan(f"search={search}").applied(subject)
+
+
+def test_settings_reach_the_components():
+    made = plan("explainer=[lime]", "explainer.lime.n_samples=77", "gold=contrast", "k=3", "n_explain=9")
+    assert (made.explainers["lime"].n_samples, made.noise) == (77, None)
+    assert (made.golds, made.k, made.n_explain) == (("contrast",), 3, 9)
+    assert plan("gold=centered", "explainer=lr").explainers["lr"].gold == "centered"
+
+
+def test_access_limits_the_search_and_the_metrics_but_not_the_truth():
+    made = plan("access=label")
+    assert made.levels == (Access.LABEL,)
+    assert made.absent.metrics == dict.fromkeys(
+        ["comprehensiveness", "sufficiency", "validity_soft", "c_soft", "pgi", "naopc", "edits_to_flip"],
+        "needs probability access",
+    )
+    kept = {"dfr", "validity", "proximity", "proximity_flips", "c", "recall", "hit", "fixed", "converged", "coverage"}
+    assert set(made.metrics) == kept
+    assert plan("access=probability").levels == (Access.LABEL, Access.PROBABILITY)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["k=0"], "k must be a whole number of at least 1"),
+        (["k=1.5"], "k must"),
+        (["k="], "k must"),
+        (["k=null"], "k must"),
+        (["n_explain=-3"], "n_explain must"),
+        (["seed=-1"], "seed must"),
+        (["access=all"], "access must be one of"),
+        (["gold=pure"], "gold must be one of"),
+        (["agreement=f1"], "agreement must be one of"),
+        (["incomplete=drop"], "incomplete must be one of"),
+        (["truth=[contrast]"], "gold must be one of contrast"),
+        (["removal.marginal.draws=0"], "removal.marginal: draws must"),
+        (
+            ["explainer.omission.removal=burn"],
+            "explainer.omission: removal must be one of auto, marginal, mask, mean, zero",
+        ),
+        (["access=label", "metric=[c_soft]"], "leaves no metric"),
+        (["access=label", "metric=[c_soft,recall,coverage]"], "leaves no metric"),
+        (["agreement=hit", "metric=[c,recall]"], "agreement=hit needs the metric hit"),
+        (["search=continuous", "search.alpha=0"], "search: alpha must be a number over 0"),
+        (["search=continuous", "search.alpha=-3"], "search: alpha must"),
+        (["search=continuous", "search.optimizer=sgd"], "search: optimizer must be one of descent, adam"),
+        (["search=continuous", "access=probability"], "access=probability is not enough"),
+        (["dataset=movie_reviews", "dataset.search_words=0"], "dataset: search_words must"),
+        (["access=label", "search.pick=largest_drop"], "access=label is not enough"),
+        (["explainer.lime.n_samples=0"], "explainer.lime: n_samples must"),
+        (["search.max_candidates=none"], "search: max_candidates must"),
+        (["explainer.lime._target_=nowhere.Lime"], "explainer.lime: .*nowhere"),
+        (["explainer.lime._target_=null"], "explainer.lime"),
+        (
+            ["explainer=ladder", "explainer.ladder.rungs=1"],
+            "explainer.ladder: rungs must be a whole number of at least 2",
+        ),
+        (["explainer=ladder", "explainer.ladder.rungs=2000"], "explainer.ladder: rungs must be at most 1001"),
+        (["resamples=-1"], "resamples must"),
+        (["figures=png"], "figures must be a list such as"),
+        (["figures=[gif]"], "figures must be one of png, svg, pdf"),
+        (["report=maybe"], "report must be true or false"),
+        (["noise=-1"], "noise must be a whole number of at least 0"),
+        (["bounds=true"], "bounds must be a whole number of at least 0"),
+        (["training=-1"], "training must be a whole number of at least 0"),
+        (["resamples=many"], "resamples must"),
+        (["resamples=99"], "resamples must be 0 or at least 100"),
+        (["resamples=null"], "resamples must be .* Or auto"),
+        (["support=all"], "support must be one of common, own"),
+        (["confidence=95"], "confidence must be a number at least 0.5 and at most 0.9999"),
+        (["redo=yes please"], "redo must be true or false"),
+        (["n_jobs=0"], "executor: n_jobs must be a whole number of at least 1, or -1 for all cores"),
+        (["n_jobs=two"], "executor: n_jobs must"),
+        (["cache.max_mb=0"], "cache: max_mb must"),
+        (["timeout_model=0"], "timeout_model must be a number"),
+        (["timeout_per_instance=soon"], "timeout_per_instance must be a number"),
+        (["+typo=1"], "there is no setting 'typo', and nothing refers to it"),
+        (["++sed=1"], r"there is no setting 'sed', and nothing refers to it. Did you mean seed\?"),
+        (
+            ["+explainer.lime.n_sample=1"],
+            r"explainer.lime has no setting 'n_sample'. Did you mean n_samples",
+        ),
+        (
+            ["~explainer.lr.truth", "~explainer.lr.gold"],
+            "explainer.lr lacks the setting 'truth', which cfeval_cli.explainer.lr.Lr needs",
+        ),
+        (["+dataset.file.colour=red"], "dataset.file has no setting 'colour'"),
+        (["+dataset.features.age.width=3"], "dataset.features.age has no setting 'width'. It has none"),
+        (["~dataset.label"], "dataset lacks the setting 'label'"),
+        (["+model.learning_rate.txt=1"], "model: learning_rate has no kind 'txt': there is tabular, text"),
+        (["model=estimator", "+model.estimator.colour=red"], "model.estimator has no setting 'colour'"),
+        (["model=estimator", "model.estimator._target_=sklearn.nowhere.Tree"], "model: .*sklearn.nowhere"),
+        (
+            ["model=estimator", "model.estimator._target_=sklearn.linear_model.Ridge"],
+            "model: estimator must be a classifier, and Ridge is for",
+        ),
+        (
+            ["model=estimator", "model.estimator._target_=pathlib.Path"],
+            "model: estimator must be a classifier with fit and predict, and PosixPath",
+        ),
+        (["model=function"], "model: path must be given: model.path=score.py:predict_proba names a file"),
+        (["model=onnx"], "model: path must be given"),
+        (["model=skops"], "model: path must be given"),
+        (["explainer=[file]"], "explainer.file: path must be given"),
+        (["gold=[]"], r"gold=\[\] chooses nothing\. Name one of the truths"),
+        (["gold=[contrast,contrast]"], r"names one truth twice"),
+        (
+            ["explainer=[file]", "explainer.file.path=nowhere"],
+            "explainer.file.path: there is no file or folder nowhere",
+        ),
+        (["explainer=[file]", "explainer.file.path=/"], "explainer.file: path: the folder / has no file of .csv"),
+    ],
+)
+def test_bad_settings_are_named(overrides, message):
+    told = " ".join(overrides).replace("gold", "truth gold").replace("truth", "truth gold")
+    beside = [f"{key}={value}" for key, value in FEW.items() if key not in told]  # few others, where none is spoken of
+    with pytest.raises(UserError, match=message):
+        plan(*beside, *overrides)
+
+
+def test_a_group_of_which_nothing_is_chosen_is_named():
+    groups = ["explainer", "metric", "truth", "removal"]
+    none = inside.composed(*(f"{group}=[]" for group in groups))
+    for group in groups:
+        cfg = inside.composed()
+        with open_dict(cfg):
+            cfg.pop(group)
+            if group in none:
+                cfg[group] = none[group]
+        with pytest.raises(UserError, match=rf"{group}=\[\] chooses nothing"):
+            config.plan(cfg)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["k=4"], "k=4 is more than the 3 features of toy"),
+        (["n_explain=21"], "n_explain=21 is more than the 20 test instances"),
+        (["search.max_candidates=3"], "max_candidates=3 is too small: k=1 can need 4"),
+        (["explainer.omission.removal=mask"], "explainer.omission: removal=mask"),
+        (["search=exact", "distance.space=onehot"], "distance.space=onehot cannot measure moved embeddings"),
+    ],
+)
+def test_what_the_data_cannot_give_is_refused(overrides, message):
+    with pytest.raises(UserError, match=message):
+        plan(*overrides).applied(Subject(make_dataset([4, 3, 2]), LinearModel))
+
+
+def test_an_abbreviation_of_ones_own_that_is_used_is_taken():
+    assert plan("+mine=3", "k=${mine}").k == 3
+    assert plan("+mine={a:4}", "k=${mine.a}").k == 4
+
+
+def test_where_hydra_knows_it_the_file_is_named():
+    from types import SimpleNamespace
+
+    choices = {"dataset": "adults", "explainer": ["lime", "lr"]}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(config.HydraConfig, "initialized", lambda: True)
+        patch.setattr(config.HydraConfig, "get", lambda: SimpleNamespace(runtime=SimpleNamespace(choices=choices)))
+        for override, told in (
+            ("+dataset.file.colour=red", r"dataset.file \(dataset/adults.yaml\) has no setting 'colour'"),
+            ("+explainer.lime.x=1", r"explainer.lime \(explainer/lime.yaml\) has no setting 'x'"),
+        ):
+            with pytest.raises(UserError, match=told):
+                plan(override)
+
+
+def test_the_field_is_all_that_apply_and_the_rest_sits_out_with_the_reason():
+    """Whatever explainer there is, but for those that stand for others, are made from the same, or need a file."""
+    field = set(plan("explainer=field").explainers)
+    yamls = {path.stem for path in YAMLS if path.parts[0] == "explainer"}
+    assert yamls - field == {"paper", "field", "ladder", "file", "omission", "lime_package"} and field <= yamls
+    table, text = make_dataset([4, 3, 2]), make_text()
+    made = plan("explainer=field").applied(Subject(table, LinearModel))
+    assert len(made.explainers) == 16 and made.absent.explainers == {"omission_mask": "toy has no mask token"}
+    told = plan("explainer=field", "search=continuous").applied(Subject(text, LinearModel))
+    assert len(told.explainers) == 16 and list(told.absent.explainers) == ["nearest_gold"]
+    black = plan("explainer=field").applied(Subject(table, BlackBox))
+    able = {
+        "random",
+        "omission_marginal",
+        "lime",
+        "lime_absolute",
+        "anchor",
+        "decision_boundary",
+        "shap",
+        "shap_kernel",
+    }
+    assert set(black.explainers) == able and set(black.absent.explainers) == field - able
+    assert all("needs" in reason or "no mask" in reason for reason in black.absent.explainers.values())
+    controls = {name for name, one in made.explainers.items() if one.control}
+    assert controls == {"random", "against", "constant", "nearest_gold", "lr"}
+
+
+@pytest.mark.parametrize("kind", ["ProbabilityModel", "LabelModel"])
+def test_a_model_made_elsewhere_is_explained_by_whom_it_can_answer(kind):
+    from cfeval_cli.model import outside
+
+    made = plan().applied(Subject(make_dataset([4, 3, 2]), getattr(outside, kind)))
+    able = ["random", "omission", "lime", "anchor", "decision_boundary"]
+    assert list(made.explainers) == (able if kind == "ProbabilityModel" else ["random", "anchor", "decision_boundary"])
+    assert "lr" in made.absent.explainers and kind in made.absent.explainers["lr"]
+    assert list(made.truths) == (["shapley", "contrast"] if kind == "ProbabilityModel" else [])
+
+
+def test_a_white_box_is_explained_by_all_and_only_what_the_data_have_not_is_left_out():
+    made = plan().applied(Subject(make_dataset([4, 3, 2]), LinearModel))
+    assert list(made.explainers) == SIX and list(made.metrics) == list(plan().metrics)
+    truths = {"used": "is known of models that were trained without some of the features (model.blind) only"}
+    truths["shapley"] = "is centered for this model"
+    assert made.absent == Absences(removals={"mask": "toy has no mask token"}, truths=truths)
+    assert made.golds == ("centered", "contrast")
+    subject = Subject(make_dataset([4, 3]), LinearModel)
+    alone = plan("truth=[shapley,contrast]", "gold=[shapley,contrast]").applied(subject)
+    assert alone.golds == ("shapley", "contrast") and alone.absent.truths == {} and subject.can(Additive)
+    assert made.levels == (Access.LABEL, Access.PROBABILITY)
+
+
+def test_a_black_box_is_explained_by_whom_it_can_answer():
+    made = plan().applied(Subject(make_dataset([4, 3, 2]), BlackBox))
+    assert list(made.explainers) == ["random", "omission", "lime", "anchor", "decision_boundary"]
+    assert set(made.absent.explainers) == {"lr"} and set(made.absent.removals) == {"zero", "mask"}
+    assert list(made.truths) == ["shapley", "contrast"] and made.golds == ("shapley", "contrast")
+    assert set(made.absent.truths) == {"signed", "centered", "absolute", "used"} and made.absent.metrics == {}
+    assert made.levels == (Access.LABEL, Access.PROBABILITY)
+    assert all("black box" in made.absent.truths[name] for name in ("signed", "centered", "absolute"))
+    none = plan("truth=[signed,used]", "gold=signed").applied(Subject(make_dataset([4, 3, 2]), BlackBox))
+    assert none.truths == {} and set(none.absent.metrics) == {"recall", "hit"}
+    assert not {"recall", "hit"} & set(none.metrics)
+
+
+class Silent:
+    """Tells classes and nothing else."""
+
+    def predict(self, codes):
+        raise AssertionError
+
+
+def test_a_model_that_only_predicts_is_searched_with_labels():
+    made = plan().applied(Subject(make_dataset([4, 3, 2]), Silent))
+    assert list(made.explainers) == ["random", "anchor", "decision_boundary"]
+    assert made.levels == (Access.LABEL,)
+    judged = {name for name, metric in made.metrics.items() if metric.role == "judged"}
+    assert judged == {"dfr", "validity", "proximity", "proximity_flips", "c"}
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["search=continuous"], "search: .*gradients"),
+        (["search=exact"], "search: exact search .*linear"),
+        (["distance.space=embedding"], "distance.space=embedding .*embeddings"),
+        (["explainer=[lr]"], "leaves nobody to explain this model: lr "),
+        (["explainer=[omission]", "explainer.omission.removal=zero"], "explainer.omission: removal=zero"),
+        (["search.pick=largest_drop", "model=logistic"], None),
+    ],
+)
+def test_what_a_black_box_cannot_answer_is_refused(overrides, message):
+    subject = Subject(make_dataset([4, 3, 2]), BlackBox)
+    if message is None:
+        assert plan(*overrides).applied(subject).levels == (Access.PROBABILITY,)
+        return
+    with pytest.raises(UserError, match=message):
+        plan(*overrides).applied(subject)
