@@ -6,7 +6,7 @@ PIP := $(BIN)/pip --disable-pip-version-check install --quiet --constraint const
 JOBS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run movie seeds sensitivity table1 table2 table3 paper atlas choices judges test quick test-slow test-compare coverage lint format docs bench wheel clean
+.PHONY: help setup run movie seeds sensitivity table1 table2 table3 paper atlas choices judges test quick test-slow test-compare coverage lint format docs bench compare wheel clean
 
 help: ## list the targets
 	@grep -E '^[a-z0-9 -]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -122,6 +122,13 @@ bench: .venv/.run ## benchmarks on the full data, as tables in benchmarks/ (30 m
 	$(BIN)/python benchmarks/large.py --sizes 10000 30000 100000
 	$(BIN)/python benchmarks/fixed.py
 	$(BIN)/python benchmarks/slow_models.py
+
+REFERENCE := outputs/reference
+
+compare: .venv/.run ## compute the reference experiments and compare every value with benchmarks/reference (2 minutes)
+	rm -rf $(REFERENCE)
+	$(BIN)/python benchmarks/compare_runs.py run $(REFERENCE) $(ARGS)
+	$(BIN)/python benchmarks/compare_runs.py compare benchmarks/reference/outputs $(REFERENCE)
 
 wheel: .venv/.dev ## build dist/cfeval-*.whl
 	$(BIN)/python -m build --wheel
