@@ -81,7 +81,7 @@ def duel(study, name, few, many, clock, sleep=0.0):
     """The loop on a few people, cfeval on many; a line of the table, and the loop's seconds a person."""
     looped, ours = (Watched(study.model, clock, sleep) for _ in range(2))
     some = part(study, few)
-    problem = plain.Problem(some.dataset, looped, some.instances, some.rows.labels, some.plan.seed)
+    problem = plain.Problem(some.dataset, looped, some.instances, some.rows.labels, some.plan.settings.seed)
     begun = clock()
     told = LOOPS[name](problem)
     theirs = (clock() - begun) / few

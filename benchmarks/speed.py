@@ -154,7 +154,7 @@ class Duel:
 
 
 def problem_of(study):
-    return plain.Problem(study.dataset, study.model, study.instances, study.rows.labels, study.plan.seed)
+    return plain.Problem(study.dataset, study.model, study.instances, study.rows.labels, study.plan.settings.seed)
 
 
 def part(study, start, stop):
@@ -263,7 +263,7 @@ def lime(sizes):
 def shap(sizes):
     for name, kernel in (("shap", False), ("shap_kernel", True)):
         made = part(study("adults", f"explainer={name}"), 0, sizes.shap_people)
-        problem, rows = problem_of(made), background(made.dataset, 100, made.plan.seed)
+        problem, rows = problem_of(made), background(made.dataset, 100, made.plan.settings.seed)
         plain.shap_values(replace(problem, instances=made.instances.take(np.arange(1)), labels=problem.labels[:1]),
                           kernel, rows)  # which compiles when it is first called  # fmt: skip
         duel = Duel.run(

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from functools import cache, partial
 from importlib import resources
 from inspect import Parameter, signature
-from pathlib import Path
 from typing import Any, TypeVar
 
 from hydra.core.hydra_config import HydraConfig
@@ -18,7 +17,8 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from cfeval_cli.core import Absences, Access, Distance, Explainer, Metric, Plan, Removal, Search, Trainable, Truth
-from cfeval_cli.errors import UserError, did_you_mean, number, one_of, whole
+from cfeval_cli.core.settings import RunSettings, validate_settings
+from cfeval_cli.errors import UserError, did_you_mean, one_of
 from cfeval_cli.judge.judge import Judge
 from cfeval_cli.metric.converged import Converged
 from cfeval_cli.metric.coverage import Coverage
@@ -26,62 +26,38 @@ from cfeval_cli.metric.fixed import Fixed
 
 _ACCESS = {level.name.lower(): level for level in (Access.LABEL, Access.PROBABILITY, Access.GRADIENT)}
 
-_LEAST_RESAMPLES = 100  # the ends of an interval are rare among fewer
-
 
 def plan(cfg: DictConfig, given: Mapping[str, object] | None = None) -> Plan:
     """Check the settings and instantiate the components, but those that are given, by key: model, metric.mine."""
     given = given or {}
     _check_keys(cfg)
-    _check("seed", lambda: whole("seed", cfg.seed, 0))
-    _check("k", lambda: whole("k", cfg.k, 1))
-    if cfg.n_explain is not None:
-        _check("n_explain", lambda: whole("n_explain", cfg.n_explain, 1))
-    _check("access", lambda: one_of("access", cfg.access, _ACCESS))
+    settings = validate_settings(_plain_settings(cfg))
     truths = _several(cfg, "truth", Truth, given)
-    golds = _golds(cfg, truths)
-    _check("agreement", lambda: one_of("agreement", cfg.agreement, ("recall", "hit")))
-    _check("incomplete", lambda: one_of("incomplete", cfg.incomplete, ("skip", "random", "keep")))
-    _check("bounds", lambda: whole("bounds", cfg.bounds, 0))
-    if cfg.noise != "auto":
-        _check("noise", lambda: whole("noise", cfg.noise, 0))
-    _check("reparametrisations", lambda: whole("reparametrisations", cfg.reparametrisations, 0))
-    _check("training", lambda: whole("training", cfg.training, 0))
-    if cfg.reference is not None:
-        _check("reference", lambda: whole("reference", cfg.reference, 1))
-    _check("truth.budget", lambda: whole("truth.budget", OmegaConf.select(cfg, "truth.budget"), 1))
-    _check("circular", lambda: one_of("circular", cfg.circular, ("keep", "drop")))
-    _check("support", lambda: one_of("support", cfg.support, ("common", "own")))
-    resamples = _resamples(cfg)
-    _check("confidence", lambda: number("confidence", cfg.confidence, 0.5, 0.9999))
-    if not isinstance(cfg.figures, ListConfig | None):
-        raise UserError(f"figures must be a list such as [png,pdf], or [] for none, not {cfg.figures!r}.")
-    for kind in cfg.figures or ():
-        _check("figures", partial(one_of, "figures", kind, ("png", "svg", "pdf")))
-    for key in ("report", "redo", "strict"):
-        if not isinstance(cfg[key], bool):
-            raise UserError(f"{key} must be true or false, not {cfg[key]!r}.")
-    for key in ("timeout_per_instance", "timeout_model"):
-        if cfg[key] is not None:
-            _check(key, partial(number, key, cfg[key], 0.001))
-    access = _ACCESS[cfg.access]
+    for gold in settings.gold:
+        _check("gold", partial(one_of, "gold", gold, truths))
+    access = _ACCESS[settings.access]
     chosen = _several(cfg, "metric", Metric, given)
     always = {"fixed": Fixed(), "converged": Converged(), "coverage": Coverage()}  # told whatever is chosen
     metrics = _permitted(chosen, access) | always
     agreements = [name for name, metric in metrics.items() if metric.role == "truth"]
-    if agreements and cfg.agreement not in agreements:
+    if agreements and settings.agreement not in agreements:
         raise UserError(
-            f"agreement={cfg.agreement} needs the metric {cfg.agreement}, and metric=[…] has {agreements[0]} only."
+            f"agreement={settings.agreement} needs the metric {settings.agreement}, and metric=[…] has "
+            f"{agreements[0]} only."
         )
+    judged = [name for name, metric in metrics.items() if metric.role == "judged"]
+    for name in settings.tables.metrics or ():
+        _check("tables.metrics", partial(one_of, "tables.metrics", name, judged))
     search = make(cfg, "search", Search, given)
     levels = tuple(level for level in search.levels if level <= access)
     if not levels:
         needed = min(search.levels).name.lower()
-        raise UserError(f"access={cfg.access} is not enough for this search, which needs access={needed}.")
+        raise UserError(f"access={settings.access} is not enough for this search, which needs access={needed}.")
     dropped = {
         name: f"needs {metric.access.name.lower()} access" for name, metric in chosen.items() if name not in metrics
     }
     return Plan(
+        settings=settings,
         dataset=make(cfg, "dataset", given=given),
         model=make(cfg, "model", Trainable, given),
         truths=truths,
@@ -92,73 +68,26 @@ def plan(cfg: DictConfig, given: Mapping[str, object] | None = None) -> Plan:
         metrics=metrics,
         access=access,
         levels=levels,
-        seed=cfg.seed,
-        k=cfg.k,
-        n_explain=cfg.n_explain,
-        golds=golds,
-        agreement=cfg.agreement,
-        incomplete=cfg.incomplete,
-        bounds=cfg.bounds,
-        noise=None if cfg.noise == "auto" else cfg.noise,
-        reparametrisations=cfg.reparametrisations,
-        training=cfg.training,
-        reference=cfg.reference,
-        budget=cfg.truth.budget,
-        circular=cfg.circular,
-        support=cfg.support,
-        resamples=resamples,
-        confidence=cfg.confidence,
-        figures=tuple(cfg.figures or ()),
-        report=cfg.report,
-        table_metrics=_table_metrics(cfg, metrics),
-        redo=cfg.redo,
-        data_dir=Path(str(cfg.data_dir)).expanduser(),
+        golds=settings.gold,
         executor=make(cfg, "executor"),
         cache=make(cfg, "cache"),
-        strict=cfg.strict,
-        timeout=cfg.timeout_per_instance,
-        patience=cfg.timeout_model,
         absent=Absences(metrics=dropped),
         judges=_several(cfg, "judge", Judge, given) if cfg.get("judge") else {},
     )
 
 
-def _golds(cfg: DictConfig, truths: dict[str, Truth]) -> tuple[str, ...]:
-    """The truths that the tables lead with: one or several, each once, in the order of the command line."""
-    golds = list(cfg.gold) if isinstance(cfg.gold, ListConfig) else [cfg.gold]
-    if not golds:
-        raise UserError("gold=[] chooses nothing. Name one of the truths, or several: gold=[centered,contrast].")
-    for gold in golds:
-        _check("gold", partial(one_of, "gold", gold, truths))
-    if len(set(golds)) < len(golds):
-        raise UserError(f"gold={golds} names one truth twice.")
-    return tuple(golds)
+def _plain_settings(cfg: DictConfig) -> dict[str, Any]:
+    """Return the settings that are not components, as plain values."""
+    values = {name: _plain(cfg, name) for name in RunSettings.model_fields if name in cfg}
+    return values | {"budget": _plain(cfg, "truth.budget")}
 
 
-def _table_metrics(cfg: DictConfig, metrics: Mapping[str, Metric]) -> tuple[str, ...] | None:
-    """The metrics that the LaTeX tables have rows of, in any order; None for all."""
-    wanted = cfg.tables.metrics if isinstance(cfg.tables, DictConfig) and set(cfg.tables) == {"metrics"} else ""
-    if wanted is None:
-        return None
-    if not isinstance(wanted, ListConfig) or not wanted:
-        raise UserError("tables.metrics must be a list such as [comprehensiveness,validity_soft], or null for all.")
-    judged = [name for name, metric in metrics.items() if metric.role == "judged"]
-    for name in wanted:
-        _check("tables.metrics", partial(one_of, "tables.metrics", name, judged))
-    return tuple(wanted)
-
-
-def _resamples(cfg: DictConfig) -> int | None:
-    """A number, or None for as many as it takes."""
-    if cfg.resamples == "auto":
-        return None
+def _plain(cfg: DictConfig, key: str) -> Any:
     try:
-        whole("resamples", cfg.resamples, 0)
-    except ValueError as error:
-        raise UserError(f"{error} Or auto: as many as comparing the metrics takes.") from error
-    if 0 < cfg.resamples < _LEAST_RESAMPLES:
-        raise UserError(f"resamples must be 0 or at least {_LEAST_RESAMPLES}, not {cfg.resamples}.")
-    return int(cfg.resamples)
+        value = OmegaConf.select(cfg, key)
+    except OmegaConfBaseException as error:
+        raise UserError(f"{key}: {_reason(error)}") from error
+    return OmegaConf.to_container(value, resolve=True) if OmegaConf.is_config(value) else value
 
 
 def _permitted(metrics: dict[str, Metric], access: Access) -> dict[str, Metric]:

@@ -143,7 +143,7 @@ def run(
     """A run as the command makes it, perhaps without its tables; `usual` is what its record does not tell of."""
     plan, made = planned(*usual, *overrides, folder=folder), RunFolder(into, ["cfeval", "run", *overrides])
     pipeline.run(plan, made, Progress())
-    if tables or plan.report or plan.figures:
+    if tables or plan.settings.report or plan.settings.figures:
         add_page(made, plan, add_tables(made, plan))
     made.finish()
     return into

@@ -128,7 +128,7 @@ def _run(cfg: DictConfig, folder: RunFolder) -> list[str]:
     if made is not None:
         if alone and shown is not None:
             screen.answer(*shown, [])  # figures take longer, and can be waited for with the answer in sight
-        if chosen.figures or chosen.report:
+        if chosen.settings.figures or chosen.settings.report:
             with live.terminal() as stages, stages.stage("figures and page"):
                 add_page(folder, chosen, made)
         folder.finish()
@@ -181,7 +181,7 @@ def _shown(made: Report) -> tuple[Sequence[str], Brief, Sequence[Table]] | None:
 def add_page(folder: RunFolder, plan: Plan, made: Report) -> None:
     """Figures and page; a run is not lost for want of them."""
     try:
-        folder.add(list(made.files(plan.figures, plan.report)))
+        folder.add(list(made.files(plan.settings.figures, plan.settings.report)))
     except OSError:
         raise
     except Exception as error:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, Protocol
 
 from cfeval_cli.core.counterfactual import Distance, Search
@@ -13,6 +12,7 @@ from cfeval_cli.core.explanation import Explainer
 from cfeval_cli.core.metric import Metric
 from cfeval_cli.core.model import Access, Subject, Trainable
 from cfeval_cli.core.removal import Removal
+from cfeval_cli.core.settings import RunSettings
 from cfeval_cli.core.truth import Truth
 from cfeval_cli.errors import UserError
 
@@ -73,32 +73,10 @@ class Plan:
     metrics: Mapping[str, Metric]  # by name, in the order of the tables
     access: Access
     levels: tuple[Access, ...]  # at which the search is to run
-    seed: int
-    k: int
-    n_explain: int | None
+    settings: RunSettings
     golds: tuple[str, ...]  # the truths that the tables lead with
-    agreement: str
-    incomplete: str
-    bounds: int  # instances at most on which every explanation is tried; 0: none
-    noise: int | None  # instances at most that are explained again with another seed of the explainers; None: a few
-    reparametrisations: int  # that change no prediction, to see what they move; 0: none
-    training: int  # training rows at most that the run folder keeps; of more, none
-    reference: int | None  # instances at most on which a truth is computed that must be asked of the model; None: all
-    budget: int  # model rows that such a truth may take in all
-    circular: str  # what is so by construction counts in τ (keep), or not (drop)
-    support: str  # the instances that explainers are scored on: those that all cover (common), or each its own (own)
-    resamples: int | None  # of the bootstrap over instances; None: as many as comparing the metrics takes
-    confidence: float  # of its intervals
-    figures: tuple[str, ...]  # formats
-    report: bool  # write report.html
-    table_metrics: tuple[str, ...] | None  # that the LaTeX tables have rows of; None: all
-    redo: bool  # compute again what the folder and the cache have
-    data_dir: Path
     executor: Executor
     cache: Cache
-    strict: bool  # an instance that an explainer fails on ends the run
-    timeout: float | None  # seconds that an explainer has for one instance
-    patience: float | None  # seconds that a model has for a few rows, when it is tried
     absent: Absences = field(default_factory=Absences)
     judges: Mapping[str, Judging] = field(default_factory=dict)  # by name
 
@@ -120,10 +98,10 @@ class Plan:
     def applied(self, subject: Subject) -> Plan:
         """The plan for some data and a kind of model: what does not apply is left out with the reason, or refused."""
         dataset = subject.dataset
-        if self.k > dataset.width:
-            raise UserError(f"k={self.k} is more than the {dataset.width} features of {dataset.name}.")
-        check_size(dataset, self.n_explain)
-        self.search.check(dataset, self.k)
+        if self.settings.k > dataset.width:
+            raise UserError(f"k={self.settings.k} is more than the {dataset.width} features of {dataset.name}.")
+        check_size(dataset, self.settings.n_explain)
+        self.search.check(dataset, self.settings.k)
         if reason := self.search.refuses(subject):
             raise UserError(f"search: {self.search.label} {reason}.")
         one_way = next((feature for feature in dataset.features if feature.moves in ("up", "down")), None)
@@ -177,9 +155,9 @@ class Plan:
         asked = {name: one for name, one in self.truths.items() if name not in out and one.asks(subject)}
         rows = {name: one.cost(subject) for name, one in asked.items()}
         return {
-            name: f"may take {many:,} model rows for one instance, more than truth.budget={self.budget} in all"
+            name: f"may take {many:,} model rows for one instance, more than truth.budget={self.settings.budget} in all"
             for name, many in rows.items()
-            if many > self.budget
+            if many > self.settings.budget
         }
 
 

@@ -184,39 +184,39 @@ def bounded(metric: Metric) -> bool:
 def find(study: Study, gold: Mapping[str, Floats], advance: Callable[[int], None]) -> Bounds:
     """Try all sets of k features, or as many as is feasible."""
     plan, everyone = study.plan, study.instances
-    exact = min(plan.k, 1 if study.dataset.padded else 2)
+    exact = min(plan.settings.k, 1 if study.dataset.padded else 2)
     some = _sample(study, exact)
     codes = everyone.codes[some]
     trial = _Trial(study, some, {name: importance[some] for name, importance in gold.items()}, advance)
     member, features = np.arange(len(some)), np.zeros((len(some), 0), dtype=np.int64)
     pool = None
-    for size in range(1, plan.k + 1):
+    for size in range(1, plan.settings.k + 1):
         member, features = _extended(codes, member, features)
         if size < exact:
             continue
         pool = trial.evaluate(member, features)
-        if size < plan.k:
+        if size < plan.settings.k:
             member, features = _kept(pool, len(some))
     if pool is None:
         raise ValueError("k is at least 1")
-    return Bounds(pool, list(pool.scores), some, exact == plan.k)
+    return Bounds(pool, list(pool.scores), some, exact == plan.settings.k)
 
 
 def _sample(study: Study, exact: int) -> Ints:
     """The instances to try: all that have k features, or a seeded sample of them."""
     plan = study.plan
     present = (study.instances.codes != ABSENT).sum(axis=1)
-    able = np.flatnonzero(present >= plan.k)
+    able = np.flatnonzero(present >= plan.settings.k)
     sets = max(1, perm(int(present.max(initial=1)), exact))
-    most = min(plan.bounds, max(1, _MOST // sets))
+    most = min(plan.settings.bounds, max(1, _MOST // sets))
     if any(way.stand_ins is not None and way.stand_ins.value is None for way in study.removals.values()):
         rows = _ROWS if study.subject.can(Editable) else _ROWS // 8
         most = min(most, max(1, rows // (sets * _DRAWN)))
-    if plan.k > exact:
+    if plan.settings.k > exact:
         most = min(most, _GREEDY)
     if len(able) <= most:
         return able
-    return np.sort(stream(plan.seed, "bounds").choice(able, most, replace=False))
+    return np.sort(stream(plan.settings.seed, "bounds").choice(able, most, replace=False))
 
 
 def _extended(codes: Codes, member: Ints, features: Ints) -> tuple[Ints, Ints]:

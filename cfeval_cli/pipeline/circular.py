@@ -27,6 +27,6 @@ def pairs(plan: Plan, order: pd.DataFrame) -> set[tuple[str, str, str]]:
     """Metrics and variants with the truths that they are best at by construction."""
     found = set()
     for metric, variant in dict.fromkeys(zip(order["metric"], order["variant"], strict=True)):
-        best_at = plan.metrics[metric].rewards(variant, plan.k, plan.removals)
+        best_at = plan.metrics[metric].rewards(variant, plan.settings.k, plan.removals)
         found |= {(metric, variant, name) for name, truth in plan.truths.items() if {name, truth.also} & best_at}
     return found

@@ -34,11 +34,11 @@ def edits_of(
     plan = study.plan
     found = {}
     for level, measure in study.measures.items():
-        job = search.Job(plan.search, study.dataset, study.model, measure, level, plan.seed)
+        job = search.Job(plan.search, study.dataset, study.model, measure, level, plan.settings.seed)
         section = None
         if keep:
             who = (of_component(plan.search), of_component(plan.distance))
-            section = of_work(search.Job, study.identity, *who, level.name, plan.seed)
+            section = of_work(search.Job, study.identity, *who, level.name, plan.settings.seed)
         done = search.find(job, rows, features, plan.executor, advance, study.cache, section, study.scratch)
         found[level] = done.counterfactuals
         study.ledger.book(asker.format(level=level.name.lower()), done.cost)

@@ -61,7 +61,7 @@ def find(
 ) -> Reparametrised | None:
     """The metrics' values under each change alone and under all together; None for a model without such changes."""
     model = study.model
-    if not study.plan.reparametrisations or not isinstance(model, Reparametrisable):
+    if not study.plan.settings.reparametrisations or not isinstance(model, Reparametrisable):
         return None
     study = replace(study, ledger=Ledger())  # an account of its own
     short = study.dataset.padded or bool((study.rows.codes == ABSENT).any())
@@ -84,7 +84,7 @@ def find(
         """The values (draws, R, E) under some changes; what none of the parts can move is as at the start."""
         tables = np.broadcast_to(start, (draws, *base.values.shape)).copy()
         for i in range(draws if parts.metrics else 0):
-            rng = stream(study.plan.seed, "reparametrisation", i)
+            rng = stream(study.plan.settings.seed, "reparametrisation", i)
             other = replace(study, model=model.reparametrised(study.dataset, wanted, rng), ledger=Ledger())
             trial.check(other)
             replace(base, values=tables[i]).write(dict(trial.values(other, parts)))
@@ -106,14 +106,16 @@ def _compared(study: Study, chosen: Mapping[str, Ints]) -> Ints:
         if np.isnan(study.plan.explainers[name].rung) and (features != NONE).any()
     ]
     common = np.logical_and.reduce(covers) if covers else np.ones(len(study.instances), dtype=bool)
-    return np.flatnonzero(common if study.plan.support == "common" and common.any() else np.ones_like(common))
+    return np.flatnonzero(common if study.plan.settings.support == "common" and common.any() else np.ones_like(common))
 
 
 def _sample(study: Study, everyone: Ints, most: int) -> Ints:
     """Of some instances all, or a seeded sample."""
     if len(everyone) <= most:
         return everyone
-    return np.sort(stream(study.plan.seed, "reparametrisation.instances").choice(everyone, most, replace=False))
+    return np.sort(
+        stream(study.plan.settings.seed, "reparametrisation.instances").choice(everyone, most, replace=False)
+    )
 
 
 @dataclass(frozen=True)
@@ -193,8 +195,8 @@ class _Trial:
         plan, dataset, model = self.study.plan, self.study.dataset, self.study.model
         levels = [level for level in self.study.measures if plan.distance.embeds(model, level)]
         each = kinds * sum(plan.distance.preparing(dataset, model, level) for level in levels)
-        most = _SEARCHES if self.repeats else plan.reparametrisations
-        return min(plan.reparametrisations, most, max(_FEWEST, _PREPARING // max(1, each)))
+        most = _SEARCHES if self.repeats else plan.settings.reparametrisations
+        return min(plan.settings.reparametrisations, most, max(_FEWEST, _PREPARING // max(1, each)))
 
     def told(self, scores: Scores) -> _Values:
         """The run's own values on the sample."""
@@ -250,10 +252,10 @@ class _Trial:
     def _task(self, study: Study, level: Access, measure: Measure, some: slice = slice(None)) -> Task:
         """The search as a run has it, with the same random numbers."""
         plan, dataset, rows = study.plan, study.dataset, self.rows.take(some)
-        component = Job(plan.search, dataset, study.model, measure, level, plan.seed).component
+        component = Job(plan.search, dataset, study.model, measure, level, plan.settings.seed).component
         return Task(
-            rows.ids, rows.codes, rows.labels, seed=plan.seed, component=component, features=self.features[some],
-            dataset=dataset, model=study.gate(level, component), measure=measure,
+            rows.ids, rows.codes, rows.labels, seed=plan.settings.seed, component=component,
+            features=self.features[some], dataset=dataset, model=study.gate(level, component), measure=measure,
         )  # fmt: skip
 
     def check(self, study: Study) -> None:

@@ -22,6 +22,10 @@ from cfeval_cli.statistics.scores import Scores
 Runs = Callable[[Plan, RunFolder, Progress], bool]  # what computes a run
 
 
+# what a judge's run leaves out
+_LITTLE = {"bounds": 0, "noise": 0, "reparametrisations": 0, "figures": (), "report": False}
+
+
 def beside(plan: Plan, folder: RunFolder, progress: Progress, run: Runs) -> list[Judge]:
     """Every judge of the plan: run with the same explainers on the same instances, or read if it was run before."""
     found = []
@@ -32,7 +36,7 @@ def beside(plan: Plan, folder: RunFolder, progress: Progress, run: Runs) -> list
             model=judge.trainable(plan.model),
             explainers={key: one for key, one in plan.explainers.items() if one.portable},
             distance=plan.distance if plan.search.moves else plan.distance.of_judges(),
-            judges={}, bounds=0, noise=0, reparametrisations=0, figures=(), report=False,
+            judges={}, settings=plan.settings.model_copy(update=_LITTLE),
         )  # fmt: skip
         if not theirs.explainers:
             raise UserError("judge=[…]: no explainer of this run can explain another model.")
@@ -75,7 +79,7 @@ def recommended(
     """What recommendation.json tells."""
     plan, ids = study.plan, study.instances.ids
     removals = {way.variant: {"arbitrary": way.arbitrary} for way in plan.removals.values()}
-    view = View(scores, findings.metrics, truths, plan.golds, removals, plan.agreement)
+    view = View(scores, findings.metrics, truths, plan.golds, removals, plan.settings.agreement)
     covered = findings.metrics[findings.metrics["metric"] == "coverage"]
     noise = findings.noise
     costs = Costs(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from math import isnan
 from typing import Any
@@ -58,24 +58,24 @@ def run(plan: Plan, folder: RunFolder, progress: Progress, teacher: Model | None
     """
     with progress.stage("data"):
         wanted = inputs(plan)
-        if not plan.redo and folder.has_results_of(wanted):
+        if not plan.settings.redo and folder.has_results_of(wanted):
             return False
-        plan.executor.prepare(plan.timeout)
-        whole, dataset = plan, as_read(plan.model, plan.dataset.load(plan.data_dir, plan.seed))
+        plan.executor.prepare(plan.settings.timeout_per_instance)
+        whole, dataset = plan, as_read(plan.model, plan.dataset.load(plan.settings.data_dir, plan.settings.seed))
         plan = plan.applied(trust.foreseen(plan, dataset))
     folder.begin(plan, dataset, wanted)
-    cache = folder.journal(plan.cache, again=plan.redo)
+    cache = folder.journal(plan.cache, again=plan.settings.redo)
 
     with progress.stage("train"):
         learned = taught(plan, dataset, cache, teacher)
         model = train(plan, learned, cache)
-        trust.try_out(model, dataset, plan.seed, plan.patience)
+        trust.try_out(model, dataset, plan.settings.seed, plan.settings.timeout_model)
     begun = time.perf_counter()
     found = quality(model, dataset)
     seconds_per_row = (time.perf_counter() - begun) / dataset_rows(dataset)
     folder.save_model(model, found, trust.doubts(found["accuracy"], dataset))
     if isinstance(plan.model, Taught):
-        folder.save_fidelity(fidelity(model, learned, plan.confidence))
+        folder.save_fidelity(fidelity(model, learned, plan.settings.confidence))
 
     study = prepare(plan, dataset, model, cache, folder.scratch)
     folder.save_instances(dataset, study.instances, study.rows, study.probabilities)
@@ -121,18 +121,18 @@ def run(plan: Plan, folder: RunFolder, progress: Progress, teacher: Model | None
         again = noise.Again(rows, second.explanations, second.scores)
     study.memory.forget()
     extremes = None
-    if plan.bounds:
+    if plan.settings.bounds:
         with progress.stage("bounds") as advance:
             extremes = bounds.find(study, truth, advance)
     with progress.stage("invariance") as advance:
         reparametrised = invariance.find(study, explanations, chosen, edits, scores, advance)
     with progress.stage("conclude"):
         how = resampling(plan, scores, order)
-        made_for = Circular(circular.pairs(plan, order), drop=plan.circular == "drop")
+        made_for = Circular(circular.pairs(plan, order), drop=plan.settings.circular == "drop")
         given = (how, plan.ladder_gold, extremes, reparametrised, made_for)
-        findings = conclude(scores, order, *given, common=plan.support == "common")
+        findings = conclude(scores, order, *given, common=plan.settings.support == "common")
         if again is not None:
-            findings = replace(findings, **again.tables(explanations, scores, order, plan.k, how))
+            findings = replace(findings, **again.tables(explanations, scores, order, plan.settings.k, how))
     if plan.judges or judges.wanted(study.subject):
         others = judges.beside(whole, folder, progress, partial(run, teacher=model))
         with progress.stage("recommend"):
@@ -146,16 +146,12 @@ def run(plan: Plan, folder: RunFolder, progress: Progress, teacher: Model | None
 
 def inputs(plan: Plan) -> str | None:
     """A hash of everything that the run depends on, by which finished work is known again; None if it is not known."""
-    told = {field.name: getattr(plan, field.name) for field in fields(plan) if field.name not in ("redo", "strict")}
-    plain = (bool, int, float, str, type(None))
-    settings: dict[str, Any] = {name: value for name, value in told.items() if isinstance(value, plain)}
-    settings |= {"access": plan.access, "levels": plan.levels, "figures": plan.figures, "golds": plan.golds}
-    settings |= {"table_metrics": plan.table_metrics}
-    settings |= {"absent": dict(plan.absent.metrics)}
+    settings = plan.settings.model_dump(mode="json", exclude={"redo", "strict", "data_dir"})
+    settings |= {"levels": plan.levels, "absent": dict(plan.absent.metrics)}
     components = {key: of_component(component) for key, component in plan.components.items()}
     # The files of the data are hashed below. The folder that holds them, often the current one, also holds results.
     components["dataset"] = of_component(plan.dataset, hash_folders=False)
-    data = [found.sha256 for found in plan.dataset.fetch(plan.data_dir)]
+    data = [found.sha256 for found in plan.dataset.fetch(plan.settings.data_dir)]
     # a component that does not say what it depends on is never the same again
     return of_work(Study, settings, components, data) if None not in components.values() else None
 
@@ -189,19 +185,19 @@ def fidelity(model: Model, learned: Dataset, confidence: float) -> dict[str, flo
 def train(plan: Plan, dataset: Dataset, cache: Cache) -> Model:
     """The model, trained now or before."""
     if not isinstance(plan.model, Restorable):
-        return plan.model.fit(dataset, plan.seed)
+        return plan.model.fit(dataset, plan.settings.seed)
     restore = plan.model.restore
     memo: Memo[Model] = Memo(
         cache,
-        of_work(type(plan.model), dataset.fingerprint, of_component(plan.model), plan.seed),
-        f"{dataset.name}, model, seed {plan.seed}",
+        of_work(type(plan.model), dataset.fingerprint, of_component(plan.model), plan.settings.seed),
+        f"{dataset.name}, model, seed {plan.settings.seed}",
         lambda model: npy.dump(model.arrays() if isinstance(model, Stored) else {}),
         lambda value: _restored(restore, value),
     )
     known = memo.known([b"model"])
     if b"model" in known:
         return known[b"model"]
-    model = plan.model.fit(dataset, plan.seed)
+    model = plan.model.fit(dataset, plan.settings.seed)
     with memo.keeping() as keep:
         if isinstance(model, Stored):
             keep({b"model": model})
@@ -254,9 +250,11 @@ def explained(
         told = made(done.explanation)
         aside = study.scratch.keep({"features": told.features, "scores": told.scores})
         return replace(done, explanation=Explanation(**aside), cached=np.zeros(0, dtype=np.int64))
-    job = job_of(study, name, plan.seed if seed is None else seed)
+    job = job_of(study, name, plan.settings.seed if seed is None else seed)
     try:
-        return explain.explain(job, plan.executor, study.cache, advance, strict=plan.strict, scratch=study.scratch)
+        return explain.explain(
+            job, plan.executor, study.cache, advance, strict=plan.settings.strict, scratch=study.scratch
+        )
     except (UserError, Failure):
         raise
     except Exception as error:
@@ -279,7 +277,7 @@ def job_of(study: Study, name: str, seed: int) -> explain.Job:
         subject=study.identity,
         seed=seed,
         rows=study.rows,
-        timeout=study.plan.timeout,
+        timeout=study.plan.settings.timeout_per_instance,
     )
 
 
@@ -291,24 +289,24 @@ def check_unchanged(study: Study, explanations: Mapping[str, Explained]) -> None
     trust.check_unchanged(study.model, study.dataset, study.rows, study.probabilities)
     tolerance = trust.tolerance_of(study.probabilities)
     for name, done in explanations.items():
-        explain.check_cached(job_of(study, name, study.plan.seed), done, tolerance)
+        explain.check_cached(job_of(study, name, study.plan.settings.seed), done, tolerance)
 
 
 def select(study: Study, name: str, done: Explained) -> Ints:
     """The k features (N, k) to be evaluated; a row of NONE is left out."""
     plan, instances = study.plan, study.instances
-    features = done.explanation.top(plan.k)
+    features = done.explanation.top(plan.settings.k)
     study.scratch.release()
     short = np.flatnonzero((features == NONE).any(axis=1))
-    if plan.incomplete == "skip":
+    if plan.settings.incomplete == "skip":
         features[short] = NONE
-    elif plan.incomplete == "random":
+    elif plan.settings.incomplete == "random":
         for row in (row for row in short if row not in done.faults):
             named = features[row][features[row] != NONE]
             others = np.setdiff1d(np.flatnonzero(instances.codes[row] != ABSENT), named)
-            more = stream(plan.seed, f"incomplete.{name}", int(instances.ids[row])).permutation(others)
-            filled = np.concatenate([named, more])[: plan.k]
-            features[row] = NONE if len(filled) < plan.k else filled
+            more = stream(plan.settings.seed, f"incomplete.{name}", int(instances.ids[row])).permutation(others)
+            filled = np.concatenate([named, more])[: plan.settings.k]
+            features[row] = NONE if len(filled) < plan.settings.k else filled
     return features
 
 
@@ -325,8 +323,10 @@ class Second:
 def sampled(study: Study) -> tuple[Study, Ints]:
     """The study of those instances that are explained a second time, with an account of its own; and their places."""
     plan, size = study.plan, len(study.instances)
-    most = min(_AGAIN, size // 4) if plan.noise is None else plan.noise  # which costs at most a quarter of explaining
-    rows = np.sort(stream(plan.seed, "noise").choice(size, min(most, size), replace=False))
+    most = (
+        min(_AGAIN, size // 4) if plan.settings.noise == "auto" else plan.settings.noise
+    )  # which costs at most a quarter of explaining
+    rows = np.sort(stream(plan.settings.seed, "noise").choice(size, min(most, size), replace=False))
     # what the rungs of a ladder draw is known beforehand
     asked = {name: explainer for name, explainer in plan.explainers.items() if isnan(explainer.rung)}
     some = study.instances.take(rows)
@@ -336,7 +336,7 @@ def sampled(study: Study) -> tuple[Study, Ints]:
 
 def repeated(study: Study, truth: Mapping[str, Floats], advance: Callable[[int], None]) -> Second:
     """All explainers again, with a seed that no run has by chance; the search draws what it drew before."""
-    seed = integer(stream(study.plan.seed, "noise.seed"))
+    seed = integer(stream(study.plan.settings.seed, "noise.seed"))
     explanations: dict[str, Explained] = {}
     chosen, edits = {}, {}
     for name in study.plan.explainers:
@@ -350,7 +350,7 @@ def repeated(study: Study, truth: Mapping[str, Floats], advance: Callable[[int],
 
 def resampling(plan: Plan, scores: Scores, order: pd.DataFrame) -> Bootstrap:
     """As many resamples as the plan says, or as comparing the metrics takes."""
-    if plan.resamples is not None:
-        return Bootstrap(plan.seed, plan.resamples, plan.confidence)
+    if plan.settings.resamples != "auto":
+        return Bootstrap(plan.settings.seed, plan.settings.resamples, plan.settings.confidence)
     judged = order[(order["role"] == "judged") & (order["note"] == "")].groupby(["metric", "variant"]).ngroups
-    return Bootstrap(plan.seed, enough(judged, len(scores), len(order)), plan.confidence, most=USUAL)
+    return Bootstrap(plan.settings.seed, enough(judged, len(scores), len(order)), plan.settings.confidence, most=USUAL)

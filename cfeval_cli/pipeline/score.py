@@ -101,7 +101,7 @@ def _case(
         study,
         study.rows.take(slab).take(rows),
         member.features[slab][rows],
-        (told.top(plan.k) != NONE).all(axis=1),
+        (told.top(plan.settings.k) != NONE).all(axis=1),
         {level: found.take(mine) for level, found in edits.items()},
         {definition: importance[slab][rows] for definition, importance in truth.items()},
         told.take(rows) if plan.explainers[name].gives == "scores" else None,

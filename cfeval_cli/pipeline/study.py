@@ -75,7 +75,7 @@ def prepare(
     plan: Plan, dataset: Dataset, model: Model, cache: Cache | None = None, scratch: Scratch | None = None
 ) -> Study:
     """Choose the instances and predict them."""
-    instances = to_explain(dataset, plan.seed, plan.n_explain)
+    instances = to_explain(dataset, plan.settings.seed, plan.settings.n_explain)
     labels, probabilities = predicted(model, dataset, instances.codes)
     kept = None if probabilities is None else probabilities[np.arange(len(labels)), labels]
     return Study(

@@ -25,7 +25,7 @@ _ALONE = 5  # rows that are also asked about one by one
 
 def foreseen(plan: Plan, dataset: Dataset) -> Subject:
     """What the model will be able to answer; some must be tried for that."""
-    with _limited(plan.patience):
+    with _limited(plan.settings.timeout_model):
         return Subject.of(dataset, plan.model)
 
 

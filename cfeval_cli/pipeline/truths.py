@@ -62,9 +62,11 @@ def referred(study: Study, truth: Truth) -> Ints:
     """The instances, as places, on which a truth that asks the model is computed: as many as the settings allow."""
     plan, size = study.plan, len(study.rows)
     most = min(
-        size, size if plan.reference is None else plan.reference, plan.budget // max(1, truth.cost(study.subject))
+        size,
+        size if plan.settings.reference is None else plan.settings.reference,
+        plan.settings.budget // max(1, truth.cost(study.subject)),
     )
-    return np.sort(stream(plan.seed, "reference").permutation(size)[: max(1, most)])
+    return np.sort(stream(plan.settings.seed, "reference").permutation(size)[: max(1, most)])
 
 
 def _asked(study: Study, name: str, job: Job) -> Known:
@@ -95,7 +97,7 @@ def _tell(study: Study, name: str, job: Job, many: int) -> None:
         logging.WARNING if seconds > _LONG else logging.INFO,
         "truth.%s: up to %s model rows on %s instances, about %.0f s of one core at most; a smaller reference "
         "(now %s) or truth.budget (now %s) shortens it",
-        name, f"{rows:,}", f"{many:,}", seconds, study.plan.reference, study.plan.budget,
+        name, f"{rows:,}", f"{many:,}", seconds, study.plan.settings.reference, study.plan.settings.budget,
     )  # fmt: skip
 
 

@@ -75,6 +75,8 @@ _RESULTS = (
 )  # fmt: skip
 
 
+_UNRECORDED = {"report", "redo", "strict", "data_dir"}  # settings that results do not depend on
+
 JUDGES = "judges"  # the folder below a run that has those of its judges
 
 
@@ -169,7 +171,7 @@ class RunFolder:
 
     def begin(self, plan: Plan, dataset: Dataset, inputs: str | None) -> None:
         """Write what is known before anything is computed."""
-        before = self._before(inputs, plan.redo)
+        before = self._before(inputs, plan.settings.redo)
         self.begun = True
         titles = _titles(plan.explainers)
         self._record = self._start() | before | {
@@ -177,18 +179,8 @@ class RunFolder:
             "python": platform.python_version(),
             "packages": {name: version_of(name) for name in _PACKAGES},
             "inputs": inputs,
-            "redo": plan.redo,
-            "settings": {
-                "seed": plan.seed, "k": plan.k, "n_explain": plan.n_explain, "access": plan.access.name.lower(),
-                "gold": list(plan.golds), "agreement": plan.agreement, "incomplete": plan.incomplete,
-                "bounds": plan.bounds, "noise": "auto" if plan.noise is None else plan.noise,
-                "reparametrisations": plan.reparametrisations, "reference": plan.reference, "budget": plan.budget,
-                "circular": plan.circular, "training": plan.training, "support": plan.support,
-                "resamples": "auto" if plan.resamples is None else plan.resamples,
-                "confidence": plan.confidence,
-                "timeout_per_instance": plan.timeout, "figures": list(plan.figures),
-                "tables": {"metrics": None if plan.table_metrics is None else list(plan.table_metrics)},
-            },
+            "redo": plan.settings.redo,
+            "settings": plan.settings.model_dump(mode="json", exclude=_UNRECORDED) | {"gold": list(plan.golds)},
             "data": {"name": dataset.name, "kind": dataset.kind, **dataset.origin, "fingerprint": dataset.fingerprint},
             "model": {"name": _named(plan.model), "settings": _settings(plan.model)},
             "splits": {"train": len(dataset.train), "validation": len(dataset.validation), "test": len(dataset.test)},
@@ -250,7 +242,7 @@ class RunFolder:
                 "separators": list(dataset.spellings.separators),
             }
         self._write_text("dataset.json", json.dumps(described, indent=1, ensure_ascii=False) + "\n")
-        if len(dataset.train) <= plan.training:
+        if len(dataset.train) <= plan.settings.training:
             self._write_training(dataset.train)
 
     def _before(self, inputs: str | None, redo: bool) -> dict[str, Any]:
@@ -617,7 +609,7 @@ def _results_overrides(overrides: Sequence[Any]) -> list[str]:
 
 def _why_no_invariance(plan: Plan, dataset: Dataset) -> str:
     """Why it is not told what other parameters of the model move; nothing if it is."""
-    if not plan.reparametrisations:
+    if not plan.settings.reparametrisations:
         return "reparametrisations=0"
     return Subject.of(dataset, plan.model).lacks(Reparametrisable) or ""
 

@@ -136,7 +136,13 @@ def test_the_rule_is_printed(monkeypatch, tmp_path, capsys):
 )
 def test_every_judge_is_a_run_that_can_be_made(judge):
     made = planned(f"experiment=atlas_{judge}", f"dataset={'movie_reviews' if 'text' in judge else 'pima'}")
-    assert (made.resamples, made.noise, made.bounds, made.reference, made.incomplete) == (0, 0, 0, None, "keep")
-    assert set(made.golds) <= set(made.truths) and made.n_explain == (200 if "text" in judge else None)
+    assert (
+        made.settings.resamples,
+        made.settings.noise,
+        made.settings.bounds,
+        made.settings.reference,
+        made.settings.incomplete,
+    ) == (0, 0, 0, None, "keep")
+    assert set(made.golds) <= set(made.truths) and made.settings.n_explain == (200 if "text" in judge else None)
     assert {"shap", "anchor", "lr"} <= set(made.explainers) and {"naopc", "axe"} <= set(made.metrics)
     assert ("used" in made.truths) == ("blind" in judge)

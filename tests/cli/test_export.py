@@ -53,9 +53,9 @@ def test_the_seed_the_number_and_the_split_are_the_runs_own(export, toy, tmp_pat
         export(toy, *words, "--into", f"{name}.csv")
         ids[name] = pd.read_csv(tmp_path / f"{name}.csv")["instance"].tolist()
         plan = planned(*toy.arguments[2:], *words, folder=toy.folder / "conf")
-        dataset = plan.dataset.load(plan.data_dir, plan.seed)
+        dataset = plan.dataset.load(plan.settings.data_dir, plan.settings.seed)
         assert set(ids[name]) <= set(dataset.test.ids.tolist()) and len(ids[name]) == (
-            plan.n_explain or len(dataset.test)
+            plan.settings.n_explain or len(dataset.test)
         )
     assert (
         set(ids["some"]) < set(ids["all"]) and ids["some"] != ids["other"] and len(ids["split"]) > 2 * len(ids["all"])
@@ -68,7 +68,7 @@ def test_scores_by_these_numbers_fit(export, toy, tmp_path):
     frame[["size", "shape", "colour", "weight"]] = np.arange(100.0).reshape(25, 4)
     frame.to_csv(tmp_path / "scores.csv", index=False)
     plan = planned(*toy.arguments[2:], folder=toy.folder / "conf")
-    told = read(tmp_path / "scores.csv", plan.dataset.load(plan.data_dir, 0))
+    told = read(tmp_path / "scores.csv", plan.dataset.load(plan.settings.data_dir, 0))
     assert told.problems == () and told.instances.tolist() == frame["instance"].tolist()
 
 
@@ -76,7 +76,7 @@ def test_texts_are_texts_whose_words_are_the_features(export, toy_text, tmp_path
     export(toy_text, "n_explain=12", "--into", "mine.csv")
     frame = pd.read_csv(tmp_path / "mine.csv", keep_default_na=False)
     plan = planned(*toy_text.arguments[2:], folder=toy_text.folder / "conf")
-    dataset = plan.dataset.load(plan.data_dir, 0)
+    dataset = plan.dataset.load(plan.settings.data_dir, 0)
     texts = dict(zip(dataset.test.ids.tolist(), dataset.test.texts, strict=True))
     assert list(frame.columns) == ["instance", "text", "words"] and len(frame) == 12
     lengths = dict(zip(dataset.test.ids.tolist(), (dataset.test.codes >= 0).sum(axis=1), strict=True))

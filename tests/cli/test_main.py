@@ -111,7 +111,7 @@ def one_message(done):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["k=0"], "k must be a whole number of at least 1, not 0"),  # of the settings: tests/test_config.py has more
+        (["k=0"], "k must be at least 1, not 0"),  # of the settings: tests/test_config.py has more
         (["k=13"], "k=13 is more than the 4 features of toy"),  # of the data
         (["explainer=[lr,lmie]"], "there is no explainer 'lmie'. Did you mean lime?"),  # of Hydra, and more below
         (["data_dir=/dev/null/x"], "data_dir=/dev/null/x cannot be written"),

@@ -134,7 +134,7 @@ def model_of(place, dataset, kind="Forest"):
 def check_by_hand(place, name, data, labels, kind="Forest", more=()):
     """Validity, by trying every value of the named features with a model of one's own."""
     plan = inside.planned(f"dataset={name}", *more, f"data_dir={data}", folder=place / "conf")
-    dataset = plan.dataset.load(plan.data_dir, 0)
+    dataset = plan.dataset.load(plan.settings.data_dir, 0)
     model = model_of(place, dataset, kind)
     instances = pd.read_parquet(place / "run" / "instances.parquet").set_index("instance")
     codes = np.stack(instances["codes"].to_list())

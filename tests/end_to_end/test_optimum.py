@@ -31,8 +31,8 @@ def study(request, adults):
         if "could not be fetched" not in str(error):
             raise
         pytest.skip(f"no source has the data: {error}")
-    dataset = made.dataset.load(made.data_dir, made.seed)
-    model = made.model.fit(dataset, made.seed)
+    dataset = made.dataset.load(made.settings.data_dir, made.settings.seed)
+    model = made.model.fit(dataset, made.settings.seed)
     return prepare(made.applied(Subject(dataset, type(model))), dataset, model)
 
 

@@ -22,7 +22,7 @@ FOREST = ("model=estimator", "model.estimator._target_=sklearn.ensemble.RandomFo
 def asked(data, *overrides, seed=0):
     """The model of such a run, trained again: what somebody has whose model is in no folder."""
     plan = inside.planned(*data.arguments[2:], *overrides, folder=data.folder / "conf")
-    model = plan.model.fit(plan.dataset.load(plan.data_dir, seed), seed)
+    model = plan.model.fit(plan.dataset.load(plan.settings.data_dir, seed), seed)
     return lambda codes: model.predict_proba(codes.astype(np.int32))
 
 

@@ -242,7 +242,7 @@ def test_classes_in_another_order_are_doubted(toy, tmp_path):
 
 def test_an_explanation_file_that_covers_some_instances(toy, tmp_path, monkeypatch):
     plan = inside.planned(*toy.arguments[2:], folder=toy.folder / "conf")
-    ids = to_explain(plan.dataset.load(plan.data_dir, 0), 0, 40).ids
+    ids = to_explain(plan.dataset.load(plan.settings.data_dir, 0), 0, 40).ids
     frame = pd.DataFrame({"instance": ids, "size": 2.0, "colour": 1.0, "shape": -1.0, "weight": 0.0})
     frame[:30].to_csv(tmp_path / "some.csv", index=False)
     frame.rename(columns={"colour": "color"}).to_csv(tmp_path / "misspelt.csv", index=False)

@@ -40,7 +40,8 @@ def order():
 
 
 def plan(k=1):
-    return SimpleNamespace(explainers=EXPLAINERS, truths=TRUTHS, metrics=METRICS, removals=REMOVALS, k=k)
+    settings = SimpleNamespace(k=k)
+    return SimpleNamespace(explainers=EXPLAINERS, truths=TRUTHS, metrics=METRICS, removals=REMOVALS, settings=settings)
 
 
 def test_explainers_are_made_for_what_they_estimate_or_maximise():

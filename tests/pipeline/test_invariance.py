@@ -90,7 +90,7 @@ def agreed(values, explainers, better, metric, variant, gold, agreement):
 def made_anew(run, changes, number):
     """The same explanations under explicitly built parameters, by everything that a run calls."""
     study = run.study
-    rng = stream(study.plan.seed, "reparametrisation", number)
+    rng = stream(study.plan.settings.seed, "reparametrisation", number)
     model = study.model.reparametrised(study.dataset, changes, rng)
     return searched(prepare(study.plan, study.dataset, model), run.explained)
 

@@ -23,6 +23,10 @@ def plan():
     return made.applied(Subject(DATASET, type(MODEL)))
 
 
+def changed(plan, **settings):
+    return replace(plan, settings=plan.settings.model_copy(update=settings))
+
+
 def test_instances_are_all_or_a_seeded_sample_with_what_the_model_says(plan):
     study = prepare(plan, DATASET, MODEL)
     codes = DATASET.test.codes
@@ -34,7 +38,7 @@ def test_instances_are_all_or_a_seeded_sample_with_what_the_model_says(plan):
         "mask": "toy has no mask token"
     }
     some, again, other = (
-        prepare(replace(plan, n_explain=9, seed=seed), DATASET, MODEL).instances.ids.tolist() for seed in (0, 0, 1)
+        prepare(changed(plan, n_explain=9, seed=seed), DATASET, MODEL).instances.ids.tolist() for seed in (0, 0, 1)
     )
     assert len(some) == 9 and some == sorted(some) == again != other
     for name in TRUTHS:
@@ -157,7 +161,7 @@ def test_incomplete_explanations_are_skipped_filled_or_kept(plan):
     features[5] = NONE
     done = Explained(Explanation(features, np.where(features == NONE, np.nan, 1.0)), Cost(), 0, {5: "failed"})
     for how in ("skip", "random", "keep"):
-        study = prepare(replace(plan, incomplete=how), DATASET, MODEL)
+        study = prepare(changed(plan, incomplete=how), DATASET, MODEL)
         chosen = pipeline.select(study, "x", done)
         assert (chosen[6:] == FEATURES[6:]).all() and (chosen[5] == NONE).all()
         if how == "skip":
@@ -177,8 +181,8 @@ def test_a_sample_is_explained_again_with_another_seed_and_searched_with_the_sam
     assert rows.tolist() == sorted(set(rows.tolist())) and len(rows) == 9
     assert rows.tolist() == pipeline.sampled(study)[1].tolist()
     assert list(part.plan.explainers) == ["random", "lr"] and part.ledger is not study.ledger  # no rung is asked again
-    for amount, many in ((0, 0), (1000, 30), (None, 7)):  # of 30
-        assert len(pipeline.sampled(replace(study, plan=replace(made, noise=amount)))[1]) == many
+    for amount, many in ((0, 0), (1000, 30), ("auto", 7)):  # of 30
+        assert len(pipeline.sampled(replace(study, plan=changed(made, noise=amount)))[1]) == many
     truth = {name: study.truth(name) for name in made.truths}
     steps = []
     second = pipeline.repeated(part, {name: of[rows] for name, of in truth.items()}, steps.append)

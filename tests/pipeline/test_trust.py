@@ -165,12 +165,15 @@ class Tried:
 
 
 def test_what_a_model_can_answer_is_found_out_within_the_same_limit():
-    told = trust.foreseen(SimpleNamespace(model=Tried(0), patience=60), DATASET)
+    told = trust.foreseen(SimpleNamespace(model=Tried(0), settings=SimpleNamespace(timeout_model=60)), DATASET)
     assert told == Subject(DATASET, Own)
     with pytest.raises(Failure, match="set timeout_model"):
-        trust.foreseen(SimpleNamespace(model=Tried(60), patience=0.05), DATASET)
+        trust.foreseen(SimpleNamespace(model=Tried(60), settings=SimpleNamespace(timeout_model=0.05)), DATASET)
     plain = SimpleNamespace(fit=lambda dataset, seed: None)
-    assert trust.foreseen(SimpleNamespace(model=plain, patience=None), DATASET).kind is BlackBox
+    assert (
+        trust.foreseen(SimpleNamespace(model=plain, settings=SimpleNamespace(timeout_model=None)), DATASET).kind
+        is BlackBox
+    )
 
 
 def test_which_rows_are_tried_belongs_to_the_seed():

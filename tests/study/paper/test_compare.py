@@ -329,7 +329,7 @@ def test_runs_that_are_not_by_the_papers_definitions_are_refused_by_folder_and_s
 @pytest.mark.parametrize("name", EXPERIMENTS.values())
 def test_the_experiments_are_by_the_papers_definitions(name):
     plan = planned(f"experiment={name}")
-    assert {key: plan.access.name.lower() if key == "access" else getattr(plan, key) for key in DEFINED} == DEFINED
+    assert plan.settings.model_dump(include=set(DEFINED)) == DEFINED
     assert len(plan.golds) == 1 and type(plan.distance).__name__.lower() == CHOSEN["distance"]
     assert plan.distance.space == CHOSEN["distance.space"]
     assert name == "table1_movie_reviews" or plan.search.pick == CHOSEN["search.pick"]

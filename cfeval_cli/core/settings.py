@@ -1,0 +1,151 @@
+"""The plain settings of a run: each with its type and bounds, once.
+
+Defaults and one-line descriptions are in conf/run.yaml.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from cfeval_cli.errors import UserError, did_you_mean
+
+MIN_RESAMPLES = 100  # the ends of an interval are rare among fewer
+
+Count: TypeAlias = Annotated[int, Field(ge=0)]
+Size: TypeAlias = Annotated[int, Field(ge=1)]
+Seconds: TypeAlias = Annotated[float, Field(ge=0.001, allow_inf_nan=False)]
+Names: TypeAlias = Annotated[tuple[str, ...], Field(strict=False)]
+
+
+class _Settings(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class TableSettings(_Settings):
+    """What the LaTeX tables show."""
+
+    metrics: Names | None  # None: all
+
+    @field_validator("metrics")
+    @classmethod
+    def _check_metrics(cls, names: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        if names == ():
+            raise ValueError("must be a list such as [comprehensiveness,validity_soft], or null for all")
+        return names
+
+
+class RunSettings(_Settings):
+    """The settings of a run that are not components."""
+
+    seed: Count
+    k: Size
+    n_explain: Size | None
+    access: Literal["label", "probability", "gradient"]
+    gold: Names
+    agreement: Literal["recall", "hit"]
+    incomplete: Literal["skip", "random", "keep"]
+    bounds: Count
+    noise: Count | Literal["auto"]
+    reparametrisations: Count
+    training: Count
+    reference: Size | None
+    budget: Size
+    circular: Literal["keep", "drop"]
+    support: Literal["common", "own"]
+    resamples: Count | Literal["auto"]
+    confidence: Annotated[float, Field(ge=0.5, le=0.9999)]
+    figures: Annotated[tuple[Literal["png", "svg", "pdf"], ...], Field(strict=False)]
+    report: bool
+    tables: TableSettings
+    redo: bool
+    strict: bool
+    timeout_per_instance: Seconds | None
+    timeout_model: Seconds | None
+    data_dir: Annotated[Path, Field(strict=False)]
+
+    @field_validator("gold", mode="before")
+    @classmethod
+    def _list_names(cls, names: Any) -> Any:
+        return [names] if isinstance(names, str) else names
+
+    @field_validator("gold")
+    @classmethod
+    def _check_names(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        if not names:
+            raise ValueError("chooses no truth. Name one or several: gold=[centered,contrast]")
+        if len(set(names)) < len(names):
+            raise ValueError(f"names one truth twice: {', '.join(names)}")
+        return names
+
+    @field_validator("figures", mode="before")
+    @classmethod
+    def _list_formats(cls, formats: Any) -> Any:
+        return [] if formats is None else formats
+
+    @field_validator("resamples")
+    @classmethod
+    def _check_resamples(cls, resamples: int | str) -> int | str:
+        if isinstance(resamples, int) and 0 < resamples < MIN_RESAMPLES:
+            raise ValueError(f"must be 0, auto or at least {MIN_RESAMPLES}, not {resamples}")
+        return resamples
+
+    @field_validator("data_dir")
+    @classmethod
+    def _expand_home(cls, folder: Path) -> Path:
+        return folder.expanduser()
+
+
+def validate_settings(values: Mapping[str, Any]) -> RunSettings:
+    """Return the settings; UserError names each key that has a wrong value."""
+    try:
+        return RunSettings.model_validate(dict(values))
+    except ValidationError as error:
+        raise UserError(" ".join(_describe(error))) from error
+
+
+# What a value must be, by the type of pydantic's error.
+_EXPECTED = {
+    "bool_type": "true or false",
+    "int_type": "a whole number",
+    "float_type": "a number",
+    "string_type": "a word",
+    "tuple_type": "a list such as [a,b]",
+    "finite_number": "finite",
+    "greater_than_equal": "at least {ge}",
+    "less_than_equal": "at most {le}",
+    "model_type": "a mapping such as {{metrics: null}}",
+}
+
+
+def _describe(error: ValidationError) -> list[str]:
+    """Return one sentence for each setting with a wrong value."""
+    problems: dict[str, str] = {}
+    expected: dict[str, list[str]] = {}
+    endings: dict[str, str] = {}
+    for item in error.errors():
+        key, context = _name_key(item["loc"]), item.get("ctx", {})
+        if item["type"] == "value_error":
+            problems[key] = f"{context['error']}."
+        elif item["type"] in ("missing", "extra_forbidden"):
+            problems[key] = "is missing." if item["type"] == "missing" else "is not a setting."
+        elif item["type"] == "literal_error":
+            options = [option.strip("' ") for option in context["expected"].replace(" or ", ", ").split(",")]
+            expected.setdefault(key, []).append("one of " * (len(options) > 1) + ", ".join(options))
+            endings[key] = f", not {item['input']!r}.{did_you_mean(str(item['input']), options)}"
+        else:
+            expected.setdefault(key, []).append(_EXPECTED.get(item["type"], item["msg"]).format(**context))
+            endings.setdefault(key, f", not {item['input']!r}.")
+    problems |= {key: f"must be {' or '.join(dict.fromkeys(values))}{endings[key]}" for key, values in expected.items()}
+    return [f"{key} {problem}" for key, problem in problems.items()]
+
+
+def _name_key(location: tuple[int | str, ...]) -> str:
+    """Return the key of a setting as the command line has it, without the names of pydantic's alternatives."""
+    first = str(location[0])
+    if first == "budget":
+        return "truth.budget"
+    return "tables.metrics" if first == "tables" and location[1:2] == ("metrics",) else first
