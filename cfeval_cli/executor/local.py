@@ -1,40 +1,26 @@
-"""This machine: the process itself, and worker processes where the work is worth starting them."""
+"""Worker processes on this machine, by joblib."""
 
 from __future__ import annotations
 
-import gc
-import logging
-import mmap
 import os
-import pickle
-import shutil
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from pathlib import Path
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any
+from uuid import uuid4
 
-from cfeval_cli.errors import Failure, number, refuse_exit
-from cfeval_cli.executor.work import check_jobs, here_first, jobs, portable
+import numpy as np
 
-log = logging.getLogger("cfeval")
+from cfeval_cli.errors import Failure, number
+from cfeval_cli.executor.work import MAX_PENDING, Payload, Work, call, check_jobs, count_jobs, load, map_here_first
 
-_PREFIX = "cfeval-"
-_SENT = 0.5  # seconds of work left that are worth sending to workers that are there already
-_AHEAD = 1024  # items that workers do before their results are taken: more would pile up if nobody is as fast as they
-_LARGE = 1 << 16  # bytes of an array that workers have in common
-_ALIGNED = 64  # bytes, at a multiple of which such an array begins
-_started: set[int] = set()  # processes that have workers; a fork of one has none
-
-_Shared = TypeVar("_Shared")
-_Item = TypeVar("_Item")
-_Result = TypeVar("_Result")
+_started: set[int] = set()  # processes that have started workers; a fork of one has none
+_loaded: dict[str, tuple[Work, Any]] = {}  # in a worker: the last payload
 
 
 @dataclass(frozen=True)
 class Local:
-    """Workers by joblib. What they share is sent once; the results do not depend on their number."""
+    """Worker processes by joblib; results do not depend on their number."""
 
     n_jobs: int = -1  # processes; -1: one for each core, 1: no other process
     min_seconds: float = 2.0  # of work left, below which no workers are started: that takes about as long
@@ -44,112 +30,37 @@ class Local:
         number("min_seconds", self.min_seconds, 0)
 
     def prepare(self, timeout: float | None) -> None:
-        """Nothing: whatever a run asks for can be had in this machine's processes."""
+        """Accept every run."""
 
-    def map(
-        self, work: Callable[[_Shared, _Item], _Result], shared: _Shared, items: Sequence[_Item]
-    ) -> Iterator[_Result]:
-        """work(shared, item) for each item, in order; `work` is a function of a module."""
-        many = jobs(self.n_jobs)
-        if many == 1:
+    def map(self, work: Work, shared: Any, items: Sequence[Any]) -> Iterator[Any]:
+        """Yield work(shared, item) for each item, in order."""
+        if (n_jobs := count_jobs(self.n_jobs)) == 1:
             return (work(shared, item) for item in items)
-        return here_first(work, shared, items, self._least, lambda rest, _: _spread(work, shared, rest, many))
-
-    def _least(self) -> float:
-        return min(_SENT, self.min_seconds) if os.getpid() in _started else self.min_seconds
+        is_started = os.getpid() in _started
+        return map_here_first(work, shared, items, self.min_seconds, is_started, partial(_spread, n_jobs))
 
 
-def _spread(
-    work: Callable[[_Shared, _Item], _Result], shared: _Shared, items: Sequence[_Item], many: int
-) -> Iterator[_Result]:
-    """By worker processes, which stay for the next call; one thread in each, so that cores are not fought over."""
+def _spread(n_jobs: int, payload: Payload, items: Sequence[Any]) -> Iterator[Any]:
+    """Yield results from worker processes, which stay for the next call and have one thread each."""
     from joblib import Parallel, delayed, parallel_config
     from joblib.externals.loky.process_executor import TerminatedWorkerError
 
-    _sweep()
-    with tempfile.TemporaryDirectory(prefix=f"{_PREFIX}{os.getpid()}-") as folder:
-        path = Path(folder) / "shared"
-        try:
-            _store(shared, path)
-        except (pickle.PicklingError, AttributeError, TypeError) as error:
-            log.warning("going on in this process only, since something cannot be sent to others: %s", error)
-            yield from (work(shared, item) for item in items)
-            return
-        try:
-            with parallel_config("loky", inner_max_num_threads=1):
-                parallel = Parallel(n_jobs=min(many, len(items)), return_as="generator", batch_size=1)
-            _started.add(os.getpid())
-            for start in range(0, len(items), _AHEAD):
-                yield from parallel(delayed(_call)(work, str(path), item) for item in items[start : start + _AHEAD])
-        except TerminatedWorkerError as error:
-            raise Failure(
-                "a worker process died, killed or out of memory. With executor.n_jobs=1 there are none."
-            ) from error
-
-
-def _sweep() -> None:
-    """Remove what runs of this user that were killed had meant for their workers."""
-    for left in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*-*"):
-        process = left.name.removeprefix(_PREFIX).partition("-")[0]
-        try:
-            if not process.isdecimal() or left.stat().st_uid != os.getuid():
-                continue
-            os.kill(int(process), 0)
-        except ProcessLookupError:
-            shutil.rmtree(left, ignore_errors=True)
-        except OSError:
-            continue  # gone already, or somebody else's
-
-
-def _call(work: Callable[[Any, Any], _Result], path: str, item: Any) -> _Result:
+    _started.add(os.getpid())
+    # joblib writes each large array once, for all workers to map into memory: a large pickle should be one too
+    name, body, arrays = uuid4().hex, np.frombuffer(payload[0], dtype=np.uint8), payload[1]
+    with parallel_config("loky", inner_max_num_threads=1, mmap_mode="c"):
+        parallel = Parallel(n_jobs=min(n_jobs, len(items)), return_as="generator", batch_size=1)
     try:
-        with refuse_exit():
-            result = work(_load(path), item)
-    except Exception as error:
-        told = portable(error)
-        if told is error:
-            raise
-        raise told from None
-    _settle(path)
-    return result
+        for start in range(0, len(items), MAX_PENDING):  # joblib does not limit how far workers are ahead
+            yield from parallel(delayed(_call)(name, body, arrays, item) for item in items[start : start + MAX_PENDING])
+    except TerminatedWorkerError as error:
+        raise Failure(
+            "a worker process died, killed or out of memory. With executor.n_jobs=1 there are none."
+        ) from error
 
 
-@lru_cache(maxsize=1)
-def _settle(path: str) -> None:
-    """After the first item: loky collects garbage every second, which need not look at all that stays."""
-    gc.freeze()
-
-
-def _store(shared: Any, path: Path) -> None:
-    """What the workers share, its large arrays in a file of their own, which is in memory once for all of them."""
-    large: list[pickle.PickleBuffer] = []
-
-    def here(buffer: pickle.PickleBuffer) -> bool:
-        """Whether an array goes with the rest."""
-        if buffer.raw().nbytes < _LARGE:
-            return True
-        large.append(buffer)
-        return False
-
-    # not joblib's dump, which would write an array once for each feature that shares it
-    body = pickle.dumps(shared, protocol=5, buffer_callback=here)
-    ends = []
-    with path.with_suffix(".arrays").open("wb") as file:
-        for buffer in large:
-            file.write(buffer.raw())
-            ends.append(file.tell())
-            file.write(bytes(-ends[-1] % _ALIGNED))
-    path.write_bytes(pickle.dumps((body, ends)))
-
-
-@lru_cache(maxsize=1)
-def _load(path: str) -> Any:
-    """What the workers share, from a folder that only the user who started them can write to."""
-    body, ends = pickle.loads(Path(path).read_bytes())  # noqa: S301
-    if not ends:
-        return pickle.loads(body)  # noqa: S301
-    with Path(path).with_suffix(".arrays").open("rb") as file:
-        # who writes to an array has that part of it for himself
-        whole = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY))
-    starts = [0, *(-(-end // _ALIGNED) * _ALIGNED for end in ends[:-1])]
-    return pickle.loads(body, buffers=[whole[a:b] for a, b in zip(starts, ends, strict=True)])  # noqa: S301
+def _call(name: str, body: Any, arrays: Sequence[Any], item: Any) -> Any:
+    if name not in _loaded:
+        _loaded.clear()
+        _loaded[name] = load(body, arrays)
+    return call(*_loaded[name], item)
