@@ -41,7 +41,7 @@ def _of(frame, number, name):
 def test_the_three_instances_are_those_of_most_disagreement_and_say_what_the_files_say(folder):
     questions = headed(folder.record["settings"]["gold"], folder.record)
     browser = instances.gather(folder)
-    cases = why.cases(browser, questions)
+    cases = why.choose(browser, questions).cases
     told = {name: pd.read_parquet(folder.path / f"{name}.parquet") for name in ("explanations", "counterfactuals")}
     named = (
         told["explanations"]
@@ -52,7 +52,7 @@ def test_the_three_instances_are_those_of_most_disagreement_and_say_what_the_fil
     ids = [int(re.match(r"Instance (\d+):", case.title)[1]) for case in cases]
     assert len(ids) == 3 and sorted(named.loc[ids]) == sorted(most.iloc[:3])
     first = [browser["instances"][at]["id"] for at in (-1, 2)]  # whom the recommendation names comes first
-    assert [case.title.partition(":")[0] for case in why.cases(browser, questions, first)][:2] == [
+    assert [case.title.partition(":")[0] for case in why.choose(browser, questions, first).cases][:2] == [
         f"Instance {number}" for number in first
     ]
     features = folder.described.features

@@ -120,7 +120,8 @@ class Report:
         """All of it, to be opened in a browser."""
         folder, record = self.folder, self.folder.record
         settings, data, count = record["settings"], record["data"], record["instances"]
-        browser = instances.gather(folder)
+        disagree = () if self.recommendation is None else self.recommendation.disagree
+        browser = instances.gather(folder, disagree)
         facts = [
             ("data", data["name"]), ("instances", f"{count:,}"), ("explainers", str(len(record["explainers"]))),
             ("k", str(settings["k"])), ("seed", str(settings["seed"])), ("search", record["search"]),
@@ -137,11 +138,7 @@ class Report:
             recommendation=self.recommendation,
             warnings=provenance.warnings(folder),
             plots=embedded(drawn, figures),
-            cases=why.cases(
-                browser,
-                tables.headed(settings["gold"], record),
-                () if self.recommendation is None else self.recommendation.disagree,
-            ),
+            examples=why.choose(browser, tables.headed(settings["gold"], record), disagree),
             browser_note=_browser_note(browser),
             methods=methods.paragraph(record),
             citation=methods.citation(str(record.get("cfeval", __version__))),

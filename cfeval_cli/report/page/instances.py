@@ -28,16 +28,17 @@ def pick(probability: Floats, most: int) -> Ints:
     return np.asarray(np.sort(order[some]))
 
 
-def gather(folder: Folder) -> dict[str, Any]:
-    """What the page's instance browser is given: names once, then numbers."""
+def gather(folder: Folder, named: Sequence[int] = ()) -> dict[str, Any]:
+    """Return what the page's instance browser is given, the named instances included: names once, then numbers."""
     names = folder.shown[:_EXPLAINERS]
     levels = list(folder.record["levels"])
     ids, likely = folder.predicted["instance"].to_numpy(), _likely(folder.predicted)
-    rows = pick(likely, MOST)
+    always = np.flatnonzero(np.isin(ids, named))
+    rows = np.union1d(pick(likely, MOST), always)
     made = _made(folder, ids[rows].tolist(), names, levels)
     size = len(json.dumps(made["instances"], ensure_ascii=False).encode())
     if size > _BYTES:
-        rows = pick(likely, max(1, int(len(rows) * _BYTES / size)))
+        rows = np.union1d(pick(likely, max(1, int(len(rows) * _BYTES / size))), always)
         made = _made(folder, ids[rows].tolist(), names, levels)
     return made
 

@@ -512,7 +512,9 @@ def _found(metrics: pd.DataFrame, record: Mapping[str, Any], gold: str) -> list[
         f"{record['explainers'][name]} {value:.3f}"
         for name, value in zip(some["explainer"], some["value"], strict=True)
     )
-    return [f"The truth itself ({settings['agreement']}, gold: {gold}): {told}{' …' * (len(mine) > 8)}."]
+    n, total = int(mine["n"].max()), record["instances"]
+    on = f", on {n:,} of {total:,} instances" * (n < total)
+    return [f"The truth itself ({settings['agreement']}, gold: {gold}{on}): {told}{' …' * (len(mine) > 8)}."]
 
 
 def _ladder(correlations: pd.DataFrame, record: Mapping[str, Any]) -> list[str]:

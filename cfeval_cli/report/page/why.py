@@ -1,4 +1,4 @@
-"""Three instances on which explainers name the most different features: what each said, and what came of it."""
+"""Three instances on which explainers select the most different features, and what each selected."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Line:
 
     explainer: str
     named: str
-    gold: Sequence[str]  # the questions whose gold it named
+    gold: str  # the questions whose reference features it selected
     edit: str
     outcome: str
     flips: bool
@@ -30,8 +30,16 @@ class Case:
     lines: Sequence[Line]
 
 
-def cases(browser: Mapping[str, Any], questions: Mapping[str, str], told: Sequence[int] = ()) -> list[Case]:
-    """Of the instances that a browser has, those about which the explainers disagree most, the first of equals.
+@dataclass(frozen=True)
+class Examples:
+    """Instances, and how they were chosen."""
+
+    note: str
+    cases: Sequence[Case]
+
+
+def choose(browser: Mapping[str, Any], questions: Mapping[str, str], told: Sequence[int] = ()) -> Examples:
+    """Choose the instances of a browser about which the explainers disagree most, of equals the first.
 
     `questions` are the golds that the run leads with, by what they ask; `told` are instances that the recommendation
     names, which come before all others. Instances without a reference come last.
@@ -49,7 +57,17 @@ def cases(browser: Mapping[str, Any], questions: Mapping[str, str], told: Sequen
         browser["instances"],
         key=lambda one: (lacks_reference(one), first.get(one["id"], len(first)), -len(named(one)), one["id"]),
     )
-    return [_case(one, browser, questions) for one in order[:MANY]]
+    shown, total = order[:MANY], browser["total"]
+    known = [one for one in browser["instances"] if not lacks_reference(one)]
+    among = ""
+    if known and len(known) < len(browser["instances"]):
+        among = "Of the instances with a computed truth, those"
+        if any(map(lacks_reference, shown)):
+            among = "The instances with a computed truth first, then those"
+    elif len(browser["instances"]) < total:
+        among = f"Of the {len(browser['instances']):,} instances on this page, those"
+    note = f"{among or 'The instances'} about which the explainers disagree most. Below them, all others can be seen."
+    return Examples(note, [_case(one, browser, questions) for one in shown])
 
 
 def _features(told: Sequence[Any], k: int) -> list[int]:
@@ -84,7 +102,7 @@ def _case(one: Mapping[str, Any], browser: Mapping[str, Any], questions: Mapping
             Line(
                 title,
                 ", ".join(map(shown, features)) or "nothing",
-                [name for name, mine in golds.items() if set(mine) & set(features)],
+                _true_of(golds, features),
                 ", ".join(changed) or "nothing",
                 outcome,
                 flips,
@@ -95,6 +113,17 @@ def _case(one: Mapping[str, Any], browser: Mapping[str, Any], questions: Mapping
     right = "" if one["true"] is None else f", the data say {classes[one['true']]}"
     named = [(name, ", ".join(shown(int(j)) for j in mine) or "not computed") for name, mine in golds.items()]
     return Case(f"{said}{sure}{right}", named, lines)
+
+
+def _true_of(golds: Mapping[str, Sequence[int]], features: Sequence[int]) -> str:
+    """Return the questions whose reference features are among some features, and those that have no reference."""
+    hits = [name for name, reference in golds.items() if set(reference) & set(features)]
+    absent = [name for name, reference in golds.items() if not reference]
+    if not absent:
+        return ", ".join(hits) or "–"
+    if len(absent) == len(golds):
+        return "not computed"
+    return f"{', '.join(hits) or '–'}; {', '.join(absent)} not computed"
 
 
 def _falls(before: float | None, after: float | None) -> str:
