@@ -311,7 +311,7 @@ def of_run(findings: Findings, record: Mapping[str, Any]) -> Brief:
         told.append(f"τ: of a metric's ranking with the truth{less}; in brackets its {level} interval.")
     told += notes
     told += of_left(left, record)
-    told += [*of_coverage(low_coverage(lines), record), *of_support(findings.metrics, record)]
+    told += [*of_coverage(low_coverage(lines), record), *of_support(findings.metrics, record, left)]
     told += [*of_absent(record), *of_faults(record["explainers"], record)]
     return Brief(_title(record), rows, blocks, columns, [note for note in told if note])
 

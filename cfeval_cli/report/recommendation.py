@@ -11,6 +11,7 @@ from cfeval_cli.report.tables import DASH, Cell, Table, row_title
 from cfeval_cli.results.read import Folder
 
 _ASKED = {"contribution": "What contributed?", "change": "What would change it?"}
+_EQUAL = 1e-12  # values that differ by less are equal: sums in another order
 _Told = Mapping[str, Any]
 
 
@@ -68,11 +69,8 @@ class _Words:
         found = answer[answer["believed"]]
         tied, values = found["tied"], list(found["values"])
         if not found["decides"]:
-            needed = found["needed"]
-            more = f"; about {needed:,} would be needed" if needed else ", which do not differ at all"
             return (
-                f"{against}{self.listed(values)} cannot be told apart on {found['instances']:,} instances{more}. "
-                f"{self.title(answer['cheapest'])} asks least of the model."
+                f"{against}{self.undecided(found)} {self.title(answer['cheapest'])} uses the fewest model evaluations."
             )
         beaten = [name for name in values if name not in tied]
         p = _p(max(found["duels"][name]["p"] for name in beaten))
@@ -82,6 +80,15 @@ class _Words:
             least = _p(min(found["duels"][name]["p"] for name in tied[1:]))
             told += f", and cannot be told from {self.listed(tied[1:])} (p {least})"
         return f"{against}Use {self.title(answer['explainer'])}. On this model {told}{self.cheaper(answer, tied)}."
+
+    def undecided(self, found: _Told) -> str:
+        """Why no explainer is recommended, and how many instances would separate the best from another."""
+        values, instances = found["values"], f"{found['instances']:,} instances"
+        if max(values.values()) - min(values.values()) < _EQUAL:
+            return f"{self.listed(list(values))} have the same value on {instances}."
+        text = f"{self.listed(list(values))} are not significantly different on {instances}"
+        needed = found["needed"]
+        return f"{text}; about {needed:,} would separate the best from another." if needed else f"{text}."
 
     def contradiction(self, answer: _Told) -> str:
         """Who contradicts whom, if anybody does."""
@@ -177,7 +184,8 @@ class _Words:
         for name, answer in questions.items():
             found = answer[answer["believed"]] if answer["believed"] else None
             columns.append((answer, found))
-            header.append(Cell(f"{name}{'' if found is None else ' (' + answer['believed'] + ')'}"))
+            n = "" if found is None else f" ({answer['believed']}, n = {found['instances']:,})"
+            header.append(Cell(f"{name}{n}"))
         header += [Cell("rows an instance"), Cell("coverage"), Cell("same with another seed")]
         rows = []
         for name, facts in self.told["explainers"].items():

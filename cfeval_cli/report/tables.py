@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from io import StringIO
@@ -116,9 +117,11 @@ def make(findings: Findings, record: Mapping[str, Any]) -> list[Table]:
         made.append(_ladder(findings.metrics[rungs], record, detail=not rungs.all()))
     if record["truths"]:
         table = _correlations(findings.correlations, record)
-        made.append(replace(table, notes=[*table.notes, *_of_controls(findings, record)]))
+        notes = [*table.notes, *_of_controls(findings, record), *of_support(findings.metrics, record)]
+        made.append(replace(table, notes=notes))
     elif len(record["explainers"]) > 1:
-        made.append(_standings(findings.metrics, record))
+        table = _standings(findings.metrics, record)
+        made.append(replace(table, notes=[*table.notes, *of_support(findings.metrics, record)]))
     if len(findings.metric_agreement):
         made.append(_agreement(findings.metric_agreement, record, detail=bool(record["truths"])))
     made += _differences(findings.differences, record)
@@ -184,28 +187,105 @@ def of_coverage(low: Mapping[str, float], record: Mapping[str, Any]) -> list[str
     return [f"† names k = {k} features for under {LOW_COVERAGE:.0%} of the instances: {shares}.{words}"]
 
 
-def of_support(metrics: pd.DataFrame, record: Mapping[str, Any]) -> list[str]:
-    """On which instances explainers are scored, where they cover not the same ones."""
-    mine = metrics[metrics["rung"].isna() & (metrics["role"] != "fact") & (metrics["own_n"] > 0)]
-    covered = mine.groupby("explainer", sort=False)["own_n"].max()
-    if mine.empty or (covered.nunique() == 1 and (mine["n"] == mine["own_n"]).all()):
+def of_support(metrics: pd.DataFrame, record: Mapping[str, Any], hidden: Container[_Pair] = ()) -> list[str]:
+    """Return over how many instances explainers are scored, and which rows have another n; nothing if all have all."""
+    total, titles = record["instances"], record["explainers"]
+    counts = instance_counts(metrics, record, hidden)
+    coverage = _own_coverage(metrics)
+    alone = ", ".join(f"{titles[name]} alone covers {n:,}" for name, n in coverage.items() if n < total)
+    if not counts:
+        return [f"No instance is covered by all explainers (support=common). {alone}."] if coverage else []
+    usual = usual_counts(counts, coverage)
+    is_unequal = len(set(coverage.values())) > 1 or any(usual[name] != n for name, n in coverage.items())
+    exceptions = exceptions_note(counts, usual, record, titles)
+    if not is_unequal and not exceptions and set(usual.values()) == {total}:
         return []
-    titles, many = record["explainers"], record["instances"]
-    own = ", ".join(f"{titles[name]} {count:,}" for name, count in covered.items() if count < many)
-    if record["settings"]["support"] == "own":
-        return [
-            f"Each explainer is scored on its own instances (support=own), of {many:,}: {own}. "
-            "Unlike instances make unlike scores."
-        ]
-    sizes = mine.groupby(["metric", "variant"], sort=False)["n"].max().astype(int)
-    shared = int(sizes.mode().iloc[-1])  # of most rows of the table, if they differ
-    rest = [f"{' '.join(part for part in pair if part)} {n:,}" for pair, n in sizes.items() if n != shared]  # type: ignore[attr-defined]
-    others = f" Other rows: n = {'; '.join(rest)}." * bool(rest)
-    few = f" Fewer than {LEAST} are no sample: leave out who covers least, or take support=own." * (shared < LEAST)
-    return [
-        f"Scored on the {shared:,} of {many:,} instances that all explainers cover (support=common); covered by "
-        f"itself: {own}.{others}{few}"
-    ]
+    shared = _most_common(usual.values())
+    if len(set(usual.values())) > 1:
+        own = ", ".join(f"{titles[name]} {n:,}" for name, n in usual.items() if n < total)
+        first = (
+            f"Each explainer is scored on its own instances (support=own), of {total:,}: {own}. "
+            "Scores over different instances are not comparable."
+        )
+    elif is_unequal:
+        first = f"Scored on the {shared:,} of {total:,} instances that all explainers cover (support=common). {alone}."
+    elif shared < total:
+        first = f"Scored on {shared:,} of {total:,} instances."
+    else:
+        first = f"Scored on all {total:,} instances."
+    few = (
+        f" Fewer than {LEAST} instances allow no intervals: leave out the explainer with the lowest coverage, or set "
+        "support=own." * (is_unequal and shared < LEAST)
+    )
+    return [f"{first}{exceptions}{few}"]
+
+
+def instance_counts(
+    metrics: pd.DataFrame, record: Mapping[str, Any], hidden: Container[_Pair] = ()
+) -> dict[_Pair, dict[str, int]]:
+    """Return n by row of a table of scores and by explainer, without values and truths that such a table leaves out.
+
+    A fact such as coverage is a share of all instances, and a table says so.
+    """
+    rows = _without_rungs(metrics)
+    rows = rows[rows["n"] > 0]
+    roles = rows["metric"].map({name: facts["role"] for name, facts in record["metrics"].items()})
+    is_total = roles.eq("fact") & rows["n"].eq(record["instances"])
+    is_other_truth = roles.eq("truth") & rows["metric"].ne(record["settings"]["agreement"])
+    rows = rows[~(is_total | is_other_truth)]
+    counts = _by_row(rows, rows["explainer"], rows["n"])
+    return {pair: row for pair, row in counts.items() if pair not in hidden}
+
+
+def _by_row(lines: pd.DataFrame, columns: Iterable[str], instances: Iterable[float]) -> dict[_Pair, dict[str, int]]:
+    """Return n by row of a table and by column."""
+    counts: dict[_Pair, dict[str, int]] = {}
+    for metric, variant, name, n in zip(lines["metric"], lines["variant"], columns, instances, strict=True):
+        counts.setdefault((metric, variant), {})[name] = int(n)
+    return counts
+
+
+def usual_counts(counts: Mapping[_Pair, Mapping[str, int]], columns: Iterable[str]) -> dict[str, int]:
+    """Return the n of most rows of a table by column."""
+    return {name: _most_common(row[name] for row in counts.values() if name in row) for name in columns}
+
+
+def _without_rungs(metrics: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of all explainers but the rungs of a ladder; of a ladder alone, its rows."""
+    is_rung = metrics["rung"].notna()
+    return metrics if is_rung.all() else metrics[~is_rung]
+
+
+def _own_coverage(metrics: pd.DataFrame) -> dict[str, int]:
+    """Return how many instances each explainer is scored on by itself."""
+    rows = _without_rungs(metrics)
+    most = rows[(rows["role"] != "fact") & (rows["own_n"] > 0)].groupby("explainer", sort=False)["own_n"].max()
+    return {str(name): int(n) for name, n in most.items()}
+
+
+def exceptions_note(
+    counts: Mapping[_Pair, Mapping[str, int]],
+    usual: Mapping[str, int],
+    record: Mapping[str, Any],
+    titles: Mapping[str, str],
+) -> str:
+    """Return the rows that rest on another n than the usual one of each column."""
+    rows: dict[str, list[str]] = {}  # titles of rows, by their numbers in words
+    for pair, row in counts.items():
+        others = {name: n for name, n in row.items() if n != usual.get(name)}
+        if not others:
+            continue
+        each = ", ".join(f"{titles.get(name, name)} {n:,}" for name, n in others.items())
+        is_shared = len(set(row.values())) == 1
+        text = f" {next(iter(row.values())):,} instances" if is_shared else f": {each} instances"
+        rows.setdefault(text, []).append(words_of(row_title(*pair, record).text))
+    groups = [f"{', '.join(names)}{text}{' each' * (len(names) > 1)}" for text, names in rows.items()]
+    return f" Other rows: {'; '.join(groups)}." if groups else ""
+
+
+def _most_common(numbers: Iterable[int]) -> int:
+    """Return the most frequent number, of several the largest; 0 of none."""
+    return max(Counter(numbers).items(), key=lambda item: (item[1], item[0]), default=(0, 0))[0]
 
 
 def _own(metrics: pd.DataFrame, record: Mapping[str, Any]) -> Table:
@@ -811,11 +891,17 @@ def _instances(instances: pd.DataFrame, record: Mapping[str, Any]) -> Table:
                     text = _with_interval(line[of], line[f"{of}_low"], line[f"{of}_high"])
                     row.append(Cell(text, bold=bool(line[of] == best[gold, of])))
         rows.append(row)
+    there = chosen[chosen["tau"].notna()]
+    counts = _by_row(there, there["gold"], there["instances"])
+    usual = usual_counts(counts, golds)
+    many = ", ".join(f"{name} {usual[gold]:,}" for gold, name in golds.items())
+    same = f"{max(usual.values()):,} instances" if len(set(usual.values())) == 1 else f"some instances ({many})"
     note = (
-        f"For each of up to {chosen['instances'].max():,} instances, how a metric orders the explainers against "
+        f"For each of {same}, how a metric orders the explainers against "
         f"how much of the gold ({settings['agreement']}) each found. τ: mean over instances, a tied pair being neither "
         "right nor wrong. d: (right - wrong) / all pairs of explainers that the gold does not tie, 1 if the metric "
         f"always sees which explainer found more.{_of_intervals(record, alone=True)}"
+        f"{exceptions_note(counts, usual, record, golds)}"
     )
     kept, left = tidied({"": rows})
     return Table("Agreement instance by instance", header, kept, [note, *left], detail=True)
@@ -842,6 +928,10 @@ def _bounds(bounds: pd.DataFrame, metrics: pd.DataFrame, record: Mapping[str, An
         cells = [*(_percent(places.get(name)) for name in named), *map(_percent, shares)]
         rows.append([row_title(*pair, record), Cell(_number(line["worst"])), Cell(_number(line["best"])), *cells])
     first = bounds.iloc[0]
+    shown = bounds[~bounds["metric"].isin(truths_of(record))]
+    counts = _by_row(shown, [""] * len(shown), shown["instances"])
+    usual = usual_counts(counts, [""])
+    exceptions = exceptions_note(counts, usual, record, {})
     how = {
         "enumerated": f"every set of {settings['k']} of its features is tried",
         "greedy": "sets are grown greedily, each metric's best and worst by one feature at a time, so that better "
@@ -849,11 +939,11 @@ def _bounds(bounds: pd.DataFrame, metrics: pd.DataFrame, record: Mapping[str, An
     }[first["method"]]
     notes = [
         f"{data['name']}: the worst and the best score that any explanation of size k = {settings['k']} could get; for "
-        f"each of {first['instances']:,} instances {how}. Then where each explainer stands between them (0 % the "
-        "worst, 100 % the best, on the instances that it is scored on). Telling: the share of instances on which not "
-        "all sets score the same. On those, how much of the gold, under each definition, the metric's own optimum has "
-        "(where several sets are best, on average): what the metric rewards. bounds.csv has the same over all "
-        "instances."
+        f"each of {max(usual.values()):,} instances {how}.{exceptions} Then where each explainer stands between them "
+        "(0 % the worst, 100 % the best, on the instances that it is scored on). Telling: the share of instances on "
+        "which not all sets score the same. On those, how much of the gold, under each definition, the metric's own "
+        "optimum has (where several sets are best, on average): what the metric rewards. bounds.csv has the same over "
+        "all instances."
     ]
     kept, left = tidied({"": rows})
     title = "Bounds of each metric, and each explainer's place between them"
@@ -913,10 +1003,14 @@ def _moved(values: pd.DataFrame, names: Sequence[str], record: Mapping[str, Any]
                 known = "" if pd.isna(line["se"]) else f" ({_number(line['noise_se'])} of {_number(line['se'])})"
                 row.append(Cell(f"{_number(abs(line['difference']))}{known}"))
         blocks.setdefault(block_of(pair[1], record["metrics"][pair[0]]), []).append(row)
+    counts = _by_row(values, values["explainer"], values["instances"])
+    usual = usual_counts(counts, names)
+    many = ", ".join(f"{record['explainers'][name]} {usual[name]:,}" for name in names)
     note = (
         "How far each explainer's value moves with another seed of the explainer, on the instances that it explains "
-        "with both. In brackets the standard error that its own noise makes, of the standard error over the same "
-        f"instances, which contains it; none from fewer than {LEAST}. Explainers that draw nothing are left out."
+        f"with both ({many}).{exceptions_note(counts, usual, record, record['explainers'])} In brackets the standard "
+        "error that its own noise makes, of the standard error over the same instances, which contains it; none from "
+        f"fewer than {LEAST}. Explainers that draw nothing are left out."
     )
     title = "What another seed of the explainer does to each metric's value"
     kept, left = tidied(blocks)

@@ -69,8 +69,16 @@ def test_a_contradiction_comes_first():
 def test_if_nothing_can_be_told_that_is_said_with_how_many_instances_it_would_take():
     open_one = CONTEST | {"tied": ["shap", "lime", "anchor"], "decides": False, "needed": 4321}
     assert said(explainer=None, reference=open_one).headlines[0] == (
-        "What contributed? SHAP, LIME and Anchor cannot be told apart on 100 instances; about 4,321 would be needed. "
-        "LIME asks least of the model."
+        "What contributed? SHAP, LIME and Anchor are not significantly different on 100 instances; about 4,321 would "
+        "separate the best from another. LIME uses the fewest model evaluations."
+    )
+    unknown = said(explainer=None, reference=open_one | {"needed": None}).headlines[0]
+    assert "not significantly different on 100 instances. LIME uses" in unknown
+    equal = open_one | {"needed": None, "values": dict.fromkeys(open_one["values"], 0.5)}
+    assert (
+        said(explainer=None, reference=equal)
+        .headlines[0]
+        .startswith("What contributed? SHAP, LIME and Anchor have the same value on 100 instances. LIME uses")
     )
     none = said(explainer=None, cheapest=None, believed=None, reference=None, because="there is one explainer")
     assert none.headlines[0] == "What contributed? Nothing can be told: there is one explainer."

@@ -215,7 +215,7 @@ def test_common_support_is_told_and_each_explainers_own_scores_have_a_table(shar
     scores, *_, own = tables(values=values)
     told = scores.markdown()
     assert f"Scored on the {shared} of 50 instances that all explainers cover (support=common)" in told
-    assert "covered by itself: B† 45." in told and ("no sample" in told) == few
+    assert "B† alone covers 45." in told and ("allow no intervals" in told) == few
     assert own.title == "Scores of each explainer on its own instances" and own.detail
     assert "1.5000 (50)" in own.markdown() and "1.2500 (45)" in own.markdown()
     record = {**RECORD, "settings": {**RECORD["settings"], "support": "own"}}
@@ -225,7 +225,7 @@ def test_common_support_is_told_and_each_explainers_own_scores_have_a_table(shar
 
 
 def test_the_note_on_support_states_the_n_of_most_rows_and_names_the_others():
-    rows = [("c", "", 47), ("validity", "label", 47), ("naopc", "mask", 7), ("sparsity", "", 57)]
+    rows = [("c", "label", 47), ("validity", "label", 47), ("naopc", "mask", 7), ("sparsity", "", 57)]
     values = pd.DataFrame(
         [
             {
@@ -241,10 +241,78 @@ def test_the_note_on_support_states_the_n_of_most_rows_and_names_the_others():
             for name, own in (("a", 60), ("b", n))
         ]
     )
-    record = {"explainers": {"a": "A", "b": "B"}, "instances": 60, "settings": {"support": "common"}}
-    (told,) = of_support(values, record)
-    assert told.startswith("Scored on the 47 of 60 instances that all explainers cover")
-    assert told.count("Other rows: n = naopc mask 7; sparsity 57.") == 1
+    (told,) = of_support(values, NAMED)
+    assert told == (
+        "Scored on the 47 of 60 instances that all explainers cover (support=common). B alone covers 57. "
+        "Other rows: NAOPC (mask) 7 instances; Sparsity 57 instances."
+    )
+
+
+def scored(rows, roles=()):
+    """Rows of metrics.csv: metric, variant and how many instances each explainer has."""
+    return pd.DataFrame(
+        [
+            {
+                "metric": metric, "variant": variant, "explainer": name, "n": n, "own_n": n, "rung": None,
+                "role": dict(roles).get(metric, "judged"),
+            }
+            for metric, variant, *counts in rows
+            for name, n in zip("ab", counts, strict=True)
+        ]
+    )  # fmt: skip
+
+
+NAMED = {
+    **RECORD,
+    "explainers": {"a": "A", "b": "B"},
+    "instances": 60,
+    "metrics": {
+        **RECORD["metrics"], "naopc": facts("NAOPC", 35, block="erasure"), "sparsity": facts("Sparsity", 70, detail=""),
+        "validity": facts("Validity", 40),
+    },
+}  # fmt: skip
+
+
+def test_the_n_of_rows_is_stated_where_all_explainers_cover_all_instances():
+    rows = [("c", "label", 60, 60), ("validity", "label", 60, 60)]
+    truths = [("recall", "signed", 20, 20), ("coverage", "all", 60, 60)]
+    roles = {"recall": "truth", "coverage": "fact"}
+    assert of_support(scored(rows), NAMED) == []
+    (told,) = of_support(scored([*rows, *truths, ("naopc", "del", 43, 43), ("naopc", "mask", 43, 43)], roles), NAMED)
+    assert told == (
+        "Scored on all 60 instances. Other rows: GroundTruth (recall, signed) 20 instances; "
+        "NAOPC (del.), NAOPC (mask) 43 instances each."
+    )
+    assert "GroundTruth" not in of_support(scored([*rows, *truths], roles), NAMED, [("recall", "signed")])
+
+
+def test_the_n_of_rows_is_stated_if_each_explainer_has_its_own_instances():
+    record = NAMED | {"settings": {**NAMED["settings"], "support": "own"}}
+    rows = [("c", "label", 60, 47), ("validity", "label", 60, 47), ("naopc", "del", 43, 30), ("sparsity", "", 20, 20)]
+    (told,) = of_support(scored(rows), record)
+    assert told == (
+        "Each explainer is scored on its own instances (support=own), of 60: B 47. Scores over different instances "
+        "are not comparable. Other rows: NAOPC (del.): A 43, B 30 instances; Sparsity 20 instances."
+    )
+
+
+def test_the_tables_of_correlations_and_of_single_instances_state_the_n_of_rows():
+    values = metrics()
+    values.loc[values["metric"] == "recall", ["n", "own_n"]] = 20
+    told = tables(values=values)
+    note = "Scored on all 50 instances. Other rows: GroundTruth (recall, signed), GroundTruth (recall, absolute) 20"
+    assert all(note in " ".join(table.notes) for table in told[:2])
+    figures = ("instances", "tau", "tau_low", "tau_high", "ordered", "d", "d_low", "d_high")
+    lines = [
+        {
+            "metric": metric, "variant": "label", "gold": "signed", "agreement": "recall", "instances": n, "tau": 0.5,
+            "tau_low": np.nan, "tau_high": np.nan, "d": 0.5, "d_low": np.nan, "d_high": np.nan,
+            **dict.fromkeys((f"{name}_without_controls" for name in figures), np.nan),
+        }
+        for metric, n in (("c", 50), ("proximity", 43))
+    ]  # fmt: skip
+    (note,) = tables(instances=lines)[-1].notes
+    assert "For each of 50 instances" in note and note.endswith("Other rows: Proximity (label) 43 instances.")
 
 
 def test_a_figure_outside_its_interval_is_marked():

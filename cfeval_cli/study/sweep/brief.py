@@ -14,7 +14,7 @@ from cfeval_cli.statistics.correlation import REST, less
 from cfeval_cli.statistics.ranking import ranks
 from cfeval_cli.statistics.stability import ALL
 from cfeval_cli.study.sweep.runs import Run, Sweep
-from cfeval_cli.study.sweep.tables import ends, merged
+from cfeval_cli.study.sweep.tables import counts_note, ends, merged
 
 _Pair = tuple[str, str]  # metric and variant
 
@@ -54,7 +54,11 @@ def _seeds(runs: Sequence[Run], metrics: pd.DataFrame, correlations: pd.DataFram
         of = "without controls" if correlations["coefficient"].eq(less("tau")).any() else "all explainers"
         told.append(f"τ: mean, {of}; in brackets its interval over seeds and instances.")
     return Brief(
-        _about(runs), rows, blocks, columns, [note for note in [*told, *notes, *of_left(left, record)] if note]
+        _about(runs),
+        rows,
+        blocks,
+        columns,
+        [note for note in [*told, *notes, *of_left(left, record), *counts_note(runs, left)] if note],
     )
 
 

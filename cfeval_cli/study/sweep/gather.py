@@ -41,7 +41,7 @@ _RECORD = (
     "status", "settings", "explainers", "metrics", "removals", "search", "setup", "data", "accuracy", "instances",
 )  # fmt: skip
 _SETTINGS = ("seed", "k", "gold", "agreement", "incomplete")
-_METRICS = ["metric", "variant", "explainer", "rung", "control", "value", "value_se", "better", "moves"]
+_METRICS = ["metric", "variant", "explainer", "rung", "control", "value", "value_se", "n", "better", "moves"]
 _COEFFICIENTS = ("tau", "tau_without_controls", "rho")
 _CORRELATIONS = ["metric", "variant", "family", "gold", "agreement"]
 _CORRELATIONS += [f"{name}{end}" for name in _COEFFICIENTS for end in ("", "_se")]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from cfeval_cli.report.tables import (
     asked,
     block_of,
     headed,
+    instance_counts,
     is_truth,
     leading,
     low_coverage,
@@ -26,6 +27,8 @@ from cfeval_cli.report.tables import (
     of_coverage,
     row_title,
     tidied,
+    usual_counts,
+    words_of,
 )
 from cfeval_cli.statistics.correlation import REST, less
 from cfeval_cli.statistics.stability import ALL
@@ -107,6 +110,7 @@ def _means(metrics: pd.DataFrame, runs: Sequence[Run], chosen: Mapping[str, str]
         f"{_about(runs)}",
         f"* marks the ground truth ({asked(runs[0].record)}). ↑ higher is better, ↓ lower. {_gaps(metrics, many)}",
         *_of_moves("value", bool(moving)),
+        *counts_note(runs),
         *of_coverage(low_coverage(means), record),
     ]
     kept, left = tidied(blocks, ranked=True)
@@ -143,6 +147,7 @@ def _agreement(correlations: pd.DataFrame, runs: Sequence[Run], chosen: Mapping[
         "within: the deviation that the choice of instances explains (bootstrap, inside each seed). between: the "
         f"deviation that is left, of splits, models, explainers and searches. {_gaps(mine, many)}",
         _about(runs),
+        *counts_note(runs),
         *_of_moves("τ", bool((mine["moves"].fillna(0) > 0).any())),
     ]
     kept, left = tidied({"": rows})
@@ -316,6 +321,26 @@ def _about(runs: Sequence[Run]) -> str:
         f"k = {record['settings']['k']}; {record['setup']}; incomplete explanations: "
         f"{record['settings']['incomplete']}."
     )
+
+
+def counts_note(runs: Sequence[Run], hidden: Container[_Pair] = ()) -> list[str]:
+    """Return over how many instances the runs score explainers, and which rows have another n."""
+    usual, others = list[int](), dict[_Pair, list[int]]()
+    for run in runs:
+        counts = instance_counts(run.metrics, run.record, hidden)
+        of_run = usual_counts(counts, run.record["explainers"])
+        usual += [n for n in of_run.values() if n]
+        for pair, row in counts.items():
+            others.setdefault(pair, []).extend(n for name, n in row.items() if n != of_run[name])
+    record, rows = merged(runs), dict[str, list[str]]()
+    for pair, some in others.items():
+        if some:
+            rows.setdefault(_range(some, "{:,}"), []).append(words_of(row_title(*pair, record).text))
+    if not rows and set(usual) <= {run.record["instances"] for run in runs}:
+        return []
+    groups = [f"{', '.join(names)} {span} instances{' each' * (len(names) > 1)}" for span, names in rows.items()]
+    scored = f"Each run scores explainers on {_range(usual, '{:,}')} instances."
+    return [scored + (f" Other rows: {'; '.join(groups)}." if groups else "")]
 
 
 def _range(values: Sequence[float], form: str) -> str:

@@ -25,7 +25,7 @@ from tests.conftest import cfeval, reseal, seal
 from tests.examples import examples
 
 FILES = ["seeds_correlations.csv", "seeds_metrics.csv", "stability.csv", "sweep.csv", "tables.md", "tables.tex"]
-HEADING = "metric,variant,explainer,rung,control,value,value_se,better,moves"
+HEADING = "metric,variant,explainer,rung,control,value,value_se,n,better,moves"
 METRICS = {"c": "higher", "proximity": "lower", "recall": "higher", "coverage": "none"}
 KINDS = {
     "c": {"role": "judged", "block": "counterfactual", "detail": "{search}, {variant}"},
@@ -422,7 +422,7 @@ def test_a_folder_that_is_not_as_the_run_left_it_is_named(tmp_path, name, text, 
         ("metrics.csv", None, "run.json does not list metrics.csv"),
         ("metrics.csv", "", "cannot be gathered: No columns"),
         ("metrics.csv", "metric,variant\nc,label\n", "metrics.csv has no column explainer, rung, control, value"),
-        ("metrics.csv", f"{HEADING}\nc,label,a,,many,0,higher\n", "cannot be gathered: could not convert"),
+        ("metrics.csv", f"{HEADING}\nc,label,a,,many,0,20,higher\n", "cannot be gathered: could not convert"),
         ("correlations.csv", None, "run.json does not list correlations.csv"),
     ],
 )
@@ -639,3 +639,25 @@ def test_resamples_that_are_none_are_refused(tmp_path):
         write_run(tmp_path / name, 0, [], some_values(rng), some_taus(rng), draws=draws)
         with pytest.raises(UserError, match="cannot be gathered"):
             gather([tmp_path / name], tmp_path / "into")
+
+
+def test_the_tables_of_a_sweep_state_the_n_of_rows_that_differ(tmp_path):
+    def told(*counts):
+        for seed, n in enumerate(counts):
+            folder = tmp_path / str(n) / str(seed)
+            write_run(folder, seed, values=some_values(np.random.default_rng(seed)))
+            table = pd.read_csv(folder / "metrics.csv")
+            table.loc[table["metric"] == "c", "n"] = n
+            table.to_csv(folder / "metrics.csv", index=False)
+            reseal(folder)
+        found = gather([tmp_path], tmp_path)
+        shutil.rmtree(tmp_path)
+        assert [one for one in found.tables[0].notes if "Each run scores" in one] == [
+            one for one in found.brief.notes if "Each run scores" in one
+        ]
+        return [one for one in found.brief.notes if "Each run scores" in one]
+
+    assert told(17, 18) == [
+        "Each run scores explainers on 20 instances. Other rows: C (disc., label) 17 to 18 instances."
+    ]
+    assert told(20, 20) == []
