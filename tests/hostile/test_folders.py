@@ -28,7 +28,7 @@ VALUES = [
     "\\input{/etc/passwd}", "<script>", [], {}, [[]], {"a": 1}, {"_target_": "os.mkdir", "path": "made"}, "complete",
     "none", 1 << 63,
 ]  # fmt: skip
-HEADING = b"metric,variant,explainer,rung,control,value,value_se,better,moves\n"
+HEADING = b"metric,variant,explainer,rung,control,value,value_se,n,better,moves\n"
 NAMED = ("run.json", "metrics.csv", "correlations.csv")
 
 
@@ -149,9 +149,9 @@ def test_a_run_folder_is_gathered_or_refused_by_name_and_nothing_in_it_is_made(c
         ("run.json", b'{"a":' * 100_000, "recursion"),
         ("run.json", b"1" * 10_000, "digits"),
         ("run.json", b" " * ((1 << 26) + 1), "has more than"),
-        ("metrics.csv", HEADING + b"c,label,a,,False,1,1,higher,\n" * 2, "two lines of the same"),
-        ("metrics.csv", HEADING + b"c,label,a,,False,1,1,best,\n", "better is one of"),
-        ("metrics.csv", HEADING + b"new,label,a,,False,1,1,higher,\n", "does not tell of"),
+        ("metrics.csv", HEADING + b"c,label,a,,False,1,1,20,higher,\n" * 2, "two lines of the same"),
+        ("metrics.csv", HEADING + b"c,label,a,,False,1,1,20,best,\n", "better is one of"),
+        ("metrics.csv", HEADING + b"new,label,a,,False,1,1,20,higher,\n", "does not tell of"),
         ("metrics.csv", b"\xff\xfe", "utf-8"),
     ],
 )  # fmt: skip

@@ -68,14 +68,14 @@ def write_runs(
             better = "lower" if metric in LOWER else "higher"
             for name, value in values.items():
                 column = gold if metric == "recall" else variant
-                metrics.append((metric, column, name, np.nan, False, value, 0.01, better, None))
+                metrics.append((metric, column, name, np.nan, False, value, 0.01, 100, better, None))
             if metric != "recall":
                 side = [value if better == "higher" else -value for value in values.values()]
                 both = tau(side, list(truth.values())), rho(side, list(truth.values()))
                 correlations.append(
                     (metric, variant, "explainers", gold, "recall", both[0], 0.1, both[1], 0.1, 4, -9, 9, *(None, None))
                 )
-        columns = ["metric", "variant", "explainer", "rung", "control", "value", "value_se", "better", "moves"]
+        columns = ["metric", "variant", "explainer", "rung", "control", "value", "value_se", "n", "better", "moves"]
         pd.DataFrame(metrics, columns=columns).drop_duplicates(columns[:3]).to_csv(path / "metrics.csv", index=False)
         columns = ["metric", "variant", "family", "gold", "agreement", "tau", "tau_se", "rho", "rho_se"]
         # what the paper did not print, and what must not be compared with it
