@@ -1,0 +1,1 @@
+"""Renderers of tables: terminal, narrow screen, Markdown, LaTeX, HTML and CSV."""

@@ -1,0 +1,91 @@
+"""Tables as HTML; all text is escaped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from markupsafe import Markup
+
+from cfeval_cli.errors import visible
+from cfeval_cli.report.table import Cell, Row, Table, Title
+
+
+class Definition(Protocol):
+    """An entry of a glossary."""
+
+    @property
+    def name(self) -> str:
+        """The word."""
+
+    @property
+    def what(self) -> str:
+        """What it means."""
+
+    @property
+    def anchor(self) -> str:
+        """Where the glossary has it."""
+
+
+_Define = Callable[[Title], Definition | None]
+
+
+def render_html(table: Table, define: _Define = lambda title: None, *, caption: bool = False) -> Markup:
+    """Write a table without its notes; `data-value` is what a script sorts by."""
+    head = Markup("").join(_head(title, "col", define) for title in table.header)
+    bodies = Markup("").join(
+        Markup("<tbody>\n{}</tbody>\n").format(Markup("").join(_row(row, define) for row in block))
+        for block in table.blocks
+    )
+    across = Markup(" data-across") if table.ranked else ""
+    title = Markup("<caption>{}</caption>").format(visible(table.title)) if caption else ""
+    return Markup('<table class="sortable"{}>{}\n<thead><tr>{}</tr></thead>\n{}</table>').format(
+        across, title, head, bodies
+    )
+
+
+def render_notes(table: Table) -> Markup:
+    """Write the notes below a table."""
+    return Markup("\n").join(Markup('<p class="note">{}</p>').format(visible(note)) for note in table.notes)
+
+
+def _row(row: Row, define: _Define) -> Markup:
+    direction = Markup(' data-direction="lower"') if row.title.direction == "lower" else ""
+    cells = Markup("").join(map(_cell, row.cells))
+    return Markup("<tr{}>{}{}</tr>\n").format(direction, _head(row.title, "row", define), cells)
+
+
+def _head(title: Title, scope: str, define: _Define) -> Markup:
+    entry, text = define(title), visible(title.text)
+    number = "" if title.number is None else Markup(' data-value="{}"').format(title.number)
+    if entry is None:
+        return Markup('<th scope="{}"{}>{}</th>').format(scope, number, text)
+    return Markup(
+        '<th scope="{}"{} title="{what}">{} <a class="what" href="#{anchor}" title="{what}" '
+        'aria-label="what {name} is">?</a></th>'
+    ).format(scope, number, text, what=visible(entry.what), anchor=entry.anchor, name=visible(entry.name))
+
+
+def _cell(cell: Cell) -> Markup:
+    attributes = Markup(' class="agrees"') if cell.bold else Markup("")
+    if cell.number is not None:
+        attributes += Markup(' data-value="{:.6g}"').format(cell.number)
+    if cell.is_missing and cell.reason:
+        attributes += Markup(' title="{}"').format(visible(cell.reason))
+    content = _content(cell)
+    return Markup("<td{}>{}</td>").format(attributes, Markup("<b>{}</b>").format(content) if cell.bold else content)
+
+
+def _content(cell: Cell) -> Markup:
+    """Write the value, then the rank, then the interval, each in an element of its own."""
+    if cell.is_range or isinstance(cell.value, str):
+        return Markup("{}").format(visible(cell.text))
+    interval = cell.interval_text
+    parts = [Markup("{}").format(visible(cell.value_text + ("" if interval else cell.marks)))]
+    if cell.is_missing:
+        return parts[0]
+    if cell.bracket:
+        parts.append(Markup('<span class="rank">{}</span>').format(visible(cell.bracket)))
+    if interval:
+        parts.append(Markup("<small>{}</small>").format(visible(interval + cell.marks)))
+    return Markup(" ").join(parts)

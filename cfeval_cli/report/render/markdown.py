@@ -1,0 +1,43 @@
+"""Tables as GitHub Markdown."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from cfeval_cli.errors import visible
+from cfeval_cli.report.table import Table
+
+
+def render_markdown(table: Table) -> str:
+    """Write a table with its title and its notes."""
+    lines = [
+        _bold(table.title),
+        "",
+        _line([_escape(title.text) for title in table.header]),
+        "|" + "|".join([" --- "] + [" ---: "] * (len(table.header) - 1)) + "|",
+    ]
+    for row in table.rows:
+        cells = [_bold(cell.text) if cell.bold else _escape(cell.text) for cell in row.cells]
+        lines.append(_line([_escape(row.title.text), *cells]))
+    return "\n".join([*lines, "", *(f"{_paragraph(note)}  " for note in table.notes)]).rstrip() + "\n"
+
+
+def _line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def _escape(text: str) -> str:
+    return re.sub(r"([\\`*_\[\]<>|&~$])", r"\\\1", visible(text))
+
+
+def _bold(text: str) -> str:
+    inner = _escape(text).strip()  # text with spaces around it would not be bold
+    return f"**{inner}**" if inner else ""
+
+
+def _paragraph(text: str) -> str:
+    """Escape text that begins a line, so that it is no heading, list or rule."""
+    return re.sub(
+        r"^([#+=-]|\d+(?=[.)]))", lambda m: f"{m[0]}\\" if m[0][0].isdigit() else f"\\{m[0]}", _escape(text).strip()
+    )
