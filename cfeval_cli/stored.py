@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from cfeval_cli.report.page.build import Report
-    from cfeval_cli.report.tables import Table
 
 
 class Run:
@@ -85,8 +84,8 @@ class Run:
         told = self._report.recommendation
         if told is None:
             return None
-        rows = [[cell.text for cell in row] for block in told.table.blocks for row in block]
-        return pd.DataFrame(rows, columns=pd.Index([cell.text for cell in told.table.header]))
+        rows = [[row.title.text, *row.texts] for row in told.table.rows]
+        return pd.DataFrame(rows, columns=pd.Index([title.text for title in told.table.header]))
 
     @cached_property
     def figures(self) -> dict[str, Figure]:
@@ -122,9 +121,12 @@ class Run:
 
     def _repr_html_(self) -> str:
         """For a notebook: the verdict and the first table; whatever comes from the data is escaped."""
-        table = self._report.tables[0]
+        from cfeval_cli.report.render.html import render_html, render_notes
+
+        first = self._report.tables[0]
+        table = render_html(first, caption=True) + render_notes(first)
         advice = "".join(f"<p><strong>{escape(one)}</strong></p>" for one in self.advice)
-        return f"{advice}<p>{escape(self.verdict)}.</p>{_html(table)}<p>{escape(str(self.folder))}</p>"
+        return f"{advice}<p>{escape(self.verdict)}.</p>{table}<p>{escape(str(self.folder))}</p>"
 
 
 def load(folder: str | Path) -> Run:
@@ -139,15 +141,3 @@ def load(folder: str | Path) -> Run:
 def _objects(values: Sequence[object]) -> pd.Series[Any]:
     """A column of lists."""
     return pd.Series(list(values), dtype=object)
-
-
-def _html(table: Table) -> str:
-    """A table with what is bold in it."""
-    header = "".join(f"<th>{escape(cell.text)}</th>" for cell in table.header)
-    rows = "".join(
-        "<tr>" + "".join(f"<td>{f'<b>{escape(c.text)}</b>' if c.bold else escape(c.text)}</td>" for c in row) + "</tr>"
-        for block in table.blocks
-        for row in block
-    )
-    notes = "".join(f"<p>{escape(note)}</p>" for note in table.notes)
-    return f"<table><caption>{escape(table.title)}</caption><tr>{header}</tr>{rows}</table>{notes}"

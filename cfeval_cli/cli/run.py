@@ -22,9 +22,8 @@ from cfeval_cli.errors import Failure, UserError, refuse_exit, visible
 
 if TYPE_CHECKING:
     from cfeval_cli.core import Plan
-    from cfeval_cli.report.brief import Brief
     from cfeval_cli.report.page.build import Report
-    from cfeval_cli.report.tables import Table
+    from cfeval_cli.report.table import Table
     from cfeval_cli.results.store import RunFolder
 
 log = logging.getLogger("cfeval")
@@ -168,7 +167,7 @@ def add_tables(folder: RunFolder, plan: Plan) -> Report:
     return made
 
 
-def _shown(made: Report) -> tuple[Sequence[str], Brief, Sequence[Table]] | None:
+def _shown(made: Report) -> tuple[Sequence[str], Table, Sequence[Table]] | None:
     """What the screen is to have; a run is not lost for want of it."""
     try:
         return made.answer, made.brief, made.tables

@@ -13,8 +13,7 @@ from cfeval_cli.errors import visible
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from cfeval_cli.report.brief import Brief
-    from cfeval_cli.report.tables import Table
+    from cfeval_cli.report.table import Table
 
 _WIDE = 160  # columns of output that is no terminal: it is for files, and should not be folded to 80
 
@@ -40,26 +39,30 @@ def full() -> bool:
 
 def show(tables: Iterable[Table], said: str) -> None:
     """The tables but their details, which files have and --full shows, and what is to be known in any case."""
+    from cfeval_cli.report.render.terminal import render_terminal
+
     out = console()
     if not quiet():
         for table in tables:
             if full() or not table.detail:
                 out.print()
-                out.print(table.rich(out.width))
+                out.print(render_terminal(table, out.width))
     if said:
         if not quiet():
             out.print()
         out.print(visible(said, keep="\n"), markup=False, highlight=False, soft_wrap=True)
 
 
-def answer(told: Sequence[str], brief: Brief, tables: Iterable[Table], said: Sequence[str]) -> None:
+def answer(told: Sequence[str], brief: Table, tables: Iterable[Table], said: Sequence[str]) -> None:
     """The answer first; then one table, or all if the user wants that; then where the files are, if that is known."""
+    from cfeval_cli.report.render.narrow import render_narrow
+
     out = console()
     for line in told:
         tell(out, line)
     if not quiet() and not full():
         out.print()
-        for text in brief.texts(out.width):
+        for text in render_narrow(brief, out.width):
             out.print(text, soft_wrap=True)
     show(tables if full() else [], "\n".join(said))
 

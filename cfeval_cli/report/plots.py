@@ -15,7 +15,14 @@ import numpy as np
 import pandas as pd
 
 from cfeval_cli.errors import visible
-from cfeval_cli.report.tables import headed, is_truth, leading, row_title, truths_of
+from cfeval_cli.report.table import ARROWS
+from cfeval_cli.report.titles import (
+    is_truth,
+    list_leading_truths,
+    list_truth_metrics,
+    make_metric_title,
+    name_truths,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -112,7 +119,7 @@ def draw(findings: Findings, costs: pd.DataFrame, record: Mapping[str, Any]) -> 
     rungs = findings.metrics["rung"].notna()
     named = findings.metrics[~rungs]
     valued = set(_pairs(named[named["value"].notna()]))
-    known = [truth for truth in leading(record) if truth in valued]
+    known = [truth for truth in list_leading_truths(record) if truth in valued]
     drawn = {}
     with style():
         if findings.correlations["tau"].notna().any():
@@ -142,7 +149,7 @@ def _pairs(metrics: pd.DataFrame) -> list[tuple[str, str]]:
 def _shown(metrics: pd.DataFrame, record: Mapping[str, Any]) -> list[tuple[tuple[str, str], pd.DataFrame]]:
     """The rows of Table 1 that have values: of the truths only the leading ones."""
     shown = metrics[(metrics["better"] != "none") & metrics["value"].notna()]
-    pairs = [pair for pair in _pairs(shown) if not is_truth(pair[0], record) or pair in leading(record)]
+    pairs = [pair for pair in _pairs(shown) if not is_truth(pair[0], record) or pair in list_leading_truths(record)]
     return [(pair, shown[(shown["metric"] == pair[0]) & (shown["variant"] == pair[1])]) for pair in pairs]
 
 
@@ -183,10 +190,12 @@ def legend(figure: Sheet, axis: Axes, where: str = "lower center") -> None:
 
 def _name(axis: Axes, pair: tuple[str, str], record: Mapping[str, Any], more: str = "") -> None:
     """A panel's metric, on two lines if it has details."""
-    name, details, rest = visible(row_title(*pair, record).text).partition(" (")
-    if details and len(details + rest + more) > _BROAD:
-        name, more = f"{name}{more}", ""
-    axis.set_title(f"{name}\n({rest}{more}" if details else f"{name}{more}", parse_math=False)
+    title = make_metric_title(*pair, record)
+    lines = [title.name, f"{title.bracket[1:]} {ARROWS[title.direction]}".strip()] if title.details else [title.text]
+    lines = [visible(line) for line in lines]
+    place = 0 if title.details and len(lines[1] + more) + 1 > _BROAD else -1
+    lines[place] += more
+    axis.set_title("\n".join(lines), parse_math=False)
 
 
 def _apart(limits: tuple[float, float]) -> tuple[float, float]:
@@ -246,7 +255,7 @@ def _against_truth(
     names = list(dict.fromkeys(metrics["explainer"]))
     shown = {pair: lines.set_index("explainer") for pair, lines in _shown(metrics, record)}
     true = shown[truth]
-    shown = {pair: lines for pair, lines in shown.items() if pair not in leading(record)}
+    shown = {pair: lines for pair, lines in shown.items() if pair not in list_leading_truths(record)}
     lead = correlations[(correlations["gold"] == gold) & (correlations["agreement"] == agreement)]
     tau = lead.set_index(["metric", "variant"])["tau"].to_dict()
     figure, axes = grid(len(shown), 1.35)
@@ -268,7 +277,7 @@ def _against_truth(
         "every panel (axes of metrics that should be low are turned over): a metric that tells the truth rises from "
         "left to right." + about(record, "Bars")
     )
-    asked = headed([gold], record)[gold]
+    asked = name_truths([gold], record)[gold]
     return Plot(figure, f"Metric against ground truth{'' if asked == gold else f': {asked}'}", caption)
 
 
@@ -276,7 +285,7 @@ def _ranks(metrics: pd.DataFrame, record: Mapping[str, Any]) -> Plot:
     """A line for each explainer through its ranks by all metrics, the truth first."""
     from cfeval_cli.report.sheet import Sheet
 
-    truths = leading(record)
+    truths = list_leading_truths(record)
     names = list(dict.fromkeys(metrics["explainer"]))
     shown = sorted((pair for pair, lines in _shown(metrics, record)), key=lambda pair: pair not in truths)
     ranks = metrics.set_index(["metric", "variant", "explainer"])["rank"].to_dict()
@@ -295,7 +304,7 @@ def _ranks(metrics: pd.DataFrame, record: Mapping[str, Any]) -> Plot:
             alpha=0.9, ls=seen[name].line, **seen[name].marked,
         )  # fmt: skip
     axis.set_xticks(
-        range(len(shown)), [visible(row_title(*pair, record, star=pair in truths).text) for pair in shown],
+        range(len(shown)), [visible(make_metric_title(*pair, record, star=pair in truths).text) for pair in shown],
         rotation=35 if len(shown) <= _SLANTED else 90, ha="right", va="top" if len(shown) <= _SLANTED else "center",
         rotation_mode="anchor", parse_math=False,
     )  # fmt: skip
@@ -370,14 +379,16 @@ def _correlations(correlations: pd.DataFrame, record: Mapping[str, Any]) -> Plot
 
     agreement = record["settings"]["agreement"]
     chosen = correlations[correlations["agreement"] == agreement]
-    names = headed(record["settings"]["gold"], record)
+    names = name_truths(record["settings"]["gold"], record)
     told = {
         gold: f"explainers, {agreement}, gold: {gold}" if name == gold else f"{name} ({gold})"
         for gold, name in names.items()
     }
     sides = [(told[gold], chosen[chosen["gold"] == gold]) for gold in names]
     sides.append(("ladder", correlations[correlations["family"] == "ladder"]))
-    sides = [(title, side[side["tau"].notna() & ~side["metric"].isin(truths_of(record))]) for title, side in sides]
+    sides = [
+        (title, side[side["tau"].notna() & ~side["metric"].isin(list_truth_metrics(record))]) for title, side in sides
+    ]
     sides = [(title, side) for title, side in sides if len(side)]
     pairs = list(dict.fromkeys(pair for _, side in sides for pair in _pairs(side)))
     figure = Sheet(WIDE, 0.9 + 0.25 * len(pairs))
@@ -405,7 +416,9 @@ def _correlations(correlations: pd.DataFrame, record: Mapping[str, Any]) -> Plot
         less = side["explainers_without_controls"].max()
         some = "" if pd.isna(less) or less == side["explainers"].max() else f", {less:g} without controls"
         axis.set_xlabel(f"{title}\n{side['explainers'].max():g} ranked{some}", parse_math=False)
-    axes[0].set_yticks(range(len(pairs)), [visible(row_title(*pair, record).text) for pair in pairs], parse_math=False)
+    axes[0].set_yticks(
+        range(len(pairs)), [visible(make_metric_title(*pair, record).text) for pair in pairs], parse_math=False
+    )
     axes[0].set_ylim(len(pairs) - 0.5, -0.6)
     legend(figure, axes[0])
     caption = (

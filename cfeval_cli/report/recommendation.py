@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from cfeval_cli.errors import UserError
-from cfeval_cli.report.tables import DASH, Cell, Table, row_title
+from cfeval_cli.report.numbers import COUNT, TENTH_PERCENT, fixed
+from cfeval_cli.report.table import Cell, Row, Table, Title
+from cfeval_cli.report.titles import make_metric_title
 from cfeval_cli.results.read import Folder
 
 _ASKED = {"contribution": "What contributed?", "change": "What would change it?"}
@@ -125,7 +127,7 @@ class _Words:
             told.append("Reference: none, since no truth that answers this question is known of this model.")
         if answer["rule"] is not None:
             found = answer["rule"]
-            row = row_title(found["metric"], found["variant"], self.record).text.rstrip(" ↑↓")
+            row = make_metric_title(found["metric"], found["variant"], self.record).plain
             first = f"{self.listed(found['tied'])} {'come' if len(found['tied']) > 1 else 'comes'} first"
             told.append(f"Rule: by {row} on {found['instances']:,} instances {first}.")
         else:
@@ -178,26 +180,23 @@ class _Words:
         return [f"They disagree most about instances {'; '.join(told)}."] if told else []
 
     def table(self, questions: Mapping[str, _Told], notes: Sequence[str]) -> Table:
-        """Who is how good, how dear, how often silent, how steady."""
-        header = [Cell("Explainer")]
-        columns = []
+        """Build how good, how expensive and how stable each explainer is, and its coverage."""
+        header, columns = [Title("Explainer")], []
         for name, answer in questions.items():
-            found = answer[answer["believed"]] if answer["believed"] else None
-            columns.append((answer, found))
-            n = "" if found is None else f" ({answer['believed']}, n = {found['instances']:,})"
-            header.append(Cell(f"{name}{n}"))
-        header += [Cell("rows an instance"), Cell("coverage"), Cell("same with another seed")]
+            basis = answer["believed"]
+            answered = answer[basis] if basis else None
+            columns.append((answer, answered["values"] if answered else {}))
+            header.append(Title(name, (basis, f"n = {answered['instances']:,}") if answered else ()))
+        header += map(Title, ("rows an instance", "coverage", "same with another seed"))
         rows = []
         for name, facts in self.told["explainers"].items():
-            cells = [Cell(self.title(name))]
-            for answer, found in columns:
-                value = None if found is None else found["values"].get(name)
-                cells.append(Cell(DASH if value is None else f"{value:.4f}", bold=name == answer["explainer"]))
-            many = facts["model_rows"]
-            cells.append(Cell(DASH if many is None else f"{many:,.0f}"))
-            shares = (facts[key] for key in ("coverage", "stability"))
-            cells += [Cell(DASH if share is None else f"{share:.1%}") for share in shares]
-            rows.append(cells)
+            cells = [
+                Cell(values.get(name), bold=name in values and name == answer["explainer"], form=fixed(4))
+                for answer, values in columns
+            ]
+            cells.append(Cell(facts["model_rows"], form=COUNT))
+            cells += [Cell(facts[key], form=TENTH_PERCENT) for key in ("coverage", "stability")]
+            rows.append(Row(Title(self.title(name), is_explainer=True), cells))
         return Table("Which explainer to use on this model", header, [rows], list(notes), part="scores")
 
 

@@ -6,11 +6,11 @@ import sys
 from dataclasses import replace
 
 from cfeval_cli.cli import live, screen
-from cfeval_cli.report.brief import Brief, Column, Field
-from cfeval_cli.report.tables import Cell, Table
+from cfeval_cli.report.table import Cell, Row, Table, Title
 from tests.conftest import cfeval
 
-TABLE = Table("A title", [Cell("a" * 20), *(Cell(f"column {i}") for i in range(30))], [[[Cell("x")] * 31]], ["a note"])
+HEADER = [Title("a" * 20), *(Title(f"column {i}") for i in range(30))]
+TABLE = Table("A title", HEADER, [[Row(Title("x"), [Cell("x")] * 30)]], ["a note"])
 
 
 def test_tables_fit_the_width_that_is_told(monkeypatch, capsys):
@@ -23,7 +23,8 @@ def test_tables_fit_the_width_that_is_told(monkeypatch, capsys):
 
 def test_the_answer_comes_first_then_one_table_and_all_of_them_if_that_is_wanted(monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "80")
-    rows = Brief("A brief title", ["C (disc.) ↑"], ["b"], [Column(["Random"], [Field(["0.123", "1st"])], True)])
+    header = [Title("Metric"), Title("Random", is_explainer=True)]
+    rows = Table("A brief title", header, [[Row(Title("C", ["disc."], "higher"), [Cell(0.123, rank=1)])]])
     screen.answer(["Verdict: " + "word " * 40 + "end."], rows, [TABLE], ["Report: there", "Results: here"])
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("Verdict: word") and max(map(len, lines)) <= 80

@@ -252,7 +252,7 @@ def test_an_explanation_file_that_covers_some_instances(toy, tmp_path, monkeypat
     done = toy.run(*common, "explainer.file.path=[some.csv,none.csv]", "hydra.run.dir=run", cwd=tmp_path, code=1)
     _, coverage, metrics = told(tmp_path / "run")
     assert coverage["some"] == pytest.approx(0.75) and coverage["random"] == 1.0
-    assert "some† has no explanation of 10 of 40 instances, which are left out: not in some.csv (10)" in " ".join(
+    assert "some has no explanation of 10 of 40 instances, which are left out: not in some.csv (10)" in " ".join(
         done.stdout.split()
     )
     assert metrics.query("explainer == 'some' and metric == 'validity'")["n"].eq(30).all()

@@ -13,6 +13,7 @@ import pytest
 
 from cfeval_cli.core.files import as_csv
 from cfeval_cli.errors import UserError
+from cfeval_cli.report.render.latex import render_latex
 from cfeval_cli.study.paper.compare import compare
 from cfeval_cli.study.sweep.gather import find, gather
 from cfeval_cli.study.sweep.runs import SETTING
@@ -122,7 +123,7 @@ def test_a_run_folder_is_gathered_or_refused_by_name_and_nothing_in_it_is_made(c
             done = compare([papers], into) if paper else gather([runs], into)
             gathered += 1
             for table in done.tables:
-                assert "\\input" not in table.latex(), seed
+                assert "\\input" not in render_latex(table), seed
             written = {file.name for file in into.iterdir()}
             assert written == (
                 {"paper.md", "paper.tex", "paper.html", "paper.csv", "claims.csv"} if paper else set(FILES)

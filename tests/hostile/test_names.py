@@ -21,8 +21,10 @@ from cfeval_cli.cli.live import Visible
 from cfeval_cli.cli.main import complain
 from cfeval_cli.errors import UserError, visible
 from cfeval_cli.pipeline.progress import Progress
-from cfeval_cli.report import plots, tables
-from cfeval_cli.report.tables import Cell, Table, row_title
+from cfeval_cli.report import plots
+from cfeval_cli.report.render import html, latex, markdown, narrow, terminal
+from cfeval_cli.report.table import Cell, Row, Table, Title
+from cfeval_cli.report.titles import make_metric_title
 from cfeval_cli.statistics.findings import conclude
 from cfeval_cli.statistics.resampled import Bootstrap
 from cfeval_cli.statistics.scores import Scores
@@ -52,8 +54,8 @@ def of(name):
     """A table with a name wherever one can stand."""
     return Table(
         name,
-        [Cell("Metric"), Cell(name)],
-        [[[Cell(name, bold=True), Cell("-1 [0, 1]")], [Cell(name), Cell(name)]]],
+        [Title("Metric"), Title(name)],
+        [[Row(Title(name), [Cell(-1, 0, 1, bold=True)]), Row(Title(name), [Cell(name)])]],
         [name],
     )
 
@@ -87,7 +89,7 @@ MARKDOWN = MarkdownIt("commonmark").enable(["table", "strikethrough"])
 @cache
 def plain():
     """What is seen where the name is a plain one: in HTML, and in Markdown."""
-    return Parsed(document.html(of("name"))), Parsed(MARKDOWN.render(of("name").markdown()))
+    return Parsed(document.html(of("name"))), Parsed(MARKDOWN.render(markdown.render_markdown(of("name"))))
 
 
 def check(name):
@@ -97,24 +99,26 @@ def check(name):
     page, other = Parsed(document.html(table)), plain()[0]
     assert page.tags == other.tags and [shown if text == "name" else text for text in other.texts] == page.texts
     # Markdown: as a parser of CommonMark with tables sees it
-    page, other = Parsed(MARKDOWN.render(table.markdown())), plain()[1]
+    page, other = Parsed(MARKDOWN.render(markdown.render_markdown(table))), plain()[1]
     assert page.tags == other.tags
     stripped = " ".join(shown.split())
     assert [stripped if text == "name" else text.strip() for text in other.texts] == [
         " ".join(t.split()) for t in page.texts
     ]
     # LaTeX: no character that means something but what the table itself writes
-    latex = tables.escape_latex(name)
+    escaped = latex.escape_latex(name)
     left = re.sub(
         r"\\(text(backslash|asciitilde|asciicircum|less|greater)|ldots|S)\{\}|\$\\(uparrow|downarrow|tau|alpha|Delta|rho|d?dagger|leq|pm|circ)\$|\\[&%$#_{}]",
         "",
-        latex,
+        escaped,
     )
     assert not re.search(r"[\\~^&%$#_{}]", left)
-    assert not any(line.startswith(("[", "*")) for line in table.latex().splitlines())
+    assert not any(line.startswith(("[", "*")) for line in latex.render_latex(table).splitlines())
     # the terminal: nothing raw, the whole text
+    lines = "\n".join(line.plain for line in narrow.render_narrow(table, 10_000))
+    assert not HIDDEN.search(lines) and stripped in " ".join(lines.split())
     stream = io.StringIO()
-    Console(file=stream, width=10_000, force_terminal=False).print(table.rich(10_000))
+    Console(file=stream, width=10_000, force_terminal=False).print(terminal.render_terminal(table, 10_000))
     assert not HIDDEN.search(stream.getvalue()) and shown.rstrip() in stream.getvalue()
 
 
@@ -143,35 +147,33 @@ def test_each_of_the_known_ones_is_text(name):
 def test_the_checks_see_what_is_not_escaped(monkeypatch):
     """With each of the escapes taken away in turn, a check fails."""
     for module, function, name in (
-        (document, "escape", "<b>"), (tables, "_markdown", "*x*"), (tables, "escape_latex", "$"),
-        (tables, "visible", "\x1b[2J"),
+        (html, "Markup", "<b>"), (markdown, "_escape", "*x*"), (latex, "escape_latex", "$"),
+        (terminal, "visible", "\x1b[2J"), (narrow, "visible", "\x1b[2J"), (markdown, "visible", "\x1b[2J"),
     ):  # fmt: skip
         with monkeypatch.context() as patch, pytest.raises(AssertionError):
-            patch.setattr(module, function, lambda text: text)
+            patch.setattr(module, function, str if function == "Markup" else lambda text: text)
             check(name)
 
 
 @pytest.mark.parametrize(
-    "latex",
+    "formula",
     ["\\input{/etc/passwd}", "\\immediate\\write18{x}", "$\\csname input\\endcsname x$", "%", "a & b", "$x", "}{",
      "x^2", "$_$",
      "$a_b_c$", "\\\\", "^^5cinput",
      "$}$", "\\text", "{", "$$", "\n", "~", "#1", 7, ["x"], "\\mathrmx{a}"],
 )  # fmt: skip
-def test_latex_from_a_run_folder_is_a_name_or_left_out(latex):
-    record = {**RECORD, "metrics": {"c": facts("C_1", 60, latex=latex, detail="{search}, {variant}")}}
-    made = row_title("c", "label", record).latex
-    assert made.startswith("C\\_1") or latex == "\\text"  # which takes what follows; harmless, and no name of ours
+def test_latex_from_a_run_folder_is_a_name_or_left_out(formula):
+    record = {**RECORD, "metrics": {"c": facts("C_1", 60, latex=formula, detail="{search}, {variant}")}}
+    table = Table("t", [Title("Metric"), Title("x")], [[Row(make_metric_title("c", "label", record), [Cell("y")])]])
+    made = latex.render_latex(table)
+    assert "\nC\\_1 (" in made or formula == "\\text"  # which takes what follows; harmless, and no name of cfeval
 
 
 def test_our_own_formulas_are_kept():
     from cfeval_cli.metric import counterfactual
 
-    ours = [one.latex for one in vars(counterfactual).values() if isinstance(getattr(one, "latex", None), str)]
-    assert len(ours) >= 3
-    for latex in ours:
-        record = {**RECORD, "metrics": {"c": facts("C", 60, latex=latex, detail="{search}, {variant}")}}
-        assert row_title("c", "label", record).latex.startswith(latex)
+    formulas = [one.latex for one in vars(counterfactual).values() if isinstance(getattr(one, "latex", None), str)]
+    assert len(formulas) >= 3 and all(map(latex.is_formula, formulas))
 
 
 @pytest.mark.slow

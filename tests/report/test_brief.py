@@ -8,15 +8,17 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cfeval_cli.report import brief
-from cfeval_cli.report.brief import Brief, Column, Field, spaced, tau, three
+from cfeval_cli.report.build_brief import build_brief, rank_cells
+from cfeval_cli.report.numbers import SHORT, SIGNIFICANT, write_three_digits
+from cfeval_cli.report.render.narrow import render_narrow, split_camel_case
+from cfeval_cli.report.table import Cell, Row, Table, Title
 from cfeval_cli.results.read import read
 
 FIVE = ("explainer=[random,omission,lime,decision_boundary,lr]", "explainer.lime.n_samples=50", "n_explain=30")
 
 
 def lines_of(one, width=80):
-    return [text.plain for text in one.texts(width)]
+    return [text.plain for text in render_narrow(one, width)]
 
 
 @pytest.mark.parametrize(
@@ -25,18 +27,21 @@ def lines_of(one, width=80):
      (31.44, "31.4"), (99.97, "100"), (314.4, "314"), (999.6, "1.0e+03"), (-12.34, "-12.3")],
 )  # fmt: skip
 def test_three_digits(value, text):
-    assert three(value) == text
+    assert write_three_digits(value) == text
 
 
 def test_a_tau_has_its_interval_without_what_can_be_left_out():
+    def tau(*figures):
+        return Cell(*figures, form=SHORT).text
+
     assert tau(0.8667, 0.7333, 1.0) == ".87 [.73,1]"
     assert tau(-1 / 3, -1.0, 0.0) == "-.33 [-1,0]" and tau(0.5, np.nan, np.nan) == ".50"
     assert tau(-0.001, -0.999, 0.996) == "0 [-1,1]"
 
 
 def test_names_are_parted_where_their_words_end():
-    assert spaced("DecisionBoundary") == "Decision Boundary"
-    assert [spaced(name) for name in ("LIME", "DeepSHAP", "SmoothGrad", "LR", "")] == [
+    assert split_camel_case("DecisionBoundary") == "Decision Boundary"
+    assert [split_camel_case(name) for name in ("LIME", "DeepSHAP", "SmoothGrad", "LR", "")] == [
         "LIME", "DeepSHAP", "Smooth Grad", "LR", "",
     ]  # fmt: skip
 
@@ -48,18 +53,21 @@ def test_no_line_is_too_long_and_no_word_is_broken(seed):
     def words(most):
         return " ".join("".join(rng.choice(list("abcdef"), rng.integers(1, 11))) for _ in range(rng.integers(1, most)))
 
-    many, rows = int(rng.integers(1, 14)), [f"{words(3)} ({words(3)}, {words(2)}) ↑" for _ in range(rng.integers(1, 9))]
-    columns = [
-        Column(
-            words(3).split(), [Field([three(v), f"{rng.integers(1, 9)}th~"]) for v in rng.normal(size=len(rows))], True
-        )
-        for _ in range(many)
-    ]
+    many, lines = int(rng.integers(1, 14)), int(rng.integers(1, 9))
+    titles = [Title(words(3), [words(3), words(2)], "higher") for _ in range(lines)]
+    header = [Title("Metric"), *(Title(words(3), is_explainer=True) for _ in range(many))]
+
+    def numbers():
+        return [Cell(v, rank=rng.integers(1, 9), rank_marks="~", form=SIGNIFICANT) for v in rng.normal(size=many)]
+
+    cells = [numbers() for _ in range(lines)]
     if seed % 2:
-        columns.append(Column(["τ one", "τ other"], [Field([".33 [-1,.67]§", "1 [1,1]"]) for _ in rows]))
-    one = Brief(words(30), rows, ["block"] * len(rows), columns, [words(40)])
-    told = [one.title, *one.notes, *rows, *(" ".join(c.heading) for c in columns)]
-    told += [line for c in columns for field in c.fields for line in field.lines]
+        header += [Title("τ one"), Title("τ other", is_stacked=True)]
+        cells = [[*row, Cell(1 / 3, -1, 2 / 3, marks="§", form=SHORT), Cell(1, 1, 1, form=SHORT)] for row in cells]
+    rows = [Row(*both) for both in zip(titles, cells, strict=True)]
+    one = Table(words(30), header, [rows], [words(40)])
+    told = [one.title, *one.notes, *(title.text for title in [*titles, *header[1:]])]
+    told += [part for row in rows for c in row.cells for part in (c.value_text, c.text, c.rank_text)]
     whole = {word for text in told for word in text.split()} | {str(i) for i in range(1, many + 1)}
     for width in (60, 80, 110):
         text = lines_of(one, width)
@@ -70,8 +78,8 @@ def test_no_line_is_too_long_and_no_word_is_broken(seed):
 
 
 def test_so_many_explainers_that_no_width_holds_them_are_cut_and_the_note_says_so():
-    columns = [Column([f"E{i}"], [Field(["0.123", "1st"])], True) for i in range(40)]
-    one = Brief("t", ["A (b) ↑"], ["x"], columns)
+    header = [Title("Metric"), *(Title(f"E{i}", is_explainer=True) for i in range(40))]
+    one = Table("t", header, [[Row(Title("A", ["b"], "higher"), [Cell(0.123, rank=1, form=SIGNIFICANT)] * 40)]])
     text = lines_of(one)
     assert max(map(len, text)) <= 80
     assert re.search(r"Ranks of \d+ of 40 explainers; --full has all", " ".join(text))
@@ -79,9 +87,10 @@ def test_so_many_explainers_that_no_width_holds_them_are_cut_and_the_note_says_s
 
 def test_control_characters_are_shown_and_not_obeyed():
     evil = "\x1b[2J"
-    column = Column([evil, "x"], [Field(["0.123", "1st"])], True)
+    header = [Title("Metric"), *[Title(f"{evil} x", is_explainer=True)] * 3]
+    row = Row(Title(evil, ["b"], "higher"), [Cell(0.123, rank=1), Cell(evil), Cell()])
     for width in (80, 20):
-        text = "\n".join(lines_of(Brief(evil, [f"{evil} (b) ↑"], ["x"], [column] * 3, [evil]), width))
+        text = "\n".join(lines_of(Table(evil, header, [[row]], [evil]), width))
         assert evil not in text and "\\x1b[2J" in text
 
 
@@ -92,21 +101,23 @@ def findings(folder):
 
 def test_values_ranks_and_marks_are_those_of_the_files(toy, made):
     folder = made(toy, *FIVE)
-    one = brief.of_run(*findings(folder))
+    one = build_brief(*findings(folder))
     with (folder / "metrics.csv").open() as file:
         rows = [
             row
             for row in csv.DictReader(file)
             if row["metric"] == "dfr" and row["variant"] == "marginal" and row["value"]
         ]
-    place = next(i for i, name in enumerate(one.rows) if name.startswith("DFR"))
-    shown = {" ".join(c.heading): c.fields[place].lines for c in one.columns if c.explainer}
+    line = next(row for row in one.rows if row.title.name == "DFR")
+    pairs = zip(one.header[1:], line.cells, strict=True)
+    shown = {split_camel_case(title.text): cell for title, cell in pairs if title.is_explainer}
     titles = {"random": "Random", "omission": "Omission", "lime": "LIME", "lr": "LR"}
     titles["decision_boundary"] = "Decision Boundary"
     order = sorted(rows, key=lambda row: float(row["rank"]))
     for row in order:
-        value, rank = shown[titles[row["explainer"]]]
-        assert value == three(float(row["value"]))
+        cell = shown[titles[row["explainer"]]]
+        value, rank = cell.value_text, cell.rank_text
+        assert value == write_three_digits(float(row["value"]))
         better = [other for other in order if float(other["rank"]) < float(row["rank"])][-1:]
         overlaps = any(
             float(other["value_low"]) <= float(row["value_high"])
@@ -124,35 +135,35 @@ def test_who_is_tied_is_compared_with_who_is_better():
         name: {"value": (low + high) / 2, "low_end": low, "high_end": high, "rank": rank}
         for name, (low, high, rank) in ends.items()
     }
-    told = {name: field.lines[1] for name, field in brief._places(shown).items()}
+    told = {name: cell.rank_text for name, cell in rank_cells(shown).items()}
     assert told == {"a": "1st", "b": "2.5=~", "c": "2.5=~", "d": "4th"}
 
 
 def test_tau_is_that_without_controls_by_question(toy, made):
     folder = made(toy, *FIVE)
     found, record = findings(folder)
-    one = brief.of_run(found, record)
-    taus = one.columns[-1]
-    assert taus.heading == ["τ contribution", "τ change"]
+    one = build_brief(found, record)
+    assert [title.text for title in one.header[-2:]] == ["τ\u00a0contribution", "τ\u00a0change"]
     lines = pd.read_csv(folder / "correlations.csv")
     for (place, gold), metric in product(enumerate(["centered", "contrast"]), ["dfr", "validity_soft"]):
         mine = lines[(lines["gold"] == gold) & (lines["metric"] == metric) & (lines["agreement"] == "recall")]
         want = mine[mine["variant"].isin(["marginal", "probability"])]["tau_without_controls"].iloc[0]
         title = {"dfr": "DFR", "validity_soft": "Validity_soft"}[metric]
-        row = next(i for i, name in enumerate(one.rows) if name.startswith(title))
-        assert taus.fields[row].lines[place].startswith(tau(want, np.nan, np.nan))
+        row = next(row for row in one.rows if row.title.name == title)
+        assert row.cells[-2 + place].value == want
 
 
 def test_rows_that_are_empty_or_the_same_are_named_below(toy, made):
-    one = brief.of_run(*findings(made(toy, *FIVE)))
+    one = build_brief(*findings(made(toy, *FIVE)))
     notes = " ".join(one.notes)
     assert "Without any value: Comp. (mask)" in notes and "Coverage 100%" in notes
-    assert not [name for name in one.rows if "mask" in name or "Coverage" in name]
-    assert "Validity (label / probability) ↑" in one.rows  # the search of either finds the same flips
-    assert "By --full: Comp. (del.)" in notes and not [name for name in one.rows if "del." in name]
+    names = [row.title.text for row in one.rows]
+    assert not [name for name in names if "mask" in name or "Coverage" in name]
+    assert "Validity (label / probability) ↑" in names  # the search of either finds the same flips
+    assert "By --full: Comp. (del.)" in notes and not [name for name in names if "del." in name]
 
 
 def test_of_one_explainer_there_are_values_and_no_ranks(toy, made):
-    one = brief.of_run(*findings(made(toy, "explainer=lr", "n_explain=20")))
-    assert len(one.columns) == 1 and all(len(field.lines) == 1 for field in one.columns[0].fields)
+    one = build_brief(*findings(made(toy, "explainer=lr", "n_explain=20")))
+    assert len(one.header) == 2 and not any(row.cells[0].rank_text for row in one.rows)
     assert "rank" not in " ".join(one.notes)

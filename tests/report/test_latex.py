@@ -9,17 +9,19 @@ from pathlib import Path
 import pytest
 
 from cfeval_cli.errors import UserError
-from cfeval_cli.report import tables
-from cfeval_cli.report.latex import Cell, latex
+from cfeval_cli.report.build_tables import build_tables, select_metrics
+from cfeval_cli.report.numbers import TENTH_PERCENT
 from cfeval_cli.report.page.build import Report
-from cfeval_cli.report.tables import make
+from cfeval_cli.report.render.latex import render_latex
+from cfeval_cli.report.table import Cell, Row, Table, Title
 from cfeval_cli.results.read import read
 from tests.inside import planned
 
 
-def table(columns, rows, name="Explainer", cell="0.1234 [0.100, 0.150] (2nd)"):
-    header = [Cell("Metric"), *(Cell(f"{name} {i}") for i in range(columns))]
-    return header, [[[Cell(f"metric {i} ↑"), *[Cell(cell)] * columns] for i in range(rows)]]
+def table(columns, rows, title="T", notes=()):
+    header = [Title("Metric"), *(Title(f"Explainer {i}") for i in range(columns))]
+    cells = [Cell(0.1234, 0.1, 0.15, rank=2)] * columns
+    return Table(title, header, [[Row(Title(f"metric {i}", direction="higher"), cells) for i in range(rows)]], notes)
 
 
 def tabulars(text):
@@ -31,12 +33,14 @@ def tabulars(text):
 
 
 def test_values_and_ranks_stand_in_one_table_and_intervals_in_a_second():
-    header = [Cell("Metric"), Cell("A"), Cell("B")]
-    rows = [[
-        [Cell("C ↑"), Cell("0.3652 [0.342, 0.389]‡§ (3rd*)", bold=True), Cell("-0.1000 [-0.200, 0.100] (2.5=)")],
-        [Cell("D"), Cell("–"), Cell("12.0%")],
-    ]]  # fmt: skip
-    (first, second) = tabulars(latex("Scores", header, rows, ["A note & more."]))
+    first = Cell(0.3652, 0.342, 0.389, rank=3, marks="‡§", rank_marks="*", bold=True)
+    second = Cell(-0.1, -0.2, 0.1, rank=2.5, is_tied=True)
+    rows = [
+        Row(Title("C", direction="higher"), [first, second]),
+        Row(Title("D"), [Cell(reason="why"), Cell(0.12, form=TENTH_PERCENT)]),
+    ]
+    text = render_latex(Table("Scores", [*map(Title, ("Metric", "A", "B"))], [rows], ["A note & more."]))
+    (first, second) = tabulars(text)
     assert first[1:] == ("Scores.", [
         ["Metric", "A", "B"],
         [r"C $\uparrow$", r"\textbf{0.3652$\ddagger$\S{} (3*)}", "$-$0.1000 (2.5=)"],
@@ -45,14 +49,12 @@ def test_values_and_ranks_stand_in_one_table_and_intervals_in_a_second():
     assert second[1:] == ("Scores: intervals.", [
         ["Metric", "A", "B"], [r"C $\uparrow$", "[0.342, 0.389]", "[-0.200, 0.100]"],
     ])  # fmt: skip
-    assert "resizebox" not in latex("Scores", header, rows, []) and r"A note \& more." in latex(
-        "S", header, rows, ["A note & more."]
-    )
+    assert "resizebox" not in text and r"A note \& more." in text
 
 
 @pytest.mark.parametrize(("columns", "rows"), [(1, 1), (2, 5), (6, 20), (16, 60), (40, 3), (3, 0)])
 def test_every_cell_stands_somewhere_and_what_is_narrow_takes_one_column(columns, rows):
-    made = list(tabulars(latex("T", *table(columns, rows), [])))
+    made = list(tabulars(render_latex(table(columns, rows))))
     values = [one for one in made if "intervals" not in one[1]]
     assert sum((len(body[0]) - 1) * (len(body) - 1) for _, _, body in values) == columns * rows
     assert all(len(body) - 1 <= 48 for _, _, body in made)
@@ -72,12 +74,13 @@ def test_chosen_metrics_have_rows_and_others_have_not(toy, made):
     assert "Suff." in everything and "Suff." not in chosen and "Proximity" not in chosen
     assert "Suff." in (folder / "tables.md").read_text()  # which has all
 
-    some, all_of = (dict(_rows(make(tables.chosen(one.findings, one.record), one.record)[0])) for one in (told, whole))
+    selected = [(select_metrics(one.findings, one.record), one.record) for one in (told, whole)]
+    some, all_of = (dict(_rows(build_tables(*one)[0])) for one in selected)
     assert set(some) < set(all_of) and all(all_of[name] == cells for name, cells in some.items())  # ranks among all
 
 
 def _rows(made):
-    return ((row[0].text, [cell.text for cell in row[1:]]) for block in made.blocks for row in block)
+    return ((row.title.text, row.texts) for row in made.rows)
 
 
 @pytest.mark.parametrize("wanted", ["comprehensiveness", "[]", "[validty]", "[recall]"])
@@ -89,7 +92,7 @@ def test_a_choice_that_is_none_is_refused(wanted):
 @pytest.mark.skipif(not shutil.which("pdflatex"), reason="no pdflatex")
 def test_the_tables_of_a_run_are_compiled_and_none_is_wider_than_its_place(toy, made, tmp_path):
     text = dict(Report(read(made(toy, tables=True))).texts())["tables.tex"].decode()
-    text += "".join(latex(f"{n} columns", *table(n, 50), ["A note."]) for n in (2, 6, 16))
+    text += "".join(render_latex(table(n, 50, f"{n} columns", ["A note."])) for n in (2, 6, 16))
     page = r"\documentclass[twocolumn]{article}\usepackage[margin=2cm]{geometry}\usepackage{booktabs}\begin{document}"
     text = re.sub(r"(\\end\{table\*?\})", r"\1\\clearpage", text)
     (tmp_path / "paper.tex").write_text(f"{page}\n{text}\n\\end{{document}}\n", encoding="utf-8")

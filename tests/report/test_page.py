@@ -17,7 +17,8 @@ from cfeval_cli.errors import UserError
 from cfeval_cli.report import distributions
 from cfeval_cli.report.page import build, instances, provenance
 from cfeval_cli.report.page.verdict import _Judged, tell
-from cfeval_cli.report.tables import Cell, Table
+from cfeval_cli.report.render.csv_text import render_csv
+from cfeval_cli.report.table import Cell, Row, Table, Title
 from cfeval_cli.results.read import read
 from cfeval_cli.study.sweep.gather import gather
 from cfeval_cli.study.sweep.page import write
@@ -164,8 +165,8 @@ def test_every_table_can_be_copied_in_three_forms(undrawn):
     assert {int(number) for _, number in buttons} == set(range(len(texts)))
     assert texts[0]["latex"].startswith(r"\begin{table*}") and texts[0]["markdown"].startswith("**Scores")
     assert texts[0]["csv"].splitlines()[0] == "Metric,Random,Omission,DecisionBoundary,LR"
-    table = Table("t", [Cell("a"), Cell('b "q"')], [[[Cell("x, y"), Cell("1")]]])
-    assert table.csv() == 'a,"b ""q"""\n"x, y",1\n'
+    table = Table("t", [Title("a"), Title('b "q"')], [[Row(Title("x, y"), [Cell("1")])]])
+    assert render_csv(table) == 'a,"b ""q"""\n"x, y",1\n'
 
 
 @pytest.mark.parametrize(

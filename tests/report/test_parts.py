@@ -8,7 +8,8 @@ import pytest
 
 from cfeval_cli.report.page import glossary, instances, methods, why
 from cfeval_cli.report.page.build import Report
-from cfeval_cli.report.tables import headed
+from cfeval_cli.report.table import Title
+from cfeval_cli.report.titles import name_truths
 from cfeval_cli.results.read import read
 from tests.report.conftest import text_of
 
@@ -39,7 +40,7 @@ def _of(frame, number, name):
 
 
 def test_the_three_instances_are_those_of_most_disagreement_and_say_what_the_files_say(folder):
-    questions = headed(folder.record["settings"]["gold"], folder.record)
+    questions = name_truths(folder.record["settings"]["gold"], folder.record)
     browser = instances.gather(folder)
     cases = why.choose(browser, questions).cases
     told = {name: pd.read_parquet(folder.path / f"{name}.parquet") for name in ("explanations", "counterfactuals")}
@@ -90,14 +91,15 @@ def test_every_head_of_a_row_leads_to_a_definition_which_the_classes_give(folder
 
 
 @pytest.mark.parametrize(
-    ("text", "name"),
-    [("C_soft (disc., label) ↑ §", "C_soft"), ("3 Validity (label / probability) ↑", "Validity"), ("τ change*", "τ"),
-     ("p(τ, no controls)", "p"), ("Random†", "Random"), ("GroundTruth* (recall, x) ↑", "GroundTruth"), ("xyz", None)],
+    ("title", "name"),
+    [(Title("C_soft", ["disc.", "label"], "higher", suffix="§"), "C_soft"), (Title("τ change", term="τ"), "τ"),
+     (Title("Validity", ["label / probability"], number=3), "Validity"), (Title("Random", marks="†"), "Random"),
+     (Title("p(τ, no controls)", term="p"), "p"), (Title("xyz"), None)],
 )  # fmt: skip
-def test_a_head_is_found_by_its_words(text, name):
-    known = [glossary.Term(one, "what") for one in ("C", "C_soft", "Validity", "τ", "p", "Random", "GroundTruth")]
-    found = glossary.find(text, known)
-    assert (found and found.name) == name
+def test_a_head_is_explained_by_its_term_or_name(title, name):
+    known = [glossary.Term(one, "what") for one in ("C", "C_soft", "Validity", "τ", "p", "Random")]
+    term = glossary.find_term(title, known)
+    assert (term and term.name) == name
 
 
 def test_a_folder_that_defines_nothing_has_the_usual_words_only(folder):

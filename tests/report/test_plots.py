@@ -10,7 +10,8 @@ import pytest
 from matplotlib.collections import LineCollection
 
 from cfeval_cli.report import plots
-from cfeval_cli.report.tables import costs as cost_table
+from cfeval_cli.report.build_costs import build_costs
+from cfeval_cli.report.render.markdown import render_markdown
 from cfeval_cli.statistics.findings import conclude
 from cfeval_cli.statistics.resampled import Bootstrap
 from cfeval_cli.statistics.scores import Scores
@@ -117,7 +118,7 @@ def test_costs_are_told_for_each_instance(shown):
     for axis, column, unit in ((left, "seconds", 1000), (right, "model_rows", 1)):
         dots = [(line.get_xdata()[0], line.get_ydata()[0]) for line in axis.lines]
         assert dots == [(pytest.approx(unit * COSTS[column][i] / 50), pytest.approx(truth[i])) for i in range(4)]
-    text = cost_table(COSTS, RUN).markdown()
+    text = render_markdown(build_costs(COSTS, RUN))
     assert "| explainer: D | 1.500 | 30.000 | 3,000 | 60.0 |" in text
     assert "| search: A (label) | 0.100 | 2.000 | 50 | 1.0 |" in text
     assert "| metric: C | 0.200 | 4.000 | 70 | 1.4 |" in text and "| bounds | 0.300 | 6.000 | 90 | 1.8 |" in text

@@ -51,7 +51,7 @@ def test_who_is_as_good_as_the_best_and_cheaper_is_to_be_used():
     assert "shapley (sampled, 9 rows, mean standard error 0.0040) on 100 instances: SHAP 0.900" in told
     assert "nearest to the best, SHAP: LIME, 0.020 [-0.100, 0.200] behind" in told
     assert "instances 7 (SHAP: age, LIME: sex, Anchor: nothing)" in told and "The rule: a guess." in told
-    bold = [cell.text for row in found.table.blocks[0] for cell in row if cell.bold]
+    bold = [cell.text for row in found.table.rows for cell in row.cells if cell.bold]
     assert bold == ["0.8800", "0.8800"] and found.table.title == "Which explainer to use on this model"
 
 

@@ -1,12 +1,27 @@
 import io
 import re
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
 from rich.console import Console
 
-from cfeval_cli.report.tables import Cell, Table, _differences, escape_latex, make, of_support, ordinal, standings
+from cfeval_cli.report.build_bounds import build_bounds
+from cfeval_cli.report.build_correlations import build_correlations
+from cfeval_cli.report.build_differences import build_differences
+from cfeval_cli.report.build_scores import compute_mean_ranks
+from cfeval_cli.report.build_stability import build_stability
+from cfeval_cli.report.build_tables import build_tables
+from cfeval_cli.report.instance_counts import support_notes
+from cfeval_cli.report.notes import remark_notes
+from cfeval_cli.report.numbers import PERCENT, SCORE, fixed, write_ordinal
+from cfeval_cli.report.render.csv_text import render_csv
+from cfeval_cli.report.render.latex import escape_latex, render_latex
+from cfeval_cli.report.render.markdown import render_markdown
+from cfeval_cli.report.render.terminal import render_terminal
+from cfeval_cli.report.table import Cell, Row, Table, Title
+from cfeval_cli.report.titles import find_low_coverage, merge_rows
 from cfeval_cli.statistics.findings import Findings
 
 
@@ -112,12 +127,12 @@ CORRELATIONS = pd.DataFrame(
 
 def tables(correlations=CORRELATIONS, record=RECORD, differences=(), instances=(), values=None):
     frames = (pd.DataFrame(differences), pd.DataFrame(instances), pd.DataFrame([]))
-    return make(Findings(metrics() if values is None else values, correlations, *frames), record)
+    return build_tables(Findings(metrics() if values is None else values, correlations, *frames), record)
 
 
 def test_table_1_marks_the_truth_agreement_low_coverage_and_what_is_absent():
     values, _ = tables()
-    text = values.markdown()
+    text = render_markdown(values)
     lines = {
         re.sub(r"[\\|]", "", line).split("  ")[0].strip(): line for line in text.splitlines() if line.startswith("| ")
     }
@@ -137,36 +152,36 @@ def test_table_1_marks_the_truth_agreement_low_coverage_and_what_is_absent():
 
 def printed(table, width=200):
     out = io.StringIO()
-    Console(width=width, file=out).print(table.rich(width))
+    Console(width=width, file=out).print(render_terminal(table, width))
     return out.getvalue()
 
 
 def test_names_are_escaped_in_every_form():
     values, _ = tables()
-    assert r"A\_1 \& \<b\>\|" in values.markdown()
-    assert r"A\_1\\\&\\\textless{}b\textgreater{}|" in values.latex()  # one word a line
+    assert r"A\_1 \& \<b\>\|" in render_markdown(values)
+    assert r"A\_1\\\&\\\textless{}b\textgreater{}|" in render_latex(values)  # one word a line
     assert "A_1 & <b>|" in printed(values)
     assert escape_latex("α τ ± 5") == r"$\alpha$ $\tau$ $\pm$ 5"
     assert escape_latex("50% of $x_1^2 {\\}") == r"50\% of \$x\_1\textasciicircum{}2 \{\textbackslash{}\}"
 
 
 def test_a_narrow_terminal_gets_the_columns_in_parts_and_no_number_is_broken():
-    header = [Cell("Metric"), *(Cell(f"Explainer{i}") for i in range(9))]
-    table = Table("t", header, [[[Cell("C"), *(Cell(f"0.{i}234 (1st)") for i in range(9))]]])
+    header = [Title("Metric"), *(Title(f"Explainer{i}") for i in range(9))]
+    table = Table("t", header, [[Row(Title("C"), [Cell((i + 0.1234) / 10, rank=1) for i in range(9)])]])
     for width in (40, 80, 200):
         text = printed(table, width)
-        assert all(f"0.{i}234 (1st)" in text and f"Explainer{i}" in text for i in range(9))
+        assert all(f"0.{i}123 (1st)" in text and f"Explainer{i}" in text for i in range(9))
         assert max(len(line) for line in text.splitlines()) <= width
 
 
 def test_markup_in_a_name_is_not_obeyed_in_the_terminal():
-    table = Table("t", [Cell("[red]x[/red]")], [[[Cell("[bold]y")]]])
+    table = Table("t", [Title("[red]x[/red]"), Title("x")], [[Row(Title("[bold]y"), [Cell("[red]")])]])
     assert "[red]x[/red]" in printed(table) and "[bold]y" in printed(table)
 
 
 def test_table_2_has_a_pair_of_columns_for_each_gold_and_bolds_the_best():
     _, table = tables()
-    text = table.markdown()
+    text = render_markdown(table)
     header = ["Metric", "τ signed*", "p(τ)", "ρ signed*", "p(ρ)", "τ absolute", "ρ absolute"]
     assert [cell.text for cell in table.header] == header
     interval = r"-1.0000 \[-1.100, -1.000\]"
@@ -187,11 +202,11 @@ def test_tau_without_controls_stands_beside_tau_and_the_note_names_who_is_left()
     header = ["Metric", "τ signed*", "p(τ)", "τ signed*, no controls", "p(τ, no controls)", "ρ signed*", "p(ρ)"]
     header += ["τ absolute", "τ absolute, no controls", "ρ absolute"]
     assert [cell.text for cell in table.header] == header
-    assert all(row[3].text.startswith("-0.5000 [") and row[4].text == "0.500" for row in table.blocks[0])
+    assert all(row.cells[2].text.startswith("-0.5000 [") and row.cells[3].text == "0.500" for row in table.blocks[0])
     assert any(
-        note.startswith("no controls: without Control,") and note.endswith("left: B†, X†.") for note in table.notes
+        note.startswith("no controls: without Control,") and note.endswith("left: B, X.") for note in table.notes
     )
-    assert r"$\tau$\\signed*,\\no\\controls" in table.latex()
+    assert r"$\tau$\\signed*,\\no\\controls" in render_latex(table)
     alone = tables(lines.assign(tau_without_controls=np.nan), record, values=more)[1]
     assert not [cell for cell in alone.header if "no controls" in cell.text]
 
@@ -199,10 +214,10 @@ def test_tau_without_controls_stands_beside_tau_and_the_note_names_who_is_left()
 def test_coverage_under_ninety_percent_is_marked_in_every_table_and_form():
     for share, mark, half in ((0.91, False, False), (0.89, True, False), (0.49, True, True)):
         made = tables(values=metrics(coverage=(1.0, share)))
-        for text in (made[0].markdown(), made[0].latex(), printed(made[0]), made[0].csv()):
+        for text in (render_markdown(made[0]), render_latex(made[0]), printed(made[0]), render_csv(made[0])):
             assert ("B†" in text or r"B$\dagger$" in text) == mark
-        assert ("under 90" in made[0].markdown()) == mark
-        assert ("B: for under half of the instances" in made[0].markdown()) == half
+        assert ("under 90" in render_markdown(made[0])) == mark
+        assert ("B: for under half of the instances" in render_markdown(made[0])) == half
 
 
 @pytest.mark.parametrize(("shared", "few"), [(40, False), (12, True)])
@@ -213,15 +228,15 @@ def test_common_support_is_told_and_each_explainers_own_scores_have_a_table(shar
     values["own_n"] = np.where(mine & (values["explainer"] == "b"), 45, 50)
     values["own_value"] = values["value"] + 1
     scores, *_, own = tables(values=values)
-    told = scores.markdown()
+    told = render_markdown(scores)
     assert f"Scored on the {shared} of 50 instances that all explainers cover (support=common)" in told
-    assert "B† alone covers 45." in told and ("allow no intervals" in told) == few
+    assert "B alone covers 45." in told and ("allow no intervals" in told) == few
     assert own.title == "Scores of each explainer on its own instances" and own.detail
-    assert "1.5000 (50)" in own.markdown() and "1.2500 (45)" in own.markdown()
+    assert "1.5000 (50)" in render_markdown(own) and "1.2500 (45)" in render_markdown(own)
     record = {**RECORD, "settings": {**RECORD["settings"], "support": "own"}}
     told = tables(values=values.assign(n=values["own_n"]), record=record)
-    assert "on its own instances (support=own), of 50: B† 45." in told[0].markdown() and len(told) == 2
-    assert "support=" not in tables()[0].markdown()  # all cover the same
+    assert "on its own instances (support=own), of 50: B 45." in render_markdown(told[0]) and len(told) == 2
+    assert "support=" not in render_markdown(tables()[0])  # all cover the same
 
 
 def test_the_note_on_support_states_the_n_of_most_rows_and_names_the_others():
@@ -241,7 +256,7 @@ def test_the_note_on_support_states_the_n_of_most_rows_and_names_the_others():
             for name, own in (("a", 60), ("b", n))
         ]
     )
-    (told,) = of_support(values, NAMED)
+    (told,) = support_notes(values, NAMED)
     assert told == (
         "Scored on the 47 of 60 instances that all explainers cover (support=common). B alone covers 57. "
         "Other rows: NAOPC (mask) 7 instances; Sparsity 57 instances."
@@ -277,19 +292,19 @@ def test_the_n_of_rows_is_stated_where_all_explainers_cover_all_instances():
     rows = [("c", "label", 60, 60), ("validity", "label", 60, 60)]
     truths = [("recall", "signed", 20, 20), ("coverage", "all", 60, 60)]
     roles = {"recall": "truth", "coverage": "fact"}
-    assert of_support(scored(rows), NAMED) == []
-    (told,) = of_support(scored([*rows, *truths, ("naopc", "del", 43, 43), ("naopc", "mask", 43, 43)], roles), NAMED)
+    assert support_notes(scored(rows), NAMED) == []
+    (told,) = support_notes(scored([*rows, *truths, ("naopc", "del", 43, 43), ("naopc", "mask", 43, 43)], roles), NAMED)
     assert told == (
         "Scored on all 60 instances. Other rows: GroundTruth (recall, signed) 20 instances; "
         "NAOPC (del.), NAOPC (mask) 43 instances each."
     )
-    assert "GroundTruth" not in of_support(scored([*rows, *truths], roles), NAMED, [("recall", "signed")])
+    assert "GroundTruth" not in support_notes(scored([*rows, *truths], roles), NAMED, [("recall", "signed")])
 
 
 def test_the_n_of_rows_is_stated_if_each_explainer_has_its_own_instances():
     record = NAMED | {"settings": {**NAMED["settings"], "support": "own"}}
     rows = [("c", "label", 60, 47), ("validity", "label", 60, 47), ("naopc", "del", 43, 30), ("sparsity", "", 20, 20)]
-    (told,) = of_support(scored(rows), record)
+    (told,) = support_notes(scored(rows), record)
     assert told == (
         "Each explainer is scored on its own instances (support=own), of 60: B 47. Scores over different instances "
         "are not comparable. Other rows: NAOPC (del.): A 43, B 30 instances; Sparsity 20 instances."
@@ -317,21 +332,37 @@ def test_the_tables_of_correlations_and_of_single_instances_state_the_n_of_rows(
 
 def test_a_figure_outside_its_interval_is_marked():
     outside = CORRELATIONS.assign(tau_high=CORRELATIONS["tau"] - 0.05)
-    text = tables(outside)[1].markdown()
+    text = render_markdown(tables(outside)[1])
     assert r"**1.0000 \[0.900, 0.950\]‡**" in text and "‡ outside its interval" in text
-    assert "‡" not in tables()[1].markdown()
+    assert "‡" not in render_markdown(tables()[1])
 
 
 def test_no_minus_zero():
-    from cfeval_cli.report.tables import _number, _percent
-
-    assert (_number(-1e-9), _number(-0.00004, 3), _percent(-0.001).text) == ("0.0000", "0.000", "0%")
+    formats = (SCORE, -1e-9), (fixed(3), -0.00004), (PERCENT, -0.001)
+    assert [form.write(value) for form, value in formats] == ["0.0000", "0.000", "0%"]
 
 
 def test_without_correlations_the_reason_stands_there():
     record = {**RECORD, "correlations_absent": "a ranking needs two explainers, and this run has one"}
-    _, table = tables(CORRELATIONS.iloc[:0], record)
-    assert "No correlations: a ranking needs two explainers, and this run has one." in table.markdown()
+    table = build_correlations(CORRELATIONS.iloc[:0], record)
+    assert "No correlations: a ranking needs two explainers, and this run has one." in render_markdown(table)
+
+
+def test_bounds_have_each_explainers_position_and_what_the_optimum_has_of_the_truth():
+    bounds = pd.DataFrame(
+        [
+            ("c", "label", "enumerated", 50, 0.0, 0.5, 25, 0.9),
+            ("recall", "signed", "enumerated", 50, 0.0, 1.0, 50, 1.0),
+        ],
+        columns=["metric", "variant", "method", "instances", "worst", "best", "telling", "gold_signed_telling"],
+    )
+    table = build_bounds(bounds, metrics().assign(place=[0.25, np.nan] * 9), RECORD, find_low_coverage(metrics()))
+    header = ["Metric", "worst", "best", "A_1 & <b>|", "B†", "telling", "gold signed*"]
+    assert [title.text for title in table.header] == header
+    assert [(row.title.text, row.texts) for row in table.rows] == [
+        ("C (disc., label) ↑", ["0.0000", "0.5000", "25%", "–", "50%", "90%"]),
+    ]  # fmt: skip
+    assert "every set of 1 of its features is tried" in table.notes[0]
 
 
 @pytest.mark.parametrize(
@@ -344,17 +375,16 @@ def test_without_correlations_the_reason_stands_there():
         (11, "11th"),
         (12, "12th"),
         (21, "21st"),
-        (np.nan, "–"),
     ],
 )
 def test_ordinals(rank, text):
-    assert ordinal(rank) == text
-    assert ordinal(2.5, tied=True) == "2.5="
+    assert write_ordinal(rank) == text
+    assert write_ordinal(2.5, tied=True) == "2.5="
 
 
 def test_latex_is_balanced():
     for table in tables():
-        text = table.latex()
+        text = render_latex(table)
         assert text.count("{") == text.count("}")
         rows = [line for line in text.splitlines() if line.endswith(r"\\")]
         assert {len(re.findall(r"(?<!\\)&", line)) for line in rows} == {len(table.header) - 1}
@@ -376,25 +406,25 @@ def noisy(same=0.52, drawn="no"):
 
 
 def with_noise(names, values, record=RECORD):
-    empty = pd.DataFrame()
-    correlations = pd.DataFrame(columns=["tau", "metric", "variant", "family", "gold", "agreement", "note"])
-    found = Findings(metrics(), correlations, empty, empty, empty, noise=names, noise_metrics=values)
-    return [table for table in make(found, record) if "another seed" in table.title]
+    return build_stability(names, values, record, find_low_coverage(metrics()))
 
 
 def test_another_seed_of_the_explainer_is_told_in_words_and_beside_the_standard_error():
     first, second = with_noise(*noisy())
-    assert [[cell.text for cell in row] for row in first.blocks[0]] == [
+    assert [[row.title.text, *row.texts] for row in first.rows] == [
         ["A_1 & <b>|", "100% [96%, 100%]", "100%", "100%", "97"],
         ["B†", "52% [42%, 62%]", "52%", "25%", "100"],
     ]
     notes = " ".join(first.notes)
-    assert "Another seed of the explainer names the same feature for so many of the instances: B† 52%." in notes
+    assert "Another seed of the explainer names the same feature for so many of the instances: B 52%." in notes
     assert "Draw nothing, features and scores are the same: A_1 & <b>|." in notes and "exact 95 % interval" in notes
     # neither who draws nothing nor the truth
     assert [cell.text for cell in second.header] == ["Metric", "B†"]
-    rows = [[cell.text for cell in row] for block in second.blocks for row in block]
-    assert [row[1] for row in rows] == ["0.0200 (0.0120 of 0.0300)"] * 2 and first.detail and second.detail
+    assert (
+        [row.cells[0].text for row in second.rows] == ["0.0200 (0.0120 of 0.0300)"] * 2
+        and first.detail
+        and second.detail
+    )
     assert "the same 2 features" in " ".join(
         with_noise(*noisy(), {**RECORD, "settings": {**RECORD["settings"], "k": 2}})[0].notes
     )
@@ -409,8 +439,8 @@ def test_without_anybody_who_draws_there_is_nothing_to_move_and_what_is_not_know
     values[["se", "noise_se"]] = np.nan
     values.loc[values["metric"] == "proximity", "difference"] = np.nan
     first, second = with_noise(names, values)
-    assert [cell.text for cell in first.blocks[0][0]] == ["A_1 & <b>|", "–", "–", "–", "0"]
-    assert [row[1].text for block in second.blocks for row in block] == ["0.0200"]
+    assert [first.rows[0].title.text, *first.rows[0].texts] == ["A_1 & <b>|", "–", "–", "–", "0"]
+    assert [row.cells[0].text for row in second.rows] == ["0.0200"]
     assert any(note.startswith("Without any value: Proximity") for note in second.notes)
 
 
@@ -431,60 +461,54 @@ def test_what_an_arbitrary_constant_moves_is_marked_and_explained():
         ]
     )  # fmt: skip
     empty = pd.DataFrame()
-    made = make(Findings(moving, judged, empty, empty, empty, invariance=ranges), RECORD)
+    made = build_tables(Findings(moving, judged, empty, empty, empty, invariance=ranges), RECORD)
     scores, taus, table = made[0], made[1], made[-1]
-    titles = [row[0].text for block in scores.blocks for row in block]
+    titles = [row.title.text for row in scores.rows]
     assert [title for title in titles if title.endswith(" §")] == [
         title for title in titles if title.startswith(("C ", "Comp."))
     ]
-    marked = [(row[0].text, [c.text.endswith("§") for c in row[1:]]) for row in taus.blocks[0]]
+    marked = [(row.title.text, [c.text.endswith("§") for c in row.cells]) for row in taus.blocks[0]]
     columns = [cell.text for cell in taus.header[1:]]
     for title, marks in marked:
         assert marks == [title.startswith("C ") and column == "τ signed*" for column in columns]
     for one in (scores, taus):
         assert sum("depends on an arbitrary constant of the model, not on its predictions" in n for n in one.notes) == 1
-        assert r"\S{}" in one.latex() and "§" in one.markdown()
-    assert [cell.text for cell in table.blocks[0][0]] == [
+        assert r"\S{}" in render_latex(one) and "§" in render_markdown(one)
+    assert [table.rows[0].title.text, *table.rows[0].texts] == [
         "C (disc., label) ↑", "0.500§ -1.000 to 0.750 (constant scale)", "0.250",
     ]  # fmt: skip
     assert "1,234 instances" in table.notes[0] and "50 draws" in table.notes[0]
-    plain = make(Findings(metrics(), CORRELATIONS, empty, empty, empty), RECORD)
-    assert "§" not in "".join(one.markdown() for one in plain)
+    plain = build_tables(Findings(metrics(), CORRELATIONS, empty, empty, empty), RECORD)
+    assert "§" not in "".join(render_markdown(one) for one in plain)
 
 
-def test_rows_that_tell_nothing_are_named_below_and_rows_that_say_the_same_are_one():
-    from cfeval_cli.report.tables import DASH, Cell, tidied
+def test_rows_without_information_are_named_below_and_equal_variants_share_a_row():
+    def row(name, detail, *cells, **more):
+        return Row(Title(name, [detail] if detail else [], "higher", **more), cells)
 
-    def row(name, *texts, bold=False):
-        return [Cell(name, latex=name.replace("↑", r"$\uparrow$")), *(Cell(text, bold) for text in texts)]
-
+    ranked = (Cell(0.1, rank=1), Cell(0.2, rank=2))
+    bold = tuple(replace(cell, bold=True) for cell in ranked)
+    tied = Cell(1.4, 1.0, 2.0, rank=1.5, is_tied=True)
     blocks = {
-        "a": [
-            row("V (label) ↑", "0.1 (1st)", "0.2 (2nd)"),
-            row("P (label) ↓", "1.4 [1, 2] (1.5=)", "1.4 [1, 2] (1.5=)"),
+        "a": [row("V", "label", *ranked), row("P", "label", tied, tied)],
+        "b": [
+            row("V", "probability", *ranked), row("x", "", Cell(), Cell(np.nan), suffix="§"),
+            row("z", "", Cell(2.0), Cell()),
         ],
-        "b": [row("V (probability) ↑", "0.1 (1st)", "0.2 (2nd)"), row("x ↓ §", DASH, DASH), row("z", "2", DASH)],
-        "c": [
-            row("W (probability) ↑", "0.1 (1st)", "0.2 (2nd)"),
-            row("V (soft) ↑", "0.1 (1st)", "0.2 (2nd)", bold=True),
-        ],
-        "d": [row("y", DASH, DASH)],
-    }
-    kept, told = tidied(blocks, ranked=True)
-    assert [[line[0].text for line in block] for block in kept] == [
-        ["V (label / probability) ↑"], ["z"], ["W (probability) ↑", "V (soft) ↑"],
+        "c": [row("W", "probability", *ranked), row("V", "soft", *bold)],
+        "d": [row("y", "", Cell(), Cell())],
+    }  # fmt: skip
+    merged, notes = merge_rows(blocks, ranked=True)
+    assert [[line.title.text for line in block] for block in merged] == [
+        ["V (label / probability) ↑"], ["z ↑"], ["W (probability) ↑", "V (soft) ↑"],
     ]  # fmt: skip
-    assert kept[0][0][0].latex == r"V (label / probability) $\uparrow$" and kept[0][0][1:] == blocks["a"][0][1:]
-    assert told == ["The same for all explainers, and left out: P (label) 1.4.", "Without any value: x, y."]
-    kept, told = tidied(blocks)  # whose columns are no explainers
-    assert len(kept[0]) == 2 and told == ["Without any value: x, y."]
+    assert merged[0][0].cells == ranked
+    assert notes == ["The same for all explainers, and left out: P (label) 1.4000.", "Without any value: x, y."]
+    merged, notes = merge_rows(blocks)  # whose columns are no explainers
+    assert len(merged[0]) == 2 and notes == ["Without any value: x, y."]
 
 
 def test_remarks_are_told_once_if_they_are_the_same_for_all():
-    import pandas as pd
-
-    from cfeval_cli.report.tables import _remarks
-
     facts = {"title": "NAOPC", "latex": None, "better": "higher", "block": "order", "detail": "{variant}"}
     record = {
         "metrics": {"naopc": facts}, "removals": {"del": {"title": "del."}}, "search": "disc.",
@@ -493,10 +517,10 @@ def test_remarks_are_told_once_if_they_are_the_same_for_all():
     lines = [("naopc", "del", "lr", "a"), ("naopc", "del", "random", "a"), ("naopc", "marginal", "lr", "a")]
     lines += [("naopc", "marginal", "random", "b"), ("naopc", "mask", "lr", "")]
     metrics = pd.DataFrame(lines, columns=["metric", "variant", "explainer", "remark"])
-    assert _remarks(metrics, record) == ["NAOPC (del.): a.", "NAOPC (marginal). LR: a; Random: b."]
+    assert remark_notes(metrics, record) == ["NAOPC (del.): a.", "NAOPC (marginal). LR: a; Random: b."]
     lines = [("naopc", "marginal", "lr", "a; 1 of 2"), ("naopc", "marginal", "random", "a; 2 of 2")]
     metrics = pd.DataFrame(lines, columns=["metric", "variant", "explainer", "remark"])
-    assert _remarks(metrics, record) == ["NAOPC (marginal): a. LR: 1 of 2; Random: 2 of 2."]
+    assert remark_notes(metrics, record) == ["NAOPC (marginal): a. LR: 1 of 2; Random: 2 of 2."]
 
 
 def test_what_ranks_unlike_explainers_is_not_compared():
@@ -508,8 +532,8 @@ def test_what_ranks_unlike_explainers_is_not_compared():
         | {"family": "explainers", "gold": "signed", "agreement": "recall"}
         for (one, other), figures in gaps.items()
     ]
-    (table,) = _differences(pd.DataFrame(lines), RECORD | {"resampled": 100})
-    assert [[cell.text for cell in row[1:]] for row in table.blocks[0]] == [["0.500*", "–"], ["", "–"], ["", ""]]
+    (table,) = build_differences(pd.DataFrame(lines), RECORD | {"resampled": 100})
+    assert [row.texts for row in table.blocks[0]] == [["0.500*", "–"], ["", "–"], ["", ""]]
     assert "–: the two rank unlike explainers, and their τ cannot be compared." in table.notes
     assert not any("can be small enough" in note for note in table.notes)  # one pair is tested, not three
 
@@ -526,7 +550,7 @@ def test_mean_ranks_are_of_metrics_that_rank_the_same_explainers():
         + [{"metric": "t", "variant": "del", "explainer": name, "rank": 2.0, "role": "judged"} for name in "ABC"]
     ).assign(rung=float("nan"))
     record = {"metrics": {name: {"block": "erasure" if name != "u" else "counterfactual"} for name in "xyzut"}}
-    found = standings(metrics, record)
+    found = compute_mean_ranks(metrics, record)
     assert found["erasure"]["mean"].to_dict() == {"B": 1.0, "A": 2.5, "C": 2.5}
     assert set(found["erasure"]["count"]) == {2} and next(iter(found["erasure"].index)) == "B"
     assert found["counterfactual"]["mean"].to_dict() == {"A": 1.0, "C": 2.0}

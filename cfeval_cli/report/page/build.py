@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,27 +17,24 @@ from markupsafe import Markup
 
 from cfeval_cli import __version__
 from cfeval_cli.core.files import make_subfolder, whole_file
-from cfeval_cli.report import brief, distributions, plots, recommendation, tables
+from cfeval_cli.report import distributions, plots, recommendation
+from cfeval_cli.report.build_brief import build_brief
+from cfeval_cli.report.build_costs import build_costs
+from cfeval_cli.report.build_tables import build_tables, select_metrics
+from cfeval_cli.report.notes import describe_baselines
 from cfeval_cli.report.page import glossary, instances, methods, provenance, stages, svg, verdict, why
 from cfeval_cli.report.plots import NARROW, Plot
-from cfeval_cli.report.tables import Cell, Table
+from cfeval_cli.report.render.csv_text import render_csv
+from cfeval_cli.report.render.html import render_html
+from cfeval_cli.report.render.latex import render_latex
+from cfeval_cli.report.render.markdown import render_markdown
+from cfeval_cli.report.table import Table
+from cfeval_cli.report.titles import name_truths
 from cfeval_cli.results.read import Folder
 from cfeval_cli.statistics.findings import Findings
 
 NAME = "report.html"
 KINDS = ("png", "svg", "pdf")
-_CELL = re.compile(
-    r"(?P<value>[-–<]?[\d.,]+(?:e[+-]?\d+)?%?[*§]?◦?)(?: (?P<interval>\[[^\]]*\]‡?§?◦?))?(?: (?P<rank>\([^()]*\)))?"
-)
-
-
-@dataclass(frozen=True)
-class Part:
-    """A cell in its parts, which a page sets apart."""
-
-    value: str
-    interval: str = ""
-    rank: str = ""
 
 
 def _plain(table: pd.DataFrame) -> pd.DataFrame:
@@ -59,7 +55,7 @@ class Report:
 
     @cached_property
     def _of_findings(self) -> list[Table]:
-        return tables.make(self._findings, self.folder.record)
+        return build_tables(self._findings, self.folder.record)
 
     @cached_property
     def _findings(self) -> Findings:
@@ -91,19 +87,19 @@ class Report:
         return [*(f"Recommendation: {line}" for line in advice), f"Verdict: {self.verdict.headline}."]
 
     @cached_property
-    def brief(self) -> brief.Brief:
+    def brief(self) -> Table:
         """One table for a screen."""
-        return brief.of_run(self._findings, self.folder.record)
+        return build_brief(self._findings, self.folder.record)
 
     def texts(self) -> list[tuple[str, bytes]]:
         """The files that have the tables, by their names."""
-        chosen = tables.chosen(self._findings, self.folder.record)
+        chosen = select_metrics(self._findings, self.folder.record)
         same = chosen is self._findings  # which to make again takes as long as the run of a small table
-        latex = self._of_findings if same else tables.make(chosen, self.folder.record)
+        latex = self._of_findings if same else build_tables(chosen, self.folder.record)
         written = {
-            "tables.md": "\n".join(table.markdown() for table in self.tables),
-            "tables.tex": "\n".join(table.latex() for table in latex),
-            "costs.md": tables.costs(self.folder.costs, self.folder.record).markdown(),
+            "tables.md": "\n".join(map(render_markdown, self.tables)),
+            "tables.tex": "\n".join(map(render_latex, latex)),
+            "costs.md": render_markdown(build_costs(self.folder.costs, self.folder.record)),
         }
         return [(name, text.encode()) for name, text in written.items()]
 
@@ -126,11 +122,11 @@ class Report:
             ("data", data["name"]), ("instances", f"{count:,}"), ("explainers", str(len(record["explainers"]))),
             ("k", str(settings["k"])), ("seed", str(settings["seed"])), ("search", record["search"]),
             ("gold", ", ".join(settings["gold"]) if record["truths"] else "not known"),
-            ("test accuracy", f"{record['accuracy']['test']:.1%}{tables.beside_accuracy(record)}"),
+            ("test accuracy", f"{record['accuracy']['test']:.1%}{describe_baselines(record)}"),
         ]  # fmt: skip
         return render(
             "run.html",
-            [*self._shown, tables.costs(folder.costs, folder.record)],
+            [*self._shown, build_costs(folder.costs, folder.record)],
             glossary.terms(record),
             title=_title(record, advised=self.recommendation is not None),
             facts=facts,
@@ -138,7 +134,7 @@ class Report:
             recommendation=self.recommendation,
             warnings=provenance.warnings(folder),
             plots=embedded(drawn, figures),
-            examples=why.choose(browser, tables.headed(settings["gold"], record), disagree),
+            examples=why.choose(browser, name_truths(settings["gold"], record), disagree),
             browser_note=_browser_note(browser),
             methods=methods.paragraph(record),
             citation=methods.citation(str(record.get("cfeval", __version__))),
@@ -200,11 +196,17 @@ def render(
     env = _environment()
     script = "".join(map(_source, scripts))
     shown = [
-        {"title": one.title, "header": one.header, "blocks": one.blocks, "notes": one.notes, "detail": one.detail,
-         "across": one.ranked, "number": number, "part": one.part}
+        {
+            "title": one.title,
+            "html": render_html(one, lambda title: glossary.find_term(title, known)) if one.rows else "",
+            "notes": one.notes,
+            "detail": one.detail,
+            "part": one.part,
+            "number": number,
+        }
         for number, one in enumerate(made)
-    ]  # fmt: skip
-    texts = [{"latex": one.latex(), "markdown": one.markdown(), "csv": one.csv()} for one in made]
+    ]
+    texts = [{"latex": render_latex(one), "markdown": render_markdown(one), "csv": render_csv(one)} for one in made]
     return env.get_template(template).render(
         tables=shown,
         texts=texts,
@@ -213,7 +215,6 @@ def render(
         script_hash=b64encode(sha256(script.encode()).digest()).decode(),
         version=__version__,
         glossary=known,
-        term=lambda text: glossary.find(text, known),
         **told,
     )
 
@@ -240,7 +241,6 @@ def _environment() -> Environment:
         loader=PackageLoader("cfeval_cli.report.page"), autoescape=True, undefined=StrictUndefined,
         trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True,
     )  # fmt: skip
-    env.filters["parts"] = parts
     # tojson escapes what could end a script element
     env.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":"), "allow_nan": False}
     return env
@@ -249,12 +249,6 @@ def _environment() -> Environment:
 def _source(name: str) -> str:
     source, _, _ = PackageLoader("cfeval_cli.report.page").get_source(_environment(), name)
     return source
-
-
-def parts(cell: Cell) -> Part:
-    """0.3652 [0.342, 0.389] (3rd*) in three; anything else as it is."""
-    found = _CELL.fullmatch(cell.text)
-    return Part(**{name: text or "" for name, text in found.groupdict().items()}) if found else Part(cell.text)
 
 
 def _browser_note(browser: Mapping[str, Any]) -> str:

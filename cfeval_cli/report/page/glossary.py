@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cfeval_cli.report.tables import CIRCULAR, MOVES, OF_MOVES
+from cfeval_cli.report.notes import MOVES_NOTE
+from cfeval_cli.report.table import CIRCULAR, MOVES, Title
 
 _ALWAYS = {
     "τ": "Kendall's τ: of all pairs of explainers, the share that two rankings order alike less the share that they "
@@ -23,7 +23,7 @@ _ALWAYS = {
     "Erasure": "Metrics that remove the explained features, or all others, and look at the prediction.",
     "Instance": "A row, or a text, of the test set whose prediction is explained.",
     CIRCULAR: "Good by construction: the explainer is made for this metric or this truth, which tells nothing.",
-    MOVES: f"It {OF_MOVES}.",
+    MOVES: f"It {MOVES_NOTE}.",
     "†": "Names k features for too few of the instances.",
     "‡": "Outside its own interval: resamples are noisier than the sample.",
 }
@@ -68,11 +68,7 @@ def _metrics(record: Mapping[str, Any], told: Mapping[str, str]) -> dict[str, st
     }
 
 
-def find(text: str, known: Sequence[Term]) -> Term | None:
-    """What the head of a row or of a column speaks of."""
-    names = {term.name: term for term in known}
-    plain = re.sub(r"^\d+ ", "", text).rstrip(f" ↑↓*{MOVES}†")
-    for name in (plain, plain.partition(" (")[0].rstrip("*"), plain.partition(" ")[0], plain.partition("(")[0]):
-        if name in names:
-            return names[name]
-    return None
+def find_term(title: Title, terms: Sequence[Term]) -> Term | None:
+    """Return the entry of the glossary about the head of a row or of a column."""
+    names = {term.name: term for term in terms}
+    return names.get(title.term or title.name)

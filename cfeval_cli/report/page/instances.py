@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from cfeval_cli.core import ABSENT, NONE, Codes, Floats, Ints
-from cfeval_cli.report.tables import headed
+from cfeval_cli.report.titles import name_truths
 from cfeval_cli.results.read import Folder
 from cfeval_cli.truth.ranking import top
 
@@ -111,7 +111,7 @@ def _golds(folder: Folder, ids: Sequence[int]) -> dict[str, Ints]:
     if "truth.parquet" not in folder.record["files"]:
         return {}
     golds, truth = {}, folder.told("truth.parquet", ids)
-    for name in headed(truth["truth"], folder.record):
+    for name in name_truths(truth["truth"], folder.record):
         lines = truth[truth["truth"] == name].set_index("instance")["importance"].loc[list(ids)]
         golds[name] = top(np.stack(lines.to_list()).astype(float), settings["k"])
     return golds

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from cfeval_cli.report.notes import describe_fidelity
 from cfeval_cli.report.page.verdict import listed
-from cfeval_cli.report.tables import of_fidelity, row_title, words_of
 
 METHOD = """\
 @article{ge2021counterfactual,
@@ -27,7 +27,7 @@ def paragraph(record: Mapping[str, Any]) -> str:
     many = f"{count:,} test instance{'s' * (count != 1)} of {data['name']}"
     told = [
         f"A {_model(record)}{trained} with a test accuracy of {record['accuracy']['test']:.1%} was explained on {many} "
-        f"by {_some(names)}, each of which had to name k = {k} feature{'s' * (k != 1)}.{of_fidelity(record)}",
+        f"by {_some(names)}, each of which had to name k = {k} feature{'s' * (k != 1)}.{describe_fidelity(record)}",
         f"Counterfactuals that change nothing but the named features were found by {record['setup']}.",
         *([f"The explanations were scored by {_some(scored)}."] if (scored := _metrics(record)) else []),
         *_truth(record),
@@ -49,8 +49,7 @@ def _some(names: Sequence[str], most: int = 25) -> str:
 def _metrics(record: Mapping[str, Any]) -> list[str]:
     """The metrics that are judged, without their variants."""
     judged = [name for name, facts in record["metrics"].items() if facts["role"] == "judged"]
-    titles = [words_of(row_title(name, "", {**record, "removals": {}}).text).partition(" (")[0] for name in judged]
-    return list(dict.fromkeys(titles))
+    return list(dict.fromkeys(record["metrics"][name]["title"] for name in judged))
 
 
 def _truth(record: Mapping[str, Any]) -> list[str]:

@@ -7,7 +7,8 @@ from typing import Any
 
 import pandas as pd
 
-from cfeval_cli.report.tables import HALF, left_out, of_absent, of_support
+from cfeval_cli.report.instance_counts import support_notes
+from cfeval_cli.report.notes import HALF, absent_notes, group_by_reason
 from cfeval_cli.results.read import Folder
 
 _NAMED = 20  # explainers that are named one by one
@@ -27,7 +28,7 @@ def warnings(folder: Folder) -> list[str]:
             f"Not every instance has k = {settings['k']} named features (incomplete: {settings['incomplete']}). "
             f"Coverage: {_shares(coverage, record)}." + _OF_INCOMPLETE[settings["incomplete"]] * bool(low)
         )
-    told += of_support(metrics, record)
+    told += support_notes(metrics, record)
     rested = metrics[(metrics["metric"] == "converged") & (metrics["value"] < 1)]
     if len(rested):
         told.append(f"Not all searches converged. Converged: {_shares(rested, record)}.")
@@ -43,8 +44,8 @@ def warnings(folder: Folder) -> list[str]:
     elif metrics["value_low"].isna().all():
         told.append(f"No intervals: {record['instances']:,} instances are no sample to draw from again.")
     if record["metrics_absent"]:
-        told.append(f"Not computed: {left_out(record['metrics_absent'])}.")
-    told += of_absent(record)
+        told.append(f"Not computed: {group_by_reason(record['metrics_absent'])}.")
+    told += absent_notes(record)
     if str(record.get("git_commit") or "").endswith("-dirty"):
         told.append("The source tree had changes that are in no commit.")
     return told

@@ -10,7 +10,15 @@ from typing import Any
 
 import pandas as pd
 
-from cfeval_cli.report.tables import contenders, headed, marked, of_controls, row_title, standings, truths_of
+from cfeval_cli.report.build_scores import compute_mean_ranks
+from cfeval_cli.report.notes import describe_controls
+from cfeval_cli.report.titles import (
+    list_contenders,
+    list_truth_metrics,
+    make_metric_title,
+    mark_low_coverage,
+    name_truths,
+)
 from cfeval_cli.statistics.correlation import without_controls
 from cfeval_cli.statistics.findings import Findings
 from cfeval_cli.statistics.resampled import LEAST, SURE, too_few
@@ -49,10 +57,10 @@ class _Judged:
         A τ over other explainers is another figure: those over the most explainers are compared.
         """
         lines = _by(without_controls(findings.correlations), record, gold)
-        lines = lines[~lines["metric"].isin(truths_of(record)) & lines["tau"].notna()]
+        lines = lines[~lines["metric"].isin(list_truth_metrics(record)) & lines["tau"].notna()]
         lines = lines.sort_values(["tau", "p_tau"], ascending=[False, True], kind="stable")
         differences = _by(without_controls(findings.differences), record, gold)
-        left, controls = (contenders(findings.metrics, record, controls=controls) for controls in (False, True))
+        left, controls = (list_contenders(findings.metrics, record, controls=controls) for controls in (False, True))
         compared, *fewer = _alike(lines, findings.metrics, record, gold) or [((), lines)]
         differences = differences[differences["difference"].notna()]
         return _Judged(compared[1], differences, record, gold, left, controls, dict(fewer))
@@ -64,7 +72,7 @@ class _Judged:
 
     def name(self, pair: _Pair) -> str:
         """A metric as the tables call it, without its arrow."""
-        return row_title(*pair, self.record).text.rstrip(" ↑↓")
+        return make_metric_title(*pair, self.record).plain
 
     def names(self, pairs: Sequence[_Pair], most: int = 4) -> str:
         """Several metrics, in words."""
@@ -146,7 +154,7 @@ def tell(findings: Findings, record: Mapping[str, Any]) -> Verdict:
 
 def _verdict(findings: Findings, record: Mapping[str, Any]) -> Verdict:
     """On each of the truths that the run leads with, by what they ask."""
-    record = marked(findings.metrics, record)
+    record = mark_low_coverage(findings.metrics, record)
     if not record["truths"] and len(record["explainers"]) > 1:
         return _without_truth(findings, record)
     everyone = [_Judged.of(findings, record, gold) for gold in record["settings"]["gold"]]
@@ -165,7 +173,7 @@ def _verdict(findings: Findings, record: Mapping[str, Any]) -> Verdict:
         points = [*_points(findings, judged[0]), *_fewer({"": judged[0]})]
         points += [*_golds(findings.correlations, judged[0]), *ladder]
         return Verdict(f"For this one trained model: {_headline(judged[0])}", sure, points)
-    names = headed((one.gold for one in judged), record)
+    names = name_truths((one.gold for one in judged), record)
     questions = {names[one.gold]: one for one in judged}
     points = [f"{name.capitalize()}: {point}" for name, one in questions.items() for point in _brief(findings, one)]
     return Verdict(_headlines(questions), sure, [*points, *_fewer(questions), _shared(judged), *ladder])
@@ -258,7 +266,7 @@ def _nobody(everyone: Sequence[_Judged]) -> str:
     judged = next(iter(everyone), None)
     if judged is not None and judged.controls and len(judged.left) < 2:
         left = f"{judged.left[0]} alone" if judged.left else "nobody"
-        what = of_controls(judged.controls, judged.record)
+        what = describe_controls(judged.controls, judged.record)
         return (
             f"without the controls ({listed(judged.controls)}), {what}, {left} is left, and a ranking needs two "
             "explainers"
@@ -272,7 +280,7 @@ def _words(number: int) -> str:
 
 def _without_truth(findings: Findings, record: Mapping[str, Any]) -> Verdict:
     """Who comes first by the metrics of each kind, and how far the metrics agree with each other."""
-    found = standings(findings.metrics, record)
+    found = compute_mean_ranks(findings.metrics, record)
     if not found:
         return Verdict("No truth is known of this model, and no metric tells the explainers apart", False, [])
     firsts: dict[str, list[str]] = {}  # who comes first, and by metrics of which kinds
@@ -304,7 +312,7 @@ def _each_other(findings: Findings, record: Mapping[str, Any]) -> list[str]:
         if len(lines):
             lowest = lines.sort_values("tau", kind="stable").to_dict("records")[0]
             names = [
-                row_title(lowest[f"{which}metric"], lowest[f"{which}variant"], record).text.rstrip(" ↑↓")
+                make_metric_title(lowest[f"{which}metric"], lowest[f"{which}variant"], record).plain
                 for which in ("", "other_")
             ]
             told.append(
@@ -477,7 +485,7 @@ def _golds(correlations: pd.DataFrame, judged: _Judged) -> list[str]:
     settings, correlations = judged.record["settings"], without_controls(correlations)
     mine = correlations[
         (correlations["agreement"] == settings["agreement"])
-        & ~correlations["metric"].isin(truths_of(judged.record)) & correlations["tau"].notna()
+        & ~correlations["metric"].isin(list_truth_metrics(judged.record)) & correlations["tau"].notna()
     ]  # fmt: skip
     told, same = [], True
     leaders = {p for p, tau in zip(judged.pairs, judged.lines["tau"], strict=True) if tau == judged.lines["tau"].max()}
@@ -519,7 +527,7 @@ def _found(metrics: pd.DataFrame, record: Mapping[str, Any], gold: str) -> list[
 
 def _ladder(correlations: pd.DataFrame, record: Mapping[str, Any]) -> list[str]:
     """Which metrics order a ladder rightly."""
-    mine = correlations[(correlations["family"] == "ladder") & ~correlations["metric"].isin(truths_of(record))]
+    mine = correlations[(correlations["family"] == "ladder") & ~correlations["metric"].isin(list_truth_metrics(record))]
     mine = mine[mine["tau"].notna()]
     if mine.empty:
         return []

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from cfeval_cli.report.brief import Brief, Column, Field, tau
-from cfeval_cli.report.tables import CIRCULAR, DASH
+from cfeval_cli.report.numbers import SHORT
+from cfeval_cli.report.table import CIRCULAR, Cell, Row, Table, Title
 from cfeval_cli.study.atlas.summary import Answer, Metric, Pair, Summary
 
 
-def of_atlas(summary: Summary) -> Brief:
+def of_atlas(summary: Summary) -> Table:
     """The mean τ of each metric with the truth, by question, of the metrics that can be compared with each other."""
     shown: dict[Pair, Metric] = {}
     for answer in summary.answers:
         shown |= {one.pair: one for one in answer.compared if one.pair not in shown}
-    columns = [_column(answer, list(shown)) for answer in summary.answers]
+    known = [{one.pair: _tau_cell(one, answer) for one in answer.compared} for answer in summary.answers]
+    rows = [Row(Title(one.title), [of.get(pair, Cell()) for of in known]) for pair, one in shown.items()]
     about = summary.atlas.about
     title = f"Mean τ of each metric with the truth: {about['runs']:,} runs, {len(about['data'])} data sets, "
     notes = [
@@ -22,18 +23,11 @@ def of_atlas(summary: Summary) -> Brief:
         f"{CIRCULAR} right by construction in some rows. By --full: metrics that cannot be compared, what τ depends "
         "on, and the claims."
     ]
-    titles = [one.title for one in shown.values()]
-    return Brief(f"{title}{len(about['judges'])} judges", titles, [""] * len(titles), columns if titles else [], notes)
+    header = [Title("metric"), *(Title(answer.question) for answer in summary.answers)]
+    return Table(f"{title}{len(about['judges'])} judges", header, [rows] if rows else [], notes)
 
 
-def _column(answer: Answer, pairs: list[Pair]) -> Column:
-    known = {one.pair: one for one in answer.compared}
-    fields = []
-    for pair in pairs:
-        one = known.get(pair)
-        if one is None:
-            fields.append(Field([DASH]))
-            continue
-        lead = answer.best is not None and (one is answer.best or one in answer.tied)
-        fields.append(Field([tau(one.lead.mean, one.lead.low, one.lead.high) + CIRCULAR * bool(one.circular)], lead))
-    return Column([answer.question], fields)
+def _tau_cell(metric: Metric, answer: Answer) -> Cell:
+    is_best = answer.best is not None and (metric is answer.best or metric in answer.tied)
+    lead, marks = metric.lead, CIRCULAR * bool(metric.circular)
+    return Cell(lead.mean, lead.low, lead.high, marks=marks, bold=is_best, form=SHORT)

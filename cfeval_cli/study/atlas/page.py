@@ -10,7 +10,7 @@ from typing import Any
 from cfeval_cli.report.page import build
 from cfeval_cli.report.page.glossary import Term
 from cfeval_cli.report.plots import Plot
-from cfeval_cli.report.tables import Table
+from cfeval_cli.report.table import Cell, Table
 from cfeval_cli.study.atlas import tables
 from cfeval_cli.study.atlas.claims import Claim, answered
 from cfeval_cli.study.atlas.plots import draw
@@ -56,6 +56,7 @@ def write(atlas: Atlas, into: Path) -> tuple[Summary, list[Claim]]:
 def page(summary: Summary, claims: Sequence[Claim], drawn: Mapping[str, Plot]) -> str:
     """All of it, to be opened in a browser."""
     about, heats = summary.atlas.about, []
+    sure = {answer.question for answer in summary.answers if answer.best is not None and answer.sure}
     for answer in summary.answers:
         heats += [heat(tables.by(summary, answer.question, factor)) for factor in _HEAT]
     return build.render(
@@ -64,7 +65,7 @@ def page(summary: Summary, claims: Sequence[Claim], drawn: Mapping[str, Plot]) -
         [Term(name, what) for name, what in _WORDS.items()],
         scripts=("report.js", "atlas.js"),
         title="Which metric should I use?",
-        answers=[(name, tables.ASKED[name], *rest) for name, *rest in tables.headlines(summary)],
+        answers=[(name, tables.ASKED[name], *rest, name in sure) for name, *rest in tables.headlines(summary)],
         facts=[
             ("runs", f"{about['runs']:,}"), ("rows", f"{about['rows']:,}"), ("data sets", str(len(about["data"]))),
             ("judges", str(len(about["judges"]))), ("truths", str(len(about["truths"]))),
@@ -87,18 +88,16 @@ def heat(table: Table) -> dict[str, Any]:
     """A table whose cells have a colour: blue for, orange against, by size."""
     return {
         "title": table.title,
-        "header": [cell.text for cell in table.header],
-        "rows": [[{"text": cell.text, "kind": _kind(cell.text)} for cell in row] for row in table.blocks[0]],
+        "header": [title.text for title in table.header],
+        "rows": [(row.title.text, [_colour(cell) for cell in row.cells]) for row in table.rows],
     }
 
 
-def _kind(text: str) -> str:
-    try:
-        value = float(text.partition(" ")[0])
-    except ValueError:
-        return ""
-    size = min(_STEPS, math.ceil(abs(value) * _STEPS))
-    return f"{'n' if value < 0 else 'p'}{size}" if size else ""
+def _colour(cell: Cell) -> dict[str, Any]:
+    value = None if cell.number is None else round(cell.number, 2)  # as it is shown
+    size = 0 if value is None else min(_STEPS, math.ceil(abs(value) * _STEPS))
+    kind = f"{'n' if value is not None and value < 0 else 'p'}{size}" if size else ""
+    return {"text": cell.text, "value": value, "kind": kind}
 
 
 def cells(summary: Summary) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import pandas as pd
 
 from cfeval_cli.core import Bools, Floats
 from cfeval_cli.errors import UserError
-from cfeval_cli.report.tables import row_title
+from cfeval_cli.report.titles import make_metric_title
 from cfeval_cli.results import validation as checked
 from cfeval_cli.statistics.ranking import ranks
 
@@ -104,7 +104,7 @@ def _rows(
                 "data": record["data"]["name"], "judge": record["model"]["name"], "truth": gold,
                 "question": facts["question"], "seed": settings["seed"], "k": settings["k"],
                 "metric": metric, "variant": variant, "block": record["metrics"][metric]["block"],
-                "title": row_title(metric, variant, record).text.rstrip(" ↑↓"),
+                "title": make_metric_title(metric, variant, record).plain,
                 "ranked": " ".join(np.array(names)[there & ~controls].tolist()),
                 "instances": record["instances"], **found,
                 # of the pairs that the truth tells apart, those that the metric orders as it does, ties by half

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
-from cfeval_cli.report.tables import Cell, Table
+from cfeval_cli.report.numbers import COUNT, P_VALUE, TENTH_PERCENT, fixed
+from cfeval_cli.report.render.markdown import render_markdown
+from cfeval_cli.report.table import CIRCULAR, MOVES, Cell, Row, Table, Title
 from cfeval_cli.statistics.hierarchical import LEAST, Told
 from cfeval_cli.study.atlas.claims import Claim
 from cfeval_cli.study.atlas.summary import Answer, Metric, Summary
@@ -16,8 +16,7 @@ ASKED = {
     "change": "what would make it come out otherwise",
     "either": "whether the model reads the feature at all",
 }
-_CIRCLE = "◦"  # behind what is best by construction in some rows
-_MOVES = "§"  # behind what depends on a constant that no prediction depends on
+_TWO_DIGITS = fixed(2)  # as so few data sets deserve
 _FEW = 3  # names in a sentence
 
 
@@ -63,13 +62,17 @@ def named(names: Sequence[str]) -> str:
 
 
 def number(value: float) -> str:
-    """Two digits, as so few data sets deserve."""
-    return "–" if np.isnan(value) else f"{round(value, 2) + 0.0:.2f}"
+    """Write two digits."""
+    return Cell(value, form=_TWO_DIGITS).text
 
 
-def spread(told: Told) -> str:
-    """A mean with its interval, if it has one."""
-    return f"{number(told.mean)} [{number(told.low)}, {number(told.high)}]" if told.known else number(told.mean)
+def spread(estimate: Told) -> str:
+    """Write a mean with its interval, if it has one."""
+    return _estimate_cell(estimate).text
+
+
+def _estimate_cell(estimate: Told, *, bold: bool = False) -> Cell:
+    return Cell(estimate.mean, estimate.low, estimate.high, bold=bold, form=_TWO_DIGITS)
 
 
 def make(summary: Summary, claims: Sequence[Claim]) -> list[Table]:
@@ -82,11 +85,11 @@ def make(summary: Summary, claims: Sequence[Claim]) -> list[Table]:
 
 def _answer(answer: Answer) -> Table:
     header = [
-        "metric", "τ", "behind the best, p", "nothing by construction", "with controls", "better half",
+        "metric", "τ", "behind the best (p)", "nothing by construction", "with controls", "better half",
         "diagnosticity", "by instance", "model rows", "n", "data sets", "judges",
     ]  # fmt: skip
     best = answer.best
-    blocks: list[list[list[Cell]]] = [[], []]
+    blocks: list[list[Row]] = [[], []]
     for one in answer.metrics:
         blocks[0 if one.compared else 1].append(_line(one, answer, best))
     notes = [
@@ -98,97 +101,110 @@ def _answer(answer: Answer) -> Table:
         "median. Diagnosticity: how often the truer of two explanations of one instance is preferred, ties by half; "
         "0.5 is chance. Model rows: for one explanation; what another metric has asked before is not counted "
         "again, and shared if that is all.",
-        f"{_CIRCLE} right by construction in some rows. {_MOVES} depends on a constant that no prediction depends on. "
+        f"{CIRCULAR} right by construction in some rows. {MOVES} depends on a constant that no prediction depends on. "
         "Below the line: not compared with the others, since it has fewer than nine tenths of the cells, or such a "
         "constant.",
     ]
-    return Table(f"{answer.question.capitalize()}: {ASKED[answer.question]}", [Cell(name) for name in header],
+    return Table(f"{answer.question.capitalize()}: {ASKED[answer.question]}", [*map(Title, header)],
                  [block for block in blocks if block], notes)  # fmt: skip
 
 
-def _line(one: Metric, answer: Answer, best: Metric | None) -> list[Cell]:
-    marks = _CIRCLE * bool(one.circular) + _MOVES * one.arbitrary
+def _line(one: Metric, answer: Answer, best: Metric | None) -> Row:
     gap = answer.behind.get(one.pair)
-    behind = "the best" if one is best else "" if gap is None else f"{number(gap[0])}, {_p(gap[3])}"
+    behind = Cell("the best") if one is best else Cell()
+    if gap is not None and one is not best:
+        behind = Cell(gap[0], detail=_p(gap[3]), form=_TWO_DIGITS)
     lead = best is not None and (one is best or one in answer.tied)
-    return [
-        Cell(f"{one.title}{marks}"), Cell(spread(one.lead), bold=lead), Cell(behind or "–"), Cell(spread(one.clean)),
-        Cell(number(one.taus["tau"].mean)), Cell(number(one.taus["tau_without_weak"].mean)),
-        Cell(spread(one.diagnosticity)), Cell(number(one.agreement.mean)),
-        Cell(f"{one.model_rows:,.0f}" if one.model_rows else "shared"),
-        Cell(f"{one.rows:,}"), Cell(str(one.lead.data)), Cell(str(one.lead.judges)),
+    means = [one.taus["tau"].mean, one.taus["tau_without_weak"].mean]
+    cells = [
+        _estimate_cell(one.lead, bold=lead), behind, _estimate_cell(one.clean),
+        *(Cell(mean, form=_TWO_DIGITS) for mean in means),
+        _estimate_cell(one.diagnosticity), Cell(one.agreement.mean, form=_TWO_DIGITS),
+        Cell(one.model_rows, form=COUNT) if one.model_rows else Cell("shared"),
+        *(Cell(count, form=COUNT) for count in (one.rows, one.lead.data, one.lead.judges)),
     ]  # fmt: skip
+    return Row(Title(one.title, marks=CIRCULAR * bool(one.circular) + MOVES * one.arbitrary), cells)
 
 
 def _p(value: float) -> str:
-    return "<0.001" if value < 0.001 else f"{value:.3f}"
+    return P_VALUE.write(value)
 
 
 def _claims(claims: Sequence[Claim]) -> Table:
-    rows = [
-        [
-            Cell(one.name), Cell(one.of), Cell(one.verdict, bold=one.verdict != "open"),
-            Cell(f"{number(one.figure.shown)} [{number(one.figure.ends[0])}, {number(one.figure.ends[1])}]"),
-            Cell(number(one.limit)), Cell(_p(one.p)), Cell(f"{one.figure.rows:,}"), Cell(str(one.figure.sets)),
-            Cell(str(one.figure.judges)),
-        ]
-        for one in claims
-    ]  # fmt: skip
+    rows = []
+    for one in claims:
+        figure = one.figure
+        cells = [
+            Cell(one.of), Cell(one.verdict, bold=one.verdict != "open"),
+            Cell(figure.shown, *figure.ends, form=_TWO_DIGITS), Cell(one.limit, form=_TWO_DIGITS),
+            Cell(one.p, form=P_VALUE), *(Cell(n, form=COUNT) for n in (figure.rows, figure.sets, figure.judges)),
+        ]  # fmt: skip
+        rows.append(Row(Title(one.name), cells))
     header = ["claim", "of", "answer", "figure", "limit", "p", "n", "data sets", "judges"]
     notes = [f"{one.name}: {one.text}" for one in claims]
     notes.append("p: two-sided, after Holm's correction over all claims. What is not told below 0.05 is open.")
-    return Table("Claims", [Cell(name) for name in header], [rows], notes)
+    return Table("Claims", [*map(Title, header)], [rows], notes)
 
 
 def _variance(summary: Summary) -> Table:
-    found = summary.variance.to_dict("records")
-    many = {str(line["question"]): int(line["rows"]) for line in found}
-    shares = {(str(line["question"]), str(line["factor"])): float(line["share"]) for line in found}
+    lines = summary.variance.to_dict("records")
+    counts = {str(line["question"]): int(line["rows"]) for line in lines}
+    shares = {(str(line["question"]), str(line["factor"])): float(line["share"]) for line in lines}
     rows = [
-        [Cell(factor), *(Cell(f"{max(0.0, shares[question, factor]):.1%}") for question in many)]
+        Row(Title(factor), [Cell(max(0.0, shares[question, factor]), form=TENTH_PERCENT) for question in counts])
         for factor in dict.fromkeys(factor for _, factor in shares)
     ]
-    rows.append([Cell("n"), *(Cell(f"{size:,}") for size in many.values())])
+    rows.append(Row(Title("n"), [Cell(count, form=COUNT) for count in counts.values()]))
     notes = [
         "Of the variance of τ without controls over rows: what each factor adds to the R² of a sum of effects, on "
         "average over the orders in which they could enter; these and all else sum to one. Lines with × are a part of "
         "all else: what is added if each metric may have an effect of its own in each judge, or data set."
     ]
-    return Table("What τ depends on", [Cell("factor"), *map(Cell, many)], [rows], notes)
+    return Table("What τ depends on", [Title("factor"), *map(Title, counts)], [rows], notes)
 
 
 def _stability(summary: Summary) -> Table:
     rows = [
-        [Cell(f"{line['truth']} and {line['other']}"), Cell(number(float(line["tau"]))), Cell(str(line["metrics"]))]
+        Row(
+            Title(f"{line['truth']} and {line['other']}"),
+            [Cell(float(line["tau"]), form=_TWO_DIGITS), Cell(int(line["metrics"]), form=COUNT)],
+        )
         for line in summary.stability.to_dict("records")
     ]
     notes = [
         "Kendall's τ between the orders of the metrics by their mean τ with either truth; n metrics that both have."
     ]
-    return Table("Do two truths rank the metrics alike?", [Cell("truths"), Cell("τ"), Cell("n")], [rows], notes)
+    header = [*map(Title, ("truths", "τ", "n"))]
+    return Table("Do two truths rank the metrics alike?", header, [rows], notes)
 
 
 def _circular(summary: Summary) -> Table:
     rows = [
-        [Cell(str(line["title"])), Cell(str(line["truth"])), Cell(str(line["k"])), Cell(f"{line['rows']:,}")]
+        Row(
+            Title(str(line["title"])),
+            [Cell(str(line["truth"])), Cell(str(line["k"])), Cell(int(line["rows"]), form=COUNT)],
+        )
         for line in summary.circular.to_dict("records")
     ]
     notes = ["Metrics that are best at a truth by construction: the column “nothing by construction” is without them."]
-    return Table("What is so by construction", [Cell("metric"), Cell("truth"), Cell("k"), Cell("n")], [rows], notes)
+    return Table("What is so by construction", [*map(Title, ("metric", "truth", "k", "n"))], [rows], notes)
 
 
 def by(summary: Summary, question: str, factor: str) -> Table:
     """The mean τ of each metric for each value of a factor, with n."""
-    found = summary.means(question, factor).to_dict("records")
-    values = sorted({line[factor] for line in found})
-    known = {(line["metric"], line["variant"], line[factor]): line for line in found}
+    means = summary.means(question, factor).to_dict("records")
+    values = sorted({line[factor] for line in means})
+    known = {(line["metric"], line["variant"], line[factor]): line for line in means}
     answer = next(one for one in summary.answers if one.question == question)
     rows = []
     for one in answer.metrics:
         lines = [known.get((*one.pair, value)) for value in values]
-        texts = ["–" if line is None else f"{number(float(line['mean']))} ({line['rows']})" for line in lines]
-        rows.append([Cell(one.title), *map(Cell, texts)])
-    header = [Cell("metric"), *(Cell(f"{factor} = {value}" if factor == "k" else str(value)) for value in values)]
+        cells = [
+            Cell() if line is None else Cell(float(line["mean"]), n=int(line["rows"]), form=_TWO_DIGITS)
+            for line in lines
+        ]
+        rows.append(Row(Title(one.title), cells))
+    header = [Title("metric"), *(Title(f"{factor} = {value}" if factor == "k" else str(value)) for value in values)]
     notes = ["Mean τ without controls; n in brackets."]
     return Table(f"{question.capitalize()}, by {factor}", header, [rows], notes, detail=True)
 
@@ -215,7 +231,7 @@ def markdown(summary: Summary, claims: Sequence[Claim], *, detail: bool = True) 
     if detail:
         made += [by(summary, one.question, factor) for one in summary.answers for factor in ("judge", "data")]
     made = [table for table in made if detail or not table.detail]
-    return "\n".join([*lines, *(table.markdown() for table in made)])
+    return "\n".join([*lines, *map(render_markdown, made)])
 
 
 def _numbers(some: Sequence[int]) -> str:

@@ -8,8 +8,9 @@ from functools import cache
 
 import pandas as pd
 
-from cfeval_cli.report.brief import Brief, Column, Field
-from cfeval_cli.report.tables import Cell, Table
+from cfeval_cli.report.numbers import COUNT
+from cfeval_cli.report.render.markdown import render_markdown
+from cfeval_cli.report.table import Cell, Row, Table, Title
 from cfeval_cli.study.paper import cells, chance, claims, counts, method
 from cfeval_cli.study.paper.finding import KINDS, Finding, Result
 from cfeval_cli.study.paper.published import Published, load, read
@@ -34,15 +35,14 @@ class Audit:
         told = ", ".join(f"{count} {kind}" for kind, count in kinds if count)
         return f"{len(self.findings)} findings ({told}), {self.passed} checks passed"
 
-    def brief(self) -> Brief:
+    def brief(self) -> Table:
         """How many of each kind."""
         many = {title: sum(one.kind == kind for one in self.findings) for kind, title in KINDS.items()}
-        there = {title: count for title, count in many.items() if count}
-        fields = [Field([str(count)]) for count in there.values()]
+        rows = [Row(Title(title), [Cell(count, form=COUNT)]) for title, count in many.items() if count]
         notes = [
             "By --full: where each is, what is printed, what comes out, and what it means; --csv and --md write it."
         ]
-        return Brief("What was found", list(there), [""] * len(there), [Column(["findings"], fields)], notes)
+        return Table("What was found", [Title("kind"), Title("findings")], [rows], notes)
 
     def frame(self) -> pd.DataFrame:
         """One row for each finding."""
@@ -56,18 +56,18 @@ class Audit:
             found = {str(i): one for i, one in enumerate(self.findings, 1) if one.kind == kind}
             if not found:
                 continue
-            rows = [[Cell(i), Cell(one.where), Cell(one.printed), Cell(one.recomputed)] for i, one in found.items()]
+            rows = [Row(Title(i), [*map(Cell, (one.where, one.printed, one.recomputed))]) for i, one in found.items()]
             meanings: dict[str, list[str]] = {}
             for i, one in found.items():
                 meanings.setdefault(one.meaning, []).append(i)
             notes = [f"{', '.join(numbers)}: {meaning}" for meaning, numbers in meanings.items()]
-            header = [Cell(name) for name in ("No.", "Table", "Printed", "Recomputed")]
+            header = [*map(Title, ("No.", "Table", "Printed", "Recomputed"))]
             made.append(Table(f"{title} ({kind}: {len(found)})", header, [rows], notes))
         return made
 
     def markdown(self) -> str:
         """All tables and the summary."""
-        return "\n".join([*(table.markdown() for table in self.tables()), f"{self.summary}.", ""])
+        return "\n".join([*map(render_markdown, self.tables()), f"{self.summary}.", ""])
 
 
 @cache

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import combinations
 
-from cfeval_cli.report.tables import ordinal
+from cfeval_cli.report.numbers import write_ordinal
 from cfeval_cli.study.paper.finding import (
     CE,
     ERASURE,
@@ -45,14 +45,14 @@ def typos(paper: Published) -> Iterator[Result]:
                 one.figure, f"typo.{one.table}.{one.dataset}.{one.metric}_{one.variant}.{one.kind}", _of(one)
             )  # fmt: skip
     endings = [f for series in paper.series for f in series.figures.values() if f.rank is not None]
-    wrong = [figure for figure in endings if figure.rank_text != ordinal(figure.rank)]
+    wrong = [figure for figure in endings if figure.rank_text != write_ordinal(figure.rank)]
     if not wrong:
         yield None
         return
     tables = listed(s.table for s in paper.series if any(f in wrong for f in s.figures.values()))
     yield Finding(
         "typo.endings", "typo", tables.replace(", ", "+"), "", "", "",
-        f"{listed(f.rank_text for f in wrong)} ({len(wrong)} times)", listed(ordinal(f.rank) for f in wrong),
+        f"{listed(f.rank_text for f in wrong)} ({len(wrong)} times)", listed(write_ordinal(f.rank) for f in wrong),
         "A wrong ending that changes no rank.",
     )  # fmt: skip
 
@@ -179,8 +179,9 @@ def _implied(paper: Published, series: Series, above: Series, below: Series, nam
     fits = figure.rank == 1 + sum(f.value > exact for n, f in above.figures.items() if n != name)
     return Finding(
         f"implied.{above.name}.{name}", "contradiction", **_at(above, name), printed=figure.printed, recomputed=implied,
-        meaning=f"The printed value would be the {ordinal(by_value)} of its row and is ranked "
-        f"{ordinal(figure.rank)}; the rank {'fits' if fits else 'does not fit'} the value that {series.title} implies.",
+        meaning=f"The printed value would be the {write_ordinal(by_value)} of its row and is ranked "
+        f"{write_ordinal(figure.rank)}; the rank {'fits' if fits else 'does not fit'} the value that {series.title} "
+        "implies.",
     )  # fmt: skip
 
 

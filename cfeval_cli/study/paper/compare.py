@@ -13,8 +13,8 @@ import pandas as pd
 
 from cfeval_cli.core.files import as_csv, whole_file
 from cfeval_cli.errors import UserError
-from cfeval_cli.report.brief import Brief, Column, Field
-from cfeval_cli.report.tables import DASH, Cell, Table, ordinal
+from cfeval_cli.report.numbers import fixed
+from cfeval_cli.report.table import DASH, Cell, Row, Table, Title
 from cfeval_cli.statistics.ranking import ranks
 from cfeval_cli.study.paper import document
 from cfeval_cli.study.paper.audit import of_the_paper
@@ -51,21 +51,22 @@ class Comparison:
         return f"of the paper's {len(mine)} claims {told} (gold {golds[0]}, {seeds} seed{'s' * (seeds != 1)})"
 
     @property
-    def brief(self) -> Brief:
+    def brief(self) -> Table:
         """Each claim, by the paper's own figures and by ours under each definition of gold."""
         golds = list(dict.fromkeys(one.gold for one in self.verdicts))
         claims = {one.claim.id: one for one in self.verdicts}
-        own = {None: [DASH], True: ["holds"], False: ["does", "not hold"]}
-        columns = [Column(["its own", "figures"], [Field(own[one.printed]) for one in claims.values()])]
-        for gold in golds:
-            mine = {one.claim.id: one for one in self.verdicts if one.gold == gold}
-            columns.append(Column(["gold:", gold], [Field(_short(mine[name])) for name in claims]))
+        by_own = {None: Cell(), True: Cell("holds"), False: Cell("does not\u00a0hold")}
+        header = [Title("claim"), Title("its\u00a0own figures"), *(Title(f"gold: {gold}") for gold in golds)]
+        verdicts = {(one.claim.id, one.gold): one for one in self.verdicts}
+        rows = [
+            Row(Title(one.claim.text), [by_own[one.printed], *(_short(verdicts[name, gold]) for gold in golds)])
+            for name, one in claims.items()
+        ]
         notes = [
             "Below a verdict: in how many seeds the claim is true. By --full: intervals, what an open one needs, the "
             "rule of the verdicts, and the paper's tables beside ours."
         ]
-        texts = [one.claim.text.replace(" (", "\u00a0(") for one in claims.values()]  # not to be taken apart there
-        return Brief("What the paper claims", texts, [""] * len(texts), columns, notes)
+        return Table("What the paper claims", header, [rows], notes)
 
 
 _ORDER: tuple[Word, ...] = ("holds", "does not hold", "refuted", "open", "not computed")
@@ -78,10 +79,13 @@ def _counted(word: Word, count: int) -> str:
     return f"{'is' if count == 1 else 'are'} {word}"
 
 
-def _short(verdict: Verdict) -> list[str]:
-    """In lines of a few signs."""
-    word = {"does not hold": ["does", "not hold"], "not computed": [DASH]}.get(verdict.word, [verdict.word])
-    return [*word, f"{verdict.holds_in} of {verdict.seeds}"] if verdict.seeds else word
+def _short(verdict: Verdict) -> Cell:
+    """Write a verdict in lines of a few letters."""
+    if verdict.word == "not computed" and not verdict.seeds:
+        return Cell(reason=verdict.word)
+    word = DASH if verdict.word == "not computed" else verdict.word.replace("not ", "not\u00a0")
+    seeds = f"{verdict.holds_in}\u00a0of\u00a0{verdict.seeds}" if verdict.seeds else ""
+    return Cell(word, detail=seeds)
 
 
 def compare(folders: Sequence[Path], into: Path, tables: Sequence[str] = ("1", "2", "3")) -> Comparison:
@@ -214,29 +218,25 @@ def _side_by_side(published: Published, cells: pd.DataFrame, key: Key, views: Se
     """Two lines for each metric: ours, and the paper's."""
     table, dataset = key
     explainers = list(published.of(key)[0].figures)
-    header = [Cell(f"Table {table}, {DATASETS[dataset]}"), *(Cell(EXPLAINERS[name]) for name in explainers)]
+    header = [Title(f"Table {table}, {DATASETS[dataset]}"), *(Title(EXPLAINERS[name]) for name in explainers)]
     if table == "3":
-        header += [Cell("τ"), Cell("ρ")]
+        header += [Title("τ"), Title("ρ")]
     blocks = []
     lines = {
         (c["metric"], c["variant"], c["explainer"]): c for c in cells[cells["coefficient"] == ""].to_dict("records")
     }
     for series in published.of(key):
         mine = [lines[*series.pair, name] for name in explainers]
-        arrow = {"higher": " ↑", "lower": " ↓", None: ""}[series.better]
-        sides = {name: [c[name] for c in mine] for name in ("our_rank", "their_rank")}
-        ours = [
-            Cell(
-                _cell(c["ours"], c["deviation"], c["our_rank"], sides["our_rank"]),
-                bold=c["our_rank"] == c["their_rank"],
-            )
-            for c in mine
-        ]
-        theirs = [Cell(_cell(c["theirs"], np.nan, c["their_rank"], sides["their_rank"])) for c in mine]
+        our_ranks, their_ranks = ([c[name] for c in mine] for name in ("our_rank", "their_rank"))
+        ours = [_cell(c["ours"], c["deviation"], c["our_rank"], our_ranks) for c in mine]
+        ours = [replace(cell, bold=c["our_rank"] == c["their_rank"]) for cell, c in zip(ours, mine, strict=True)]
+        theirs = [_cell(c["theirs"], np.nan, c["their_rank"], their_ranks) for c in mine]
         if table == "3":  # which has its correlations below the values
-            ours += [Cell(_cell(c["ours"], c["deviation"])) for c in _pair_of(cells, series)]
-            theirs += [Cell(_cell(c["theirs"], np.nan)) for c in _pair_of(cells, series)]
-        blocks.append([[Cell(f"{series.title}{arrow}, ours"), *ours], [Cell("the paper's"), *theirs]])
+            ours += [_cell(c["ours"], c["deviation"]) for c in _pair_of(cells, series)]
+            theirs += [_cell(c["theirs"], np.nan) for c in _pair_of(cells, series)]
+        arrow = {"higher": " ↑", "lower": " ↓", None: ""}[series.better]
+        title = Title(f"{series.title}{arrow}, ours")
+        blocks.append([Row(title, ours), Row(Title("the paper's"), theirs)])
     told = [view for view in views if view.gold == gold and key in view.runs]
     accuracy = [view.runs[key].record["accuracy"]["test"] for view in told]
     printed = published.texts.get((dataset, "accuracy", "test"))
@@ -260,25 +260,22 @@ def _pair_of(cells: pd.DataFrame, series: Series) -> list[dict[str, Any]]:
     return [by_kind.get(kind, nothing) for kind in ("tau", "rho")]
 
 
-def _cell(value: float, spread: float, rank: float = np.nan, others: Sequence[float] = ()) -> str:
-    if isnan(value):
-        return DASH
-    deviation = "" if isnan(spread) else f" ± {spread:.4f}"
-    place = "" if isnan(rank) else f" ({ordinal(rank, tied=list(others).count(rank) > 1)})"
-    return f"{value:.4f}{deviation}{place}"
+def _cell(value: float, deviation: float, rank: float = np.nan, ranks: Sequence[float] = ()) -> Cell:
+    is_tied = list(ranks).count(rank) > 1
+    return Cell(value, deviation=deviation, rank=rank, is_tied=is_tied, form=fixed(4))
 
 
 def _table_2(published: Published, cells: pd.DataFrame, gold: str) -> Table:
-    header = [Cell("Metric")]
+    header = [Title("Metric")]
     columns = [(dataset, kind) for dataset in DATASETS for kind in ("tau", "rho")]
     signs = {"tau": "τ", "rho": "ρ"}
     header += [
-        Cell(f"{signs[kind]} {DATASETS[dataset]}: {whose}") for dataset, kind in columns for whose in ("ours", "paper")
+        Title(f"{signs[kind]} {DATASETS[dataset]}: {whose}") for dataset, kind in columns for whose in ("ours", "paper")
     ]
     titles = list(dict.fromkeys(one.title for one in published.coefficients if one.table == "2"))
     rows = []
     for title in titles:
-        row = [Cell(title)]
+        row = list[Cell]()
         for dataset, kind in columns:
             one = next(
                 (
@@ -293,9 +290,9 @@ def _table_2(published: Published, cells: pd.DataFrame, gold: str) -> Table:
                 some = cells[(cells["dataset"] == dataset) & (cells["coefficient"] == kind)]
                 some = some[(some["metric"] == one.metric) & (some["variant"] == one.variant)]
                 mine = some.iloc[0] if len(some) else None
-            row.append(Cell(DASH if mine is None else _cell(mine["ours"], mine["deviation"])))
-            row.append(Cell(DASH if one is None or isnan(one.figure.value) else one.figure.printed))
-        rows.append(row)
+            row.append(Cell() if mine is None else _cell(mine["ours"], mine["deviation"]))
+            row.append(Cell() if one is None or isnan(one.figure.value) else Cell(one.figure.printed))
+        rows.append(Row(Title(title), row))
     notes = [
         f"Ours: mean ± standard deviation over the seeds, gold: {gold}. The paper's as printed; {DASH} where it prints "
         "0 for a metric that it did not compute. C_soft (cont.) of Adults is the discrete search's, as in its Table 1."
@@ -305,13 +302,16 @@ def _table_2(published: Published, cells: pd.DataFrame, gold: str) -> Table:
 
 def _claims(verdicts: Sequence[Verdict]) -> Table:
     golds = list(dict.fromkeys(verdict.gold for verdict in verdicts))
-    header = [Cell("Claim"), Cell("by the paper's own figures"), *(Cell(f"ours, gold: {gold}") for gold in golds)]
+    header = [*map(Title, ("Claim", "by the paper's own figures", *(f"ours, gold: {gold}" for gold in golds)))]
     rows: dict[str, list[Cell]] = {}
+    titles: dict[str, Title] = {}
     for verdict in verdicts:
-        own = {None: DASH, True: "holds", False: "does not hold"}[verdict.printed]
-        row = rows.setdefault(verdict.claim.id, [Cell(f"{verdict.claim.text} [{verdict.claim.scope}]"), Cell(own)])
-        row.append(Cell(in_words(verdict) if verdict.seeds else DASH))
-    return Table("What the paper claims", header, [list(rows.values())], _rules(verdicts))
+        own = {None: Cell(), True: Cell("holds"), False: Cell("does not hold")}[verdict.printed]
+        titles[verdict.claim.id] = Title(f"{verdict.claim.text} [{verdict.claim.scope}]")
+        row = rows.setdefault(verdict.claim.id, [own])
+        row.append(Cell(in_words(verdict)) if verdict.seeds else Cell())
+    lines = [Row(titles[name], cells) for name, cells in rows.items()]
+    return Table("What the paper claims", header, [lines], _rules(verdicts))
 
 
 def in_words(verdict: Verdict) -> str:

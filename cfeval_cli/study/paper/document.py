@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-import html as markup
 from collections.abc import Sequence
 
-from cfeval_cli.errors import visible
-from cfeval_cli.report.tables import Table
+from markupsafe import escape
+
+from cfeval_cli.report.render.html import render_html, render_notes
+from cfeval_cli.report.render.latex import render_latex
+from cfeval_cli.report.render.markdown import render_markdown
+from cfeval_cli.report.table import Table
 
 _TITLE = "Counterfactual evaluation: the paper's tables, and ours"
 
@@ -44,29 +47,12 @@ p.note {{ font-size: 13px; opacity: .8; max-width: 60rem; }}
 def write(tables: Sequence[Table]) -> dict[str, str]:
     """The texts of paper.md, paper.tex and paper.html."""
     return {
-        "paper.md": f"# {_TITLE}\n\n" + "\n".join(table.markdown() for table in tables),
-        "paper.tex": _LATEX.format(body="\n".join(table.latex() for table in tables)),
+        "paper.md": f"# {_TITLE}\n\n" + "\n".join(map(render_markdown, tables)),
+        "paper.tex": _LATEX.format(body="\n".join(map(render_latex, tables))),
         "paper.html": _HTML.format(title=escape(_TITLE), body="\n".join(map(html, tables))),
     }
 
 
-def escape(text: str) -> str:
-    """Text as HTML shows it."""
-    return markup.escape(visible(text))
-
-
 def html(table: Table) -> str:
-    """One table; everything in it is text."""
-
-    def row(cells: Sequence[tuple[str, bool]], tag: str) -> str:
-        texts = (f"<b>{escape(text)}</b>" if bold else escape(text) for text, bold in cells)
-        return "<tr>" + "".join(f"<{tag}>{text}</{tag}>" for text in texts) + "</tr>"
-
-    head = row([(cell.text, False) for cell in table.header], "th")
-    bodies = (
-        "<tbody>" + "\n".join(row([(cell.text, cell.bold) for cell in line], "td") for line in block) + "</tbody>"
-        for block in table.blocks
-    )
-    notes = "\n".join(f'<p class="note">{escape(note)}</p>' for note in table.notes)
-    caption = f"<caption>{escape(table.title)}</caption>"
-    return f'<div class="wide"><table>{caption}<thead>{head}</thead>\n{"".join(bodies)}</table></div>\n{notes}'
+    """Write one table with its caption and notes."""
+    return f'<div class="wide">{render_html(table, caption=True)}</div>\n{render_notes(table)}'

@@ -12,8 +12,9 @@ import pandas as pd
 
 from cfeval_cli.core.files import whole_file
 from cfeval_cli.errors import UserError
-from cfeval_cli.report.brief import Brief, Column, Field
-from cfeval_cli.report.tables import DASH, Cell, Table
+from cfeval_cli.report.numbers import fixed
+from cfeval_cli.report.render.markdown import render_markdown
+from cfeval_cli.report.table import Cell, Row, Table, Title
 from cfeval_cli.results import validation as checked
 from cfeval_cli.statistics.hierarchical import LEAST
 from cfeval_cli.statistics.recommendation import Rule
@@ -26,7 +27,7 @@ class Check:
     """What came out: in a sentence, in a table for a screen, and in all tables."""
 
     answer: str
-    brief: Brief
+    brief: Table
     tables: list[Table]
     said: str
 
@@ -53,7 +54,7 @@ def check(folders: Sequence[Path], into: Path) -> Check:
     with whole_file(into / "regret.parquet") as path:
         lost.to_parquet(path, index=False)
     with whole_file(into / "regret.md") as path:
-        path.write_text("\n".join(table.markdown() for table in told), encoding="utf-8")
+        path.write_text("\n".join(map(render_markdown, told)), encoding="utf-8")
     more = f"; {left} left out (not complete, of unknown truth, or there twice)" if left else ""
     runs, sets = _counted(len(seen), "run"), _counted(lost["data"].nunique(), "data set")
     about = f"{runs} of judges on {sets}"
@@ -117,21 +118,15 @@ def _mark(one: Mapping[Any, Any]) -> str:
     return _MORE if one["more_low"] > 0 else _LESS if one["more_high"] < 0 else ""
 
 
-def _brief(means: pd.DataFrame, about: str) -> Brief:
+def _brief(means: pd.DataFrame, about: str) -> Table:
     """The mean regret of each strategy, by question and k, without the intervals."""
     some = means[means["circular"] == "keep"]
+    header, columns = [Title("chosen by")], []
+    for (question, k), lines in some.groupby(["question", "k"], sort=False):
+        header.append(Title(f"{question} k\u00a0=\u00a0{k}"))
+        columns.append(_column(lines, with_interval=False))
     names = [name for name in STRATEGIES if name in set(some["strategy"])]
-    columns = []
-    for (question, k), mine in some.groupby(["question", "k"], sort=False):
-        known = {one["strategy"]: one for one in mine.to_dict("records") if not pd.isna(one["regret"])}
-        least = min((one["regret"] for one in known.values()), default=0.0)
-        fields = [
-            Field([f"{known[name]['regret']:.3f}{_mark(known[name]):1}"], bold=known[name]["regret"] <= least)
-            if name in known
-            else Field([f"{DASH} "])
-            for name in names
-        ]
-        columns.append(Column([str(question), f"k = {k} "], fields))
+    rows = [Row(Title(STRATEGIES[name]), [column.get(name, Cell()) for column in columns]) for name in names]
     marks = (
         f" {_MORE} significantly more, {_LESS} significantly less than the rule's."
         if some["data"].max() >= LEAST
@@ -142,7 +137,21 @@ def _brief(means: pd.DataFrame, about: str) -> Brief:
         f"out.{marks} By --full: intervals, and the same without the explainers that are made for the truth."
     ]
     title = f"What each way to choose an explainer loses: {about}"
-    return Brief(title, [STRATEGIES[name] for name in names], [""] * len(names), columns, notes)
+    return Table(title, header, [rows], notes)
+
+
+def _column(lines: pd.DataFrame, *, with_interval: bool) -> dict[str, Cell]:
+    """Return the mean regret of each strategy; the smallest is bold."""
+    known = lines[lines["regret"].notna()]
+    least = known["regret"].min()
+    return {
+        line["strategy"]: Cell(
+            line["regret"], line["low"] if with_interval else None, line["high"] if with_interval else None,
+            marks=_mark(line),
+            bold=bool(line["regret"] <= least), form=fixed(3),
+        )
+        for line in known.to_dict("records")
+    }  # fmt: skip
 
 
 def tables(lost: pd.DataFrame) -> list[Table]:
@@ -176,20 +185,8 @@ def _few(sets: int) -> str:
 def _table(means: pd.DataFrame, circular: str, title: str, columns: list[tuple[str, int]], notes: list[str]) -> Table:
     """A row for each strategy, a column for each question and k."""
     some = means[means["circular"] == circular]
-    known: dict[tuple[object, ...], dict[Any, Any]] = {
-        (one["question"], one["k"], one["strategy"]): one for one in some.to_dict("records")
-    }
-    least = some.groupby(["question", "k"])["regret"].min()
-    rows = []
-    for name, words in STRATEGIES.items():
-        cells = [Cell(words)]
-        for column in columns:
-            one = known.get((*column, name))
-            if one is None:
-                cells.append(Cell(DASH))
-                continue
-            value = f"{one['regret']:.3f} [{one['low']:.3f}, {one['high']:.3f}] {_mark(one)}".rstrip()
-            cells.append(Cell(value, bold=one["regret"] <= float(least[column])))
-        rows.append(cells)
-    header = [Cell("chosen by"), *(Cell(f"{question}, k = {k}") for question, k in columns)]
+    parts = dict(iter(some.groupby(["question", "k"], sort=False)))
+    cells = [_column(parts[column], with_interval=True) for column in columns]
+    rows = [Row(Title(words), [column.get(name, Cell()) for column in cells]) for name, words in STRATEGIES.items()]
+    header = [Title("chosen by"), *(Title(f"{question}, k = {k}") for question, k in columns)]
     return Table(title, header, [rows], notes)

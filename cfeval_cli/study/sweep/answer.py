@@ -10,7 +10,7 @@ import pandas as pd
 
 from cfeval_cli.errors import visible
 from cfeval_cli.report.page.verdict import listed
-from cfeval_cli.report.tables import headed, row_title
+from cfeval_cli.report.titles import make_metric_title, name_truths
 from cfeval_cli.study.sweep.runs import Sweep, most_ranked, ranked_alike, taus
 from cfeval_cli.study.sweep.tables import merged, of_group
 from cfeval_cli.study.sweep.verdict import by_question
@@ -89,7 +89,7 @@ def asked(sweep: Sweep, told: pd.DataFrame) -> dict[str, str]:
     """The truths that runs lead with, by what they ask."""
     golds: dict[str, str] = {}
     for run in sweep.runs:
-        golds = {**headed(run.record["settings"]["gold"], run.record), **golds}
+        golds = {**name_truths(run.record["settings"]["gold"], run.record), **golds}
     known = dict.fromkeys(told["gold"])
     return {gold: golds.get(gold, gold) for gold in known}
 
@@ -108,7 +108,7 @@ def _closest(sweep: Sweep, told: pd.DataFrame) -> tuple[str, list[str]]:
     found = found[[one == most_ranked(who) for one in who]]  # a τ over other explainers is another figure
     found = found.sort_values(["mean", "best"], ascending=False, kind="stable")
     pairs: list[_Pair] = list(found.index)
-    names = [visible(row_title(*pair, record).text).rstrip(" ↑↓") for pair in pairs]
+    names = [visible(make_metric_title(*pair, record).plain) for pair in pairs]
     top = found.iloc[0]
     alike = [name for name, mean in zip(names, found["mean"], strict=True) if abs(mean - top["mean"]) < 1e-9]
     verb = "agrees" if len(alike) == 1 else "agree"

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from cfeval_cli.report.brief import Brief, Column, Field, arbitrary, of_left, of_marks, scores, tau
-from cfeval_cli.report.tables import DASH, MOVES, block_of, headed, marked, row_title
+from cfeval_cli.report.build_brief import build_brief_scores, find_arbitrary, hidden_notes, marks_note
+from cfeval_cli.report.numbers import SHORT, fixed
+from cfeval_cli.report.table import MOVES, Cell, Row, Table, Title
+from cfeval_cli.report.titles import Pair, find_low_coverage, get_block, make_metric_title, name_truths
 from cfeval_cli.statistics.correlation import REST, less
 from cfeval_cli.statistics.ranking import ranks
 from cfeval_cli.statistics.stability import ALL
 from cfeval_cli.study.sweep.runs import Run, Sweep
-from cfeval_cli.study.sweep.tables import counts_note, ends, merged
-
-_Pair = tuple[str, str]  # metric and variant
+from cfeval_cli.study.sweep.tables import counts_note, list_range_columns, merged
 
 
 def of_sweep(
     sweep: Sweep, lines: pd.DataFrame, metrics: pd.DataFrame, correlations: pd.DataFrame, stability: pd.DataFrame
-) -> Brief:
+) -> Table:
     """Means over seeds if nothing else varies; otherwise how far rankings and τ move over the runs."""
     if len(sweep.groups) == 1:
         return _seeds(sweep.runs, metrics, correlations)
@@ -33,78 +34,70 @@ def _about(runs: Sequence[Run]) -> str:
     return f"{names}: {len(runs)} run{'s' * (len(runs) != 1)}"
 
 
-def _seeds(runs: Sequence[Run], metrics: pd.DataFrame, correlations: pd.DataFrame) -> Brief:
+def _seeds(runs: Sequence[Run], metrics: pd.DataFrame, correlations: pd.DataFrame) -> Table:
     """As of one run: mean values, their ranks, and the mean τ with its interval over seeds and instances."""
     first = runs[0].record
     lines = metrics[metrics["rung"].isna()].rename(columns={"mean": "value"})
     lines = lines.assign(rank=np.nan, low_end=lines["value"] - lines["deviation"], moves=lines["moves"].fillna(0) > 0)
     lines["high_end"] = lines["value"] + lines["deviation"]
-    record = marked(lines, {**first, **merged(runs)})
+    record = {**first, **merged(runs)}
     for (metric, _), mine in lines.groupby(["metric", "variant"], sort=False):
         there, better = mine[mine["value"].notna()], record["metrics"][metric]["better"]
         if len(there) and better != "none":
             lines.loc[there.index, "rank"] = ranks(there["value"].to_numpy(float), better)
     taus = _taus(correlations, first)
-    left = arbitrary(lines, record)
-    rows, blocks, columns, notes = scores(lines, record, taus, left)
+    hidden = find_arbitrary(lines, record)
+    table = build_brief_scores(_about(runs), lines, record, find_low_coverage(lines), taus, hidden)
     seeds = ", ".join(str(run.seed) for run in runs)
     apart = "they are less than their standard deviations over seeds apart"
-    told = [f"Means over {len(runs)} seeds ({seeds}).", of_marks(rows, columns, apart)]
+    notes = [f"Means over {len(runs)} seeds ({seeds}).", marks_note(table, apart)]
     if taus:
         of = "without controls" if correlations["coefficient"].eq(less("tau")).any() else "all explainers"
-        told.append(f"τ: mean, {of}; in brackets its interval over seeds and instances.")
-    return Brief(
-        _about(runs),
-        rows,
-        blocks,
-        columns,
-        [note for note in [*told, *notes, *of_left(left, record), *counts_note(runs, left)] if note],
-    )
+        notes.append(f"τ: mean, {of}; in brackets its interval over seeds and instances.")
+    notes += [*table.notes, *hidden_notes(hidden, record), *counts_note(runs, hidden)]
+    return replace(table, notes=[note for note in notes if note])
 
 
-def _taus(correlations: pd.DataFrame, record: Mapping[str, Any]) -> dict[str, dict[_Pair, str]]:
+def _taus(correlations: pd.DataFrame, record: Mapping[str, Any]) -> dict[str, dict[Pair, Cell]]:
     settings = record["settings"]
     mine = correlations[(correlations["family"] == "explainers") & (correlations["agreement"] == settings["agreement"])]
     rest = mine[mine["coefficient"] == less("tau")]
     mine = rest if rest["mean"].notna().any() else mine[mine["coefficient"] == "tau"]
-    found: dict[str, dict[_Pair, str]] = {}
-    for gold, name in headed(settings["gold"], record).items():
-        there = mine[(mine["gold"] == gold) & mine["mean"].notna()]
-        if len(there):
-            found[name] = {
-                (one["metric"], one["variant"]): tau(one["mean"], one["low"], one["high"])
-                + MOVES * bool(not pd.isna(one["moves"]) and one["moves"])
-                for one in there.to_dict("records")
-            }
-    return found
+    by_question: dict[str, dict[Pair, Cell]] = {}
+    for gold, name in name_truths(settings["gold"], record).items():
+        lines = mine[(mine["gold"] == gold) & mine["mean"].notna()]
+        if len(lines):
+            by_question[name] = {
+                (line["metric"], line["variant"]): Cell(
+                    line["mean"], line["low"], line["high"], form=SHORT,
+                    marks=MOVES * bool(not pd.isna(line["moves"]) and line["moves"]),
+                )
+                for line in lines.to_dict("records")
+            }  # fmt: skip
+    return by_question
 
 
-def _settings(sweep: Sweep, stability: pd.DataFrame) -> Brief:
+def _settings(sweep: Sweep, stability: pd.DataFrame) -> Table:
     """How alike two runs rank the explainers, and the range of τ with each truth."""
     record = merged(sweep.runs)
     name = less("tau") if stability[less("pairs")].sum() else "tau"
-    end, (lowest, highest) = REST * (name != "tau"), ends(name)
-    mine = stability[(stability["key"] == ALL) & (stability[f"pairs{end}"] > 0)]
-    golds = [of.removeprefix(lowest) for of in stability.columns.astype(str) if of.startswith(lowest)]
-    named: dict[str, str] = {}
+    end, ranges = REST * (name != "tau"), list_range_columns(stability.columns.astype(str), name)
+    questions: dict[str, str] = {}
     for run in sweep.runs:
-        named = {**headed(run.record["settings"]["gold"], run.record), **named}
-    told = mine.to_dict("records")
-    rows = [row_title(one["metric"], one["variant"], record).text for one in told]
-    blocks = [block_of(one["variant"], record["metrics"][one["metric"]]) for one in told]
-    columns = [
-        Column(["same order", "(lowest)"], [Field([f"{one[name]:.2f} ({one[f'{name}_lowest']:.2f})"]) for one in told])
-    ]
-    for gold in golds:
-        spans = []
-        for one in told:
-            low, high = one[f"{lowest}{gold}"], one[f"{highest}{gold}"]
-            spans.append(Field([DASH if pd.isna(low) else f"{low:.2f} to {high:.2f}"]))
-        columns.append(Column(["τ", named.get(gold, gold)], spans))
-    less_ = ", controls left out" * bool(end)
+        questions = {**name_truths(run.record["settings"]["gold"], run.record), **questions}
+    form = fixed(2)
+    header = [Title("Metric"), Title("same\u00a0order", ("lowest",))]
+    header += [Title(f"τ {questions.get(gold, gold)}") for gold in ranges]
+    blocks: dict[str, list[Row]] = {}
+    for line in stability[(stability["key"] == ALL) & (stability[f"pairs{end}"] > 0)].to_dict("records"):
+        cells = [Cell(line[name], detail=form.write(line[f"{name}_lowest"]), form=form)]
+        cells += [Cell(low=line[low], high=line[high], is_range=True, form=form) for low, high in ranges.values()]
+        row = Row(make_metric_title(line["metric"], line["variant"], record), cells)
+        blocks.setdefault(get_block(line["variant"], record["metrics"][line["metric"]]), []).append(row)
+    subset = ", controls left out" * bool(end)
     notes = [
         f"What varies: {', '.join(sweep.keys) or 'the seed'}. Same order: Kendall's τ between the rankings of the "
-        f"explainers by the same metric in two runs{less_}, on average over pairs of runs (the lowest). τ: with the "
+        f"explainers by the same metric in two runs{subset}, on average over pairs of runs (the lowest). τ: with the "
         "truth, lowest to highest over the runs."
     ]
-    return Brief(_about(sweep.runs), rows, blocks, columns if rows else [], notes)
+    return Table(_about(sweep.runs), header, list(blocks.values()), notes)

@@ -20,8 +20,10 @@ import pandas as pd
 from cfeval_cli.core import Floats
 from cfeval_cli.core.files import as_csv, whole_file
 from cfeval_cli.errors import UserError, visible
-from cfeval_cli.report.brief import Brief
-from cfeval_cli.report.tables import Table, truths_of
+from cfeval_cli.report.render.latex import render_latex
+from cfeval_cli.report.render.markdown import render_markdown
+from cfeval_cli.report.table import Table
+from cfeval_cli.report.titles import list_truth_metrics
 from cfeval_cli.results import validation as checked
 from cfeval_cli.results.store import JUDGES
 from cfeval_cli.statistics.correlation import DRAWS, REST, less
@@ -67,7 +69,7 @@ class Gathered:
         return say(self.sweep, self.frames["seeds_correlations"])
 
     @cached_property
-    def brief(self) -> Brief:
+    def brief(self) -> Table:
         """One table for a screen."""
         return brief.of_sweep(self.sweep, *self.frames.values())
 
@@ -121,8 +123,8 @@ def gather(
     tables = report.make(sweep, *frames.values())
     into.mkdir(parents=True, exist_ok=True)
     texts = {f"{name}.csv": as_csv(frame) for name, frame in frames.items()}
-    texts |= {"tables.md": "\n".join(table.markdown() for table in tables)}
-    texts |= {"tables.tex": "\n".join(table.latex() for table in tables)}
+    texts |= {"tables.md": "\n".join(map(render_markdown, tables))}
+    texts |= {"tables.tex": "\n".join(map(render_latex, tables))}
     for name, text in texts.items():
         with whole_file(into / name) as partial:
             partial.write_text(text, encoding="utf-8")
@@ -266,7 +268,7 @@ def _together(sweep: Sweep, found: pd.DataFrame) -> pd.DataFrame:
         runs = sorted(group, key=lambda run: run.record["settings"]["seed"])
         mine = (found["group"] == place) & (found["family"] == "explainers") & (found["coefficient"] != "rho")
         mine &= found["agreement"] == runs[0].record["settings"]["agreement"]
-        mine &= ~found["metric"].isin(truths_of(merged(runs)))
+        mine &= ~found["metric"].isin(list_truth_metrics(merged(runs)))
         for (gold, name), lines in found[mine].groupby(["gold", "coefficient"], sort=False):
             pairs = pd.MultiIndex.from_frame(lines[["metric", "variant"]])
             values = np.stack([_by_pair(run.correlations, run, str(gold), str(name), pairs)[0] for run in runs])
@@ -322,7 +324,7 @@ def _stability(sweep: Sweep) -> pd.DataFrame:
             more = truths.get((metric, variant), {})
             lines.append({"metric": metric, "variant": variant, "key": key, **told, **more})
     golds = dict.fromkeys(gold for run in sweep.runs for gold in run.record["settings"]["gold"])
-    ends = [f"{end}{gold}" for gold in golds for of in _MOVES for end in report.ends(of)]
+    ends = [end for gold in golds for of in _MOVES for end in report.range_columns(of, gold)]
     return pd.DataFrame(lines, columns=[*_STABILITY, *ends])
 
 
@@ -332,8 +334,8 @@ def _truths(sweep: Sweep) -> dict[Any, dict[str, float]]:
     rows = rows[rows["family"] == "explainers"]
     found: dict[Any, dict[str, float]] = {}
     for name in _MOVES:
-        lowest, highest = report.ends(name)
         for (metric, variant, gold), tau in rows.groupby(["metric", "variant", "gold"])[name]:
-            told = {f"{lowest}{gold}": float(tau.min()), f"{highest}{gold}": float(tau.max())}
+            lowest, highest = report.range_columns(name, str(gold))
+            told = {lowest: float(tau.min()), highest: float(tau.max())}
             found.setdefault((metric, variant), {}).update(told)
     return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,15 @@ import pandas as pd
 
 from cfeval_cli import __version__
 from cfeval_cli.errors import visible
+from cfeval_cli.report.notes import MOVES_NOTE
 from cfeval_cli.report.page import build, glossary, methods
 from cfeval_cli.report.page.verdict import listed
 from cfeval_cli.report.plots import COLOURS, INK, MARKS, WIDE, Plot, grid, legend, style
-from cfeval_cli.report.tables import MOVES, OF_MOVES, Table, mark_moves, row_title
+from cfeval_cli.report.table import MOVES, Table
+from cfeval_cli.report.titles import make_metric_title, mark_moving
 from cfeval_cli.study.sweep.answer import Answer, asked, contended
 from cfeval_cli.study.sweep.runs import Sweep
-from cfeval_cli.study.sweep.tables import merged
+from cfeval_cli.study.sweep.tables import RUNS, merged, run_cells
 
 _GROUPS = 12  # that one figure has room for
 _VALUES = 12  # of a setting
@@ -32,15 +35,17 @@ def write(sweep: Sweep, lines: pd.DataFrame, answer: Answer, made: Sequence[Tabl
     build.put(_page(sweep, lines, made, answer, drawn, into), into / build.NAME)
 
 
-def _title(told: pd.DataFrame, pair: _Pair, record: Mapping[str, Any]) -> str:
-    """A metric as a figure names it, with a § if other parameters of the model move its τ in some run."""
-    mine = told[(told["metric"] == pair[0]) & (told["variant"] == pair[1])]
-    return visible(mark_moves(row_title(*pair, record), bool((mine["moves"] == 1).any())).text)
+def _title(taus: pd.DataFrame, pair: _Pair, record: Mapping[str, Any], between: str = " ") -> str:
+    """Return a metric's name and its details, with a § if the parametrisation of the model moves its τ in some run."""
+    lines = taus[(taus["metric"] == pair[0]) & (taus["variant"] == pair[1])]
+    title = mark_moving(make_metric_title(*pair, record), bool((lines["moves"] == 1).any()))
+    details = replace(title, name="").text.strip()
+    return visible(title.text) if not title.details else f"{visible(title.name)}{between}{visible(details)}"
 
 
 def _marks(told: pd.DataFrame) -> str:
     """What a § in a figure means, if there is one."""
-    return f" {MOVES} {OF_MOVES}." * bool((told["moves"] == 1).any())
+    return f" {MOVES} {MOVES_NOTE}." * bool((told["moves"] == 1).any())
 
 
 def _page(
@@ -57,7 +62,7 @@ def _page(
         {
             "folder": line["folder"],
             "report": _link(line["folder"], into),
-            "cells": ["–" if pd.isna(value) else form.format(value) for value, form in _cells(line)],
+            "cells": run_cells(line),
             "bad": line["status"] != "complete",
         }
         for line in lines.to_dict("records")
@@ -67,7 +72,7 @@ def _page(
         varied.append(("seed", [str(seed) for seed in seeds]))
     return build.render(
         "sweep.html",
-        [table for table in made if table.title != "The runs"],
+        [table for table in made if table.part != RUNS],
         glossary.terms({**sweep.runs[0].record, **merged(sweep.runs)}),
         title=f"{listed(names)}: {len(sweep.runs)} runs together",
         headline=answer.headline,
@@ -92,11 +97,6 @@ def _methods(sweep: Sweep) -> str:
         return methods.paragraph(first.record)
     more = f"This was done {many} times, varying {listed(varied)}; figures given for one run are those of {first.name}."
     return f"{methods.paragraph(first.record)} {more}"
-
-
-def _cells(line: Mapping[Any, Any]) -> list[tuple[Any, str]]:
-    forms = {"test_accuracy": "{:.2%}", "instances": "{:,}"}
-    return [(value, forms.get(name, "{}")) for name, value in line.items() if name != "folder"]
 
 
 def _link(folder: str, into: Path) -> str:
@@ -187,7 +187,7 @@ def _by_value(sweep: Sweep, told: pd.DataFrame, key: str, asked: str) -> Plot:
         last = i >= len(pairs) - 4
         slanted: dict[str, Any] = {"rotation": 30, "ha": "right"} if max(map(len, values)) > 6 else {}
         axis.set_xticks(range(len(values)), values if last else [""] * len(values), parse_math=False, **slanted)
-        axis.set_title(_title(told, pair, record).replace(" (", "\n(", 1), parse_math=False)
+        axis.set_title(_title(told, pair, record, "\n"), parse_math=False)
     figure.supylabel(f"τ ({asked})", fontsize=8, parse_math=False)
     figure.supxlabel(key, fontsize=8, parse_math=False)
     legend(figure, axes[0], "upper center")

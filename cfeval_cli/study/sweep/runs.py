@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from cfeval_cli.core import Ints
-from cfeval_cli.report.tables import truths_of
+from cfeval_cli.report.titles import list_truth_metrics
 
 _COLUMNS = ["metric", "variant", "family", "gold", "tau", "tau_without_controls", "explainers_without_controls"]
 _COLUMNS += ["moves", "moves_without_controls"]
@@ -144,6 +144,6 @@ def taus(sweep: Sweep) -> pd.DataFrame:
         lead = (rows["family"] == "explainers") & rows["gold"].isin(settings["gold"])
         lead &= rows["agreement"] == settings["agreement"]
         mine = rows[lead] if lead.any() else rows[rows["family"] == "ladder"]
-        mine = mine[~mine["metric"].isin(truths_of(run.record))]
+        mine = mine[~mine["metric"].isin(list_truth_metrics(run.record))]
         parts.append(mine[_COLUMNS].assign(run=number))
     return pd.DataFrame(pd.concat(parts, ignore_index=True))

@@ -9,39 +9,43 @@ from typing import Any
 
 import pandas as pd
 
-from cfeval_cli.report.tables import (
-    DASH,
-    MOVES,
-    OF_MOVES,
-    Cell,
-    Table,
-    asked,
-    block_of,
-    headed,
-    instance_counts,
+from cfeval_cli.report.instance_counts import count_instances, find_usual_counts
+from cfeval_cli.report.notes import MOVES_NOTE, coverage_notes
+from cfeval_cli.report.numbers import COUNT, TENTH_PERCENT, WHOLE, NumberFormat, fixed
+from cfeval_cli.report.table import DASH, MOVES, STAR, Cell, Row, Table, Title
+from cfeval_cli.report.titles import (
+    Pair,
+    describe_truths,
+    find_low_coverage,
+    get_block,
     is_truth,
-    leading,
-    low_coverage,
-    mark_moves,
-    marked,
-    of_coverage,
-    row_title,
-    tidied,
-    usual_counts,
-    words_of,
+    list_leading_truths,
+    make_explainer_titles,
+    make_metric_title,
+    mark_moving,
+    merge_rows,
+    name_truths,
 )
 from cfeval_cli.statistics.correlation import REST, less
 from cfeval_cli.statistics.stability import ALL
 from cfeval_cli.study.sweep.runs import Run, Sweep, most_ranked, taus
 from cfeval_cli.study.sweep.verdict import by_question
 
+RUNS = "runs"  # the part of a report with the list of runs
 _ON_SCREEN = 3  # groups of seeds whose tables are shown; more stand in the files only
-_Pair = tuple[str, str]  # metric and variant
+_RUN_FORMATS = {"seed": WHOLE, "test_accuracy": NumberFormat("percent", 2), "instances": COUNT}
 
 
-def ends(name: str) -> tuple[str, str]:
-    """The columns of stability.csv, but for the name of a truth, that have the range of a τ with it."""
-    return f"truth_{name}_lowest_", f"truth_{name}_highest_"
+def range_columns(coefficient: str, gold: str) -> tuple[str, str]:
+    """Return the columns of stability.csv that have the range of a τ with a ground truth."""
+    return f"truth_{coefficient}_lowest_{gold}", f"truth_{coefficient}_highest_{gold}"
+
+
+def list_range_columns(columns: Iterable[str], coefficient: str) -> dict[str, tuple[str, str]]:
+    """Return by ground truth the columns of stability.csv that have the range of a τ with it."""
+    prefix, _ = range_columns(coefficient, "")
+    golds = [name.removeprefix(prefix) for name in columns if name.startswith(prefix)]
+    return {gold: range_columns(coefficient, gold) for gold in golds}
 
 
 def make(
@@ -75,7 +79,7 @@ def _concluded(table: Table, correlations: pd.DataFrame, runs: Sequence[Run]) ->
     """The table with what the seeds say together below it."""
     said = by_question(correlations, runs, merged(runs)).items()
     notes = [f"{name.capitalize()}: {headline}. {' '.join(points)}" for name, (headline, points) in said]
-    return replace(table, notes=[*table.notes, *notes])
+    return table.add_notes(*notes)
 
 
 def of_group(sweep: Sweep, frame: pd.DataFrame, values: Sequence[str]) -> pd.DataFrame:
@@ -90,69 +94,69 @@ def _of_group(frame: pd.DataFrame, chosen: Mapping[str, str]) -> pd.DataFrame:
 
 
 def _means(metrics: pd.DataFrame, runs: Sequence[Run], chosen: Mapping[str, str], detail: bool) -> Table:
-    settings, many = runs[0].record["settings"], len(runs)
+    first, many = runs[0].record, len(runs)
     metrics = metrics[metrics["rung"].isna()]
-    means = metrics.rename(columns={"mean": "value"})
-    record = marked(means, merged(runs) | {"settings": settings})
-    truths = leading(runs[0].record)
-    explainers = {name: title for name, title in record["explainers"].items() if name in set(metrics["explainer"])}
-    header = [Cell("Metric"), *map(Cell, explainers.values())]
+    low = find_low_coverage(metrics.rename(columns={"mean": "value"}))
+    record = merged(runs) | {"settings": first["settings"]}
+    truths, explainers = list_leading_truths(first), set(metrics["explainer"])
+    titles = {name: title for name, title in make_explainer_titles(record, low).items() if name in explainers}
     lines, moving = _keyed(metrics, "explainer"), set(_pairs(metrics[metrics["moves"].fillna(0) > 0], record))
-    blocks: dict[str, list[list[Cell]]] = {}
-    for pair in _pairs(metrics, record, {runs[0].record["settings"]["agreement"]}):
+    blocks: dict[str, list[Row]] = {}
+    for pair in _pairs(metrics, record, {first["settings"]["agreement"]}):
         facts = record["metrics"][pair[0]]
-        row = [mark_moves(row_title(*pair, record, star=pair in truths), pair in moving)]
-        for name in explainers:
-            row.append(Cell(_spread(lines.get((*pair, name)), many, 4, share=facts["better"] == "none")))
-        blocks.setdefault(block_of(pair[1], facts), []).append(row)
+        form = TENTH_PERCENT if facts["better"] == "none" else fixed(4)
+        title = mark_moving(make_metric_title(*pair, record, star=pair in truths), pair in moving)
+        cells = [_mean_cell(lines.get((*pair, name)), many, form) for name in titles]
+        blocks.setdefault(get_block(pair[1], facts), []).append(Row(title, cells))
     notes = [
         f"Mean ± standard deviation over {many} seeds, each with a split, a model, explainers and a search of its own. "
         f"{_about(runs)}",
-        f"* marks the ground truth ({asked(runs[0].record)}). ↑ higher is better, ↓ lower. {_gaps(metrics, many)}",
-        *_of_moves("value", bool(moving)),
+        f"* marks the ground truth ({describe_truths(first)}). ↑ higher is better, ↓ lower. {_gaps(metrics, many)}",
+        *_moves_notes("value", bool(moving)),
         *counts_note(runs),
-        *of_coverage(low_coverage(means), record),
+        *coverage_notes(low, record),
     ]
-    kept, left = tidied(blocks, ranked=True)
-    title = f"Means over {many} seeds{_named(chosen)}"
-    return Table(title, header, kept, [*notes, *left], detail, part="scores")
+    rows, left_out = merge_rows(blocks, ranked=True)
+    title_ = f"Means over {many} seeds{_named(chosen)}"
+    return Table(title_, [Title("Metric"), *titles.values()], rows, [*notes, *left_out], detail, part="scores")
 
 
 def _agreement(correlations: pd.DataFrame, runs: Sequence[Run], chosen: Mapping[str, str], detail: bool) -> Table:
     record, many, settings = merged(runs), len(runs), runs[0].record["settings"]
     mine = correlations[correlations["agreement"] == settings["agreement"]]
-    golds = headed(mine["gold"], runs[0].record)
-    header = [Cell("Metric")]
+    golds = name_truths(mine["gold"], runs[0].record)
+    header = [Title("Metric")]
     for gold, name in golds.items():
-        lead = gold in settings["gold"]
-        header.append(Cell(f"τ {name}{'*' * lead}"))
-        header += [Cell("between"), Cell("within")] * lead
+        is_leading = gold in settings["gold"]
+        header.append(Title(f"τ {name}", marks=STAR * is_leading, term="τ"))
+        header += [Title("between"), Title("within")] * is_leading
     lines = _keyed(mine, "gold")
     best = {gold: _largest(of) for gold, of in mine.groupby("gold")}
     nothing = {"seeds": 0, "moves": 0, "ranked": "", **dict.fromkeys(("mean", "between", "within"), math.nan)}
     rows = []
     for pair in _pairs(mine, record):
-        row = [row_title(*pair, record)]
+        cells = []
         for gold in golds:
             line = lines.get((*pair, gold), nothing)
-            moves = MOVES * bool(not pd.isna(line["moves"]) and line["moves"])
-            row.append(Cell(_spread(line, many, 3) + moves, bold=(line["mean"], line["ranked"]) == best[gold]))
+            marks = MOVES * bool(not pd.isna(line["moves"]) and line["moves"])
+            is_best = bool(line["seeds"]) and (line["mean"], line["ranked"]) == best[gold]
+            cells.append(replace(_mean_cell(line, many, fixed(3)), marks=marks, bold=is_best))
             if gold in settings["gold"]:
-                row += [Cell(_number(line[name], 3)) for name in ("between", "within")]
-        rows.append(row)
+                cells += [Cell(line[name], form=fixed(3)) for name in ("between", "within")]
+        rows.append(Row(make_metric_title(*pair, record), cells))
     notes = [
         f"Kendall's τ with the ground truth ({settings['agreement']}) under each definition of gold, mean ± standard "
-        f"deviation over {many} seeds; * marks what the runs lead with ({asked(runs[0].record)}). "
+        f"deviation over {many} seeds; * marks what the runs lead with ({describe_truths(runs[0].record)}). "
         "The largest mean of a column is bold, of the metrics that rank the most explainers. "
         "within: the deviation that the choice of instances explains (bootstrap, inside each seed). between: the "
         f"deviation that is left, of splits, models, explainers and searches. {_gaps(mine, many)}",
         _about(runs),
         *counts_note(runs),
-        *_of_moves("τ", bool((mine["moves"].fillna(0) > 0).any())),
+        *_moves_notes("τ", bool((mine["moves"].fillna(0) > 0).any())),
     ]
-    kept, left = tidied({"": rows})
+    merged_rows, left_out = merge_rows({"": rows})
     title = f"Agreement with the ground truth over {many} seeds{_named(chosen)}"
-    return Table(title, header, kept, [*notes, *left], detail)
+    return Table(title, header, merged_rows, [*notes, *left_out], detail)
 
 
 def _largest(lines: pd.DataFrame) -> tuple[float, str]:
@@ -178,13 +182,13 @@ def _without_controls(
         "Without controls, which name features at random or the gold itself and are there to be compared with (column "
         "control of metrics.csv)."
     )
-    return [replace(table, title=f"{table.title}, without controls", notes=[*table.notes, note])]
+    return [replace(table, title=f"{table.title}, without controls").add_notes(note)]
 
 
-def _of_moves(what: str, there: bool) -> list[str]:
-    """What a § means, if there is one."""
+def _moves_notes(what: str, there: bool) -> list[str]:
+    """Write what § means, if it is there."""
     return [
-        f"{MOVES} {OF_MOVES}, in one of the runs at least: other parameters of the model move this {what} and change "
+        f"{MOVES} {MOVES_NOTE}, in one of the runs at least: other parameters of the model move this {what} and change "
         "no prediction."
     ] * there
 
@@ -198,40 +202,44 @@ def _differ(stability: pd.DataFrame) -> bool:
 def _stability(stability: pd.DataFrame, sweep: Sweep, name: str) -> Table:
     """Over all explainers or, with the name of that τ, without controls."""
     end = REST * (REST in name)
-    record, (lowest, highest) = merged(sweep.runs), ends(name)
+    record, ranges = merged(sweep.runs), list_range_columns(stability.columns.astype(str), name)
     keys = list(dict.fromkeys(stability["key"]))
     if len(keys) == 2:
         keys.remove(ALL)  # the same as the only setting that varies
-    golds = [of.removeprefix(lowest) for of in stability.columns.astype(str) if of.startswith(lowest)]
-    header = [Cell("Metric"), *map(Cell, keys), *(Cell(f"τ with {gold}") for gold in golds)]
+    header = [Title("Metric"), *map(Title, keys), *(Title(f"τ with {gold}", term="τ") for gold in ranges)]
     lines, moving = _keyed(stability, "key"), _moving(sweep, f"moves{end}")
-    blocks: dict[str, list[list[Cell]]] = {}
+    blocks: dict[str, list[Row]] = {}
     leading = {run.record["settings"]["agreement"] for run in sweep.runs}
     compared = stability[f"pairs{end}"] + stability[f"left_out{end}"]
     pairs = _pairs(stability[(stability["key"] == ALL) & (compared > 0)], record, leading)
     for pair in pairs:
-        row = [row_title(*pair, record)]
+        cells = []
         for key in keys:
-            line = lines[*pair, key]
-            shown = f"{line[name]:.3f} ({line[f'{name}_lowest']:.3f})" if line[f"pairs{end}"] else DASH
-            row.append(Cell(shown))
-        for gold in golds:
-            low, high = (lines[*pair, ALL][f"{which}{gold}"] for which in (lowest, highest))
-            span = DASH if pd.isna(low) else f"{low:.3f}" if low == high else f"{low:.3f} to {high:.3f}"
-            row.append(Cell(span + MOVES * ((*pair, gold) in moving)))
-        blocks.setdefault(block_of(pair[1], record["metrics"][pair[0]]), []).append(row)
+            line, form = lines[*pair, key], fixed(3)
+            lowest = line[f"{name}_lowest"]
+            has_pairs = bool(line[f"pairs{end}"])
+            cells.append(Cell(line[name], detail=form.write(lowest), form=form) if has_pairs else Cell())
+        for gold, columns in ranges.items():
+            low, high = (lines[*pair, ALL][column] for column in columns)
+            marks = MOVES * ((*pair, gold) in moving)
+            cells.append(Cell(low=low, high=high, is_range=True, marks=marks, form=fixed(3)))
+        row = Row(make_metric_title(*pair, record), cells)
+        blocks.setdefault(get_block(pair[1], record["metrics"][pair[0]]), []).append(row)
     most = compared.groupby(stability["key"]).max()
     counts = ", ".join(f"{key} {most[key]:,}" for key in keys)
+    has_moving = any(MOVES in cell.marks for rows in blocks.values() for row in rows for cell in row.cells)
     notes = [
         "Kendall's τ between the two rankings of the explainers by the same metric in two runs that differ in this "
         f"setting only{' (all: in anything)' * (ALL in keys)}: mean over the pairs of runs (lowest). 1: the same "
         f"order; a pair of explainers that is tied in one of them counts 0. Pairs of runs: {counts}.",
         f"τ with a truth, controls {'left out' if end else 'included'}: lowest to highest over the runs that lead "
         "with it.",
-        *_of_moves("τ", any(f"{MOVES}" in cell.text for block in blocks.values() for row in block for cell in row)),
+        *_moves_notes("τ", has_moving),
     ]
     out = [
-        f"{row_title(*pair, record).text} {many:,}" for pair in pairs if (many := lines[*pair, ALL][f"left_out{end}"])
+        f"{make_metric_title(*pair, record).text} {many:,}"
+        for pair in pairs
+        if (many := lines[*pair, ALL][f"left_out{end}"])
     ]
     if out:
         notes.append(
@@ -239,8 +247,8 @@ def _stability(stability: pd.DataFrame, sweep: Sweep, name: str) -> Table:
             f"{DASH}: no pair is left."
         )
     title = f"How stable each metric's ranking of the explainers is{', without controls' * bool(end)}"
-    kept, left = tidied(blocks)
-    return Table(title, header, kept, [*notes, *left])
+    rows, left_out = merge_rows(blocks)
+    return Table(title, header, rows, [*notes, *left_out])
 
 
 def _moving(sweep: Sweep, name: str) -> set[tuple[str, str, str]]:
@@ -250,14 +258,19 @@ def _moving(sweep: Sweep, name: str) -> set[tuple[str, str, str]]:
 
 
 def _runs(lines: pd.DataFrame, sweep: Sweep) -> Table:
-    header = ["Folder", "seed", *sweep.keys, "status", "test accuracy", "instances"]
-    forms = ["{}"] * (len(header) - 2) + ["{:.2%}", "{:,}"]
-    rows = [
-        [Cell(DASH if pd.isna(value) else form.format(value)) for form, value in zip(forms, line, strict=True)]
-        for line in lines.itertuples(index=False, name=None)
-    ]
+    header = [Title(name) for name in ("Folder", "seed", *sweep.keys, "status", "test accuracy", "instances")]
+    rows = [Row(Title(str(line["folder"])), run_cells(line)) for line in lines.to_dict("records")]
     notes = [f"Not gathered: {sweep.left_out}."] if sweep.others else []
-    return Table("The runs", [*map(Cell, header)], [rows], notes, detail=True)
+    return Table("The runs", header, [rows], notes, detail=True, part=RUNS)
+
+
+def run_cells(line: Mapping[Any, Any]) -> list[Cell]:
+    """Return the cells of a line of sweep.csv, without its folder."""
+    return [
+        Cell(value) if isinstance(value, str) else Cell(None if pd.isna(value) else value, form=_RUN_FORMATS[name])
+        for name, value in line.items()
+        if name != "folder"
+    ]
 
 
 def merged(runs: Iterable[Run]) -> dict[str, Any]:
@@ -271,7 +284,7 @@ def merged(runs: Iterable[Run]) -> dict[str, Any]:
     }
 
 
-def _pairs(frame: pd.DataFrame, record: Mapping[str, Any], truths: Iterable[str] | None = None) -> list[_Pair]:
+def _pairs(frame: pd.DataFrame, record: Mapping[str, Any], truths: Iterable[str] | None = None) -> list[Pair]:
     """Metrics and variants in the order of the files; of the ground truths those that are wanted, or all."""
     pairs = dict.fromkeys(zip(frame["metric"], frame["variant"], strict=True))
     return [pair for pair in pairs if truths is None or not is_truth(pair[0], record) or pair[0] in truths]
@@ -282,22 +295,12 @@ def _keyed(frame: pd.DataFrame, key: str) -> dict[tuple[str, str, str], dict[Any
     return {(line["metric"], line["variant"], line[key]): line for line in frame.to_dict("records")}
 
 
-def _spread(line: Mapping[Any, Any] | None, many: int, digits: int, share: bool = False) -> str:
-    """0.2521 ± 0.0103, and from how many seeds if not from all."""
+def _mean_cell(line: Mapping[Any, Any] | None, many: int, form: NumberFormat) -> Cell:
+    """Return mean and deviation, and from how many seeds if not from all."""
     if line is None or not line["seeds"]:
-        return DASH
-    text = _number(line["mean"], digits, share)
-    if not pd.isna(line["deviation"]):
-        text += f" ± {_number(line['deviation'], digits, share)}"
-    return text if line["seeds"] == many else f"{text} ({line['seeds']})"
-
-
-def _number(value: float, digits: int, share: bool = False) -> str:
-    if pd.isna(value):
-        return DASH
-    if share:
-        return f"{value:.1%}"
-    return f"{value:.{digits}f}" if abs(value) < 1000 else f"{value:.{digits}g}"
+        return Cell()
+    n = None if line["seeds"] == many else int(line["seeds"])
+    return Cell(line["mean"], deviation=line["deviation"], n=n, form=form)
 
 
 def _gaps(lines: pd.DataFrame, many: int) -> str:
@@ -323,19 +326,19 @@ def _about(runs: Sequence[Run]) -> str:
     )
 
 
-def counts_note(runs: Sequence[Run], hidden: Container[_Pair] = ()) -> list[str]:
+def counts_note(runs: Sequence[Run], hidden: Container[Pair] = ()) -> list[str]:
     """Return over how many instances the runs score explainers, and which rows have another n."""
-    usual, others = list[int](), dict[_Pair, list[int]]()
+    usual, others = list[int](), dict[Pair, list[int]]()
     for run in runs:
-        counts = instance_counts(run.metrics, run.record, hidden)
-        of_run = usual_counts(counts, run.record["explainers"])
+        counts = count_instances(run.metrics, run.record, hidden)
+        of_run = find_usual_counts(counts, run.record["explainers"])
         usual += [n for n in of_run.values() if n]
         for pair, row in counts.items():
             others.setdefault(pair, []).extend(n for name, n in row.items() if n != of_run[name])
     record, rows = merged(runs), dict[str, list[str]]()
     for pair, some in others.items():
         if some:
-            rows.setdefault(_range(some, "{:,}"), []).append(words_of(row_title(*pair, record).text))
+            rows.setdefault(_range(some, "{:,}"), []).append(make_metric_title(*pair, record).plain)
     if not rows and set(usual) <= {run.record["instances"] for run in runs}:
         return []
     groups = [f"{', '.join(names)} {span} instances{' each' * (len(names) > 1)}" for span, names in rows.items()]

@@ -8,8 +8,9 @@ from typing import Any
 import pandas as pd
 
 from cfeval_cli.errors import visible
+from cfeval_cli.report.notes import MOVES_NOTE
 from cfeval_cli.report.page.verdict import listed, told_p
-from cfeval_cli.report.tables import OF_MOVES, headed, row_title
+from cfeval_cli.report.titles import make_metric_title, name_truths
 from cfeval_cli.statistics.resampled import SURE
 from cfeval_cli.study.sweep.runs import Run, most_ranked
 
@@ -24,7 +25,7 @@ def by_question(
     mine = lines[(lines["family"] == "explainers") & (lines["agreement"] == first["settings"]["agreement"])]
     less = mine[mine["coefficient"] == "tau_without_controls"]
     mine = less if less["p"].notna().any() else mine[mine["coefficient"] == "tau"]
-    names = headed(first["settings"]["gold"], first)
+    names = name_truths(first["settings"]["gold"], first)
     parts = {name: mine[(mine["gold"] == gold) & mine["p"].notna()] for gold, name in names.items()}
     return {name: over_seeds(part, record) for name, part in parts.items() if len(part)}
 
@@ -57,7 +58,7 @@ def over_seeds(lines: pd.DataFrame, record: Mapping[str, Any]) -> tuple[str, lis
     moving = alike[alike["moves"].fillna(0) > 0]
     if len(moving):
         points.append(
-            f"{_names(moving, record)} {OF_MOVES}, in {int(moving['moves'].max())} of {seeds} seeds."
+            f"{_names(moving, record)} {MOVES_NOTE}, in {int(moving['moves'].max())} of {seeds} seeds."
         )  # fmt: skip
     behind = lines[lines["p_behind"] < SURE]
     close = lines[(lines["p_behind"] >= SURE)]
@@ -81,6 +82,6 @@ def _of_others(others: pd.DataFrame, record: Mapping[str, Any]) -> str:
 def _names(lines: pd.DataFrame, record: Mapping[str, Any], most: int = _NAMED) -> str:
     """Metrics as the tables call them, without arrows."""
     pairs = zip(lines["metric"], lines["variant"], strict=True)
-    names: Sequence[str] = [visible(row_title(*pair, record).text).rstrip(" ↑↓") for pair in pairs]
+    names: Sequence[str] = [visible(make_metric_title(*pair, record).plain) for pair in pairs]
     some = [*names[:most], f"{len(names) - most} more"] if len(names) > most + 1 else names
     return listed(some)

@@ -41,7 +41,7 @@ def test_every_table_has_n_and_the_text_has_the_same_as_the_page(written):
     made = tables.make(summary, claims)
     for table in made:
         header = [cell.text for cell in table.header]
-        words = " ".join([*header, *(row[0].text for block in table.blocks for row in block), *table.notes])
+        words = " ".join([*header, *(row.title.text for row in table.rows), *table.notes])
         assert re.search(r"\bn\b", words), table.title
     text = (into / "atlas.md").read_text()
     assert all(table.title in text for table in made) and summary.atlas.about["sha256"] in text
@@ -74,9 +74,9 @@ def test_the_table_of_cells_has_the_mean_of_each_over_seeds(written):
 
 def test_colours_go_by_sign_and_size(written):
     told = page.heat(tables.by(written[1], "contribution", "judge"))
-    cells = {cell["text"]: cell["kind"] for row in told["rows"] for cell in row[1:]}
-    for text, kind in cells.items():
-        value = float(text.partition(" ")[0])
+    cells = {cell["text"]: (cell["value"], cell["kind"]) for _, row in told["rows"] for cell in row}
+    for text, (value, kind) in cells.items():
+        assert text.startswith(f"{value + 0.0:.2f} (")
         assert kind == ("" if value == 0 else f"{'p' if value > 0 else 'n'}{min(5, int(-(-abs(value) * 5 // 1)))}")
     assert "24)" in next(iter(cells))  # two k and three seeds of four data sets
 

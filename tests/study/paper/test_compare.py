@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cfeval_cli.errors import UserError
-from cfeval_cli.report.tables import Cell, Table
+from cfeval_cli.report.table import Cell, Row, Table, Title
 from cfeval_cli.study.paper import verdicts
 from cfeval_cli.study.paper.compare import compare
 from cfeval_cli.study.paper.published import load, read
@@ -365,5 +365,5 @@ def test_a_folder_that_was_changed_is_refused_by_the_name_of_the_file(tmp_path):
 def test_html_is_escaped_cell_by_cell():
     from cfeval_cli.study.paper.document import html
 
-    text = html(Table("<t>", [Cell("<h>")], [[[Cell("<c>", bold=True)]]], ["<n>"]))
-    assert all(f"&lt;{name}&gt;" in text for name in "thcn") and "<b>&lt;c&gt;</b>" in text
+    text = html(Table("<t>", [Title("<h>"), Title("x")], [[Row(Title("<r>"), [Cell("<c>", bold=True)])]], ["<n>"]))
+    assert all(f"&lt;{name}&gt;" in text for name in "thrcn") and "<b>&lt;c&gt;</b>" in text

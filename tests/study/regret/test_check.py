@@ -10,6 +10,8 @@ import pandas as pd
 import pytest
 
 from cfeval_cli.errors import UserError
+from cfeval_cli.report.render.markdown import render_markdown
+from cfeval_cli.report.render.narrow import render_narrow
 from cfeval_cli.study.regret import check as checking
 from cfeval_cli.study.regret.check import check, headline, tables
 from cfeval_cli.study.regret.regret import STRATEGIES, summary
@@ -63,16 +65,16 @@ def test_the_answer_is_the_range_of_the_means_and_who_surely_loses_less():
     assert headline(summary(right)).endswith("always C_soft, as the paper would loses significantly less")
     two = right[right["data"].isin(["pima", "german"])]
     assert headline(summary(two)).endswith("fewer than 3 data sets say nothing of others")
-    assert not any(mark in table.markdown().split("Regret:")[0] for table in tables(two) for mark in "↑↓")
+    assert not any(cell.marks for table in tables(two) for row in table.rows for cell in row.cells)
 
 
 def test_a_screen_of_80_columns_has_one_table_with_the_means_of_the_page():
-    lines = [text.plain for text in checking._brief(summed(), "400 runs").texts(80)]
+    lines = [text.plain for text in render_narrow(checking._brief(summed(), "400 runs"), 80)]
     assert max(map(len, lines)) <= 80 and sum(set(line) == {"─"} for line in lines) == 2
     page = shown()[0]
-    for row in page.blocks[0]:
-        values = [re.sub(r" \[.*?\] ?", "", cell.text) for cell in row[1:]]
-        assert any(line.split()[-4:] == values for line in lines), row[0].text
+    for row in page.rows:
+        values = [cell.value_text + cell.marks for cell in row.cells]
+        assert any(line.split()[-4:] == values for line in lines), row.title.text
 
 
 def test_folders_without_a_run_are_refused(tmp_path):
@@ -109,7 +111,7 @@ def test_the_page_has_what_came_out_of_the_full_check():
     assert len(lost[["data", "judge", "seed", "k"]].drop_duplicates()) == 400
     page = (DOCS / "judges.md").read_text()
     for table in shown():
-        assert table.markdown().strip() in page
+        assert render_markdown(table).strip() in page
     # the means, by themselves
     for (question, k, circular), some in lost.groupby(["question", "k", "circular"]):
         sets = some.groupby(["strategy", "data", "seed"])["regret"].mean().groupby(["strategy", "data"]).mean()

@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cfeval_cli.report.brief import three
+from cfeval_cli.report.numbers import write_three_digits
+from cfeval_cli.report.render.narrow import render_narrow
 from cfeval_cli.study.sweep.answer import say
 from cfeval_cli.study.sweep.brief import of_sweep
 from cfeval_cli.study.sweep.gather import gather
@@ -24,22 +25,21 @@ def test_over_seeds_values_are_means_ranked_and_marked_by_their_deviations(tmp_p
         write_run(tmp_path / str(i), i, [f"seed={i}"], values[i], taus[i])
     one = gather([tmp_path], tmp_path / "into").brief
     titles = {"c": "C (disc., label) ↑", "proximity": "Proximity (label) ↓", "recall": "Recall* (recall, signed) ↑"}
-    assert sorted(one.rows) == sorted(titles.values()) and one.rows[0] == titles["recall"]
+    rows = {row.title.text: row.cells for row in one.rows}
+    assert sorted(rows) == sorted(titles.values()) and next(iter(rows)) == titles["recall"]
     for metric, title in titles.items():
-        row = one.rows.index(title)
         drawn = {name: np.array([run[metric, name][0] for run in values]) for name in NAMES}
         mean, spread = ({name: f(of) for name, of in drawn.items()} for f in (np.mean, lambda of: of.std(ddof=1)))
         order = sorted(NAMES, key=lambda name: mean[name] * (-1 if METRICS[metric] == "higher" else 1))
         for place, name in enumerate(order):
             close = place > 0 and abs(mean[name] - mean[order[place - 1]]) <= spread[name] + spread[order[place - 1]]
-            lines = one.columns[NAMES.index(name)].fields[row].lines
-            assert lines[0] == three(mean[name])
-            assert lines[1].startswith(str(place + 1)) and lines[1].endswith("~") == close
-    assert one.columns[-1].heading == ["τ signed"]
+            cell = rows[title][NAMES.index(name)]
+            assert cell.value_text == write_three_digits(mean[name])
+            assert cell.rank == place + 1 and cell.rank_marks.endswith("~") == close
+    assert one.header[-1].text == "τ\u00a0signed"
     mean = np.mean([run["c", "signed"][0] / 2 for run in taus])  # without controls, as write_run has it
-    told = one.columns[-1].fields[one.rows.index(titles["c"])].lines[0].partition(" ")[0]
-    assert float(told) == pytest.approx(mean, abs=0.00501)
-    assert all(len(text.plain) <= 80 for text in one.texts(80))
+    assert rows[titles["c"]][-1].value == pytest.approx(mean)
+    assert all(len(text.plain) <= 80 for text in render_narrow(one, 80))
 
 
 def test_over_settings_it_says_how_alike_two_runs_rank_and_how_far_tau_goes(tmp_path):
@@ -51,8 +51,8 @@ def test_over_settings_it_says_how_alike_two_runs_rank_and_how_far_tau_goes(tmp_
     done = gather([tmp_path], tmp_path / "into")
     frames = [pd.read_csv(tmp_path / "into" / f"{name}.csv") for name in ("sweep", "seeds_metrics")]
     frames += [pd.read_csv(tmp_path / "into" / f"{name}.csv") for name in ("seeds_correlations", "stability")]
-    assert [t.plain for t in of_sweep(done.sweep, *frames).texts(80)] == [t.plain for t in done.brief.texts(80)]
-    row = done.brief.rows.index("C (disc., label) ↑")
+    assert render_narrow(of_sweep(done.sweep, *frames), 80) == render_narrow(done.brief, 80)
+    row = next(row for row in done.brief.rows if row.title.text == "C (disc., label) ↑")
     alike = []
     for one, other in itertools.combinations(values, 2):
         signs = [
@@ -60,7 +60,7 @@ def test_over_settings_it_says_how_alike_two_runs_rank_and_how_far_tau_goes(tmp_
             for x, y in itertools.combinations(NAMES, 2)
         ]
         alike.append(np.mean(signs))
-    same, tau = (column.fields[row].lines[0] for column in done.brief.columns[:2])
+    same, tau = row.texts[:2]
     assert same == f"{np.mean(alike):.2f} ({min(alike):.2f})"
     ends = [run["c", "signed"][0] / 2 for run in taus]
     assert tau == f"{min(ends):.2f} to {max(ends):.2f}" and "What varies: k." in done.brief.notes[0]

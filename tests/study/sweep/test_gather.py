@@ -19,6 +19,7 @@ from omegaconf import OmegaConf
 from cfeval_cli.cli.gather import main
 from cfeval_cli.cli.main import _overrides_last
 from cfeval_cli.errors import UserError
+from cfeval_cli.report.render.narrow import render_narrow
 from cfeval_cli.statistics.seeds_and_instances import judge
 from cfeval_cli.study.sweep.gather import gather
 from tests.conftest import cfeval, reseal, seal
@@ -537,7 +538,7 @@ def test_runs_over_choices_say_how_alike_they_rank(toy, made, tmp_path):
     assert not erasure.empty
     assert erasure.query("key == 'distance'")["same"].eq(1).all()  # which know no distance
     assert "Means over" not in (tmp_path / "tables.md").read_text()
-    told = "\n".join(text.plain for text in done.brief.texts(80))
+    told = "\n".join(text.plain for text in render_narrow(done.brief, 80))
     assert re.search(r"C \(disc\., label\) ↑ +-?[01]\.\d{2} \(-?[01]\.\d{2}\)", told)
 
 

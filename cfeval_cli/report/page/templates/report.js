@@ -55,10 +55,7 @@ for (const button of document.querySelectorAll("button[data-copy]")) {
 }
 
 // sorting: rows by a column, and columns by a row where these are the explainers
-const value = (cell) => {
-  const found = /-?\d[\d,]*\.?\d*(e[+-]?\d+)?/.exec(cell.textContent.replace("<0.001", "0.0005"));
-  return found && /^[-<\d]/.test(cell.textContent.trim()) ? Number(found[0].replaceAll(",", "")) : null;
-};
+const value = (cell) => (cell.dataset.value === undefined ? null : Number(cell.dataset.value));
 const compare = (down) => (a, b) => {
   const [x, y] = [value(a), value(b)];
   if (x === null && y === null) return a.textContent.localeCompare(b.textContent) * (down ? -1 : 1);
@@ -107,7 +104,7 @@ for (const table of document.querySelectorAll("table.sortable")) {
       let order = first.map((_, i) => i);
       if (!again) {
         row.cells[0].classList.add("by");
-        const better = compare(!row.cells[0].textContent.includes("↓"));
+        const better = compare(row.dataset.direction !== "lower");
         order.sort((a, b) => better(mine.get(row)[a], mine.get(row)[b]));
       }
       for (const [line, cells] of mine) line.append(...order.map((i) => cells[i]));

@@ -1,0 +1,68 @@
+"""The table of bounds: what the best and the worst explanation score."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from cfeval_cli.report.build_scores import group_lines
+from cfeval_cli.report.instance_counts import count_by_row, find_usual_counts, write_exceptions
+from cfeval_cli.report.numbers import PERCENT
+from cfeval_cli.report.table import STAR, Cell, Row, Table, Title
+from cfeval_cli.report.titles import (
+    is_truth,
+    list_truth_metrics,
+    make_explainer_titles,
+    make_metric_title,
+    merge_rows,
+    name_truths,
+)
+
+_MAX_SHOWN_EXPLAINERS = 11
+_GOLD, _TELLING = "gold_", "_telling"  # around the name of a ground truth in columns of bounds.csv
+_HOW = {
+    "enumerated": "every set of {k} of its features is tried",
+    "greedy": "sets are grown greedily, each metric's best and worst by one feature at a time, so that better and "
+    "worse ones may exist",
+}
+
+
+def build_bounds(
+    bounds: pd.DataFrame, metrics: pd.DataFrame, record: Mapping[str, Any], low_coverage: Mapping[str, float]
+) -> Table:
+    """Build the worst and the best score of each metric, and each explainer's position between them."""
+    settings, lines = record["settings"], group_lines(metrics)
+    explainers = list(dict.fromkeys(metrics["explainer"]))[:_MAX_SHOWN_EXPLAINERS]
+    titles = make_explainer_titles(record, low_coverage)
+    columns = [name.removesuffix(_TELLING) for name in bounds.columns.astype(str) if name.endswith(_TELLING)]
+    golds = name_truths([name.removeprefix(_GOLD) for name in columns if name.startswith(_GOLD)], record)
+    header = [*map(Title, ("Metric", "worst", "best")), *(titles[name] for name in explainers), Title("telling")]
+    header += [Title(f"gold {name}", marks=STAR * (gold in settings["gold"])) for gold, name in golds.items()]
+    rows = []
+    for line in bounds.to_dict("records"):
+        pair = (line["metric"], line["variant"])
+        if is_truth(pair[0], record):
+            continue  # its best explanation is the ground truth itself
+        positions = [lines.get(pair, {}).get(name, {}).get("place") for name in explainers]
+        shares = [line["telling"] / line["instances"], *(line[f"{_GOLD}{gold}{_TELLING}"] for gold in golds)]
+        cells = [Cell(line["worst"]), Cell(line["best"])]
+        cells += [Cell(share, form=PERCENT) for share in (*positions, *shares)]
+        rows.append(Row(make_metric_title(*pair, record), cells))
+    shown = bounds[~bounds["metric"].isin(list_truth_metrics(record))]
+    counts = count_by_row(shown, [""] * len(shown), shown["instances"])
+    usual = find_usual_counts(counts, [""])
+    how = _HOW[bounds["method"].iloc[0]].format(k=settings["k"])
+    note = (
+        f"{record['data']['name']}: the worst and the best score that any explanation of size k = {settings['k']} "
+        f"could get; for each of {max(usual.values()):,} instances {how}."
+        f"{write_exceptions(counts, usual, record, {})} Then where each explainer stands between them "
+        "(0 % the worst, 100 % the best, on the instances that it is scored on). Telling: the share of instances on "
+        "which not all sets score the same. On those, how much of the gold, under each definition, the metric's own "
+        "optimum has (where several sets are best, on average): what the metric rewards. bounds.csv has the same over "
+        "all instances."
+    )
+    merged, left_out = merge_rows({"": rows})
+    title = "Bounds of each metric, and each explainer's place between them"
+    return Table(title, header, merged, [note, *left_out], detail=True)

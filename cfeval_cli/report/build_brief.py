@@ -1,0 +1,199 @@
+"""The one table of a run for a narrow screen: scores, ranks and the agreement with the ground truth."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pandas as pd
+
+from cfeval_cli.report.instance_counts import support_notes
+from cfeval_cli.report.notes import MOVES_NOTE, absent_notes, coverage_notes, fault_notes
+from cfeval_cli.report.numbers import SHORT, SIGNIFICANT, write_three_digits
+from cfeval_cli.report.table import BLANK, CIRCULAR, MOVES, STAR, Cell, Row, Table, Title
+from cfeval_cli.report.titles import (
+    Pair,
+    find_low_coverage,
+    join_titles,
+    list_contenders,
+    list_leading_truths,
+    make_explainer_titles,
+    make_metric_title,
+    mark_moving,
+    name_truths,
+)
+from cfeval_cli.statistics.findings import Findings
+
+APART = "~"  # marks a rank that is not significantly different from the next better one
+_Record = Mapping[str, Any]
+_Line = Mapping[Any, Any]
+Taus = Mapping[str, Mapping[Pair, Cell]]  # by question, metric and variant
+
+
+def build_brief(findings: Findings, record: _Record) -> Table:
+    """Build the table of one run; graded controls are left to the full tables."""
+    metrics = findings.metrics[findings.metrics["rung"].isna()]
+    if metrics.empty:
+        metrics = findings.metrics
+    lines = metrics.rename(columns={"value_low": "low_end", "value_high": "high_end"})
+    hidden, low = find_arbitrary(lines, record), find_low_coverage(findings.metrics)
+    taus = _make_taus(findings.correlations, record)
+    table = build_brief_scores(_describe(record), lines, record, low, taus, hidden)
+    level = f"{100 * record['settings']['confidence']:.4g} %"
+    notes = [marks_note(table, f"the {level} intervals of two neighbours overlap")]
+    if taus:
+        controls = list_contenders(findings.metrics, record, controls=True)
+        subset = f", without the controls ({', '.join(controls)})" if controls else ""
+        notes.append(f"τ: of a metric's ranking with the truth{subset}; in brackets its {level} interval.")
+    notes += [*table.notes, *hidden_notes(hidden, record)]
+    notes += [*coverage_notes(find_low_coverage(lines), record), *support_notes(findings.metrics, record, hidden)]
+    notes += [*absent_notes(record), *fault_notes(record["explainers"], record)]
+    return replace(table, notes=[note for note in notes if note])
+
+
+def build_brief_scores(
+    title: str, lines: pd.DataFrame, record: _Record, low_coverage: Iterable[str], taus: Taus, hidden: Iterable[Pair]
+) -> Table:
+    """Build values, ranks and τ of the metrics; notes name the rows without information.
+
+    `lines` has value, rank, and ends: values whose ends overlap are not significantly different.
+    """
+    explainers = set(lines["explainer"])
+    titles = {n: t for n, t in make_explainer_titles(record, low_coverage).items() if n in explainers}
+    leading, left_out = list_leading_truths(record), set(hidden)
+    line_of: dict[Pair, dict[str, _Line]] = {}
+    for line in lines.to_dict("records"):
+        line_of.setdefault((line["metric"], line["variant"]), {})[line["explainer"]] = line
+    merged: dict[Any, list[Pair]] = {}
+    empty, same = list[str](), list[str]()
+    for pair, of_pair in line_of.items():
+        facts = record["metrics"][pair[0]]
+        if pair in left_out or (facts["role"] == "truth" and pair not in leading):
+            continue
+        known = {name: line for name, line in of_pair.items() if not pd.isna(line["value"])}
+        name = make_metric_title(*pair, record).plain
+        texts = {write_three_digits(line["value"]) for line in known.values()}
+        if not known:
+            empty.append(name)
+        elif len(titles) > 1 and len(known) == len(titles) and len(texts) == 1:
+            value = next(iter(known.values()))["value"]
+            same.append(f"{name} {f'{value:.0%}' if facts['better'] == 'none' else texts.pop()}")
+        elif facts["better"] != "none":
+            shown = tuple((name, line["value"], line["rank"]) for name, line in known.items())
+            key = pair[0] if facts["role"] != "truth" else pair
+            merged.setdefault((key, shown, *(of.get(pair, BLANK).text for of in taus.values())), []).append(pair)
+    blocks: list[list[Row]] = []
+    last = None
+    for pairs in sorted(merged.values(), key=lambda pairs: pairs[0] not in leading):  # the ground truths first
+        row, block = _make_row(pairs, line_of[pairs[0]], list(titles), taus, record)
+        blocks = [*blocks, [row]] if block != last else [*blocks[:-1], [*blocks[-1], row]]
+        last = block
+    header = [Title("Metric"), *titles.values()]
+    header += [Title(f"τ\u00a0{name}", is_stacked=i > 0) for i, name in enumerate(taus)]
+    notes = [f"The same for all explainers: {', '.join(same)}."] if same else []
+    notes += [f"Without any value: {', '.join(empty)}."] if empty else []
+    return Table(title, header, blocks, notes)
+
+
+def _make_row(
+    pairs: Sequence[Pair], lines: Mapping[str, _Line], names: Sequence[str], taus: Taus, record: _Record
+) -> tuple[Row, str]:
+    """Return the row of one or several equal variants of a metric, and its block."""
+    first, facts = pairs[0], record["metrics"][pairs[0][0]]
+    title = make_metric_title(*first, record, star=first in list_leading_truths(record))
+    for other in pairs[1:]:
+        title = join_titles(title, make_metric_title(*other, record))
+    title = mark_moving(title, any(line.get("moves") is True for line in lines.values()))
+    cells = rank_cells(lines)
+    missing = BLANK if facts["role"] == "truth" else Cell()
+    tau_cells = [of_question.get(first, missing) for of_question in taus.values()]
+    row = Row(title, [*(cells.get(name, Cell()) for name in names), *tau_cells])
+    return row, "truth" if facts["role"] == "truth" else str(facts["block"])
+
+
+def rank_cells(lines: Mapping[str, _Line]) -> dict[str, Cell]:
+    """Return value and rank of each explainer, marked if the next better one is not significantly different."""
+    known = {name: line for name, line in lines.items() if not pd.isna(line["value"])}
+    order = sorted(known, key=lambda name: known[name]["rank"])
+    ranks = [line["rank"] for line in known.values()]
+    cells = {}
+    for name in order:
+        line = known[name]
+        if len(known) == 1:
+            return {name: Cell(line["value"], form=SIGNIFICANT)}
+        rank = line["rank"]
+        better = [other for other in order if known[other]["rank"] < rank]
+        is_close = bool(better) and _overlap(known[better[-1]], line)
+        marks = CIRCULAR * (line.get("circular") is True) + APART * is_close
+        is_tied, is_first = ranks.count(rank) > 1, rank == min(ranks)
+        cells[name] = Cell(line["value"], rank=rank, is_tied=is_tied, rank_marks=marks, bold=is_first, form=SIGNIFICANT)
+    return cells
+
+
+def _overlap(line: _Line, other: _Line) -> bool:
+    ends = [line["low_end"], line["high_end"], other["low_end"], other["high_end"]]
+    return not any(pd.isna(end) for end in ends) and ends[0] <= ends[3] and ends[2] <= ends[1]
+
+
+def hidden_notes(pairs: Sequence[Pair], record: _Record) -> list[str]:
+    """Write which metrics are not shown, and how to see them."""
+    names = ", ".join(make_metric_title(*pair, record).plain for pair in pairs)
+    return [f"By --full: {names}."] if pairs else []
+
+
+def marks_note(table: Table, apart: str) -> str:
+    """Write what the marks of a table mean."""
+    cells = [cell for row in table.rows for cell in row.cells]
+    cell_marks = "".join(cell.marks + cell.rank_marks for cell in cells)
+    title_marks = "".join(row.title.marks + row.title.suffix for row in table.rows)
+    parts = ["Value, below it the rank"] if any(cell.rank_text for cell in cells) else []
+    parts += [f"{APART} not told apart from the next better one: {apart}"] * (APART in cell_marks)
+    parts += [f"{CIRCULAR} good by construction"] * (CIRCULAR in cell_marks)
+    parts += [f"{MOVES} {MOVES_NOTE}"] * (MOVES in cell_marks + title_marks)
+    parts += ["* the truth"] * (STAR in title_marks)
+    return f"{'; '.join(parts)}." if parts else ""
+
+
+def find_arbitrary(lines: pd.DataFrame, record: _Record) -> list[Pair]:
+    """Return metrics whose removal depends on an arbitrary constant, if they have another one and no truth does."""
+    constants = {name for name, facts in record["removals"].items() if facts.get("arbitrary")}
+    if any(record["truths"].get(gold, {}).get("arbitrary") for gold in record["settings"]["gold"]):
+        return []
+    known = lines[lines["value"].notna()]
+    pairs = list(dict.fromkeys(zip(known["metric"], known["variant"], strict=True)))
+    erasing = [pair for pair in pairs if record["metrics"][pair[0]]["block"] != "counterfactual"]
+    other = {metric for metric, variant in erasing if variant not in constants and variant in record["removals"]}
+    return [(metric, variant) for metric, variant in erasing if variant in constants and metric in other]
+
+
+def _make_taus(correlations: pd.DataFrame, record: _Record) -> dict[str, dict[Pair, Cell]]:
+    """Return for each question each metric's τ, without controls where that is known."""
+    settings = record["settings"]
+    chosen = correlations[
+        (correlations["agreement"] == settings["agreement"]) & (correlations["family"] == "explainers")
+    ]
+    taus: dict[str, dict[Pair, Cell]] = {}
+    for gold, name in name_truths(settings["gold"], record).items():
+        lines = chosen[chosen["gold"] == gold]
+        subset = "_without_controls" if lines["tau_without_controls"].notna().any() else ""
+        coefficient, moves = f"tau{subset}", f"moves{subset}"
+        if lines[coefficient].isna().all():
+            continue
+        taus[name] = {
+            (line["metric"], line["variant"]): Cell(
+                line[coefficient], line[f"{coefficient}_low"], line[f"{coefficient}_high"], form=SHORT,
+                marks=MOVES * (line[moves] is True) + CIRCULAR * (line["circular"] is True),
+            )
+            for line in lines.to_dict("records")
+            if not pd.isna(line[coefficient])
+        }  # fmt: skip
+    return taus
+
+
+def _describe(record: _Record) -> str:
+    settings, count = record["settings"], record["instances"]
+    return (
+        f"{record['data']['name']}: {count:,} instance{'s' * (count != 1)}, k = {settings['k']}, seed "
+        f"{settings['seed']}, test accuracy {record['accuracy']['test']:.1%}"
+    )

@@ -1,0 +1,257 @@
+"""Tables of agreement with the ground truth: correlations, their ranges, and agreement instance by instance."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import pandas as pd
+
+from cfeval_cli.report.instance_counts import count_by_row, find_usual_counts, write_exceptions
+from cfeval_cli.report.notes import (
+    describe_run,
+    interval_note,
+    moves_note,
+    select_circular,
+    select_moving,
+)
+from cfeval_cli.report.numbers import P_VALUE, fixed
+from cfeval_cli.report.table import CIRCULAR, MOVES, OUTSIDE, STAR, Cell, Row, Table, Title
+from cfeval_cli.report.titles import (
+    Pair,
+    describe_truths,
+    get_block,
+    is_truth,
+    list_contenders,
+    list_leading_truths,
+    list_truth_metrics,
+    make_metric_title,
+    merge_rows,
+    name_truths,
+    write_reason,
+)
+from cfeval_cli.statistics.correlation import without_controls
+from cfeval_cli.statistics.findings import Findings
+
+_Record = Mapping[str, Any]
+_Line = Mapping[Any, Any]
+
+# the coefficients of correlations.csv: column, sign, and what is behind the name of the ground truth
+_COEFFICIENTS = (("tau", "τ", ""), ("tau_without_controls", "τ", ", no controls"), ("rho", "ρ", ""))
+_MOVES_COLUMN = {"tau": "moves", "tau_without_controls": "moves_without_controls"}
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class _Column:
+    """A coefficient, or its p-value, with one definition of the ground truth."""
+
+    title: Title
+    name: str  # of the column in correlations.csv
+    lines: pd.DataFrame  # indexed by metric and variant
+    by_pair: Mapping[Pair, _Line]
+    truths: Sequence[str]  # metrics that are the ground truth
+
+    @cached_property
+    def best(self) -> float:
+        """The largest value of a metric that is not the ground truth."""
+        judged = [pair[0] not in self.truths for pair in self.lines.index]
+        return float(self.lines[judged][self.name].max())
+
+    def make_cell(self, pair: Pair) -> Cell:
+        """Return the value of a metric, with its interval and its marks."""
+        line = self.by_pair.get(pair)
+        if line is None or pd.isna(line[self.name]):
+            return Cell(reason=str(line.get("note") or "") if line else "")
+        value = line[self.name]
+        if self.name.startswith("p_"):
+            return Cell(value, form=P_VALUE)
+        low, high = line[f"{self.name}_low"], line[f"{self.name}_high"]
+        is_outside = bool(value < low - _ROUNDING or value > high + _ROUNDING)
+        marks = OUTSIDE * is_outside + MOVES * (line.get(_MOVES_COLUMN.get(self.name, "")) is True)
+        marks += CIRCULAR * (line.get("circular") is True)
+        return Cell(value, low, high, marks=marks, bold=bool(value == self.best))
+
+
+def build_correlations(correlations: pd.DataFrame, record: _Record) -> Table:
+    """Build τ and ρ of each metric with each definition of the ground truth."""
+    title = "Agreement of each metric's ranking with the ground truth"
+    if correlations.empty or correlations["tau"].isna().all():
+        notes = "; ".join(sorted({note for note in correlations["note"] if note}))
+        reason = record["correlations_absent"] or notes or "no metric has values for two explainers"
+        header = [Title(name) for name in ("Metric", "τ", "ρ")]
+        return Table(title, header, [], [f"No correlations: {reason}.", describe_run(record)])
+    columns = _make_columns(correlations, record)
+    pairs: list[Pair] = list(dict.fromkeys(pair for column in columns for pair in column.by_pair))
+    tied, leading = _find_tied(columns, pairs), list_leading_truths(record)
+    blocks: dict[str, list[Row]] = {}
+    for pair in pairs:
+        # only graded controls can judge a ground truth; of these, the leading ones are shown
+        if pair not in tied and (not is_truth(pair[0], record) or pair in leading):
+            row = Row(make_metric_title(*pair, record), [column.make_cell(pair) for column in columns])
+            blocks.setdefault(get_block(pair[1], record["metrics"][pair[0]]), []).append(row)
+    has_outside = any(OUTSIDE in cell.marks for rows in blocks.values() for row in rows for cell in row.cells)
+    rows, left_out = merge_rows(blocks)
+    notes_ = _correlation_notes(correlations, columns, record, tied, has_outside=has_outside)
+    return Table(title, [Title("Metric"), *(column.title for column in columns)], rows, [*notes_, *left_out])
+
+
+def _make_columns(correlations: pd.DataFrame, record: _Record) -> list[_Column]:
+    """Return the leading truths with their p, the graded controls, and the other definitions of the ground truth."""
+    settings, truths = record["settings"], list_truth_metrics(record)
+    chosen = correlations[correlations["agreement"] == settings["agreement"]]
+    names = name_truths(chosen["gold"], record)
+    sides = [(name, STAR * (g in settings["gold"]), chosen[chosen["gold"] == g]) for g, name in names.items()]
+    graded = ("ladder", "", correlations[correlations["family"] == "ladder"])
+    sides.insert(sum(bool(star) for _, star, _ in sides), graded)
+    columns = []
+    for name, star, lines in sides:
+        lines = lines.set_index(["metric", "variant"])
+        if lines["tau"].isna().all():
+            continue
+        by_pair = _by_pair(lines)
+        for coefficient, sign, subset in _COEFFICIENTS:
+            has_fewer = (lines["explainers_without_controls"] < lines["explainers"]).any()
+            if lines[coefficient].isna().all() or (subset and not has_fewer):
+                continue
+            title = Title(f"{sign} {name}{star}{subset}", term=sign)
+            columns.append(_Column(title, coefficient, lines, by_pair, truths))
+            if star or name == "ladder":
+                # it names its coefficient, from which a narrow screen can separate it
+                of_what = f"{sign} ladder" if name == "ladder" else f"{sign}{subset}"
+                p_title = Title(f"p({of_what})", term="p")
+                columns.append(_Column(p_title, f"p_{coefficient}", lines, by_pair, truths))
+    return columns
+
+
+def _find_tied(columns: Sequence[_Column], pairs: Sequence[Pair]) -> list[Pair]:
+    """Return the metrics that tie all explainers, so that their τ has no information; none if all do."""
+    with_tau = {}
+    for pair in pairs:
+        lines = [line for column in columns if (line := column.by_pair.get(pair)) is not None]
+        with_tau[pair] = [line for line in lines if not pd.isna(line["tau"])]
+    tied = [pair for pair, lines in with_tau.items() if lines and all(pd.isna(line["rho"]) for line in lines)]
+    return tied if len(tied) < sum(map(bool, with_tau.values())) else []
+
+
+def _correlation_notes(
+    correlations: pd.DataFrame, columns: Sequence[_Column], record: _Record, tied: Sequence[Pair], *, has_outside: bool
+) -> list[str]:
+    shown = pd.concat([column.lines for column in columns])
+    notes = [
+        describe_run(record),
+        f"Kendall's τ and Spearman's ρ against the ground truth ({record['settings']['agreement']}) under each "
+        f"definition of gold; * marks what this run leads with ({describe_truths(record)}). The largest of a column "
+        f"is bold.{interval_note(record)} "
+        "p: how often a random order of the explainers would agree with the truth as well.",
+    ]
+    if has_outside:
+        notes.append(
+            f"{OUTSIDE} outside its interval: a resample is noisier than the sample, and among many close explainers "
+            "its τ and ρ are too small."
+        )
+    if select_moving(shown).any():
+        notes.append(f"{moves_note('τ')} The table of ranges says how far.")
+    if (select_circular(shown) & shown["tau"].notna()).any():
+        notes.append(f"{CIRCULAR} this metric is best at this truth by construction, whoever explains.")
+    graded = correlations[correlations["family"] == "ladder"]
+    if len(graded):
+        notes.append(
+            f"Ladder: {graded['explainers'].max()} explainers that name the gold ({graded['gold'].iloc[0]}) more and "
+            "more often, judged by that order."
+        )
+    reasons = sorted({note for note in shown["note"] if note})
+    if reasons:
+        notes.append(write_reason("; ".join(reasons)))
+    if tied:
+        names = ", ".join(make_metric_title(*pair, record).plain for pair in tied)
+        notes.append(f"Tie all explainers, and are left out: {names}.")
+    return notes
+
+
+def _by_pair(lines: pd.DataFrame) -> dict[Pair, dict[Any, Any]]:
+    """Return lines that are indexed by metric and variant as records."""
+    return dict(zip(lines.index.tolist(), lines.to_dict("records"), strict=True))
+
+
+def build_ranges(ranges: pd.DataFrame, record: _Record) -> Table:
+    """Build the range of each metric's τ over parametrisations of the model, and what moves it."""
+    is_leading = ranges["agreement"] == record["settings"]["agreement"]
+    chosen = ranges[is_leading] if is_leading.any() else ranges  # graded controls alone have their order only
+    golds = name_truths(chosen["gold"], record)
+    lines = {(line["metric"], line["variant"], line["gold"]): line for line in chosen.to_dict("records")}
+    rows = [
+        Row(make_metric_title(*pair, record), [_range_cell(lines.get((*pair, gold))) for gold in golds])
+        for pair in dict.fromkeys(zip(chosen["metric"], chosen["variant"], strict=True))
+    ]
+    header = [Title("Metric"), *(_truth_title("τ", gold, name, record) for gold, name in golds.items())]
+    note = (
+        f"τ of each metric with the ground truth on {chosen['instances'].max():,} instances, and, where it moves ("
+        f"{MOVES}), from the lowest to the highest over {chosen['reparametrisations'].max():,} draws of other "
+        "parameters of the model that change no prediction, the explanations being the same. In parentheses, what "
+        "moves it alone: the constant that a feature's effects share with the bias, the part of the embeddings that is "
+        "orthogonal to the weights, or the scale of the embeddings. What moves is no property of the model."
+    )
+    merged, left_out = merge_rows({"": rows})
+    return Table("What an arbitrary constant of the model moves", header, merged, [note, *left_out], detail=True)
+
+
+def _range_cell(line: _Line | None) -> Cell:
+    if line is None or line["moves"] is not True:
+        return Cell(None if line is None else line["tau"], form=fixed(3))
+    ends = line["tau_lowest"], line["tau_highest"]
+    return Cell(line["tau"], *ends, marks=MOVES, is_range=True, detail=line["moved_by"], form=fixed(3))
+
+
+def _truth_title(sign: str, gold: str, name: str, record: _Record) -> Title:
+    return Title(f"{sign} {name}", marks=STAR * (gold in record["settings"]["gold"]), term=sign)
+
+
+def build_instance_agreement(findings: Findings, record: _Record) -> list[Table]:
+    """Build the agreement instance by instance, over all explainers and, if there are controls, without those."""
+    table = _build_instances(findings.instance_agreement, record)
+    lines = without_controls(findings.instance_agreement)
+    lines = pd.DataFrame(lines[lines["tau"].notna()])
+    if lines.empty or not list_contenders(findings.metrics, record, controls=True):
+        return [table]
+    return [table, replace(_build_instances(lines, record), title=f"{table.title}, without controls")]
+
+
+def _build_instances(instances: pd.DataFrame, record: _Record) -> Table:
+    agreement = record["settings"]["agreement"]
+    chosen = instances[instances["agreement"] == agreement]
+    golds = name_truths(chosen["gold"], record)
+    header, columns = [Title("Metric")], []
+    for gold, name in golds.items():
+        lines = chosen[chosen["gold"] == gold].set_index(["metric", "variant"])
+        by_pair = _by_pair(lines)
+        for statistic, sign in (("tau", "τ"), ("d", "d")):
+            header.append(_truth_title(sign, gold, name, record))
+            columns.append((statistic, by_pair, lines[statistic].max()))
+    rows = []
+    for pair in dict.fromkeys(zip(chosen["metric"], chosen["variant"], strict=True)):
+        cells = []
+        for statistic, by_pair, best in columns:
+            line = by_pair.get(pair)
+            if line is None:
+                cells.append(Cell())
+                continue
+            value, ends = line[statistic], (line[f"{statistic}_low"], line[f"{statistic}_high"])
+            cells.append(Cell(value, *ends, bold=bool(value == best)))
+        rows.append(Row(make_metric_title(*pair, record), cells))
+    known = chosen[chosen["tau"].notna()]
+    counts = count_by_row(known, known["gold"], known["instances"])
+    usual = find_usual_counts(counts, golds)
+    each = ", ".join(f"{name} {usual[gold]:,}" for gold, name in golds.items())
+    number = f"{max(usual.values()):,} instances" if len(set(usual.values())) == 1 else f"some instances ({each})"
+    note = (
+        f"For each of {number}, how a metric orders the explainers against "
+        f"how much of the gold ({agreement}) each found. τ: mean over instances, a tied pair being neither "
+        "right nor wrong. d: (right - wrong) / all pairs of explainers that the gold does not tie, 1 if the metric "
+        f"always sees which explainer found more.{interval_note(record, without_differences=True)}"
+        f"{write_exceptions(counts, usual, record, golds)}"
+    )
+    merged, left_out = merge_rows({"": rows})
+    return Table("Agreement instance by instance", header, merged, [note, *left_out], detail=True)

@@ -1,0 +1,129 @@
+"""Tables of pairs of metrics: which is closer to the ground truth, and how far they agree with each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import combinations
+from typing import Any
+
+import pandas as pd
+
+from cfeval_cli.report.numbers import fixed
+from cfeval_cli.report.table import BLANK, DASH, STAR, Cell, Row, Table, Title
+from cfeval_cli.report.titles import Pair, list_contenders, make_metric_title, name_truths
+from cfeval_cli.statistics.correlation import without_controls
+from cfeval_cli.statistics.findings import Findings
+from cfeval_cli.statistics.resampled import SURE, too_few
+
+_Record = Mapping[str, Any]
+_PairOfPairs = tuple[Pair, Pair]
+
+
+def build_differences(differences: pd.DataFrame, record: _Record) -> list[Table]:
+    """Build for each leading truth the differences between the τ of metrics."""
+    if differences.empty:
+        return []
+    chosen = differences[differences["agreement"] == record["settings"]["agreement"]]
+    names = name_truths(chosen["gold"], record)
+    parts = {gold: chosen[chosen["gold"] == gold] for gold in names if gold in record["settings"]["gold"]}
+    several = len(parts) > 1
+    return [_build_triangle(part, record, f": {names[gold]}" if several else "") for gold, part in parts.items()]
+
+
+def build_differences_without_controls(findings: Findings, record: _Record) -> list[Table]:
+    """Build the same differences with the controls left out."""
+    if findings.differences.empty:
+        return []
+    lines = without_controls(findings.differences)
+    if lines["difference"].isna().all() or not list_contenders(findings.metrics, record, controls=True):
+        return []
+    # the larger τ over all explainers can be the smaller one without controls
+    is_turned = lines["difference"] < 0
+    for name in ("metric", "variant"):
+        first, second = lines[name].copy(), lines[f"than_{name}"].copy()
+        lines[name], lines[f"than_{name}"] = first.where(~is_turned, second), second.where(~is_turned, first)
+    lines["difference"] = lines["difference"].abs()
+    return [replace(table, title=f"{table.title}, without controls") for table in build_differences(lines, record)]
+
+
+def _build_triangle(differences: pd.DataFrame, record: _Record, about: str) -> Table:
+    """Build a triangle: how much larger the τ of a row's metric is than that of a column's."""
+    lines: dict[_PairOfPairs, Mapping[Any, Any]] = {
+        ((line["metric"], line["variant"]), (line["than_metric"], line["than_variant"])): line
+        for line in differences.to_dict("records")
+    }
+    equal: dict[Pair, list[Pair]] = {}  # metrics with the same τ in every resample share a row
+    wins: dict[Pair, int] = {}
+    for (first, second), line in lines.items():
+        wins[first], wins[second] = wins.get(first, 0) + 1, wins.get(second, 0)
+        if line["same"]:
+            equal.setdefault(first, []).append(second)
+    hidden = {second for others in equal.values() for second in others}
+    order = sorted((pair for pair in wins if pair not in hidden), key=lambda pair: -wins[pair])
+    lines = {both: line for both, line in lines.items() if not pd.isna(line["difference"])}
+    incomparable = {both for both in combinations(order, 2) if both not in lines and both[::-1] not in lines}
+    rows = []
+    for i, pair in enumerate(order, 1):
+        cells = [
+            Cell() if (pair, other) in incomparable else _difference_cell(lines.get((pair, other)))
+            for other in order[1:]
+        ]
+        rows.append(Row(replace(make_metric_title(*pair, record), number=i), cells))
+    notes = _triangle_notes(differences, record, {p: s for p, s in equal.items() if p not in hidden})
+    if incomparable:
+        notes.append(f"{DASH}: the two rank unlike explainers, and their τ cannot be compared.")
+    hypotheses = len(order) * (len(order) - 1) // 2 - len(incomparable)
+    if too_few(record["resampled"], hypotheses):
+        notes.append(
+            f"With {record['resampled']:,} resamples no p of {hypotheses} can be small enough: raise resamples."
+        )
+    header = _number_columns(len(order))
+    return Table(f"Which metric is closer to the truth than which{about}", header, [rows], notes, detail=True)
+
+
+def _difference_cell(line: Mapping[Any, Any] | None) -> Cell:
+    if line is None:
+        return BLANK
+    is_significant = bool(line["p_holm"] < SURE)
+    return Cell(line["difference"], marks=STAR * is_significant, bold=is_significant, form=fixed(3))
+
+
+def _number_columns(count: int) -> list[Title]:
+    return [Title("Metric"), *(Title(str(i)) for i in range(2, count + 1))]
+
+
+def _triangle_notes(differences: pd.DataFrame, record: _Record, equal: Mapping[Pair, Sequence[Pair]]) -> list[str]:
+    notes = [
+        "τ of the row's metric less τ of the column's, against the ground truth "
+        f"({differences['agreement'].iloc[0]}, gold: {differences['gold'].iloc[0]}); * p < {SURE} after Holm's "
+        "correction over all pairs. Paired: both metrics see the "
+        f"same {record['resampled']:,} resamples of the instances; the explainers are what they are."
+    ]
+    if equal:
+        same = (
+            f"{make_metric_title(*pair, record).text} as "
+            f"{', '.join(make_metric_title(*other, record).text for other in others)}"
+            for pair, others in equal.items()
+        )
+        notes.append(f"The same τ in every resample: {'; '.join(same)}.")
+    return notes
+
+
+def build_metric_agreement(pairs: pd.DataFrame, record: _Record, *, detail: bool) -> Table:
+    """Build a triangle: τ between the rankings of two metrics."""
+    taus = {
+        ((line["metric"], line["variant"]), (line["other_metric"], line["other_variant"])): line["tau"]
+        for line in pairs.to_dict("records")
+    }
+    order = list(dict.fromkeys(pair for both in taus for pair in both))
+    rows = []
+    for i, pair in enumerate(order, 1):
+        cells = [Cell(taus[pair, other], form=fixed(2)) if (pair, other) in taus else BLANK for other in order[1:]]
+        rows.append(Row(replace(make_metric_title(*pair, record), number=i), cells))
+    note = (
+        "Kendall's τ between the rankings of the explainers by the row's metric and by the column's: 1 the same order, "
+        "-1 the opposite. Metrics that agree need not be right."
+    )
+    header = _number_columns(len(order))
+    return Table("How far the metrics agree with each other", header, [rows], [note], detail=detail)

@@ -1,0 +1,188 @@
+"""Tables of scores: values and ranks of the explainers, graded controls, own instances, mean ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from cfeval_cli.report.instance_counts import support_notes
+from cfeval_cli.report.notes import (
+    absent_notes,
+    circular_notes,
+    describe_run,
+    fault_notes,
+    find_moving,
+    group_by_reason,
+    interval_note,
+    make_marked_title,
+    moves_note,
+    reference_notes,
+    remark_notes,
+)
+from cfeval_cli.report.numbers import TENTH_PERCENT, fixed
+from cfeval_cli.report.table import CIRCULAR, STAR, Cell, Row, Table, Title
+from cfeval_cli.report.titles import (
+    Pair,
+    describe_truths,
+    get_block,
+    is_truth,
+    list_leading_truths,
+    make_explainer_titles,
+    make_metric_title,
+    merge_rows,
+    write_reason,
+)
+
+_MAX_SHOWN_LEVELS = 11  # of graded controls, in a table
+_Record = Mapping[str, Any]
+_Lines = Mapping[Pair, Mapping[str, Mapping[Any, Any]]]
+
+
+def group_lines(metrics: pd.DataFrame) -> dict[Pair, dict[str, dict[Any, Any]]]:
+    """Return the lines of metrics.csv by metric and variant, and then by explainer."""
+    lines: dict[Pair, dict[str, dict[Any, Any]]] = {}
+    for line in metrics.to_dict("records"):
+        lines.setdefault((line["metric"], line["variant"]), {})[line["explainer"]] = line
+    return lines
+
+
+def build_scores(
+    title: str, metrics: pd.DataFrame, record: _Record, low_coverage: Mapping[str, float], names: Sequence[str] = ()
+) -> Table:
+    """Build the values and ranks of the explainers by each metric, or of those that are named."""
+    shown = set(names or metrics["explainer"])
+    titles = {n: t for n, t in make_explainer_titles(record, low_coverage).items() if n in shown}
+    truths = list_leading_truths(record)
+    lines, moving = group_lines(metrics), find_moving(metrics)
+    blocks: dict[str, list[Row]] = {}
+    for pair in lines:
+        if is_truth(pair[0], record) and pair[0] != record["settings"]["agreement"]:
+            continue
+        row_title = make_marked_title(pair, record, moving, star=pair in truths)
+        row = Row(row_title, _score_cells(pair, lines, list(titles), record))
+        blocks.setdefault(get_block(pair[1], record["metrics"][pair[0]]), []).append(row)
+    rows, left_out = merge_rows(blocks, ranked=True)
+    notes = [*_score_notes(metrics, titles, record), *left_out]
+    return Table(title, [Title("Metric"), *titles.values()], rows, notes, ranked=True, part="scores")
+
+
+def _score_cells(pair: Pair, lines: _Lines, names: Sequence[str], record: _Record) -> list[Cell]:
+    truths, line_of = list_leading_truths(record), lines[pair]
+    is_leading, is_fact = pair in truths, record["metrics"][pair[0]]["better"] == "none"
+    true_ranks = {n: line["rank"] for n, line in lines.get(truths[0], {}).items()} if len(truths) == 1 else {}
+    ranks = [line["rank"] for line in line_of.values()]
+    cells = []
+    for name in names:
+        line = line_of.get(name)
+        if line is None or pd.isna(line["value"]):
+            cells.append(Cell(reason=str(line["note"]) if line else ""))
+            continue
+        if is_fact:
+            cells.append(Cell(line["value"], form=TENTH_PERCENT))
+            continue
+        rank, is_tied = line["rank"], ranks.count(line["rank"]) > 1
+        agrees = not is_leading and not is_tied and rank == true_ranks.get(name)
+        is_first = len(truths) > 1 and rank == 1
+        marks = STAR * is_leading + CIRCULAR * (line.get("circular") is True)
+        bold = len(names) > 1 and (agrees or is_first)
+        ends = line["value_low"], line["value_high"]
+        cells.append(Cell(line["value"], *ends, rank, is_tied=is_tied, rank_marks=marks, bold=bold))
+    return cells
+
+
+def _score_notes(metrics: pd.DataFrame, titles: Mapping[str, Title], record: _Record) -> list[str]:
+    truths = list_leading_truths(record)
+    shown = metrics[metrics["explainer"].isin(list(titles))]
+    notes = [describe_run(record), *support_notes(metrics, record), *reference_notes(record)]
+    if set(truths) & set(zip(metrics["metric"], metrics["variant"], strict=True)):
+        agree = "ranks that agree with it are bold" if len(truths) == 1 else "the first of a row is bold"
+        notes.append(f"* marks the ground truth ({describe_truths(record)}); {agree}.")
+    notes.append(f"↑ higher is better, ↓ lower; = marks a tie.{interval_note(record)}")
+    if find_moving(metrics):
+        notes.append(moves_note("value"))
+    notes += [*circular_notes(shown, record), *remark_notes(shown, record)]
+    reasons = sorted({note for note in metrics["note"] if note})
+    if reasons:
+        notes.append(write_reason("; ".join(reasons)))
+    if record["metrics_absent"]:
+        notes.append(f"Not computed: {group_by_reason(record['metrics_absent'])}.")
+    explainers = {name: title.name for name, title in titles.items()}
+    return [*notes, *absent_notes(record), *fault_notes(explainers, record)]
+
+
+def build_graded(metrics: pd.DataFrame, record: _Record, low_coverage: Mapping[str, float], *, detail: bool) -> Table:
+    """Build the scores of graded controls: some quality levels, the first and the last among them."""
+    levels = list(dict.fromkeys(metrics["explainer"]))
+    places = np.linspace(0, len(levels) - 1, min(len(levels), _MAX_SHOWN_LEVELS))
+    shown = [levels[round(place)] for place in places]
+    title = "Scores and ranks on a ladder of explainers of known order"
+    table = build_scores(title, metrics, record, low_coverage, shown)
+    table = table.add_notes(
+        f"Gold 0.9 names the gold with probability 0.9, random features otherwise. {len(shown)} of {len(levels)} rungs."
+    )
+    return replace(table, detail=detail, part="trust")
+
+
+def build_own_scores(metrics: pd.DataFrame, record: _Record, low_coverage: Mapping[str, float]) -> Table:
+    """Build the scores of each explainer on all instances that it covers."""
+    scored = metrics[(metrics["role"] == "judged") | metrics["metric"].eq(record["settings"]["agreement"])]
+    titles = {
+        name: title
+        for name, title in make_explainer_titles(record, low_coverage).items()
+        if name in set(scored["explainer"])
+    }
+    blocks: dict[str, list[Row]] = {}
+    for pair, line_of in group_lines(scored).items():
+        known = [line_of.get(name) for name in titles]
+        cells = [Cell() if line is None else Cell(line["own_value"], n=line["own_n"]) for line in known]
+        row = Row(make_metric_title(*pair, record), cells)
+        blocks.setdefault(get_block(pair[1], record["metrics"][pair[0]]), []).append(row)
+    note = (
+        "On all instances that an explainer covers (how many). They are not the same for all explainers, and so these "
+        "scores are not to be compared: who covers the hard instances only looks bad."
+    )
+    rows, left_out = merge_rows(blocks)
+    title = "Scores of each explainer on its own instances"
+    header = [Title("Metric"), *titles.values()]
+    return Table(title, header, rows, [note, *left_out], detail=True, part="scores")
+
+
+def compute_mean_ranks(metrics: pd.DataFrame, record: _Record) -> dict[str, pd.DataFrame]:
+    """Return for each kind of metrics the mean rank of each explainer, the best first, and over how many metrics.
+
+    Ranks among fewer explainers are not comparable: the metrics count that rank the most explainers of their kind.
+    """
+    judged = metrics[(metrics["role"] == "judged") & metrics["rank"].notna() & metrics["rung"].isna()]
+    kinds = judged["metric"].map({name: facts["block"] for name, facts in record["metrics"].items()})
+    mean_ranks = {}
+    for kind, lines in judged.groupby(kinds, sort=False):
+        # a metric that ties all explainers has no information
+        differing = lines[lines.groupby(["metric", "variant"])["rank"].transform("nunique") > 1]
+        ranked = differing.groupby(["metric", "variant"])["explainer"].transform(lambda names: " ".join(sorted(names)))
+        if len(differing):
+            most = max(dict.fromkeys(ranked), key=lambda names: (len(names.split()), (ranked == names).sum()))
+            mean = differing[ranked == most].groupby("explainer", sort=False)["rank"].agg(["mean", "count"])
+            mean_ranks[str(kind)] = mean.sort_values("mean", kind="stable")
+    return mean_ranks
+
+
+def build_mean_ranks(metrics: pd.DataFrame, record: _Record, low_coverage: Mapping[str, float]) -> Table:
+    """Build the mean ranks of the explainers by each kind of metrics, for a model without a ground truth."""
+    titles = make_explainer_titles(record, low_coverage)
+    rows = []
+    for kind, mean in compute_mean_ranks(metrics, record).items():
+        best, means = mean["mean"].min(), mean["mean"].to_dict()
+        cells = [Cell(means.get(name), bold=bool(means.get(name) == best), form=fixed(2)) for name in titles]
+        rows.append(Row(Title(f"{kind} metrics", (str(mean["count"].max()),)), cells))
+    note = (
+        "No truth is known of this model, so that no metric can be judged: these are mean ranks over the metrics of "
+        "each kind (how many), the lowest bold. Metrics that tie all explainers, or rank fewer of them than others of "
+        "their kind, are left out. Erasure asks what "
+        "contributed, counterfactuals ask what would change the prediction; an average over both answers neither."
+    )
+    header = [Title("Rank by"), *titles.values()]
+    return Table("Mean ranks of the explainers", header, [rows], [note], part="scores")

@@ -1,0 +1,91 @@
+"""All tables of a run, from its results alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from typing import Any
+
+from cfeval_cli.report.build_bounds import build_bounds
+from cfeval_cli.report.build_correlations import build_correlations, build_instance_agreement, build_ranges
+from cfeval_cli.report.build_differences import (
+    build_differences,
+    build_differences_without_controls,
+    build_metric_agreement,
+)
+from cfeval_cli.report.build_scores import build_graded, build_mean_ranks, build_own_scores, build_scores
+from cfeval_cli.report.build_stability import build_stability
+from cfeval_cli.report.instance_counts import support_notes
+from cfeval_cli.report.notes import coverage_notes, describe_controls
+from cfeval_cli.report.table import LOW_COVERAGE_MARK, Table
+from cfeval_cli.report.titles import find_low_coverage, list_contenders, list_truth_metrics
+from cfeval_cli.statistics.findings import Findings
+
+_Record = Mapping[str, Any]
+
+
+def build_tables(findings: Findings, record: _Record) -> list[Table]:
+    """Build scores, correlations, their uncertainty, bounds and stability."""
+    metrics = findings.metrics
+    is_graded, low = metrics["rung"].notna(), find_low_coverage(metrics)
+    ungraded = metrics[~is_graded]
+    has_scores, has_truths = not is_graded.all(), bool(record["truths"])
+    tables = [build_scores("Scores and ranks of the explainers", ungraded, record, low)] if has_scores else []
+    if is_graded.any():
+        tables.append(build_graded(metrics[is_graded], record, low, detail=has_scores))
+    if has_truths:
+        correlations = build_correlations(findings.correlations, record)
+        tables.append(correlations.add_notes(*_control_notes(findings, record), *support_notes(metrics, record)))
+    elif len(record["explainers"]) > 1:
+        tables.append(build_mean_ranks(metrics, record, low).add_notes(*support_notes(metrics, record)))
+    if len(findings.metric_agreement):
+        tables.append(build_metric_agreement(findings.metric_agreement, record, detail=has_truths))
+    tables += build_differences(findings.differences, record)
+    tables += build_differences_without_controls(findings, record)
+    if len(findings.instance_agreement):
+        tables += build_instance_agreement(findings, record)
+    if findings.invariance is not None and len(findings.invariance):
+        tables.append(build_ranges(findings.invariance, record))
+    if findings.bounds is not None and not findings.bounds["metric"].isin(list_truth_metrics(record)).all():
+        tables.append(build_bounds(findings.bounds, ungraded if has_scores else metrics, record, low))
+    if (metrics["own_n"] != metrics["n"]).any():
+        tables.append(build_own_scores(ungraded, record, low))
+    if findings.noise is not None and findings.noise_metrics is not None:
+        tables += build_stability(findings.noise, findings.noise_metrics, record, low)
+    return [_explain_marks(table, low, record) for table in tables]
+
+
+def select_metrics(findings: Findings, record: _Record) -> Findings:
+    """Keep the metrics that a run wants in its LaTeX tables; ranks and tests stay as they were among all."""
+    names = (record["settings"].get("tables") or {}).get("metrics")
+    if names is None:
+        return findings
+    facts = (name for name, metric in record["metrics"].items() if metric["role"] == "fact")
+    selected = {*names, *list_truth_metrics(record), *facts}
+    frames = {field.name: getattr(findings, field.name) for field in fields(findings)}
+    for name, frame in frames.items():
+        for column in ("metric", "than_metric", "other_metric"):
+            if frame is not None and column in frame:
+                frame = frame[frame[column].isin(selected)]
+        frames[name] = frame
+    return replace(findings, **frames)
+
+
+def _explain_marks(table: Table, low_coverage: Mapping[str, float], record: _Record) -> Table:
+    """Add what † means where it stands: each table may stand alone in a paper."""
+    titles = [*table.header, *(row.title for row in table.rows)]
+    marked = {title.name for title in titles if LOW_COVERAGE_MARK in title.marks}
+    low = {name: share for name, share in low_coverage.items() if record["explainers"].get(name) in marked}
+    return table.add_notes(*coverage_notes(low, record))
+
+
+def _control_notes(findings: Findings, record: _Record) -> list[str]:
+    """Write which explainers are controls, and which are left without them."""
+    controls = list_contenders(findings.metrics, record, controls=True)
+    if not controls or findings.correlations["tau"].isna().all():
+        return []
+    rest = list_contenders(findings.metrics, record)
+    return [
+        f"no controls: without {', '.join(controls)}, {describe_controls(controls, record)}; what is left: "
+        f"{', '.join(rest) or 'nobody'}."
+    ]

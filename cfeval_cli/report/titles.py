@@ -1,0 +1,142 @@
+"""Titles of metrics, explainers and ground truths, from a run's record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pandas as pd
+
+from cfeval_cli.report.table import DASH, LOW_COVERAGE_MARK, MOVES, STAR, Row, Title
+
+LOW_COVERAGE = 0.9  # explainers that cover fewer instances are marked
+Pair = tuple[str, str]  # metric and variant
+_Record = Mapping[str, Any]
+
+
+def make_metric_title(metric: str, variant: str, record: _Record, *, star: bool = False) -> Title:
+    """Return the title of a metric, with its variant and search in brackets."""
+    facts = record["metrics"][metric]
+    removal = record["removals"].get(variant, {}) if facts["block"] != "counterfactual" else {}
+    known = {"{variant}": str(removal.get("title", variant)), "{search}": record["search"], "{metric}": metric}
+    details = [_fill(part, known) for part in facts["detail"].split(", ")]
+    return Title(facts["title"], [part for part in details if part], facts["better"], STAR * star, latex=facts["latex"])
+
+
+def _fill(template: str, values: Mapping[str, str]) -> str:
+    for field, value in values.items():
+        template = template.replace(field, value)
+    return template
+
+
+def mark_moving(title: Title, moves: bool) -> Title:
+    """Mark what depends on the parametrisation of the model."""
+    return replace(title, suffix=MOVES) if moves else title
+
+
+def join_titles(title: Title, other: Title) -> Title:
+    """Return one title for two rows that differ in the last detail: Validity (label / probability) ↑."""
+    if not title.details or not other.details:
+        return title
+    return replace(title, details=[*title.details[:-1], f"{title.details[-1]} / {other.details[-1]}"])
+
+
+def find_low_coverage(metrics: pd.DataFrame) -> dict[str, float]:
+    """Return the explainers that return k features for too few of the instances, with the share of these."""
+    lines = metrics[(metrics["metric"] == "coverage") & (metrics["value"] < LOW_COVERAGE)]
+    return dict(zip(lines["explainer"], lines["value"], strict=True))
+
+
+def make_explainer_titles(record: _Record, low_coverage: Iterable[str] = ()) -> dict[str, Title]:
+    """Return the titles of all explainers; those of low coverage are marked."""
+    low = set(low_coverage)
+    return {
+        name: Title(title, marks=LOW_COVERAGE_MARK * (name in low), is_explainer=True)
+        for name, title in record["explainers"].items()
+    }
+
+
+def list_contenders(metrics: pd.DataFrame, record: _Record, *, controls: bool = False) -> list[str]:
+    """Return the names of the explainers that are neither controls nor graded; or of the controls."""
+    lines = metrics[metrics["rung"].isna() & (metrics["control"].astype(bool) == controls) & metrics["value"].notna()]
+    judged = set(lines.loc[lines["role"] == "judged", "explainer"])
+    return [title for name, title in record["explainers"].items() if name in judged]
+
+
+def is_truth(metric: str, record: _Record) -> bool:
+    """Return whether a metric is the ground truth itself, by which others are judged."""
+    return bool(record["metrics"].get(metric, {}).get("role") == "truth")
+
+
+def list_truth_metrics(record: _Record) -> list[str]:
+    """Return the metrics that are the ground truth itself."""
+    return [name for name in record["metrics"] if is_truth(name, record)]
+
+
+def list_leading_truths(record: _Record) -> list[Pair]:
+    """Return the ground truths, as metric and variant, that a run leads with."""
+    settings = record["settings"]
+    return [(settings["agreement"], gold) for gold in settings["gold"]]
+
+
+def name_truths(golds: Iterable[str], record: _Record) -> dict[str, str]:
+    """Return definitions of the ground truth and their headings, the leading ones first, named by their question."""
+    lead = record["settings"]["gold"]
+    questions = [record["truths"].get(gold, {}).get("question", "paper") for gold in lead]
+    names = {
+        gold: question if question != "paper" and questions.count(question) == 1 else gold
+        for gold, question in zip(lead, questions, strict=True)
+    }
+    wanted = dict.fromkeys(golds)
+    return {gold: name for gold, name in names.items() if gold in wanted} | {g: g for g in wanted if g not in names}
+
+
+def describe_truths(record: _Record) -> str:
+    """Write the agreement and the ground truths that a run leads with."""
+    settings = record["settings"]
+    names = name_truths(settings["gold"], record)
+    words = [f"gold: {gold}" if name == gold else f"{name} (gold: {gold})" for gold, name in names.items()]
+    return ", ".join([settings["agreement"], *words])
+
+
+def get_block(variant: str, facts: Mapping[str, Any]) -> str:
+    """Return the group of rows of a metric: counterfactual metrics are grouped by what the search could see."""
+    return variant if facts["block"] == "counterfactual" else str(facts["block"])
+
+
+def merge_rows(blocks: Mapping[str, Sequence[Row]], *, ranked: bool = False) -> tuple[list[list[Row]], list[str]]:
+    """Merge variants of a metric whose rows are the same; leave out rows without information, and name them in notes.
+
+    In a table whose columns are explainers, a row with the same value for all of them has no information either.
+    """
+    empty, same = list[str](), list[str]()
+    merged: dict[str, dict[Any, Row]] = {}
+    first_block: dict[Any, str] = {}
+    for block, rows in blocks.items():
+        for row in rows:
+            title = row.title
+            values = {(cell.value_text, cell.interval_text) for cell in row.cells}
+            if all(cell.is_missing for cell in row.cells):
+                empty.append(title.plain)
+            elif ranked and len(row.cells) > 1 and len(values) == 1:
+                same.append(f"{title.plain} {row.cells[0].value_text}")
+            else:
+                key = (replace(title, details=()), *((cell.text, cell.bold) for cell in row.cells))
+                rows_of_block = merged.setdefault(first_block.setdefault(key, block), {})
+                before = rows_of_block.get(key)
+                rows_of_block[key] = row if before is None else replace(row, title=join_titles(before.title, title))
+    notes = [f"The same for all explainers, and left out: {'; '.join(same)}."] if same else []
+    notes += [f"Without any value: {', '.join(empty)}."] if empty else []
+    return [list(rows.values()) for rows in merged.values()], notes
+
+
+def write_reason(reason: str) -> str:
+    """Write what a dash stands for."""
+    return f"{DASH}: {reason}."
+
+
+def mark_low_coverage(metrics: pd.DataFrame, record: _Record) -> dict[str, Any]:
+    """Return the record with † behind the name of each explainer of low coverage, for sentences that compare them."""
+    titles = make_explainer_titles(record, find_low_coverage(metrics))
+    return {**record, "explainers": {name: title.text for name, title in titles.items()}}
