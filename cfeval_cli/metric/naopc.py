@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import chain, combinations
-from math import ceil, comb
+from math import ceil
 
 import numpy as np
 
@@ -13,29 +12,27 @@ from cfeval_cli.core.memory import keys_of
 from cfeval_cli.errors import whole
 from cfeval_cli.metric.aopc import Curve, places
 from cfeval_cli.metric.erasure import erased
+from cfeval_cli.metric.lattice import Lattice, count_sets
 from cfeval_cli.seeding import uniforms
 
 _LAST = 1 << 30  # the place of a feature that an order does not come to
 _FEW = 64  # instances whose orders are searched at a time
 _SAME = 1e-12  # a best and a worst order that differ by no more do not differ
-_CELLS = 1 << 22  # numbers of a table in memory
-MIN_EXACT_INSTANCES = (
-    30  # for so many, or all, every subset must fit `rows`; else more instances are searched by a beam
-)
+MIN_EXACT_INSTANCES = 5  # on average at least, where all subsets of one instance fit `rows`
 
 
 @dataclass(frozen=True)
 class Naopc(Curve):
     """(AOPC - worst) / (best - worst), for each instance by itself, so that models can be compared.
 
-    Best and worst are exact where the logit is a linear sum and one value stands for what is removed, and where all
-    subsets of the features can be evaluated. Otherwise they come from a beam search: an order that beats what it finds
-    counts more than 1, and the remark gives the share of such values.
+    Best and worst are exact where the logit is a linear sum and one value stands for what is removed, and where `rows`
+    allows all subsets of the features of an instance. Otherwise they come from a beam search: an order that beats what
+    it finds counts more than 1, and the remark gives the number of such values.
     """
 
     width: int = 5  # orders that the beam search keeps
     draws: int = 10  # by which it tells orders apart, where a removal draws; what it finds is scored with all of them
-    rows: int = 1_000_000  # model evaluations at most for each way of removing; of more instances, a sample
+    rows: int = 1_000_000  # model evaluations for each way of removing; of more instances, a sample
     seed: int = 0  # of that sample
 
     name = "naopc"
@@ -58,14 +55,14 @@ class Naopc(Curve):
         if stand_ins is None:
             raise ValueError(way.reason)
         linear = case.model.linear and (stand_ins.value is not None or stand_ins.vectors is not None)
-        subsets = not linear and self._fits_subsets(case, way)
-        search = way if linear or subsets else self._coarse(case, way)
-        some = np.arange(len(case)) if linear else self._sample(case, search, self._evaluations(case, search, subsets))
+        lattice = None if linear else self._lattice(case, way, stand_ins)
+        search = way if linear or lattice is not None else self._coarse(case, way)
+        some = np.arange(len(case)) if linear else self._sample(case, search, lattice)
 
         def ends(new: Ints) -> Floats:
             mine = some[new]
-            if subsets:
-                return self._extremes(case, way, mine)
+            if lattice is not None:
+                return lattice.extremes(case, way, mine, self.sizes(case, mine))
             orders = self._sorted(case, stand_ins, mine) if linear else self._searched(case, search, mine)
             return np.stack([self.drops(case, way, mine, order) for order in orders], axis=1)
 
@@ -73,18 +70,20 @@ class Naopc(Curve):
         value = self.drops(case, way, some, places(case)[some])
         for end in (worst, best):  # the same sum in another order differs by rounding
             value = np.where(np.abs(value - end) <= _SAME, end, value)
+        if lattice is not None:
+            value = np.clip(value, worst, best)  # beyond them by rounding only, larger where the model rounds more
         apart = best - worst > _SAME
         values = np.where(apart, value - worst, 0.0) / np.where(apart, best - worst, 1.0)
         counts = {"sampled": len(some)}
         remark = ""
-        if subsets:
-            remark = "best and worst order from all subsets"
+        if lattice is not None:
+            remark = "worst and best order exact, by all subsets"
         elif not linear:
-            remark = f"best and worst order by beam search of width {self.width}"
-            remark += f" on {self.draws} draws" * (search is not way)
+            remark = f"worst and best order approximated by beam search (width {self.width}"
+            remark += f", {self.draws} draws)" if search is not way else ")"
         remark += ", on a sample of {sampled} instances" * (len(some) < len(case))
-        if not linear and not subsets:
-            remark += "; {above} of {sampled} values above 1"
+        if not linear and lattice is None:
+            remark += "; {above} of {sampled} values exceed 1"
             counts["above"] = int(np.count_nonzero(values > 1))
         return Score(
             way.removal.variant, values, apart.astype(np.float64), some=some, remark=remark, counts=counts,
@@ -95,59 +94,14 @@ class Naopc(Curve):
         width = case.dataset.width
         return ceil(max(self.shares) * width) if case.dataset.padded else min(self.longest, width)
 
-    def _evaluations(self, case: Case, way: Removed, subsets: bool) -> int:
-        """Return how many model evaluations the two orders of an instance take at most."""
-        if way.stand_ins is None:
-            raise ValueError(way.reason)
-        width, longest = case.dataset.width, self._longest_prefix(case)
-        if subsets:
-            sets = sum(comb(width, size) for size in range(1, longest + 1))
-        else:
-            sets = 2 * self.width * sum(width - size for size in range(longest))
-        return sets * len(way.stand_ins.instead(np.arange(width))[1])
-
-    def _fits_subsets(self, case: Case, way: Removed) -> bool:
-        """Whether `rows` allows all subsets for all instances, or for enough of them."""
-        instances = min(MIN_EXACT_INSTANCES, case.total or len(case.complete))
-        fits = case.memory.once(
-            f"{self!r}, {way.removal!r}, subsets",
-            lambda: self._evaluations(case, way, subsets=True) * max(1, instances) <= self.rows,
+    def _lattice(self, case: Case, way: Removed, stand_ins: StandIns) -> Lattice | None:
+        """Return all sets of features, if `rows` allows to evaluate them for an instance."""
+        longest, width = self._longest_prefix(case), case.dataset.width
+        if count_sets(width, longest) * _draws(stand_ins, width) > self.rows:
+            return None
+        return case.memory.once(
+            f"{self!r}, {way.removal!r}, lattice", lambda: Lattice.of(case.dataset, stand_ins, longest)
         )
-        return bool(fits)
-
-    def _extremes(self, case: Case, way: Removed, rows: Ints) -> Floats:
-        """Return the smallest and the largest AOPC (n, 2) of all orders.
-
-        AOPC is a sum over the prefixes of an order, so that the best order of a set is the best order of one of its
-        subsets with one feature less, and then that feature: dynamic programming over sets, size by size.
-        """
-        if case.probability is None:
-            raise ValueError("a drop needs probabilities before and after the edit")
-        sizes = self.sizes(case, rows)
-        longest, points = sizes.max(axis=1, initial=0), np.count_nonzero(sizes, axis=1)
-        levels = [_subsets(case.dataset.width, size) for size in range(1, int(longest.max(initial=0)) + 1)]
-        step = max(1, _CELLS // max([1, *(len(sets) * case.dataset.width for sets, _ in levels)]))
-        totals = np.zeros((len(rows), 2))
-        for start in range(0, len(rows), step):
-            part = np.arange(start, min(start + step, len(rows)))
-            absent = case.codes[rows[part]] == ABSENT
-            low, high = np.zeros((len(part), 1)), np.zeros((len(part), 1))
-            for size, (sets, parents) in enumerate(levels, start=1):
-                gone = np.zeros((len(sets), case.dataset.width), dtype=bool)
-                gone[np.arange(len(sets))[:, None], sets] = True
-                possible = absent.astype(np.float32) @ gone.T.astype(np.float32) == 0
-                counted = (sizes[part] == size).sum(axis=1)
-                which, removed = np.nonzero(possible & (counted > 0)[:, None])
-                left = erased(case, way, rows[part[which]], gone[removed]).left
-                if left is None:
-                    raise ValueError("a drop needs probabilities before and after the edit")
-                drops = np.zeros(possible.shape)
-                drops[which, removed] = counted[which] * (case.probability[rows[part[which]]] - left)
-                low = np.where(possible, low[:, parents].min(axis=2) + drops, np.inf)
-                high = np.where(possible, high[:, parents].max(axis=2) + drops, -np.inf)
-                ends = longest[part] == size
-                totals[part[ends]] = np.stack([low[ends].min(axis=1), high[ends].max(axis=1)], axis=1)
-        return np.asarray(totals / np.maximum(1, points)[:, None])
 
     def _sorted(self, case: Case, stand_ins: StandIns, rows: Ints) -> list[Ints]:
         """At which place (n, M) each feature stands in the worst and in the best order, where the logit is a sum.
@@ -213,27 +167,32 @@ class Naopc(Curve):
             best[whose[better]], found[whose[better]] = total[last[first[better]]], placed[last[first[better]]]
         return found
 
-    def _sample(self, case: Case, way: Removed, each: int) -> Ints:
-        """The instances whose orders are searched: all, or those that draw a small number, whoever explains them."""
-        # those that are explained a second time are fewer: their share is that of all
-        about = f"{self!r}, {way.removal!r}, share"
-        share = case.memory.once(about, lambda: self.rows / max(1, each * (case.total or len(case.complete))))
-        if share >= 1:
+    def _sample(self, case: Case, way: Removed, lattice: Lattice | None) -> Ints:
+        """Return the instances whose ends are computed: all, or those that draw a small number, whoever explains them.
+
+        Those that are explained a second time are fewer: their share is that of all.
+        """
+        stand_ins, total = way.stand_ins, case.total or len(case.complete)
+        if stand_ins is None:
+            raise ValueError(way.reason)
+
+        def share() -> float:
+            if lattice is not None:
+                many = max(MIN_EXACT_INSTANCES, self.rows / lattice.evaluations(case.dataset, stand_ins))
+                return many / max(1, total)
+            width, longest = case.dataset.width, self._longest_prefix(case)
+            grown = 2 * self.width * sum(width - size for size in range(longest))
+            return self.rows / max(1, grown * _draws(stand_ins, width) * total)
+
+        drawn = case.memory.once(f"{self!r}, {way.removal!r}, share", share)
+        if drawn >= 1:
             return np.arange(len(case))
-        return np.flatnonzero(uniforms(self.seed, "metric.naopc", case.ids, 1)[:, 0] < share)
+        return np.flatnonzero(uniforms(self.seed, "metric.naopc", case.ids, 1)[:, 0] < drawn)
 
 
-def _subsets(width: int, size: int) -> tuple[Ints, Ints]:
-    """Return all sets (C, size) of features, and the places (C, size) of their subsets with one feature less.
-
-    Sets are in colexicographic order, in which the place of a set {c_1 < c_2 < …} is the sum of all binomials (c_i, i).
-    """
-    binomials = np.array([[comb(feature, i + 1) for i in range(size)] for feature in range(width)])
-    listed = np.fromiter(chain.from_iterable(combinations(range(width), size)), dtype=np.int64).reshape(-1, size)
-    columns = np.arange(size)
-    sets = listed[np.argsort(binomials[listed, columns].sum(axis=1))]
-    smaller = [np.delete(sets, i, axis=1) for i in range(size)]
-    return sets, np.stack([binomials[one, columns[:-1]].sum(axis=1) for one in smaller], axis=1)
+def _draws(stand_ins: StandIns, width: int) -> int:
+    """Return how many rows stand for one without some features, at most."""
+    return len(stand_ins.instead(np.arange(width))[1])
 
 
 def _widest(width: int, member: Ints, gone: Bools, worth: Floats) -> Ints:

@@ -728,13 +728,13 @@ class Down:
         return self.run.known[key]
 
     def fits_subsets(self):
-        """Whether all subsets of 30 instances, or of all, take no more model evaluations than `rows`."""
+        """Whether all subsets of an instance, each with all draws, are no more than `rows`."""
         width = len(self.run.features)
         longest = ceil(0.5 * width) if self.run.text else min(10, width)
         sets = sum(comb(width, size) for size in range(1, longest + 1))
         draws = len(self.way(list(range(width)))[0])
         rows = self.run.record["metrics"]["naopc"]["settings"]["rows"]
-        return sets * draws * min(30, len(self.run.rows)) <= rows
+        return sets * draws <= rows
 
     def by_subsets(self):
         """The worst and the best mean over all orders, from those of all sets that an order may begin with."""
