@@ -239,9 +239,10 @@ def compare_tables(name: str, old: pd.DataFrame, path: Path, mapping: Mapping) -
         compared += len(joined)
         lost = joined["_merge"] != "both"
         same = equal(joined["value"], joined["new"])
-        for row in joined[lost | ~same].itertuples():
-            label = "/".join(str(getattr(row, key)) for key in keyed.columns)
-            lines.append(f"{label} {column}: {row.value} became {'no row' if row._merge != 'both' else row.new}")
+        for row in joined[lost | ~same].to_dict("records"):
+            label = "/".join(str(row[key]) for key in keyed.columns)
+            became = "no row" if row["_merge"] != "both" else row["new"]
+            lines.append(f"{label} {column}: {row['value']} became {became}")
     return compared, lines
 
 
