@@ -1,4 +1,4 @@
-"""`cfeval judge`: whether the recommendation is worth anything."""
+"""`cfeval judge`: what is lost by choosing an explainer by a metric."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from cfeval_cli.cli.main import Parser
 
-_HELP = "Is the recommendation worth anything? Where the truth is known, that can be seen."
+_HELP = "What is lost by choosing an explainer by a metric, on models whose truth is known."
 _CHECK = """Each judge in turn plays the user's model with its truth hidden. How much truth is lost by the explainer
 that is chosen by the rule, by metrics that were right on other judges, by one metric always, by the mean rank, or by
 chance?

@@ -48,7 +48,12 @@ def _say(answer: Answer) -> tuple[str, list[str]]:
         else "Every other metric is significantly worse.",
     ]
     if clean is not None and clean is not best:
-        points.append(f"Without what is right by construction: {clean.title}, {spread(clean.clean)}.")
+        among = f"among metrics with at least {LEAST} data sets and {LEAST} judges"
+        text = f"Highest without what is right by construction, {among}: {clean.title}, {spread(clean.clean)}."
+        if not best.clean.known and best.clean.rows:
+            few = f"{best.clean.data} data sets, {best.clean.judges} judges, no interval"
+            text += f" {best.title} has {number(best.clean.mean)} there ({few})."
+        points.append(text)
     elif clean is best:
         points.append(f"It is the best without what is right by construction, too: {spread(clean.clean)}.")
     return f"{best.title} ranks first{', tied with others' * bool(tied)}", points

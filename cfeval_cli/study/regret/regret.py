@@ -1,4 +1,4 @@
-"""Is the recommendation worth anything? Each judge plays the user's model with its truth hidden.
+"""What is lost by choosing an explainer by a metric: each judge plays the user's model with its truth hidden.
 
 For each run of a judge, question and strategy: how much truth is lost by the explainer that the strategy chooses.
 """

@@ -87,13 +87,43 @@ def test_the_rule_of_the_recommendation_follows_from_it(summary):
     assert json.loads(kept)["source"].startswith("the atlas: ")
 
 
-def test_the_readme_names_the_best(summary):
-    about, (contribution, change) = summary.atlas.about, summary.answers[:2]
+def test_the_readme_names_the_best_with_what_they_rest_on(summary):
+    contribution, change = summary.answers[:2]
     assert contribution.sure and change.sure and contribution.tied and change.tied
-    told = f"Over {len(about['data'])} data sets and {len(about['judges'])} judges, models whose truth is known, "
-    told += f"`{contribution.best.pair[0]}` ranks first for contribution and `{change.best.pair[0]}` for change, "
-    told += "neither significantly better than the next metrics"
+    assert not contribution.best.circular and not change.best.clean.known
+
+    def figures(best, more=""):
+        low, high = tables.number(best.lead.low), tables.number(best.lead.high)
+        over = f"{best.lead.data} data sets, {best.lead.judges} judges"
+        return f"({tables.number(best.lead.mean)}{more} [{low}, {high}]; {over})"
+
+    one, other = contribution.best, change.best
+    told = (
+        f"`{one.pair[0]}` has the highest mean τ for contribution {figures(one, ', 95 % CI')} and "
+        f"`{other.pair[0]}` for change {figures(other)}. In {other.circular} of its {other.rows} rows "
+        f"`{other.pair[0]}` is optimal by construction; without these rows its mean τ is "
+        f"{tables.number(other.clean.mean)}, from {other.clean.judges} judges. "
+        "Neither metric is significantly better than the next ones"
+    )
     assert told in " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+
+
+def test_the_best_without_what_is_circular_is_named_with_the_judges_that_it_has(summary):
+    (answer,) = (one for one in summary.answers if one.question == "change")
+    _, points = tables._say(answer)
+    assert "among metrics with at least 3 data sets and 3 judges: Validity (label), 0.51" in points[-1]
+    assert points[-1].endswith(
+        f"{answer.best.title} has {tables.number(answer.best.clean.mean)} there (7 data sets, 2 judges, no interval)."
+    )
+
+
+def test_the_script_prints_by_default_and_writes_only_when_told(capsys, monkeypatch):
+    before = {path: path.read_bytes() for path in CLAIMS.pages()}
+    monkeypatch.setattr("sys.argv", ["claims.py"])
+    CLAIMS.main()
+    printed = capsys.readouterr().out
+    assert all(text in printed for text in CLAIMS.pages().values())
+    assert {path: path.read_bytes() for path in before} == before
 
 
 def test_it_is_small():
