@@ -10,7 +10,7 @@ import os
 import re
 import tempfile
 from collections.abc import Container, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
@@ -45,6 +45,19 @@ def make_subfolder(folder: Path, name: str) -> Path:
 def _refuse_link(path: Path) -> None:
     if path.is_symlink():
         raise UserError(f"{path} is a symbolic link. cfeval does not write through links: remove it.")
+
+
+@contextmanager
+def restore_working_directory() -> Iterator[None]:
+    """Return to the current folder at the end, in case code that cfeval calls, such as a user's model, changes it."""
+    before = None
+    with suppress(FileNotFoundError):  # if it has been removed, there is nothing to return to
+        before = Path.cwd()
+    try:
+        yield
+    finally:
+        with suppress(FileNotFoundError):
+            os.chdir(before or ".")
 
 
 @contextmanager

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cfeval_cli.core import Bools, Codes, Dataset, Floats, Ints
+from cfeval_cli.core.files import restore_working_directory
 from cfeval_cli.errors import Failure, UserError, did_you_mean, refuse_exit, short
 
 FEW = 20  # rows on which a model is tried before it is believed
@@ -244,6 +245,7 @@ def gives(answer: Any, classes: Sequence[str]) -> str:
     return "probabilities" if array.dtype.kind == "f" and len(classes) == 2 else "labels"
 
 
+@restore_working_directory()
 def asked(ask: Callable[[Codes], _T], codes: Codes, dataset: Dataset, title: str) -> _T:
     """An answer; Failure with the first row that it fails on, if it does."""
     try:
