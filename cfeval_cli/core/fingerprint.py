@@ -26,16 +26,19 @@ _LONGEST = 4096  # characters of a path
 _FILES = 1000  # of a folder that a setting names
 # where it is not named as it is imported; to look for it would take half a second
 _DISTRIBUTION = {"sklearn": "scikit-learn", "anchor": "anchor-exp", "hydra": "hydra-core", "yaml": "PyYAML"}
-# Names by which Python code loads code or data that its own source does not contain.
+# Modules that compute from their arguments alone, unless one of the names below is used. Any other may load something.
+_COMPUTING = {
+    "__future__", "abc", "array", "bisect", "cmath", "collections", "contextlib", "copy", "dataclasses", "datetime",
+    "decimal", "difflib", "enum", "fractions", "functools", "heapq", "html", "itertools", "json", "logging", "math",
+    "numbers", "operator", "random", "re", "statistics", "string", "textwrap", "types", "typing", "typing_extensions",
+    "unicodedata", "warnings", "numpy", "pandas", "scipy", "sklearn",
+}  # fmt: skip
+# Names by which a file can use what its source and its imports do not contain.
 _READS = re.compile(
-    r"(open|__import__|import_module|run_path|run_module|urlopen|fromfile|genfromtxt|environ|getenv|memmap"
-    r"|from_pretrained|InferenceSession|CDLL|(un)?load\w*|read\w*|open_\w*)$"
+    r"(__(builtins|file|import|loader|path|spec)__|io|os|sys|now|today|utcnow|input|open|open_\w*|\w*memmap|from(file|regex)"
+    r"|\w+from(txt|csv)|mmread|DataSource|HDFStore|ExcelFile|(un)?load\w*|read\w*|fetch\w*)$"
 )
 _RUNS_TEXT = ("exec", "eval")  # as builtins; methods of these names, such as those of torch and pandas, are harmless
-_REACH_OUTSIDE = {
-    "ctypes", "cffi", "ftplib", "http", "httpx", "importlib", "pkgutil", "requests", "runpy", "shelve", "socket",
-    "sqlite3", "subprocess", "urllib",
-}  # fmt: skip
 
 
 def of_component(component: Any, *, hash_folders: bool = True) -> str | None:
@@ -125,22 +128,56 @@ def of_code(kind: Any) -> str:
     return _hash(kind.__qualname__, *_import_closure([kind.__module__, *(b.__module__ for b in kind.__mro__)])[1])
 
 
-def hash_file_code(file: Path) -> str:
-    """Hash a Python file with the modules that it imports; modules beside the file can be imported by it."""
-    return _hash(_digest(file, _stamp(file)), *_import_closure(*_imports_of_file(file))[1])
+def hash_file_code(file: Path, depends: Sequence[str] = ()) -> str:
+    """Hash a Python file with the modules that it imports, from its folder or from one that `depends` names too."""
+    modules, folders = _imports_of_file(file, depends)
+    return _hash(_digest(file, _stamp(file)), *_import_closure(modules, folders)[1])
 
 
-def find_unknown_dependency(file: Path) -> str | None:
-    """Return where a Python file, or a module that it imports, may read something else; None if nowhere."""
-    sources = _import_closure(*_imports_of_file(file))[0]
-    own = [path for name, path in sorted(sources.items()) if name.partition(".")[0] != "cfeval_cli"]
-    return next((found for path in [file, *own] if (found := _read_elsewhere(path, _stamp(path))) is not None), None)
+def find_unknown_dependency(file: Path, depends: Sequence[str] = ()) -> str | None:
+    """Return where a Python file, or a module that it imports, may use what is not hashed; None if nowhere.
+
+    What it reads counts as known if `depends` names any file or folder. A module that is not found is never known.
+    """
+    return _unknown_dependency(file, _stamp(file), tuple(depends))
 
 
-def _imports_of_file(file: Path) -> tuple[list[str], tuple[str, ...]]:
-    """Return the modules that a file outside any package imports, and the folder where some of them may be."""
-    beside = (str(file.parent),)
-    return _modules(file, file.stem, _stamp(file), beside), beside
+@cache  # the first answer stays: what the file imports when it is executed would be found afterwards
+def _unknown_dependency(file: Path, stamp: tuple[int, int], depends: tuple[str, ...]) -> str | None:
+    try:
+        modules, folders = _imports_of_file(file, depends)
+        return _find_unknown({file.stem: file} | _import_closure(modules, folders)[0], folders, bool(depends))
+    except (ImportError, SyntaxError, ValueError) as error:
+        return f"{type(error).__name__}: {error}"
+
+
+def hash_type_code(types: Sequence[str]) -> str | None:
+    """Hash the code of types, such as `package.module.Class`; None if not all that it depends on is known."""
+    modules = [_module_of(name) for name in types]
+    if None in modules:
+        return None
+    sources, lines = _import_closure([name for name in modules if name])
+    return _hash(*types, *lines) if _find_unknown(sources, (), is_declared=False) is None else None
+
+
+def _module_of(name: str) -> str | None:
+    """Return the module of a type; None if there is no such module."""
+    while name and name not in sys.stdlib_module_names and source_of(name) is None:
+        name = name.rpartition(".")[0]
+    return name or None
+
+
+def _find_unknown(sources: Mapping[str, Path], folders: tuple[str, ...], is_declared: bool) -> str | None:
+    own = [(name, path) for name, path in sources.items() if name.partition(".")[0] != "cfeval_cli"]
+    places = (_unknown_in_file(path, name, _stamp(path), folders, is_declared) for name, path in own)
+    return next((place for place in places if place is not None), None)
+
+
+def _imports_of_file(file: Path, depends: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
+    """Return the modules that a file outside any package imports, and the folders where some of them may be."""
+    named = [path.parent if path.suffix == ".py" else path for path in map(Path, depends)]
+    folders = tuple(str(folder.absolute()) for folder in (file.parent, *named) if folder.is_dir())
+    return _modules(file, file.stem, _stamp(file), folders), folders
 
 
 def _import_closure(modules: Sequence[str], beside: tuple[str, ...] = ()) -> tuple[dict[str, Path], list[str]]:
@@ -153,7 +190,7 @@ def _import_closure(modules: Sequence[str], beside: tuple[str, ...] = ()) -> tup
     waiting = list(modules)
     while waiting:
         name = waiting.pop()
-        if name in seen or name.partition(".")[0] in sys.stdlib_module_names:
+        if name in seen or _is_standard(name):
             continue
         path = source_of(name, beside)
         if path is None:
@@ -240,26 +277,60 @@ def _modules(path: Path, name: str, stamp: tuple[int, int], beside: tuple[str, .
 
 
 @cache
-def _read_elsewhere(path: Path, stamp: tuple[int, int]) -> str | None:
-    """Return the first place of a file where it may read what is not in its source; None if there is none."""
+def _unknown_in_file(
+    path: Path, name: str, stamp: tuple[int, int], folders: tuple[str, ...], is_declared: bool
+) -> str | None:
+    """Return the first place of a file where it may use what is not hashed; None if there is none.
+
+    If what it reads is declared elsewhere, only modules that are not found count.
+    """
     if path.suffix != ".py":
         return f"{path.name} is compiled"
     nodes = [node for node in ast.walk(ast.parse(path.read_bytes())) if isinstance(node, ast.expr | ast.stmt)]
     for node in sorted(nodes, key=lambda one: (one.lineno, one.col_offset)):
         reason = None
-        if isinstance(node, ast.Name | ast.Attribute):
-            name = node.id if isinstance(node, ast.Name) else node.attr
-            runs_text = isinstance(node, ast.Name) and name in _RUNS_TEXT
-            reason = f"uses {name}" if runs_text or _READS.match(name) else None
-        elif isinstance(node, ast.Import | ast.ImportFrom):
-            names = [one.name for one in node.names] + ([node.module or ""] if isinstance(node, ast.ImportFrom) else [])
-            reason = next((f"imports {one}" for one in names if _READS.match(one.rpartition(".")[2])
-                           or one.partition(".")[0] in _REACH_OUTSIDE), None)  # fmt: skip
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            modules = _modules_named(node, _package_of(path, name), folders)
+            reasons = [_why_unknown(one, folders, is_declared) for one in modules]
+            names = [] if is_declared else [alias.name.rpartition(".")[2] for alias in node.names]
+            reasons += [f"imports {one}" for one in names if _READS.match(one)]
+            reason = next((one for one in reasons if one is not None), None)
+        elif is_declared:
+            continue
+        elif isinstance(node, ast.Name | ast.Attribute):
+            used = node.id if isinstance(node, ast.Name) else node.attr
+            runs_text = isinstance(node, ast.Name) and used in _RUNS_TEXT
+            reason = f"uses {used}" if runs_text or _READS.match(used) else None
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             reason = f"names the file {node.value}" if _names_file(node.value, path.parent) else None
         if reason is not None:
             return f"{path.name}, line {node.lineno}, {reason}"
     return None
+
+
+def _modules_named(node: ast.Import | ast.ImportFrom, package: str, folders: tuple[str, ...]) -> list[str]:
+    """Return the modules that an import statement needs."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    module = _absolute(node, package)
+    within = [f"{module}.{alias.name}" for alias in node.names]  # of a package that may have no file of its own
+    return within if all(source_of(one, folders) is not None for one in within) else [module]
+
+
+def _why_unknown(module: str, folders: tuple[str, ...], is_declared: bool) -> str | None:
+    """Return why a module makes a file's dependencies unknown; None if it does not, or is looked through itself."""
+    top = module.partition(".")[0]
+    path = source_of(module, folders)
+    if path is None and not _is_standard(module):
+        return f"imports {module}, which is not found"
+    is_own = path is not None and not (_is_standard(module) or _installed(path) or top == "cfeval_cli")
+    if is_declared or is_own or top in _COMPUTING:
+        return None
+    return f"imports {module}, which can read more than its arguments"
+
+
+def _is_standard(module: str) -> bool:
+    return module.partition(".")[0] in sys.stdlib_module_names
 
 
 def _names_file(text: str, folder: Path) -> bool:
@@ -277,12 +348,19 @@ def _imports(path: Path, name: str) -> list[str]:
         if isinstance(node, ast.Import):
             found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            module = node.module or ""
-            if node.level:
-                package = name if path.name == "__init__.py" else name.rpartition(".")[0]
-                module = importlib.util.resolve_name("." * node.level + module, package)
+            module = _absolute(node, _package_of(path, name))
             found += [module, *(f"{module}.{alias.name}" for alias in node.names)]
     return found
+
+
+def _package_of(path: Path, name: str) -> str:
+    """Return the package that a module's relative imports start from."""
+    return name if path.name == "__init__.py" else name.rpartition(".")[0]
+
+
+def _absolute(node: ast.ImportFrom, package: str) -> str:
+    """Return the full name of the module that names are imported from."""
+    return importlib.util.resolve_name("." * node.level + (node.module or ""), package)
 
 
 def _statements(node: ast.AST) -> Iterator[ast.AST]:

@@ -1,7 +1,8 @@
-"""A function of the user's own, in a file of her own."""
+"""A function of the user's own, in a Python file."""
 
 from __future__ import annotations
 
+import importlib.machinery
 import importlib.util
 import logging
 import sys
@@ -11,11 +12,12 @@ from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
+from types import CodeType, ModuleType
 from typing import Any
 
 from cfeval_cli.core import Codes, Dataset
 from cfeval_cli.core.fingerprint import find_unknown_dependency, hash_file_code, of_component
-from cfeval_cli.errors import UserError, did_you_mean, one_of, whole
+from cfeval_cli.errors import Failure, UserError, did_you_mean, one_of, whole
 from cfeval_cli.model.outside import Called, LabelModel, ProbabilityModel, Source, model_file
 
 log = logging.getLogger("cfeval")
@@ -30,7 +32,7 @@ class Function(Called):
     path: str  # file.py:function
     gives: str = "auto"  # probabilities or labels; auto: as its answer to a few rows looks
     batch_size: int = 10_000
-    depends: Sequence[str] = ()  # files that the code reads: their content is part of the cache key
+    depends: Sequence[str] = ()  # files and folders that the code uses: their content is part of the cache key
 
     def __post_init__(self) -> None:
         if not isinstance(self.path, str) or not self.path:
@@ -44,11 +46,9 @@ class Function(Called):
                 raise ValueError(f"depends: there is no file {one}")
 
     def fingerprint(self) -> str | None:
-        """Hash the file and the modules that it imports; None if it may read more and `depends` does not name it."""
+        """Hash the file and the modules that it imports; None if it may use more and `depends` does not name it."""
         file = self._place()[0]
-        if not self.depends and find_unknown_dependency(file) is not None:
-            return None
-        return hash_file_code(file)
+        return hash_file_code(file, self.depends) if find_unknown_dependency(file, self.depends) is None else None
 
     def fit(self, dataset: Dataset, seed: int) -> LabelModel | ProbabilityModel:
         """Return the model, which is trained already; warn if its results cannot be cached."""
@@ -56,16 +56,20 @@ class Function(Called):
         if model.source.mark is None:
             log.warning(
                 "model.path=%s: results are not cached or resumed, because its dependencies are unknown (%s). Name the "
-                "files that it reads: model.depends=[FILE,…]",
+                "files that it reads, and the folders that it imports from: model.depends=[FILE,FOLDER,…]",
                 self.path,
-                find_unknown_dependency(self._place()[0]) or "the source cannot be analysed",
+                find_unknown_dependency(self._place()[0], self.depends) or "the source cannot be analysed",
             )
         return model
 
     def source(self, dataset: Dataset) -> _Called:
         """The function in its file."""
         file, name = self._place()
-        return _Called(dataset, f"model.path={self.path}", of_component(self), self.batch_size, file=file, name=name)
+        mark = of_component(self)
+        code = None if mark is None else hash_file_code(file, self.depends)
+        depends = tuple(str(Path(one).absolute()) for one in self.depends)
+        title = f"model.path={self.path}"
+        return _Called(dataset, title, mark, self.batch_size, file=file, name=name, depends=depends, code=code)
 
     def _place(self) -> tuple[Path, str]:
         path, colon, name = self.path.rpartition(":")
@@ -87,35 +91,54 @@ class _Called(Source):
 
     file: Path
     name: str
+    depends: tuple[str, ...] = ()  # absolute paths
+    code: str | None = None  # a hash of the code that is part of the cache key; None if its dependencies are unknown
 
     def answer(self, codes: Codes) -> Any:
         """Given rows as people know them."""
-        return loaded(self.file, self.name)(self.dataset.decode(codes))
+        return loaded(self.file, self.name, self.depends, self.code)(self.dataset.decode(codes))
 
 
 @cache
-def loaded(file: Path, name: str) -> Callable[[Any], Any]:
-    """The function; modules beside its file can be imported by it."""
-    if str(file.parent) not in sys.path:
-        sys.path.append(str(file.parent))
-    key = f"cfeval_function_{sha256(str(file).encode()).hexdigest()[:16]}"
-    spec = importlib.util.spec_from_file_location(key, file)
-    if spec is None or spec.loader is None:
-        raise UserError(f"{file} is no file of Python: {_WAY}.")
-    module = sys.modules.get(key) or importlib.util.module_from_spec(spec)
-    if key not in sys.modules:
-        sys.modules[key] = module  # where classes of the file are looked for
-        try:
-            spec.loader.exec_module(module)
-        except (Exception, SystemExit) as error:
-            del sys.modules[key]
-            own = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(file)]
-            line = f", line {own[-1]}" if own else ""
-            told = " ".join(f"{type(error).__name__}: {error}".split())
-            raise UserError(f"{file}{line} could not be loaded: {told}") from error
+def loaded(file: Path, name: str, depends: tuple[str, ...] = (), code: str | None = None) -> Callable[[Any], Any]:
+    """Return the function, which can import modules beside its file; Failure if its code is not what was hashed."""
+    module, own = _executed(file, depends)
+    if code not in (None, own):
+        raise Failure(f"{file}, or a module that it imports, was changed since it was loaded. Start the run again.")
     found = vars(module).get(name)
     if not callable(found):
         names = [one for one, value in vars(module).items() if callable(value) and not one.startswith("_")]
         what = "is no function" if name in vars(module) else "is not there"
         raise UserError(f"model.path={file.name}:{name}: {name!r} {what}.{did_you_mean(name, names)}")
     return found  # type: ignore[no-any-return]
+
+
+@cache
+def _executed(file: Path, depends: tuple[str, ...]) -> tuple[ModuleType, str]:
+    """Return the module, executed once in each process, and the hash of its code at that time."""
+    if str(file.parent) not in sys.path:
+        sys.path.append(str(file.parent))
+    key = f"cfeval_function_{sha256(str(file).encode()).hexdigest()[:16]}"
+    loader = _SourceLoader(key, str(file))
+    spec = importlib.util.spec_from_file_location(key, file, loader=loader)
+    if spec is None:
+        raise UserError(f"{file} is no file of Python: {_WAY}.")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[key] = module  # where classes of the file are looked for
+    try:
+        code = hash_file_code(file, depends)
+        loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        del sys.modules[key]
+        own = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(file)]
+        line = f", line {own[-1]}" if own else ""
+        told = " ".join(f"{type(error).__name__}: {error}".split())
+        raise UserError(f"{file}{line} could not be loaded: {told}") from error
+    return module, code
+
+
+class _SourceLoader(importlib.machinery.SourceFileLoader):
+    """Loads a module from its source, which is part of the cache key, and never from bytecode beside it."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        return self.source_to_code(self.get_data(self.path), self.path)

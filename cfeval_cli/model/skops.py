@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from cfeval_cli.core import Codes, Dataset
-from cfeval_cli.core.fingerprint import of_component
+from cfeval_cli.core.fingerprint import hash_type_code, of_component
 from cfeval_cli.errors import UserError, package, whole
 from cfeval_cli.model.outside import (
     BadAnswer,
@@ -25,6 +26,8 @@ from cfeval_cli.model.outside import (
     model_file,
     tells_probabilities,
 )
+
+log = logging.getLogger("cfeval")
 
 
 @runtime_checkable
@@ -55,6 +58,21 @@ class Skops(Given):
         if isinstance(self.trusted, str) or not all(isinstance(one, str) for one in self.trusted):
             raise ValueError(f"trusted must be a list of types, not {self.trusted!r}")
         whole("batch_size", self.batch_size, 1)
+
+    def fingerprint(self) -> str | None:
+        """Hash the code of the trusted types; None if not all that it depends on is known."""
+        return hash_type_code(self.trusted)
+
+    def fit(self, dataset: Dataset, seed: int) -> LabelModel | ProbabilityModel:
+        """Return the model, which is trained already; warn if its results cannot be cached."""
+        model = super().fit(dataset, seed)
+        if model.source.mark is None:
+            log.warning(
+                "model.path=%s: results are not cached or resumed, because it is unknown what the code of "
+                "model.trusted=[%s] depends on",
+                self.path, ",".join(self.trusted),
+            )  # fmt: skip
+        return model
 
     def foresee(self, dataset: Dataset) -> type:
         """Probabilities, if the model has them."""

@@ -1,9 +1,12 @@
 """A function in a file, as a user writes it."""
 
+import importlib.util
 import pickle
+import py_compile
 import re
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -134,8 +137,8 @@ def imports(tmp_path, monkeypatch):
     """A function that imports a module beside it, which imports others; nothing of it is loaded yet."""
     files = {
         "score.py": "import first_of_a_test\ndef f(rows):\n    return [first_of_a_test.p] * len(rows)\n",
-        "first_of_a_test.py": "from space_of_a_test.second import p\nimport whole_of_a_test.third, re\n"
-        "try:\n    import nonesuch\nexcept ImportError:\n    re.compile('x')\n",
+        "first_of_a_test.py": "from space_of_a_test.second import p\nimport whole_of_a_test.third, re, numpy.linalg\n"
+        "from sklearn.preprocessing import StandardScaler\n",
         "space_of_a_test/second.py": "p = 0.5\n",  # a namespace package, without a file of its own
         "whole_of_a_test/__init__.py": "",
         "whole_of_a_test/third.py": "x = 1\n",
@@ -165,12 +168,22 @@ def test_modules_that_it_imports_are_part_of_its_identity(imports):
 @pytest.mark.parametrize(
     ("source", "reason"),
     [
-        ("import pickle\nmodel = pickle.load(open('m.pkl', 'rb'))", "line 2, uses (load|open)"),
-        ("from joblib import load", "line 1, imports load"),
+        ("import pickle\nmodel = pickle.load(open('m.pkl', 'rb'))", "line 1, imports pickle, which can read more than"),
+        ("from joblib import load", "line 1, imports joblib"),
+        ("from numpy import load", "line 1, imports load"),
+        ("import numpy\nw = numpy.fromfile('w.bin')", "line 2, uses fromfile"),
+        ("import sys\nsys.path.insert(0, 'src')", "line 1, imports sys"),
+        ("import site", "line 1, imports site"),
+        ("import linecache", "line 1, imports linecache"),
+        ("import lightgbm\nlightgbm.Booster(model_file=f'{1}.txt')", "line 1, imports lightgbm"),
+        ("HERE = __file__", "line 1, uses __file__"),
+        ("try:\n    import nonesuch\nexcept ImportError:\n    pass", "line 2, imports nonesuch, which is not found"),
+        ("from space_of_a_test import nonesuch", "line 1, imports space_of_a_test, which is not found"),
+        ("from datetime import datetime\nx = datetime.now()", "line 2, uses now"),
         ("import importlib", "line 1, imports importlib"),
         ("third = __import__('whole_of_a_test')", "line 1, uses __import__"),
         ("exec('x = 1')", "line 1, uses exec"),
-        ("from pathlib import Path\nx = Path('w').read_text", "line 2, uses read_text"),
+        ("from pathlib import Path\nx = Path('w').read_text", "line 1, imports pathlib"),
         ("x = 'weights.txt'", "line 1, names the file weights.txt"),
     ],
 )
@@ -186,8 +199,71 @@ def test_results_are_not_cached_if_its_dependencies_are_unknown(imports, caplog,
     assert "results are not cached" in message and "model.depends" in message
     assert re.search(f"later_of_a_test.py, {shifted}", message)
     caplog.clear()
-    assert replace(settings, depends=[str(imports / "weights.txt")]).fit(DATASET, 0).fingerprint() is not None
-    assert not caplog.messages
+    declared = replace(settings, depends=[str(imports / "weights.txt")])
+    if "not found" in reason:  # code that is not found is in no file that was named
+        assert declared.fingerprint() is None
+    else:
+        assert of_component(declared) is not None
+
+
+def test_a_folder_that_it_imports_from_can_be_named(imports):
+    """As `sys.path.insert(0, HERE / "src")` makes it one."""
+    (imports / "src").mkdir()
+    (imports / "src" / "apart_of_a_test.py").write_text("p = 0.25\n")
+    (imports / "score.py").write_text(
+        "import sys, pathlib\nsys.path.insert(0, str(pathlib.Path(__file__).parent / 'src'))\n"
+        "import apart_of_a_test\ndef f(rows):\n    return [apart_of_a_test.p] * len(rows)\n"
+    )
+    path = f"{imports / 'score.py'}:f"
+    file = imports / "src" / "apart_of_a_test.py"
+    assert Function(path).fit(DATASET, 0).fingerprint() is None
+    assert Function(path).fit(DATASET, 0).fingerprint() is None  # also now that the folder is on the path
+    for depends in ([str(imports / "src")], [str(file)]):
+        settings = Function(path, depends=depends)
+        before = of_component(settings)
+        file.write_text("p = 0.125\n")
+        assert None is not before != of_component(settings) is not None
+        file.write_text("p = 0.25\n")
+        assert of_component(settings) == before
+
+
+@pytest.mark.parametrize("changed", ["score.py", "first_of_a_test.py"])
+def test_code_that_was_changed_after_it_was_loaded_is_not_cached_under_its_new_content(imports, changed):
+    """A sweep runs all its jobs in one process, which keeps modules."""
+    settings = Function(f"{imports / 'score.py'}:f")
+    assert settings.fit(DATASET, 0).predict_proba(CODES)[0, 1] == 0.5
+    (imports / changed).write_text((imports / changed).read_text() + "# changed\n")
+    with pytest.raises(Failure, match=r"score\.py, or a module that it imports, was changed since it was loaded"):
+        settings.fit(DATASET, 0)
+
+
+def test_a_model_that_changes_the_current_folder_is_found_again(tmp_path, monkeypatch):
+    (tmp_path / "away").mkdir()
+    (tmp_path / "cd_of_a_test.py").write_text(
+        "import os\nos.chdir('away')\n\n\ndef f(rows):\n    os.chdir('/')\n    return [0.5] * len(rows)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    settings = Function("cd_of_a_test.py:f")
+    assert settings.foresee(DATASET) is ProbabilityModel and Path.cwd() == tmp_path
+    assert settings.fit(DATASET, 0).predict_proba(CODES)[0, 1] == 0.5 and Path.cwd() == tmp_path
+
+
+def test_bytecode_beside_the_file_is_not_executed(tmp_path):
+    (tmp_path / "other.py").write_text("def f(rows):\n    return [0.75] * len(rows)\n")
+    file = tmp_path / "m_of_a_test.py"
+    file.write_text("class Error(Exception):\n    pass\n\n\ndef f(rows):\n    return [0.25] * len(rows)\n\n\n"
+                    "def g(rows):\n    raise Error\n")  # fmt: skip
+    place = importlib.util.cache_from_source(file)
+    unchecked = py_compile.PycInvalidationMode.UNCHECKED_HASH
+    py_compile.compile(str(tmp_path / "other.py"), place, str(file), doraise=True, invalidation_mode=unchecked)
+    planted = Path(place).read_bytes()
+    assert Function(f"{file}:f").fit(DATASET, 0).predict_proba(CODES)[0, 1] == 0.25
+    assert Path(place).read_bytes() == planted
+    function = loaded(file, "g")
+    with pytest.raises(sys.modules[function.__module__].Error) as raised:
+        function(None)
+    assert (raised.traceback[-1].path, raised.traceback[-1].lineno + 1) == (file, 10)
+    assert type(pickle.loads(pickle.dumps(raised.value))) is type(raised.value)
 
 
 @pytest.mark.parametrize(

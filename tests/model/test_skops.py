@@ -1,5 +1,6 @@
 """A model in a skops file, beside the model that was written to it."""
 
+import importlib
 import pickle
 
 import numpy as np
@@ -95,6 +96,40 @@ def test_types_that_nobody_vouches_for_are_refused_until_the_user_does(tmp_path)
     ):
         Skops(path).foresee(DATASET)
     assert Skops(path, trusted=["tests.model.test_skops.double"]).foresee(DATASET) is ProbabilityModel
+
+
+MINE = """
+from sklearn.base import BaseEstimator
+
+
+class Scale(BaseEstimator):
+    def fit(self, x, y=None):
+        return self
+
+    def transform(self, x):
+        return x.to_numpy() / {by}
+"""
+
+
+def test_the_code_of_trusted_types_is_part_of_its_identity(tmp_path, monkeypatch, caplog):
+    module = tmp_path / "scales_of_a_test.py"
+    module.write_text(MINE.format(by=1000))
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.invalidate_caches()
+    first = importlib.import_module("scales_of_a_test").Scale()
+    first = ColumnTransformer([("n", first, ["debt"])])
+    settings = Skops(kept(tmp_path, fitted(LogisticRegression(), first=first)), trusted=["scales_of_a_test.Scale"])
+    before = settings.fit(DATASET, 0).fingerprint()
+    assert before is not None
+    module.write_text(MINE.format(by=10))
+    assert of_component(settings) not in (before, None)
+    assert not caplog.messages
+    module.write_text(MINE.format(by=10) + "\nimport os\n")
+    assert settings.fit(DATASET, 0).fingerprint() is None
+    (message,) = caplog.messages
+    assert "results are not cached" in message and "model.trusted=[scales_of_a_test.Scale]" in message
+    assert Skops(settings.path, trusted=["nowhere.Type"]).fingerprint() is None
+    assert Skops(settings.path, trusted=["pandas.core.frame.DataFrame"]).fingerprint() is not None  # by its version
 
 
 def test_what_is_no_model_is_refused(tmp_path):
