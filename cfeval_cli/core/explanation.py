@@ -107,6 +107,7 @@ class Explained:
     known: int  # instances whose explanation was known from before
     faults: Mapping[int, str] = field(default_factory=dict)  # row of an instance that has none: the reason
     cached: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))  # rows of those known from before
+    elsewhere: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))  # rows that other processes explained
 
     @property
     def reasons(self) -> str:

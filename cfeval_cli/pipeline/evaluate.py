@@ -20,9 +20,11 @@ from cfeval_cli.core import (
     Rows,
     Score,
 )
+from cfeval_cli.core.files import restore_working_directory
 from cfeval_cli.core.fingerprint import of_component, of_work
 from cfeval_cli.pipeline import search
 from cfeval_cli.pipeline.study import Study
+from cfeval_cli.pipeline.trust import tolerance_of
 
 Edits = Mapping[Access, Counterfactuals]  # by the level of access at which they were searched
 
@@ -40,6 +42,7 @@ def edits_of(
             who = (of_component(plan.search), of_component(plan.distance))
             section = of_work(search.Job, study.identity, *who, level.name, plan.settings.seed)
         done = search.find(job, rows, features, plan.executor, advance, study.cache, section, study.scratch)
+        search.check_sample(job, rows, done, tolerance_of(study.probabilities))
         found[level] = done.counterfactuals
         study.ledger.book(asker.format(level=level.name.lower()), done.cost)
     return found
@@ -77,6 +80,7 @@ def case_of(
     )
 
 
+@restore_working_directory()
 def scores_of(study: Study, case: Case, metric: Metric, asker: str) -> Iterator[Score | Absent]:
     """What one metric says of a case, which it sees with no more access than it declares."""
     access = _access(study, metric)

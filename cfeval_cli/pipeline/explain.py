@@ -40,10 +40,10 @@ from cfeval_cli.core import (
 from cfeval_cli.core.fingerprint import of_code
 from cfeval_cli.core.scratch import Scratch, slabs
 from cfeval_cli.errors import Failure, UserError, refuse_exit
+from cfeval_cli.pipeline.elsewhere import ADVICE, sample, shared_out
 from cfeval_cli.pipeline.limit import TooLong, within
 from cfeval_cli.pipeline.memo import Memo
 from cfeval_cli.pipeline.together import Together
-from cfeval_cli.seeding import stream
 
 log = logging.getLogger("cfeval")
 
@@ -52,7 +52,6 @@ _MOST = 128  # of those that wait for a model together: then a call answers many
 _PARTS = 8  # in which the rest is thought, so that the last ones of several processes end together
 _FIRST = 4  # that are explained first, if a model is slow: other processes begin when their time is known
 _HELD = 1 << 14  # explanations that are in memory before they are put aside
-_RECOMPUTED = 3  # explanations from the cache that are computed again at the end of a run
 _LONGEST = 200  # characters of a reason
 _FIT = b"fit"  # in the place of an instance: the cost of preparing an explainer
 _HEAD = struct.Struct("<qddd")  # what it cost
@@ -168,8 +167,11 @@ def explain(
         log.info("%s: %s of %s known from before", job.component, f"{size - len(missing):,}", f"{size:,}")
     advance(size - len(missing))
     chunks = np.split(missing, _ends(len(missing), job.side_by_side)[:-1]) if len(missing) else []
+    elsewhere = [missing[:0]]
     with memo.keeping() as keep:
-        for rows, (fit, new) in zip(chunks, executor.map(_explain, job, chunks), strict=True):
+        for rows, ((fit, new), is_elsewhere) in zip(chunks, shared_out(executor, _explain, job, chunks), strict=True):
+            if is_elsewhere:
+                elsewhere.append(rows)
             for row, told in zip(rows.tolist(), new, strict=True):
                 if told.fault and strict:
                     which = f"{job.component}, instance {instances.ids[row]}"
@@ -181,37 +183,42 @@ def explain(
             advance(len(rows))
     explanation = Explanation(gathered.features, gathered.scores)
     cached = np.setdiff1d(np.arange(size), missing)
-    done = Explained(explanation, fit.cost + gathered.cost, len(cached), gathered.faults, cached)
+    cost, others = fit.cost + gathered.cost, np.concatenate(elsewhere)
+    done = Explained(explanation, cost, len(cached), gathered.faults, cached, others)
     if done.faults:
         left = f"{len(done.faults):,} of {size:,}"
         log.warning("%s: no explanation of %s instances: %s", job.component, left, done.reasons)
     return done
 
 
-def check_cached(job: Job, done: Explained, tolerance: float) -> None:
-    """Recompute a seeded sample of the explanations that were read from the cache; Failure if one differs."""
-    rows = stream(job.seed, f"check.{job.name}").permutation(done.cached)[:_RECOMPUTED]
-    if not len(rows):
-        return
-    for row, again in zip(rows.tolist(), _explain(job, np.asarray(rows))[1], strict=True):
-        if again.fault:
-            log.warning(
-                "%s, instance %s: not compared with the cache: %s", job.component, job.rows.ids[row], again.fault
+def check_sample(job: Job, done: Explained, tolerance: float) -> None:
+    """Recompute a few of the explanations from the cache and from worker processes; Failure if one differs.
+
+    An explainer that does not declare what its results depend on may give others each time.
+    """
+    drawn = sample(job.seed, job.name, done.cached, done.elsewhere) if job.identity is not None else {}
+    for origin, rows in drawn.items():
+        for row, again in zip(rows.tolist(), _explain(job, rows)[1], strict=True):
+            if again.fault:
+                where = (job.component, job.rows.ids[row], again.fault)
+                log.warning("%s, instance %s: could not be compared with a second computation: %s", *where)
+            elif row not in done.faults:
+                _compare(job, done, row, again, tolerance, origin)
+
+
+def _compare(job: Job, done: Explained, row: int, again: Answer, tolerance: float, origin: str) -> None:
+    named = done.explanation.features[row]
+    before = dict(zip(named.tolist(), done.explanation.scores[row].tolist(), strict=True))
+    now = dict(zip(again.features.tolist(), again.scores.tolist(), strict=True))
+    scale = float(np.abs(again.scores[np.isfinite(again.scores)]).max(initial=1.0))
+    for feature in sorted((before.keys() | now.keys()) - {NONE}):
+        old, new = before.get(feature, np.nan), now.get(feature, np.nan)
+        if not np.isclose(old, new, rtol=0.0, atol=tolerance * scale):
+            raise Failure(
+                f"{job.component}, instance {job.rows.ids[row]}: the explanation {origin} gives "
+                f"{job.dataset.features[feature].name} a score of {old:.8g}, and computed again it is {new:.8g}. "
+                f"{ADVICE[origin]}"
             )
-            continue
-        named = done.explanation.features[row]
-        before = dict(zip(named.tolist(), done.explanation.scores[row].tolist(), strict=True))
-        now = dict(zip(again.features.tolist(), again.scores.tolist(), strict=True))
-        scale = float(np.abs(again.scores[np.isfinite(again.scores)]).max(initial=1.0))
-        for feature in sorted((before.keys() | now.keys()) - {NONE}):
-            old, new = before.get(feature, np.nan), now.get(feature, np.nan)
-            if not np.isclose(old, new, rtol=0.0, atol=tolerance * scale):
-                raise Failure(
-                    f"{job.component}, instance {job.rows.ids[row]}: the cached explanation gives "
-                    f"{job.dataset.features[feature].name} a score of {old:.8g}, and computed again it is {new:.8g}. "
-                    "The model or the explainer is not deterministic, or depends on something that its cache key does "
-                    "not include. Use redo=true or cache=off, or name the files that the model reads in model.depends."
-                )
 
 
 def _ends(size: int, side_by_side: bool) -> list[int]:

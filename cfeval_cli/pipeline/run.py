@@ -31,6 +31,7 @@ from cfeval_cli.core import (
     Trainable,
     npy,
 )
+from cfeval_cli.core.files import restore_working_directory
 from cfeval_cli.core.fingerprint import of_code, of_component, of_work
 from cfeval_cli.errors import Failure, UserError
 from cfeval_cli.model.outside import Given
@@ -51,6 +52,7 @@ from cfeval_cli.statistics.scores import Scores
 _AGAIN = 100  # instances that are explained a second time, unless a run says how many
 
 
+@restore_working_directory()
 def run(plan: Plan, folder: RunFolder, progress: Progress, teacher: Model | None = None) -> bool:
     """Compute everything that the plan asks for, and store each part as soon as it is there; False if it was there.
 
@@ -85,8 +87,9 @@ def run(plan: Plan, folder: RunFolder, progress: Progress, teacher: Model | None
     truth = {name: one.importance for name, one in known.items()}
 
     explanations: dict[str, Explained] = {}
-    for name in plan.explainers:
-        explainer = plan.explainers[name]
+    jobs = {name: job_of(study, name, plan.settings.seed) for name in plan.explainers}
+    for name, job in jobs.items():
+        explainer = job.explainer
         evaluations = explainer.evaluations()
         with progress.stage(
             f"explain: {name}",
@@ -94,7 +97,7 @@ def run(plan: Plan, folder: RunFolder, progress: Progress, teacher: Model | None
             shorten=" or ".join([*(f"explainer.{name}.{key}" for key in explainer.cost_settings), "n_explain"]),
             seconds_per_item=None if evaluations is None else evaluations * seconds_per_row,
         ) as advance:
-            done = explanations[name] = explained(study, name, explanations, advance)
+            done = explanations[name] = explained(study, name, explanations, advance, job)
         study.ledger.book(f"explainer.{name}", done.cost)
         folder.save_explanations(study.instances, explanations)
 
@@ -138,8 +141,8 @@ def run(plan: Plan, folder: RunFolder, progress: Progress, teacher: Model | None
         with progress.stage("recommend"):
             told = judges.recommended(study, folder.truths, scores, findings, chosen, others, how)
         folder.save_recommendation(told)
-    with progress.stage("check"):
-        check_unchanged(study, explanations)
+    with progress.stage("check", len(jobs)) as advance:
+        check_unchanged(study, jobs, explanations, advance)
     folder.save_scores(scores, findings, how.resamples, study.ledger, progress.seconds)
     return True
 
@@ -182,6 +185,7 @@ def fidelity(model: Model, learned: Dataset, confidence: float) -> dict[str, flo
     return {"test": alike / rows, "low": low, "high": high, "rows": rows}
 
 
+@restore_working_directory()
 def train(plan: Plan, dataset: Dataset, cache: Cache) -> Model:
     """The model, trained now or before."""
     if not isinstance(plan.model, Restorable):
@@ -238,9 +242,12 @@ def explained(
     name: str,
     others: Mapping[str, Explained],
     advance: Callable[[int], None],
-    seed: int | None = None,
+    job: explain.Job | None = None,
 ) -> Explained:
-    """One explainer's explanations of all instances, with the run's seed or another; from `others` if they follow."""
+    """Return one explainer's explanations of all instances; from `others` if they follow from these.
+
+    With the run's seed, unless a job has another.
+    """
     plan = study.plan
     explainer = plan.explainers[name]
     source = explainer.samples_of or ""
@@ -249,8 +256,8 @@ def explained(
         done = others[source]  # whose cost is its own: it would have asked the same
         told = made(done.explanation)
         aside = study.scratch.keep({"features": told.features, "scores": told.scores})
-        return replace(done, explanation=Explanation(**aside), cached=np.zeros(0, dtype=np.int64))
-    job = job_of(study, name, plan.settings.seed if seed is None else seed)
+        return Explained(Explanation(**aside), done.cost, done.known, done.faults)
+    job = job or job_of(study, name, plan.settings.seed)
     try:
         return explain.explain(
             job, plan.executor, study.cache, advance, strict=plan.settings.strict, scratch=study.scratch
@@ -281,15 +288,18 @@ def job_of(study: Study, name: str, seed: int) -> explain.Job:
     )
 
 
-def check_unchanged(study: Study, explanations: Mapping[str, Explained]) -> None:
-    """Compare the model, and some explanations from the cache, with what they are now; Failure if they differ.
+def check_unchanged(
+    study: Study, jobs: Mapping[str, explain.Job], explanations: Mapping[str, Explained], advance: Callable[[int], None]
+) -> None:
+    """Compare the model, and some explanations from elsewhere, with what they are now; Failure if they differ.
 
     These evaluations are not part of any component's cost.
     """
     trust.check_unchanged(study.model, study.dataset, study.rows, study.probabilities)
     tolerance = trust.tolerance_of(study.probabilities)
     for name, done in explanations.items():
-        explain.check_cached(job_of(study, name, study.plan.settings.seed), done, tolerance)
+        explain.check_sample(jobs[name], done, tolerance)
+        advance(1)
 
 
 def select(study: Study, name: str, done: Explained) -> Ints:
@@ -340,7 +350,7 @@ def repeated(study: Study, truth: Mapping[str, Floats], advance: Callable[[int],
     explanations: dict[str, Explained] = {}
     chosen, edits = {}, {}
     for name in study.plan.explainers:
-        done = explanations[name] = explained(study, name, explanations, advance, seed)
+        done = explanations[name] = explained(study, name, explanations, advance, job_of(study, name, seed))
         study.ledger.book(f"explainer.{name}", done.cost)
         features = chosen[name] = select(study, name, done)
         rows = used(features)

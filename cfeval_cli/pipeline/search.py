@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import time
 from collections.abc import Callable
-from dataclasses import astuple, dataclass, fields
+from dataclasses import astuple, dataclass, field, fields
 from hashlib import blake2b
 from typing import Any
 
@@ -33,6 +33,7 @@ from cfeval_cli.core import (
 from cfeval_cli.core.counterfactual import editable
 from cfeval_cli.core.scratch import Scratch, slabs
 from cfeval_cli.errors import Failure
+from cfeval_cli.pipeline.elsewhere import ADVICE, sample, shared_out
 from cfeval_cli.pipeline.memo import Memo
 
 _TOGETHER = 1 << 16  # instances that are looked up at once
@@ -77,6 +78,8 @@ class Found:
 
     counterfactuals: Counterfactuals
     cost: Cost
+    cached: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))  # rows of those known from before
+    elsewhere: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))  # rows that other processes searched
 
 
 def find(
@@ -108,14 +111,47 @@ def find(
                 gathered.add(parts[i], before.counterfactuals)
                 costs[i] = before.cost
     advance(sum(len(chunks[i].rows) for i in costs))
+    cached, elsewhere = list(costs), list[int]()
     missing = [i for i in range(len(chunks)) if i not in costs]
+    done = shared_out(executor, _find, job, [chunks[i] for i in missing])
     with memo.keeping() as keep:
-        for i, found in zip(missing, executor.map(_find, job, [chunks[i] for i in missing]), strict=True):
+        for i, (found, is_elsewhere) in zip(missing, done, strict=True):
+            elsewhere += [i] * is_elsewhere
             keep({keys[i]: found})
             gathered.add(parts[i], found.counterfactuals)
             costs[i] = found.cost
             advance(len(chunks[i].rows))
-    return Found(gathered.whole, sum((costs[i] for i in range(len(chunks))), Cost()))
+    cost, every = sum((costs[i] for i in range(len(chunks))), Cost()), np.arange(len(rows))
+    places = [np.concatenate([every[:0], *(every[parts[i]] for i in some)]) for some in (cached, elsewhere)]
+    return Found(gathered.whole, cost, *places)
+
+
+def check_sample(job: Job, rows: Rows, found: Found, tolerance: float) -> None:
+    """Ask the model again about a few counterfactuals from the cache and from worker processes; Failure if it differs.
+
+    These evaluations are not part of any component's cost.
+    """
+    for origin, places in sample(job.seed, job.component, found.cached, found.elsewhere).items():
+        some, edits = rows.take(places), found.counterfactuals.take(places)
+        gate = Ledger().gate(job.model, job.access, job.component, padded=job.dataset.padded)
+        if edits.codes is not None:
+            labels, probability = gate.predict(edits.codes, some.labels)
+        elif edits.vectors is not None:
+            labels, probability = gate.moved(some.codes, edits.features, edits.vectors, some.labels)
+        else:
+            continue
+        before, now = (np.array(job.dataset.classes)[one].tolist() for one in (edits.labels, labels))
+        differs = labels != edits.labels
+        if probability is not None and edits.probability is not None:
+            differs = np.abs(probability - edits.probability) > tolerance
+            before, now = ([f"{p:.8g}" for p in one] for one in (edits.probability, probability))
+        if differs.any():
+            row = int(differs.argmax())
+            what = "class" if probability is None else f"P({job.dataset.classes[some.labels[row]]})"
+            raise Failure(
+                f"{job.component}, instance {some.ids[row]}: the counterfactual {origin} has {what} = {before[row]}, "
+                f"and evaluated again {what} = {now[row]}. {ADVICE[origin]}"
+            )
 
 
 class _Gathered:

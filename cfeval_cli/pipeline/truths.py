@@ -14,9 +14,11 @@ import numpy as np
 from cfeval_cli.core import Dataset, Ints, Known, Ledger, Model, Rows, Truth, npy
 from cfeval_cli.core.fingerprint import of_component, of_work
 from cfeval_cli.core.scratch import Room, Scratch, slabs
+from cfeval_cli.errors import Failure
+from cfeval_cli.pipeline.elsewhere import ADVICE, sample, shared_out
 from cfeval_cli.pipeline.memo import Memo
 from cfeval_cli.pipeline.study import Study
-from cfeval_cli.pipeline.trust import answers
+from cfeval_cli.pipeline.trust import answers, tolerance_of
 from cfeval_cli.seeding import stream
 
 log = logging.getLogger("cfeval")
@@ -104,17 +106,41 @@ def _tell(study: Study, name: str, job: Job, many: int) -> None:
 def _chunked(study: Study, name: str, job: Job, rows: Rows) -> Known:
     """Of some instances, chunk by chunk."""
     chunks = [rows.take(slice(start, start + _CHUNK)) for start in range(0, len(rows), _CHUNK)]
-    section = of_work(Job, of_component(job.truth), study.identity)
+    identity = of_component(job.truth)
+    section = of_work(Job, identity, study.identity)
     memo = Memo(study.cache, section, f"{study.dataset.name}, truth.{name}", packed, unpacked)
     keys = [_key(chunk) for chunk in chunks]
     kept = memo.known(keys)
     done = {i: kept[key] for i, key in enumerate(keys) if key in kept and _fits(kept[key], chunks[i])}
+    cached, elsewhere = list(done), list[int]()
     missing = [i for i in range(len(chunks)) if i not in done]
+    new = shared_out(study.plan.executor, _known, job, [chunks[i] for i in missing])
     with memo.keeping() as keep:
-        for i, known in zip(missing, study.plan.executor.map(_known, job, [chunks[i] for i in missing]), strict=True):
+        for i, (known, is_elsewhere) in zip(missing, new, strict=True):
+            elsewhere += [i] * is_elsewhere
             keep({keys[i]: known})
             done[i] = known
-    return joined((done[i] for i in range(len(chunks))), study.scratch, len(rows))
+    whole = joined((done[i] for i in range(len(chunks))), study.scratch, len(rows))
+    if identity is not None:  # else it may give other values each time
+        places = [np.flatnonzero(np.isin(np.arange(len(rows)) // _CHUNK, some)) for some in (cached, elsewhere)]
+        _check_sample(study, name, job, rows, whole, *places)
+    return whole
+
+
+def _check_sample(study: Study, name: str, job: Job, rows: Rows, whole: Known, cached: Ints, elsewhere: Ints) -> None:
+    """Recompute a few of the values from the cache and from worker processes; Failure if one differs."""
+    tolerance = tolerance_of(study.probabilities)
+    for origin, places in sample(study.plan.settings.seed, f"truth.{name}", cached, elsewhere).items():
+        before, now = whole.importance[places], _known(job, rows.take(places)).importance
+        scale = np.abs(np.where(np.isfinite(now), now, 0.0)).max(axis=1, initial=1.0, keepdims=True)
+        differs = ~np.isclose(before, now, rtol=0.0, atol=tolerance * scale, equal_nan=True)
+        if differs.any():
+            row, feature = (int(one[0]) for one in np.nonzero(differs))
+            raise Failure(
+                f"truth.{name}, instance {rows.ids[places[row]]}: the value {origin} gives "
+                f"{study.dataset.features[feature].name} an importance of {before[row, feature]:.8g}, and computed "
+                f"again it is {now[row, feature]:.8g}. {ADVICE[origin]}"
+            )
 
 
 def joined(parts: Iterable[Known], scratch: Scratch, size: int) -> Known:

@@ -22,7 +22,7 @@ from cfeval_cli.explainer.decision_boundary import DecisionBoundary
 from cfeval_cli.explainer.lime import Lime
 from cfeval_cli.explainer.random import Random
 from cfeval_cli.pipeline import explain as explaining
-from cfeval_cli.pipeline.explain import Job, _ends, check_cached, explain, wrong_with
+from cfeval_cli.pipeline.explain import Job, _ends, check_sample, explain, wrong_with
 from tests.problems import make_dataset, make_linear, predicted
 
 DATASET = make_dataset([3, 4, 2, 3, 5], n=70, seed=3)
@@ -108,12 +108,14 @@ def test_a_sample_of_cached_explanations_is_computed_again(explainer, tmp_path):
     mixed, warm = run(first, cache=other), run(first, cache=cache)
     assert mixed.cached.tolist() == list(range(5, 60, 3)) and len(warm.cached) == 70
     for done in (plain, mixed, warm):
-        check_cached(first, done, 1e-6)
+        check_sample(first, done, 1e-6)
     if isinstance(explainer, Lime):  # which depends on the model: another one with the same cache key
         stale = replace(job(explainer, model=make_linear(DATASET, seed=5, scale=1)), subject=first.subject)
-        with pytest.raises(Failure, match=r"explainer.x, instance \d+: the cached explanation gives .* a score of "):
-            check_cached(stale, run(stale, cache=cache), 1e-6)
-        check_cached(stale, plain, 1e-6)  # nothing of it is from the cache
+        with pytest.raises(
+            Failure, match=r"explainer.x, instance \d+: the explanation from the cache gives .* a score of "
+        ):
+            check_sample(stale, run(stale, cache=cache), 1e-6)
+        check_sample(stale, plain, 1e-6)  # nothing of it is from the cache
 
 
 def test_what_explanations_depend_on_makes_another_section(tmp_path):

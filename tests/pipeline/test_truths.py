@@ -63,12 +63,16 @@ def test_what_was_found_is_found_again_and_nothing_else(box, tmp_path, monkeypat
     kept = replace(study, cache=Disk(str(tmp_path)))
     first = truths.find(kept, lambda _: None)
     asked, known = [], truths._known
-    monkeypatch.setattr(truths, "_known", lambda job, rows: asked.append(job.truth.name) or known(job, rows))
+    sizes = []
+    monkeypatch.setattr(
+        truths, "_known", lambda job, rows: asked.append(job.truth.name) or sizes.append(len(rows)) or known(job, rows)
+    )
     same(truths.find(kept, lambda _: None), first)
-    assert asked == ["shapley", "responsibility"]  # which are read off a tree; contrast was kept
+    assert sizes[1] == 3
+    assert asked == ["shapley", "contrast", "responsibility"]  # two are read off a tree; contrast was kept and checked
     other = replace(study, cache=kept.cache, plan=replace(study.plan, truths={"contrast": Contrast(budget=999)}))
     truths.find(other, lambda _: None)
-    assert set(asked[2:]) == {"contrast"}  # another setting is another truth
+    assert set(asked[3:]) == {"contrast"} and len(asked) > 4  # another setting is another truth
 
 
 def test_packed_and_unpacked():

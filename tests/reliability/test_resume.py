@@ -61,7 +61,7 @@ FILES = {
     "tables.tex": 1, "costs.csv": 1, "costs.md": 1, "report.html": 1,
 }  # fmt: skip
 CHUNK, NOISE, INSTANCES = 16, 20, 57
-RECOMPUTED = 3  # cached explanations of each explainer that the end of a run computes again
+RECOMPUTED = 3  # explanations from the cache, and as many from worker processes, that the end of a run computes again
 WORKERS = ("n_jobs=2", "executor.min_seconds=0")
 
 
@@ -142,7 +142,7 @@ def check(bench, place, *more):
         assert told["stage"] == place.name
     cfeval(*(bench.words(name, *more) if record is None else bench.resume(name)), cwd=bench.folder)
     assert bench.tables(name) == bench.tables("whole"), place
-    # what had been kept is not asked again, but for a few explanations at the end that check the cache
+    # what had been kept is not asked again, but for a few explanations at the end that check cache and workers
     whole, again = bench.explained("whole"), bench.explained(name)[len(before) :]
     first, second = whole[:INSTANCES], whole[INSTANCES:]
     last = max((place + 1 for place, one in enumerate(again) if one in second), default=0)
@@ -154,8 +154,13 @@ def check(bench, place, *more):
     ends = ((done, repeated), (done + CHUNK, repeated), (done, repeated + CHUNK))
     assert set(again) in [{*first[a:], *second[b:]} for a, b in ends]
     assert len(again) == len(set(again))
-    assert set(rechecked) <= set(before) and len(set(rechecked)) == len(rechecked)
-    assert len(rechecked) == RECOMPUTED * (len(set(first) - set(again)) > 0)
+    assert len(set(rechecked)) == len(rechecked)
+    from_cache, from_workers = (set(rechecked) & explained for explained in (set(first) - set(again), set(again)))
+    assert from_cache | from_workers == set(rechecked) and from_cache <= set(before)
+    assert len(from_cache) == RECOMPUTED * (len(set(first) - set(again)) > 0)
+    # with workers, all but the first of three chunks or more are theirs
+    left = len(set(first) & set(again))
+    assert len(from_workers) == RECOMPUTED * (set(WORKERS) <= set(more) and left > 2 * CHUNK)
     record = json.loads((folder / "run.json").read_text())
     assert record["status"] == "complete" and not list(folder.rglob("*.part")) + list(folder.glob("unfinished*"))
     return told
