@@ -169,9 +169,9 @@ def _of_texts(found: Guess, data_dir: Path) -> Iterator[str]:
     yield f"classes: {_listed([str(one) for one in found.classes])}    # of two the positive one last; {_shares(found)}"
     yield "tokens: words    # in small letters, signs apart; space: what white space separates"
     cut = (
-        f"{_TOKENS}    # the longest text has {longest:,} words, and each is a feature"
+        f"{_TOKENS}    # words of a text that are features; the longest text has {longest:,}. null: all"
         if longest > _TOKENS
-        else "null    # words of a text; null: all"
+        else "null    # words of a text that are features; null: all"
     )
     yield f"max_tokens: {cut}"
     yield "sample: null    # number of texts, drawn by the seed; null: all"

@@ -100,7 +100,8 @@ class Spellings:
     """Codes beyond the vocabulary, one for each original word whose string a vocabulary word does not reproduce.
 
     Such a word is written differently (case), is not in the vocabulary, or is not separated by single spaces. A code
-    stands for the original word and the separators before and after it.
+    stands for the original word and the separators before and after it. In a text that may be explained and has more
+    words than are used, it also stands for the rest of the text, which edits of other words leave as it is.
     """
 
     first: int  # the first of these codes; the codes below belong to the vocabulary and the mask
@@ -108,28 +109,30 @@ class Spellings:
     vocabulary: Codes  # (S,) code of the same word in the vocabulary, or of the mask
     before: Codes  # (S,) index of the separator before the word; 0 is the default: a space, or nothing at an end
     after: Codes  # (S,) index of the separator after the word
+    rest: Codes  # (S,) index of what follows the last word used of the text; 0: `after` of that word says it
     separators: tuple[str, ...]  # the default first
 
     @cached_property
-    def _neighbours(self) -> tuple[Codes, Codes]:
-        """Indices of the separators before and after each code."""
+    def _indices(self) -> tuple[Codes, ...]:
+        """For each code the indices of the separators before and after it, and of the rest of its text."""
         default = np.zeros(self.first, dtype=np.int32)
-        return np.concatenate([default, self.before]), np.concatenate([default, self.after])
+        return tuple(np.concatenate([default, index]) for index in (self.before, self.after, self.rest))
 
     def join(self, words: NDArray[Any], row: Codes) -> str:
         """Return the string of one row of codes without padding.
 
         A separator survives if one of the two words beside it is original. If these disagree, one of them is a
-        replacement: a separator other than the default is preferred.
+        replacement: a separator other than the default is preferred. The rest of a text survives if any word does.
         """
         if not len(row) or row.max() < self.first:
             return " ".join(words[row])
-        before, after = (index[row] for index in self._neighbours)
+        before, after, rest = (index[row] for index in self._indices)
         pieces = np.empty(2 * len(row) + 1, dtype=object)
         pieces[1::2] = words[row]
         pieces[2:-1:2] = [self.separators[i] for i in np.where(after[:-1] != 0, after[:-1], before[1:])]
         pieces[0] = self.separators[before[0]] if before[0] else ""
-        pieces[-1] = self.separators[after[-1]] if after[-1] else ""
+        end = rest.max() or after[-1]
+        pieces[-1] = self.separators[end] if end else ""
         return "".join(pieces)
 
 

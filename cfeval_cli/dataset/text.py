@@ -6,7 +6,7 @@ import codecs
 import logging
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -105,7 +105,7 @@ class Text:
     classes: Sequence[str]
     embedding: Glove | None = None  # vectors to start from; None: the model starts from nothing
     tokens: str = "space"  # what white space separates; or words: in small letters, signs apart
-    max_tokens: int | None = None  # of a text, what is behind is left out; None: all
+    max_tokens: int | None = None  # words of a text that are features; None: all
     sample: int | None = None  # so many texts, drawn by the seed; None: all
     search_words: int | None = None  # the n most frequent words that a search may try; None: the training vocabulary
     split: Sequence[float] = (0.8, 0.1, 0.1)
@@ -153,7 +153,14 @@ class Text:
         candidates = np.arange(min(len(vocabulary), self.search_words or len(vocabulary)), dtype=np.int32)
         width = codes.shape[1]
         label_array = np.array(labels, dtype=np.int64)
-        spellings, spelled = _spell(originals, chosen, codes, values)
+        spellings, spelled = _spell(originals, chosen, set(parts[2].tolist()), codes, values)
+        if many := sum(originals[i].is_cut for i in chosen):
+            log.warning(
+                "%s: %s of %s texts have more than max_tokens=%s words. The words behind are never features: no "
+                "explainer selects them, and no search edits them. A model that cfeval trains does not see them; a "
+                "model made elsewhere does",
+                self.name, f"{many:,}", f"{len(chosen):,}", self.max_tokens,
+            )  # fmt: skip
         train, validation, test = (
             Split(part, codes[part], label_array[part], tuple(originals[i].text for i in part), spelled[part])
             for part in parts
@@ -263,10 +270,11 @@ def _words(text: str) -> list[str]:
 
 @dataclass(frozen=True)
 class _Original:
-    """A text as the file has it, and where its words are."""
+    """A text as the file has it, and where the words are that are used."""
 
     text: str
     spans: Sequence[Span]
+    is_cut: bool = False  # whether it has more words, behind them
 
     @property
     def words(self) -> list[str]:
@@ -275,22 +283,28 @@ class _Original:
 
     @property
     def separators(self) -> list[str]:
-        """What is before the first word, between words, and after the last word."""
+        """What is before the first word used, between words, and after the last one."""
         ends = [0, *(end for _, end in self.spans)]
         starts = [*(start for start, _ in self.spans), len(self.text)]
         return [self.text[end:start] for end, start in zip(ends, starts, strict=True)]
 
     def cut(self, size: int | None) -> _Original:
-        """Return the text up to the end of the last of `size` words."""
+        """Return the text of which at most `size` words are used."""
         if size is None or len(self.spans) <= size:
             return self
-        return _Original(self.text[: self.spans[size - 1][1]], self.spans[:size])
+        return _Original(self.text, self.spans[:size], is_cut=True)
 
 
-def _spell(originals: Sequence[_Original], rows: Ints, codes: Codes, values: Sequence[str]) -> tuple[Spellings, Codes]:
-    """Return a code for each distinct original word that differs from the vocabulary, and the codes with these."""
+def _spell(
+    originals: Sequence[_Original], rows: Ints, explained: Container[int], codes: Codes, values: Sequence[str]
+) -> tuple[Spellings, Codes]:
+    """Return a code for each distinct original word that differs from the vocabulary, and the codes with these.
+
+    The last word of a text that is cut stands for the rest of the text too. In texts that may be explained, and edited,
+    each word does.
+    """
     spelled = codes.copy()
-    unknown, known = len(values) - 1, dict[tuple[str, int, int], int]()
+    unknown, known = len(values) - 1, dict[tuple[str, int, int, int], int]()
     same, separators = list[int](), dict[str | None, int]({None: 0})  # None: the default
     for i in rows.tolist():
         words = originals[i].words
@@ -302,22 +316,26 @@ def _spell(originals: Sequence[_Original], rows: Ints, codes: Codes, values: Seq
             0 if text == ("" if place in (0, last) else " ") else separators.setdefault(text, len(separators))
             for place, text in enumerate(originals[i].separators)
         ]
+        rest = 0
+        if originals[i].is_cut and i in explained:
+            rest, between[last] = between[last], 0
         for j, word in enumerate(words):
-            around = (between[j], between[j + 1])
-            if around == (0, 0) and word == plain[j] and codes[i, j] != unknown:
+            around = (between[j], between[j + 1], rest)
+            if around == (0, 0, 0) and word == plain[j] and codes[i, j] != unknown:
                 continue
             key = (word, *around)
             if key not in known:
                 known[key] = len(values) + len(known)
                 same.append(int(codes[i, j]))
             spelled[i, j] = known[key]
-    before, after = (np.array([key[place] for key in known], dtype=np.int32) for place in (1, 2))
+    before, after, rest_of = (np.array([key[place] for key in known], dtype=np.int32) for place in (1, 2, 3))
     return Spellings(
         first=len(values),
-        words=tuple(word for word, _, _ in known),
+        words=tuple(key[0] for key in known),
         vocabulary=np.array(same, dtype=np.int32),
         before=before,
         after=after,
+        rest=rest_of,
         separators=(" ", *(text for text in separators if text is not None)),
     ), spelled
 

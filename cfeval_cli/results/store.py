@@ -30,6 +30,7 @@ from cfeval_cli.core import (
     NONE,
     Access,
     Cache,
+    Codes,
     Counterfactuals,
     Dataset,
     Explained,
@@ -42,6 +43,7 @@ from cfeval_cli.core import (
     Plan,
     Reparametrisable,
     Rows,
+    Spellings,
     Split,
     Stored,
     Subject,
@@ -234,13 +236,8 @@ class RunFolder:
             "features": features, "values": list(lists), "unknown": dataset.unknown, "fitted": dict(dataset.fitted),
         }  # fmt: skip
         if dataset.spellings is not None and dataset.with_spellings() is dataset:
-            described["spellings"] = {
-                "first": dataset.spellings.first,
-                "vocabulary": dataset.spellings.vocabulary.tolist(),
-                "before": dataset.spellings.before.tolist(),
-                "after": dataset.spellings.after.tolist(),
-                "separators": list(dataset.spellings.separators),
-            }
+            splits = [dataset.test, *([dataset.train] if len(dataset.train) <= plan.settings.training else [])]
+            described["spellings"] = _describe_spellings(dataset.spellings, [split.codes for split in splits])
         self._write_text("dataset.json", json.dumps(described, indent=1, ensure_ascii=False) + "\n")
         if len(dataset.train) <= plan.settings.training:
             self._write_training(dataset.train)
@@ -612,6 +609,19 @@ def _why_no_invariance(plan: Plan, dataset: Dataset) -> str:
     if not plan.settings.reparametrisations:
         return "reparametrisations=0"
     return Subject.of(dataset, plan.model).lacks(Reparametrisable) or ""
+
+
+def _describe_spellings(spellings: Spellings, stored: Sequence[Codes]) -> dict[str, Any]:
+    """Return the spellings of a dataset; separators, which may be the rest of a text, only those of stored rows."""
+    codes = np.unique(np.concatenate([part[part >= spellings.first] for part in stored])) - spellings.first
+    indices = {name: getattr(spellings, name) for name in ("before", "after", "rest")}
+    kept = {0}.union(*(index[codes].tolist() for index in indices.values()))
+    return {
+        "first": spellings.first,
+        "vocabulary": spellings.vocabulary.tolist(),
+        **{name: index.tolist() for name, index in indices.items()},
+        "separators": [text if i in kept else None for i, text in enumerate(spellings.separators)],
+    }
 
 
 def _lists(rows: NDArray[Any]) -> Any:

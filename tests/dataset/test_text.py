@@ -1,5 +1,6 @@
 import csv
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -281,9 +282,9 @@ def test_texts_are_cut_and_sampled_by_the_seed(tmp_path):
     ids = np.sort(np.concatenate([split.ids for split in (data.train, data.validation, data.test)]))
     assert len(set(ids)) == 20 and data.width == 3 and data.fingerprint == again.fingerprint != other.fingerprint
     assert (data.origin["rows_read"], data.origin["rows_used"]) == (60, 20)
-    for i, text in zip(data.train.ids, data.train.texts, strict=True):
-        ends = ["No", ".", f" {i}"][: max(0, 3 - i % 7)]
-        assert text == f"<br />{'word ' * min(i % 7, 3)}{''.join(ends)}".rstrip() + "<br/>" * int(i % 7 == 0)
+    for i, text, words in zip(data.train.ids, data.train.texts, data.words(data.train), strict=True):
+        assert text == f"<br />{'word ' * (i % 7)}No. {i}<br/>"
+        assert words == [*["word"] * (i % 7), "No", ".", str(i)][:3]
     everything = whole.load(tmp_path, 0)
     assert everything.width == 9 and everything.origin["rows_used"] == 60
 
@@ -340,9 +341,23 @@ def test_an_edit_leaves_the_rest_of_the_text_as_it_was(tmp_path):
         assert spelled.decode(edited[None]) == [text]
 
 
-def test_cut_texts_end_at_the_last_word_used(tmp_path):
-    write_originals(tmp_path)
+def test_words_behind_max_tokens_are_no_features_and_stay_in_the_text(tmp_path, caplog):
+    texts = write_originals(tmp_path)
     settings = {"corpora": [Table(File("own.csv"))], "embedding": None, "tokens": "words", "max_tokens": 3}
-    data = make(tmp_path, **settings).load(tmp_path, 0).with_spellings()
-    assert data.decode(data.train.codes) == list(data.train.texts)
-    assert {"  Good   film!", "Dull<br /><br />plot -", "İstanbul: dull"} < set(data.train.texts)
+    plain = make(tmp_path, **settings).load(tmp_path, 0)
+    (message,) = caplog.messages
+    many = sum(len(_words(text)) > 3 for text in texts)
+    assert f"{many} of {len(texts)} texts have more than max_tokens=3 words" in message and "never features" in message
+    data = plain.with_spellings()
+    assert data.width == 3
+    for split in (data.train, data.validation, data.test):
+        assert list(split.texts) == [texts[i] for i in split.ids] == data.decode(split.codes)
+    # whichever words are replaced, the rest of an explained text stays
+    for codes, text in zip(data.test.codes, data.test.texts, strict=True):
+        begins = ("  Good   film!", "good film ,", "Dull<br /><br />plot -", "İstanbul: dull")
+        (rest,) = (text.removeprefix(three) for three in begins if text.startswith(three))
+        for edited in product([False, True], repeat=3):
+            row = np.where(edited, data.mask, codes)
+            (decoded,) = data.decode(row[None])
+            assert all(edited) or decoded.endswith(rest)
+            assert decoded.count("<unk>") == sum(edited)
