@@ -302,16 +302,16 @@ class BlackBox:
 
 
 _WHAT: dict[Any, str] = {
-    Classifier: "classes (predict)",
-    Probabilistic: "probabilities (predict_proba)",
-    Embedded: "embeddings (vectors)",
-    Differentiable: "gradients in the embeddings (vectors, proba_embedded)",
-    Linear: "a logit that is linear in the embeddings (logits, slopes)",
-    Encoded: "a trained estimator on the columns of a table (inside, encode, owners, known_classes)",
-    Reparametrisable: "other parameters for the same predictions (changes, reparametrised)",
-    Tree: "a decision tree (leaves)",
-    Reading: "which features it reads (reads)",
-    Additive: "a logit that is a sum of effects (effects, value_effects, mean_effects)",
+    Classifier: "classes",
+    Probabilistic: "probabilities",
+    Embedded: "embeddings",
+    Differentiable: "gradients in the embeddings",
+    Linear: "a logit that is linear in the embeddings",
+    Encoded: "a trained estimator on the columns of a table",
+    Reparametrisable: "other parameters for the same predictions",
+    Tree: "a decision tree",
+    Reading: "the list of the features that it reads",
+    Additive: "a logit that is a sum of effects, one for each feature",
 }
 _ASKED: dict[Access, type] = {
     Access.PROBABILITY: Probabilistic, Access.GRADIENT: Differentiable, Access.WHITE_BOX: Additive,
@@ -352,7 +352,11 @@ class Subject:
     def lacks(self, *abilities: type) -> str | None:
         """Why something that needs these abilities cannot be done; None if it can."""
         missing = next((ability for ability in abilities if not self.can(ability)), None)
-        return None if missing is None else f"needs {_WHAT[missing]}, which this model ({self.name}) does not give"
+        if missing is None:
+            return None
+        if missing in (Probabilistic, Additive) and not self.can(Probabilistic):
+            return f"needs {_WHAT[missing]}, but this model returns labels only: pass predict_proba to compute more"
+        return f"needs {_WHAT[missing]}, which this model ({self.name}) does not give"
 
     def refuses(self, access: Access) -> str | None:
         """Why a component that asks so much of the model cannot be answered; None if it can."""

@@ -135,11 +135,12 @@ def test_what_a_model_cannot_answer_is_refused_with_the_reason():
     black = Subject(DATASET, BlackBox)
     assert black.lacks(Probabilistic) is None and black.lacks() is None
     assert black.lacks(Probabilistic, Linear, Additive) == (
-        "needs a logit that is linear in the embeddings (logits, slopes), which this model (a black box) does not give"
+        "needs a logit that is linear in the embeddings, which this model (a black box) does not give"
     )
-    assert Subject(DATASET, Labels).refuses(Access.PROBABILITY) == (
-        "needs probabilities (predict_proba), which this model (Labels) does not give"
-    )
+    for level in (Access.PROBABILITY, Access.WHITE_BOX):
+        reason = Subject(DATASET, Labels).refuses(level)
+        assert reason.endswith(", but this model returns labels only: pass predict_proba to compute more"), reason
+        assert "LabelModel" not in reason and "value_effects" not in reason
     assert "(Chances)" in Subject(DATASET, Chances).refuses(Access.GRADIENT)
 
 

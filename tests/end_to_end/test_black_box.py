@@ -255,12 +255,12 @@ def test_three_classes(place):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["search=continuous"], "needs gradients in the embeddings (vectors, proba_embedded), which this model (Box)"),
+        (["search=continuous"], "needs gradients in the embeddings, which this model (Box)"),
         (["search=exact"], "needs a logit that is linear in the embeddings"),
-        (["distance.space=embedding"], "distance.space=embedding needs embeddings (vectors), which this model (Box)"),
+        (["distance.space=embedding"], "distance.space=embedding needs embeddings, which this model (Box)"),
         (["explainer.omission.removal=zero"], "explainer.omission: removal=zero: needs embeddings"),
         (["explainer=[lr]"], "leaves nobody to explain this model: lr needs a logit that is a sum of effects"),
-        (["model=quiet", "search.pick=largest_drop"], "needs probabilities (predict_proba), which this model (Labels)"),
+        (["model=quiet", "search.pick=largest_drop"], "needs probabilities, but this model returns labels only"),
         (["model=quiet", "metric=[c_soft]"], "metric=[…] leaves nothing to be judged: c_soft needs probabilities"),
     ],
     ids=lambda one: " ".join(one) if isinstance(one, list) else "",

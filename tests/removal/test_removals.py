@@ -21,7 +21,7 @@ def test_deletion_leaves_nothing_and_needs_embeddings():
     values, weights = stand_ins.instead(np.array([0, 1]))
     assert stand_ins.value == ABSENT and values.tolist() == [[ABSENT, ABSENT]] and weights.tolist() == [1.0]
     assert Zero().sits_out(Subject(make_dataset([3, 2]), LinearModel)) is None
-    assert "needs embeddings (vectors)" in Zero().sits_out(Subject(make_dataset([3, 2]), BlackBox))
+    assert "needs embeddings, which" in Zero().sits_out(Subject(make_dataset([3, 2]), BlackBox))
     assert Zero().arbitrary and not Mask().arbitrary and not Marginal().arbitrary
 
 

@@ -152,9 +152,9 @@ def test_a_model_without_gradients_is_refused_in_words():
         vectors, proba_embedded = model.vectors, model.proba_embedded
 
     black, sloping, linear = (Subject(dataset, kind) for kind in (Black, Sloping, type(model)))
-    assert "(vectors, proba_embedded)" in Continuous().refuses(black)
+    assert "needs gradients in the embeddings" in Continuous().refuses(black)
     assert Continuous().refuses(sloping) is None and Continuous().refuses(linear) is None
-    assert "(logits, slopes)" in Exact().refuses(sloping)
+    assert "a logit that is linear in the embeddings" in Exact().refuses(sloping)
     assert Exact().refuses(linear) is None
     assert all(Discrete().refuses(subject) is None for subject in (black, sloping, linear))
 
