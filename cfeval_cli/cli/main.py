@@ -14,6 +14,7 @@ import sys
 from typing import Any
 
 from cfeval_cli import __version__
+from cfeval_cli.cli import screen
 from cfeval_cli.errors import Failure, UserError, did_you_mean, visible
 
 COMMANDS = {
@@ -47,23 +48,25 @@ def print_any_character() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-def folder_problem() -> str | None:
-    """Return what is wrong with the working directory: its name must be valid UTF-8, as run.json stores it."""
+def utf8_problem(*arguments: str) -> str | None:
+    """Return what is wrong with the working directory or the arguments: files store them as UTF-8."""
     try:
         folder = os.getcwd()  # noqa: PTH109
-        folder.encode("utf-8")
-    except UnicodeEncodeError:
-        return (
-            f"the working directory {visible(ascii(folder))} is not valid UTF-8. Rename it, or start cfeval elsewhere."
-        )
     except OSError:
-        return None
+        folder = ""
+    names = {f"the working directory {folder!a}": folder, **{f"the argument {a!a}": a for a in arguments}}
+    for what, name in names.items():
+        try:
+            name.encode("utf-8")
+        except UnicodeEncodeError:
+            return f"{what} is not valid UTF-8. Rename the file or folder, or use another one."
     return None
 
 
 def main() -> None:
     """Entry point of the console script."""
     print_any_character()
+    screen.protect_streams()
     arguments = sys.argv[1:]
     if arguments[:1] in (["-sc"], ["--shell-completion"]):
         arguments = _completion(arguments)
@@ -75,7 +78,7 @@ def main() -> None:
         sys.stdout.write(f"cfeval {__version__}\n")
         return
     command, *rest = arguments
-    if problem := folder_problem():
+    if problem := utf8_problem(*rest):
         sys.exit(complain(UserError(problem)))
     if command not in COMMANDS:
         sys.exit(
@@ -105,12 +108,11 @@ def main() -> None:
     logging.raiseExceptions = False  # a log that cannot be written, on a full disk, is not what to tell the user
     try:
         importlib.import_module(f"cfeval_cli.cli.{command}").main()
+        if command != "run" and screen.is_output_lost():  # the product of a run is its folder
+            sys.exit(1)
     except KeyboardInterrupt as error:
         sys.stderr.write("cfeval: stopped\n")
         sys.exit(stopped(error))
-    except BrokenPipeError:
-        sys.stderr.close()
-        sys.exit(1)
     except Exception as error:
         if full:
             raise

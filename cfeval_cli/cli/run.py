@@ -7,6 +7,7 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -78,8 +79,8 @@ def _experiment(cfg: DictConfig) -> None:
     place, resumed = Path(config.runtime.output_dir), bool(os.environ.get("CFEVAL_RESUMED"))
     folder = RunFolder(place, ["cfeval", "run", *words], list(config.overrides.task), is_resumed=resumed)
     try:
-        with folder.opened(), refuse_exit():
-            silent = _run(cfg, folder)
+        with folder.opened():
+            shown = _compute(cfg, folder)
     except KeyboardInterrupt as error:
         log.error("stopped by the user")
         sys.stderr.write(visible(f"cfeval: stopped. {_close(folder, 'stopped', cfg)}") + "\n")
@@ -94,7 +95,9 @@ def _experiment(cfg: DictConfig) -> None:
             code = complain(error, kept, f"job {HydraConfig.get().job.num}:")
             raise (UserError if code == 2 else Failure)("not all jobs of the sweep succeeded, see above") from error
         sys.exit(complain(error, kept))
-    if silent:
+    # The folder is complete: whatever happens to the output changes nothing about it.
+    _print(folder, shown)
+    if silent := folder.silent():
         _tell_silent(silent)
 
 
@@ -107,39 +110,54 @@ def _tell_silent(silent: list[str]) -> None:
     sys.exit(complain(error))
 
 
-def _run(cfg: DictConfig, folder: RunFolder) -> list[str]:
-    """Compute, write and show; tells of explainers that failed on every instance."""
+@dataclass(frozen=True)
+class _Shown:
+    """What the terminal is to show of a run."""
+
+    computed: bool  # False: the folder had the results before
+    answer: tuple[Sequence[str], Table, Sequence[Table]] | None = None
+
+
+def _compute(cfg: DictConfig, folder: RunFolder) -> _Shown:
+    """Compute and write everything, and mark the run as complete."""
     from cfeval_cli.cli import live
     from cfeval_cli.pipeline import run as pipeline
     from cfeval_cli.settings import plan
 
     own = _own()
-    chosen = plan(cfg)
+    with refuse_exit():
+        chosen = plan(cfg)
     if own and not screen.quiet():
         sys.stderr.write(visible(f"Your own: {', '.join(own)}") + "\n")
-    alone = HydraConfig.get().mode != RunMode.MULTIRUN
-    made: Report | None = None
     with live.terminal() as stages:
-        if pipeline.run(chosen, folder, stages):
-            with stages.stage("tables"):
-                made = add_tables(folder, chosen)
-                shown = _shown(made)
-    if made is not None:
-        if alone and shown is not None:
-            screen.answer(*shown, [])  # figures take longer, and can be waited for with the answer in sight
+        with refuse_exit():
+            computed = pipeline.run(chosen, folder, stages)
+        if not computed:
+            return _Shown(computed=False)
+        with stages.stage("tables"):
+            made = add_tables(folder, chosen)
+            shown = _Shown(computed=True, answer=_answer(made))
         if chosen.settings.figures or chosen.settings.report:
-            with live.terminal() as stages, stages.stage("figures and page"):
+            with stages.stage("figures and page"):
                 add_page(folder, chosen, made)
-        folder.finish()
-    known = "computed before, with the same inputs. " if made is None else ""
-    if not alone:  # what the jobs say together is shown in the end
+    folder.finish()
+    return shown
+
+
+def _print(folder: RunFolder, shown: _Shown) -> None:
+    """Print the answer, and where the files are; of a job of a sweep the latter only."""
+    results = f"{'' if shown.computed else 'computed before, with the same inputs. '}Results: {folder.path}"
+    training = ["Contains training data (training.parquet); training=0 leaves it out."] if folder.has_training else []
+    if HydraConfig.get().mode == RunMode.MULTIRUN:  # what the jobs say together is shown in the end
         job = f"job {HydraConfig.get().job.num} ({HydraConfig.get().job.override_dirname or 'no overrides'}): "
-        screen.tell(screen.console(), f"{job}{known}Results: {folder.path}")
-        return folder.silent()
+        for line in [f"{job}{results}", *(training if HydraConfig.get().job.num == 0 else [])]:
+            screen.tell(screen.console(), line)
+        return
+    if shown.answer is not None:
+        screen.answer(*shown.answer, [])
     page = folder.path / "report.html"
-    told = [f"Report:  {page}"] if page.exists() else []
-    screen.show([], "\n".join([*told, f"{known}Results: {folder.path}"]))
-    return folder.silent()
+    lines = [f"Report:  {page}"] if page.exists() else []
+    screen.show([], "\n".join([*lines, results, *training]))
 
 
 def _own() -> list[str]:
@@ -167,7 +185,7 @@ def add_tables(folder: RunFolder, plan: Plan) -> Report:
     return made
 
 
-def _shown(made: Report) -> tuple[Sequence[str], Table, Sequence[Table]] | None:
+def _answer(made: Report) -> tuple[Sequence[str], Table, Sequence[Table]] | None:
     """What the screen is to have; a run is not lost for want of it."""
     try:
         return made.answer, made.brief, made.tables

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
 from textwrap import wrap
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from cfeval_cli.errors import visible
 
@@ -16,6 +18,56 @@ if TYPE_CHECKING:
     from cfeval_cli.report.table import Table
 
 _WIDE = 160  # columns of output that is no terminal: it is for files, and should not be folded to 80
+
+
+class LossyStream:
+    """A standard stream that discards what cannot be written, to a closed pipe or a full disk, instead of raising."""
+
+    def __init__(self, stream: TextIO, name: str) -> None:
+        self._stream, self._name = stream, name
+        self.is_lost = False  # whether output was discarded that a reader still waits for
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        """Write text, or discard it."""
+        try:
+            return self._stream.write(text)
+        except OSError as error:
+            self._discard(error)
+            return len(text)
+
+    def flush(self) -> None:
+        """Flush what was written, or discard it."""
+        try:
+            self._stream.flush()
+        except OSError as error:
+            self._discard(error)
+
+    def _discard(self, error: OSError) -> None:
+        """Send this and all further output to the null device; report it unless the reader of a pipe has ended."""
+        with suppress(OSError), Path(os.devnull).open("w") as null:
+            os.dup2(null.fileno(), self._stream.fileno())
+            self._stream.flush()
+        self.is_lost = self.is_lost or not isinstance(error, BrokenPipeError)
+        if self.is_lost and self._name == "stdout":
+            sys.stderr.write(f"cfeval: standard output cannot be written ({error.strerror}): the rest of it is lost.\n")
+
+
+def protect_streams() -> None:
+    """Make sure that printing never raises: a run does not fail because its output cannot be written."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:  # closed by the caller, as by >&-
+            stream = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
+        setattr(sys, name, cast(TextIO, LossyStream(stream, name)))
+
+
+def is_output_lost() -> bool:
+    """Whether standard output could not be written, other than because the reader of a pipe has ended."""
+    sys.stdout.flush()
+    return isinstance(sys.stdout, LossyStream) and sys.stdout.is_lost
 
 
 def quiet() -> bool:

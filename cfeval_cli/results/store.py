@@ -458,6 +458,11 @@ class RunFolder:
         ]
 
     @property
+    def has_training(self) -> bool:
+        """Whether the folder contains training rows."""
+        return (self.path / "training.parquet").exists()
+
+    @property
     def finished(self) -> dict[str, Any]:
         """The record as it will be when the run is complete, for who reads the folder before that."""
         return self._record | {"status": "complete", "files": dict(self._files)}

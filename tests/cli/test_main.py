@@ -316,10 +316,10 @@ def test_output_that_is_no_terminal_gets_plain_log_lines(toy, tmp_path):
     assert "explain: random: 20 to do" in done.stderr and "train: done in" in done.stderr
     assert "\x1b" not in done.stderr + done.stdout
     assert done.stdout.startswith("Verdict: ") and "τ contribution" in done.stdout
-    assert done.stdout.splitlines()[-1] == f"Results: {only_run(tmp_path)}"
+    assert done.stdout.splitlines()[-2] == f"Results: {only_run(tmp_path)}"
 
 
-def test_a_terminal_gets_a_live_display_and_the_answer_before_the_figures(toy, tmp_path):
+def test_a_terminal_gets_a_live_display_and_then_the_answer(toy, tmp_path):
     terminal, end = os.openpty()
     env = environment({"TERM": "xterm", "COLUMNS": "150", "LINES": "40"})
     words = ["run", *toy.arguments, *QUICK, *LITTLE, "cache=off", "figures=[svg]", "report=false"]
@@ -333,7 +333,7 @@ def test_a_terminal_gets_a_live_display_and_the_answer_before_the_figures(toy, t
     text = seen.decode()
     assert process.wait(PATIENCE) == 0, text
     assert "\x1b[" in text and "20/20" in text and "explain: lr" in text and "Results:" in text
-    order = [text.index(said) for said in ("conclude", "Verdict:", "figures and page", "Results:")]
+    order = [text.index(said) for said in ("conclude", "figures and page", "Verdict:", "Results:")]
     assert order == sorted(order)
 
 
@@ -439,6 +439,7 @@ def test_an_ascii_terminal_gets_escapes_instead_of_an_error(monkeypatch):
 
 def test_a_working_directory_that_is_not_utf8_is_one_message(monkeypatch):
     monkeypatch.setattr(os, "getcwd", lambda: "/tmp/caf\udce9")
-    assert "is not valid UTF-8" in cli.folder_problem()
+    assert "is not valid UTF-8" in cli.utf8_problem()
     monkeypatch.setattr(os, "getcwd", lambda: "/tmp/café")
-    assert cli.folder_problem() is None
+    assert cli.utf8_problem("dataset=café") is None
+    assert "the argument 'a=\\udce9' is not valid UTF-8" in cli.utf8_problem("k=1", "a=\udce9")
