@@ -50,7 +50,7 @@ from cfeval_cli.core import (
     Trainable,
 )
 from cfeval_cli.core.files import as_csv, hash_file, locked, make_subfolder, refuse_links, sweep_partial, whole_file
-from cfeval_cli.core.fingerprint import version_of
+from cfeval_cli.core.fingerprint import of_component, version_of
 from cfeval_cli.core.scratch import Scratch, slabs
 from cfeval_cli.errors import Failure, UserError
 from cfeval_cli.results import validation as checked
@@ -173,7 +173,7 @@ class RunFolder:
 
     def begin(self, plan: Plan, dataset: Dataset, inputs: str | None) -> None:
         """Write what is known before anything is computed."""
-        before = self._before(inputs, plan.settings.redo)
+        before = self._before(inputs, plan)
         self.begun = True
         titles = _titles(plan.explainers)
         self._record = self._start() | before | {
@@ -242,7 +242,7 @@ class RunFolder:
         if len(dataset.train) <= plan.settings.training:
             self._write_training(dataset.train)
 
-    def _before(self, inputs: str | None, redo: bool) -> dict[str, Any]:
+    def _before(self, inputs: str | None, plan: Plan) -> dict[str, Any]:
         """What is taken over from an attempt at the same run; unfinished results of another run are removed."""
         self._goes_on = False
         if self._early:
@@ -254,15 +254,19 @@ class RunFolder:
         # a run that was killed before its inputs were known has no results yet
         same = inputs is not None and record.get("inputs", inputs) == inputs
         if not same:
-            if record["status"] == "complete" and not redo and not self._is_judge:
+            if record["status"] == "complete" and not plan.settings.redo and not self._is_judge:
+                whose = "the complete results of another run"
+                if inputs is None or record.get("inputs", "") is None:
+                    whose = (
+                        f"complete results. Whether they are of this run is unknown, because {_unknown_inputs(plan)}"
+                    )
                 raise UserError(
-                    f"{self.path} has the complete results of another run. They are kept: choose another folder, or "
-                    "replace them with redo=true."
+                    f"{self.path} has {whose}. They are kept: choose another folder, or replace them with redo=true."
                 )
             self._clean()
         if not same or record["status"] == "complete":
             return {}
-        self._goes_on = not redo or record.get("redo") is True
+        self._goes_on = not plan.settings.redo or record.get("redo") is True
         told = {name: record[name] for name in ("command", "started") if name in record}
         earlier = record.get("resumed", [])
         now = datetime.now(UTC).isoformat(timespec="seconds")
@@ -607,6 +611,16 @@ def _results_overrides(overrides: Sequence[Any]) -> list[str]:
     """Return the overrides that results depend on."""
     ignored = re.compile(r"[+~]*(n_jobs|strict|redo|executor|cache)\b")
     return [str(text) for text in overrides if not ignored.match(str(text))]
+
+
+def _unknown_inputs(plan: Plan) -> str:
+    """Return why the inputs of a run are unknown: which components do not say what their results depend on."""
+    parts = plan.components.items()
+    unknown = [key for key, component in parts if of_component(component, hash_folders=False) is None]
+    if not unknown:
+        return "the inputs of the earlier run were not known"
+    hint = " (model.depends names the files that a model reads)" if "depends" in vars(plan.model) else ""
+    return f"it is not known what {', '.join(unknown)} depends on{hint}"
 
 
 def _why_no_invariance(plan: Plan, dataset: Dataset) -> str:
