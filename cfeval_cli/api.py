@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import os
 import re
@@ -19,7 +20,7 @@ import pandas as pd
 from omegaconf import DictConfig
 
 from cfeval_cli.core import Explainer, Metric
-from cfeval_cli.errors import Failure, UserError, did_you_mean, refuse_exit
+from cfeval_cli.errors import Failure, UserError, did_you_mean, refuse_exit, visible
 from cfeval_cli.frames import Asked, Frames
 from cfeval_cli.stored import Run, load
 
@@ -56,7 +57,12 @@ def evaluate(
     class of your own, and `attributions`, one DataFrame a method with a column for each feature and the index of
     `test`. Whatever is None is as in `cfeval run`, and `settings` has any other of its settings by key. Results are
     written `into` a folder, by default outputs/<date>/<time>; UserError says what is to be mended, Failure what failed.
+    What the command would warn of is a UserWarning; with `progress` it is among the lines on standard error.
     """
+    from cfeval_cli.cli.main import utf8_problem
+
+    if problem := utf8_problem(*([] if into is None else [str(into)])):
+        raise UserError(problem)
     frames = Frames(train, test, label)
     told = {"k": k, "n_explain": n_explain, "seed": seed, "judge": judges}
     chosen = {key: value for key, value in told.items() if value is not None} | _chosen("metric", metrics)
@@ -65,7 +71,11 @@ def evaluate(
     own = _own("metric", metrics) | _own("explainer", explainers)
     general, of_data, of_model = _parted(settings or {}, chosen)
     call = _call(label, own, chosen | general | of_data | of_model, attributions or {})
-    with tempfile.TemporaryDirectory(prefix=f"cfeval-{os.getpid()}-") as place, _named(Path(place)):
+    with ExitStack() as stack:
+        place = stack.enter_context(tempfile.TemporaryDirectory(prefix=f"cfeval-{os.getpid()}-"))
+        stack.enter_context(_named(Path(place)))
+        if not progress:
+            stack.enter_context(_handled_by(_Warnings(Path(place))))
         files = _written(frames, attributions or {}, Path(place))
         if files:
             general["explainer.file.path"] = files
@@ -150,14 +160,50 @@ def _written(frames: Frames, attributions: Mapping[str, pd.DataFrame], folder: P
     return files
 
 
+class _Warnings(logging.Handler):
+    """Issues what a run logs as a warning as a UserWarning of the line that called `evaluate`."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(logging.WARNING)
+        caller = inspect.stack(0)[2]
+        self._folder, self._place = folder, (caller.filename, caller.lineno)
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether it is a warning; errors are raised."""
+        return record.levelno == logging.WARNING
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Issue it, every time."""
+        message = visible(_renamed(record.getMessage(), self._folder), keep="\n")
+        warnings.warn_explicit(message, UserWarning, *self._place)
+
+
+@contextmanager
+def _handled_by(handler: logging.Handler) -> Iterator[None]:
+    """Give what cfeval logs to a handler too."""
+    loggers = logging.getLogger("cfeval"), logging.getLogger("cfeval_cli")
+    for logger in loggers:
+        logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            logger.removeHandler(handler)
+        handler.close()
+
+
 @contextmanager
 def _named(folder: Path) -> Iterator[None]:
     """Messages that name train and test, and not files that nobody made."""
     try:
         yield
     except (UserError, Failure) as error:
-        told = str(error).replace(f"{folder}{os.sep}", "")
-        raise type(error)(re.sub(r"\b([\w-]+)\.parquet\b", r"\1", told)) from error
+        raise type(error)(_renamed(str(error), folder)) from error
+
+
+def _renamed(message: str, folder: Path) -> str:
+    """Return a message with the names of the arguments instead of those of the temporary files."""
+    return re.sub(r"\b([\w-]+)\.parquet\b", r"\1", message.replace(f"{folder}{os.sep}", ""))
 
 
 def _composed(settings: Mapping[str, Any]) -> DictConfig:
@@ -243,10 +289,11 @@ def _run(cfg: DictConfig, given: Mapping[str, object], path: Path, call: str, pr
             stack.enter_context(folder.opened())
             stack.enter_context(_one_thread())
             stack.enter_context(_logged(path / "run.log", progress))
-            stack.enter_context(refuse_exit())
-            chosen = plan(cfg, given)
             stages = stack.enter_context(live.terminal()) if progress else Progress()
-            if pipeline.run(chosen, folder, stages):
+            with refuse_exit():
+                chosen = plan(cfg, given)
+                computed = pipeline.run(chosen, folder, stages)
+            if computed:
                 add_page(folder, chosen, add_tables(folder, chosen))
                 folder.finish()
     except BaseException as error:
@@ -288,14 +335,13 @@ def _logged(path: Path, progress: bool) -> Iterator[None]:
 
     handler = logging.FileHandler(path, encoding="utf-8", delay=True)
     handler.setFormatter(Visible("[%(asctime)s][%(name)s][%(levelname)s] - %(message)s"))
-    before = {one: one.level for one in (logging.getLogger("cfeval"), logging.getLogger("cfeval_cli"))}
-    for one in before:
-        one.addHandler(handler)
-        one.setLevel(logging.INFO if progress else one.level)
+    loggers = logging.getLogger("cfeval"), logging.getLogger("cfeval_cli")
+    levels = [logger.level for logger in loggers]
+    for logger, level in zip(loggers, levels, strict=True):
+        logger.setLevel(logging.INFO if progress else level)
     try:
-        yield
+        with _handled_by(handler):
+            yield
     finally:
-        for one, level in before.items():
-            one.removeHandler(handler)
-            one.setLevel(level)
-        handler.close()
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)

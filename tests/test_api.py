@@ -6,8 +6,10 @@ import json
 import logging
 import os
 import pickle
+import re
 import subprocess
 import sys
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -217,6 +219,50 @@ def test_how_far_it_is_can_be_seen_and_an_explainer_that_fails_everywhere_is_a_w
     assert run.record["explained"]["mine"]["faults"] == 5
     shown = capsys.readouterr().err
     assert "explain: random: 5 to do" in shown and "explain: random" in (run.folder / "run.log").read_text()
+
+
+def swap_columns(rows):
+    return predict_proba(rows)[:, ::-1]
+
+
+def predict(rows):
+    return predict_proba(rows).argmax(axis=1)
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (swap_columns, r"less often than a guess \(50.0%\)\. Are its classes in another order than no, yes\?"),
+        (predict, "predict_proba returns labels"),
+    ],
+)
+def test_what_the_command_warns_of_is_a_python_warning_at_the_call(frames, here, capsys, model, message):
+    more = {"explainers": ["random", "decision_boundary"], "metrics": ["validity"], "n_explain": 5, "settings": QUICK}
+    with pytest.warns(UserWarning, match=message) as issued:
+        evaluate(model, *frames, label="paid", **more)
+    assert {warning.filename for warning in issued} == {__file__} and not capsys.readouterr().err
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        evaluate(model, *frames, label="paid", progress=True, **more)
+    assert re.search(message, capsys.readouterr().err)
+
+
+def test_results_of_unknown_inputs_are_kept_and_not_called_those_of_another_run(frames, here):
+    more = {"explainers": ["random", "omission"], "metrics": ["validity"], "n_explain": 5, "into": here / "run"}
+    evaluate(predict_proba, *frames, label="paid", settings=QUICK, **more)
+    with pytest.raises(UserError, match=r"Whether they are of this run is unknown.* what model depends on") as error:
+        evaluate(predict_proba, *frames, label="paid", settings=QUICK, **more)
+    assert "another run" not in str(error.value) and "redo=true" in str(error.value)
+    evaluate(predict_proba, *frames, label="paid", settings=QUICK | {"redo": True}, **more)
+
+
+def test_a_name_that_is_not_utf8_is_a_user_error(frames, here, monkeypatch):
+    with pytest.raises(UserError, match=r"the argument .*caf\\udce9' is not valid UTF-8"):
+        evaluate(predict_proba, *frames, label="paid", settings=QUICK, into=here / "caf\udce9")
+    (here / "caf\udce9").mkdir()
+    monkeypatch.chdir(here / "caf\udce9")
+    with pytest.raises(UserError, match=r"the working directory .* is not valid UTF-8"):
+        evaluate(predict_proba, *frames, label="paid", settings=QUICK)
 
 
 @pytest.mark.parametrize(

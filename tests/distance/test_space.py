@@ -34,6 +34,4 @@ def test_what_a_space_cannot_measure_is_refused_before_training():
     white, black = Subject(DATASET, type(MODEL)), Subject(DATASET, BlackBox)
     assert "cannot measure moved embeddings" in Euclidean("onehot").refuses(white, Continuous())
     assert Euclidean("onehot").refuses(white, Discrete()) is None and Euclidean().refuses(black, Discrete()) is None
-    assert "needs embeddings, which this model (a black box)" in Euclidean("embedding").refuses(
-        black, Discrete()
-    )
+    assert "needs embeddings, which this model (a black box)" in Euclidean("embedding").refuses(black, Discrete())
