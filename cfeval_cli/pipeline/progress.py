@@ -48,13 +48,16 @@ class Progress:
         done = 0
         announced = not shorten
         lock, ended = threading.Lock(), threading.Event()
-        base: tuple[float, int] | None = None  # what was known from before comes first, and tells nothing of the speed
+        # when the first and the last items were done: the first were known from before, which says nothing of the speed
+        base: tuple[float, int] | None = None
+        last = begun
         task = self._live.add_task(visible(title), total=total, count="") if self._live else None
 
         def advance(items: int) -> None:
-            nonlocal base, done
+            nonlocal base, done, last
             done += items
-            base = base or (time.perf_counter(), done)
+            last = time.perf_counter()
+            base = base or (last, done)
             if self._live and task is not None:
                 self._live.update(task, advance=items, count=f"{done:,}/{total:,}" if total else "")
             announce()
@@ -65,13 +68,13 @@ class Progress:
             nonlocal announced
             if announced or not total or base is None:
                 return
-            each = seconds_per_item
-            if done > base[1]:
-                each, announced = (time.perf_counter() - base[0]) / (done - base[1]), True
+            measured = done > base[1]
+            each = (last - base[0]) / (done - base[1]) if measured else seconds_per_item
+            announced = measured
             if each is not None and each * (total - done) > _LONG:
                 announced = True
-                left = each * (total - done)
-                log.warning("%s: about %.0f s in one process. To shorten it, lower %s.", title, left, shorten)
+                amount = f"{each * (total - done):.0f} s {'left' if measured else 'in one process'}"
+                log.warning("%s: about %s. To shorten it, lower %s.", title, amount, shorten)
 
         def speak() -> None:
             """Write a line if none was written for some seconds."""
@@ -81,13 +84,13 @@ class Progress:
                 if now - spoken < _EVERY or (total and done >= total):
                     return
                 spoken = now
-                if total and base is not None and base[1] < done:
-                    speed = (done - base[1]) / (now - base[0])
-                    told = f"{done:,} of {total:,}, {speed:,.3g}/s"
-                    log.info("%s: %s, about %.0f s left", title, told, (total - done) / speed)
-                else:
-                    told = f"{done:,} of {total:,}, " if total else ""
-                    log.info("%s: %s%.0f s elapsed", title, told, now - begun)
+                count, rest = f"{done:,} of {total:,}, " if total else "", f"{now - begun:.0f} s elapsed"
+                if total and base is not None and base[1] < done and base[0] < last:
+                    speed = (done - base[1]) / (last - base[0])  # not until now: items are done in chunks
+                    left = (total - done) / speed - (now - last)
+                    count += f"{speed:,.3g}/s, "
+                    rest = f"about {left:.0f} s left" if left > 0 else rest
+                log.info("%s: %s%s", title, count, rest)
 
         def watch() -> None:
             while not ended.wait(_POLL):

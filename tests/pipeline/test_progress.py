@@ -53,7 +53,24 @@ def test_without_an_estimate_the_first_items_tell_how_long_a_stage_takes(clock, 
         advance(0)
         clock(10 * seconds)
         advance(10)
-    assert ("search: x: about 180 s in one process. To shorten it, lower k." in caplog.messages) == announced
+    assert ("search: x: about 180 s left. To shorten it, lower k." in caplog.messages) == announced
+
+
+def test_the_time_left_never_grows_while_a_chunk_is_waited_for(clock, caplog, monkeypatch):
+    caplog.set_level(logging.INFO, "cfeval")
+    monkeypatch.setattr(progress, "_POLL", 0.001)
+    with progress.Progress().stage("explain: x", 100) as advance:
+        advance(0)
+        clock(60)
+        advance(50)  # as many again take another 60 s
+        for elapsed in range(70, 141, 10):
+            clock(10)
+            deadline = time.monotonic() + 60
+            while caplog.text.count("\n") < elapsed // 10 - 4 and time.monotonic() < deadline:
+                time.sleep(0.001)
+    lines = [message.partition("50 of 100, ")[2] for message in caplog.messages if "50 of 100" in message]
+    left = [f"0.833/s, about {seconds} s left" for seconds in (60, 50, 40, 30, 20, 10)]
+    assert lines == [*left, "0.833/s, 120 s elapsed", "0.833/s, 130 s elapsed", "0.833/s, 140 s elapsed"]
 
 
 @pytest.mark.parametrize("total", [None, 10])
