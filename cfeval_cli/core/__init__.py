@@ -1,7 +1,7 @@
 """The nouns of a run and what its components must be able to do, one file a subject."""
 
 from cfeval_cli.core.client import Gate, Ledger, Question
-from cfeval_cli.core.cost import Cost
+from cfeval_cli.core.cost import Cost, Workload
 from cfeval_cli.core.counterfactual import Counterfactuals, Distance, Measure, Search, Task
 from cfeval_cli.core.data import (
     ABSENT,
@@ -62,5 +62,5 @@ __all__ = [
     "Fingerprinted", "Floats", "Foreseen", "Gate", "Ints", "Judging", "Known", "Leaves", "Ledger", "Linear", "Loadable",
     "Logits", "Measure", "Memory", "Metric", "Model", "NotExplained", "Picking", "Plan", "Probabilistic", "Question",
     "Reading", "Removal", "Removed", "Reparametrisable", "Restorable", "Rows", "Score", "Search", "Sloped", "Spellings",
-    "Split", "StandIns", "Stored", "Subject", "Task", "Taught", "Trainable", "Tree", "Truth",
+    "Split", "StandIns", "Stored", "Subject", "Task", "Taught", "Trainable", "Tree", "Truth", "Workload",
 ]  # fmt: skip

@@ -1,8 +1,16 @@
-"""What some work asked of the model, and how long it took."""
+"""What some work asked of the model and how long it took, and what other work is expected to ask."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What an explainer or a search is expected to ask of the model."""
+
+    evaluations: float | None = None  # rows for one instance, on average; None: unknown
+    settings: tuple[str, ...] = ()  # lower values take fewer
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from cfeval_cli.core.client import Gate
+from cfeval_cli.core.cost import Workload
 from cfeval_cli.core.data import NONE, Bools, Codes, Dataset, Floats, Ints
 from cfeval_cli.core.explanation import Batch
 from cfeval_cli.core.model import Access, Model, Subject
@@ -99,7 +100,6 @@ class Search(ABC):
 
     title: ClassVar[str]
     moves: ClassVar[bool] = False  # embeddings, instead of exchanging values
-    cost_settings: ClassVar[tuple[str, ...]] = ()  # lower values take fewer model evaluations
 
     @property
     @abstractmethod
@@ -123,6 +123,13 @@ class Search(ABC):
 
     def check(self, dataset: Dataset, k: int) -> None:  # noqa: B027  most have nothing to object to
         """Refuse what could not be searched, before anything is computed."""
+
+    def workload(self, dataset: Dataset, features: Ints) -> Workload:
+        """Return what it is expected to ask of the model if the features (n, k) of instances may be edited.
+
+        At one level of access; settings by their full keys.
+        """
+        return Workload()
 
     @abstractmethod
     def chunk(self, dataset: Dataset, k: int) -> int:

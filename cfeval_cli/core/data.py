@@ -161,6 +161,11 @@ class Dataset:
         """The number of features, M."""
         return len(self.features)
 
+    @cached_property
+    def lengths(self) -> Ints:
+        """How many features each test row has: fewer than `width` if texts end early."""
+        return np.asarray((self.test.codes != ABSENT).sum(axis=1))
+
     @property
     def padded(self) -> bool:
         """Whether rows may end early: sentences do, rows of a table do not."""

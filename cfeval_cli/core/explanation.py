@@ -12,7 +12,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from cfeval_cli.core.client import Gate
-from cfeval_cli.core.cost import Cost
+from cfeval_cli.core.cost import Cost, Workload
 from cfeval_cli.core.data import NONE, Bools, Codes, Dataset, Floats, Ints, Rows
 from cfeval_cli.core.model import Access, Subject
 from cfeval_cli.seeding import stream
@@ -132,7 +132,6 @@ class Explainer(ABC):
     side_by_side: ClassVar[bool] = True  # whether instances may be explained at once, each as if it were alone
     gives: ClassVar[Literal["set", "scores"]] = "scores"  # a set of features, or all in order, each with a score
     effects: ClassVar[bool] = True  # whether a score tells how much a feature does, and its sign in which direction
-    cost_settings: ClassVar[tuple[str, ...]] = ()  # lower values take fewer model evaluations
     rung: float = nan  # of one whose worth is known beforehand: how often it names the gold
     gold: str = ""  # the truth that it is made from, if it is
     samples_of: str | None = None  # the explainer whose random numbers it takes; None: it draws its own
@@ -166,9 +165,9 @@ class Explainer(ABC):
         levels = [level for level in Access if self._least <= level <= self.access]
         return max(level for level in levels if subject.refuses(level) is None)
 
-    def evaluations(self) -> int | None:
-        """Return the expected number of model evaluations for one instance; None if it depends on the instance."""
-        return None
+    def workload(self, subject: Subject) -> Workload:
+        """Return what it is expected to ask of such a model; settings by their names below the explainer's own key."""
+        return Workload()
 
     def follows(self, other: Explainer) -> Callable[[Explanation], Explanation] | None:
         """How its explanations are made from those of the explainer whose samples it takes; None: not from them."""

@@ -36,6 +36,7 @@ class Removal(ABC):
     title: ClassVar[str]  # in the tables
     place: ClassVar[int] = 50  # its order in the tables
     arbitrary: ClassVar[bool] = False  # whether results depend on a constant that no prediction depends on
+    cost_settings: ClassVar[tuple[str, ...]] = ()  # lower values take fewer model evaluations
     finds: ClassVar[str] = ""  # the truth that what is lost by it comes nearest to, if there is one
 
     @abstractmethod
@@ -45,6 +46,10 @@ class Removal(ABC):
     @abstractmethod
     def fit(self, dataset: Dataset, model: Gate) -> StandIns:
         """Prepare for a dataset and a model."""
+
+    def replacements(self, dataset: Dataset, size: int) -> float:
+        """Return how many values on average take the place of so many features that are removed together."""
+        return 1.0
 
     def coarser(self, draws: int) -> Removal:
         """The same way with so many draws at most, where it draws."""

@@ -9,7 +9,20 @@ from typing import Any
 
 import numpy as np
 
-from cfeval_cli.core import ABSENT, Access, Batch, Bools, Codes, Dataset, Explainer, Explanation, Gate, Ints
+from cfeval_cli.core import (
+    ABSENT,
+    Access,
+    Batch,
+    Bools,
+    Codes,
+    Dataset,
+    Explainer,
+    Explanation,
+    Gate,
+    Ints,
+    Subject,
+    Workload,
+)
 from cfeval_cli.errors import number, whole
 from cfeval_cli.explainer.quartiles import binned
 from cfeval_cli.seeding import integer
@@ -18,6 +31,8 @@ Rule = list[tuple[int, float]]  # features, each with the precision of the rule 
 Rows = Callable[[], Codes]
 Draw = Callable[[list[int], int], tuple[Bools, Rows]]  # of samples of a rule: which features are kept, and the rows
 Key = tuple[int, ...]
+
+_BATCHES = 50  # of samples that an instance takes, by experience
 
 
 @dataclass(frozen=True)
@@ -35,7 +50,6 @@ class Anchor(Explainer):
     access = Access.LABEL
     title = "Anchor"
     place = 40
-    cost_settings = ("threshold",)
     gives = "set"
     effects = False
 
@@ -43,6 +57,10 @@ class Anchor(Explainer):
         for name in ("threshold", "delta", "tau"):
             number(name, getattr(self, name), 0, 1, open_low=True)
         whole("batch_size", self.batch_size, 1)
+
+    def workload(self, subject: Subject) -> Workload:
+        """Return a rough figure: how many samples the beam search draws depends on the instance."""
+        return Workload(_BATCHES * self.batch_size, ("threshold",))
 
     def fit(self, dataset: Dataset, model: Gate) -> Callable[[Batch], Explanation]:
         """Give the package's beam search samples of tables or of text."""

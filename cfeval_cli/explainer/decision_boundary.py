@@ -5,7 +5,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cfeval_cli.core import ABSENT, Access, Batch, Bools, Codes, Dataset, Explainer, Explanation, Floats, Gate
+from cfeval_cli.core import (
+    ABSENT,
+    Access,
+    Batch,
+    Bools,
+    Codes,
+    Dataset,
+    Explainer,
+    Explanation,
+    Floats,
+    Gate,
+    Subject,
+    Workload,
+)
 from cfeval_cli.errors import whole
 
 # From a feature, its own value and uniform numbers to other values.
@@ -29,7 +42,6 @@ class DecisionBoundary(Explainer):
     least = Access.LABEL
     title = "DecisionBoundary"
     place = 50
-    cost_settings = ("n_samples",)
 
     def __post_init__(self) -> None:
         whole("n_samples", self.n_samples, 1)
@@ -37,9 +49,9 @@ class DecisionBoundary(Explainer):
             whole("max_edits", self.max_edits, 1)
         whole("n_neighbours", self.n_neighbours, 1)
 
-    def evaluations(self) -> int | None:
+    def workload(self, subject: Subject) -> Workload:
         """Return the number of samples, each of which is one model evaluation."""
-        return self.n_samples
+        return Workload(self.n_samples, ("n_samples",))
 
     def maximises(self, dataset: Dataset) -> set[tuple[str, str]]:
         """It names the fewest features that flip."""

@@ -8,7 +8,7 @@ from functools import cache
 
 import numpy as np
 
-from cfeval_cli.core import Floats, Gate, Removal
+from cfeval_cli.core import Floats, Gate, Removal, Subject, Workload
 from cfeval_cli.errors import whole
 from cfeval_cli.explainer.gradients import ByGradient
 
@@ -30,6 +30,12 @@ class IntegratedGradients(ByGradient):
     def __post_init__(self) -> None:
         self.check_removal()
         whole("steps", self.steps, 1)
+
+    def workload(self, subject: Subject) -> Workload:
+        """Return the number of steps from all baselines."""
+        dataset, way = subject.dataset, self._way(subject.dataset)
+        settings = ("steps", *(f"ways.{way.name}.{key}" for key in way.cost_settings))
+        return Workload(self.steps * way.replacements(dataset, dataset.width), settings)
 
     def slope(self, model: Gate, vectors: Floats, baselines: Floats, label: int) -> Floats:
         """The mean along the way, from one baseline after the other."""

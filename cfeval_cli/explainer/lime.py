@@ -10,7 +10,21 @@ from typing import Any
 
 import numpy as np
 
-from cfeval_cli.core import ABSENT, Access, Batch, Bools, Codes, Dataset, Explainer, Explanation, Floats, Gate, Ints
+from cfeval_cli.core import (
+    ABSENT,
+    Access,
+    Batch,
+    Bools,
+    Codes,
+    Dataset,
+    Explainer,
+    Explanation,
+    Floats,
+    Gate,
+    Ints,
+    Subject,
+    Workload,
+)
 from cfeval_cli.errors import number, one_of, whole
 from cfeval_cli.explainer.quartiles import binned
 from cfeval_cli.seeding import integer
@@ -32,7 +46,6 @@ class Lime(Explainer):
 
     access = Access.PROBABILITY
     place = 30
-    cost_settings = ("n_samples",)
 
     def __post_init__(self) -> None:
         whole("n_samples", self.n_samples, 2)
@@ -40,9 +53,9 @@ class Lime(Explainer):
             number("kernel_width", self.kernel_width, 0, open_low=True)
         one_of("order", self.order, ("signed", "absolute"))
 
-    def evaluations(self) -> int | None:
+    def workload(self, subject: Subject) -> Workload:
         """Return the number of samples, each of which is one model evaluation."""
-        return self.n_samples
+        return Workload(self.n_samples, ("n_samples",))
 
     def follows(self, other: Explainer) -> Callable[[Explanation], Explanation] | None:
         """From the same coefficients in another order."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cfeval_cli.core import ABSENT, Access, Batch, Dataset, Explainer, Explanation, Gate, Removal, Subject
+from cfeval_cli.core import ABSENT, Access, Batch, Dataset, Explainer, Explanation, Gate, Removal, Subject, Workload
 from cfeval_cli.errors import one_of
 from cfeval_cli.removal.without import without
 
@@ -46,6 +46,12 @@ class Omission(Explainer):
     def maximises(self, dataset: Dataset) -> set[tuple[str, str]]:
         """It names the feature that costs most if it is removed in this way."""
         return {("comprehensiveness", self._way(dataset).variant)}
+
+    def workload(self, subject: Subject) -> Workload:
+        """Return the number of values that take the place of all features, one feature after the other."""
+        dataset, way = subject.dataset, self._way(subject.dataset)
+        settings = tuple(f"ways.{way.name}.{key}" for key in way.cost_settings)
+        return Workload(1 + float(dataset.lengths.mean()) * way.replacements(dataset, 1), settings)
 
     def _way(self, dataset: Dataset) -> Removal:
         auto = "marginal" if dataset.unknown is None else "mask"

@@ -27,6 +27,7 @@ from cfeval_cli.core import (
     Ints,
     Linear,
     Subject,
+    Workload,
 )
 from cfeval_cli.errors import UserError, installed, one_of, whole
 from cfeval_cli.explainer.coalitions import background, behind, kernel, permutation
@@ -34,6 +35,7 @@ from cfeval_cli.seeding import integer
 
 log = logging.getLogger("cfeval")
 
+_MOST = 60  # features whose sets are counted
 _NEAR = 1e-4  # values of trees sum to the model's probability within this: some libraries have small kinds of numbers
 
 Scores = Callable[[Batch], Floats]  # (n, M)
@@ -53,7 +55,6 @@ class Shap(Explainer):
     access = Access.WHITE_BOX  # to look into trees and linear models
     least = Access.PROBABILITY
     place = 52
-    cost_settings = ("background", "permutations")
 
     def __post_init__(self) -> None:
         one_of("algorithm", self.algorithm, ("auto", "permutation", "kernel", "tree", "linear"))
@@ -77,6 +78,24 @@ class Shap(Explainer):
     def asks(self, subject: Subject) -> Access:
         """Everything where it looks into the model, else probabilities."""
         return Access.WHITE_BOX if self._looks_inside(subject) else Access.PROBABILITY
+
+    def workload(self, subject: Subject) -> Workload:
+        """Return the number of sets of features times that of background rows; none where it looks into the model.
+
+        Unknown with algorithm=auto and an estimator, of which only those of trees are looked into.
+        """
+        if self.algorithm in _NEEDS:
+            return Workload(0)
+        dataset = subject.dataset
+        sizes = dataset.lengths
+        if self.algorithm == "kernel":
+            sets, settings = 2 + (2 * sizes + 2**11 if self.n_samples is None else self.n_samples), ["n_samples"]
+        else:
+            sets, settings = 2 + 2 * self.permutations * (sizes - 1), ["permutations"]
+        rows = 1 if dataset.padded else min(self.background, len(dataset.train))
+        settings += [] if dataset.padded else ["background"]  # of a text it is the mask token
+        evaluations = rows * float(np.minimum(sets, 2.0 ** np.minimum(sizes, _MOST)).mean())
+        return Workload(None if self._looks_inside(subject) else evaluations, tuple(settings))
 
     def _looks_inside(self, subject: Subject) -> bool:
         return self.algorithm in _NEEDS or (self.algorithm == "auto" and subject.can(Encoded))

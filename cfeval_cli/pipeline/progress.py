@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from cfeval_cli.errors import visible
 
@@ -19,6 +19,13 @@ log = logging.getLogger("cfeval")
 _EVERY = 9.0  # seconds between plain lines of one stage
 _POLL = 0.5  # seconds between looks at whether a line is due: no stage is silent for ten seconds
 _LONG = 60.0  # seconds of work left that are announced
+
+
+class Estimate(NamedTuple):
+    """How long the items of a stage are expected to take, and the settings that shorten it."""
+
+    shorten: str
+    seconds_per_item: float | None = None  # in one process; None: unknown
 
 
 class Progress:
@@ -35,18 +42,18 @@ class Progress:
 
     @contextmanager
     def stage(
-        self, title: str, total: int | None = None, *, shorten: str = "", seconds_per_item: float | None = None
+        self, title: str, total: int | None = None, estimate: Estimate | None = None
     ) -> Iterator[Callable[[int], None]]:
         """A stage of `total` items; call what it gives with the number of items just done.
 
-        `shorten` lists the settings that make the stage shorter. They are printed once, with an estimate, if more than
-        a minute of work is left: by `seconds_per_item` before the work starts, else by the first items.
+        With an estimate, the time left and the settings that shorten it are printed once if it is more than a minute:
+        before the work starts, or if the time for an item is unknown, by the first items.
         """
         title = f"{self._before}{title}"
         log.info("%s%s", title, "" if total is None else f": {total:,} to do")
         begun = spoken = time.perf_counter()
         done = 0
-        announced = not shorten
+        announced = estimate is None
         lock, ended = threading.Lock(), threading.Event()
         # when the first and the last items were done: the first were known from before, which says nothing of the speed
         base: tuple[float, int] | None = None
@@ -66,15 +73,15 @@ class Progress:
         def announce() -> None:
             """Print once how long the rest will take and how to shorten it."""
             nonlocal announced
-            if announced or not total or base is None:
+            if announced or estimate is None or not total or base is None:
                 return
             measured = done > base[1]
-            each = (last - base[0]) / (done - base[1]) if measured else seconds_per_item
+            each = (last - base[0]) / (done - base[1]) if measured else estimate.seconds_per_item
             announced = measured
             if each is not None and each * (total - done) > _LONG:
                 announced = True
                 amount = f"{each * (total - done):.0f} s {'left' if measured else 'in one process'}"
-                log.warning("%s: about %s. To shorten it, lower %s.", title, amount, shorten)
+                log.warning("%s: about %s. To shorten it, lower %s.", title, amount, estimate.shorten)
 
         def speak() -> None:
             """Write a line if none was written for some seconds."""
@@ -88,7 +95,7 @@ class Progress:
                 if total and base is not None and base[1] < done and base[0] < last:
                     speed = (done - base[1]) / (last - base[0])  # not until now: items are done in chunks
                     left = (total - done) / speed - (now - last)
-                    count += f"{speed:,.3g}/s, "
+                    count += f"{speed:,.0f}/s, " if speed >= 100 else f"{speed:.3g}/s, "
                     rest = f"about {left:.0f} s left" if left > 0 else rest
                 log.info("%s: %s%s", title, count, rest)
 

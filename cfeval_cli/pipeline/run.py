@@ -36,6 +36,7 @@ from cfeval_cli.core.fingerprint import of_code, of_component, of_work
 from cfeval_cli.errors import Failure, UserError
 from cfeval_cli.model.outside import Given
 from cfeval_cli.pipeline import bounds, circular, explain, invariance, judges, trust, truths
+from cfeval_cli.pipeline.estimate import estimate_explainer, estimate_repetition, estimate_search
 from cfeval_cli.pipeline.evaluate import Edits, edits_of
 from cfeval_cli.pipeline.memo import Memo
 from cfeval_cli.pipeline.progress import Progress
@@ -89,14 +90,8 @@ def run(plan: Plan, folder: RunFolder, progress: Progress, teacher: Model | None
     explanations: dict[str, Explained] = {}
     jobs = {name: job_of(study, name, plan.settings.seed) for name in plan.explainers}
     for name, job in jobs.items():
-        explainer = job.explainer
-        evaluations = explainer.evaluations()
-        with progress.stage(
-            f"explain: {name}",
-            len(study.instances),
-            shorten=" or ".join([*(f"explainer.{name}.{key}" for key in explainer.cost_settings), "n_explain"]),
-            seconds_per_item=None if evaluations is None else evaluations * seconds_per_row,
-        ) as advance:
+        expected = estimate_explainer(study, name, seconds_per_row)
+        with progress.stage(f"explain: {name}", len(study.instances), expected) as advance:
             done = explanations[name] = explained(study, name, explanations, advance, job)
         study.ledger.book(f"explainer.{name}", done.cost)
         folder.save_explanations(study.instances, explanations)
@@ -105,8 +100,8 @@ def run(plan: Plan, folder: RunFolder, progress: Progress, teacher: Model | None
     edits: dict[str, Edits] = {}
     for name, features in chosen.items():
         rows = used(features)
-        shorten = " or ".join([*(f"search.{key}" for key in plan.search.cost_settings), "k", "n_explain"])
-        with progress.stage(f"search: {name}", len(rows) * len(plan.levels), shorten=shorten) as advance:
+        expected = estimate_search(study, features[rows], seconds_per_row)
+        with progress.stage(f"search: {name}", len(rows) * len(plan.levels), expected) as advance:
             asker, some = f"search.{name}.{{level}}", those(rows, len(features))
             edits[name] = edits_of(study, study.rows.take(some), features[some], asker, advance, keep=True)
     folder.save_counterfactuals(study.instances, chosen, edits)
@@ -116,7 +111,8 @@ def run(plan: Plan, folder: RunFolder, progress: Progress, teacher: Model | None
     again = None
     part, rows = sampled(study)
     if len(rows) and part.plan.explainers:
-        with progress.stage("noise", len(rows) * len(part.plan.explainers)) as advance:
+        expected = estimate_repetition(study)
+        with progress.stage("noise", len(rows) * len(part.plan.explainers), expected) as advance:
             second = repeated(part, {name: importance[rows] for name, importance in truth.items()}, advance)
         study.scratch.release()
         folder.save_again(part.instances, second.explanations, second.chosen, second.edits)

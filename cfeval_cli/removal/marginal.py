@@ -27,6 +27,7 @@ class Marginal(Removal):
     variant = "marginal"
     title = "marginal"
     finds = "shapley"
+    cost_settings = ("draws",)
 
     def __post_init__(self) -> None:
         whole("draws", self.draws, 1)
@@ -39,6 +40,12 @@ class Marginal(Removal):
     def fit(self, dataset: Dataset, model: Gate) -> StandIns:
         """Remember what stands in for which features: many explanations name the same."""
         return _Drawn(dataset, self.draws, self.seed)
+
+    def replacements(self, dataset: Dataset, size: int) -> float:
+        """Return the number of draws, or of the values in the training rows if that is smaller."""
+        if size > 1:
+            return self.draws if dataset.padded else min(self.draws, len(dataset.train))
+        return float(np.mean([min(self.draws, np.count_nonzero(frequency)) for frequency in dataset.frequencies]))
 
     def coarser(self, draws: int) -> Marginal:
         """With fewer draws."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cfeval_cli.core import NONE, Access, Bools, Counterfactuals, Dataset, Floats, Ints, Search, Task
+from cfeval_cli.core import NONE, Access, Bools, Counterfactuals, Dataset, Floats, Ints, Search, Task, Workload
 from cfeval_cli.errors import number, one_of, whole
 from cfeval_cli.search.edit import embedded, moved
 from cfeval_cli.seeding import one_thread
@@ -28,7 +28,6 @@ class Continuous(Search):
     title = "cont."
     levels = (Access.GRADIENT,)
     moves = True
-    cost_settings = ("restarts", "steps")
 
     def __post_init__(self) -> None:
         number("alpha", self.alpha, 0, open_low=True)
@@ -43,6 +42,10 @@ class Continuous(Search):
     def label(self) -> str:
         """What captions say of it."""
         return f"continuous search (α: {self.alpha:g}, {self.optimizer}, {self.restarts} starts)"
+
+    def workload(self, dataset: Dataset, features: Ints) -> Workload:
+        """Return the most that all starts can take; those that converge take fewer steps."""
+        return Workload(self.restarts * self.steps, ("search.restarts", "search.steps"))
 
     def chunk(self, dataset: Dataset, k: int) -> int:
         """Instances to be given at a time."""

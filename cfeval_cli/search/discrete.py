@@ -22,6 +22,7 @@ from cfeval_cli.core import (
     Search,
     Subject,
     Task,
+    Workload,
 )
 from cfeval_cli.core.client import apply_edits
 from cfeval_cli.errors import Failure, UserError, one_of, whole
@@ -85,6 +86,15 @@ class Discrete(Search):
                 f"an instance, {factors}. Raise it to {needed}, lower k, or, for text, let "
                 "fewer words be tried with dataset.search_words."
             )
+
+    def workload(self, dataset: Dataset, features: Ints) -> Workload:
+        """Return the number of combinations of values."""
+        k = features.shape[1]
+        sizes = np.array([*(_most(dataset, j, k) for j in range(dataset.width)), 1])  # the last is that of no feature
+        settings = ["dataset.search_words"] if dataset.padded else []
+        settings += ["dataset.candidates"] if any(feature.kind == "number" for feature in dataset.features) else []
+        settings += ["k"] if k > 1 else []
+        return Workload(float(sizes[features].prod(axis=1).mean()) if len(features) else 0.0, tuple(settings))
 
     def chunk(self, dataset: Dataset, k: int) -> int:
         """Instances to be given at a time, such that they have about a million candidates."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cfeval_cli.core import NONE, Access, Counterfactuals, Dataset, Linear, Search, Subject, Task
+from cfeval_cli.core import NONE, Access, Counterfactuals, Dataset, Ints, Linear, Search, Subject, Task, Workload
 from cfeval_cli.errors import number
 from cfeval_cli.search.edit import embedded, moved
 
@@ -36,6 +36,10 @@ class Exact(Search):
         """Only linear models have a closed form."""
         reason = subject.lacks(Linear)
         return f"{reason}. Use search=continuous or discrete" if reason else None
+
+    def workload(self, dataset: Dataset, features: Ints) -> Workload:
+        """Return one step."""
+        return Workload(1)
 
     def chunk(self, dataset: Dataset, k: int) -> int:
         """Instances to be given at a time."""

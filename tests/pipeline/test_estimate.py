@@ -1,0 +1,128 @@
+"""Expected model evaluations are about those that are counted, and the settings that are named lower them."""
+
+import numpy as np
+import pytest
+
+from cfeval_cli.core import NONE, Access, Cost, Ledger, Subject
+from cfeval_cli.explainer.anchor import Anchor
+from cfeval_cli.explainer.decision_boundary import DecisionBoundary
+from cfeval_cli.explainer.gradient_input import GradientInput
+from cfeval_cli.explainer.integrated_gradients import IntegratedGradients
+from cfeval_cli.explainer.lime import Lime
+from cfeval_cli.explainer.omission import Omission
+from cfeval_cli.explainer.shap import Shap
+from cfeval_cli.pipeline.estimate import estimate_explainer, estimate_repetition, estimate_search
+from cfeval_cli.pipeline.study import prepare
+from cfeval_cli.search.continuous import Continuous
+from cfeval_cli.search.discrete import Discrete
+from cfeval_cli.search.exact import Exact
+from tests.inside import planned
+from tests.problems import (
+    WAYS,
+    choose_features,
+    make_batch,
+    make_dataset,
+    make_mixed,
+    make_task,
+    make_text,
+    random_linear,
+)
+
+TABLE, TEXT = make_dataset([9] * 12, n=60, seed=2), make_text(width=12, words=30, n=40, seed=4)
+CASES = [
+    (Lime(), ("n_samples",)),
+    (DecisionBoundary(), ("n_samples",)),
+    (Anchor(), ("threshold",)),
+    (Shap(algorithm="permutation"), ("permutations", "background")),
+    (Shap(algorithm="kernel", n_samples=500), ("n_samples", "background")),
+    (Shap(algorithm="linear"), ()),
+    (Omission(WAYS, removal="marginal"), ("ways.marginal.draws",)),
+    (Omission(WAYS, removal="zero"), ()),
+    (IntegratedGradients(WAYS, removal="mean"), ("steps",)),
+    (IntegratedGradients(WAYS, removal="marginal"), ("steps", "ways.marginal.draws")),
+    (GradientInput(WAYS, removal="zero"), ()),
+]
+
+
+@pytest.mark.parametrize("dataset", [TABLE, TEXT], ids=["table", "text"])
+@pytest.mark.parametrize(("explainer", "settings"), CASES)
+def test_an_explainer_uses_about_as_many_evaluations_as_expected(dataset, explainer, settings):
+    if isinstance(explainer, Shap):
+        pytest.importorskip("shap")
+        settings = settings if dataset is TABLE else tuple(name for name in settings if name != "background")
+    model, ledger = random_linear(dataset, 7, 3), Ledger()
+    subject = Subject(dataset, type(model))
+    explain = explainer.fit(dataset, ledger.gate(model, explainer.asks(subject), "test", padded=dataset.padded))
+    ledger.rows.clear()
+    explain(make_batch(dataset, model))
+    workload, used = explainer.workload(subject), ledger.rows["test"] / len(dataset.test)
+    assert workload.settings == settings
+    if isinstance(explainer, Anchor):
+        assert workload.evaluations == 5000 and used < 50_000  # a rough figure
+    else:
+        assert workload.evaluations == pytest.approx(used, rel=0.3, abs=3)
+
+
+def test_what_looks_into_some_models_only_is_not_estimated():
+    pytest.importorskip("shap")
+    from sklearn.linear_model import LogisticRegression
+
+    from cfeval_cli.model.estimator import Estimator
+
+    workload = Shap().workload(Subject.of(TABLE, Estimator(LogisticRegression())))
+    assert workload.evaluations is None and workload.settings == ("permutations", "background")
+
+
+@pytest.mark.parametrize("k", [1, 2])
+@pytest.mark.parametrize(
+    ("dataset", "settings"),
+    [(TABLE, ()), (make_mixed(3, n=60), ("dataset.candidates",)), (TEXT, ("dataset.search_words",))],
+    ids=["table", "numbers", "text"],
+)
+def test_a_search_uses_about_as_many_evaluations_as_expected(dataset, settings, k):
+    model = random_linear(dataset, 7, 3)
+    features = choose_features(dataset, k, 0)
+    features[:, 1:][::4] = NONE
+    features = np.where(np.take_along_axis(dataset.test.codes, features, axis=1) < 0, NONE, features)
+    for search, access in ((Discrete(), Access.PROBABILITY), (Exact(), Access.GRADIENT)):
+        task = make_task(dataset, model, features, access)
+        search.find(task)
+        workload, used = search.workload(dataset, features), task.model._ledger.rows["search"] / len(features)
+        assert workload.evaluations == pytest.approx(used, rel=0.3, abs=3)
+        if isinstance(search, Discrete):
+            assert workload.settings == (*settings, *(["k"] if k > 1 else []))
+    assert Continuous().workload(dataset, features).settings == ("search.restarts", "search.steps")
+
+
+class BlackBox:
+    def __init__(self, model):
+        self.model = model
+
+    def predict_proba(self, codes):
+        return self.model.predict_proba(codes)
+
+
+def study(model, *overrides):
+    plan = planned("cache=off", "n_jobs=1", *overrides)
+    return prepare(plan.applied(Subject(TABLE, type(model))), TABLE, model)
+
+
+def test_the_settings_are_named_by_their_keys():
+    model = random_linear(TABLE, 7, 3)
+    made = study(BlackBox(model), "explainer=[random,shap_kernel,omission]", "explainer.shap_kernel.n_samples=500")
+    seconds = len(TABLE.train) * 502 * 0.001  # background, sets of features
+    assert estimate_explainer(made, "shap_kernel", 0.001) == (
+        "explainer.shap_kernel.n_samples or explainer.shap_kernel.background or n_explain", seconds,
+    )  # fmt: skip
+    assert estimate_explainer(made, "omission", 0.001).shorten == "explainer.omission.ways.marginal.draws or n_explain"
+    assert estimate_explainer(made, "random", 0.001) == ("n_explain", None)
+    features = choose_features(TABLE, 2, 0)
+    assert estimate_search(made, features, 0.001) == ("k or n_explain", 81 * 0.001)
+    made.ledger.book("explainer.omission", Cost(seconds=60.0))
+    made.ledger.book("search.omission.label", Cost(seconds=30.0))
+    assert estimate_repetition(made) == ("noise", 90 / (3 * len(TABLE.test)))
+
+
+def test_models_that_evaluate_edits_faster_than_rows_are_not_estimated_by_rows():
+    made = study(random_linear(TABLE, 7, 3), "explainer=[random,lr]")
+    assert estimate_search(made, choose_features(TABLE, 2, 0), 0.001) == ("k or n_explain", None)
