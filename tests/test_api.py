@@ -247,6 +247,27 @@ def test_what_the_command_warns_of_is_a_python_warning_at_the_call(frames, here,
     assert re.search(message, capsys.readouterr().err)
 
 
+def test_shap_values_of_class_1_are_noticed_and_the_report_is_told(frames, here):
+    train, test = frames
+    effects = np.zeros((len(test), 4))
+    for j, name in enumerate(["age", "home", "member", "income"]):
+        removed = [
+            predict_proba(test.assign(**{name: value}))[:, 1] for value in train[name].sample(50, random_state=0)
+        ]
+        effects[:, j] = predict_proba(test)[:, 1] - np.mean(removed, axis=0)
+    given = {"mine": pd.DataFrame(effects, test.index, ["age", "home", "member", "income"])}
+    more = {"explainers": ["random", "omission"], "metrics": ["recall"], "n_explain": 30, "settings": QUICK}
+    with pytest.warns(UserWarning, match="explainer.mine: the scores seem to have the wrong sign .* predicts no"):
+        run = evaluate(predict_proba, *frames, label="paid", attributions=given, **more)
+    (doubt,) = run.record["doubts"]
+    assert "multiply those of instances predicted as no by -1" in doubt
+    given["mine"] *= np.where(predict_proba(test)[:, [1]] > 0.5, 1, -1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run = evaluate(predict_proba, *frames, label="paid", attributions=given, **more)
+    assert run.record["doubts"] == []
+
+
 def test_results_of_unknown_inputs_are_kept_and_not_called_those_of_another_run(frames, here):
     more = {"explainers": ["random", "omission"], "metrics": ["validity"], "n_explain": 5, "into": here / "run"}
     evaluate(predict_proba, *frames, label="paid", settings=QUICK, **more)

@@ -41,6 +41,7 @@ from cfeval_cli.pipeline.evaluate import Edits, edits_of
 from cfeval_cli.pipeline.memo import Memo
 from cfeval_cli.pipeline.progress import Progress
 from cfeval_cli.pipeline.score import score, those, used
+from cfeval_cli.pipeline.signs import find_reversed_signs
 from cfeval_cli.pipeline.study import Study, predicted, prepare
 from cfeval_cli.results.store import RunFolder
 from cfeval_cli.seeding import integer, stream
@@ -93,6 +94,8 @@ def run(plan: Plan, folder: RunFolder, progress: Progress, teacher: Model | None
         expected = estimate_explainer(study, name, seconds_per_row)
         with progress.stage(f"explain: {name}", len(study.instances), expected) as advance:
             done = explanations[name] = explained(study, name, explanations, advance, job)
+            if (doubt := find_reversed_signs(study, name, done)) is not None:
+                folder.add_doubt(doubt)
         study.ledger.book(f"explainer.{name}", done.cost)
         folder.save_explanations(study.instances, explanations)
 

@@ -292,6 +292,11 @@ class RunFolder:
         log.info("test accuracy %.2f %%%s, largest class %.2f %%%s", 100 * accuracy, paper, 100 * majority, shown)
         self._write_record()
 
+    def add_doubt(self, doubt: str) -> None:
+        """Add what is to be doubted of explanations that were made elsewhere."""
+        self._record["doubts"].append(doubt)
+        self._write_record()
+
     def _write_training(self, train: Split) -> None:
         """The training rows, in the order in which they are drawn from."""
         columns = {"instance": train.ids, "label": train.labels, "codes": _lists(train.codes)}

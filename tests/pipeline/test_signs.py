@@ -1,0 +1,75 @@
+"""Scores that are effects on one class for all instances are noticed; scores of other conventions are not accused."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from cfeval_cli.core import ABSENT, Cost, Explained, Explanation, Subject
+from cfeval_cli.explainer.file import File
+from cfeval_cli.explainer.random import Random
+from cfeval_cli.pipeline.signs import find_reversed_signs
+from cfeval_cli.pipeline.study import prepare
+from tests.inside import planned
+from tests.problems import make_dataset, make_text, random_linear
+
+TABLE, TEXT = make_dataset([9] * 8, n=60, seed=2), make_text(width=8, words=30, n=60, seed=4)
+
+
+def study_of(dataset, explainer=None):
+    model = random_linear(dataset, 7, 3)
+    plan = planned("cache=off", "n_jobs=1", "explainer=[random]").applied(Subject(dataset, type(model)))
+    return prepare(replace(plan, explainers={"mine": explainer or File("mine.csv")}), dataset, model)
+
+
+def explained(study, scores, present=True):
+    there = (study.rows.codes != ABSENT) & present
+    return Explained(Explanation.ranked(scores, there), Cost(), 0)
+
+
+def effects_on_class_1(study):
+    """What each value adds to the logit of class 1, less the mean."""
+    codes, everywhere = study.rows.codes, np.ones(len(study.rows), dtype=np.int64)
+    return study.model.effects(codes, everywhere) - study.model.mean_effects()[1]
+
+
+@pytest.mark.parametrize("dataset", [TABLE, TEXT], ids=["table", "text"])
+def test_effects_on_class_1_are_noticed_and_the_way_out_is_named(dataset, caplog):
+    study = study_of(dataset)
+    scores = effects_on_class_1(study)
+    warning = find_reversed_signs(study, "mine", explained(study, scores))
+    assert warning in caplog.messages and warning.startswith("explainer.mine: ")
+    assert "wrong sign where the model predicts no." in warning
+    assert warning.endswith("multiply those of instances predicted as no by -1")
+    assert "where the model predicts yes." in find_reversed_signs(study, "mine", explained(study, -scores))
+
+
+@pytest.mark.parametrize("dataset", [TABLE, TEXT], ids=["table", "text"])
+def test_other_scores_are_not_accused(dataset):
+    study = study_of(dataset)
+    scores, rng = effects_on_class_1(study), np.random.default_rng(0)
+    towards = np.where(study.rows.labels == 1, 1.0, -1.0)[:, None]
+    for given in (
+        scores * towards,
+        -scores * towards,
+        abs(scores),
+        rng.normal(size=scores.shape),
+        np.ones(scores.shape),
+    ):
+        assert find_reversed_signs(study, "mine", explained(study, given)) is None
+
+
+def test_what_cannot_be_compared_is_left_alone():
+    study = study_of(TABLE)
+    scores = effects_on_class_1(study)
+    nothing = np.zeros(scores.shape, dtype=bool)
+    assert find_reversed_signs(study, "mine", explained(study, scores, nothing)) is None
+    one_class = np.broadcast_to(study.rows.labels[:, None] == 1, scores.shape)
+    assert find_reversed_signs(study, "mine", explained(study, scores, one_class)) is None
+    assert find_reversed_signs(study_of(TABLE, Random()), "mine", explained(study, scores)) is None
+
+    class Labels:
+        def predict(self, codes):
+            return study.model.positive(codes) > 0.5
+
+    assert find_reversed_signs(replace(study, model=Labels()), "mine", explained(study, scores)) is None
