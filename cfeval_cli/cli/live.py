@@ -54,7 +54,8 @@ def terminal() -> Iterator[Progress]:
                 Speed(),
                 TimeRemainingColumn(elapsed_when_finished=True),
             )
-            live = RichProgress(*columns, console=Console(stderr=True))
+            # By default what is older than 30 s is forgotten, and with it the speed of chunks that take longer.
+            live = RichProgress(*columns, console=Console(stderr=True), speed_estimate_period=600.0)
             handler = RichHandler(logging.WARNING, live.console, show_path=False, show_time=False)
             handler.setFormatter(Visible("%(message)s"))
             progress = Progress(stack.enter_context(live))
