@@ -14,16 +14,14 @@ import pandas as pd
 
 from cfeval_cli.core.files import hash_file
 from cfeval_cli.errors import UserError
+from cfeval_cli.results.schema import TABLES
 
 SCHEMA = 5
 LARGEST = 1 << 26  # bytes of a table or a record
 TOO_MUCH = (RecursionError, OverflowError, MemoryError)  # nested more deeply, or larger, than anything that runs write
 
-# columns of tables that are text, whatever it looks like
-WORDS = {
-    "metric", "variant", "explainer", "better", "role", "access", "note", "family", "gold", "agreement", "than_metric",
-    "than_variant", "remark", "other_metric", "other_variant", "method", "moved_by", "part", "name", "deterministic",
-}  # fmt: skip
+# columns that are text, whatever their cells look like
+WORDS = {name for schema in TABLES.values() for name in schema.text_columns}
 
 _BETTER = ("higher", "lower", "none")
 
@@ -116,9 +114,12 @@ def text(path: Path, most: int) -> str:
 
 
 def table(path: Path) -> pd.DataFrame:
-    """A csv file as a run wrote it."""
+    """Return a csv file of a run; ValueError if its columns are not those of its schema."""
     body = text(path, LARGEST)
-    numbers = [name for name in pd.read_csv(io.StringIO(body), nrows=0).columns if name not in WORDS]
+    names = list(pd.read_csv(io.StringIO(body), nrows=0).columns)
+    if path.name in TABLES and (problem := TABLES[path.name].find_problem(names)):
+        raise ValueError(problem)
+    numbers = [name for name in names if name not in WORDS]
     return pd.read_csv(
         io.StringIO(body),
         dtype=dict.fromkeys(WORDS, str),  # an explainer may be called 1, or NA

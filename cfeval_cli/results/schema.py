@@ -1,0 +1,573 @@
+"""The tables of a run folder: name, columns, kinds and meaning of each, in one place.
+
+Readers validate with it, `load()` describes itself by it, and docs/run-folder.md is generated from it:
+`python -m cfeval_cli.results.schema docs/run-folder.md`.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+Kind = Literal["text", "integer", "number", "flag", "texts", "integers", "numbers"]
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column, or with `<truth>` in its name one column for each truth."""
+
+    name: str
+    kind: Kind
+    meaning: str
+    optional: bool = False  # whether some runs do not have it
+
+    def matches(self, name: str) -> bool:
+        """Whether a table's column is this one."""
+        pattern = re.escape(self.name).replace("<truth>", r"[\w-]+?")
+        return re.fullmatch(pattern, name) is not None
+
+
+@dataclass(frozen=True)
+class TableSchema:
+    """One file of a run folder."""
+
+    name: str
+    meaning: str
+    keys: tuple[str, ...]  # the columns that identify a row
+    columns: tuple[Column, ...]
+    optional: bool = False  # whether some runs do not have it
+
+    @property
+    def text_columns(self) -> list[str]:
+        """The columns of words, which are never read as numbers."""
+        return [column.name for column in self.columns if column.kind == "text"]
+
+    def find_problem(self, names: Iterable[str]) -> str | None:
+        """Return what is wrong with the columns of a file: a key that is missing, or a column that no run writes."""
+        present = list(names)
+        missing = [key for key in self.keys if key not in present]
+        if missing:
+            return f"{self.name} has no column {missing[0]}"
+        unknown = [name for name in present if not any(column.matches(name) for column in self.columns)]
+        return f"{self.name} has an unknown column {unknown[0]}" if unknown else None
+
+
+_INSTANCE = Column("instance", "integer", "number of the instance, as in instances.parquet")
+_EXPLAINER = Column("explainer", "text", "config key of the explainer")
+_METRIC = (
+    Column("metric", "text", "name of the metric"),
+    Column("variant", "text", "variant of the metric, listed below"),
+)
+_TRUTH = (
+    Column("gold", "text", "the truth that the metric is compared with"),
+    Column(
+        "agreement",
+        "text",
+        "how explanations are scored by it: `recall` or `hit`; `order` for a ladder, whose order is known",
+    ),
+)
+
+
+_EXPLANATIONS_COLUMNS = (
+    _INSTANCE,
+    _EXPLAINER,
+    Column(
+        "features",
+        "integers",
+        "selected features, most important first; all that the explainer returned, so possibly more or fewer than k",
+    ),
+    Column(
+        "scores",
+        "numbers",
+        "their scores in the explainer's own units: probability drop (omission, decision_boundary), coefficient (lime), precision of the rule up to this feature (anchor), effect (lr), a random number (random), the file's scores (file)",
+    ),
+    Column("fault", "text", "why there is no explanation, if the explainer failed; else null"),
+)
+_COUNTERFACTUALS_COLUMNS = (
+    _INSTANCE,
+    _EXPLAINER,
+    Column("access", "text", "what the search could use: `label`, `probability` or `gradient`"),
+    Column("features", "integers", "features that could be edited: those that were selected and may change"),
+    Column("codes", "integers", "their new codes, for a search that exchanges values"),
+    Column("vectors", "numbers", "their new embeddings, for a search that moves those"),
+    Column("label", "integer", "predicted class after the edit"),
+    Column("flipped", "flag", "whether that differs from ŷ"),
+    Column("probability", "number", "P(ŷ|x_cf); empty with label access"),
+    Column("distance", "number", "distance of x and x_cf"),
+    Column("converged", "flag", "whether an iterative search converged; else empty"),
+    Column(
+        "steps",
+        "integer",
+        "steps of the continuous search from the best of its starts; empty for a search that does not iterate",
+    ),
+)
+
+TABLES = {
+    schema.name: schema
+    for schema in (
+        TableSchema(
+            "instances.parquet",
+            "The explained instances, and what the model predicts for them.",
+            keys=("instance",),
+            columns=(
+                Column(
+                    "instance",
+                    "integer",
+                    "row of the original file, from 0, without the header; of several files the rows of the first come first (training, validation, test); for text the number of the sentence among those used, negative ones first",
+                ),
+                Column("label", "integer", "true class"),
+                Column("predicted", "integer", "predicted class ŷ"),
+                Column("probability", "number", "P(1|x) of two classes; else empty"),
+                Column("predicted_probability", "number", "P(ŷ|x); empty for a model that returns labels only"),
+                Column("codes", "integers", "codes of the M features"),
+                Column("values", "texts", "the same as text"),
+                Column(
+                    "text",
+                    "text",
+                    "the original string, for text; with `max_tokens` also what is behind the last word used",
+                    optional=True,
+                ),
+                Column("words", "texts", "the original words, one for each position, for text", optional=True),
+            ),
+        ),
+        TableSchema(
+            "training.parquet",
+            "The training rows, in the order in which they are drawn from; absent with `training=0` and for more than `training` rows.",
+            keys=("instance",),
+            columns=(
+                _INSTANCE,
+                Column("label", "integer", "true class"),
+                Column("codes", "integers", "codes of the M features"),
+            ),
+            optional=True,
+        ),
+        TableSchema(
+            "truth.parquet",
+            "How much each feature matters, one row for each instance and truth; absent if the model has no truth.",
+            keys=("instance", "truth"),
+            columns=(
+                _INSTANCE,
+                Column("truth", "text", "name of the truth"),
+                Column(
+                    "importance",
+                    "numbers",
+                    "importance of the M features for ŷ; NaN where a feature is absent, and everywhere for an instance for which this truth was not computed (`reference`)",
+                ),
+                Column(
+                    "error", "number", "largest standard error among them: 0 if they are exact, NaN if it is not known"
+                ),
+            ),
+            optional=True,
+        ),
+        TableSchema(
+            "explanations.parquet",
+            "One row for each instance and explainer, with or without an explanation.",
+            keys=("instance", "explainer"),
+            columns=_EXPLANATIONS_COLUMNS,
+        ),
+        TableSchema(
+            "counterfactuals.parquet",
+            "One row for each instance with a usable explanation, explainer and level of access.",
+            keys=("instance", "explainer", "access"),
+            columns=_COUNTERFACTUALS_COLUMNS,
+        ),
+        TableSchema(
+            "explanations_again.parquet",
+            "The explanations of a sample of the instances with another explainer seed; absent with `noise=0`. Columns as in explanations.parquet.",
+            keys=("instance", "explainer"),
+            columns=_EXPLANATIONS_COLUMNS,
+            optional=True,
+        ),
+        TableSchema(
+            "counterfactuals_again.parquet",
+            "The counterfactuals of these explanations. Columns as in counterfactuals.parquet.",
+            keys=("instance", "explainer", "access"),
+            columns=_COUNTERFACTUALS_COLUMNS,
+            optional=True,
+        ),
+        TableSchema(
+            "scores.parquet",
+            "One row for each instance, explainer, metric and variant. The value of a metric is Σ `numerator` / Σ `denominator`.",
+            keys=("instance", "explainer", "metric", "variant"),
+            columns=(
+                _INSTANCE,
+                _EXPLAINER,
+                *_METRIC,
+                Column("numerator", "number", "the score of the instance"),
+                Column("denominator", "number", "1 for means; the distance for C and C_soft, which are ratios of sums"),
+                Column(
+                    "common",
+                    "flag",
+                    "whether every explainer that has a value of this metric covers the instance; true in all rows of a ladder. With `support=common` only these rows count, with `support=own` all",
+                ),
+            ),
+        ),
+        TableSchema(
+            "metrics.csv",
+            "The value of each metric for each explainer.",
+            keys=("metric", "variant", "explainer"),
+            columns=(
+                *_METRIC,
+                _EXPLAINER,
+                Column(
+                    "rung",
+                    "number",
+                    "of a ladder: the probability with which this explainer selects a ground-truth feature; empty for other explainers",
+                ),
+                Column(
+                    "control", "flag", "whether the explainer is a control: chance or the truth itself (`random`, `lr`)"
+                ),
+                Column("value", "number", "the value; empty if there is none, with the reason in `note`"),
+                Column("value_low", "number", "lower end of its bootstrap interval over instances"),
+                Column("value_high", "number", "upper end of it"),
+                Column("value_se", "number", "its bootstrap standard error"),
+                Column(
+                    "place",
+                    "number",
+                    "position of the value between the worst (0) and the best (1) score that any explanation could get on the same instances; only with `bounds`",
+                ),
+                Column(
+                    "rank",
+                    "number",
+                    "rank among the explainers (in a ladder: among its rungs), 1 is best; ties share their mean rank, values within 1e-12 of their size are tied",
+                ),
+                Column("n", "integer", "number of instances"),
+                Column(
+                    "own_value",
+                    "number",
+                    "the value on all instances that this explainer covers; with `support=own` the same as `value`",
+                ),
+                Column("own_n", "integer", "number of these instances"),
+                Column("coverage", "number", "share of instances for which the explainer selected k features"),
+                Column("better", "text", "`higher`, `lower` or `none`"),
+                Column("role", "text", "`judged` by a truth, the `truth` itself, or a `fact` about the scores"),
+                Column("access", "text", "access that the metric needs"),
+                Column("low", "number", "smallest possible value"),
+                Column("high", "number", "largest possible value"),
+                Column("circular", "flag", "whether the explainer is optimal by construction for this metric or truth"),
+                Column(
+                    "moves",
+                    "flag",
+                    "whether a reparametrisation that changes no prediction changes the value; empty where that was not tried",
+                ),
+                Column("note", "text", "why there is no value"),
+                Column("remark", "text", "how the value was computed, such as by beam search"),
+            ),
+        ),
+        TableSchema(
+            "correlations.csv",
+            "How well each metric ranks the explainers, compared with each truth.",
+            keys=("metric", "variant", "family", "gold", "agreement"),
+            columns=(
+                *_METRIC,
+                Column("better", "text", "`higher` or `lower`"),
+                Column("family", "text", "what is ranked: the `explainers`, or the rungs of a `ladder`"),
+                *_TRUTH,
+                Column("explainers", "integer", "how many were ranked"),
+                Column(
+                    "tau", "number", "Kendall's τ: (concordant − discordant) / all pairs, where a tied pair is neither"
+                ),
+                Column("tau_low", "number", "lower end of its bootstrap interval over instances"),
+                Column("tau_high", "number", "upper end of it"),
+                Column("tau_se", "number", "its bootstrap standard error"),
+                Column("p_tau", "number", "one-sided p of the permutation test of τ"),
+                Column("explainers_without_controls", "integer", "how many were ranked without controls"),
+                Column(
+                    "tau_without_controls",
+                    "number",
+                    "the same over the explainers that are not controls; empty where fewer than two are left",
+                ),
+                Column("tau_without_controls_low", "number", "lower end of its interval"),
+                Column("tau_without_controls_high", "number", "upper end of it"),
+                Column("tau_without_controls_se", "number", "its standard error"),
+                Column("p_tau_without_controls", "number", "one-sided p of its permutation test"),
+                Column("rho", "number", "Spearman's ρ on average ranks; empty if all values of one side are tied"),
+                Column("rho_low", "number", "lower end of its interval"),
+                Column("rho_high", "number", "upper end of it"),
+                Column("rho_se", "number", "its standard error"),
+                Column("p_rho", "number", "one-sided p of its permutation test"),
+                Column(
+                    "circular",
+                    "flag",
+                    "whether the metric is optimal by construction at this truth; with `circular=drop` there is then no value",
+                ),
+                Column(
+                    "moves",
+                    "flag",
+                    "whether a reparametrisation that changes no prediction changes `tau`; empty where that was not tried",
+                ),
+                Column("moves_without_controls", "flag", "the same for `tau_without_controls`", optional=True),
+                Column("note", "text", "which explainers are left out, and why a value is absent"),
+            ),
+        ),
+        TableSchema(
+            "tau_resamples.parquet",
+            "τ in each of the first 500 resamples of the instances, by which several seeds are combined; absent with `resamples=0`, without a truth, or with fewer than two explainers.",
+            keys=("draw", "metric", "variant", "gold", "agreement"),
+            columns=(
+                Column("draw", "integer", "number of the resample"),
+                *_METRIC,
+                *_TRUTH,
+                Column("tau", "number", "τ over all explainers"),
+                Column("tau_without_controls", "number", "τ over the explainers that are not controls"),
+            ),
+            optional=True,
+        ),
+        TableSchema(
+            "differences.csv",
+            "For each truth and each two metrics: the difference of their τ.",
+            keys=("family", "gold", "agreement", "metric", "variant", "than_metric", "than_variant"),
+            columns=(
+                Column("family", "text", "as in correlations.csv"),
+                *_TRUTH,
+                Column("metric", "text", "the metric with the larger τ"),
+                Column("variant", "text", "its variant"),
+                Column("than_metric", "text", "the other metric"),
+                Column("than_variant", "text", "its variant"),
+                Column(
+                    "difference",
+                    "number",
+                    "difference of τ; empty, as all that follows, where the two metrics rank different explainers, and where a ranked explainer has fewer than 30 instances",
+                ),
+                Column("low", "number", "lower end of its interval"),
+                Column("high", "number", "upper end of it"),
+                Column("p", "number", "two-sided p, from the same resamples for both"),
+                Column("p_holm", "number", "p after Holm's correction over all pairs of this truth"),
+                Column(
+                    "same",
+                    "flag",
+                    "whether the two have the same τ in every resample, and count as one in Holm's correction",
+                ),
+                Column(
+                    "difference_without_controls",
+                    "number",
+                    "difference of the same two metrics' τ without controls, which can be negative; empty where fewer than two explainers are left",
+                ),
+                Column("low_without_controls", "number", "lower end of its interval"),
+                Column("high_without_controls", "number", "upper end of it"),
+                Column("p_without_controls", "number", "its two-sided p"),
+                Column("p_holm_without_controls", "number", "its p after Holm's correction"),
+                Column("same_without_controls", "flag", "as `same`"),
+            ),
+        ),
+        TableSchema(
+            "instance_agreement.csv",
+            "Agreement of each metric with each truth, instance by instance.",
+            keys=("metric", "variant", "gold", "agreement"),
+            columns=(
+                *_METRIC,
+                Column("better", "text", "`higher` or `lower`"),
+                *_TRUTH,
+                Column("instances", "integer", "instances for which at least two explainers have a score"),
+                Column(
+                    "tau",
+                    "number",
+                    "mean over instances of τ between the metric's order of the explainers and that of their true scores",
+                ),
+                Column("tau_low", "number", "lower end of its interval"),
+                Column("tau_high", "number", "upper end of it"),
+                Column("ordered", "integer", "instances in which at least two explainers have different true scores"),
+                Column(
+                    "d",
+                    "number",
+                    "(concordant − discordant) / all pairs of explainers of one instance with different true scores",
+                ),
+                Column("d_low", "number", "lower end of its interval"),
+                Column("d_high", "number", "upper end of it"),
+                Column(
+                    "instances_without_controls",
+                    "integer",
+                    "the same over the explainers that are not controls; empty where fewer than two are left",
+                ),
+                Column(
+                    "tau_without_controls",
+                    "number",
+                    "the same over the explainers that are not controls; empty where fewer than two are left",
+                ),
+                Column("tau_without_controls_low", "number", "lower end of its interval"),
+                Column("tau_without_controls_high", "number", "upper end of it"),
+                Column(
+                    "ordered_without_controls",
+                    "integer",
+                    "the same over the explainers that are not controls; empty where fewer than two are left",
+                ),
+                Column(
+                    "d_without_controls",
+                    "number",
+                    "the same over the explainers that are not controls; empty where fewer than two are left",
+                ),
+                Column("d_without_controls_low", "number", "lower end of its interval"),
+                Column("d_without_controls_high", "number", "upper end of it"),
+            ),
+        ),
+        TableSchema(
+            "metric_agreement.csv",
+            "Agreement of each two metrics with each other, whether or not a truth is known.",
+            keys=("metric", "variant", "other_metric", "other_variant"),
+            columns=(
+                *_METRIC,
+                Column("other_metric", "text", "the other metric"),
+                Column("other_variant", "text", "its variant"),
+                Column("explainers", "integer", "how many both ranked"),
+                Column("tau", "number", "Kendall's τ between their rankings"),
+                Column("tau_low", "number", "lower end of its interval over instances"),
+                Column("tau_high", "number", "upper end of it"),
+            ),
+        ),
+        TableSchema(
+            "bounds.csv",
+            "The best and the worst score that an explanation of k features could get; absent with `bounds=0`.",
+            keys=("metric", "variant"),
+            columns=(
+                *_METRIC,
+                Column("better", "text", "`higher` or `lower`"),
+                Column(
+                    "method",
+                    "text",
+                    "`enumerated`: every set of k features was scored; `greedy`: sets were grown, and better or worse ones may exist",
+                ),
+                Column("instances", "integer", "number of instances"),
+                Column("sets", "integer", "number of sets that were scored, over all instances"),
+                Column("worst", "number", "the worst score"),
+                Column("best", "number", "the best score"),
+                Column("optima", "number", "mean number of sets that are equally good for an instance"),
+                Column("telling", "integer", "instances whose sets are not all equally good"),
+                Column(
+                    "gold_<truth>",
+                    "number",
+                    "share of the true top k features in the best sets; their mean where several sets are best",
+                ),
+                Column(
+                    "gold_<truth>_telling", "number", "the same over the `telling` instances; empty if there are none"
+                ),
+            ),
+            optional=True,
+        ),
+        TableSchema(
+            "noise.csv",
+            "How often another seed of an explainer selects the same features; absent with `noise=0`.",
+            keys=("explainer",),
+            columns=(
+                _EXPLAINER,
+                Column("asked", "integer", "instances that were explained a second time"),
+                Column(
+                    "instances",
+                    "integer",
+                    "those of them for which both explanations succeeded and one of them is not empty",
+                ),
+                Column(
+                    "same_features",
+                    "number",
+                    "share of `instances` with the same set of k features (fewer, if the explainer selects fewer)",
+                ),
+                Column("low", "number", "lower end of its exact (Clopper-Pearson) interval"),
+                Column("high", "number", "upper end of it"),
+                Column("overlap", "number", "mean share of the larger of the two sets that is in both"),
+                Column("same_order", "number", "share of `instances` with the same features in the same order"),
+                Column(
+                    "deterministic",
+                    "text",
+                    "`yes` if all features and scores are the same, `no` if not; empty if nothing could be compared",
+                ),
+            ),
+            optional=True,
+        ),
+        TableSchema(
+            "noise_metrics.csv",
+            "What another seed of an explainer changes in the values of the metrics, on the instances that have a score with both; absent with `noise=0`.",
+            keys=("explainer", "metric", "variant"),
+            columns=(
+                _EXPLAINER,
+                *_METRIC,
+                Column("instances", "integer", "number of instances"),
+                Column("value", "number", "value with the run's seed"),
+                Column("value_again", "number", "value with the other seed"),
+                Column("difference", "number", "the second less the first"),
+                Column("se", "number", "standard error of `value` over these instances; none from fewer than 30"),
+                Column("noise_se", "number", "the part of it that is due to the explainer's seed"),
+            ),
+            optional=True,
+        ),
+        TableSchema(
+            "invariance.csv",
+            "How far τ changes if the model is written in other parameters that change no prediction; absent with `reparametrisations=0`, and for models that cannot be written so.",
+            keys=("metric", "variant", "gold", "agreement"),
+            columns=(
+                *_METRIC,
+                *_TRUTH,
+                Column("tau", "number", "τ of the model as it is, on the same instances"),
+                Column("tau_lowest", "number", "smallest τ over all draws"),
+                Column("tau_highest", "number", "largest τ over all draws"),
+                Column("moves", "flag", "whether these differ", optional=True),
+                Column(
+                    "moved_by",
+                    "text",
+                    "the changes that alone change τ, of `constant`, `orthogonal` and `scale`; `together` if only all at once do",
+                ),
+                Column(
+                    "tau_without_controls",
+                    "number",
+                    "the same over the explainers that are not controls; empty where fewer than two are left",
+                ),
+                Column("tau_without_controls_lowest", "number", "its smallest value"),
+                Column("tau_without_controls_highest", "number", "its largest value"),
+                Column("moves_without_controls", "flag", "whether these differ", optional=True),
+                Column("reparametrisations", "integer", "number of draws of each change"),
+                Column("instances", "integer", "number of instances"),
+            ),
+            optional=True,
+        ),
+        TableSchema(
+            "costs.csv",
+            "What each part of the run cost. No two runs take the same time.",
+            keys=("part", "name", "access"),
+            columns=(
+                Column("part", "text", "`explainer`, `search`, `metric`, `noise` or `bounds`"),
+                Column("name", "text", "the explainer whose explanations are computed or searched, or the metric"),
+                Column("access", "text", "level of access of a search"),
+                Column(
+                    "known",
+                    "integer",
+                    "explanations taken from earlier runs, which count with the cost that they had then",
+                ),
+                Column("seconds", "number", "seconds of one core"),
+                Column("model_rows", "integer", "rows that the model evaluated"),
+                Column("model_seconds", "number", "those of the `seconds` that the model took"),
+                Column(
+                    "model_calls",
+                    "integer",
+                    "calls of the model. Instances that wait for it at the same time share a call, and equal rows are evaluated once in a call: calls depend on how many instances were left to explain, rows do not",
+                ),
+            ),
+        ),
+    )
+}
+
+
+def render_columns(schema: TableSchema) -> str:
+    """Return the columns of a table as a Markdown table."""
+    lines = ["| column | kind | meaning |", "| --- | --- | --- |"]
+    for column in schema.columns:
+        meaning = column.meaning.replace("|", r"\|")
+        key = " (key)" if column.name in schema.keys else ""
+        lines.append(f"| `{column.name}` | {column.kind}{key} | {meaning} |")
+    return "\n".join([schema.meaning, "", *lines])
+
+
+def render_page(page: str) -> str:
+    """Return docs/run-folder.md with the text between the markers of each table made anew."""
+    end = "<!-- end -->"
+    for name, schema in TABLES.items():
+        before, marker, after = page.partition(f"<!-- columns of {name} -->\n")
+        if marker:
+            page = f"{before}{marker}{render_columns(schema)}\n{end}{after.partition(end)[2]}"
+    return page
+
+
+if __name__ == "__main__":
+    file = Path(sys.argv[1])
+    file.write_text(render_page(file.read_text(encoding="utf-8")), encoding="utf-8")

@@ -1,0 +1,64 @@
+"""The schema describes every table that a run writes, and the page that documents them follows from it."""
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from cfeval_cli.results.schema import TABLES, Column, TableSchema, render_columns, render_page
+
+PAGE = Path(__file__).parents[2] / "docs" / "run-folder.md"
+WIDE = ("explainer=[random,omission,lr,ladder]", "noise=20", "bounds=20", "reparametrisations=2", "resamples=100")
+
+
+def read(path):
+    return pd.read_csv(path) if path.suffix == ".csv" else pd.read_parquet(path)
+
+
+@pytest.fixture(scope="module")
+def folder(toy, made):
+    return made(toy, *WIDE)
+
+
+def test_every_table_of_a_run_has_the_columns_of_its_schema(folder):
+    files = [path for path in folder.iterdir() if path.suffix in (".csv", ".parquet")]
+    assert {path.name for path in files} == set(TABLES)
+    for path in files:
+        name, schema, table = path.name, TABLES[path.name], read(path)
+        assert schema.find_problem(table.columns) is None
+        required = {column.name for column in schema.columns if not column.optional and "<" not in column.name}
+        assert required <= set(table.columns), name
+        assert not table.duplicated(list(schema.keys)).any() and len(table), name
+
+
+def test_every_column_is_of_its_kind(folder):
+    for name, schema in TABLES.items():
+        table = read(folder / name)
+        for column in schema.columns:
+            for values in (table[name].dropna() for name in table if column.matches(name)):
+                assert all(is_of_kind(value, column.kind) for value in values), f"{name}: {column.name}"
+
+
+def is_of_kind(value, kind):
+    if kind.endswith("s"):
+        return all(is_of_kind(item, kind[:-1]) for item in value)
+    if kind == "text":
+        return isinstance(value, str)
+    if kind == "flag":
+        return value in (True, False)
+    return float(value) == int(value) if kind == "integer" else float(value) == value or value != value
+
+
+def test_the_page_follows_from_the_schema():
+    page = PAGE.read_text(encoding="utf-8")
+    assert render_page(page) == page
+    for name, schema in TABLES.items():
+        assert name.endswith("_again.parquet") or render_columns(schema) in page
+
+
+def test_a_column_that_is_missing_or_unknown_is_named():
+    schema = TableSchema("t.csv", "", ("a",), (Column("a", "text", ""), Column("b", "text", "", optional=True),
+                                               Column("g_<truth>", "number", "")))  # fmt: skip
+    assert schema.find_problem(["a"]) is None and schema.find_problem(["b", "g_shapley", "a"]) is None
+    assert schema.find_problem(["b"]) == "t.csv has no column a"
+    assert schema.find_problem(["a", "c"]) == "t.csv has an unknown column c"
