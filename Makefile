@@ -135,7 +135,7 @@ wheel: .venv/.dev ## build dist/cfeval-*.whl
 	@rm -rf build
 
 clean: ## remove what the other targets made, downloads and results included
-	rm -rf .venv build dist multirun *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .coverage.*
+	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .coverage.*
 	find outputs -mindepth 1 ! -path outputs/README.md -delete
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 	sed -nE 's/^ +name: ([a-zA-Z0-9_-]+\.[a-z]+)$$/data\/\1/p' conf/dataset/*.yaml | xargs rm -f  # not a user's own files

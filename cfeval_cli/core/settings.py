@@ -5,7 +5,7 @@ Defaults and one-line descriptions are in conf/run.yaml.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -104,7 +104,7 @@ def validate_settings(values: Mapping[str, Any]) -> RunSettings:
     try:
         return RunSettings.model_validate(dict(values))
     except ValidationError as error:
-        raise UserError(" ".join(_describe(error))) from error
+        raise UserError(" ".join(describe_problems(error, _name_key))) from error
 
 
 # What a value must be, by the type of pydantic's error.
@@ -114,20 +114,22 @@ _EXPECTED = {
     "float_type": "a number",
     "string_type": "a word",
     "tuple_type": "a list such as [a,b]",
+    "list_type": "a list such as [a,b]",
     "finite_number": "finite",
     "greater_than_equal": "at least {ge}",
     "less_than_equal": "at most {le}",
-    "model_type": "a mapping such as {{metrics: null}}",
+    "model_type": "a mapping",
+    "dict_type": "a mapping",
 }
 
 
-def _describe(error: ValidationError) -> list[str]:
-    """Return one sentence for each setting with a wrong value."""
+def describe_problems(error: ValidationError, name_key: Callable[[tuple[int | str, ...]], str]) -> list[str]:
+    """Return one sentence for each key with a wrong value."""
     problems: dict[str, str] = {}
     expected: dict[str, list[str]] = {}
     endings: dict[str, str] = {}
     for item in error.errors():
-        key, context = _name_key(item["loc"]), item.get("ctx", {})
+        key, context = name_key(item["loc"]), item.get("ctx", {})
         if item["type"] == "value_error":
             problems[key] = f"{context['error']}."
         elif item["type"] in ("missing", "extra_forbidden"):
@@ -135,12 +137,17 @@ def _describe(error: ValidationError) -> list[str]:
         elif item["type"] == "literal_error":
             options = [option.strip("' ") for option in context["expected"].replace(" or ", ", ").split(",")]
             expected.setdefault(key, []).append("one of " * (len(options) > 1) + ", ".join(options))
-            endings[key] = f", not {item['input']!r}.{did_you_mean(str(item['input']), options)}"
+            endings[key] = f", not {_shorten(item['input'])}.{did_you_mean(str(item['input']), options)}"
         else:
             expected.setdefault(key, []).append(_EXPECTED.get(item["type"], item["msg"]).format(**context))
-            endings.setdefault(key, f", not {item['input']!r}.")
+            endings.setdefault(key, f", not {_shorten(item['input'])}.")
     problems |= {key: f"must be {' or '.join(dict.fromkeys(values))}{endings[key]}" for key, values in expected.items()}
     return [f"{key} {problem}" for key, problem in problems.items()]
+
+
+def _shorten(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:60]}…"
 
 
 def _name_key(location: tuple[int | str, ...]) -> str:

@@ -524,7 +524,7 @@ class RunFolder:
         with contextlib.suppress(OSError):
             for path in (*hydra_files, self.path / "run.log", self.path / "run.json"):
                 path.unlink(missing_ok=True)
-        made = takewhile(lambda folder: _MADE.fullmatch(folder.name), self.path.parents[:2])
+        made = takewhile(lambda folder: _MADE.fullmatch(folder.name), self.path.parents[:4])
         for folder in (self.path / ".hydra", self.path, *made):  # not one that the user made
             try:
                 folder.rmdir()

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import io
 import json
-import math
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import pandas as pd
 
 from cfeval_cli.core.files import hash_file
 from cfeval_cli.errors import UserError
+from cfeval_cli.results.record import parse_record
 from cfeval_cli.results.schema import TABLES
 
 SCHEMA = 5
@@ -57,7 +57,7 @@ def read_record(path: Path) -> dict[str, Any]:
         record = json.loads(text(file, LARGEST))
         if not isinstance(record, dict) or not isinstance(record.get("status"), str):
             raise UserError(f"{file} is not the record of a run.")
-        check(record)
+        parse_record(record)
     except OSError as error:
         raise UserError(f"{file} cannot be read: {error.strerror}.") from error
     except (ValueError, TypeError, LookupError, AttributeError, *TOO_MUCH) as error:
@@ -128,26 +128,6 @@ def table(path: Path) -> pd.DataFrame:
     )
 
 
-def check(record: Any) -> None:
-    """Refuse a run.json whose entries are not of the kinds that a run writes; ValueError names the first."""
-    if not isinstance(record, dict):
-        raise ValueError("run.json is not an object")
-    json.dumps(record, ensure_ascii=False).encode("utf-8")  # halves of characters can be written to no file
-    for key, (good, what) in _KINDS.items():
-        node: Any = record
-        *parents, last = key.split(".")
-        for name in parents:
-            node = node.get(name) if isinstance(node, dict) else None
-        if isinstance(node, dict) and last in node and not good(node[last]):
-            raise ValueError(f"run.json: {key} is not {what}")
-        if key in _NEEDED and isinstance(node, dict) and last not in node and record.get("status") == "complete":
-            raise ValueError(f"run.json does not tell {key}")
-    for name, facts in record.get("metrics", {}).items():
-        for key, (good, what) in _FACTS.items():
-            if not isinstance(facts, dict) or key not in facts or not good(facts[key]):
-                raise ValueError(f"run.json: metrics.{name}.{key} is not {what}")
-
-
 def check_tables(record: Mapping[str, Any], metrics: pd.DataFrame, correlations: pd.DataFrame) -> None:
     """Refuse tables that have a line twice, or are of metrics that run.json does not tell of."""
     for name, table, keys in (
@@ -161,98 +141,3 @@ def check_tables(record: Mapping[str, Any], metrics: pd.DataFrame, correlations:
     known = record["metrics"]
     if known and not {*metrics["metric"], *correlations["metric"]} <= set(known):
         raise ValueError("metrics.csv or correlations.csv has a metric that run.json does not tell of")
-
-
-def _whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 63
-
-
-def _number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
-
-
-def _words(value: Any) -> bool:
-    return isinstance(value, dict) and all(isinstance(one, str) for one in value.values())
-
-
-def _switches(value: Any) -> bool:
-    return isinstance(value, dict) and all(isinstance(one, bool) for one in value.values())
-
-
-def _shares(value: Any) -> bool:
-    return isinstance(value, dict) and all(_number(one) and 0 <= one <= 1 for one in value.values())
-
-
-def _fidelity(value: Any) -> bool:
-    return _shares({name: one for name, one in value.items() if name != "rows"}) if isinstance(value, dict) else False
-
-
-def _objects(value: Any) -> bool:
-    return isinstance(value, dict) and all(isinstance(one, dict) for one in value.values())
-
-
-def _definitions(value: Any) -> bool:
-    return isinstance(value, dict) and all(_words(one) for one in value.values())
-
-
-_NEEDED = ("data.name", "accuracy.test")  # of a run that is complete
-
-_Kinds = Mapping[str, tuple[Callable[[Any], bool], str]]
-
-_TEXT = (lambda value: isinstance(value, str), "text")
-_OBJECT = (lambda value: isinstance(value, dict), "an object")
-_WHOLE = (_whole, "a whole number")
-_NAMES = (lambda value: isinstance(value, list) and all(isinstance(one, str) for one in value), "a list of words")
-_KINDS: _Kinds = {
-    "status": _TEXT,
-    "settings": _OBJECT,
-    "settings.seed": _WHOLE,
-    "settings.k": _WHOLE,
-    "settings.gold": _NAMES,
-    "settings.agreement": _TEXT,
-    "settings.incomplete": _TEXT,
-    "settings.circular": _TEXT,
-    "settings.support": _TEXT,
-    "settings.tables": _OBJECT,
-    "settings.figures": (
-        lambda value: isinstance(value, list) and all(one in ("png", "svg", "pdf") for one in value),
-        "a list of png, svg and pdf",
-    ),
-    "settings.tables.metrics": (lambda value: value is None or _NAMES[0](value), "a list of words"),
-    "explainers": (_words, "a list of names with their titles"),
-    "explainer_settings": (_objects, "a list of explainers with their settings"),
-    "metrics": _OBJECT,
-    "metrics_absent": (_words, "a list of names with reasons"),
-    "explainers_absent": (_words, "a list of names with reasons"),
-    "truths_absent": (_words, "a list of names with reasons"),
-    "truths": (_objects, "a list of truths with what they say of themselves"),
-    "removals": (_objects, "a list of ways to remove with what they say of themselves"),
-    "definitions": (_definitions, "groups of names with what they mean"),
-    "search": _TEXT,
-    "setup": _TEXT,
-    "data": _OBJECT,
-    "data.name": _TEXT,
-    "model": _OBJECT,
-    "model.name": _TEXT,
-    "model.settings": _OBJECT,
-    "accuracy": _OBJECT,
-    "accuracy.test": (lambda value: _number(value) and not math.isnan(value), "a number"),
-    "doubts": _NAMES,
-    "fidelity": (_fidelity, "a share with its interval"),
-    "effects": (_switches, "a list of names with true or false"),
-    "ordered": (_switches, "a list of names with true or false"),
-    "majority": (_shares, "a list of shares"),
-    "auc": (_shares, "a list of shares"),
-    "instances": _WHOLE,
-    "resampled": _WHOLE,
-    "levels": _NAMES,
-}
-_FACTS: _Kinds = {
-    "title": _TEXT,
-    "latex": (lambda value: value is None or isinstance(value, str), "text"),
-    "better": (lambda value: value in _BETTER if isinstance(value, str) else False, f"one of {', '.join(_BETTER)}"),
-    "place": (_number, "a number"),
-    "role": (lambda value: value in ("judged", "truth", "fact"), "judged, truth or fact"),
-    "block": _TEXT,
-    "detail": _TEXT,
-}

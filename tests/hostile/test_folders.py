@@ -254,5 +254,5 @@ def test_a_complete_run_tells_what_the_tables_need(canary, key):
     write_run(canary / "runs" / "0", 0, [], some_values(rng), some_taus(rng))
     path = canary / "runs" / "0" / "run.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), key: {}}))
-    with pytest.raises(UserError, match=f"run.json does not tell {key}"):
+    with pytest.raises(UserError, match=f"run.json: {key}"):
         gather([canary / "runs"], canary / "into")

@@ -63,9 +63,12 @@ def test_a_file_that_was_changed_or_is_gone_is_named(toy, made):
             f"written by another version of cfeval .schema 2, not {checked.SCHEMA}",
         ),
         (lambda record: record.update(status=None), "not the record of a run"),
-        (lambda record: record["settings"].update(k="x"), "settings.k is not a whole number"),
-        (lambda record: record["metrics"]["c"].update(role="judge"), "metrics.c.role is not judged, truth or fact"),
-        (lambda record: record["metrics"]["c"].pop("block"), "metrics.c.block is not text"),
+        (lambda record: record["settings"].update(k="x"), "settings.k must be a whole number"),
+        (
+            lambda record: record["metrics"]["c"].update(role="judge"),
+            "metrics.c.role must be one of judged, truth, fact",
+        ),
+        (lambda record: record["metrics"]["c"].pop("block"), "metrics.c.block is missing"),
         (lambda record: record["files"].update({"../x": "00"}), "not in the run's folder"),
     ],
 )
@@ -159,7 +162,7 @@ def test_a_run_that_computed_nothing_takes_back_the_folders_it_made_and_no_other
 
 
 def test_results_beside_the_data_are_no_inputs_of_the_run(toy, tmp_path):
-    """`data init` writes `folder: "."`, which also holds outputs/ and multirun/: they grow with each job of a sweep."""
+    """`data init` writes `folder: "."`, which also holds outputs/: it grows with each job of a sweep."""
     (tmp_path / "toy.csv").write_bytes((toy.folder / "data" / "toy.csv").read_bytes())
     plan = planned("dataset=toy", f"+dataset.file.folder={tmp_path}", folder=toy.folder / "conf")
     inputs = pipeline.inputs(plan)
@@ -183,7 +186,7 @@ def test_figures_of_a_record_are_formats(toy, made):
     record = json.loads((folder / "run.json").read_text())
     record["settings"]["figures"] = ["../../x.svg"]
     (folder / "run.json").write_text(json.dumps(record))
-    with pytest.raises(UserError, match=r"settings\.figures is not a list of png, svg and pdf"):
+    with pytest.raises(UserError, match=r"settings\.figures\.0 must be one of png, svg, pdf"):
         checked.read(folder)
 
 

@@ -88,7 +88,7 @@ def test_a_folder_that_does_not_tell_enough_is_named(toy, made, tmp_path, key):
     record = json.loads((folder / "run.json").read_text())
     del record[key]
     (folder / "run.json").write_text(json.dumps(record))
-    with pytest.raises(UserError, match=f"{re.escape(str(folder))} is damaged.*does not tell {key}"):
+    with pytest.raises(UserError, match=f"{re.escape(str(folder))} is damaged.*{key}"):
         check([folder], tmp_path)
     record |= {"status": "stopped"}
     (folder / "run.json").write_text(json.dumps(record))

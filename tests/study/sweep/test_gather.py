@@ -487,7 +487,7 @@ def test_where_the_files_go(tmp_path, monkeypatch, capsys):
 
 
 def sweep_of(cwd) -> Path:
-    (folder,) = cwd.glob("multirun/*/*")
+    (folder,) = cwd.glob("outputs/multirun/*/*")
     return folder
 
 

@@ -1,0 +1,40 @@
+"""run.json is read into typed entries, and the first entry that no run writes is named."""
+
+import json
+
+import pytest
+
+from cfeval_cli.results.record import RunRecord, parse_record
+
+
+def test_the_record_of_a_run_is_read_and_written_again(toy, made):
+    record = json.loads((made(toy, "explainer=[random,lr]", "n_explain=20") / "run.json").read_text())
+    parsed = parse_record(record)
+    assert parsed.settings.k == record["settings"]["k"] and parsed.data.name == "toy"
+    assert {name: entry.title for name, entry in parsed.metrics.items()} == {
+        name: facts["title"] for name, facts in record["metrics"].items()
+    }
+    assert parse_record(json.loads(parsed.model_dump_json(by_alias=True))) == parsed
+
+
+@pytest.mark.parametrize(
+    ("record", "message"),
+    [
+        ([], "run.json is not an object"),
+        ({}, "run.json: status is missing"),
+        ({"status": "complete", "settings": {"seed": -1}}, "settings.seed must be at least 0, not -1"),
+        ({"status": "complete", "settings": {"k": True}}, "settings.k must be a whole number, not True"),
+        ({"status": "complete", "explainers": {"a": 1}}, "explainers.a must be a word, not 1"),
+        ({"status": "complete", "majority": {"test": 2.0}}, "majority.test must be at most 1"),
+        ({"status": "complete", "accuracy": {"train": 1.0}}, "accuracy.test is missing"),
+        ({"status": "complete", "doubts": "x" * 1000}, "doubts must be a list such as [a,b], not 'xxx"),
+    ],
+)
+def test_an_entry_that_no_run_writes_is_named(record, message):
+    with pytest.raises(ValueError) as raised:
+        parse_record(record)
+    assert message in str(raised.value) and len(str(raised.value)) < 200
+
+
+def test_what_is_not_known_yet_has_its_default():
+    assert parse_record({"status": "running"}) == RunRecord(status="running")
