@@ -24,7 +24,7 @@ def main():
 
     from cfeval_cli.executor.dask import Dask
     from cfeval_cli.executor.local import Local
-    from cfeval_cli.pipeline import run as pipeline
+    from cfeval_cli.pipeline import explanations
 
     made = plan("adults", f"n_explain={options.people}")
     study = ready(made, *trained("adults"))
@@ -36,7 +36,7 @@ def main():
         for name, executor in executors.items():
             here = replace(study, plan=replace(study.plan, executor=executor))
             begun = time.perf_counter()
-            told[name] = pipeline.explained(here, options.explainer, {}, lambda _: None).explanation
+            told[name] = explanations.explain_instances(here, options.explainer, {}, lambda _: None).explanation
             if turn:  # the first starts workers, and lets them import what they need
                 seconds[name].append(time.perf_counter() - begun)
         one, two = told.values()

@@ -7,6 +7,7 @@ from functools import cache
 from cfeval_cli import settings as config
 from cfeval_cli.cli import configs
 from cfeval_cli.core import Subject
+from cfeval_cli.pipeline import explanations
 from cfeval_cli.pipeline import run as pipeline
 from cfeval_cli.pipeline.evaluate import edits_of
 from cfeval_cli.pipeline.study import prepare
@@ -47,7 +48,7 @@ def gold_features(study, k):
 
 
 def explain(study, name):
-    return pipeline.explained(study, name, {}, lambda _: None).explanation
+    return explanations.explain_instances(study, name, {}, lambda _: None).explanation
 
 
 def find(study, name, features):

@@ -77,6 +77,7 @@ def prepared(made, dataset, model, name, n):
     """A function that runs a stage on n synthetic instances."""
     from prepared import explain, find, gold_features, ready
 
+    from cfeval_cli.pipeline import explanations
     from cfeval_cli.pipeline import run as pipeline
 
     study = ready(made, replace(dataset, test=rows_like(dataset, n)), model)
@@ -84,8 +85,11 @@ def prepared(made, dataset, model, name, n):
     if name in ("discrete", "continuous"):
         return lambda: find(study, "lr", features)
     if name == "scoring":
-        told = {explainer: pipeline.explained(study, explainer, {}, lambda _: None) for explainer in ("random", "lr")}
-        usable = {explainer: pipeline.select(study, explainer, done) for explainer, done in told.items()}
+        told = {
+            explainer: explanations.explain_instances(study, explainer, {}, lambda _: None)
+            for explainer in ("random", "lr")
+        }
+        usable = {explainer: explanations.select_top_k(study, explainer, done) for explainer, done in told.items()}
         found = {explainer: find(study, explainer, named) for explainer, named in usable.items()}
         truth = {definition: study.truth(definition) for definition in study.plan.truths}
         return lambda: pipeline.score(study, truth, told, usable, found)

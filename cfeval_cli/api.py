@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import fields
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 from omegaconf import DictConfig
@@ -24,7 +24,17 @@ from cfeval_cli.errors import Failure, UserError, did_you_mean, refuse_exit, vis
 from cfeval_cli.frames import Asked, Frames
 from cfeval_cli.stored import Run, load
 
-__all__ = ["Run", "evaluate", "load"]
+if TYPE_CHECKING:
+    from cfeval_cli.core import Plan
+    from cfeval_cli.pipeline.progress import Progress
+    from cfeval_cli.pipeline.run import Outcome
+    from cfeval_cli.report.page.build import Report
+    from cfeval_cli.results.store import RunFolder
+    from cfeval_cli.statistics.recommendation import Judge
+
+__all__ = ["Run", "evaluate", "load", "run"]
+
+log = logging.getLogger("cfeval")
 
 _PLAIN = re.compile(r"[A-Za-z_][\w.-]*")  # words that Hydra takes as they are, but for these
 _WORDS = ("true", "false", "null", "nan", "inf")
@@ -82,7 +92,7 @@ def evaluate(
         table, left_out = frames.table(Path(place), name, classes, of_data)
         model = _model(predict_proba, frames, left_out, of_model)
         given = {"dataset": table, "model": model, **own}
-        folder = _run(_composed(chosen | general), given, _folder(into), call, progress)
+        folder = _evaluate(_composed(chosen | general), given, _folder(into), call, progress)
     return load(folder)
 
 
@@ -274,11 +284,69 @@ def _call(
     return f"evaluate(predict_proba, train, test, {', '.join(told)})"
 
 
-def _run(cfg: DictConfig, given: Mapping[str, object], path: Path, call: str, progress: bool) -> Path:
+def run(plan: Plan, folder: RunFolder, progress: Progress) -> Report | None:
+    """Compute a run with its judges, and write its tables, figures and page; None if the folder had the results."""
+    from cfeval_cli.pipeline.recommend import is_recommended, recommend_explainer
+    from cfeval_cli.pipeline.run import run as run_pipeline
+
+    with refuse_exit():
+        outcome = run_pipeline(plan, folder, progress)
+        if outcome is None:
+            return None
+        if plan.judges or is_recommended(outcome):
+            judges = [_run_judge(name, plan, outcome, folder, progress) for name in plan.judges]
+            with progress.stage("recommend"):
+                folder.save_recommendation(recommend_explainer(outcome, folder.truths, judges))
+    with progress.stage("tables"):
+        report = _add_tables(folder)
+    if plan.settings.figures or plan.settings.report:
+        with progress.stage("figures and page"):
+            _add_page(folder, plan, report)
+    folder.finish()
+    return report
+
+
+def _run_judge(name: str, plan: Plan, outcome: Outcome, folder: RunFolder, progress: Progress) -> Judge:
+    """Run a judge like any other model, in a folder of its own below the run's; return what it says."""
+    from cfeval_cli.pipeline.recommend import plan_judge, read_judge
+    from cfeval_cli.pipeline.run import run as run_pipeline
+
+    below = folder.below(name)
+    try:
+        with below.opened():
+            part = progress.part(f"judge {name}")
+            if run_pipeline(plan_judge(plan, plan.judges[name]), below, part, teacher=outcome.study.model):
+                _add_tables(below)
+                below.finish()
+    except (UserError, Failure) as error:
+        raise type(error)(f"judge.{name}: {error}") from error
+    return read_judge(name, below)
+
+
+def _add_tables(folder: RunFolder) -> Report:
+    """Write the tables as text, made from what the folder has."""
+    from cfeval_cli.report.page.build import Report
+    from cfeval_cli.results.read import read
+
+    report = Report(read(folder.path, folder.finished))
+    folder.add(report.texts())
+    return report
+
+
+def _add_page(folder: RunFolder, plan: Plan, report: Report) -> None:
+    """Write figures and page; a run does not fail because of them."""
+    try:
+        folder.add(list(report.files(plan.settings.figures, plan.settings.report)))
+    except OSError:
+        raise
+    except Exception as error:
+        log.exception("no report")
+        log.warning("report.html could not be made (%s); all else is complete", error)
+
+
+def _evaluate(cfg: DictConfig, given: Mapping[str, object], path: Path, call: str, progress: bool) -> Path:
     """Compute and write, as the command does."""
     from cfeval_cli.cli import live
-    from cfeval_cli.cli.run import add_page, add_tables
-    from cfeval_cli.pipeline import run as pipeline
     from cfeval_cli.pipeline.progress import Progress
     from cfeval_cli.results.store import RunFolder
     from cfeval_cli.settings import plan
@@ -292,10 +360,7 @@ def _run(cfg: DictConfig, given: Mapping[str, object], path: Path, call: str, pr
             stages = stack.enter_context(live.terminal()) if progress else Progress()
             with refuse_exit():
                 chosen = plan(cfg, given)
-                computed = pipeline.run(chosen, folder, stages)
-            if computed:
-                add_page(folder, chosen, add_tables(folder, chosen))
-                folder.finish()
+            run(chosen, folder, stages)
     except BaseException as error:
         if folder.begun:
             folder.close("stopped" if isinstance(error, KeyboardInterrupt) else "failed")

@@ -15,11 +15,10 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from omegaconf import DictConfig, OmegaConf
 
+from cfeval_cli import api
 from cfeval_cli import settings as config
 from cfeval_cli.cli import configs
-from cfeval_cli.cli.run import add_page, add_tables
 from cfeval_cli.core import Plan
-from cfeval_cli.pipeline import run as pipeline
 from cfeval_cli.pipeline.progress import Progress
 from cfeval_cli.results.store import RunFolder
 
@@ -140,10 +139,8 @@ def planned(*overrides: str, folder: Path | None = None) -> Plan:
 def run(
     into: Path, *overrides: str, usual: Sequence[str] = (), folder: Path | None = None, tables: bool = True
 ) -> Path:
-    """A run as the command makes it, perhaps without its tables; `usual` is what its record does not tell of."""
+    """Run as the command does; `usual` settings are not in the record's overrides."""
     plan, made = planned(*usual, *overrides, folder=folder), RunFolder(into, ["cfeval", "run", *overrides])
-    pipeline.run(plan, made, Progress())
-    if tables or plan.settings.report or plan.settings.figures:
-        add_page(made, plan, add_tables(made, plan))
-    made.finish()
+    with made.opened():
+        api.run(plan, made, Progress())
     return into

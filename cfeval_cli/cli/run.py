@@ -22,7 +22,6 @@ from cfeval_cli.cli.resume import QUIET, arguments, sweep_task_overrides, words_
 from cfeval_cli.errors import Failure, UserError, refuse_exit, visible
 
 if TYPE_CHECKING:
-    from cfeval_cli.core import Plan
     from cfeval_cli.report.page.build import Report
     from cfeval_cli.report.table import Table
     from cfeval_cli.results.store import RunFolder
@@ -120,8 +119,8 @@ class _Shown:
 
 def _compute(cfg: DictConfig, folder: RunFolder) -> _Shown:
     """Compute and write everything, and mark the run as complete."""
+    from cfeval_cli import api
     from cfeval_cli.cli import live
-    from cfeval_cli.pipeline import run as pipeline
     from cfeval_cli.settings import plan
 
     own = _own()
@@ -130,18 +129,8 @@ def _compute(cfg: DictConfig, folder: RunFolder) -> _Shown:
     if own and not screen.quiet():
         sys.stderr.write(visible(f"Your own: {', '.join(own)}") + "\n")
     with live.terminal() as stages:
-        with refuse_exit():
-            computed = pipeline.run(chosen, folder, stages)
-        if not computed:
-            return _Shown(computed=False)
-        with stages.stage("tables"):
-            made = add_tables(folder, chosen)
-            shown = _Shown(computed=True, answer=_answer(made))
-        if chosen.settings.figures or chosen.settings.report:
-            with stages.stage("figures and page"):
-                add_page(folder, chosen, made)
-    folder.finish()
-    return shown
+        report = api.run(chosen, folder, stages)
+    return _Shown(computed=report is not None, answer=None if report is None else _answer(report))
 
 
 def _print(folder: RunFolder, shown: _Shown) -> None:
@@ -169,22 +158,6 @@ def _own() -> list[str]:
     return [str(Path(configs.PLACE) / f"{name}.yaml") for name in names if folder == configs.beside()]
 
 
-def add_tables(folder: RunFolder, plan: Plan) -> Report:
-    """The tables as text, made from what the folder has, and those of its judges."""
-    from cfeval_cli.report.page.build import Report
-    from cfeval_cli.results.read import read
-    from cfeval_cli.results.store import JUDGES, RunFolder
-
-    made = Report(read(folder.path, folder.finished))
-    folder.add(made.texts())
-    for name in plan.judges:
-        judge = folder.path / JUDGES / name
-        theirs = read(judge)
-        if "tables.md" not in theirs.record["files"]:
-            RunFolder.remake(judge, theirs.record, Report(theirs).texts())
-    return made
-
-
 def _answer(made: Report) -> tuple[Sequence[str], Table, Sequence[Table]] | None:
     """What the screen is to have; a run is not lost for want of it."""
     try:
@@ -193,17 +166,6 @@ def _answer(made: Report) -> tuple[Sequence[str], Table, Sequence[Table]] | None
         log.exception("no answer")
         log.warning("the answer could not be told (%s); all else is complete", error)
         return None
-
-
-def add_page(folder: RunFolder, plan: Plan, made: Report) -> None:
-    """Figures and page; a run is not lost for want of them."""
-    try:
-        folder.add(list(made.files(plan.settings.figures, plan.settings.report)))
-    except OSError:
-        raise
-    except Exception as error:
-        log.exception("no report")
-        log.warning("report.html could not be made (%s); all else is complete", error)
 
 
 def _close(folder: RunFolder, status: str, cfg: DictConfig) -> str:

@@ -7,7 +7,7 @@ import pytest
 
 from cfeval_cli.core import ABSENT, Access, Subject
 from cfeval_cli.errors import UserError
-from cfeval_cli.pipeline import run as pipeline
+from cfeval_cli.pipeline import train
 from cfeval_cli.pipeline.evaluate import edits_of
 from cfeval_cli.pipeline.study import prepare
 from cfeval_cli.search.discrete import Discrete
@@ -76,7 +76,7 @@ def test_the_white_box_reaches_the_papers_accuracy_and_the_data_have_its_size(st
         assert data.origin["rows_used"] == 8356
         return  # the paper's figure is for the whole
     model = planned(f"dataset={data.name}").model.fit(data, 0)
-    accuracy = pipeline.quality(model, data)["accuracy"]["test"]
+    accuracy = train.measure_quality(model, data)[0]["accuracy"]["test"]
     assert accuracy >= data.reference["test_accuracy"]
     used = sum(len(split) for split in (data.train, data.validation, data.test))
     assert used == {"adults": 15_682, "movie_reviews": 10_433}[data.name]

@@ -1,6 +1,7 @@
 """Judges that learn another model's predictions."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from cfeval_cli.core import Subject
 from cfeval_cli.core import Tree as IsTree
 from cfeval_cli.model.distilled import Distilled
 from cfeval_cli.model.tree import Tree
-from cfeval_cli.pipeline import run as pipeline
+from cfeval_cli.pipeline import train
 from tests import inside
 from tests.problems import make_mixed
 
@@ -30,7 +31,7 @@ def learned(seed=0):
     plan = inside.planned("model=tree")
     dataset = make_mixed(seed, n=80, categories=3, numbers=0)
     student = Distilled(Tree(min_leaf=1), Parity())
-    return dataset, pipeline.taught(pipeline.replace(plan, model=student), dataset, Off()), student
+    return dataset, train.relabel_by_teacher(replace(plan, model=student), dataset, Off()), student
 
 
 def test_it_is_given_the_teachers_predictions_for_labels_and_nothing_else_changes():
@@ -58,7 +59,7 @@ def test_fidelity_is_counted_and_its_interval_is_exact(seed):
     model = student.fit(taught, 0)
     said = model.predict_proba(dataset.test.codes).argmax(axis=1)
     alike, rows = sum(a == b for a, b in zip(said, taught.test.labels, strict=True)), len(said)
-    told = pipeline.fidelity(model, taught, 0.95)
+    told = train.measure_fidelity(model, taught, 0.95)
     low = beta.ppf(0.025, alike, rows - alike + 1) if alike else 0.0
     high = beta.ppf(0.975, alike + 1, rows - alike) if alike < rows else 1.0
     assert told == pytest.approx({"test": alike / rows, "low": low, "high": high, "rows": rows})

@@ -11,7 +11,7 @@ import pytest
 from cfeval_cli.core import Cost, Explained, Explanation, Subject
 from cfeval_cli.errors import Failure
 from cfeval_cli.model.logistic import LinearModel
-from cfeval_cli.pipeline import invariance
+from cfeval_cli.pipeline import explanations, invariance
 from cfeval_cli.pipeline import run as pipeline
 from cfeval_cli.pipeline.evaluate import edits_of
 from cfeval_cli.pipeline.study import prepare
@@ -54,7 +54,7 @@ class Ran:
 
 def searched(study, explained):
     """Everything after the explanations, as a run does it."""
-    chosen = {name: pipeline.select(study, name, done) for name, done in explained.items()}
+    chosen = {name: explanations.select_top_k(study, name, done) for name, done in explained.items()}
     edits = {}
     for name, features in chosen.items():
         rows = pipeline.used(features)
@@ -67,7 +67,9 @@ def ran(dataset, model, *overrides):
     fixed = ["cache=off", "n_jobs=1", "explainer=[random,omission,lr]", "reparametrisations=2"]
     plan = planned(*fixed, *unless([SCORED], overrides), *overrides)
     study = prepare(plan.applied(Subject(dataset, type(model))), dataset, model)
-    return searched(study, {name: pipeline.explained(study, name, {}, lambda _: None) for name in plan.explainers})
+    return searched(
+        study, {name: explanations.explain_instances(study, name, {}, lambda _: None) for name in plan.explainers}
+    )
 
 
 def values(run):

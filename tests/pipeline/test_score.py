@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from cfeval_cli.core import NONE, Cost, Explained, Explanation, Subject, scratch
-from cfeval_cli.pipeline import run as pipeline
+from cfeval_cli.pipeline import explanations
 from cfeval_cli.pipeline.evaluate import edits_of
 from cfeval_cli.pipeline.score import score, used
 from cfeval_cli.pipeline.study import prepare
@@ -25,11 +25,13 @@ def scored(silent):
     """Scores, summary and account of three explainers, of which one is silent about some instances."""
     plan = planned(*SETTINGS)
     study = prepare(plan.applied(Subject(DATASET, type(MODEL))), DATASET, MODEL)
-    explained = {name: pipeline.explained(study, name, {}, lambda _: None) for name in study.plan.explainers}
+    explained = {
+        name: explanations.explain_instances(study, name, {}, lambda _: None) for name in study.plan.explainers
+    }
     told = explained["lr"].explanation
     features = np.where(np.isin(np.arange(N), silent)[:, None], NONE, told.features)
     explained["lr"] = Explained(Explanation(features, told.scores), Cost(), 0)
-    chosen = {name: pipeline.select(study, name, done) for name, done in explained.items()}
+    chosen = {name: explanations.select_top_k(study, name, done) for name, done in explained.items()}
     edits = {}
     for name, of in chosen.items():
         rows = used(of)
@@ -77,8 +79,8 @@ def test_metrics_are_asked_about_the_instances_of_a_slab_and_know_how_many_there
     plan = planned(*SETTINGS)
     study = prepare(plan.applied(Subject(DATASET, type(MODEL))), DATASET, MODEL)
     study = replace(study, plan=replace(study.plan, metrics={"coverage": Watching(study.plan.metrics["coverage"])}))
-    done = {"random": pipeline.explained(study, "random", {}, lambda _: None)}
-    chosen = {"random": pipeline.select(study, "random", done["random"])}
+    done = {"random": explanations.explain_instances(study, "random", {}, lambda _: None)}
+    chosen = {"random": explanations.select_top_k(study, "random", done["random"])}
     found, _ = score(study, {}, done, chosen, {"random": {}})
     assert seen == [(8, N), (8, N), (6, N)] and len(found) == N
 

@@ -7,6 +7,7 @@ import pytest
 
 from cfeval_cli.core import NONE, Absent, Access, Cost, Explained, Explanation, Metric, Score, Subject
 from cfeval_cli.errors import Failure
+from cfeval_cli.pipeline import explanations, robustness
 from cfeval_cli.pipeline import run as pipeline
 from cfeval_cli.pipeline.evaluate import case_of, edits_of, scores_of
 from cfeval_cli.pipeline.study import predicted, prepare
@@ -162,7 +163,7 @@ def test_incomplete_explanations_are_skipped_filled_or_kept(plan):
     done = Explained(Explanation(features, np.where(features == NONE, np.nan, 1.0)), Cost(), 0, {5: "failed"})
     for how in ("skip", "random", "keep"):
         study = prepare(changed(plan, incomplete=how), DATASET, MODEL)
-        chosen = pipeline.select(study, "x", done)
+        chosen = explanations.select_top_k(study, "x", done)
         assert (chosen[6:] == FEATURES[6:]).all() and (chosen[5] == NONE).all()
         if how == "skip":
             assert (chosen[:6] == NONE).all() and len(pipeline.used(chosen)) == 24
@@ -170,30 +171,30 @@ def test_incomplete_explanations_are_skipped_filled_or_kept(plan):
             assert (chosen == features).all() and len(pipeline.used(chosen)) == 29
         else:
             assert (chosen[:5, 0] == 0).all() and set(chosen[:5, 1].tolist()) <= {1, 2}
-            assert (pipeline.select(study, "x", done) == chosen).all()
+            assert (explanations.select_top_k(study, "x", done) == chosen).all()
 
 
 def test_a_sample_is_explained_again_with_another_seed_and_searched_with_the_same():
     made = planned("cache=off", "n_jobs=1", "explainer=[random,lr,ladder]", "k=2", "noise=9")
     made = made.applied(Subject(DATASET, type(MODEL)))
     study = prepare(made, DATASET, MODEL)
-    part, rows = pipeline.sampled(study)
+    part, rows = robustness.sample_instances(study)
     assert rows.tolist() == sorted(set(rows.tolist())) and len(rows) == 9
-    assert rows.tolist() == pipeline.sampled(study)[1].tolist()
+    assert rows.tolist() == robustness.sample_instances(study)[1].tolist()
     assert list(part.plan.explainers) == ["random", "lr"] and part.ledger is not study.ledger  # no rung is asked again
     for amount, many in ((0, 0), (1000, 30), ("auto", 7)):  # of 30
-        assert len(pipeline.sampled(replace(study, plan=changed(made, noise=amount)))[1]) == many
+        assert len(robustness.sample_instances(replace(study, plan=changed(made, noise=amount)))[1]) == many
     truth = {name: study.truth(name) for name in made.truths}
     steps = []
-    second = pipeline.repeated(part, {name: of[rows] for name, of in truth.items()}, steps.append)
+    second = robustness.repeat_explanations(part, {name: of[rows] for name, of in truth.items()}, steps.append)
     assert sum(steps) == 18 and (part.instances.ids == study.instances.ids[rows]).all()
-    first = {name: pipeline.explained(study, name, {}, lambda _: None) for name in ("random", "lr")}
+    first = {name: explanations.explain_instances(study, name, {}, lambda _: None) for name in ("random", "lr")}
     same = {
         name: (second.explanations[name].explanation.scores == done.explanation.scores[rows]).all()
         for name, done in first.items()
     }
     assert same == {"random": False, "lr": True}
-    chosen = pipeline.select(study, "lr", first["lr"])
+    chosen = explanations.select_top_k(study, "lr", first["lr"])
     edits = edits_of(study, study.rows, chosen, "search.lr.{level}", lambda _: None, keep=False)
     for level, found in edits.items():
         again = second.edits["lr"][level]

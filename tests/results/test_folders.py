@@ -165,13 +165,13 @@ def test_results_beside_the_data_are_no_inputs_of_the_run(toy, tmp_path):
     """`data init` writes `folder: "."`, which also holds outputs/: it grows with each job of a sweep."""
     (tmp_path / "toy.csv").write_bytes((toy.folder / "data" / "toy.csv").read_bytes())
     plan = planned("dataset=toy", f"+dataset.file.folder={tmp_path}", folder=toy.folder / "conf")
-    inputs = pipeline.inputs(plan)
+    inputs = pipeline.hash_inputs(plan)
     (tmp_path / "multirun" / "0").mkdir(parents=True)
     (tmp_path / "multirun" / "0" / "run.json").write_text("{}")
-    assert pipeline.inputs(plan) == inputs is not None
+    assert pipeline.hash_inputs(plan) == inputs is not None
     with (tmp_path / "toy.csv").open("a") as file:
         file.write((tmp_path / "toy.csv").read_text().splitlines()[-1] + "\n")
-    assert pipeline.inputs(plan) != inputs
+    assert pipeline.hash_inputs(plan) != inputs
 
 
 def test_a_complete_job_of_a_resumed_sweep_is_kept_whatever_is_known_of_its_inputs(tmp_path):

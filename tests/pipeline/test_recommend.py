@@ -1,14 +1,16 @@
 """Judges beside a run: folders of their own, found again, and the recommendation that rests on them."""
 
 import json
+from dataclasses import replace
 
 import pandas as pd
 import pytest
 
+from cfeval_cli import api
 from cfeval_cli.errors import UserError
-from cfeval_cli.pipeline import judges
 from cfeval_cli.pipeline import run as pipeline
 from cfeval_cli.pipeline.progress import Progress
+from cfeval_cli.pipeline.recommend import plan_judge
 from cfeval_cli.report.page.build import Report
 from cfeval_cli.results import read as folders
 from cfeval_cli.results.store import RunFolder
@@ -56,14 +58,13 @@ def test_the_explained_model_is_trained_once_and_what_a_judge_has_finished_is_no
     few = [*toy.arguments[2:], *LITTLE, *CHOSEN, "n_explain=10", "resamples=0"]
     plan = inside.planned(*few, folder=toy.folder / "conf")
     seen = []
-    trained = pipeline.train
-    monkeypatch.setattr(pipeline, "train", lambda plan, *rest: seen.append(plan.model) or trained(plan, *rest))
+    train = pipeline.train_model
+    monkeypatch.setattr(pipeline, "train_model", lambda plan, *rest: seen.append(plan.model) or train(plan, *rest))
 
     def again():
         folder = RunFolder(tmp_path, ["cfeval", "run"])
         with folder.opened():
-            assert pipeline.run(plan, folder, Progress())
-            folder.finish()
+            assert api.run(plan, folder, Progress())
         names = ("recommendation.json", "metrics.csv", "scores.parquet", "judges/tree/metrics.csv")
         return {name: (tmp_path / name).read_bytes() for name in names}
 
@@ -77,12 +78,10 @@ def test_the_explained_model_is_trained_once_and_what_a_judge_has_finished_is_no
     assert seen == [plan.model]  # the judge's folder is complete
 
 
-def test_who_explains_one_model_only_explains_no_judge(toy, tmp_path):
+def test_who_explains_one_model_only_explains_no_judge(toy):
     plan = inside.planned(*toy.arguments[2:], "judge=[tree]", folder=toy.folder / "conf")
-    only = {name: _Only() for name in ("mine",)}
-    folder = RunFolder(tmp_path, [])
     with pytest.raises(UserError, match="no explainer of this run can explain another model"):
-        judges.beside(pipeline.replace(plan, explainers=only), folder, Progress(), lambda *_: True)
+        plan_judge(replace(plan, explainers={"mine": _Only()}), plan.judges["tree"])
 
 
 class _Only:

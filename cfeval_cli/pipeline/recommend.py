@@ -1,0 +1,71 @@
+"""The recommendation, and the runs of judges that it rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pandas as pd
+
+from cfeval_cli.core import Judging, Linear, Plan
+from cfeval_cli.errors import UserError
+from cfeval_cli.pipeline.run import Outcome
+from cfeval_cli.results import validation as checked
+from cfeval_cli.results.store import RunFolder
+from cfeval_cli.statistics.recommendation import Costs, Judge, Rule, View, disagreements, recommend
+from cfeval_cli.statistics.scores import Scores
+
+# what the run of a judge leaves out
+_OMITTED = {"bounds": 0, "noise": 0, "reparametrisations": 0, "figures": (), "report": False}
+
+
+def plan_judge(plan: Plan, judge: Judging) -> Plan:
+    """Return the plan of a judge: the same explainers on the same instances, another model."""
+    explainers = {name: explainer for name, explainer in plan.explainers.items() if explainer.portable}
+    if not explainers:
+        raise UserError("judge=[…]: no explainer of this run can explain another model.")
+    return replace(
+        plan,
+        model=judge.trainable(plan.model),
+        explainers=explainers,
+        distance=plan.distance if plan.search.moves else plan.distance.of_judges(),
+        judges={},
+        settings=plan.settings.model_copy(update=_OMITTED),
+    )
+
+
+def read_judge(name: str, folder: RunFolder) -> Judge:
+    """Return what the folder of a judge says."""
+    record = checked.read_record(folder.path)
+    settings = record["settings"]
+    view = View(
+        Scores.of(pd.read_parquet(folder.path / "scores.parquet")),
+        checked.table(folder.path / "metrics.csv"),
+        record["truths"], settings["gold"], record["removals"], settings["agreement"],
+    )  # fmt: skip
+    return Judge(name, view, record.get("fidelity"))
+
+
+def is_recommended(outcome: Outcome) -> bool:
+    """Whether users ask about the model: it is not the paper's white box."""
+    return not outcome.study.subject.can(Linear)
+
+
+def recommend_explainer(
+    outcome: Outcome, truths: Mapping[str, Mapping[str, Any]], judges: list[Judge]
+) -> dict[str, Any]:
+    """Return the content of recommendation.json."""
+    study, scores, findings, chosen = outcome.study, outcome.scores, outcome.findings, outcome.chosen
+    plan, ids = study.plan, study.instances.ids
+    removals = {way.variant: {"arbitrary": way.arbitrary} for way in plan.removals.values()}
+    view = View(scores, findings.metrics, truths, plan.golds, removals, plan.settings.agreement)
+    covered = findings.metrics[findings.metrics["metric"] == "coverage"]
+    noise = findings.noise
+    costs = Costs(
+        rows={name: study.ledger.rows[f"explainer.{name}"] / max(1, len(ids)) for name in plan.explainers},
+        coverage=dict(zip(covered["explainer"], covered["value"], strict=True)),
+        stability={} if noise is None else dict(zip(noise["explainer"], noise["same_features"], strict=True)),
+        disagree=disagreements({name: chosen[name] for name in view.contenders}, ids, study.dataset.width),
+    )
+    return recommend(view, judges, Rule.shipped(), costs, outcome.bootstrap)

@@ -1,0 +1,95 @@
+"""Training: the model of a run, trained now or restored, and how good it is."""
+
+from __future__ import annotations
+
+import io
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from cfeval_cli.core import Cache, Dataset, Model, Plan, Restorable, Stored, Taught, Trainable, npy
+from cfeval_cli.core.files import restore_working_directory
+from cfeval_cli.core.fingerprint import of_component, of_work
+from cfeval_cli.model.outside import Given
+from cfeval_cli.pipeline.memo import Memo
+from cfeval_cli.pipeline.study import predicted
+from cfeval_cli.statistics import proportion
+from cfeval_cli.statistics.auc import auc
+
+
+def read_texts_as_written(model: Trainable, dataset: Dataset) -> Dataset:
+    """Return the dataset as the model reads it: a model made elsewhere gets the original texts."""
+    return dataset.with_spellings() if isinstance(model, Given) else dataset
+
+
+def relabel_by_teacher(plan: Plan, dataset: Dataset, cache: Cache, teacher: Model | None = None) -> Dataset:
+    """Return the data that the model learns from; a distilled model learns its teacher's predictions."""
+    if not isinstance(plan.model, Taught):
+        return dataset
+    shown = read_texts_as_written(plan.model.teacher, dataset)
+    if teacher is None:
+        theirs = replace(plan, model=plan.model.teacher)
+        teacher = train_model(theirs, relabel_by_teacher(theirs, shown, cache), cache)
+    parts = {name: getattr(dataset, name) for name in ("train", "validation", "test")}
+    labels = {name: predicted(teacher, shown, getattr(shown, name).codes)[0] for name in parts}
+    return replace(dataset, **{name: replace(part, labels=labels[name]) for name, part in parts.items()})
+
+
+@restore_working_directory()
+def train_model(plan: Plan, dataset: Dataset, cache: Cache) -> Model:
+    """Return the model, from the cache or newly trained."""
+    if not isinstance(plan.model, Restorable):
+        return plan.model.fit(dataset, plan.settings.seed)
+    restore = plan.model.restore
+    memo: Memo[Model] = Memo(
+        cache,
+        of_work(type(plan.model), dataset.fingerprint, of_component(plan.model), plan.settings.seed),
+        f"{dataset.name}, model, seed {plan.settings.seed}",
+        lambda model: npy.dump(model.arrays() if isinstance(model, Stored) else {}),
+        lambda value: _restored(restore, value),
+    )
+    known = memo.known([b"model"])
+    if b"model" in known:
+        return known[b"model"]
+    model = plan.model.fit(dataset, plan.settings.seed)
+    with memo.keeping() as keep:
+        if isinstance(model, Stored):
+            keep({b"model": model})
+    return model
+
+
+def _restored(restore: Callable[[Mapping[str, Any]], Model], value: bytes) -> Model | None:
+    """Return a model from the cache; None if the entry is not one of cfeval's, so that it is trained again."""
+    try:
+        return restore(npy.load(io.BytesIO(value)))
+    except ValueError:
+        return None
+
+
+def measure_quality(model: Model, dataset: Dataset) -> tuple[dict[str, dict[str, float]], float]:
+    """Return accuracy, share of the largest class and AUC on each split, and the seconds that a row takes.
+
+    The test labels are used here once, after training.
+    """
+    started = time.perf_counter()
+    quality: dict[str, dict[str, float]] = {"accuracy": {}, "majority": {}, "auc": {}}
+    for name, split in (("train", dataset.train), ("validation", dataset.validation), ("test", dataset.test)):
+        labels, probabilities = predicted(model, dataset, split.codes)
+        quality["accuracy"][name] = float((labels == split.labels).mean())
+        quality["majority"][name] = float(np.bincount(split.labels).max() / len(split))
+        area = float("nan") if probabilities is None else auc(split.labels, probabilities)
+        if not np.isnan(area):
+            quality["auc"][name] = area
+    n_rows = len(dataset.train) + len(dataset.validation) + len(dataset.test)
+    return quality, (time.perf_counter() - started) / n_rows
+
+
+def measure_fidelity(model: Model, learned: Dataset, confidence: float) -> dict[str, float]:
+    """Return the share of test rows on which the model agrees with its teacher, with its exact interval."""
+    said = predicted(model, learned, learned.test.codes)[0]
+    alike, rows = int((said == learned.test.labels).sum()), len(learned.test)
+    low, high = proportion.exact(alike, rows, confidence)
+    return {"test": alike / rows, "low": low, "high": high, "rows": rows}
