@@ -20,6 +20,7 @@ import pandas as pd
 from omegaconf import DictConfig
 
 from cfeval_cli.core import Explainer, Metric
+from cfeval_cli.core.files import make_folder
 from cfeval_cli.errors import Failure, UserError, did_you_mean, refuse_exit, visible
 from cfeval_cli.frames import Asked, Frames
 from cfeval_cli.stored import Run, load
@@ -270,7 +271,7 @@ def _folder(into: str | Path | None) -> Path:
     if into is None:
         return made(Path("outputs") / datetime.now().strftime("%Y-%m-%d") / datetime.now().strftime("%H-%M-%S"))
     folder = Path(into).expanduser()
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     return folder
 
 

@@ -13,7 +13,8 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TypeVar
 
-from cfeval_cli.errors import number
+from cfeval_cli.core.files import refuse_linked_path
+from cfeval_cli.errors import UserError, number
 
 log = logging.getLogger("cfeval")
 
@@ -44,6 +45,11 @@ class Disk:
     def path(self) -> Path:
         """The file."""
         return Path(self.folder).expanduser() / _FILE
+
+    @property
+    def _files(self) -> tuple[Path, Path]:
+        """The file, and what SQLite writes beside it."""
+        return self.path, self.path.with_name(f"{self.path.name}-journal")
 
     def known(self, section: str, label: str, items: Sequence[bytes]) -> dict[bytes, bytes]:
         """What is there of the items; a damaged entry is as good as none."""
@@ -94,7 +100,8 @@ class Disk:
 
     def clear(self) -> None:
         """Remove everything."""
-        for path in (self.path, self.path.with_name(f"{self.path.name}-journal")):
+        for path in self._files:
+            refuse_linked_path(path)
             path.unlink(missing_ok=True)
 
     def _shrink(self, database: sqlite3.Connection, kept: int) -> bool:
@@ -112,6 +119,8 @@ class Disk:
         return True
 
     def _make_folder(self) -> None:
+        for path in self._files:
+            refuse_linked_path(path)
         self.path.parent.mkdir(parents=True, exist_ok=True)
 
     def _use(self, task: Callable[[sqlite3.Connection], _T], otherwise: _T) -> _T:
@@ -124,7 +133,7 @@ class Disk:
                     if database.execute("SELECT 1 FROM sqlite_master WHERE name = 'entry'").fetchone() is None:
                         database.executescript(_TABLES)  # which takes longer than what is done with them
                     return task(database)
-            except (sqlite3.OperationalError, OSError) as error:  # locked, read-only, full
+            except (sqlite3.OperationalError, OSError, UserError) as error:  # locked, read-only, full, a link
                 _warn(self.path, str(error))
                 return otherwise
             # damaged, or no database at all; the message itself may be damaged text

@@ -8,14 +8,16 @@ import traceback
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
+from hydra.core.hydra_config import HydraConfig
 from hydra.core.utils import JobReturn, JobStatus
 from hydra.experimental.callback import Callback
+from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, read_write
 
 from cfeval_cli.cli.resume import quoted
-from cfeval_cli.core.files import refuse_links
+from cfeval_cli.core.files import make_folder, refuse_links
 from cfeval_cli.errors import UserError
 
 
@@ -31,20 +33,28 @@ class Gather(Callback):
 
     def on_run_start(self, config: DictConfig, **_: Any) -> None:
         """A folder of its own, even if another run starts in the same second."""
-        if claim(config.hydra.run) is None:
-            _exit_if_linked(Path(config.hydra.run.dir))
+        _exit_if_linked(Path(config.hydra.run.dir))
+        claim(config.hydra.run)
 
     def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
         """A folder of its own, and remember the sweep: Hydra tells its end only if all jobs succeed."""
+        _exit_if_linked(Path(config.hydra.sweep.dir))
         claimed = claim(config.hydra.sweep)
         if claimed is not None:
             with read_write(config.hydra):  # for the jobs, whose configs are composed anew
                 config.hydra.overrides.hydra.append(f"hydra.sweep.dir={quoted(claimed)}")
         self._folder = Path(config.hydra.sweep.dir).absolute()
-        if os.path.lexists(self._folder / "multirun.yaml"):  # a sweep that exists
-            _exit_if_linked(self._folder)
         self._page = config.get("report") is not False
         Gather.running = self
+
+    def on_job_start(self, config: DictConfig, **_: Any) -> None:
+        """Refuse a job outside the folder of its sweep, whatever `hydra.sweep.subdir` refers to."""
+        if HydraConfig.get().mode != RunMode.MULTIRUN:
+            return
+        folder, sweep = (Path(path).resolve() for path in (config.hydra.runtime.output_dir, config.hydra.sweep.dir))
+        if not folder.is_relative_to(sweep):
+            told = f"hydra.sweep.subdir={config.hydra.sweep.subdir} leads out of {sweep}, the folder of the sweep."
+            _exit(UserError(told))
 
     def on_job_end(self, config: DictConfig, job_return: JobReturn, **_: Any) -> None:
         """Remember the job: one that fails early leaves no folder to be named by."""
@@ -86,13 +96,18 @@ class Gather(Callback):
 
 
 def _exit_if_linked(folder: Path) -> None:
-    """End with a message before Hydra writes through links in a folder; Hydra ignores any other error of a callback."""
-    from cfeval_cli.cli.main import complain
-
+    """End with a message before Hydra writes through links in a folder."""
     try:
         refuse_links(folder)
     except UserError as error:
-        sys.exit(complain(error))
+        _exit(error)
+
+
+def _exit(error: UserError) -> NoReturn:
+    """End with a message; Hydra makes a warning of any other error of a callback."""
+    from cfeval_cli.cli.main import complain
+
+    sys.exit(complain(error))
 
 
 def claim(node: DictConfig) -> Path | None:
@@ -110,7 +125,7 @@ def claim(node: DictConfig) -> Path | None:
 
 def made(wanted: Path) -> Path:
     """A folder that was not there before: the one that is wanted, or the same with a number."""
-    wanted.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(wanted.parent)
     for number in count(1):
         folder = wanted if number == 1 else wanted.with_name(f"{wanted.name}-{number}")
         with suppress(FileExistsError):

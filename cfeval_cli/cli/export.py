@@ -10,7 +10,7 @@ from omegaconf import DictConfig
 
 from cfeval_cli.cli import configs
 from cfeval_cli.core import Dataset, Loadable, Split
-from cfeval_cli.core.files import whole_file
+from cfeval_cli.core.files import refuse_linked_path, whole_file
 from cfeval_cli.errors import UserError, visible, whole
 
 if TYPE_CHECKING:
@@ -65,6 +65,7 @@ def _checked(into: Path | None, force: bool) -> Path:
         raise UserError("say where to write the instances: cfeval data export dataset=adults --into explain_me.csv")
     if into.suffix.lower() not in _KINDS:
         raise UserError(f"--into {into}: the name must end in {', '.join(_KINDS)}.")
+    refuse_linked_path(into.parent)
     if into.exists() and not force:
         raise UserError(f"--into {into} is there already. Take another name, or say --force to write over it.")
     if not into.absolute().parent.is_dir():

@@ -12,7 +12,7 @@ from typing import Any
 
 from cfeval_cli.cli import configs, screen
 from cfeval_cli.core import Loadable
-from cfeval_cli.core.files import make_subfolder, whole_file
+from cfeval_cli.core.files import make_folder, make_subfolder, refuse_linked_path, whole_file
 from cfeval_cli.dataset.guess import Column, Guess, guess
 from cfeval_cli.errors import UserError, short, visible
 
@@ -52,7 +52,7 @@ def init(
     )
     rows = _tried(body, data_dir)
     try:
-        target.parent.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(target.parent.parent)
         make_subfolder(target.parent.parent, target.parent.name)
         with whole_file(target) as partial:
             partial.write_text(body + "\n", encoding="utf-8")
@@ -68,6 +68,7 @@ def _target(name: str, config_dir: str | None, force: bool) -> Path:
     """The file to write, which is none of cfeval's own and none that is there."""
     ours = configs.package() / "dataset" / f"{name}.yaml"
     target = Path(config_dir or configs.PLACE) / "dataset" / f"{name}.yaml"
+    refuse_linked_path(target)
     if ours.is_file() and ours.resolve() != target.resolve():
         raise UserError(
             f"cfeval has a dataset {name} itself ({ours}), and one of yours never takes its place: --name my_{name}"

@@ -20,9 +20,13 @@ from cfeval_cli.errors import UserError
 QUIET = "hydra/hydra_logging=disabled"  # what --quiet adds: no lines of Hydra about the jobs of a sweep
 
 _CONFIG_NAME = re.compile(r"\w[\w\-]*(?:/\w[\w\-]*)*")
-# Settings of packaged configs that name a file, a folder, a server or a trusted type.
-_UNSAFE_SETTINGS = {"data_dir", "path", "depends", "trusted", "scheduler", "folder"}
-_SUBDIR = re.compile(r"[\w\-./]|\$\{(?:hydra:)?[\w.]+\}")
+# Settings of packaged configs that name a file, a folder, a server or a trusted type, or replace complete results.
+_UNSAFE_SETTINGS = {"data_dir", "path", "depends", "trusted", "scheduler", "folder", "redo"}
+# Job folders are named by these only, none of which holds a path.
+_SUBDIR = re.compile(
+    r"(?:[\w\-./]|\$\{(?:hydra[:.]job\.num|hydra:job\.override_dirname|hydra:runtime\.choices\.\w+"
+    r"|dataset\.name|seed|k|gold)\})+"
+)
 
 
 def arguments(folder: Path, own: Sequence[str]) -> list[str] | None:
@@ -59,7 +63,7 @@ def _of_sweep(folder: Path, own: Sequence[str]) -> list[str]:
         key, _, value = override.partition("=")
         if key in ("hydra.mode", "hydra.sweep.dir") or override == QUIET:
             continue  # said again below, or by the user
-        if key == "hydra.sweep.subdir" and not _SUBDIR.sub("", value) and ".." not in value and value[:1] != "/":
+        if key == "hydra.sweep.subdir" and _SUBDIR.fullmatch(value) and ".." not in value and value[:1] != "/":
             accepted.append(override)
         elif override not in own:
             refused.append(override)
@@ -209,7 +213,7 @@ def _require_repeated(words: Sequence[str], own: Sequence[str], folder: Path) ->
     if words:
         raise UserError(
             f"{folder} was started with {shlex.join(words)}. This is not accepted from a folder, because it could "
-            "load code or files. If you trust it, repeat it: "
+            "load code or files, or replace results. If you trust it, repeat it: "
             + shlex.join(["cfeval", "run", "--resume", str(folder), *own, *words])
         )
 

@@ -27,8 +27,33 @@ _BLOCK = 1 << 20
 _PART = ".part"
 
 
+def refuse_linked_path(path: Path) -> None:
+    """Raise UserError if a path leads through a symbolic link below the working directory.
+
+    The working directory may be someone else's. An absolute path to another place is the user's own choice.
+    """
+    try:
+        here = Path.cwd()
+    except FileNotFoundError:
+        return  # nothing is below a folder that was removed
+    absolute = path.absolute()
+    for place in (*reversed(absolute.parents), absolute):
+        if here in place.parents and place.is_symlink():
+            raise UserError(
+                f"{place} is a symbolic link. cfeval does not write through links in the current folder: remove it, "
+                f"or name the folder that it leads to, {place.resolve()}."
+            )
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder, and those above it; UserError if the path leads through a symbolic link."""
+    refuse_linked_path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+
+
 def refuse_links(folder: Path) -> None:
-    """Raise UserError if a folder, or one below it, contains a symbolic link: files elsewhere could be changed."""
+    """Raise UserError if a folder is, or contains at any depth, a symbolic link: files elsewhere could be changed."""
+    refuse_linked_path(folder)
     for place, folders, files in os.walk(folder):  # does not follow links
         for name in (*folders, *files):
             _refuse_link(Path(place) / name)
@@ -63,6 +88,7 @@ def restore_working_directory() -> Iterator[None]:
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
     """A temporary file beside `path` that takes its place when all has been written; a link there is replaced."""
+    refuse_linked_path(path.parent)
     partial = None
     try:
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-", suffix=_PART)

@@ -18,7 +18,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import IO, Protocol
 
-from cfeval_cli.core.files import hash_file, locked, sweep_partial, whole_file
+from cfeval_cli.core.files import hash_file, locked, make_folder, sweep_partial, whole_file
 from cfeval_cli.errors import UserError, visible
 
 log = logging.getLogger(__name__)
@@ -318,7 +318,7 @@ def find_all(files: Sequence[File], data_dir: Path) -> list[Found]:
     missing = [file.name for file in lost]
     with contextlib.ExitStack() as stack:
         try:
-            data_dir.mkdir(parents=True, exist_ok=True)
+            make_folder(data_dir)
             # one at a time: others find what this one has fetched
             stack.enter_context(locked(data_dir, wait=True))
             here = [file.present(data_dir) for file in files]

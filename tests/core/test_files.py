@@ -7,7 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cfeval_cli.core import npy
-from cfeval_cli.core.files import as_csv, hash_file, locked, make_subfolder, refuse_links, sweep_partial, whole_file
+from cfeval_cli.core.files import (
+    as_csv,
+    hash_file,
+    locked,
+    make_folder,
+    make_subfolder,
+    refuse_links,
+    sweep_partial,
+    whole_file,
+)
 from cfeval_cli.errors import UserError
 
 
@@ -75,7 +84,7 @@ def test_arrays_come_back_as_they_were(tmp_path):
         npy.load((tmp_path / "y.npy").open("rb"))
 
 
-def test_no_writer_follows_a_link(tmp_path):
+def test_no_writer_follows_a_link(tmp_path, monkeypatch):
     outside, folder = tmp_path / "outside", tmp_path / "folder"
     for path in (outside, folder):
         path.mkdir()
@@ -90,4 +99,9 @@ def test_no_writer_follows_a_link(tmp_path):
     (folder / "figures").symlink_to(outside)
     with pytest.raises(UserError, match=f"{folder / 'figures'} is a symbolic link"):
         make_subfolder(folder, "figures")
+    with pytest.raises(UserError, match=f"{folder / 'figures'} is a symbolic link"), monkeypatch.context() as context:
+        context.chdir(tmp_path)
+        make_folder(folder / "figures" / "new")
+    assert not (outside / "new").exists()
+    make_folder(folder / "figures" / "new")  # from another folder it is the user's own choice
     assert make_subfolder(folder, "judges") == make_subfolder(folder, "judges") == folder / "judges"

@@ -2,9 +2,11 @@
 
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 
+from cfeval_cli.cache.disk import Disk
 from cfeval_cli.cli import data, gather, report
 from cfeval_cli.core.files import locked
 from cfeval_cli.errors import UserError
@@ -153,6 +155,78 @@ def test_no_command_writes_through_a_link(toy, run, tmp_path, command):
     assert {path.name: path.read_text() for path in outside.iterdir()} == dict.fromkeys(
         ("ranks.png", "config.yaml", "mine.yaml"), "before"
     )
+
+
+@pytest.mark.parametrize(
+    ("link", "words"),
+    [
+        ("gathered", ["gather", "run", "run"]),
+        ("gathered", ["report", "run", "other"]),
+        ("sweep", ["gather", "sweep"]),
+        ("link", ["report", "link/run"]),
+        ("conf", ["data", "init", "mine.csv", "--label", "label", "--force"]),
+        ("link", ["data", "export", "dataset=toy", "--into", "link/x.csv"]),
+        ("data", ["data", "fetch", "german"]),
+        ("data", ["data", "cache", "--clear"]),
+        ("link", ["judge", "check", "run", "--into", "link/deep"]),
+        ("link", ["paper", "compare", "run", "--into", "link"]),
+        ("link", ["paper", "audit", "--md", "link/x.md"]),
+        ("outputs", ["atlas", "seed=0"]),
+        ("outputs", ["atlas", "page", str(Path(__file__).parents[2] / "docs" / "atlas" / "atlas.parquet"), "--into",
+                     "outputs/atlas"]),
+        ("outputs", ["run"]),
+        ("multirun", ["run", "--multirun"]),
+        ("link", ["run", "hydra.run.dir=link"]),
+        ("sweep/0", ["run", "--multirun", "hydra.sweep.dir=sweep"]),
+        ("link", ["run", "--resume", "link/run"]),
+    ],
+)  # fmt: skip
+def test_no_command_writes_through_a_link_in_the_working_directory(toy, run, tmp_path, link, words):
+    """Neither one that the command takes by default, nor one that the user names."""
+    outside = tmp_path / "outside"
+    shutil.copytree(run, outside / "run")
+    (outside / "dataset").mkdir()
+    (outside / "cache").mkdir()
+    for name in ("cache/finished-1.sqlite", "x.csv", "x.md", "dataset/mine.yaml"):
+        (outside / name).write_text("before")
+    before = everything(outside)
+    (tmp_path / "mine.csv").write_text("a,b,label\n" + "1,x,no\n2,y,yes\n1,y,no\n2,x,no\n" * 30)
+    (tmp_path / link).parent.mkdir(exist_ok=True)
+    (tmp_path / link).symlink_to(outside)
+    own = [*toy.arguments, *LITTLE, *SMALL] if words[0] == "run" else toy.arguments[:2] if "export" in words else []
+    done = cfeval(*words, *own, cwd=tmp_path, code=2)
+    assert f"{link} is a symbolic link" in done.stderr
+    assert everything(outside) == before and not (outside / "deep").exists()
+
+
+def test_the_cache_is_not_written_through_a_link(tmp_path, monkeypatch, caplog):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "data").symlink_to("outside")
+    Disk("data/cache").keep("section", "label", {b"item": b"value"})
+    assert "data is a symbolic link" in caplog.text and not list((tmp_path / "outside").iterdir())
+
+
+def test_a_link_outside_the_working_directory_is_the_users_own_choice(toy, tmp_path):
+    (tmp_path / "here").mkdir()
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    toy.run(*SMALL, f"hydra.run.dir={tmp_path / 'link' / 'run'}", cwd=tmp_path / "here")
+    assert read(tmp_path / "real" / "run")["status"] == "complete"
+
+
+def test_the_jobs_of_a_sweep_stay_in_its_folder(toy, run, tmp_path):
+    before = (run / "metrics.csv").read_bytes()
+    words = [
+        "--multirun",
+        "seed=1",
+        "redo=true",
+        "hydra.sweep.dir=sweep",
+        "hydra.sweep.subdir=${hydra:runtime.cwd}/run",
+    ]
+    done = toy.run(*SMALL, *words, cwd=tmp_path, code=2)
+    assert f"leads out of {tmp_path / 'sweep'}, the folder of the sweep." in done.stderr
+    assert (run / "metrics.csv").read_bytes() == before
 
 
 def test_the_way_to_go_on_is_said_in_full(toy, tmp_path):

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from cfeval_cli.core.files import make_folder, refuse_linked_path
 from cfeval_cli.report.page import build
 from cfeval_cli.report.page.glossary import Term
 from cfeval_cli.report.plots import Plot
@@ -42,9 +43,10 @@ _WORDS = {
 
 def write(atlas: Atlas, into: Path) -> tuple[Summary, list[Claim]]:
     """The rows, the tables, the figures and the page."""
+    refuse_linked_path(into)
     summary = Summary(atlas)
     claims = answered(summary)
-    into.mkdir(parents=True, exist_ok=True)
+    make_folder(into)
     keep(atlas, into / NAME)
     build.put(tables.markdown(summary, claims), into / TEXT)
     drawn = draw(summary)

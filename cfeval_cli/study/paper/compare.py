@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from cfeval_cli.core.files import as_csv, whole_file
+from cfeval_cli.core.files import as_csv, make_folder, refuse_linked_path, whole_file
 from cfeval_cli.errors import UserError
 from cfeval_cli.report.numbers import fixed
 from cfeval_cli.report.table import DASH, Cell, Row, Table, Title
@@ -90,6 +90,7 @@ def _short(verdict: Verdict) -> Cell:
 
 def compare(folders: Sequence[Path], into: Path, tables: Sequence[str] = ("1", "2", "3")) -> Comparison:
     """From stored run folders only: paper.csv, claims.csv, paper.md, paper.tex and paper.html."""
+    refuse_linked_path(into)
     published, views = read(load()), computed(folders)
     keys = {key for view in views for key in view.runs}
     if not keys:
@@ -101,7 +102,7 @@ def compare(folders: Sequence[Path], into: Path, tables: Sequence[str] = ("1", "
         replace(table, detail=True) for table in of_the_paper().tables()
     ]  # in the files; cfeval paper audit shows them
     told = Comparison(cells, verdicts, [*(part.table for part in made), *checked])
-    into.mkdir(parents=True, exist_ok=True)
+    make_folder(into)
     lines = pd.DataFrame([_line(verdict) for verdict in verdicts], columns=VERDICTS)
     texts = {"paper.csv": as_csv(cells), "claims.csv": as_csv(lines)}
     texts |= document.write(told.tables)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from cfeval_cli.core.files import whole_file
+from cfeval_cli.core.files import make_folder, refuse_linked_path, whole_file
 from cfeval_cli.errors import UserError
 from cfeval_cli.report.numbers import fixed
 from cfeval_cli.report.render.markdown import render_markdown
@@ -34,6 +34,7 @@ class Check:
 
 def check(folders: Sequence[Path], into: Path) -> Check:
     """Read all runs, compare the strategies, and write regret.parquet and regret.md."""
+    refuse_linked_path(into)
     everyone, arbitrary, left = list[Trial](), set[str](), 0
     seen = set[str]()
     for folder in find(folders, judges=True):
@@ -50,7 +51,7 @@ def check(folders: Sequence[Path], into: Path) -> Check:
     lost = regrets(everyone, Rule.shipped(), arbitrary)
     means = summary(lost)
     told = _tables(lost, means)
-    into.mkdir(parents=True, exist_ok=True)
+    make_folder(into)
     with whole_file(into / "regret.parquet") as path:
         lost.to_parquet(path, index=False)
     with whole_file(into / "regret.md") as path:

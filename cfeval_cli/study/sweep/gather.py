@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from cfeval_cli.core import Floats
-from cfeval_cli.core.files import as_csv, whole_file
+from cfeval_cli.core.files import as_csv, make_folder, refuse_linked_path, whole_file
 from cfeval_cli.errors import UserError, visible
 from cfeval_cli.report.render.latex import render_latex
 from cfeval_cli.report.render.markdown import render_markdown
@@ -103,6 +103,7 @@ def gather(
 
     `lost` has the overrides of jobs that failed so early that they left no folder.
     """
+    refuse_linked_path(into)
     if (into / "run.json").exists():
         raise UserError(f"{into} is the folder of a run, whose own tables would be lost: name another with --into.")
     into = into.resolve()
@@ -121,7 +122,7 @@ def gather(
         "stability": _stability(sweep),
     }
     tables = report.make(sweep, *frames.values())
-    into.mkdir(parents=True, exist_ok=True)
+    make_folder(into)
     texts = {f"{name}.csv": as_csv(frame) for name, frame in frames.items()}
     texts |= {"tables.md": "\n".join(map(render_markdown, tables))}
     texts |= {"tables.tex": "\n".join(map(render_latex, tables))}
