@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
 from importlib import resources
 from inspect import Parameter, signature
@@ -17,6 +17,7 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from cfeval_cli.core import Absences, Access, Distance, Explainer, Metric, Plan, Removal, Search, Trainable, Truth
+from cfeval_cli.core.imports import make_importable
 from cfeval_cli.core.settings import RunSettings, validate_settings
 from cfeval_cli.errors import UserError, did_you_mean, one_of
 from cfeval_cli.judge.judge import Judge
@@ -167,18 +168,30 @@ def make(
     if not isinstance(node, DictConfig) or "_target_" not in node:
         raise UserError(f"{path} has no _target_: it must name the class of the component.")
     try:
-        made = _made(node)
+        made = instantiate_node(node)
     except (InstantiationException, OmegaConfBaseException) as error:
         raise UserError(_misfit(node, path) or f"{path}: {_reason(error)}") from error
     return _checked(made, path, kind, str(node["_target_"]))
 
 
-def _made(node: DictConfig) -> object:
-    """What Hydra makes of a node; of classes of cfeval's it is the same, and quicker."""
+def instantiate_node(node: DictConfig) -> Any:
+    """Instantiate a node as Hydra does; classes of cfeval the same, and quicker."""
     plain = OmegaConf.to_container(node, resolve=True)
     with contextlib.suppress(Exception):  # Hydra tells what it is
         return _ours(plain)
+    for target in find_targets(plain):
+        make_importable(target)
     return instantiate(node, _convert_="all")
+
+
+def find_targets(value: Any) -> Iterator[str]:
+    """Yield every `_target_` of a config, at any depth."""
+    if isinstance(value, dict):
+        if "_target_" in value:
+            yield str(value["_target_"])
+        value = list(value.values())
+    for child in value if isinstance(value, list) else ():
+        yield from find_targets(child)
 
 
 def _ours(value: Any) -> Any:

@@ -108,7 +108,7 @@ def test_every_yaml_composes_and_instantiates(path):
 @pytest.mark.parametrize("path", [path for path in YAMLS if path.parts[0] in ("dataset", "model", "search")], ids=str)
 def test_what_is_made_of_a_config_is_what_hydra_makes(path):
     node = composed(path.parts[0], path.stem)
-    ours, theirs = config._made(node), instantiate(node, _convert_="all")
+    ours, theirs = config.instantiate_node(node), instantiate(node, _convert_="all")
     assert type(ours) is type(theirs) and (ours == theirs or repr(ours) == repr(theirs))
 
 

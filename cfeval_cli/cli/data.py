@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from cfeval_cli.cli import configs, screen
@@ -18,7 +17,7 @@ from cfeval_cli.cli.export import export
 from cfeval_cli.cli.init import init
 from cfeval_cli.cli.main import Parser
 from cfeval_cli.core import Loadable
-from cfeval_cli.dataset.sources import File
+from cfeval_cli.dataset.sources import File, Installed, Tar, Url, Wheel
 from cfeval_cli.errors import UserError, did_you_mean, visible
 
 _HELP = """Where data files are, and what can be done about it. data_dir=PATH chooses the folder.
@@ -121,7 +120,7 @@ def main() -> None:
             raise UserError(f"there is no dataset {name}.{did_you_mean(name, known)} There is: {', '.join(known)}.")
     if arguments.action == "fetch" and not names:
         raise UserError(f"name what to fetch: cfeval data fetch {' '.join(known)}")
-    data_dir, files, datasets = _files(names or known, overrides, arguments.config_dir)
+    data_dir, files, datasets = _files(names or known, overrides, arguments.config_dir, is_chosen=bool(names))
     if arguments.action == "fetch":
         _fetch(data_dir, list(datasets.values()))
         return
@@ -190,17 +189,31 @@ def _known(config_dir: str | None) -> list[str]:
 _FEW = ("explainer=[random]", "metric=[validity]", "truth=[signed]", "removal=[zero]")
 
 
+_SOURCES = {f"{kind.__module__}.{kind.__name__}" for kind in (File, Installed, Tar, Url, Wheel)}
+
+
 def _files(
-    names: Sequence[str], overrides: list[str], config_dir: str | None
+    names: Sequence[str], overrides: list[str], config_dir: str | None, *, is_chosen: bool
 ) -> tuple[Path, dict[str, list[File]], dict[str, DictConfig]]:
-    """The data folder, and the files and configs of datasets."""
+    """Return the data folder, and the files and configs of datasets.
+
+    Only for datasets that the user has chosen by name, configs may name code that is not part of cfeval.
+    """
+    from cfeval_cli.settings import find_targets, instantiate_node
+
     few = [] if any(word.partition("=")[0] != "data_dir" for word in overrides) else _FEW
     files: dict[str, list[File]] = {}
     datasets: dict[str, DictConfig] = {}
     with configs.opened():
         for name in names:
             cfg = datasets[name] = configs.run([f"dataset={name}", *few, *overrides], config_dir)
-            files[name] = [instantiate(node, _convert_="all") for node in _file_nodes(cfg.dataset)]
+            nodes = _file_nodes(cfg.dataset)
+            targets = {*find_targets([OmegaConf.to_container(node, resolve=True) for node in nodes])}
+            if not is_chosen and (others := targets - _SOURCES):
+                reason = f"its config uses {min(others)}, which is not a source of cfeval. To include it, name it"
+                sys.stderr.write(visible(f"cfeval: dataset {name} is left out: {reason}.") + "\n")
+                continue
+            files[name] = [instantiate_node(node) for node in nodes]
     return Path(str(cfg.data_dir)).expanduser(), files, datasets
 
 
@@ -210,7 +223,7 @@ def _file_nodes(node: Any) -> list[Any]:
         return [found for item in node for found in _file_nodes(item)]
     if not OmegaConf.is_dict(node):
         return []
-    if str(node.get("_target_", "")).endswith("dataset.sources.File"):
+    if node.get("_target_") == f"{File.__module__}.{File.__name__}":
         return [node]
     return [found for key in node for found in _file_nodes(node.get(key))]
 
@@ -248,7 +261,8 @@ def _fetch(data_dir: Path, datasets: list[DictConfig]) -> None:
     logging.basicConfig(level=logging.INFO, handlers=[handler])
     for cfg in datasets:
         dataset: Loadable = make(cfg, "dataset")
-        for found in dataset.fetch(data_dir):
+        fetched = list(dataset.fetch(data_dir))
+        for found in fetched:
             sys.stdout.write(visible(f"{found.path}: from {found.source}, sha256 {found.sha256}") + "\n")
 
 

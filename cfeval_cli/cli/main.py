@@ -95,7 +95,8 @@ def main() -> None:
             os.environ[f"CFEVAL_{option[2:].upper()}"] = "1"
             rest = [word for word in rest if word != option]
     sys.argv = [sys.argv[0], *_overrides_last(rest)]  # Hydra and argparse read it
-    sys.path.append(str(os.getcwd()))  # noqa: PTH109  a user's own components may lie beside their configs
+    # Worker processes would import from the working directory first, and it may be someone else's.
+    os.environ["PYTHONSAFEPATH"] = "1"
     for library in ("OMP", "OPENBLAS", "MKL"):
         # one thread a process: the same bits on any number of cores, and no fight over them between workers
         os.environ[f"{library}_NUM_THREADS"] = "1"

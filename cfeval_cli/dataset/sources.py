@@ -164,8 +164,8 @@ class Wheel:
 
     def _download(self, folder: Path) -> None:
         partial = folder.with_suffix(".part")
-        # wheels only: a source archive would run its own setup code
-        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]
+        # wheels only: a source archive would run its own setup code; -P: nor does a pip.py in the working directory
+        command = [sys.executable, "-P", "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]
         command += ["--disable-pip-version-check", "--no-input", "--retries=1", f"--timeout={self.timeout:g}"]
         done = subprocess.run(
             [*command, "--dest", str(partial), self.package],

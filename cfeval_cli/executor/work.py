@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import pickle
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -15,7 +17,8 @@ from cfeval_cli.errors import refuse_exit
 log = logging.getLogger("cfeval")
 
 Work = Callable[[Any, Any], Any]  # a function of a module, called with what all items share and with one item
-Payload = tuple[bytes, list[Any]]  # a pickled function with what items share, and the large arrays in it
+# pickled: where modules are found, then a function with what items share; and the large arrays in it
+Payload = tuple[bytes, list[Any]]
 
 MAX_PENDING = 1024  # items whose results may wait to be collected
 
@@ -63,12 +66,16 @@ def dump(work: Work, shared: Any) -> Payload:
     body = pickle.dumps((work, shared), protocol=5, buffer_callback=keep)
     if b"__main__" in body:
         raise pickle.PicklingError("workers do not have the classes and functions of a script")
-    return body, arrays
+    return pickle.dumps(sys.path) + body, arrays
 
 
 def load(body: bytes, arrays: Sequence[Any]) -> tuple[Work, Any]:
     """Return a function and what its items share, with the arrays as they are."""
-    work, shared = pickle.loads(body, buffers=arrays)  # noqa: S301  from the process that started the work
+    stream = io.BytesIO(body)
+    # a worker may be older than the first component of the user in the run
+    folders = pickle.load(stream)  # noqa: S301  from the process that started the work
+    sys.path += [folder for folder in folders if folder and folder not in sys.path]
+    work, shared = pickle.load(stream, buffers=arrays)  # noqa: S301
     return work, shared
 
 

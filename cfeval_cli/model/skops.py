@@ -14,6 +14,7 @@ import numpy as np
 
 from cfeval_cli.core import Codes, Dataset
 from cfeval_cli.core.fingerprint import hash_type_code, of_component
+from cfeval_cli.core.imports import make_importable
 from cfeval_cli.errors import UserError, package, whole
 from cfeval_cli.model.outside import (
     BadAnswer,
@@ -58,6 +59,8 @@ class Skops(Given):
         if isinstance(self.trusted, str) or not all(isinstance(one, str) for one in self.trusted):
             raise ValueError(f"trusted must be a list of types, not {self.trusted!r}")
         whole("batch_size", self.batch_size, 1)
+        for name in self.trusted:
+            make_importable(name)
 
     def fingerprint(self) -> str | None:
         """Hash the code of the trusted types; None if not all that it depends on is known."""

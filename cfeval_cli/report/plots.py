@@ -5,10 +5,14 @@ matplotlib is imported when a plot is drawn: a run that draws none does not wait
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import chdir, contextmanager
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
+from importlib import import_module
 from io import BytesIO
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -107,11 +111,17 @@ def looks(names: Sequence[str]) -> dict[str, Look]:
     return known
 
 
-def style() -> Any:
-    """The look that all plots share, as a context."""
-    from matplotlib import rc_context
+@contextmanager
+def style() -> Iterator[None]:
+    """Give all plots the same look, whatever a matplotlibrc says."""
+    if "matplotlib" not in sys.modules:
+        with chdir(Path(__file__).parent):  # a matplotlibrc in the working directory may be someone else's
+            import_module("matplotlib")
+    from matplotlib import rc_context, rcParamsDefault
 
-    return rc_context(_STYLE)  # type: ignore[arg-type]
+    settings: Any = {name: value for name, value in rcParamsDefault.items() if name != "backend"} | _STYLE
+    with rc_context(settings):
+        yield
 
 
 def draw(findings: Findings, costs: pd.DataFrame, record: Mapping[str, Any]) -> dict[str, Plot]:

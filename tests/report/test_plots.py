@@ -187,3 +187,13 @@ def test_a_users_own_explainer_that_looks_as_another_does_is_hollow():
 
 def _shape(look):
     return look.colour, look.mark
+
+
+def test_figures_do_not_obey_a_matplotlibrc():
+    import matplotlib
+
+    with matplotlib.rc_context({"text.usetex": True, "lines.linewidth": 9.0, "font.family": ["cursive"]}):
+        with plots.style():
+            assert not matplotlib.rcParams["text.usetex"] and matplotlib.rcParams["lines.linewidth"] == 1.5
+            assert matplotlib.rcParams["font.size"] == 8
+        assert matplotlib.rcParams["text.usetex"]
