@@ -8,6 +8,7 @@ import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
+from pathlib import Path
 from types import ModuleType
 
 
@@ -21,15 +22,65 @@ class Failure(Exception):
 
 @contextmanager
 def refuse_exit() -> Iterator[None]:
-    """Turn `sys.exit()` in code that cfeval calls, such as a user's model, into a Failure that says where it is."""
+    """Turn whatever ends a process, in code that cfeval calls, into a Failure that says where it is.
+
+    That is `sys.exit()`, and any error that is not an Exception; Ctrl-C stays what it is.
+    """
+    try:
+        with refuse_system_exit():
+            yield
+    except (Exception, KeyboardInterrupt, GeneratorExit):
+        raise
+    except BaseException as error:
+        raise Failure(f"{describe_error(error)}: {_INCOMPLETE}") from error
+
+
+@contextmanager
+def refuse_system_exit() -> Iterator[None]:
+    """Turn `sys.exit()` into a Failure, and nothing else: time limits are no Exceptions either."""
     try:
         yield
     except SystemExit as error:
         place = traceback.extract_tb(error.__traceback__)[-1]
-        raise Failure(
-            f"{place.filename}, line {place.lineno} ended the process by sys.exit({error.code!r}). The run is not "
-            "complete. A model, an explainer or a metric must return or raise an error."
-        ) from error
+        told = f"{place.filename}, line {place.lineno} ended the process by sys.exit({error.code!r})"
+        raise Failure(f"{told}: {_INCOMPLETE}") from error
+
+
+_INCOMPLETE = "the command is not complete. Code that cfeval calls must return, or raise an Exception."
+_MAX_EXCERPT_CHARACTERS = 80
+# Several values in brackets, as rows are printed, and all behind: with commas, or as NumPy does with spaces.
+_VALUES = re.compile(r"['\"\s]*(?:[(\[{].*,|[\[{][^\]}]*\s).*")
+_STANDARD_LIBRARY = str(Path(traceback.__file__).parent)
+
+
+def describe_error(error: BaseException) -> str:
+    """Return type, short excerpt and place of an error: "KeyError: 'debt' (score.py:12)".
+
+    The message itself may hold a whole row of data.
+    """
+    place = locate_error(error)
+    return f"{excerpt_error(error)} ({place})" if place else excerpt_error(error)
+
+
+def locate_error(error: BaseException) -> str:
+    """Return file and line of an error, the last ones outside libraries; empty if it was not raised."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if not _is_of_library(frame.filename)] or frames
+    return f"{Path(own[-1].filename).name}:{own[-1].lineno}" if own else ""
+
+
+def _is_of_library(file: str) -> bool:
+    installed = {"site-packages", "dist-packages"} & set(Path(file).parts)
+    return bool(installed) or file.startswith((_STANDARD_LIBRARY, "<frozen"))
+
+
+def excerpt_error(error: BaseException) -> str:
+    """Return the type of an error and the beginning of its message, without lists of values."""
+    line, _, rest = str(error).strip().partition("\n")
+    text = _VALUES.sub(" …", " ".join(line.split())).strip()
+    if rest or len(text) > _MAX_EXCERPT_CHARACTERS:
+        text = f"{text[:_MAX_EXCERPT_CHARACTERS].rstrip(' …')}…"
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 # what a terminal obeys, what turns the direction of text, what breaks a line, and halves of characters

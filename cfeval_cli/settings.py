@@ -19,7 +19,7 @@ from omegaconf.errors import OmegaConfBaseException
 from cfeval_cli.core import Absences, Access, Distance, Explainer, Metric, Plan, Removal, Search, Trainable, Truth
 from cfeval_cli.core.imports import make_importable
 from cfeval_cli.core.settings import RunSettings, validate_settings
-from cfeval_cli.errors import UserError, did_you_mean, one_of
+from cfeval_cli.errors import UserError, did_you_mean, one_of, refuse_exit
 from cfeval_cli.judge.judge import Judge
 from cfeval_cli.metric.converged import Converged
 from cfeval_cli.metric.coverage import Coverage
@@ -168,7 +168,8 @@ def make(
     if not isinstance(node, DictConfig) or "_target_" not in node:
         raise UserError(f"{path} has no _target_: it must name the class of the component.")
     try:
-        made = instantiate_node(node)
+        with refuse_exit():
+            made = instantiate_node(node)
     except (InstantiationException, OmegaConfBaseException) as error:
         raise UserError(_misfit(node, path) or f"{path}: {_reason(error)}") from error
     return _checked(made, path, kind, str(node["_target_"]))

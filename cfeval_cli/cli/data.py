@@ -18,7 +18,7 @@ from cfeval_cli.cli.init import init
 from cfeval_cli.cli.main import Parser
 from cfeval_cli.core import Loadable
 from cfeval_cli.dataset.sources import File, Installed, Tar, Url, Wheel
-from cfeval_cli.errors import UserError, did_you_mean, visible
+from cfeval_cli.errors import UserError, did_you_mean, refuse_exit, visible
 
 _HELP = """Where data files are, and what can be done about it. data_dir=PATH chooses the folder.
 `cfeval data ACTION --help` shows the help of one action."""
@@ -124,7 +124,8 @@ def main() -> None:
     if arguments.action == "fetch":
         _fetch(data_dir, list(datasets.values()))
         return
-    code = (_list if arguments.action == "list" else _verify)(data_dir, files)
+    with refuse_exit():
+        code = (_list if arguments.action == "list" else _verify)(data_dir, files)
     if code:
         sys.exit(code)
 
@@ -213,7 +214,8 @@ def _files(
                 reason = f"its config uses {min(others)}, which is not a source of cfeval. To include it, name it"
                 sys.stderr.write(visible(f"cfeval: dataset {name} is left out: {reason}.") + "\n")
                 continue
-            files[name] = [instantiate_node(node) for node in nodes]
+            with refuse_exit():
+                files[name] = [instantiate_node(node) for node in nodes]
     return Path(str(cfg.data_dir)).expanduser(), files, datasets
 
 
@@ -261,7 +263,8 @@ def _fetch(data_dir: Path, datasets: list[DictConfig]) -> None:
     logging.basicConfig(level=logging.INFO, handlers=[handler])
     for cfg in datasets:
         dataset: Loadable = make(cfg, "dataset")
-        fetched = list(dataset.fetch(data_dir))
+        with refuse_exit():
+            fetched = list(dataset.fetch(data_dir))
         for found in fetched:
             sys.stdout.write(visible(f"{found.path}: from {found.source}, sha256 {found.sha256}") + "\n")
 

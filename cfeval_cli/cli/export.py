@@ -11,7 +11,7 @@ from omegaconf import DictConfig
 from cfeval_cli.cli import configs
 from cfeval_cli.core import Dataset, Loadable, Split
 from cfeval_cli.core.files import refuse_linked_path, whole_file
-from cfeval_cli.errors import UserError, visible, whole
+from cfeval_cli.errors import UserError, refuse_exit, visible, whole
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,7 +32,8 @@ def export(overrides: list[str], config_dir: str | None, into: Path | None, *, f
             configs.used(overrides, config_dir)
         settings: Loadable = make(cfg, "dataset")
     seed, size = _numbers(cfg)
-    dataset = settings.load(Path(str(cfg.data_dir)).expanduser(), seed)
+    with refuse_exit():
+        dataset = settings.load(Path(str(cfg.data_dir)).expanduser(), seed)
     check_size(dataset, size)
     instances = to_explain(dataset, seed, size)
     _write(table(dataset, instances), path)

@@ -4,20 +4,34 @@ from __future__ import annotations
 
 import logging
 import sys
+import traceback
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from typing import Any
 
 from cfeval_cli.cli import screen
-from cfeval_cli.errors import visible
+from cfeval_cli.errors import Failure, UserError, excerpt_error, visible
 from cfeval_cli.pipeline.progress import Progress
 
 
 class Visible(logging.Formatter):
-    """Log lines in which what came from outside is shown, not obeyed; run.log is written with it too."""
+    """Log lines in which what came from outside is shown, not obeyed, and errors print no data; run.log has it too."""
 
     def format(self, record: logging.LogRecord) -> str:
         """The line, or the lines of a traceback."""
         return visible(super().format(record), keep="\n\t")
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802  logging's
+        """A traceback whose messages are shortened but for those of cfeval: others may hold rows of data."""
+        error: BaseException | None = ei[1]
+        parts = list[str]()
+        while error is not None:
+            is_own = isinstance(error, UserError | Failure)
+            message = f"{type(error).__name__}: {error}" if is_own else excerpt_error(error)
+            places = traceback.format_tb(error.__traceback__)
+            parts.append("".join(["Traceback (most recent call last):\n", *places, message]))
+            error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+        return "\n\n".join(reversed(parts))
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from typing import Any
 
 from cfeval_cli import __version__
 from cfeval_cli.cli import screen
-from cfeval_cli.errors import Failure, UserError, did_you_mean, visible
+from cfeval_cli.errors import Failure, UserError, describe_error, did_you_mean, visible
 
 COMMANDS = {
     "run": "train, explain, search, score: one run, or a sweep with --multirun",
@@ -167,7 +167,7 @@ def complain(error: Exception, kept: str = "", job: str = "") -> int:
         if "hydra.core.hydra_config" in sys.modules:
             message += " Results go to hydra.run.dir, by default below the current folder."
     elif not isinstance(error, Failure):
-        message = f"{type(error).__name__}: {message} (HYDRA_FULL_ERROR=1 shows where)."
+        message = f"{describe_error(error)}. HYDRA_FULL_ERROR=1 shows the traceback."
     told = "cfeval: " + " ".join(part for part in (job, message, kept) if part)
     sys.stderr.write(visible(told, keep="\n") + "\n")  # names and cells from outside are in it
     return code

@@ -197,7 +197,7 @@ class Layout:
         _, first = next(lines, (1, None))
         if first is None:
             raise UserError(f"{path} has no rows.")
-        names, source = self._names(path, first, wanted)
+        names, source = self._names(path, first, wanted, delimiter)
         places = self._places(path, names, wanted)
         rest = self._rows(path, delimiter)
         if source == "the first line":
@@ -238,7 +238,7 @@ class Layout:
                 return delimiter
         return ","
 
-    def _names(self, path: Path, first: Sequence[str], wanted: Sequence[str]) -> tuple[list[str], str]:
+    def _names(self, path: Path, first: Sequence[str], wanted: Sequence[str], delimiter: str) -> tuple[list[str], str]:
         """The columns' names, and who tells them: the first line, or the config."""
         told = [cell.strip() for cell in first]
         if self.header is False or (self.header is None and self.columns is not None and not set(wanted) <= set(told)):
@@ -247,16 +247,17 @@ class Layout:
             return list(self.columns), "dataset.columns"
         if self.columns is not None and set(told) != set(self.columns):
             raise UserError(
-                f"{path}: its first line has {_listed(told)}, and dataset.columns {_listed(self.columns)}. Leave "
-                "dataset.columns out where the first line names the columns. If it says something else, leave it out "
-                "with dataset.skip_lines=1 and set dataset.header=false."
+                f"{path} has other columns than dataset.columns, {_listed(self.columns)}. "
+                f"{describe_first_line(self._rows(path, delimiter))} Leave dataset.columns out where the first line "
+                "names the columns. If it says something else, leave it out with dataset.skip_lines=1 and set "
+                "dataset.header=false."
             )
         missing = [name for name in wanted if name not in told]
         if missing:
             raise UserError(
-                f"{path} has no column {missing[0]}.{did_you_mean(missing[0], told)} Its first line has "
-                f"{_listed(told)}. If that is no header, name the columns in dataset.columns."
-                + _other_delimiter(told, self.delimiter or ",")
+                f"{path} has no column {missing[0]}.{did_you_mean(missing[0], told)} "
+                f"{describe_first_line(self._rows(path, delimiter))} If that is no header, name the columns in "
+                "dataset.columns." + _other_delimiter(told, self.delimiter or ",")
             )
         return told, "the first line"
 
@@ -330,6 +331,19 @@ def _cells(path: Path, name: str, column: Any, *, strip: bool) -> list[str]:
         else:
             told.append(str(value).strip() if strip else str(value))
     return told
+
+
+def describe_first_line(lines: Iterator[tuple[int, list[str]]]) -> str:
+    """Return a sentence on the first of some rows: its names, or of what may be data only the number of cells."""
+    first, second = ([cell.strip() for cell in next(lines, (0, []))[1]] for _ in range(2))
+    if any(map(_is_value, second)) and not any(map(_is_value, first)) and all(first):
+        return f"Its first line has {_listed(first)}."
+    return f"Its first line has {len(first):,} cells, and may be a row of data."
+
+
+def _is_value(cell: str) -> bool:
+    """Return whether a cell is a number, an amount or a date, as no name of a column is."""
+    return number(cell) is not None or parse_amount(cell) is not None or parse_date(cell) is not None
 
 
 def _listed(names: Sequence[str], most: int = 12) -> str:

@@ -8,7 +8,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cfeval_cli.dataset.cells import DELIMITERS, Layout, Sheet, is_infinite, number, parse_amount, parse_date, rows
+from cfeval_cli.dataset.cells import (
+    DELIMITERS,
+    Layout,
+    Sheet,
+    describe_first_line,
+    is_infinite,
+    number,
+    parse_amount,
+    parse_date,
+    rows,
+)
 from cfeval_cli.errors import UserError, did_you_mean, short
 
 # what stands in cells that say nothing, in any column; texts such as "unknown" may be answers
@@ -101,7 +111,10 @@ def guess(path: Path, label: str, text: str | None = None) -> Guess:
     if label == text:
         raise UserError(f"{path}: column {label} cannot be both the text and the label.")
     if text is not None and text not in names:
-        raise UserError(f"{path} has no column {text}.{did_you_mean(text, names)} It has {', '.join(names)}.")
+        more = (
+            f"It has {', '.join(names)}." if delimiter is None else describe_first_line(rows(path, delimiter, _LONGEST))
+        )
+        raise UserError(f"{path} has no column {text}.{did_you_mean(text, names)} {more}")
     if names.count(label) > 1:
         raise UserError(
             f"{path}: {names.count(label)} columns are named {label}. Rename the one that is not the label."
@@ -179,9 +192,10 @@ def _names(path: Path, label: str) -> tuple[list[str], bool, str | None]:
         return first, True, delimiter
     place = int(label) if label.isdecimal() else 0
     if not 1 <= place <= len(first):
+        content = describe_first_line(iter([(1, first), (2, second)]))
         raise UserError(
-            f"{path} has no column {label}.{did_you_mean(label, first)} Its first line has {', '.join(first[:12])}"
-            f"{' …' * (len(first) > 12)}. If that is no header, name the label by its place: --label {len(first)}"
+            f"{path} has no column {label}.{did_you_mean(label, first)} {content} If that is no header, name the label "
+            f"by its place: --label {len(first)}"
         )
     headed = [number(one) is None and number(two) is not None for one, two in zip(first, second, strict=False)]
     if any(headed) and not any(number(cell) is not None for cell in first):
@@ -223,7 +237,7 @@ def _first_rows(path: Path, label: str) -> tuple[str, list[str], list[str]]:
         raise UserError(f"{path} has no rows.")
     if width == 1:
         raise UserError(
-            f"{path}: {', '.join(DELIMITERS.values())} divide nothing in its first line, {short(first[0])}."
+            f"{path}: {', '.join(DELIMITERS.values())} divide nothing in its first line ({len(first[0]):,} characters)."
         )
     if not second:
         raise UserError(f"{path} has one row only.")

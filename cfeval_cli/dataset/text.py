@@ -92,7 +92,7 @@ class Table:
             place = match(label.strip())
             if place is None:
                 told = " or ".join(str(one) for one in self.labels)
-                raise UserError(f"{sheet.where(row)}: expected a label of {told}, not {short(label)}.")
+                raise UserError(f"{sheet.where(row)}: expected a label of {told}, not {short(label, 20)}.")
             yield place, _utf8(text.encode("latin-1", "replace")) if self.latin else text
 
 

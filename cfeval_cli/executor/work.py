@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from cfeval_cli.errors import refuse_exit
+from cfeval_cli.errors import excerpt_error, refuse_exit
 
 log = logging.getLogger("cfeval")
 
@@ -88,7 +88,7 @@ def call(work: Work, shared: Any, item: Any) -> Any:
         try:
             pickle.loads(pickle.dumps(error))  # noqa: S301  its own
         except Exception:
-            raise RuntimeError(f"{type(error).__name__}: {error}") from None
+            raise RuntimeError(excerpt_error(error)) from None
         raise
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from cfeval_cli.core import Bools, Codes, Dataset, Floats, Ints
 from cfeval_cli.core.fingerprint import of_component, of_work
 from cfeval_cli.core.memory import asked_once
-from cfeval_cli.errors import UserError, one_of, whole
+from cfeval_cli.errors import UserError, excerpt_error, one_of, whole
 from cfeval_cli.model import blind as blindness
 from cfeval_cli.model.encoding import Columns, Encoder, Words, columns
 from cfeval_cli.model.outside import LabelModel, ProbabilityModel, Source, tells_probabilities
@@ -196,8 +196,8 @@ def _train(estimator: Any, x: Any, y: Ints, more: Mapping[str, Any]) -> None:
             warnings.simplefilter("always")
             estimator.fit(x, y, **more)
     except Exception as error:
-        told = " ".join(f"{type(error).__name__}: {error}".split())[:_LONGEST]
-        raise UserError(f"model=estimator: {_name(estimator)} could not be trained: {told}") from error
+        reason = excerpt_error(error)
+        raise UserError(f"model=estimator: {_name(estimator)} could not be trained: {reason}") from error
     for line in printed.getvalue().splitlines():
         log.debug("model: %s", line)
     for text in dict.fromkeys(f"{one.category.__name__}: {one.message}" for one in warned):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,12 +15,11 @@ from numpy.typing import NDArray
 
 from cfeval_cli.core import Bools, Codes, Dataset, Floats, Ints
 from cfeval_cli.core.files import restore_working_directory
-from cfeval_cli.errors import Failure, UserError, did_you_mean, refuse_exit, short
+from cfeval_cli.errors import Failure, UserError, did_you_mean, excerpt_error, locate_error, refuse_system_exit, short
 
 FEW = 20  # rows on which a model is tried before it is believed
 _NEAR = 1e-3  # of 1, to which probabilities sum: those that were rounded, or come from a small kind of number
 _OVER = 1e-6  # a probability may pass 0 or 1 by so much, and is put back
-_LONGEST = 300  # characters of a row in a message
 _PICKLES = (".pkl", ".pickle", ".joblib", ".dill", ".cloudpickle")
 
 _T = TypeVar("_T")
@@ -249,14 +249,18 @@ def gives(answer: Any, classes: Sequence[str]) -> str:
 def asked(ask: Callable[[Codes], _T], codes: Codes, dataset: Dataset, title: str) -> _T:
     """An answer; Failure with the first row that it fails on, if it does."""
     try:
-        with refuse_exit():
+        with refuse_system_exit():
             return ask(codes)
     except (UserError, Failure, BadAnswer):
         raise
     except Exception as error:
         row, cause = _culprit(ask, codes, error)
-        which = f" for {of_row(dataset, codes[row])}" if row is not None else f" for {len(codes):,} rows together"
-        raise Failure(f"{title} raised {_told(cause)}{which}.") from cause
+        reason, rows = excerpt_error(cause), f"{len(codes):,} rows together"
+        if row is not None:
+            rows = of_row(dataset, codes[row])
+            if _holds_row(reason, dataset, codes[row]):
+                reason = type(cause).__name__
+        raise Failure(f"{title} raised {reason} for {rows}, at {locate_error(cause)}.") from cause
 
 
 def _culprit(ask: Callable[[Codes], object], codes: Codes, error: Exception) -> tuple[int | None, Exception]:
@@ -296,8 +300,11 @@ def tells_probabilities(model: object) -> bool:
     return callable(getattr(model, "predict_proba", None))
 
 
-def _told(error: BaseException) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())[:_LONGEST]}"
+def _holds_row(text: str, dataset: Dataset, row: Codes) -> bool:
+    """Return whether a text has all values of a row in it."""
+    rows = dataset.decode(row[None])
+    values = rows if isinstance(rows, list) else rows.iloc[0].tolist()
+    return all(re.search(rf"(?<!\w){re.escape(str(value))}(?!\w)", text) for value in values)
 
 
 def _kind(answer: Any) -> str:

@@ -5,12 +5,10 @@ from __future__ import annotations
 import logging
 import struct
 import time
-import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass, field, fields, replace
 from functools import cached_property, partial
 from hashlib import blake2b, sha256
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -39,7 +37,7 @@ from cfeval_cli.core import (
 )
 from cfeval_cli.core.fingerprint import of_code
 from cfeval_cli.core.scratch import Scratch, slabs
-from cfeval_cli.errors import Failure, UserError, refuse_exit
+from cfeval_cli.errors import Failure, UserError, describe_error, refuse_system_exit
 from cfeval_cli.pipeline.elsewhere import ADVICE, sample, shared_out
 from cfeval_cli.pipeline.limit import TooLong, within
 from cfeval_cli.pipeline.memo import Memo
@@ -52,7 +50,6 @@ _MOST = 128  # of those that wait for a model together: then a call answers many
 _PARTS = 8  # in which the rest is thought, so that the last ones of several processes end together
 _FIRST = 4  # that are explained first, if a model is slow: other processes begin when their time is known
 _HELD = 1 << 14  # explanations that are in memory before they are put aside
-_LONGEST = 200  # characters of a reason
 _FIT = b"fit"  # in the place of an instance: the cost of preparing an explainer
 _HEAD = struct.Struct("<qddd")  # what it cost
 _NO_FEATURES, _NO_SCORES = np.zeros(0, dtype=np.int64), np.zeros(0)
@@ -326,7 +323,7 @@ def _batch(job: Job, part: Ints) -> Batch:
 def _tried(job: Job, batch: Batch) -> Explanation | str:
     """The explanation of a batch, or why there is none."""
     try:
-        with within(job.timeout), refuse_exit():
+        with within(job.timeout), refuse_system_exit():
             answer = job.ready[0](batch)
         return shaped(answer, len(batch))
     except (UserError, Failure):
@@ -336,9 +333,7 @@ def _tried(job: Job, batch: Batch) -> Explanation | str:
     except TooLong:
         return f"no answer within {job.timeout:g} s"
     except Exception as error:
-        where = traceback.extract_tb(error.__traceback__)[-1]  # for who writes an explainer
-        text = " ".join(f"{type(error).__name__}: {error}".split())[:_LONGEST]
-        return _printable(f"{text} ({Path(where.filename).name}:{where.lineno})")
+        return _printable(describe_error(error))
 
 
 def _checked(answer: Explanation | str, row: int, codes: Codes) -> Answer:
@@ -357,7 +352,8 @@ def shaped(answer: Any, size: int) -> Explanation:
         raise TypeError(f"returned {type(answer).__name__}, not an Explanation")
     features, scores = np.asarray(answer.features), np.asarray(answer.scores)
     if features.ndim != 2 or features.shape != scores.shape or len(features) != size:
-        raise ValueError(f"returned {features.shape} features and {scores.shape} scores for {size} instances")
+        shapes = ["×".join(map(str, array.shape)) for array in (features, scores)]
+        raise ValueError(f"returned {shapes[0]} features and {shapes[1]} scores for {size} instances")
     if not np.issubdtype(features.dtype, np.integer):
         raise TypeError(f"returned features of type {features.dtype}, not whole numbers")
     return Explanation(features.astype(np.int64, copy=False), scores.astype(np.float64, copy=False))

@@ -8,7 +8,7 @@ import numpy as np
 
 from cfeval_cli.core import ABSENT, NONE, Explained, Explanation, Ints
 from cfeval_cli.core.fingerprint import of_code, of_component
-from cfeval_cli.errors import Failure, UserError
+from cfeval_cli.errors import Failure, UserError, describe_error
 from cfeval_cli.pipeline import explain, trust
 from cfeval_cli.pipeline.study import Study
 from cfeval_cli.seeding import stream
@@ -42,8 +42,8 @@ def explain_instances(
     except (UserError, Failure):
         raise
     except Exception as error:
-        what = f"{type(error).__name__}: {error}"
-        raise Failure(f"explainer.{name} failed, {what} (HYDRA_FULL_ERROR=1 shows where).") from error
+        reason = f"{describe_error(error)}. HYDRA_FULL_ERROR=1 shows the traceback."
+        raise Failure(f"explainer.{name} failed, {reason}") from error
 
 
 def make_job(study: Study, name: str, seed: int) -> explain.Job:

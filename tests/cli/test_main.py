@@ -187,8 +187,8 @@ def test_a_failure_is_exit_code_1_and_a_traceback_in_the_log_only(toy, tmp_path)
     arguments = [*toy.arguments, *FEW, "explainer=[lr,broken]", f"hydra.searchpath=[file://{tmp_path / 'conf'}]"]
     done = cfeval("run", *arguments, cwd=tmp_path, code=1)
     folder = only_run(tmp_path)
-    told = "cfeval: explainer.broken failed, ZeroDivisionError: division by zero (HYDRA_FULL_ERROR=1 shows where). "
-    assert f"{told}Safe in {folder}" in one_message(done)
+    told = "cfeval: explainer.broken failed, ZeroDivisionError: division by zero (broken.py:"
+    assert told in done.stderr and f"HYDRA_FULL_ERROR=1 shows the traceback. Safe in {folder}" in one_message(done)
     assert json.loads((folder / "run.json").read_text())["status"] == "failed"
     assert (folder / "explanations.parquet").exists() is False and (folder / "model.npz").exists()
     log = (folder / "run.log").read_text()

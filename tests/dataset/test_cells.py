@@ -125,7 +125,7 @@ def test_of_two_columns_of_one_name_one_has_to_be_chosen_if_it_is_used(tmp_path,
         ("age,label\n1\n", Layout(), r"line 2: 1 field where the first line names 2"),
         ("age,label\n", Layout(), "has no rows"),
         ("", Layout(), "has no rows"),
-        ("x,y\n1,m\n", Layout(["age", "label"], header=True), r"first line has x, y, and dataset\.columns age, label"),
+        ("x,y\n1,m\n", Layout(["age", "label"], header=True), r"than dataset\.columns, age, label\. Its"),
         ("PAR1 is not", Layout(), "is no Parquet file that can be read"),
     ],
 )

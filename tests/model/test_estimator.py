@@ -149,7 +149,7 @@ def test_warnings_are_told_and_what_is_not_known_is_not_kept(caplog):
     model = Estimator(Loud()).fit(DATASET, 0)
     assert "UserWarning: mind the step" in caplog.text
     assert model.fingerprint() is None  # a class of one's own may depend on anything
-    with pytest.raises(UserError, match=r"Loud could not be trained: ValueError: not this$"):
+    with pytest.raises(UserError, match=r"Loud could not be trained: ValueError: not…$"):
         Estimator(Loud(fails=True)).fit(DATASET, 0)
     with pytest.raises(UserError, match=r"LogisticRegression could not be trained: InvalidParameterError: The 'C'"):
         Estimator(LogisticRegression(C=-1)).fit(DATASET, 0)

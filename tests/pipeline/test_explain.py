@@ -291,14 +291,14 @@ class Faulty(Explainer):
 
 
 REASONS = {
-    "raises": "ArithmeticError: cannot do",
+    "raises": "ArithmeticError: cannot…",
     "hangs": f"no answer within {LIMIT:g} s",
     "spins": f"no answer within {LIMIT:g} s",
     "repeats": "named a feature more than once: [1, 1]",
     "invents": "named features that do not exist: [99, 0]",
     "nan": "gave NaN as a score",
     "float": "TypeError: returned features of type float64, not whole numbers",
-    "short": "ValueError: returned (0, 2) features and (0, 2) scores for 1 instances",
+    "short": "ValueError: returned 0×2 features and 0×2 scores for 1 instances",
     "list": "TypeError: returned list, not an Explanation",
 }
 
@@ -318,7 +318,7 @@ def test_what_goes_wrong_on_one_instance_is_recorded_and_the_rest_goes_on(way, e
 
 
 def test_strict_stops_at_the_first():
-    with pytest.raises(Failure, match=rf"explainer\.x, instance {DATASET.test.ids[3]}: ArithmeticError: cannot do"):
+    with pytest.raises(Failure, match=rf"explainer\.x, instance {DATASET.test.ids[3]}: ArithmeticError: cannot…"):
         explain(job(Faulty("raises")), HERE, Off(), lambda _: None, strict=True)
 
 

@@ -2,15 +2,17 @@
 
 import json
 import sys
+import time
 
 import pytest
 
 from cfeval_cli.api import evaluate
-from cfeval_cli.cli import configs
+from cfeval_cli.cli import configs, data
 from cfeval_cli.core import Access, Metric
-from cfeval_cli.errors import Failure, refuse_exit
+from cfeval_cli.errors import Failure, refuse_exit, refuse_system_exit
 from cfeval_cli.executor.local import Local
 from cfeval_cli.explainer.random import Random
+from cfeval_cli.pipeline.limit import TooLong, within
 from tests import inside
 from tests.conftest import cfeval
 from tests.executor.functions import leave
@@ -37,6 +39,9 @@ def f(rows):
     if calls > 45:
         sys.exit(0)
     return (rows["age"].astype(float) > 45).to_numpy() * 0.5 + 0.2
+
+class Aborted(BaseException):
+    pass
 """
 
 
@@ -103,17 +108,67 @@ def test_an_exit_within_evaluate_is_a_failure(tmp_path, monkeypatch, model, comp
     assert not record.exists() or json.loads(record.read_text())["status"] == "failed"
 
 
-def test_the_command_ends_with_code_1_and_the_run_has_failed(tmp_path):
+@pytest.mark.parametrize(
+    ("ending", "message"),
+    [
+        ("sys.exit(0)", "score.py, line 9 ended the process by sys.exit(0): the command is not complete."),
+        ("raise Aborted('done')", "Aborted: done (score.py:9): the command is not complete."),
+    ],
+)
+def test_the_command_ends_with_code_1_and_the_run_has_failed(tmp_path, ending, message):
     table = loans()
     (tmp_path / "conf" / "dataset").mkdir(parents=True)
     (tmp_path / "conf" / "dataset" / "loans.yaml").write_text(DATASET)
     table[:150].to_parquet(tmp_path / "train.parquet", index=False)
     table[150:].to_parquet(tmp_path / "test.parquet", index=False)
-    (tmp_path / "score.py").write_text(SCORE)
+    (tmp_path / "score.py").write_text(SCORE.replace("sys.exit(0)", ending))
     done = cfeval(
         "run", "dataset=loans", "data_dir=.", "model=function", "model.path=score.py:f", "explainer=[random,omission]",
         "metric=[validity,recall]", "n_explain=10", "n_jobs=1", "figures=[]", "report=false", "noise=0", "bounds=0",
         "cache=off", "hydra.run.dir=out", cwd=tmp_path, code=1,
     )  # fmt: skip
-    assert "score.py, line 9 ended the process by sys.exit(0). The run is not complete." in done.stderr
+    assert message in done.stderr
     assert json.loads((tmp_path / "out" / "run.json").read_text())["status"] == "failed"
+
+
+@pytest.mark.parametrize("ending", ["sys.exit(0)", "raise BaseException('done')"])
+@pytest.mark.parametrize("method", ["__init__", "load", "fetch"])
+def test_a_dataset_that_ends_the_process_is_a_failure_of_every_command(tmp_path, monkeypatch, method, ending):
+    """Else the exit code would be 0, and nothing written."""
+    (tmp_path / "conf" / "dataset").mkdir(parents=True)
+    (tmp_path / "conf" / "dataset" / "leaving.yaml").write_text(f"_target_: leaving_in_{method}.Data\n")
+    methods = "".join(
+        f"    def {name}(self, *_):\n        {ending if name == method else 'return []'}\n"
+        for name in ("load", "fetch", *(["__init__"] if method == "__init__" else []))
+    )
+    (tmp_path / f"leaving_in_{method}.py").write_text(f"import sys\nclass Data:\n{methods}")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(configs, "run", inside.instead)
+    actions = {"fetch": ["fetch", "leaving"], "load": ["export", "dataset=leaving", "--into", "x.csv"]}
+    for words in actions.values() if method == "__init__" else [actions[method]]:
+        monkeypatch.setattr(sys, "argv", ["cfeval", *words])
+        with pytest.raises(Failure, match=r"the command is not complete"):
+            data.main()
+    assert not (tmp_path / "x.csv").exists()
+
+
+def test_a_source_that_ends_the_process_is_a_failure_of_verify(tmp_path, monkeypatch):
+    (tmp_path / "conf" / "dataset").mkdir(parents=True)
+    file = "{_target_: cfeval_cli.dataset.sources.File, name: x, sources: [{_target_: leaving_source.Source}]}"
+    (tmp_path / "conf" / "dataset" / "leaving.yaml").write_text(f"_target_: leaving_source.Data\nfile: {file}\n")
+    (tmp_path / "leaving_source.py").write_text("import sys\nclass Source:\n    def __init__(self): sys.exit(0)\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(configs, "run", inside.instead)
+    for action in ("verify", "list"):
+        monkeypatch.setattr(sys, "argv", ["cfeval", action, "leaving"])
+        with pytest.raises(Failure, match=r"leaving_source.py, line 3 ended the process"):
+            data.main()
+
+
+def test_a_time_limit_and_ctrl_c_are_not_turned_into_failures():
+    with pytest.raises(TooLong), within(0.01), refuse_system_exit():
+        time.sleep(1)
+    with pytest.raises(KeyboardInterrupt), refuse_exit():
+        raise KeyboardInterrupt
