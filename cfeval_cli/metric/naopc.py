@@ -27,7 +27,8 @@ class Naopc(Curve):
 
     Best and worst are exact where the logit is a linear sum and one value stands for what is removed, and where `rows`
     allows all subsets of the features of an instance. Otherwise they come from a beam search: an order that beats what
-    it finds counts more than 1, and the remark gives the number of such values.
+    it finds counts more than 1, and the remark gives the number of such values. So does an explanation of too few
+    features for a complete order, where removing others would raise the prediction again.
     """
 
     width: int = 5  # orders that the beam search keeps
@@ -67,24 +68,28 @@ class Naopc(Curve):
             return np.stack([self.drops(case, way, mine, order) for order in orders], axis=1)
 
         worst, best = case.memory.ask(f"{self!r}, {way.removal!r}", case.ids[some], ends).T
-        value = self.drops(case, way, some, places(case)[some])
+        order = places(case)[some]
+        value = self.drops(case, way, some, order)
         for end in (worst, best):  # the same sum in another order differs by rounding
             value = np.where(np.abs(value - end) <= _SAME, end, value)
-        if lattice is not None:
-            value = np.clip(value, worst, best)  # beyond them by rounding only, larger where the model rounds more
+        if lattice is not None:  # a complete order is beyond the ends by rounding only
+            longest = self.sizes(case, some).max(axis=1, initial=0)
+            is_complete = (order < longest[:, None]).sum(axis=1) >= longest
+            value = np.where(is_complete, np.clip(value, worst, best), value)
         apart = best - worst > _SAME
         values = np.where(apart, value - worst, 0.0) / np.where(apart, best - worst, 1.0)
-        counts = {"sampled": len(some)}
-        remark = ""
+        counts = {"sampled": len(some), "above": int(np.count_nonzero(values > 1))}
+        how = ""
         if lattice is not None:
-            remark = "worst and best order exact, by all subsets"
+            how = "worst and best order exact, by all subsets"
         elif not linear:
-            remark = f"worst and best order approximated by beam search (width {self.width}"
-            remark += f", {self.draws} draws)" if search is not way else ")"
-        remark += ", on a sample of {sampled} instances" * (len(some) < len(case))
-        if not linear and lattice is None:
-            remark += "; {above} of {sampled} values exceed 1"
-            counts["above"] = int(np.count_nonzero(values > 1))
+            how = f"worst and best order approximated by beam search (width {self.width}"
+            how += f", {self.draws} draws)" if search is not way else ")"
+        how += ", on a sample of {sampled} instances" * (len(some) < len(case))
+        above = "{above} of {sampled} values exceed 1"
+        if linear or lattice is not None:
+            above = f"{above} (incomplete orders)" if counts["above"] else ""
+        remark = "; ".join(part for part in (how, above) if part)
         return Score(
             way.removal.variant, values, apart.astype(np.float64), some=some, remark=remark, counts=counts,
         )  # fmt: skip

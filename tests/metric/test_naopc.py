@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cfeval_cli.core import ABSENT, Access, Ledger
+from cfeval_cli.core import ABSENT, Access, Explanation, Ledger
 from cfeval_cli.core.metric import with_counts
 from cfeval_cli.metric import lattice
 from cfeval_cli.metric.aopc import Aopc
@@ -186,6 +186,23 @@ def test_where_the_subsets_of_one_instance_fit_a_handful_is_scored_exactly():
     case = make_case(dataset, Crossed(dataset, 3), 1, ways={"marginal": Marginal(30, 1)})
     counts = [len(next(Naopc(rows=63 * 30, seed=seed).score(case)).some) for seed in range(20)]
     assert 3 < np.mean(counts) < 7
+
+
+def test_an_explanation_that_stops_early_can_exceed_1_which_is_counted():
+    """Removing more features would raise the prediction again, and every complete order has to."""
+    dataset = make_dataset([4, 4, 4, 4], n=60, seed=2)
+    case = make_case(dataset, Crossed(dataset, 2), 1, ways={"marginal": Marginal(5, 1)})
+    complete, short = (
+        replace(case, explanation=Explanation.ragged([[(int(j), 1.0 / (place + 1)) for place, j in enumerate(row)]
+                                                      for row in rows]))
+        for rows in ([list(range(4))] * 60, [[j % 4] for j in range(60)])
+    )  # fmt: skip
+    (score,) = Naopc().score(complete)
+    assert score.numerator.max() <= 1 and score.remark == "worst and best order exact, by all subsets"
+    (score,) = Naopc().score(short)
+    above = int((score.numerator > 1).sum())
+    told = f"worst and best order exact, by all subsets; {above} of 60 values exceed 1 (incomplete orders)"
+    assert above > 0 and with_counts(score.remark, score.counts) == told
 
 
 @examples(8)
