@@ -422,12 +422,8 @@ def test_a_folder_that_is_not_as_the_run_left_it_is_named(tmp_path, name, text, 
     [
         ("metrics.csv", None, "run.json does not list metrics.csv"),
         ("metrics.csv", "", "cannot be gathered: No columns"),
-        ("metrics.csv", "metric,variant
-c,label
-", "metrics.csv has no column explainer"),
-        ("metrics.csv", f"{HEADING}
-c,label,a,,many,0,20,higher
-", "cannot be gathered: could not convert"),
+        ("metrics.csv", "metric,variant\nc,label\n", "metrics.csv has no column explainer"),
+        ("metrics.csv", f"{HEADING}\nc,label,a,,many,0,20,higher\n", "cannot be gathered: could not convert"),
         ("correlations.csv", None, "run.json does not list correlations.csv"),
     ],
 )
