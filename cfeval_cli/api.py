@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import fields
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 from omegaconf import DictConfig
@@ -22,20 +22,12 @@ from omegaconf import DictConfig
 from cfeval_cli.core import Explainer, Metric
 from cfeval_cli.core.files import make_folder
 from cfeval_cli.errors import Failure, UserError, did_you_mean, refuse_exit, visible
+from cfeval_cli.experiment import run
 from cfeval_cli.frames import Asked, Frames
 from cfeval_cli.stored import Run, load
 
-if TYPE_CHECKING:
-    from cfeval_cli.core import Plan
-    from cfeval_cli.pipeline.progress import Progress
-    from cfeval_cli.pipeline.run import Outcome
-    from cfeval_cli.report.page.build import Report
-    from cfeval_cli.results.store import RunFolder
-    from cfeval_cli.statistics.recommendation import Judge
-
 __all__ = ["Run", "evaluate", "load", "run"]
 
-log = logging.getLogger("cfeval")
 
 _PLAIN = re.compile(r"[A-Za-z_][\w.-]*")  # words that Hydra takes as they are, but for these
 _WORDS = ("true", "false", "null", "nan", "inf")
@@ -283,66 +275,6 @@ def _call(
     told += [f"{key}={type(one).__qualname__}" for key, one in own.items()]
     told += [f"attributions={list(attributions)}"] if attributions else []
     return f"evaluate(predict_proba, train, test, {', '.join(told)})"
-
-
-def run(plan: Plan, folder: RunFolder, progress: Progress) -> Report | None:
-    """Compute a run with its judges, and write its tables, figures and page; None if the folder had the results."""
-    from cfeval_cli.pipeline.recommend import is_recommended, recommend_explainer
-    from cfeval_cli.pipeline.run import run as run_pipeline
-
-    with refuse_exit():
-        outcome = run_pipeline(plan, folder, progress)
-        if outcome is None:
-            return None
-        if plan.judges or is_recommended(outcome):
-            judges = [_run_judge(name, plan, outcome, folder, progress) for name in plan.judges]
-            with progress.stage("recommend"):
-                folder.save_recommendation(recommend_explainer(outcome, folder.truths, judges))
-    with progress.stage("tables"):
-        report = _add_tables(folder)
-    if plan.settings.figures or plan.settings.report:
-        with progress.stage("figures and page"):
-            _add_page(folder, plan, report)
-    folder.finish()
-    return report
-
-
-def _run_judge(name: str, plan: Plan, outcome: Outcome, folder: RunFolder, progress: Progress) -> Judge:
-    """Run a judge like any other model, in a folder of its own below the run's; return what it says."""
-    from cfeval_cli.pipeline.recommend import plan_judge, read_judge
-    from cfeval_cli.pipeline.run import run as run_pipeline
-
-    below = folder.below(name)
-    try:
-        with below.opened():
-            part = progress.part(f"judge {name}")
-            if run_pipeline(plan_judge(plan, plan.judges[name]), below, part, teacher=outcome.study.model):
-                _add_tables(below)
-                below.finish()
-    except (UserError, Failure) as error:
-        raise type(error)(f"judge.{name}: {error}") from error
-    return read_judge(name, below)
-
-
-def _add_tables(folder: RunFolder) -> Report:
-    """Write the tables as text, made from what the folder has."""
-    from cfeval_cli.report.page.build import Report
-    from cfeval_cli.results.read import read
-
-    report = Report(read(folder.path, folder.finished))
-    folder.add(report.texts())
-    return report
-
-
-def _add_page(folder: RunFolder, plan: Plan, report: Report) -> None:
-    """Write figures and page; a run does not fail because of them."""
-    try:
-        folder.add(list(report.files(plan.settings.figures, plan.settings.report)))
-    except OSError:
-        raise
-    except Exception as error:
-        log.exception("no report")
-        log.warning("report.html could not be made (%s); all else is complete", error)
 
 
 def _evaluate(cfg: DictConfig, given: Mapping[str, object], path: Path, call: str, progress: bool) -> Path:

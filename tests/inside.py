@@ -15,7 +15,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from omegaconf import DictConfig, OmegaConf
 
-from cfeval_cli import api
+from cfeval_cli import experiment
 from cfeval_cli import settings as config
 from cfeval_cli.cli import configs
 from cfeval_cli.core import Plan
@@ -141,6 +141,5 @@ def run(
 ) -> Path:
     """Run as the command does; `usual` settings are not in the record's overrides."""
     plan, made = planned(*usual, *overrides, folder=folder), RunFolder(into, ["cfeval", "run", *overrides])
-    with made.opened():
-        api.run(plan, made, Progress())
+    experiment.run(plan, made, Progress())
     return into

@@ -29,7 +29,7 @@ LAYERS = [
     {"results"},
     {"pipeline"},
     {"report"},
-    {"study"},
+    {"experiment", "study"},
     {"cli", "__main__"},
     {"frames", "stored", "api"},
 ]

@@ -119,7 +119,7 @@ class _Shown:
 
 def _compute(cfg: DictConfig, folder: RunFolder) -> _Shown:
     """Compute and write everything, and mark the run as complete."""
-    from cfeval_cli import api
+    from cfeval_cli import experiment
     from cfeval_cli.cli import live
     from cfeval_cli.settings import plan
 
@@ -129,7 +129,7 @@ def _compute(cfg: DictConfig, folder: RunFolder) -> _Shown:
     if own and not screen.quiet():
         sys.stderr.write(visible(f"Your own: {', '.join(own)}") + "\n")
     with live.terminal() as stages:
-        report = api.run(chosen, folder, stages)
+        report = experiment.run(chosen, folder, stages)
     return _Shown(computed=report is not None, answer=None if report is None else _answer(report))
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from cfeval_cli import api
+from cfeval_cli import experiment
 from cfeval_cli.errors import UserError
 from cfeval_cli.pipeline import run as pipeline
 from cfeval_cli.pipeline.progress import Progress
@@ -64,7 +64,7 @@ def test_the_explained_model_is_trained_once_and_what_a_judge_has_finished_is_no
     def again():
         folder = RunFolder(tmp_path, ["cfeval", "run"])
         with folder.opened():
-            assert api.run(plan, folder, Progress())
+            assert experiment.run(plan, folder, Progress())
         names = ("recommendation.json", "metrics.csv", "scores.parquet", "judges/tree/metrics.csv")
         return {name: (tmp_path / name).read_bytes() for name in names}
 

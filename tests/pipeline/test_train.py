@@ -1,0 +1,30 @@
+"""The quality of a model, and how often a distilled model agrees with its teacher."""
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest
+
+from cfeval_cli.pipeline.train import measure_fidelity, measure_quality
+from tests.problems import labels, make_dataset, make_linear
+
+DATASET = make_dataset([2, 3, 4])
+MODEL = make_linear(DATASET)
+
+
+def test_quality_is_counted_on_each_split():
+    quality, seconds = measure_quality(MODEL, DATASET)
+    for name in ("train", "validation", "test"):
+        split = getattr(DATASET, name)
+        predicted = labels(MODEL, split.codes)
+        assert quality["accuracy"][name] == pytest.approx((predicted == split.labels).mean())
+        assert quality["majority"][name] == pytest.approx(max(np.mean(split.labels == c) for c in set(split.labels)))
+    assert seconds > 0
+
+
+def test_fidelity_has_the_exact_interval():
+    fidelity = measure_fidelity(MODEL, DATASET, 0.95)
+    agree = int((labels(MODEL, DATASET.test.codes) == DATASET.test.labels).sum())
+    interval = binomtest(agree, len(DATASET.test)).proportion_ci(0.95, "exact")
+    assert fidelity == pytest.approx(
+        {"test": agree / len(DATASET.test), "low": interval.low, "high": interval.high, "rows": len(DATASET.test)}
+    )

@@ -1,0 +1,30 @@
+"""A run with its judges, tables, figures and page, called as a function."""
+
+import json
+
+from cfeval_cli import experiment
+from cfeval_cli.pipeline.progress import Progress
+from cfeval_cli.results.store import RunFolder
+from tests import inside
+from tests.conftest import LITTLE
+
+
+def test_a_run_is_written_once_and_its_results_are_left_alone(toy, tmp_path):
+    settings = (
+        *toy.arguments[2:],
+        *LITTLE,
+        "explainer=[random,lr]",
+        "metric=[c,recall]",
+        "n_explain=20",
+        "judge=[tree]",
+    )
+    plan = inside.planned(*settings, folder=toy.folder / "conf")
+    for is_first in (True, False):
+        folder = RunFolder(tmp_path, ["cfeval", "run"])
+        with folder.opened():
+            report = experiment.run(plan, folder, Progress())
+        assert (report is not None) == is_first
+        record = json.loads((tmp_path / "run.json").read_text())
+        assert record["status"] == "complete" and {"tables.md", "metrics.csv"} <= set(record["files"])
+        judge = json.loads((tmp_path / "judges" / "tree" / "run.json").read_text())
+        assert judge["status"] == "complete" and "tables.md" in judge["files"]
