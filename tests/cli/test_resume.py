@@ -121,7 +121,7 @@ def test_a_folder_with_nothing_to_resume(tmp_path, monkeypatch):
     with pytest.raises(UserError, match=r"no run\.json, so that nothing had begun"):
         arguments(tmp_path, [])
     write(tmp_path, overrides="k=2")
-    with pytest.raises(UserError, match=r"run\.json does not tell how it was started"):
+    with pytest.raises(UserError, match=r"run\.json is damaged: .*overrides must be a list"):
         arguments(tmp_path, [])
     write(tmp_path, status="complete")
     assert arguments(tmp_path, []) is None

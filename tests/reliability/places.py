@@ -40,7 +40,7 @@ stage = Progress.stage
 
 
 @contextmanager
-def counted(self, title, total=None, **options):
+def counted(self, title, total=None, *rest, **options):
     one = seen["stages"].setdefault(title, {{"calls": 0, "chunks": 0, "items": 0}})
     seen["stage"] = title
 
@@ -49,7 +49,7 @@ def counted(self, title, total=None, **options):
             one["calls"] += 1
             reached("call", title, one["calls"])
 
-    with stage(self, title, total, **options) as advance:
+    with stage(self, title, total, *rest, **options) as advance:
 
         def advanced(items):
             advance(items)

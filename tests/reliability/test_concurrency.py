@@ -25,9 +25,9 @@ stage = Progress.stage
 
 
 @contextmanager
-def shown(self, title, total=None, **options):
+def shown(self, title, total=None, *rest, **options):
     pathlib.Path({folder!r}, str(os.getpid())).touch()
-    with stage(self, title, total, **options) as advance:
+    with stage(self, title, total, *rest, **options) as advance:
         yield advance
 
 

@@ -85,13 +85,13 @@ def test_another_run_in_the_same_folder_leaves_nothing_of_the_first(toy, run, tm
     assert "bounds.csv" not in there and not list(run.rglob("*.png")) and list(run.rglob("*.svg"))
     assert record["settings"]["k"] == 2 and "resumed" not in record and "report.html" not in there
     assert "replaced" not in done.stderr  # it was not complete
-    given = {"usual": toy.arguments[2:], "folder": toy.folder / "conf", "tables": False}
+    given = {"usual": toy.arguments[2:], "folder": toy.folder / "conf"}
     before = everything(run)
     with pytest.raises(UserError, match="has the complete results of another run"):
         inside.run(run, *SMALL, **given)
     assert everything(run) == before
     inside.run(run, *SMALL, "redo=true", **given)
-    assert "tables.md" not in read(run)["files"]
+    assert read(run)["settings"]["k"] == 1 and everything(run) != before
 
 
 def test_files_that_are_of_no_run_are_not_overwritten(toy, tmp_path):
@@ -175,7 +175,7 @@ def test_no_command_writes_through_a_link(toy, run, tmp_path, command):
         ("outputs", ["atlas", "page", str(Path(__file__).parents[2] / "docs" / "atlas" / "atlas.parquet"), "--into",
                      "outputs/atlas"]),
         ("outputs", ["run"]),
-        ("multirun", ["run", "--multirun"]),
+        ("outputs/multirun", ["run", "--multirun"]),
         ("link", ["run", "hydra.run.dir=link"]),
         ("sweep/0", ["run", "--multirun", "hydra.sweep.dir=sweep"]),
         ("link", ["run", "--resume", "link/run"]),
