@@ -16,7 +16,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
-from cfeval_cli.cli import callbacks, configs, screen, shortcuts, usage
+from cfeval_cli.cli import callbacks, configs, screen, usage
 from cfeval_cli.cli.main import complain, stopped
 from cfeval_cli.cli.resume import QUIET, arguments, sweep_task_overrides, words_to_repeat
 from cfeval_cli.errors import Failure, UserError, refuse_exit, visible
@@ -42,7 +42,6 @@ def main() -> None:
         sys.argv[1:1] = ["--config-dir", beside]
     if screen.quiet() and not any(word.startswith("hydra/hydra_logging=") for word in sys.argv):
         sys.argv.append(QUIET)
-    shortcuts.take()
     try:
         _experiment()
     except Exception:
