@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
@@ -12,7 +11,7 @@ from typing import Any, TypeVar
 
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import InstantiationException
-from hydra.utils import get_class, get_object, instantiate
+from hydra.utils import get_object, instantiate
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
@@ -169,18 +168,15 @@ def make(
         raise UserError(f"{path} has no _target_: it must name the class of the component.")
     try:
         with refuse_exit():
-            made = instantiate_node(node)
+            component = instantiate_node(node)
     except (InstantiationException, OmegaConfBaseException) as error:
         raise UserError(_misfit(node, path) or f"{path}: {_reason(error)}") from error
-    return _checked(made, path, kind, str(node["_target_"]))
+    return _checked(component, path, kind, str(node["_target_"]))
 
 
 def instantiate_node(node: DictConfig) -> Any:
-    """Instantiate a node as Hydra does; classes of cfeval the same, and quicker."""
-    plain = OmegaConf.to_container(node, resolve=True)
-    with contextlib.suppress(Exception):  # Hydra tells what it is
-        return _ours(plain)
-    for target in find_targets(plain):
+    """Instantiate a node as Hydra does, after making its classes importable."""
+    for target in find_targets(OmegaConf.to_container(node, resolve=True)):
         make_importable(target)
     return instantiate(node, _convert_="all")
 
@@ -193,22 +189,6 @@ def find_targets(value: Any) -> Iterator[str]:
         value = list(value.values())
     for child in value if isinstance(value, list) else ():
         yield from find_targets(child)
-
-
-def _ours(value: Any) -> Any:
-    """A value with all components in it made; ValueError if one is not cfeval's, or says how Hydra is to make it."""
-    if isinstance(value, list):
-        return [_ours(one) for one in value]
-    if not isinstance(value, dict):
-        return value
-    within = {key: _ours(one) for key, one in value.items() if key != "_target_"}
-    if any(str(key).startswith("_") for key in within):
-        raise ValueError("left to Hydra")
-    if "_target_" not in value:
-        return within
-    if not str(value["_target_"]).startswith("cfeval_cli."):
-        raise ValueError("left to Hydra")
-    return get_class(str(value["_target_"]))(**within)
 
 
 def _checked(made: object, path: str, kind: type[_T], name: str) -> _T:
@@ -244,9 +224,11 @@ def _check_keys(cfg: DictConfig) -> None:
 
 def _misfit(node: DictConfig, path: str) -> str | None:
     """Which setting a class, of this node or of one within, does not have, or needs; None if it is something else."""
-    for key in (key for key in node if isinstance(key, str) and not OmegaConf.is_missing(node, key)):
-        child = node._get_node(key)  # as it is written: what it refers to may not be there
-        if isinstance(child, DictConfig) and not child._is_none() and (found := _misfit(child, f"{path}.{key}")):
+    for key in (key for key in node if isinstance(key, str)):
+        if OmegaConf.is_missing(node, key) or OmegaConf.is_interpolation(node, key):  # the target may not exist
+            continue
+        child = node[key]
+        if isinstance(child, DictConfig) and (found := _misfit(child, f"{path}.{key}")):
             return found
     target = node.get("_target_")
     try:

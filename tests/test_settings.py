@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from hydra.utils import get_class, instantiate
+from hydra.utils import get_class
 from omegaconf import OmegaConf, open_dict
 
 from cfeval_cli import settings as config
@@ -103,19 +103,6 @@ def test_every_yaml_composes_and_instantiates(path):
         if group in SEVERAL
         else getattr(made, group) is not None
     )
-
-
-@pytest.mark.parametrize("path", [path for path in YAMLS if path.parts[0] in ("dataset", "model", "search")], ids=str)
-def test_what_is_made_of_a_config_is_what_hydra_makes(path):
-    node = composed(path.parts[0], path.stem)
-    ours, theirs = config.instantiate_node(node), instantiate(node, _convert_="all")
-    assert type(ours) is type(theirs) and (ours == theirs or repr(ours) == repr(theirs))
-
-
-def test_what_is_not_ours_or_told_how_to_be_made_is_left_to_hydra():
-    for more in ({"_target_": "pathlib.PurePosixPath"}, {"_convert_": "none", "a": 1}, {"_partial_": True}):
-        with pytest.raises(ValueError, match="left to Hydra"):
-            config._ours({"_target_": "cfeval_cli.search.discrete.Discrete", "pick": [{"x": more}]})
 
 
 # settings that only the user knows
