@@ -29,7 +29,7 @@ CFEVAL = Path(sys.executable).with_name("cfeval")
 # what a moment belongs to: the first of these whose function, at the end of such a file, is on the stack
 PARTS = (
     ("importing PyTorch", "torch/__init__.py", "<module>"),
-    ("importing matplotlib", "report/sheet.py", "<module>"),
+    ("importing matplotlib", "matplotlib/figure.py", "<module>"),
     ("importing other packages", "importlib._bootstrap>", "_find_and_load"),
     ("figures: panels, ticks and lines", "report/page/build.py", "draw"),
     ("figures: places for all of it", "_constrained_layout.py", "do_constrained_layout"),

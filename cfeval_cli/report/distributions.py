@@ -11,7 +11,7 @@ import pandas as pd
 
 from cfeval_cli.core import Floats
 from cfeval_cli.errors import visible
-from cfeval_cli.report.plots import COLOURS, INK, WIDE, Plot, about, legend, looks, style
+from cfeval_cli.report.plots import COLOURS, INK, WIDE, Plot, about, legend, looks, make_figure, style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -67,12 +67,10 @@ class _Found:
 
 def _spread(found: _Found, names: Sequence[str], record: Mapping[str, Any]) -> Plot:
     """Boxes for each explainer: distances, and drops of the probability where a search saw them."""
-    from cfeval_cli.report.sheet import Sheet
-
     panels = [("distance", level) for level in record["levels"]]
     panels += [("drop", level) for level in record["levels"] if found.has("drop", level)]
     titles, seen = {"distance": "distance", "drop": "drop of P(ŷ)"}, looks(names)
-    figure = Sheet(WIDE, 0.6 + 0.26 * max(3, len(names)))
+    figure = make_figure(WIDE, 0.6 + 0.26 * max(3, len(names)))
     axes: list[Axes] = np.atleast_1d(np.asarray(figure.subplots(1, len(panels), sharey=True))).tolist()
     for axis, (what, level) in zip(axes, panels, strict=True):
         for place, name in enumerate(names):
@@ -102,9 +100,7 @@ def _box(axis: Axes, values: Any, place: int, colour: str) -> None:
 
 def _convergence(mine: pd.DataFrame, names: Sequence[str], record: Mapping[str, Any]) -> Plot:
     """The share of searches that came to rest by their steps, and where those that did and did not ended."""
-    from cfeval_cli.report.sheet import Sheet
-
-    figure = Sheet(WIDE, 2.7)
+    figure = make_figure(WIDE, 2.7)
     left, right = figure.subplots(1, 2)
     for name in names:
         mine_too = mine[mine["explainer"] == name]

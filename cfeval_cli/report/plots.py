@@ -30,8 +30,8 @@ from cfeval_cli.report.titles import (
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
-    from cfeval_cli.report.sheet import Sheet
     from cfeval_cli.statistics.findings import Findings
 
 # Okabe and Ito's colours, which the colour-blind can tell apart; their yellow darker, so that white paper shows it
@@ -40,6 +40,7 @@ MARKS = "os^Dv*PX<>"  # for those who print in black
 _SALT = 121835  # with which no two of the explainers that there are look alike, and the paper's six differ in both
 INK = "#444444"
 GRID = "#dddddd"
+_DPI = 200  # dots per inch of a png
 WIDE, NARROW = 7.0, 3.3  # inches: two columns of a paper, and one
 _BROAD = 28  # letters above a panel that have room
 _SLANTED = 24  # names below an axis at most that have room to be slanted
@@ -57,23 +58,27 @@ _SMOOTH = 101  # points of a line at most: more rungs than that are thinned out
 class Plot:
     """A figure and what is to be said of it: in a paper titles stand below."""
 
-    figure: Sheet
+    figure: Figure
     title: str
     caption: str
     _known: dict[str, bytes] = field(default_factory=dict)  # formats that were drawn
 
     def drawn(self, kind: str) -> bytes:
-        """As png, svg or pdf; it tells what it shows and no date, so that the same figure has the same bytes."""
+        """Return the figure as png, svg or pdf; it contains no date, so that the same figure has the same bytes."""
         if kind not in self._known:
-            told = {
+            metadata = {
                 "png": {"Title": self.title, "Description": self.caption},
                 "svg": {"Title": self.title, "Description": self.caption, "Date": None},
                 "pdf": {"Title": self.title, "Subject": self.caption, "CreationDate": None},
             }
             stream = BytesIO()
             with style():
+                if not self._known:
+                    # A second layout would start from the first: a format would depend on those before it.
+                    self.figure.draw_without_rendering()
+                    self.figure.set_layout_engine("none")
                 more: dict[str, Any] = {"pil_kwargs": {"compress_level": 4}} if kind == "png" else {}
-                self.figure.save(stream, kind, dpi=200, metadata=told[kind], **more)
+                self.figure.savefig(stream, format=kind, metadata=metadata[kind], **more)
             self._known[kind] = stream.getvalue()
         return self._known[kind]
 
@@ -163,13 +168,18 @@ def _shown(metrics: pd.DataFrame, record: Mapping[str, Any]) -> list[tuple[tuple
     return [(pair, shown[(shown["metric"] == pair[0]) & (shown["variant"] == pair[1])]) for pair in pairs]
 
 
-def grid(size: int, height: float) -> tuple[Sheet, list[Axes]]:
-    """So many small panels, four in a row."""
-    from cfeval_cli.report.sheet import Sheet
+def make_figure(width: float, height: float) -> Figure:
+    """Return an empty figure of a size in inches, whose parts are laid out when it is drawn."""
+    from matplotlib.figure import Figure
 
+    return Figure(figsize=(width, height), dpi=_DPI, layout="constrained")
+
+
+def grid(size: int, height: float) -> tuple[Figure, list[Axes]]:
+    """So many small panels, four in a row."""
     across = min(4, max(1, size))
     down = -(-size // across)
-    figure = Sheet(WIDE, 0.3 + height * max(1, down))
+    figure = make_figure(WIDE, 0.3 + height * max(1, down))
     axes = np.atleast_1d(np.asarray(figure.subplots(max(1, down), across))).ravel().tolist()
     for axis in axes[size:]:
         axis.set_visible(False)
@@ -185,7 +195,7 @@ def about(record: Mapping[str, Any], bars: str = "") -> str:
     return visible(f"{told} {where[:1].upper() + where[1:]}.")
 
 
-def legend(figure: Sheet, axis: Axes, where: str = "lower center") -> None:
+def legend(figure: Figure, axis: Axes, where: str = "lower center") -> None:
     """Outside the panels; names are no formulas."""
     handles, labels = axis.get_legend_handles_labels()
     wide = [len(label) + 6 for label in labels]
@@ -293,14 +303,12 @@ def _against_truth(
 
 def _ranks(metrics: pd.DataFrame, record: Mapping[str, Any]) -> Plot:
     """A line for each explainer through its ranks by all metrics, the truth first."""
-    from cfeval_cli.report.sheet import Sheet
-
     truths = list_leading_truths(record)
     names = list(dict.fromkeys(metrics["explainer"]))
     shown = sorted((pair for pair, lines in _shown(metrics, record)), key=lambda pair: pair not in truths)
     ranks = metrics.set_index(["metric", "variant", "explainer"])["rank"].to_dict()
     high = 1.5 + 0.22 * min(len(names), 20) + (len(shown) > _SLANTED)
-    figure = Sheet(WIDE, high)
+    figure = make_figure(WIDE, high)
     axis = figure.subplots()
     first = sum(pair in truths for pair in shown)
     if first:
@@ -333,12 +341,10 @@ def _ranks(metrics: pd.DataFrame, record: Mapping[str, Any]) -> Plot:
 
 def _validity(metrics: pd.DataFrame, record: Mapping[str, Any]) -> Plot:
     """How often a counterfactual is found, against how far away it is; a panel for each level of access."""
-    from cfeval_cli.report.sheet import Sheet
-
     names = list(dict.fromkeys(metrics["explainer"]))
     by_metric = {name: metrics[metrics["metric"] == name] for name in ("validity", "proximity")}
     levels = [level for level in record["levels"] if level in set(by_metric["validity"]["variant"])]
-    figure = Sheet(NARROW if len(levels) == 1 else WIDE, 2.7)
+    figure = make_figure(NARROW if len(levels) == 1 else WIDE, 2.7)
     axes = np.atleast_1d(np.asarray(figure.subplots(1, len(levels), sharey=True)))
     for axis, level in zip(axes, levels, strict=True):
         valid, near = (frame[frame["variant"] == level].set_index("explainer") for frame in by_metric.values())
@@ -385,8 +391,6 @@ def _ladder(metrics: pd.DataFrame, record: Mapping[str, Any]) -> Plot:
 
 def _correlations(correlations: pd.DataFrame, record: Mapping[str, Any]) -> Plot:
     """τ and ρ of each metric with their p, against the leading truths and on a ladder."""
-    from cfeval_cli.report.sheet import Sheet
-
     agreement = record["settings"]["agreement"]
     chosen = correlations[correlations["agreement"] == agreement]
     names = name_truths(record["settings"]["gold"], record)
@@ -401,7 +405,7 @@ def _correlations(correlations: pd.DataFrame, record: Mapping[str, Any]) -> Plot
     ]
     sides = [(title, side) for title, side in sides if len(side)]
     pairs = list(dict.fromkeys(pair for _, side in sides for pair in _pairs(side)))
-    figure = Sheet(WIDE, 0.9 + 0.25 * len(pairs))
+    figure = make_figure(WIDE, 0.9 + 0.25 * len(pairs))
     axes = np.atleast_1d(np.asarray(figure.subplots(1, max(1, len(sides)), sharey=True)))
     for axis, (title, side) in zip(axes, sides, strict=False):
         place = np.array([pairs.index(pair) for pair in zip(side["metric"], side["variant"], strict=True)])
@@ -452,11 +456,9 @@ def _costs(
     metrics: pd.DataFrame, costs: pd.DataFrame, record: Mapping[str, Any], truths: Sequence[tuple[str, str]]
 ) -> Plot:
     """How much of the gold an explainer finds, against what it costs."""
-    from cfeval_cli.report.sheet import Sheet
-
     seen = looks(list(dict.fromkeys(metrics["explainer"])))
     spent = costs[costs["part"] == "explainer"].set_index("name")
-    figure = Sheet(WIDE, 0.6 + 2.2 * len(truths))
+    figure = make_figure(WIDE, 0.6 + 2.2 * len(truths))
     kinds = (
         ("seconds", "milliseconds of one core for each instance", 0.01),
         ("model_rows", "model rows for each instance", 1.0),

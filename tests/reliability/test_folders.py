@@ -11,8 +11,7 @@ from cfeval_cli.cli import data, gather, report
 from cfeval_cli.core.files import locked
 from cfeval_cli.errors import UserError
 from cfeval_cli.report.page import build
-from cfeval_cli.report.plots import Plot
-from cfeval_cli.report.sheet import Sheet
+from cfeval_cli.report.plots import Plot, make_figure
 from cfeval_cli.results.store import RunFolder
 from cfeval_cli.results.validation import read
 from tests import inside
@@ -144,7 +143,7 @@ def test_no_command_writes_through_a_link(toy, run, tmp_path, command):
         with pytest.raises(UserError, match="is a symbolic link"):
             command(main, *words)
     with pytest.raises(UserError, match="is a symbolic link"):  # as for a sweep and the atlas
-        build.save({"ranks": Plot(Sheet(1, 1), "", "")}, tmp_path / "gathered", ["png"])
+        build.save({"ranks": Plot(make_figure(1, 1), "", "")}, tmp_path / "gathered", ["png"])
     done = toy.run(*QUICK, cwd=tmp_path, code=2)
     assert "figures is a symbolic link" in done.stderr
     (run / "figures").unlink()

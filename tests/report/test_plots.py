@@ -84,7 +84,7 @@ def test_a_title_with_its_tau_has_room_in_the_last_panel(pair):
     with plots.style():
         plots._name(axes[-1], pair, RECORD, ", τ = -0.07")
         plots.Plot(figure, "", "").drawn("svg")  # which finds the places
-        box = axes[-1].title.get_window_extent(figure.canvas.get_renderer())
+        box = axes[-1].title.get_window_extent()
     assert "τ = -0.07" in axes[-1].get_title() and box.x1 <= figure.bbox.x1 + 1
 
 

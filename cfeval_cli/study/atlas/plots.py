@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cfeval_cli.errors import visible
-from cfeval_cli.report.plots import COLOURS, INK, WIDE, Plot, legend, style
+from cfeval_cli.report.plots import COLOURS, INK, WIDE, Plot, legend, make_figure, style
 from cfeval_cli.study.atlas.summary import Answer, Metric, Summary
 
 if TYPE_CHECKING:
@@ -28,14 +28,12 @@ def draw(summary: Summary) -> dict[str, Plot]:
 
 def _forest(summary: Summary) -> Plot:
     """A line for each metric that is compared, a panel for each question."""
-    from cfeval_cli.report.sheet import Sheet
-
     answers = summary.answers
     order: dict[tuple[str, str], Metric] = {}
     for answer in answers:
         order |= {one.pair: one for one in answer.compared if one.pair not in order}
     places = {pair: place for place, pair in enumerate(order)}
-    figure = Sheet(WIDE, 0.9 + 0.19 * max(1, len(places)))
+    figure = make_figure(WIDE, 0.9 + 0.19 * max(1, len(places)))
     axes = np.atleast_1d(np.asarray(figure.subplots(1, len(answers), sharey=True)))
     for axis, answer in zip(axes, answers, strict=True):
         mine = answer.compared
@@ -68,11 +66,9 @@ def _forest(summary: Summary) -> Plot:
 
 
 def _shares(summary: Summary) -> Plot:
-    from cfeval_cli.report.sheet import Sheet
-
     found = summary.variance[~summary.variance["factor"].str.contains("×")]
     questions = list(dict.fromkeys(found["question"]))
-    figure = Sheet(WIDE, 0.9 + 0.35 * len(questions))
+    figure = make_figure(WIDE, 0.9 + 0.35 * len(questions))
     axis = figure.subplots(1, 1)
     left = np.zeros(len(questions))
     colours = [*COLOURS[:6], "#bbbbbb"]
@@ -92,10 +88,8 @@ def _shares(summary: Summary) -> Plot:
 
 def _cost(summary: Summary) -> Plot:
     """Trust against model rows."""
-    from cfeval_cli.report.sheet import Sheet
-
     answers = [one for one in summary.answers if one.question != "either"] or summary.answers
-    figure = Sheet(WIDE, 3.1)
+    figure = make_figure(WIDE, 3.1)
     axes = np.atleast_1d(np.asarray(figure.subplots(1, len(answers), sharey=True)))
     for axis, answer in zip(axes, answers, strict=True):
         _dots(axis, answer)

@@ -16,7 +16,7 @@ from cfeval_cli.errors import visible
 from cfeval_cli.report.notes import MOVES_NOTE
 from cfeval_cli.report.page import build, glossary, methods
 from cfeval_cli.report.page.verdict import listed
-from cfeval_cli.report.plots import COLOURS, INK, MARKS, WIDE, Plot, grid, legend, style
+from cfeval_cli.report.plots import COLOURS, INK, MARKS, WIDE, Plot, grid, legend, make_figure, style
 from cfeval_cli.report.table import MOVES, Table
 from cfeval_cli.report.titles import make_metric_title, mark_moving
 from cfeval_cli.study.sweep.answer import Answer, asked, contended
@@ -128,15 +128,13 @@ def _draw(sweep: Sweep, told: pd.DataFrame) -> dict[str, Plot]:
 
 def _by_group(sweep: Sweep, told: pd.DataFrame, asked: str) -> Plot:
     """A panel for each group: dots for seeds, a bar for their mean."""
-    from cfeval_cli.report.sheet import Sheet
-
     record = merged(sweep.runs)
     pairs = list(dict.fromkeys(zip(told["metric"], told["variant"], strict=True)))
     place = {pair: i for i, pair in enumerate(pairs)}
     group = {values: i for i, values in enumerate(sweep.groups)}
     across = min(3, len(group))
     down = -(-len(group) // across)
-    figure = Sheet(WIDE, 0.5 + down * (0.45 + 0.17 * len(pairs)))
+    figure = make_figure(WIDE, 0.5 + down * (0.45 + 0.17 * len(pairs)))
     axes = np.asarray(figure.subplots(down, across, sharex=True, sharey=True, squeeze=False)).ravel().tolist()
     of_run = [group[sweep.values(run)] for run in sweep.runs]
     for axis, values, number in zip(axes, group, range(len(group)), strict=False):
