@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import csv
 import fcntl
-import io
 import logging
 import os
 import re
 import tempfile
 from collections.abc import Container, Iterator
 from contextlib import contextmanager, suppress
-from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cfeval_cli.errors import UserError, visible
 
@@ -149,28 +146,21 @@ def hash_file(path: Path) -> str:
 
 
 def as_csv(frame: pd.DataFrame) -> str:
-    """CSV text of a table with text from outside; a spreadsheet shows a cell that looks like a formula as it is."""
-    text = io.StringIO()
-    lines = csv.writer(text, lineterminator="\n")
-    lines.writerow(map(_plain, map(str, frame.columns)))
-    lines.writerows(zip(*(_cells(frame.iloc[:, place]) for place in range(frame.shape[1])), strict=True))
-    return text.getvalue()
+    """Return a table as CSV, in which text that a spreadsheet would take for a formula is escaped."""
+    import pandas as pd  # importing this module should not import pandas
+
+    columns = {
+        name: column if pd.api.types.is_numeric_dtype(column) else column.astype(object).map(_escape_formula)
+        for name, column in frame.items()
+    }
+    table = pd.DataFrame(columns, index=frame.index)
+    return table.rename(columns=_escape_formula).to_csv(index=False, lineterminator="\n")
 
 
-def _cells(column: pd.Series[Any]) -> list[Any]:
-    """A column's cells as Python has them, nothing where one is missing; DataFrame.to_csv takes twice as long."""
-    cells: list[Any] = column.tolist()
-    gone = column.isna()
-    if column.dtype.kind in "fiub" and not gone.any():
-        return cells
-    return [
-        "" if missing else _plain(cell) if isinstance(cell, str) else cell
-        for cell, missing in zip(cells, gone.tolist(), strict=True)
-    ]
-
-
-@lru_cache(maxsize=10_000)
-def _plain(cell: str) -> str:
+def _escape_formula(cell: object) -> object:
+    """Put a quotation mark before text that looks like a formula, and show control characters."""
+    if not isinstance(cell, str):
+        return cell
     text = visible(cell)
     return f"'{text}" if text.startswith(_FORMULA) and not _is_number(text) else text
 
