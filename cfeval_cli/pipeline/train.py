@@ -16,8 +16,8 @@ from cfeval_cli.core.fingerprint import of_component, of_work
 from cfeval_cli.model.outside import Given
 from cfeval_cli.pipeline.memo import Memo
 from cfeval_cli.pipeline.study import predicted
-from cfeval_cli.statistics import proportion
-from cfeval_cli.statistics.auc import auc
+from cfeval_cli.statistics.auc import compute_auc
+from cfeval_cli.statistics.proportion import compute_proportion_interval
 
 
 def read_texts_as_written(model: Trainable, dataset: Dataset) -> Dataset:
@@ -80,7 +80,7 @@ def measure_quality(model: Model, dataset: Dataset) -> tuple[dict[str, dict[str,
         labels, probabilities = predicted(model, dataset, split.codes)
         quality["accuracy"][name] = float((labels == split.labels).mean())
         quality["majority"][name] = float(np.bincount(split.labels).max() / len(split))
-        area = float("nan") if probabilities is None else auc(split.labels, probabilities)
+        area = float("nan") if probabilities is None else compute_auc(split.labels, probabilities)
         if not np.isnan(area):
             quality["auc"][name] = area
     n_rows = len(dataset.train) + len(dataset.validation) + len(dataset.test)
@@ -91,5 +91,5 @@ def measure_fidelity(model: Model, learned: Dataset, confidence: float) -> dict[
     """Return the share of test rows on which the model agrees with its teacher, with its exact interval."""
     said = predicted(model, learned, learned.test.codes)[0]
     alike, rows = int((said == learned.test.labels).sum()), len(learned.test)
-    low, high = proportion.exact(alike, rows, confidence)
+    low, high = compute_proportion_interval(alike, rows, confidence)
     return {"test": alike / rows, "low": low, "high": high, "rows": rows}

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from cfeval_cli.core import NONE, Bools, Explained, Explanation, Floats, Ints
-from cfeval_cli.statistics.proportion import exact
+from cfeval_cli.statistics.proportion import compute_proportion_interval
 from cfeval_cli.statistics.resampled import Bootstrap
 from cfeval_cli.statistics.scores import Scores
 
@@ -65,7 +65,7 @@ def _line(one: Explanation, two: Explanation, k: int, confidence: float) -> dict
     common, larger, same = compared(one.top(k), two.top(k))
     there = larger > 0
     many, alike = int(there.sum()), int(same[there].sum())
-    low, high = exact(alike, many, confidence)
+    low, high = compute_proportion_interval(alike, many, confidence)
     width = max(one.features.shape[1], two.features.shape[1])
     listed = (one.top(width) == two.top(width)).all(axis=1)
     told = {"instances": many, "low": low, "high": high, "deterministic": ""}

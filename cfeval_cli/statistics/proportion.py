@@ -1,17 +1,15 @@
-"""How sure a share is that was counted."""
+"""How precisely a proportion was estimated."""
 
 from __future__ import annotations
 
 from math import nan
 
 
-def exact(hits: int, of: int, confidence: float) -> tuple[float, float]:
-    """The interval of Clopper and Pearson for a share that `hits` out of `of` independent cases estimate."""
-    from scipy.special import betaincinv  # scipy.stats takes long to import
+def compute_proportion_interval(successes: int, trials: int, confidence: float) -> tuple[float, float]:
+    """Return the Clopper-Pearson interval of a proportion; NaN without trials."""
+    from scipy.stats import binomtest  # importing it takes half a second
 
-    if not of:
+    if not trials:
         return nan, nan
-    tail = (1 - confidence) / 2
-    low = float(betaincinv(hits, of - hits + 1, tail)) if hits else 0.0
-    high = float(betaincinv(hits + 1, of - hits, 1 - tail)) if hits < of else 1.0
-    return low, high
+    interval = binomtest(successes, trials).proportion_ci(confidence, method="exact")
+    return float(interval.low), float(interval.high)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cfeval_cli.statistics.proportion import exact
+from cfeval_cli.statistics.proportion import compute_proportion_interval
 from tests.examples import examples
 
 
@@ -18,10 +18,10 @@ def tail(share, of, counts):
 @given(st.integers(1, 40), st.data(), st.sampled_from([0.5, 0.9, 0.95]))
 def test_at_either_end_so_extreme_a_count_is_as_rare_as_it_should_be(of, data, confidence):
     hits, rare = data.draw(st.integers(0, of)), (1 - confidence) / 2
-    low, high = exact(hits, of, confidence)
+    low, high = compute_proportion_interval(hits, of, confidence)
     assert low == 0 if hits == 0 else tail(low, of, range(hits, of + 1)) == pytest.approx(rare, rel=1e-6)
     assert high == 1 if hits == of else tail(high, of, range(hits + 1)) == pytest.approx(rare, rel=1e-6)
 
 
 def test_nothing_counted_is_no_share():
-    assert all(isnan(end) for end in exact(0, 0, 0.95))
+    assert all(isnan(end) for end in compute_proportion_interval(0, 0, 0.95))

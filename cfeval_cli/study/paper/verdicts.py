@@ -18,7 +18,7 @@ import numpy as np
 from scipy.stats import binom, binomtest
 
 from cfeval_cli.statistics.difference import holm
-from cfeval_cli.statistics.proportion import exact
+from cfeval_cli.statistics.proportion import compute_proportion_interval
 from cfeval_cli.study.paper.published import TRUTH, Key, Pair, Published
 from cfeval_cli.study.paper.views import Computed, Printed, View
 
@@ -213,7 +213,7 @@ class Verdict:
     @property
     def interval(self) -> tuple[float, float]:
         """For the share of all seeds in which the claim is true, by Clopper and Pearson."""
-        return exact(self.holds_in, self.seeds, 1 - LEVEL)
+        return compute_proportion_interval(self.holds_in, self.seeds, 1 - LEVEL)
 
     @property
     def word(self) -> Word:
