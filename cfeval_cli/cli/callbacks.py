@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import traceback
 from contextlib import suppress
@@ -16,6 +15,7 @@ from hydra.experimental.callback import Callback
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, read_write
 
+from cfeval_cli.cli import screen
 from cfeval_cli.cli.resume import quoted
 from cfeval_cli.core.files import make_folder, refuse_links
 from cfeval_cli.errors import UserError
@@ -84,7 +84,7 @@ class Gather(Callback):
         try:
             show(gather(self._mine() or [self._folder], self._folder, lost, page=self._page))
         except Exception as error:
-            if os.environ.get("CFEVAL_TRACEBACK"):
+            if screen.get_options().traceback:
                 traceback.print_exc()
             complain(error, job="the runs are intact, but could not be gathered:")
             return 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import gc
 import importlib
 import io
 import logging
@@ -90,21 +89,16 @@ def main() -> None:
         )
     if odd := [argument for argument in rest if argument.startswith("-") and visible(argument) != argument]:
         sys.exit(complain(UserError(f"there is no option {odd[0]}. See cfeval {command} --help.")))
-    for option in ("--quiet", "--full"):
-        if option in rest:
-            os.environ[f"CFEVAL_{option[2:].upper()}"] = "1"
-            rest = [word for word in rest if word != option]
+    wants_traceback = os.environ.get("HYDRA_FULL_ERROR") == "1"
+    screen.set_options(screen.Options("--quiet" in rest, "--full" in rest, wants_traceback))
+    rest = [word for word in rest if word not in ("--quiet", "--full")]
     sys.argv = [sys.argv[0], *_overrides_last(rest)]  # Hydra and argparse read it
     # Worker processes would import from the working directory first, and it may be someone else's.
     os.environ["PYTHONSAFEPATH"] = "1"
     for library in ("OMP", "OPENBLAS", "MKL"):
         # one thread a process: the same bits on any number of cores, and no fight over them between workers
         os.environ[f"{library}_NUM_THREADS"] = "1"
-    # what is imported stays: to look through it for what may go at every 700th object is a tenth of a short run
-    gc.set_threshold(20_000)
-    full = os.environ.get("HYDRA_FULL_ERROR") == "1"
     os.environ["HYDRA_FULL_ERROR"] = "1"  # so that Hydra passes errors on instead of printing them
-    os.environ["CFEVAL_TRACEBACK"] = "1" if full else ""
     signal.signal(signal.SIGTERM, _terminate)
     logging.raiseExceptions = False  # a log that cannot be written, on a full disk, is not what to tell the user
     try:
@@ -115,7 +109,7 @@ def main() -> None:
         sys.stderr.write("cfeval: stopped\n")
         sys.exit(stopped(error))
     except Exception as error:
-        if full:
+        if wants_traceback:
             raise
         sys.exit(complain(error))
 

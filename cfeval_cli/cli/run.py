@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import shlex
 import sys
 from collections.abc import Sequence
@@ -35,25 +34,31 @@ def main() -> None:
     if topic is not None:
         usage.show(topic)
         return
-    if not _resumed():
+    is_resumed = any(word.partition("=")[0] == "--resume" for word in sys.argv[1:])
+    if is_resumed and not _insert_arguments_of_folder():
         return
     beside = configs.beside()
     if configs.config_dir() is None and beside is not None:
         sys.argv[1:1] = ["--config-dir", beside]
     if screen.quiet() and not any(word.startswith("hydra/hydra_logging=") for word in sys.argv):
         sys.argv.append(QUIET)
+    options = screen.get_options()
+
+    def experiment(cfg: DictConfig) -> None:
+        screen.set_options(options)  # Hydra's launchers pickle this function for jobs in other processes
+        _run_experiment(cfg, is_resumed)
+
+    start = hydra.main(version_base="1.3", config_path="pkg://cfeval_cli.conf", config_name="run")(experiment)
     try:
-        _experiment()
+        start()
     except Exception:
         callbacks.gather_unfinished()
         raise
 
 
-def _resumed() -> bool:
-    """Put what --resume FOLDER stands for in its place on the command line; whether anything is left to do."""
+def _insert_arguments_of_folder() -> bool:
+    """Replace --resume FOLDER by the arguments of its run or sweep; return whether anything is left to do."""
     words = [word for one in sys.argv[1:] for word in (one.split("=", 1) if one.startswith("--resume=") else [one])]
-    if "--resume" not in words:
-        return True
     place = words.index("--resume")
     if len(words) == place + 1:
         raise UserError("--resume needs the folder of a run or of a sweep: cfeval run --resume FOLDER")
@@ -63,19 +68,17 @@ def _resumed() -> bool:
         sys.stdout.write(visible(f"Nothing is left to do, the run is complete. Results: {folder}") + "\n")
         return False
     sys.argv[1:] = found
-    os.environ["CFEVAL_RESUMED"] = "1"  # for jobs in other processes too
     return True
 
 
-@hydra.main(version_base="1.3", config_path="pkg://cfeval_cli.conf", config_name="run")
-def _experiment(cfg: DictConfig) -> None:
+def _run_experiment(cfg: DictConfig, is_resumed: bool) -> None:
     """Run what the config describes, into the folder that Hydra made."""
     from cfeval_cli.results.store import RunFolder
 
     config = HydraConfig.get()
     words = [word for word in sys.argv[1:] if word != QUIET]
-    place, resumed = Path(config.runtime.output_dir), bool(os.environ.get("CFEVAL_RESUMED"))
-    folder = RunFolder(place, ["cfeval", "run", *words], list(config.overrides.task), is_resumed=resumed)
+    place = Path(config.runtime.output_dir)
+    folder = RunFolder(place, ["cfeval", "run", *words], list(config.overrides.task), is_resumed=is_resumed)
     try:
         with folder.opened():
             shown = _compute(cfg, folder)
@@ -86,7 +89,7 @@ def _experiment(cfg: DictConfig) -> None:
     except Exception as error:
         log.error("failed", exc_info=True)
         kept = _close(folder, "failed", cfg)
-        if os.environ.get("CFEVAL_TRACEBACK"):
+        if screen.get_options().traceback:
             raise
         if HydraConfig.get().mode == RunMode.MULTIRUN:
             # said now, not after the other jobs; they go on, and the exit code tells in the end

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, TextIO, cast
@@ -70,9 +71,32 @@ def is_output_lost() -> bool:
     return isinstance(sys.stdout, LossyStream) and sys.stdout.is_lost
 
 
+@dataclass(frozen=True)
+class Options:
+    """How much the user wants to see."""
+
+    quiet: bool = False  # --quiet: results and complaints only
+    full: bool = False  # --full: all tables
+    traceback: bool = False  # HYDRA_FULL_ERROR=1: the traceback of an error
+
+
+_options = Options()
+
+
+def set_options(options: Options) -> None:
+    """Set the options of this process."""
+    global _options
+    _options = options
+
+
+def get_options() -> Options:
+    """Return the options of this process."""
+    return _options
+
+
 def quiet() -> bool:
     """Whether the user wants results and complaints only (--quiet)."""
-    return bool(os.environ.get("CFEVAL_QUIET"))
+    return _options.quiet
 
 
 def console() -> Console:
@@ -86,7 +110,7 @@ def console() -> Console:
 
 def full() -> bool:
     """Whether the user wants all tables on the screen (--full)."""
-    return bool(os.environ.get("CFEVAL_FULL"))
+    return _options.full
 
 
 def show(tables: Iterable[Table], said: str) -> None:

@@ -30,14 +30,14 @@ def test_the_answer_comes_first_then_one_table_and_all_of_them_if_that_is_wanted
     assert lines[0].startswith("Verdict: word") and max(map(len, lines)) <= 80
     assert {word for line in lines[:3] for word in line.split()} == {"Verdict:", "word", "end."}
     assert "A brief title" in lines and "A title" not in lines and lines[-2:] == ["Report: there", "Results: here"]
-    monkeypatch.setenv("CFEVAL_FULL", "1")
+    monkeypatch.setattr(screen, "_options", screen.Options(full=True))
     detail = replace(TABLE, title="Another", detail=True)
     screen.answer(["Verdict: x."], rows, [TABLE, detail], ["Results: here"])
     text = capsys.readouterr().out
     assert text.startswith("Verdict: x.\n") and "A title" in text and "Another" in text and "brief" not in text
     screen.show([detail], "here")
     assert "Another" in capsys.readouterr().out
-    monkeypatch.delenv("CFEVAL_FULL")
+    monkeypatch.setattr(screen, "_options", screen.Options())
     screen.show([detail], "here")
     assert "Another" not in capsys.readouterr().out
     monkeypatch.delenv("COLUMNS")  # for a file or another program: a line for each sentence
@@ -46,13 +46,13 @@ def test_the_answer_comes_first_then_one_table_and_all_of_them_if_that_is_wanted
 
 
 def test_quiet_leaves_results_and_complaints(monkeypatch, capsys, toy, tmp_path):
-    monkeypatch.setenv("CFEVAL_QUIET", "1")
+    monkeypatch.setattr(screen, "_options", screen.Options(quiet=True))
     screen.show([TABLE], "Results: here")
     assert capsys.readouterr().out == "Results: here\n"
     with live.terminal() as made, made.stage("explain: x", 10):
         logging.getLogger("cfeval").warning("look \x1b[2J out")
     assert capsys.readouterr().err == "cfeval: look \\x1b[2J out\n"
-    monkeypatch.delenv("CFEVAL_QUIET")
+    monkeypatch.setattr(screen, "_options", screen.Options())
     few = ["explainer=[random,lr]", "n_explain=20", "resamples=0", "metric=[c,recall]", "truth=[signed]",
            "gold=signed"]  # fmt: skip
     done = toy.run("--quiet", *few, "hydra.run.dir=run", cwd=tmp_path)

@@ -62,7 +62,6 @@ def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in (
         "HYDRA_FULL_ERROR",
-        "CFEVAL_TRACEBACK",
         *(f"{library}_NUM_THREADS" for library in ("OMP", "OPENBLAS", "MKL")),
     ):
         monkeypatch.setenv(name, "")  # which the command sets, and the test puts back
