@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -133,21 +132,22 @@ def _value(value: Any) -> str:
     return f"'{text}'".replace(" ", "\u00a0") if " " in text else text
 
 
-_SETTING = re.compile(r"(?P<in>  )?(?P<key>\w+):(?: (?P<value>[^#]*?))?(?:\s+# (?P<what>.*))?")
-
-
 def _settings(width: int) -> Iterator[str]:
     """The settings of run.yaml that belong to no group, with their defaults and what they mean."""
-    text = (configs.package() / "run.yaml").read_text(encoding="utf-8")
-    parent = ""
+    file = configs.package() / "run.yaml"
+    descriptions = _descriptions(file)
     yield "KEY=VALUE; the defaults are shown"
     yield ""
-    for line in text.partition("experiment: null")[2].partition("\nhydra:")[0].splitlines()[1:]:
-        found = _SETTING.fullmatch(line)
-        if found is None:
+    for name, setting in _read(file).items():
+        if name in ("defaults", "hydra"):
             continue
-        if not found["value"]:
-            parent = f"{found['key']}."
-            continue
-        key = f"{parent if found['in'] else ''}{found['key']}={found['value'].strip()}"
-        yield from _indented(f"{key}  {found['what'] or ''}".rstrip(), width, "", "    ")
+        defaults = {f"{name}.{key}": value for key, value in setting.items()} if isinstance(setting, dict) else None
+        for key, value in (defaults or {name: setting}).items():
+            description = descriptions[key.rpartition(".")[2]]
+            yield from _indented(f"{key}={_value(value)}  {description}".rstrip(), width, "", "    ")
+
+
+def _descriptions(file: Path) -> dict[str, str]:
+    """Return the comment behind each key of a yaml."""
+    lines = (line.partition("#") for line in file.read_text(encoding="utf-8").splitlines())
+    return {setting.partition(":")[0].strip(): comment.strip() for setting, _, comment in lines}
