@@ -10,7 +10,7 @@ import os
 import re
 import signal
 import sys
-from typing import Any
+from typing import NoReturn
 
 from cfeval_cli import __version__
 from cfeval_cli.cli import screen
@@ -115,10 +115,11 @@ def main() -> None:
 
 
 class Parser(argparse.ArgumentParser):
-    """Shows what it does not understand, control characters too."""
+    """Escapes control characters of the command line in messages about it."""
 
-    def _print_message(self, message: str, file: Any = None) -> None:
-        super()._print_message(visible(message, keep="\n"), file)
+    def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
+        """End the process, with a message to standard error if there is one."""
+        super().exit(status, message and visible(message, keep="\n"))
 
 
 def _terminate(*_: object) -> None:
