@@ -1,10 +1,8 @@
-"""Anchor, by its authors' package: its beam search and its choice of samples, over arrays instead of sets."""
+"""Anchor, with samples drawn as its authors' package, anchor-exp, draws them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cache, cached_property
-from math import log, nan, sqrt
-from types import FunctionType
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -24,13 +22,15 @@ from cfeval_cli.core import (
     Workload,
 )
 from cfeval_cli.errors import number, whole
+from cfeval_cli.explainer.anchor_search import AnchorSearch
 from cfeval_cli.explainer.quartiles import binned
 from cfeval_cli.seeding import integer
 
 Rule = list[tuple[int, float]]  # features, each with the precision of the rule up to it
 Rows = Callable[[], Codes]
 Draw = Callable[[list[int], int], tuple[Bools, Rows]]  # of samples of a rule: which features are kept, and the rows
-Key = tuple[int, ...]
+
+COVERAGE_SAMPLES = 10_000
 
 _BATCHES = 50  # of samples that an instance takes, by experience
 
@@ -63,31 +63,32 @@ class Anchor(Explainer):
         return Workload(_BATCHES * self.batch_size, ("threshold",))
 
     def fit(self, dataset: Dataset, model: Gate) -> Callable[[Batch], Explanation]:
-        """Give the package's beam search samples of tables or of text."""
+        """Search with samples of tables or of text, drawn as the package draws them."""
         sampler = _sentences(dataset) if dataset.kind == "text" else _rows(dataset)
+        search, n_coverage = self._search(dataset.kind)
 
         def explain(batch: Batch) -> Explanation:
-            rows = []
+            rules = []
             for i, label in enumerate(batch.labels.tolist()):
                 # the generator that the package draws from, here one of the instance's own
                 draw, places = sampler(batch.codes[i], np.random.RandomState(integer(batch.rng(i))))
-                rows.append(self._rule(_Samples(draw, model, label, len(places)), places, dataset.kind))
-            return Explanation.ragged(rows)
+
+                def sample(parts: list[int], size: int, draw: Draw = draw, label: int = label) -> tuple[Bools, Bools]:
+                    holds, rows = draw(parts, size)
+                    return holds, model.labels(rows()) == label
+
+                coverage, _ = draw([], n_coverage)
+                rules.append(_once([(int(places[part]), p) for part, p in search.find(sample, coverage)]))
+            return Explanation.ragged(rules)
 
         return explain
 
-    def _rule(self, samples: "_Samples", places: Ints, kind: str) -> Rule:
-        # as the package does for text: the first rule that holds, and no measure of coverage
-        more = {"stop_on_first": True, "coverage_samples": 1} if kind == "text" else {}
-        found = _beam().anchor_beam(
-            samples.draw,
-            delta=self.delta,
-            epsilon=self.tau,
-            batch_size=self.batch_size,
-            desired_confidence=self.threshold,
-            **more,
-        )
-        return _once([(int(places[j]), float(p)) for j, p in zip(found["feature"], found["precision"], strict=True)])
+    def _search(self, kind: str) -> tuple[AnchorSearch, int]:
+        """Return the search, and the number of samples by which it measures coverage."""
+        # For text the package accepts the first rule that is precise enough and does not measure coverage.
+        is_text = kind == "text"
+        search = AnchorSearch(self.threshold, self.delta, self.tau, self.batch_size, stop_on_first=is_text)
+        return search, 1 if is_text else COVERAGE_SAMPLES
 
 
 def _rows(dataset: Dataset) -> Callable[[Codes, Any], tuple[Draw, Ints]]:
@@ -216,179 +217,3 @@ def _sentences(dataset: Dataset) -> Callable[[Codes, Any], tuple[Draw, Ints]]:
         return draw, there
 
     return sampler
-
-
-_NOTHING = np.dtype([])  # the package sets aside room for a million samples, which are kept elsewhere
-
-
-@dataclass
-class _Samples:
-    """The samples of one instance's search, and which of them each rule holds for."""
-
-    sampler: Draw
-    model: Gate
-    label: int
-    width: int
-    coverage: Bools = field(init=False)  # (C, width) of the samples by which the package measures coverage
-    held: dict[Key, "_Held"] = field(default_factory=dict)  # by rule
-    covered: dict[Key, Bools] = field(default_factory=dict)
-
-    def draw(self, present: list[int], size: int, compute_labels: bool = True) -> tuple[Any, Any, Any]:
-        """What the package calls a sample function; it hands the coverage sample back in its state."""
-        kept, rows = self.sampler(present, size)
-        if not compute_labels:
-            self.coverage = kept
-            return None, self, None
-        hits = self.model.labels(rows()) == self.label
-        self.held.setdefault(tuple(present), _Held()).parts.append((kept, hits))
-        nothing = np.zeros((size, self.width), _NOTHING)
-        return nothing[:, :1], nothing, hits
-
-    def single(self, feature: int) -> tuple[float, float, float]:
-        """The rule of one feature: number of samples, hits and coverage."""
-        self.covered[(feature,)] = self.coverage[:, feature]
-        return self._narrow((feature,), (), feature)
-
-    def longer(self, key: Key, shorter: Key, feature: int) -> tuple[float, float, float]:
-        """A rule with one feature more: it takes over the samples of the shorter rule that keep the feature."""
-        self.covered[key] = self.covered[shorter] & self.covered[(feature,)]
-        return self._narrow(key, shorter, feature)
-
-    def _narrow(self, key: Key, shorter: Key, feature: int) -> tuple[float, float, float]:
-        kept, hits = self.held[shorter].whole()
-        rows = kept[:, feature]
-        self.held[key] = _Held([(kept, hits)], rows)
-        size, positive = np.count_nonzero(rows), np.count_nonzero(hits & rows)
-        return float(size), float(positive), np.count_nonzero(self.covered[key]) / len(self.coverage)
-
-
-@dataclass
-class _Held:
-    """The samples of a rule: which features they keep (n, width), and hits (n,); put together when they are needed."""
-
-    parts: list[tuple[Bools, Bools]] = field(default_factory=list)
-    rows: Bools | None = None  # of the first part, which is that of a shorter rule; None: all
-
-    def whole(self) -> tuple[Bools, Bools]:
-        """All of them."""
-        if self.rows is not None:
-            kept, hits = self.parts[0]
-            self.parts[0], self.rows = (kept[self.rows], hits[self.rows]), None
-        if len(self.parts) > 1:
-            kept, hits = (np.concatenate(some) for some in zip(*self.parts, strict=True))
-            self.parts = [(kept, hits)]
-        return self.parts[0]
-
-
-@cache
-def _beam() -> Any:
-    """The package's search: its own code, in which the class that keeps the books is ours."""
-    from anchor import anchor_base
-
-    class Beam(_Books, anchor_base.AnchorBaseBeam):  # type: ignore[misc]
-        pass
-
-    names = {**vars(anchor_base), "AnchorBaseBeam": Beam}
-    for name in ("anchor_beam", "lucb"):
-        function = getattr(anchor_base.AnchorBaseBeam, name)
-        own = FunctionType(function.__code__, names, name, function.__defaults__)
-        setattr(Beam, name, staticmethod(own))
-    return Beam
-
-
-class _Books:
-    """What the package's search asks of its class: the same answers, without sets of row numbers or NumPy scalars."""
-
-    @staticmethod
-    def dup_bernoulli(p: float, level: float) -> float:
-        """The upper confidence bound of a share, by the package's bisection of the Kullback-Leibler divergence."""
-        low, high = float(p), min(1.0, float(p) + sqrt(level / 2.0))
-        return _bisect(low, low, high, float(level))[1]
-
-    @staticmethod
-    def dlow_bernoulli(p: float, level: float) -> float:
-        """The lower confidence bound."""
-        high = float(p)
-        return _bisect(high, high, max(min(1.0, high - sqrt(level / 2.0)), 0.0), float(level))[1]
-
-    @staticmethod
-    def make_tuples(previous: list[Key], state: dict[str, Any]) -> list[Key]:
-        """The rules with one feature more; their order is that of a set, as in the package."""
-        samples: _Samples = state["coverage_data"]
-        if not previous:
-            for j in range(samples.width):
-                _enter(state, (j,), [j], samples.single(j))
-            return [(j,) for j in range(samples.width)]
-        made: set[Key] = set()
-        for j in range(samples.width):
-            for shorter in previous:
-                key = tuple(sorted({*shorter, j}))
-                if len(key) > len(shorter) and key not in made:
-                    made.add(key)
-                    _enter(state, key, [*state["t_order"][shorter], j], samples.longer(key, shorter, j))
-        return list(made)
-
-    @staticmethod
-    def get_sample_fns(draw: Any, rules: list[Key], state: dict[str, Any]) -> list[Callable[[int], int]]:
-        """For each rule a function that draws more samples of it and returns the hits."""
-
-        def more(rule: Key, size: int) -> int:
-            hits = int(np.count_nonzero(draw(list(rule), size)[2]))
-            state["t_nsamples"][rule] += size
-            state["t_positives"][rule] += hits
-            return hits
-
-        return [lambda size, rule=rule: more(rule, size) for rule in rules]  # type: ignore[misc]
-
-    @staticmethod
-    def get_anchor_from_tuple(rule: Key, state: dict[str, Any]) -> dict[str, Any]:
-        """The rule's features in the order in which they were added, with the precision up to each."""
-        order = state["t_order"][rule]
-        keys = [tuple(sorted(order[: i + 1])) for i in range(len(order))]
-        return {"feature": order, "precision": [state["t_positives"][key] / state["t_nsamples"][key] for key in keys]}
-
-
-def _enter(state: dict[str, Any], key: Key, order: list[int], counts: tuple[float, float, float]) -> None:
-    state["t_order"][key] = order
-    state["t_nsamples"][key], state["t_positives"][key], state["t_coverage"][key] = counts
-
-
-def _bisect(p: float, near: float, far: float, level: float) -> tuple[float, float]:
-    """Sixteen halvings between a point within the bound and one beyond it."""
-    p = min(_TOP, max(_LEAST, p))
-    rest = 1.0 - p
-    bound = _bound(p, rest, far, level)
-    # where the divergence is known to be below the level, or above it, without being computed
-    inside, outside = (bound - _NEAR, bound + _NEAR) if far > near else (bound + _NEAR, bound - _NEAR)
-    rising = far > near
-    for _ in range(16):
-        middle = (near + far) / 2.0
-        if (middle < inside) if rising else (middle > inside):
-            near = middle
-        elif (middle > outside) if rising else (middle < outside):
-            far = middle
-        else:
-            q = min(_TOP, max(_LEAST, middle))
-            if p * log(p / q) + rest * log(rest / (1.0 - q)) > level:
-                far = middle
-            else:
-                near = middle
-    return near, far
-
-
-_LEAST, _TOP = 0.0000001, 0.9999999999999999  # between which the package keeps shares
-_NEAR = 1e-8  # of the bound, within which the divergence is computed
-_LEFT, _RIGHT = 0.000001, 0.999999  # between which the bound is looked for beforehand
-
-
-def _bound(p: float, rest: float, far: float, level: float) -> float:
-    """Where the divergence reaches the level, by Newton's method from beyond; NaN if that does not come to rest."""
-    q = min(_RIGHT, max(_LEFT, far))
-    for _ in range(8):
-        if not _LEFT <= q <= _RIGHT or (q - p) * (far - p) <= 0.0:  # on the other side there is another such point
-            return nan
-        step = (p * log(p / q) + rest * log(rest / (1.0 - q)) - level) * q * (1.0 - q) / (q - p)
-        q -= step
-        if abs(step) < _NEAR / 100:
-            return q if (q - p) * (far - p) > 0.0 else nan
-    return nan

@@ -65,7 +65,7 @@ _T = TypeVar("_T")
 _PART = 1 << 17  # rows at most of a table with lists in it that are made and written at once, as a row group
 _ROWS = 1 << 20  # of one with single numbers only
 _MADE = re.compile(r"outputs|multirun|[\d-]+")  # folders that Hydra makes on the way: outputs/<date>
-_PACKAGES = ("torch", "numpy", "pandas", "scipy", "scikit-learn", "lime", "anchor-exp", "hydra-core")
+_PACKAGES = ("torch", "numpy", "pandas", "scipy", "scikit-learn", "lime", "hydra-core")
 
 
 _RESULTS = (

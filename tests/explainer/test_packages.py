@@ -2,15 +2,12 @@
 
 import numpy as np
 import pytest
-from anchor.anchor_base import AnchorBaseBeam
 from anchor.anchor_tabular import AnchorTabularExplainer
-from hypothesis import example, given
-from hypothesis import strategies as st
 from lime.lime_tabular import LimeTabularExplainer
 
 from cfeval_cli.core import NONE, Batch
 from cfeval_cli.explainer.against import Against
-from cfeval_cli.explainer.anchor import Anchor, _beam, _Books
+from cfeval_cli.explainer.anchor import Anchor
 from cfeval_cli.explainer.constant import Constant
 from cfeval_cli.explainer.decision_boundary import DecisionBoundary
 from cfeval_cli.explainer.gradient_input import GradientInput
@@ -109,21 +106,6 @@ def test_anchor_gives_the_packages_rule():
         assert named == rule.features()
         if named:
             assert told.scores[i][len(named) - 1] == pytest.approx(rule.precision())
-
-
-@given(st.floats(0, 1), st.floats(1e-6, 5))
-@example(0.0, 0.02)
-@example(1.0, 0.02)
-@example(1.0, 1e-6)
-def test_anchors_bounds_are_the_packages(share, level):
-    assert _Books.dup_bernoulli(share, level) == AnchorBaseBeam.dup_bernoulli(share, level)
-    assert _Books.dlow_bernoulli(share, level) == AnchorBaseBeam.dlow_bernoulli(share, level)
-
-
-def test_anchor_searches_with_the_packages_own_code():
-    """Nothing that decides what is sampled next, or when to stop, is ours."""
-    for name in ("anchor_beam", "lucb", "compute_beta", "get_initial_statistics"):
-        assert getattr(_beam(), name).__code__ is getattr(AnchorBaseBeam, name).__code__
 
 
 def test_lime_finds_the_part_of_many_values_as_of_few():
