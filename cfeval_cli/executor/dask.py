@@ -112,7 +112,8 @@ class Dask:
             if client.status != "running":
                 raise distributed.CancelledError
             try:
-                distributed.wait(future, timeout=_POLL_SECONDS)
+                with client.as_current():  # not another client of this process
+                    distributed.wait(future, timeout=_POLL_SECONDS)
             except TimeoutError:
                 last_seen = time.monotonic() if client.nthreads() else last_seen
                 if time.monotonic() - last_seen > self.wait:

@@ -210,6 +210,22 @@ def test_workers_have_one_thread_each_and_errors_are_those_of_the_work(workers):
     assert Odd("a", "b")
 
 
+def test_another_client_of_this_process_does_not_wait_in_place_of_the_executors(workers, monkeypatch):
+    """A task that is waited for in the event loop of another client breaks if its worker is killed."""
+    import distributed
+
+    wait, clients = distributed.wait, []
+
+    def record(future, timeout):
+        clients.append((distributed.default_client(), future.client))
+        return wait(future, timeout=timeout)
+
+    monkeypatch.setattr(distributed, "wait", record)
+    with small() as made, distributed.Client(made.scheduler_address):  # which is now Dask's default
+        assert list(workers.map(add, {"base": 1}, [1, 2, 3])) == [2, 3, 4]
+    assert clients and all(default is own for default, own in clients)
+
+
 def test_workers_with_several_threads_do_one_item_at_a_time(tmp_path):
     with small(threads_per_worker=3) as made:
         executor = Dask(made.scheduler_address, min_seconds=0.0)
