@@ -17,12 +17,12 @@ def grown():
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6, len(os.listdir("/proc/self/fd"))
 
 words, runs = json.loads(sys.argv[1]), int(sys.argv[2])
-from cfeval_cli.cli import cli
+from cfeval_cli.cli.main import main
 seen = []
 for number in range(runs):
     sys.argv = ["cfeval", "run", *words, f"seed={number % 5}", f"hydra.run.dir=runs/{number}"]
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-        cli.main()
+        main()
     seen.append(grown())
 print(json.dumps(seen))
 """
