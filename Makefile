@@ -88,8 +88,8 @@ test: .venv/.dev ## lint, types and all tests but the slow ones
 quick: .venv/.dev
 	$(BIN)/pytest --numprocesses $(JOBS) --dist worksteal -m "not slow"
 
-test-slow: .venv/.dev ## the slow tests, and those on random examples with eight times as many of them
-	CFEVAL_EXAMPLES=all $(BIN)/pytest --numprocesses $(JOBS) --dist worksteal -m "slow or hypothesis"
+test-slow: .venv/.dev ## the slow tests, and the property tests with 100 random examples each
+	$(BIN)/pytest --numprocesses $(JOBS) --dist worksteal -m "slow or hypothesis" --hypothesis-profile full
 
 # Quantus asks for an opencv that needs a screen's libraries; all else that it imports is there already
 .venv/.compare: .venv/.dev

@@ -25,13 +25,14 @@ import pytest
 from hypothesis import settings
 
 from tests import warm
-from tests.examples import some
 
 gc.disable()  # until all is imported
 os.environ["NUMBA_DISABLE_JIT"] = "1"  # the shap package, with which results are compared, would compile for a minute
 
-settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=some(100))
-settings.load_profile("repeatable")
+# `make test` tries each property on few examples, `make test-slow` on as many as hypothesis does by default
+settings.register_profile("ci", derandomize=True, deadline=None, max_examples=15)
+settings.register_profile("full", derandomize=True, deadline=None, max_examples=100)
+settings.load_profile("ci")
 warm.read_once()
 
 CFEVAL = Path(sys.executable).parent / "cfeval"

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from cfeval_cli.core import ABSENT, NONE, Access, Cost, Depth, Ledger
 from cfeval_cli.core.client import apply_edits, embed, pick
 from cfeval_cli.errors import Failure
-from tests.examples import examples
 from tests.problems import gate, kept, labels, make_dataset, make_linear, problems
 
 DATASET = make_dataset([3, 2])
@@ -123,7 +122,6 @@ def test_every_row_is_counted_on_the_askers_account(model):
     assert ledger.cost("c").rows == counted + 7 and ledger.cost("c").calls == calls + 3.5
 
 
-@examples(60)
 @given(problems(absent=0.2), st.integers(0, 99), st.sampled_from([-2.0, 1.0, 300.0]))
 def test_two_classes_as_one_number_or_as_two_give_the_same_answers(problem, seed, times):
     dataset, model = problem

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from cfeval_cli.core import scratch as module
 from cfeval_cli.core.scratch import Room, Scratch, slabs
-from tests.examples import examples
 
 linux = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="asks the system what the process holds")
 
@@ -25,7 +24,6 @@ def test_slabs_have_every_instance_once_and_in_order(size, most):
     assert all(slab.stop <= size for slab in slabs(size, most)) and parts  # one at least, though it be empty
 
 
-@examples(30)
 @given(st.integers(0, 10_000), st.lists(st.integers(0, 700), min_size=1, max_size=5), st.sampled_from([0, 300, 9999]))
 def test_arrays_that_grow_side_by_side_are_their_parts_one_below_the_other(seed, sizes, few):
     with mock.patch.object(module, "_SLAB", few):  # up to which they stay in memory
@@ -64,7 +62,6 @@ def test_what_does_not_go_together_is_refused():
     assert room.arrays()["a"].shape == (2, 2)
 
 
-@examples(20)
 @given(st.integers(0, 10_000), st.integers(0, 400), st.sampled_from([np.int64, np.float64, bool]), st.integers(0, 3))
 def test_zeros_are_written_to_in_any_order(seed, size, kind, width):
     rng = np.random.default_rng(seed)

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cfeval_cli.core import ABSENT, NONE, Access, BlackBox, Subject
@@ -69,7 +69,6 @@ def brute_force(distance, dataset, model, space):
     return lambda a, b: np.sqrt((a - b) @ np.linalg.solve(shrunk, a - b))
 
 
-@settings(deadline=None)
 @given(
     problems(n=8, absent=0.2), SPACES, st.sampled_from([Euclidean, Cosine, Mahalanobis, Constant]), st.integers(0, 99)
 )
@@ -115,7 +114,6 @@ def test_numbers_whose_usual_distance_is_zero_are_measured_by_their_deviation():
     assert Euclidean("scaled").fit(huge, None, Access.LABEL).between(codes[:1], codes[4:]) == pytest.approx(5 / 2)
 
 
-@settings(deadline=None)
 @given(problems(n=8, absent=0.2), st.sampled_from([Euclidean, Cosine, Mahalanobis, Constant]), st.integers(0, 99))
 def test_moved_embeddings_are_measured_by_the_same_definition(problem, kind, seed):
     dataset, model = problem

@@ -8,10 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cfeval_cli.distance.neighbours import shares
-from tests.examples import examples
 
 
-@examples(60)
 @given(st.integers(0, 9_999), st.integers(1, 6), st.booleans())
 def test_against_all_choices_among_ties(seed, size, grouped):
     rng = np.random.default_rng(seed)

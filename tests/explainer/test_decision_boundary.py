@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from cfeval_cli.core import ABSENT, NONE, Access, Subject
 from cfeval_cli.explainer.decision_boundary import DecisionBoundary, _another_value, _drawn
 from cfeval_cli.model.logistic import LinearModel
-from tests.examples import examples
 from tests.problems import (
     gate,
     labels,
@@ -34,7 +33,6 @@ def mixed(seed):
     return with_constraints(dataset, seed) if seed % 3 else dataset, make_linear(dataset, seed=seed)
 
 
-@examples(40)
 @given(problems(absent=0.2, n=5) | st.integers(0, 99).map(mixed), st.sampled_from([None, 1, 2]))
 def test_it_is_the_best_of_its_own_samples(problem, max_edits):
     """Each rule of the method, checked on the samples one by one."""
@@ -118,7 +116,6 @@ def test_values_are_drawn_from_the_training_distribution_without_the_instances_o
         assert np.abs(drawn - expected).max() < 0.01
 
 
-@examples(30)
 @given(problems(n=5), st.sampled_from([Access.LABEL, Access.PROBABILITY]))
 def test_without_embeddings_the_first_of_the_smallest_flips_is_taken(problem, access):
     dataset, model = problem

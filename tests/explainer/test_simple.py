@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from cfeval_cli.core import ABSENT, NONE, Access, BlackBox, Subject
 from cfeval_cli.explainer.lr import Lr
@@ -34,7 +34,6 @@ def explain(explainer, dataset, model, access=None):
     return explainer.fit(dataset, gate(model, explainer.access if access is None else access))(batch)
 
 
-@settings(deadline=None)
 @given(problems(absent=0.3))
 def test_all_three_name_every_present_feature_once_and_never_padding(problem):
     dataset, model = problem
@@ -60,7 +59,6 @@ def test_random_is_uniform_and_the_same_for_an_instance_wherever_it_stands():
     assert (function(make_batch(dataset, model, seed=1)).features != told.features).any()
 
 
-@settings(deadline=None)
 @given(problems(unknown=1))
 def test_omission_is_the_drop_in_probability_written_out(problem):
     dataset, model = problem
@@ -81,7 +79,6 @@ def test_omission_is_the_drop_in_probability_written_out(problem):
                 assert score == pytest.approx(sign * (before - after), abs=1e-12)
 
 
-@settings(deadline=None)
 @given(problems())
 def test_omission_by_zero_ranks_as_lr_does(problem):
     """Deleting feature j takes c_j from the logit, and the sigmoid keeps the order (closed form)."""

@@ -14,14 +14,12 @@ from cfeval_cli.removal.marginal import Marginal
 from cfeval_cli.removal.mask import Mask
 from cfeval_cli.removal.mean import Mean
 from cfeval_cli.removal.zero import Zero
-from tests.examples import examples
 from tests.metric.cases import Crossed, drop_without, make_case, values
 from tests.problems import make_dataset, make_linear, make_text
 
 WAYS = {"zero": Zero(), "marginal": Marginal(4, 1)}
 
 
-@examples(20)
 @given(st.integers(0, 10_000), st.booleans(), st.booleans(), st.integers(1, 5))
 def test_tables_by_the_first_features(seed, additive, short, longest):
     dataset = make_dataset([3, 2, 3, 2], n=6, seed=seed, absent=0.2 if additive else 0.0)
@@ -44,7 +42,6 @@ def test_tables_by_the_first_features(seed, additive, short, longest):
                 assert scores[way.removal.variant].numerator[i] == pytest.approx(np.mean(drops), abs=1e-9)
 
 
-@examples(10)
 @given(st.integers(0, 10_000))
 def test_texts_by_shares_of_their_words(seed):
     dataset = make_text(width=7, n=8, seed=seed)

@@ -10,13 +10,11 @@ from hypothesis import strategies as st
 from cfeval_cli.core import NONE, Subject
 from cfeval_cli.distance.space import Scaled
 from cfeval_cli.metric.axe import Axe
-from tests.examples import examples
 from tests.metric.cases import Crossed, make_case, values
 from tests.metric.test_plausible import expected_share
 from tests.problems import make_dataset, make_linear, make_mixed, make_text
 
 
-@examples(20)
 @given(st.integers(0, 10_000), st.booleans(), st.integers(1, 3), st.sampled_from([1, 5]))
 def test_against_all_distances(seed, mixed, k, size):
     dataset = make_mixed(seed, n=25) if mixed else make_dataset([3, 4, 2], n=25, seed=seed)

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from cfeval_cli.core import NONE, Absent
 from cfeval_cli.core.metric import with_counts
 from cfeval_cli.metric.edits_to_flip import EditsToFlip
-from tests.examples import examples
 from tests.metric.cases import Crossed, make_case
 from tests.metric.test_frozen import flips
 from tests.problems import make_dataset, make_linear, make_mixed, with_constraints
@@ -23,7 +22,6 @@ def smallest(dataset, model, case, i, longest):
     return next(sizes, longest + 1)
 
 
-@examples(25)
 @given(st.integers(0, 10_000), st.booleans(), st.booleans(), st.integers(1, 5))
 def test_exact_where_effects_add_up(seed, constrained, short, longest):
     if constrained:
@@ -58,7 +56,6 @@ def greedy(dataset, model, case, i, most):
     return most + 1
 
 
-@examples(20)
 @given(st.integers(0, 10_000), st.integers(2, 3))
 def test_one_after_the_other_elsewhere(seed, classes):
     dataset = make_dataset([3, 3, 2, 3], n=8, seed=seed)

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from cfeval_cli.core import ABSENT, Absent, Access
 from cfeval_cli.metric.frozen import Frozen
-from tests.examples import examples
 from tests.metric.cases import Crossed, make_case
 from tests.problems import make_dataset, make_linear, make_mixed, permitted, with_constraints
 
@@ -30,7 +29,6 @@ def flips(dataset, model, row, label, features):
     return False
 
 
-@examples(20)
 @given(st.integers(0, 10_000), st.integers(1, 3), st.sampled_from(["additive", "crossed", "constrained"]))
 def test_all_sets_of_others(seed, k, kind):
     if kind == "constrained":
@@ -47,7 +45,6 @@ def test_all_sets_of_others(seed, k, kind):
         assert score.numerator[i] == any(flips(dataset, model, row, case.labels[i], one) for one in sets)
 
 
-@examples(20)
 @given(st.integers(0, 10_000), st.integers(1, 2))
 def test_growing_sets_are_the_best_where_effects_add_up(seed, k):
     dataset = make_dataset([2, 3, 2, 3, 2], n=6, seed=seed, absent=0.1)
@@ -58,7 +55,6 @@ def test_growing_sets_are_the_best_where_effects_add_up(seed, k):
     assert grown.numerator.tolist() == all_sets.numerator.tolist()
 
 
-@examples(10)
 @given(st.integers(0, 10_000))
 def test_growing_sets_never_flip_what_no_set_does(seed):
     dataset = make_dataset([2, 3, 2, 3, 2], n=8, seed=seed)

@@ -6,7 +6,7 @@ from itertools import permutations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cfeval_cli.core import ABSENT, NONE, Absent, Access, Case, Counterfactuals, Metric, Subject
@@ -136,7 +136,6 @@ def reduced(metric, case):
     return {s.variant: s.numerator.sum() / s.denominator.sum() for s in metric.score(case) if not isinstance(s, Absent)}
 
 
-@settings(deadline=None)
 @given(cases())
 def test_counterfactual_metrics(case_of):
     model, case = case_of
@@ -169,7 +168,6 @@ def combinations(case, way, gone):
     return [((ABSENT if way == "del" else case.dataset.unknown,) * len(gone), 1.0)]
 
 
-@settings(deadline=None)
 @given(st.one_of(cases(absent=0.0), cases(unknown=1, absent=0.0), cases(unknown=1)))
 def test_erasure_metrics(case_of):
     model, case = case_of

@@ -20,7 +20,6 @@ from cfeval_cli.removal.mask import Mask
 from cfeval_cli.removal.mean import Mean
 from cfeval_cli.removal.without import Outcome
 from cfeval_cli.removal.zero import Zero
-from tests.examples import examples
 from tests.metric.cases import Crossed, drop_without, make_case, values
 from tests.problems import gate, make_dataset, make_text, random_linear
 
@@ -74,7 +73,6 @@ def test_sorted_effects_are_the_best_and_the_worst_of_all_orders_of_seven_featur
     assert score.remark == "" and len(score.some) == len(case)
 
 
-@examples(10)
 @given(st.integers(0, 10_000), st.integers(1, 4))
 def test_sorted_effects_by_mean_and_mask_and_for_few_features(seed, longest):
     dataset = make_dataset([3, 2, 3, 2], n=4, seed=seed)
@@ -104,7 +102,6 @@ def test_sorted_effects_by_mean_and_mask_and_for_few_features(seed, longest):
             assert np.isnan(found[i]) or high - low > 1e-12
 
 
-@examples(8)
 @given(st.integers(0, 10_000), st.booleans())
 def test_all_subsets_and_a_beam_that_keeps_everything_find_the_ends_of_all_orders(seed, additive):
     dataset = make_dataset([3, 2, 3, 2, 2], n=3, seed=seed, absent=0.1 * additive)
@@ -235,7 +232,6 @@ def test_edits_that_are_the_same_are_evaluated_once():
     assert ledger.rows["naopc"] < ends + 10 * 100 * len(case)
 
 
-@examples(8)
 @given(st.integers(0, 10_000))
 def test_orders_that_few_draws_tell_apart_are_scored_with_all_draws(seed):
     """The ends are those of the orders that are best and worst by the few: looked for among all orders, by hand."""
@@ -249,7 +245,6 @@ def test_orders_that_few_draws_tell_apart_are_scored_with_all_draws(seed):
         assert (worst[i], best[i]) == pytest.approx((low, high), abs=1e-9)
 
 
-@examples(10)
 @given(st.integers(0, 10_000))
 def test_a_beam_finds_what_sorting_finds(seed):
     """Of a sum the best set of every size is the best of the size before and one more: a beam cannot miss it."""

@@ -9,7 +9,6 @@ from cfeval_cli.core import Absent, Access, Counterfactuals, Subject
 from cfeval_cli.distance.space import Scaled
 from cfeval_cli.metric.plausible import Plausible
 from cfeval_cli.search.discrete import Discrete
-from tests.examples import examples
 from tests.metric.cases import make_case, values
 from tests.problems import make_dataset, make_linear, make_mixed, make_task, make_text
 
@@ -23,7 +22,6 @@ def expected_share(distances, same, size):
     return (sum(nearer) + (size - len(nearer)) * np.mean(tied)) / size
 
 
-@examples(20)
 @given(st.integers(0, 10_000), st.booleans(), st.integers(1, 6))
 def test_against_all_distances(seed, mixed, size):
     dataset = make_mixed(seed, n=25) if mixed else make_dataset([3, 2, 3], n=25, seed=seed)

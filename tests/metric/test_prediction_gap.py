@@ -8,12 +8,10 @@ from hypothesis import strategies as st
 from cfeval_cli.core import ABSENT, Ledger
 from cfeval_cli.metric.prediction_gap import Pgi, Pgu
 from cfeval_cli.removal.marginal import Marginal
-from tests.examples import examples
 from tests.metric.cases import Crossed, left_without, make_case, values
 from tests.problems import make_dataset, make_linear, ready
 
 
-@examples(15)
 @given(st.integers(0, 10_000), st.booleans(), st.integers(1, 3))
 def test_gaps_are_means_over_training_rows(seed, additive, k):
     dataset = make_dataset([3, 2, 4, 3], n=8, seed=seed, absent=0.2 if additive else 0.0)

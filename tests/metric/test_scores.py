@@ -12,14 +12,12 @@ from cfeval_cli.metric.infidelity import Infidelity
 from cfeval_cli.metric.subsets import Subsets
 from cfeval_cli.removal.marginal import Marginal
 from cfeval_cli.removal.zero import Zero
-from tests.examples import examples
 from tests.metric.cases import Crossed, drop_without, make_case, sets_of, values
 from tests.problems import make_dataset, make_linear, random_linear
 
 WAYS = {"zero": Zero(), "marginal": Marginal(4, 1)}
 
 
-@examples(15)
 @given(st.integers(0, 10_000), st.booleans(), st.booleans(), st.sampled_from([0.1, 0.25, 0.6]))
 def test_against_loops_over_the_sets(seed, additive, short, share):
     dataset = make_dataset([3, 2, 3, 2, 3], n=5, seed=seed, absent=0.2 if additive else 0.0)

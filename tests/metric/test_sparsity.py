@@ -9,12 +9,10 @@ from cfeval_cli.core import ABSENT, NONE, Absent, Access
 from cfeval_cli.metric.sparsity import Redundant, Sparsity
 from cfeval_cli.search.discrete import Discrete
 from cfeval_cli.search.exact import Exact
-from tests.examples import examples
 from tests.metric.cases import Crossed, make_case, make_explanation, values
 from tests.problems import labels, make_dataset, make_linear, make_task
 
 
-@examples(25)
 @given(st.integers(0, 10_000), st.booleans(), st.sampled_from(["first", "largest_drop"]))
 def test_of_exchanged_values(seed, additive, pick):
     dataset = make_dataset([3, 3, 2, 3], n=8, seed=seed, absent=0.2 if additive else 0.0)

@@ -26,7 +26,6 @@ from cfeval_cli.model.embedding import adam as adam_of
 from cfeval_cli.model.embedding import bins as bins_of
 from cfeval_cli.model.logistic import LinearModel, Logistic
 from cfeval_cli.seeding import integer, stream
-from tests.examples import examples
 from tests.problems import labels, logit, make_dataset, make_linear, make_mixed, problems, sigmoid
 
 
@@ -255,7 +254,6 @@ def test_pretrained_vectors_are_shared_tuned_or_frozen_and_padding_stays_zero():
         assert model.means[2] == pytest.approx(model.tables[2][text.train.codes[there, 2]].mean(axis=0))
 
 
-@examples(20)
 @given(problems())
 def test_a_stored_model_is_the_same_model(problem):
     dataset, model = problem

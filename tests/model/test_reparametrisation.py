@@ -9,7 +9,6 @@ from cfeval_cli.core import ABSENT, Reparametrisable
 from cfeval_cli.model.logistic import LinearModel, Logistic
 from cfeval_cli.model.reparametrisation import FACTOR, Group, mean_vectors
 from cfeval_cli.seeding import stream
-from tests.examples import examples
 from tests.problems import labels, logit, make_dataset, make_mixed, make_text, random_linear
 
 ALL = ("constant", "orthogonal", "scale")
@@ -32,7 +31,6 @@ def means(dataset, tables):
     return np.array(found)
 
 
-@examples(25)
 @given(st.integers(0, 10_000), st.integers(1, 5), st.booleans(), st.sets(st.sampled_from(ALL)))
 def test_no_prediction_moves_under_any_changes_of_tables_and_texts(seed, dim, text, wanted):
     dataset = make_text(width=4, words=9, seed=seed) if text else make_dataset([3, 2, 4], seed=seed)

@@ -14,7 +14,6 @@ from cfeval_cli.core import Tree as IsTree
 from cfeval_cli.errors import UserError
 from cfeval_cli.model.encoding import columns
 from cfeval_cli.model.tree import Tree, TreeModel, compiled
-from tests.examples import examples
 from tests.problems import make_dataset, make_mixed, make_text
 
 
@@ -31,7 +30,6 @@ def with_classes(dataset, classes, seed=0):
 
 
 @given(st.integers(0, 10_000))
-@examples(20)
 def test_it_says_what_the_tree_of_scikit_learn_says(seed):
     dataset = with_classes(make_mixed(seed, n=40, missing=0.1 * (seed % 3)), 2 + seed % 3, seed)
     encoder = columns(dataset, onehot=True, scale=False, fill=True, most=None)
@@ -43,7 +41,6 @@ def test_it_says_what_the_tree_of_scikit_learn_says(seed):
 
 
 @given(st.integers(0, 10_000))
-@examples(10)
 def test_every_input_falls_into_one_leaf_which_says_what_the_tree_says(seed):
     dataset = make_dataset([3, 2, 4], n=30, seed=seed)
     model = Tree(min_leaf=1).fit(dataset, seed)

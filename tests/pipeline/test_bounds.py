@@ -5,14 +5,13 @@ from itertools import permutations, product
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cfeval_cli.core import ABSENT, Subject
 from cfeval_cli.pipeline import bounds
 from cfeval_cli.pipeline.bounds import Bounds, Goal, Pool
 from cfeval_cli.pipeline.study import prepare
-from tests.examples import examples
 from tests.inside import planned
 from tests.problems import logit, make_dataset, make_linear, sigmoid
 
@@ -36,7 +35,7 @@ def pools(draw):
     return sizes, np.array(draw(numbers)), np.array(draw(weights)), draw(st.sampled_from(["higher", "lower"]))
 
 
-@examples(300)
+@settings(max_examples=300)
 @given(pools(), st.booleans())
 def test_the_best_ratio_is_the_best_of_all_combinations(pool, worst):
     sizes, n, d, better = pool
@@ -55,7 +54,7 @@ def test_the_best_ratio_is_the_best_of_all_combinations(pool, worst):
     assert set(np.flatnonzero(chosen)) == {place for choice in best for place in choice}
 
 
-@examples(200)
+@settings(max_examples=200)
 @given(pools(), st.data(), st.booleans())
 def test_gold_is_shared_over_all_instances_and_over_those_whose_sets_differ(pool, data, ratio):
     sizes, n, d, better = pool
@@ -123,7 +122,6 @@ def by_hand(dataset, model, k):
     return found
 
 
-@examples(12)
 @given(st.integers(0, 10_000), st.sampled_from([1, 2]))
 def test_all_sets_are_tried_and_scored_as_written_out(seed, k):
     dataset = make_dataset([2, 3, 2, 3], n=5, seed=seed, absent=0.2)

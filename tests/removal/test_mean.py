@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cfeval_cli.core import ABSENT, Access, BlackBox, Rows, Subject
@@ -30,7 +30,6 @@ class Plain:
         self.vectors, self.proba_embedded, self.predict_proba = model.vectors, model.proba_embedded, model.predict_proba
 
 
-@settings(deadline=None)
 @given(problems(absent=0.2), st.integers(0, 99))
 def test_it_leaves_what_the_mean_effect_leaves(problem, seed):
     dataset, model = problem

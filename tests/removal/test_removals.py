@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cfeval_cli.core import ABSENT, BlackBox, Subject
@@ -41,7 +41,6 @@ def shares(train, features):
     return {combination: count / len(train) for combination, count in counts.items()}
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=4), st.integers(0, 999))
 def test_the_marginal_of_tables_is_all_combinations_of_training_rows_with_their_shares(sizes, seed):
     dataset = make_dataset(sizes, n=12, seed=seed)

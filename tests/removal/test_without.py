@@ -4,7 +4,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cfeval_cli.core import ABSENT, NONE, Access, Rows
@@ -35,7 +35,6 @@ def by_hand(dataset, model, row, label, gone, way):
     return flips, left
 
 
-@settings(deadline=None)
 @given(problems(unknown=1), st.integers(0, 99), st.sampled_from(WAYS))
 def test_every_way_on_any_features_of_tables(problem, seed, way):
     dataset, model = problem

@@ -3,13 +3,12 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cfeval_cli.core import NONE, Access
 from cfeval_cli.errors import Failure, UserError
 from cfeval_cli.search.discrete import Discrete
-from tests.examples import examples
 from tests.problems import (
     choose_features,
     logit,
@@ -59,7 +58,7 @@ def algorithm_1(dataset, model, row, features, pick, access):
     return by_drop[0]["codes"] if access >= Access.PROBABILITY else None
 
 
-@examples(150)
+@settings(max_examples=150)
 @given(
     problems(),
     st.integers(1, 3),
@@ -88,7 +87,6 @@ def test_matches_algorithm_1_candidate_by_candidate(problem, k, seed, pick, acce
         assert found.flipped[i] == ((logit(model, found.codes[i]) > 0) != (logit(model, row) > 0))
 
 
-@examples(100)
 @given(
     st.integers(0, 10_000),
     st.integers(1, 3),

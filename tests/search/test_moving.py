@@ -9,7 +9,6 @@ from cfeval_cli.core import NONE, Access, Subject
 from cfeval_cli.search.continuous import Continuous
 from cfeval_cli.search.discrete import Discrete
 from cfeval_cli.search.exact import Exact
-from tests.examples import examples
 from tests.problems import choose_features, logit, make_dataset, make_linear, make_task, problems, sigmoid
 
 
@@ -60,7 +59,6 @@ def test_continuous_comes_within_1_percent_of_the_global_optimum_and_never_below
     assert near >= 0.99 * len(features)
 
 
-@examples(30)
 @given(problems(n=5), st.integers(1, 3), st.integers(0, 99))
 def test_exact_is_the_distance_to_the_boundary_and_flips_wherever_there_is_weight(problem, k, seed):
     dataset, model = problem
@@ -77,7 +75,6 @@ def test_exact_is_the_distance_to_the_boundary_and_flips_wherever_there_is_weigh
             assert found.probability[i] == pytest.approx(0.5, abs=1e-8)
 
 
-@examples(25)
 @given(problems(n=5, max_features=3), st.integers(1, 2), st.integers(0, 99))
 def test_exact_is_a_lower_bound_for_every_flip_of_the_others(problem, k, seed):
     dataset, model = problem
@@ -177,7 +174,6 @@ def test_bad_settings_are_named(make, key):
         make()
 
 
-@examples(30)
 @given(problems(max_features=3, n=8, absent=0.2), st.sampled_from([0.1, 3.0, 100.0, 2000.0]), st.integers(1, 3))
 def test_the_limit_of_continuous_is_the_global_optimum(problem, alpha, k):
     dataset, model = problem

@@ -7,11 +7,9 @@ from hypothesis import strategies as st
 
 from cfeval_cli.core import ABSENT, Access
 from cfeval_cli.search import single
-from tests.examples import examples
 from tests.problems import gate, kept, labels, make_dataset, make_linear, make_mixed, permitted, with_constraints
 
 
-@examples(25)
 @given(st.integers(0, 10_000), st.booleans(), st.sampled_from([Access.LABEL, Access.PROBABILITY]))
 def test_the_value_that_leaves_least(seed, constrained, access):
     dataset = (

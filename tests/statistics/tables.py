@@ -4,20 +4,13 @@ from itertools import combinations
 
 import numpy as np
 import pandas as pd
-from hypothesis import settings
 
 from cfeval_cli.seeding import stream
 from cfeval_cli.statistics import findings, summary
 from cfeval_cli.statistics.scores import Scores
-from tests.examples import ALL
 
 EXPLAINERS = ["a", "b", "c", "d"]
 KINDS = [("c", "label", "higher"), ("sufficiency", "del", "lower"), ("recall", "signed", "higher")]
-
-
-def analyses(many):
-    """For @given where each example is a whole analysis: five in `make test`, all in `make test-slow`."""
-    return settings(max_examples=many if ALL else 5)
 
 
 def build(seed, n=5, gaps=False, controls=()):

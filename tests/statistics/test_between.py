@@ -9,14 +9,13 @@ from hypothesis import strategies as st
 
 from cfeval_cli.statistics import between
 from cfeval_cli.statistics.resampled import Bootstrap
-from tests.statistics.tables import EXPLAINERS, analyses, build, conclude, summarise
+from tests.statistics.tables import EXPLAINERS, build, conclude, summarise
 
 
 def sign(x):
     return 0 if abs(x) < 1e-12 else np.sign(x)
 
 
-@analyses(30)
 @given(st.integers(0, 10_000))
 def test_every_two_metrics_are_compared(seed):
     scores, order = build(seed, n=8)

@@ -11,7 +11,6 @@ from cfeval_cli.statistics import bootstrap
 from cfeval_cli.statistics.bootstrap import deviation, draws, interval, ratios, sums
 from cfeval_cli.statistics.resampled import Bootstrap, Resampled, with_intervals
 from cfeval_cli.statistics.scores import Scores
-from tests.examples import examples
 from tests.statistics.tables import EXPLAINERS, build, drawn_rows, summarise
 
 
@@ -73,7 +72,6 @@ def test_nothing_drawn_is_no_ratio():
     assert np.isnan(ratios(np.array([3.0, 1.0, 0.0, 2.0]))[0]) and ratios(np.array([3.0, 1.0, 0.0, 2.0]))[1] == 0.5
 
 
-@examples(20)
 @given(st.integers(0, 10_000))
 def test_resampled_values_are_ratios_of_sums_over_the_same_draws_for_all(seed):
     scores, order = build(seed, gaps=True)

@@ -12,7 +12,6 @@ from scipy import stats
 from cfeval_cli.statistics.correlation import without_controls
 from cfeval_cli.statistics.difference import holm, two_sided
 from cfeval_cli.statistics.resampled import USUAL, Bootstrap, enough, too_few
-from tests.examples import examples
 from tests.statistics.tables import EXPLAINERS, build, conclude, drawn_rows, tau
 
 HOW = {"resamples": 25, "confidence": 0.8, "least": 1}
@@ -35,7 +34,6 @@ def everyone(scores):
     return list(known.values())
 
 
-@examples(12)
 @given(st.integers(0, 10_000), st.sampled_from([("a",), ("a", "d"), ()]), st.booleans())
 def test_tau_its_interval_and_its_p_are_those_of_a_loop_over_who_is_left(seed, controls, gaps):
     scores, order = build(seed, n=8, gaps=gaps, controls=controls)

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from cfeval_cli.statistics import correlation, instancewise
 from cfeval_cli.statistics.difference import holm, twins, two_sided
 from cfeval_cli.statistics.resampled import Bootstrap
-from tests.examples import examples
 from tests.statistics.tables import EXPLAINERS, build, conclude, drawn_rows, sign, tau
 
 
@@ -25,7 +24,6 @@ def values(chosen, metric, variant, better="higher"):
     return [(1 if better == "higher" else -1) * value for value in found]
 
 
-@examples(15)
 @given(st.integers(0, 10_000))
 def test_intervals_of_tau_are_those_of_a_loop_over_resamples(seed):
     scores, order = build(seed, n=8, gaps=True)
@@ -109,7 +107,6 @@ def test_metrics_that_rank_unlike_explainers_are_not_compared():
     assert found.loc[like, "p_holm"].tolist() == pytest.approx(holm(found.loc[like, "p"].to_numpy()).tolist())
 
 
-@examples(15)
 @given(st.integers(0, 10_000), st.booleans(), st.sampled_from([(), ("a",), ("b", "d"), ("a", "b", "c")]))
 def test_agreement_by_instance_counts_pairs_of_explainers(seed, gaps, controls):
     scores, order = build(seed, n=7, gaps=gaps, controls=controls)

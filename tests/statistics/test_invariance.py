@@ -15,7 +15,6 @@ from cfeval_cli.statistics.correlation import families
 from cfeval_cli.statistics.invariance import TOGETHER, Reparametrised
 from cfeval_cli.statistics.resampled import Bootstrap, Resampled
 from cfeval_cli.statistics.scores import Scores
-from tests.examples import examples
 from tests.statistics.tables import EXPLAINERS, KINDS, build, conclude, summarise
 
 HOW = Bootstrap(0, resamples=0)
@@ -52,7 +51,6 @@ def by_hand(ours, theirs, better):
     return sum(sign * np.sign(ours[a] - ours[b]) * np.sign(theirs[a] - theirs[b]) for a, b in pairs) / len(pairs)
 
 
-@examples(40)
 @given(st.integers(0, 100_000), st.booleans())
 def test_ranges_are_those_of_all_draws_counted_one_by_one(seed, gaps):
     found, like = made(seed, gaps=gaps), drawn()
@@ -77,7 +75,6 @@ def test_ranges_are_those_of_all_draws_counted_one_by_one(seed, gaps):
         assert (line["reparametrisations"], line["instances"]) == (4, 7)
 
 
-@examples(20)
 @given(st.integers(0, 100_000))
 def test_tau_can_be_had_among_some_of_the_explainers(seed):
     found, like = made(seed), drawn()

@@ -14,7 +14,6 @@ from cfeval_cli.core import NONE, Cost, Explained, Explanation
 from cfeval_cli.statistics.noise import COLUMNS, Again, compared, moved, named, valued
 from cfeval_cli.statistics.resampled import Bootstrap
 from cfeval_cli.statistics.scores import Scores
-from tests.examples import examples
 
 LISTS = st.lists(st.permutations(range(4)).flatmap(lambda p: st.integers(0, 4).map(lambda size: p[:size])), min_size=1)
 
@@ -37,7 +36,6 @@ def test_two_sets_are_compared_as_sets_are(rows, data, k):
         assert (common[i], larger[i], same[i]) == (len(a & b), max(len(a), len(b)), a == b)
 
 
-@examples(60)
 @given(LISTS, st.data(), st.integers(1, 4))
 def test_the_table_counts_the_instances_that_both_seeds_answered(rows, data, k):
     other = data.draw(st.permutations(rows))

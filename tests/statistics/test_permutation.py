@@ -10,7 +10,6 @@ from scipy import stats
 
 from cfeval_cli.statistics import permutation
 from cfeval_cli.statistics.ranking import ranks
-from tests.examples import examples
 
 
 def p_values(u, v):
@@ -39,7 +38,6 @@ def pairs(draw):
     return np.array(draw(side)), np.array(draw(side))
 
 
-@examples(60)
 @given(pairs())
 def test_every_order_is_tried_ties_included(pair):
     u, v = pair

@@ -7,14 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cfeval_cli.statistics.proportion import compute_proportion_interval
-from tests.examples import examples
 
 
 def tail(share, of, counts):
     return sum(comb(of, i) * share**i * (1 - share) ** (of - i) for i in counts)
 
 
-@examples(60)
 @given(st.integers(1, 40), st.data(), st.sampled_from([0.5, 0.9, 0.95]))
 def test_at_either_end_so_extreme_a_count_is_as_rare_as_it_should_be(of, data, confidence):
     hits, rare = data.draw(st.integers(0, of)), (1 - confidence) / 2

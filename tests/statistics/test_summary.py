@@ -8,7 +8,7 @@ from scipy import stats
 
 from cfeval_cli.statistics import summary
 from cfeval_cli.statistics.resampled import Bootstrap
-from tests.statistics.tables import EXPLAINERS, analyses, build, conclude, summarise
+from tests.statistics.tables import EXPLAINERS, build, conclude, summarise
 
 QUICK = Bootstrap(0, resamples=3, least=1)
 
@@ -21,7 +21,6 @@ def parts(scores):
     return found
 
 
-@analyses(40)
 @given(st.integers(0, 10_000))
 def test_values_are_ratios_of_sums_and_correlations_follow_from_them(seed):
     scores, order = build(seed)
@@ -82,7 +81,6 @@ def test_distances_that_are_all_zero_leave_no_ratio():
     assert conclude(scores, order, QUICK).correlations.query("metric == 'c'")["tau"].isna().all()
 
 
-@analyses(40)
 @given(st.integers(0, 10_000), st.integers(1, 40))
 def test_how_many_are_added_up_at_once_changes_no_bit(seed, together):
     scores, order = build(seed)

@@ -11,7 +11,7 @@ from cfeval_cli.statistics.resampled import Bootstrap
 from cfeval_cli.statistics.scores import Scores
 from cfeval_cli.statistics.summary import summarise
 from cfeval_cli.statistics.support import NOWHERE, common
-from tests.statistics.tables import EXPLAINERS, analyses, build
+from tests.statistics.tables import EXPLAINERS, build
 
 QUICK = Bootstrap(0, resamples=20, confidence=0.8, least=1)
 
@@ -54,7 +54,6 @@ def by_hand(scores, order):
     return counted
 
 
-@analyses(60)
 @given(st.integers(0, 100_000), st.sampled_from([(), ("d",), ("a", "c")]))
 def test_what_all_explainers_cover_is_the_intersection_of_their_instances(seed, rungs):
     scores, order = thinned(seed, rungs=rungs)
@@ -64,7 +63,6 @@ def test_what_all_explainers_cover_is_the_intersection_of_their_instances(seed, 
     assert {key for key, counts in zip(keys, found["common"], strict=True) if counts} == by_hand(scores, order)
 
 
-@analyses(25)
 @given(st.integers(0, 100_000), st.sampled_from([(), ("d",)]))
 def test_values_are_over_the_common_instances_and_own_ones_stand_beside_them(seed, rungs):
     scores, order = thinned(seed, rungs=rungs)

@@ -15,7 +15,6 @@ from cfeval_cli.model.tree import TreeModel
 from cfeval_cli.truth.alternatives import cost
 from cfeval_cli.truth.contrast import Contrast
 from cfeval_cli.truth.responsibility import Responsibility
-from tests.examples import examples
 from tests.problems import gate, make_dataset, make_mixed, make_text, permitted, with_constraints
 from tests.truth.models import Twisted, asked, random_tree
 
@@ -47,7 +46,6 @@ def written_out(dataset, model, row, label, most):
 
 
 @given(st.integers(0, 10_000))
-@examples(20)
 def test_a_tree_against_all_inputs(seed):
     dataset = make_mixed(seed, n=4, categories=2, numbers=2, missing=0.2 * (seed % 2), tried=3)
     if seed % 3:
@@ -72,7 +70,6 @@ def test_a_tree_against_all_inputs(seed):
 
 
 @given(st.integers(0, 10_000))
-@examples(20)
 def test_contrast_of_any_model_is_the_largest_drop(seed):
     dataset = make_mixed(seed, n=5, categories=2, numbers=2, missing=0.2 * (seed % 2), tried=4)
     if seed % 3:

@@ -14,7 +14,6 @@ from cfeval_cli.model.tree import Tree, TreeModel
 from cfeval_cli.truth import shapley
 from cfeval_cli.truth.centered import Centered
 from cfeval_cli.truth.shapley import Shapley, of_coalitions, of_tree
-from tests.examples import examples
 from tests.problems import gate, make_dataset, make_mixed, make_text, predicted, random_linear
 from tests.truth.models import Twisted, asked, random_tree
 
@@ -50,7 +49,6 @@ def test_trees_and_coalitions_give_the_mean_over_all_orders(seed):
 
 
 @given(st.integers(0, 10_000))
-@examples(25)
 def test_leaves_and_coalitions_agree(seed):
     dataset = make_mixed(seed, n=12, categories=2, numbers=3, missing=0.1 * (seed % 3))
     model = random_tree(dataset, seed, classes=2 + seed % 3)
