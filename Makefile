@@ -6,7 +6,7 @@ PIP := $(BIN)/pip --disable-pip-version-check install --quiet --constraint const
 JOBS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run movie seeds sensitivity table1 table2 table3 paper atlas choices judges test quick test-slow test-compare coverage lint format docs bench compare wheel clean
+.PHONY: help setup run movie seeds sensitivity table1 table2 table3 paper atlas choices judges test test-slow test-compare coverage lint format docs bench compare wheel clean
 
 help: ## list the targets
 	@grep -E '^[a-z0-9 -]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -78,14 +78,7 @@ judges: .venv/.run ## is the recommendation worth anything? 400 runs of judges, 
 
 CHOICES = $(BIN)/cfeval run --multirun bounds=0 figures=[] report=false $(ARGS) hydra.sweep.dir=outputs/choices
 
-# a test is parsed once, not in each process and each time, whatever the shell says
-quick test-slow coverage: export PYTHONDONTWRITEBYTECODE =
-
-test: .venv/.dev ## lint, types and all tests but the slow ones
-	@$(MAKE) --no-print-directory --jobs 2 lint quick
-
-# beside lint, since neither keeps two cores busy all the time
-quick: .venv/.dev
+test: lint ## lint, types and all tests but the slow ones
 	$(BIN)/pytest --numprocesses $(JOBS) --dist worksteal -m "not slow"
 
 test-slow: .venv/.dev ## the slow tests, and the property tests with 100 random examples each

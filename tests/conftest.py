@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import gc
 import hashlib
 import http.server
-import importlib
 import json
 import os
 import shutil
@@ -18,25 +16,22 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import pytest
 from hypothesis import settings
 
-from tests import warm
-
-gc.disable()  # until all is imported
-os.environ["NUMBA_DISABLE_JIT"] = "1"  # the shap package, with which results are compared, would compile for a minute
-
 # `make test` tries each property on few examples, `make test-slow` on as many as hypothesis does by default
 settings.register_profile("ci", derandomize=True, deadline=None, max_examples=15)
 settings.register_profile("full", derandomize=True, deadline=None, max_examples=100)
 settings.load_profile("ci")
-warm.read_once()
 
 CFEVAL = Path(sys.executable).parent / "cfeval"
 SLOW_TEST_TIMEOUT = 1800  # seconds
+# the command after a prelude, which may import NumPy before `main` limits the threads
+ONE_THREAD = 'import os\nfor name in ("OMP", "OPENBLAS", "MKL"): os.environ[f"{name}_NUM_THREADS"] = "1"'
+MAIN = 'import sys\nfrom cfeval_cli.cli.main import main\nsys.argv[0] = "cfeval"\nsys.exit(main())'
 OURS = ("CFEVAL_DATA", "COLUMNS", "NO_COLOR")  # of who runs the tests: they are to be the same for all
 
 # fewer than the default ones, which are chosen (metric=core) where metrics are looked at
@@ -59,28 +54,11 @@ features:
 """
 
 
-def pytest_sessionstart(session: pytest.Session) -> None:
-    """Of two processes one reads the tests from the end: the first time each parses half of them for both."""
-    if os.environ.get("PYTEST_XDIST_WORKER") == "gw1" and session.config.args == session.config.getini("testpaths"):
-        for path in sorted(Path(__file__).parent.rglob("test_*.py"), reverse=True):
-            name = ".".join(path.relative_to(session.config.rootpath).with_suffix("").parts)
-            with contextlib.suppress(Exception, pytest.skip.Exception):  # which is told when it is collected
-                importlib.import_module(name)
-
-
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Give slow tests more time than the others before they count as hanging."""
     for item in items:
         if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(SLOW_TEST_TIMEOUT))
-
-
-def pytest_collection_finish() -> None:
-    """What was imported stays, and need not be looked through again and again for what may go."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(100_000)
-    gc.enable()
 
 
 @dataclass(frozen=True)
@@ -112,19 +90,26 @@ def environment(env: dict[str, str] | None = None) -> dict[str, str]:
 
 
 def cfeval(
-    *arguments: str, cwd: Path, code: int = 0, env: dict[str, str] | None = None, executable: Path = CFEVAL,
-    fresh: bool = False, prelude: str = "",
-) -> subprocess.CompletedProcess[str]:  # fmt: skip
-    """The command, in a fork of a helper that has imported all it needs; if `fresh`, as the script that users start."""
-    words, seen = [str(word) for word in arguments], environment(env)
-    if fresh or executable != CFEVAL or not warm.fits(seen):
-        done = subprocess.run(
-            [str(executable), *words], cwd=cwd, env=seen, capture_output=True, text=True, timeout=300, check=False
-        )
-    else:
-        done = warm.run(words, cwd, seen, 300, prelude)
+    *arguments: str, cwd: Path, code: int = 0, env: dict[str, str] | None = None, executable: Path = CFEVAL
+) -> subprocess.CompletedProcess[str]:
+    """Run the command as a user does, and check its exit code."""
+    words = [str(executable), *map(str, arguments)]
+    done = subprocess.run(
+        words, cwd=cwd, env=environment(env), capture_output=True, text=True, timeout=300, check=False
+    )
     assert done.returncode == code, f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done
+
+
+def start(
+    words: Sequence[str], cwd: Path, output: IO[str], *, env: dict[str, str] | None = None, prelude: str = ""
+) -> subprocess.Popen[str]:
+    """Start the command in a process group of its own; a `prelude` of Python runs in it first, to inject faults."""
+    command = [str(CFEVAL)] if not prelude else [sys.executable, "-P", "-c", f"{ONE_THREAD}\n{prelude}\n{MAIN}"]
+    return subprocess.Popen(
+        [*command, *words], cwd=cwd, env=environment(env), stdout=output, stderr=output, text=True,
+        start_new_session=True,
+    )  # fmt: skip
 
 
 def common(tmp_path_factory: pytest.TempPathFactory) -> Path:

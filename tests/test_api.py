@@ -21,12 +21,11 @@ from omegaconf import OmegaConf
 
 import cfeval_cli
 from cfeval_cli.api import Run, _value, evaluate
-from cfeval_cli.cli import configs
 from cfeval_cli.cli.resume import arguments
 from cfeval_cli.core import Access, Metric, Score
 from cfeval_cli.errors import Failure, UserError
 from cfeval_cli.explainer.random import Random
-from tests import inside, tables
+from tests import tables
 from tests.conftest import cfeval
 from tests.tables import METRICS, QUICK, loans, predict_proba
 
@@ -54,7 +53,6 @@ def frames():
 def here(tmp_path, monkeypatch):
     """An empty folder; what Hydra does with settings, the run above and those of the command show."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(configs, "run", inside.instead)
     return tmp_path
 
 

@@ -4,15 +4,13 @@ import importlib
 import inspect
 import pkgutil
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 
 import pytest
 from hydra.utils import get_class
-from omegaconf import OmegaConf, open_dict
+from omegaconf import OmegaConf
 
 from cfeval_cli import settings as config
-from cfeval_cli.cli import configs
 from cfeval_cli.core import Absences, Access, Additive, BlackBox, Subject
 from cfeval_cli.errors import UserError
 from cfeval_cli.model.logistic import LinearModel
@@ -75,25 +73,6 @@ def components():
                     yield group, f"{loaded.__name__}.{name}"
 
 
-@pytest.mark.parametrize(
-    "overrides",
-    [
-        ["experiment=table3", "+explainer=ladder", "explainer.ladder.rungs=4", "search=continuous", "metric=[c]",
-         "k='1'", "data_dir=a b", "n_explain=null", "search.steps=9"],
-        ["explainer=[lr,paper,lime_package,gradient_input]", "explainer.lime.order=signed", "metric=paper",
-         "cache=off", "k=3", "gold=contrast", "figures=[svg]", "explainer.lime.n_samples=7",
-         "model.learning_rate={text: 1}"],
-        ["truth=[used,contrast]", "metric=[field,dfr_deleted]", "~explainer.lr.gold", "+removal.zero.x=1",
-         "judge=[tree]", "dataset=movie_reviews", "model=distilled", "search=exact", "+mine={a: 4}", "++k=${mine.a}"],
-    ],
-    ids=" ".join,
-)  # fmt: skip
-def test_what_tests_put_into_a_composed_config_is_what_hydra_would(overrides):
-    ours = inside.composed(*overrides)
-    with configs.opened():
-        assert OmegaConf.to_yaml(ours) == OmegaConf.to_yaml(configs.run(overrides))
-
-
 @pytest.mark.parametrize("path", YAMLS, ids=str)
 def test_every_yaml_composes_and_instantiates(path):
     group, name = path.parts[0], path.stem
@@ -107,50 +86,21 @@ def test_every_yaml_composes_and_instantiates(path):
 
 # settings that only the user knows
 MINE = Path(__file__).parent / "end_to_end" / "before" / "table" / "metrics.csv"  # any file
-NEEDS = {("explainer", "file"): [f"explainer.file.path={MINE}"]}
+NEEDS = {("explainer", "file"): [f"explainer.file.path={MINE}"], ("metric", "hit"): ["agreement=hit"]}
 NEEDS |= {("model", name): ["model.path=mine"] for name in ("function", "onnx", "skops")}
 
 
 KEYS = {"dfr_deleted": "dfr", "lime_package": "lime"}  # files whose component has another's name, and takes its place
 
 
-@cache
-def together(group):
-    """A run with every component of a group that is chosen several at a time: each file is read, in one go."""
-    names = [path.stem for path in YAMLS if path.parts[0] == group and path.stem not in {*GROUPED, *KEYS}]
-    return inside.composed(*(f"{key}={value}" for key, value in (FEW | {group: f"[{','.join(names)}]"}).items()))
-
-
-@cache
-def few():
-    """A run with few components, which nobody changes."""
-    return inside.composed(*(f"{key}={value}" for key, value in FEW.items()))
-
-
 def only(group, name):
     """The config of a run with one component of its group."""
-    needed = NEEDS.get((group, name), [])
-    said = None if group in SEVERAL else inside._file(group, name, None)
-    if said is None and (group not in SEVERAL or name in {*GROUPED, *KEYS}):
-        return inside.composed(*alone(group, name, *needed))
-    cfg = inside.copied(few())
-    with open_dict(cfg):
-        if said is not None:
-            cfg[group] = OmegaConf.merge(said, inside._run().get(group, {}))
-        else:  # and what is set for all of a group
-            every = together(group)[group]
-            cfg[group] = {key: one for key, one in every.items() if key == name or not OmegaConf.is_config(one)}
-    settings = [setting.split("=") for setting in needed]
-    settings += [("gold", name)] if group == "truth" else [("agreement", name)] if name == "hit" else []
-    for key, value in settings:
-        OmegaConf.update(cfg, key, value)
-    return cfg
+    return inside.composed(*alone(group, name, *NEEDS.get((group, name), [])))
 
 
-@cache
 def composed(group, name):
-    """What a run is told of one component, which nobody changes."""
-    cfg = together(group) if group in SEVERAL and name not in KEYS else only(group, name)
+    """What a run is told of one component."""
+    cfg = only(group, name)
     return cfg[group][KEYS.get(name, name)] if group in SEVERAL else cfg[group]
 
 
@@ -419,17 +369,10 @@ def test_bad_settings_are_named(overrides, message):
         plan(*beside, *overrides)
 
 
-def test_a_group_of_which_nothing_is_chosen_is_named():
-    groups = ["explainer", "metric", "truth", "removal"]
-    none = inside.composed(*(f"{group}=[]" for group in groups))
-    for group in groups:
-        cfg = inside.composed()
-        with open_dict(cfg):
-            cfg.pop(group)
-            if group in none:
-                cfg[group] = none[group]
-        with pytest.raises(UserError, match=rf"{group}=\[\] chooses nothing"):
-            config.plan(cfg)
+@pytest.mark.parametrize("group", ["explainer", "metric", "truth", "removal"])
+def test_a_group_of_which_nothing_is_chosen_is_named(group):
+    with pytest.raises(UserError, match=rf"{group}=\[\] chooses nothing"):
+        plan(f"{group}=[]")
 
 
 @pytest.mark.parametrize(

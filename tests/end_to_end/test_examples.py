@@ -8,8 +8,6 @@ from pathlib import Path
 import pytest
 
 from cfeval_cli import api as python
-from cfeval_cli.cli import configs
-from tests import inside
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SCRIPTS = sorted(EXAMPLES.glob("*.py"))
@@ -36,7 +34,6 @@ def quick(tmp_path, monkeypatch):
         return real(*given, settings={**(settings or {}), **QUICK, **fewer}, **{**more, "n_explain": 30})
 
     monkeypatch.setattr(python, "evaluate", evaluate)
-    monkeypatch.setattr(configs, "run", inside.instead)
     monkeypatch.chdir(tmp_path)
 
 

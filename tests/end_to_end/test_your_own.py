@@ -12,7 +12,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cfeval_cli.cli import configs
 from cfeval_cli.cli import data as data_command
 from cfeval_cli.errors import Failure, UserError
 from cfeval_cli.pipeline.study import to_explain
@@ -46,7 +45,6 @@ def follow(page, place, monkeypatch, more=()):
         (place / name).write_text(body)
     monkeypatch.chdir(place)
     monkeypatch.syspath_prepend(place)
-    monkeypatch.setattr(configs, "run", inside.instead)
     folders = []
     for block in re.findall(r"^```sh\n(.*?)^```$", text, re.M | re.S):
         for line in block.splitlines():

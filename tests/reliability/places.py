@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import signal
 import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from tests import warm
-from tests.conftest import environment
+from tests.conftest import start
 
 # runs in the command before anything else: counts, writes down where it is, and kills the process at the place
 PRELUDE = """
@@ -102,9 +103,10 @@ def followed(words: list[str], cwd: Path, place: Place | None = None, *, countin
         told = Path(folder) / "told"
         at = json.dumps(place and asdict(place))
         prelude = PRELUDE.format(place=at, told=str(told), counting=counting)
-        process = warm.start(words, cwd, environment(), output.fileno(), output.fileno(), prelude)
+        process = start(words, cwd, output, prelude=prelude)
         code = process.wait()
         output.seek(0)
         assert code == (0 if place is None else -signal.SIGKILL), output.read()
-        process.killpg()  # workers that were left
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # workers that were left
         return json.loads(told.read_text())

@@ -12,8 +12,7 @@ import pytest
 
 from cfeval_cli.cache.disk import Disk
 from cfeval_cli.results.validation import read
-from tests import warm
-from tests.conftest import LITTLE, TOY, environment, serving
+from tests.conftest import LITTLE, TOY, serving, start
 
 RUNS = 2
 # each run shows that it has come to its data
@@ -60,8 +59,7 @@ def together(number, words, cwd, prelude=""):
     """Several commands at the same time, all of which succeed."""
     with contextlib.ExitStack() as stack:
         outputs = [stack.enter_context(tempfile.TemporaryFile("w+")) for _ in range(number)]
-        files = [output.fileno() for output in outputs]
-        started = [warm.start(words, cwd, environment(), file, file, prelude) for file in files]
+        started = [start(words, cwd, output, prelude=prelude) for output in outputs]
         for process, output in zip(started, outputs, strict=True):
             code = process.wait(300)
             output.seek(0)

@@ -7,13 +7,12 @@ import time
 import pytest
 
 from cfeval_cli.api import evaluate
-from cfeval_cli.cli import configs, data
+from cfeval_cli.cli import data
 from cfeval_cli.core import Access, Metric
 from cfeval_cli.errors import Failure, refuse_exit, refuse_system_exit
 from cfeval_cli.executor.local import Local
 from cfeval_cli.explainer.random import Random
 from cfeval_cli.pipeline.limit import TooLong, within
-from tests import inside
 from tests.conftest import cfeval
 from tests.executor.functions import leave
 from tests.tables import QUICK, loans, predict_proba
@@ -99,7 +98,6 @@ def test_an_exit_in_a_worker_process_is_a_failure():
     ],
 )
 def test_an_exit_within_evaluate_is_a_failure(tmp_path, monkeypatch, model, components):
-    monkeypatch.setattr(configs, "run", inside.instead)
     table = loans()
     usual = {"explainers": ["omission"], "metrics": ["validity", "recall"], "n_explain": 10}
     with pytest.raises(Failure, match=r"ended the process by sys.exit"):
@@ -144,7 +142,6 @@ def test_a_dataset_that_ends_the_process_is_a_failure_of_every_command(tmp_path,
     (tmp_path / f"leaving_in_{method}.py").write_text(f"import sys\nclass Data:\n{methods}")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.setattr(configs, "run", inside.instead)
     actions = {"fetch": ["fetch", "leaving"], "load": ["export", "dataset=leaving", "--into", "x.csv"]}
     for words in actions.values() if method == "__init__" else [actions[method]]:
         monkeypatch.setattr(sys, "argv", ["cfeval", *words])
@@ -160,7 +157,6 @@ def test_a_source_that_ends_the_process_is_a_failure_of_verify(tmp_path, monkeyp
     (tmp_path / "leaving_source.py").write_text("import sys\nclass Source:\n    def __init__(self): sys.exit(0)\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.setattr(configs, "run", inside.instead)
     for action in ("verify", "list"):
         monkeypatch.setattr(sys, "argv", ["cfeval", action, "leaving"])
         with pytest.raises(Failure, match=r"leaving_source.py, line 3 ended the process"):

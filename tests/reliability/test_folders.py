@@ -19,19 +19,13 @@ from tests.conftest import LITTLE, cfeval
 
 QUICK = ("explainer=[random,lr]", "n_explain=20", "resamples=100", "bounds=5", "n_jobs=1", "hydra.run.dir=run",
          "metric=[c,recall]", "truth=[signed]", "gold=signed")  # fmt: skip
-# one of the figures, whose drawing takes as long as all else
-FIGURE = """
-from cfeval_cli.report.page import build
-draw = build.draw
-build.draw = lambda folder: {"ranks": draw(folder)["ranks"]}
-"""
 SMALL = (*LITTLE, *QUICK[:1], *QUICK[-3:], "resamples=0")  # in this process
 
 
 @pytest.fixture(scope="module")
 def whole(toy, tmp_path_factory):
     folder = tmp_path_factory.mktemp("whole")
-    toy.run(*QUICK, "figures=[png]", "report=true", cwd=folder, prelude=FIGURE)
+    toy.run(*QUICK, "figures=[png]", "report=true", cwd=folder)
     return folder / "run"
 
 
@@ -77,7 +71,7 @@ def test_another_run_in_the_same_folder_leaves_nothing_of_the_first(toy, run, tm
     # as if it had been killed while it wrote the last files, which the record does not list yet
     record |= {"status": "running", "files": {"model.npz": record["files"]["model.npz"]}}
     (run / "run.json").write_text(json.dumps(record))
-    done = toy.run(*QUICK, "bounds=0", "k=2", "figures=[svg]", cwd=tmp_path, prelude=FIGURE)
+    done = toy.run(*QUICK, "bounds=0", "k=2", "figures=[svg]", cwd=tmp_path)
     record = read(run)
     there = {str(path) for path in everything(run)} - {"run.json", "run.log", "notes.txt"}
     assert {name for name in there if not name.startswith(".hydra")} == set(record["files"])
@@ -111,9 +105,7 @@ def test_a_file_that_the_record_does_not_list_is_not_believed(run, tmp_path, com
             command(main, *words)
 
 
-def test_a_report_is_made_anew_and_its_hashes_with_it(run, command, monkeypatch):
-    draw = build.draw
-    monkeypatch.setattr(build, "draw", lambda folder: {"ranks": draw(folder)["ranks"]})
+def test_a_report_is_made_anew_and_its_hashes_with_it(run, command):
     page = (run / "report.html").read_bytes()
     (run / "report.html").write_text("changed")
     (run / "figures" / "ranks.png").unlink()

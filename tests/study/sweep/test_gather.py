@@ -23,7 +23,6 @@ from cfeval_cli.report.render.narrow import render_narrow
 from cfeval_cli.statistics.seeds_and_instances import judge
 from cfeval_cli.study.sweep.gather import gather
 from tests.conftest import cfeval, reseal, seal
-from tests.examples import examples
 
 FILES = ["seeds_correlations.csv", "seeds_metrics.csv", "stability.csv", "sweep.csv", "tables.md", "tables.tex"]
 HEADING = "metric,variant,explainer,rung,control,value,value_se,n,better,moves"
@@ -239,7 +238,6 @@ def best_of(values, others, better):
     return {name for name in names if values[name] == top}
 
 
-@examples(12)
 @given(st.integers(0, 10**6), st.sampled_from([(2, 2, 2), (1, 3, 2), (3, 1, 1), (2, 1, 2)]), st.booleans())
 def test_means_over_seeds_and_stability_of_rankings(tmp_path_factory, number, sizes, coarse):
     """Of the same sweeps, since to gather one takes longer than to check it."""
@@ -490,8 +488,7 @@ def sweep_of(cwd) -> Path:
 def test_a_sweep_over_seeds_with_a_job_that_fails_from_end_to_end(toy, tmp_path):
     """The others are gathered, the failed ones named, and the exit code is that of the sweep."""
     little = ("metric=[c,recall]", "resamples=100")
-    undrawn = "import cfeval_cli.study.sweep.page as page\npage._draw = lambda *_: {}\n"
-    done = toy.run("--multirun", "gold=signed", "seed=-1,0,1", *QUICK, *little, cwd=tmp_path, code=2, prelude=undrawn)
+    done = toy.run("--multirun", "gold=signed", "seed=-1,0,1", *QUICK, *little, cwd=tmp_path, code=2)
     folder = sweep_of(tmp_path)
     assert set(FILES) <= {path.name for path in folder.iterdir()}
     statuses = {path.parent.name: json.loads(path.read_text())["status"] for path in folder.glob("*/run.json")}
