@@ -202,7 +202,6 @@ def test_an_explanation_that_stops_early_can_exceed_1_which_is_counted():
     assert above > 0 and with_counts(score.remark, score.counts) == told
 
 
-@examples(8)
 @given(st.integers(0, 10_000), st.booleans())
 def test_what_is_left_without_each_set_is_what_erasing_it_leaves(seed, mask):
     dataset = make_text(width=5, n=4, seed=seed) if mask else make_dataset([3, 2, 9, 2, 4], n=4, seed=seed, absent=0.1)
