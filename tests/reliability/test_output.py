@@ -84,7 +84,7 @@ def test_training_data_in_the_folder_is_announced_beside_the_results(toy, tmp_pa
 def test_names_that_are_not_utf8_are_refused_in_one_message(toy, tmp_path):
     name = os.fsdecode(b"caf\xe9")
     words = ["run", *toy.arguments, *SMALL, f"hydra.run.dir={name}"]
-    told = cfeval(*words, cwd=tmp_path, code=2, fresh=True).stderr
+    told = cfeval(*words, cwd=tmp_path, code=2).stderr
     assert told == (
         f"cfeval: the argument {f'hydra.run.dir={name}'!a} is not valid UTF-8. Rename the file or folder, or use "
         "another one.\n"

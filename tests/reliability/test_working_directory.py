@@ -50,11 +50,11 @@ def test_no_command_runs_or_obeys_what_lies_in_the_working_directory(trapped, to
     shutil.copytree(made(toy, "explainer=[random,omission]"), trapped / "run")
     for name in ("report.html", "figures"):
         shutil.rmtree(trapped / "run" / name, ignore_errors=True)
-    cfeval("report", "run", cwd=trapped, fresh=True)
+    cfeval("report", "run", cwd=trapped)
     assert (trapped / "run" / "report.html").exists()
     (trapped / "begun").mkdir()
     seal(trapped / "begun", {"status": "running"}, ["explainer=[random,omission]"])
-    cfeval("run", "--resume", "begun", *toy.arguments, *WORKERS, cwd=trapped, fresh=True)
+    cfeval("run", "--resume", "begun", *toy.arguments, *WORKERS, cwd=trapped)
     assert (trapped / "begun" / "metrics.csv").exists()
 
 
@@ -63,7 +63,7 @@ def test_datasets_that_nobody_named_are_listed_without_code_of_their_configs(tra
     (trapped / "conf" / "dataset").mkdir(parents=True)
     (trapped / "conf" / "dataset" / "evil.yaml").write_text(DATASET.replace("SOURCE", source))
     for action in ("list", "verify"):
-        done = cfeval("data", action, cwd=trapped, fresh=action == "list")
+        done = cfeval("data", action, cwd=trapped)
         assert "evil" not in done.stdout and "german" in done.stdout
         assert f"dataset evil is left out: its config uses {source}" in done.stderr
 
