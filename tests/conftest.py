@@ -159,19 +159,16 @@ LITTLE = (
 
 @pytest.fixture(scope="session")
 def made(tmp_path_factory):
-    """Makes a run of a toy dataset in this process, the same one only once for all; give it a copy to change it.
-
-    tables.md, tables.tex and costs.md, which take a third of the time, are there for who asks for tables.
-    """
+    """Makes a run of a toy dataset in this process, the same one only once for all; give it a copy to change it."""
     from tests import inside
 
-    def make(toy: Toy, *overrides: str, copy: bool = False, tables: bool = False) -> Path:
+    def make(toy: Toy, *overrides: str, copy: bool = False) -> Path:
         usual = [*toy.arguments[2:], *LITTLE, *unless([SCORED], overrides)]
         own = toy.folder / "conf"
-        key = hashlib.sha256(json.dumps([*usual, *overrides, str(own), tables]).encode()).hexdigest()[:16]
+        key = hashlib.sha256(json.dumps([*usual, *overrides, str(own)]).encode()).hexdigest()[:16]
         folder = once(
             common(tmp_path_factory) / f"run-{key}",
-            lambda into: inside.run(into, *overrides, usual=usual, folder=own, tables=tables),
+            lambda into: inside.run(into, *overrides, usual=usual, folder=own),
         )
         if not copy:
             return folder

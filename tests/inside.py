@@ -34,10 +34,8 @@ def planned(*overrides: str, folder: Path | None = None) -> Plan:
     return settings.plan(composed(*overrides, folder=folder))
 
 
-def run(
-    into: Path, *overrides: str, usual: Sequence[str] = (), folder: Path | None = None, tables: bool = True
-) -> Path:
-    """Make a run as the command does; its record does not list the `usual` overrides."""
-    plan, run_folder = planned(*usual, *overrides, folder=folder), RunFolder(into, ["cfeval", "run", *overrides])
-    experiment.run(plan, run_folder, Progress())
+def run(into: Path, *overrides: str, usual: Sequence[str] = (), folder: Path | None = None) -> Path:
+    """Run as the command does; `usual` settings are not in the record's overrides."""
+    run_folder = RunFolder(into, ["cfeval", "run", *overrides])
+    experiment.run(planned(*usual, *overrides, folder=folder), run_folder, Progress())
     return into

@@ -259,7 +259,7 @@ def test_the_cache_is_listed_and_cleared(toy, tmp_path, data, capsys):
     for name in "ab":
         (tmp_path / name).mkdir()
         few = [*toy.arguments[2:], *QUICK, *LITTLE, "n_jobs=1", "figures=[]", "report=false"]
-        run(tmp_path / name, *few, "cache=disk", where, folder=toy.folder / "conf", tables=False)
+        run(tmp_path / name, *few, "cache=disk", where, folder=toy.folder / "conf")
     data("cache", where)
     listed = capsys.readouterr().out
     assert re.search(r"finished-1.sqlite: \d+ entries", listed)
@@ -287,7 +287,7 @@ def _below(folder):
 
 
 def test_one_explainer_gives_metrics_and_the_reason_why_there_are_no_correlations(toy, made):
-    folder = made(toy, "explainer=lr", "n_explain=20", tables=True)
+    folder = made(toy, "explainer=lr", "n_explain=20")
     text = (folder / "tables.md").read_text()
     assert "No correlations: a ranking needs two explainers, and this run has one." in text
     record = json.loads((folder / "run.json").read_text())

@@ -96,10 +96,10 @@ def place(models):
 LITTLE = ("cache=off", "n_jobs=1", "figures=[]", "report=false", "resamples=100", "noise=0")
 
 
-def run(toy, place, *arguments, tables=False):
+def run(toy, place, *arguments):
     """The whole run, in this process."""
     usual = [*toy.arguments[2:], *LITTLE, *unless([SCORED], arguments), *QUICK]
-    return inside.run(place / "run", *arguments, usual=usual, folder=place / "conf", tables=tables)
+    return inside.run(place / "run", *arguments, usual=usual, folder=place / "conf")
 
 
 OF_SUMS = ["truth=[signed,centered]", "gold=signed"]  # truths that other models do not have
@@ -162,7 +162,7 @@ def likeliest(model, codes):
 
 
 def test_with_probabilities_every_explainer_and_metric_that_applies(toy, place):
-    run(toy, place, "model=forest", "bounds=5", "noise=2", "metric=core", *OF_SUMS, *FEWER, tables=True)
+    run(toy, place, "model=forest", "bounds=5", "noise=2", "metric=core", *OF_SUMS, *FEWER)
     record, frames = read(place)
     assert list(record["explainers"]) == ["random", "omission", "lime", "anchor", "decision_boundary"]
     assert "sum of effects" in record["explainers_absent"]["lr"] and set(record["metrics_absent"]) == {"recall", "hit"}
@@ -237,7 +237,7 @@ def test_with_labels_only(toy, place):
 def test_three_classes(place):
     data = ["dataset=wine", "dataset.candidates=8", f"data_dir={place / 'data'}", "bounds=0", *LITTLE, SCORED]
     few = ["n_explain=15", "explainer=[random,omission,lime]", *FEWER[:1], "k=2", "truth.shapley.budget=500"]
-    inside.run(place / "run", *data, *few, "model=forest", folder=place / "conf", tables=False)
+    inside.run(place / "run", *data, *few, "model=forest", folder=place / "conf")
     _, frames = read(place)
     assert len(json.loads((place / "run" / "dataset.json").read_text())["classes"]) == 3
     assert frames["metrics"].query("metric == 'c_soft'")["value"].notna().all()
@@ -356,7 +356,7 @@ def test_an_explainer_that_reads_a_file_is_never_taken_from_the_cache_when_the_f
     def explained(*more):
         """Which features those who read it name first, and how many explanations were known."""
         run = Path(tempfile.mkdtemp(dir=tmp_path))
-        inside.run(run, *usual, *more, folder=tmp_path / "conf", tables=False)
+        inside.run(run, *usual, *more, folder=tmp_path / "conf")
         told = pd.read_parquet(run / "explanations.parquet")
         record = json.loads((run / "run.json").read_text())["explained"]
         read = told.loc[told["explainer"] != "random", "features"]

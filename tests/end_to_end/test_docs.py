@@ -63,7 +63,7 @@ def test_what_a_page_tells_to_write_and_run_works(page, toy, kept, tmp_path, mon
         monkeypatch.chdir(tmp_path)
         monkeypatch.syspath_prepend(tmp_path)
         with alone(name):
-            inside.run(tmp_path / "run", *words, folder=tmp_path / "conf", tables=False)
+            inside.run(tmp_path / "run", *words, folder=tmp_path / "conf")
     made = read(tmp_path / "run")
     metrics = made.findings.metrics
     assert metrics["value"].notna().sum() > 5 and tell(made.findings, made.record).headline

@@ -101,7 +101,7 @@ def test_embeddings_of_numbers_are_moved_and_the_report_names_the_nearest_number
 def test_constraints_are_kept_and_explanations_that_cannot_flip_are_told(loans, made):
     constraints = ["+dataset.immutable=[home]", "+dataset.only={age: up}"]
     few = ("n_explain=30", "metric=[c,recall]", "resamples=0")
-    folder = made(loans, "explainer=[lr,random]", *constraints, *few, tables=True)
+    folder = made(loans, "explainer=[lr,random]", *constraints, *few)
     described = json.loads((folder / "dataset.json").read_text())
     assert [feature.get("moves") for feature in described["features"]] == ["up", None, "none"]
     own = pd.read_parquet(folder / "instances.parquet").set_index("instance")["codes"]

@@ -84,7 +84,7 @@ def test_three_classes(toy, made, tmp_path):
     words += ["dataset.candidates=4", "metric=core", "explainer=[random,omission,lr]", "n_explain=4"]
     words += ["bounds=0", "noise=0", "reparametrisations=0", "resamples=100", "report=false", "figures=[]", "cache=off"]
     (tmp_path / "run").mkdir()
-    same_figures(inside.run(tmp_path / "run", *words, "n_jobs=1", tables=False))
+    same_figures(inside.run(tmp_path / "run", *words, "n_jobs=1"))
 
 
 def test_numbers_and_constraints(loans, made):  # noqa: F811

@@ -367,7 +367,7 @@ def results(folder):
 def test_the_same_seed_gives_the_same_bytes_in_any_order_of_explainers(toy, made, whole):
     reversed_six = "explainer=[lr,decision_boundary,anchor,lime,omission,random]"
     # in this process, in which sets have another order too: Python draws how it hashes text for each process
-    folder = made(toy, reversed_six, *FAST, "k=2", f"n_explain={N}", *MORE, "resamples=200", tables=True)
+    folder = made(toy, reversed_six, *FAST, "k=2", f"n_explain={N}", *MORE, "resamples=200")
     assert results(folder) == results(whole[0])
     ours, theirs = (np.load(folder / "model.npz", allow_pickle=False) for folder in (folder, whole[0]))
     assert all(np.array_equal(ours[name], theirs[name]) for name in theirs.files)
@@ -494,7 +494,7 @@ def test_incomplete_explanations_are_skipped_filled_or_kept(toy, made):
 def test_an_explainer_that_never_answers_is_absent_with_a_reason(toy, made):
     arguments = ["explainer.decision_boundary.n_samples=1", "explainer.decision_boundary.max_edits=1", "k=2"]
     few = ("n_explain=10", "metric=[c,recall]", "resamples=0")
-    folder = made(toy, "explainer=[decision_boundary,lr,random]", *arguments, *few, tables=True)
+    folder = made(toy, "explainer=[decision_boundary,lr,random]", *arguments, *few)
     metrics, text = pd.read_csv(folder / "metrics.csv"), (folder / "tables.md").read_text()
     row = metrics.query("explainer == 'decision_boundary' and metric == 'c'").iloc[0]
     assert row["n"] == 0 and np.isnan(row["value"]) and row["note"] == "no usable explanation" and row["coverage"] == 0
@@ -504,7 +504,7 @@ def test_an_explainer_that_never_answers_is_absent_with_a_reason(toy, made):
 @pytest.mark.parametrize("distance", ["cosine", "mahalanobis", "constant"])
 def test_other_distances(toy, made, distance):
     few = ("explainer=[random,lr]", "n_explain=20", "metric=[proximity,c,recall]", "gold=signed", "resamples=0")
-    folder = made(toy, *few, f"distance={distance}", "k=2", tables=distance == "cosine")
+    folder = made(toy, *few, f"distance={distance}", "k=2")
     metrics = pd.read_csv(folder / "metrics.csv").set_index(["metric", "variant", "explainer"])["value"]
     found = pd.read_parquet(folder / "counterfactuals.parquet")
     for (explainer, access), group in found.groupby(["explainer", "access"]):

@@ -33,7 +33,7 @@ LEARNT = ("model.learning_rate.text=0.03", "model.max_epochs=6")  # as much, in 
 def test_an_outsider_recomputes_every_figure(toy_text, made, arguments):
     few = ["explainer=[random,omission,decision_boundary,lr]"] if SIX not in arguments else FAST
     moved, fewer = "search=continuous" in arguments, "dataset.search_words=6" in arguments
-    folder = made(toy_text, *few, *LEARNT, "n_explain=10", *arguments, tables=moved or fewer)
+    folder = made(toy_text, *few, *LEARNT, "n_explain=10", *arguments)
     ours, told = same_figures(folder), (folder / "tables.md").read_text() if moved or fewer else ""
     assert ("6 words to search among" in told) == fewer
     assert ("comprehensiveness", "mask", "lr") in ours and ours["recall", "centered", "lr"] == 1.0
@@ -77,7 +77,7 @@ def test_the_same_seed_gives_the_same_bytes(toy_text, tmp_path):
 
 def test_not_converged_within_the_steps_is_told(toy_text, made):
     few = ["search=continuous", "search.steps=2", "search.restarts=1", "n_explain=20", "metric=[c,recall]"]
-    folder = made(toy_text, "explainer=[random,lr]", *LEARNT, *few, tables=True)
+    folder = made(toy_text, "explainer=[random,lr]", *LEARNT, *few)
     metrics = pd.read_csv(folder / "metrics.csv").query("metric == 'converged'")
     assert (metrics["value"] < 0.9).all()
     assert "Converged (gradient)" in (folder / "tables.md").read_text()

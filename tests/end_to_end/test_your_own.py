@@ -58,7 +58,7 @@ def follow(page, place, monkeypatch, more=()):
                 assert (first, second) == ("cfeval", "run")
                 folders.append(place / f"run{len(folders)}")
                 folders[-1].mkdir()
-                inside.run(folders[-1], *words, *MORE, *more, *fewer(words), folder=place / "conf", tables=False)
+                inside.run(folders[-1], *words, *MORE, *more, *fewer(words), folder=place / "conf")
     return folders
 
 
@@ -193,7 +193,7 @@ def test_from_a_file_to_explainers_of_ones_own_model_in_an_empty_folder(tmp_path
     }.items():
         (tmp_path / name).mkdir()
         few = ["dataset=loans", *model, "explainer=[random,omission,lr]"]
-        record, coverage, _ = told(inside.run(tmp_path / name, *few, *MORE, folder=tmp_path / "conf", tables=False))
+        record, coverage, _ = told(inside.run(tmp_path / name, *few, *MORE, folder=tmp_path / "conf"))
         assert set(coverage.index) == {"random", "omission"} and set(record["explainers_absent"]) == {"lr"}
 
 
@@ -223,7 +223,7 @@ def test_bad_functions_end_in_one_message_before_anything_is_explained(toy, tmp_
 def in_process(toy, into, *overrides):
     """A run of a toy dataset without the command."""
     usual = [*toy.arguments[2:], *unless(LITTLE, overrides)]
-    return inside.run(into, *overrides, usual=usual, folder=toy.folder / "conf", tables=False)
+    return inside.run(into, *overrides, usual=usual, folder=toy.folder / "conf")
 
 
 def test_classes_in_another_order_are_doubted(toy, tmp_path):

@@ -80,7 +80,6 @@ def test_a_run_tells_the_fidelity(toy, made):
         "metric=[dfr]",
         "n_explain=10",
         "resamples=0",
-        tables=True,
     )
     record = json.loads((folder / "run.json").read_text())
     told = record["fidelity"]

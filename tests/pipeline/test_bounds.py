@@ -210,7 +210,6 @@ def test_every_explainer_stands_between_the_bounds_and_the_gold_on_top_of_compre
         "resamples=0",
         "bounds=2000",
         *arguments,
-        tables=arguments == ["k=1"],
     )
     metrics, bounds = pd.read_csv(folder / "metrics.csv"), pd.read_csv(folder / "bounds.csv")
     places = metrics["place"].dropna()

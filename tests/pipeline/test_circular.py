@@ -65,7 +65,7 @@ def test_a_run_marks_them_and_leaves_them_out_of_every_tau_if_it_is_to(toy, made
     several = ["explainer=[random,omission,lime,decision_boundary,lr]", "explainer.lime.n_samples=50", "n_explain=15"]
     several += ["resamples=0", "model.max_epochs=10"]
     several.append("metric=[comprehensiveness,sufficiency,validity,validity_soft,recall]")
-    keep, drop = made(toy, *several, tables=True), made(toy, *several, "circular=drop", tables=True)
+    keep, drop = made(toy, *several), made(toy, *several, "circular=drop")
     metrics, other = (pd.read_csv(folder / "metrics.csv") for folder in (keep, drop))
     pd.testing.assert_frame_equal(metrics, other)  # values are what they are
     marked = metrics[metrics["circular"]]

@@ -288,7 +288,7 @@ def test_explainers_that_name_nothing_have_no_values_and_nothing_fails():
 
 def test_a_run_writes_the_ranges_and_marks_what_moves(toy, made):
     four = "explainer=[random,omission,decision_boundary,lr]"
-    folder = made(toy, four, "reparametrisations=2", "n_explain=20", "resamples=0", "model.max_epochs=10", tables=True)
+    folder = made(toy, four, "reparametrisations=2", "n_explain=20", "resamples=0", "model.max_epochs=10")
     assert json.loads((folder / "run.json").read_text())["invariance_absent"] == ""
     table = pd.read_csv(folder / "invariance.csv", keep_default_na=False)
     assert set(table["reparametrisations"]) == {2} and set(table["instances"]) == {20}

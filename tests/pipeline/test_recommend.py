@@ -24,7 +24,7 @@ CHOSEN = ("model=estimator", "+model.estimator.max_iter=5", "explainer=[random,o
 
 @pytest.fixture(scope="module")
 def run(toy, made):
-    return made(toy, *CHOSEN, "n_explain=30", tables=True)
+    return made(toy, *CHOSEN, "n_explain=30")
 
 
 def test_a_judge_has_a_folder_of_its_own_with_the_same_instances_and_explainers(run):

@@ -101,7 +101,7 @@ def test_a_run_on_a_tree_and_on_a_blind_model_has_tables_by_question(toy, made):
         (["model=estimator", "+model.estimator.max_iter=5", "model.blind=0.5", "truth.shapley.budget=20"], False,
          ["shapley", "contrast", "responsibility", "used"]),
     ):  # fmt: skip
-        folder = made(toy, *model, *every, tables=True)
+        folder = made(toy, *model, *every)
         found = folders.read(folder)
         record = found.record
         assert sorted(record["truths"]) == sorted(names) and record["settings"]["gold"] == ["shapley", "contrast"]
@@ -157,7 +157,7 @@ def test_the_time_is_told_before_with_the_setting_that_shortens_it(box, caplog):
 def test_scores_of_a_truth_that_is_known_of_some_are_of_those(toy, made):
     boosting = ("model=estimator", "+model.estimator.max_iter=5", "explainer=[random,omission]", "resamples=0")
     boosting += ("metric=[comprehensiveness,c,recall]", "truth.shapley.budget=20", "n_explain=12")
-    some, every = made(toy, *boosting, "reference=8", tables=True), made(toy, *boosting, "reference=null")
+    some, every = made(toy, *boosting, "reference=8"), made(toy, *boosting, "reference=null")
     one, two = (pd.read_parquet(folder / "scores.parquet") for folder in (some, every))
     mine = one[one["metric"] == "recall"]
     assert mine.groupby(["explainer", "variant"], observed=True).size().eq(8).all()
@@ -172,7 +172,7 @@ def test_scores_of_a_truth_that_is_known_of_some_are_of_those(toy, made):
 def test_responsibility_of_an_additive_model_is_not_labelled_exact(toy, made):
     folder = made(
         toy, "truth=[shapley,responsibility]", "gold=[shapley]", "explainer=[random,omission]",
-        "metric=[comprehensiveness,recall]", "n_explain=10", "resamples=0", tables=True,
+        "metric=[comprehensiveness,recall]", "n_explain=10", "resamples=0",
     )  # fmt: skip
     told = json.loads((folder / "run.json").read_text())["truths"]
     assert told["shapley"]["exact"] and not told["responsibility"]["exact"]

@@ -64,7 +64,7 @@ def test_a_full_disk(toy, made, tmp_path, room, settings):
     """However far the run gets, it ends with one message, and the run that was complete before stays whole."""
     run = ["run", *toy.arguments, *LITTLE, *settings, "seed=1", "hydra.run.dir=disk/second"]
     with small_disk(tmp_path / "disk", 2000) as disk:
-        shutil.copytree(made(toy, *SMALL, "seed=1", tables=True), disk / "first")
+        shutil.copytree(made(toy, *SMALL, "seed=1"), disk / "first")
         before = {path: path.read_bytes() for path in (disk / "first").rglob("*") if path.is_file()}
         free = shutil.disk_usage(disk).free // 1024
         (disk / "filler").write_bytes(b"x" * 1024 * (free - room))
@@ -79,14 +79,14 @@ def test_a_full_disk(toy, made, tmp_path, room, settings):
         (disk / "filler").unlink()
         resume = ["run", "--resume", "disk/second", *toy.arguments]
         cfeval(*(resume if (disk / "second" / "run.json").exists() else run), cwd=tmp_path)
-        other = made(toy, *settings, "seed=1", tables=True)
+        other = made(toy, *settings, "seed=1")
         for name in ("metrics.csv", "tables.md", "scores.parquet"):
             assert (disk / "second" / name).read_bytes() == (other / name).read_bytes()
 
 
 def test_a_read_only_disk(toy, made, tmp_path):
     with small_disk(tmp_path / "disk", 2000) as disk:
-        shutil.copytree(made(toy, *SMALL, "seed=1", tables=True), disk / "first")
+        shutil.copytree(made(toy, *SMALL, "seed=1"), disk / "first")
         subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
         for folder in ("second", "first"):
             words = [*LITTLE, *SMALL, "seed=2", f"hydra.run.dir=disk/{folder}"]
@@ -112,7 +112,7 @@ def test_a_cache_on_a_full_disk_does_not_keep_a_run_from_ending(toy, made, tmp_p
         words = ["seed=1", "hydra.run.dir=run", "cache=disk", f"cache.folder={tmp_path / 'disk'}"]
         done = cfeval("run", *toy.arguments, *LITTLE, *SMALL, *words, cwd=tmp_path)
         assert "cache: " in done.stderr and "full" in done.stderr
-    other = made(toy, *SMALL, "seed=1", tables=True)
+    other = made(toy, *SMALL, "seed=1")
     assert (tmp_path / "run" / "metrics.csv").read_bytes() == (other / "metrics.csv").read_bytes()
 
 

@@ -114,7 +114,7 @@ def test_the_rest_goes_on_and_the_tables_say_how_many(own, tmp_path):
 def test_nothing_is_filled_up_at_random_where_there_is_no_explanation(own, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "run").mkdir()
-    inside.run(tmp_path / "run", *own, "incomplete=random", folder=tmp_path / "conf", tables=False)
+    inside.run(tmp_path / "run", *own, "incomplete=random", folder=tmp_path / "conf")
     left_out(tmp_path / "run")
 
 

@@ -34,7 +34,7 @@ def tables(folder):
 
 @pytest.fixture(scope="module")
 def whole(toy, made):
-    found = tables(made(toy, *SETTINGS, tables=True))
+    found = tables(made(toy, *SETTINGS))
     assert {"recommendation.json", "judges/tree/metrics.csv", "judges/logistic/scores.parquet"} <= set(found)
     return found
 
