@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
-from uuid import uuid4
-
-import numpy as np
 
 from cfeval_cli.errors import Failure, number
 from cfeval_cli.executor.work import MAX_PENDING, Payload, Work, call, check_jobs, count_jobs, load, map_here_first
 
 _started: set[int] = set()  # processes that have started workers; a fork of one has none
-_loaded: dict[str, tuple[Work, Any]] = {}  # in a worker: the last payload
 
 
 @dataclass(frozen=True)
@@ -42,25 +39,33 @@ class Local:
 
 def _spread(n_jobs: int, payload: Payload, items: Sequence[Any]) -> Iterator[Any]:
     """Yield results from worker processes, which stay for the next call and have one thread each."""
-    from joblib import Parallel, delayed, parallel_config
+    import joblib
     from joblib.externals.loky.process_executor import TerminatedWorkerError
 
     _started.add(os.getpid())
-    # joblib writes each large array once, for all workers to map into memory: a large pickle should be one too
-    name, body, arrays = uuid4().hex, np.frombuffer(payload[0], dtype=np.uint8), payload[1]
-    with parallel_config("loky", inner_max_num_threads=1, mmap_mode="c"):
-        parallel = Parallel(n_jobs=min(n_jobs, len(items)), return_as="generator", batch_size=1)
-    try:
-        for start in range(0, len(items), MAX_PENDING):  # joblib does not limit how far workers are ahead
-            yield from parallel(delayed(_call)(name, body, arrays, item) for item in items[start : start + MAX_PENDING])
-    except TerminatedWorkerError as error:
-        raise Failure(
-            "a worker process died, killed or out of memory. With executor.n_jobs=1 there are none."
-        ) from error
+    with joblib.parallel_config("loky", inner_max_num_threads=1):
+        parallel = joblib.Parallel(n_jobs=min(n_jobs, len(items)), return_as="generator", batch_size=1)
+    # not as arguments of each item: joblib's own memory mapping takes a second to clean up after each call
+    with tempfile.TemporaryDirectory(prefix="cfeval-") as folder:
+        path = f"{folder}/payload"
+        joblib.dump(payload, path)
+        try:
+            for start in range(0, len(items), MAX_PENDING):  # joblib does not limit how far workers are ahead
+                block = items[start : start + MAX_PENDING]
+                yield from parallel(joblib.delayed(_call)(path, item) for item in block)
+        except TerminatedWorkerError as error:
+            raise Failure(
+                "a worker process died, killed or out of memory. With executor.n_jobs=1 there are none."
+            ) from error
 
 
-def _call(name: str, body: Any, arrays: Sequence[Any], item: Any) -> Any:
-    if name not in _loaded:
-        _loaded.clear()
-        _loaded[name] = load(body, arrays)
-    return call(*_loaded[name], item)
+def _call(path: str, item: Any) -> Any:
+    return call(*_load(path), item)
+
+
+@lru_cache(maxsize=1)
+def _load(path: str) -> tuple[Work, Any]:
+    """Return what items share; its large arrays are in memory once for all workers, until one writes to them."""
+    import joblib
+
+    return load(*joblib.load(path, mmap_mode="c"))

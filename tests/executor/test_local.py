@@ -1,6 +1,7 @@
 """Work is done in order, whoever does it; workers get what they share once, and have one thread each."""
 
 import os
+import time
 
 import numpy as np
 import pytest
@@ -49,6 +50,15 @@ def test_large_arrays_are_as_they_were_and_each_worker_writes_to_its_own():
     assert here == os.getpid() == large[0, 0] and len(done) == 6
     assert {held for held, _, _ in done} == {(sum(range(400, 240_000)), (0, 1, 2), (0, 4), True)}
     assert all(before in (here, worker) and worker != here for _, worker, before in done)
+
+
+def test_large_arrays_cost_no_second_to_clean_up():
+    executor, large = Local(2, 0.0), np.arange(400_000.0)
+    assert list(executor.map(add, {"base": 1, "large": large}, [1, 2, 3])) == [2, 3, 4]  # starts the workers
+    begun = time.perf_counter()
+    for base in range(5):
+        assert list(executor.map(add, {"base": base, "large": large}, [1, 2, 3])) == [base + 1, base + 2, base + 3]
+    assert time.perf_counter() - begun < 4
 
 
 def test_workers_are_no_more_than_some_items_ahead(tmp_path, monkeypatch):
