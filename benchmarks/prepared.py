@@ -25,8 +25,8 @@ def plan(name, *overrides):
 def trained(name):
     """Data and model, loaded and trained once in a process."""
     made = plan(name, "search=continuous")  # a search that refuses nothing
-    dataset = made.dataset.load(made.data_dir, made.seed)
-    return dataset, made.model.fit(dataset, made.seed)
+    dataset = made.dataset.load(made.settings.data_dir, made.settings.seed)
+    return dataset, made.model.fit(dataset, made.settings.seed)
 
 
 def study(name, *overrides):

@@ -129,8 +129,8 @@ def main():
     options = parser.parse_args()
     busy = os.getloadavg()[0]
     made = plan("adults", "model=estimator", "explainer=field", "metric=field")
-    dataset = made.dataset.load(made.data_dir, made.seed)
-    study = ready(made, dataset, made.model.fit(dataset, made.seed))
+    dataset = made.dataset.load(made.settings.data_dir, made.settings.seed)
+    study = ready(made, dataset, made.model.fit(dataset, made.settings.seed))
     with threadpool_limits(1):
         boosted = [duel(study, name, *options.people, time.process_time) for name in LOOPS]
         service = [duel(study, name, *options.service, time.perf_counter, SERVICE) for name in ("lime", "anchor")]

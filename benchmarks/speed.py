@@ -355,8 +355,8 @@ def whole(sizes):
         made = plan(name, f"search={search}", f"n_explain={'null' if size is None else size}", *WHOLE_OVERRIDES)
 
         def theirs(made=made):
-            dataset = made.dataset.load(made.data_dir, made.seed)
-            model = made.model.fit(dataset, made.seed)
+            dataset = made.dataset.load(made.settings.data_dir, made.settings.seed)
+            model = made.model.fit(dataset, made.settings.seed)
             chosen = ready(made, dataset, model)
             told = plain.whole(dataset, model, chosen.instances, chosen.rows.labels, made.search, made.k)
             return len(chosen.instances), told
