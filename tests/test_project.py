@@ -26,6 +26,11 @@ def test_the_version_stands_in_one_place_and_all_who_tell_it_agree():
     assert cfeval_cli.__version__ in methods.citation(cfeval_cli.__version__)
 
 
+def test_every_package_is_installed():
+    folders = {".".join(path.parent.relative_to(ROOT).parts) for path in (ROOT / "cfeval_cli").rglob("__init__.py")}
+    assert set(PROJECT["tool"]["setuptools"]["packages"]) == folders | {"cfeval_cli.conf"}
+
+
 def test_the_changelog_begins_with_this_version_and_each_older_one_has_its_date():
     told = [re.fullmatch(r"(\d+\.\d+\.\d+) \((unreleased|\d{4}-\d\d-\d\d)\)", heading) for heading in HEADINGS]
     assert all(told) and told[0][1] == cfeval_cli.__version__
