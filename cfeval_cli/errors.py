@@ -76,7 +76,9 @@ def _is_of_library(file: str) -> bool:
 
 def excerpt_error(error: BaseException) -> str:
     """Return the type of an error and the beginning of its message, without lists of values."""
-    line, _, rest = str(error).strip().partition("\n")
+    # The system's message is no data, but its "[Errno 28]" looks like a list of values.
+    message = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    line, _, rest = message.strip().partition("\n")
     text = _VALUES.sub(" …", " ".join(line.split())).strip()
     if rest or len(text) > _MAX_EXCERPT_CHARACTERS:
         text = f"{text[:_MAX_EXCERPT_CHARACTERS].rstrip(' …')}…"
