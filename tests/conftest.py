@@ -9,6 +9,7 @@ import http.server
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -109,6 +110,7 @@ def start(
     return subprocess.Popen(
         [*command, *words], cwd=cwd, env=environment(env), stdout=output, stderr=output, text=True,
         start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell in the background ignores it
     )  # fmt: skip
 
 
