@@ -77,8 +77,9 @@ _CURRENCIES = "$€£¥₹₩₽₺₴₪฿"
 # by decimal sign: thousands separators are all alike, and stand before three digits
 _AMOUNTS = {
     decimal: re.compile(
-        rf"(?P<sign>[+-]?)(?P<before>[{_CURRENCIES}]?)\s*(?P<minus>-?)"
-        rf"(?P<whole>[1-9][0-9]{{0,2}}(?P<group>[{thousands}'’\u00a0\u202f])[0-9]{{3}}(?:(?P=group)[0-9]{{3}})*|[0-9]*)"
+        rf"(?P<sign>[+\-−]?)(?P<before>[{_CURRENCIES}]?)\s*(?P<minus>[-−]?)"
+        rf"(?P<whole>[1-9][0-9]{{0,2}}(?P<group>[{thousands}'’ \u00a0\u202f])[0-9]{{3}}(?:(?P=group)[0-9]{{3}})*"
+        r"|[0-9]*)"
         rf"(?:[{decimal}](?P<fraction>[0-9]*))?\s*(?P<after>[{_CURRENCIES}%]?)"
     )
     for decimal, thousands in ((".", ","), (",", "."))
@@ -95,7 +96,7 @@ def parse_amount(cell: str, decimal: str = ".") -> tuple[str, str] | None:
     if match is None or (match["before"] and match["after"]) or (match["sign"] and match["minus"]):
         return None
     whole, fraction = re.sub(r"\D", "", match["whole"]), match["fraction"] or ""
-    sign = "-" if "-" in (match["sign"], match["minus"]) else ""
+    sign = "-" if {"-", "−"} & {match["sign"], match["minus"]} else ""
     if inner != cell:
         if sign:
             return None

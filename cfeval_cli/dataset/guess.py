@@ -37,7 +37,9 @@ MAX_LEVELS = 50  # of a category, before a line warns of more
 _MOSTLY = 0.95  # share of numbers from which on the other cells of a column are probably mistakes
 _DATES = ("%Y/%m/%d", "%Y.%m.%d", "%d.%m.%Y", "%d-%m-%Y", "%m/%d/%Y", "%d/%m/%Y", "%d.%m.%y", "%m/%d/%y", "%d/%m/%y",
           "%d %b %Y", "%d-%b-%Y", "%d-%b-%y", "%b %d, %Y", "%d %B %Y", "%B %d, %Y")  # fmt: skip
+_COMPACT_DATE = re.compile(r"(19|20)[0-9]{6}")  # such as 20200131
 _TIMES = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p")  # behind a date
+_FORMS = (None, *(date + time for date in _DATES for time in _TIMES))  # None: ISO 8601
 
 
 @dataclass(frozen=True)
@@ -287,11 +289,12 @@ def _column(name: str, cells: Sequence[str], labels: Sequence[str]) -> Column:
         return Column(name, left_out=f"one value only, {short(next(iter(said)))}")
     if _same(cells, labels):
         return Column(name, left_out="says what the label says")
+    dates = _dates(name, said, markers, gone)
+    if dates and (all(map(_COMPACT_DATE.fullmatch, said)) or any(number(cell) is None for cell in said)):
+        return dates
     numeric = _numeric(name, cells, said, markers, empty)
     if numeric is not None:
         return numeric
-    if dates := _dates(name, said, markers, gone):
-        return dates
     stray = _stray(said)
     words = sum(len(cell.split()) * count for cell, count in said.items()) / sum(said.values())
     words = words if words >= _WORDS else 0.0
@@ -361,7 +364,7 @@ def _dates(name: str, said: Mapping[str, int], markers: tuple[str, ...], gone: s
     """Describe a column of dates; None if it has other cells."""
     example = next(iter(said))
     readings: dict[str | None, dict[str, float]] = {}
-    for form in (None, *(date + time for date in _DATES for time in _TIMES)):
+    for form in _FORMS:
         if parse_date(example, form) is None:  # saves reading all cells in every form
             continue
         reading = {cell: day for cell in said if (day := parse_date(cell, form)) is not None}
@@ -373,7 +376,7 @@ def _dates(name: str, said: Mapping[str, int], markers: tuple[str, ...], gone: s
     if len(forms) > 1:
         return Column(
             name,
-            left_out=f"dates of which day and month cannot be told apart, such as {short(example)}. To use them as "
+            left_out=f"ambiguous dates: {short(example)} can be read with the day or the month first. To use them as "
             f'days, add to features: {{_target_: cfeval_cli.dataset.tabular.Date, format: "{forms[0]}"}} or '
             f'"{forms[1]}"',
         )
@@ -387,15 +390,26 @@ def _dates(name: str, said: Mapping[str, int], markers: tuple[str, ...], gone: s
 
 
 def _stray(said: Mapping[str, int]) -> str:
-    """Name the cells of a column that is otherwise of numbers; empty if it is not."""
+    """Name the cells of a column that is otherwise of numbers or dates; empty if it is not."""
     others = [cell for cell in said if number(cell) is None and parse_amount(cell) is None]
+    kinds, read_as = "number or amount", "numbers"
+    if len(others) == len(said):
+        others, kinds, read_as = _no_dates(said), "date", "dates"
     if len(said) - len(others) < max(_MOSTLY * len(said), 3):
         return ""
     shown = ", ".join(short(cell, 20) for cell in others[:_SHOWN]) + " …" * (len(others) > _SHOWN)
     return (
-        f"numbers, but for {shown}: not read as numbers. If that means missing, add it to missing and use the kind "
-        "number or amount."
+        f"{read_as} except {shown}: not read as {read_as}. If that means missing, add it to missing and use the kind "
+        f"{kinds}."
     )
+
+
+def _no_dates(said: Mapping[str, int]) -> list[str]:
+    """Return the cells that the format of most others does not read."""
+    sample = list(said)[:_SHOWN]
+    forms = [form for form in _FORMS if any(parse_date(cell, form) is not None for cell in sample)]
+    unread = ([cell for cell in said if parse_date(cell, form) is None] for form in forms)
+    return min(unread, key=len, default=list(said))
 
 
 def _same(cells: Sequence[str], labels: Sequence[str]) -> bool:

@@ -214,6 +214,9 @@ def guess_column(tmp_path, values):
         (["1,234", "2,345", "12,345"], "amount", {}, "read as numbers, '12,345' as 12345."),
         (["1.234,50 €", "7,5 €"], "amount", {"decimal": ","}, "read as numbers, '1.234,50 €' as 1234.5."),
         (["27%", "3.5%", "?"], "amount", {}, "read as numbers, '3.5%' as 3.5."),
+        (["1 234", "22 345,5", "7"], "amount", {"decimal": ","}, "read as numbers, '22 345,5' as 22345.5."),
+        (["−0.5", "-3", "2"], "amount", {}, "read as numbers, '−0.5' as -0.5."),
+        (["20240531", "19700101"], "date", {}, "dates, read as days since 1970-01-01: '20240531' is 19874."),
         (["2024-05-31", "1970-01-01"], "date", {}, "dates, read as days since 1970-01-01: '2024-05-31' is 19874."),
         (["2024-05-31T12:00:00Z", "2023-01-01"], "date", {}, "'2024-05-31T12:00:00Z' is 19874.5."),
         (["05/31/2024", "01/02/2024"], "date", {"format": "%m/%d/%Y"}, "'05/31/2024' is 19874."),
@@ -234,6 +237,7 @@ def test_numbers_and_dates_in_other_notations_are_recognised(tmp_path, values, k
     [
         (["$5", "€6", "7"], "numbers in different units (none, $, €): convert them to one"),
         (["5%", "0.1"], "numbers in different units (none, %)"),
+        (["01/02/2024", "03/04/2024"], "ambiguous dates: '01/02/2024' can be read"),
         (["01/02/2024", "03/04/2024"], 'format: "%m/%d/%Y"} or "%d/%m/%Y"'),
     ],
 )
@@ -246,6 +250,18 @@ def test_ambiguous_notations_are_left_out_with_the_reason(tmp_path, values, reas
 def test_other_texts_stay_categories(tmp_path, values):
     column, _ = guess_column(tmp_path, values * 4)
     assert column.kind == "category" and "inf" not in column.markers
+
+
+def test_dates_with_a_few_other_cells_are_reported(tmp_path):
+    column, guessed = guess_column(tmp_path, [*(f"2024-05-{day:02}" for day in range(1, 31)), "unknown"] * 2)
+    assert column.kind == "category"
+    (line,) = [line for line in guessed.checks if line.startswith("x: ")]
+    assert line.startswith("x: dates except 'unknown': not read as dates.") and line.endswith("use the kind date.")
+
+
+def test_whole_numbers_that_are_no_dates_stay_numbers(tmp_path):
+    column, _ = guess_column(tmp_path, ["20240531", "20240532"] * 4)
+    assert column.kind == "number"
 
 
 def test_data_checks_are_one_line_each(tmp_path):
@@ -272,7 +288,7 @@ def test_data_checks_are_one_line_each(tmp_path):
         ("3 of 403 rows are copies of another row", "Remove them unless they are separate cases"),
         ("city: a category with 60 levels.", "remove it from features"),
         ("pay: 'Card' and 'card' differ by case only", "write them alike in the data"),
-        ("size: numbers, but for 'big': not read as numbers.", "add it to missing"),
+        ("size: numbers except 'big': not read as numbers.", "add it to missing"),
     ]:
         assert any(line.startswith(start) and rest in line for line in lines), start
     # a copied row does not hide an identifier
