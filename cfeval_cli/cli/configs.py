@@ -126,6 +126,8 @@ def offer(key: str, config_dir: str | None = None) -> str:
     """How to give a class a setting that its yaml does not list, or what it has instead; empty if there is no class."""
     cfg, (parent, _, name) = _without(key, config_dir), key.rpartition(".")
     node = None if cfg is None or not parent else OmegaConf.select(cfg, parent)
+    if isinstance(node, DictConfig) and "_target_" not in node and _is_in_component(cfg, parent):
+        return f"{parent} has no {name!r}.{did_you_mean(name, map(str, node))} To add it, write +{key}=…"
     target = str(node.get("_target_") or "") if isinstance(node, DictConfig) else ""
     if not target:
         return ""
@@ -137,6 +139,16 @@ def offer(key: str, config_dir: str | None = None) -> str:
             close = did_you_mean(name, parameters)
             return f"{parent} has no setting {name!r}.{close} There is: {', '.join(parameters) or 'none'}."
     return f"the yaml lists no setting {name!r} of {target}: to give it one, write +{key}=…"
+
+
+def _is_in_component(cfg: DictConfig | None, key: str) -> bool:
+    """Return whether a mapping belongs to the settings of a class, so that its keys are the user's to choose."""
+    while "." in key:
+        key = key.rpartition(".")[0]
+        node = OmegaConf.select(cfg, key) if cfg is not None else None
+        if isinstance(node, DictConfig) and "_target_" in node:
+            return True
+    return False
 
 
 @lru_cache(maxsize=2)

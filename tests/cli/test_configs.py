@@ -25,6 +25,14 @@ def test_options_and_settings_of_the_package_and_of_a_users_own_folder(tmp_path)
     assert configs.default("search") == ["discrete"]
 
 
+@pytest.mark.parametrize(("key", "close"), [("dataset.only.age", ""), ("dataset.features.agee", " Did you mean age?")])
+def test_an_entry_of_a_mapping_is_offered_with_a_plus(monkeypatch, key, close):
+    monkeypatch.setattr(sys, "argv", ["cfeval", f"{key}=up"])
+    parent, _, name = key.rpartition(".")
+    with configs.opened():
+        assert configs.offer(key) == f"{parent} has no {name!r}.{close} To add it, write +{key}=…"
+
+
 def test_a_setting_of_somebody_elses_class_is_offered_with_a_plus(monkeypatch):
     monkeypatch.setattr(sys, "argv", ["cfeval", "model=estimator", "model.estimator.max_iter=5", "hydra.run.dir=x"])
     with configs.opened():
