@@ -134,7 +134,9 @@ def load(folder: str | Path) -> Run:
     path = Path(folder).expanduser()
     runs = sorted(str(file.parent) for file in path.glob("*/run.json"))
     if runs and not (path / "run.json").exists():
-        raise UserError(f"{path} is a sweep of {len(runs)} runs. Load one of them: {', '.join(runs[:10])}.")
+        kind = "the folder of a sweep" if (path / "multirun.yaml").exists() else "no run folder"
+        more = f" (and {len(runs) - 10:,} more)" * (len(runs) > 10)
+        raise UserError(f"{path} is {kind}. Load one of the runs in it: {', '.join(runs[:10])}{more}.")
     return Run(read(path))
 
 

@@ -60,7 +60,7 @@ def init(
         raise UserError(f"{target} cannot be written ({error.strerror or error}).") from error
     _show(found, rows)
     own = [] if config_dir is None else ["--config-dir", config_dir]
-    following = shlex.join(["cfeval", "run", *own, f"dataset={name}", "model=estimator"])
+    following = shlex.join(["cfeval", "run", *own, f"dataset={name}", *([] if found.text else ["model=estimator"])])
     sys.stdout.write(visible(f"Written: {target}\nNext:    {following}", keep="\n") + "\n")
 
 

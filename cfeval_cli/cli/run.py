@@ -177,10 +177,12 @@ def _close(folder: RunFolder, status: str, cfg: DictConfig) -> str:
         return "Nothing had been computed yet."
     try:
         folder.close(status)
-        kept = ", ".join(folder.contents())
+        contents = ", ".join(folder.contents())
     except (OSError, Failure):  # the disk is full, or somebody removed the folder
-        return f"{folder.path} could not be closed; what was finished is kept as far as there was room."
-    return f"Safe in {folder.path}: {kept}, and all that was finished. To go on: {_again(folder, cfg)}"
+        if not folder.path.is_dir():
+            return f"{folder.path} has been removed during the run, with all results."
+        return f"{folder.path} could not be closed. Results that were complete before are still in it."
+    return f"{folder.path} keeps the results so far: {contents}. To continue: {_again(folder, cfg)}"
 
 
 def _again(folder: RunFolder, cfg: DictConfig) -> str:

@@ -215,8 +215,13 @@ class Table:
         odd = [] if self._by_column else [part for part in PARTS if not isinstance(self.split.get(part), _FILES)]
         if odd:
             raise ValueError(f"split.{odd[0]} must be a file, with _target_, unless split.column names a column")
-        if self._by_column in (*self.features, self.label):
-            raise ValueError(f"split.column={self._by_column} is a feature or the label")
+        if self._by_column == self.label:
+            raise ValueError(f"split.column={self._by_column} is the label. Name the column that divides the rows")
+        if self._by_column in self.features:
+            raise ValueError(
+                f"split.column={self._by_column} is also a feature. Remove it from features: "
+                f"'~dataset.features.{self._by_column}'"
+            )
         if self.balance:
             raise ValueError("balance: true leaves rows out of a split that the data have. Set balance: false")
 

@@ -55,7 +55,7 @@ def _spread(n_jobs: int, payload: Payload, items: Sequence[Any]) -> Iterator[Any
                 yield from parallel(joblib.delayed(_call)(path, item) for item in block)
         except TerminatedWorkerError as error:
             raise Failure(
-                "a worker process died, killed or out of memory. With executor.n_jobs=1 there are none."
+                "a worker process was killed or ran out of memory. executor.n_jobs=1 works without worker processes."
             ) from error
 
 

@@ -197,6 +197,8 @@ def _train(estimator: Any, x: Any, y: Ints, more: Mapping[str, Any]) -> None:
             estimator.fit(x, y, **more)
     except Exception as error:
         reason = excerpt_error(error)
+        if hasattr(x, "tocsr"):
+            reason += ". Words of texts are sparse features; model=logistic and linear models accept them."
         raise UserError(f"model=estimator: {_name(estimator)} could not be trained: {reason}") from error
     for line in printed.getvalue().splitlines():
         log.debug("model: %s", line)

@@ -101,14 +101,16 @@ def check_unchanged(
         if changed.any():
             row = int(changed.argmax())
             old, new = rows.labels[start + row], labels[row]
-            values = f"class {dataset.classes[old]} and then class {dataset.classes[new]}"
+            first, second = dataset.classes[old], dataset.classes[new]
+            values = [f"class {first} and then class {second}"] if old != new else []
             if probabilities is not None:
                 most = int(np.abs(again[row] - probabilities[start + row]).argmax())
                 pair = f"{probabilities[start + row, most]:.8g} and then {again[row, most]:.8g}"
-                values += f", P({dataset.classes[most]}) = {pair}"
+                values.append(f"P({dataset.classes[most]}) = {pair}")
+            difference = "changed" if probabilities is None else f"changed class or differ by more than {tolerance:g}"
             raise Failure(
-                f"the model changed during the run: for instance {rows.ids[start + row]} it gave {values}; "
-                f"{int(changed.sum()):,} of {len(labels):,} instances differ by more than {tolerance:g}. A model must "
+                f"the model changed during the run: for instance {rows.ids[start + row]} it gave {', '.join(values)}; "
+                f"{int(changed.sum()):,} of {len(labels):,} instances {difference}. A model must "
                 "give the same answer to the same row: it must not keep state or learn between calls."
             )
 

@@ -35,7 +35,8 @@ class Exact(Search):
     def refuses(self, subject: Subject) -> str | None:
         """Only linear models have a closed form."""
         reason = subject.lacks(Linear)
-        return f"{reason}. Use search=continuous or discrete" if reason else None
+        accepted = "discrete" if subject.refuses(Access.GRADIENT) else "continuous or search=discrete"
+        return f"{reason}. Use search={accepted}" if reason else None
 
     def workload(self, dataset: Dataset, features: Ints) -> Workload:
         """Return one step."""

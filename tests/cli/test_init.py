@@ -165,7 +165,8 @@ def test_texts(data, tmp_path, header, capsys):
         text.rsplit(" ", 1)[0]: label for text, label in zip(dataset.train.texts, dataset.train.labels, strict=True)
     }
     assert said == {"Très mauvais, dull!": 0, "Good. Don't miss it": 1}
-    assert "each word of a text is a feature" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "each word of a text is a feature" in out and out.endswith("cfeval run dataset=reviews\n")
     long = "\n".join([f"{'word ' * 150}{i}\t{i % 2}" for i in range(20)])
     (tmp_path / "long.tsv").write_text(f"review\tstars\n{long}")
     data("init", "long.tsv", "--label", "stars")

@@ -174,7 +174,7 @@ def test_a_failure_is_exit_code_1_and_a_traceback_in_the_log_only(toy, tmp_path)
     done = cfeval("run", *arguments, cwd=tmp_path, code=1)
     folder = only_run(tmp_path)
     told = "cfeval: explainer.broken failed, ZeroDivisionError: division by zero (broken.py:"
-    assert told in done.stderr and f"HYDRA_FULL_ERROR=1 shows the traceback. Safe in {folder}" in one_message(done)
+    assert told in done.stderr and f"the traceback. {folder} keeps the results so far" in one_message(done)
     assert json.loads((folder / "run.json").read_text())["status"] == "failed"
     assert (folder / "explanations.parquet").exists() is False and (folder / "model.npz").exists()
     log = (folder / "run.log").read_text()
@@ -229,7 +229,8 @@ def test_a_signal_stops_promptly_says_what_is_safe_and_leaves_nothing_behind(toy
     assert found == code, told
     assert "Traceback" not in told
     folder = only_run(tmp_path)
-    assert f"cfeval: stopped. Safe in {folder}: dataset.json, " in told and "instances.parquet, model.npz" in told
+    assert f"cfeval: stopped. {folder} keeps the results so far: dataset.json, " in told
+    assert "instances.parquet, model.npz" in told
     assert json.loads((folder / "run.json").read_text())["status"] == "stopped"
     until(lambda: _below(tmp_path) == [])  # no worker stays behind
     assert list(tmp_path.glob("cfeval-*")) == []

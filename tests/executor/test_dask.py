@@ -145,7 +145,7 @@ def test_a_run_without_its_scheduler_is_resumed_on_this_machine(toy, tmp_path):
             if "train: done" in line:
                 scheduler.kill()
         assert run.wait() == 1
-    assert "does not answer any more" in lines[-1] and "To go on: cfeval run --resume" in lines[-1]
+    assert "does not answer any more" in lines[-1] and "To continue: cfeval run --resume" in lines[-1]
     cfeval("run", "--resume", "run", *toy.arguments, "executor=local", cwd=tmp_path)
     cfeval("run", *toy.arguments, *few[:2], *QUICK, "hydra.run.dir=whole", cwd=tmp_path)
     tables = [pd.read_csv(tmp_path / name / "metrics.csv") for name in ("run", "whole")]

@@ -118,6 +118,8 @@ def test_a_class_that_the_training_part_lacks_has_probability_0():
 
 def test_a_text_is_its_words():
     data = sentences(180)
+    with pytest.raises(UserError, match=r"Sparse data was passed.* linear models accept them\."):
+        Estimator(HistGradientBoostingClassifier()).fit(data, 0)
     model = Estimator(MultinomialNB()).fit(data, 0)
     assert (model.predict_proba(data.test.codes).argmax(axis=1) == data.test.labels).mean() > 0.8
 

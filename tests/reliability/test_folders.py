@@ -232,7 +232,7 @@ def test_the_way_to_go_on_is_said_in_full(toy, tmp_path):
     assert "ZeroDivisionError: division by zero (bad.py:5)" in done.stderr
     import shlex
 
-    words = shlex.split(done.stderr.splitlines()[-1].partition("To go on: ")[2])
+    words = shlex.split(done.stderr.splitlines()[-1].partition("To continue: ")[2])
     assert words[:3] == ["cfeval", "run", "--resume"] and words[-1] == "strict=false" and own in words
     told = cfeval(*words[1:], cwd=tmp_path, code=1).stderr
     assert "explainer.bad failed on every instance" in told and "The rest is complete." in told

@@ -195,5 +195,8 @@ def test_load_of_a_sweep_names_its_runs(tmp_path):
 
     (tmp_path / "0").mkdir()
     seal(tmp_path / "0", {"status": "complete"}, [])
-    with pytest.raises(UserError, match=r"is a sweep of 1 runs\. Load one of them: .*/0\."):
+    with pytest.raises(UserError, match=r"is no run folder\. Load one of the runs in it: .*/0\."):
+        load(tmp_path)
+    (tmp_path / "multirun.yaml").touch()
+    with pytest.raises(UserError, match=r"is the folder of a sweep\. Load one of the runs in it: .*/0\."):
         load(tmp_path)
