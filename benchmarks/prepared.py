@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import cache
 
+from cfeval_cli import configs
 from cfeval_cli import settings as config
-from cfeval_cli.cli import configs
 from cfeval_cli.core import Subject
 from cfeval_cli.pipeline import explanations
 from cfeval_cli.pipeline import run as pipeline
@@ -16,9 +16,9 @@ from cfeval_cli.truth.ranking import top
 
 def plan(name, *overrides):
     """The plan of `cfeval run dataset=name …`, in one process; CFEVAL_DATA names another data folder than data/."""
-    with configs.opened():
+    with configs.packaged_configs():
         alone = [] if any(text.startswith("n_jobs=") for text in overrides) else ["n_jobs=1", "cache=off"]
-        return config.plan(configs.run([f"dataset={name}", *alone, *overrides]))
+        return config.plan(configs.compose_run([f"dataset={name}", *alone, *overrides]))
 
 
 @cache

@@ -1,4 +1,5 @@
 from cfeval_cli.api import evaluate as evaluate
 from cfeval_cli.api import load as load
+from cfeval_cli.api import run as run
 
 __version__: str

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("cfeval")
 
 
-def run(plan: Plan, folder: RunFolder, progress: Progress) -> Report | None:
+def run_experiment(plan: Plan, folder: RunFolder, progress: Progress) -> Report | None:
     """Compute a run with its judges, and write its tables, figures and page; None if the folder had the results."""
     from cfeval_cli.pipeline.recommend import is_recommended, recommend_explainer
     from cfeval_cli.pipeline.run import run as run_pipeline

@@ -13,9 +13,9 @@ import numpy as np
 import pandas as pd
 from omegaconf import DictConfig, OmegaConf
 
-from cfeval_cli.cli.init import lines
 from cfeval_cli.core import Codes, Dataset, Feature, Loadable
 from cfeval_cli.dataset.cells import matching
+from cfeval_cli.dataset.config_text import format_config
 from cfeval_cli.dataset.guess import Guess, guess
 from cfeval_cli.errors import UserError, did_you_mean, one_of, short, whole
 from cfeval_cli.model.outside import Called, Source
@@ -71,7 +71,7 @@ class Frames:
         if not found.features:
             raise UserError("train has no column that could be a feature. Texts alone are for the command: cfeval run.")
         found = replace(found, path=files["train"], text=None, classes=self._classes(found, classes))
-        node = DictConfig(OmegaConf.create("\n".join(lines(found, name, folder))))
+        node = DictConfig(OmegaConf.create("\n".join(format_config(found, name, folder))))
         given = {"_target_": "cfeval_cli.dataset.sources.File", "folder": str(folder)}
         OmegaConf.update(node, "file", given | {"name": files["train"].name})
         OmegaConf.update(node, "split", {"test": given | {"name": files["test"].name}}, merge=False)

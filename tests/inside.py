@@ -9,13 +9,13 @@ from pathlib import Path
 
 from omegaconf import DictConfig
 
-from cfeval_cli import experiment, settings
-from cfeval_cli.cli import configs
+from cfeval_cli import configs, settings
 from cfeval_cli.core import Plan
+from cfeval_cli.experiment import run_experiment
 from cfeval_cli.pipeline.progress import Progress
 from cfeval_cli.results.store import RunFolder
 
-CONF = configs.package()
+CONF = configs.get_package_folder()
 
 
 def composed(*overrides: str, folder: Path | None = None) -> DictConfig:
@@ -25,8 +25,8 @@ def composed(*overrides: str, folder: Path | None = None) -> DictConfig:
 
 @lru_cache(maxsize=100)
 def _compose(overrides: tuple[str, ...], folder: Path | None) -> DictConfig:
-    with configs.opened():
-        return configs.run(list(overrides), None if folder is None else str(folder))
+    with configs.packaged_configs():
+        return configs.compose_run(list(overrides), None if folder is None else str(folder))
 
 
 def planned(*overrides: str, folder: Path | None = None) -> Plan:
@@ -37,5 +37,5 @@ def planned(*overrides: str, folder: Path | None = None) -> Plan:
 def run(into: Path, *overrides: str, usual: Sequence[str] = (), folder: Path | None = None) -> Path:
     """Run as the command does; `usual` settings are not in the record's overrides."""
     run_folder = RunFolder(into, ["cfeval", "run", *overrides])
-    experiment.run(planned(*usual, *overrides, folder=folder), run_folder, Progress())
+    run_experiment(planned(*usual, *overrides, folder=folder), run_folder, Progress())
     return into

@@ -20,8 +20,9 @@ from hydra.core.global_hydra import GlobalHydra
 from omegaconf import OmegaConf
 
 import cfeval_cli
-from cfeval_cli.api import Run, _value, evaluate
+from cfeval_cli.api import Run, evaluate
 from cfeval_cli.cli.resume import arguments
+from cfeval_cli.configs import format_value
 from cfeval_cli.core import Access, Metric, Score
 from cfeval_cli.errors import Failure, UserError
 from cfeval_cli.explainer.random import Random
@@ -83,7 +84,7 @@ def test_it_is_the_run_of_the_command_byte_for_byte(frames, found, tmp_path):
     numbered = scores(test).set_index(np.arange(150, 200)).rename_axis("instance").reset_index()
     numbered.to_csv(tmp_path / "mine.csv", index=False)
     (tmp_path / "score.py").write_text(inspect.getsource(tables))
-    usual = [f"{key}={_value(value)}" for key, value in QUICK.items()]
+    usual = [f"{key}={format_value(value)}" for key, value in QUICK.items()]
     cfeval(
         "run", "dataset=loans", "model=function", "model.path=score.py:predict_proba",
         "explainer=[random,omission,file]", "explainer.file.path=mine.csv", f"metric=[{','.join(METRICS)}]", "k=2",
@@ -292,7 +293,7 @@ def test_a_name_that_is_not_utf8_is_a_user_error(frames, here, monkeypatch):
 def test_values_come_through_hydra_as_they_are(value):
     from hydra.core.override_parser.overrides_parser import OverridesParser
 
-    override = OverridesParser.create().parse_override(f"key={_value(value)}")
+    override = OverridesParser.create().parse_override(f"key={format_value(value)}")
     made = OmegaConf.to_container(OmegaConf.create({"key": override.value()}), resolve=True)["key"]
     assert made == value
 

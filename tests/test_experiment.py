@@ -2,7 +2,7 @@
 
 import json
 
-from cfeval_cli import experiment
+from cfeval_cli.experiment import run_experiment
 from cfeval_cli.pipeline.progress import Progress
 from cfeval_cli.results.store import RunFolder
 from tests import inside
@@ -22,7 +22,7 @@ def test_a_run_is_written_once_and_its_results_are_left_alone(toy, tmp_path):
     for is_first in (True, False):
         folder = RunFolder(tmp_path, ["cfeval", "run"])
         with folder.opened():
-            report = experiment.run(plan, folder, Progress())
+            report = run_experiment(plan, folder, Progress())
         assert (report is not None) == is_first
         record = json.loads((tmp_path / "run.json").read_text())
         assert record["status"] == "complete" and {"tables.md", "metrics.csv"} <= set(record["files"])

@@ -20,18 +20,21 @@ MODULES = {
 LAYERS = [
     {"cfeval_cli"},  # the version
     {"errors"},
+    {"logs"},
     {"seeding"},
     {"core"},
     {"dataset", "model", "truth", "removal", "explainer", "search", "distance", "metric", "executor", "cache"},
     {"judge"},
-    {"settings"},
+    {"configs", "settings"},
     {"statistics"},
     {"results"},
     {"pipeline"},
     {"report"},
-    {"experiment", "study"},
+    {"experiment", "frames", "stored"},
+    {"session"},
+    {"api"},
+    {"study"},
     {"cli", "__main__"},
-    {"frames", "stored", "api"},
 ]
 PLACE = {room: place for place, rooms in enumerate(LAYERS) for room in rooms}
 

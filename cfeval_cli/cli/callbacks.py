@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import sys
 import traceback
-from contextlib import suppress
-from itertools import count
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -16,8 +14,8 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, read_write
 
 from cfeval_cli.cli import screen
-from cfeval_cli.cli.resume import quoted
-from cfeval_cli.core.files import make_folder, refuse_links
+from cfeval_cli.configs import quote
+from cfeval_cli.core.files import make_new_folder, refuse_links
 from cfeval_cli.errors import UserError
 
 
@@ -42,7 +40,7 @@ class Gather(Callback):
         claimed = claim(config.hydra.sweep)
         if claimed is not None:
             with read_write(config.hydra):  # for the jobs, whose configs are composed anew
-                config.hydra.overrides.hydra.append(f"hydra.sweep.dir={quoted(claimed)}")
+                config.hydra.overrides.hydra.append(f"hydra.sweep.dir={quote(claimed)}")
         self._folder = Path(config.hydra.sweep.dir).absolute()
         self._page = config.get("report") is not False
         Gather.running = self
@@ -115,23 +113,12 @@ def claim(node: DictConfig) -> Path | None:
     if "${now:" not in str(OmegaConf.to_container(node, resolve=False)["dir"]):  # type: ignore[index, call-overload]
         return None  # the user's own choice
     try:
-        folder = made(Path(str(node.dir)))
+        folder = make_new_folder(Path(str(node.dir)))
     except OSError:
         return None  # Hydra will find out, and say so
     with read_write(node):
         node.dir = str(folder)
     return folder
-
-
-def made(wanted: Path) -> Path:
-    """A folder that was not there before: the one that is wanted, or the same with a number."""
-    make_folder(wanted.parent)
-    for number in count(1):
-        folder = wanted if number == 1 else wanted.with_name(f"{wanted.name}-{number}")
-        with suppress(FileExistsError):
-            folder.mkdir()
-            return folder
-    raise AssertionError("numbers do not end")
 
 
 def gather_unfinished() -> None:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from omegaconf import DictConfig
 
-from cfeval_cli.cli import configs
+from cfeval_cli import configs
+from cfeval_cli.cli.own_configs import list_used_configs
 from cfeval_cli.core import Dataset, Loadable, Split
 from cfeval_cli.core.files import refuse_linked_path, whole_file
 from cfeval_cli.errors import UserError, refuse_exit, visible, whole
@@ -26,10 +27,10 @@ def export(overrides: list[str], config_dir: str | None, into: Path | None, *, f
     from cfeval_cli.settings import make
 
     path = _checked(into, force)
-    with configs.opened():
-        cfg = configs.run(overrides, config_dir)
+    with configs.packaged_configs():
+        cfg = configs.compose_run(overrides, config_dir)
         if config_dir is not None:
-            configs.used(overrides, config_dir)
+            list_used_configs(overrides, config_dir)
         settings: Loadable = make(cfg, "dataset")
     seed, size = _numbers(cfg)
     with refuse_exit():

@@ -14,6 +14,7 @@ from typing import NoReturn
 
 from cfeval_cli import __version__
 from cfeval_cli.cli import screen
+from cfeval_cli.core.files import describe_encoding_problem
 from cfeval_cli.errors import Failure, UserError, describe_error, did_you_mean, visible
 
 COMMANDS = {
@@ -47,21 +48,6 @@ def print_any_character() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-def utf8_problem(*arguments: str) -> str | None:
-    """Return what is wrong with the working directory or the arguments: files store them as UTF-8."""
-    try:
-        folder = os.getcwd()  # noqa: PTH109
-    except OSError:
-        folder = ""
-    names = {f"the working directory {folder!a}": folder, **{f"the argument {a!a}": a for a in arguments}}
-    for what, name in names.items():
-        try:
-            name.encode("utf-8")
-        except UnicodeEncodeError:
-            return f"{what} is not valid UTF-8. Rename the file or folder, or use another one."
-    return None
-
-
 def main() -> None:
     """Entry point of the console script."""
     print_any_character()
@@ -77,7 +63,7 @@ def main() -> None:
         sys.stdout.write(f"cfeval {__version__}\n")
         return
     command, *rest = arguments
-    if problem := utf8_problem(*rest):
+    if problem := describe_encoding_problem(*rest):
         sys.exit(complain(UserError(problem)))
     if command not in COMMANDS:
         sys.exit(
@@ -150,13 +136,20 @@ def complain(error: Exception, kept: str = "", job: str = "") -> int:
     """Write one message to standard error; returns the exit code. `kept` says what a failure has left intact."""
     from omegaconf.errors import OmegaConfBaseException
 
+    from cfeval_cli.cli import own_configs
+    from cfeval_cli.configs import explain_hydra_error
+
     if not isinstance(error, UserError | Failure) and isinstance(error.__cause__, OSError):
         error = error.__cause__  # Hydra could not write its own files
     message, code = str(error).strip(), 1
     if isinstance(error, UserError):
         code, kept = 2, ""
     elif type(error).__module__.startswith("hydra") or isinstance(error, OmegaConfBaseException) or _of_hydra(error):
-        message, code, kept = explain_hydra(error), 2, ""
+        message, code, kept = (
+            explain_hydra_error(error, own_configs.get_overrides(), own_configs.find_own_folder()),
+            2,
+            "",
+        )
     elif isinstance(error, OSError) and error.filename:
         message = f"{error.filename}: {error.strerror or error}."
         if "hydra.core.hydra_config" in sys.modules:
@@ -175,35 +168,6 @@ def _of_hydra(error: Exception) -> bool:
         place = place.tb_next
     where = "" if place is None else str(place.tb_frame.f_globals.get("__name__"))
     return isinstance(error, ValueError) and where.startswith(("hydra.", "omegaconf."))
-
-
-def explain_hydra(error: Exception) -> str:
-    """Hydra's message, with the closest names that do exist."""
-    from cfeval_cli.cli import configs
-
-    message = str(error).strip()
-    own = configs.own()
-    with configs.opened():
-        if match := re.search(r"Could not override '([^']+)'", message):
-            if offer := configs.offer(match[1], own):
-                return offer
-            known = configs.settings(own)
-            if match[1] in known and match[1].count(".") > 1:
-                group, name = match[1].split(".")[:2]
-                return f"{match[1]} is a setting of {group} {name!r}, which is not chosen: add it to {group}=[…]."
-            close = did_you_mean(match[1], dict.fromkeys([*known, *configs.chosen(match[1], own)]))
-            return f"there is no setting {match[1]!r}.{close} See cfeval run --cfg job."
-        if "Cannot merge" in str(error.__cause__) and (match := re.search(r"merging override \+*([^=]+)=", message)):
-            return (
-                f"{match[1]} is a list in the yaml and a mapping here, or the reverse. Remove the first and add the "
-                f"second: '~{match[1]}' '+{match[1]}=…'"
-            )
-        if match := re.search(r"Could not (?:find|load) '([^']+)/([^'/]+)'", message):
-            group, name = match.groups()
-            there = configs.options(group, own)
-            return f"there is no {group} {name!r}.{did_you_mean(name, there)} There is: {', '.join(there)}."
-    cause = f" {error.__cause__}" if error.__cause__ else ""
-    return " ".join(f"{message}{cause}".split())
 
 
 def _completion(arguments: list[str]) -> list[str]:

@@ -13,7 +13,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from cfeval_cli.cli import configs
+from cfeval_cli import configs
+from cfeval_cli.cli.own_configs import find_conf_folder, get_config_dir
+from cfeval_cli.configs import quote
 from cfeval_cli.core.files import refuse_links
 from cfeval_cli.errors import UserError
 
@@ -49,11 +51,11 @@ def _of_run(folder: Path, own: Sequence[str]) -> list[str] | None:
     if record["status"] == "complete" and not again:
         return None
     command = record.get("command")
-    if isinstance(command, list) and command and str(command[0]).startswith("evaluate("):
-        raise UserError(f"--resume {folder}: evaluate(…) made it. Call that again, with into={str(folder)!r}.")
+    if isinstance(command, list) and command and (call := re.match(r"(evaluate|run)\(", str(command[0]))):
+        raise UserError(f"--resume {folder}: {call[1]}(…) made it. Call that again, with into={str(folder)!r}.")
     overrides = _texts(record.get("overrides"), folder / "run.json")
     _require_repeated([*_config_dir_words(_configs_of(record), own), *words_to_repeat(overrides, own)], own, folder)
-    return [*_merged(overrides, own), f"hydra.run.dir={quoted(folder)}"]
+    return [*_merged(overrides, own), f"hydra.run.dir={quote(folder)}"]
 
 
 def _of_sweep(folder: Path, own: Sequence[str]) -> list[str]:
@@ -70,7 +72,7 @@ def _of_sweep(folder: Path, own: Sequence[str]) -> list[str]:
     needed = [*_config_dir_words(_sources(folder), own), *refused, *words_to_repeat(task, own)]
     _require_repeated(needed, own, folder)
     first = [] if {"-m", "--multirun"} & set(own) else ["--multirun"]
-    return [*first, *_merged(task, own), *accepted, f"hydra.sweep.dir={quoted(folder)}"]
+    return [*first, *_merged(task, own), *accepted, f"hydra.sweep.dir={quote(folder)}"]
 
 
 def sweep_task_overrides(folder: Path) -> list[str]:
@@ -123,7 +125,7 @@ def _is_accepted(text: str) -> bool:
     except HydraException:
         return False
     key = override.key_or_group
-    is_group = key in configs.packaged_groups()
+    is_group = key in configs.list_packaged_groups()
     if override.is_delete():
         return is_group or bool(_defaults(key))
     if isinstance(value, RangeSweep):
@@ -136,7 +138,7 @@ def _defaults(key: str) -> list[Any]:
     """Return the defaults that the packaged configs have for a setting; nothing if it names a file or a server."""
     if key.rpartition(".")[2] in _UNSAFE_SETTINGS:
         return []
-    return configs.packaged_settings(key.partition(".")[0]).get(key, [])
+    return configs.get_packaged_defaults(key.partition(".")[0]).get(key, [])
 
 
 def _is_packaged_choice(group: str, value: Any) -> bool:
@@ -146,7 +148,7 @@ def _is_packaged_choice(group: str, value: Any) -> bool:
     if value is None:
         return True
     name = str(_text(value))
-    return bool(_CONFIG_NAME.fullmatch(name)) and (configs.package() / group / f"{name}.yaml").is_file()
+    return bool(_CONFIG_NAME.fullmatch(name)) and (configs.get_package_folder() / group / f"{name}.yaml").is_file()
 
 
 def _is_plain_setting(key: str, value: Any) -> bool:
@@ -185,7 +187,7 @@ def _text(value: Any) -> Any:
 def _configs_of(record: Mapping[str, Any]) -> str | None:
     """The folder of configs that a run was started with."""
     command = record.get("command")
-    return configs.config_dir([str(word) for word in command]) if isinstance(command, list) else None
+    return get_config_dir([str(word) for word in command]) if isinstance(command, list) else None
 
 
 def _sources(folder: Path) -> str | None:
@@ -200,9 +202,9 @@ def _sources(folder: Path) -> str | None:
 
 def _config_dir_words(place: str | None, own: Sequence[str]) -> list[str]:
     """Return the option for the folder of configs of a run, unless the user has given it or is beside it."""
-    if place is None or configs.config_dir(own) is not None:
+    if place is None or get_config_dir(own) is not None:
         return []
-    beside = configs.beside()
+    beside = find_conf_folder()
     if beside is not None and Path(place).absolute() == Path(beside):
         return []
     return ["--config-dir", place]
@@ -230,11 +232,3 @@ def _texts(told: Any, file: Path) -> list[str]:
     if not isinstance(told, list) or not all(isinstance(one, str) for one in told):
         raise UserError(f"{file} does not tell how it was started. Start it again.")
     return told
-
-
-def quoted(folder: Path | str) -> str:
-    """As a value of Hydra's command line, whatever characters a path has."""
-    # a backslash counts before a quote, the end or an interpolation, and nowhere else
-    text = re.sub(r"(\\*)\$\{", r"\1\1\\${", str(folder))
-    text = re.sub(r"(\\*)'", r"\1\1\\'", text)
-    return "'" + re.sub(r"(\\+)$", r"\1\1", text) + "'"

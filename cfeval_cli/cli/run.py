@@ -15,8 +15,9 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
-from cfeval_cli.cli import callbacks, configs, screen, usage
+from cfeval_cli.cli import callbacks, screen, usage
 from cfeval_cli.cli.main import complain, stopped
+from cfeval_cli.cli.own_configs import OWN_FOLDER, find_conf_folder, get_config_dir, has_clash, list_used_configs
 from cfeval_cli.cli.resume import QUIET, arguments, sweep_task_overrides, words_to_repeat
 from cfeval_cli.errors import Failure, UserError, refuse_exit, visible
 
@@ -37,8 +38,8 @@ def main() -> None:
     is_resumed = any(word.partition("=")[0] == "--resume" for word in sys.argv[1:])
     if is_resumed and not _insert_arguments_of_folder():
         return
-    beside = configs.beside()
-    if configs.config_dir() is None and beside is not None:
+    beside = find_conf_folder()
+    if get_config_dir() is None and beside is not None:
         sys.argv[1:1] = ["--config-dir", beside]
     if screen.quiet() and not any(word.startswith("hydra/hydra_logging=") for word in sys.argv):
         sys.argv.append(QUIET)
@@ -121,8 +122,8 @@ class _Shown:
 
 def _compute(cfg: DictConfig, folder: RunFolder) -> _Shown:
     """Compute and write everything, and mark the run as complete."""
-    from cfeval_cli import experiment
-    from cfeval_cli.cli import live
+    from cfeval_cli.experiment import run_experiment
+    from cfeval_cli.pipeline.display import display_progress
     from cfeval_cli.settings import plan
 
     own = _own()
@@ -130,8 +131,8 @@ def _compute(cfg: DictConfig, folder: RunFolder) -> _Shown:
         chosen = plan(cfg)
     if own and not screen.quiet():
         sys.stderr.write(visible(f"Your own: {', '.join(own)}") + "\n")
-    with live.terminal() as stages:
-        report = experiment.run(chosen, folder, stages)
+    with display_progress(screen.quiet()) as stages:
+        report = run_experiment(chosen, folder, stages)
     return _Shown(computed=report is not None, answer=None if report is None else _answer(report))
 
 
@@ -153,11 +154,11 @@ def _print(folder: RunFolder, shown: _Shown) -> None:
 
 def _own() -> list[str]:
     """The user's own configs that were found without her saying where they are; refused if one is called as ours is."""
-    folder, told = configs.config_dir(), HydraConfig.get().overrides
-    if folder is None or (folder != configs.beside() and not configs.clashes(folder)):
+    folder, told = get_config_dir(), HydraConfig.get().overrides
+    if folder is None or (folder != find_conf_folder() and not has_clash(folder)):
         return []  # without finding out which configs are read, which takes as long as composing them
-    names = configs.used([*told.hydra, *told.task], folder)
-    return [str(Path(configs.PLACE) / f"{name}.yaml") for name in names if folder == configs.beside()]
+    names = list_used_configs([*told.hydra, *told.task], folder)
+    return [str(Path(OWN_FOLDER) / f"{name}.yaml") for name in names if folder == find_conf_folder()]
 
 
 def _answer(made: Report) -> tuple[Sequence[str], Table, Sequence[Table]] | None:
@@ -191,7 +192,7 @@ def _again(folder: RunFolder, cfg: DictConfig) -> str:
     sweep = config.mode == RunMode.MULTIRUN
     place = Path(config.sweep.dir).absolute() if sweep else folder.path
     words = ["cfeval", "run", "--resume", str(place)]
-    own = configs.config_dir()
+    own = get_config_dir()
     words += [] if own is None else ["--config-dir", own]
     elsewhere = ("hydra.run.", "hydra.sweep.", "hydra.mode=", QUIET)
     words += [word for word in config.overrides.hydra if not word.startswith(elsewhere)]

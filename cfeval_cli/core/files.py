@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Container, Iterator
 from contextlib import contextmanager, suppress
 from hashlib import sha256
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -174,3 +175,29 @@ def _is_number(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def make_new_folder(wanted: Path) -> Path:
+    """Make a folder that did not exist before: the given one, or the same with a number."""
+    make_folder(wanted.parent)
+    for number in count(1):
+        folder = wanted if number == 1 else wanted.with_name(f"{wanted.name}-{number}")
+        with suppress(FileExistsError):
+            folder.mkdir()
+            return folder
+    raise AssertionError("numbers do not end")
+
+
+def describe_encoding_problem(*arguments: str) -> str | None:
+    """Return why the working directory or some arguments are not valid UTF-8; None if they are."""
+    try:
+        folder = os.getcwd()  # noqa: PTH109
+    except OSError:
+        folder = ""
+    names = {f"the working directory {folder!a}": folder, **{f"the argument {a!a}": a for a in arguments}}
+    for what, name in names.items():
+        try:
+            name.encode("utf-8")
+        except UnicodeEncodeError:
+            return f"{what} is not valid UTF-8. Rename the file or folder, or use another one."
+    return None

@@ -69,12 +69,12 @@ def summary(thing: Any) -> str:
 
 
 def api() -> str:
-    """A page on `evaluate`, `load` and `Run`, and on the classes that components derive from."""
+    """Return a page on `evaluate`, `run`, `load` and `Run`, and on the classes that components derive from."""
     from cfeval_cli import core
-    from cfeval_cli.api import Run, evaluate, load
+    from cfeval_cli.api import Run, evaluate, load, run
 
     lines = ["# Python", "", "[From Python](python.md) tells how these are used."]
-    for function in (evaluate, load):
+    for function in (evaluate, run, load):
         lines += ["", f"## {function.__name__}", "", "```python", *_signature(function), "```", ""]
         lines += (inspect.getdoc(function) or "").splitlines()
     lines += ["", "## Run", "", summary(Run), "", "| attribute | |", "| --- | --- |"]

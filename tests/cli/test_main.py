@@ -15,10 +15,12 @@ from pathlib import Path
 import pytest
 from hydra.errors import HydraException
 
-from cfeval_cli.cli import configs
+from cfeval_cli import configs
 from cfeval_cli.cli import data as data_command
 from cfeval_cli.cli import main as cli
 from cfeval_cli.cli.main import _overrides_last, complain
+from cfeval_cli.cli.own_configs import get_config_dir
+from cfeval_cli.core.files import describe_encoding_problem
 from cfeval_cli.errors import UserError
 from tests.conftest import CFEVAL, cfeval, environment, only_run, serving, start
 from tests.inside import planned, run
@@ -141,8 +143,8 @@ def test_a_deletion_is_an_override_like_others():
 
 def refused(override, monkeypatch):
     """The exit code that Hydra's objection to an override leads to."""
-    with pytest.raises(HydraException) as caught, configs.opened():
-        configs.run([override, *FEW], configs.config_dir())
+    with pytest.raises(HydraException) as caught, configs.packaged_configs():
+        configs.compose_run([override, *FEW], get_config_dir())
     return complain(caught.value)
 
 
@@ -424,7 +426,7 @@ def test_an_ascii_terminal_gets_escapes_instead_of_an_error(monkeypatch):
 
 def test_a_working_directory_that_is_not_utf8_is_one_message(monkeypatch):
     monkeypatch.setattr(os, "getcwd", lambda: "/tmp/caf\udce9")
-    assert "is not valid UTF-8" in cli.utf8_problem()
+    assert "is not valid UTF-8" in describe_encoding_problem()
     monkeypatch.setattr(os, "getcwd", lambda: "/tmp/café")
-    assert cli.utf8_problem("dataset=café") is None
-    assert "the argument 'a=\\udce9' is not valid UTF-8" in cli.utf8_problem("k=1", "a=\udce9")
+    assert describe_encoding_problem("dataset=café") is None
+    assert "the argument 'a=\\udce9' is not valid UTF-8" in describe_encoding_problem("k=1", "a=\udce9")

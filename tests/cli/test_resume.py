@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cfeval_cli.cli import configs
-from cfeval_cli.cli.resume import arguments, quoted, words_to_repeat
+from cfeval_cli import configs
+from cfeval_cli.cli.resume import arguments, words_to_repeat
 from cfeval_cli.cli.run import main
+from cfeval_cli.configs import quote
 from cfeval_cli.errors import UserError
 from cfeval_cli.model.function import Function
 from tests.conftest import cfeval, seal
@@ -65,8 +66,8 @@ def test_anything_else_must_be_repeated_by_the_user(override):
 def test_no_packaged_setting_of_a_file_is_accepted():
     """A new setting whose name says that it is a file, a folder or an address is not accepted unnoticed."""
     name = re.compile(r"path|file|folder|dir$|url|address|scheduler|module|trusted|depends")
-    for group in configs.packaged_groups():
-        for key in configs.packaged_settings(group):
+    for group in configs.list_packaged_groups():
+        for key in configs.get_packaged_defaults(group):
             if name.search(key.rpartition(".")[2]) and not key.startswith("dataset.features."):
                 assert words_to_repeat([f"{key}=word"]) == [f"{key}=word"]
 
@@ -102,11 +103,11 @@ def test_the_refusal_gives_the_full_command(tmp_path):
 
 
 @given(st.text(st.characters(codec="utf-8", exclude_characters="\0\n\r"), min_size=1))
-def test_any_path_can_be_quoted(name):
+def test_any_path_can_be_quote(name):
     from hydra.core.override_parser.overrides_parser import OverridesParser
     from omegaconf import OmegaConf
 
-    parsed = OverridesParser.create().parse_override(f"hydra.run.dir={quoted(Path(name))}")
+    parsed = OverridesParser.create().parse_override(f"hydra.run.dir={quote(Path(name))}")
     assert OmegaConf.create({"a": parsed.value()}).a == str(Path(name))
 
 

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cfeval_cli.cli import configs
+from cfeval_cli import configs
 from cfeval_cli.cli.usage import SETTINGS, asked, page
 from cfeval_cli.errors import UserError
 from tests.conftest import cfeval
 
-CONF = configs.package()
+CONF = configs.get_package_folder()
 GROUPS = sorted(path.name for path in CONF.iterdir() if path.is_dir() and any(path.glob("*.yaml")))
 
 

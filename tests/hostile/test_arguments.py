@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from cfeval_cli.cli import configs
+from cfeval_cli import configs
 from cfeval_cli.cli import main as cli
 from cfeval_cli.settings import plan
 from tests.hostile.amounts import inputs
@@ -79,8 +79,8 @@ def test_a_command_line_is_understood_or_refused_in_one_message(here, capsys, mo
         if seed % 2:
             given, code = overrides(rng), 0
             try:
-                with configs.opened():
-                    cfg = configs.run(given)
+                with configs.packaged_configs():
+                    cfg = configs.compose_run(given)
                 plan(cfg)
             except Exception as error:
                 code = cli.complain(error)

@@ -2,7 +2,6 @@
 
 import csv
 import io
-import logging
 import re
 import shutil
 import subprocess
@@ -17,7 +16,6 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from rich.console import Console
 
-from cfeval_cli.cli.live import Visible
 from cfeval_cli.cli.main import complain
 from cfeval_cli.errors import UserError, visible
 from cfeval_cli.pipeline.progress import Progress
@@ -206,11 +204,9 @@ def test_names_in_figures_are_text():
     assert figures[0].drawn("png")
 
 
-def test_messages_and_log_lines_are_shown_not_obeyed(capsys):
+def test_messages_are_shown_not_obeyed(capsys):
     code = complain(UserError("bad \x1b[2J\x9b\u202e\r name\nsecond line"))
     assert code == 2 and capsys.readouterr().err == "cfeval: bad \\x1b[2J\\x9b\\u202e\\r name\nsecond line\n"
-    line = logging.makeLogRecord({"msg": "fetching %s", "args": ("\x1b]0;x\x07",)})
-    assert Visible("%(message)s").format(line) == "fetching \\x1b]0;x\\x07"
 
 
 def test_stages_with_markup_in_their_names_are_shown():

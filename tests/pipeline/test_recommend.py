@@ -6,8 +6,8 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from cfeval_cli import experiment
 from cfeval_cli.errors import UserError
+from cfeval_cli.experiment import run_experiment
 from cfeval_cli.pipeline import run as pipeline
 from cfeval_cli.pipeline.progress import Progress
 from cfeval_cli.pipeline.recommend import plan_judge
@@ -64,7 +64,7 @@ def test_the_explained_model_is_trained_once_and_what_a_judge_has_finished_is_no
     def again():
         folder = RunFolder(tmp_path, ["cfeval", "run"])
         with folder.opened():
-            assert experiment.run(plan, folder, Progress())
+            assert run_experiment(plan, folder, Progress())
         names = ("recommendation.json", "metrics.csv", "scores.parquet", "judges/tree/metrics.csv")
         return {name: (tmp_path / name).read_bytes() for name in names}
 

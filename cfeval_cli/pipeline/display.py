@@ -4,45 +4,22 @@ from __future__ import annotations
 
 import logging
 import sys
-import traceback
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any
 
-from cfeval_cli.cli import screen
-from cfeval_cli.errors import Failure, UserError, excerpt_error, visible
+from cfeval_cli.logs import SafeFormatter
 from cfeval_cli.pipeline.progress import Progress
 
 
-class Visible(logging.Formatter):
-    """Log lines in which what came from outside is shown, not obeyed, and errors print no data; run.log has it too."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """The line, or the lines of a traceback."""
-        return visible(super().format(record), keep="\n\t")
-
-    def formatException(self, ei: Any) -> str:  # noqa: N802  logging's
-        """A traceback whose messages are shortened but for those of cfeval: others may hold rows of data."""
-        error: BaseException | None = ei[1]
-        parts = list[str]()
-        while error is not None:
-            is_own = isinstance(error, UserError | Failure)
-            message = f"{type(error).__name__}: {error}" if is_own else excerpt_error(error)
-            places = traceback.format_tb(error.__traceback__)
-            parts.append("".join(["Traceback (most recent call last):\n", *places, message]))
-            error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
-        return "\n\n".join(reversed(parts))
-
-
 @contextmanager
-def terminal() -> Iterator[Progress]:
-    """A live display if standard error is a terminal, else log lines; if the user wants quiet, warnings only."""
+def display_progress(quiet: bool = False) -> Iterator[Progress]:
+    """Show a live display if standard error is a terminal, else log lines; if quiet, warnings only."""
     root = logging.getLogger()
     with ExitStack() as stack:
-        if screen.quiet():
+        if quiet:
             handler: logging.Handler = logging.StreamHandler(sys.stderr)
             handler.setLevel(logging.WARNING)
-            handler.setFormatter(Visible("cfeval: %(message)s"))
+            handler.setFormatter(SafeFormatter("cfeval: %(message)s"))
             progress = Progress()
         elif sys.stderr.isatty():
             from rich.console import Console
@@ -71,11 +48,11 @@ def terminal() -> Iterator[Progress]:
             # By default what is older than 30 s is forgotten, and with it the speed of chunks that take longer.
             live = RichProgress(*columns, console=Console(stderr=True), speed_estimate_period=600.0)
             handler = RichHandler(logging.WARNING, live.console, show_path=False, show_time=False)
-            handler.setFormatter(Visible("%(message)s"))
+            handler.setFormatter(SafeFormatter("%(message)s"))
             progress = Progress(stack.enter_context(live))
         else:
             handler = logging.StreamHandler(sys.stderr)
-            handler.setFormatter(Visible("%(asctime)s %(message)s", "%H:%M:%S"))
+            handler.setFormatter(SafeFormatter("%(asctime)s %(message)s", "%H:%M:%S"))
             progress = Progress()
         root.addHandler(handler)
         stack.callback(root.removeHandler, handler)

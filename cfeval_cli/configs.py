@@ -1,0 +1,231 @@
+"""The packaged configs: compose a run, list groups and settings, and explain what Hydra objects to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from importlib import resources
+from inspect import signature
+from pathlib import Path
+from typing import Any
+
+from hydra import compose, initialize_config_module
+from hydra.core.global_hydra import GlobalHydra
+from hydra.utils import get_object
+from omegaconf import DictConfig, OmegaConf
+
+from cfeval_cli.errors import did_you_mean
+
+
+@contextmanager
+def packaged_configs() -> Iterator[None]:
+    """Open the packaged configs; a program that uses Hydra itself has its own again afterwards."""
+    before = GlobalHydra.instance().hydra
+    GlobalHydra.instance().clear()
+    try:
+        with initialize_config_module("cfeval_cli.conf", version_base="1.3"):
+            yield
+    finally:
+        GlobalHydra.instance().hydra = before
+
+
+def compose_run(overrides: Sequence[str], config_dir: str | None = None) -> DictConfig:
+    """Compose the config of `cfeval run` with overrides."""
+    return compose("run", [*overrides, *search_path(config_dir)])
+
+
+def search_path(config_dir: str | None) -> list[str]:
+    """Return the override that lets Hydra look into a folder, after the package's own."""
+    return [f"hydra.searchpath=[file://{Path(config_dir).absolute()}]"] if config_dir else []
+
+
+def list_options(group: str, config_dir: str | None = None) -> list[str]:
+    """List the options of a config group, those of the user's own folder included."""
+    own = [path.stem for path in (Path(config_dir) / group).glob("*.yaml")] if config_dir else []
+    return sorted({*GlobalHydra.instance().config_loader().get_group_options(group), *own})
+
+
+def list_default_options(group: str) -> list[str]:
+    """List the options of a group that run.yaml chooses."""
+    defaults = _read(get_package_folder() / "run.yaml")["defaults"]
+    (options,) = (entry[group] for entry in defaults if isinstance(entry, dict) and group in entry)
+    return [options] if isinstance(options, str) else list(options)
+
+
+def list_settings(config_dir: str | None = None) -> list[str]:
+    """List the keys of the default config and of every explainer and metric, the user's own too, in dotted form."""
+    keys, overrides = list[str](), list[str]()
+    # Reading the files is quicker: composing a run with all of them takes seconds.
+    for group in ("explainer", "metric"):
+        configs = {path.stem: _read(path) for path in _files(group, config_dir)}
+        composed = [name for name, config in configs.items() if _uses_other_groups(config.pop("defaults", []))]
+        overrides += [f"{group}=[{','.join(composed)}]"] if composed else []
+        keys += [key for config in configs.values() for key in _list_keys(config, f"{group}.")]
+    cfg = _compose_cached(tuple(overrides), config_dir)
+    return list(dict.fromkeys([*_list_keys(OmegaConf.to_container(cfg, resolve=False), ""), *keys]))
+
+
+def _uses_other_groups(defaults: Sequence[object]) -> bool:
+    return any(not isinstance(entry, str) for entry in defaults)
+
+
+@lru_cache(maxsize=1)
+def list_packaged_groups() -> frozenset[str]:
+    """Return the config groups of cfeval: dataset, model, explainer and so on."""
+    return frozenset(path.name for path in get_package_folder().iterdir() if path.is_dir() and any(path.glob("*.yaml")))
+
+
+@lru_cache(maxsize=32)
+def get_packaged_defaults(group: str) -> dict[str, list[Any]]:
+    """Return the plain defaults, by dotted key, of all settings of run.yaml and of the packaged configs of a group."""
+    general = _read(get_package_folder() / "run.yaml")
+    del general["hydra"]
+    # An experiment has settings of other groups.
+    files = _files(group, None) if group != "experiment" else []
+    collected: dict[str, list[Any]] = {}
+    for prefix, config in [("", general), *((f"{group}.", _read(path)) for path in files)]:
+        config.pop("defaults", None)
+        _collect_plain(config, prefix, "_target_" in config, collected)
+    return collected
+
+
+def _collect_plain(node: dict[str, Any], prefix: str, in_component: bool, collected: dict[str, list[Any]]) -> None:
+    """Collect the settings of a component, but not those of the components inside it, such as sources of data."""
+    for name, value in node.items():
+        is_component = isinstance(value, dict) and "_target_" in value
+        if name.startswith("_") or (is_component and in_component):
+            continue
+        if "_target_" not in str(value):
+            collected.setdefault(f"{prefix}{name}", []).append(value)
+        if isinstance(value, dict):
+            _collect_plain(value, f"{prefix}{name}.", in_component or is_component, collected)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """Read a config file, without resolving anything."""
+    content = OmegaConf.to_container(OmegaConf.load(path), resolve=False)
+    return {str(key): value for key, value in content.items()} if isinstance(content, dict) else {}
+
+
+def _files(group: str, config_dir: str | None) -> list[Path]:
+    folders = [get_package_folder(), *([Path(config_dir)] if config_dir else [])]
+    return sorted(path for folder in folders for path in (folder / group).glob("*.yaml"))
+
+
+def _list_keys(node: object, prefix: str) -> list[str]:
+    if not isinstance(node, dict):
+        return []
+    return [key for name, child in node.items() for key in (f"{prefix}{name}", *_list_keys(child, f"{prefix}{name}."))]
+
+
+def _list_composed_keys(key: str, overrides: Sequence[str], config_dir: str | None) -> list[str]:
+    """List the keys of the config that some overrides compose, without one of them."""
+    cfg = _compose_without(key, overrides, config_dir)
+    return [] if cfg is None else _list_keys(OmegaConf.to_container(cfg, resolve=False), "")
+
+
+def explain_unknown_setting(key: str, overrides: Sequence[str] = (), config_dir: str | None = None) -> str:
+    """Say how to give a class a setting that its yaml lacks, or what it has instead; empty if there is no class."""
+    cfg, (parent, _, name) = _compose_without(key, overrides, config_dir), key.rpartition(".")
+    node = None if cfg is None or not parent else OmegaConf.select(cfg, parent)
+    if isinstance(node, DictConfig) and "_target_" not in node and _is_in_component(cfg, parent):
+        return f"{parent} has no {name!r}.{did_you_mean(name, map(str, node))} To add it, write +{key}=…"
+    target = str(node.get("_target_") or "") if isinstance(node, DictConfig) else ""
+    if not target:
+        return ""
+    if isinstance(node, DictConfig) and name in node:
+        return f"{key} is a mapping in the yaml: to add to it, write +{key}=…"
+    if target.startswith("cfeval_cli."):  # other classes are not imported for the sake of a message
+        parameters = list(signature(get_object(target)).parameters)
+        if name not in parameters:
+            close = did_you_mean(name, parameters)
+            return f"{parent} has no setting {name!r}.{close} There is: {', '.join(parameters) or 'none'}."
+    return f"the yaml lists no setting {name!r} of {target}: to give it one, write +{key}=…"
+
+
+def _is_in_component(cfg: DictConfig | None, key: str) -> bool:
+    """Return whether a mapping belongs to the settings of a class, so that its keys are the user's to choose."""
+    while "." in key:
+        key = key.rpartition(".")[0]
+        node = OmegaConf.select(cfg, key) if cfg is not None else None
+        if isinstance(node, DictConfig) and "_target_" in node:
+            return True
+    return False
+
+
+@lru_cache(maxsize=2)
+def _compose_cached(overrides: tuple[str, ...], config_dir: str | None) -> DictConfig:
+    """Compose a config to be read only: one message looks up the same config more than once."""
+    return compose_run(overrides, config_dir)
+
+
+def _compose_without(key: str, overrides: Sequence[str], config_dir: str | None) -> DictConfig | None:
+    """Compose a config without the override of one setting; None if another override is wrong too."""
+    others = (word for word in overrides if word.partition("=")[0] != key and not word.startswith("hydra"))
+    try:
+        return _compose_cached(tuple(others), config_dir)
+    except Exception:
+        return None
+
+
+def get_package_folder() -> Path:
+    """Return the folder of the configs that come with cfeval."""
+    return Path(str(resources.files("cfeval_cli.conf").joinpath("run.yaml"))).parent
+
+
+def explain_hydra_error(error: Exception, overrides: Sequence[str] = (), config_dir: str | None = None) -> str:
+    """Return Hydra's message about some overrides, with the closest names that exist."""
+    message = str(error).strip()
+    with packaged_configs():
+        if match := re.search(r"Could not override '([^']+)'", message):
+            if advice := explain_unknown_setting(match[1], overrides, config_dir):
+                return advice
+            known = list_settings(config_dir)
+            if match[1] in known and match[1].count(".") > 1:
+                group, name = match[1].split(".")[:2]
+                return f"{match[1]} is a setting of {group} {name!r}, which is not chosen: add it to {group}=[…]."
+            close = did_you_mean(
+                match[1], dict.fromkeys([*known, *_list_composed_keys(match[1], overrides, config_dir)])
+            )
+            return f"there is no setting {match[1]!r}.{close} See cfeval run --cfg job."
+        if "Cannot merge" in str(error.__cause__) and (match := re.search(r"merging override \+*([^=]+)=", message)):
+            return (
+                f"{match[1]} is a list in the yaml and a mapping here, or the reverse. Remove the first and add the "
+                f"second: '~{match[1]}' '+{match[1]}=…'"
+            )
+        if match := re.search(r"Could not (?:find|load) '([^']+)/([^'/]+)'", message):
+            group, name = match.groups()
+            there = list_options(group, config_dir)
+            return f"there is no {group} {name!r}.{did_you_mean(name, there)} There is: {', '.join(there)}."
+    cause = f" {error.__cause__}" if error.__cause__ else ""
+    return " ".join(f"{message}{cause}".split())
+
+
+_PLAIN_WORD = re.compile(r"[A-Za-z_][\w.-]*")  # Hydra reads these as text without quotes, except the following.
+_OTHER_WORDS = ("true", "false", "null", "nan", "inf")
+
+
+def format_value(value: Any) -> str:
+    """Write a value as Hydra reads it on a command line."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, Mapping):
+        return "{" + ",".join(f"{format_value(key)}:{format_value(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ",".join(map(format_value, value)) + "]"
+    text = str(value)
+    return text if _PLAIN_WORD.fullmatch(text) and text.lower() not in _OTHER_WORDS else quote(text)
+
+
+def quote(text: Path | str) -> str:
+    """Quote a text for Hydra's command line, whatever characters it has."""
+    # A backslash counts before a quote, the end or an interpolation, and nowhere else.
+    escaped = re.sub(r"(\\*)\$\{", r"\1\1\\${", str(text))
+    escaped = re.sub(r"(\\*)'", r"\1\1\\'", escaped)
+    return "'" + re.sub(r"(\\+)$", r"\1\1", escaped) + "'"

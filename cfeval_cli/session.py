@@ -1,0 +1,173 @@
+"""A run inside the user's own Python process: its folder, log, warnings and threads."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import logging
+import os
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, nullcontext
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig
+
+from cfeval_cli import configs
+from cfeval_cli.core.files import describe_encoding_problem, make_folder, make_new_folder
+from cfeval_cli.errors import UserError, refuse_exit, visible
+from cfeval_cli.experiment import run_experiment
+from cfeval_cli.logs import SafeFormatter
+
+_THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+def run_session(
+    settings: Mapping[str, Any],
+    components: Mapping[str, object],
+    into: str | Path | None,
+    call: str,
+    progress: bool,
+    config_dir: str | Path | None = None,
+) -> Path:
+    """Compose a run, compute it and return its folder; `components` replace those of the config, by key."""
+    from cfeval_cli.pipeline.display import display_progress
+    from cfeval_cli.pipeline.progress import Progress
+    from cfeval_cli.results.store import RunFolder
+    from cfeval_cli.settings import plan
+
+    config = _compose(settings, None if config_dir is None else str(config_dir))
+    path = _make_folder(into)
+    folder = RunFolder(path, [call])
+    try:
+        with ExitStack() as stack:
+            stack.enter_context(folder.opened())
+            stack.enter_context(_limit_threads())
+            stack.enter_context(_write_log(path / "run.log", progress))
+            stages = stack.enter_context(display_progress()) if progress else Progress()
+            with refuse_exit():
+                chosen = plan(config, components)
+            run_experiment(chosen, folder, stages)
+    except BaseException as error:
+        if folder.begun:
+            folder.close("stopped" if isinstance(error, KeyboardInterrupt) else "failed")
+        else:
+            folder.discard()
+        raise
+    for message in folder.silent():
+        warnings.warn_explicit(message, RuntimeWarning, *_find_caller())
+    return path
+
+
+@contextmanager
+def issue_warnings(progress: bool, rename: Callable[[str], str] = str) -> Iterator[None]:
+    """Issue warnings of a run as Python warnings, unless progress shows them; `rename` is applied to each."""
+    with nullcontext() if progress else _handled_by(_WarningHandler(rename)):
+        yield
+
+
+def check_paths(into: str | Path | None) -> None:
+    """Refuse a working directory or result folder whose name cannot be stored as UTF-8."""
+    if problem := describe_encoding_problem(*([] if into is None else [str(into)])):
+        raise UserError(problem)
+
+
+def _compose(settings: Mapping[str, Any], config_dir: str | None) -> DictConfig:
+    """Compose the config of a run; UserError says what Hydra objects to."""
+    from hydra.errors import HydraException
+    from omegaconf.errors import OmegaConfBaseException
+
+    overrides = [f"{key}={configs.format_value(value)}" for key, value in settings.items()]
+    with configs.packaged_configs():
+        try:
+            return configs.compose_run(overrides, config_dir)
+        except (HydraException, OmegaConfBaseException) as error:
+            raise UserError(configs.explain_hydra_error(error, overrides, config_dir)) from error
+
+
+def _make_folder(into: str | Path | None) -> Path:
+    if into is None:
+        now = datetime.now()
+        return make_new_folder(Path("outputs") / now.strftime("%Y-%m-%d") / now.strftime("%H-%M-%S"))
+    folder = Path(into).expanduser()
+    make_folder(folder)
+    return folder
+
+
+def _find_caller() -> tuple[str, int]:
+    """Return file and line of the code that called cfeval."""
+    own_code = (f"{Path(__file__).parent}{os.sep}", contextlib.__file__)
+    caller = next(frame for frame in inspect.stack(0) if not frame.filename.startswith(own_code))
+    return caller.filename, caller.lineno
+
+
+class _WarningHandler(logging.Handler):
+    """Issues what a run logs as a warning as a UserWarning of the line that called cfeval."""
+
+    def __init__(self, rename: Callable[[str], str]) -> None:
+        super().__init__(logging.WARNING)
+        self._rename, self._caller = rename, _find_caller()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return whether the record is a warning; errors are raised."""
+        return record.levelno == logging.WARNING
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Issue it, every time."""
+        message = visible(self._rename(record.getMessage()), keep="\n")
+        warnings.warn_explicit(message, UserWarning, *self._caller)
+
+
+@contextmanager
+def _handled_by(handler: logging.Handler) -> Iterator[None]:
+    """Give what cfeval logs to a handler too."""
+    loggers = logging.getLogger("cfeval"), logging.getLogger("cfeval_cli")
+    for logger in loggers:
+        logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            logger.removeHandler(handler)
+        handler.close()
+
+
+@contextmanager
+def _limit_threads() -> Iterator[None]:
+    """Use one thread in each library, as the command does: the same bits on any number of cores."""
+    from threadpoolctl import threadpool_limits
+
+    from cfeval_cli.seeding import one_thread
+
+    torch = one_thread() if "torch" in sys.modules else nullcontext()  # which reads the environment when it is loaded
+    before = {name: os.environ.get(name) for name in _THREAD_VARIABLES}
+    os.environ.update(dict.fromkeys(_THREAD_VARIABLES, "1"))  # for libraries that are loaded only now
+    try:
+        with torch, threadpool_limits(1):
+            yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+@contextmanager
+def _write_log(path: Path, progress: bool) -> Iterator[None]:
+    """Write warnings, or with progress every message, to a file too."""
+    handler = logging.FileHandler(path, encoding="utf-8", delay=True)
+    handler.setFormatter(SafeFormatter("[%(asctime)s][%(name)s][%(levelname)s] - %(message)s"))
+    loggers = logging.getLogger("cfeval"), logging.getLogger("cfeval_cli")
+    levels = [logger.level for logger in loggers]
+    for logger, level in zip(loggers, levels, strict=True):
+        logger.setLevel(logging.INFO if progress else level)
+    try:
+        with _handled_by(handler):
+            yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)

@@ -1,0 +1,77 @@
+"""The user's own folder of configs, and folders that two runs of one second would share."""
+
+import sys
+
+import pytest
+from omegaconf import OmegaConf
+
+from cfeval_cli import configs
+from cfeval_cli.cli import callbacks
+from cfeval_cli.cli.own_configs import (
+    find_conf_folder,
+    find_own_folder,
+    get_config_dir,
+    has_clash,
+    is_own_config,
+    list_used_configs,
+)
+from cfeval_cli.errors import UserError
+
+
+def test_the_folder_that_the_command_line_names(monkeypatch):
+    for words, expected in ((["--config-dir", "a"], "a"), (["--config-dir=b"], "b"), (["-cd", "c"], "c"), ([], None)):
+        monkeypatch.setattr(sys, "argv", ["cfeval", *words])
+        assert get_config_dir() == expected
+
+
+def test_a_folder_by_the_time_is_claimed_once_and_a_users_own_never(tmp_path):
+    OmegaConf.register_new_resolver("now", lambda form: "then", replace=True)
+    made = [callbacks.claim(OmegaConf.create({"dir": f"{tmp_path}/${{now:%H}}"})) for _ in range(3)]
+    assert [path.name for path in made] == ["then", "then-2", "then-3"] and all(path.is_dir() for path in made)
+    assert callbacks.claim(OmegaConf.create({"dir": str(tmp_path / "own")})) is None
+    assert not (tmp_path / "own").exists()
+
+
+def own(folder, *files, body="_target_: x.Y\n"):
+    """A folder of configs of a user's own."""
+    for file in files:
+        (folder / file).parent.mkdir(parents=True, exist_ok=True)
+        (folder / file).write_text(body)
+    return folder
+
+
+def test_the_folder_conf_is_found_where_one_is_and_in_a_clone_it_is_the_packages_own(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["cfeval"])
+    monkeypatch.chdir(tmp_path)
+    assert find_conf_folder() is None
+    own(tmp_path, "conf/app.yaml", "conf/servers/web.yaml")  # of something else
+    assert find_conf_folder() is None
+    own(tmp_path, "conf/dataset/mine.yaml")
+    assert find_conf_folder() == find_own_folder() == str(tmp_path / "conf")
+    monkeypatch.setattr(sys, "argv", ["cfeval", "--config-dir", "other"])
+    assert find_own_folder() == "other"
+    monkeypatch.chdir(configs.get_package_folder().parent)
+    assert configs.get_package_folder().name == "conf" and find_conf_folder() is None
+    (tmp_path / "clone").mkdir()
+    (tmp_path / "clone" / "conf").symlink_to(configs.get_package_folder())
+    monkeypatch.chdir(tmp_path / "clone")
+    assert find_conf_folder() is None
+
+
+def test_a_users_config_adds_a_name_and_never_takes_the_place_of_another(tmp_path):
+    folder = own(tmp_path, "dataset/mine.yaml", "explainer/lime.yaml", "dataset/wine.yaml", "search/near.yaml")
+    ours = configs.get_package_folder() / "dataset" / "wine.yaml"
+    (tmp_path / "dataset" / "wine.yaml").write_bytes(ours.read_bytes())  # as in a clone beside an installed package
+    assert is_own_config("dataset/mine", str(folder)) and not is_own_config("dataset/wine", str(folder))
+    assert not is_own_config("dataset/adults", str(folder))
+    assert has_clash(str(folder)) and not has_clash(str(own(tmp_path / "new", "dataset/mine.yaml")))
+    own(tmp_path, "explainer/many.yaml", body="defaults: [omission, few]\n")
+    own(tmp_path, "explainer/few.yaml", body="few: {_target_: x.Few}\n")
+    with configs.packaged_configs():
+        used = list_used_configs(["dataset=mine", "explainer=[random,many]"], str(folder))
+        assert sorted(used) == ["dataset/mine", "explainer/few", "explainer/many"]  # what others name counts too
+        assert list_used_configs(["dataset=wine", "explainer=[random]"], str(folder)) == []
+        with pytest.raises(UserError) as told:
+            list_used_configs([], str(folder))
+    assert str(tmp_path / "explainer" / "lime.yaml") in str(told.value)
+    assert str(configs.get_package_folder() / "explainer" / "lime.yaml") in str(told.value)

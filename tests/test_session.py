@@ -1,0 +1,66 @@
+"""`run`: an experiment from settings, in this process, as the command runs it."""
+
+import os
+import warnings
+
+import pytest
+
+from cfeval_cli import run
+from cfeval_cli.errors import UserError
+from cfeval_cli.session import check_paths
+
+SETTINGS = {
+    "dataset": "toy", "explainer": ["random", "omission"], "metric": ["c", "recall"], "n_explain": 10, "k": 2,
+    "cache": "off", "n_jobs": 1, "figures": [], "report": False, "resamples": 100, "bounds": 0, "noise": 0,
+    "reparametrisations": 0, "judge": [],
+}  # fmt: skip
+CHANGES_WITH_TIME = {"run.json", "run.log", "costs.csv", "costs.md"}
+
+
+@pytest.fixture
+def settings(toy):
+    return {**SETTINGS, "data_dir": str(toy.folder / "data")}
+
+
+def test_it_is_the_run_of_the_command_byte_for_byte(toy, settings, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    results = run(settings, config_dir=toy.folder / "conf")
+    assert results.folder.parent.parent.name == "outputs"
+    words = [f"{key}={value}".replace(" ", "").replace("'", "") for key, value in SETTINGS.items() if key != "dataset"]
+    toy.run(*words, "hydra.run.dir=command", cwd=tmp_path)
+    names = {path.name for path in (tmp_path / "command").iterdir() if path.is_file()} - CHANGES_WITH_TIME
+    assert names == {path.name for path in results.folder.iterdir() if path.is_file()} - CHANGES_WITH_TIME
+    assert {"metrics.csv", "correlations.csv", "tables.md"} <= names
+    for name in names:
+        assert (tmp_path / "command" / name).read_bytes() == (results.folder / name).read_bytes(), name
+
+
+def test_threads_and_warnings_are_as_before_after_a_run(toy, settings, tmp_path, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    monkeypatch.delenv("MKL_NUM_THREADS", raising=False)
+    before = dict(os.environ)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run(settings, config_dir=toy.folder / "conf", into=tmp_path / "here")
+    assert dict(os.environ) == before and (tmp_path / "here" / "run.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"kk": 1}, "there is no setting 'kk'. Did you mean k?"),
+        ({"explainer": ["lmie"]}, "there is no explainer 'lmie'. Did you mean lime?"),
+        ({"k": 9}, "k=9 is more than the 4 features of toy"),
+    ],
+)
+def test_a_mistake_is_one_message_and_leaves_no_folder(toy, settings, tmp_path, changes, message):
+    with pytest.raises(UserError) as error:
+        run({**settings, **changes}, config_dir=toy.folder / "conf", into=tmp_path / "here")
+    assert message in str(error.value)
+    assert not list(tmp_path.rglob("run.json"))
+
+
+def test_names_that_cannot_be_stored_are_refused():
+    check_paths(None)
+    with pytest.raises(UserError, match="is not valid UTF-8"):
+        check_paths("runs/\udce9")
