@@ -102,7 +102,7 @@ def test_errors_of_workers_are_those_of_the_work():
 
 
 def test_a_worker_that_dies_is_told_with_the_way_out():
-    with pytest.raises(Failure, match=r"worker process died.*executor.n_jobs=1"):
+    with pytest.raises(Failure, match=r"worker process was killed.*executor.n_jobs=1"):
         list(Local(2, 0.0).map(die, os.getpid(), list(range(6))))
     # and the next work finds new ones
     assert list(Local(2, 0.0).map(add, {"base": 1}, [1, 2, 3])) == [2, 3, 4]
