@@ -3,6 +3,7 @@
 import importlib
 import importlib.util
 import math
+import os
 import re
 import traceback
 from collections.abc import Iterable, Iterator
@@ -142,3 +143,18 @@ def installed(name: str, extra: str) -> None:
     """Refuse what needs a package that this installation has not."""
     if importlib.util.find_spec(name) is None:
         raise ValueError(f"needs the package {name}: pip install 'cfeval[{extra}]'")
+
+
+def describe_encoding_problem(*arguments: str) -> str | None:
+    """Return why the working directory or some arguments are not valid UTF-8; None if they are."""
+    try:
+        folder = os.getcwd()  # noqa: PTH109
+    except OSError:
+        folder = ""
+    names = {f"the working directory {folder!a}": folder, **{f"the argument {a!a}": a for a in arguments}}
+    for what, name in names.items():
+        try:
+            name.encode("utf-8")
+        except UnicodeEncodeError:
+            return f"{what} is not valid UTF-8. Rename the file or folder, or use another one."
+    return None

@@ -17,8 +17,8 @@ from typing import Any
 from omegaconf import DictConfig
 
 from cfeval_cli import configs
-from cfeval_cli.core.files import describe_encoding_problem, make_folder, make_new_folder
-from cfeval_cli.errors import UserError, refuse_exit, visible
+from cfeval_cli.core.files import make_folder, make_new_folder
+from cfeval_cli.errors import UserError, describe_encoding_problem, refuse_exit, visible
 from cfeval_cli.experiment import run_experiment
 from cfeval_cli.logs import SafeFormatter
 

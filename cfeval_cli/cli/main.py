@@ -14,8 +14,7 @@ from typing import NoReturn
 
 from cfeval_cli import __version__
 from cfeval_cli.cli import screen
-from cfeval_cli.core.files import describe_encoding_problem
-from cfeval_cli.errors import Failure, UserError, describe_error, did_you_mean, visible
+from cfeval_cli.errors import Failure, UserError, describe_encoding_problem, describe_error, did_you_mean, visible
 
 COMMANDS = {
     "run": "train, explain, search, score: one run, or a sweep with --multirun",

@@ -186,18 +186,3 @@ def make_new_folder(wanted: Path) -> Path:
             folder.mkdir()
             return folder
     raise AssertionError("numbers do not end")
-
-
-def describe_encoding_problem(*arguments: str) -> str | None:
-    """Return why the working directory or some arguments are not valid UTF-8; None if they are."""
-    try:
-        folder = os.getcwd()  # noqa: PTH109
-    except OSError:
-        folder = ""
-    names = {f"the working directory {folder!a}": folder, **{f"the argument {a!a}": a for a in arguments}}
-    for what, name in names.items():
-        try:
-            name.encode("utf-8")
-        except UnicodeEncodeError:
-            return f"{what} is not valid UTF-8. Rename the file or folder, or use another one."
-    return None

@@ -20,8 +20,7 @@ from cfeval_cli.cli import data as data_command
 from cfeval_cli.cli import main as cli
 from cfeval_cli.cli.main import _overrides_last, complain
 from cfeval_cli.cli.own_configs import get_config_dir
-from cfeval_cli.core.files import describe_encoding_problem
-from cfeval_cli.errors import UserError
+from cfeval_cli.errors import UserError, describe_encoding_problem
 from tests.conftest import CFEVAL, cfeval, environment, only_run, serving, start
 from tests.inside import planned, run
 

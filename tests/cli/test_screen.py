@@ -1,11 +1,10 @@
 """What a terminal is shown, and how much of it."""
 
-import logging
 import re
 import sys
 from dataclasses import replace
 
-from cfeval_cli.cli import live, screen
+from cfeval_cli.cli import screen
 from cfeval_cli.report.table import Cell, Row, Table, Title
 from tests.conftest import cfeval
 
@@ -49,9 +48,6 @@ def test_quiet_leaves_results_and_complaints(monkeypatch, capsys, toy, tmp_path)
     monkeypatch.setattr(screen, "_options", screen.Options(quiet=True))
     screen.show([TABLE], "Results: here")
     assert capsys.readouterr().out == "Results: here\n"
-    with live.terminal() as made, made.stage("explain: x", 10):
-        logging.getLogger("cfeval").warning("look \x1b[2J out")
-    assert capsys.readouterr().err == "cfeval: look \\x1b[2J out\n"
     monkeypatch.setattr(screen, "_options", screen.Options())
     few = ["explainer=[random,lr]", "n_explain=20", "resamples=0", "metric=[c,recall]", "truth=[signed]",
            "gold=signed"]  # fmt: skip
