@@ -24,6 +24,7 @@ from cfeval_cli.report.titles import (
     name_truths,
 )
 from cfeval_cli.statistics.findings import Findings
+from cfeval_cli.statistics.subsets import WITHOUT_CONTROLS, select_subset
 
 APART = "~"  # marks a rank that is not significantly different from the next better one
 _Record = Mapping[str, Any]
@@ -175,18 +176,17 @@ def _make_taus(correlations: pd.DataFrame, record: _Record) -> dict[str, dict[Pa
     ]
     taus: dict[str, dict[Pair, Cell]] = {}
     for gold, name in name_truths(settings["gold"], record).items():
-        lines = chosen[chosen["gold"] == gold]
-        subset = "_without_controls" if lines["tau_without_controls"].notna().any() else ""
-        coefficient, moves = f"tau{subset}", f"moves{subset}"
-        if lines[coefficient].isna().all():
+        known = chosen[(chosen["gold"] == gold) & chosen["tau"].notna()]
+        if known.empty:
             continue
+        rest = select_subset(known, WITHOUT_CONTROLS)
+        lines = select_subset(known) if rest.empty else rest
         taus[name] = {
             (line["metric"], line["variant"]): Cell(
-                line[coefficient], line[f"{coefficient}_low"], line[f"{coefficient}_high"], form=SHORT,
-                marks=MOVES * (line[moves] is True) + CIRCULAR * (line["circular"] is True),
+                line["tau"], line["tau_low"], line["tau_high"], form=SHORT,
+                marks=MOVES * (line["moves"] is True) + CIRCULAR * (line["circular"] is True),
             )
             for line in lines.to_dict("records")
-            if not pd.isna(line[coefficient])
         }  # fmt: skip
     return taus
 

@@ -32,15 +32,18 @@ from cfeval_cli.report.titles import (
     name_truths,
     write_reason,
 )
-from cfeval_cli.statistics.correlation import without_controls
 from cfeval_cli.statistics.findings import Findings
+from cfeval_cli.statistics.subsets import ALL_EXPLAINERS, WITHOUT_CONTROLS, has_controls, select_subset
 
 _Record = Mapping[str, Any]
 _Line = Mapping[Any, Any]
 
-# the coefficients of correlations.csv: column, sign, and what is behind the name of the ground truth
-_COEFFICIENTS = (("tau", "τ", ""), ("tau_without_controls", "τ", ", no controls"), ("rho", "ρ", ""))
-_MOVES_COLUMN = {"tau": "moves", "tau_without_controls": "moves_without_controls"}
+# the coefficients of correlations.csv: subset, column, sign, and what is behind the name of the ground truth
+_COEFFICIENTS = (
+    (ALL_EXPLAINERS, "tau", "τ", ""),
+    (WITHOUT_CONTROLS, "tau", "τ", ", no controls"),
+    (ALL_EXPLAINERS, "rho", "ρ", ""),
+)
 _ROUNDING = 1e-9
 
 
@@ -50,15 +53,20 @@ class _Column:
 
     title: Title
     name: str  # of the column in correlations.csv
-    lines: pd.DataFrame  # indexed by metric and variant
-    by_pair: Mapping[Pair, _Line]
+    subset: str  # of the explainers
+    lines: pd.DataFrame  # of all subsets
     truths: Sequence[str]  # metrics that are the ground truth
+
+    @cached_property
+    def by_pair(self) -> Mapping[Pair, _Line]:
+        """The lines of the subset by metric and variant."""
+        return _by_pair(select_subset(self.lines, self.subset).set_index(["metric", "variant"]))
 
     @cached_property
     def best(self) -> float:
         """The largest value of a metric that is not the ground truth."""
-        judged = [pair[0] not in self.truths for pair in self.lines.index]
-        return float(self.lines[judged][self.name].max())
+        lines = select_subset(self.lines, self.subset)
+        return float(lines.loc[~lines["metric"].isin(self.truths), self.name].max())
 
     def make_cell(self, pair: Pair) -> Cell:
         """Return the value of a metric, with its interval and its marks."""
@@ -70,7 +78,7 @@ class _Column:
             return Cell(value, form=P_VALUE)
         low, high = line[f"{self.name}_low"], line[f"{self.name}_high"]
         is_outside = bool(value < low - _ROUNDING or value > high + _ROUNDING)
-        marks = OUTSIDE * is_outside + MOVES * (line.get(_MOVES_COLUMN.get(self.name, "")) is True)
+        marks = OUTSIDE * is_outside + MOVES * (self.name == "tau" and line.get("moves") is True)
         marks += CIRCULAR * (line.get("circular") is True)
         return Cell(value, low, high, marks=marks, bold=bool(value == self.best))
 
@@ -108,21 +116,19 @@ def _make_columns(correlations: pd.DataFrame, record: _Record) -> list[_Column]:
     sides.insert(sum(bool(star) for _, star, _ in sides), graded)
     columns = []
     for name, star, lines in sides:
-        lines = lines.set_index(["metric", "variant"])
         if lines["tau"].isna().all():
             continue
-        by_pair = _by_pair(lines)
-        for coefficient, sign, subset in _COEFFICIENTS:
-            has_fewer = (lines["explainers_without_controls"] < lines["explainers"]).any()
-            if lines[coefficient].isna().all() or (subset and not has_fewer):
+        for subset, coefficient, sign, suffix in _COEFFICIENTS:
+            is_absent = select_subset(lines, subset)[coefficient].isna().all()
+            if is_absent or (subset == WITHOUT_CONTROLS and not has_controls(lines)):
                 continue
-            title = Title(f"{sign} {name}{star}{subset}", term=sign)
-            columns.append(_Column(title, coefficient, lines, by_pair, truths))
+            title = Title(f"{sign} {name}{star}{suffix}", term=sign)
+            columns.append(_Column(title, coefficient, subset, lines, truths))
             if star or name == "ladder":
                 # it names its coefficient, from which a narrow screen can separate it
-                of_what = f"{sign} ladder" if name == "ladder" else f"{sign}{subset}"
+                of_what = f"{sign} ladder" if name == "ladder" else f"{sign}{suffix}"
                 p_title = Title(f"p({of_what})", term="p")
-                columns.append(_Column(p_title, f"p_{coefficient}", lines, by_pair, truths))
+                columns.append(_Column(p_title, f"p_{coefficient}", subset, lines, truths))
     return columns
 
 
@@ -162,7 +168,8 @@ def _correlation_notes(
             f"Ladder: {graded['explainers'].max()} explainers that name the gold ({graded['gold'].iloc[0]}) more and "
             "more often, judged by that order."
         )
-    reasons = sorted({note for note in shown["note"] if note})
+    telling = shown[(shown["subset"] == ALL_EXPLAINERS) | shown["tau"].isna()]
+    reasons = sorted({note for note in telling["note"] if note})
     if reasons:
         notes.append(write_reason("; ".join(reasons)))
     if tied:
@@ -211,9 +218,8 @@ def _truth_title(sign: str, gold: str, name: str, record: _Record) -> Title:
 
 def build_instance_agreement(findings: Findings, record: _Record) -> list[Table]:
     """Build the agreement instance by instance, over all explainers and, if there are controls, without those."""
-    table = _build_instances(findings.instance_agreement, record)
-    lines = without_controls(findings.instance_agreement)
-    lines = pd.DataFrame(lines[lines["tau"].notna()])
+    table = _build_instances(select_subset(findings.instance_agreement), record)
+    lines = select_subset(findings.instance_agreement, WITHOUT_CONTROLS)
     if lines.empty or not list_contenders(findings.metrics, record, controls=True):
         return [table]
     return [table, replace(_build_instances(lines, record), title=f"{table.title}, without controls")]

@@ -12,9 +12,9 @@ import pandas as pd
 from cfeval_cli.report.numbers import fixed
 from cfeval_cli.report.table import BLANK, DASH, STAR, Cell, Row, Table, Title
 from cfeval_cli.report.titles import Pair, list_contenders, make_metric_title, name_truths
-from cfeval_cli.statistics.correlation import without_controls
 from cfeval_cli.statistics.findings import Findings
 from cfeval_cli.statistics.resampled import SURE, too_few
+from cfeval_cli.statistics.subsets import WITHOUT_CONTROLS, select_subset
 
 _Record = Mapping[str, Any]
 _PairOfPairs = tuple[Pair, Pair]
@@ -35,7 +35,7 @@ def build_differences_without_controls(findings: Findings, record: _Record) -> l
     """Build the same differences with the controls left out."""
     if findings.differences.empty:
         return []
-    lines = without_controls(findings.differences)
+    lines = select_subset(findings.differences, WITHOUT_CONTROLS)
     if lines["difference"].isna().all() or not list_contenders(findings.metrics, record, controls=True):
         return []
     # the larger τ over all explainers can be the smaller one without controls

@@ -20,6 +20,7 @@ from cfeval_cli.report.notes import coverage_notes, describe_controls
 from cfeval_cli.report.table import LOW_COVERAGE_MARK, Table
 from cfeval_cli.report.titles import find_low_coverage, list_contenders, list_truth_metrics
 from cfeval_cli.statistics.findings import Findings
+from cfeval_cli.statistics.subsets import select_subset
 
 _Record = Mapping[str, Any]
 
@@ -40,12 +41,12 @@ def build_tables(findings: Findings, record: _Record) -> list[Table]:
         tables.append(build_mean_ranks(metrics, record, low).add_notes(*support_notes(metrics, record)))
     if len(findings.metric_agreement):
         tables.append(build_metric_agreement(findings.metric_agreement, record, detail=has_truths))
-    tables += build_differences(findings.differences, record)
+    tables += build_differences(select_subset(findings.differences), record)
     tables += build_differences_without_controls(findings, record)
     if len(findings.instance_agreement):
         tables += build_instance_agreement(findings, record)
     if findings.invariance is not None and len(findings.invariance):
-        tables.append(build_ranges(findings.invariance, record))
+        tables.append(build_ranges(select_subset(findings.invariance), record))
     if findings.bounds is not None and not findings.bounds["metric"].isin(list_truth_metrics(record)).all():
         tables.append(build_bounds(findings.bounds, ungraded if has_scores else metrics, record, low))
     if (metrics["own_n"] != metrics["n"]).any():

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from cfeval_cli.statistics.findings import Findings
+from cfeval_cli.statistics.subsets import ALL_EXPLAINERS, WITHOUT_CONTROLS, has_controls, select_subset
 
 # Okabe and Ito's colours, which the colour-blind can tell apart; their yellow darker, so that white paper shows it
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#000000", "#B8A800")
@@ -142,7 +143,7 @@ def draw(findings: Findings, costs: pd.DataFrame, record: Mapping[str, Any]) -> 
         if known and any(not is_truth(pair[0], record) for pair, _ in _shown(named, record)):
             for place, truth in enumerate(known):
                 name = "truth" if place == 0 else f"truth_{truth[1]}"
-                drawn[name] = _against_truth(named, findings.correlations, record, truth)
+                drawn[name] = _against_truth(named, select_subset(findings.correlations), record, truth)
         if named["rank"].notna().any() and named["explainer"].nunique() > 1:
             drawn["ranks"] = _ranks(named, record)
         if len(named) and "truth" not in drawn:  # which shows the same values
@@ -400,23 +401,22 @@ def _correlations(correlations: pd.DataFrame, record: Mapping[str, Any]) -> Plot
     }
     sides = [(told[gold], chosen[chosen["gold"] == gold]) for gold in names]
     sides.append(("ladder", correlations[correlations["family"] == "ladder"]))
-    sides = [
-        (title, side[side["tau"].notna() & ~side["metric"].isin(list_truth_metrics(record))]) for title, side in sides
-    ]
-    sides = [(title, side) for title, side in sides if len(side)]
-    pairs = list(dict.fromkeys(pair for _, side in sides for pair in _pairs(side)))
+    sides = [(title, side[~side["metric"].isin(list_truth_metrics(record))]) for title, side in sides]
+    sides = [(title, side) for title, side in sides if side["tau"].notna().any()]
+    pairs = list(dict.fromkeys(pair for _, side in sides for pair in _pairs(side[side["tau"].notna()])))
     figure = make_figure(WIDE, 0.9 + 0.25 * len(pairs))
     axes = np.atleast_1d(np.asarray(figure.subplots(1, max(1, len(sides)), sharey=True)))
     for axis, (title, side) in zip(axes, sides, strict=False):
-        place = np.array([pairs.index(pair) for pair in zip(side["metric"], side["variant"], strict=True)])
-        for of, sign, name, shift, mark, colour, edge in _COEFFICIENTS:
-            nobody = of == "tau_without_controls" and (side["explainers_without_controls"] == side["explainers"]).all()
-            if side[of].isna().all() or nobody:
+        with_controls = has_controls(side)
+        for subset, of, sign, name, shift, mark, colour, edge in _COEFFICIENTS:
+            lines = select_subset(side, subset)
+            lines = lines[lines[of].notna()]
+            if lines.empty or (subset == WITHOUT_CONTROLS and not with_controls):
                 continue
-            bars = _bars(side, of)
-            axis.errorbar(side[of], place + shift, xerr=bars, fmt=mark, ms=3.8, lw=1.2, color=colour, label=name)
+            place, bars = np.array([pairs.index(pair) for pair in _pairs(lines)]), _bars(lines, of)
+            axis.errorbar(lines[of], place + shift, xerr=bars, fmt=mark, ms=3.8, lw=1.2, color=colour, label=name)
             column = [(-0.85, f"p({sign})")]
-            for at, p in zip(place, side[f"p_{of}"], strict=True):
+            for at, p in zip(place, lines[f"p_{of}"], strict=True):
                 text = "" if pd.isna(p) else "<.001" if p < 0.001 else f"{p:.3f}"
                 column.append((at, text))
             for at, text in column:  # points from the edge, so that room is kept for them whatever the axis is
@@ -427,8 +427,8 @@ def _correlations(correlations: pd.DataFrame, record: Mapping[str, Any]) -> Plot
         axis.set_xlim(-1.05, 1.05)
         axis.axvline(0, color=INK, lw=0.6)
         axis.grid(axis="x")
-        less = side["explainers_without_controls"].max()
-        some = "" if pd.isna(less) or less == side["explainers"].max() else f", {less:g} without controls"
+        rest = select_subset(side, WITHOUT_CONTROLS)["explainers"].max()
+        some = f", {rest:g} without controls" if rest < side["explainers"].max() else ""
         axis.set_xlabel(f"{title}\n{side['explainers'].max():g} ranked{some}", parse_math=False)
     axes[0].set_yticks(
         range(len(pairs)), [visible(make_metric_title(*pair, record).text) for pair in pairs], parse_math=False
@@ -444,11 +444,11 @@ def _correlations(correlations: pd.DataFrame, record: Mapping[str, Any]) -> Plot
     return Plot(figure, "Agreement of each metric with the truth", caption)
 
 
-# column, sign, name, place above or below the metric's line, mark, colour, and how far from the axis its p stands
+# subset, column, sign, name, place above or below the line of the metric, mark, colour, distance of its p from the axis
 _COEFFICIENTS = (
-    ("tau", "τ", "Kendall's τ", -0.2, "o", COLOURS[0], 4),
-    ("tau_without_controls", "τ′", "Kendall's τ without controls (τ′)", 0.0, "^", COLOURS[2], 30),
-    ("rho", "ρ", "Spearman's ρ", 0.2, "s", COLOURS[3], 56),
+    (ALL_EXPLAINERS, "tau", "τ", "Kendall's τ", -0.2, "o", COLOURS[0], 4),
+    (WITHOUT_CONTROLS, "tau", "τ′", "Kendall's τ without controls (τ′)", 0.0, "^", COLOURS[2], 30),
+    (ALL_EXPLAINERS, "rho", "ρ", "Spearman's ρ", 0.2, "s", COLOURS[3], 56),
 )
 
 

@@ -16,7 +16,7 @@ from cfeval_cli.errors import UserError
 from cfeval_cli.results.record import parse_record
 from cfeval_cli.results.schema import TABLES
 
-SCHEMA = 5
+SCHEMA = 6
 LARGEST = 1 << 26  # bytes of a table or a record
 TOO_MUCH = (RecursionError, OverflowError, MemoryError)  # nested more deeply, or larger, than anything that runs write
 
@@ -132,7 +132,7 @@ def check_tables(record: Mapping[str, Any], metrics: pd.DataFrame, correlations:
     """Refuse tables that have a line twice, or are of metrics that run.json does not tell of."""
     for name, table, keys in (
         ("metrics.csv", metrics, ["metric", "variant", "explainer"]),
-        ("correlations.csv", correlations, ["metric", "variant", "family", "gold", "agreement"]),
+        ("correlations.csv", correlations, ["metric", "variant", "family", "gold", "agreement", "subset"]),
     ):
         if table.duplicated(keys).any():
             raise ValueError(f"{name} has two lines of the same {', '.join(keys)}")

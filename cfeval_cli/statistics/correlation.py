@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -13,14 +13,12 @@ from cfeval_cli.core import Bools, Floats, Ints
 from cfeval_cli.statistics.permutation import p_values
 from cfeval_cli.statistics.ranking import agreement, ranks
 from cfeval_cli.statistics.resampled import Bootstrap, Resampled
+from cfeval_cli.statistics.subsets import ALL_EXPLAINERS, WITHOUT_CONTROLS
 
 COLUMNS = [
-    "metric", "variant", "better", "family", "gold", "agreement", "explainers", "tau", "tau_low", "tau_high", "tau_se",
-    "p_tau", "explainers_without_controls", "tau_without_controls", "tau_without_controls_low",
-    "tau_without_controls_high", "tau_without_controls_se", "p_tau_without_controls", "rho", "rho_low", "rho_high",
-    "rho_se", "p_rho", "note",
+    "metric", "variant", "better", "family", "gold", "agreement", "subset", "explainers", "tau", "tau_low", "tau_high",
+    "tau_se", "p_tau", "rho", "rho_low", "rho_high", "rho_se", "p_rho", "note",
 ]  # fmt: skip
-REST = "_without_controls"  # in the names of columns
 
 BY_CONSTRUCTION = "best at this truth by construction"
 _BLOCK = 1 << 19  # pairs of explainers held at once
@@ -45,6 +43,8 @@ class Family:
     judged: list[int]  # rows
     truths: list[Truth]
     barred: frozenset[tuple[int, int]] = frozenset()  # places among the judged and the truths that have no τ
+    subset: str = ALL_EXPLAINERS
+    controls: Ints = field(default_factory=lambda: np.array([], dtype=int))  # explainers that the subset leaves out
 
     def barring(self, pairs: Collection[tuple[str, str, str]], drawn: Resampled) -> Family:
         """The same without the τ of metrics with truths that they are best at by construction."""
@@ -57,7 +57,13 @@ class Family:
 
     def without(self, controls: Bools) -> Family:
         """The same without the explainers that name chance or the gold itself."""
-        return replace(self, explainers=self.explainers[~controls[self.explainers]])
+        left_out = controls[self.explainers]
+        return replace(
+            self,
+            explainers=self.explainers[~left_out],
+            subset=WITHOUT_CONTROLS,
+            controls=self.explainers[left_out],
+        )
 
 
 def families(drawn: Resampled, ladder_gold: str) -> Iterator[Family]:
@@ -100,37 +106,26 @@ class Agreements:
         many = drawn.instances[:, family.explainers][family.judged] >= how.least
         return Agreements(family, there, tau, rho, p_tau, p_rho, np.asarray((many[:, None] | ~there).all(axis=2)))
 
-    def lines(self, drawn: Resampled, how: Bootstrap, rest: Agreements | None = None) -> Iterator[dict[str, Any]]:
-        """Rows of correlations.csv; `rest` are the agreements without controls."""
-        coefficients = {"tau": (self.tau, self.p_tau), "rho": (self.rho, self.p_rho)}
+    def lines(self, drawn: Resampled, how: Bootstrap) -> Iterator[dict[str, Any]]:
+        """Rows of correlations.csv; ρ is reported of all explainers only."""
+        coefficients = {"tau": (self.tau, self.p_tau)}
+        if self.family.subset == ALL_EXPLAINERS:
+            coefficients["rho"] = (self.rho, self.p_rho)
         spreads = {name: how.spread(values[1:], self.enough) for name, (values, _) in coefficients.items()}
-        ends_of_rest = spreads["tau"] if rest is None or rest is self else how.spread(rest.tau[1:], rest.enough)
         for j, row in enumerate(self.family.judged):
             for t, truth in enumerate(self.family.truths):
                 told: dict[str, Any] = {
                     "metric": drawn.rows[row][0], "variant": drawn.rows[row][1], "better": drawn.better[row],
                     "family": self.family.name, "gold": truth.gold, "agreement": truth.agreement,
-                    "explainers": int(self.there[j, t].sum()), "note": self._note(drawn, j, t),
+                    "subset": self.family.subset, "explainers": int(self.there[j, t].sum()),
+                    "note": self._note(drawn, j, t),
                 }  # fmt: skip
                 for name, (values, p) in coefficients.items():
                     if not np.isnan(values[0, j, t]):
                         told |= {name: values[0, j, t], f"p_{name}": p[j, t]}
                         ends = zip(("low", "high", "se"), spreads[name], strict=True)
                         told |= {f"{name}_{end}": of[j, t] for end, of in ends}
-                if rest is not None:
-                    told |= rest._without_controls(j, t, ends_of_rest)
-                    if "tau" in told and "tau_without_controls" not in told:
-                        told["note"] = "; ".join([*filter(None, [told["note"]]), _ALL_CONTROLS])
                 yield told
-
-    def _without_controls(self, j: int, t: int, spread: tuple[Floats, Floats, Floats]) -> dict[str, Any]:
-        """The part of a row that tells of these agreements, which are without controls."""
-        told: dict[str, Any] = {"explainers_without_controls": int(self.there[j, t].sum())}
-        if np.isnan(self.tau[0, j, t]):
-            return told
-        told |= {"tau_without_controls": self.tau[0, j, t], "p_tau_without_controls": self.p_tau[j, t]}
-        ends = zip(("low", "high", "se"), spread, strict=True)
-        return told | {f"tau_without_controls_{end}": of[j, t] for end, of in ends}
 
     def _note(self, drawn: Resampled, j: int, t: int) -> str:
         """Which explainers are left out, or why there is no figure."""
@@ -138,32 +133,31 @@ class Agreements:
         if (j, t) in self.family.barred:
             return BY_CONSTRUCTION
         if there.sum() < 2:
+            everyone = np.concatenate([self.family.explainers, self.family.controls])
+            if len(everyone) > len(there) and _there(drawn, replace(self.family, explainers=everyone))[j, t].sum() > 1:
+                return _ALL_CONTROLS
             reasons = drawn.notes[self.family.judged[j]] | (set() if row is None else drawn.notes[row])
             return "; ".join(sorted(reasons)) or "a ranking needs two explainers"
         absent = sorted(drawn.explainers[e] for e in self.family.explainers[~there])
         notes = [f"without {', '.join(absent)}"] if absent else []
-        if np.isnan(self.rho[0, j, t]):
+        if self.family.subset == ALL_EXPLAINERS and np.isnan(self.rho[0, j, t]):
             notes.append("all tied, ρ undefined")
         return "; ".join(notes)
 
 
-DRAWS = ["draw", "metric", "variant", "gold", "agreement", "tau", "tau_without_controls"]
+DRAWS = ["draw", "metric", "variant", "gold", "agreement", "subset", "tau"]
 _KEPT = 500  # resamples, of which seeds are put together
 
 
-def draws(found: Agreements, rest: Agreements | None, drawn: Resampled) -> pd.DataFrame:
-    """tau_resamples.parquet: every τ of a family in the first resamples."""
-    judged, truths = np.array(found.family.judged), found.family.truths
-    tau = found.tau[1 : 1 + _KEPT]
-    less = np.full_like(tau, np.nan) if rest is None else rest.tau[1 : 1 + _KEPT]
-    draw, j, t = (place.ravel() for place in np.indices(tau.shape))
-    rows = [drawn.rows[row] for row in judged]
-    columns: dict[str, Any] = {
-        "draw": draw.astype(np.int32),
-        "tau": tau.ravel(),
-        "tau_without_controls": less.ravel(),
-    }
+def draws(agreements: Sequence[Agreements], drawn: Resampled) -> pd.DataFrame:
+    """tau_resamples.parquet: every τ of a family in the first resamples, by subset of its explainers."""
+    family, subsets = agreements[0].family, [one.family.subset for one in agreements]
+    truths, rows = family.truths, [drawn.rows[row] for row in family.judged]
+    tau = np.stack([one.tau[1 : 1 + _KEPT] for one in agreements])
+    subset, draw, j, t = (place.ravel() for place in np.indices(tau.shape))
+    columns: dict[str, Any] = {"draw": draw.astype(np.int32), "tau": tau.ravel()}
     for name, labels, codes in (
+        ("subset", subsets, subset),
         ("metric", [row[0] for row in rows], j), ("variant", [row[1] for row in rows], j),
         ("gold", [truth.gold for truth in truths], t), ("agreement", [truth.agreement for truth in truths], t),
     ):  # fmt: skip
@@ -173,22 +167,6 @@ def draws(found: Agreements, rest: Agreements | None, drawn: Resampled) -> pd.Da
         )
     table = pd.DataFrame(columns)[DRAWS]
     return pd.DataFrame(table[table["tau"].notna()]).reset_index(drop=True)
-
-
-def less(name: str) -> str:
-    """The column of a figure without controls: tau_without_controls_low beside tau_low."""
-    end = next((end for end in ("_low", "_high", "_lowest") if name.endswith(end)), "")
-    return f"{name.removesuffix(end)}{REST}{end}"
-
-
-def without_controls(lines: pd.DataFrame) -> pd.DataFrame:
-    """Lines of a file that has figures with and without controls, the latter under the names of the former.
-
-    What counts the controls in is then named so: tau_of_all.
-    """
-    names = {name: name.replace(REST, "") for name in lines.columns.astype(str) if REST in name}
-    mine = lines[lines["family"] == "explainers"] if "family" in lines else lines
-    return mine.rename(columns={name: f"{name}_of_all" for name in names.values()} | names)
 
 
 def of_circular(correlations: pd.DataFrame, pairs: Collection[tuple[str, str, str]]) -> list[bool]:

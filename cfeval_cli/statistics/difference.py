@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import combinations
 from typing import Any
 
@@ -10,46 +10,44 @@ import numpy as np
 
 from cfeval_cli.core import Bools, Floats, Ints
 from cfeval_cli.statistics.bootstrap import interval
-from cfeval_cli.statistics.correlation import REST, Agreements
+from cfeval_cli.statistics.correlation import Agreements
 from cfeval_cli.statistics.resampled import Bootstrap, Resampled
 
 _FEW = 16  # pairs whose resamples are looked at together: so many stay in the processor's own memory
 _FIGURES = ("difference", "low", "high", "p", "p_holm", "same")
 COLUMNS = [
-    "family", "gold", "agreement", "metric", "variant", "than_metric", "than_variant", *_FIGURES,
-    *(f"{name}{REST}" for name in _FIGURES),
+    "family", "gold", "agreement", "subset", "metric", "variant", "than_metric", "than_variant", *_FIGURES,
 ]  # fmt: skip
 
 
-def lines(
-    found: Agreements, drawn: Resampled, how: Bootstrap, rest: Agreements | None = None
-) -> Iterator[dict[str, Any]]:
-    """Rows of differences.csv: for every two metrics, how much larger the larger τ is; `rest` is without controls.
+def lines(agreements: Sequence[Agreements], drawn: Resampled, how: Bootstrap) -> Iterator[dict[str, Any]]:
+    """Rows of differences.csv: for every two metrics, the difference of their τ, by subset of the explainers.
 
+    The metric with the larger τ over all explainers, the first of the subsets, comes first in the rows of each subset.
     Not for a ladder: a resample is noisier than the sample, so that among many close explainers τ* is too small, the
     more so the noisier the metric is, and two metrics that both tend to 1 would seem to differ.
     """
-    if not how.resamples or found.family.name == "ladder":
+    family = agreements[0].family
+    if not how.resamples or family.name == "ladder":
         return
-    rows = [drawn.rows[row] for row in found.family.judged]
-    for t, truth in enumerate(found.family.truths):
-        tau = found.tau[0, :, t]
+    rows = [drawn.rows[row] for row in family.judged]
+    for t, truth in enumerate(family.truths):
+        tau = agreements[0].tau[0, :, t]
         defined = np.flatnonzero(~np.isnan(tau))
         pairs = np.array(
             [(a, b) if tau[a] >= tau[b] else (b, a) for a, b in combinations(defined.tolist(), 2)], dtype=int
         )
         if not len(pairs):
             continue
-        figures = dict(zip(_FIGURES, _compared(found, t, pairs, how), strict=True))
-        if rest is not None:
-            more = zip(_FIGURES, _compared(rest, t, pairs, how), strict=True)
-            figures |= {f"{name}{REST}": of for name, of in more}
-        for i, (a, b) in enumerate(pairs.tolist()):
-            yield {
-                "family": found.family.name, "gold": truth.gold, "agreement": truth.agreement,
-                "metric": rows[a][0], "variant": rows[a][1], "than_metric": rows[b][0], "than_variant": rows[b][1],
-                **{name: of[i] for name, of in figures.items()},
-            }  # fmt: skip
+        for one in agreements:
+            figures = dict(zip(_FIGURES, _compared(one, t, pairs, how), strict=True))
+            for i, (a, b) in enumerate(pairs.tolist()):
+                yield {
+                    "family": family.name, "gold": truth.gold, "agreement": truth.agreement,
+                    "subset": one.family.subset,
+                    "metric": rows[a][0], "variant": rows[a][1], "than_metric": rows[b][0], "than_variant": rows[b][1],
+                    **{name: of[i] for name, of in figures.items()},
+                }  # fmt: skip
 
 
 def _compared(found: Agreements, t: int, pairs: Ints, how: Bootstrap) -> tuple[Floats | Bools, ...]:

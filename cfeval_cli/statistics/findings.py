@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import Field, dataclass, field, fields
+from dataclasses import Field, dataclass, field, fields, replace
 from typing import Any, Protocol
 
 import pandas as pd
 
 from cfeval_cli.statistics import between, correlation, difference, instancewise, invariance
-from cfeval_cli.statistics.correlation import Agreements, families
+from cfeval_cli.statistics.correlation import Agreements, Family, families
 from cfeval_cli.statistics.invariance import Reparametrised
 from cfeval_cli.statistics.resampled import Bootstrap, Resampled, with_intervals
 from cfeval_cli.statistics.scores import Scores
@@ -86,9 +86,8 @@ def conclude(
     if circular.drop:
         everyone = [family.barring(circular.pairs, drawn) for family in everyone]
     groups = [family for family in everyone if family.truths]
-    found = [Agreements.of(drawn, family, how) for family in groups]
-    rest = [_without_controls(one, drawn, how) for one in found]
-    both = list(zip(found, rest, strict=True))
+    by_subset = [_judge_subsets(family, drawn, how) for family in groups]
+    ranked = [one for agreements in by_subset for one in agreements]
     with_intervals(metrics, whole, how)
     if bounds is not None:
         metrics.insert(list(metrics).index("rank"), "place", bounds.places(arrays, metrics))
@@ -96,47 +95,45 @@ def conclude(
     named = [family for family in others if family.truths]
     fewer = drawn.first(how.alone.resamples)
     metrics.insert(list(metrics).index("note"), "moves", invariance.of_values(metrics, reparametrised))
-    correlations = pd.DataFrame(
-        [line for one, less in both for line in one.lines(drawn, how, less)], columns=correlation.COLUMNS
-    ).astype({"explainers_without_controls": "Int64"})
+    correlations = pd.DataFrame([line for one in ranked for line in one.lines(drawn, how)], columns=correlation.COLUMNS)
     correlations.insert(
         list(correlations).index("note"), "circular", correlation.of_circular(correlations, circular.pairs)
     )
     ranges = None
     if reparametrised is not None:
-        ranges = invariance.table(reparametrised, drawn, groups)
-    for name in ("moves", "moves_without_controls"):
-        correlations.insert(list(correlations).index("note"), name, invariance.of_taus(correlations, ranges, name))
+        ranges = invariance.table(reparametrised, drawn, [one.family for one in ranked])
+    correlations.insert(list(correlations).index("note"), "moves", invariance.of_taus(correlations, ranges))
     return Findings(
         metrics=metrics,
         correlations=correlations,
         differences=pd.DataFrame(
-            [line for one, less in both for line in difference.lines(one, drawn, how, less)],
+            [line for agreements in by_subset for line in difference.lines(agreements, drawn, how)],
             columns=difference.COLUMNS,
         ),
         instance_agreement=pd.DataFrame(
             [line for family in named for line in instancewise.lines(arrays.without(gone), drawn, family, how.alone)],
             columns=instancewise.COLUMNS,
-        ).astype(dict.fromkeys(instancewise.COUNTS, "Int64")),
+        ),
         metric_agreement=pd.DataFrame(
             [line for family in others for line in between.lines(fewer, family, how.alone)],
             columns=between.COLUMNS,
         ),
         bounds=None if bounds is None else bounds.table(),
         invariance=ranges,
-        tau_resamples=_draws(both, drawn),
+        tau_resamples=_draws(by_subset, drawn),
     )
 
 
-def _draws(both: Sequence[tuple[Agreements, Agreements | None]], drawn: Resampled) -> pd.DataFrame | None:
+def _draws(by_subset: Sequence[Sequence[Agreements]], drawn: Resampled) -> pd.DataFrame | None:
     """Every τ of the explainers in some resamples; None if there is none."""
-    parts = [correlation.draws(one, less, drawn) for one, less in both if one.family.name == "explainers"]
+    parts = [correlation.draws(of, drawn) for of in by_subset if of[0].family.name == "explainers"]
     return parts[0] if parts and len(parts[0]) else None
 
 
-def _without_controls(found: Agreements, drawn: Resampled, how: Bootstrap) -> Agreements | None:
-    """The same agreements without controls; None for a ladder, which has none."""
-    if found.family.name == "ladder":
-        return None
-    less = found.family.without(drawn.controls)
-    return found if len(less.explainers) == len(found.family.explainers) else Agreements.of(drawn, less, how)
+def _judge_subsets(family: Family, drawn: Resampled, how: Bootstrap) -> list[Agreements]:
+    """Return the agreements of all explainers and of those that are not controls; a ladder has no controls."""
+    of_all = Agreements.of(drawn, family, how)
+    if family.name == "ladder":
+        return [of_all]
+    rest = family.without(drawn.controls)
+    return [of_all, Agreements.of(drawn, rest, how) if len(rest.controls) else replace(of_all, family=rest)]

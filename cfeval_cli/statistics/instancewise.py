@@ -13,41 +13,37 @@ from numpy.typing import NDArray
 from cfeval_cli.core import Bools, Floats, Ints
 from cfeval_cli.core.scratch import Room, Scratch, slabs
 from cfeval_cli.statistics.bootstrap import ratios, sums
-from cfeval_cli.statistics.correlation import Family, less
+from cfeval_cli.statistics.correlation import Family
 from cfeval_cli.statistics.ranking import ranks
 from cfeval_cli.statistics.resampled import Bootstrap, Resampled
 from cfeval_cli.statistics.scores import Scores
+from cfeval_cli.statistics.subsets import ALL_EXPLAINERS, WITHOUT_CONTROLS
 
-_KEYS = ("metric", "variant", "better", "gold", "agreement")
+_KEYS = ("metric", "variant", "better", "gold", "agreement", "subset")
 _FIGURES = ("instances", "tau", "tau_low", "tau_high", "ordered", "d", "d_low", "d_high")
 _BLOCK = 1 << 20  # pairs of explainers held at once
 _SLAB = 1 << 16  # instances looked at at once
 
 
-COLUMNS = [*_KEYS, *_FIGURES, *map(less, _FIGURES)]
-COUNTS = [name for one in ("instances", "ordered") for name in (one, less(one))]
+COLUMNS = [*_KEYS, *_FIGURES]
 
 
 def lines(scores: Scores, drawn: Resampled, family: Family, how: Bootstrap) -> Iterator[dict[str, Any]]:
     """Rows of instance_agreement.csv: its order of an instance's explainers and the gold's, with and without controls.
 
-    Without controls there is nothing where fewer than two explainers are left.
+    Without controls there is no row where fewer than two explainers are left.
     """
     if len(family.explainers) < 2 or not family.judged or not family.truths or not scores.size:
         return
     left = np.isin(family.explainers, family.without(drawn.controls).explainers)
     sides = _Pairs.of(scores, drawn, family, [np.ones(len(left), dtype=bool), *([] if left.all() else [left])])
     found = _Figures.of(sides, how)
-    for j, row in enumerate(family.judged):
-        for t, truth in enumerate(family.truths):
-            if not found[0].there(j, t) or (j, t) in family.barred:
-                continue
-            told: dict[str, Any] = dict(zip(_KEYS, (*drawn.rows[row], drawn.better[row], truth.gold, truth.agreement),
-                                            strict=True))  # fmt: skip
-            told |= found[0].line(j, t)
-            if found[-1].there(j, t):
-                told |= {less(name): figure for name, figure in found[-1].line(j, t).items()}
-            yield told
+    for subset, figures in ((ALL_EXPLAINERS, found[0]), (WITHOUT_CONTROLS, found[-1])):
+        for j, row in enumerate(family.judged):
+            for t, truth in enumerate(family.truths):
+                if figures.there(j, t) and (j, t) not in family.barred:
+                    keys = (*drawn.rows[row], drawn.better[row], truth.gold, truth.agreement, subset)
+                    yield dict(zip(_KEYS, keys, strict=True)) | figures.line(j, t)
 
 
 _COUNTED = ("gain", "pairs", "ordered")

@@ -14,10 +14,10 @@ from cfeval_cli.core import Bools, Floats
 from cfeval_cli.statistics.correlation import Family, taus
 from cfeval_cli.statistics.resampled import Resampled
 from cfeval_cli.statistics.scores import Row
+from cfeval_cli.statistics.subsets import ALL_EXPLAINERS
 
 COLUMNS = [
-    "metric", "variant", "gold", "agreement", "tau", "tau_lowest", "tau_highest", "moves", "moved_by",
-    "tau_without_controls", "tau_without_controls_lowest", "tau_without_controls_highest", "moves_without_controls",
+    "metric", "variant", "gold", "agreement", "subset", "tau", "tau_lowest", "tau_highest", "moves", "moved_by",
     "reparametrisations", "instances",
 ]  # fmt: skip
 
@@ -61,9 +61,9 @@ class Reparametrised:
 
 
 def lines(found: Reparametrised, like: Resampled, family: Family) -> Iterator[dict[str, Any]]:
-    """Rows of invariance.csv: for each metric and truth the range of τ, and which change alone moves it."""
+    """Rows of invariance.csv: for each metric and truth the range of τ, and of all explainers what alone moves it."""
     drawn, places = found.drawn(like)
-    tau, rest = taus(drawn, family), taus(drawn, family.without(drawn.controls))
+    tau = taus(drawn, family)
     differs = {change: np.asarray(_differs(tau[place], tau[0]).any(axis=0)) for change, place in places.items()}
     lowest, highest = (np.asarray(end.reduce(tau, axis=0)) for end in (np.fmin, np.fmax))
     for j, row in enumerate(family.judged):
@@ -72,21 +72,13 @@ def lines(found: Reparametrised, like: Resampled, family: Family) -> Iterator[di
                 continue
             by = [change for change, of in differs.items() if of[j, t]]
             alone = [change for change in by if change != TOGETHER]
+            moved_by = " ".join(alone or by) if family.subset == ALL_EXPLAINERS else ""
             yield {
                 "metric": drawn.rows[row][0], "variant": drawn.rows[row][1], "gold": truth.gold,
-                "agreement": truth.agreement, "tau": tau[0, j, t], "tau_lowest": lowest[j, t],
-                "tau_highest": highest[j, t], "moves": bool(by), "moved_by": " ".join(alone or by),
-                **_without_controls(rest[:, j, t]), "reparametrisations": found.draws, "instances": found.instances,
+                "agreement": truth.agreement, "subset": family.subset, "tau": tau[0, j, t],
+                "tau_lowest": lowest[j, t], "tau_highest": highest[j, t], "moves": bool(by), "moved_by": moved_by,
+                "reparametrisations": found.draws, "instances": found.instances,
             }  # fmt: skip
-
-
-def _without_controls(tau: Floats) -> dict[str, Any]:
-    """The same of τ without controls, which may not be defined."""
-    if np.isnan(tau[0]):
-        return {}
-    ends = {"": tau[0], "_lowest": np.nanmin(tau), "_highest": np.nanmax(tau)}
-    told: dict[str, Any] = {f"tau_without_controls{end}": float(value) for end, value in ends.items()}
-    return told | {"moves_without_controls": bool(_differs(tau, tau[0]).any())}
 
 
 def table(found: Reparametrised, like: Resampled, families: Sequence[Family]) -> pd.DataFrame:
@@ -108,12 +100,12 @@ def of_values(metrics: pd.DataFrame, found: Reparametrised | None) -> pd.Series:
     return pd.Series([known.get(key) for key in keys], index=metrics.index, dtype=object)
 
 
-def of_taus(correlations: pd.DataFrame, ranges: pd.DataFrame | None, column: str = "moves") -> pd.Series:
+def of_taus(correlations: pd.DataFrame, ranges: pd.DataFrame | None) -> pd.Series:
     """For each row of correlations.csv whether its τ moves; nothing where that is not known."""
-    keys = ["metric", "variant", "gold", "agreement"]
+    keys = ["metric", "variant", "gold", "agreement", "subset"]
     known: dict[Any, bool] = {}
     if ranges is not None:
-        known = dict(zip(ranges[keys].itertuples(index=False, name=None), ranges[column], strict=True))
+        known = dict(zip(ranges[keys].itertuples(index=False, name=None), ranges["moves"], strict=True))
     told = [known.get(key) for key in correlations[keys].itertuples(index=False, name=None)]
     return pd.Series(told, index=correlations.index, dtype=object)
 

@@ -19,9 +19,9 @@ from cfeval_cli.report.titles import (
     mark_low_coverage,
     name_truths,
 )
-from cfeval_cli.statistics.correlation import without_controls
 from cfeval_cli.statistics.findings import Findings
 from cfeval_cli.statistics.resampled import LEAST, SURE, too_few
+from cfeval_cli.statistics.subsets import WITHOUT_CONTROLS, select_subset
 
 _NAMED = 4  # metrics whose intervals are told
 _ALL_ORDERS = 8  # explainers up to which p is exact
@@ -56,10 +56,13 @@ class _Judged:
 
         A τ over other explainers is another figure: those over the most explainers are compared.
         """
-        lines = _by(without_controls(findings.correlations), record, gold)
+        correlations = _by(findings.correlations, record, gold)
+        pair = ["metric", "variant"]
+        tau_of_all = select_subset(correlations)[[*pair, "tau"]].rename(columns={"tau": "tau_of_all"})
+        lines = select_subset(correlations, WITHOUT_CONTROLS).merge(tau_of_all, on=pair)
         lines = lines[~lines["metric"].isin(list_truth_metrics(record)) & lines["tau"].notna()]
         lines = lines.sort_values(["tau", "p_tau"], ascending=[False, True], kind="stable")
-        differences = _by(without_controls(findings.differences), record, gold)
+        differences = _by(select_subset(findings.differences, WITHOUT_CONTROLS), record, gold)
         left, controls = (list_contenders(findings.metrics, record, controls=controls) for controls in (False, True))
         compared, *fewer = _alike(lines, findings.metrics, record, gold) or [((), lines)]
         differences = differences[differences["difference"].notna()]
@@ -408,11 +411,11 @@ def _moving(findings: Findings, judged: _Judged) -> list[str]:
     """Which of the leaders owe their τ to parameters that no prediction depends on."""
     if findings.invariance is None:
         return []
-    alike, lines = judged.alike, _by(findings.invariance, judged.record, judged.gold)
-    lines = lines[lines["moves_without_controls"].isin([True])]
+    ranges = select_subset(findings.invariance, WITHOUT_CONTROLS)
+    alike, lines = judged.alike, _by(ranges, judged.record, judged.gold)
+    lines = lines[lines["moves"].isin([True])]
     told = [
-        f"{judged.name(pair)} from {one['tau_without_controls_lowest']:.3f} to "
-        f"{one['tau_without_controls_highest']:.3f}"
+        f"{judged.name(pair)} from {one['tau_lowest']:.3f} to {one['tau_highest']:.3f}"
         for pair in alike[:_NAMED]
         for one in lines[(lines["metric"] == pair[0]) & (lines["variant"] == pair[1])].to_dict("records")
     ]
@@ -482,7 +485,7 @@ def _families(judged: _Judged) -> list[str]:
 
 def _golds(correlations: pd.DataFrame, judged: _Judged) -> list[str]:
     """Who is best under the definitions of gold that do not lead."""
-    settings, correlations = judged.record["settings"], without_controls(correlations)
+    settings, correlations = judged.record["settings"], select_subset(correlations, WITHOUT_CONTROLS)
     mine = correlations[
         (correlations["agreement"] == settings["agreement"])
         & ~correlations["metric"].isin(list_truth_metrics(judged.record)) & correlations["tau"].notna()

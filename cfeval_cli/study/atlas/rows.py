@@ -14,6 +14,7 @@ from cfeval_cli.errors import UserError
 from cfeval_cli.report.titles import make_metric_title
 from cfeval_cli.results import validation as checked
 from cfeval_cli.statistics.ranking import ranks
+from cfeval_cli.statistics.subsets import ALL_EXPLAINERS, WITHOUT_CONTROLS, select_subset
 
 KEY = ["data", "judge", "truth", "seed", "k", "metric", "variant"]
 TAUS = ["tau", "tau_without_controls", "tau_without_circular", "tau_without_weak"]
@@ -31,8 +32,9 @@ COLUMNS = list(TYPES)
 _NEAR = 1e-9
 _RECORD = ("settings", "data", "model", "metrics", "truths", "removals", "search", "instances", "levels", "files")
 _METRICS = ("metric", "variant", "explainer", "rung", "control", "value", "better", "role", "circular")
-_CORRELATIONS = ("metric", "variant", "family", "gold", "agreement", "tau", "tau_without_controls", "circular")
-_INSTANCES = ("metric", "variant", "gold", "agreement", "tau_without_controls", "d_without_controls")
+_SUBSETS = {"tau": ALL_EXPLAINERS, "tau_without_controls": WITHOUT_CONTROLS}  # of run folders
+_CORRELATIONS = ("metric", "variant", "family", "gold", "agreement", "subset", "tau", "circular")
+_INSTANCES = ("metric", "variant", "gold", "agreement", "subset", "tau", "d")
 
 
 def rows(folder: Path) -> pd.DataFrame:
@@ -78,8 +80,11 @@ def _rows(
 ) -> pd.DataFrame:
     settings, lines = record["settings"], []
     metrics = metrics[metrics["rung"].isna()]
-    told = _by_key(correlations[correlations["family"] == "explainers"], settings["agreement"])
-    single = _by_key(instance_agreement, settings["agreement"])
+    correlations = correlations[correlations["family"] == "explainers"]
+    stored = {
+        name: _by_key(select_subset(correlations, subset), settings["agreement"]) for name, subset in _SUBSETS.items()
+    }
+    single = _by_key(select_subset(instance_agreement, WITHOUT_CONTROLS), settings["agreement"])
     wide = metrics.pivot(index=["metric", "variant"], columns="explainer", values=["value", "circular"])
     names = list(wide["value"].columns)
     places = {pair: place for place, pair in enumerate(wide.index)}
@@ -99,7 +104,7 @@ def _rows(
             found = _taus(concordant, values[true], there, controls, made[ours] | made[true])
             if np.isnan(found["tau_without_controls"]):
                 continue
-            _same(found, told[key], key)
+            _check_taus(found, {name: float(lines_of[key]["tau"]) for name, lines_of in stored.items()}, key)
             lines.append({
                 "data": record["data"]["name"], "judge": record["model"]["name"], "truth": gold,
                 "question": facts["question"], "seed": settings["seed"], "k": settings["k"],
@@ -108,10 +113,10 @@ def _rows(
                 "ranked": " ".join(np.array(names)[there & ~controls].tolist()),
                 "instances": record["instances"], **found,
                 # of the pairs that the truth tells apart, those that the metric orders as it does, ties by half
-                "diagnosticity": (1 + single.get(key, {}).get("d_without_controls", np.nan)) / 2,
-                "agreement": single.get(key, {}).get("tau_without_controls", np.nan),
+                "diagnosticity": (1 + single.get(key, {}).get("d", np.nan)) / 2,
+                "agreement": single.get(key, {}).get("tau", np.nan),
                 "model_rows": _cost(record, costs, metric, variant, int(there.sum())),
-                "circular": bool(told[key]["circular"]),
+                "circular": bool(stored["tau"][key]["circular"]),
                 "arbitrary": bool(record["removals"].get(variant, {}).get("arbitrary", False)),
                 "exact": bool(facts.get("exact", True)),
                 "run": str(record.get("inputs") or "")[:16], "cfeval": str(record.get("cfeval", "")),
@@ -144,10 +149,10 @@ def _taus(concordant: Floats, true: Floats, there: Bools, controls: Bools, made:
     return found
 
 
-def _same(found: Mapping[str, float | int], told: Mapping[Any, Any], key: tuple[Any, ...]) -> None:
-    """The folder's own figures must be those that follow from its values."""
-    for name in ("tau", "tau_without_controls"):
-        if not abs(float(told[name]) - found[name]) <= _NEAR:
+def _check_taus(computed: Mapping[str, float | int], stored: Mapping[str, float], key: tuple[Any, ...]) -> None:
+    """Refuse a folder whose own figures do not follow from its values."""
+    for name, tau in stored.items():
+        if not abs(tau - computed[name]) <= _NEAR:
             raise ValueError(f"correlations.csv has another {name} of {', '.join(key)} than metrics.csv gives")
 
 

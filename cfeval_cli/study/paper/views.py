@@ -13,6 +13,7 @@ import pandas as pd
 
 from cfeval_cli.errors import UserError
 from cfeval_cli.statistics.ranking import ranks
+from cfeval_cli.statistics.subsets import select_subset
 from cfeval_cli.study.paper.finding import correlate, ranked
 from cfeval_cli.study.paper.published import EXPLAINERS, TRUTH, Key, Pair, Published
 from cfeval_cli.study.sweep.gather import find, read
@@ -105,7 +106,7 @@ class Computed:
         """The coefficients of the explainers' rankings by experiment, metric and variant."""
         found: dict[tuple[Key, Pair], Mapping[Any, Any]] = {}
         for key, run in self.runs.items():
-            told = run.correlations
+            told = select_subset(run.correlations)
             mine = (told["family"] == "explainers") & (told["agreement"] == "recall") & (told["gold"] == self.gold)
             for line in told[mine].to_dict("records"):
                 found.setdefault((key, (line["metric"], line["variant"])), line)

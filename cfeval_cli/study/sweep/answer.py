@@ -11,6 +11,7 @@ import pandas as pd
 from cfeval_cli.errors import visible
 from cfeval_cli.report.page.verdict import listed
 from cfeval_cli.report.titles import make_metric_title, name_truths
+from cfeval_cli.statistics.subsets import WITHOUT_CONTROLS
 from cfeval_cli.study.sweep.runs import Sweep, most_ranked, ranked_alike, taus
 from cfeval_cli.study.sweep.tables import merged, of_group
 from cfeval_cli.study.sweep.verdict import by_question
@@ -29,9 +30,7 @@ class Answer:
 def contended(sweep: Sweep) -> pd.DataFrame:
     """For each run and metric, τ without controls, or on a ladder, which has none."""
     rows = taus(sweep)
-    of_ladder = rows["family"] == "ladder"
-    told = {name: rows[name].where(of_ladder, rows[f"{name}_without_controls"]) for name in ("tau", "moves")}
-    return rows.assign(**told).dropna(subset="tau")
+    return rows[(rows["family"] == "ladder") | (rows["subset"] == WITHOUT_CONTROLS)].dropna(subset="tau")
 
 
 _FEW = 5  # explainers, of which a random order may well be the right one
@@ -62,7 +61,7 @@ def say(sweep: Sweep, seeds: pd.DataFrame) -> Answer:
         for values, questions in tests.items():
             where = ", ".join(f"{key}={value}" for key, value in zip(sweep.keys, values, strict=True))
             points += [f"{where}, {name}: {one}." for name, (one, _) in questions.items()]
-    ranked = told["explainers_without_controls"].dropna().astype(int)
+    ranked = told.loc[told["family"] == "explainers", "explainers"].astype(int)
     least, most = (int(ranked.min()), int(ranked.max())) if len(ranked) else (_FEW + 1, _FEW + 1)
     if len(ranked):
         some = str(least) if least == most else f"{least} to {most}"

@@ -13,9 +13,9 @@ from cfeval_cli.report.build_brief import build_brief_scores, find_arbitrary, hi
 from cfeval_cli.report.numbers import SHORT, fixed
 from cfeval_cli.report.table import MOVES, Cell, Row, Table, Title
 from cfeval_cli.report.titles import Pair, find_low_coverage, get_block, make_metric_title, name_truths
-from cfeval_cli.statistics.correlation import REST, less
 from cfeval_cli.statistics.ranking import ranks
 from cfeval_cli.statistics.stability import ALL
+from cfeval_cli.statistics.subsets import ALL_EXPLAINERS, WITHOUT_CONTROLS, select_subset
 from cfeval_cli.study.sweep.runs import Run, Sweep
 from cfeval_cli.study.sweep.tables import counts_note, list_range_columns, merged
 
@@ -52,7 +52,7 @@ def _seeds(runs: Sequence[Run], metrics: pd.DataFrame, correlations: pd.DataFram
     apart = "they are less than their standard deviations over seeds apart"
     notes = [f"Means over {len(runs)} seeds ({seeds}).", marks_note(table, apart)]
     if taus:
-        of = "without controls" if correlations["coefficient"].eq(less("tau")).any() else "all explainers"
+        of = "without controls" if correlations["subset"].eq(WITHOUT_CONTROLS).any() else "all explainers"
         notes.append(f"τ: mean, {of}; in brackets its interval over seeds and instances.")
     notes += [*table.notes, *hidden_notes(hidden, record), *counts_note(runs, hidden)]
     return replace(table, notes=[note for note in notes if note])
@@ -61,8 +61,9 @@ def _seeds(runs: Sequence[Run], metrics: pd.DataFrame, correlations: pd.DataFram
 def _taus(correlations: pd.DataFrame, record: Mapping[str, Any]) -> dict[str, dict[Pair, Cell]]:
     settings = record["settings"]
     mine = correlations[(correlations["family"] == "explainers") & (correlations["agreement"] == settings["agreement"])]
-    rest = mine[mine["coefficient"] == less("tau")]
-    mine = rest if rest["mean"].notna().any() else mine[mine["coefficient"] == "tau"]
+    mine = mine[mine["coefficient"] == "tau"]
+    rest = select_subset(mine, WITHOUT_CONTROLS)
+    mine = rest if rest["mean"].notna().any() else select_subset(mine)
     by_question: dict[str, dict[Pair, Cell]] = {}
     for gold, name in name_truths(settings["gold"], record).items():
         lines = mine[(mine["gold"] == gold) & mine["mean"].notna()]
@@ -80,8 +81,8 @@ def _taus(correlations: pd.DataFrame, record: Mapping[str, Any]) -> dict[str, di
 def _settings(sweep: Sweep, stability: pd.DataFrame) -> Table:
     """How alike two runs rank the explainers, and the range of τ with each truth."""
     record = merged(sweep.runs)
-    name = less("tau") if stability[less("pairs")].sum() else "tau"
-    end, ranges = REST * (name != "tau"), list_range_columns(stability.columns.astype(str), name)
+    subset = WITHOUT_CONTROLS if select_subset(stability, WITHOUT_CONTROLS)["pairs"].sum() else ALL_EXPLAINERS
+    stability, ranges = select_subset(stability, subset), list_range_columns(stability.columns.astype(str))
     questions: dict[str, str] = {}
     for run in sweep.runs:
         questions = {**name_truths(run.record["settings"]["gold"], run.record), **questions}
@@ -89,15 +90,15 @@ def _settings(sweep: Sweep, stability: pd.DataFrame) -> Table:
     header = [Title("Metric"), Title("same\u00a0order", ("lowest",))]
     header += [Title(f"τ {questions.get(gold, gold)}") for gold in ranges]
     blocks: dict[str, list[Row]] = {}
-    for line in stability[(stability["key"] == ALL) & (stability[f"pairs{end}"] > 0)].to_dict("records"):
-        cells = [Cell(line[name], detail=form.write(line[f"{name}_lowest"]), form=form)]
+    for line in stability[(stability["key"] == ALL) & (stability["pairs"] > 0)].to_dict("records"):
+        cells = [Cell(line["tau"], detail=form.write(line["tau_lowest"]), form=form)]
         cells += [Cell(low=line[low], high=line[high], is_range=True, form=form) for low, high in ranges.values()]
         row = Row(make_metric_title(line["metric"], line["variant"], record), cells)
         blocks.setdefault(get_block(line["variant"], record["metrics"][line["metric"]]), []).append(row)
-    subset = ", controls left out" * bool(end)
+    whose = ", controls left out" * (subset == WITHOUT_CONTROLS)
     notes = [
         f"What varies: {', '.join(sweep.keys) or 'the seed'}. Same order: Kendall's τ between the rankings of the "
-        f"explainers by the same metric in two runs{subset}, on average over pairs of runs (the lowest). τ: with the "
+        f"explainers by the same metric in two runs{whose}, on average over pairs of runs (the lowest). τ: with the "
         "truth, lowest to highest over the runs."
     ]
     return Table(_about(sweep.runs), header, list(blocks.values()), notes)

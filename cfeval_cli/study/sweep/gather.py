@@ -26,10 +26,11 @@ from cfeval_cli.report.table import Table
 from cfeval_cli.report.titles import list_truth_metrics
 from cfeval_cli.results import validation as checked
 from cfeval_cli.results.store import JUDGES
-from cfeval_cli.statistics.correlation import DRAWS, REST, less
+from cfeval_cli.statistics.correlation import DRAWS
 from cfeval_cli.statistics.seeds import over_seeds
 from cfeval_cli.statistics.seeds_and_instances import COLUMNS, judge
 from cfeval_cli.statistics.stability import ALL, Likeness, Pairs
+from cfeval_cli.statistics.subsets import ALL_EXPLAINERS, WITHOUT_CONTROLS, select_subset
 from cfeval_cli.study.sweep import brief
 from cfeval_cli.study.sweep import tables as report
 from cfeval_cli.study.sweep.answer import Answer, say
@@ -44,13 +45,13 @@ _RECORD = (
 )  # fmt: skip
 _SETTINGS = ("seed", "k", "gold", "agreement", "incomplete")
 _METRICS = ["metric", "variant", "explainer", "rung", "control", "value", "value_se", "n", "better", "moves"]
-_COEFFICIENTS = ("tau", "tau_without_controls", "rho")
-_CORRELATIONS = ["metric", "variant", "family", "gold", "agreement"]
+_COEFFICIENTS = ("tau", "rho")
+_CORRELATIONS = ["metric", "variant", "family", "gold", "agreement", "subset", "explainers"]
 _CORRELATIONS += [f"{name}{end}" for name in _COEFFICIENTS for end in ("", "_se")]
-_CORRELATIONS += ["explainers_without_controls", "moves", "moves_without_controls"]
-_MOVES = {"tau": "moves", "tau_without_controls": "moves_without_controls"}
-_ALIKE = ["pairs", "left_out", "tau", "tau_lowest", "same", "same_best"]
-_STABILITY = ["metric", "variant", "key", *_ALIKE, *map(less, _ALIKE)]
+_CORRELATIONS += ["moves"]
+_STABILITY = ["metric", "variant", "subset", "key", "pairs", "left_out", "tau", "tau_lowest", "same", "same_best"]
+# parts of the keys of random streams, which never change
+_STREAMS = {ALL_EXPLAINERS: "tau", WITHOUT_CONTROLS: "tau_without_controls"}
 
 
 @dataclass(frozen=True)
@@ -172,9 +173,9 @@ def _draws(path: Path, record: Mapping[str, Any]) -> pd.DataFrame:
     if RESAMPLES not in record["files"]:
         return pd.DataFrame(columns=DRAWS)
     table = pd.read_parquet(path / RESAMPLES, columns=DRAWS)
-    numbers = {"draw": "int64", "tau": "float64", "tau_without_controls": "float64"}
+    numbers = {"draw": "int64", "tau": "float64"}
     table = table.astype({**dict.fromkeys(DRAWS, "str"), **numbers})
-    if table.duplicated([name for name in DRAWS if not name.startswith("tau")]).any() or (table["draw"] < 0).any():
+    if table.duplicated([name for name in DRAWS if name != "tau"]).any() or (table["draw"] < 0).any():
         raise ValueError(f"{RESAMPLES} has two lines of the same draw")
     return table
 
@@ -247,14 +248,16 @@ def _moving(rows: pd.DataFrame, by: Sequence[str], name: str) -> pd.Series:
 def _seeds_correlations(sweep: Sweep) -> pd.DataFrame:
     rows = _stacked(sweep, "correlations")
     by = ["group", "metric", "variant", "family", "gold", "agreement"]
-    parts = []
-    for name in _COEFFICIENTS:
-        part = over_seeds(rows, by, name, f"{name}_se")
-        part.insert(len(by), "coefficient", name)
-        part["moves"] = _moving(rows, by, _MOVES[name]) if name in _MOVES else pd.array([pd.NA] * len(part), "Int64")
-        parts.append(part)
+    keys = [*by, "subset"]
+    tau, rho = (
+        over_seeds(some, keys, name, f"{name}_se").assign(coefficient=name)
+        for name, some in zip(_COEFFICIENTS, (rows, select_subset(rows)), strict=True)
+    )
+    tau["moves"], rho["moves"] = _moving(rows, keys, "moves"), pd.array([pd.NA] * len(rho), "Int64")
+    found = pd.concat([tau, rho], ignore_index=True)
     # all of a metric together
-    found = pd.concat(parts).sort_index(kind="stable").reset_index(drop=True)
+    found = found.iloc[np.argsort(found.groupby(by, sort=False).ngroup(), kind="stable")].reset_index(drop=True)
+    found.insert(len(keys), "coefficient", found.pop("coefficient"))
     found = _together(sweep, _with_ranked(sweep, found))
     return _with_settings(sweep, found[[*found.columns.drop(["moves", "ranked"]), "moves", "ranked"]])
 
@@ -270,11 +273,11 @@ def _together(sweep: Sweep, found: pd.DataFrame) -> pd.DataFrame:
         mine = (found["group"] == place) & (found["family"] == "explainers") & (found["coefficient"] != "rho")
         mine &= found["agreement"] == runs[0].record["settings"]["agreement"]
         mine &= ~found["metric"].isin(list_truth_metrics(merged(runs)))
-        for (gold, name), lines in found[mine].groupby(["gold", "coefficient"], sort=False):
+        for (gold, subset), lines in found[mine].groupby(["gold", "subset"], sort=False):
             pairs = pd.MultiIndex.from_frame(lines[["metric", "variant"]])
-            values = np.stack([_by_pair(run.correlations, run, str(gold), str(name), pairs)[0] for run in runs])
-            draws = [_by_pair(run.draws, run, str(gold), str(name), pairs) for run in runs]
-            told = judge(values, draws, f"{gold}.{name}", lines["ranked"].tolist())
+            values = np.stack([_by_pair(run.correlations, run, str(gold), str(subset), pairs)[0] for run in runs])
+            draws = [_by_pair(run.draws, run, str(gold), str(subset), pairs) for run in runs]
+            told = judge(values, draws, f"{gold}.{_STREAMS[str(subset)]}", lines["ranked"].tolist())
             found.loc[lines.index, COLUMNS] = told[COLUMNS].to_numpy()
     return found
 
@@ -283,23 +286,24 @@ def _with_ranked(sweep: Sweep, found: pd.DataFrame) -> pd.DataFrame:
     """The lines with whom each metric ranks, of the explainers: the same in all seeds, or one after the other."""
     found = found.assign(ranked="")
     mine = found[found["family"] == "explainers"]
-    for (place, gold, name), lines in mine.groupby(["group", "gold", "coefficient"], sort=False):
+    for (place, gold, subset), lines in mine.groupby(["group", "gold", "subset"], sort=False):
         runs = list(sweep.groups.values())[int(str(place))]
         pairs = zip(lines["metric"], lines["variant"], strict=True)
-        found.loc[lines.index, "ranked"] = ranked_alike(runs, str(gold), pairs, controls=REST not in str(name))
+        found.loc[lines.index, "ranked"] = ranked_alike(runs, str(gold), pairs, controls=subset == ALL_EXPLAINERS)
     return found
 
 
-def _by_pair(table: pd.DataFrame, run: Run, gold: str, name: str, pairs: pd.MultiIndex) -> Floats:
-    """A row for each resample, or one for the run itself, and a column for each metric."""
+def _by_pair(table: pd.DataFrame, run: Run, gold: str, subset: str, pairs: pd.MultiIndex) -> Floats:
+    """The τ of each metric in a column: a row for each resample, or one for the run itself."""
     mine = (table["gold"] == gold) & (table["agreement"] == run.record["settings"]["agreement"])
+    mine &= table["subset"] == subset
     mine = mine & (table["family"] == "explainers") if "family" in table else mine
     lines = np.flatnonzero(mine)
     drawn = table["draw"].to_numpy()[lines] if "draw" in table else np.zeros(len(lines), dtype=int)
     rows, places = np.unique(drawn, return_inverse=True)
     columns = pairs.get_indexer(pd.MultiIndex.from_arrays([table[of].to_numpy()[lines] for of in pairs.names]))
     wide = np.full((len(rows), len(pairs) + 1), np.nan)  # the last is for metrics that are not asked about: -1
-    wide[places, columns] = table[name].to_numpy(float)[lines]
+    wide[places, columns] = table["tau"].to_numpy(float)[lines]
     return wide[:, :-1]
 
 
@@ -316,27 +320,24 @@ def _stability(sweep: Sweep) -> pd.DataFrame:
     lines = []
     for (metric, variant), mine in rows.groupby(["metric", "variant"], sort=False):
         values = mine.pivot(index="run", columns="explainer", values="value").reindex(range(len(sweep.runs)))
-        like, rest = (
-            Likeness.of(some.to_numpy(float), mine["better"].iloc[0], pairs)
-            for some in (values, values.drop(columns=controls & set(values)))
-        )
-        for key, some in chosen.items():
-            told = like.line(some) | {less(name): of for name, of in rest.line(some).items()}
-            more = truths.get((metric, variant), {})
-            lines.append({"metric": metric, "variant": variant, "key": key, **told, **more})
+        by_subset = {ALL_EXPLAINERS: values, WITHOUT_CONTROLS: values.drop(columns=controls & set(values))}
+        for subset, of_subset in by_subset.items():
+            likeness = Likeness.of(of_subset.to_numpy(float), mine["better"].iloc[0], pairs)
+            ranges = truths.get((metric, variant, subset), {})
+            for key, some in chosen.items():
+                names = {"metric": metric, "variant": variant, "subset": subset, "key": key}
+                lines.append({**names, **likeness.line(some), **ranges})
     golds = dict.fromkeys(gold for run in sweep.runs for gold in run.record["settings"]["gold"])
-    ends = [end for gold in golds for of in _MOVES for end in report.range_columns(of, gold)]
+    ends = [end for gold in golds for end in report.range_columns(gold)]
     return pd.DataFrame(lines, columns=[*_STABILITY, *ends])
 
 
 def _truths(sweep: Sweep) -> dict[Any, dict[str, float]]:
-    """How far each metric's τ with a truth that a run leads with goes up and down over the runs."""
+    """For each metric and subset how far τ with a truth that a run leads with goes up and down over the runs."""
     rows = taus(sweep)
     rows = rows[rows["family"] == "explainers"]
-    found: dict[Any, dict[str, float]] = {}
-    for name in _MOVES:
-        for (metric, variant, gold), tau in rows.groupby(["metric", "variant", "gold"])[name]:
-            lowest, highest = report.range_columns(name, str(gold))
-            told = {lowest: float(tau.min()), highest: float(tau.max())}
-            found.setdefault((metric, variant), {}).update(told)
-    return found
+    ranges: dict[Any, dict[str, float]] = {}
+    for (metric, variant, subset, gold), tau in rows.groupby(["metric", "variant", "subset", "gold"])["tau"]:
+        lowest, highest = report.range_columns(str(gold))
+        ranges.setdefault((metric, variant, subset), {}).update({lowest: float(tau.min()), highest: float(tau.max())})
+    return ranges

@@ -15,8 +15,7 @@ import pandas as pd
 from cfeval_cli.core import Ints
 from cfeval_cli.report.titles import list_truth_metrics
 
-_COLUMNS = ["metric", "variant", "family", "gold", "tau", "tau_without_controls", "explainers_without_controls"]
-_COLUMNS += ["moves", "moves_without_controls"]
+_COLUMNS = ["metric", "variant", "family", "gold", "subset", "explainers", "tau", "moves"]
 DEFAULT = "default"  # what a run has that another one overrides
 SETTING = "setting."  # before the names of settings in columns, since gold is a setting and a column
 _IRRELEVANT = re.compile(r"(n_jobs|data_dir|figures|report|training|strict|redo|cache|executor|hydra)([./@].*)?")
@@ -137,7 +136,7 @@ def most_ranked(who: Sequence[str]) -> str:
 
 
 def taus(sweep: Sweep) -> pd.DataFrame:
-    """For each run and metric, τ with the truths that the run leads with; on a ladder if there is no other."""
+    """For each run, metric and subset, τ with the truths that the run leads with; on a ladder if there is no other."""
     parts = []
     for number, run in enumerate(sweep.runs):
         rows, settings = run.correlations, run.record["settings"]

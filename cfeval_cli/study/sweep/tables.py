@@ -26,8 +26,8 @@ from cfeval_cli.report.titles import (
     merge_rows,
     name_truths,
 )
-from cfeval_cli.statistics.correlation import REST, less
 from cfeval_cli.statistics.stability import ALL
+from cfeval_cli.statistics.subsets import ALL_EXPLAINERS, WITHOUT_CONTROLS, select_subset
 from cfeval_cli.study.sweep.runs import Run, Sweep, most_ranked, taus
 from cfeval_cli.study.sweep.verdict import by_question
 
@@ -36,16 +36,16 @@ _ON_SCREEN = 3  # groups of seeds whose tables are shown; more stand in the file
 _RUN_FORMATS = {"seed": WHOLE, "test_accuracy": NumberFormat("percent", 2), "instances": COUNT}
 
 
-def range_columns(coefficient: str, gold: str) -> tuple[str, str]:
+def range_columns(gold: str) -> tuple[str, str]:
     """Return the columns of stability.csv that have the range of a τ with a ground truth."""
-    return f"truth_{coefficient}_lowest_{gold}", f"truth_{coefficient}_highest_{gold}"
+    return f"truth_tau_lowest_{gold}", f"truth_tau_highest_{gold}"
 
 
-def list_range_columns(columns: Iterable[str], coefficient: str) -> dict[str, tuple[str, str]]:
+def list_range_columns(columns: Iterable[str]) -> dict[str, tuple[str, str]]:
     """Return by ground truth the columns of stability.csv that have the range of a τ with it."""
-    prefix, _ = range_columns(coefficient, "")
+    prefix, _ = range_columns("")
     golds = [name.removeprefix(prefix) for name in columns if name.startswith(prefix)]
-    return {gold: range_columns(coefficient, gold) for gold in golds}
+    return {gold: range_columns(gold) for gold in golds}
 
 
 def make(
@@ -64,14 +64,15 @@ def make(
         made.append(_means(_of_group(seeds_metrics, chosen), runs, chosen, detail))
         mine = _of_group(seeds_correlations, chosen)
         mine = mine[(mine["family"] == "explainers") & (mine["coefficient"] == "tau")]
-        if mine["mean"].notna().any():
-            made.append(_agreement(mine, runs, chosen, detail))
-        made += _without_controls(_of_group(seeds_correlations, chosen), runs, chosen, detail)
+        of_all = select_subset(mine)
+        if of_all["mean"].notna().any():
+            made.append(_agreement(of_all, runs, chosen, detail))
+        made += _without_controls(mine, runs, chosen, detail)
         made[-1] = _concluded(made[-1], _of_group(seeds_correlations, chosen), runs)
-    if stability["pairs"].sum():
-        made.append(_stability(stability, sweep, "tau"))
-        if _differ(stability) and stability[less("pairs")].sum():
-            made.append(_stability(stability, sweep, less("tau")))
+    if select_subset(stability)["pairs"].sum():
+        made.append(_stability(stability, sweep, ALL_EXPLAINERS))
+        if _differ(stability) and select_subset(stability, WITHOUT_CONTROLS)["pairs"].sum():
+            made.append(_stability(stability, sweep, WITHOUT_CONTROLS))
     return [*made, _runs(lines, sweep)]
 
 
@@ -172,9 +173,7 @@ def _without_controls(
     correlations: pd.DataFrame, runs: Sequence[Run], chosen: Mapping[str, str], detail: bool
 ) -> list[Table]:
     """The same agreement over the explainers that are no controls, if there are two of them."""
-    mine = correlations[correlations["coefficient"] == "tau_without_controls"]
-    mine = mine[mine["family"] == "explainers"]
-    everyone = correlations[(correlations["coefficient"] == "tau") & (correlations["family"] == "explainers")]
+    mine, everyone = select_subset(correlations, WITHOUT_CONTROLS), select_subset(correlations)
     if not mine["mean"].notna().any() or (mine["mean"].to_numpy() == everyone["mean"].to_numpy()).all():
         return []
     table = _agreement(mine, runs, chosen, detail)
@@ -195,30 +194,33 @@ def _moves_notes(what: str, there: bool) -> list[str]:
 
 def _differ(stability: pd.DataFrame) -> bool:
     """Whether leaving out the controls changes anything."""
-    columns = [name for name in stability.columns.astype(str) if REST in name]
-    return any(not stability[name].equals(stability[name.replace(REST, "")]) for name in columns)
+    everyone, rest = (
+        select_subset(stability, subset).drop(columns="subset").reset_index(drop=True)
+        for subset in (ALL_EXPLAINERS, WITHOUT_CONTROLS)
+    )
+    return not everyone.equals(rest)
 
 
-def _stability(stability: pd.DataFrame, sweep: Sweep, name: str) -> Table:
-    """Over all explainers or, with the name of that τ, without controls."""
-    end = REST * (REST in name)
-    record, ranges = merged(sweep.runs), list_range_columns(stability.columns.astype(str), name)
+def _stability(stability: pd.DataFrame, sweep: Sweep, subset: str) -> Table:
+    """Over a subset of the explainers."""
+    without, stability = subset == WITHOUT_CONTROLS, select_subset(stability, subset)
+    record, ranges = merged(sweep.runs), list_range_columns(stability.columns.astype(str))
     keys = list(dict.fromkeys(stability["key"]))
     if len(keys) == 2:
         keys.remove(ALL)  # the same as the only setting that varies
     header = [Title("Metric"), *map(Title, keys), *(Title(f"τ with {gold}", term="τ") for gold in ranges)]
-    lines, moving = _keyed(stability, "key"), _moving(sweep, f"moves{end}")
+    lines, moving = _keyed(stability, "key"), _moving(sweep, subset)
     blocks: dict[str, list[Row]] = {}
     leading = {run.record["settings"]["agreement"] for run in sweep.runs}
-    compared = stability[f"pairs{end}"] + stability[f"left_out{end}"]
+    compared = stability["pairs"] + stability["left_out"]
     pairs = _pairs(stability[(stability["key"] == ALL) & (compared > 0)], record, leading)
     for pair in pairs:
         cells = []
         for key in keys:
             line, form = lines[*pair, key], fixed(3)
-            lowest = line[f"{name}_lowest"]
-            has_pairs = bool(line[f"pairs{end}"])
-            cells.append(Cell(line[name], detail=form.write(lowest), form=form) if has_pairs else Cell())
+            lowest = line["tau_lowest"]
+            has_pairs = bool(line["pairs"])
+            cells.append(Cell(line["tau"], detail=form.write(lowest), form=form) if has_pairs else Cell())
         for gold, columns in ranges.items():
             low, high = (lines[*pair, ALL][column] for column in columns)
             marks = MOVES * ((*pair, gold) in moving)
@@ -232,29 +234,27 @@ def _stability(stability: pd.DataFrame, sweep: Sweep, name: str) -> Table:
         "Kendall's τ between the two rankings of the explainers by the same metric in two runs that differ in this "
         f"setting only{' (all: in anything)' * (ALL in keys)}: mean over the pairs of runs (lowest). 1: the same "
         f"order; a pair of explainers that is tied in one of them counts 0. Pairs of runs: {counts}.",
-        f"τ with a truth, controls {'left out' if end else 'included'}: lowest to highest over the runs that lead "
+        f"τ with a truth, controls {'left out' if without else 'included'}: lowest to highest over the runs that lead "
         "with it.",
         *_moves_notes("τ", has_moving),
     ]
     out = [
-        f"{make_metric_title(*pair, record).text} {many:,}"
-        for pair in pairs
-        if (many := lines[*pair, ALL][f"left_out{end}"])
+        f"{make_metric_title(*pair, record).text} {many:,}" for pair in pairs if (many := lines[*pair, ALL]["left_out"])
     ]
     if out:
         notes.append(
             f"Pairs left out, since both runs tie all explainers or share fewer than two: {', '.join(out)}. "
             f"{DASH}: no pair is left."
         )
-    title = f"How stable each metric's ranking of the explainers is{', without controls' * bool(end)}"
+    title = f"How stable each metric's ranking of the explainers is{', without controls' * without}"
     rows, left_out = merge_rows(blocks)
     return Table(title, header, rows, [*notes, *left_out])
 
 
-def _moving(sweep: Sweep, name: str) -> set[tuple[str, str, str]]:
+def _moving(sweep: Sweep, subset: str) -> set[tuple[str, str, str]]:
     """Metric, variant and gold whose τ other parameters of the model move in some run."""
-    rows = taus(sweep)
-    return {*rows.loc[rows[name] == 1, ["metric", "variant", "gold"]].itertuples(index=False, name=None)}
+    rows = select_subset(taus(sweep), subset)
+    return {*rows.loc[rows["moves"] == 1, ["metric", "variant", "gold"]].itertuples(index=False, name=None)}
 
 
 def _runs(lines: pd.DataFrame, sweep: Sweep) -> Table:

@@ -12,6 +12,7 @@ from cfeval_cli.report.notes import MOVES_NOTE
 from cfeval_cli.report.page.verdict import listed, told_p
 from cfeval_cli.report.titles import make_metric_title, name_truths
 from cfeval_cli.statistics.resampled import SURE
+from cfeval_cli.statistics.subsets import WITHOUT_CONTROLS, select_subset
 from cfeval_cli.study.sweep.runs import Run, most_ranked
 
 _NAMED = 3
@@ -23,8 +24,9 @@ def by_question(
     """For each truth that the runs of one group lead with, by what it asks, a headline and points."""
     first = runs[0].record
     mine = lines[(lines["family"] == "explainers") & (lines["agreement"] == first["settings"]["agreement"])]
-    less = mine[mine["coefficient"] == "tau_without_controls"]
-    mine = less if less["p"].notna().any() else mine[mine["coefficient"] == "tau"]
+    mine = mine[mine["coefficient"] == "tau"]
+    rest = select_subset(mine, WITHOUT_CONTROLS)
+    mine = rest if rest["p"].notna().any() else select_subset(mine)
     names = name_truths(first["settings"]["gold"], first)
     parts = {name: mine[(mine["gold"] == gold) & mine["p"].notna()] for gold, name in names.items()}
     return {name: over_seeds(part, record) for name, part in parts.items() if len(part)}
