@@ -4,8 +4,17 @@
     compare_runs.py digest RUNS INTO          write the reference outputs of computed experiments, to be committed
     compare_runs.py compare OLD NEW           compare computed experiments, or reference outputs, with computed ones
 
-Rows are joined on their keys; benchmarks/reference/mapping.json maps the names of the reference to today's. Two numbers
-are equal if they differ by at most 1e-9 * max(1, |a|), and NaN equals NaN. The exit code is 1 if a value differs.
+Rows are joined on their keys. Two numbers are equal if they differ by at most 1e-9 * max(1, |a|), and NaN equals NaN.
+The exit code is 1 if a value differs.
+
+benchmarks/reference/mapping.json maps the names of the reference to today's; a new reference needs none:
+
+    folders, tables    {old: new}
+    keys               {table: {key: value}}: a key that the reference lacks, and its value in the rows of the reference
+    columns            {table: {old: new}}, null for a column that was removed, or
+                       {table: {old: {"column": new, "where": {key: value}}}}: the old column is the new one in the rows
+                       with these keys; a row may be absent where the old value is missing
+    values             {key: {old: new}}, or {key: {old: {key: value}}} where one old value is several keys today
 
 Large tables are committed as digests: for each group of rows and each column the number of values, their sum, and a sum
 in which each value has a weight of its own, so that values that change places are noticed.
@@ -17,6 +26,7 @@ import argparse
 import json
 import subprocess
 import sys
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -38,14 +48,15 @@ EXPERIMENTS = {
     "sweep": ["--multirun", "dataset=adults", "seed=0,1,2", "n_explain=200", "k=2"],
 }  # fmt: skip
 
-# The columns that identify a row of each table; the instance is a key as well wherever there is one.
+# The columns that identify a row of each table, as far as a table has them; the instance and the settings that vary in
+# a sweep are keys as well.
 KEYS = {
     "metrics.csv": ["metric", "variant", "explainer"],
-    "correlations.csv": ["metric", "variant", "family", "gold", "agreement"],
-    "differences.csv": ["family", "gold", "agreement", "metric", "variant", "than_metric", "than_variant"],
+    "correlations.csv": ["metric", "variant", "family", "gold", "agreement", "subset"],
+    "differences.csv": ["family", "gold", "agreement", "subset", "metric", "variant", "than_metric", "than_variant"],
     "bounds.csv": ["metric", "variant"],
-    "invariance.csv": ["metric", "variant", "gold", "agreement"],
-    "instance_agreement.csv": ["metric", "variant", "gold", "agreement"],
+    "invariance.csv": ["metric", "variant", "gold", "agreement", "subset"],
+    "instance_agreement.csv": ["metric", "variant", "gold", "agreement", "subset"],
     "metric_agreement.csv": ["metric", "variant", "other_metric", "other_variant"],
     "noise.csv": ["explainer"],
     "noise_metrics.csv": ["explainer", "metric", "variant"],
@@ -56,7 +67,12 @@ KEYS = {
     "counterfactuals_again.parquet": ["explainer", "access"],
     "instances.parquet": [],
     "truth.parquet": ["truth"],
+    "tau_resamples.parquet": ["draw", "metric", "variant", "gold", "agreement", "subset"],
+    "seeds_metrics.csv": ["metric", "variant", "explainer"],
+    "seeds_correlations.csv": ["metric", "variant", "family", "gold", "agreement", "subset", "coefficient"],
+    "stability.csv": ["metric", "variant", "subset", "key"],
 }
+NUMBERED = ("instance", "draw")  # keys that do not make groups of their own in digests
 TEXT = {"values", "text", "words", "vectors"}  # columns that repeat others, or are compared through them
 
 
@@ -95,17 +111,20 @@ def compute(into: Path, names: list[str], command: str, overrides: list[str]) ->
 
 
 def folders(root: Path) -> dict[str, Path]:
-    """Return the folders of all runs below a folder, by their place in it; judges and jobs of sweeps are runs too."""
+    """Return the folders of all runs and sweeps below a folder, by their place in it; judges are runs too."""
+    parents = {path.parent for name in ("metrics.csv", "seeds_metrics.csv") for path in root.rglob(name)}
+    marks = ("run.json", "digests.csv", "seeds_metrics.csv")
     return {
-        str(path.parent.relative_to(root)): path.parent
-        for path in sorted(root.rglob("metrics.csv"))
-        if (path.parent / "run.json").exists() or (path.parent / "digests.csv").exists()
+        str(folder.relative_to(root)): folder
+        for folder in sorted(parents)
+        if any((folder / mark).exists() for mark in marks)
     }
 
 
 def read_table(path: Path) -> pd.DataFrame:
     """Return a table of a run, with lists as columns of their own: scores.0, scores.1 and so on."""
     table = pd.read_csv(path) if path.suffix == ".csv" else pd.read_parquet(path)
+    table = table.astype(dict.fromkeys(table.select_dtypes("category"), object))
     for column in [name for name in table if name not in TEXT]:
         lists = table[column].map(lambda cell: isinstance(cell, np.ndarray | list))
         if lists.any():
@@ -120,15 +139,17 @@ def read_table(path: Path) -> pd.DataFrame:
 
 def keys_of(name: str, table: pd.DataFrame) -> list[str]:
     """Return the key columns of a table."""
-    return [key for key in [*KEYS[name], "instance"] if key in table]
+    settings = [column for column in table if column.startswith("setting.")]
+    return [*settings, *(key for key in [*KEYS[name], "instance"] if key in table)]
 
 
 def digest(name: str, table: pd.DataFrame) -> pd.DataFrame:
     """Return the number, the sum and the weighted sum of each column in each group of rows."""
     keys = keys_of(name, table)
-    groups = [key for key in keys if key != "instance"]
+    groups = [key for key in keys if key not in NUMBERED]
     values = [column for column in table if column not in keys]
-    weights = table["instance"].map(lambda one: crc32(str(one).encode()) / 2**32)
+    number = next(key for key in NUMBERED if key in table)
+    weights = table[number].map(lambda one: crc32(str(one).encode()) / 2**32)
     rows = []
     for group, part in table.groupby(groups, sort=True, dropna=False) if groups else [((), table)]:
         label = "/".join(map(str, group if isinstance(group, tuple) else (group,)))
@@ -154,7 +175,8 @@ def write_digests(runs: Path, into: Path) -> None:
                 (target / name).write_bytes((folder / name).read_bytes())
             elif (folder / name).exists():
                 parts.append(digest(name, read_table(folder / name)))
-        pd.concat(parts).to_csv(target / "digests.csv", index=False)
+        if parts:
+            pd.concat(parts).to_csv(target / "digests.csv", index=False)
 
 
 class Mapping:
@@ -172,16 +194,32 @@ class Mapping:
         return str(self._rules.get("tables", {}).get(name, name))
 
     def column(self, name: str, column: str) -> tuple[str | None, dict[str, Any]]:
-        """Return the column, and the rows of the new table that have it; None for a column that was removed."""
+        """Return the column, and the keys of the rows of the new table that have it; None for a removed column."""
         rules = self._rules.get("columns", {}).get(name, {}) | {}
         rule = rules.get(column, self._rules.get("columns", {}).get("*", {}).get(column, column))
-        if rule is None or isinstance(rule, str):
-            return rule, dict(self._rules.get("where", {}).get(name, {}))
-        return rule["column"], dict(rule.get("where", {}))
+        return (rule, {}) if rule is None or isinstance(rule, str) else (rule["column"], dict(rule["where"]))
+
+    def new_keys(self, name: str, columns: Collection[str]) -> dict[str, Any]:
+        """Return the keys that a table of the reference lacks, with their value in its rows."""
+        keys = self._rules.get("keys", {}).get(name, {})
+        return {key: value for key, value in keys.items() if key not in columns}
 
     def value(self, column: str, value: Any) -> Any:
-        """Return a cell of a key column."""
+        """Return a cell of a key column; a dictionary if it is several keys now."""
         return self._rules.get("values", {}).get(column, {}).get(str(value), value)
+
+    def keys(self, name: str, old: pd.DataFrame) -> pd.DataFrame:
+        """Return the keys of the rows of a table as the new table has them."""
+        new_keys, rows = self.new_keys(name, old.columns), []
+        columns = {key: self.column(name, key)[0] for key in keys_of(name, old)}
+        columns = {key: target for key, target in columns.items() if target is not None}
+        for cells in old[list(columns)].itertuples(index=False, name=None):
+            row = dict(new_keys)
+            for (key, target), cell in zip(columns.items(), cells, strict=True):
+                today = self.value(key, cell)
+                row |= today if isinstance(today, dict) else {target: today}
+            rows.append(row)
+        return pd.DataFrame(rows, index=old.index, columns=[*new_keys, *columns.values()])
 
 
 def report(old: Path, new: Path) -> int:
@@ -218,10 +256,7 @@ def compare_tables(name: str, old: pd.DataFrame, path: Path, mapping: Mapping) -
     if not path.exists():
         return 0, [f"{path.name} is missing"]
     new = read_table(path)
-    keys = keys_of(name, old)
-    mapped = {key: mapping.column(name, key)[0] for key in keys}
-    keyed = pd.DataFrame({mapped[key]: old[key].map(lambda cell, key=key: mapping.value(key, cell)) for key in keys
-                          if mapped[key] is not None})  # fmt: skip
+    keys, keyed = keys_of(name, old), mapping.keys(name, old)
     compared, lines = 0, []
     for column in [column for column in old if column not in keys]:
         target, where = mapping.column(name, column)
@@ -230,14 +265,13 @@ def compare_tables(name: str, old: pd.DataFrame, path: Path, mapping: Mapping) -
         if target not in new:
             lines.append(f"{column}: there is no column {target}")
             continue
-        rows = new
-        for key, value in where.items():
-            rows = rows[rows[key] == value]
-        left = keyed.assign(**{"value": old[column]})
-        joined = left.merge(rows[[*keyed.columns, target]].rename(columns={target: "new"}), how="left",
+        left = keyed.assign(**where, **{"value": old[column]})
+        joined = left.merge(new[[*keyed.columns, target]].rename(columns={target: "new"}), how="left",
                             on=list(keyed.columns), indicator=True, validate="one_to_one")  # fmt: skip
         compared += len(joined)
         lost = joined["_merge"] != "both"
+        if where:
+            lost &= joined["value"].notna()
         same = equal(joined["value"], joined["new"])
         for row in joined[lost | ~same].to_dict("records"):
             label = "/".join(str(row[key]) for key in keyed.columns)
@@ -257,19 +291,27 @@ def compare_digests(old: pd.DataFrame, folder: Path, mapping: Mapping) -> tuple[
         table = read_table(path)
         back = {mapping.column(str(name), key)[0]: key for key in [*KEYS[str(name)], "instance"]}
         table = table.rename(columns={new: key for new, key in back.items() if new is not None})
-        today = digest(str(name), table).set_index(["group", "column"])
+        new_keys = mapping.new_keys(str(name), ())
+        groups = [key for key in KEYS[str(name)] if key not in {*NUMBERED, *new_keys}] or [""]
+        digests: dict[str, pd.DataFrame] = {}  # of the rows that an old column stands for
         for row in rows.itertuples():
-            column, _ = mapping.column(str(name), str(row.column))
+            column, where = mapping.column(str(name), str(row.column))
             if column is None:
                 continue
+            where = new_keys | where
+            if str(where) not in digests:
+                part = table
+                for key, value in where.items():
+                    part = part[part[key] == value].drop(columns=key)
+                digests[str(where)] = digest(str(name), part).set_index(["group", "column"])
+            today = digests[str(where)]
             parts = ["" if pd.isna(row.group) else str(row.group)]
             group = "/".join(
-                str(mapping.value(key, part))
-                for key, part in zip(KEYS[str(name)] or [""], parts[0].split("/"), strict=False)
+                str(mapping.value(key, part)) for key, part in zip(groups, parts[0].split("/"), strict=True)
             )
             compared += 1
             if (group, column) not in today.index:
-                lines.append(f"{name} {group} {column} is missing")
+                lines.append(f"{name} {group} {row.column} is missing")
                 continue
             found = today.loc[(group, column)]
             same = row.n == found["n"] and all(

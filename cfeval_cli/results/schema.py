@@ -312,7 +312,7 @@ TABLES = {
                 *_METRIC,
                 *_TRUTH,
                 _SUBSET,
-                Column("tau", "number", "τ in this resample"),
+                Column("tau", "number", "τ in this resample; no row where τ over all explainers is undefined in it"),
             ),
             optional=True,
         ),

@@ -150,10 +150,14 @@ _KEPT = 500  # resamples, of which seeds are put together
 
 
 def draws(agreements: Sequence[Agreements], drawn: Resampled) -> pd.DataFrame:
-    """tau_resamples.parquet: every τ of a family in the first resamples, by subset of its explainers."""
+    """Return tau_resamples.parquet: every τ of a family in the first resamples, by subset of its explainers.
+
+    A resample in which τ over all explainers, the first of the subsets, is undefined counts in none of them.
+    """
     family, subsets = agreements[0].family, [one.family.subset for one in agreements]
     truths, rows = family.truths, [drawn.rows[row] for row in family.judged]
     tau = np.stack([one.tau[1 : 1 + _KEPT] for one in agreements])
+    tau[:, np.isnan(tau[0])] = np.nan
     subset, draw, j, t = (place.ravel() for place in np.indices(tau.shape))
     columns: dict[str, Any] = {"draw": draw.astype(np.int32), "tau": tau.ravel()}
     for name, labels, codes in (

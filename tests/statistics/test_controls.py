@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from cfeval_cli.statistics.correlation import without_controls
 from cfeval_cli.statistics.difference import holm, two_sided
 from cfeval_cli.statistics.resampled import USUAL, Bootstrap, enough, too_few
+from cfeval_cli.statistics.subsets import ALL_EXPLAINERS, WITHOUT_CONTROLS, has_controls, select_subset
 from tests.statistics.tables import EXPLAINERS, build, conclude, drawn_rows, tau
 
 HOW = {"resamples": 25, "confidence": 0.8, "least": 1}
@@ -39,53 +39,69 @@ def test_tau_its_interval_and_its_p_are_those_of_a_loop_over_who_is_left(seed, c
     scores, order = build(seed, n=8, gaps=gaps, controls=controls)
     found = conclude(scores, order, Bootstrap(seed, **HOW))
     left = [name for name in EXPLAINERS if name not in controls]
-    taus = {}
+    taus, lines = {}, select_subset(found.correlations, WITHOUT_CONTROLS).set_index("metric")
     for metric, better in (("c", "higher"), ("sufficiency", "lower")):
-        line = found.correlations[found.correlations["metric"] == metric].iloc[0]
+        line = lines.loc[metric]
         ours, truth = values(everyone(scores), metric, left, better), values(everyone(scores), "recall", left)
-        assert line["explainers_without_controls"] == len(left)
-        assert line["tau_without_controls"] == pytest.approx(tau(ours, truth))
+        assert line["explainers"] == len(left)
+        assert line["tau"] == pytest.approx(tau(ours, truth))
         if len({round(v, 9) for v in ours}) == len({round(v, 9) for v in truth}) == len(left):
-            assert line["tau_without_controls"] == pytest.approx(stats.kendalltau(ours, truth).statistic)
+            assert line["tau"] == pytest.approx(stats.kendalltau(ours, truth).statistic)
         hits = [tau(ours, order) >= tau(ours, truth) - 1e-9 for order in permutations(truth)]
-        assert line["p_tau_without_controls"] == pytest.approx(np.mean(hits))
+        assert line["p_tau"] == pytest.approx(np.mean(hits))
         drawn = []
         for chosen in drawn_rows(scores, 25, seed):
             ours, truth = values(chosen, metric, left, better), values(chosen, "recall", left)
             drawn.append(np.nan if np.isnan([*ours, *truth]).any() else tau(ours, truth))
         ends = tuple(np.nanquantile(drawn, [0.1, 0.9]))
-        assert (line["tau_without_controls_low"], line["tau_without_controls_high"]) == pytest.approx(ends)
-        assert line["tau_without_controls_se"] == pytest.approx(np.nanstd(drawn, ddof=1))
-        taus[metric] = np.array([line["tau_without_controls"], *drawn])
-    (line,) = found.differences.to_dict("records")
+        assert (line["tau_low"], line["tau_high"]) == pytest.approx(ends)
+        assert line["tau_se"] == pytest.approx(np.nanstd(drawn, ddof=1))
+        taus[metric] = np.array([line["tau"], *drawn])
+    assert lines["rho"].isna().all()
+    (line,) = select_subset(found.differences, WITHOUT_CONTROLS).to_dict("records")
     gaps_of = taus[line["metric"]] - taus[line["than_metric"]]
-    assert line["difference_without_controls"] == pytest.approx(gaps_of[0])
+    assert line["difference"] == pytest.approx(gaps_of[0])
     there = gaps_of[1:][~np.isnan(gaps_of[1:])]
     ends = tuple(np.quantile(there, [0.1, 0.9]))
-    assert (line["low_without_controls"], line["high_without_controls"]) == pytest.approx(ends)
+    assert (line["low"], line["high"]) == pytest.approx(ends)
     expected = min(1.0, 2 * (1 + min((there <= 0).sum(), (there >= 0).sum())) / (1 + len(there)))
-    assert line["p_without_controls"] == pytest.approx(expected)
+    assert line["p"] == pytest.approx(expected)
     same = not there.any() and gaps_of[0] == 0
-    assert line["same_without_controls"] == same
-    assert line["p_holm_without_controls"] == pytest.approx(1.0 if same else expected)  # one pair: nothing to correct
+    assert line["same"] == same
+    assert line["p_holm"] == pytest.approx(1.0 if same else expected)  # one pair: nothing to correct
 
 
 def test_without_controls_both_figures_are_the_same_bits():
     found = conclude(*build(3, n=30), Bootstrap(0, **HOW))
-    for table, names in ((found.correlations, ("tau", "p_tau")), (found.differences, ("difference", "p", "p_holm"))):
-        for name in names:
-            assert table[f"{name}_without_controls"].tolist() == table[name].tolist()
+    for table, absent in ((found.correlations, ["rho", "rho_low", "rho_high", "rho_se", "p_rho"]),
+                          (found.differences, []), (found.instance_agreement, [])):  # fmt: skip
+        both = (select_subset(table, of) for of in (ALL_EXPLAINERS, WITHOUT_CONTROLS))
+        of_all, rest = (lines.drop(columns=["subset", *absent]).reset_index(drop=True) for lines in both)
+        assert len(of_all)
+        pd.testing.assert_frame_equal(of_all, rest, check_exact=True)
+    assert not has_controls(found.correlations)
 
 
 @pytest.mark.parametrize("controls", [("a", "b", "c"), ("a", "b", "c", "d")])
 def test_who_is_left_alone_has_no_tau_and_the_reason_is_told(controls):
     found = conclude(*build(3, n=30, controls=controls), Bootstrap(0, **HOW))
-    lines = found.correlations
-    assert lines["tau"].notna().all() and lines["tau_without_controls"].isna().all()
-    assert (lines["explainers_without_controls"] == 4 - len(controls)).all()
-    assert lines["note"].str.endswith("without controls fewer than two explainers are left").all()
-    assert found.differences["p"].notna().all() and found.differences["p_holm_without_controls"].isna().all()
-    assert not found.differences["same_without_controls"].any()
+    of_all, rest = (select_subset(found.correlations, of) for of in (ALL_EXPLAINERS, WITHOUT_CONTROLS))
+    assert of_all["tau"].notna().all() and (of_all["note"] == "").all() and len(rest) == len(of_all)
+    assert rest["tau"].isna().all() and (rest["explainers"] == 4 - len(controls)).all()
+    assert (rest["note"] == "without controls fewer than two explainers are left").all()
+    of_all, rest = (select_subset(found.differences, of) for of in (ALL_EXPLAINERS, WITHOUT_CONTROLS))
+    assert of_all["p"].notna().all() and rest["p_holm"].isna().all() and not rest["same"].any()
+    assert set(found.instance_agreement["subset"]) == set(found.tau_resamples["subset"]) == {ALL_EXPLAINERS}
+    assert has_controls(found.correlations)
+
+
+def test_where_no_explainer_is_ranked_the_note_is_the_same_in_each_subset():
+    scores, order = build(3, n=30, controls=("a",))
+    order.loc[(order["metric"] == "c") & (order["explainer"] != "a"), "note"] = "it has no value"
+    found = conclude(scores[(scores["metric"] != "c") | (scores["explainer"] == "a")], order, Bootstrap(0, **HOW))
+    lines = found.correlations[found.correlations["metric"] == "c"]
+    assert lines["tau"].isna().all() and lines["subset"].tolist() == [ALL_EXPLAINERS, WITHOUT_CONTROLS]
+    assert lines["note"].nunique() == 1 and "it has no value" in lines["note"].iloc[0]
 
 
 def test_a_ladder_has_no_controls():
@@ -93,20 +109,8 @@ def test_a_ladder_has_no_controls():
     order["rung"] = order["explainer"].map({"b": 1.0, "c": 0.5, "d": 0.0}).astype(float)
     lines = conclude(scores, order, Bootstrap(0, **HOW), "signed").correlations
     ladder = lines[lines["family"] == "ladder"]
-    assert ladder["tau"].notna().all() and ladder["explainers_without_controls"].isna().all()
-    assert ladder["tau_without_controls"].isna().all() and not ladder["note"].str.contains("controls").any()
-
-
-def test_lines_without_controls_have_the_usual_names():
-    found = conclude(*build(3, n=30, controls=("a", "d")), Bootstrap(0, **HOW))
-    for table in (found.correlations, found.differences):
-        swapped = without_controls(table)
-        names = [name for name in table if "_without_controls" in name]
-        assert names and not [name for name in swapped if "_without_controls" in name]
-        for name in names:
-            usual = name.replace("_without_controls", "")
-            pd.testing.assert_series_equal(swapped[usual], table[name], check_names=False)
-            pd.testing.assert_series_equal(swapped[f"{usual}_of_all"], table[usual], check_names=False)
+    assert ladder["tau"].notna().all() and (ladder["subset"] == ALL_EXPLAINERS).all()
+    assert not ladder["note"].str.contains("controls").any()
 
 
 @given(st.integers(2, 40))

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from cfeval_cli.statistics import correlation, instancewise
 from cfeval_cli.statistics.difference import holm, twins, two_sided
 from cfeval_cli.statistics.resampled import Bootstrap
+from cfeval_cli.statistics.subsets import ALL_EXPLAINERS, WITHOUT_CONTROLS, select_subset
 from tests.statistics.tables import EXPLAINERS, build, conclude, drawn_rows, sign, tau
 
 
@@ -39,7 +40,7 @@ def test_intervals_of_tau_are_those_of_a_loop_over_resamples(seed):
         assert (line["tau_low"], line["tau_high"]) == pytest.approx(tuple(np.nanquantile(drawn, [0.1, 0.9])))
         assert line["tau_se"] == pytest.approx(np.nanstd(drawn, ddof=1))
         assert (line["family"], line["explainers"]) == ("explainers", 4)
-    (line,) = found.differences.to_dict("records")
+    (line,) = select_subset(found.differences).to_dict("records")
     gaps = taus[line["metric"]] - taus[line["than_metric"]]
     assert line["difference"] >= 0 and (line["low"], line["high"]) == pytest.approx(
         tuple(np.nanquantile(gaps, [0.1, 0.9]))
@@ -75,6 +76,7 @@ def test_metrics_that_always_agree_are_one_hypothesis():
     found = conclude(
         pd.concat([scores, double]), pd.concat([order, more], ignore_index=True), Bootstrap(0, resamples=200, least=1)
     ).differences
+    found = select_subset(found)
     same = found[found["same"]].iloc[0]
     assert (same["metric"], same["than_metric"]) == ("c", "c") and same["p_holm"] == 1 and same["difference"] == 0
     others = found[~found["same"]]
@@ -94,15 +96,15 @@ def test_metrics_that_rank_unlike_explainers_are_not_compared():
     again = order[order["metric"].isin(variants)]
     rows = pd.concat([order, again.assign(variant=again["metric"].map(variants))], ignore_index=True)
     how = Bootstrap(3, resamples=50)
-    found = conclude(both, rows, how).differences
+    found = select_subset(conclude(both, rows, how).differences)
     like = found["variant"].isin(variants.values()) == found["than_variant"].isin(variants.values())
     assert len(found) == 6 and like.sum() == 2 and not found["same"].any()
     assert found.loc[~like, ["difference", "low", "high", "p", "p_holm"]].isna().all(axis=None)
     figures = ["metric", "difference", "low", "high", "p"]
-    (whole,) = conclude(scores, order, how).differences[figures].to_numpy().tolist()
+    (whole,) = select_subset(conclude(scores, order, how).differences)[figures].to_numpy().tolist()
     assert found.loc[like & (found["variant"].isin(["label", "del"])), figures].to_numpy().tolist() == [whole]
     without = [frame[frame["explainer"] != "b"] for frame in (scores, order)]
-    (part,) = conclude(*without, how).differences[figures].to_numpy().tolist()
+    (part,) = select_subset(conclude(*without, how).differences)[figures].to_numpy().tolist()
     assert found.loc[like & (found["variant"].isin(variants.values())), figures].to_numpy().tolist() == [part]
     assert found.loc[like, "p_holm"].tolist() == pytest.approx(holm(found.loc[like, "p"].to_numpy()).tolist())
 
@@ -130,23 +132,25 @@ def test_agreement_by_instance_counts_pairs_of_explainers(seed, gaps, controls):
 
     resampled = stream(seed, "bootstrap").integers(0, len(ids), (20, len(ids)))
     for metric, better in (("c", "higher"), ("sufficiency", "lower")):
-        line = found[found["metric"] == metric].iloc[0]
-        for end, names in (("", EXPLAINERS), ("_without_controls", [e for e in EXPLAINERS if e not in controls])):
+        left = [name for name in EXPLAINERS if name not in controls]
+        for subset, names in ((ALL_EXPLAINERS, EXPLAINERS), (WITHOUT_CONTROLS, left)):
+            lines = select_subset(found[found["metric"] == metric], subset)
             table = [counts(metric, better, i, names) for i in ids]
             shares = [gain / pairs if pairs else np.nan for gain, pairs, _ in table]
             there = sum(pairs > 0 for _, pairs, _ in table)
             if not there:
-                assert pd.isna(line[f"tau{end}"]) and pd.isna(line[f"instances{end}"])
+                assert lines.empty
                 continue
-            assert line[f"tau{end}"] == pytest.approx(np.nanmean(shares)) and line[f"instances{end}"] == there
-            assert line[f"ordered{end}"] == sum(ordered > 0 for *_, ordered in table)
+            (line,) = lines.to_dict("records")
+            assert line["tau"] == pytest.approx(np.nanmean(shares)) and line["instances"] == there
+            assert line["ordered"] == sum(ordered > 0 for *_, ordered in table)
             pooled = sum(o for *_, o in table)
             expected = sum(g for g, *_ in table) / pooled if pooled else np.nan
-            assert line[f"d{end}"] == pytest.approx(expected, nan_ok=True)
+            assert line["d"] == pytest.approx(expected, nan_ok=True)
             drawn = [[shares[i] for i in row if table[i][1]] for row in resampled]
             means = [np.mean(one) for one in drawn if one]
             ends = tuple(np.quantile(means, [0.1, 0.9]))
-            assert (line[f"tau{end}_low"], line[f"tau{end}_high"]) == pytest.approx(ends)
+            assert (line["tau_low"], line["tau_high"]) == pytest.approx(ends)
 
 
 def test_blocks_do_not_change_a_bit(monkeypatch):
@@ -164,8 +168,9 @@ def test_from_fewer_than_thirty_instances_nothing_is_inferred():
         scores, order = build(6, n=size)
         found = conclude(scores, order, Bootstrap(0, resamples=100))
         assert found.metrics["value"].notna().all() and found.metrics["value_low"].notna().all() == many
-        assert found.correlations[["tau", "p_tau"]].notna().all(axis=None)
-        assert found.correlations[["tau_low", "tau_se", "rho_high"]].notna().all(axis=None) == many
+        correlations = select_subset(found.correlations)
+        assert correlations[["tau", "p_tau"]].notna().all(axis=None)
+        assert correlations[["tau_low", "tau_se", "rho_high"]].notna().all(axis=None) == many
         figures = found.differences[["difference", "low", "high", "p", "p_holm"]].notna()
         assert figures.all(axis=None) == many and figures.any(axis=None) == many
         assert found.instance_agreement["tau"].notna().all()
@@ -224,14 +229,13 @@ def test_intervals_of_tau_cover_the_truth_of_explainers_that_are_apart():
 def test_the_resamples_of_tau_that_are_kept_are_those_of_its_interval(seed):
     scores, order = build(seed, n=40, controls=("a",))
     found = conclude(scores, order, Bootstrap(seed, resamples=300))
-    kept = found.tau_resamples.astype(dict.fromkeys(("metric", "variant", "gold", "agreement"), str))
-    keys = ["metric", "variant", "gold", "agreement"]
+    kept = found.tau_resamples.astype(dict.fromkeys(("metric", "variant", "gold", "agreement", "subset"), str))
+    keys = ["metric", "variant", "gold", "agreement", "subset"]
     for line in found.correlations.to_dict("records"):
         mine = kept[(kept[keys] == [line[key] for key in keys]).all(axis=1)]
         assert mine["draw"].tolist() == list(range(300)) or math.isnan(line["tau"])
-        for name in ("tau", "tau_without_controls"):
-            if not math.isnan(line[name]):
-                ends = np.percentile(mine[name], [2.5, 97.5])
-                assert ends == pytest.approx([line[f"{name}_low"], line[f"{name}_high"]])
+        if not math.isnan(line["tau"]):
+            ends = np.percentile(mine["tau"], [2.5, 97.5])
+            assert ends == pytest.approx([line["tau_low"], line["tau_high"]])
     assert len(conclude(scores, order, Bootstrap(seed, resamples=900)).tau_resamples) < 2 * len(kept)
     assert conclude(scores, order, Bootstrap(seed, resamples=0)).tau_resamples is None

@@ -15,6 +15,7 @@ from cfeval_cli.statistics.correlation import families
 from cfeval_cli.statistics.invariance import TOGETHER, Reparametrised
 from cfeval_cli.statistics.resampled import Bootstrap, Resampled
 from cfeval_cli.statistics.scores import Scores
+from cfeval_cli.statistics.subsets import ALL_EXPLAINERS, WITHOUT_CONTROLS, select_subset
 from tests.statistics.tables import EXPLAINERS, KINDS, build, conclude, summarise
 
 HOW = Bootstrap(0, resamples=0)
@@ -101,9 +102,11 @@ def test_what_moves_stands_beside_values_and_correlations_and_rounding_moves_not
     assert moves["c"] == [True, True, False, False]
     assert moves["sufficiency"] == moves["recall"] == [False] * 4
     assert moves["coverage"] == [None] * 4  # of which nothing was said
-    table = done.invariance.set_index("metric")
-    told = done.correlations.set_index("metric")["moves"]
-    assert told["c"] == table.loc["c", "moves"] and told["sufficiency"] is False
+    for subset in (ALL_EXPLAINERS, WITHOUT_CONTROLS):
+        table = select_subset(done.invariance, subset).set_index("metric")
+        told = select_subset(done.correlations, subset).set_index("metric")["moves"]
+        assert told["c"] == table.loc["c", "moves"] and told["sufficiency"] is False
+    table = select_subset(done.invariance).set_index("metric")
     assert table.loc["sufficiency", "moved_by"] == ""
 
 
