@@ -21,9 +21,12 @@ _PairOfPairs = tuple[Pair, Pair]
 
 
 def build_differences(differences: pd.DataFrame, record: _Record) -> list[Table]:
-    """Build for each leading truth the differences between the τ of metrics."""
-    if differences.empty:
-        return []
+    """Build for each leading truth the differences between the τ of metrics, over all explainers."""
+    return [] if differences.empty else _build_triangles(select_subset(differences), record)
+
+
+def _build_triangles(differences: pd.DataFrame, record: _Record) -> list[Table]:
+    """Build a triangle for each leading truth."""
     chosen = differences[differences["agreement"] == record["settings"]["agreement"]]
     names = name_truths(chosen["gold"], record)
     parts = {gold: chosen[chosen["gold"] == gold] for gold in names if gold in record["settings"]["gold"]}
@@ -44,7 +47,7 @@ def build_differences_without_controls(findings: Findings, record: _Record) -> l
         first, second = lines[name].copy(), lines[f"than_{name}"].copy()
         lines[name], lines[f"than_{name}"] = first.where(~is_turned, second), second.where(~is_turned, first)
     lines["difference"] = lines["difference"].abs()
-    return [replace(table, title=f"{table.title}, without controls") for table in build_differences(lines, record)]
+    return [replace(table, title=f"{table.title}, without controls") for table in _build_triangles(lines, record)]
 
 
 def _build_triangle(differences: pd.DataFrame, record: _Record, about: str) -> Table:

@@ -41,7 +41,7 @@ def build_tables(findings: Findings, record: _Record) -> list[Table]:
         tables.append(build_mean_ranks(metrics, record, low).add_notes(*support_notes(metrics, record)))
     if len(findings.metric_agreement):
         tables.append(build_metric_agreement(findings.metric_agreement, record, detail=has_truths))
-    tables += build_differences(select_subset(findings.differences), record)
+    tables += build_differences(findings.differences, record)
     tables += build_differences_without_controls(findings, record)
     if len(findings.instance_agreement):
         tables += build_instance_agreement(findings, record)

@@ -13,6 +13,7 @@ from cfeval_cli.report.numbers import SHORT, SIGNIFICANT, write_three_digits
 from cfeval_cli.report.render.narrow import render_narrow, split_camel_case
 from cfeval_cli.report.table import Cell, Row, Table, Title
 from cfeval_cli.results.read import read
+from cfeval_cli.statistics.subsets import WITHOUT_CONTROLS, select_subset
 
 FIVE = ("explainer=[random,omission,lime,decision_boundary,lr]", "explainer.lime.n_samples=50", "n_explain=30")
 
@@ -144,10 +145,10 @@ def test_tau_is_that_without_controls_by_question(toy, made):
     found, record = findings(folder)
     one = build_brief(found, record)
     assert [title.text for title in one.header[-2:]] == ["τ\u00a0contribution", "τ\u00a0change"]
-    lines = pd.read_csv(folder / "correlations.csv")
+    lines = select_subset(pd.read_csv(folder / "correlations.csv"), WITHOUT_CONTROLS)
     for (place, gold), metric in product(enumerate(["centered", "contrast"]), ["dfr", "validity_soft"]):
         mine = lines[(lines["gold"] == gold) & (lines["metric"] == metric) & (lines["agreement"] == "recall")]
-        want = mine[mine["variant"].isin(["marginal", "probability"])]["tau_without_controls"].iloc[0]
+        want = mine[mine["variant"].isin(["marginal", "probability"])]["tau"].iloc[0]
         title = {"dfr": "DFR", "validity_soft": "Validity_soft"}[metric]
         row = next(row for row in one.rows if row.title.name == title)
         assert row.cells[-2 + place].value == want

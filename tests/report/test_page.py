@@ -20,6 +20,7 @@ from cfeval_cli.report.page.verdict import _Judged, tell
 from cfeval_cli.report.render.csv_text import render_csv
 from cfeval_cli.report.table import Cell, Row, Table, Title
 from cfeval_cli.results.read import read
+from cfeval_cli.statistics.subsets import WITHOUT_CONTROLS
 from cfeval_cli.study.sweep.gather import gather
 from cfeval_cli.study.sweep.page import write
 from tests.conftest import cfeval, reseal
@@ -286,9 +287,10 @@ def verdict_of(folder, many=2, **columns):
     """The verdict on a run whose figures without controls are these, over so many explainers."""
     told = opened(folder)
     lines = told.findings.correlations
+    rest = lines["subset"] == WITHOUT_CONTROLS
     for name, value in columns.items():
-        lines.loc[lines["tau"].notna(), name.replace("tau", "tau_without_controls")] = value
-    lines["explainers_without_controls"] = many
+        lines.loc[rest & lines["tau"].notna(), name] = value
+    lines.loc[rest, "explainers"] = many
     return tell(told.findings, told.record)
 
 
@@ -332,11 +334,13 @@ def test_the_verdict_compares_metrics_that_rank_the_same_explainers(toy, made, g
     metrics["control"] = False
     metrics.loc[metrics["metric"].isin(["c", "dfr"]) & (metrics["explainer"] == "decision_boundary"), "value"] = np.nan
     metrics.loc[(metrics["metric"] == "validity") & (metrics["explainer"] == "lr"), "value"] = np.nan
-    fewer = lines["metric"].isin(["c", "dfr", "validity"])
-    lines["explainers_without_controls"] = np.where(fewer, 3, 4)
-    lines["tau_without_controls"] = np.where(lines["tau"].isna(), np.nan, np.where(fewer, 1.0, 0.5))
-    lines["p_tau_without_controls"] = 0.2
-    lines.loc[(lines["metric"] == "dfr") & lines["tau"].notna(), "tau_without_controls"] = -0.25
+    fewer, rest = lines["metric"].isin(["c", "dfr", "validity"]), lines["subset"] == WITHOUT_CONTROLS
+    lines.loc[rest, "explainers"] = np.where(fewer, 3, 4)[rest]
+    of_all = lines[~rest].set_index(["metric", "variant", "gold", "agreement"])["tau"]
+    known = of_all.loc[pd.MultiIndex.from_frame(lines.loc[rest, of_all.index.names])].notna().to_numpy()
+    lines.loc[rest, "tau"] = np.where(known, np.where(fewer[rest], 1.0, 0.5), np.nan)
+    lines.loc[rest, "p_tau"] = 0.2
+    lines.loc[rest & (lines["metric"] == "dfr") & lines["tau"].notna(), "tau"] = -0.25
     said = tell(told.findings, told.record)
     assert "Comp. (del.)" in said.headline
     assert not any(name in said.headline for name in ("C (disc.", "DFR", "Validity (label)"))
@@ -351,12 +355,9 @@ def test_the_verdict_compares_metrics_that_rank_the_same_explainers(toy, made, g
     # of those that are compared nothing is lost
     judged = _Judged.of(told.findings, told.record, told.record["settings"]["gold"][0])
     assert set(judged.lines["tau"]) == {0.5} and judged.ranked == 4
-    rest = sum(map(len, judged.fewer.values()))
-    mine = lines[(lines["gold"] == judged.gold) & (lines["agreement"] == "recall") & (lines["family"] == "explainers")]
-    assert (
-        len(judged.lines) + rest == mine["tau_without_controls"].notna().sum()
-        and rest == (fewer & lines["tau"].notna())[mine.index].sum()
-    )
+    not_compared = sum(map(len, judged.fewer.values()))
+    mine = lines[rest & (lines["gold"] == judged.gold) & (lines["agreement"] == "recall") & lines["tau"].notna()]
+    assert len(judged.lines) + not_compared == len(mine) and not_compared == fewer[mine.index].sum()
 
 
 def test_controls_alone_give_no_verdict(toy, made):
@@ -463,11 +464,12 @@ def test_too_few_resamples_are_said_and_only_then(toy, made, resamples):
 
 def test_metrics_that_share_the_lead_do_not_share_an_interval(toy, made):
     told = opened(made(toy, FOUR, copy=True))
-    lines, tau = told.findings.correlations, "tau_without_controls"
-    lead = (lines["gold"] == "centered") & (lines["agreement"] == "recall") & lines["metric"].isin(["dfr", "c"])
-    lines[tau] = 0.1
-    lines.loc[lead, [tau, f"{tau}_high"]] = 1.0
-    lines.loc[lead & (lines["metric"] == "dfr"), f"{tau}_low"] = 0.25
-    lines.loc[lead & (lines["metric"] == "c"), f"{tau}_low"] = 0.75
+    lines = told.findings.correlations
+    rest = lines["subset"] == WITHOUT_CONTROLS
+    lead = rest & (lines["gold"] == "centered") & (lines["agreement"] == "recall") & lines["metric"].isin(["dfr", "c"])
+    lines.loc[rest, "tau"] = 0.1
+    lines.loc[lead, ["tau", "tau_high"]] = 1.0
+    lines.loc[lead & (lines["metric"] == "dfr"), "tau_low"] = 0.25
+    lines.loc[lead & (lines["metric"] == "c"), "tau_low"] = 0.75
     said = tell(told.findings, told.record).points[0]
     assert "DFR (del.) [0.250, 1.000]" in said and "DFR (marginal) [0.250, 1.000]" in said and "[0.750, 1.000]" in said

@@ -15,6 +15,7 @@ from cfeval_cli.report.render.markdown import render_markdown
 from cfeval_cli.statistics.findings import conclude
 from cfeval_cli.statistics.resampled import Bootstrap
 from cfeval_cli.statistics.scores import Scores
+from cfeval_cli.statistics.subsets import ALL_EXPLAINERS, WITHOUT_CONTROLS, select_subset
 from tests.inside import CONF
 from tests.report.test_tables import RECORD, facts
 from tests.statistics.tables import EXPLAINERS, build
@@ -91,13 +92,13 @@ def test_a_title_with_its_tau_has_room_in_the_last_panel(pair):
 def test_correlations_show_tau_its_interval_and_p(shown):
     findings, figures = shown
     (axis,) = figures["correlations"].figure.axes
-    assert axis.lines[0].get_xdata() == pytest.approx(findings.correlations["tau"].to_numpy())
-    assert axis.lines[1].get_xdata() == pytest.approx(findings.correlations["tau_without_controls"].to_numpy())
-    assert axis.lines[2].get_xdata() == pytest.approx(findings.correlations["rho"].to_numpy(), nan_ok=True)
-    texts = [text.get_text() for text in axis.texts]
-    columns = {"p(τ)": "p_tau", "p(τ′)": "p_tau_without_controls", "p(ρ)": "p_rho"}
-    known = findings.correlations[list(columns.values())].map(lambda p: "" if np.isnan(p) else f"{p:.3f}")
-    assert texts == [text for head, name in columns.items() for text in (head, *known[name])]
+    subsets = (ALL_EXPLAINERS, WITHOUT_CONTROLS, ALL_EXPLAINERS)
+    shown, texts = zip(subsets, ("tau", "tau", "rho"), ("τ", "τ′", "ρ"), strict=True), []
+    for line, (subset, name, sign) in zip(axis.lines, shown, strict=False):
+        lines = select_subset(findings.correlations, subset).dropna(subset=name)
+        assert line.get_xdata() == pytest.approx(lines[name].to_numpy())
+        texts += [f"p({sign})", *(f"{p:.3f}" for p in lines[f"p_{name}"])]
+    assert [text.get_text() for text in axis.texts] == texts
     assert axis.get_xlabel().endswith("4 ranked, 3 without controls")
 
 

@@ -23,6 +23,7 @@ from cfeval_cli.report.render.terminal import render_terminal
 from cfeval_cli.report.table import Cell, Row, Table, Title
 from cfeval_cli.report.titles import find_low_coverage, merge_rows
 from cfeval_cli.statistics.findings import Findings
+from cfeval_cli.statistics.subsets import ALL_EXPLAINERS, WITHOUT_CONTROLS
 
 
 def facts(title, place, better="higher", latex=None, role="judged", block="counterfactual", detail="{variant}"):
@@ -108,13 +109,10 @@ CORRELATIONS = pd.DataFrame(
             "rho_high": np.nan,
             "p_tau": 0.5,
             "explainers": 2,
-            "explainers_without_controls": 2,
-            "tau_without_controls": t,
-            "tau_without_controls_low": t - 0.1,
-            "tau_without_controls_high": t,
-            "p_tau_without_controls": 0.5,
+            "subset": subset,
             "p_rho": 0.0001,
         }
+        for subset in (ALL_EXPLAINERS, WITHOUT_CONTROLS)
         for m, v, g, t, note in [
             ("c", "label", "signed", -1.0, ""),
             ("c", "label", "absolute", 1.0, ""),
@@ -192,7 +190,8 @@ def test_table_2_has_a_pair_of_columns_for_each_gold_and_bolds_the_best():
 
 
 def test_tau_without_controls_stands_beside_tau_and_the_note_names_who_is_left():
-    lines = CORRELATIONS.assign(explainers=4, tau_without_controls=-0.5, tau_without_controls_high=0.0)
+    lines, rest = CORRELATIONS.assign(explainers=4), CORRELATIONS["subset"] == WITHOUT_CONTROLS
+    lines.loc[rest, ["explainers", "tau", "tau_low", "tau_high", "rho"]] = [2, -0.5, -0.6, 0.0, np.nan]
     record = {**RECORD, "explainers": {"a": "Control", "b": "B", "x": "X"}}
     more = metrics()
     more = pd.concat(
@@ -207,8 +206,10 @@ def test_tau_without_controls_stands_beside_tau_and_the_note_names_who_is_left()
         note.startswith("no controls: without Control,") and note.endswith("left: B, X.") for note in table.notes
     )
     assert r"$\tau$\\signed*,\\no\\controls" in render_latex(table)
-    alone = tables(lines.assign(tau_without_controls=np.nan), record, values=more)[1]
+    lines.loc[rest, ["tau", "note"]] = [np.nan, "without controls fewer than two explainers are left"]
+    alone = tables(lines, record, values=more)[1]
     assert not [cell for cell in alone.header if "no controls" in cell.text]
+    assert any("without controls fewer than two explainers are left" in note for note in alone.notes)
 
 
 def test_coverage_under_ninety_percent_is_marked_in_every_table_and_form():
@@ -317,12 +318,11 @@ def test_the_tables_of_correlations_and_of_single_instances_state_the_n_of_rows(
     told = tables(values=values)
     note = "Scored on all 50 instances. Other rows: GroundTruth (recall, signed), GroundTruth (recall, absolute) 20"
     assert all(note in " ".join(table.notes) for table in told[:2])
-    figures = ("instances", "tau", "tau_low", "tau_high", "ordered", "d", "d_low", "d_high")
     lines = [
         {
             "metric": metric, "variant": "label", "gold": "signed", "agreement": "recall", "instances": n, "tau": 0.5,
             "tau_low": np.nan, "tau_high": np.nan, "d": 0.5, "d_low": np.nan, "d_high": np.nan,
-            **dict.fromkeys((f"{name}_without_controls" for name in figures), np.nan),
+            "subset": ALL_EXPLAINERS,
         }
         for metric, n in (("c", 50), ("proximity", 43))
     ]  # fmt: skip
