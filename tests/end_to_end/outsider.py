@@ -1002,6 +1002,9 @@ def kendall(ours, truth):
     return (ours * truth).mean(axis=0)
 
 
+SUBSETS = ("all", "without_controls")  # of explainers
+
+
 class Ranked:
     """Values of explainers, the better the larger, and how far two metrics agree about them."""
 
@@ -1010,25 +1013,26 @@ class Ranked:
         rungs, self.controls = run.explainers
         self.names = [name for name in rungs if not rungs[name]]
 
-    def ranked(self, a, b, end=""):
+    def ranked(self, a, b, subset="all"):
         """The explainers that have a value of both."""
-        if (a, b, end) not in self.who:
-            self.who[a, b, end] = tuple(
+        if (a, b, subset) not in self.who:
+            self.who[a, b, subset] = tuple(
                 name for name in self.names
-                if (*a, name) in self.drawn and (*b, name) in self.drawn and not (end and self.controls[name])
+                if (*a, name) in self.drawn and (*b, name) in self.drawn
+                and (subset == "all" or not self.controls[name])
             )  # fmt: skip
-        return self.who[a, b, end]
+        return self.who[a, b, subset]
 
     def side(self, one, names):
         """Values of a metric (1 + B,), so that the better is the larger."""
         sign = -1 if self.run.record["metrics"][one[0]]["better"] == "lower" else 1
         return [sign * self.drawn[*one, name] for name in names]
 
-    def tau(self, a, b, end=""):
+    def tau(self, a, b, subset="all"):
         """τ (1 + B,) between two metrics, or None if they rank fewer than two."""
-        key = (a, b, end)
+        key = (a, b, subset)
         if key not in self.taus:
-            names = self.ranked(a, b, end)
+            names = self.ranked(a, b, subset)
             self.taus[key] = kendall(self.order(a, names), self.order(b, names)) if len(names) > 1 else None
         return self.taus[key]
 
@@ -1039,20 +1043,19 @@ class Ranked:
 
 
 def agreements(run):
-    """{(metric, variant, gold, agreement): figures} of the explainers that are no rungs, with and without controls."""
+    """{(metric, variant, gold, agreement, subset): figures} of the explainers that are no rungs."""
     ranked, level, found = Ranked(run, run.drawn), run.settings["confidence"], {}
     for metric, variant, gold, agreement in agreements_of(run.record, run.drawn):
-        pair, truth, line = (metric, variant), (agreement, gold), {}
-        for end in ("", "_without_controls"):
-            line[f"explainers{end}"] = len(ranked.ranked(pair, truth, end))
-            tau = ranked.tau(pair, truth, end)
+        pair, truth = (metric, variant), (agreement, gold)
+        for subset in SUBSETS:
+            line = {"explainers": len(ranked.ranked(pair, truth, subset))}
+            found[metric, variant, gold, agreement, subset] = line
+            tau = ranked.tau(pair, truth, subset)
             if tau is None:
                 continue
-            line[f"tau{end}"] = tau[0]
+            line["tau"] = tau[0]
             if len(tau) > 1:
-                ends = between(tau[1:], level)
-                line |= {f"tau{end}_low": ends[0], f"tau{end}_high": ends[1]}
-        found[metric, variant, gold, agreement] = line
+                line["tau_low"], line["tau_high"] = between(tau[1:], level)
     return found
 
 
@@ -1142,20 +1145,17 @@ def invariance(run):
     ranked = Ranked(run, {key: np.array([told.get(key, nan) for told in every]) for key in base})
     names, found = [name for name, of in drawn.items() for _ in of], {}
     for metric, variant, gold, agreement in agreements_of(record, base):
-        line = {}
-        for end in ("", "_without_controls"):
-            taus = ranked.tau((metric, variant), (agreement, gold), end)
+        for subset in SUBSETS:
+            taus = ranked.tau((metric, variant), (agreement, gold), subset)
             if taus is None:
                 continue
             real = float(taus[0])
             by = list(dict.fromkeys(name for name, tau in zip(names, taus[1:], strict=True) if apart(tau, real)))
-            line |= {f"tau{end}": real, f"tau{end}_lowest": lowest(taus), f"tau{end}_highest": -lowest(-taus)}
-            line[f"moves{end}"] = bool(by)
-            if not end:
-                line["moved_by"] = " ".join([name for name in by if name != "together"] or by)
-        if line:
+            line = {"tau": real, "tau_lowest": lowest(taus), "tau_highest": -lowest(-taus), "moves": bool(by)}
+            alone = [name for name in by if name != "together"] or by
+            line["moved_by"] = " ".join(alone) if subset == "all" else ""
             many = {"instances": len(some), "reparametrisations": len(next(iter(drawn.values())))}
-            found[metric, variant, gold, agreement] = line | many
+            found[metric, variant, gold, agreement, subset] = line | many
     return found, moved
 
 
@@ -1199,55 +1199,55 @@ def sampled(run):
 
 
 def seeds(folders):
-    """{(metric, variant, gold, coefficient): figures} of seeds_correlations.csv, for runs that differ in the seed."""
+    """{(metric, variant, gold, subset): figures} of τ in seeds_correlations.csv, for runs that differ in the seed."""
     records = [json.loads((folder / "run.json").read_text()) for folder in folders]
     agreement, roles = records[0]["settings"]["agreement"], records[0]["metrics"]
-    lines, draws = [], []
+    lines, draws, names = [], [], ("metric", "variant", "gold", "subset")
     for folder in folders:
         told = pd.read_csv(folder / "correlations.csv")
         told = told[(told["family"] == "explainers") & (told["agreement"] == agreement)]
-        lines.append({(one["metric"], one["variant"], one["gold"]): one for one in told.to_dict("records")})
+        lines.append({tuple(one[name] for name in names): one for one in told.to_dict("records")})
         of = {}
         for one in pd.read_parquet(folder / "tau_resamples.parquet").sort_values("draw").to_dict("records"):
             if one["agreement"] == agreement:
-                of.setdefault((one["metric"], one["variant"], one["gold"]), []).append(one)
+                of.setdefault(tuple(one[name] for name in names), []).append(one["tau"])
         draws.append(of)
     found, valued = {}, [explainers_with_value(folder) for folder in folders]
     keys = [key for key in dict.fromkeys(key for of in lines for key in of) if roles[key[0]]["role"] == "judged"]
-    for name in ("tau", "tau_without_controls"):
-        moves = name.replace("tau", "moves")
+    # the ends of the keys of random streams are as old as these figures
+    for subset, stream in zip(SUBSETS, ("tau", "tau_without_controls"), strict=True):
         for gold in dict.fromkeys(key[2] for key in keys):
-            mine = [key for key in keys if key[2] == gold]
+            mine = [key for key in keys if key[2:] == (gold, subset)]
             for key in mine:
-                values = [of[key][name] for of in lines if key in of and not np.isnan(of[key][name])]
-                errors = [of[key][f"{name}_se"] for of in lines if key in of and not np.isnan(of[key][name])]
-                found[(*key, name)] = spread(values, errors)
-                tried = [of[key][moves] for of in lines if key in of and of[key][moves] in (True, False)]
-                found[(*key, name)]["moves"] = sum(map(bool, tried)) if tried else nan
+                values = [of[key]["tau"] for of in lines if key in of and not np.isnan(of[key]["tau"])]
+                errors = [of[key]["tau_se"] for of in lines if key in of and not np.isnan(of[key]["tau"])]
+                found[key] = spread(values, errors)
+                tried = [of[key]["moves"] for of in lines if key in of and of[key]["moves"] in (True, False)]
+                found[key]["moves"] = sum(map(bool, tried)) if tried else nan
             known = [
                 key for key in mine
-                if all(key in of and not np.isnan(of[key][name]) for of in lines)
-                and not any(np.isnan(one[name]) for of in draws for one in of[key])
+                if all(key in of and not np.isnan(of[key]["tau"]) for of in lines)
+                and all(len(of[key]) == max(map(len, of.values())) for of in draws)
             ]  # fmt: skip
             who = [
-                [of[name][key[:2]] & of[name][agreement, gold] for of in valued] for key in known
+                [of[subset][key[:2]] & of[subset][agreement, gold] for of in valued] for key in known
             ]  # fmt: skip
             if len(folders) > 1 and known:
-                values = [[of[key][name] for key in known] for of in lines]
-                again = [[[of[key][b][name] for key in known] for b in range(len(of[known[0]]))] for of in draws]
-                for key, figures in zip(known, together(values, again, who, f"{gold}.{name}"), strict=True):
-                    found[(*key, name)] |= figures
+                values = [[of[key]["tau"] for key in known] for of in lines]
+                again = [list(zip(*(of[key] for key in known), strict=True)) for of in draws]
+                for key, figures in zip(known, together(values, again, who, f"{gold}.{stream}"), strict=True):
+                    found[key] |= figures
     return found
 
 
 def explainers_with_value(folder):
-    """{coefficient: {(metric, variant): explainers}}: those that are ranked, and those of them that are no controls."""
-    found = {"tau": {}, "tau_without_controls": {}}
+    """{subset: {(metric, variant): explainers}}: those that are ranked, and those of them that are no controls."""
+    found = {subset: {} for subset in SUBSETS}
     metrics = pd.read_csv(folder / "metrics.csv")
     for line in metrics[metrics["value"].notna() & metrics["rung"].isna()].itertuples():
-        found["tau"].setdefault((line.metric, line.variant), set()).add(line.explainer)
+        found["all"].setdefault((line.metric, line.variant), set()).add(line.explainer)
         if not line.control:
-            found["tau_without_controls"].setdefault((line.metric, line.variant), set()).add(line.explainer)
+            found["without_controls"].setdefault((line.metric, line.variant), set()).add(line.explainer)
     return found
 
 

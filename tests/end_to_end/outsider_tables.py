@@ -6,11 +6,10 @@ from math import nan
 
 import numpy as np
 
-from tests.end_to_end.outsider import Ranked, agreements_of, bounds_of, counted, extremes, generator, orders
+from tests.end_to_end.outsider import SUBSETS, Ranked, agreements_of, bounds_of, counted, extremes, generator, orders
 from tests.end_to_end.outsider import between as ends_of
 
 LEAST = 30  # instances that an interval needs
-REST = "_without_controls"
 
 
 class Tables(Ranked):
@@ -73,26 +72,24 @@ def by_chance(ranks, truth):
 
 
 def correlations(tables):
-    """{(metric, variant, gold, agreement): figures} that agreements() has not: errors, ρ and p."""
+    """{(metric, variant, gold, agreement, subset): figures} that agreements() has not: errors, ρ and p."""
     found, known = {}, {}
     for metric, variant, gold, agreement in agreements_of(tables.record, tables.drawn):
         pair, truth = (metric, variant), (agreement, gold)
-        line = {}
-        for end in ("", REST):
-            names = tables.ranked(pair, truth, end)
+        for subset in SUBSETS:
+            names = tables.ranked(pair, truth, subset)
             if len(names) < 2:
                 continue
+            line = found[metric, variant, gold, agreement, subset] = {}
             ranks = [tuple(tables.places(one, names)[:, 0]) for one in (pair, truth)]
-            line[f"tau{end}_se"] = tables.ends(tables.tau(pair, truth, end)[1:], tables.enough(pair, names))[2]
+            line["tau_se"] = tables.ends(tables.tau(pair, truth, subset)[1:], tables.enough(pair, names))[2]
             if tuple(ranks) not in known:
                 known[tuple(ranks)] = by_chance(*ranks)
-            line[f"p_tau{end}"], line[f"p_rho{end}"] = known[tuple(ranks)]
-            if not end:
+            line["p_tau"], p_rho = known[tuple(ranks)]
+            if subset == "all":
                 rho = spearman(tables, pair, truth, names)
                 ends = tables.ends(rho[1:], tables.enough(pair, names) and not np.isnan(rho[0]))
-                line |= {"rho": rho[0], "rho_low": ends[0], "rho_high": ends[1], "rho_se": ends[2]}
-        line.pop(f"p_rho{REST}", None)
-        found[metric, variant, gold, agreement] = line
+                line |= {"rho": rho[0], "rho_low": ends[0], "rho_high": ends[1], "rho_se": ends[2], "p_rho": p_rho}
     return found
 
 
@@ -112,27 +109,26 @@ def intervals(tables):
 
 
 def differences(tables):
-    """{(gold, agreement, metric, variant, other metric, other variant): figures} of differences.csv."""
+    """{(gold, agreement, subset, metric, variant, other metric, other variant): figures} of differences.csv."""
     found = {}
     for agreement, gold in (pair for pair in tables.pairs if tables.roles[pair[0]] == "truth"):
         defined = [pair for pair in tables.judged if tables.tau(pair, (agreement, gold)) is not None]
-        for end in ("", REST):
-            for key, figures in compared(tables, defined, (agreement, gold), end).items():
-                line = found.setdefault((gold, agreement, *key[0], *key[1]), {})
-                line |= {f"{name}{end}": figure for name, figure in figures.items()}
+        for subset in SUBSETS:
+            for key, figures in compared(tables, defined, (agreement, gold), subset).items():
+                found[gold, agreement, subset, *key[0], *key[1]] = figures
     return found
 
 
-def compared(tables, pairs, truth, end):
+def compared(tables, pairs, truth, subset):
     """{(one, other): figures}, the larger τ over all explainers first."""
     gaps, found = {}, {}
-    taken = {one: tables.tau(one, truth, end) for one in pairs}
+    taken = {one: tables.tau(one, truth, subset) for one in pairs}
     # to the bit, but for the sign of zero and what stands for nothing
     exact = {one: (np.where(np.isnan(tau), nan, tau) + 0.0).tobytes() for one, tau in taken.items() if tau is not None}
     for a, b in combinations(pairs, 2):
         if tables.tau(b, truth)[0] > tables.tau(a, truth)[0]:
             a, b = b, a
-        names = [tables.ranked(one, truth, end) for one in (a, b)]
+        names = [tables.ranked(one, truth, subset) for one in (a, b)]
         taus = [taken[a], taken[b]]
         line = dict.fromkeys(("difference", "low", "high", "p", "p_holm"), nan) | {"same": False}
         found[a, b] = line
@@ -147,7 +143,7 @@ def compared(tables, pairs, truth, end):
         line["p"] = min(1.0, 2 * (1 + sides) / (len(draws) + 1))
         line["p_holm"] = 1.0
         gaps[a, b] = line
-    kinds = {one: (tables.ranked(one, truth, end), tau) for one, tau in exact.items()}  # one hypothesis each
+    kinds = {one: (tables.ranked(one, truth, subset), tau) for one, tau in exact.items()}  # one hypothesis each
     tests = {}
     for (a, b), line in gaps.items():
         if not line["same"]:
@@ -162,7 +158,7 @@ def compared(tables, pairs, truth, end):
 
 
 def by_instance(tables):
-    """{(metric, variant, gold, agreement): figures} of instance_agreement.csv."""
+    """{(metric, variant, gold, agreement, subset): figures} of instance_agreement.csv."""
     times, found = resamples(tables), {}
 
     @cache
@@ -172,9 +168,9 @@ def by_instance(tables):
         return orders([np.array([score(tables, (*pair, name), i) for i in ids]) for name in names])
 
     for metric, variant, gold, agreement in agreements_of(tables.record, tables.drawn):
-        line, sign = {}, -1 if tables.record["metrics"][metric]["better"] == "lower" else 1
-        for end in ("", REST):
-            names = tuple(name for name in tables.names if not (end and tables.controls[name]))
+        sign = -1 if tables.record["metrics"][metric]["better"] == "lower" else 1
+        for subset in SUBSETS:
+            names = tuple(name for name in tables.names if subset == "all" or not tables.controls[name])
             if len(names) < 2:
                 continue
             a, b = by_scores((metric, variant), names), by_scores((agreement, gold), names)
@@ -185,15 +181,14 @@ def by_instance(tables):
             if not there.any():
                 continue
             taus = np.where(there, gains / np.maximum(pairs, 1), 0.0)
+            line = found[metric, variant, gold, agreement, subset] = {}
             for name, above, below in (("tau", taus, there.astype(float)), ("d", gains, told)):
                 with np.errstate(invalid="ignore", divide="ignore"):
                     draws = (times @ above) / (times @ below)
-                    line[f"{name}{end}"] = above.sum() / below.sum()
+                    line[name] = above.sum() / below.sum()
                 ends = tables.ends(draws, there.sum() >= LEAST)
-                line[f"{name}{end}_low"], line[f"{name}{end}_high"] = ends[:2]
-            line |= {f"instances{end}": there.sum(), f"ordered{end}": (told > 0).sum()}
-        if line:
-            found[metric, variant, gold, agreement] = line
+                line[f"{name}_low"], line[f"{name}_high"] = ends[:2]
+            line |= {"instances": there.sum(), "ordered": (told > 0).sum()}
     return found
 
 

@@ -113,38 +113,33 @@ def same_agreements(run):
     lines = lines[lines["family"] == "explainers"]
     theirs = outsider.agreements(run)
     for line in lines.to_dict("records"):
-        figures = theirs.get(tuple(line[name] for name in ("metric", "variant", "gold", "agreement")), {})
+        figures = theirs.get(tuple(line[name] for name in ("metric", "variant", "gold", "agreement", "subset")), {})
         for name in ("explainers", "tau", "tau_low", "tau_high"):
-            for end in ("", "_without_controls"):
-                ours = line[name.replace("tau", f"tau{end}") if "tau" in name else f"{name}{end}"]
-                other = figures.get(name.replace("tau", f"tau{end}") if "tau" in name else f"{name}{end}", np.nan)
-                if name == "explainers":
-                    assert ours == (0 if np.isnan(other) else other)
-                elif name == "tau" or not np.isnan(ours):  # few instances have no intervals
-                    assert ours == pytest.approx(other, abs=1e-9, nan_ok=True), (line["metric"], line["variant"], name)
+            ours, other = line[name], figures.get(name, np.nan)
+            if name == "explainers":
+                assert ours == (0 if np.isnan(other) else other)
+            elif name == "tau" or not np.isnan(ours):  # few instances have no intervals
+                assert ours == pytest.approx(other, abs=1e-9, nan_ok=True), (line["metric"], line["variant"], name)
 
 
 def same_tables(folder):
     """What is made of the scores: intervals, ranks, p, differences, agreement by instance and between metrics."""
     tables = outsider_tables.Tables(outsider.Run(folder))
     alike(pd.read_csv(folder / "metrics.csv"), ["metric", "variant", "explainer"], outsider_tables.intervals(tables))
-    keys = ["metric", "variant", "gold", "agreement"]
+    keys = ["metric", "variant", "gold", "agreement", "subset"]
     lines = pd.read_csv(folder / "correlations.csv")
     alike(lines[lines["family"] == "explainers"], keys, outsider_tables.correlations(tables))
     alike(pd.read_csv(folder / "instance_agreement.csv"), keys, outsider_tables.by_instance(tables))
     keys = ["metric", "variant", "other_metric", "other_variant"]
     alike(pd.read_csv(folder / "metric_agreement.csv"), keys, outsider_tables.between(tables))
-    keys = ["gold", "agreement", "metric", "variant", "than_metric", "than_variant"]
+    keys = ["gold", "agreement", "subset", "metric", "variant", "than_metric", "than_variant"]
     alike(pd.read_csv(folder / "differences.csv"), keys, outsider_tables.differences(tables))
     if (folder / "tau_resamples.parquet").exists():
         drawn = pd.read_parquet(folder / "tau_resamples.parquet").sort_values("draw", kind="stable")
-        keys = ["metric", "variant", "gold", "agreement"]
-        for (metric, variant, gold, agreement), lines in drawn.groupby(keys, sort=False, observed=True):
-            for end in ("", "_without_controls"):
-                tau = tables.tau((metric, variant), (agreement, gold), end)
-                there = lines[f"tau{end}"].to_numpy()
-                expected = np.full(len(there), np.nan) if tau is None else tau[1:][lines["draw"].to_numpy()]
-                assert np.allclose(there, expected, atol=1e-9, equal_nan=True), (metric, variant, gold, agreement)
+        keys = ["metric", "variant", "gold", "agreement", "subset"]
+        for (metric, variant, gold, agreement, subset), lines in drawn.groupby(keys, sort=False, observed=True):
+            expected = tables.tau((metric, variant), (agreement, gold), subset)[1:][lines["draw"].to_numpy()]
+            assert np.allclose(lines["tau"], expected, atol=1e-9), (metric, variant, gold, agreement, subset)
     return tables
 
 
@@ -184,8 +179,8 @@ def same_invariance(run):
     folder = run.folder
     if not (folder / "invariance.csv").exists():
         return
-    keys = ["metric", "variant", "gold", "agreement"]
-    told = pd.read_csv(folder / "invariance.csv", keep_default_na=False, na_values={"tau_without_controls": [""]})
+    keys = ["metric", "variant", "gold", "agreement", "subset"]
+    told = pd.read_csv(folder / "invariance.csv", keep_default_na=False)
     told = told[told["agreement"] != "order"].set_index(keys)  # which is a ladder's
     found, moved = outsider.invariance(run)
     assert set(told.index) == set(found)
@@ -252,7 +247,7 @@ def test_an_outsider_recomputes_what_seeds_say_together(toy, made, tmp_path):
     told = pd.read_csv(tmp_path / "seeds_correlations.csv")
     told = told[(told["coefficient"] != "rho") & (told["agreement"] == "recall")]
     found = outsider.seeds(folders)
-    keys = ["metric", "variant", "gold", "coefficient"]
+    keys = ["metric", "variant", "gold", "subset"]
     assert {tuple(line[name] for name in keys) for line in told.to_dict("records")} == set(found)
     for line in told.to_dict("records"):
         figures = found[tuple(line[name] for name in keys)]
@@ -280,7 +275,8 @@ def test_an_outsider_recomputes_every_figure_under_other_settings(toy, made, arg
     folder = made(toy, "explainer=[random,omission,decision_boundary,lr]", f"n_explain={many}", *arguments)
     ours = same_figures(folder)
     if "k=1" in arguments and not slow:
-        assert pd.read_csv(folder / "correlations.csv")["tau_without_controls_low"].notna().any()
+        lines = pd.read_csv(folder / "correlations.csv")
+        assert lines.loc[lines["subset"] == "without_controls", "tau_low"].notna().any()
     if "bounds=2000" in arguments:
         same_bounds(folder)
         same_tables(folder)

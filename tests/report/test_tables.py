@@ -448,6 +448,7 @@ def test_what_an_arbitrary_constant_moves_is_marked_and_explained():
     moving = metrics().assign(moves=lambda m: m["metric"].isin(["c", "comprehensiveness"]).astype(object))
     moving.loc[moving["metric"] == "coverage", "moves"] = None
     judged = CORRELATIONS.assign(moves=lambda c: (c["metric"] == "c") & (c["gold"] == "signed"))
+    judged.loc[judged["subset"] == WITHOUT_CONTROLS, "moves"] = True  # not shown, since no explainer is a control
     ranges = pd.DataFrame(
         [
             {"metric": "c", "variant": "label", "gold": "signed", "agreement": "recall", "tau": 0.5, "tau_lowest": -1.0,
@@ -459,7 +460,7 @@ def test_what_an_arbitrary_constant_moves_is_marked_and_explained():
             {"metric": "c", "variant": "label", "gold": "signed", "agreement": "hit", "tau": 0.1, "tau_lowest": 0.1,
              "tau_highest": 0.1, "moves": False, "moved_by": "", "reparametrisations": 50, "instances": 1234},
         ]
-    )  # fmt: skip
+    ).assign(subset=ALL_EXPLAINERS)  # fmt: skip
     empty = pd.DataFrame()
     made = build_tables(Findings(moving, judged, empty, empty, empty, invariance=ranges), RECORD)
     scores, taus, table = made[0], made[1], made[-1]
@@ -529,7 +530,7 @@ def test_what_ranks_unlike_explainers_is_not_compared():
     gaps = {(0, 1): (0.5, 0.01, False), (0, 2): (np.nan, np.nan, False), (1, 2): (np.nan, np.nan, False)}
     lines = [
         dict(zip(names, [*pairs[one], *pairs[other], *figures], strict=True))
-        | {"family": "explainers", "gold": "signed", "agreement": "recall"}
+        | {"family": "explainers", "gold": "signed", "agreement": "recall", "subset": ALL_EXPLAINERS}
         for (one, other), figures in gaps.items()
     ]
     (table,) = build_differences(pd.DataFrame(lines), RECORD | {"resampled": 100})

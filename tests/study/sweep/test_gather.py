@@ -85,15 +85,18 @@ def write_run(
         [
             {
                 "metric": metric, "variant": "label", "better": METRICS[metric], "family": "explainers", "gold": gold,
-                "agreement": "recall", "tau": tau, "tau_se": error, "rho": rho, "rho_se": error,
-                "explainers_without_controls": 3, "tau_without_controls": tau / 2, "tau_without_controls_se": error / 4,
-                "moves": moves((metric, gold)), "moves_without_controls": moves((metric, gold, "less")),
+                "agreement": "recall", **figures,
             }
             for (metric, gold), (tau, error, rho) in taus.items()
+            for figures in (
+                {"subset": "all", "explainers": 4, "tau": tau, "tau_se": error, "rho": rho, "rho_se": error,
+                 "moves": moves((metric, gold))},
+                {"subset": "without_controls", "explainers": 3, "tau": tau / 2, "tau_se": error / 4,
+                 "moves": moves((metric, gold, "less"))},
+            )
         ],
-        columns=["metric", "variant", "family", "gold", "agreement", "tau", "tau_se", "rho", "rho_se",
-                 "explainers_without_controls", "tau_without_controls", "tau_without_controls_se", "moves",
-                 "moves_without_controls"],
+        columns=["metric", "variant", "family", "gold", "agreement", "subset", "explainers", "tau", "tau_se", "rho",
+                 "rho_se", "moves"],
     ).to_csv(folder / "correlations.csv", index=False)  # fmt: skip
     if draws is not None:
         draws.to_parquet(folder / "tau_resamples.parquet", index=False)
@@ -150,7 +153,7 @@ def test_tau_without_controls_has_a_table_and_decides_who_comes_closest(tmp_path
         folder = tmp_path / str(seed)
         write_run(folder, seed, [f"seed={seed}"], some_values(np.random.default_rng(seed)), taus)
         lines = pd.read_csv(folder / "correlations.csv")
-        lines["tau_without_controls"] = [-0.3, 0.4]
+        lines.loc[lines["subset"] == "without_controls", "tau"] = [-0.3, 0.4]
         lines.to_csv(folder / "correlations.csv", index=False)
         reseal(folder)
     done = gather([tmp_path], tmp_path, page=True)
@@ -192,10 +195,12 @@ def test_what_other_parameters_of_the_model_move_is_counted_and_marked(tmp_path,
     gather([tmp_path], tmp_path, page=True)
     told = pd.read_csv(tmp_path / "seeds_metrics.csv").set_index(["metric", "explainer"])["moves"]
     assert told.to_dict() == {key: float(key == ("c", "a")) for key in values}
-    told = pd.read_csv(tmp_path / "seeds_correlations.csv").set_index(["metric", "coefficient"])["moves"]
-    counts = {("c", "tau"): 2, ("c", "tau_without_controls"): 0, ("proximity", "tau"): 0,
-              ("proximity", "tau_without_controls"): 1}  # fmt: skip
-    assert {key: told[key] for key in counts} == counts and told[:, "rho"].isna().all()
+    told = pd.read_csv(tmp_path / "seeds_correlations.csv")
+    assert told.loc[told["coefficient"] == "rho", "moves"].isna().all()
+    told = told[told["coefficient"] == "tau"].set_index(["metric", "subset"])["moves"]
+    counts = {("c", "all"): 2, ("c", "without_controls"): 0, ("proximity", "all"): 0,
+              ("proximity", "without_controls"): 1}  # fmt: skip
+    assert told.to_dict() == counts
     text = (tmp_path / "tables.md").read_text()
     assert text.count("depends on an arbitrary constant of the model, not on its predictions, in one of the runs") == 5
     for part in ("| C (disc., label) ↑ § |", "0.500 ± 0.000§",
@@ -277,11 +282,11 @@ def check_means(folder, runs):
     for line in correlations.to_dict("records"):
         figures = [taus[line["metric"], line["gold"]] for _, taus in group_of(line)]
         of = {
-            "tau": [(tau, error) for tau, error, _ in figures],
-            "tau_without_controls": [(tau / 2, error / 4) for tau, error, _ in figures],
-            "rho": [(rho, error) for _, error, rho in figures],
+            ("tau", "all"): [(tau, error) for tau, error, _ in figures],
+            ("tau", "without_controls"): [(tau / 2, error / 4) for tau, error, _ in figures],
+            ("rho", "all"): [(rho, error) for _, error, rho in figures],
         }
-        check_seeds(line, of[line["coefficient"]])
+        check_seeds(line, of[line["coefficient"], line["subset"]])
     seeds = len(next(iter(groups.values())))
     text = (folder / "tables.md").read_text()
     assert text.count(f"**Means over {seeds} seeds") == (len(groups) if seeds > 1 else 0)
@@ -294,37 +299,35 @@ def check_stability(folder, runs):
     assert list(dict.fromkeys(found["key"])) == [*varied, "all"]
     assert set(found["metric"]) == set(METRICS) - {"coverage"}
     for line in found.to_dict("records"):
-        for end, gone in (("", ()), ("_without_controls", ("b",))):
-            metric, key, taus, equal, alike, left_out = line["metric"], line["key"], [], [], [], 0
-            for (one, ours, _), (other, theirs, _) in itertools.combinations(runs, 2):
-                if key not in ("all", *[name for name in one if one[name] != other[name]]):
-                    continue
-                if key != "all" and sum(one[name] != other[name] for name in one) > 1:
-                    continue
-                a, b = (
-                    {name: v for (m, name), (v, _) in side.items() if m == metric and name not in ("rung", *gone)}
-                    for side in (ours, theirs)
-                )
-                tau = tau_by_hand(a, b)
-                if all(math.isnan(v) for v in a.values()) or all(math.isnan(v) for v in b.values()):
-                    continue  # the metric is not there
-                left_out += tau is None
-                if tau is not None:
-                    taus.append(tau)
-                    alike.append(order_of(a, b) == order_of(b, a))
-                    equal.append(best_of(a, b, METRICS[metric]) == best_of(b, a, METRICS[metric]))
-            assert (line[f"pairs{end}"], line[f"left_out{end}"]) == (len(taus), left_out)
-            same(line[f"tau{end}"], sum(taus) / len(taus) if taus else math.nan)
-            same(line[f"tau{end}_lowest"], min(taus, default=math.nan))
-            same(line[f"same{end}"], sum(alike) / len(alike) if alike else math.nan)
-            same(line[f"same_best{end}"], sum(equal) / len(equal) if equal else math.nan)
+        gone, share = (("b",), 0.5) if line["subset"] == "without_controls" else ((), 1)
+        metric, key, taus, equal, alike, left_out = line["metric"], line["key"], [], [], [], 0
+        for (one, ours, _), (other, theirs, _) in itertools.combinations(runs, 2):
+            if key not in ("all", *[name for name in one if one[name] != other[name]]):
+                continue
+            if key != "all" and sum(one[name] != other[name] for name in one) > 1:
+                continue
+            a, b = (
+                {name: v for (m, name), (v, _) in side.items() if m == metric and name not in ("rung", *gone)}
+                for side in (ours, theirs)
+            )
+            tau = tau_by_hand(a, b)
+            if all(math.isnan(v) for v in a.values()) or all(math.isnan(v) for v in b.values()):
+                continue  # the metric is not there
+            left_out += tau is None
+            if tau is not None:
+                taus.append(tau)
+                alike.append(order_of(a, b) == order_of(b, a))
+                equal.append(best_of(a, b, METRICS[metric]) == best_of(b, a, METRICS[metric]))
+        assert (line["pairs"], line["left_out"]) == (len(taus), left_out)
+        same(line["tau"], sum(taus) / len(taus) if taus else math.nan)
+        same(line["tau_lowest"], min(taus, default=math.nan))
+        same(line["same"], sum(alike) / len(alike) if alike else math.nan)
+        same(line["same_best"], sum(equal) / len(equal) if equal else math.nan)
         for gold in {chosen["gold"] for chosen, _, _ in runs}:
             lead = [told for chosen, _, told in runs if chosen["gold"] == gold and (metric, gold) in told]
             truths = [told[metric, gold][0] for told in lead if not math.isnan(told[metric, gold][0])]
-            same(line[f"truth_tau_lowest_{gold}"], min(truths, default=math.nan))
-            same(line[f"truth_tau_highest_{gold}"], max(truths, default=math.nan))
-            same(line[f"truth_tau_without_controls_lowest_{gold}"], min(truths, default=math.nan) / 2)
-            same(line[f"truth_tau_without_controls_highest_{gold}"], max(truths, default=math.nan) / 2)
+            same(line[f"truth_tau_lowest_{gold}"], share * min(truths, default=math.nan))
+            same(line[f"truth_tau_highest_{gold}"], share * max(truths, default=math.nan))
 
 
 def test_a_metric_that_ties_all_is_not_compared_with_itself_but_with_others(tmp_path):
@@ -401,11 +404,11 @@ def test_nothing_in_a_folder_is_made(tmp_path, monkeypatch):
         ("run.json", "[]", "run.json is not the record of a run"),
         ("run.json", "[" * 100_000, "run.json is damaged"),
         ("run.json", '{"status": "complete", "schema": 1}', "written by another version of cfeval"),
-        ("run.json", '{"status": "complete", "schema": 5}', "no list of files"),
-        ("run.json", '{"status": "complete", "schema": 5, "files": {"../0/run.json": "x"}}', "not in the run's folder"),
-        ("run.json", '{"status": "complete", "schema": 5, "files": {}}', "does not tell the overrides"),
-        ("run.json", '{"status": "complete", "schema": 5, "files": {}, "overrides": [[]]}', "not tell the overrides"),
-        ("run.json", '{"status": "complete", "schema": 5, "files": {}, "overrides": []}', "not tell settings, expl"),
+        ("run.json", '{"status": "complete", "schema": 6}', "no list of files"),
+        ("run.json", '{"status": "complete", "schema": 6, "files": {"../0/run.json": "x"}}', "not in the run's folder"),
+        ("run.json", '{"status": "complete", "schema": 6, "files": {}}', "does not tell the overrides"),
+        ("run.json", '{"status": "complete", "schema": 6, "files": {}, "overrides": [[]]}', "not tell the overrides"),
+        ("run.json", '{"status": "complete", "schema": 6, "files": {}, "overrides": []}', "not tell settings, expl"),
         ("metrics.csv", None, "metrics.csv is missing, or a link"),
         ("metrics.csv", "changed", "metrics.csv is not as the run left it"),
         ("correlations.csv", None, "correlations.csv is missing, or a link"),
@@ -528,7 +531,7 @@ def test_runs_over_choices_say_how_alike_they_rank(toy, made, tmp_path):
         record = json.loads((tmp_path / distance / "run.json").read_text())
         (tmp_path / distance / "run.json").write_text(json.dumps(record | {"overrides": chosen}))
     done = gather([tmp_path], tmp_path)
-    stability = pd.read_csv(tmp_path / "stability.csv")
+    stability = pd.read_csv(tmp_path / "stability.csv").query("subset == 'all'")
     assert list(dict.fromkeys(stability["key"])) == ["distance", "all"]
     assert stability.query("metric == 'c' and variant == 'label'")["pairs"].tolist() == [1, 1]
     erasure = stability.query("metric == 'dfr' and pairs > 0")
@@ -597,11 +600,12 @@ def test_what_seeds_say_together_rests_on_seeds_and_instances(tmp_path):
         draws[seed] = np.clip(rng.normal(values[seed], 0.05, size=(40, 2)), -1, 1)
         table = pd.DataFrame(
             [
-                (i, metric, "label", "signed", "recall", draws[seed][i, j], draws[seed][i, j] / 2)
+                (i, metric, "label", "signed", "recall", subset, share * draws[seed][i, j])
                 for i in range(40)
                 for j, metric in enumerate(("c", "proximity"))
+                for subset, share in (("all", 1), ("without_controls", 0.5))
             ],
-            columns=["draw", "metric", "variant", "gold", "agreement", "tau", "tau_without_controls"],
+            columns=["draw", "metric", "variant", "gold", "agreement", "subset", "tau"],
         )
         write_run(
             tmp_path / str(7 - seed),  # seeds come in their order, whatever the folders are called
@@ -612,14 +616,16 @@ def test_what_seeds_say_together_rests_on_seeds_and_instances(tmp_path):
             draws=table.sample(frac=1, random_state=0),
         )
     done = gather([tmp_path], tmp_path)
-    found = pd.read_csv(tmp_path / "seeds_correlations.csv").set_index(["coefficient", "metric"])
-    for name, share in (("tau", 1), ("tau_without_controls", 0.5)):
+    found = pd.read_csv(tmp_path / "seeds_correlations.csv")
+    found = found.set_index(["coefficient", "subset", "metric"]).sort_index()
+    # the ends of the keys of random streams never change
+    for subset, stream, share in (("all", "tau", 1), ("without_controls", "tau_without_controls", 0.5)):
         expected = judge(
-            share * np.array([*values.values()]), [share * one for one in draws.values()], f"signed.{name}"
+            share * np.array([*values.values()]), [share * one for one in draws.values()], f"signed.{stream}"
         )
         for j, metric in enumerate(("c", "proximity")):
             for column in expected:
-                same(found.loc[(name, metric), column], expected[column][j])
+                same(found.loc[("tau", subset, metric), column], expected[column][j])
     assert found.loc["rho"][[*expected]].isna().all(axis=None)
     (table,) = (table for table in done.tables if table.title.startswith("Agreement") and "controls" in table.title)
     assert any("C (disc., label) agrees with the truth better than chance over 8 seeds" in note for note in table.notes)
@@ -628,7 +634,7 @@ def test_what_seeds_say_together_rests_on_seeds_and_instances(tmp_path):
 def test_resamples_that_are_none_are_refused(tmp_path):
     rng = np.random.default_rng(3)
     twice = pd.DataFrame({"draw": [0, 0], "metric": "c", "variant": "label", "gold": "signed", "agreement": "recall",
-                          "tau": 0.1, "tau_without_controls": 0.2})  # fmt: skip
+                          "subset": "all", "tau": 0.1})  # fmt: skip
     for name, draws in (
         ("twice", twice),
         ("words", twice.head(1).assign(tau="much")),
