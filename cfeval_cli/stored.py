@@ -42,7 +42,7 @@ class Run:
 
     @property
     def correlations(self) -> pd.DataFrame:
-        """A row for each metric, variant and truth: does it rank the explainers as the truth does?"""
+        """A row for each metric, variant, truth and subset: does the metric rank the explainers as the truth does?"""
         return self._folder.findings.correlations
 
     @cached_property

@@ -37,11 +37,12 @@ def adults(folder: Path) -> dict[str, str]:
         return lines[lines["gold"].isin(settings["gold"]) & (lines["agreement"] == settings["agreement"])]
 
     differences = leading("differences.csv")
+    rest = differences["subset"] == "without_controls"
     metrics = pd.read_csv(folder / "metrics.csv")[METRICS]
     return {
         "adults.json": text({"record": some(record)}),
         "adults_correlations.csv": leading("correlations.csv").to_csv(index=False),
-        "adults_differences.csv": differences[differences["same_without_controls"].eq(True)].to_csv(index=False),
+        "adults_differences.csv": differences[differences["same"] & rest].to_csv(index=False),
         "adults_metrics.csv": metrics.to_csv(index=False),
     }
 

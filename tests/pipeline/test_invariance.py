@@ -294,8 +294,9 @@ def test_a_run_writes_the_ranges_and_marks_what_moves(toy, made):
     assert set(table["reparametrisations"]) == {2} and set(table["instances"]) == {20}
     assert ((table["tau_lowest"] <= table["tau"]) & (table["tau"] <= table["tau_highest"])).all()
     assert (table["moves"] == (table["tau_highest"] - table["tau_lowest"] > 1e-9)).all()
-    assert ((table["moved_by"] != "") == table["moves"]).all()
-    keys = ["metric", "variant", "gold", "agreement"]
+    assert ((table["moved_by"] != "") == (table["moves"] & (table["subset"] == "all"))).all()
+    assert table.loc[table["subset"] == "without_controls", "moves"].any()
+    keys = ["metric", "variant", "gold", "agreement", "subset"]
     both = pd.read_csv(folder / "correlations.csv").merge(table, on=keys, suffixes=("", "_of"))
     assert len(both) == len(table) and (both["moves"] == both["moves_of"]).all()
     assert both["tau"].to_numpy() == pytest.approx(both["tau_of"].to_numpy())  # all instances are in the sample

@@ -130,7 +130,7 @@ def test_table_2_is_that_of_the_runs(cells):
 
 
 def test_tau_without_controls_over_seeds():
-    seeds = pd.read_csv(FILES / "seeds.csv").set_index(["setting.experiment", "metric", "variant", "coefficient"])
+    seeds = pd.read_csv(FILES / "seeds.csv").set_index(["setting.experiment", "metric", "variant", "subset"])
     chosen = {
         "Comp. (del.) ↑": ("comprehensiveness", "del", "del"), "Suff. (del.) ↓": ("sufficiency", "del", "del"),
         "DFR ↑": ("dfr", "del", "del"), "Validity ↑": ("validity", "label", "gradient"),
@@ -141,7 +141,7 @@ def test_tau_without_controls_over_seeds():
     for title, (metric, *variants) in chosen.items():
         row = f"| {title} |"
         for name, variant in zip(("table1_adults", "table1_movie_reviews"), variants, strict=True):
-            both, less = (seeds.loc[name, metric, variant, one] for one in ("tau", "tau_without_controls"))
+            both, less = (seeds.loc[name, metric, variant, one] for one in ("all", "without_controls"))
             row += f" {both['mean']:.2f}{marks[both['moves']]} |"
             row += f" {less['mean']:.2f}{marks[less['moves']]} [{less['low']:.2f}, {less['high']:.2f}] |"
         assert row in PAGE, row
@@ -158,11 +158,11 @@ def rows_of(table):
     told = [[cell.strip() for cell in cells.split("|")] for _, cells in shown]
     expected = []
     for _, lines in table.groupby(["metric", "variant"], sort=False):
-        by = lines.set_index("gold")
+        by = lines.set_index(["gold", "subset"])
         row = []
         for gold in ("centered", "contrast"):
-            for end in ("", "_without_controls"):
-                row.append(f"{by.at[gold, f'tau{end}']:.2f}" + "§" * bool(by.at[gold, f"moves{end}"]))
+            for subset in ("all", "without_controls"):
+                row.append(f"{by.at[(gold, subset), 'tau']:.2f}" + "§" * bool(by.at[(gold, subset), "moves"]))
         if any(float(one.rstrip("§")) for one in row):  # one that ties all is left out
             expected.append(row)
     assert told == expected
