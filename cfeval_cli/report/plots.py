@@ -407,11 +407,10 @@ def _correlations(correlations: pd.DataFrame, record: Mapping[str, Any]) -> Plot
     figure = make_figure(WIDE, 0.9 + 0.25 * len(pairs))
     axes = np.atleast_1d(np.asarray(figure.subplots(1, max(1, len(sides)), sharey=True)))
     for axis, (title, side) in zip(axes, sides, strict=False):
-        with_controls = has_controls(side)
+        ranked = side[side["tau"].notna()]
         for subset, of, sign, name, shift, mark, colour, edge in _COEFFICIENTS:
-            lines = select_subset(side, subset)
-            lines = lines[lines[of].notna()]
-            if lines.empty or (subset == WITHOUT_CONTROLS and not with_controls):
+            lines = select_subset(ranked, subset)
+            if lines[of].isna().all() or (subset == WITHOUT_CONTROLS and not has_controls(side)):
                 continue
             place, bars = np.array([pairs.index(pair) for pair in _pairs(lines)]), _bars(lines, of)
             axis.errorbar(lines[of], place + shift, xerr=bars, fmt=mark, ms=3.8, lw=1.2, color=colour, label=name)
