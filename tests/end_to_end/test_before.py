@@ -23,6 +23,8 @@ def test_the_papers_definitions_give_what_they_gave(name, data, more, request, m
     folder = made(request.getfixturevalue(data), *PAPER, *SAME, *more)
     for table in ("metrics", "correlations", "differences", "bounds"):
         then, now = pd.read_csv(BEFORE / name / f"{table}.csv"), pd.read_csv(folder / f"{table}.csv")
+        if "subset" in now:  # which came later
+            now = now[now["subset"] == "all"].reset_index(drop=True)
         if table == "differences":  # since then, too few instances for an interval give no difference either
             then.loc[then["low"].isna(), ["difference", "same"]] = np.nan, False
         pd.testing.assert_frame_equal(now[list(then)], then, check_dtype=False, rtol=1e-6, atol=1e-9)
