@@ -15,6 +15,7 @@ from cfeval_cli.core.files import hash_file
 from cfeval_cli.errors import UserError
 from cfeval_cli.results.record import parse_record
 from cfeval_cli.results.schema import TABLES
+from cfeval_cli.statistics.subsets import SUBSETS
 
 SCHEMA = 6
 LARGEST = 1 << 26  # bytes of a table or a record
@@ -138,6 +139,8 @@ def check_tables(record: Mapping[str, Any], metrics: pd.DataFrame, correlations:
             raise ValueError(f"{name} has two lines of the same {', '.join(keys)}")
     if not metrics["better"].isin(_BETTER).all():
         raise ValueError(f"metrics.csv: better is one of {', '.join(_BETTER)}")
+    if not correlations["subset"].isin(SUBSETS).all():
+        raise ValueError(f"correlations.csv: subset is one of {', '.join(SUBSETS)}")
     known = record["metrics"]
     if known and not {*metrics["metric"], *correlations["metric"]} <= set(known):
         raise ValueError("metrics.csv or correlations.csv has a metric that run.json does not tell of")

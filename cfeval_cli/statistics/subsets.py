@@ -6,6 +6,7 @@ import pandas as pd
 
 ALL_EXPLAINERS = "all"
 WITHOUT_CONTROLS = "without_controls"
+SUBSETS = (ALL_EXPLAINERS, WITHOUT_CONTROLS)
 
 
 def select_subset(lines: pd.DataFrame, subset: str = ALL_EXPLAINERS) -> pd.DataFrame:
@@ -15,5 +16,5 @@ def select_subset(lines: pd.DataFrame, subset: str = ALL_EXPLAINERS) -> pd.DataF
 
 def has_controls(correlations: pd.DataFrame) -> bool:
     """Return whether fewer explainers are ranked without controls than with them."""
-    ranked = correlations.groupby("subset")["explainers"].sum()
-    return WITHOUT_CONTROLS in ranked and bool(ranked[WITHOUT_CONTROLS] < ranked[ALL_EXPLAINERS])
+    of_all, rest = select_subset(correlations), select_subset(correlations, WITHOUT_CONTROLS)
+    return len(rest) > 0 and bool(rest["explainers"].sum() < of_all["explainers"].sum())

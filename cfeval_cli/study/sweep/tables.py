@@ -27,7 +27,7 @@ from cfeval_cli.report.titles import (
     name_truths,
 )
 from cfeval_cli.statistics.stability import ALL
-from cfeval_cli.statistics.subsets import ALL_EXPLAINERS, WITHOUT_CONTROLS, select_subset
+from cfeval_cli.statistics.subsets import ALL_EXPLAINERS, SUBSETS, WITHOUT_CONTROLS, select_subset
 from cfeval_cli.study.sweep.runs import Run, Sweep, most_ranked, taus
 from cfeval_cli.study.sweep.verdict import by_question
 
@@ -195,8 +195,7 @@ def _moves_notes(what: str, there: bool) -> list[str]:
 def _differ(stability: pd.DataFrame) -> bool:
     """Whether leaving out the controls changes anything."""
     everyone, rest = (
-        select_subset(stability, subset).drop(columns="subset").reset_index(drop=True)
-        for subset in (ALL_EXPLAINERS, WITHOUT_CONTROLS)
+        select_subset(stability, subset).drop(columns="subset").reset_index(drop=True) for subset in SUBSETS
     )
     return not everyone.equals(rest)
 

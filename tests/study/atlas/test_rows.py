@@ -95,6 +95,10 @@ DAMAGES = {
     "a figure": (lambda f: rewritten(f, "correlations.csv", lambda t: t.assign(tau=0.5)), "another tau of"),
     "a column": (lambda f: rewritten(f, "correlations.csv", lambda t: t.drop(columns="circular")), "no column"),
     "twice": (lambda f: rewritten(f, "metrics.csv", lambda t: pd.concat([t, t.iloc[:1]])), "two lines of the same"),
+    "odd subset": (
+        lambda f: rewritten(f, "correlations.csv", lambda t: t.replace({"subset": {"all": "some"}})),
+        "subset is one of all, without_controls",
+    ),
     "a file": (lambda f: (f / "correlations.csv").unlink(), "missing"),
     "half a run": (lambda f: told(f, status="failed"), "not complete: its status is failed"),
     "no truth": (lambda f: told(f, truths={}), "no truth is known"),
