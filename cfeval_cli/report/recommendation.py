@@ -11,6 +11,7 @@ from cfeval_cli.report.numbers import COUNT, TENTH_PERCENT, fixed
 from cfeval_cli.report.table import Cell, Row, Table, Title
 from cfeval_cli.report.titles import make_metric_title
 from cfeval_cli.results.read import Folder
+from cfeval_cli.results.record import RunRecord
 
 _ASKED = {"contribution": "What contributed?", "change": "What would change it?"}
 _EQUAL = 1e-12  # values that differ by less are equal: sums in another order
@@ -41,7 +42,7 @@ def tell(folder: Folder) -> Recommendation | None:
 @dataclass(frozen=True)
 class _Words:
     told: _Told  # recommendation.json
-    record: _Told
+    record: RunRecord
     features: Sequence[str]
 
     def all(self) -> Recommendation:
@@ -56,7 +57,7 @@ class _Words:
 
     def title(self, name: str) -> str:
         """An explainer as the tables call it."""
-        return str(self.record["explainers"].get(name, name))
+        return self.record.explainers.get(name, name)
 
     def listed(self, names: Sequence[str]) -> str:
         """a, b and c."""
@@ -137,10 +138,10 @@ class _Words:
 
     def reference(self, answer: _Told) -> str:
         """Which truth, how it was found, and how well."""
-        found, facts = answer["reference"], self.record["truths"].get(answer["truth"], {})
-        error = f", mean standard error {facts['error']:.4f}" if "error" in facts else ""
+        found, truth = answer["reference"], self.record.truths[answer["truth"]]
+        error = "" if truth.error is None else f", mean standard error {truth.error:.4f}"
         values = ", ".join(f"{self.title(name)} {value:.3f}" for name, value in found["values"].items())
-        how = str(facts.get("how", "")).partition("; on ")[0]
+        how = truth.how.partition("; on ")[0]
         return f"Reference: {answer['truth']} ({how}{error}) on {found['instances']:,} instances: {values}."
 
     def judges(self, answer: _Told) -> list[str]:

@@ -8,6 +8,7 @@ import pytest
 
 from cfeval_cli.errors import UserError
 from cfeval_cli.report.recommendation import tell
+from tests.records import make_metric, make_record
 
 DUELS = {"lime": {"difference": 0.02, "low": -0.1, "high": 0.2, "p": 0.61},
          "anchor": {"difference": 0.4, "low": 0.3, "high": 0.5, "p": 0.0004}}  # fmt: skip
@@ -25,11 +26,11 @@ TOLD = {
     "explainers": {"shap": FACTS, "lime": FACTS | {"model_rows": 200.0}, "anchor": FACTS},
     "disagree": [{"instance": 7, "apart": 1.0, "named": {"shap": [0], "lime": [1], "anchor": []}}],
 }  # fmt: skip
-RECORD = {
-    "explainers": {"shap": "SHAP", "lime": "LIME", "anchor": "Anchor"}, "removals": {}, "search": "",
-    "truths": {"shapley": {"how": "sampled, 9 rows; on 100 of 200 instances", "error": 0.004, "largest_error": 0.01}},
-    "metrics": {"aopc": {"title": "AOPC", "latex": None, "better": "higher", "block": "erasure", "detail": ""}},
-}  # fmt: skip
+RECORD = make_record(
+    explainers={"shap": "SHAP", "lime": "LIME", "anchor": "Anchor"},
+    truths={"shapley": {"how": "sampled, 9 rows", "instances": 100, "error": 0.004, "largest_error": 0.01}},
+    metrics={"aopc": make_metric("AOPC", block="erasure", detail="")},
+)
 
 
 def said(**changes):
