@@ -8,7 +8,7 @@ import pandas as pd
 
 from cfeval_cli.report.table import CIRCULAR, LOW_COVERAGE_MARK, MOVES, Title
 from cfeval_cli.report.titles import LOW_COVERAGE, list_truth_metrics, make_metric_title, mark_moving
-from cfeval_cli.results.record import RunRecord
+from cfeval_cli.results.record import RunRecord, TruthEntry
 from cfeval_cli.statistics.resampled import LEAST, USUAL
 
 HALF = 0.5  # explainers that cover fewer instances are named
@@ -114,15 +114,23 @@ def fault_notes(explainers: Mapping[str, str], record: RunRecord) -> list[str]:
     ]
 
 
+def describe_method(truth: TruthEntry, record: RunRecord) -> str:
+    """Write how a ground truth was computed, and for how many instances if not for all."""
+    if truth.instances is None or truth.instances == record.instances:
+        return truth.how
+    return f"{truth.how}; on {truth.instances:,} of {record.instances:,} instances"
+
+
 def reference_notes(record: RunRecord) -> list[str]:
     """Write which ground truths are known for part of the instances only, and how precisely."""
-    total, notes = record.instances, []
-    for name, facts in record.truths.items():
-        if facts.error is not None:
-            error = f"standard error {facts.error:.4f} on average, {facts.largest_error:.4f} at most"
-            notes.append(f"{name} {facts.how}, {error}")
-        elif not facts.exact or (facts.instances is not None and facts.instances < total):
-            notes.append(f"{name} {facts.how}")
+    notes = []
+    for name, truth in record.truths.items():
+        method = describe_method(truth, record)
+        if truth.error is not None:
+            error = f"standard error {truth.error:.4f} on average, {truth.largest_error:.4f} at most"
+            notes.append(f"{name} {method}, {error}")
+        elif not truth.exact or method != truth.how:
+            notes.append(f"{name} {method}")
     return [f"Truths that the model was asked for (reference): {'; '.join(notes)}."] if notes else []
 
 

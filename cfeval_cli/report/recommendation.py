@@ -141,8 +141,7 @@ class _Words:
         found, truth = answer["reference"], self.record.truths[answer["truth"]]
         error = "" if truth.error is None else f", mean standard error {truth.error:.4f}"
         values = ", ".join(f"{self.title(name)} {value:.3f}" for name, value in found["values"].items())
-        how = truth.how.partition("; on ")[0]
-        return f"Reference: {answer['truth']} ({how}{error}) on {found['instances']:,} instances: {values}."
+        return f"Reference: {answer['truth']} ({truth.how}{error}) on {found['instances']:,} instances: {values}."
 
     def judges(self, answer: _Told) -> list[str]:
         """Whether the rule holds where the truth is known."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cfeval_cli.report.notes import describe_fidelity
+from cfeval_cli.report.notes import describe_fidelity, describe_method
 from cfeval_cli.report.page.verdict import listed
 from cfeval_cli.results.record import RunRecord
 
@@ -60,7 +60,7 @@ def _truth(record: RunRecord) -> list[str]:
     told = []
     for gold in lead:
         facts = truths[gold]
-        told.append(f"{gold} ({facts.question}; {facts.how or 'computed from the model'})")
+        told.append(f"{gold} ({facts.question}; {describe_method(facts, record)})")
     return [
         f"What truly matters is defined by {listed(told)}; an explainer's truth is its {settings.agreement} of the "
         f"k features that matter most, and a metric is judged by Kendall's τ between its ranking of the explainers and "
