@@ -159,6 +159,19 @@ class ExplainedEntry(_Entry):
     reasons: str = ""
 
 
+class StageEntry(_Entry):
+    """The seconds of a stage of a run, or of its part of a component."""
+
+    stage: str
+    component: str = ""
+    seconds: Number
+
+    @property
+    def title(self) -> str:
+        """The stage with its component."""
+        return f"{self.stage}: {self.component}" if self.component else self.stage
+
+
 class RunRecord(_Entry):
     """Everything in run.json. What is not known yet, while a run goes on, has its default."""
 
@@ -203,7 +216,8 @@ class RunRecord(_Entry):
     instances: Count = 0
     explained: dict[str, ExplainedEntry] = {}
     resampled: Count = 0
-    seconds: dict[str, Number] = {}
+    seconds: Number = 0.0
+    stages: list[StageEntry] = []
     model_rows: dict[str, Count] = {}
     peak_memory_mb: Number | None = None
     correlations_absent: str = ""

@@ -436,9 +436,17 @@ class RunFolder:
         self._write_edited("counterfactuals_again.parquet", instances.ids, usable, counterfactuals)
 
     def save_scores(
-        self, scores: Scores, findings: Findings, resampled: int, ledger: Ledger, seconds: Mapping[str, float]
+        self,
+        scores: Scores,
+        findings: Findings,
+        resampled: int,
+        ledger: Ledger,
+        seconds: Mapping[tuple[str, str], float],
     ) -> None:
-        """Scores per instance, what follows from them by so many resamples, and what it all cost."""
+        """Scores per instance, what follows from them by so many resamples, and what it all cost.
+
+        `seconds` are by stage and component.
+        """
         parts = [partial(scores.frame, part.start, part.stop) for part in _parts(len(scores), _ROWS)]
         self._write_parts("scores.parquet", parts)
         for field in fields(findings):
@@ -449,7 +457,11 @@ class RunFolder:
                 self._write_frame(file, table)
         self._add_entries(
             resampled=resampled,
-            seconds={"total": time.perf_counter() - self._clock, **seconds},
+            seconds=time.perf_counter() - self._clock,
+            stages=[
+                {"stage": stage, "component": component, "seconds": spent}
+                for (stage, component), spent in seconds.items()
+            ],
             model_rows=dict(ledger.rows),
             peak_memory_mb=round(_peak_memory(), 1),
             correlations_absent=self._why_no_correlations(),
@@ -522,7 +534,7 @@ class RunFolder:
     def close(self, status: str) -> None:
         """Say in the record that a run ended early."""
         if self.begun:
-            self._add_entries(status=status, seconds={"total": time.perf_counter() - self._clock})
+            self._add_entries(status=status, seconds=time.perf_counter() - self._clock)
             self._write_record()
 
     def contents(self) -> list[str]:

@@ -16,7 +16,7 @@ from cfeval_cli.errors import UserError
 from cfeval_cli.results.record import RunRecord, parse_record
 from cfeval_cli.results.schema import TABLES
 
-SCHEMA = 5
+SCHEMA = 6
 LARGEST = 1 << 26  # bytes of a table or a record
 TOO_MUCH = (RecursionError, OverflowError, MemoryError)  # nested more deeply, or larger, than anything that runs write
 
@@ -58,17 +58,16 @@ def read_record(path: Path) -> RunRecord:
         content = json.loads(text(file, LARGEST))
         if not isinstance(content, dict) or not isinstance(content.get("status"), str):
             raise UserError(f"{file} is not the record of a run.")
-        record = parse_record(content)
+        if content.get("schema") != SCHEMA:
+            raise UserError(
+                f"{file} was written by another version of cfeval (schema {content.get('schema')!r}, not {SCHEMA}). "
+                "Run it again; explanations that the cache has are not computed again."
+            )
+        return parse_record(content)
     except OSError as error:
         raise UserError(f"{file} cannot be read: {error.strerror}.") from error
     except (ValueError, TypeError, LookupError, AttributeError, *TOO_MUCH) as error:
         raise UserError(f"{file} is damaged: {error}.") from error
-    if record.schema_ != SCHEMA:
-        raise UserError(
-            f"{file} was written by another version of cfeval (schema {record.schema_!r}, not {SCHEMA}). "
-            "Run it again; explanations that the cache has are not computed again."
-        )
-    return record
 
 
 def read(path: Path, but: tuple[str, ...] = ()) -> RunRecord:

@@ -296,13 +296,15 @@ def test_the_folder_has_every_file_and_the_record_says_how_it_came_about(whole):
     assert sorted(p.name for p in folder.iterdir() if not p.name.startswith(".")) == RESULTS
     assert (folder / ".hydra" / "config.yaml").exists()
     record = json.loads((folder / "run.json").read_text())
-    assert record["schema"] == 5 and record["status"] == "complete" and record["settings"]["seed"] == 0
+    assert record["schema"] == 6 and record["status"] == "complete" and record["settings"]["seed"] == 0
     assert record["command"][:2] == ["cfeval", "run"] and "k=2" in record["command"]
     assert record["data"]["source"] == "data folder" and record["data"]["rows_read"] == 600
     assert len(record["data"]["sha256"]) == 64
     assert set(record["accuracy"]) == {"train", "validation", "test"} and 0.5 < record["accuracy"]["test"] < 1
     assert 0.5 <= record["majority"]["test"] < 0.7 and record["accuracy"]["test"] < record["auc"]["test"] + 0.1
-    assert {"total", "train", "explain: lime", "search: lime", "score"} <= set(record["seconds"])
+    stages = {(entry["stage"], entry["component"]): entry["seconds"] for entry in record["stages"]}
+    assert {("train", ""), ("explain", "lime"), ("search", "lime"), ("score", "")} <= set(stages)
+    assert 0 < sum(stages.values()) <= record["seconds"]
     assert (
         record["explainer_settings"]["lime"] | {"n_samples": 300, "order": "signed"}
         == record["explainer_settings"]["lime"]

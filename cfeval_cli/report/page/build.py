@@ -142,7 +142,7 @@ class Report:
             data=browser,
             provenance=provenance.provenance(record),
             command=shlex.join(record.command),
-            stages=stages.bar(record.seconds, folder.costs),
+            stages=stages.bar(record.seconds, record.stages, folder.costs),
         )
 
 

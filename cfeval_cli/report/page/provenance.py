@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
@@ -90,7 +89,7 @@ def provenance(record: RunRecord) -> list[tuple[str, str]]:
         ("Settings", ", ".join(f"{name}={_value(value)}" for name, value in settings.items())),
         ("Explainers", ", ".join(explainers[:_NAMED]) + " …" * (len(explainers) > _NAMED)),
         ("Started", record.started),
-        ("Took", _seconds(record.seconds)),
+        ("Took", _describe_seconds(record)),
         ("Versions", ", ".join(versions)),
         ("Commit", record.git_commit or "an installed copy"),
         ("Inputs", record.inputs or "not known"),
@@ -103,7 +102,7 @@ def _value(value: Any) -> str:
     return "null" if value is None else str(value)
 
 
-def _seconds(seconds: Mapping[str, float]) -> str:
-    slow = sorted(((value, name) for name, value in seconds.items() if name != "total"), reverse=True)[:4]
-    parts = ", ".join(f"{name} {value:.1f} s" for value, name in slow)
-    return f"{seconds.get('total', 0.0):.1f} s" + (f"; longest: {parts}" if parts else "")
+def _describe_seconds(record: RunRecord) -> str:
+    slowest = sorted(record.stages, key=lambda entry: (entry.seconds, entry.title), reverse=True)[:4]
+    parts = ", ".join(f"{entry.title} {entry.seconds:.1f} s" for entry in slowest)
+    return f"{record.seconds:.1f} s" + (f"; longest: {parts}" if parts else "")
