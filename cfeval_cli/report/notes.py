@@ -159,21 +159,21 @@ def circular_notes(metrics: pd.DataFrame, record: RunRecord) -> list[str]:
 
 
 def remark_notes(metrics: pd.DataFrame, record: RunRecord) -> list[str]:
-    """Write the remarks of metrics on their values: once, if they are the same for all explainers."""
+    """Write how values were computed and what to note about them: once, if it is the same for all explainers."""
     notes = []
-    for pair, lines in metrics[metrics["remark"] != ""].groupby(["metric", "variant"], sort=False):
-        remarks = dict(zip(lines["explainer"], lines["remark"], strict=True))
+    has_text = (metrics["method"] != "") | (metrics["remark"] != "")
+    for pair, lines in metrics[has_text].groupby(["metric", "variant"], sort=False):
         title = make_metric_title(str(pair[0]), str(pair[1]), record).plain
-        shared = {remark.partition("; ")[0] for remark in remarks.values()}
-        own = {name: remark.partition("; ")[2] for name, remark in remarks.items()}
-        if len(set(remarks.values())) == 1:
-            notes.append(f"{title}: {next(iter(remarks.values()))}.")
-        elif len(shared) == 1 and all(own.values()):
-            each = "; ".join(f"{record.explainers[name]}: {remark}" for name, remark in own.items())
-            notes.append(f"{title}: {shared.pop()}. {each}.")
-        else:
-            each = "; ".join(f"{record.explainers[name]}: {remark}" for name, remark in remarks.items())
-            notes.append(f"{title}. {each}.")
+        names = [record.explainers[name] for name in lines["explainer"]]
+        methods, remarks = lines["method"].tolist(), lines["remark"].tolist()
+        texts = ["; ".join(filter(None, both)) for both in zip(methods, remarks, strict=True)]
+        if len(set(texts)) == 1:
+            notes.append(f"{title}: {texts[0]}.")
+            continue
+        is_shared = len(set(methods)) == 1 and all([*methods, *remarks])
+        each = zip(names, remarks if is_shared else texts, strict=True)
+        first = f"{title}: {methods[0]}." if is_shared else f"{title}."
+        notes.append(f"{first} {'; '.join(f'{name}: {text}' for name, text in each)}.")
     return notes
 
 

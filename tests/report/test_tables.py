@@ -77,7 +77,8 @@ def metrics(coverage=(1.0, 0.4)):
                     "metric": metric, "variant": variant, "explainer": name, "rung": np.nan, "value": value,
                     "control": False, "n": 50, "own_value": value, "own_n": 50,
                     "better": RECORD.metrics[metric].better, "role": RECORD.metrics[metric].role,
-                    "value_low": value - 0.1, "value_high": value + 0.1, "rank": rank, "note": note, "remark": "",
+                    "value_low": value - 0.1, "value_high": value + 0.1, "rank": rank, "note": note, "method": "",
+                    "remark": "",
                 }
             )  # fmt: skip
     return pd.DataFrame(rows)
@@ -503,13 +504,20 @@ def test_remarks_are_told_once_if_they_are_the_same_for_all():
         metrics={"naopc": make_metric("NAOPC", block="order")}, removals={"del": {"name": "zero", "title": "del."}},
         explainers={"lr": "LR", "random": "Random"},
     )  # fmt: skip
-    lines = [("naopc", "del", "lr", "a"), ("naopc", "del", "random", "a"), ("naopc", "marginal", "lr", "a")]
-    lines += [("naopc", "marginal", "random", "b"), ("naopc", "mask", "lr", "")]
-    metrics = pd.DataFrame(lines, columns=["metric", "variant", "explainer", "remark"])
-    assert remark_notes(metrics, record) == ["NAOPC (del.): a.", "NAOPC (marginal). LR: a; Random: b."]
-    lines = [("naopc", "marginal", "lr", "a; 1 of 2"), ("naopc", "marginal", "random", "a; 2 of 2")]
-    metrics = pd.DataFrame(lines, columns=["metric", "variant", "explainer", "remark"])
-    assert remark_notes(metrics, record) == ["NAOPC (marginal): a. LR: 1 of 2; Random: 2 of 2."]
+    texts = {
+        "del": [("a", "1 of 2"), ("a", "1 of 2")], "marginal": [("a", "1 of 2"), ("a", "2 of 2")],
+        "mask": [("a", "1 of 2"), ("a", "")], "mean": [("", "x"), ("", "y")], "none": [("", ""), ("", "")],
+    }  # fmt: skip
+    lines = [
+        ("naopc", variant, name, *both)
+        for variant, pairs in texts.items()
+        for name, both in zip(("lr", "random"), pairs, strict=True)
+    ]
+    metrics = pd.DataFrame(lines, columns=["metric", "variant", "explainer", "method", "remark"])
+    assert remark_notes(metrics, record) == [
+        "NAOPC (del.): a; 1 of 2.", "NAOPC (marginal): a. LR: 1 of 2; Random: 2 of 2.",
+        "NAOPC (mask). LR: a; 1 of 2; Random: a.", "NAOPC (mean). LR: x; Random: y.",
+    ]  # fmt: skip
 
 
 def test_what_ranks_unlike_explainers_is_not_compared():
