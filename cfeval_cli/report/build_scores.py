@@ -162,11 +162,14 @@ def compute_mean_ranks(metrics: pd.DataFrame, record: RunRecord) -> dict[str, pd
     for kind, lines in judged.groupby(kinds, sort=False):
         # a metric that ties all explainers has no information
         differing = lines[lines.groupby(["metric", "variant"])["rank"].transform("nunique") > 1]
-        ranked = differing.groupby(["metric", "variant"])["explainer"].transform(lambda names: " ".join(sorted(names)))
-        if len(differing):
-            most = max(dict.fromkeys(ranked), key=lambda names: (len(names.split()), (ranked == names).sum()))
-            mean = differing[ranked == most].groupby("explainer", sort=False)["rank"].agg(["mean", "count"])
-            mean_ranks[str(kind)] = mean.sort_values("mean", kind="stable")
+        if differing.empty:
+            continue
+        by_pair = differing.groupby(["metric", "variant"], sort=False)["explainer"].agg(frozenset).to_dict()
+        ranked = [by_pair[pair] for pair in zip(differing["metric"], differing["variant"], strict=True)]
+        most = max(dict.fromkeys(ranked), key=lambda names: (len(names), ranked.count(names)))
+        is_compared = [names == most for names in ranked]
+        mean = differing[is_compared].groupby("explainer", sort=False)["rank"].agg(["mean", "count"])
+        mean_ranks[str(kind)] = mean.sort_values("mean", kind="stable")
     return mean_ranks
 
 

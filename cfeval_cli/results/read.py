@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,6 +14,7 @@ import pandas as pd
 from cfeval_cli.core import Codes, Floats, npy
 from cfeval_cli.errors import UserError
 from cfeval_cli.results import validation as checked
+from cfeval_cli.results.recommendation import RecommendationRecord, parse_recommendation
 from cfeval_cli.results.record import RunRecord
 from cfeval_cli.statistics.findings import OPTIONAL, Findings, file_of
 
@@ -128,12 +128,11 @@ class Folder:
         return told[told["explainer"].isin(self.shown)] if "explainer" in told else told
 
     @cached_property
-    def recommendation(self) -> dict[str, Any] | None:
-        """recommendation.json, of a run that recommends something."""
+    def recommendation(self) -> RecommendationRecord | None:
+        """recommendation.json, of a run that recommends something; ValueError if it is damaged."""
         if "recommendation.json" not in self.record.files:
             return None
-        told = json.loads(checked.text(self.path / "recommendation.json", checked.LARGEST))
-        return told if isinstance(told, dict) else {}
+        return parse_recommendation(json.loads(checked.text(self.path / "recommendation.json", checked.LARGEST)))
 
     @cached_property
     def embeddings(self) -> list[Floats] | None:

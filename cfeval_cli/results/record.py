@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from functools import partial
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -19,19 +19,19 @@ PlainSettings: TypeAlias = dict[str, bool | int | float | str | None]
 Better: TypeAlias = Literal["higher", "lower", "none"]
 
 
-class _Entry(BaseModel):
+class Entry(BaseModel):
     """Entries that are not declared are kept, so that a run of a later minor version can be read."""
 
     model_config = ConfigDict(strict=True, extra="allow", frozen=True)
 
 
-class TablesEntry(_Entry):
+class TablesEntry(Entry):
     """What the LaTeX tables show; None: all metrics."""
 
     metrics: list[str] | None = None
 
 
-class SettingsEntry(_Entry):
+class SettingsEntry(Entry):
     """The settings that results depend on (RunSettings)."""
 
     seed: Count = 0
@@ -57,7 +57,7 @@ class SettingsEntry(_Entry):
     timeout_model: Number | None = None
 
 
-class EmbeddingEntry(_Entry):
+class EmbeddingEntry(Entry):
     """The pretrained word vectors of a text."""
 
     name: str
@@ -66,7 +66,7 @@ class EmbeddingEntry(_Entry):
     words: Count  # of the vocabulary that have a vector
 
 
-class DataEntry(_Entry):
+class DataEntry(Entry):
     """Where the data come from."""
 
     name: str
@@ -84,20 +84,20 @@ class DataEntry(_Entry):
     fingerprint: str = ""
 
 
-class ModelEntry(_Entry):
+class ModelEntry(Entry):
     """The class of the model and its plain settings."""
 
     name: str
     settings: PlainSettings = {}
 
 
-class ReferenceEntry(_Entry):
+class ReferenceEntry(Entry):
     """The paper's figures for the same."""
 
     test_accuracy: Number | None = None
 
 
-class MetricEntry(_Entry):
+class MetricEntry(Entry):
     """How a metric is presented."""
 
     title: str
@@ -110,7 +110,7 @@ class MetricEntry(_Entry):
     settings: PlainSettings = {}
 
 
-class TruthEntry(_Entry):
+class TruthEntry(Entry):
     """What a truth answers, and how it was computed."""
 
     question: str = "paper"
@@ -123,7 +123,7 @@ class TruthEntry(_Entry):
     largest_error: Number | None = None
 
 
-class RemovalEntry(_Entry):
+class RemovalEntry(Entry):
     """A way to remove features, by its variant in the tables."""
 
     name: str
@@ -132,7 +132,7 @@ class RemovalEntry(_Entry):
     settings: PlainSettings = {}
 
 
-class DefinitionsEntry(_Entry):
+class DefinitionsEntry(Entry):
     """The sentence that the class of each component says of itself, by its name."""
 
     metric: dict[str, str] = {}
@@ -141,7 +141,7 @@ class DefinitionsEntry(_Entry):
     removal: dict[str, str] = {}
 
 
-class FidelityEntry(_Entry):
+class FidelityEntry(Entry):
     """How often a model that learned another one's predictions makes the same prediction, with its interval."""
 
     test: Share
@@ -150,7 +150,7 @@ class FidelityEntry(_Entry):
     rows: Count
 
 
-class ExplainedEntry(_Entry):
+class ExplainedEntry(Entry):
     """What it took to explain all instances, and on how many that failed."""
 
     known: Count = 0
@@ -159,7 +159,7 @@ class ExplainedEntry(_Entry):
     reasons: str = ""
 
 
-class StageEntry(_Entry):
+class StageEntry(Entry):
     """The seconds of a stage of a run, or of its part of a component."""
 
     stage: str
@@ -172,7 +172,7 @@ class StageEntry(_Entry):
         return f"{self.stage}: {self.component}" if self.component else self.stage
 
 
-class RunRecord(_Entry):
+class RunRecord(Entry):
     """Everything in run.json. What is not known yet, while a run goes on, has its default."""
 
     schema_: Annotated[int | None, Field(alias="schema")] = None
@@ -238,19 +238,27 @@ class RunRecord(_Entry):
         return self.model_dump(by_alias=True, exclude_unset=True)
 
 
+_E = TypeVar("_E", bound=Entry)
+
+
 def parse_record(record: Any) -> RunRecord:
     """Return a record; ValueError names the first entry that no run writes."""
     if not isinstance(record, dict):
         raise ValueError("run.json is not an object")
     json.dumps(record, ensure_ascii=False).encode("utf-8")  # lone surrogates cannot be written to any file
-    try:
-        parsed = RunRecord.model_validate(record)
-    except ValidationError as error:
-        problems = describe_problems(error, partial(_name_entry, record))
-        raise ValueError(f"run.json: {problems[0].rstrip('.')}") from error
+    parsed = parse_entry(RunRecord, record, "run.json")
     if parsed.status == "complete" and "accuracy" in record and "test" not in parsed.accuracy:
         raise ValueError("run.json: accuracy.test is missing")
     return parsed
+
+
+def parse_entry(kind: type[_E], content: Any, file: str) -> _E:
+    """Return the content of a file; ValueError names the first entry that no run writes."""
+    try:
+        return kind.model_validate(content)
+    except ValidationError as error:
+        problems = describe_problems(error, partial(_name_entry, content))
+        raise ValueError(f"{file}: {problems[0].rstrip('.')}") from error
 
 
 def _name_entry(record: Any, location: tuple[int | str, ...]) -> str:

@@ -11,6 +11,7 @@ import pytest
 
 from cfeval_cli.report import plots, recommendation
 from cfeval_cli.report.page import verdict
+from cfeval_cli.results.recommendation import parse_recommendation
 from cfeval_cli.statistics.findings import Findings
 from tests.conftest import cfeval, only_run
 from tests.end_to_end import shown
@@ -87,7 +88,8 @@ def kept(name):
 
 def test_the_recommendation_that_is_shown_follows_from_the_figures_that_are_kept():
     told = kept("pima.json")
-    words = recommendation._Words(told["recommendation"], make_record(**told["record"]), told["features"])
+    advice = parse_recommendation(told["recommendation"])
+    words = recommendation._Words(advice, make_record(**told["record"]), told["features"])
     assert printed("cfeval run dataset=pima")[1] == lines_of(f"Recommendation: {words.all().headlines[0]}")
 
 
