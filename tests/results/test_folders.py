@@ -200,3 +200,8 @@ def test_load_of_a_sweep_names_its_runs(tmp_path):
     (tmp_path / "multirun.yaml").touch()
     with pytest.raises(UserError, match=r"is the folder of a sweep\. Load one of the runs in it: .*/0\."):
         load(tmp_path)
+
+
+def test_a_record_that_no_reader_would_accept_is_not_written(toy, made):
+    with pytest.raises(UserError, match=r"reference\.test_accuracy must be a number, not 'high'"):
+        made(toy, *SOME, "+dataset.reference={test_accuracy: high}")
