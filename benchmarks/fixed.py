@@ -53,13 +53,18 @@ def timed(words, cwd):
     return seconds, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
+def title(entry):
+    """Return the stage of an entry of run.json, with its component."""
+    return f"{entry['stage']}: {entry['component']}" if entry["component"] else entry["stage"]
+
+
 def stages(folder, seconds):
     """What the stages of a run took, the dearest first, and what was left for imports, figures and page."""
-    told = json.loads((folder / "run.json").read_text())["seconds"]
-    total = told.pop("total")
-    dear = sorted(told.items(), key=lambda item: -item[1])[:4]
-    parts = [f"{name} {spent:.1f}" for name, spent in dear if spent >= 0.1]
-    rest = total - sum(told.values())
+    record = json.loads((folder / "run.json").read_text())
+    total = record["seconds"]
+    slowest = sorted(record["stages"], key=lambda entry: -entry["seconds"])[:4]
+    parts = [f"{title(entry)} {entry['seconds']:.1f}" for entry in slowest if entry["seconds"] >= 0.1]
+    rest = total - sum(entry["seconds"] for entry in record["stages"])
     return ", ".join([*parts, f"other work {rest:.1f}", f"start, figures and page {seconds - total:.1f}"])
 
 

@@ -83,13 +83,13 @@ def measured(people, place):
         "memory": used.ru_maxrss / 1024,  # of the largest process, to its end
         "folder": sum(path.stat().st_size for path in files) / 1e6,
         "page": page.stat().st_size / 1e6 if page.exists() else float("nan"),
-        "stages": record["seconds"],
+        "stages": record["stages"],
     }
 
 
 def line(row):
-    stages = sorted(((s, name) for name, s in row["stages"].items() if name != "total"), reverse=True)[:4]
-    told = ", ".join(f"{name} {seconds:.0f}" for seconds, name in stages)
+    slowest = sorted(row["stages"], key=lambda entry: -entry["seconds"])[:4]
+    told = ", ".join(f"{entry['stage']} {entry['component']}".strip() + f" {entry['seconds']:.0f}" for entry in slowest)
     figures = (
         f"{row['seconds']:,.0f} | {row['cpu']:,.0f} | {row['memory']:,.0f} | {row['folder']:,.1f} | {row['page']:.2f}"
     )

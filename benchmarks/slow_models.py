@@ -110,9 +110,9 @@ def whole(people):
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         costs = pd.read_csv(f"{place}/run/costs.csv")
-        stages = pd.read_json(f"{place}/run/run.json", typ="series")["seconds"]
+        total = pd.read_json(f"{place}/run/run.json", typ="series")["seconds"]
     seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return seconds, float(costs["model_seconds"].sum()) / float(stages["total"])
+    return seconds, float(costs["model_seconds"].sum()) / float(total)
 
 
 def table(head, lines):

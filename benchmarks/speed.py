@@ -365,7 +365,7 @@ def whole(sizes):
             with tempfile.TemporaryDirectory() as path:
                 progress, folder = Progress(), Folder(Path(path), [])
                 total, _ = clock(lambda: pipeline.run(made, folder, progress) and folder.tell())
-                scoring = progress.seconds["score"] + folder.seconds
+                scoring = progress.seconds["score", ""] + folder.seconds
                 return scoring / total, pd.read_csv(Path(path) / "metrics.csv")
 
         seconds, (n, told) = clock(theirs)

@@ -30,7 +30,7 @@ def run_experiment(plan: Plan, folder: RunFolder, progress: Progress) -> Report 
         if plan.judges or is_recommended(outcome):
             judges = [_run_judge(name, plan, outcome, folder, progress) for name in plan.judges]
             with progress.stage("recommend"):
-                folder.save_recommendation(recommend_explainer(outcome, folder.truths, judges))
+                folder.save_recommendation(recommend_explainer(outcome, folder.questions, judges))
     with progress.stage("tables"):
         report = _add_tables(folder)
     if plan.settings.figures or plan.settings.report:

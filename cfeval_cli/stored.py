@@ -33,7 +33,7 @@ class Run:
     @property
     def record(self) -> dict[str, Any]:
         """run.json: settings, data, what ran, what does not apply and why."""
-        return self._folder.record
+        return self._folder.record.to_dict()
 
     @property
     def metrics(self) -> pd.DataFrame:
@@ -115,8 +115,8 @@ class Run:
         return pd.read_parquet(self.folder / name)
 
     def __repr__(self) -> str:
-        record = self.record
-        told = f"{record['data']['name']}, {len(record['explainers'])} explainers, {record['instances']:,} instances"
+        record = self._folder.record
+        told = f"{record.data.name}, {len(record.explainers)} explainers, {record.instances:,} instances"
         return f"<Run {told}: {self.folder}>"
 
     def _repr_html_(self) -> str:

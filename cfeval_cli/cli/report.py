@@ -41,7 +41,6 @@ def _of_run(path: Path) -> None:
     from cfeval_cli.results.store import RunFolder
 
     folder = read(path)
-    kinds = folder.record["settings"].get("figures", build.KINDS)
     made = build.Report(folder)
-    RunFolder.remake(path, folder.record, made.files(kinds))
+    RunFolder.remake(path, folder.record, made.files(folder.record.settings.figures))
     screen.answer(made.answer, made.brief, made.tables, [f"Report: {path / build.NAME}"])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from cfeval_cli.cli.own_configs import find_conf_folder, get_config_dir
 from cfeval_cli.configs import quote
 from cfeval_cli.core.files import refuse_links
 from cfeval_cli.errors import UserError
+from cfeval_cli.results.record import RunRecord
 
 QUIET = "hydra/hydra_logging=disabled"  # what --quiet adds: no lines of Hydra about the jobs of a sweep
 
@@ -48,12 +49,11 @@ def _of_run(folder: Path, own: Sequence[str]) -> list[str] | None:
 
     again = "redo=true" in own
     record = read_record(folder) if again else read(folder)
-    if record["status"] == "complete" and not again:
+    if record.status == "complete" and not again:
         return None
-    command = record.get("command")
-    if isinstance(command, list) and command and (call := re.match(r"(evaluate|run)\(", str(command[0]))):
+    if record.command and (call := re.match(r"(evaluate|run)\(", record.command[0])):
         raise UserError(f"--resume {folder}: {call[1]}(…) made it. Call that again, with into={str(folder)!r}.")
-    overrides = _texts(record.get("overrides"), folder / "run.json")
+    overrides = _texts(record.overrides, folder / "run.json")
     _require_repeated([*_config_dir_words(_configs_of(record), own), *words_to_repeat(overrides, own)], own, folder)
     return [*_merged(overrides, own), f"hydra.run.dir={quote(folder)}"]
 
@@ -184,10 +184,9 @@ def _text(value: Any) -> Any:
     return value.text if isinstance(value, QuotedString) else value
 
 
-def _configs_of(record: Mapping[str, Any]) -> str | None:
+def _configs_of(record: RunRecord) -> str | None:
     """The folder of configs that a run was started with."""
-    command = record.get("command")
-    return get_config_dir([str(word) for word in command]) if isinstance(command, list) else None
+    return get_config_dir(record.command)
 
 
 def _sources(folder: Path) -> str | None:

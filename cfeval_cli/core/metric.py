@@ -29,15 +29,16 @@ class Score:
     denominator: Floats
     everyone: bool = False  # over all instances rather than those with a usable explanation
     some: Ints | None = None  # the instances of the case that it is of; None: all
-    remark: str = ""  # what the tables are to say of it; {name} stands for a count
-    counts: Mapping[str, int] = field(default_factory=dict)  # in the remark; over parts of the instances they add up
+    method: str = ""  # how the values were computed, if there are several ways; {name} stands for a count
+    remark: str = ""  # what the tables are to say of the values; likewise
+    counts: Mapping[str, int] = field(default_factory=dict)  # in both; over parts of the instances they add up
 
 
-def with_counts(remark: str, counts: Mapping[str, int]) -> str:
-    """A remark as people read it."""
+def with_counts(text: str, counts: Mapping[str, int]) -> str:
+    """Return a method or a remark with its counts."""
     for name, count in counts.items():
-        remark = remark.replace(f"{{{name}}}", f"{count:,}")
-    return remark
+        text = text.replace(f"{{{name}}}", f"{count:,}")
+    return text
 
 
 @dataclass(frozen=True)

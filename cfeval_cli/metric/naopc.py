@@ -89,9 +89,8 @@ class Naopc(Curve):
         above = "{above} of {sampled} values exceed 1"
         if linear or lattice is not None:
             above = f"{above} (incomplete orders)" if counts["above"] else ""
-        remark = "; ".join(part for part in (how, above) if part)
         return Score(
-            way.removal.variant, values, apart.astype(np.float64), some=some, remark=remark, counts=counts,
+            way.removal.variant, values, apart.astype(np.float64), some=some, method=how, remark=above, counts=counts,
         )  # fmt: skip
 
     def _longest_prefix(self, case: Case) -> int:

@@ -32,7 +32,7 @@ class Progress:
     """Runs stages, shows them and keeps their seconds."""
 
     def __init__(self, live: RichProgress | None = None, before: str = "") -> None:
-        self.seconds: dict[str, float] = {}
+        self.seconds: dict[tuple[str, str], float] = {}  # by stage and component
         self._live = live
         self._before = before  # in front of every title
 
@@ -42,14 +42,14 @@ class Progress:
 
     @contextmanager
     def stage(
-        self, title: str, total: int | None = None, estimate: Estimate | None = None
+        self, name: str, total: int | None = None, estimate: Estimate | None = None, *, component: str = ""
     ) -> Iterator[Callable[[int], None]]:
-        """A stage of `total` items; call what it gives with the number of items just done.
+        """A stage of `total` items, or its part of a component; call what it gives with the number of items just done.
 
         With an estimate, the time left and the settings that shorten it are printed once if it is more than a minute:
         before the work starts, or if the time for an item is unknown, by the first items.
         """
-        title = f"{self._before}{title}"
+        title = f"{self._before}{name}" + (f": {component}" if component else "")
         log.info("%s%s", title, "" if total is None else f": {total:,} to do")
         begun = spoken = time.perf_counter()
         done = 0
@@ -109,8 +109,7 @@ class Progress:
             yield advance
         finally:
             ended.set()
-        own = title.removeprefix(self._before)
-        self.seconds[own] = self.seconds.get(own, 0.0) + time.perf_counter() - begun
+        self.seconds[name, component] = self.seconds.get((name, component), 0.0) + time.perf_counter() - begun
         if self._live and task is not None:
             self._live.update(task, total=total or 1, completed=total or 1)
         log.info("%s: done in %.1f s", title, time.perf_counter() - begun)

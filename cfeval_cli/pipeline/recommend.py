@@ -38,13 +38,13 @@ def plan_judge(plan: Plan, judge: Judging) -> Plan:
 def read_judge(name: str, folder: RunFolder) -> Judge:
     """Return what the folder of a judge says."""
     record = checked.read_record(folder.path)
-    settings = record["settings"]
+    settings = record.settings
     view = View(
         Scores.of(pd.read_parquet(folder.path / "scores.parquet")),
         checked.table(folder.path / "metrics.csv"),
-        record["truths"], settings["gold"], record["removals"], settings["agreement"],
+        record.questions, settings.gold, record.arbitrary_removals, settings.agreement,
     )  # fmt: skip
-    return Judge(name, view, record.get("fidelity"))
+    return Judge(name, view, None if record.fidelity is None else record.fidelity.model_dump())
 
 
 def is_recommended(outcome: Outcome) -> bool:
@@ -52,14 +52,12 @@ def is_recommended(outcome: Outcome) -> bool:
     return not outcome.study.subject.can(Linear)
 
 
-def recommend_explainer(
-    outcome: Outcome, truths: Mapping[str, Mapping[str, Any]], judges: list[Judge]
-) -> dict[str, Any]:
+def recommend_explainer(outcome: Outcome, questions: Mapping[str, str], judges: list[Judge]) -> dict[str, Any]:
     """Return the content of recommendation.json."""
     study, scores, findings, chosen = outcome.study, outcome.scores, outcome.findings, outcome.chosen
     plan, ids = study.plan, study.instances.ids
-    removals = {way.variant: {"arbitrary": way.arbitrary} for way in plan.removals.values()}
-    view = View(scores, findings.metrics, truths, plan.golds, removals, plan.settings.agreement)
+    arbitrary = {way.variant for way in plan.removals.values() if way.arbitrary}
+    view = View(scores, findings.metrics, questions, plan.golds, arbitrary, plan.settings.agreement)
     covered = findings.metrics[findings.metrics["metric"] == "coverage"]
     noise = findings.noise
     costs = Costs(

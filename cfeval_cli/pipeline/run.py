@@ -80,7 +80,7 @@ def run(plan: Plan, folder: RunFolder, progress: Progress, teacher: Model | None
     jobs = {name: make_job(study, name, settings.seed) for name in plan.explainers}
     for name, job in jobs.items():
         expected = estimate_explainer(study, name, seconds_per_row)
-        with progress.stage(f"explain: {name}", len(study.instances), expected) as advance:
+        with progress.stage("explain", len(study.instances), expected, component=name) as advance:
             explanations[name] = explain_instances(study, name, explanations, advance, job)
             if (doubt := find_reversed_signs(study, name, explanations[name])) is not None:
                 folder.add_doubt(doubt)
@@ -92,7 +92,7 @@ def run(plan: Plan, folder: RunFolder, progress: Progress, teacher: Model | None
     for name, features in chosen.items():
         rows = used(features)
         expected = estimate_search(study, features[rows], seconds_per_row)
-        with progress.stage(f"search: {name}", len(rows) * len(plan.levels), expected) as advance:
+        with progress.stage("search", len(rows) * len(plan.levels), expected, component=name) as advance:
             asker, places = f"search.{name}.{{level}}", those(rows, len(features))
             edits[name] = edits_of(study, study.rows.take(places), features[places], asker, advance, keep=True)
     folder.save_counterfactuals(study.instances, chosen, edits)

@@ -125,6 +125,7 @@ class _Result:
     metric: Metric
     explainer: Explainer
     reason: str = ""  # why there is nothing
+    method: str = ""
     remark: str = ""
     counts: Counter[str] = field(default_factory=Counter)
     of: list[tuple[str, Ints]] = field(default_factory=list)  # whose scores, and where these are none of all
@@ -134,6 +135,7 @@ class _Result:
         if isinstance(found, Absent):
             self.reason = found.reason
             return
+        self.method = max(self.method, found.method, key=len)
         self.remark = max(self.remark, found.remark, key=len)
         self.counts.update(found.counts)
         nobody = member.places[:0]
@@ -165,7 +167,8 @@ class _Result:
             "metric": metric.name, "variant": key[0][1], "explainer": key[1], "rung": explainer.rung,
             "control": explainer.control, "better": metric.better, "role": metric.role,
             "access": metric.access.name.lower(), "low": low, "high": high, "empty": metric.empty,
-            "note": self.reason, "remark": with_counts(self.remark, self.counts),
+            "note": self.reason, "method": with_counts(self.method, self.counts),
+            "remark": with_counts(self.remark, self.counts),
         }  # fmt: skip
 
 

@@ -84,8 +84,7 @@ def _asked(study: Study, name: str, job: Job) -> Known:
     if found.error is not None:
         error = np.full(len(study.rows), np.nan)
         error[places] = found.error
-    told = f"{found.how}; on {len(places):,} of {len(study.rows):,} instances"
-    return Known(study.scratch.keep({"importance": importance})["importance"], error, told)
+    return Known(study.scratch.keep({"importance": importance})["importance"], error, found.how)
 
 
 def _tell(study: Study, name: str, job: Job, many: int) -> None:

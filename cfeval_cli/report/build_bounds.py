@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import pandas as pd
 
@@ -19,6 +18,7 @@ from cfeval_cli.report.titles import (
     merge_rows,
     name_truths,
 )
+from cfeval_cli.results.record import RunRecord
 
 _MAX_SHOWN_EXPLAINERS = 11
 _GOLD, _TELLING = "gold_", "_telling"  # around the name of a ground truth in columns of bounds.csv
@@ -30,16 +30,16 @@ _HOW = {
 
 
 def build_bounds(
-    bounds: pd.DataFrame, metrics: pd.DataFrame, record: Mapping[str, Any], low_coverage: Mapping[str, float]
+    bounds: pd.DataFrame, metrics: pd.DataFrame, record: RunRecord, low_coverage: Mapping[str, float]
 ) -> Table:
     """Build the worst and the best score of each metric, and each explainer's position between them."""
-    settings, lines = record["settings"], group_lines(metrics)
+    settings, lines = record.settings, group_lines(metrics)
     explainers = list(dict.fromkeys(metrics["explainer"]))[:_MAX_SHOWN_EXPLAINERS]
     titles = make_explainer_titles(record, low_coverage)
     columns = [name.removesuffix(_TELLING) for name in bounds.columns.astype(str) if name.endswith(_TELLING)]
     golds = name_truths([name.removeprefix(_GOLD) for name in columns if name.startswith(_GOLD)], record)
     header = [*map(Title, ("Metric", "worst", "best")), *(titles[name] for name in explainers), Title("telling")]
-    header += [Title(f"gold {name}", marks=STAR * (gold in settings["gold"])) for gold, name in golds.items()]
+    header += [Title(f"gold {name}", marks=STAR * (gold in settings.gold)) for gold, name in golds.items()]
     rows = []
     for line in bounds.to_dict("records"):
         pair = (line["metric"], line["variant"])
@@ -53,9 +53,9 @@ def build_bounds(
     shown = bounds[~bounds["metric"].isin(list_truth_metrics(record))]
     counts = count_by_row(shown, [""] * len(shown), shown["instances"])
     usual = find_usual_counts(counts, [""])
-    how = _HOW[bounds["method"].iloc[0]].format(k=settings["k"])
+    how = _HOW[bounds["method"].iloc[0]].format(k=settings.k)
     note = (
-        f"{record['data']['name']}: the worst and the best score that any explanation of size k = {settings['k']} "
+        f"{record.data.name}: the worst and the best score that any explanation of size k = {settings.k} "
         f"could get; for each of {max(usual.values()):,} instances {how}."
         f"{write_exceptions(counts, usual, record, {})} Then where each explainer stands between them "
         "(0 % the worst, 100 % the best, on the instances that it is scored on). Telling: the share of instances on "

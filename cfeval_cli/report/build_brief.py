@@ -23,16 +23,16 @@ from cfeval_cli.report.titles import (
     mark_moving,
     name_truths,
 )
+from cfeval_cli.results.record import RunRecord
 from cfeval_cli.statistics.findings import Findings
 from cfeval_cli.statistics.subsets import WITHOUT_CONTROLS, select_subset
 
 APART = "~"  # marks a rank that is not significantly different from the next better one
-_Record = Mapping[str, Any]
 _Line = Mapping[Any, Any]
 Taus = Mapping[str, Mapping[Pair, Cell]]  # by question, metric and variant
 
 
-def build_brief(findings: Findings, record: _Record) -> Table:
+def build_brief(findings: Findings, record: RunRecord) -> Table:
     """Build the table of one run; graded controls are left to the full tables."""
     metrics = findings.metrics[findings.metrics["rung"].isna()]
     if metrics.empty:
@@ -41,7 +41,7 @@ def build_brief(findings: Findings, record: _Record) -> Table:
     hidden, low = find_arbitrary(lines, record), find_low_coverage(findings.metrics)
     taus = _make_taus(findings.correlations, record)
     table = build_brief_scores(_describe(record), lines, record, low, taus, hidden)
-    level = f"{100 * record['settings']['confidence']:.4g} %"
+    level = f"{100 * record.settings.confidence:.4g} %"
     notes = [marks_note(table, f"the {level} intervals of two neighbours overlap")]
     if taus:
         controls = list_contenders(findings.metrics, record, controls=True)
@@ -49,12 +49,12 @@ def build_brief(findings: Findings, record: _Record) -> Table:
         notes.append(f"τ: of a metric's ranking with the truth{subset}; in brackets its {level} interval.")
     notes += [*table.notes, *hidden_notes(hidden, record)]
     notes += [*coverage_notes(find_low_coverage(lines), record), *support_notes(findings.metrics, record, hidden)]
-    notes += [*absent_notes(record), *fault_notes(record["explainers"], record)]
+    notes += [*absent_notes(record), *fault_notes(record.explainers, record)]
     return replace(table, notes=[note for note in notes if note])
 
 
 def build_brief_scores(
-    title: str, lines: pd.DataFrame, record: _Record, low_coverage: Iterable[str], taus: Taus, hidden: Iterable[Pair]
+    title: str, lines: pd.DataFrame, record: RunRecord, low_coverage: Iterable[str], taus: Taus, hidden: Iterable[Pair]
 ) -> Table:
     """Build values, ranks and τ of the metrics; notes name the rows without information.
 
@@ -69,8 +69,8 @@ def build_brief_scores(
     merged: dict[Any, list[Pair]] = {}
     empty, same = list[str](), list[str]()
     for pair, of_pair in line_of.items():
-        facts = record["metrics"][pair[0]]
-        if pair in left_out or (facts["role"] == "truth" and pair not in leading):
+        facts = record.metrics[pair[0]]
+        if pair in left_out or (facts.role == "truth" and pair not in leading):
             continue
         known = {name: line for name, line in of_pair.items() if not pd.isna(line["value"])}
         name = make_metric_title(*pair, record).plain
@@ -79,10 +79,10 @@ def build_brief_scores(
             empty.append(name)
         elif len(titles) > 1 and len(known) == len(titles) and len(texts) == 1:
             value = next(iter(known.values()))["value"]
-            same.append(f"{name} {f'{value:.0%}' if facts['better'] == 'none' else texts.pop()}")
-        elif facts["better"] != "none":
+            same.append(f"{name} {f'{value:.0%}' if facts.better == 'none' else texts.pop()}")
+        elif facts.better != "none":
             shown = tuple((name, line["value"], line["rank"]) for name, line in known.items())
-            key = pair[0] if facts["role"] != "truth" else pair
+            key = pair[0] if facts.role != "truth" else pair
             merged.setdefault((key, shown, *(of.get(pair, BLANK).text for of in taus.values())), []).append(pair)
     blocks: list[list[Row]] = []
     last = None
@@ -98,19 +98,19 @@ def build_brief_scores(
 
 
 def _make_row(
-    pairs: Sequence[Pair], lines: Mapping[str, _Line], names: Sequence[str], taus: Taus, record: _Record
+    pairs: Sequence[Pair], lines: Mapping[str, _Line], names: Sequence[str], taus: Taus, record: RunRecord
 ) -> tuple[Row, str]:
     """Return the row of one or several equal variants of a metric, and its block."""
-    first, facts = pairs[0], record["metrics"][pairs[0][0]]
+    first, facts = pairs[0], record.metrics[pairs[0][0]]
     title = make_metric_title(*first, record, star=first in list_leading_truths(record))
     for other in pairs[1:]:
         title = join_titles(title, make_metric_title(*other, record))
     title = mark_moving(title, any(line.get("moves") is True for line in lines.values()))
     cells = rank_cells(lines)
-    missing = BLANK if facts["role"] == "truth" else Cell()
+    missing = BLANK if facts.role == "truth" else Cell()
     tau_cells = [of_question.get(first, missing) for of_question in taus.values()]
     row = Row(title, [*(cells.get(name, Cell()) for name in names), *tau_cells])
-    return row, "truth" if facts["role"] == "truth" else str(facts["block"])
+    return row, "truth" if facts.role == "truth" else facts.block
 
 
 def rank_cells(lines: Mapping[str, _Line]) -> dict[str, Cell]:
@@ -137,7 +137,7 @@ def _overlap(line: _Line, other: _Line) -> bool:
     return not any(pd.isna(end) for end in ends) and ends[0] <= ends[3] and ends[2] <= ends[1]
 
 
-def hidden_notes(pairs: Sequence[Pair], record: _Record) -> list[str]:
+def hidden_notes(pairs: Sequence[Pair], record: RunRecord) -> list[str]:
     """Write which metrics are not shown, and how to see them."""
     names = ", ".join(make_metric_title(*pair, record).plain for pair in pairs)
     return [f"By --full: {names}."] if pairs else []
@@ -156,26 +156,24 @@ def marks_note(table: Table, apart: str) -> str:
     return f"{'; '.join(parts)}." if parts else ""
 
 
-def find_arbitrary(lines: pd.DataFrame, record: _Record) -> list[Pair]:
+def find_arbitrary(lines: pd.DataFrame, record: RunRecord) -> list[Pair]:
     """Return metrics whose removal depends on an arbitrary constant, if they have another one and no truth does."""
-    constants = {name for name, facts in record["removals"].items() if facts.get("arbitrary")}
-    if any(record["truths"].get(gold, {}).get("arbitrary") for gold in record["settings"]["gold"]):
+    constants = record.arbitrary_removals
+    if any(gold in record.truths and record.truths[gold].arbitrary for gold in record.settings.gold):
         return []
     known = lines[lines["value"].notna()]
     pairs = list(dict.fromkeys(zip(known["metric"], known["variant"], strict=True)))
-    erasing = [pair for pair in pairs if record["metrics"][pair[0]]["block"] != "counterfactual"]
-    other = {metric for metric, variant in erasing if variant not in constants and variant in record["removals"]}
+    erasing = [pair for pair in pairs if record.metrics[pair[0]].block != "counterfactual"]
+    other = {metric for metric, variant in erasing if variant not in constants and variant in record.removals}
     return [(metric, variant) for metric, variant in erasing if variant in constants and metric in other]
 
 
-def _make_taus(correlations: pd.DataFrame, record: _Record) -> dict[str, dict[Pair, Cell]]:
+def _make_taus(correlations: pd.DataFrame, record: RunRecord) -> dict[str, dict[Pair, Cell]]:
     """Return for each question each metric's τ, without controls where that is known."""
-    settings = record["settings"]
-    chosen = correlations[
-        (correlations["agreement"] == settings["agreement"]) & (correlations["family"] == "explainers")
-    ]
+    settings = record.settings
+    chosen = correlations[(correlations["agreement"] == settings.agreement) & (correlations["family"] == "explainers")]
     taus: dict[str, dict[Pair, Cell]] = {}
-    for gold, name in name_truths(settings["gold"], record).items():
+    for gold, name in name_truths(settings.gold, record).items():
         known = chosen[(chosen["gold"] == gold) & chosen["tau"].notna()]
         if known.empty:
             continue
@@ -191,9 +189,9 @@ def _make_taus(correlations: pd.DataFrame, record: _Record) -> dict[str, dict[Pa
     return taus
 
 
-def _describe(record: _Record) -> str:
-    settings, count = record["settings"], record["instances"]
+def _describe(record: RunRecord) -> str:
+    settings, count = record.settings, record.instances
     return (
-        f"{record['data']['name']}: {count:,} instance{'s' * (count != 1)}, k = {settings['k']}, seed "
-        f"{settings['seed']}, test accuracy {record['accuracy']['test']:.1%}"
+        f"{record.data.name}: {count:,} instance{'s' * (count != 1)}, k = {settings.k}, seed "
+        f"{settings.seed}, test accuracy {record.accuracy['test']:.1%}"
     )

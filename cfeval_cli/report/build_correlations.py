@@ -32,10 +32,10 @@ from cfeval_cli.report.titles import (
     name_truths,
     write_reason,
 )
+from cfeval_cli.results.record import RunRecord
 from cfeval_cli.statistics.findings import Findings
 from cfeval_cli.statistics.subsets import ALL_EXPLAINERS, WITHOUT_CONTROLS, has_controls, select_subset
 
-_Record = Mapping[str, Any]
 _Line = Mapping[Any, Any]
 
 # the coefficients of correlations.csv: subset, column, sign, and what is behind the name of the ground truth
@@ -83,12 +83,12 @@ class _Column:
         return Cell(value, low, high, marks=marks, bold=bool(value == self.best))
 
 
-def build_correlations(correlations: pd.DataFrame, record: _Record) -> Table:
+def build_correlations(correlations: pd.DataFrame, record: RunRecord) -> Table:
     """Build τ and ρ of each metric with each definition of the ground truth."""
     title = "Agreement of each metric's ranking with the ground truth"
     if correlations.empty or correlations["tau"].isna().all():
         notes = "; ".join(sorted({note for note in correlations["note"] if note}))
-        reason = record["correlations_absent"] or notes or "no metric has values for two explainers"
+        reason = record.correlations_absent or notes or "no metric has values for two explainers"
         header = [Title(name) for name in ("Metric", "τ", "ρ")]
         return Table(title, header, [], [f"No correlations: {reason}.", describe_run(record)])
     columns = _make_columns(correlations, record)
@@ -99,19 +99,19 @@ def build_correlations(correlations: pd.DataFrame, record: _Record) -> Table:
         # only graded controls can judge a ground truth; of these, the leading ones are shown
         if pair not in tied and (not is_truth(pair[0], record) or pair in leading):
             row = Row(make_metric_title(*pair, record), [column.make_cell(pair) for column in columns])
-            blocks.setdefault(get_block(pair[1], record["metrics"][pair[0]]), []).append(row)
+            blocks.setdefault(get_block(pair[1], record.metrics[pair[0]]), []).append(row)
     has_outside = any(OUTSIDE in cell.marks for rows in blocks.values() for row in rows for cell in row.cells)
     rows, left_out = merge_rows(blocks)
     notes_ = _correlation_notes(correlations, columns, record, tied, has_outside=has_outside)
     return Table(title, [Title("Metric"), *(column.title for column in columns)], rows, [*notes_, *left_out])
 
 
-def _make_columns(correlations: pd.DataFrame, record: _Record) -> list[_Column]:
+def _make_columns(correlations: pd.DataFrame, record: RunRecord) -> list[_Column]:
     """Return the leading truths with their p, the graded controls, and the other definitions of the ground truth."""
-    settings, truths = record["settings"], list_truth_metrics(record)
-    chosen = correlations[correlations["agreement"] == settings["agreement"]]
+    settings, truths = record.settings, list_truth_metrics(record)
+    chosen = correlations[correlations["agreement"] == settings.agreement]
     names = name_truths(chosen["gold"], record)
-    sides = [(name, STAR * (g in settings["gold"]), chosen[chosen["gold"] == g]) for g, name in names.items()]
+    sides = [(name, STAR * (g in settings.gold), chosen[chosen["gold"] == g]) for g, name in names.items()]
     graded = ("ladder", "", correlations[correlations["family"] == "ladder"])
     sides.insert(sum(bool(star) for _, star, _ in sides), graded)
     columns = []
@@ -143,12 +143,17 @@ def _find_tied(columns: Sequence[_Column], pairs: Sequence[Pair]) -> list[Pair]:
 
 
 def _correlation_notes(
-    correlations: pd.DataFrame, columns: Sequence[_Column], record: _Record, tied: Sequence[Pair], *, has_outside: bool
+    correlations: pd.DataFrame,
+    columns: Sequence[_Column],
+    record: RunRecord,
+    tied: Sequence[Pair],
+    *,
+    has_outside: bool,
 ) -> list[str]:
     shown = pd.concat([column.lines for column in columns])
     notes = [
         describe_run(record),
-        f"Kendall's τ and Spearman's ρ against the ground truth ({record['settings']['agreement']}) under each "
+        f"Kendall's τ and Spearman's ρ against the ground truth ({record.settings.agreement}) under each "
         f"definition of gold; * marks what this run leads with ({describe_truths(record)}). The largest of a column "
         f"is bold.{interval_note(record)} "
         "p: how often a random order of the explainers would agree with the truth as well.",
@@ -183,9 +188,9 @@ def _by_pair(lines: pd.DataFrame) -> dict[Pair, dict[Any, Any]]:
     return dict(zip(lines.index.tolist(), lines.to_dict("records"), strict=True))
 
 
-def build_ranges(ranges: pd.DataFrame, record: _Record) -> Table:
+def build_ranges(ranges: pd.DataFrame, record: RunRecord) -> Table:
     """Build the range of each metric's τ over parametrisations of the model, and what moves it."""
-    is_leading = ranges["agreement"] == record["settings"]["agreement"]
+    is_leading = ranges["agreement"] == record.settings.agreement
     chosen = ranges[is_leading] if is_leading.any() else ranges  # graded controls alone have their order only
     golds = name_truths(chosen["gold"], record)
     lines = {(line["metric"], line["variant"], line["gold"]): line for line in chosen.to_dict("records")}
@@ -212,11 +217,11 @@ def _range_cell(line: _Line | None) -> Cell:
     return Cell(line["tau"], *ends, marks=MOVES, is_range=True, detail=line["moved_by"], form=fixed(3))
 
 
-def _truth_title(sign: str, gold: str, name: str, record: _Record) -> Title:
-    return Title(f"{sign} {name}", marks=STAR * (gold in record["settings"]["gold"]), term=sign)
+def _truth_title(sign: str, gold: str, name: str, record: RunRecord) -> Title:
+    return Title(f"{sign} {name}", marks=STAR * (gold in record.settings.gold), term=sign)
 
 
-def build_instance_agreement(findings: Findings, record: _Record) -> list[Table]:
+def build_instance_agreement(findings: Findings, record: RunRecord) -> list[Table]:
     """Build the agreement instance by instance, over all explainers and, if there are controls, without those."""
     table = _build_instances(select_subset(findings.instance_agreement), record)
     lines = select_subset(findings.instance_agreement, WITHOUT_CONTROLS)
@@ -225,8 +230,8 @@ def build_instance_agreement(findings: Findings, record: _Record) -> list[Table]
     return [table, replace(_build_instances(lines, record), title=f"{table.title}, without controls")]
 
 
-def _build_instances(instances: pd.DataFrame, record: _Record) -> Table:
-    agreement = record["settings"]["agreement"]
+def _build_instances(instances: pd.DataFrame, record: RunRecord) -> Table:
+    agreement = record.settings.agreement
     chosen = instances[instances["agreement"] == agreement]
     golds = name_truths(chosen["gold"], record)
     header, columns = [Title("Metric")], []

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import pandas as pd
 
 from cfeval_cli.report.numbers import COUNT, NumberFormat
 from cfeval_cli.report.table import Cell, Row, Table, Title
 from cfeval_cli.report.titles import is_truth
+from cfeval_cli.results.record import RunRecord
 
 _HEADER = ("", "seconds", "ms an instance", "model rows", "rows an instance")
 _SECONDS, _ROWS_EACH = NumberFormat("count", 3), NumberFormat("count", 1)
 
 
-def build_costs(ledger: pd.DataFrame, record: Mapping[str, Any]) -> Table:
+def build_costs(ledger: pd.DataFrame, record: RunRecord) -> Table:
     """Build seconds and model evaluations by explainer, search and metric."""
-    instances = record["instances"]
-    titles = {"explainer": record["explainers"], "search": record["explainers"]}
+    instances = record.instances
+    titles = {"explainer": record.explainers, "search": record.explainers}
     blocks: dict[str, list[Row]] = {}
     for line in ledger.to_dict("records"):
         part, name, seconds, count = (line[key] for key in ("part", "name", "seconds", "model_rows"))
-        title = titles.get(part, {}).get(name) or record["metrics"].get(name, {}).get("title") or part
+        metric = record.metrics.get(name)
+        title = titles.get(part, {}).get(name) or (part if metric is None else metric.title)
         detail = line["access"] or (name if is_truth(name, record) else "")
         cells = [
             Cell(seconds, form=_SECONDS),
@@ -33,7 +32,7 @@ def build_costs(ledger: pd.DataFrame, record: Mapping[str, Any]) -> Table:
         row_title = Title(f"{part}: {title}", (detail,) if detail else ()) if name else Title(part)
         blocks.setdefault(part, []).append(Row(row_title, cells))
     note = (
-        f"{record['data']['name']}, {instances:,} instances. Seconds of one core; of explanations known from earlier "
+        f"{record.data.name}, {instances:,} instances. Seconds of one core; of explanations known from earlier "
         "runs, what computing them took then. Model rows: inputs put before the model."
     )
     return Table("What it cost", [*map(Title, _HEADER)], list(blocks.values()), [note], detail=True, part="cost")

@@ -12,29 +12,29 @@ import pandas as pd
 from cfeval_cli.report.numbers import fixed
 from cfeval_cli.report.table import BLANK, DASH, STAR, Cell, Row, Table, Title
 from cfeval_cli.report.titles import Pair, list_contenders, make_metric_title, name_truths
+from cfeval_cli.results.record import RunRecord
 from cfeval_cli.statistics.findings import Findings
 from cfeval_cli.statistics.resampled import SURE, too_few
 from cfeval_cli.statistics.subsets import WITHOUT_CONTROLS, select_subset
 
-_Record = Mapping[str, Any]
 _PairOfPairs = tuple[Pair, Pair]
 
 
-def build_differences(differences: pd.DataFrame, record: _Record) -> list[Table]:
+def build_differences(differences: pd.DataFrame, record: RunRecord) -> list[Table]:
     """Build for each leading truth the differences between the τ of metrics, over all explainers."""
     return [] if differences.empty else _build_triangles(select_subset(differences), record)
 
 
-def _build_triangles(differences: pd.DataFrame, record: _Record) -> list[Table]:
+def _build_triangles(differences: pd.DataFrame, record: RunRecord) -> list[Table]:
     """Build a triangle for each leading truth."""
-    chosen = differences[differences["agreement"] == record["settings"]["agreement"]]
+    chosen = differences[differences["agreement"] == record.settings.agreement]
     names = name_truths(chosen["gold"], record)
-    parts = {gold: chosen[chosen["gold"] == gold] for gold in names if gold in record["settings"]["gold"]}
+    parts = {gold: chosen[chosen["gold"] == gold] for gold in names if gold in record.settings.gold}
     several = len(parts) > 1
     return [_build_triangle(part, record, f": {names[gold]}" if several else "") for gold, part in parts.items()]
 
 
-def build_differences_without_controls(findings: Findings, record: _Record) -> list[Table]:
+def build_differences_without_controls(findings: Findings, record: RunRecord) -> list[Table]:
     """Build the same differences with the controls left out."""
     if findings.differences.empty:
         return []
@@ -50,7 +50,7 @@ def build_differences_without_controls(findings: Findings, record: _Record) -> l
     return [replace(table, title=f"{table.title}, without controls") for table in _build_triangles(lines, record)]
 
 
-def _build_triangle(differences: pd.DataFrame, record: _Record, about: str) -> Table:
+def _build_triangle(differences: pd.DataFrame, record: RunRecord, about: str) -> Table:
     """Build a triangle: how much larger the τ of a row's metric is than that of a column's."""
     lines: dict[_PairOfPairs, Mapping[Any, Any]] = {
         ((line["metric"], line["variant"]), (line["than_metric"], line["than_variant"])): line
@@ -77,10 +77,8 @@ def _build_triangle(differences: pd.DataFrame, record: _Record, about: str) -> T
     if incomparable:
         notes.append(f"{DASH}: the two rank unlike explainers, and their τ cannot be compared.")
     hypotheses = len(order) * (len(order) - 1) // 2 - len(incomparable)
-    if too_few(record["resampled"], hypotheses):
-        notes.append(
-            f"With {record['resampled']:,} resamples no p of {hypotheses} can be small enough: raise resamples."
-        )
+    if too_few(record.resampled, hypotheses):
+        notes.append(f"With {record.resampled:,} resamples no p of {hypotheses} can be small enough: raise resamples.")
     header = _number_columns(len(order))
     return Table(f"Which metric is closer to the truth than which{about}", header, [rows], notes, detail=True)
 
@@ -96,12 +94,12 @@ def _number_columns(count: int) -> list[Title]:
     return [Title("Metric"), *(Title(str(i)) for i in range(2, count + 1))]
 
 
-def _triangle_notes(differences: pd.DataFrame, record: _Record, equal: Mapping[Pair, Sequence[Pair]]) -> list[str]:
+def _triangle_notes(differences: pd.DataFrame, record: RunRecord, equal: Mapping[Pair, Sequence[Pair]]) -> list[str]:
     notes = [
         "τ of the row's metric less τ of the column's, against the ground truth "
         f"({differences['agreement'].iloc[0]}, gold: {differences['gold'].iloc[0]}); * p < {SURE} after Holm's "
         "correction over all pairs. Paired: both metrics see the "
-        f"same {record['resampled']:,} resamples of the instances; the explainers are what they are."
+        f"same {record.resampled:,} resamples of the instances; the explainers are what they are."
     ]
     if equal:
         same = (
@@ -113,7 +111,7 @@ def _triangle_notes(differences: pd.DataFrame, record: _Record, equal: Mapping[P
     return notes
 
 
-def build_metric_agreement(pairs: pd.DataFrame, record: _Record, *, detail: bool) -> Table:
+def build_metric_agreement(pairs: pd.DataFrame, record: RunRecord, *, detail: bool) -> Table:
     """Build a triangle: τ between the rankings of two metrics."""
     taus = {
         ((line["metric"], line["variant"]), (line["other_metric"], line["other_variant"])): line["tau"]

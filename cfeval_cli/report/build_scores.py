@@ -36,9 +36,9 @@ from cfeval_cli.report.titles import (
     merge_rows,
     write_reason,
 )
+from cfeval_cli.results.record import RunRecord
 
 _MAX_SHOWN_LEVELS = 11  # of graded controls, in a table
-_Record = Mapping[str, Any]
 _Lines = Mapping[Pair, Mapping[str, Mapping[Any, Any]]]
 
 
@@ -51,7 +51,7 @@ def group_lines(metrics: pd.DataFrame) -> dict[Pair, dict[str, dict[Any, Any]]]:
 
 
 def build_scores(
-    title: str, metrics: pd.DataFrame, record: _Record, low_coverage: Mapping[str, float], names: Sequence[str] = ()
+    title: str, metrics: pd.DataFrame, record: RunRecord, low_coverage: Mapping[str, float], names: Sequence[str] = ()
 ) -> Table:
     """Build the values and ranks of the explainers by each metric, or of those that are named."""
     shown = set(names or metrics["explainer"])
@@ -60,19 +60,19 @@ def build_scores(
     lines, moving = group_lines(metrics), find_moving(metrics)
     blocks: dict[str, list[Row]] = {}
     for pair in lines:
-        if is_truth(pair[0], record) and pair[0] != record["settings"]["agreement"]:
+        if is_truth(pair[0], record) and pair[0] != record.settings.agreement:
             continue
         row_title = make_marked_title(pair, record, moving, star=pair in truths)
         row = Row(row_title, _score_cells(pair, lines, list(titles), record))
-        blocks.setdefault(get_block(pair[1], record["metrics"][pair[0]]), []).append(row)
+        blocks.setdefault(get_block(pair[1], record.metrics[pair[0]]), []).append(row)
     rows, left_out = merge_rows(blocks, ranked=True)
     notes = [*_score_notes(metrics, titles, record), *left_out]
     return Table(title, [Title("Metric"), *titles.values()], rows, notes, ranked=True, part="scores")
 
 
-def _score_cells(pair: Pair, lines: _Lines, names: Sequence[str], record: _Record) -> list[Cell]:
+def _score_cells(pair: Pair, lines: _Lines, names: Sequence[str], record: RunRecord) -> list[Cell]:
     truths, line_of = list_leading_truths(record), lines[pair]
-    is_leading, is_fact = pair in truths, record["metrics"][pair[0]]["better"] == "none"
+    is_leading, is_fact = pair in truths, record.metrics[pair[0]].better == "none"
     true_ranks = {n: line["rank"] for n, line in lines.get(truths[0], {}).items()} if len(truths) == 1 else {}
     ranks = [line["rank"] for line in line_of.values()]
     cells = []
@@ -94,7 +94,7 @@ def _score_cells(pair: Pair, lines: _Lines, names: Sequence[str], record: _Recor
     return cells
 
 
-def _score_notes(metrics: pd.DataFrame, titles: Mapping[str, Title], record: _Record) -> list[str]:
+def _score_notes(metrics: pd.DataFrame, titles: Mapping[str, Title], record: RunRecord) -> list[str]:
     truths = list_leading_truths(record)
     shown = metrics[metrics["explainer"].isin(list(titles))]
     notes = [describe_run(record), *support_notes(metrics, record), *reference_notes(record)]
@@ -108,13 +108,13 @@ def _score_notes(metrics: pd.DataFrame, titles: Mapping[str, Title], record: _Re
     reasons = sorted({note for note in metrics["note"] if note})
     if reasons:
         notes.append(write_reason("; ".join(reasons)))
-    if record["metrics_absent"]:
-        notes.append(f"Not computed: {group_by_reason(record['metrics_absent'])}.")
+    if record.metrics_absent:
+        notes.append(f"Not computed: {group_by_reason(record.metrics_absent)}.")
     explainers = {name: title.name for name, title in titles.items()}
     return [*notes, *absent_notes(record), *fault_notes(explainers, record)]
 
 
-def build_graded(metrics: pd.DataFrame, record: _Record, low_coverage: Mapping[str, float], *, detail: bool) -> Table:
+def build_graded(metrics: pd.DataFrame, record: RunRecord, low_coverage: Mapping[str, float], *, detail: bool) -> Table:
     """Build the scores of graded controls: some quality levels, the first and the last among them."""
     levels = list(dict.fromkeys(metrics["explainer"]))
     places = np.linspace(0, len(levels) - 1, min(len(levels), _MAX_SHOWN_LEVELS))
@@ -127,9 +127,9 @@ def build_graded(metrics: pd.DataFrame, record: _Record, low_coverage: Mapping[s
     return replace(table, detail=detail, part="trust")
 
 
-def build_own_scores(metrics: pd.DataFrame, record: _Record, low_coverage: Mapping[str, float]) -> Table:
+def build_own_scores(metrics: pd.DataFrame, record: RunRecord, low_coverage: Mapping[str, float]) -> Table:
     """Build the scores of each explainer on all instances that it covers."""
-    scored = metrics[(metrics["role"] == "judged") | metrics["metric"].eq(record["settings"]["agreement"])]
+    scored = metrics[(metrics["role"] == "judged") | metrics["metric"].eq(record.settings.agreement)]
     titles = {
         name: title
         for name, title in make_explainer_titles(record, low_coverage).items()
@@ -140,7 +140,7 @@ def build_own_scores(metrics: pd.DataFrame, record: _Record, low_coverage: Mappi
         known = [line_of.get(name) for name in titles]
         cells = [Cell() if line is None else Cell(line["own_value"], n=line["own_n"]) for line in known]
         row = Row(make_metric_title(*pair, record), cells)
-        blocks.setdefault(get_block(pair[1], record["metrics"][pair[0]]), []).append(row)
+        blocks.setdefault(get_block(pair[1], record.metrics[pair[0]]), []).append(row)
     note = (
         "On all instances that an explainer covers (how many). They are not the same for all explainers, and so these "
         "scores are not to be compared: who covers the hard instances only looks bad."
@@ -151,26 +151,29 @@ def build_own_scores(metrics: pd.DataFrame, record: _Record, low_coverage: Mappi
     return Table(title, header, rows, [note, *left_out], detail=True, part="scores")
 
 
-def compute_mean_ranks(metrics: pd.DataFrame, record: _Record) -> dict[str, pd.DataFrame]:
+def compute_mean_ranks(metrics: pd.DataFrame, record: RunRecord) -> dict[str, pd.DataFrame]:
     """Return for each kind of metrics the mean rank of each explainer, the best first, and over how many metrics.
 
     Ranks among fewer explainers are not comparable: the metrics count that rank the most explainers of their kind.
     """
     judged = metrics[(metrics["role"] == "judged") & metrics["rank"].notna() & metrics["rung"].isna()]
-    kinds = judged["metric"].map({name: facts["block"] for name, facts in record["metrics"].items()})
+    kinds = judged["metric"].map({name: facts.block for name, facts in record.metrics.items()})
     mean_ranks = {}
     for kind, lines in judged.groupby(kinds, sort=False):
         # a metric that ties all explainers has no information
         differing = lines[lines.groupby(["metric", "variant"])["rank"].transform("nunique") > 1]
-        ranked = differing.groupby(["metric", "variant"])["explainer"].transform(lambda names: " ".join(sorted(names)))
-        if len(differing):
-            most = max(dict.fromkeys(ranked), key=lambda names: (len(names.split()), (ranked == names).sum()))
-            mean = differing[ranked == most].groupby("explainer", sort=False)["rank"].agg(["mean", "count"])
-            mean_ranks[str(kind)] = mean.sort_values("mean", kind="stable")
+        if differing.empty:
+            continue
+        by_pair = differing.groupby(["metric", "variant"], sort=False)["explainer"].agg(frozenset).to_dict()
+        ranked = [by_pair[pair] for pair in zip(differing["metric"], differing["variant"], strict=True)]
+        most = max(dict.fromkeys(ranked), key=lambda names: (len(names), ranked.count(names)))
+        is_compared = [names == most for names in ranked]
+        mean = differing[is_compared].groupby("explainer", sort=False)["rank"].agg(["mean", "count"])
+        mean_ranks[str(kind)] = mean.sort_values("mean", kind="stable")
     return mean_ranks
 
 
-def build_mean_ranks(metrics: pd.DataFrame, record: _Record, low_coverage: Mapping[str, float]) -> Table:
+def build_mean_ranks(metrics: pd.DataFrame, record: RunRecord, low_coverage: Mapping[str, float]) -> Table:
     """Build the mean ranks of the explainers by each kind of metrics, for a model without a ground truth."""
     titles = make_explainer_titles(record, low_coverage)
     rows = []

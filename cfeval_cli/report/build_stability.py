@@ -17,14 +17,14 @@ from cfeval_cli.report.titles import (
     make_metric_title,
     merge_rows,
 )
+from cfeval_cli.results.record import RunRecord
 from cfeval_cli.statistics.resampled import LEAST
 
-_Record = Mapping[str, Any]
 _HEADER = ("Explainer", "same features", "overlap", "same order", "instances")
 
 
 def build_stability(
-    features: pd.DataFrame, values: pd.DataFrame, record: _Record, low_coverage: Mapping[str, float]
+    features: pd.DataFrame, values: pd.DataFrame, record: RunRecord, low_coverage: Mapping[str, float]
 ) -> list[Table]:
     """Build how often another seed gives the same features, and how far it moves the values."""
     drawn = features.loc[features["deterministic"] == "no", "explainer"].tolist()
@@ -33,9 +33,9 @@ def build_stability(
     return [*tables, _build_values(moved, drawn, record, low_coverage)] if len(moved) else tables
 
 
-def _build_features(features: pd.DataFrame, record: _Record, low_coverage: Mapping[str, float]) -> Table:
-    settings, titles = record["settings"], make_explainer_titles(record, low_coverage)
-    what = "the same feature" if settings["k"] == 1 else f"the same {settings['k']} features"
+def _build_features(features: pd.DataFrame, record: RunRecord, low_coverage: Mapping[str, float]) -> Table:
+    settings, titles = record.settings, make_explainer_titles(record, low_coverage)
+    what = "the same feature" if settings.k == 1 else f"the same {settings.k} features"
     rows, random, deterministic = list[Row](), list[str](), list[str]()
     for line in features.to_dict("records"):
         explainer = titles[line["explainer"]]
@@ -46,9 +46,9 @@ def _build_features(features: pd.DataFrame, record: _Record, low_coverage: Mappi
             random.append(f"{explainer.name} {share.value_text}")
         others = [Cell(line[name], form=PERCENT) for name in ("overlap", "same_order")]
         rows.append(Row(explainer, [share, *others, Cell(line["instances"], form=COUNT)]))
-    asked, level = features["asked"].max(), f"{100 * settings['confidence']:.4g}"
+    asked, level = features["asked"].max(), f"{100 * settings.confidence:.4g}"
     notes = [
-        f"{record['data']['name']}: {asked:,} instances explained a second time with another seed of the explainer, "
+        f"{record.data.name}: {asked:,} instances explained a second time with another seed of the explainer, "
         f"the model and the search as they were. Same features: how often it names {what}, with the exact {level} % "
         "interval; overlap: features in common, as a share of the larger set; same order: how often all that it names "
         "is the same; instances: for which it names anything."
@@ -62,20 +62,20 @@ def _build_features(features: pd.DataFrame, record: _Record, low_coverage: Mappi
 
 
 def _build_values(
-    values: pd.DataFrame, names: Sequence[str], record: _Record, low_coverage: Mapping[str, float]
+    values: pd.DataFrame, names: Sequence[str], record: RunRecord, low_coverage: Mapping[str, float]
 ) -> Table:
     """Build how far each value moves, beside its standard error."""
     lines = {(line["metric"], line["variant"], line["explainer"]): line for line in values.to_dict("records")}
     blocks: dict[str, list[Row]] = {}
     for pair in dict.fromkeys(zip(values["metric"], values["variant"], strict=True)):
         row = Row(make_metric_title(*pair, record), [_value_cell(lines.get((*pair, name))) for name in names])
-        blocks.setdefault(get_block(pair[1], record["metrics"][pair[0]]), []).append(row)
+        blocks.setdefault(get_block(pair[1], record.metrics[pair[0]]), []).append(row)
     counts = count_by_row(values, values["explainer"], values["instances"])
     usual = find_usual_counts(counts, names)
-    each = ", ".join(f"{record['explainers'][name]} {usual[name]:,}" for name in names)
+    each = ", ".join(f"{record.explainers[name]} {usual[name]:,}" for name in names)
     note = (
         "How far each explainer's value moves with another seed of the explainer, on the instances that it explains "
-        f"with both ({each}).{write_exceptions(counts, usual, record, record['explainers'])} In brackets the standard "
+        f"with both ({each}).{write_exceptions(counts, usual, record, record.explainers)} In brackets the standard "
         "error that its own noise makes, of the standard error over the same instances, which contains it; none from "
         f"fewer than {LEAST}. Explainers that draw nothing are left out."
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields, replace
-from typing import Any
 
 from cfeval_cli.report.build_bounds import build_bounds
 from cfeval_cli.report.build_correlations import build_correlations, build_instance_agreement, build_ranges
@@ -19,25 +18,24 @@ from cfeval_cli.report.instance_counts import support_notes
 from cfeval_cli.report.notes import coverage_notes, describe_controls
 from cfeval_cli.report.table import LOW_COVERAGE_MARK, Table
 from cfeval_cli.report.titles import find_low_coverage, list_contenders, list_truth_metrics
+from cfeval_cli.results.record import RunRecord
 from cfeval_cli.statistics.findings import Findings
 from cfeval_cli.statistics.subsets import select_subset
 
-_Record = Mapping[str, Any]
 
-
-def build_tables(findings: Findings, record: _Record) -> list[Table]:
+def build_tables(findings: Findings, record: RunRecord) -> list[Table]:
     """Build scores, correlations, their uncertainty, bounds and stability."""
     metrics = findings.metrics
     is_graded, low = metrics["rung"].notna(), find_low_coverage(metrics)
     ungraded = metrics[~is_graded]
-    has_scores, has_truths = not is_graded.all(), bool(record["truths"])
+    has_scores, has_truths = not is_graded.all(), bool(record.truths)
     tables = [build_scores("Scores and ranks of the explainers", ungraded, record, low)] if has_scores else []
     if is_graded.any():
         tables.append(build_graded(metrics[is_graded], record, low, detail=has_scores))
     if has_truths:
         correlations = build_correlations(findings.correlations, record)
         tables.append(correlations.add_notes(*_control_notes(findings, record), *support_notes(metrics, record)))
-    elif len(record["explainers"]) > 1:
+    elif len(record.explainers) > 1:
         tables.append(build_mean_ranks(metrics, record, low).add_notes(*support_notes(metrics, record)))
     if len(findings.metric_agreement):
         tables.append(build_metric_agreement(findings.metric_agreement, record, detail=has_truths))
@@ -56,12 +54,12 @@ def build_tables(findings: Findings, record: _Record) -> list[Table]:
     return [_explain_marks(table, low, record) for table in tables]
 
 
-def select_metrics(findings: Findings, record: _Record) -> Findings:
+def select_metrics(findings: Findings, record: RunRecord) -> Findings:
     """Keep the metrics that a run wants in its LaTeX tables; ranks and tests stay as they were among all."""
-    names = (record["settings"].get("tables") or {}).get("metrics")
+    names = record.settings.tables.metrics
     if names is None:
         return findings
-    facts = (name for name, metric in record["metrics"].items() if metric["role"] == "fact")
+    facts = (name for name, metric in record.metrics.items() if metric.role == "fact")
     selected = {*names, *list_truth_metrics(record), *facts}
     frames = {field.name: getattr(findings, field.name) for field in fields(findings)}
     for name, frame in frames.items():
@@ -72,15 +70,15 @@ def select_metrics(findings: Findings, record: _Record) -> Findings:
     return replace(findings, **frames)
 
 
-def _explain_marks(table: Table, low_coverage: Mapping[str, float], record: _Record) -> Table:
+def _explain_marks(table: Table, low_coverage: Mapping[str, float], record: RunRecord) -> Table:
     """Add what † means where it stands: each table may stand alone in a paper."""
     titles = [*table.header, *(row.title for row in table.rows)]
     marked = {title.name for title in titles if LOW_COVERAGE_MARK in title.marks}
-    low = {name: share for name, share in low_coverage.items() if record["explainers"].get(name) in marked}
+    low = {name: share for name, share in low_coverage.items() if record.explainers.get(name) in marked}
     return table.add_notes(*coverage_notes(low, record))
 
 
-def _control_notes(findings: Findings, record: _Record) -> list[str]:
+def _control_notes(findings: Findings, record: RunRecord) -> list[str]:
     """Write which explainers are controls, and which are left without them."""
     controls = list_contenders(findings.metrics, record, controls=True)
     if not controls or findings.correlations["tau"].isna().all():

@@ -12,6 +12,7 @@ import pandas as pd
 from cfeval_cli.core import Floats
 from cfeval_cli.errors import visible
 from cfeval_cli.report.plots import COLOURS, INK, WIDE, Plot, about, legend, looks, make_figure, style
+from cfeval_cli.results.record import RunRecord
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,7 +21,7 @@ _MOST = 400  # dots of a panel
 
 
 def draw(
-    instances: pd.DataFrame, counterfactuals: Iterable[pd.DataFrame], names: Sequence[str], record: Mapping[str, Any]
+    instances: pd.DataFrame, counterfactuals: Iterable[pd.DataFrame], names: Sequence[str], record: RunRecord
 ) -> dict[str, Plot]:
     """By the names of their files, from the counterfactuals part by part."""
     found = _Found.of(instances, counterfactuals)
@@ -65,10 +66,10 @@ class _Found:
         return any(key[:2] == (what, level) and any(map(len, parts)) for key, parts in self.values.items())
 
 
-def _spread(found: _Found, names: Sequence[str], record: Mapping[str, Any]) -> Plot:
+def _spread(found: _Found, names: Sequence[str], record: RunRecord) -> Plot:
     """Boxes for each explainer: distances, and drops of the probability where a search saw them."""
-    panels = [("distance", level) for level in record["levels"]]
-    panels += [("drop", level) for level in record["levels"] if found.has("drop", level)]
+    panels = [("distance", level) for level in record.levels]
+    panels += [("drop", level) for level in record.levels if found.has("drop", level)]
     titles, seen = {"distance": "distance", "drop": "drop of P(ŷ)"}, looks(names)
     figure = make_figure(WIDE, 0.6 + 0.26 * max(3, len(names)))
     axes: list[Axes] = np.atleast_1d(np.asarray(figure.subplots(1, len(panels), sharey=True))).tolist()
@@ -80,7 +81,7 @@ def _spread(found: _Found, names: Sequence[str], record: Mapping[str, Any]) -> P
         axis.grid(axis="x")
         axis.locator_params(axis="x", nbins=4)
         axis.set_xlabel(f"{titles[what]} ({level})")
-    axes[0].set_yticks(range(len(names)), [visible(record["explainers"][name]) for name in names], parse_math=False)
+    axes[0].set_yticks(range(len(names)), [visible(record.explainers[name]) for name in names], parse_math=False)
     axes[0].set_ylim(len(names) - 0.5, -0.5)
     caption = (
         "Of single counterfactuals: their distance, and by how much they lower the probability of the class predicted "
@@ -98,7 +99,7 @@ def _box(axis: Axes, values: Any, place: int, colour: str) -> None:
     axis.plot(values.mean(), place, "o", ms=3, color=INK)
 
 
-def _convergence(mine: pd.DataFrame, names: Sequence[str], record: Mapping[str, Any]) -> Plot:
+def _convergence(mine: pd.DataFrame, names: Sequence[str], record: RunRecord) -> Plot:
     """The share of searches that came to rest by their steps, and where those that did and did not ended."""
     figure = make_figure(WIDE, 2.7)
     left, right = figure.subplots(1, 2)
@@ -110,7 +111,7 @@ def _convergence(mine: pd.DataFrame, names: Sequence[str], record: Mapping[str, 
             drawn = np.linspace(0, len(steps) - 1, min(len(steps), _MOST)).round().astype(int)
             left.step(
                 [0, *steps[drawn]], [0, *shares[drawn]], where="post", lw=1.3, color=looks(names)[name].colour,
-                label=f"{visible(record['explainers'][name])} ({len(steps) / len(mine_too):.1%})",
+                label=f"{visible(record.explainers[name])} ({len(steps) / len(mine_too):.1%})",
             )  # fmt: skip
     left.set_xlim(left=0)
     left.set_ylim(0, 1.03)

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping
-from typing import Any
 
 import pandas as pd
 
 from cfeval_cli.report.titles import Pair, make_metric_title
+from cfeval_cli.results.record import RunRecord
 from cfeval_cli.statistics.resampled import LEAST
 
-_Record = Mapping[str, Any]
 
-
-def support_notes(metrics: pd.DataFrame, record: _Record, hidden: Container[Pair] = ()) -> list[str]:
+def support_notes(metrics: pd.DataFrame, record: RunRecord, hidden: Container[Pair] = ()) -> list[str]:
     """Return over how many instances explainers are scored, and which rows have another n; nothing if all have all."""
-    total, titles = record["instances"], record["explainers"]
+    total, titles = record.instances, record.explainers
     counts = count_instances(metrics, record, hidden)
     coverage = _own_coverage(metrics)
     alone = ", ".join(f"{titles[name]} alone covers {n:,}" for name, n in coverage.items() if n < total)
@@ -47,16 +45,18 @@ def support_notes(metrics: pd.DataFrame, record: _Record, hidden: Container[Pair
     return [f"{first}{exceptions}{few}"]
 
 
-def count_instances(metrics: pd.DataFrame, record: _Record, hidden: Container[Pair] = ()) -> dict[Pair, dict[str, int]]:
+def count_instances(
+    metrics: pd.DataFrame, record: RunRecord, hidden: Container[Pair] = ()
+) -> dict[Pair, dict[str, int]]:
     """Return n by row of a table of scores and by explainer, without values and truths that such a table leaves out.
 
     A fact such as coverage is a share of all instances, and a table says so.
     """
     rows = _without_rungs(metrics)
     rows = rows[rows["n"] > 0]
-    roles = rows["metric"].map({name: facts["role"] for name, facts in record["metrics"].items()})
-    is_total = roles.eq("fact") & rows["n"].eq(record["instances"])
-    is_other_truth = roles.eq("truth") & rows["metric"].ne(record["settings"]["agreement"])
+    roles = rows["metric"].map({name: facts.role for name, facts in record.metrics.items()})
+    is_total = roles.eq("fact") & rows["n"].eq(record.instances)
+    is_other_truth = roles.eq("truth") & rows["metric"].ne(record.settings.agreement)
     rows = rows[~(is_total | is_other_truth)]
     counts = count_by_row(rows, rows["explainer"], rows["n"])
     return {pair: row for pair, row in counts.items() if pair not in hidden}
@@ -91,7 +91,7 @@ def _own_coverage(metrics: pd.DataFrame) -> dict[str, int]:
 def write_exceptions(
     counts: Mapping[Pair, Mapping[str, int]],
     usual: Mapping[str, int],
-    record: _Record,
+    record: RunRecord,
     titles: Mapping[str, str],
 ) -> str:
     """Return the rows that rest on another n than the usual one of each column."""

@@ -3,97 +3,95 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import pandas as pd
 
 from cfeval_cli.report.table import CIRCULAR, LOW_COVERAGE_MARK, MOVES, Title
 from cfeval_cli.report.titles import LOW_COVERAGE, list_truth_metrics, make_metric_title, mark_moving
+from cfeval_cli.results.record import RunRecord, TruthEntry
 from cfeval_cli.statistics.resampled import LEAST, USUAL
 
 HALF = 0.5  # explainers that cover fewer instances are named
 MOVES_NOTE = "depends on an arbitrary constant of the model, not on its predictions"
-_Record = Mapping[str, Any]
 
 
-def describe_run(record: _Record) -> str:
+def describe_run(record: RunRecord) -> str:
     """Write what a table is about: data, accuracy, instances, k and seed."""
-    data, settings = record["data"], record["settings"]
+    data, settings = record.data, record.settings
     # not where the file came from: a second run, from the data folder, must give the same bytes
-    hashes = ", ".join(f"{digest[:8]}…" for digest in data["sha256"].split(", "))
-    rows = f"{data['rows_used']:,} of {data['rows_read']:,} rows of {data['file']} (sha256 {hashes})"
-    reference = record["reference"].get("test_accuracy")
+    hashes = ", ".join(f"{digest[:8]}…" for digest in data.sha256.split(", "))
+    rows = f"{data.rows_used:,} of {data.rows_read:,} rows of {data.file} (sha256 {hashes})"
+    reference = record.reference.test_accuracy
     paper = f" (the paper's: {reference:.2%})" if reference else ""
-    partial = "" if data["complete"] else f", an incomplete copy: {data['rows_read']:,} of {data['rows_whole']:,} rows"
-    vectors = data.get("embedding")
-    if vectors:
-        partial += f"; {vectors['name']} ({vectors['words']:,} of {data['vocabulary']:,} words)"
-    if data.get("search_words"):
-        partial += f"; {data['search_words']:,} words to search among"
-    count = record["instances"]
+    partial = "" if data.complete else f", an incomplete copy: {data.rows_read:,} of {data.rows_whole:,} rows"
+    if data.embedding:
+        partial += f"; {data.embedding.name} ({data.embedding.words:,} of {data.vocabulary:,} words)"
+    if data.search_words:
+        partial += f"; {data.search_words:,} words to search among"
+    count = record.instances
     return (
-        f"{data['name']}: {rows}{partial}; test accuracy {record['accuracy']['test']:.2%}{paper}"
+        f"{data.name}: {rows}{partial}; test accuracy {record.accuracy['test']:.2%}{paper}"
         f"{describe_baselines(record)}.{describe_fidelity(record)} "
-        f"{count:,} instance{'s' * (count != 1)}, k = {settings['k']}, seed {settings['seed']}; {record['setup']}; "
-        f"incomplete explanations: {settings['incomplete']}."
+        f"{count:,} instance{'s' * (count != 1)}, k = {settings.k}, seed {settings.seed}; {record.setup}; "
+        f"incomplete explanations: {settings.incomplete}."
     )
 
 
-def describe_baselines(record: _Record) -> str:
+def describe_baselines(record: RunRecord) -> str:
     """Write what an accuracy is compared with: the share of the largest class, and the AUC."""
-    majority, area = (record.get(name, {}).get("test") for name in ("majority", "auc"))
+    majority, area = record.majority.get("test"), record.auc.get("test")
     text = "" if majority is None else f", largest class {majority:.2%}"
     return text + ("" if area is None else f", AUC {area:.3f}")
 
 
-def describe_fidelity(record: _Record) -> str:
+def describe_fidelity(record: RunRecord) -> str:
     """Write how often a model that learned another one's predictions makes the same prediction."""
-    fidelity = record.get("fidelity")
-    if not fidelity:
+    fidelity = record.fidelity
+    if fidelity is None:
         return ""
     return (
-        f" It learned another model's predictions, and says the same for {fidelity['test']:.1%} "
-        f"[{fidelity['low']:.1%}, {fidelity['high']:.1%}] of the {fidelity['rows']:,} test rows (fidelity)."
+        f" It learned another model's predictions, and says the same for {fidelity.test:.1%} "
+        f"[{fidelity.low:.1%}, {fidelity.high:.1%}] of the {fidelity.rows:,} test rows (fidelity)."
     )
 
 
-def interval_note(record: _Record, *, without_differences: bool = False) -> str:
+def interval_note(record: RunRecord, *, without_differences: bool = False) -> str:
     """Write what brackets mean; statistics without differences may have fewer resamples."""
-    settings, count = record["settings"], record["resampled"]
+    settings, count = record.settings, record.resampled
     if not count:
         return ""
-    if without_differences and settings["resamples"] == "auto":
+    if without_differences and settings.resamples == "auto":
         count = min(count, USUAL)
-    level = f"{100 * settings['confidence']:.4g}"
+    level = f"{100 * settings.confidence:.4g}"
     return f" In brackets: {level} % intervals over {count:,} resamples of the instances; none from fewer than {LEAST}."
 
 
-def coverage_notes(low_coverage: Mapping[str, float], record: _Record) -> list[str]:
+def coverage_notes(low_coverage: Mapping[str, float], record: RunRecord) -> list[str]:
     """Write what † means, for those explainers that the record has."""
-    titles = record["explainers"]
+    titles = record.explainers
     low = {name: share for name, share in low_coverage.items() if name in titles}
     if not low:
         return []
     shares = ", ".join(f"{titles[name]} {share:.1%}" for name, share in low.items())
     half = [titles[name] for name, share in low.items() if share < HALF]
     few = f" {', '.join(half)}: for under half of the instances." * bool(half)
-    k = record["settings"]["k"]
+    k = record.settings.k
     return [f"{LOW_COVERAGE_MARK} names k = {k} features for under {LOW_COVERAGE:.0%} of the instances: {shares}.{few}"]
 
 
-def describe_controls(titles: Sequence[str], record: _Record) -> str:
+def describe_controls(titles: Sequence[str], record: RunRecord) -> str:
     """Write what controls are: those that return the ground truth are optimal for its question, and no other."""
-    names = [name for name, title in record["explainers"].items() if title in titles]
-    settings = record.get("explainer_settings", {})
+    names = [name for name, title in record.explainers.items() if title in titles]
+    settings = record.explainer_settings
     golds = list(dict.fromkeys(gold for name in names if (gold := settings.get(name, {}).get("gold"))))
-    only = ", whichever the question" * (len(record["settings"]["gold"]) > 1)
+    only = ", whichever the question" * (len(record.settings.gold) > 1)
     parts = ["features at random"] * (len(golds) < len(names)) + [f"the gold itself ({gold}{only})" for gold in golds]
     return f"which name {' or '.join(parts)} and are there to be compared with"
 
 
-def absent_notes(record: _Record) -> list[str]:
+def absent_notes(record: RunRecord) -> list[str]:
     """Write which explainers do not apply, and why."""
-    absent = record["explainers_absent"]
+    absent = record.explainers_absent
     return [f"Explainers that do not apply: {group_by_reason(absent)}."] if absent else []
 
 
@@ -105,26 +103,34 @@ def group_by_reason(absent: Mapping[str, str]) -> str:
     return "; ".join(f"{', '.join(names)} ({reason})" for reason, names in reasons.items())
 
 
-def fault_notes(explainers: Mapping[str, str], record: _Record) -> list[str]:
+def fault_notes(explainers: Mapping[str, str], record: RunRecord) -> list[str]:
     """Write which explainers failed on instances, and why."""
-    explained = {title: record.get("explained", {}).get(name, {}) for name, title in explainers.items()}
+    explained = {title: record.explained[name] for name, title in explainers.items() if name in record.explained}
     return [
-        f"{title} has no explanation of {facts['faults']:,} of {record['instances']:,} instances, which are left out: "
-        f"{facts['reasons']}."
+        f"{title} has no explanation of {facts.faults:,} of {record.instances:,} instances, which are left out: "
+        f"{facts.reasons}."
         for title, facts in explained.items()
-        if facts.get("faults")
+        if facts.faults
     ]
 
 
-def reference_notes(record: _Record) -> list[str]:
+def describe_method(truth: TruthEntry, record: RunRecord) -> str:
+    """Write how a ground truth was computed, and for how many instances if not for all."""
+    if truth.instances is None or truth.instances == record.instances:
+        return truth.how
+    return f"{truth.how}; on {truth.instances:,} of {record.instances:,} instances"
+
+
+def reference_notes(record: RunRecord) -> list[str]:
     """Write which ground truths are known for part of the instances only, and how precisely."""
-    total, notes = record["instances"], []
-    for name, facts in record["truths"].items():
-        if "error" in facts:
-            error = f"standard error {facts['error']:.4f} on average, {facts['largest_error']:.4f} at most"
-            notes.append(f"{name} {facts['how']}, {error}")
-        elif facts.get("instances", total) < total or not facts.get("exact", True):
-            notes.append(f"{name} {facts['how']}")
+    notes = []
+    for name, truth in record.truths.items():
+        method = describe_method(truth, record)
+        if truth.error is not None:
+            error = f"standard error {truth.error:.4f} on average, {truth.largest_error:.4f} at most"
+            notes.append(f"{name} {method}, {error}")
+        elif not truth.exact or method != truth.how:
+            notes.append(f"{name} {method}")
     return [f"Truths that the model was asked for (reference): {'; '.join(notes)}."] if notes else []
 
 
@@ -138,36 +144,36 @@ def select_circular(lines: pd.DataFrame) -> pd.Series:
     return lines["circular"].isin([True]) if "circular" in lines else pd.Series(False, index=lines.index)
 
 
-def circular_notes(metrics: pd.DataFrame, record: _Record) -> list[str]:
+def circular_notes(metrics: pd.DataFrame, record: RunRecord) -> list[str]:
     """Write which explainers are optimal by construction for which metrics of a table of scores."""
-    shown = ~metrics["metric"].isin(list_truth_metrics(record)) | (metrics["metric"] == record["settings"]["agreement"])
+    shown = ~metrics["metric"].isin(list_truth_metrics(record)) | (metrics["metric"] == record.settings.agreement)
     lines = metrics[shown & select_circular(metrics) & metrics["value"].notna()]
     notes = []
     for name, of_explainer in lines.groupby("explainer", sort=False):
         pairs = zip(of_explainer["metric"], of_explainer["variant"], strict=True)
         rows = [make_metric_title(*pair, record).plain for pair in pairs]
-        notes.append(f"{record['explainers'][name]}: {', '.join(rows)}")
-    is_dropped = record["settings"].get("circular") == "drop"
+        notes.append(f"{record.explainers[str(name)]}: {', '.join(rows)}")
+    is_dropped = record.settings.circular == "drop"
     left_out = "; left out of every τ (circular=drop)" * is_dropped
     return [f"{CIRCULAR} good by construction, which tells nothing{left_out}. {'; '.join(notes)}."] if notes else []
 
 
-def remark_notes(metrics: pd.DataFrame, record: _Record) -> list[str]:
-    """Write the remarks of metrics on their values: once, if they are the same for all explainers."""
+def remark_notes(metrics: pd.DataFrame, record: RunRecord) -> list[str]:
+    """Write how values were computed and what to note about them: once, if it is the same for all explainers."""
     notes = []
-    for pair, lines in metrics[metrics["remark"] != ""].groupby(["metric", "variant"], sort=False):
-        remarks = dict(zip(lines["explainer"], lines["remark"], strict=True))
+    has_text = (metrics["method"] != "") | (metrics["remark"] != "")
+    for pair, lines in metrics[has_text].groupby(["metric", "variant"], sort=False):
         title = make_metric_title(str(pair[0]), str(pair[1]), record).plain
-        shared = {remark.partition("; ")[0] for remark in remarks.values()}
-        own = {name: remark.partition("; ")[2] for name, remark in remarks.items()}
-        if len(set(remarks.values())) == 1:
-            notes.append(f"{title}: {next(iter(remarks.values()))}.")
-        elif len(shared) == 1 and all(own.values()):
-            each = "; ".join(f"{record['explainers'][name]}: {remark}" for name, remark in own.items())
-            notes.append(f"{title}: {shared.pop()}. {each}.")
-        else:
-            each = "; ".join(f"{record['explainers'][name]}: {remark}" for name, remark in remarks.items())
-            notes.append(f"{title}. {each}.")
+        names = [record.explainers[name] for name in lines["explainer"]]
+        methods, remarks = lines["method"].tolist(), lines["remark"].tolist()
+        texts = ["; ".join(filter(None, both)) for both in zip(methods, remarks, strict=True)]
+        if len(set(texts)) == 1:
+            notes.append(f"{title}: {texts[0]}.")
+            continue
+        is_shared = len(set(methods)) == 1 and all([*methods, *remarks])
+        each = zip(names, remarks if is_shared else texts, strict=True)
+        first = f"{title}: {methods[0]}." if is_shared else f"{title}."
+        notes.append(f"{first} {'; '.join(f'{name}: {text}' for name, text in each)}.")
     return notes
 
 
@@ -182,6 +188,6 @@ def moves_note(what: str) -> str:
     return f"{MOVES} {MOVES_NOTE}: other parameters of the model move this {what} and change no prediction."
 
 
-def make_marked_title(pair: tuple[str, str], record: _Record, moving: set[tuple[str, str]], *, star: bool) -> Title:
+def make_marked_title(pair: tuple[str, str], record: RunRecord, moving: set[tuple[str, str]], *, star: bool) -> Title:
     """Return the title of a metric with its marks."""
     return mark_moving(make_metric_title(*pair, record, star=star), pair in moving)

@@ -6,7 +6,7 @@ matplotlib is imported when a plot is drawn: a run that draws none does not wait
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import chdir, contextmanager
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
@@ -27,6 +27,7 @@ from cfeval_cli.report.titles import (
     make_metric_title,
     name_truths,
 )
+from cfeval_cli.results.record import RunRecord
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -130,7 +131,7 @@ def style() -> Iterator[None]:
         yield
 
 
-def draw(findings: Findings, costs: pd.DataFrame, record: Mapping[str, Any]) -> dict[str, Plot]:
+def draw(findings: Findings, costs: pd.DataFrame, record: RunRecord) -> dict[str, Plot]:
     """All plots of values and their agreement, by the names of their files."""
     rungs = findings.metrics["rung"].notna()
     named = findings.metrics[~rungs]
@@ -162,7 +163,7 @@ def _pairs(metrics: pd.DataFrame) -> list[tuple[str, str]]:
     return list(dict.fromkeys(zip(metrics["metric"], metrics["variant"], strict=True)))
 
 
-def _shown(metrics: pd.DataFrame, record: Mapping[str, Any]) -> list[tuple[tuple[str, str], pd.DataFrame]]:
+def _shown(metrics: pd.DataFrame, record: RunRecord) -> list[tuple[tuple[str, str], pd.DataFrame]]:
     """The rows of Table 1 that have values: of the truths only the leading ones."""
     shown = metrics[(metrics["better"] != "none") & metrics["value"].notna()]
     pairs = [pair for pair in _pairs(shown) if not is_truth(pair[0], record) or pair in list_leading_truths(record)]
@@ -187,12 +188,12 @@ def grid(size: int, height: float) -> tuple[Figure, list[Axes]]:
     return figure, axes[:size]
 
 
-def about(record: Mapping[str, Any], bars: str = "") -> str:
+def about(record: RunRecord, bars: str = "") -> str:
     """What every caption ends with."""
-    settings, count = record["settings"], record["instances"]
+    settings, count = record.settings, record.instances
     some = f"{count:,} instance{'s' * (count != 1)}"
-    where = f"{record['data']['name']}, {some}, k = {settings['k']}, seed {settings['seed']}"
-    told = f" {bars}: {100 * settings['confidence']:g} % intervals." if bars and record["resampled"] else ""
+    where = f"{record.data.name}, {some}, k = {settings.k}, seed {settings.seed}"
+    told = f" {bars}: {100 * settings.confidence:g} % intervals." if bars and record.resampled else ""
     return visible(f"{told} {where[:1].upper() + where[1:]}.")
 
 
@@ -209,7 +210,7 @@ def legend(figure: Figure, axis: Axes, where: str = "lower center") -> None:
         text.set_parse_math(False)
 
 
-def _name(axis: Axes, pair: tuple[str, str], record: Mapping[str, Any], more: str = "") -> None:
+def _name(axis: Axes, pair: tuple[str, str], record: RunRecord, more: str = "") -> None:
     """A panel's metric, on two lines if it has details."""
     title = make_metric_title(*pair, record)
     lines = [title.name, f"{title.bracket[1:]} {ARROWS[title.direction]}".strip()] if title.details else [title.text]
@@ -235,20 +236,20 @@ def _bars(lines: pd.DataFrame, name: str) -> Any:
     return np.nan_to_num(np.maximum(ends.astype(float), 0))
 
 
-def _crosses(axis: Axes, x: Any, y: Any, across: Any, up: Any, names: Sequence[str], record: Mapping[str, Any]) -> None:
+def _crosses(axis: Axes, x: Any, y: Any, across: Any, up: Any, names: Sequence[str], record: RunRecord) -> None:
     """A mark for each explainer, by which x and y are indexed, with bars both ways."""
     seen = looks(names)
     colours = [seen[name].colour for name in x.index]
     axis.hlines(y, x - across[0], x + across[1], colors=colours, lw=0.9)
     axis.vlines(x, y - up[0], y + up[1], colors=colours, lw=0.9)
     for name in x.index:
-        axis.plot(x[name], y[name], ls="", ms=4, label=visible(record["explainers"][name]), **seen[name].marked)
+        axis.plot(x[name], y[name], ls="", ms=4, label=visible(record.explainers[name]), **seen[name].marked)
 
 
-def _scores(metrics: pd.DataFrame, record: Mapping[str, Any]) -> Plot:
+def _scores(metrics: pd.DataFrame, record: RunRecord) -> Plot:
     """A panel for each metric, a dot for each explainer."""
     names = list(dict.fromkeys(metrics["explainer"]))
-    titles = [visible(record["explainers"][name]) for name in names]
+    titles = [visible(record.explainers[name]) for name in names]
     shown, seen = _shown(metrics, record), looks(names)
     figure, axes = grid(len(shown), 0.6 + 0.16 * max(2, len(names)))
     for i, (axis, (pair, lines)) in enumerate(zip(axes, shown, strict=True)):
@@ -269,7 +270,7 @@ def _scores(metrics: pd.DataFrame, record: Mapping[str, Any]) -> Plot:
 
 
 def _against_truth(
-    metrics: pd.DataFrame, correlations: pd.DataFrame, record: Mapping[str, Any], truth: tuple[str, str]
+    metrics: pd.DataFrame, correlations: pd.DataFrame, record: RunRecord, truth: tuple[str, str]
 ) -> Plot:
     """A panel for each metric: its value for each explainer against how much of the gold that explainer finds."""
     agreement, gold = truth
@@ -288,7 +289,7 @@ def _against_truth(
         axis.grid()
         axis.locator_params(axis="y", nbins=4)
         axis.set_ylim(*_apart(axis.get_ylim()))
-        if record["metrics"][pair[0]]["better"] == "lower":
+        if record.metrics[pair[0]].better == "lower":
             axis.invert_yaxis()  # up is better everywhere
         _name(axis, pair, record, "" if pd.isna(tau.get(pair, np.nan)) else f", τ = {tau[pair]:.2f}")
     figure.supxlabel(f"ground truth ({agreement}, gold: {gold})", fontsize=8, parse_math=False)
@@ -302,7 +303,7 @@ def _against_truth(
     return Plot(figure, f"Metric against ground truth{'' if asked == gold else f': {asked}'}", caption)
 
 
-def _ranks(metrics: pd.DataFrame, record: Mapping[str, Any]) -> Plot:
+def _ranks(metrics: pd.DataFrame, record: RunRecord) -> Plot:
     """A line for each explainer through its ranks by all metrics, the truth first."""
     truths = list_leading_truths(record)
     names = list(dict.fromkeys(metrics["explainer"]))
@@ -319,7 +320,7 @@ def _ranks(metrics: pd.DataFrame, record: Mapping[str, Any]) -> Plot:
         mine = [ranks.get((*pair, name), np.nan) for pair in shown]
         shift = 0.09 * (place % 5 - 2) * min(1, len(names) / 6)  # tied explainers stay apart
         axis.plot(
-            range(len(shown)), np.array(mine) + shift, ms=4.5, lw=1.3, label=visible(record["explainers"][name]),
+            range(len(shown)), np.array(mine) + shift, ms=4.5, lw=1.3, label=visible(record.explainers[name]),
             alpha=0.9, ls=seen[name].line, **seen[name].marked,
         )  # fmt: skip
     axis.set_xticks(
@@ -340,11 +341,11 @@ def _ranks(metrics: pd.DataFrame, record: Mapping[str, Any]) -> Plot:
     return Plot(figure, "Ranks across metrics", caption)
 
 
-def _validity(metrics: pd.DataFrame, record: Mapping[str, Any]) -> Plot:
+def _validity(metrics: pd.DataFrame, record: RunRecord) -> Plot:
     """How often a counterfactual is found, against how far away it is; a panel for each level of access."""
     names = list(dict.fromkeys(metrics["explainer"]))
     by_metric = {name: metrics[metrics["metric"] == name] for name in ("validity", "proximity")}
-    levels = [level for level in record["levels"] if level in set(by_metric["validity"]["variant"])]
+    levels = [level for level in record.levels if level in set(by_metric["validity"]["variant"])]
     figure = make_figure(NARROW if len(levels) == 1 else WIDE, 2.7)
     axes = np.atleast_1d(np.asarray(figure.subplots(1, len(levels), sharey=True)))
     for axis, level in zip(axes, levels, strict=True):
@@ -365,7 +366,7 @@ def _validity(metrics: pd.DataFrame, record: Mapping[str, Any]) -> Plot:
     return Plot(figure, "Validity against proximity", caption)
 
 
-def _ladder(metrics: pd.DataFrame, record: Mapping[str, Any]) -> Plot:
+def _ladder(metrics: pd.DataFrame, record: RunRecord) -> Plot:
     """A panel for each metric: its value against how often a rung names the gold."""
     shown = _shown(metrics, record)
     figure, axes = grid(len(shown), 1.3)
@@ -390,11 +391,11 @@ def _ladder(metrics: pd.DataFrame, record: Mapping[str, Any]) -> Plot:
     return Plot(figure, "Score against how often the gold is named", caption)
 
 
-def _correlations(correlations: pd.DataFrame, record: Mapping[str, Any]) -> Plot:
+def _correlations(correlations: pd.DataFrame, record: RunRecord) -> Plot:
     """τ and ρ of each metric with their p, against the leading truths and on a ladder."""
-    agreement = record["settings"]["agreement"]
+    agreement = record.settings.agreement
     chosen = correlations[correlations["agreement"] == agreement]
-    names = name_truths(record["settings"]["gold"], record)
+    names = name_truths(record.settings.gold, record)
     told = {
         gold: f"explainers, {agreement}, gold: {gold}" if name == gold else f"{name} ({gold})"
         for gold, name in names.items()
@@ -451,9 +452,7 @@ _COEFFICIENTS = (
 )
 
 
-def _costs(
-    metrics: pd.DataFrame, costs: pd.DataFrame, record: Mapping[str, Any], truths: Sequence[tuple[str, str]]
-) -> Plot:
+def _costs(metrics: pd.DataFrame, costs: pd.DataFrame, record: RunRecord, truths: Sequence[tuple[str, str]]) -> Plot:
     """How much of the gold an explainer finds, against what it costs."""
     seen = looks(list(dict.fromkeys(metrics["explainer"])))
     spent = costs[costs["part"] == "explainer"].set_index("name")
@@ -468,9 +467,9 @@ def _costs(
         row[0].set_ylabel(f"{truth[0]} (gold: {truth[1]})", parse_math=False)
         for axis, (of, label, least) in zip(row, kinds, strict=True):
             for line, bar in zip(mine.to_dict("records"), _bars(mine, "value").T, strict=True):
-                cost = float(spent.loc[line["explainer"], of]) / record["instances"] * (1000 if of == "seconds" else 1)
+                cost = float(spent.loc[line["explainer"], of]) / record.instances * (1000 if of == "seconds" else 1)
                 look: dict[str, Any] = {"ls": "", "ms": 4.5, "elinewidth": 1.2, **seen[line["explainer"]].marked}
-                title = visible(record["explainers"][line["explainer"]])
+                title = visible(record.explainers[line["explainer"]])
                 axis.errorbar(cost, line["value"], yerr=bar[:, None], label=title, **look)
             axis.set_xscale("symlog", linthresh=least)  # some cost nothing
             axis.set_xlim(left=-0.6 * least)

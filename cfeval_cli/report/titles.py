@@ -9,19 +9,20 @@ from typing import Any
 import pandas as pd
 
 from cfeval_cli.report.table import DASH, LOW_COVERAGE_MARK, MOVES, STAR, Row, Title
+from cfeval_cli.results.record import MetricEntry, RunRecord
 
 LOW_COVERAGE = 0.9  # explainers that cover fewer instances are marked
 Pair = tuple[str, str]  # metric and variant
-_Record = Mapping[str, Any]
 
 
-def make_metric_title(metric: str, variant: str, record: _Record, *, star: bool = False) -> Title:
+def make_metric_title(metric: str, variant: str, record: RunRecord, *, star: bool = False) -> Title:
     """Return the title of a metric, with its variant and search in brackets."""
-    facts = record["metrics"][metric]
-    removal = record["removals"].get(variant, {}) if facts["block"] != "counterfactual" else {}
-    known = {"{variant}": str(removal.get("title", variant)), "{search}": record["search"], "{metric}": metric}
-    details = [_fill(part, known) for part in facts["detail"].split(", ")]
-    return Title(facts["title"], [part for part in details if part], facts["better"], STAR * star, latex=facts["latex"])
+    facts = record.metrics[metric]
+    is_removal = facts.block != "counterfactual" and variant in record.removals
+    name = record.removals[variant].title if is_removal else variant
+    known = {"{variant}": name, "{search}": record.search, "{metric}": metric}
+    details = [_fill(part, known) for part in facts.detail.split(", ")]
+    return Title(facts.title, [part for part in details if part], facts.better, STAR * star, latex=facts.latex)
 
 
 def _fill(template: str, values: Mapping[str, str]) -> str:
@@ -48,42 +49,42 @@ def find_low_coverage(metrics: pd.DataFrame) -> dict[str, float]:
     return dict(zip(lines["explainer"], lines["value"], strict=True))
 
 
-def make_explainer_titles(record: _Record, low_coverage: Iterable[str] = ()) -> dict[str, Title]:
+def make_explainer_titles(record: RunRecord, low_coverage: Iterable[str] = ()) -> dict[str, Title]:
     """Return the titles of all explainers; those of low coverage are marked."""
     low = set(low_coverage)
     return {
         name: Title(title, marks=LOW_COVERAGE_MARK * (name in low), is_explainer=True)
-        for name, title in record["explainers"].items()
+        for name, title in record.explainers.items()
     }
 
 
-def list_contenders(metrics: pd.DataFrame, record: _Record, *, controls: bool = False) -> list[str]:
+def list_contenders(metrics: pd.DataFrame, record: RunRecord, *, controls: bool = False) -> list[str]:
     """Return the names of the explainers that are neither controls nor graded; or of the controls."""
     lines = metrics[metrics["rung"].isna() & (metrics["control"].astype(bool) == controls) & metrics["value"].notna()]
     judged = set(lines.loc[lines["role"] == "judged", "explainer"])
-    return [title for name, title in record["explainers"].items() if name in judged]
+    return [title for name, title in record.explainers.items() if name in judged]
 
 
-def is_truth(metric: str, record: _Record) -> bool:
+def is_truth(metric: str, record: RunRecord) -> bool:
     """Return whether a metric is the ground truth itself, by which others are judged."""
-    return bool(record["metrics"].get(metric, {}).get("role") == "truth")
+    return metric in record.metrics and record.metrics[metric].role == "truth"
 
 
-def list_truth_metrics(record: _Record) -> list[str]:
+def list_truth_metrics(record: RunRecord) -> list[str]:
     """Return the metrics that are the ground truth itself."""
-    return [name for name in record["metrics"] if is_truth(name, record)]
+    return [name for name in record.metrics if is_truth(name, record)]
 
 
-def list_leading_truths(record: _Record) -> list[Pair]:
+def list_leading_truths(record: RunRecord) -> list[Pair]:
     """Return the ground truths, as metric and variant, that a run leads with."""
-    settings = record["settings"]
-    return [(settings["agreement"], gold) for gold in settings["gold"]]
+    settings = record.settings
+    return [(settings.agreement, gold) for gold in settings.gold]
 
 
-def name_truths(golds: Iterable[str], record: _Record) -> dict[str, str]:
+def name_truths(golds: Iterable[str], record: RunRecord) -> dict[str, str]:
     """Return definitions of the ground truth and their headings, the leading ones first, named by their question."""
-    lead = record["settings"]["gold"]
-    questions = [record["truths"].get(gold, {}).get("question", "paper") for gold in lead]
+    lead = record.settings.gold
+    questions = [record.truths[gold].question if gold in record.truths else "paper" for gold in lead]
     names = {
         gold: question if question != "paper" and questions.count(question) == 1 else gold
         for gold, question in zip(lead, questions, strict=True)
@@ -92,17 +93,17 @@ def name_truths(golds: Iterable[str], record: _Record) -> dict[str, str]:
     return {gold: name for gold, name in names.items() if gold in wanted} | {g: g for g in wanted if g not in names}
 
 
-def describe_truths(record: _Record) -> str:
+def describe_truths(record: RunRecord) -> str:
     """Write the agreement and the ground truths that a run leads with."""
-    settings = record["settings"]
-    names = name_truths(settings["gold"], record)
+    settings = record.settings
+    names = name_truths(settings.gold, record)
     words = [f"gold: {gold}" if name == gold else f"{name} (gold: {gold})" for gold, name in names.items()]
-    return ", ".join([settings["agreement"], *words])
+    return ", ".join([settings.agreement, *words])
 
 
-def get_block(variant: str, facts: Mapping[str, Any]) -> str:
+def get_block(variant: str, facts: MetricEntry) -> str:
     """Return the group of rows of a metric: counterfactual metrics are grouped by what the search could see."""
-    return variant if facts["block"] == "counterfactual" else str(facts["block"])
+    return variant if facts.block == "counterfactual" else facts.block
 
 
 def merge_rows(blocks: Mapping[str, Sequence[Row]], *, ranked: bool = False) -> tuple[list[list[Row]], list[str]]:
@@ -136,7 +137,7 @@ def write_reason(reason: str) -> str:
     return f"{DASH}: {reason}."
 
 
-def mark_low_coverage(metrics: pd.DataFrame, record: _Record) -> dict[str, Any]:
+def mark_low_coverage(metrics: pd.DataFrame, record: RunRecord) -> RunRecord:
     """Return the record with † behind the name of each explainer of low coverage, for sentences that compare them."""
     titles = make_explainer_titles(record, find_low_coverage(metrics))
-    return {**record, "explainers": {name: title.text for name, title in titles.items()}}
+    return record.model_copy(update={"explainers": {name: title.text for name, title in titles.items()}})

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,6 +14,8 @@ import pandas as pd
 from cfeval_cli.core import Codes, Floats, npy
 from cfeval_cli.errors import UserError
 from cfeval_cli.results import validation as checked
+from cfeval_cli.results.recommendation import RecommendationRecord, parse_recommendation
+from cfeval_cli.results.record import RunRecord
 from cfeval_cli.statistics.findings import OPTIONAL, Findings, file_of
 
 MADE = ("report.html", "figures/")  # what can be made anew from the rest
@@ -63,7 +64,7 @@ class Folder:
     """One complete run, as its folder tells of it."""
 
     path: Path
-    record: dict[str, Any]  # run.json
+    record: RunRecord
     findings: Findings
     costs: pd.DataFrame
     described: Described
@@ -127,17 +128,16 @@ class Folder:
         return told[told["explainer"].isin(self.shown)] if "explainer" in told else told
 
     @cached_property
-    def recommendation(self) -> dict[str, Any] | None:
-        """recommendation.json, of a run that recommends something."""
-        if "recommendation.json" not in self.record["files"]:
+    def recommendation(self) -> RecommendationRecord | None:
+        """recommendation.json, of a run that recommends something; ValueError if it is damaged."""
+        if "recommendation.json" not in self.record.files:
             return None
-        told = json.loads(checked.text(self.path / "recommendation.json", checked.LARGEST))
-        return told if isinstance(told, dict) else {}
+        return parse_recommendation(json.loads(checked.text(self.path / "recommendation.json", checked.LARGEST)))
 
     @cached_property
     def embeddings(self) -> list[Floats] | None:
         """For each feature the vectors of its values, if the model is stored as docs/run-folder.md says."""
-        if "model.npz" not in self.record["files"]:
+        if "model.npz" not in self.record.files:
             return None
         arrays = npy.read(self.path / "model.npz")
         shapes = {name: (arrays[name].ndim, arrays[name].dtype.kind) for name in _TABLES if name in arrays}
@@ -152,7 +152,7 @@ class Folder:
         return [tables[span] for span in spans] if fits else None
 
 
-def read(path: Path, record: dict[str, Any] | None = None) -> Folder:
+def read(path: Path, record: RunRecord | None = None) -> Folder:
     """The run in a folder, all its files as the run left them; one that is not complete has no report.
 
     A run that is about to be complete gives its record, which is not in the folder yet.
@@ -161,7 +161,7 @@ def read(path: Path, record: dict[str, Any] | None = None) -> Folder:
     try:
         checked.complete(record, _RECORD)
         told = {one.name: path / file_of(one) for one in fields(Findings) if file_of(one).endswith(".csv")}
-        told = {name: file for name, file in told.items() if name not in OPTIONAL or file.name in record["files"]}
+        told = {name: file for name, file in told.items() if name not in OPTIONAL or file.name in record.files}
         for name in (*(file.name for file in told.values()), "costs.csv", "dataset.json", *_FRAMES):
             checked.listed(record, name)
         findings = Findings(**{name: checked.table(file) for name, file in told.items()})

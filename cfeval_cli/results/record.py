@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any, Literal, TypeAlias
+from functools import partial
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -14,16 +15,23 @@ _MAX = 1 << 63
 Count: TypeAlias = Annotated[int, Field(ge=0, lt=_MAX)]
 Share: TypeAlias = Annotated[float, Field(ge=0, le=1)]
 Number: TypeAlias = Annotated[float, Field(gt=-1e300, lt=1e300, allow_inf_nan=False)]
+PlainSettings: TypeAlias = dict[str, bool | int | float | str | None]
 Better: TypeAlias = Literal["higher", "lower", "none"]
 
 
-class _Entry(BaseModel):
+class Entry(BaseModel):
     """Entries that are not declared are kept, so that a run of a later minor version can be read."""
 
     model_config = ConfigDict(strict=True, extra="allow", frozen=True)
 
 
-class SettingsEntry(_Entry):
+class TablesEntry(Entry):
+    """What the LaTeX tables show; None: all metrics."""
+
+    metrics: list[str] | None = None
+
+
+class SettingsEntry(Entry):
     """The settings that results depend on (RunSettings)."""
 
     seed: Count = 0
@@ -33,98 +41,204 @@ class SettingsEntry(_Entry):
     gold: list[str] = []
     agreement: str = ""
     incomplete: str = ""
+    bounds: Count = 0
+    noise: Count | Literal["auto"] = 0
+    reparametrisations: Count = 0
+    training: Count = 0
+    reference: Count | None = None
+    budget: Count = 0
     circular: str = "keep"
     support: str = "common"
+    resamples: Count | Literal["auto"] = 0
+    confidence: Share = 0.95
     figures: list[Literal["png", "svg", "pdf"]] = []
-    tables: dict[Literal["metrics"], list[str] | None] = {}
+    tables: TablesEntry = TablesEntry()
+    timeout_per_instance: Number | None = None
+    timeout_model: Number | None = None
 
 
-class DataEntry(_Entry):
+class EmbeddingEntry(Entry):
+    """The pretrained word vectors of a text."""
+
+    name: str
+    sha256: str = ""
+    dim: Count = 0
+    words: Count  # of the vocabulary that have a vector
+
+
+class DataEntry(Entry):
     """Where the data come from."""
 
     name: str
+    kind: str = ""
+    file: str = ""
+    source: str = ""
+    sha256: str = ""
+    rows_read: Count = 0
+    rows_used: Count = 0
+    rows_whole: Count = 0
+    complete: bool = True
+    embedding: EmbeddingEntry | None = None
+    vocabulary: Count | None = None
+    search_words: Count | None = None
+    fingerprint: str = ""
 
 
-class ModelEntry(_Entry):
+class ModelEntry(Entry):
     """The class of the model and its plain settings."""
 
     name: str
-    settings: dict[str, Any] = {}
+    settings: PlainSettings = {}
 
 
-class MetricEntry(_Entry):
+class ReferenceEntry(Entry):
+    """The paper's figures for the same."""
+
+    test_accuracy: Number | None = None
+
+
+class MetricEntry(Entry):
     """How a metric is presented."""
 
     title: str
-    latex: str | None
+    latex: str | None = None
     better: Better
-    place: Number
+    place: Annotated[int, Field(gt=-_MAX, lt=_MAX)] = 0
     role: Literal["judged", "truth", "fact"]
     block: str
     detail: str
-    settings: dict[str, Any] = {}
+    settings: PlainSettings = {}
 
 
-class TruthEntry(_Entry):
+class TruthEntry(Entry):
     """What a truth answers, and how it was computed."""
 
-    question: str = ""
+    question: str = "paper"
     arbitrary: bool = False
-    settings: dict[str, Any] = {}
+    settings: PlainSettings = {}
     exact: bool = True
-    how: str = "exact"
+    how: str = ""
     instances: Count | None = None
     error: Number | None = None
     largest_error: Number | None = None
 
 
-class RemovalEntry(_Entry):
+class RemovalEntry(Entry):
     """A way to remove features, by its variant in the tables."""
 
-    name: str = ""
-    title: str = ""
+    name: str
+    title: str
     arbitrary: bool = False
-    settings: dict[str, Any] = {}
+    settings: PlainSettings = {}
 
 
-class RunRecord(_Entry):
+class DefinitionsEntry(Entry):
+    """The sentence that the class of each component says of itself, by its name."""
+
+    metric: dict[str, str] = {}
+    explainer: dict[str, str] = {}
+    truth: dict[str, str] = {}
+    removal: dict[str, str] = {}
+
+
+class FidelityEntry(Entry):
+    """How often a model that learned another one's predictions makes the same prediction, with its interval."""
+
+    test: Share
+    low: Share
+    high: Share
+    rows: Count
+
+
+class ExplainedEntry(Entry):
+    """What it took to explain all instances, and on how many that failed."""
+
+    known: Count = 0
+    seconds: Number = 0.0
+    faults: Count = 0
+    reasons: str = ""
+
+
+class StageEntry(Entry):
+    """The seconds of a stage of a run, or of its part of a component."""
+
+    stage: str
+    component: str = ""
+    seconds: Number
+
+    @property
+    def title(self) -> str:
+        """The stage with its component."""
+        return f"{self.stage}: {self.component}" if self.component else self.stage
+
+
+class RunRecord(Entry):
     """Everything in run.json. What is not known yet, while a run goes on, has its default."""
 
-    schema_: int | None = Field(None, alias="schema")
+    schema_: Annotated[int | None, Field(alias="schema")] = None
     status: str
     cfeval: str = ""
-    command: list[Any] = []
-    overrides: list[Any] = []
+    command: list[str] = []
+    overrides: list[str] | None = None
+    started: str = ""
+    resumed: list[str] = []
+    git_commit: str | None = None
+    python: str = ""
+    packages: dict[str, str] = {}
     inputs: str | None = None
+    redo: bool = False
     settings: SettingsEntry = SettingsEntry()
-    data: DataEntry | None = None
-    model: ModelEntry | None = None
+    data: DataEntry = DataEntry(name="")
+    model: ModelEntry = ModelEntry(name="")
     splits: dict[str, Count] = {}
-    reference: dict[str, Any] = {}
+    reference: ReferenceEntry = ReferenceEntry()
     explainers: dict[str, str] = {}
-    explainer_settings: dict[str, dict[str, Any]] = {}
+    explainer_settings: dict[str, PlainSettings] = {}
     effects: dict[str, bool] = {}
     ordered: dict[str, bool] = {}
+    search: str = ""
     explainers_absent: dict[str, str] = {}
     metrics_absent: dict[str, str] = {}
     truths_absent: dict[str, str] = {}
     removals_absent: dict[str, str] = {}
     invariance_absent: str = ""
-    correlations_absent: str = ""
     truths: dict[str, TruthEntry] = {}
     removals: dict[str, RemovalEntry] = {}
-    definitions: dict[str, dict[str, str]] = {}
-    metrics: dict[str, MetricEntry] = {}
-    search: str = ""
+    definitions: DefinitionsEntry = DefinitionsEntry()
     setup: str = ""
     levels: list[str] = []
-    accuracy: dict[str, Number] = {}
+    metrics: dict[str, MetricEntry] = {}
+    accuracy: dict[str, Share] = {}
     majority: dict[str, Share] = {}
     auc: dict[str, Share] = {}
     doubts: list[str] = []
-    fidelity: dict[str, Number] | None = None
-    instances: Count | None = None
-    resampled: Count | None = None
+    fidelity: FidelityEntry | None = None
+    instances: Count = 0
+    explained: dict[str, ExplainedEntry] = {}
+    resampled: Count = 0
+    seconds: Number = 0.0
+    stages: list[StageEntry] = []
+    model_rows: dict[str, Count] = {}
+    peak_memory_mb: Number | None = None
+    correlations_absent: str = ""
+    files: dict[str, str] = {}
+
+    @property
+    def questions(self) -> dict[str, str]:
+        """The question of each truth that depends on no arbitrary constant of the model."""
+        return {name: truth.question for name, truth in self.truths.items() if not truth.arbitrary}
+
+    @property
+    def arbitrary_removals(self) -> set[str]:
+        """The variants that remove features by an arbitrary constant of the model."""
+        return {variant for variant, removal in self.removals.items() if removal.arbitrary}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the content of run.json as plain values."""
+        return self.model_dump(by_alias=True, exclude_unset=True)
+
+
+_E = TypeVar("_E", bound=Entry)
 
 
 def parse_record(record: Any) -> RunRecord:
@@ -132,11 +246,30 @@ def parse_record(record: Any) -> RunRecord:
     if not isinstance(record, dict):
         raise ValueError("run.json is not an object")
     json.dumps(record, ensure_ascii=False).encode("utf-8")  # lone surrogates cannot be written to any file
-    try:
-        parsed = RunRecord.model_validate(record)
-    except ValidationError as error:
-        problems = describe_problems(error, lambda location: ".".join(map(str, location)))
-        raise ValueError(f"run.json: {problems[0].rstrip('.')}") from error
+    parsed = parse_entry(RunRecord, record, "run.json")
     if parsed.status == "complete" and "accuracy" in record and "test" not in parsed.accuracy:
         raise ValueError("run.json: accuracy.test is missing")
     return parsed
+
+
+def parse_entry(kind: type[_E], content: Any, file: str) -> _E:
+    """Return the content of a file; ValueError names the first entry that no run writes."""
+    try:
+        return kind.model_validate(content)
+    except ValidationError as error:
+        problems = describe_problems(error, partial(_name_entry, content))
+        raise ValueError(f"{file}: {problems[0].rstrip('.')}") from error
+
+
+def _name_entry(record: Any, location: tuple[int | str, ...]) -> str:
+    """Return the path of an entry, without the names of pydantic's alternatives for its type."""
+    names = []
+    for part in location:
+        if isinstance(record, dict):
+            record = record.get(part)
+        elif isinstance(record, list) and isinstance(part, int):
+            record = record[part]
+        else:
+            break
+        names.append(str(part))
+    return ".".join(names)

@@ -260,7 +260,12 @@ TABLES = {
                     "whether a reparametrisation that changes no prediction changes the value; empty where that was not tried",
                 ),
                 Column("note", "text", "why there is no value"),
-                Column("remark", "text", "how the value was computed, such as by beam search"),
+                Column(
+                    "method",
+                    "text",
+                    "how the value was computed, such as by beam search; empty if the metric has one way only",
+                ),
+                Column("remark", "text", "what to note about the value, such as on how many instances it exceeds 1"),
             ),
         ),
         TableSchema(

@@ -55,6 +55,7 @@ from cfeval_cli.core.scratch import Scratch, slabs
 from cfeval_cli.errors import Failure, UserError
 from cfeval_cli.results import validation as checked
 from cfeval_cli.results.journal import FILE, Journal
+from cfeval_cli.results.record import RunRecord, parse_record
 from cfeval_cli.statistics.findings import Findings, file_of
 from cfeval_cli.statistics.scores import Scores
 
@@ -99,7 +100,7 @@ class RunFolder:
         self._is_judge = is_judge  # and belongs to the run above it
         self.begun = False
         self._command, self._overrides = list(command), list(overrides)
-        self._record: dict[str, Any] = {}
+        self._record = RunRecord(status="unknown")
         self._files: dict[str, str] = {}  # name: sha256
         self._early = False  # whether the record was written before anything was known
         self._journal: Journal | None = None
@@ -122,7 +123,7 @@ class RunFolder:
                         f"{self.path / there[0]} is not of a run, and would be lost. Choose another folder."
                     )
                 self._early = True
-                self._record = self._start()
+                self._record = self._check_record(self._start())
                 self._write_record()
             yield
 
@@ -133,7 +134,7 @@ class RunFolder:
             record = checked.read(self.path)
         except UserError:
             return None
-        return str(record["inputs"]) if record["status"] == "complete" and record.get("inputs") else None
+        return record.inputs if record.status == "complete" else None
 
     def has_results_of(self, inputs: str | None) -> bool:
         """Whether the folder has the complete results of these inputs, or of the same job of a resumed sweep."""
@@ -146,10 +147,9 @@ class RunFolder:
             record = checked.read(self.path)
         except UserError:
             return False
-        overrides = record.get("overrides")
-        if record["status"] != "complete" or not isinstance(overrides, list):
+        if record.status != "complete" or record.overrides is None:
             return False
-        if _results_overrides(overrides) != _results_overrides(self._overrides):
+        if _results_overrides(record.overrides) != _results_overrides(self._overrides):
             return False
         log.warning("%s is complete and is kept. If code or data have changed, redo=true computes it again", self.path)
         return True
@@ -164,6 +164,17 @@ class RunFolder:
             "started": datetime.now(UTC).isoformat(timespec="seconds"),
         }
 
+    def _add_entries(self, **entries: Any) -> None:
+        """Add entries to the record."""
+        self._record = self._check_record(self._record.to_dict() | entries)
+
+    def _check_record(self, content: dict[str, Any]) -> RunRecord:
+        """Return the record with this content; UserError if no reader would accept it."""
+        try:
+            return parse_record(content)
+        except ValueError as error:
+            raise UserError(f"{self.path}: {error}.") from error
+
     def journal(self, shared: Cache, *, again: bool = False) -> Journal:
         """What the run finishes on its way, kept until it is complete; `again` if nothing older is to be taken."""
         self._journal = Journal(self.path, shared, again=again)
@@ -176,7 +187,7 @@ class RunFolder:
         before = self._before(inputs, plan)
         self.begun = True
         titles = _titles(plan.explainers)
-        self._record = self._start() | before | {
+        self._record = self._check_record(self._start() | before | {
             "git_commit": _git_commit(),
             "python": platform.python_version(),
             "packages": {name: version_of(name) for name in _PACKAGES},
@@ -220,7 +231,7 @@ class RunFolder:
                 }
                 for m in plan.metrics.values()
             },
-        }  # fmt: skip
+        })  # fmt: skip
         self._write_record()
         lists: dict[tuple[str, ...], int] = {}  # texts share one vocabulary
         features = [
@@ -250,13 +261,14 @@ class RunFolder:
         try:
             record = checked.read_record(self.path)
         except UserError:
-            record = {"status": "unknown", "inputs": ""}
+            record = RunRecord(status="unknown", inputs="")
+        has_inputs = "inputs" in record.model_fields_set
         # a run that was killed before its inputs were known has no results yet
-        same = inputs is not None and record.get("inputs", inputs) == inputs
+        same = inputs is not None and (not has_inputs or record.inputs == inputs)
         if not same:
-            if record["status"] == "complete" and not plan.settings.redo and not self._is_judge:
+            if record.status == "complete" and not plan.settings.redo and not self._is_judge:
                 whose = "the complete results of another run"
-                if inputs is None or record.get("inputs", "") is None:
+                if inputs is None or (has_inputs and record.inputs is None):
                     whose = (
                         f"complete results. Whether they are of this run is unknown, because {_unknown_inputs(plan)}"
                     )
@@ -264,13 +276,13 @@ class RunFolder:
                     f"{self.path} has {whose}. They are kept: choose another folder, or replace them with redo=true."
                 )
             self._clean()
-        if not same or record["status"] == "complete":
+        if not same or record.status == "complete":
             return {}
-        self._goes_on = not plan.settings.redo or record.get("redo") is True
-        told = {name: record[name] for name in ("command", "started") if name in record}
-        earlier = record.get("resumed", [])
+        self._goes_on = not plan.settings.redo or record.redo
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        return told | {"resumed": [*(earlier if isinstance(earlier, list) else []), now]}
+        return record.model_dump(include={"command", "started"}, exclude_unset=True) | {
+            "resumed": [*record.resumed, now]
+        }
 
     def _clean(self) -> None:
         """Remove the results of another run, whatever its record lists; nothing that no run writes."""
@@ -282,10 +294,10 @@ class RunFolder:
 
     def save_model(self, model: Model, quality: Mapping[str, Mapping[str, float]], doubts: Sequence[str] = ()) -> None:
         """How good the trained model is, what to doubt of it, and the model as plain arrays, if there are such."""
-        self._record |= {name: dict(by_split) for name, by_split in quality.items()} | {"doubts": list(doubts)}
+        self._add_entries(**{name: dict(by_split) for name, by_split in quality.items()}, doubts=list(doubts))
         if isinstance(model, Stored):
             self._write("model.npz", lambda path: _savez(path, model.arrays()))
-        theirs = self._record["reference"].get("test_accuracy")
+        theirs = self._record.reference.test_accuracy
         accuracy, majority, area = quality["accuracy"]["test"], quality["majority"]["test"], quality["auc"].get("test")
         paper = f" (paper: {100 * theirs:.2f} %)" if theirs else ""
         shown = "" if area is None else f", AUC {area:.3f}"
@@ -294,7 +306,7 @@ class RunFolder:
 
     def add_doubt(self, doubt: str) -> None:
         """Add what is to be doubted of explanations that were made elsewhere."""
-        self._record["doubts"].append(doubt)
+        self._add_entries(doubts=[*self._record.doubts, doubt])
         self._write_record()
 
     def _write_training(self, train: Split) -> None:
@@ -306,7 +318,7 @@ class RunFolder:
 
     def save_fidelity(self, agreement: Mapping[str, float]) -> None:
         """How often a model that learned another one's predictions says the same."""
-        self._record["fidelity"] = dict(agreement)
+        self._add_entries(fidelity=dict(agreement))
         share, low, high = (100 * agreement[name] for name in ("test", "low", "high"))
         log.info("says what its teacher says for %.1f %% [%.1f, %.1f] of the test rows", share, low, high)
         self._write_record()
@@ -315,7 +327,7 @@ class RunFolder:
         """The instances that are explained, and what the model predicts for them."""
         nothing = np.full(len(instances), np.nan)
         two = probabilities is not None and probabilities.shape[1] == 2
-        self._record["instances"] = len(instances)
+        self._add_entries(instances=len(instances))
         names = [(*feature.values, "") for feature in dataset.features]
         words = dataset.words(instances)
         columns: dict[str, Any] = {
@@ -342,12 +354,14 @@ class RunFolder:
 
     def save_truth(self, instances: Split, truth: Mapping[str, Known]) -> None:
         """How much each feature truly matters, under each definition that the model has, and how well that is known."""
+        entries = self._record.to_dict()["truths"]
         for name, known in truth.items():
             many = self._many_known(known.importance)
-            self._record["truths"][name] |= {"exact": known.error is None, "how": known.how, "instances": many}
+            entries[name] |= {"exact": known.error is None, "how": known.how, "instances": many}
             if known.error is not None and not np.isnan(known.error).all():
                 told = {"error": float(np.nanmean(known.error)), "largest_error": float(np.nanmax(known.error))}
-                self._record["truths"][name] |= told
+                entries[name] |= told
+        self._add_entries(truths=entries)
         if not truth:
             return
         pieces = _pieces(truth, len(instances))
@@ -363,7 +377,7 @@ class RunFolder:
 
     def save_explanations(self, instances: Split, explained: Mapping[str, Explained]) -> None:
         """All explanations so far, and what they cost."""
-        self._record["explained"] = {
+        entries = {
             name: {
                 "known": done.known,
                 "seconds": round(done.cost.seconds, 3),
@@ -372,6 +386,7 @@ class RunFolder:
             }
             for name, done in explained.items()
         }
+        self._add_entries(explained=entries)
         pieces = _pieces(explained, len(instances))
         self._write_parts("explanations.parquet", [partial(_told, instances.ids, *piece) for piece in pieces])
         self._write_record()
@@ -421,9 +436,17 @@ class RunFolder:
         self._write_edited("counterfactuals_again.parquet", instances.ids, usable, counterfactuals)
 
     def save_scores(
-        self, scores: Scores, findings: Findings, resampled: int, ledger: Ledger, seconds: Mapping[str, float]
+        self,
+        scores: Scores,
+        findings: Findings,
+        resampled: int,
+        ledger: Ledger,
+        seconds: Mapping[tuple[str, str], float],
     ) -> None:
-        """Scores per instance, what follows from them by so many resamples, and what it all cost."""
+        """Scores per instance, what follows from them by so many resamples, and what it all cost.
+
+        `seconds` are by stage and component.
+        """
         parts = [partial(scores.frame, part.start, part.stop) for part in _parts(len(scores), _ROWS)]
         self._write_parts("scores.parquet", parts)
         for field in fields(findings):
@@ -432,13 +455,17 @@ class RunFolder:
                 self._write_text(file, as_csv(table))
             elif table is not None:
                 self._write_frame(file, table)
-        self._record |= {
-            "resampled": resampled,
-            "seconds": {"total": time.perf_counter() - self._clock, **seconds},
-            "model_rows": dict(ledger.rows),
-            "peak_memory_mb": round(_peak_memory(), 1),
-            "correlations_absent": self._why_no_correlations(),
-        }
+        self._add_entries(
+            resampled=resampled,
+            seconds=time.perf_counter() - self._clock,
+            stages=[
+                {"stage": stage, "component": component, "seconds": spent}
+                for (stage, component), spent in seconds.items()
+            ],
+            model_rows=dict(ledger.rows),
+            peak_memory_mb=round(_peak_memory(), 1),
+            correlations_absent=self._why_no_correlations(),
+        )
         self._write_text("costs.csv", as_csv(costs_of(ledger, self._record)))
 
     def below(self, judge: str) -> RunFolder:
@@ -452,18 +479,17 @@ class RunFolder:
         self._write_text("recommendation.json", json.dumps(told, indent=1, ensure_ascii=False) + "\n")
 
     @property
-    def truths(self) -> Mapping[str, Mapping[str, Any]]:
-        """What the record tells of the truths."""
-        return dict(self._record["truths"])
+    def questions(self) -> Mapping[str, str]:
+        """The question of each truth that depends on no arbitrary constant of the model."""
+        return self._record.questions
 
     def silent(self) -> list[str]:
         """The explainers that failed on every instance, each with the reasons, of a run that is complete."""
         record = checked.read_record(self.path)
-        told, count = record.get("explained", {}), record.get("instances", 0)
         return [
-            f"explainer.{name} failed on every instance ({count:,}): {one['reasons']}"
-            for name, one in told.items()
-            if count and one["faults"] >= count
+            f"explainer.{name} failed on every instance ({record.instances:,}): {entry.reasons}"
+            for name, entry in record.explained.items()
+            if record.instances and entry.faults >= record.instances
         ]
 
     @property
@@ -472,9 +498,9 @@ class RunFolder:
         return (self.path / "training.parquet").exists()
 
     @property
-    def finished(self) -> dict[str, Any]:
+    def finished(self) -> RunRecord:
         """The record as it will be when the run is complete, for who reads the folder before that."""
-        return self._record | {"status": "complete", "files": dict(self._files)}
+        return self._record.model_copy(update={"status": "complete", "files": dict(self._files)})
 
     def add(self, bodies: Iterable[tuple[str, bytes]]) -> None:
         """More files, made from the others: tables, figures, the report."""
@@ -486,13 +512,13 @@ class RunFolder:
         lost = [name for name in self._files if not (self.path / name).is_file()]
         if lost:
             raise Failure(f"{self.path / lost[0]} was removed during the run.")
-        self._record["status"] = "complete"
+        self._add_entries(status="complete")
         self._write_record()
         if self._journal is not None:
             self._journal.done()
 
     @staticmethod
-    def remake(path: Path, record: dict[str, Any], bodies: Iterable[tuple[str, bytes]]) -> None:
+    def remake(path: Path, record: RunRecord, bodies: Iterable[tuple[str, bytes]]) -> None:
         """Make some files of a finished run anew; whenever that ends, the record lists no file that is not so."""
         made, folder = dict(bodies), RunFolder(path, [])
         with locked(path, wait=False) as held:
@@ -500,7 +526,7 @@ class RunFolder:
                 raise UserError(f"another process is writing to {path}. Wait for it.")
             refuse_links(path)
             folder._record = record
-            folder._files = {name: digest for name, digest in record["files"].items() if name not in made}
+            folder._files = {name: digest for name, digest in record.files.items() if name not in made}
             folder._write_record()
             folder.add(made.items())
             folder._write_record()
@@ -508,7 +534,7 @@ class RunFolder:
     def close(self, status: str) -> None:
         """Say in the record that a run ended early."""
         if self.begun:
-            self._record |= {"status": status, "seconds": {"total": time.perf_counter() - self._clock}}
+            self._add_entries(status=status, seconds=time.perf_counter() - self._clock)
             self._write_record()
 
     def contents(self) -> list[str]:
@@ -532,19 +558,19 @@ class RunFolder:
                 return  # something else is in it
 
     def _why_no_correlations(self) -> str:
-        if len(self._record["explainers"]) < 2:
+        if len(self._record.explainers) < 2:
             return "a ranking needs two explainers, and this run has one"
-        roles = {facts["role"] for facts in self._record["metrics"].values()}
-        if self._record["truths_absent"] and not self._record["truths"]:
-            reason = next(iter(self._record["truths_absent"].values()))
+        roles = {metric.role for metric in self._record.metrics.values()}
+        if self._record.truths_absent and not self._record.truths:
+            reason = next(iter(self._record.truths_absent.values()))
             return f"no truth is known of this model: each {reason}"
         if "truth" not in roles:
             return "neither ground truth (recall, hit) is among the metrics"
         return "" if "judged" in roles else "no metric to be judged is among the metrics"
 
     def _write_record(self) -> None:
-        record = self._record | {"files": dict(sorted(self._files.items()))}
-        text = json.dumps(record, indent=1, ensure_ascii=False) + "\n"
+        self._add_entries(files=dict(sorted(self._files.items())))
+        text = json.dumps(self._record.to_dict(), indent=1, ensure_ascii=False) + "\n"
         with self._whole("run.json") as path:
             path.write_text(text, encoding="utf-8")
 
@@ -696,13 +722,13 @@ def _put(body: bytes, path: Path) -> None:
     path.write_bytes(body)
 
 
-def costs_of(ledger: Ledger, record: Mapping[str, Any]) -> pd.DataFrame:
+def costs_of(ledger: Ledger, record: RunRecord) -> pd.DataFrame:
     """Rows of costs.csv: who took how long, and asked how much of the model."""
     lines = []
     for asker in list(ledger.rows):
         part, _, name = asker.partition(".")
         name, access = name.rsplit(".", 1) if part == "search" else (name, "")
-        known = record["explained"][name]["known"] if part == "explainer" else ""
+        known = record.explained[name].known if part == "explainer" else ""
         cost = ledger.cost(asker)
         told = (round(cost.seconds, 4), cost.rows, round(cost.inside, 4), round(cost.calls))
         lines.append((part, name, access, known, *told))

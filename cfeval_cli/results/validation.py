@@ -5,15 +5,15 @@ from __future__ import annotations
 import io
 import json
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
+from pydantic import BaseModel
 
 from cfeval_cli.core.files import hash_file
 from cfeval_cli.errors import UserError
-from cfeval_cli.results.record import parse_record
+from cfeval_cli.results.record import RunRecord, parse_record
 from cfeval_cli.results.schema import TABLES
 from cfeval_cli.statistics.subsets import SUBSETS
 
@@ -27,54 +27,54 @@ WORDS = {name for schema in TABLES.values() for name in schema.text_columns}
 _BETTER = ("higher", "lower", "none")
 
 
-def complete(record: Mapping[str, Any], keys: Iterable[str]) -> None:
+def complete(record: RunRecord, keys: Iterable[str]) -> None:
     """ValueError if a run is not complete, or its run.json does not tell something that is needed."""
-    if record["status"] != "complete":
-        raise ValueError(f"the run is not complete: its status is {record['status']}")
+    if record.status != "complete":
+        raise ValueError(f"the run is not complete: its status is {record.status}")
     tells(record, keys)
 
 
-def tells(record: Mapping[str, Any], keys: Iterable[str]) -> None:
+def tells(record: RunRecord, keys: Iterable[str]) -> None:
     """ValueError if run.json lacks something; `settings.seed` is the seed among the settings."""
-    absent = [key for key in keys if not _there(record, key.split("."))]
+    absent = [key for key in keys if not _is_set(record, key.split("."))]
     if absent:
         raise ValueError(f"run.json does not tell {', '.join(absent)}")
 
 
-def _there(value: Any, path: Sequence[str]) -> bool:
-    return not path or (isinstance(value, Mapping) and path[0] in value and _there(value[path[0]], path[1:]))
+def _is_set(entry: BaseModel, path: Sequence[str]) -> bool:
+    name, *rest = path
+    return name in entry.model_fields_set and (not rest or _is_set(getattr(entry, name), rest))
 
 
-def listed(record: Mapping[str, Any], name: str) -> None:
+def listed(record: RunRecord, name: str) -> None:
     """Refuse to read a file of a run that its record does not vouch for."""
-    if name not in record["files"]:
+    if name not in record.files:
         raise ValueError(f"run.json does not list {name}")
 
 
-def read_record(path: Path) -> dict[str, Any]:
-    """run.json as plain values, whatever the state of the run."""
+def read_record(path: Path) -> RunRecord:
+    """Return run.json, whatever the state of the run."""
     file = path / "run.json"
     try:
-        record = json.loads(text(file, LARGEST))
-        if not isinstance(record, dict) or not isinstance(record.get("status"), str):
+        content = json.loads(text(file, LARGEST))
+        if not isinstance(content, dict) or not isinstance(content.get("status"), str):
             raise UserError(f"{file} is not the record of a run.")
-        parse_record(record)
+        if content.get("schema") != SCHEMA:
+            raise UserError(
+                f"{file} was written by another version of cfeval (schema {content.get('schema')!r}, not {SCHEMA}). "
+                "Run it again; explanations that the cache has are not computed again."
+            )
+        return parse_record(content)
     except OSError as error:
         raise UserError(f"{file} cannot be read: {error.strerror}.") from error
     except (ValueError, TypeError, LookupError, AttributeError, *TOO_MUCH) as error:
         raise UserError(f"{file} is damaged: {error}.") from error
-    if record.get("schema") != SCHEMA:
-        raise UserError(
-            f"{file} was written by another version of cfeval (schema {record.get('schema')!r}, not {SCHEMA}). "
-            "Run it again; explanations that the cache has are not computed again."
-        )
-    return record
 
 
-def read(path: Path, but: tuple[str, ...] = ()) -> dict[str, Any]:
+def read(path: Path, but: tuple[str, ...] = ()) -> RunRecord:
     """run.json; of a finished run every file must be as the run left it, but those whose names begin so."""
     record = read_record(path)
-    if record["status"] == "complete":
+    if record.status == "complete":
         for name, wanted in files_of(path, record).items():
             if but and name.startswith(but):
                 continue
@@ -92,15 +92,14 @@ def _again(path: Path) -> str:
     return f"Put it back, or compute the run again: cfeval run --resume {shlex.quote(str(path))} redo=true"
 
 
-def files_of(path: Path, record: Mapping[str, Any]) -> dict[str, str]:
+def files_of(path: Path, record: RunRecord) -> dict[str, str]:
     """Name and sha256 of the files of a run; a name that leads out of its folder is none of ours."""
-    files = record.get("files")
-    if not isinstance(files, dict) or not all(isinstance(wanted, str) for wanted in files.values()):
+    if "files" not in record.model_fields_set:
         raise UserError(f"{path / 'run.json'} has no list of files with their sha256.")
-    for name in files:
+    for name in record.files:
         if Path(name).is_absolute() or ".." in Path(name).parts or not Path(name).parts:
             raise UserError(f"{path / 'run.json'} lists {name!r}, which is not in the run's folder.")
-    return files
+    return record.files
 
 
 def text(path: Path, most: int) -> str:
@@ -129,7 +128,7 @@ def table(path: Path) -> pd.DataFrame:
     )
 
 
-def check_tables(record: Mapping[str, Any], metrics: pd.DataFrame, correlations: pd.DataFrame) -> None:
+def check_tables(record: RunRecord, metrics: pd.DataFrame, correlations: pd.DataFrame) -> None:
     """Refuse tables that have a line twice, or are of metrics that run.json does not tell of."""
     for name, table, keys in (
         ("metrics.csv", metrics, ["metric", "variant", "explainer"]),
@@ -141,6 +140,6 @@ def check_tables(record: Mapping[str, Any], metrics: pd.DataFrame, correlations:
         raise ValueError(f"metrics.csv: better is one of {', '.join(_BETTER)}")
     if not correlations["subset"].isin(SUBSETS).all():
         raise ValueError(f"correlations.csv: subset is one of {', '.join(SUBSETS)}")
-    known = record["metrics"]
+    known = record.metrics
     if known and not {*metrics["metric"], *correlations["metric"]} <= set(known):
         raise ValueError("metrics.csv or correlations.csv has a metric that run.json does not tell of")

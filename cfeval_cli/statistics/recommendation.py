@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from importlib import resources
 from typing import Any
@@ -37,13 +37,13 @@ class Rule:
 
 @dataclass(frozen=True)
 class View:
-    """What a run tells: scores by instance, their summary, and what its truths and removals say of themselves."""
+    """What a run tells: scores by instance, their summary, and what its truths and removals depend on."""
 
     scores: Scores  # scores.parquet
     metrics: pd.DataFrame  # metrics.csv
-    truths: Mapping[str, Mapping[str, Any]]
+    questions: Mapping[str, str]  # of the truths that depend on no arbitrary constant
     golds: Sequence[str]
-    removals: Mapping[str, Mapping[str, Any]]  # by variant
+    arbitrary_removals: Set[str]  # variants that depend on one
     agreement: str
 
     @property
@@ -54,9 +54,7 @@ class View:
 
     def truth(self, question: str) -> str | None:
         """The truth that answers a question: one that the run leads with, or else any that depends on no constant."""
-        everyone = [*self.golds, *self.truths]
-        fits = (name for name in everyone if self.truths.get(name, {}).get("question") == question)
-        return next((name for name in fits if not self.truths[name].get("arbitrary")), None)
+        return next((name for name in [*self.golds, *self.questions] if self.questions.get(name) == question), None)
 
     def reference(self, question: str, how: Bootstrap) -> Contest | None:
         """Who is best by the truth."""
@@ -70,7 +68,7 @@ class View:
         for metric in rule.believed.get(question, ()):
             mine = self.metrics[(self.metrics["metric"] == metric) & self.metrics["value"].notna()]
             for variant in dict.fromkeys(mine["variant"]):
-                if self.removals.get(variant, {}).get("arbitrary"):
+                if variant in self.arbitrary_removals:
                     continue
                 better = str(mine.loc[mine["variant"] == variant, "better"].iloc[0])
                 found = contest(self.scores, (metric, variant), self.contenders, better, how)

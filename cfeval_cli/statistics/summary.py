@@ -41,7 +41,7 @@ def summarise(scores: Scores, order: pd.DataFrame, own: Scores | None = None) ->
     notes = [_note(*told) for told in sums]
     table["note"] = pd.Series(notes, dtype=table["note"].dtype)
     columns = [*_KEYS, "rung", "control", "value", "rank", "n", "own_value", "own_n", "coverage"]
-    columns += ["better", "role", "access", "low", "high", "circular", "note", "remark"]
+    columns += ["better", "role", "access", "low", "high", "circular", "note", "method", "remark"]
     return table[columns]
 
 

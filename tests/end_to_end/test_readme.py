@@ -11,10 +11,12 @@ import pytest
 
 from cfeval_cli.report import plots, recommendation
 from cfeval_cli.report.page import verdict
+from cfeval_cli.results.recommendation import parse_recommendation
 from cfeval_cli.statistics.findings import Findings
 from tests.conftest import cfeval, only_run
 from tests.end_to_end import shown
 from tests.inside import composed
+from tests.records import make_record
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text() + (ROOT / "docs" / "settings.md").read_text()
@@ -86,7 +88,8 @@ def kept(name):
 
 def test_the_recommendation_that_is_shown_follows_from_the_figures_that_are_kept():
     told = kept("pima.json")
-    words = recommendation._Words(told["recommendation"], told["record"], told["features"])
+    advice = parse_recommendation(told["recommendation"])
+    words = recommendation._Words(advice, make_record(**told["record"]), told["features"])
     assert printed("cfeval run dataset=pima")[1] == lines_of(f"Recommendation: {words.all().headlines[0]}")
 
 
@@ -95,7 +98,7 @@ def adults_kept():
     """Of the differences between metrics only those that are none: with four explainers no other one could count."""
     names = ("metrics", "correlations", "differences")
     read = [pd.read_csv(shown.PLACE / f"adults_{name}.csv") for name in names]
-    return Findings(*read, pd.DataFrame(), pd.DataFrame()), kept("adults.json")["record"]
+    return Findings(*read, pd.DataFrame(), pd.DataFrame()), make_record(**kept("adults.json")["record"])
 
 
 def test_the_verdict_that_is_shown_follows_from_the_figures_that_are_kept(adults_kept):

@@ -298,7 +298,9 @@ def test_the_folder_has_every_file_and_the_record_says_how_it_came_about(whole):
     assert len(record["data"]["sha256"]) == 64
     assert set(record["accuracy"]) == {"train", "validation", "test"} and 0.5 < record["accuracy"]["test"] < 1
     assert 0.5 <= record["majority"]["test"] < 0.7 and record["accuracy"]["test"] < record["auc"]["test"] + 0.1
-    assert {"total", "train", "explain: lime", "search: lime", "score"} <= set(record["seconds"])
+    stages = {(entry["stage"], entry["component"]): entry["seconds"] for entry in record["stages"]}
+    assert {("train", ""), ("explain", "lime"), ("search", "lime"), ("score", "")} <= set(stages)
+    assert 0 < sum(stages.values()) <= record["seconds"]
     assert (
         record["explainer_settings"]["lime"] | {"n_samples": 300, "order": "signed"}
         == record["explainer_settings"]["lime"]

@@ -29,8 +29,9 @@ from cfeval_cli.statistics.scores import Scores
 from cfeval_cli.study.paper import document
 from tests.conftest import cfeval
 from tests.hostile.amounts import inputs
+from tests.records import change_record, make_metric
 from tests.report.test_plots import COSTS, RUN
-from tests.report.test_tables import RECORD, facts
+from tests.report.test_tables import RECORD
 from tests.statistics.tables import build
 
 NASTY = [
@@ -158,10 +159,10 @@ def test_the_checks_see_what_is_not_escaped(monkeypatch):
     ["\\input{/etc/passwd}", "\\immediate\\write18{x}", "$\\csname input\\endcsname x$", "%", "a & b", "$x", "}{",
      "x^2", "$_$",
      "$a_b_c$", "\\\\", "^^5cinput",
-     "$}$", "\\text", "{", "$$", "\n", "~", "#1", 7, ["x"], "\\mathrmx{a}"],
+     "$}$", "\\text", "{", "$$", "\n", "~", "#1", "\\mathrmx{a}"],
 )  # fmt: skip
 def test_latex_from_a_run_folder_is_a_name_or_left_out(formula):
-    record = {**RECORD, "metrics": {"c": facts("C_1", 60, latex=formula, detail="{search}, {variant}")}}
+    record = change_record(RECORD, metrics={"c": make_metric("C_1", latex=formula, detail="{search}, {variant}")})
     table = Table("t", [Title("Metric"), Title("x")], [[Row(make_metric_title("c", "label", record), [Cell("y")])]])
     made = latex.render_latex(table)
     assert "\nC\\_1 (" in made or formula == "\\text"  # which takes what follows; harmless, and no name of cfeval
@@ -194,8 +195,8 @@ def test_latex_with_names_of_any_kind_is_compiled(tmp_path):
 
 def test_names_in_figures_are_text():
     name = "$\\frac \x1b[2J <b>& \ud800 \u202e _ ^ {"
-    record = {**RUN, "data": {**RUN["data"], "name": name}, "explainers": dict.fromkeys(RUN["explainers"], name)}
-    record["metrics"] = {key: {**facts, "title": name} for key, facts in RUN["metrics"].items()}
+    metrics = {key: metric.model_copy(update={"title": name}) for key, metric in RUN.metrics.items()}
+    record = change_record(RUN, data={"name": name}, explainers=dict.fromkeys(RUN.explainers, name), metrics=metrics)
     scores, order = build(4, n=30)
     findings = conclude(Scores.of(scores), order, Bootstrap(0, resamples=50, least=1), "signed")
     figures = list(plots.draw(findings, COSTS, record).values())

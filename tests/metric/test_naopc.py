@@ -70,7 +70,7 @@ def test_sorted_effects_are_the_best_and_the_worst_of_all_orders_of_seven_featur
         low, high = ends(model, case, case.removals["zero"], i, range(1, int((row != ABSENT).sum()) + 1))
         assert found[i] == pytest.approx((own[i] - low) / (high - low), abs=1e-9)
     (score,) = Naopc().score(case)
-    assert score.remark == "" and len(score.some) == len(case)
+    assert score.method == score.remark == "" and len(score.some) == len(case)
 
 
 @given(st.integers(0, 10_000), st.integers(1, 4))
@@ -118,7 +118,7 @@ def test_all_subsets_and_a_beam_that_keeps_everything_find_the_ends_of_all_order
         if high - low > 1e-9:
             assert exact[i] == pytest.approx((own[i] - low) / (high - low), abs=1e-7) and 0 <= exact[i] <= 1
     (score,) = metric.score(case)
-    assert score.remark == "worst and best order exact, by all subsets"
+    assert score.method == "worst and best order exact, by all subsets" and score.remark == ""
 
 
 @pytest.mark.parametrize(("width", "longest"), [(6, 6), (7, 3), (5, 1)])
@@ -168,13 +168,13 @@ def test_values_above_one_are_counted_where_a_beam_search_is_used():
         case = make_case(dataset, model, 1, seed, ways={"marginal": Marginal(30, 1)})
         (score,) = beam.score(case)
         n = int((score.numerator > 1).sum())
-        told = f"worst and best order approximated by beam search (width 1, 1 draws); {n} of 40 values exceed 1"
-        assert with_counts(score.remark, score.counts) == told
+        assert score.method == "worst and best order approximated by beam search (width 1, 1 draws)"
+        assert with_counts(score.remark, score.counts) == f"{n} of 40 values exceed 1"
         above += n
         (score,) = exact.score(case)
         assert len(score.some) and score.numerator.min() >= 0 and score.numerator.max() <= 1
         told = f"worst and best order exact, by all subsets, on a sample of {len(score.some)} instances"
-        assert with_counts(score.remark, score.counts) == told
+        assert with_counts(score.method, score.counts) == told and score.remark == ""
     assert above > 0
 
 
@@ -195,11 +195,12 @@ def test_an_explanation_that_stops_early_can_exceed_1_which_is_counted():
         for rows in ([list(range(4))] * 60, [[j % 4] for j in range(60)])
     )  # fmt: skip
     (score,) = Naopc().score(complete)
-    assert score.numerator.max() <= 1 and score.remark == "worst and best order exact, by all subsets"
+    assert score.numerator.max() <= 1 and score.method == "worst and best order exact, by all subsets"
+    assert score.remark == ""
     (score,) = Naopc().score(short)
     above = int((score.numerator > 1).sum())
-    told = f"worst and best order exact, by all subsets; {above} of 60 values exceed 1 (incomplete orders)"
-    assert above > 0 and with_counts(score.remark, score.counts) == told
+    assert above > 0 and score.method == "worst and best order exact, by all subsets"
+    assert with_counts(score.remark, score.counts) == f"{above} of 60 values exceed 1 (incomplete orders)"
 
 
 @given(st.integers(0, 10_000), st.booleans())
@@ -264,10 +265,10 @@ def test_the_sample_belongs_to_the_instances_and_the_rows_are_bounded(subsets):
     rows = 75_000 if subsets else 150_000  # all subsets of 8 features and 10 draws take 2,550, of 14 more than these
     metric = Naopc(rows=rows, width=2)
     (score,) = metric.score(case)
-    assert ("all subsets" in score.remark) == subsets
+    assert ("all subsets" in score.method) == subsets
     each = (255 if subsets else 2 * 2 * 95) * 10
     assert 0.5 * rows / each < len(score.some) < (3 if subsets else 2) * rows / each
-    assert f"on a sample of {len(score.some)} instances" in with_counts(score.remark, score.counts)
+    assert f"on a sample of {len(score.some)} instances" in with_counts(score.method, score.counts)
     ledger = Ledger()
     half = make_case(dataset, model, 1, seed=7, ways={"marginal": Marginal(10)})
     object.__setattr__(half, "model", ledger.gate(model, Access.PROBABILITY, "naopc"))

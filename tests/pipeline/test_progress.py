@@ -97,7 +97,7 @@ def test_no_thread_is_left_when_a_stage_fails():
 def test_all_that_is_known_from_before_says_nothing_of_speed(clock, caplog):
     caplog.set_level(logging.INFO, "cfeval")
     made = progress.Progress()
-    with made.stage("explain: x", 1000) as advance:
+    with made.stage("explain", 1000, component="x") as advance:
         clock(30)
         advance(1000)
-    assert "/s" not in caplog.text and made.seconds == {"explain: x": 30.0}
+    assert "/s" not in caplog.text and made.seconds == {("explain", "x"): 30.0}

@@ -41,7 +41,8 @@ stage = Progress.stage
 
 
 @contextmanager
-def counted(self, title, total=None, *rest, **options):
+def counted(self, name, total=None, *rest, component="", **options):
+    title = ": ".join(filter(None, (name, component)))
     one = seen["stages"].setdefault(title, {{"calls": 0, "chunks": 0, "items": 0}})
     seen["stage"] = title
 
@@ -50,7 +51,7 @@ def counted(self, title, total=None, *rest, **options):
             one["calls"] += 1
             reached("call", title, one["calls"])
 
-    with stage(self, title, total, *rest, **options) as advance:
+    with stage(self, name, total, *rest, component=component, **options) as advance:
 
         def advanced(items):
             advance(items)

@@ -62,7 +62,7 @@ def test_a_mistake_leaves_a_finished_run_as_it_was(toy, run, tmp_path):
     assert after.keys() == before.keys() and {p: after[p] for p in after if p not in hydras} == {
         p: before[p] for p in before if p not in hydras
     }
-    assert read(run)["status"] == "complete"
+    assert read(run).status == "complete"
 
 
 def test_another_run_in_the_same_folder_leaves_nothing_of_the_first(toy, run, tmp_path):
@@ -74,9 +74,9 @@ def test_another_run_in_the_same_folder_leaves_nothing_of_the_first(toy, run, tm
     done = toy.run(*QUICK, "bounds=0", "k=2", "figures=[svg]", cwd=tmp_path)
     record = read(run)
     there = {str(path) for path in everything(run)} - {"run.json", "run.log", "notes.txt"}
-    assert {name for name in there if not name.startswith(".hydra")} == set(record["files"])
+    assert {name for name in there if not name.startswith(".hydra")} == set(record.files)
     assert "bounds.csv" not in there and not list(run.rglob("*.png")) and list(run.rglob("*.svg"))
-    assert record["settings"]["k"] == 2 and "resumed" not in record and "report.html" not in there
+    assert record.settings.k == 2 and not record.resumed and "report.html" not in there
     assert "replaced" not in done.stderr  # it was not complete
     given = {"usual": toy.arguments[2:], "folder": toy.folder / "conf"}
     before = everything(run)
@@ -84,7 +84,7 @@ def test_another_run_in_the_same_folder_leaves_nothing_of_the_first(toy, run, tm
         inside.run(run, *SMALL, **given)
     assert everything(run) == before
     inside.run(run, *SMALL, "redo=true", **given)
-    assert read(run)["settings"]["k"] == 1 and everything(run) != before
+    assert read(run).settings.k == 1 and everything(run) != before
 
 
 def test_files_that_are_of_no_run_are_not_overwritten(toy, tmp_path):
@@ -112,7 +112,7 @@ def test_a_report_is_made_anew_and_its_hashes_with_it(run, command):
     with pytest.raises(UserError, match="is missing, or a link"):
         command(gather.main, "run", "--into", "g")
     command(report.main, "run")
-    assert (run / "report.html").read_bytes() == page and read(run)["status"] == "complete"
+    assert (run / "report.html").read_bytes() == page and read(run).status == "complete"
 
 
 def test_no_command_writes_through_a_link(toy, run, tmp_path, command):
@@ -203,7 +203,7 @@ def test_a_link_outside_the_working_directory_is_the_users_own_choice(toy, tmp_p
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
     toy.run(*SMALL, f"hydra.run.dir={tmp_path / 'link' / 'run'}", cwd=tmp_path / "here")
-    assert read(tmp_path / "real" / "run")["status"] == "complete"
+    assert read(tmp_path / "real" / "run").status == "complete"
 
 
 def test_the_jobs_of_a_sweep_stay_in_its_folder(toy, run, tmp_path):
@@ -236,4 +236,4 @@ def test_the_way_to_go_on_is_said_in_full(toy, tmp_path):
     assert words[:3] == ["cfeval", "run", "--resume"] and words[-1] == "strict=false" and own in words
     told = cfeval(*words[1:], cwd=tmp_path, code=1).stderr
     assert "explainer.bad failed on every instance" in told and "The rest is complete." in told
-    assert read(tmp_path / "run")["explained"]["bad"]["faults"] == 20
+    assert read(tmp_path / "run").explained["bad"].faults == 20

@@ -6,12 +6,11 @@ import pytest
 
 from cfeval_cli.report import distributions
 from cfeval_cli.report.page import svg
+from tests.records import make_record
 
-RECORD = {
-    "levels": ["label", "probability"], "explainers": {"a": "A", "b": "B"}, "instances": 4, "data": {"name": "toy"},
-    "settings": {"k": 1, "seed": 0, "confidence": 0.95, "resamples": 0},
-    "resampled": 0,
-}  # fmt: skip
+RECORD = make_record(
+    levels=["label", "probability"], explainers={"a": "A", "b": "B"}, instances=4, data={"name": "toy"}
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("iterates", [False, True])
@@ -22,7 +21,7 @@ def test_distances_and_drops_are_drawn_where_a_search_saw_probabilities(iterates
             "instance": i, "explainer": name, "access": level, "distance": 1.0 + i, "steps": 5.0,
             "probability": np.nan if level == "label" else 0.3, "converged": (i > 0) if iterates else None,
         }
-        for i in range(4) for name in "ab" for level in RECORD["levels"]
+        for i in range(4) for name in "ab" for level in RECORD.levels
     ]  # fmt: skip
     whole = pd.DataFrame(lines)
     drawn = distributions.draw(instances, [whole], ["a", "b"], RECORD)

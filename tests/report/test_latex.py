@@ -16,6 +16,7 @@ from cfeval_cli.report.render.latex import render_latex
 from cfeval_cli.report.table import Cell, Row, Table, Title
 from cfeval_cli.results.read import read
 from tests.inside import planned
+from tests.records import change_record
 
 
 def table(columns, rows, title="T", notes=()):
@@ -67,8 +68,7 @@ def test_chosen_metrics_have_rows_and_others_have_not(toy, made):
     three = ("explainer=[random,omission,lr]", "metric=[comprehensiveness,sufficiency,proximity,validity_soft,recall]")
     folder = made(toy, *three, "tables.metrics=[comprehensiveness,validity_soft]", "model.max_epochs=10")
     told = read(folder)
-    settings = {**told.record["settings"], "tables": {"metrics": None}}  # as of a run that chooses none
-    whole = replace(told, record={**told.record, "settings": settings})
+    whole = replace(told, record=change_record(told.record, settings={"tables": {"metrics": None}}))  # all
     chosen, everything = (folder / "tables.tex").read_text(), dict(Report(whole).texts())["tables.tex"].decode()
     assert "Comp. (del.)" in chosen and "soft" in chosen and "GroundTruth" in chosen
     assert "Suff." in everything and "Suff." not in chosen and "Proximity" not in chosen

@@ -24,6 +24,7 @@ from cfeval_cli.statistics.subsets import WITHOUT_CONTROLS
 from cfeval_cli.study.sweep.gather import gather
 from cfeval_cli.study.sweep.page import write
 from tests.conftest import cfeval, reseal
+from tests.records import change_record
 from tests.report.conftest import text_of
 
 FOUR = "explainer=[random,omission,decision_boundary,lr]"
@@ -353,7 +354,7 @@ def test_the_verdict_compares_metrics_that_rank_the_same_explainers(toy, made, g
         name in other for other in said.points if other != point for name in ("C (disc., label)", "DFR (del.)")
     )
     # of those that are compared nothing is lost
-    judged = _Judged.of(told.findings, told.record, told.record["settings"]["gold"][0])
+    judged = _Judged.of(told.findings, told.record, told.record.settings.gold[0])
     assert set(judged.lines["tau"]) == {0.5} and judged.ranked == 4
     not_compared = sum(map(len, judged.fewer.values()))
     mine = lines[rest & (lines["gold"] == judged.gold) & (lines["agreement"] == "recall") & lines["tau"].notna()]
@@ -374,7 +375,7 @@ def test_controls_alone_give_no_verdict(toy, made):
 @pytest.mark.parametrize(("count", "few"), [(1, "One instance is"), (29, "29 instances are"), (30, None)])
 def test_of_a_handful_of_instances_nothing_is_claimed(toy, made, count, few):
     told = opened(made(toy, FOUR))
-    found = tell(told.findings, told.record | {"instances": count})
+    found = tell(told.findings, change_record(told.record, instances=count))
     if few:
         assert found.headline == f"{few} too few to tell which explainer or which metric is right" and not found.sure
     assert ("closest" in found.headline.lower() or "best" in found.headline) == (few is None)
@@ -384,9 +385,9 @@ def test_only_effects_are_coloured(toy, made):
     folder = opened(made(toy, FOUR))
     told = instances.gather(folder)
     assert dict(zip(told["explainers"], told["effects"], strict=True)) == {
-        folder.record["explainers"][name]: name != "random" for name in folder.shown
+        folder.record.explainers[name]: name != "random" for name in folder.shown
     }
-    assert folder.record["effects"]["random"] is False
+    assert folder.record.effects["random"] is False
 
 
 def test_faults_are_told_if_there_are_any(toy, made):
@@ -453,7 +454,7 @@ def test_a_sweep_has_a_report_that_names_what_varies_and_what_failed(toy, made, 
 @pytest.mark.parametrize("resamples", [100, 1000])
 def test_too_few_resamples_are_said_and_only_then(toy, made, resamples):
     told = opened(made(toy, FOUR, FEW, *([] if resamples == 100 else [f"resamples={resamples}"]), copy=True))
-    assert told.record["settings"]["resamples"] == resamples
+    assert told.record.settings.resamples == resamples
     judged = _Judged.of(told.findings, told.record, "centered")
     least = 2 / (resamples + 1) * judged.hypotheses * (judged.hypotheses - 1) / 2
     assert bool(judged.blunt) == (least >= 0.05) == (resamples == 100)

@@ -11,6 +11,8 @@ from cfeval_cli.report.page.build import Report
 from cfeval_cli.report.table import Title
 from cfeval_cli.report.titles import name_truths
 from cfeval_cli.results.read import read
+from cfeval_cli.results.record import DefinitionsEntry
+from tests.records import change_record
 from tests.report.conftest import text_of
 
 
@@ -40,7 +42,7 @@ def _of(frame, number, name):
 
 
 def test_the_three_instances_are_those_of_most_disagreement_and_say_what_the_files_say(folder):
-    questions = name_truths(folder.record["settings"]["gold"], folder.record)
+    questions = name_truths(folder.record.settings.gold, folder.record)
     browser = instances.gather(folder)
     cases = why.choose(browser, questions).cases
     told = {name: pd.read_parquet(folder.path / f"{name}.parquet") for name in ("explanations", "counterfactuals")}
@@ -60,7 +62,7 @@ def test_the_three_instances_are_those_of_most_disagreement_and_say_what_the_fil
     for number, case in zip(ids, cases, strict=True):
         known = folder.instances.set_index("instance").loc[number]
         for line in case.lines:
-            name = next(n for n, title in folder.record["explainers"].items() if title == line.explainer)
+            name = next(n for n, title in folder.record.explainers.items() if title == line.explainer)
             mine = _of(told["explanations"], number, name).iloc[0]
             assert [part.partition(" = ")[0] for part in line.named.split(", ")] == [
                 features[j] for j in mine["features"][:2]
@@ -103,28 +105,26 @@ def test_a_head_is_explained_by_its_term_or_name(title, name):
 
 
 def test_a_folder_that_defines_nothing_has_the_usual_words_only(folder):
-    record = {name: value for name, value in folder.record.items() if name != "definitions"}
+    record = folder.record.model_copy(update={"definitions": DefinitionsEntry()})
     names = {term.name for term in glossary.terms(record)}
     assert "τ" in names and "Validity" not in names
     assert len({term.anchor for term in glossary.terms(folder.record)}) == len(glossary.terms(folder.record))
 
 
 def test_the_methods_are_those_of_the_settings(folder):
-    text, settings = methods.paragraph(folder.record), folder.record["settings"]
-    assert (
-        f"on {folder.record['instances']:,} test instances of toy by Random, Omission, DecisionBoundary and LR" in text
-    )
-    assert "name k = 2 features" in text and folder.record["setup"] in text and f"seed {settings['seed']}." in text
+    text, settings = methods.paragraph(folder.record), folder.record.settings
+    assert f"on {folder.record.instances:,} test instances of toy by Random, Omission, DecisionBoundary and LR" in text
+    assert "name k = 2 features" in text and folder.record.setup in text and f"seed {settings.seed}." in text
     assert "centered (contribution; exact) and contrast (change; exact)" in text
     assert "95 % bootstrap intervals over 100 resamples" in text and "Kendall's τ" in text
-    bare = {**folder.record, "truths": {}, "resampled": 0}
+    bare = change_record(folder.record, truths={}, resampled=0)
     assert "No truth is known" in methods.paragraph(bare) and "bootstrap" not in methods.paragraph(bare)
     cited = methods.citation("9.9")
     assert "version = {9.9}" in cited and "2109.01962" in cited and cited.count("{") == cited.count("}")
 
 
 def test_what_is_copied_is_escaped(folder):
-    record = {**folder.record, "explainers": dict.fromkeys(folder.record["explainers"], "<b>x")}
+    record = change_record(folder.record, explainers=dict.fromkeys(folder.record.explainers, "<b>x"))
     assert "<b>x" in methods.paragraph(record)
     html = Report(replace(folder, record=record)).page({}, [])
     assert "<b>x" not in re.sub(r"<script.*?</script>", "", html, flags=re.S) and "&lt;b&gt;x" in html

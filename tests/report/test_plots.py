@@ -17,12 +17,13 @@ from cfeval_cli.statistics.resampled import Bootstrap
 from cfeval_cli.statistics.scores import Scores
 from cfeval_cli.statistics.subsets import ALL_EXPLAINERS, WITHOUT_CONTROLS, select_subset
 from tests.inside import CONF
-from tests.report.test_tables import RECORD, facts
+from tests.records import change_record, make_metric
+from tests.report.test_tables import RECORD
 from tests.statistics.tables import EXPLAINERS, build
 
 NAMES = {"a": "A", "b": "$x^2$ <b>", "c": "C_1", "d": "D"}
-METRICS = {**RECORD["metrics"], "sufficiency": facts("Suff.", 10, block="erasure")}
-RUN = {**RECORD, "explainers": NAMES, "metrics": METRICS}
+METRICS = {**RECORD.metrics, "sufficiency": make_metric("Suff.", block="erasure")}
+RUN = change_record(RECORD, explainers=NAMES, metrics=METRICS)
 COSTS = pd.DataFrame(
     [("explainer", name, "", 0, 0.5 * i, 1000 * i) for i, name in enumerate(EXPLAINERS)]
     + [("search", "a", "label", "", 0.1, 50), ("metric", "c", "", "", 0.2, 70), ("bounds", "", "", "", 0.3, 90)],
@@ -53,7 +54,7 @@ def bars(axis):
 def test_scores_have_a_dot_and_an_interval_for_each_explainer(shown):
     findings, figures = shown
     assert list(figures) == ["correlations", "truth", "ranks", "costs"]
-    other = {**RUN, "settings": {**RUN["settings"], "gold": ["absolute"]}}  # a truth that was not computed
+    other = change_record(RUN, settings={"gold": ["absolute"]})  # a truth that was not computed
     figure = plots.draw(findings, COSTS, other)["scores"].figure
     panels = {re.sub(r"\n", " ", axis.get_title()): axis for axis in figure.axes if axis.get_visible()}
     panel = panels["C (disc., label) ↑"]

@@ -8,6 +8,8 @@ import pytest
 
 from cfeval_cli.errors import UserError
 from cfeval_cli.report.recommendation import tell
+from cfeval_cli.results.recommendation import parse_recommendation
+from tests.records import make_metric, make_record
 
 DUELS = {"lime": {"difference": 0.02, "low": -0.1, "high": 0.2, "p": 0.61},
          "anchor": {"difference": 0.4, "low": 0.3, "high": 0.5, "p": 0.0004}}  # fmt: skip
@@ -25,18 +27,18 @@ TOLD = {
     "explainers": {"shap": FACTS, "lime": FACTS | {"model_rows": 200.0}, "anchor": FACTS},
     "disagree": [{"instance": 7, "apart": 1.0, "named": {"shap": [0], "lime": [1], "anchor": []}}],
 }  # fmt: skip
-RECORD = {
-    "explainers": {"shap": "SHAP", "lime": "LIME", "anchor": "Anchor"}, "removals": {}, "search": "",
-    "truths": {"shapley": {"how": "sampled, 9 rows; on 100 of 200 instances", "error": 0.004, "largest_error": 0.01}},
-    "metrics": {"aopc": {"title": "AOPC", "latex": None, "better": "higher", "block": "erasure", "detail": ""}},
-}  # fmt: skip
+RECORD = make_record(
+    explainers={"shap": "SHAP", "lime": "LIME", "anchor": "Anchor"},
+    truths={"shapley": {"how": "sampled, 9 rows", "instances": 100, "error": 0.004, "largest_error": 0.01}},
+    metrics={"aopc": make_metric("AOPC", block="erasure", detail="")},
+)
 
 
 def said(**changes):
     told = copy.deepcopy(TOLD)
     told["questions"]["contribution"] |= changes
     folder = SimpleNamespace(
-        recommendation=told, record=RECORD, described=SimpleNamespace(features=["age", "sex"]), path=Path("x")
+        recommendation=parse_recommendation(told), record=RECORD, described=SimpleNamespace(features=["age", "sex"])
     )
     return tell(folder)
 
@@ -57,7 +59,8 @@ def test_who_is_as_good_as_the_best_and_cheaper_is_to_be_used():
 
 def test_a_contradiction_comes_first():
     rule = CONTEST | {"metric": "aopc", "variant": "marginal", "tied": ["anchor"]}
-    judge = {"judge": "tree", "fidelity": {"test": 0.95}, "picked": "anchor", "best": "shap", "regret": 0.3}
+    fidelity = {"test": 0.95, "low": 0.9, "high": 0.99, "rows": 100}
+    judge = {"judge": "tree", "fidelity": fidelity, "picked": "anchor", "best": "shap", "regret": 0.3}
     found = said(rule=rule, contradictions=["reference", "judges"], judges=[judge | {"holds": False, "p": 0.01}])
     assert found.headlines[0].startswith(
         "What contributed? Contradiction: the truth of this model puts SHAP first, and the rule Anchor; 1 of 1 judges "
@@ -85,9 +88,12 @@ def test_if_nothing_can_be_told_that_is_said_with_how_many_instances_it_would_ta
 
 
 def test_what_is_damaged_is_named_and_what_is_not_there_is_nothing():
-    folder = SimpleNamespace(recommendation={"questions": 3}, record=RECORD, described=SimpleNamespace(features=[]))
-    folder.path = Path("run")
+    with pytest.raises(ValueError, match=r"recommendation\.json: questions must be a mapping, not 3"):
+        parse_recommendation(TOLD | {"questions": 3})
+    folder = SimpleNamespace(
+        recommendation=parse_recommendation(TOLD), record=RECORD, described=SimpleNamespace(features=[]), path=Path("x")
+    )
     with pytest.raises(UserError, match=r"recommendation\.json is damaged"):
-        tell(folder)
+        tell(folder)  # features that the data do not have
     folder.recommendation = None
     assert tell(folder) is None

@@ -24,46 +24,38 @@ from cfeval_cli.report.table import Cell, Row, Table, Title
 from cfeval_cli.report.titles import find_low_coverage, merge_rows
 from cfeval_cli.statistics.findings import Findings
 from cfeval_cli.statistics.subsets import ALL_EXPLAINERS, WITHOUT_CONTROLS
+from tests.records import change_record, make_metric, make_record
 
-
-def facts(title, place, better="higher", latex=None, role="judged", block="counterfactual", detail="{variant}"):
-    """What run.json says of a metric."""
-    return {
-        "title": title, "latex": latex, "better": better, "place": place, "role": role, "block": block,
-        "detail": detail,
-    }  # fmt: skip
-
-
-RECORD = {
-    "explainers": {"a": "A_1 & <b>|", "b": "B"},
-    "settings": {"agreement": "recall", "gold": ["signed"], "k": 1, "seed": 0, "incomplete": "skip",
-                 "support": "common", "resamples": 2000, "confidence": 0.95},
-    "resampled": 2000,
-    "metrics": {
-        "c": facts("C", 60, latex=r"$\mathcal{C}$", detail="{search}, {variant}"),
-        "proximity": facts("Proximity", 50, "lower"),
-        "comprehensiveness": facts("Comp.", 10, block="erasure"),
-        "recall": facts("GroundTruth", 90, role="truth", block="truth", detail="{metric}, {variant}"),
-        "coverage": facts("Coverage", 99, "none", role="fact", block="truth", detail=""),
+RECORD = make_record(
+    explainers={"a": "A_1 & <b>|", "b": "B"},
+    settings={"agreement": "recall", "gold": ["signed"], "k": 1, "seed": 0, "incomplete": "skip",
+              "support": "common", "resamples": 2000, "confidence": 0.95},
+    resampled=2000,
+    metrics={
+        "c": make_metric("C", place=60, latex=r"$\mathcal{C}$", detail="{search}, {variant}"),
+        "proximity": make_metric("Proximity", place=50, better="lower"),
+        "comprehensiveness": make_metric("Comp.", place=10, block="erasure"),
+        "recall": make_metric("GroundTruth", place=90, role="truth", block="truth", detail="{metric}, {variant}"),
+        "coverage": make_metric("Coverage", place=99, better="none", role="fact", block="truth", detail=""),
     },
-    "truths": {name: {"question": "paper", "arbitrary": True} for name in ("signed", "absolute")},
-    "truths_absent": {},
-    "removals": {"del": {"title": "del.", "arbitrary": True}, "mask": {"title": "mask", "arbitrary": False}},
-    "explainers_absent": {},
-    "data": {
+    truths={name: {"question": "paper", "arbitrary": True} for name in ("signed", "absolute")},
+    removals={
+        "del": {"name": "zero", "title": "del.", "arbitrary": True},
+        "mask": {"name": "mask", "title": "mask", "arbitrary": False},
+    },
+    data={
         "name": "toy", "file": "toy.csv", "source": "data folder", "sha256": "ab" * 32, "rows_used": 1234,
         "rows_read": 2000, "rows_whole": 3000, "complete": False,
     },
-    "accuracy": {"test": 0.8},
-    "majority": {"test": 0.9},
-    "auc": {"test": 0.6123},
-    "reference": {"test_accuracy": 0.7},
-    "instances": 50,
-    "search": "disc.",
-    "metrics_absent": {"c_soft": "needs probability access"},
-    "setup": "discrete search (pick: auto); euclidean distance (space: auto)",
-    "correlations_absent": "",
-}  # fmt: skip
+    accuracy={"test": 0.8},
+    majority={"test": 0.9},
+    auc={"test": 0.6123},
+    reference={"test_accuracy": 0.7},
+    instances=50,
+    search="disc.",
+    metrics_absent={"c_soft": "needs probability access"},
+    setup="discrete search (pick: auto); euclidean distance (space: auto)",
+)  # fmt: skip
 
 
 def metrics(coverage=(1.0, 0.4)):
@@ -85,8 +77,9 @@ def metrics(coverage=(1.0, 0.4)):
                 {
                     "metric": metric, "variant": variant, "explainer": name, "rung": np.nan, "value": value,
                     "control": False, "n": 50, "own_value": value, "own_n": 50,
-                    "better": RECORD["metrics"][metric]["better"], "role": RECORD["metrics"][metric]["role"],
-                    "value_low": value - 0.1, "value_high": value + 0.1, "rank": rank, "note": note, "remark": "",
+                    "better": RECORD.metrics[metric].better, "role": RECORD.metrics[metric].role,
+                    "value_low": value - 0.1, "value_high": value + 0.1, "rank": rank, "note": note, "method": "",
+                    "remark": "",
                 }
             )  # fmt: skip
     return pd.DataFrame(rows)
@@ -192,7 +185,7 @@ def test_table_2_has_a_pair_of_columns_for_each_gold_and_bolds_the_best():
 def test_tau_without_controls_stands_beside_tau_and_the_note_names_who_is_left():
     lines, rest = CORRELATIONS.assign(explainers=4), CORRELATIONS["subset"] == WITHOUT_CONTROLS
     lines.loc[rest, ["explainers", "tau", "tau_low", "tau_high", "rho"]] = [2, -0.5, -0.6, 0.0, np.nan]
-    record = {**RECORD, "explainers": {"a": "Control", "b": "B", "x": "X"}}
+    record = change_record(RECORD, explainers={"a": "Control", "b": "B", "x": "X"})
     more = metrics()
     more = pd.concat(
         [more.assign(control=more["explainer"] == "a"), more[more["explainer"] == "b"].assign(explainer="x")]
@@ -234,7 +227,7 @@ def test_common_support_is_told_and_each_explainers_own_scores_have_a_table(shar
     assert "B alone covers 45." in told and ("allow no intervals" in told) == few
     assert own.title == "Scores of each explainer on its own instances" and own.detail
     assert "1.5000 (50)" in render_markdown(own) and "1.2500 (45)" in render_markdown(own)
-    record = {**RECORD, "settings": {**RECORD["settings"], "support": "own"}}
+    record = change_record(RECORD, settings={"support": "own"})
     told = tables(values=values.assign(n=values["own_n"]), record=record)
     assert "on its own instances (support=own), of 50: B 45." in render_markdown(told[0]) and len(told) == 2
     assert "support=" not in render_markdown(tables()[0])  # all cover the same
@@ -278,15 +271,15 @@ def scored(rows, roles=()):
     )  # fmt: skip
 
 
-NAMED = {
-    **RECORD,
-    "explainers": {"a": "A", "b": "B"},
-    "instances": 60,
-    "metrics": {
-        **RECORD["metrics"], "naopc": facts("NAOPC", 35, block="erasure"), "sparsity": facts("Sparsity", 70, detail=""),
-        "validity": facts("Validity", 40),
+NAMED = change_record(
+    RECORD,
+    explainers={"a": "A", "b": "B"},
+    instances=60,
+    metrics={
+        **RECORD.metrics, "naopc": make_metric("NAOPC", block="erasure"), "validity": make_metric("Validity"),
+        "sparsity": make_metric("Sparsity", detail=""),
     },
-}  # fmt: skip
+)  # fmt: skip
 
 
 def test_the_n_of_rows_is_stated_where_all_explainers_cover_all_instances():
@@ -303,7 +296,7 @@ def test_the_n_of_rows_is_stated_where_all_explainers_cover_all_instances():
 
 
 def test_the_n_of_rows_is_stated_if_each_explainer_has_its_own_instances():
-    record = NAMED | {"settings": {**NAMED["settings"], "support": "own"}}
+    record = change_record(NAMED, settings={"support": "own"})
     rows = [("c", "label", 60, 47), ("validity", "label", 60, 47), ("naopc", "del", 43, 30), ("sparsity", "", 20, 20)]
     (told,) = support_notes(scored(rows), record)
     assert told == (
@@ -343,7 +336,7 @@ def test_no_minus_zero():
 
 
 def test_without_correlations_the_reason_stands_there():
-    record = {**RECORD, "correlations_absent": "a ranking needs two explainers, and this run has one"}
+    record = change_record(RECORD, correlations_absent="a ranking needs two explainers, and this run has one")
     table = build_correlations(CORRELATIONS.iloc[:0], record)
     assert "No correlations: a ranking needs two explainers, and this run has one." in render_markdown(table)
 
@@ -425,9 +418,7 @@ def test_another_seed_of_the_explainer_is_told_in_words_and_beside_the_standard_
         and first.detail
         and second.detail
     )
-    assert "the same 2 features" in " ".join(
-        with_noise(*noisy(), {**RECORD, "settings": {**RECORD["settings"], "k": 2}})[0].notes
-    )
+    assert "the same 2 features" in " ".join(with_noise(*noisy(), change_record(RECORD, settings={"k": 2}))[0].notes)
 
 
 def test_without_anybody_who_draws_there_is_nothing_to_move_and_what_is_not_known_is_a_dash():
@@ -510,18 +501,24 @@ def test_rows_without_information_are_named_below_and_equal_variants_share_a_row
 
 
 def test_remarks_are_told_once_if_they_are_the_same_for_all():
-    facts = {"title": "NAOPC", "latex": None, "better": "higher", "block": "order", "detail": "{variant}"}
-    record = {
-        "metrics": {"naopc": facts}, "removals": {"del": {"title": "del."}}, "search": "disc.",
-        "explainers": {"lr": "LR", "random": "Random"},
+    record = make_record(
+        metrics={"naopc": make_metric("NAOPC", block="order")}, removals={"del": {"name": "zero", "title": "del."}},
+        explainers={"lr": "LR", "random": "Random"},
+    )  # fmt: skip
+    texts = {
+        "del": [("a", "1 of 2"), ("a", "1 of 2")], "marginal": [("a", "1 of 2"), ("a", "2 of 2")],
+        "mask": [("a", "1 of 2"), ("a", "")], "mean": [("", "x"), ("", "y")], "none": [("", ""), ("", "")],
     }  # fmt: skip
-    lines = [("naopc", "del", "lr", "a"), ("naopc", "del", "random", "a"), ("naopc", "marginal", "lr", "a")]
-    lines += [("naopc", "marginal", "random", "b"), ("naopc", "mask", "lr", "")]
-    metrics = pd.DataFrame(lines, columns=["metric", "variant", "explainer", "remark"])
-    assert remark_notes(metrics, record) == ["NAOPC (del.): a.", "NAOPC (marginal). LR: a; Random: b."]
-    lines = [("naopc", "marginal", "lr", "a; 1 of 2"), ("naopc", "marginal", "random", "a; 2 of 2")]
-    metrics = pd.DataFrame(lines, columns=["metric", "variant", "explainer", "remark"])
-    assert remark_notes(metrics, record) == ["NAOPC (marginal): a. LR: 1 of 2; Random: 2 of 2."]
+    lines = [
+        ("naopc", variant, name, *both)
+        for variant, pairs in texts.items()
+        for name, both in zip(("lr", "random"), pairs, strict=True)
+    ]
+    metrics = pd.DataFrame(lines, columns=["metric", "variant", "explainer", "method", "remark"])
+    assert remark_notes(metrics, record) == [
+        "NAOPC (del.): a; 1 of 2.", "NAOPC (marginal): a. LR: 1 of 2; Random: 2 of 2.",
+        "NAOPC (mask). LR: a; 1 of 2; Random: a.", "NAOPC (mean). LR: x; Random: y.",
+    ]  # fmt: skip
 
 
 def test_what_ranks_unlike_explainers_is_not_compared():
@@ -533,7 +530,7 @@ def test_what_ranks_unlike_explainers_is_not_compared():
         | {"family": "explainers", "gold": "signed", "agreement": "recall", "subset": ALL_EXPLAINERS}
         for (one, other), figures in gaps.items()
     ]
-    (table,) = build_differences(pd.DataFrame(lines), RECORD | {"resampled": 100})
+    (table,) = build_differences(pd.DataFrame(lines), change_record(RECORD, resampled=100))
     assert [row.texts for row in table.blocks[0]] == [["0.500*", "–"], ["", "–"], ["", ""]]
     assert "–: the two rank unlike explainers, and their τ cannot be compared." in table.notes
     assert not any("can be small enough" in note for note in table.notes)  # one pair is tested, not three
@@ -550,7 +547,8 @@ def test_mean_ranks_are_of_metrics_that_rank_the_same_explainers():
         ]
         + [{"metric": "t", "variant": "del", "explainer": name, "rank": 2.0, "role": "judged"} for name in "ABC"]
     ).assign(rung=float("nan"))
-    record = {"metrics": {name: {"block": "erasure" if name != "u" else "counterfactual"} for name in "xyzut"}}
+    blocks = {name: "erasure" if name != "u" else "counterfactual" for name in "xyzut"}
+    record = make_record(metrics={name: make_metric(name, block=block) for name, block in blocks.items()})
     found = compute_mean_ranks(metrics, record)
     assert found["erasure"]["mean"].to_dict() == {"B": 1.0, "A": 2.5, "C": 2.5}
     assert set(found["erasure"]["count"]) == {2} and next(iter(found["erasure"].index)) == "B"

@@ -21,12 +21,12 @@ SOME = ("explainer=[random,lr]", "n_explain=20")
 def test_what_is_read_is_what_was_written(toy, made):
     folder = made(toy, *SOME)
     record = checked.read(folder)
-    assert record["schema"] == checked.SCHEMA and record["status"] == "complete"
+    assert record.schema_ == checked.SCHEMA and record.status == "complete"
     found = read(folder, record)
     written = pd.read_csv(folder / "metrics.csv")
     assert found.findings.metrics["value"].to_numpy() == pytest.approx(written["value"].to_numpy(), nan_ok=True)
     assert set(written["role"]) == {"judged", "truth", "fact"}
-    assert RunFolder(folder, []).results == record["inputs"]
+    assert RunFolder(folder, []).results == record.inputs
 
 
 def test_instances_have_predictions_and_truths_a_value_for_each_feature(toy, made):
@@ -38,12 +38,12 @@ def test_instances_have_predictions_and_truths_a_value_for_each_feature(toy, mad
     assert instances["predicted_probability"].to_numpy() == pytest.approx(kept)
     truth = pd.read_parquet(folder / "truth.parquet")
     assert set(truth["instance"]) == set(instances["instance"])
-    assert set(record["truths"]) == {"signed", "centered", "contrast", "absolute"}
-    assert {name: facts["title"] for name, facts in record["removals"].items()} == {
+    assert set(record.truths) == {"signed", "centered", "contrast", "absolute"}
+    assert {name: removal.title for name, removal in record.removals.items()} == {
         "del": "del.", "mask": "mask", "marginal": "marginal",
     }  # fmt: skip
-    for facts in record["metrics"].values():
-        assert {"title", "latex", "better", "place", "role", "block", "detail"} <= set(facts)
+    for metric in record.metrics.values():
+        assert {"title", "latex", "better", "place", "role", "block", "detail"} <= metric.model_fields_set
 
 
 def test_a_file_that_was_changed_or_is_gone_is_named(toy, made):
@@ -200,3 +200,8 @@ def test_load_of_a_sweep_names_its_runs(tmp_path):
     (tmp_path / "multirun.yaml").touch()
     with pytest.raises(UserError, match=r"is the folder of a sweep\. Load one of the runs in it: .*/0\."):
         load(tmp_path)
+
+
+def test_a_record_that_no_reader_would_accept_is_not_written(toy, made):
+    with pytest.raises(UserError, match=r"reference\.test_accuracy must be a number, not 'high'"):
+        made(toy, *SOME, "+dataset.reference={test_accuracy: high}")

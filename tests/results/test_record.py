@@ -14,7 +14,9 @@ def test_the_record_of_a_run_is_read_and_written_again(toy, made):
     assert {name: entry.title for name, entry in parsed.metrics.items()} == {
         name: facts["title"] for name, facts in record["metrics"].items()
     }
-    assert parse_record(json.loads(parsed.model_dump_json(by_alias=True))) == parsed
+    assert json.dumps(parsed.to_dict()) == json.dumps(record)
+    assert parsed.questions == {"centered": "contribution", "contrast": "change"}
+    assert parsed.arbitrary_removals == {"del"}
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,13 @@ def build(seed, n=5, gaps=False, controls=()):
             key = {"metric": metric, "variant": variant, "explainer": explainer}
             role = {"recall": "truth", "coverage": "fact"}.get(metric, "judged")
             facts = {"rung": np.nan, "better": better, "role": role, "access": "label", "low": 0.0, "high": 1.0}
-            facts |= {"note": "", "remark": "", "empty": "every distance is zero", "control": explainer in controls}
+            facts |= {
+                "note": "",
+                "method": "",
+                "remark": "",
+                "empty": "every distance is zero",
+                "control": explainer in controls,
+            }
             facts |= {"circular": False}
             order.append({**key, **facts})
             for instance in range(n):

@@ -166,6 +166,7 @@ def test_intervals_cover_a_known_truth_at_the_nominal_rate(kind):
             "low": 0.0,
             "high": 1.0,
             "note": "",
+            "method": "",
             "remark": "",
             "empty": "",
             "control": False,

@@ -211,6 +211,7 @@ def test_intervals_of_tau_cover_the_truth_of_explainers_that_are_apart():
                 key = {"metric": metric, "variant": variant, "explainer": name}
                 facts = {"rung": np.nan, "better": better, "access": "label", "low": 0.0, "high": 1.0, "note": ""}
                 facts |= {
+                    "method": "",
                     "remark": "",
                     "empty": "",
                     "control": False,

@@ -115,7 +115,7 @@ def test_without_reparametrisations_nothing_is_said():
     done = conclude(scores, order, HOW)
     assert done.invariance is None
     assert done.metrics["moves"].isna().all() and done.correlations["moves"].isna().all()
-    assert isinstance(done.metrics, pd.DataFrame) and list(done.metrics)[-3:] == ["moves", "note", "remark"]
+    assert isinstance(done.metrics, pd.DataFrame) and list(done.metrics)[-4:] == ["moves", "note", "method", "remark"]
 
 
 def test_a_ladder_is_judged_by_its_known_order():

@@ -13,13 +13,10 @@ from cfeval_cli.statistics.scores import Scores
 
 HOW = Bootstrap(0, 500)
 RULE = Rule("a test", {"contribution": ["comprehensiveness", "aopc"], "change": ["validity_soft"]})
-TRUTHS = {
-    "signed": {"question": "paper", "arbitrary": True}, "shapley": {"question": "contribution", "arbitrary": False},
-    "contrast": {"question": "change", "arbitrary": False},
-}  # fmt: skip
+QUESTIONS = {"shapley": "contribution", "contrast": "change"}
 
 
-def view(cells, n=60, truths=TRUTHS, seed=0):
+def view(cells, n=60, questions=QUESTIONS, seed=0):
     """Scores that scatter around a mean for each (metric, variant) and explainer."""
     rng = np.random.default_rng(seed)
     scores, metrics = [], []
@@ -33,7 +30,7 @@ def view(cells, n=60, truths=TRUTHS, seed=0):
             pd.DataFrame(scores, columns=["instance", "explainer", "metric", "variant", "numerator", "denominator"])
         ),
         pd.DataFrame(metrics, columns=["metric", "variant", "explainer", "rung", "control", "better", "value"]),
-        truths, ["shapley", "contrast"], {"del": {"arbitrary": True}, "marginal": {"arbitrary": False}}, "recall",
+        questions, ["shapley", "contrast"], {"del"}, "recall",
     )  # fmt: skip
 
 

@@ -31,6 +31,7 @@ from cfeval_cli.report.render.markdown import render_markdown
 from cfeval_cli.report.table import Table
 from cfeval_cli.report.titles import name_truths
 from cfeval_cli.results.read import Folder
+from cfeval_cli.results.record import RunRecord
 from cfeval_cli.statistics.findings import Findings
 
 NAME = "report.html"
@@ -115,14 +116,14 @@ class Report:
     def page(self, drawn: Mapping[str, Plot], figures: Sequence[str]) -> str:
         """All of it, to be opened in a browser."""
         folder, record = self.folder, self.folder.record
-        settings, data, count = record["settings"], record["data"], record["instances"]
+        settings, data, count = record.settings, record.data, record.instances
         disagree = () if self.recommendation is None else self.recommendation.disagree
         browser = instances.gather(folder, disagree)
         facts = [
-            ("data", data["name"]), ("instances", f"{count:,}"), ("explainers", str(len(record["explainers"]))),
-            ("k", str(settings["k"])), ("seed", str(settings["seed"])), ("search", record["search"]),
-            ("gold", ", ".join(settings["gold"]) if record["truths"] else "not known"),
-            ("test accuracy", f"{record['accuracy']['test']:.1%}{describe_baselines(record)}"),
+            ("data", data.name), ("instances", f"{count:,}"), ("explainers", str(len(record.explainers))),
+            ("k", str(settings.k)), ("seed", str(settings.seed)), ("search", record.search),
+            ("gold", ", ".join(settings.gold) if record.truths else "not known"),
+            ("test accuracy", f"{record.accuracy['test']:.1%}{describe_baselines(record)}"),
         ]  # fmt: skip
         return render(
             "run.html",
@@ -134,14 +135,14 @@ class Report:
             recommendation=self.recommendation,
             warnings=provenance.warnings(folder),
             plots=embedded(drawn, figures),
-            examples=why.choose(browser, name_truths(settings["gold"], record), disagree),
+            examples=why.choose(browser, name_truths(settings.gold, record), disagree),
             browser_note=_browser_note(browser),
             methods=methods.paragraph(record),
-            citation=methods.citation(str(record.get("cfeval", __version__))),
+            citation=methods.citation(record.cfeval),
             data=browser,
             provenance=provenance.provenance(record),
-            command=shlex.join(record["command"]),
-            stages=stages.bar(record.get("seconds", {}), folder.costs),
+            command=shlex.join(record.command),
+            stages=stages.bar(record.seconds, record.stages, folder.costs),
         )
 
 
@@ -174,11 +175,11 @@ def put(what: str | bytes, path: Path) -> None:
         partial.write_bytes(what.encode() if isinstance(what, str) else what)
 
 
-def _title(record: Mapping[str, Any], *, advised: bool) -> str:
-    name, explainers = record["data"]["name"], record["explainers"]
+def _title(record: RunRecord, *, advised: bool) -> str:
+    name, explainers = record.data.name, record.explainers
     if len(explainers) == 1:
         return f"{name}: {next(iter(explainers.values()))}"
-    if not record["truths"]:
+    if not record.truths:
         return f"{name}: {len(explainers):,} explainers of a model whose truth is not known"
     if advised:
         return f"{name}: which of {len(explainers):,} explainers to use on this model?"

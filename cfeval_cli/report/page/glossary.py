@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from cfeval_cli.report.notes import MOVES_NOTE
 from cfeval_cli.report.table import CIRCULAR, MOVES, Title
+from cfeval_cli.results.record import RunRecord
 
 _ALWAYS = {
     "τ": "Kendall's τ: of all pairs of explainers, the share that two rankings order alike less the share that they "
@@ -42,26 +42,23 @@ class Term:
         return "term-" + "".join(sign if sign.isascii() and sign.isalnum() else f"-{ord(sign):x}" for sign in self.name)
 
 
-def terms(record: Mapping[str, Any]) -> list[Term]:
+def terms(record: RunRecord) -> list[Term]:
     """The metrics, explainers, truths and removals of a run as it defines them, and the words of all reports."""
-    told = record.get("definitions", {})
-    metrics = _metrics(record, told.get("metric", {}))
-    explainers = {title: told.get("explainer", {}).get(name) for name, title in record["explainers"].items()}
-    removals = {
-        f"{facts.get('title', name)} (removal)": told.get("removal", {}).get(facts.get("name", name))
-        for name, facts in record.get("removals", {}).items()
-    }
-    truths = {f"{name} (gold)": what for name, what in told.get("truth", {}).items()}
+    told = record.definitions
+    metrics = _metrics(record, told.metric)
+    explainers = {title: told.explainer.get(name) for name, title in record.explainers.items()}
+    removals = {f"{removal.title} (removal)": told.removal.get(removal.name) for removal in record.removals.values()}
+    truths = {f"{name} (gold)": what for name, what in told.truth.items()}
     known = {**metrics, **explainers, **truths, **removals, **_ALWAYS}
     return [Term(name, what) for name, what in known.items() if what]
 
 
-def _metrics(record: Mapping[str, Any], told: Mapping[str, str]) -> dict[str, str]:
+def _metrics(record: RunRecord, told: Mapping[str, str]) -> dict[str, str]:
     """By their titles, which several may share."""
     sharing: dict[str, list[str]] = {}
-    for name, facts in record["metrics"].items():
+    for name, facts in record.metrics.items():
         if told.get(name):
-            sharing.setdefault(facts["title"], []).append(name)
+            sharing.setdefault(facts.title, []).append(name)
     return {
         title: told[names[0]] if len(names) == 1 else " ".join(f"{name}: {told[name]}" for name in names)
         for title, names in sharing.items()

@@ -31,7 +31,7 @@ def pick(probability: Floats, most: int) -> Ints:
 def gather(folder: Folder, named: Sequence[int] = ()) -> dict[str, Any]:
     """Return what the page's instance browser is given, the named instances included: names once, then numbers."""
     names = folder.shown[:_EXPLAINERS]
-    levels = list(folder.record["levels"])
+    levels = list(folder.record.levels)
     ids, likely = folder.predicted["instance"].to_numpy(), _likely(folder.predicted)
     always = np.flatnonzero(np.isin(ids, named))
     rows = np.union1d(pick(likely, MOST), always)
@@ -92,13 +92,13 @@ def _made(folder: Folder, ids: Sequence[int], names: Sequence[str], levels: Sequ
         "kind": data.kind,
         "classes": list(data.classes),
         "features": list(data.features),
-        "explainers": [record["explainers"][name] for name in names],
-        "effects": [bool(record.get("effects", {}).get(name, True)) for name in names],
-        "left": len(folder.record["explainers"]) - len(names),
+        "explainers": [record.explainers[name] for name in names],
+        "effects": [bool(record.effects.get(name, True)) for name in names],
+        "left": len(folder.record.explainers) - len(names),
         "levels": levels,
         "golds": list(golds),
-        "k": record["settings"]["k"],
-        "total": record["instances"],
+        "k": record.settings.k,
+        "total": record.instances,
         "moved": folder.moved,
         "words": list(words),
         "instances": instances,
@@ -107,13 +107,13 @@ def _made(folder: Folder, ids: Sequence[int], names: Sequence[str], levels: Sequ
 
 def _golds(folder: Folder, ids: Sequence[int]) -> dict[str, Ints]:
     """The k gold features (n, k) under each definition, the leading one first; none if no truth is known."""
-    settings = folder.record["settings"]
-    if "truth.parquet" not in folder.record["files"]:
+    settings = folder.record.settings
+    if "truth.parquet" not in folder.record.files:
         return {}
     golds, truth = {}, folder.told("truth.parquet", ids)
     for name in name_truths(truth["truth"], folder.record):
         lines = truth[truth["truth"] == name].set_index("instance")["importance"].loc[list(ids)]
-        golds[name] = top(np.stack(lines.to_list()).astype(float), settings["k"])
+        golds[name] = top(np.stack(lines.to_list()).astype(float), settings.k)
     return golds
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from cfeval_cli.report.notes import describe_fidelity
+from cfeval_cli.report.notes import describe_fidelity, describe_method
 from cfeval_cli.report.page.verdict import listed
+from cfeval_cli.results.record import RunRecord
 
 METHOD = """\
 @article{ge2021counterfactual,
@@ -18,69 +18,67 @@ METHOD = """\
 }"""  # noqa: E501  as it is copied
 
 
-def paragraph(record: Mapping[str, Any]) -> str:
+def paragraph(record: RunRecord) -> str:
     """How it was done, in sentences that can stand in a paper."""
-    settings, data, count = record["settings"], record["data"], record["instances"]
-    k, names = settings["k"], list(record["explainers"].values())
-    train = record.get("splits", {}).get("train")
+    settings, data, count = record.settings, record.data, record.instances
+    k, names = settings.k, list(record.explainers.values())
+    train = record.splits.get("train")
     trained = f" (trained on {train:,} rows)" if train else ""
-    many = f"{count:,} test instance{'s' * (count != 1)} of {data['name']}"
+    many = f"{count:,} test instance{'s' * (count != 1)} of {data.name}"
     told = [
-        f"A {_model(record)}{trained} with a test accuracy of {record['accuracy']['test']:.1%} was explained on {many} "
+        f"A {_model(record)}{trained} with a test accuracy of {record.accuracy['test']:.1%} was explained on {many} "
         f"by {_some(names)}, each of which had to name k = {k} feature{'s' * (k != 1)}.{describe_fidelity(record)}",
-        f"Counterfactuals that change nothing but the named features were found by {record['setup']}.",
+        f"Counterfactuals that change nothing but the named features were found by {record.setup}.",
         *([f"The explanations were scored by {_some(scored)}."] if (scored := _metrics(record)) else []),
         *_truth(record),
         *_sure(record),
-        f"Everything was computed by cfeval {record.get('cfeval', '')} (Ge et al., 2021), seed {settings['seed']}.",
+        f"Everything was computed by cfeval {record.cfeval} (Ge et al., 2021), seed {settings.seed}.",
     ]
     return " ".join(told)
 
 
-def _model(record: Mapping[str, Any]) -> str:
-    name = record.get("model", {}).get("name")
-    return f"model ({name})" if name else "model"
+def _model(record: RunRecord) -> str:
+    return f"model ({record.model.name})" if record.model.name else "model"
 
 
 def _some(names: Sequence[str], most: int = 25) -> str:
     return listed(names) if len(names) <= most else listed([*names[:most], f"{len(names) - most} more"])
 
 
-def _metrics(record: Mapping[str, Any]) -> list[str]:
+def _metrics(record: RunRecord) -> list[str]:
     """The metrics that are judged, without their variants."""
-    judged = [name for name, facts in record["metrics"].items() if facts["role"] == "judged"]
-    return list(dict.fromkeys(record["metrics"][name]["title"] for name in judged))
+    judged = [name for name, facts in record.metrics.items() if facts.role == "judged"]
+    return list(dict.fromkeys(record.metrics[name].title for name in judged))
 
 
-def _truth(record: Mapping[str, Any]) -> list[str]:
+def _truth(record: RunRecord) -> list[str]:
     """What counted as truth, and how it was known."""
-    settings, truths = record["settings"], record["truths"]
-    lead = [gold for gold in settings["gold"] if gold in truths]
+    settings, truths = record.settings, record.truths
+    lead = [gold for gold in settings.gold if gold in truths]
     if not lead:
         return ["No truth is known of the model, so that no metric could be judged."]
     told = []
     for gold in lead:
         facts = truths[gold]
-        how = f"{facts['how']}" if facts.get("how") else "computed from the model"
-        told.append(f"{gold} ({facts.get('question', 'the paper')}; {how})")
+        told.append(f"{gold} ({facts.question}; {describe_method(facts, record)})")
     return [
-        f"What truly matters is defined by {listed(told)}; an explainer's truth is its {settings['agreement']} of the "
+        f"What truly matters is defined by {listed(told)}; an explainer's truth is its {settings.agreement} of the "
         f"k features that matter most, and a metric is judged by Kendall's τ between its ranking of the explainers and "
         "that of the truth, over all explainers and without controls."
     ]
 
 
-def _sure(record: Mapping[str, Any]) -> list[str]:
+def _sure(record: RunRecord) -> list[str]:
     """How the intervals were made."""
-    if not record.get("resampled"):
+    if not record.resampled:
         return []
-    level = f"{100 * record['settings']['confidence']:.4g} %"
+    level = f"{100 * record.settings.confidence:.4g} %"
     shared = {
         "common": "explainers are compared on the instances that all of them cover",
         "own": "each explainer is scored on the instances that it covers",
-    }.get(record["settings"].get("support", ""), "")
+    }.get(record.settings.support, "")
     return [
-        f"Intervals are {level} bootstrap intervals over {record['resampled']:,} resamples of the instances, the same "
+        f"Intervals are {level} bootstrap intervals over {record.resampled:,} resamples of the instances, the same "
         f"for all; differences between metrics are corrected by Holm's method{'; ' * bool(shared)}{shared}."
     ]
 

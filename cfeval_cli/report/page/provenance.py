@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
@@ -10,6 +9,7 @@ import pandas as pd
 from cfeval_cli.report.instance_counts import support_notes
 from cfeval_cli.report.notes import HALF, absent_notes, group_by_reason
 from cfeval_cli.results.read import Folder
+from cfeval_cli.results.record import RunRecord
 
 _NAMED = 20  # explainers that are named one by one
 
@@ -17,36 +17,36 @@ _NAMED = 20  # explainers that are named one by one
 def warnings(folder: Folder) -> list[str]:
     """Partial data, low coverage, searches and explainers that failed, what is not there."""
     record, metrics = folder.record, folder.findings.metrics
-    settings, data = record["settings"], record["data"]
-    told = [f"{doubt[:1].upper()}{doubt[1:]}" for doubt in record.get("doubts", [])]
-    if not data["complete"]:
-        told.append(f"Partial data: {data['rows_read']:,} of {data['rows_whole']:,} rows of {data['file']}.")
+    settings, data = record.settings, record.data
+    told = [f"{doubt[:1].upper()}{doubt[1:]}" for doubt in record.doubts]
+    if not data.complete:
+        told.append(f"Partial data: {data.rows_read:,} of {data.rows_whole:,} rows of {data.file}.")
     coverage = metrics[(metrics["metric"] == "coverage") & (metrics["value"] < 1)]
     if len(coverage):
         low = (coverage["value"] < HALF).any()
         told.append(
-            f"Not every instance has k = {settings['k']} named features (incomplete: {settings['incomplete']}). "
-            f"Coverage: {_shares(coverage, record)}." + _OF_INCOMPLETE[settings["incomplete"]] * bool(low)
+            f"Not every instance has k = {settings.k} named features (incomplete: {settings.incomplete}). "
+            f"Coverage: {_shares(coverage, record)}." + _OF_INCOMPLETE[settings.incomplete] * bool(low)
         )
     told += support_notes(metrics, record)
     rested = metrics[(metrics["metric"] == "converged") & (metrics["value"] < 1)]
     if len(rested):
         told.append(f"Not all searches converged. Converged: {_shares(rested, record)}.")
-    faults = {name: one["faults"] for name, one in record.get("explained", {}).items() if one.get("faults")}
+    faults = {name: entry.faults for name, entry in record.explained.items() if entry.faults}
     if faults:
-        many = ", ".join(f"{record['explainers'].get(name, name)} {number:,}" for name, number in faults.items())
+        many = ", ".join(f"{record.explainers.get(name, name)} {number:,}" for name, number in faults.items())
         told.append(f"Instances that were not explained: {many}.")
     valid = metrics[(metrics["metric"] == "validity") & metrics["value"].notna()]
     best = valid.groupby("variant", sort=False)["value"].max()
     told += [f"No counterfactual flips a prediction ({level} access)." for level in best.index[best == 0]]
-    if record["resampled"] == 0:
+    if record.resampled == 0:
         told.append("No intervals, and no differences between metrics: resamples=0.")
     elif metrics["value_low"].isna().all():
-        told.append(f"No intervals: {record['instances']:,} instances are no sample to draw from again.")
-    if record["metrics_absent"]:
-        told.append(f"Not computed: {group_by_reason(record['metrics_absent'])}.")
+        told.append(f"No intervals: {record.instances:,} instances are no sample to draw from again.")
+    if record.metrics_absent:
+        told.append(f"Not computed: {group_by_reason(record.metrics_absent)}.")
     told += absent_notes(record)
-    if str(record.get("git_commit") or "").endswith("-dirty"):
+    if (record.git_commit or "").endswith("-dirty"):
         told.append("The source tree had changes that are in no commit.")
     return told
 
@@ -58,41 +58,41 @@ _OF_INCOMPLETE = {
 }
 
 
-def _shares(lines: pd.DataFrame, record: Mapping[str, Any]) -> str:
+def _shares(lines: pd.DataFrame, record: RunRecord) -> str:
     pairs = list(zip(lines["explainer"], lines["value"], strict=True))
-    shares = ", ".join(f"{record['explainers'][name]} {value:.1%}" for name, value in pairs[:_NAMED])
+    shares = ", ".join(f"{record.explainers[name]} {value:.1%}" for name, value in pairs[:_NAMED])
     return shares + (f" and {len(pairs) - _NAMED} more" if len(pairs) > _NAMED else "")
 
 
-def provenance(record: Mapping[str, Any]) -> list[tuple[str, str]]:
+def provenance(record: RunRecord) -> list[tuple[str, str]]:
     """Data, settings, versions and time, as pairs of name and text."""
-    data, settings, splits, accuracy = (record[name] for name in ("data", "settings", "splits", "accuracy"))
-    rows = f"{data['rows_used']:,} used, of {data['rows_read']:,} read"
-    rows += "" if data["complete"] else f", of {data['rows_whole']:,} that a complete copy has"
-    theirs = record["reference"].get("test_accuracy")
-    accuracies = ", ".join(f"{name} {value:.2%}" for name, value in accuracy.items())
-    explainers = [f"{title} ({name})" for name, title in record["explainers"].items()]
-    packages = [f"{name} {number}" for name, number in record.get("packages", {}).items()]
-    versions = [f"cfeval {record.get('cfeval', '')}", f"Python {record.get('python', '')}", *packages]
-    told = [("Data", f"{data['name']}: {data['file']}, from: {data['source']}"), ("Rows", rows)]
-    told.append(("SHA-256", data["sha256"]))
-    vectors = data.get("embedding")
-    if vectors:
-        told.append(("Embedding", f"{vectors['name']}: {vectors['words']:,} of {data['vocabulary']:,} words"))
+    data, settings = record.data, record.settings.model_dump(exclude_unset=True)
+    rows = f"{data.rows_used:,} used, of {data.rows_read:,} read"
+    rows += "" if data.complete else f", of {data.rows_whole:,} that a complete copy has"
+    theirs = record.reference.test_accuracy
+    accuracies = ", ".join(f"{name} {value:.2%}" for name, value in record.accuracy.items())
+    explainers = [f"{title} ({name})" for name, title in record.explainers.items()]
+    packages = [f"{name} {number}" for name, number in record.packages.items()]
+    versions = [f"cfeval {record.cfeval}", f"Python {record.python}", *packages]
+    told = [("Data", f"{data.name}: {data.file}, from: {data.source}"), ("Rows", rows)]
+    told.append(("SHA-256", data.sha256))
+    if data.embedding:
+        words = f"{data.embedding.words:,} of {data.vocabulary:,} words"
+        told.append(("Embedding", f"{data.embedding.name}: {words}"))
     return [
         *told,
-        ("Split", ", ".join(f"{name} {size:,}" for name, size in splits.items())),
+        ("Split", ", ".join(f"{name} {size:,}" for name, size in record.splits.items())),
         ("Accuracy", accuracies + (f"; the paper's: {theirs:.2%}" if theirs else "")),
-        ("Largest class", ", ".join(f"{name} {value:.2%}" for name, value in record.get("majority", {}).items())),
-        ("AUC", ", ".join(f"{name} {value:.3f}" for name, value in record.get("auc", {}).items()) or "not known"),
-        ("Search", record["setup"]),
+        ("Largest class", ", ".join(f"{name} {value:.2%}" for name, value in record.majority.items())),
+        ("AUC", ", ".join(f"{name} {value:.3f}" for name, value in record.auc.items()) or "not known"),
+        ("Search", record.setup),
         ("Settings", ", ".join(f"{name}={_value(value)}" for name, value in settings.items())),
         ("Explainers", ", ".join(explainers[:_NAMED]) + " …" * (len(explainers) > _NAMED)),
-        ("Started", str(record.get("started", ""))),
-        ("Took", _seconds(record.get("seconds", {}))),
+        ("Started", record.started),
+        ("Took", _describe_seconds(record)),
         ("Versions", ", ".join(versions)),
-        ("Commit", str(record.get("git_commit") or "an installed copy")),
-        ("Inputs", str(record.get("inputs") or "not known")),
+        ("Commit", record.git_commit or "an installed copy"),
+        ("Inputs", record.inputs or "not known"),
     ]
 
 
@@ -102,7 +102,7 @@ def _value(value: Any) -> str:
     return "null" if value is None else str(value)
 
 
-def _seconds(seconds: Mapping[str, float]) -> str:
-    slow = sorted(((value, name) for name, value in seconds.items() if name != "total"), reverse=True)[:4]
-    parts = ", ".join(f"{name} {value:.1f} s" for value, name in slow)
-    return f"{seconds.get('total', 0.0):.1f} s" + (f"; longest: {parts}" if parts else "")
+def _describe_seconds(record: RunRecord) -> str:
+    slowest = sorted(record.stages, key=lambda entry: (entry.seconds, entry.title), reverse=True)[:4]
+    parts = ", ".join(f"{entry.title} {entry.seconds:.1f} s" for entry in slowest)
+    return f"{record.seconds:.1f} s" + (f"; longest: {parts}" if parts else "")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pandas as pd
+
+from cfeval_cli.results.record import StageEntry
 
 _LEAST = 0.01  # of the whole: what is shorter is put together
 _COLOURS = 8  # that the page has
@@ -24,17 +26,15 @@ class Stage:
     colour: int
 
 
-def bar(seconds: Mapping[str, float], costs: pd.DataFrame) -> list[Stage]:
+def bar(total: float, entries: Sequence[StageEntry], costs: pd.DataFrame) -> list[Stage]:
     """The stages of a run in their order, those of one kind together, and apart from them the model's own answers.
 
     What is no stage, such as starting and writing, and what is too short to be seen, is `other work`.
     """
     kinds: dict[str, float] = {}
-    for name, value in seconds.items():
-        if name != "total":
-            kind = name.partition(":")[0]
-            kinds[kind] = kinds.get(kind, 0.0) + value
-    whole = max(seconds.get("total", 0.0), sum(kinds.values()))
+    for entry in entries:
+        kinds[entry.stage] = kinds.get(entry.stage, 0.0) + entry.seconds
+    whole = max(total, sum(kinds.values()))
     if whole <= 0:
         return []
     answers = 0.0

@@ -19,6 +19,7 @@ from cfeval_cli.report.titles import (
     mark_low_coverage,
     name_truths,
 )
+from cfeval_cli.results.record import RunRecord
 from cfeval_cli.statistics.findings import Findings
 from cfeval_cli.statistics.resampled import LEAST, SURE, too_few
 from cfeval_cli.statistics.subsets import WITHOUT_CONTROLS, select_subset
@@ -44,14 +45,14 @@ class _Judged:
 
     lines: pd.DataFrame  # of correlations.csv, best τ first; τ is that without controls, over the same explainers
     differences: pd.DataFrame
-    record: Mapping[str, Any]
+    record: RunRecord
     gold: str = ""
     left: Sequence[str] = ()  # the explainers that are no controls
     controls: Sequence[str] = ()
     fewer: Mapping[_Names, pd.DataFrame] = field(default_factory=dict)  # lines of metrics that ranked others, by whom
 
     @staticmethod
-    def of(findings: Findings, record: Mapping[str, Any], gold: str) -> _Judged:
+    def of(findings: Findings, record: RunRecord, gold: str) -> _Judged:
         """The largest τ without controls first; equal ones by their p and in the order of the tables.
 
         A τ over other explainers is another figure: those over the most explainers are compared.
@@ -137,7 +138,7 @@ class _Judged:
     @property
     def blunt(self) -> str:
         """Why no difference between metrics could be sure, if that is so."""
-        resamples = self.record["resampled"]
+        resamples = self.record.resampled
         many = [self.hypotheses, *(self._different(_pairs(lines)) for lines in self.fewer.values())]
         tested = sum(one * (one - 1) // 2 for one in many)  # all are corrected together
         if not too_few(resamples, tested):
@@ -145,29 +146,29 @@ class _Judged:
         return f"{resamples:,} resamples are too few to be sure of any of {tested} differences between metrics."
 
 
-def tell(findings: Findings, record: Mapping[str, Any]) -> Verdict:
+def tell(findings: Findings, record: RunRecord) -> Verdict:
     """The verdict on a run; of a handful of instances nothing is claimed."""
     found = _verdict(findings, record)
-    few = int(record["instances"])
+    few = record.instances
     if few >= LEAST:
         return found
     many = "One instance is" if few == 1 else f"{few} instances are"
     return Verdict(f"{many} too few to tell which explainer or which metric is right", False, found.points)
 
 
-def _verdict(findings: Findings, record: Mapping[str, Any]) -> Verdict:
+def _verdict(findings: Findings, record: RunRecord) -> Verdict:
     """On each of the truths that the run leads with, by what they ask."""
     record = mark_low_coverage(findings.metrics, record)
-    if not record["truths"] and len(record["explainers"]) > 1:
+    if not record.truths and len(record.explainers) > 1:
         return _without_truth(findings, record)
-    everyone = [_Judged.of(findings, record, gold) for gold in record["settings"]["gold"]]
+    everyone = [_Judged.of(findings, record, gold) for gold in record.settings.gold]
     judged = [one for one in everyone if len(one.lines)]
     ladder = _ladder(findings.correlations, record)
     if not judged:
-        reason = record["correlations_absent"] or _nobody(everyone)
+        reason = record.correlations_absent or _nobody(everyone)
         if ladder:
             return Verdict("On a ladder of explainers of known order", False, ladder)
-        found = [point for gold in record["settings"]["gold"] for point in _found(findings.metrics, record, gold)]
+        found = [point for gold in record.settings.gold for point in _found(findings.metrics, record, gold)]
         return Verdict(
             "This run cannot tell which metric agrees with the truth", False, [f"No correlations: {reason}.", *found]
         )
@@ -240,7 +241,7 @@ def _brief(findings: Findings, judged: _Judged) -> list[str]:
 def _shared(everyone: Sequence[_Judged]) -> str:
     """What the figures of several truths have in common: who was ranked, and what so few can show."""
     judged = max(everyone, key=lambda one: one.ranked)
-    level = f"{100 * judged.record['settings']['confidence']:g} %"
+    level = f"{100 * judged.record.settings.confidence:g} %"
     exact = "exact" if judged.ranked <= _ALL_ORDERS else "from 20,000 random orders"
     return (
         f"τ is Kendall's over {_who(judged, judged.ranked)}, in brackets its {level} interval over instances; p is "
@@ -281,7 +282,7 @@ def _words(number: int) -> str:
     return {2: "two", 3: "three", 4: "four", 5: "five", 6: "six"}.get(number, str(number))
 
 
-def _without_truth(findings: Findings, record: Mapping[str, Any]) -> Verdict:
+def _without_truth(findings: Findings, record: RunRecord) -> Verdict:
     """Who comes first by the metrics of each kind, and how far the metrics agree with each other."""
     found = compute_mean_ranks(findings.metrics, record)
     if not found:
@@ -290,11 +291,11 @@ def _without_truth(findings: Findings, record: Mapping[str, Any]) -> Verdict:
     for block, mean in found.items():
         best = [name for name in mean.index if mean["mean"][name] == mean["mean"].min()]
         many = "comes" if len(best) == 1 else "come"
-        who = f"{listed([record['explainers'][name] for name in best])} {many} first"
+        who = f"{listed([record.explainers[name] for name in best])} {many} first"
         firsts.setdefault(who, []).append(f"by {block} metrics")
-    points = [f"No correlations: {record['correlations_absent']}."]
+    points = [f"No correlations: {record.correlations_absent}."]
     for block, mean in found.items():
-        ranks = ", ".join(f"{record['explainers'][name]} {mean['mean'][name]:.2f}" for name in mean.index)
+        ranks = ", ".join(f"{record.explainers[name]} {mean['mean'][name]:.2f}" for name in mean.index)
         points.append(f"Mean rank over {mean['count'].max()} {block} metrics: {ranks}.")
     return Verdict(
         "No truth is known of this model: " + ", ".join(f"{who} {listed(kinds)}" for who, kinds in firsts.items()),
@@ -303,12 +304,12 @@ def _without_truth(findings: Findings, record: Mapping[str, Any]) -> Verdict:
     )
 
 
-def _each_other(findings: Findings, record: Mapping[str, Any]) -> list[str]:
+def _each_other(findings: Findings, record: RunRecord) -> list[str]:
     """How far metrics agree, within a kind and across kinds."""
     pairs = findings.metric_agreement
     if pairs.empty:
         return []
-    block = {name: facts["block"] for name, facts in record["metrics"].items()}
+    block = {name: facts.block for name, facts in record.metrics.items()}
     same = pairs["metric"].map(block) == pairs["other_metric"].map(block)
     told = []
     for kind, lines in (("of the same kind", pairs[same]), ("of different kinds", pairs[~same])):
@@ -326,16 +327,16 @@ def _each_other(findings: Findings, record: Mapping[str, Any]) -> list[str]:
 
 
 def _alike(
-    lines: pd.DataFrame, metrics: pd.DataFrame, record: Mapping[str, Any], gold: str
+    lines: pd.DataFrame, metrics: pd.DataFrame, record: RunRecord, gold: str
 ) -> list[tuple[_Names, pd.DataFrame]]:
     """Lines of correlations.csv by the explainers that their metrics rank: first the most explainers, then metrics."""
     there = metrics[metrics["rung"].isna() & ~metrics["control"].astype(bool) & metrics["value"].notna()]
     names: dict[_Pair, set[str]] = {}
     for metric, variant, explainer in zip(there["metric"], there["variant"], there["explainer"], strict=True):
         names.setdefault((metric, variant), set()).add(explainer)
-    true = names.get((record["settings"]["agreement"], gold), set())
+    true = names.get((record.settings.agreement, gold), set())
     who = [
-        tuple(title for name, title in record["explainers"].items() if name in names.get(pair, set()) & true)
+        tuple(title for name, title in record.explainers.items() if name in names.get(pair, set()) & true)
         for pair in _pairs(lines)
     ]
     groups = {one: lines[[other == one for other in who]] for one in dict.fromkeys(who)}
@@ -353,27 +354,27 @@ def _from_to(values: Sequence[float]) -> str:
     return told[0] if told[0] == told[1] else f"{told[0]} to {told[1]}"
 
 
-def _by(frame: pd.DataFrame, record: Mapping[str, Any], gold: str) -> pd.DataFrame:
+def _by(frame: pd.DataFrame, record: RunRecord, gold: str) -> pd.DataFrame:
     """The lines that judge by one definition of gold."""
-    return pd.DataFrame(frame[(frame["gold"] == gold) & (frame["agreement"] == record["settings"]["agreement"])])
+    return pd.DataFrame(frame[(frame["gold"] == gold) & (frame["agreement"] == record.settings.agreement)])
 
 
 def _strength(judged: _Judged) -> str:
     """τ with its interval and its p, and how many orders there are."""
-    settings, best, alike = judged.record["settings"], judged.best, judged.alike
+    settings, best, alike = judged.record.settings, judged.best, judged.alike
     lines = judged.lines.iloc[: len(alike)]  # the leaders come first
     ends = {(low, high) for low, high in zip(lines["tau_low"], lines["tau_high"], strict=True) if not pd.isna(low)}
-    interval = _interval(best["tau_low"], best["tau_high"], settings) or " (no interval)"
+    interval = _interval(best["tau_low"], best["tau_high"], settings.confidence) or " (no interval)"
     if len(ends) > 1:  # the same τ, and not the same certainty
         told = ", ".join(
             f"{judged.name(p)}{_interval(low, high)}"
             for p, low, high in zip(alike[:_NAMED], lines["tau_low"], lines["tau_high"], strict=False)
         )
-        interval = f" ({100 * settings['confidence']:g} % intervals: {told}{' …' * (len(alike) > _NAMED)})"
+        interval = f" ({100 * settings.confidence:g} % intervals: {told}{' …' * (len(alike) > _NAMED)})"
     exact = "exact p" if judged.ranked <= _ALL_ORDERS else "p, from 20,000 random orders,"
     whose = f"{judged.name(alike[0])} has" if len(alike) == 1 else "They have"
     text = (
-        f"{whose} Kendall's τ = {best['tau']:.3f}{interval} with the ground truth ({settings['agreement']}, gold: "
+        f"{whose} Kendall's τ = {best['tau']:.3f}{interval} with the ground truth ({settings.agreement}, gold: "
         f"{judged.gold}) over {_who(judged, judged.ranked)}; {exact} = {told_p(best['p_tau'])}, one-sided."
     )
     if judged.hypotheses > 1:
@@ -460,7 +461,7 @@ def _apart(judged: _Judged, *, brief: bool = False) -> list[str]:
 
 def _families(judged: _Judged) -> list[str]:
     """Counterfactual metrics against erasure metrics, by the best of each."""
-    blocks = {name: facts["block"] for name, facts in judged.record["metrics"].items()}
+    blocks = {name: facts.block for name, facts in judged.record.metrics.items()}
     erasure = [pair for pair in judged.pairs if blocks[pair[0]] == "erasure"]
     edits = [pair for pair in judged.pairs if blocks[pair[0]] == "counterfactual"]
     if not erasure or not edits:
@@ -485,15 +486,15 @@ def _families(judged: _Judged) -> list[str]:
 
 def _golds(correlations: pd.DataFrame, judged: _Judged) -> list[str]:
     """Who is best under the definitions of gold that do not lead."""
-    settings, correlations = judged.record["settings"], select_subset(correlations, WITHOUT_CONTROLS)
+    settings, correlations = judged.record.settings, select_subset(correlations, WITHOUT_CONTROLS)
     mine = correlations[
-        (correlations["agreement"] == settings["agreement"])
+        (correlations["agreement"] == settings.agreement)
         & ~correlations["metric"].isin(list_truth_metrics(judged.record)) & correlations["tau"].notna()
     ]  # fmt: skip
     told, same = [], True
     leaders = {p for p, tau in zip(judged.pairs, judged.lines["tau"], strict=True) if tau == judged.lines["tau"].max()}
     for gold in dict.fromkeys(mine["gold"]):
-        if gold in settings["gold"]:
+        if gold in settings.gold:
             continue
         lines = mine[mine["gold"] == gold]
         lines = lines[[pair in judged.pairs for pair in _pairs(lines)]]  # over the same explainers
@@ -509,26 +510,25 @@ def _golds(correlations: pd.DataFrame, judged: _Judged) -> list[str]:
     return [f"{depends} other definitions: {'; '.join(told)}."]
 
 
-def _found(metrics: pd.DataFrame, record: Mapping[str, Any], gold: str) -> list[str]:
+def _found(metrics: pd.DataFrame, record: RunRecord, gold: str) -> list[str]:
     """How much of the gold each explainer finds."""
-    settings = record["settings"]
+    settings = record.settings
     mine = metrics[
-        (metrics["metric"] == settings["agreement"]) & (metrics["variant"] == gold)
+        (metrics["metric"] == settings.agreement) & (metrics["variant"] == gold)
         & metrics["rung"].isna() & metrics["value"].notna()
     ].sort_values("value", ascending=False, kind="stable")  # fmt: skip
     if mine.empty:
         return []
     some = mine if len(mine) <= 8 else mine.iloc[:8]
     told = ", ".join(
-        f"{record['explainers'][name]} {value:.3f}"
-        for name, value in zip(some["explainer"], some["value"], strict=True)
+        f"{record.explainers[name]} {value:.3f}" for name, value in zip(some["explainer"], some["value"], strict=True)
     )
-    n, total = int(mine["n"].max()), record["instances"]
+    n, total = int(mine["n"].max()), record.instances
     on = f", on {n:,} of {total:,} instances" * (n < total)
-    return [f"The truth itself ({settings['agreement']}, gold: {gold}{on}): {told}{' …' * (len(mine) > 8)}."]
+    return [f"The truth itself ({settings.agreement}, gold: {gold}{on}): {told}{' …' * (len(mine) > 8)}."]
 
 
-def _ladder(correlations: pd.DataFrame, record: Mapping[str, Any]) -> list[str]:
+def _ladder(correlations: pd.DataFrame, record: RunRecord) -> list[str]:
     """Which metrics order a ladder rightly."""
     mine = correlations[(correlations["family"] == "ladder") & ~correlations["metric"].isin(list_truth_metrics(record))]
     mine = mine[mine["tau"].notna()]
@@ -545,8 +545,8 @@ def _ladder(correlations: pd.DataFrame, record: Mapping[str, Any]) -> list[str]:
     return [text]
 
 
-def _interval(low: float, high: float, settings: Mapping[str, Any] | None = None) -> str:
-    level = f" ({100 * settings['confidence']:g} % interval)" if settings else ""
+def _interval(low: float, high: float, confidence: float | None = None) -> str:
+    level = f" ({100 * confidence:g} % interval)" if confidence else ""
     return "" if pd.isna(low) else f" [{low:.3f}, {high:.3f}]{level}"
 
 

@@ -13,6 +13,7 @@ from cfeval_cli.core import Bools, Floats
 from cfeval_cli.errors import UserError
 from cfeval_cli.report.titles import make_metric_title
 from cfeval_cli.results import validation as checked
+from cfeval_cli.results.record import RunRecord
 from cfeval_cli.statistics.ranking import ranks
 from cfeval_cli.statistics.subsets import ALL_EXPLAINERS, WITHOUT_CONTROLS, select_subset
 
@@ -42,7 +43,7 @@ def rows(folder: Path) -> pd.DataFrame:
     record = checked.read(folder)
     try:
         checked.complete(record, _RECORD)
-        if not record["truths"]:
+        if not record.truths:
             raise ValueError("no truth is known of its model")
         tables = {
             name: _table(folder, record, f"{name}.csv", columns)
@@ -53,8 +54,7 @@ def rows(folder: Path) -> pd.DataFrame:
             )
         }
         checked.check_tables(record, tables["metrics"], tables["correlations"])
-        costs = record.get("model_rows")
-        found = _rows(record, costs if isinstance(costs, dict) else {}, **tables)
+        found = _rows(record, **tables)
         if found.empty:
             raise ValueError("none of its metrics ranks two explainers that the truth ranks")
         return found.astype(TYPES)[COLUMNS]
@@ -63,7 +63,7 @@ def rows(folder: Path) -> pd.DataFrame:
         raise UserError(f"{folder} is not taken into the atlas: {' '.join(reason.split())}.") from error
 
 
-def _table(folder: Path, record: Mapping[str, Any], name: str, columns: tuple[str, ...]) -> pd.DataFrame:
+def _table(folder: Path, record: RunRecord, name: str, columns: tuple[str, ...]) -> pd.DataFrame:
     checked.listed(record, name)
     table = checked.table(folder / name)
     if absent := [column for column in columns if column not in table]:
@@ -72,19 +72,18 @@ def _table(folder: Path, record: Mapping[str, Any], name: str, columns: tuple[st
 
 
 def _rows(
-    record: Mapping[str, Any],
-    costs: Mapping[str, Any],
+    record: RunRecord,
     metrics: pd.DataFrame,
     correlations: pd.DataFrame,
     instance_agreement: pd.DataFrame,
 ) -> pd.DataFrame:
-    settings, lines = record["settings"], []
+    settings, lines = record.settings, []
     metrics = metrics[metrics["rung"].isna()]
     correlations = correlations[correlations["family"] == "explainers"]
     stored = {
-        name: _by_key(select_subset(correlations, subset), settings["agreement"]) for name, subset in _SUBSETS.items()
+        name: _by_key(select_subset(correlations, subset), settings.agreement) for name, subset in _SUBSETS.items()
     }
-    single = _by_key(select_subset(instance_agreement, WITHOUT_CONTROLS), settings["agreement"])
+    single = _by_key(select_subset(instance_agreement, WITHOUT_CONTROLS), settings.agreement)
     wide = metrics.pivot(index=["metric", "variant"], columns="explainer", values=["value", "circular"])
     names = list(wide["value"].columns)
     places = {pair: place for place, pair in enumerate(wide.index)}
@@ -93,8 +92,8 @@ def _rows(
     controls = metrics.drop_duplicates("explainer").set_index("explainer")["control"].reindex(names).to_numpy(bool)
     judged = metrics[metrics["role"] == "judged"].drop_duplicates(["metric", "variant"])
     pairs = list(judged[["metric", "variant", "better"]].itertuples(index=False, name=None))
-    for gold, facts in record["truths"].items():
-        true = places.get((settings["agreement"], gold))
+    for gold, facts in record.truths.items():
+        true = places.get((settings.agreement, gold))
         if true is None:
             continue
         for metric, variant, better in pairs:
@@ -106,20 +105,20 @@ def _rows(
                 continue
             _check_taus(found, {name: float(lines_of[key]["tau"]) for name, lines_of in stored.items()}, key)
             lines.append({
-                "data": record["data"]["name"], "judge": record["model"]["name"], "truth": gold,
-                "question": facts["question"], "seed": settings["seed"], "k": settings["k"],
-                "metric": metric, "variant": variant, "block": record["metrics"][metric]["block"],
+                "data": record.data.name, "judge": record.model.name, "truth": gold,
+                "question": facts.question, "seed": settings.seed, "k": settings.k,
+                "metric": metric, "variant": variant, "block": record.metrics[metric].block,
                 "title": make_metric_title(metric, variant, record).plain,
                 "ranked": " ".join(np.array(names)[there & ~controls].tolist()),
-                "instances": record["instances"], **found,
+                "instances": record.instances, **found,
                 # of the pairs that the truth tells apart, those that the metric orders as it does, ties by half
                 "diagnosticity": (1 + single.get(key, {}).get("d", np.nan)) / 2,
                 "agreement": single.get(key, {}).get("tau", np.nan),
-                "model_rows": _cost(record, costs, metric, variant, int(there.sum())),
+                "model_rows": _cost(record, metric, variant, int(there.sum())),
                 "circular": bool(stored["tau"][key]["circular"]),
-                "arbitrary": bool(record["removals"].get(variant, {}).get("arbitrary", False)),
-                "exact": bool(facts.get("exact", True)),
-                "run": str(record.get("inputs") or "")[:16], "cfeval": str(record.get("cfeval", "")),
+                "arbitrary": variant in record.arbitrary_removals,
+                "exact": facts.exact,
+                "run": (record.inputs or "")[:16], "cfeval": record.cfeval,
             })  # fmt: skip
     return pd.DataFrame(lines, columns=COLUMNS)
 
@@ -156,11 +155,12 @@ def _check_taus(computed: Mapping[str, float | int], stored: Mapping[str, float]
             raise ValueError(f"correlations.csv has another {name} of {', '.join(key)} than metrics.csv gives")
 
 
-def _cost(record: Mapping[str, Any], costs: Mapping[str, Any], metric: str, variant: str, explainers: int) -> float:
+def _cost(record: RunRecord, metric: str, variant: str, explainers: int) -> float:
     """Model rows for one explanation: the metric's own, and those of the search whose counterfactuals it looks at."""
+    costs = record.model_rows
     own = float(costs.get(f"metric.{metric}", 0))
-    if variant in record["levels"]:
+    if variant in record.levels:
         own += sum(
             float(many) for name, many in costs.items() if name.startswith("search.") and name.endswith(f".{variant}")
         )
-    return own / max(1, int(record["instances"]) * explainers)
+    return own / max(1, record.instances * explainers)

@@ -239,14 +239,14 @@ def _side_by_side(published: Published, cells: pd.DataFrame, key: Key, views: Se
         title = Title(f"{series.title}{arrow}, ours")
         blocks.append([Row(title, ours), Row(Title("the paper's"), theirs)])
     told = [view for view in views if view.gold == gold and key in view.runs]
-    accuracy = [view.runs[key].record["accuracy"]["test"] for view in told]
+    accuracy = [view.runs[key].record.accuracy["test"] for view in told]
     printed = published.texts.get((dataset, "accuracy", "test"))
     notes = [
         f"Ours: mean ± standard deviation over {len(told)} seeds ({', '.join(str(view.seed) for view in told)}), "
-        f"{told[0].runs[key].record['instances']:,} instances each, gold: {gold}, ranks of the means; the paper's "
+        f"{told[0].runs[key].record.instances:,} instances each, gold: {gold}, ranks of the means; the paper's "
         "ranks are those of its values. Ranks of ours that are also the paper's are bold. Test accuracy "
         f"{min(accuracy):.2%} to {max(accuracy):.2%}" + (f"; the paper's: {printed.printed} %." if printed else "."),
-        told[0].runs[key].record["setup"]
+        told[0].runs[key].record.setup
         + "."
         + (" Its C_soft (cont.) is compared with the discrete search's." if table == "3" else ""),
     ]

@@ -150,8 +150,8 @@ def computed(folders: Sequence[Path]) -> list[Computed]:
     alike: dict[Key, tuple[dict[str, Any], Path]] = {}  # what all runs of an experiment must share
     for path in find(folders):
         run = read(path, str(path))
-        if run.record["status"] != "complete":
-            raise UserError(f"{path} is not complete ({run.record['status']}). Run it again, or leave it out.")
+        if run.record.status != "complete":
+            raise UserError(f"{path} is not complete ({run.record.status}). Run it again, or leave it out.")
         key = _experiment(run)
         if key is None:
             names = ", ".join(EXPERIMENTS.values())
@@ -164,7 +164,7 @@ def computed(folders: Sequence[Path]) -> list[Computed]:
                 f"{path} has {name}={value}, and the paper's definition is {name}={wanted}: its figures cannot be held "
                 "against the paper's. Run the experiment without that setting, or leave the folder out."
             )
-        mine = found.setdefault((run.record["settings"]["gold"][0], run.seed), {})
+        mine = found.setdefault((run.record.settings.gold[0], run.seed), {})
         if key in mine:
             raise UserError(f"{path} and {mine[key][1]} are the same experiment with the same seed and gold.")
         mine[key] = run, path
@@ -183,10 +183,10 @@ def computed(folders: Sequence[Path]) -> list[Computed]:
 
 def _described(run: Run) -> dict[str, Any]:
     """The settings that may not differ between seeds."""
-    settings, record = run.record["settings"], run.record
-    told = {name: settings.get(name) for name in ("k", "n_explain")}
+    settings, record = run.record.settings, run.record
+    told = {"k": settings.k, "n_explain": settings.n_explain}
     own = sorted(f"{key}={value}" for key, value in run.overrides.items() if key.split(".")[0] in _COMPONENTS)
-    return told | {"setup": record["setup"], "data": record["data"].get("sha256"), "components": ", ".join(own)}
+    return told | {"setup": record.setup, "data": record.data.sha256, "components": ", ".join(own)}
 
 
 # what the experiments set, or leave at its default, because the paper says so
@@ -196,13 +196,13 @@ CHOSEN = {"distance": "euclidean", "distance.space": "auto", "search.pick": "aut
 
 def _undefined(run: Run) -> tuple[str, str, str] | None:
     """The first setting by which a run is not what the paper defines, what it is and what it should be."""
-    settings = run.record["settings"]
-    told = {name: str(settings.get(name)) for name in DEFINED}
+    settings = run.record.settings
+    told = {name: str(getattr(settings, name)) for name in DEFINED}
     told |= {name: run.overrides.get(name, wanted) for name, wanted in CHOSEN.items()}
     for name, wanted in (DEFINED | CHOSEN).items():
         if told[name] != wanted:
             return name, told[name], wanted
-    golds = settings["gold"]
+    golds = settings.gold
     return None if len(golds) == 1 else ("gold", f"[{','.join(golds)}]", golds[0])
 
 
@@ -214,9 +214,9 @@ def _experiment(run: Run) -> Key | None:
     for table, dataset in EXPERIMENTS:
         record = run.record
         named = {"random", "lime", "anchor", "lr"} if table == "3" else set(EXPLAINERS)
-        fits = record["data"]["name"] == dataset and record["settings"]["k"] == _K[table]
+        fits = record.data.name == dataset and record.settings.k == _K[table]
         # other runs have LIME in another order than the package, and the paper, lists its features
-        fits = fits and record.get("explainer_settings", {}).get("lime", {}).get("order") == "absolute"
-        if fits and _NEEDED[dataset] <= set(record.get("levels", ())) and named <= set(record["explainers"]):
+        fits = fits and record.explainer_settings.get("lime", {}).get("order") == "absolute"
+        if fits and _NEEDED[dataset] <= set(record.levels) and named <= set(record.explainers):
             return table, dataset
     return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from cfeval_cli.report.numbers import fixed
 from cfeval_cli.report.render.markdown import render_markdown
 from cfeval_cli.report.table import Cell, Row, Table, Title
 from cfeval_cli.results import validation as checked
+from cfeval_cli.results.record import RunRecord
 from cfeval_cli.statistics.hierarchical import LEAST
 from cfeval_cli.statistics.recommendation import Rule
 from cfeval_cli.study.regret.regret import STRATEGIES, Trial, regrets, summary, trials
@@ -39,13 +39,13 @@ def check(folders: Sequence[Path], into: Path) -> Check:
     seen = set[str]()
     for folder in find(folders, judges=True):
         record, found = _read(folder)
-        about = json.dumps([record.get(name) for name in ("data", "model", "settings", "explainer_settings")])
+        about = record.model_dump_json(include={"data", "model", "settings", "explainer_settings"})
         if not found or about in seen:
             left += 1
             continue
         seen.add(about)
         everyone += found
-        arbitrary |= {name for name, facts in record["removals"].items() if facts.get("arbitrary")}
+        arbitrary |= record.arbitrary_removals
     if not everyone:
         raise UserError("none of these runs is complete and of a model whose truth is known.")
     lost = regrets(everyone, Rule.shipped(), arbitrary)
@@ -71,11 +71,11 @@ _RECORD = (
 )  # fmt: skip
 
 
-def _read(folder: Path) -> tuple[dict[str, Any], list[Trial]]:
+def _read(folder: Path) -> tuple[RunRecord, list[Trial]]:
     """What a folder tells of a judge: nothing if it is not complete, or of a model of which nothing is known."""
     record = checked.read(folder)
     try:
-        if record["status"] != "complete" or not record.get("truths"):
+        if record.status != "complete" or not record.truths:
             return record, []
         checked.tells(record, _RECORD)
         return record, trials(record, checked.table(folder / "metrics.csv"))

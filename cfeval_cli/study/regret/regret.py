@@ -5,14 +5,14 @@ For each run of a judge, question and strategy: how much truth is lost by the ex
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from cfeval_cli.core import Floats
+from cfeval_cli.results.record import RunRecord
 from cfeval_cli.statistics.ranking import agreement, ranks
 from cfeval_cli.statistics.recommendation import QUESTIONS, Rule
 from cfeval_cli.statistics.student import t_interval
@@ -95,17 +95,17 @@ class Trial:
         return next(iter(whole or [r for r in mine if (~np.isnan(self.values[r])).sum() >= 2]), None)
 
 
-def trials(record: Mapping[str, Any], metrics: pd.DataFrame) -> list[Trial]:
+def trials(record: RunRecord, metrics: pd.DataFrame) -> list[Trial]:
     """What one run tells, by question, with and without the explainers that are made for the truth."""
-    settings, facts, found = record["settings"], record["truths"], []
+    settings, questions, found = record.settings, record.questions, []
     some = metrics[metrics["rung"].isna() & ~metrics["control"].astype(bool)]
     for question in QUESTIONS:
-        golds = [gold for gold in [*settings["gold"], *facts] if not facts.get(gold, {}).get("arbitrary")]
+        golds = [gold for gold in [*settings.gold, *questions] if gold in questions]
         asks = (question, "either")  # a truth of this very question before one that answers both
-        gold = next((gold for ask in asks for gold in golds if facts.get(gold, {}).get("question") == ask), None)
+        gold = next((gold for ask in asks for gold in golds if questions[gold] == ask), None)
         if gold is None:
             continue
-        true = some[(some["metric"] == settings["agreement"]) & (some["variant"] == gold) & some["value"].notna()]
+        true = some[(some["metric"] == settings.agreement) & (some["variant"] == gold) & some["value"].notna()]
         for circular in ("keep", "drop"):
             names = true.loc[~true["circular"].astype(bool) | (circular == "keep"), "explainer"].tolist()
             if len(names) < 2:
@@ -119,7 +119,7 @@ def trials(record: Mapping[str, Any], metrics: pd.DataFrame) -> list[Trial]:
             truth = true.set_index("explainer")["value"].reindex(names).to_numpy(float)
             found.append(
                 Trial(
-                    record["data"]["name"], record["model"]["name"], settings["seed"], settings["k"],
+                    record.data.name, record.model.name, settings.seed, settings.k,
                     question, circular, truth, wide.to_numpy(float),
                     [(str(metric), str(variant)) for metric, variant in wide.index],
                 )

@@ -88,7 +88,7 @@ def asked(sweep: Sweep, told: pd.DataFrame) -> dict[str, str]:
     """The truths that runs lead with, by what they ask."""
     golds: dict[str, str] = {}
     for run in sweep.runs:
-        golds = {**name_truths(run.record["settings"]["gold"], run.record), **golds}
+        golds = {**name_truths(run.record.settings.gold, run.record), **golds}
     known = dict.fromkeys(told["gold"])
     return {gold: golds.get(gold, gold) for gold in known}
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,6 +12,7 @@ from cfeval_cli.report.build_brief import build_brief_scores, find_arbitrary, hi
 from cfeval_cli.report.numbers import SHORT, fixed
 from cfeval_cli.report.table import MOVES, Cell, Row, Table, Title
 from cfeval_cli.report.titles import Pair, find_low_coverage, get_block, make_metric_title, name_truths
+from cfeval_cli.results.record import RunRecord
 from cfeval_cli.statistics.ranking import ranks
 from cfeval_cli.statistics.stability import ALL
 from cfeval_cli.statistics.subsets import ALL_EXPLAINERS, WITHOUT_CONTROLS, select_subset
@@ -30,7 +30,7 @@ def of_sweep(
 
 
 def _about(runs: Sequence[Run]) -> str:
-    names = ", ".join(dict.fromkeys(str(run.record["data"]["name"]) for run in runs))
+    names = ", ".join(dict.fromkeys(run.record.data.name for run in runs))
     return f"{names}: {len(runs)} run{'s' * (len(runs) != 1)}"
 
 
@@ -40,9 +40,9 @@ def _seeds(runs: Sequence[Run], metrics: pd.DataFrame, correlations: pd.DataFram
     lines = metrics[metrics["rung"].isna()].rename(columns={"mean": "value"})
     lines = lines.assign(rank=np.nan, low_end=lines["value"] - lines["deviation"], moves=lines["moves"].fillna(0) > 0)
     lines["high_end"] = lines["value"] + lines["deviation"]
-    record = {**first, **merged(runs)}
+    record = merged(runs)
     for (metric, _), mine in lines.groupby(["metric", "variant"], sort=False):
-        there, better = mine[mine["value"].notna()], record["metrics"][metric]["better"]
+        there, better = mine[mine["value"].notna()], record.metrics[str(metric)].better
         if len(there) and better != "none":
             lines.loc[there.index, "rank"] = ranks(there["value"].to_numpy(float), better)
     taus = _taus(correlations, first)
@@ -58,14 +58,14 @@ def _seeds(runs: Sequence[Run], metrics: pd.DataFrame, correlations: pd.DataFram
     return replace(table, notes=[note for note in notes if note])
 
 
-def _taus(correlations: pd.DataFrame, record: Mapping[str, Any]) -> dict[str, dict[Pair, Cell]]:
-    settings = record["settings"]
-    mine = correlations[(correlations["family"] == "explainers") & (correlations["agreement"] == settings["agreement"])]
+def _taus(correlations: pd.DataFrame, record: RunRecord) -> dict[str, dict[Pair, Cell]]:
+    settings = record.settings
+    mine = correlations[(correlations["family"] == "explainers") & (correlations["agreement"] == settings.agreement)]
     mine = mine[mine["coefficient"] == "tau"]
     rest = select_subset(mine, WITHOUT_CONTROLS)
     mine = rest if rest["mean"].notna().any() else select_subset(mine)
     by_question: dict[str, dict[Pair, Cell]] = {}
-    for gold, name in name_truths(settings["gold"], record).items():
+    for gold, name in name_truths(settings.gold, record).items():
         lines = mine[(mine["gold"] == gold) & mine["mean"].notna()]
         if len(lines):
             by_question[name] = {
@@ -85,7 +85,7 @@ def _settings(sweep: Sweep, stability: pd.DataFrame) -> Table:
     stability, ranges = select_subset(stability, subset), list_range_columns(stability.columns.astype(str))
     questions: dict[str, str] = {}
     for run in sweep.runs:
-        questions = {**name_truths(run.record["settings"]["gold"], run.record), **questions}
+        questions = {**name_truths(run.record.settings.gold, run.record), **questions}
     form = fixed(2)
     header = [Title("Metric"), Title("same\u00a0order", ("lowest",))]
     header += [Title(f"τ {questions.get(gold, gold)}") for gold in ranges]
@@ -94,7 +94,7 @@ def _settings(sweep: Sweep, stability: pd.DataFrame) -> Table:
         cells = [Cell(line["tau"], detail=form.write(line["tau_lowest"]), form=form)]
         cells += [Cell(low=line[low], high=line[high], is_range=True, form=form) for low, high in ranges.values()]
         row = Row(make_metric_title(line["metric"], line["variant"], record), cells)
-        blocks.setdefault(get_block(line["variant"], record["metrics"][line["metric"]]), []).append(row)
+        blocks.setdefault(get_block(line["variant"], record.metrics[line["metric"]]), []).append(row)
     whose = ", controls left out" * (subset == WITHOUT_CONTROLS)
     notes = [
         f"What varies: {', '.join(sweep.keys) or 'the seed'}. Same order: Kendall's τ between the rankings of the "

@@ -25,6 +25,7 @@ from cfeval_cli.report.render.markdown import render_markdown
 from cfeval_cli.report.table import Table
 from cfeval_cli.report.titles import list_truth_metrics
 from cfeval_cli.results import validation as checked
+from cfeval_cli.results.record import RunRecord, SettingsEntry
 from cfeval_cli.results.store import JUDGES
 from cfeval_cli.statistics.correlation import DRAWS
 from cfeval_cli.statistics.seeds import over_seeds
@@ -111,8 +112,8 @@ def gather(
     runs = [read(path, _name(path, into)) for path in find(folders)]
     for path, overrides in (lost or {}).items():
         assigned = _assigned(overrides)
-        seed = {"seed": int(assigned["seed"])} if assigned.get("seed", "").isdigit() else {}
-        runs.append(Run(_name(path, into), {"status": "failed", "settings": seed}, assigned))
+        settings = SettingsEntry(seed=int(assigned["seed"])) if assigned.get("seed", "").isdigit() else SettingsEntry()
+        runs.append(Run(_name(path, into), RunRecord(status="failed", settings=settings), assigned))
     sweep = Sweep.of(sorted(runs, key=lambda run: _natural(run.name)))
     if not sweep.runs:
         raise UserError(f"no run is complete. Not gathered: {sweep.left_out}.")
@@ -151,11 +152,11 @@ def read(path: Path, name: str) -> Run:
     """What a folder tells of its run."""
     record = checked.read(path)
     try:
-        overrides = record.get("overrides")
-        if not isinstance(overrides, list) or not all(isinstance(one, str) for one in overrides):
+        overrides = record.overrides
+        if overrides is None:
             raise ValueError("run.json does not tell the overrides")
-        if record["status"] != "complete":
-            return Run(name, {"settings": {}} | record, _assigned(overrides))
+        if record.status != "complete":
+            return Run(name, record, _assigned(overrides))
         checked.tells(record, (*_RECORD, *(f"settings.{key}" for key in _SETTINGS)))
         for file in ("metrics.csv", "correlations.csv"):
             checked.listed(record, file)
@@ -168,9 +169,9 @@ def read(path: Path, name: str) -> Run:
     return Run(name, record, _assigned(overrides), *tables, draws)
 
 
-def _draws(path: Path, record: Mapping[str, Any]) -> pd.DataFrame:
+def _draws(path: Path, record: RunRecord) -> pd.DataFrame:
     """τ in resamples of the run's instances, if it has any."""
-    if RESAMPLES not in record["files"]:
+    if RESAMPLES not in record.files:
         return pd.DataFrame(columns=DRAWS)
     table = pd.read_parquet(path / RESAMPLES, columns=DRAWS)
     numbers = {"draw": "int64", "tau": "float64"}
@@ -205,8 +206,8 @@ def _lines(sweep: Sweep) -> pd.DataFrame:
                 "seed": run.seed,
                 **sweep.columns(run),
                 "status": why,
-                "test_accuracy": run.record.get("accuracy", {}).get("test"),
-                "instances": run.record.get("instances"),
+                "test_accuracy": run.record.accuracy.get("test"),
+                "instances": run.record.instances or None,
             }
             for run, why in sorted(runs, key=lambda one: _natural(one[0].name))
         ]
@@ -269,9 +270,9 @@ def _together(sweep: Sweep, found: pd.DataFrame) -> pd.DataFrame:
         if len(group) < 2:
             continue
         # by seed, so that it does not matter what the folders are called
-        runs = sorted(group, key=lambda run: run.record["settings"]["seed"])
+        runs = sorted(group, key=lambda run: run.record.settings.seed)
         mine = (found["group"] == place) & (found["family"] == "explainers") & (found["coefficient"] != "rho")
-        mine &= found["agreement"] == runs[0].record["settings"]["agreement"]
+        mine &= found["agreement"] == runs[0].record.settings.agreement
         mine &= ~found["metric"].isin(list_truth_metrics(merged(runs)))
         for (gold, subset), lines in found[mine].groupby(["gold", "subset"], sort=False):
             pairs = pd.MultiIndex.from_frame(lines[["metric", "variant"]])
@@ -295,7 +296,7 @@ def _with_ranked(sweep: Sweep, found: pd.DataFrame) -> pd.DataFrame:
 
 def _by_pair(table: pd.DataFrame, run: Run, gold: str, subset: str, pairs: pd.MultiIndex) -> Floats:
     """The τ of each metric in a column: a row for each resample, or one for the run itself."""
-    mine = (table["gold"] == gold) & (table["agreement"] == run.record["settings"]["agreement"])
+    mine = (table["gold"] == gold) & (table["agreement"] == run.record.settings.agreement)
     mine &= table["subset"] == subset
     mine = mine & (table["family"] == "explainers") if "family" in table else mine
     lines = np.flatnonzero(mine)
@@ -327,7 +328,7 @@ def _stability(sweep: Sweep) -> pd.DataFrame:
             for key, some in chosen.items():
                 names = {"metric": metric, "variant": variant, "subset": subset, "key": key}
                 lines.append({**names, **likeness.line(some), **ranges})
-    golds = dict.fromkeys(gold for run in sweep.runs for gold in run.record["settings"]["gold"])
+    golds = dict.fromkeys(gold for run in sweep.runs for gold in run.record.settings.gold)
     ends = [end for gold in golds for end in report.range_columns(gold)]
     return pd.DataFrame(lines, columns=[*_STABILITY, *ends])
 

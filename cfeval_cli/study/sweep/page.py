@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from cfeval_cli import __version__
 from cfeval_cli.errors import visible
 from cfeval_cli.report.notes import MOVES_NOTE
 from cfeval_cli.report.page import build, glossary, methods
@@ -19,6 +18,7 @@ from cfeval_cli.report.page.verdict import listed
 from cfeval_cli.report.plots import COLOURS, INK, MARKS, WIDE, Plot, grid, legend, make_figure, style
 from cfeval_cli.report.table import MOVES, Table
 from cfeval_cli.report.titles import make_metric_title, mark_moving
+from cfeval_cli.results.record import RunRecord
 from cfeval_cli.study.sweep.answer import Answer, asked, contended
 from cfeval_cli.study.sweep.runs import Sweep
 from cfeval_cli.study.sweep.tables import RUNS, merged, run_cells
@@ -35,7 +35,7 @@ def write(sweep: Sweep, lines: pd.DataFrame, answer: Answer, made: Sequence[Tabl
     build.put(_page(sweep, lines, made, answer, drawn, into), into / build.NAME)
 
 
-def _title(taus: pd.DataFrame, pair: _Pair, record: Mapping[str, Any], between: str = " ") -> str:
+def _title(taus: pd.DataFrame, pair: _Pair, record: RunRecord, between: str = " ") -> str:
     """Return a metric's name and its details, with a § if the parametrisation of the model moves its τ in some run."""
     lines = taus[(taus["metric"] == pair[0]) & (taus["variant"] == pair[1])]
     title = mark_moving(make_metric_title(*pair, record), bool((lines["moves"] == 1).any()))
@@ -56,7 +56,7 @@ def _page(
     drawn: Mapping[str, Plot],
     into: Path,
 ) -> str:
-    names = list(dict.fromkeys(run.record["data"]["name"] for run in sweep.runs))
+    names = list(dict.fromkeys(run.record.data.name for run in sweep.runs))
     seeds = sorted({run.seed for run in sweep.runs})
     runs = [
         {
@@ -73,7 +73,7 @@ def _page(
     return build.render(
         "sweep.html",
         [table for table in made if table.part != RUNS],
-        glossary.terms({**sweep.runs[0].record, **merged(sweep.runs)}),
+        glossary.terms(merged(sweep.runs)),
         title=f"{listed(names)}: {len(sweep.runs)} runs together",
         headline=answer.headline,
         points=answer.points,
@@ -83,7 +83,7 @@ def _page(
         runs=runs,
         plots=build.embedded(drawn, build.KINDS),
         methods=_methods(sweep),
-        citation=methods.citation(str(sweep.runs[0].record.get("cfeval", __version__))),
+        citation=methods.citation(sweep.runs[0].record.cfeval),
     )
 
 

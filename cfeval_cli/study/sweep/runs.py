@@ -14,6 +14,7 @@ import pandas as pd
 
 from cfeval_cli.core import Ints
 from cfeval_cli.report.titles import list_truth_metrics
+from cfeval_cli.results.record import RunRecord
 
 _COLUMNS = ["metric", "variant", "family", "gold", "subset", "explainers", "tau", "moves"]
 DEFAULT = "default"  # what a run has that another one overrides
@@ -26,7 +27,7 @@ class Run:
     """A run as its folder tells of it."""
 
     name: str  # the folder, as seen from where the runs are gathered
-    record: Mapping[str, Any]  # run.json
+    record: RunRecord  # run.json
     overrides: Mapping[str, str]
     metrics: pd.DataFrame = field(default_factory=pd.DataFrame)
     correlations: pd.DataFrame = field(default_factory=pd.DataFrame)
@@ -34,8 +35,9 @@ class Run:
 
     @property
     def seed(self) -> Any:
-        """The replicate."""
-        return self.record["settings"].get("seed")
+        """The replicate; None of a run that ended before it was known."""
+        settings = self.record.settings
+        return settings.seed if "seed" in settings.model_fields_set else None
 
     @cached_property
     def settings(self) -> dict[str, str]:
@@ -43,7 +45,7 @@ class Run:
 
         run.json is believed before the overrides: it also has what was left at its default.
         """
-        known = {name: _typed(value) for name, value in self.record["settings"].items()}
+        known = {name: _typed(value) for name, value in self.record.settings.model_dump(exclude_unset=True).items()}
         told = {**self.overrides, **known}
         return {key: value for key, value in told.items() if key != "seed" and not _IRRELEVANT.fullmatch(key)}
 
@@ -68,8 +70,8 @@ class Sweep:
         kept: dict[Any, Run] = {}
         others = []
         for run in runs:
-            if run.record["status"] != "complete":
-                others.append((run, str(run.record["status"])))
+            if run.record.status != "complete":
+                others.append((run, str(run.record.status)))
                 continue
             same = kept.setdefault((run.seed, tuple(sorted(run.settings.items()))), run)
             if same is not run:
@@ -118,7 +120,7 @@ def ranked(run: Run, gold: str, *, controls: bool) -> dict[tuple[str, str], str]
     names: dict[tuple[str, str], set[str]] = {}
     for metric, variant, explainer in zip(rows["metric"], rows["variant"], rows["explainer"], strict=True):
         names.setdefault((metric, variant), set()).add(explainer)
-    true = names.get((run.record["settings"]["agreement"], gold), set())
+    true = names.get((run.record.settings.agreement, gold), set())
     return {pair: " ".join(sorted(mine & true)) for pair, mine in names.items()}
 
 
@@ -139,9 +141,9 @@ def taus(sweep: Sweep) -> pd.DataFrame:
     """For each run, metric and subset, τ with the truths that the run leads with; on a ladder if there is no other."""
     parts = []
     for number, run in enumerate(sweep.runs):
-        rows, settings = run.correlations, run.record["settings"]
-        lead = (rows["family"] == "explainers") & rows["gold"].isin(settings["gold"])
-        lead &= rows["agreement"] == settings["agreement"]
+        rows, settings = run.correlations, run.record.settings
+        lead = (rows["family"] == "explainers") & rows["gold"].isin(settings.gold)
+        lead &= rows["agreement"] == settings.agreement
         mine = rows[lead] if lead.any() else rows[rows["family"] == "ladder"]
         mine = mine[~mine["metric"].isin(list_truth_metrics(run.record))]
         parts.append(mine[_COLUMNS].assign(run=number))

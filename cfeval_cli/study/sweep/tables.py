@@ -26,6 +26,7 @@ from cfeval_cli.report.titles import (
     merge_rows,
     name_truths,
 )
+from cfeval_cli.results.record import RunRecord
 from cfeval_cli.statistics.stability import ALL
 from cfeval_cli.statistics.subsets import ALL_EXPLAINERS, SUBSETS, WITHOUT_CONTROLS, select_subset
 from cfeval_cli.study.sweep.runs import Run, Sweep, most_ranked, taus
@@ -98,14 +99,14 @@ def _means(metrics: pd.DataFrame, runs: Sequence[Run], chosen: Mapping[str, str]
     first, many = runs[0].record, len(runs)
     metrics = metrics[metrics["rung"].isna()]
     low = find_low_coverage(metrics.rename(columns={"mean": "value"}))
-    record = merged(runs) | {"settings": first["settings"]}
+    record = merged(runs)
     truths, explainers = list_leading_truths(first), set(metrics["explainer"])
     titles = {name: title for name, title in make_explainer_titles(record, low).items() if name in explainers}
     lines, moving = _keyed(metrics, "explainer"), set(_pairs(metrics[metrics["moves"].fillna(0) > 0], record))
     blocks: dict[str, list[Row]] = {}
-    for pair in _pairs(metrics, record, {first["settings"]["agreement"]}):
-        facts = record["metrics"][pair[0]]
-        form = TENTH_PERCENT if facts["better"] == "none" else fixed(4)
+    for pair in _pairs(metrics, record, {first.settings.agreement}):
+        facts = record.metrics[pair[0]]
+        form = TENTH_PERCENT if facts.better == "none" else fixed(4)
         title = mark_moving(make_metric_title(*pair, record, star=pair in truths), pair in moving)
         cells = [_mean_cell(lines.get((*pair, name)), many, form) for name in titles]
         blocks.setdefault(get_block(pair[1], facts), []).append(Row(title, cells))
@@ -123,12 +124,12 @@ def _means(metrics: pd.DataFrame, runs: Sequence[Run], chosen: Mapping[str, str]
 
 
 def _agreement(correlations: pd.DataFrame, runs: Sequence[Run], chosen: Mapping[str, str], detail: bool) -> Table:
-    record, many, settings = merged(runs), len(runs), runs[0].record["settings"]
-    mine = correlations[correlations["agreement"] == settings["agreement"]]
+    record, many, settings = merged(runs), len(runs), runs[0].record.settings
+    mine = correlations[correlations["agreement"] == settings.agreement]
     golds = name_truths(mine["gold"], runs[0].record)
     header = [Title("Metric")]
     for gold, name in golds.items():
-        is_leading = gold in settings["gold"]
+        is_leading = gold in settings.gold
         header.append(Title(f"τ {name}", marks=STAR * is_leading, term="τ"))
         header += [Title("between"), Title("within")] * is_leading
     lines = _keyed(mine, "gold")
@@ -142,11 +143,11 @@ def _agreement(correlations: pd.DataFrame, runs: Sequence[Run], chosen: Mapping[
             marks = MOVES * bool(not pd.isna(line["moves"]) and line["moves"])
             is_best = bool(line["seeds"]) and (line["mean"], line["ranked"]) == best[gold]
             cells.append(replace(_mean_cell(line, many, fixed(3)), marks=marks, bold=is_best))
-            if gold in settings["gold"]:
+            if gold in settings.gold:
                 cells += [Cell(line[name], form=fixed(3)) for name in ("between", "within")]
         rows.append(Row(make_metric_title(*pair, record), cells))
     notes = [
-        f"Kendall's τ with the ground truth ({settings['agreement']}) under each definition of gold, mean ± standard "
+        f"Kendall's τ with the ground truth ({settings.agreement}) under each definition of gold, mean ± standard "
         f"deviation over {many} seeds; * marks what the runs lead with ({describe_truths(runs[0].record)}). "
         "The largest mean of a column is bold, of the metrics that rank the most explainers. "
         "within: the deviation that the choice of instances explains (bootstrap, inside each seed). between: the "
@@ -210,7 +211,7 @@ def _stability(stability: pd.DataFrame, sweep: Sweep, subset: str) -> Table:
     header = [Title("Metric"), *map(Title, keys), *(Title(f"τ with {gold}", term="τ") for gold in ranges)]
     lines, moving = _keyed(stability, "key"), _moving(sweep, subset)
     blocks: dict[str, list[Row]] = {}
-    leading = {run.record["settings"]["agreement"] for run in sweep.runs}
+    leading = {run.record.settings.agreement for run in sweep.runs}
     compared = stability["pairs"] + stability["left_out"]
     pairs = _pairs(stability[(stability["key"] == ALL) & (compared > 0)], record, leading)
     for pair in pairs:
@@ -225,7 +226,7 @@ def _stability(stability: pd.DataFrame, sweep: Sweep, subset: str) -> Table:
             marks = MOVES * ((*pair, gold) in moving)
             cells.append(Cell(low=low, high=high, is_range=True, marks=marks, form=fixed(3)))
         row = Row(make_metric_title(*pair, record), cells)
-        blocks.setdefault(get_block(pair[1], record["metrics"][pair[0]]), []).append(row)
+        blocks.setdefault(get_block(pair[1], record.metrics[pair[0]]), []).append(row)
     most = compared.groupby(stability["key"]).max()
     counts = ", ".join(f"{key} {most[key]:,}" for key in keys)
     has_moving = any(MOVES in cell.marks for rows in blocks.values() for row in rows for cell in row.cells)
@@ -272,18 +273,19 @@ def run_cells(line: Mapping[Any, Any]) -> list[Cell]:
     ]
 
 
-def merged(runs: Iterable[Run]) -> dict[str, Any]:
-    """What the titles need, of all runs together."""
+def merged(runs: Sequence[Run]) -> RunRecord:
+    """The record of the first run, with the explainers, metrics, searches and removals of all."""
     records = [run.record for run in runs]
-    return {
-        "explainers": {name: title for record in reversed(records) for name, title in record["explainers"].items()},
-        "metrics": {name: facts for record in records for name, facts in record["metrics"].items()},
-        "search": " / ".join(dict.fromkeys(record["search"] for record in records)),
-        "removals": {name: facts for record in records for name, facts in record["removals"].items()},
+    entries = {
+        "explainers": {name: title for record in reversed(records) for name, title in record.explainers.items()},
+        "metrics": {name: facts for record in records for name, facts in record.metrics.items()},
+        "search": " / ".join(dict.fromkeys(record.search for record in records)),
+        "removals": {name: facts for record in records for name, facts in record.removals.items()},
     }
+    return records[0].model_copy(update=entries)
 
 
-def _pairs(frame: pd.DataFrame, record: Mapping[str, Any], truths: Iterable[str] | None = None) -> list[Pair]:
+def _pairs(frame: pd.DataFrame, record: RunRecord, truths: Iterable[str] | None = None) -> list[Pair]:
     """Metrics and variants in the order of the files; of the ground truths those that are wanted, or all."""
     pairs = dict.fromkeys(zip(frame["metric"], frame["variant"], strict=True))
     return [pair for pair in pairs if truths is None or not is_truth(pair[0], record) or pair[0] in truths]
@@ -316,12 +318,12 @@ def _about(runs: Sequence[Run]) -> str:
     """Data, seeds, accuracy, instances."""
     record = runs[0].record
     seeds = ", ".join(str(seed) for seed in sorted(run.seed for run in runs))
-    accuracy = _range([run.record["accuracy"]["test"] for run in runs], "{:.2%}")
-    instances = _range([run.record["instances"] for run in runs], "{:,}")
+    accuracy = _range([run.record.accuracy["test"] for run in runs], "{:.2%}")
+    instances = _range([run.record.instances for run in runs], "{:,}")
     return (
-        f"{record['data']['name']}: seeds {seeds}; test accuracy {accuracy}; {instances} instances, "
-        f"k = {record['settings']['k']}; {record['setup']}; incomplete explanations: "
-        f"{record['settings']['incomplete']}."
+        f"{record.data.name}: seeds {seeds}; test accuracy {accuracy}; {instances} instances, "
+        f"k = {record.settings.k}; {record.setup}; incomplete explanations: "
+        f"{record.settings.incomplete}."
     )
 
 
@@ -330,7 +332,7 @@ def counts_note(runs: Sequence[Run], hidden: Container[Pair] = ()) -> list[str]:
     usual, others = list[int](), dict[Pair, list[int]]()
     for run in runs:
         counts = count_instances(run.metrics, run.record, hidden)
-        of_run = find_usual_counts(counts, run.record["explainers"])
+        of_run = find_usual_counts(counts, run.record.explainers)
         usual += [n for n in of_run.values() if n]
         for pair, row in counts.items():
             others.setdefault(pair, []).extend(n for name, n in row.items() if n != of_run[name])
@@ -338,7 +340,7 @@ def counts_note(runs: Sequence[Run], hidden: Container[Pair] = ()) -> list[str]:
     for pair, some in others.items():
         if some:
             rows.setdefault(_range(some, "{:,}"), []).append(make_metric_title(*pair, record).plain)
-    if not rows and set(usual) <= {run.record["instances"] for run in runs}:
+    if not rows and set(usual) <= {run.record.instances for run in runs}:
         return []
     groups = [f"{', '.join(names)} {span} instances{' each' * (len(names) > 1)}" for span, names in rows.items()]
     scored = f"Each run scores explainers on {_range(usual, '{:,}')} instances."

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import pandas as pd
 
@@ -11,6 +10,7 @@ from cfeval_cli.errors import visible
 from cfeval_cli.report.notes import MOVES_NOTE
 from cfeval_cli.report.page.verdict import listed, told_p
 from cfeval_cli.report.titles import make_metric_title, name_truths
+from cfeval_cli.results.record import RunRecord
 from cfeval_cli.statistics.resampled import SURE
 from cfeval_cli.statistics.subsets import WITHOUT_CONTROLS, select_subset
 from cfeval_cli.study.sweep.runs import Run, most_ranked
@@ -18,21 +18,19 @@ from cfeval_cli.study.sweep.runs import Run, most_ranked
 _NAMED = 3
 
 
-def by_question(
-    lines: pd.DataFrame, runs: Sequence[Run], record: Mapping[str, Any]
-) -> dict[str, tuple[str, list[str]]]:
+def by_question(lines: pd.DataFrame, runs: Sequence[Run], record: RunRecord) -> dict[str, tuple[str, list[str]]]:
     """For each truth that the runs of one group lead with, by what it asks, a headline and points."""
     first = runs[0].record
-    mine = lines[(lines["family"] == "explainers") & (lines["agreement"] == first["settings"]["agreement"])]
+    mine = lines[(lines["family"] == "explainers") & (lines["agreement"] == first.settings.agreement)]
     mine = mine[mine["coefficient"] == "tau"]
     rest = select_subset(mine, WITHOUT_CONTROLS)
     mine = rest if rest["p"].notna().any() else select_subset(mine)
-    names = name_truths(first["settings"]["gold"], first)
+    names = name_truths(first.settings.gold, first)
     parts = {name: mine[(mine["gold"] == gold) & mine["p"].notna()] for gold, name in names.items()}
     return {name: over_seeds(part, record) for name, part in parts.items() if len(part)}
 
 
-def over_seeds(lines: pd.DataFrame, record: Mapping[str, Any]) -> tuple[str, list[str]]:
+def over_seeds(lines: pd.DataFrame, record: RunRecord) -> tuple[str, list[str]]:
     """A headline and points from lines of seeds_correlations.csv: one group, truth and coefficient, judged metrics."""
     lines = lines[lines["p"].notna()].sort_values("mean", ascending=False, kind="stable")
     if lines.empty:
@@ -73,7 +71,7 @@ def over_seeds(lines: pd.DataFrame, record: Mapping[str, Any]) -> tuple[str, lis
     return headline, points
 
 
-def _of_others(others: pd.DataFrame, record: Mapping[str, Any]) -> str:
+def _of_others(others: pd.DataFrame, record: RunRecord) -> str:
     """Which metrics ranked other explainers, and their mean τ, which is not compared."""
     ends = [f"{value:.3f}" for value in (others["mean"].min(), others["mean"].max())]
     told = ends[0] if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}"
@@ -81,7 +79,7 @@ def _of_others(others: pd.DataFrame, record: Mapping[str, Any]) -> str:
     return f"{_names(others, record)} {verb} other explainers and cannot be compared with these: mean τ {told}."
 
 
-def _names(lines: pd.DataFrame, record: Mapping[str, Any], most: int = _NAMED) -> str:
+def _names(lines: pd.DataFrame, record: RunRecord, most: int = _NAMED) -> str:
     """Metrics as the tables call them, without arrows."""
     pairs = zip(lines["metric"], lines["variant"], strict=True)
     names: Sequence[str] = [visible(make_metric_title(*pair, record).plain) for pair in pairs]

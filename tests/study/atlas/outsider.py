@@ -12,7 +12,20 @@ from pathlib import Path
 
 import pandas as pd
 
-TEXT = {"metric", "variant", "explainer", "better", "role", "note", "gold", "agreement", "family", "remark", "access"}
+TEXT = {
+    "metric",
+    "variant",
+    "explainer",
+    "better",
+    "role",
+    "note",
+    "gold",
+    "agreement",
+    "family",
+    "method",
+    "remark",
+    "access",
+}
 
 
 def places(values):

@@ -104,7 +104,7 @@ DAMAGES = {
     "no truth": (lambda f: told(f, truths={}), "no truth is known"),
     "no model": (lambda f: told(f, model="gone"), "does not tell model"),
     "odd levels": (lambda f: told(f, levels=3), "damaged"),
-    "odd costs": (lambda f: told(f, model_rows={"metric.c_soft": "many"}), "could not convert"),
+    "odd costs": (lambda f: told(f, model_rows={"metric.c_soft": "many"}), "metric.c_soft must be a whole number"),
     "no record": (lambda f: (f / "run.json").write_text("{"), "damaged"),
 }  # fmt: skip
 

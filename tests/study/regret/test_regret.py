@@ -7,6 +7,7 @@ from scipy.stats import ttest_1samp
 
 from cfeval_cli.statistics.recommendation import Rule
 from cfeval_cli.study.regret.regret import STRATEGIES, Trial, regrets, summary, trials
+from tests.records import change_record, make_record
 from tests.statistics.tables import tau
 
 RULE = Rule("a test", {"contribution": ["aopc", "comprehensiveness"], "change": ["validity_soft"]})
@@ -113,11 +114,11 @@ def test_the_mean_and_its_t_interval_are_over_data_sets():
 
 
 def test_a_run_is_tried_by_question_with_and_without_who_is_made_for_the_truth():
-    record = {
-        "settings": {"gold": ["shapley"], "agreement": "recall", "seed": 3, "k": 2}, "data": {"name": "d"},
-        "model": {"name": "Tree"},
-        "truths": {"signed": {"question": "contribution", "arbitrary": True}, "shapley": {"question": "contribution"}},
-    }  # fmt: skip
+    record = make_record(
+        settings={"gold": ["shapley"], "agreement": "recall", "seed": 3, "k": 2}, data={"name": "d"},
+        model={"name": "Tree"},
+        truths={"signed": {"question": "contribution", "arbitrary": True}, "shapley": {"question": "contribution"}},
+    )  # fmt: skip
     lines = []
     for name, true, drop in (("a", 0.9, 0.1), ("b", 0.5, 0.2), ("shap", 1.0, 0.3), ("random", 0.2, 0.0)):
         facts = {"explainer": name, "rung": np.nan, "control": name == "random"}
@@ -134,10 +135,10 @@ def test_a_run_is_tried_by_question_with_and_without_who_is_made_for_the_truth()
 
 
 def test_which_features_a_model_reads_answers_both_questions_unless_a_truth_of_the_question_is_there():
-    record = {
-        "settings": {"gold": ["used"], "agreement": "recall", "seed": 0, "k": 1}, "data": {"name": "d"},
-        "model": {"name": "Estimator, blind"}, "truths": {"used": {"question": "either"}},
-    }  # fmt: skip
+    record = make_record(
+        settings={"gold": ["used"], "agreement": "recall", "seed": 0, "k": 1}, data={"name": "d"},
+        model={"name": "Estimator, blind"}, truths={"used": {"question": "either"}},
+    )  # fmt: skip
     lines = [
         {"explainer": name, "rung": np.nan, "control": False, "circular": False, "metric": metric, "variant": variant,
          "value": value, "better": "higher", "role": role}
@@ -147,6 +148,6 @@ def test_which_features_a_model_reads_answers_both_questions_unless_a_truth_of_t
     both = trials(record, pd.DataFrame(lines))
     assert [one.question for one in both] == ["contribution", "contribution", "change", "change"]
     lines = [line | {"value": 1 - line["value"]} if line["variant"] == "contrast" else line for line in lines]
-    record["truths"]["contrast"] = {"question": "change"}
+    record = change_record(record, truths={"used": {"question": "either"}, "contrast": {"question": "change"}})
     told = {one.question: one.truth.tolist() for one in trials(record, pd.DataFrame(lines))}
     assert told == {"contribution": [0.9, 0.5], "change": pytest.approx([0.1, 0.5])}

@@ -407,7 +407,7 @@ def test_nothing_in_a_folder_is_made(tmp_path, monkeypatch):
         ("run.json", '{"status": "complete", "schema": 6}', "no list of files"),
         ("run.json", '{"status": "complete", "schema": 6, "files": {"../0/run.json": "x"}}', "not in the run's folder"),
         ("run.json", '{"status": "complete", "schema": 6, "files": {}}', "does not tell the overrides"),
-        ("run.json", '{"status": "complete", "schema": 6, "files": {}, "overrides": [[]]}', "not tell the overrides"),
+        ("run.json", '{"status": "complete", "schema": 6, "files": {}, "overrides": [[]]}', "overrides.0 must be"),
         ("run.json", '{"status": "complete", "schema": 6, "files": {}, "overrides": []}', "not tell settings, expl"),
         ("metrics.csv", None, "metrics.csv is missing, or a link"),
         ("metrics.csv", "changed", "metrics.csv is not as the run left it"),

@@ -4,10 +4,11 @@ import pandas as pd
 
 from cfeval_cli.study.sweep import answer, page, runs, tables
 from cfeval_cli.study.sweep.runs import Run, Sweep
+from tests.records import make_metric, make_record
 
 
 def made(name, seed, status="complete", **settings):
-    record = {"status": status, "settings": {"seed": seed, **settings}}
+    record = make_record(status=status, settings={"seed": seed, **settings})
     return Run(name, record, {"hydra.run.dir": "x", "k": "7"})
 
 
@@ -22,13 +23,14 @@ def test_runs_that_would_count_twice_or_did_not_end_are_named():
 
 
 def test_what_is_merged_for_titles_has_all_explainers_metrics_and_removals():
+    removal = {"name": "x", "title": "x"}
     records = [
-        {"explainers": {"a": "A"}, "metrics": {"c": {}}, "search": "disc.", "removals": {"del": {"title": "del."}}},
-        {"explainers": {"b": "B"}, "metrics": {"d": {}}, "search": "cont.", "removals": {"mask": {"title": "mask"}}},
+        make_record(explainers={"a": "A"}, metrics={"c": make_metric("C")}, search="disc.", removals={"del": removal}),
+        make_record(explainers={"b": "B"}, metrics={"d": make_metric("D")}, search="cont.", removals={"mask": removal}),
     ]
     both = tables.merged([Run(str(i), record, {}) for i, record in enumerate(records)])
-    assert set(both["explainers"]) == {"a", "b"} and set(both["metrics"]) == {"c", "d"}
-    assert both["search"] == "disc. / cont." and set(both["removals"]) == {"del", "mask"}
+    assert set(both.explainers) == {"a", "b"} and set(both.metrics) == {"c", "d"}
+    assert both.search == "disc. / cont." and set(both.removals) == {"del", "mask"}
 
 
 def test_only_reports_below_the_sweep_are_linked(tmp_path):
@@ -39,7 +41,7 @@ def test_only_reports_below_the_sweep_are_linked(tmp_path):
 
 
 def test_runs_without_correlations_tell_nothing():
-    record = {"settings": {"gold": ["signed"], "agreement": "recall"}, "metrics": {}}
+    record = make_record(settings={"gold": ["signed"], "agreement": "recall"})
     nothing = pd.DataFrame(columns=[*runs._COLUMNS, "agreement"])
     said = answer.say(Sweep([Run("0", record, {}, correlations=nothing)], []), pd.DataFrame())
     assert said.headline.startswith("These runs cannot tell")

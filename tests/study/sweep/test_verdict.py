@@ -5,15 +5,10 @@ import pytest
 
 from cfeval_cli.study.sweep.runs import most_ranked
 from cfeval_cli.study.sweep.verdict import over_seeds
+from tests.records import make_metric, make_record
 
 NAMES = {"a": "A", "b": "B", "c": "C"}
-RECORD = {
-    "metrics": {
-        name: {"title": title, "latex": None, "better": "higher", "block": "x", "detail": ""}
-        for name, title in NAMES.items()
-    },
-    "removals": {}, "search": "disc.",
-}  # fmt: skip
+RECORD = make_record(metrics={name: make_metric(title, detail="") for name, title in NAMES.items()})
 
 
 def lines(**changed):

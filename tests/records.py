@@ -1,0 +1,27 @@
+"""Records of complete runs, as reports read them."""
+
+from typing import Any
+
+from pydantic import BaseModel
+
+from cfeval_cli.results.record import MetricEntry, RunRecord
+
+
+def make_metric(title: str, **entries: Any) -> MetricEntry:
+    """Return what run.json says of a metric: of a counterfactual metric that should be high, unless it is given."""
+    usual = {"better": "higher", "role": "judged", "block": "counterfactual", "detail": "{variant}"}
+    return MetricEntry.model_validate({"title": title, **usual, **entries})
+
+
+def make_record(**entries: Any) -> RunRecord:
+    """Return the record of a complete run; what is not given has its default."""
+    return RunRecord.model_validate({"status": "complete", **entries})
+
+
+def change_record(record: RunRecord, **changes: Any) -> RunRecord:
+    """Return a record with other entries; of settings and data only those that are given are replaced."""
+    content = record.to_dict()
+    for name, value in changes.items():
+        is_entry = isinstance(getattr(record, name), BaseModel)
+        content[name] = content.get(name, {}) | value if is_entry else value
+    return RunRecord.model_validate(content)
