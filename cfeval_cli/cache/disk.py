@@ -13,6 +13,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TypeVar
 
+from cfeval_cli.core import Arrays, Section, npy
 from cfeval_cli.core.files import refuse_linked_path
 from cfeval_cli.errors import UserError, number
 
@@ -27,8 +28,8 @@ _TABLES = """
     CREATE TABLE IF NOT EXISTS entry (section INTEGER, item BLOB, value BLOB, PRIMARY KEY (section, item))
         WITHOUT ROWID;
 """
-_CHECK = 8  # bytes
-_ASKED = 500  # items that are asked for at once: older versions of SQLite take no more than 999
+_CHECK_BYTES = 8
+_KEYS_PER_QUERY = 500  # older versions of SQLite take no more than 999
 
 
 @dataclass(frozen=True)
@@ -51,39 +52,41 @@ class Disk:
         """The file, and what SQLite writes beside it."""
         return self.path, self.path.with_name(f"{self.path.name}-journal")
 
-    def known(self, section: str, label: str, items: Sequence[bytes]) -> dict[bytes, bytes]:
-        """What is there of the items; a damaged entry is as good as none."""
+    def get(self, section: Section, keys: Sequence[bytes]) -> dict[bytes, Arrays]:
+        """Return the entries that are there; a damaged one is as good as none."""
 
-        def read(database: sqlite3.Connection) -> dict[bytes, bytes]:
+        def read(database: sqlite3.Connection) -> dict[bytes, Arrays]:
             database.execute(
                 "INSERT INTO section (key, label, used) VALUES (?, ?, ?) "
                 "ON CONFLICT (key) DO UPDATE SET label = ?2, used = ?3",
-                (section, label, time.time()),
+                (section.key, section.label, time.time()),
             )
-            ((number_,),) = database.execute("SELECT id FROM section WHERE key = ?", (section,))
-            found: dict[bytes, bytes | None] = {}
-            for start in range(0, len(items), _ASKED):
-                some = items[start : start + _ASKED]
+            ((number_,),) = database.execute("SELECT id FROM section WHERE key = ?", (section.key,))
+            entries: dict[bytes, Arrays | None] = {}
+            for start in range(0, len(keys), _KEYS_PER_QUERY):
+                some = keys[start : start + _KEYS_PER_QUERY]
                 marks = ",".join("?" * len(some))
                 query = f"SELECT item, value FROM entry WHERE section = ? AND item IN ({marks})"  # noqa: S608  no text
-                for item, value in database.execute(query, (number_, *some)):
-                    found[item] = _opened(section, item, value)
-            return {item: value for item, value in found.items() if value is not None}
+                for key, value in database.execute(query, (number_, *some)):
+                    entries[key] = _open(section, key, value)
+            return {key: entry for key, entry in entries.items() if entry is not None}
 
         return self._use(read, {})
 
-    def keep(self, section: str, label: str, values: Mapping[bytes, bytes]) -> None:
-        """Add to a section, and drop those sections that were not used for longest if need be."""
+    def put(self, section: Section, entries: Mapping[bytes, Arrays]) -> None:
+        """Store entries, and drop those sections that were not used for longest if need be."""
 
         def write(database: sqlite3.Connection) -> None:
             database.execute("BEGIN IMMEDIATE")
             # another run may have dropped it in the meantime
             database.execute(
-                "INSERT OR IGNORE INTO section (key, label, used) VALUES (?, ?, ?)", (section, label, time.time())
+                "INSERT OR IGNORE INTO section (key, label, used) VALUES (?, ?, ?)",
+                (section.key, section.label, time.time()),
             )
-            ((number_,),) = database.execute("SELECT id FROM section WHERE key = ?", (section,))
-            entries = [(number_, item, value + _checksum(section, item, value)) for item, value in values.items()]
-            database.executemany("INSERT OR REPLACE INTO entry VALUES (?, ?, ?)", entries)
+            ((number_,),) = database.execute("SELECT id FROM section WHERE key = ?", (section.key,))
+            values = ((key, npy.pack(arrays)) for key, arrays in entries.items())
+            lines = [(number_, key, value + _checksum(section, key, value)) for key, value in values]
+            database.executemany("INSERT OR REPLACE INTO entry VALUES (?, ?, ?)", lines)
             if self._shrink(database, number_):
                 database.execute("COMMIT")
             else:
@@ -150,13 +153,16 @@ def _warn(path: Path, reason: str) -> None:
     log.warning("cache: %s: %s", path, reason)
 
 
-def _opened(section: str, item: bytes, value: object) -> bytes | None:
-    """What was kept, if it is still that."""
+def _open(section: Section, key: bytes, value: object) -> Arrays | None:
+    """Return the arrays of an entry; None if they are not what was stored."""
     if not isinstance(value, bytes):
         return None
-    body, check = value[:-_CHECK], value[-_CHECK:]
-    return body if check == _checksum(section, item, body) else None
+    body, check = value[:-_CHECK_BYTES], value[-_CHECK_BYTES:]
+    try:
+        return npy.unpack(body) if check == _checksum(section, key, body) else None
+    except ValueError:
+        return None
 
 
-def _checksum(section: str, item: bytes, value: bytes) -> bytes:
-    return blake2b(section.encode() + item + value, digest_size=_CHECK).digest()
+def _checksum(section: Section, key: bytes, value: bytes) -> bytes:
+    return blake2b(section.key.encode() + key + value, digest_size=_CHECK_BYTES).digest()

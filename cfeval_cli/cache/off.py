@@ -3,14 +3,16 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from cfeval_cli.core import Arrays, Section
+
 
 @dataclass(frozen=True)
 class Off:
-    """Nothing is known from before, and nothing is kept."""
+    """Nothing is looked up, and nothing is stored."""
 
-    def known(self, section: str, label: str, items: Sequence[bytes]) -> dict[bytes, bytes]:
-        """None."""
+    def get(self, section: Section, keys: Sequence[bytes]) -> dict[bytes, Arrays]:
+        """Return nothing."""
         return {}
 
-    def keep(self, section: str, label: str, values: Mapping[bytes, bytes]) -> None:
-        """Forget it."""
+    def put(self, section: Section, entries: Mapping[bytes, Arrays]) -> None:
+        """Store nothing."""

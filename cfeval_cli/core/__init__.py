@@ -51,16 +51,18 @@ from cfeval_cli.core.model import (
     Trainable,
     Tree,
 )
-from cfeval_cli.core.plan import Absences, Cache, Executor, Judging, Plan
+from cfeval_cli.core.npy import Arrays
+from cfeval_cli.core.plan import Absences, Cache, Executor, Judging, Plan, Section
 from cfeval_cli.core.removal import Removal, StandIns
 from cfeval_cli.core.truth import Known, Truth
 
 __all__ = [
-    "ABSENT", "NONE", "Absences", "Absent", "Access", "Additive", "Batch", "Binary", "BlackBox", "Blindable", "Bools",
-    "Cache", "Case", "Change", "Classifier", "Codes", "Cost", "Counterfactuals", "Dataset", "Depth", "Differentiable",
-    "Distance", "Editable", "Embedded", "Encoded", "Executor", "Explained", "Explainer", "Explanation", "Feature",
-    "Fingerprinted", "Floats", "Foreseen", "Gate", "Ints", "Judging", "Known", "Leaves", "Ledger", "Linear", "Loadable",
-    "Logits", "Measure", "Memory", "Metric", "Model", "NotExplained", "Picking", "Plan", "Probabilistic", "Question",
-    "Reading", "Removal", "Removed", "Reparametrisable", "Restorable", "Rows", "Score", "Search", "Sloped", "Spellings",
-    "Split", "StandIns", "Stored", "Subject", "Task", "Taught", "Trainable", "Tree", "Truth", "Workload",
+    "ABSENT", "NONE", "Absences", "Absent", "Access", "Additive", "Arrays", "Batch", "Binary", "BlackBox", "Blindable",
+    "Bools", "Cache", "Case", "Change", "Classifier", "Codes", "Cost", "Counterfactuals", "Dataset", "Depth",
+    "Differentiable", "Distance", "Editable", "Embedded", "Encoded", "Executor", "Explained", "Explainer",
+    "Explanation", "Feature", "Fingerprinted", "Floats", "Foreseen", "Gate", "Ints", "Judging", "Known", "Leaves",
+    "Ledger", "Linear", "Loadable", "Logits", "Measure", "Memory", "Metric", "Model", "NotExplained", "Picking", "Plan",
+    "Probabilistic", "Question", "Reading", "Removal", "Removed", "Reparametrisable", "Restorable", "Rows", "Score",
+    "Search", "Section", "Sloped", "Spellings", "Split", "StandIns", "Stored", "Subject", "Task", "Taught", "Trainable",
+    "Tree", "Truth", "Workload",
 ]  # fmt: skip

@@ -11,21 +11,30 @@ from cfeval_cli.core.data import Dataset, Loadable
 from cfeval_cli.core.explanation import Explainer
 from cfeval_cli.core.metric import Metric
 from cfeval_cli.core.model import Access, Subject, Trainable
+from cfeval_cli.core.npy import Arrays
 from cfeval_cli.core.removal import Removal
 from cfeval_cli.core.settings import RunSettings
 from cfeval_cli.core.truth import Truth
 from cfeval_cli.errors import UserError
 
 
-class Cache(Protocol):
-    """What was computed before."""
+@dataclass(frozen=True)
+class Section:
+    """Where a cache stores the results of one piece of work."""
 
-    def known(self, section: str, label: str, items: Sequence[bytes]) -> dict[bytes, bytes]:
-        """What there is of the items in a section, which `label` describes to people."""
+    key: str  # a hash of all that they depend on: settings, data, model, and the code that computes them, cfeval's too
+    label: str  # how `cfeval cache` lists it
+
+
+class Cache(Protocol):
+    """What was computed before: arrays by key, in sections."""
+
+    def get(self, section: Section, keys: Sequence[bytes]) -> dict[bytes, Arrays]:
+        """Return the entries of a section that are there."""
         ...
 
-    def keep(self, section: str, label: str, values: Mapping[bytes, bytes]) -> None:
-        """Add to a section."""
+    def put(self, section: Section, entries: Mapping[bytes, Arrays]) -> None:
+        """Store entries in a section."""
         ...
 
 

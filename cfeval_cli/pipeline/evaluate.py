@@ -21,8 +21,9 @@ from cfeval_cli.core import (
     Score,
 )
 from cfeval_cli.core.files import restore_working_directory
-from cfeval_cli.core.fingerprint import of_component, of_work
+from cfeval_cli.core.fingerprint import of_component
 from cfeval_cli.pipeline import search
+from cfeval_cli.pipeline.chunks import make_section
 from cfeval_cli.pipeline.study import Study
 from cfeval_cli.pipeline.trust import tolerance_of
 
@@ -33,17 +34,17 @@ def edits_of(
     study: Study, rows: Rows, features: Ints, asker: str, advance: Callable[[int], None], *, keep: bool
 ) -> Edits:
     """Counterfactuals of some instances at each level of access that the search has; `keep` them for later runs."""
-    plan = study.plan
-    found = {}
+    plan, found = study.plan, {}
     for level, measure in study.measures.items():
-        job = search.Job(plan.search, study.dataset, study.model, measure, level, plan.settings.seed)
+        job = search.Job(plan.search, study.dataset, study.model, measure, level, plan.settings.seed, rows, features)
         section = None
         if keep:
-            who = (of_component(plan.search), of_component(plan.distance))
-            section = of_work(search.Job, study.identity, *who, level.name, plan.settings.seed)
-        done = search.find(job, rows, features, plan.executor, advance, study.cache, section, study.scratch)
-        search.check_sample(job, rows, done, tolerance_of(study.probabilities))
-        found[level] = done.counterfactuals
+            label = f"{study.dataset.name}, {job.component}, seed {job.seed}"
+            parts = (of_component(plan.search), of_component(plan.distance), level.name, job.seed)
+            section = make_section(label, search.Job, study.identity, *parts)
+        done = search.find(job, plan.executor, study.cache, advance, section=section, scratch=study.scratch)
+        search.check_sample(job, done, tolerance_of(study.probabilities))
+        found[level] = Counterfactuals(**done.arrays)
         study.ledger.book(asker.format(level=level.name.lower()), done.cost)
     return found
 

@@ -8,7 +8,6 @@ import numpy as np
 
 from cfeval_cli.core import ABSENT, NONE, Explained, Explanation, Ints
 from cfeval_cli.core.fingerprint import of_code, of_component
-from cfeval_cli.errors import Failure, UserError, describe_error
 from cfeval_cli.pipeline import explain, trust
 from cfeval_cli.pipeline.study import Study
 from cfeval_cli.seeding import stream
@@ -35,15 +34,7 @@ def explain_instances(
         aside = study.scratch.keep({"features": told.features, "scores": told.scores})
         return Explained(Explanation(**aside), done.cost, done.known, done.faults)
     job = job or make_job(study, name, plan.settings.seed)
-    try:
-        return explain.explain(
-            job, plan.executor, study.cache, advance, strict=plan.settings.strict, scratch=study.scratch
-        )
-    except (UserError, Failure):
-        raise
-    except Exception as error:
-        reason = f"{describe_error(error)}. HYDRA_FULL_ERROR=1 shows the traceback."
-        raise Failure(f"explainer.{name} failed, {reason}") from error
+    return explain.explain(job, plan.executor, study.cache, advance, strict=plan.settings.strict, scratch=study.scratch)
 
 
 def make_job(study: Study, name: str, seed: int) -> explain.Job:

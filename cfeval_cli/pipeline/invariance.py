@@ -34,7 +34,7 @@ from cfeval_cli.core import (
 from cfeval_cli.core.explanation import named
 from cfeval_cli.errors import Failure
 from cfeval_cli.pipeline.evaluate import Edits, case_of, scores_of
-from cfeval_cli.pipeline.search import Job
+from cfeval_cli.pipeline.search import stream_name
 from cfeval_cli.pipeline.study import Study, removed
 from cfeval_cli.removal.without import without
 from cfeval_cli.seeding import stream
@@ -252,7 +252,7 @@ class _Trial:
     def _task(self, study: Study, level: Access, measure: Measure, some: slice = slice(None)) -> Task:
         """The search as a run has it, with the same random numbers."""
         plan, dataset, rows = study.plan, study.dataset, self.rows.take(some)
-        component = Job(plan.search, dataset, study.model, measure, level, plan.settings.seed).component
+        component = stream_name(level)
         return Task(
             rows.ids, rows.codes, rows.labels, seed=plan.settings.seed, component=component,
             features=self.features[some], dataset=dataset, model=study.gate(level, component), measure=measure,

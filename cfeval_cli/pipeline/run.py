@@ -58,7 +58,7 @@ def run(plan: Plan, folder: RunFolder, progress: Progress, teacher: Model | None
         dataset = read_texts_as_written(plan.model, plan.dataset.load(settings.data_dir, settings.seed))
         plan = plan.applied(trust.foreseen(plan, dataset))
     folder.begin(plan, dataset, inputs)
-    cache = folder.journal(plan.cache, again=settings.redo)
+    cache = folder.open_cache(plan.cache, redo=settings.redo)
 
     with progress.stage("train"):
         learned = relabel_by_teacher(plan, dataset, cache, teacher)

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import io
 import time
-from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
-from cfeval_cli.core import Cache, Dataset, Model, Plan, Restorable, Stored, Taught, Trainable, npy
+from cfeval_cli.core import Cache, Dataset, Model, Plan, Restorable, Stored, Taught, Trainable
 from cfeval_cli.core.files import restore_working_directory
-from cfeval_cli.core.fingerprint import of_component, of_work
+from cfeval_cli.core.fingerprint import of_component
 from cfeval_cli.model.outside import Given
-from cfeval_cli.pipeline.memo import Memo
+from cfeval_cli.pipeline.chunks import make_section
 from cfeval_cli.pipeline.study import predicted
 from cfeval_cli.statistics.auc import compute_auc
 from cfeval_cli.statistics.proportion import compute_proportion_interval
+
+_MODEL = b"model"  # in the place of an instance
 
 
 def read_texts_as_written(model: Trainable, dataset: Dataset) -> Dataset:
@@ -43,30 +43,16 @@ def train_model(plan: Plan, dataset: Dataset, cache: Cache) -> Model:
     """Return the model, from the cache or newly trained."""
     if not isinstance(plan.model, Restorable):
         return plan.model.fit(dataset, plan.settings.seed)
-    restore = plan.model.restore
-    memo: Memo[Model] = Memo(
-        cache,
-        of_work(type(plan.model), dataset.fingerprint, of_component(plan.model), plan.settings.seed),
-        f"{dataset.name}, model, seed {plan.settings.seed}",
-        lambda model: npy.dump(model.arrays() if isinstance(model, Stored) else {}),
-        lambda value: _restored(restore, value),
-    )
-    known = memo.known([b"model"])
-    if b"model" in known:
-        return known[b"model"]
+    code, parts = type(plan.model), (dataset.fingerprint, of_component(plan.model), plan.settings.seed)
+    section = make_section(f"{dataset.name}, model, seed {plan.settings.seed}", code, *parts)
+    entry = cache.get(section, [_MODEL]).get(_MODEL) if section is not None else None
+    if entry is not None:
+        with suppress(ValueError):  # not an entry of cfeval: the model is trained again
+            return plan.model.restore(entry)
     model = plan.model.fit(dataset, plan.settings.seed)
-    with memo.keeping() as keep:
-        if isinstance(model, Stored):
-            keep({b"model": model})
+    if section is not None and isinstance(model, Stored):
+        cache.put(section, {_MODEL: model.arrays()})
     return model
-
-
-def _restored(restore: Callable[[Mapping[str, Any]], Model], value: bytes) -> Model | None:
-    """Return a model from the cache; None if the entry is not one of cfeval's, so that it is trained again."""
-    try:
-        return restore(npy.load(io.BytesIO(value)))
-    except ValueError:
-        return None
 
 
 def measure_quality(model: Model, dataset: Dataset) -> tuple[dict[str, dict[str, float]], float]:

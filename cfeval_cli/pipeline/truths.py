@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import io
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
-from hashlib import blake2b
 
 import numpy as np
 
-from cfeval_cli.core import Dataset, Ints, Known, Ledger, Model, Rows, Truth, npy
-from cfeval_cli.core.fingerprint import of_component, of_work
-from cfeval_cli.core.scratch import Room, Scratch, slabs
+from cfeval_cli.core import Dataset, Floats, Ints, Known, Ledger, Model, Rows, Truth
+from cfeval_cli.core.fingerprint import of_component
 from cfeval_cli.errors import Failure
-from cfeval_cli.pipeline.elsewhere import ADVICE, sample, shared_out
-from cfeval_cli.pipeline.memo import Memo
+from cfeval_cli.pipeline.chunks import ADVICE, Mapped, Part, Work, draw_sample, make_section, map_chunks
 from cfeval_cli.pipeline.study import Study
 from cfeval_cli.pipeline.trust import answers, tolerance_of
 from cfeval_cli.seeding import stream
@@ -24,6 +20,7 @@ from cfeval_cli.seeding import stream
 log = logging.getLogger("cfeval")
 
 _CHUNK = 16  # instances at a time, where the model has to be asked: small enough that all cores end together
+_SLAB = 1 << 14  # instances at a time, where the truth is read off the model
 _TRIED = 500  # rows by which the time is estimated
 _LONG = 60  # seconds that people are warned of
 
@@ -35,29 +32,17 @@ class Job:
     truth: Truth
     dataset: Dataset
     model: Model
+    rows: Rows
 
 
 def find(study: Study, advance: Callable[[int], None]) -> dict[str, Known]:
-    """All of them, by name; what is costly is shared out, and kept as soon as it is there."""
+    """All of them, by name."""
     found = {}
     for name, truth in study.plan.truths.items():
-        job = Job(truth, study.dataset, study.model)
-        found[name] = _asked(study, name, job) if truth.asks(study.subject) else _by_slabs(study, job)
+        found[name] = _find(study, name, truth)
         study.scratch.release()
         advance(1)
     return found
-
-
-def _by_slabs(study: Study, job: Job) -> Known:
-    """Of all instances, put aside slab by slab."""
-    parts = (_known(job, study.rows.take(slab)) for slab in slabs(len(study.rows)))
-    return joined(parts, study.scratch, len(study.rows))
-
-
-def _known(job: Job, rows: Rows) -> Known:
-    """Of some instances; what a truth asks of the model is on nobody's account."""
-    gate = Ledger().gate(job.model, job.truth.access, f"truth.{job.truth.name}", padded=job.dataset.padded)
-    return job.truth.found(job.dataset, gate, rows)
 
 
 def referred(study: Study, truth: Truth) -> Ints:
@@ -71,28 +56,46 @@ def referred(study: Study, truth: Truth) -> Ints:
     return np.sort(stream(plan.settings.seed, "reference").permutation(size)[: max(1, most)])
 
 
-def _asked(study: Study, name: str, job: Job) -> Known:
-    """One of them on those instances, NaN on all others; the time that it may take is told before."""
-    places = referred(study, job.truth)
-    _tell(study, name, job, len(places))
-    found = _chunked(study, name, job, study.rows.take(places))
-    if len(places) == len(study.rows):
-        return found
-    importance = np.full(study.rows.codes.shape, np.nan)
-    importance[places] = found.importance
-    error = None
-    if found.error is not None:
-        error = np.full(len(study.rows), np.nan)
-        error[places] = found.error
-    return Known(study.scratch.keep({"importance": importance})["importance"], error, found.how)
+def _find(study: Study, name: str, truth: Truth) -> Known:
+    """One of them: where it asks the model on some instances and NaN on all others, else on all."""
+    asks, rows, section = truth.asks(study.subject), study.rows, None
+    identity = of_component(truth)
+    if asks:
+        places = referred(study, truth)
+        _tell(study, name, truth, len(places))
+        rows = rows if len(places) == len(rows) else rows.take(places)
+        # what is read off the model takes less time to compute again than to store
+        section = make_section(f"{study.dataset.name}, truth.{name}", Job, identity, study.identity)
+    job = Job(truth, study.dataset, study.model, rows)
+    inputs = (rows.ids, rows.labels, rows.codes)
+    work = Work(f"truth.{name}", job, _compute, inputs, section, _CHUNK if asks else _SLAB)
+    done = map_chunks(work, study.plan.executor, study.cache, lambda _: None, study.scratch)
+    if identity is not None:  # else it may give other values each time
+        _check_sample(study, job, work.name, done)
+    importance, how = done.arrays["importance"], "; ".join(done.notes)
+    error = done.arrays["error"] if done.arrays["sampled"].any() else None
+    if len(rows) == len(study.rows):
+        return Known(importance, error, how)
+    return Known(
+        study.scratch.keep({"importance": _spread(importance, places, len(study.rows))})["importance"],
+        None if error is None else _spread(error, places, len(study.rows)),
+        how,
+    )
 
 
-def _tell(study: Study, name: str, job: Job, many: int) -> None:
+def _spread(values: Floats, places: Ints, size: int) -> Floats:
+    """Return the values of some instances among so many, NaN for all others."""
+    spread = np.full((size, *values.shape[1:]), np.nan)
+    spread[places] = values
+    return spread
+
+
+def _tell(study: Study, name: str, truth: Truth, many: int) -> None:
     """How long it may take, by a few rows that the model is asked about: for people only, no result depends on it."""
-    rows = many * job.truth.cost(study.subject)
+    rows = many * truth.cost(study.subject)
     codes = study.dataset.train.codes[:_TRIED]
     begun = time.perf_counter()
-    answers(job.model, study.dataset, codes)
+    answers(study.model, study.dataset, codes)
     seconds = rows * (time.perf_counter() - begun) / max(1, len(codes))
     log.log(
         logging.WARNING if seconds > _LONG else logging.INFO,
@@ -102,82 +105,29 @@ def _tell(study: Study, name: str, job: Job, many: int) -> None:
     )  # fmt: skip
 
 
-def _chunked(study: Study, name: str, job: Job, rows: Rows) -> Known:
-    """Of some instances, chunk by chunk."""
-    chunks = [rows.take(slice(start, start + _CHUNK)) for start in range(0, len(rows), _CHUNK)]
-    identity = of_component(job.truth)
-    section = of_work(Job, identity, study.identity)
-    memo = Memo(study.cache, section, f"{study.dataset.name}, truth.{name}", packed, unpacked)
-    keys = [_key(chunk) for chunk in chunks]
-    kept = memo.known(keys)
-    done = {i: kept[key] for i, key in enumerate(keys) if key in kept and _fits(kept[key], chunks[i])}
-    cached, elsewhere = list(done), list[int]()
-    missing = [i for i in range(len(chunks)) if i not in done]
-    new = shared_out(study.plan.executor, _known, job, [chunks[i] for i in missing])
-    with memo.keeping() as keep:
-        for i, (known, is_elsewhere) in zip(missing, new, strict=True):
-            elsewhere += [i] * is_elsewhere
-            keep({keys[i]: known})
-            done[i] = known
-    whole = joined((done[i] for i in range(len(chunks))), study.scratch, len(rows))
-    if identity is not None:  # else it may give other values each time
-        places = [np.flatnonzero(np.isin(np.arange(len(rows)) // _CHUNK, some)) for some in (cached, elsewhere)]
-        _check_sample(study, name, job, rows, whole, *places)
-    return whole
+def _compute(job: Job, places: Ints) -> list[Part]:
+    """Of some instances, here or in another process; what a truth asks of the model is on nobody's account."""
+    gate = Ledger().gate(job.model, job.truth.access, f"truth.{job.truth.name}", padded=job.dataset.padded)
+    known = job.truth.found(job.dataset, gate, job.rows.take(places))
+    arrays = {
+        "importance": known.importance,
+        "error": np.zeros(len(places)) if known.error is None else known.error,
+        "sampled": np.full(len(places), known.error is not None),
+    }
+    return [Part(arrays, note=known.how)]
 
 
-def _check_sample(study: Study, name: str, job: Job, rows: Rows, whole: Known, cached: Ints, elsewhere: Ints) -> None:
+def _check_sample(study: Study, job: Job, name: str, done: Mapped) -> None:
     """Recompute a few of the values from the cache and from worker processes; Failure if one differs."""
     tolerance = tolerance_of(study.probabilities)
-    for origin, places in sample(study.plan.settings.seed, f"truth.{name}", cached, elsewhere).items():
-        before, now = whole.importance[places], _known(job, rows.take(places)).importance
+    for origin, places in draw_sample(study.plan.settings.seed, name, done.cached, done.elsewhere).items():
+        before, now = done.arrays["importance"][places], _compute(job, places)[0].arrays["importance"]
         scale = np.abs(np.where(np.isfinite(now), now, 0.0)).max(axis=1, initial=1.0, keepdims=True)
         differs = ~np.isclose(before, now, rtol=0.0, atol=tolerance * scale, equal_nan=True)
         if differs.any():
             row, feature = (int(one[0]) for one in np.nonzero(differs))
             raise Failure(
-                f"truth.{name}, instance {rows.ids[places[row]]}: the value {origin} gives "
+                f"{name}, instance {job.rows.ids[places[row]]}: the value {origin} gives "
                 f"{study.dataset.features[feature].name} an importance of {before[row, feature]:.8g}, and computed "
                 f"again it is {now[row, feature]:.8g}. {ADVICE[origin]}"
             )
-
-
-def joined(parts: Iterable[Known], scratch: Scratch, size: int) -> Known:
-    """The instances of all parts, one after the other, so many."""
-    room, how, sampled = Room[str](scratch, size), dict[str, None](), False
-    for part in parts:
-        room.add("importance", part.importance)
-        room.add("error", np.zeros(len(part.importance)) if part.error is None else part.error)
-        how[part.how] = None
-        sampled = sampled or part.error is not None
-    arrays = room.arrays()
-    return Known(arrays["importance"], arrays["error"] if sampled else None, "; ".join(how))
-
-
-def _key(rows: Rows) -> bytes:
-    digest = blake2b(digest_size=16)
-    for array in (rows.codes, rows.labels, rows.ids):
-        digest.update(f"{array.dtype} {array.shape} ".encode() + np.ascontiguousarray(array).tobytes())
-    return digest.digest()
-
-
-def packed(known: Known) -> bytes:
-    """For the cache."""
-    error = {} if known.error is None else {"error": known.error}
-    how = np.frombuffer(known.how.encode(), dtype=np.uint8)
-    return npy.dump({"importance": known.importance, "how": how, **error})
-
-
-def unpacked(value: bytes) -> Known | None:
-    """From the cache; None if it is nothing of ours."""
-    try:
-        arrays = npy.load(io.BytesIO(value))
-        return Known(arrays["importance"], arrays.get("error"), arrays["how"].tobytes().decode())
-    except (KeyError, TypeError, ValueError):
-        return None
-
-
-def _fits(known: Known, rows: Rows) -> bool:
-    """Whether it is of as many instances and features."""
-    errors = known.error is None or known.error.shape == (len(rows),)
-    return known.importance.shape == rows.codes.shape and known.importance.dtype == np.float64 and errors

@@ -26,6 +26,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from cfeval_cli import __version__
+from cfeval_cli.cache.resumable import FILE, Resumable
 from cfeval_cli.core import (
     NONE,
     Access,
@@ -54,7 +55,6 @@ from cfeval_cli.core.fingerprint import of_component, version_of
 from cfeval_cli.core.scratch import Scratch, slabs
 from cfeval_cli.errors import Failure, UserError
 from cfeval_cli.results import validation as checked
-from cfeval_cli.results.journal import FILE, Journal
 from cfeval_cli.results.record import RunRecord, parse_record
 from cfeval_cli.statistics.findings import Findings, file_of
 from cfeval_cli.statistics.scores import Scores
@@ -103,7 +103,7 @@ class RunFolder:
         self._record = RunRecord(status="unknown")
         self._files: dict[str, str] = {}  # name: sha256
         self._early = False  # whether the record was written before anything was known
-        self._journal: Journal | None = None
+        self._cache: Resumable | None = None
         self._goes_on = False  # from an attempt that broke off
         self._clock = time.perf_counter()
         self.scratch = Scratch(path)  # what a run puts aside while it computes: on the same disk, and seen by nobody
@@ -175,12 +175,12 @@ class RunFolder:
         except ValueError as error:
             raise UserError(f"{self.path}: {error}.") from error
 
-    def journal(self, shared: Cache, *, again: bool = False) -> Journal:
-        """What the run finishes on its way, kept until it is complete; `again` if nothing older is to be taken."""
-        self._journal = Journal(self.path, shared, again=again)
-        if again and not self._goes_on:
-            self._journal.done()
-        return self._journal
+    def open_cache(self, shared: Cache, *, redo: bool = False) -> Resumable:
+        """Return the cache of the run, which has what the run computed until it is complete; `redo`: nothing older."""
+        self._cache = Resumable(self.path, shared, redo=redo)
+        if redo and not self._goes_on:
+            self._cache.clear()
+        return self._cache
 
     def begin(self, plan: Plan, dataset: Dataset, inputs: str | None) -> None:
         """Write what is known before anything is computed."""
@@ -514,8 +514,8 @@ class RunFolder:
             raise Failure(f"{self.path / lost[0]} was removed during the run.")
         self._add_entries(status="complete")
         self._write_record()
-        if self._journal is not None:
-            self._journal.done()
+        if self._cache is not None:
+            self._cache.clear()
 
     @staticmethod
     def remake(path: Path, record: RunRecord, bodies: Iterable[tuple[str, bytes]]) -> None:

@@ -3,10 +3,14 @@
 import numpy as np
 
 from cfeval_cli.cache.disk import Disk
+from cfeval_cli.core import Section
+
+SHARED = Section("shared", "shared")
 
 
-def told(seed=0, size=5):
-    return np.random.default_rng(seed).bytes(12 * size + 16)
+def entry(seed=0, size=5):
+    rng = np.random.default_rng(seed)
+    return {"features": rng.integers(0, 99, size), "scores": rng.normal(size=size)}
 
 
 def key(i):
@@ -16,5 +20,5 @@ def key(i):
 def write(folder, number):
     cache = Disk(folder)
     for turn in range(10):
-        cache.known("shared", "shared", [])
-        cache.keep("shared", "shared", {key(1000 * number + 10 * turn + i): told(i) for i in range(10)})
+        cache.get(SHARED, [])
+        cache.put(SHARED, {key(1000 * number + 10 * turn + i): entry(i) for i in range(10)})

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from cfeval_cli.cache.disk import Disk
-from cfeval_cli.core import Cost, npy
+from cfeval_cli.core import Section, npy
 from cfeval_cli.model.logistic import LinearModel, Logistic
-from cfeval_cli.pipeline.explain import Answer, packed
 from tests.hostile.amounts import inputs
 from tests.hostile.mutations import Canary, everything_in, mutated
 
@@ -142,8 +141,8 @@ def test_sizes_are_not_believed():
         restored(saved(wide))
 
 
-def value(i):
-    return packed(Answer(np.arange(i % 7), np.arange(i % 7) / 3, Cost(i, i / 5, i / 7, i / 9)))
+def entry(i):
+    return {"features": np.arange(i % 7), "scores": np.arange(i % 7) / 3, "cost": np.array([i, i / 5, i / 7, i / 9])}
 
 
 KEYS = [b"%016d" % i for i in range(60)]
@@ -152,17 +151,21 @@ KEYS = [b"%016d" % i for i in range(60)]
 @inputs("cache (SQLite)")
 def test_a_damaged_cache_forgets_and_never_tells_something_else(tmp_path, numbers, caplog):
     cache = Disk(str(tmp_path))
-    for section in ("a", "b"):
-        cache.keep(section, f"label {section}", {key: value(i) for i, key in enumerate(KEYS)})
+    sections = [Section(name, f"label {name}") for name in ("a", "b")]
+    for section in sections:
+        cache.put(section, {key: entry(i) for i, key in enumerate(KEYS)})
     body, forgot = cache.path.read_bytes(), 0
     for seed in numbers:
         rng = np.random.default_rng(seed)
         cache.path.write_bytes(mutated(body, rng, 8))
-        known = cache.known("a", "label a", KEYS)
-        forgot += len(known) < len(KEYS)
-        assert all((told) == (value(KEYS.index(key))) for key, told in known.items()), seed
+        found = cache.get(sections[0], KEYS)
+        forgot += len(found) < len(KEYS)
+        for key, arrays in found.items():
+            stored = entry(KEYS.index(key))
+            assert arrays.keys() == stored.keys(), seed
+            assert all(np.array_equal(arrays[name], stored[name]) for name in stored), seed
         assert isinstance(cache.sections(), list), seed
-        cache.keep("a", "label a", {KEYS[0]: value(0)})
+        cache.put(sections[0], {KEYS[0]: entry(0)})
         cache.clear()
         assert everything_in(tmp_path) <= {cache.path.name, f"{cache.path.name}-journal"}, seed
     assert forgot > 0
@@ -173,7 +176,7 @@ def test_a_cache_of_another_hand_can_be_listed(tmp_path, monkeypatch, capsys):
 
     cache, never = Disk(str(tmp_path / "cache")), [1e300, -1e300, "x", None, b"\xff"]
     for i, used in enumerate(never):
-        cache.keep(str(i), "a", {KEYS[0]: value(0)})
+        cache.put(Section(str(i), "a"), {KEYS[0]: entry(0)})
         with sqlite3.connect(cache.path) as database:
             database.execute(
                 "UPDATE section SET label = ?, used = ? WHERE key = ?", (f"\x1b[2J[/red]{i}", used, str(i))

@@ -21,7 +21,7 @@ from cfeval_cli.explainer.anchor import Anchor
 from cfeval_cli.explainer.decision_boundary import DecisionBoundary
 from cfeval_cli.explainer.lime import Lime
 from cfeval_cli.explainer.random import Random
-from cfeval_cli.pipeline import explain as explaining
+from cfeval_cli.pipeline import chunks
 from cfeval_cli.pipeline.explain import Job, _ends, check_sample, explain, wrong_with
 from tests.problems import make_dataset, make_linear, predicted
 
@@ -73,7 +73,8 @@ def test_what_is_put_aside_as_it_comes_in_is_what_would_stay_in_memory(tmp_path,
     plain, cache = run(job(Anchor())), Disk(str(tmp_path))
     assert len(set((plain.explanation.features != NONE).sum(axis=1).tolist())) > 1
     monkeypatch.setattr(scratch, "_SLAB", 7)
-    monkeypatch.setattr(explaining, "_HELD", 5)
+    monkeypatch.setattr(chunks, "LOOKUP_INSTANCES", 9)
+    monkeypatch.setattr(chunks, "_HELD_BYTES", 40)
     run(job(Anchor()), slice(3, 60, 4), cache=cache)
     mixed, warm = run(job(Anchor()), cache=cache), run(job(Anchor()), cache=cache)
     assert same(plain, mixed) and same(plain, warm) and same(plain, run(job(Anchor())))

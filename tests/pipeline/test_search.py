@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 from cfeval_cli.cache.disk import Disk
-from cfeval_cli.core import NONE, Access, Counterfactuals, scratch
+from cfeval_cli.cache.off import Off
+from cfeval_cli.core import NONE, Access, Counterfactuals, Section, scratch
 from cfeval_cli.distance.euclidean import Euclidean
 from cfeval_cli.errors import Failure
 from cfeval_cli.executor.local import Local
-from cfeval_cli.pipeline import search as module
-from cfeval_cli.pipeline.search import Chunk, Found, Job, find, packed, unpacked
+from cfeval_cli.pipeline import chunks
+from cfeval_cli.pipeline.search import Job, find
 from cfeval_cli.search.continuous import Continuous
 from cfeval_cli.search.discrete import Discrete
 from cfeval_cli.search.exact import Exact
@@ -31,6 +32,7 @@ MODEL = make_linear(DATASET, seed=4, scale=1)
 ROWS = predicted(DATASET, MODEL)
 FEATURES = choose_features(DATASET, 2, 0)
 HERE = Local(n_jobs=1)
+SECTION = Section("s", "label")
 
 
 class Small(Discrete):
@@ -40,8 +42,17 @@ class Small(Discrete):
         return 16
 
 
-def job(search, access):
-    return Job(search, DATASET, MODEL, Euclidean("embedding").fit(DATASET, MODEL, access), access, 0)
+def job(search, access, rows=slice(None)):
+    measure = Euclidean("embedding").fit(DATASET, MODEL, access)
+    return Job(search, DATASET, MODEL, measure, access, 0, ROWS.take(rows), FEATURES[rows])
+
+
+def run(job, executor=HERE, cache=None, section=SECTION, advance=lambda _: None):
+    return find(job, executor, cache or Off(), advance, section=section)
+
+
+def edits(done):
+    return Counterfactuals(**done.arrays)
 
 
 def same(one, two):
@@ -55,46 +66,48 @@ def test_chunks_workers_and_cache_change_nothing(access, tmp_path):
     task = replace(make_task(DATASET, MODEL, FEATURES, access), component=f"search.{access.name.lower()}")
     whole = Discrete().find(task)
     cache, done = Disk(str(tmp_path)), []
-    plain = find(job(Small(), access), ROWS, FEATURES, HERE, done.append)
-    same(plain.counterfactuals, whole)
+    plain = run(job(Small(), access), advance=done.append)
+    same(edits(plain), whole)
     assert sum(done) == 70 and len(done) > 5 and plain.cost.rows > 70
-    workers = find(job(Small(), access), ROWS, FEATURES, Local(2, min_seconds=0.0), lambda _: None)
-    same(workers.counterfactuals, whole)
+    workers = run(job(Small(), access), Local(2, min_seconds=0.0))
+    same(edits(workers), whole)
     assert workers.cost.rows == plain.cost.rows
-    first = find(job(Small(), access), ROWS.take(slice(32)), FEATURES[:32], HERE, lambda _: None, cache, "s")
-    same(find(job(Small(), access), ROWS, FEATURES, HERE, lambda _: None, cache, "s").counterfactuals, whole)
+    first = run(job(Small(), access, slice(32)), cache=cache)
+    same(edits(run(job(Small(), access), cache=cache)), whole)
 
     class Broken(Small):
         def find(self, task):
             raise AssertionError("all is known")
 
-    warm = find(job(Broken(), access), ROWS, FEATURES, HERE, lambda _: None, cache, "s")
-    same(warm.counterfactuals, whole)
+    warm = run(job(Broken(), access), cache=cache)
+    same(edits(warm), whole)
     assert warm.cost.rows == plain.cost.rows and first.cost.rows < plain.cost.rows
-    with pytest.raises(AssertionError, match="all is known"):
-        find(job(Broken(), access), ROWS, FEATURES[:, ::-1], HERE, lambda _: None, cache, "s")
-    with pytest.raises(AssertionError, match="all is known"):
-        find(job(Broken(), access), ROWS, FEATURES, HERE, lambda _: None, cache, "another section")
+    message = rf"search.{access.name.lower()} failed, AssertionError: all is known \(test_search.py:\d+\)"
+    with pytest.raises(Failure, match=message):
+        run(replace(job(Broken(), access), features=FEATURES[:, ::-1]), cache=cache)
+    with pytest.raises(Failure, match=message):
+        run(job(Broken(), access), cache=cache, section=Section("another", "label"))
 
 
 @pytest.mark.parametrize("search", [Continuous(), Exact()], ids=lambda one: one.title)
-def test_moved_embeddings_are_packed_and_found_again(search, tmp_path):
+def test_moved_embeddings_are_stored_and_found_again(search, tmp_path):
     cache = Disk(str(tmp_path))
-    one, two = (find(job(search, Access.GRADIENT), ROWS, FEATURES, HERE, lambda _: None, cache, "s") for _ in range(2))
-    same(one.counterfactuals, two.counterfactuals)
-    assert one.cost.rows == two.cost.rows and one.counterfactuals.vectors is not None
+    one, two = (run(job(search, Access.GRADIENT), cache=cache) for _ in range(2))
+    same(edits(one), edits(two))
+    assert one.cost.rows == two.cost.rows and edits(one).vectors is not None
+    assert len(one.cached) == 0 and len(two.cached) == 70
 
 
 @pytest.mark.parametrize("search", [Small(), Continuous(steps=20, restarts=1)], ids=lambda one: one.title)
 def test_what_is_put_aside_as_it_comes_in_is_what_would_stay_in_memory(search, tmp_path, monkeypatch):
-    cache, made = Disk(str(tmp_path)), job(search, max(search.levels))
-    plain = find(made, ROWS, FEATURES, HERE, lambda _: None)
+    cache, access = Disk(str(tmp_path)), max(search.levels)
+    plain = run(job(search, access))
     monkeypatch.setattr(scratch, "_SLAB", 7)
-    monkeypatch.setattr(module, "_TOGETHER", 20)  # chunks are looked up one by one
-    find(made, ROWS.take(slice(32)), FEATURES[:32], HERE, lambda _: None, cache, "s")
+    monkeypatch.setattr(chunks, "LOOKUP_INSTANCES", 20)  # chunks are looked up one by one
+    run(job(search, access, slice(32)), cache=cache)
     for _ in range(2):  # some are known, and then all
-        found = find(made, ROWS, FEATURES, HERE, lambda _: None, cache, "s")
-        same(found.counterfactuals, plain.counterfactuals)
+        found = run(job(search, access), cache=cache)
+        same(edits(found), edits(plain))
         assert found.cost.rows == plain.cost.rows
 
 
@@ -111,36 +124,15 @@ def test_a_search_may_tell_whole_numbers_first_but_nothing_of_some_instances_onl
             return found if task.ids[0] == ROWS.ids[0] else replace(found, probability=None)
 
     access = Access.PROBABILITY
-    plain = find(job(Small(), access), ROWS, FEATURES, HERE, lambda _: None).counterfactuals.distance
-    whole = find(job(Whole(), access), ROWS, FEATURES, HERE, lambda _: None).counterfactuals.distance
+    plain, whole = (run(job(search, access)).arrays["distance"] for search in (Small(), Whole()))
     assert np.array_equal(whole, np.concatenate([np.ceil(plain[:16]), plain[16:]])) and (whole != plain).any()
-    with pytest.raises(Failure, match="Partly gave probability for some instances only"):
-        find(job(Partly(), access), ROWS, FEATURES, HERE, lambda _: None)
+    with pytest.raises(Failure, match=r"search\.probability gave probability for some instances only"):
+        run(job(Partly(), access))
 
 
 def test_no_instances_no_counterfactuals():
-    found = find(job(Discrete(), Access.LABEL), ROWS.take(slice(0)), FEATURES[:0], HERE, lambda _: None)
-    assert len(found.counterfactuals.distance) == 0 and found.counterfactuals.codes.shape == (0, 4)
-
-
-def test_what_is_nothing_of_ours_is_not_taken():
-    good = find(job(Discrete(), Access.LABEL), ROWS, FEATURES, HERE, lambda _: None)
-    back = unpacked(packed(good))
-    assert isinstance(back, Found) and back.cost == good.cost
-    same(back.counterfactuals, good.counterfactuals)
-    assert unpacked(b"") is None and unpacked(b"PK") is None and unpacked(packed(good)[:-40]) is None
-
-
-def test_a_chunk_is_known_by_all_that_is_searched():
-    chunk = Chunk(ROWS.take(slice(8)), FEATURES[:8])
-    others = [
-        Chunk(ROWS.take(slice(1, 9)), FEATURES[:8]),
-        Chunk(replace(chunk.rows, labels=1 - chunk.rows.labels), FEATURES[:8]),
-        Chunk(chunk.rows, FEATURES[:8, ::-1]),
-        Chunk(replace(chunk.rows, ids=chunk.rows.ids + 1), FEATURES[:8]),
-    ]
-    assert len({one.key for one in [chunk, *others]}) == 5
-    assert Chunk(ROWS.take(slice(8)), FEATURES[:8].copy()).key == chunk.key
+    found = edits(run(job(Discrete(), Access.LABEL, slice(0))))
+    assert len(found.distance) == 0 and found.codes.shape == (0, 4)
 
 
 @pytest.mark.parametrize("search", [Discrete(), Discrete("nearest"), Continuous(steps=50, restarts=2), Exact()])
@@ -157,7 +149,7 @@ def test_no_search_changes_what_may_not_change(search, seed):
     measure = Euclidean("embedding").fit(dataset, model, access)
     asked = choose_features(dataset, 2, seed)
     rows = predicted(dataset, model)
-    found = find(Job(search, dataset, model, measure, access, 0), rows, asked, HERE, lambda _: None).counterfactuals
+    found = edits(run(Job(search, dataset, model, measure, access, 0, rows, asked)))
     for i, row in enumerate(dataset.test.codes):
         mine = [j for j in asked[i] if dataset.features[j].moves != "none"]
         assert [j for j in found.features[i] if j != NONE] == mine
@@ -180,6 +172,7 @@ def test_a_search_that_breaks_a_constraint_is_a_failure():
     features = tuple(replace(feature, moves="up") for feature in numbers.features)
     dataset = replace(numbers, features=features)
     measure = Euclidean("embedding").fit(dataset, model, Access.PROBABILITY)
-    careless = Job(Careless(), dataset, model, measure, Access.PROBABILITY, 0)
+    rows, features = predicted(dataset, model), choose_features(dataset, 1, 0)
+    careless = Job(Careless(), dataset, model, measure, Access.PROBABILITY, 0, rows, features)
     with pytest.raises(Failure, match=r"Careless changed x\d as the dataset does not allow"):
-        find(careless, predicted(dataset, model), choose_features(dataset, 1, 0), HERE, lambda _: None)
+        run(careless)

@@ -9,7 +9,6 @@ import pytest
 
 from cfeval_cli.cache.disk import Disk
 from cfeval_cli.core import Known, Subject
-from cfeval_cli.core.scratch import Scratch
 from cfeval_cli.executor.local import Local
 from cfeval_cli.pipeline import truths
 from cfeval_cli.pipeline.study import prepare
@@ -52,6 +51,7 @@ def test_chunks_and_workers_give_what_one_call_gives(box, monkeypatch):
     for name, known in whole.items():
         assert np.array_equal(known.importance, study.truth(name))
     monkeypatch.setattr(truths, "_CHUNK", 7)
+    monkeypatch.setattr(truths, "_SLAB", 9)
     same(truths.find(study, lambda _: None), whole)
     two = replace(study, plan=replace(study.plan, executor=Local(n_jobs=2, min_seconds=0)))
     same(truths.find(two, lambda _: None), whole)
@@ -62,29 +62,36 @@ def test_what_was_found_is_found_again_and_nothing_else(box, tmp_path, monkeypat
     study = studied(model, dataset)
     kept = replace(study, cache=Disk(str(tmp_path)))
     first = truths.find(kept, lambda _: None)
-    asked, known = [], truths._known
-    sizes = []
-    monkeypatch.setattr(
-        truths, "_known", lambda job, rows: asked.append(job.truth.name) or sizes.append(len(rows)) or known(job, rows)
-    )
+    asked, compute = [], truths._compute
+
+    def computed(job, places):
+        asked.append((job.truth.name, len(places)))
+        return compute(job, places)
+
+    monkeypatch.setattr(truths, "_compute", computed)
     same(truths.find(kept, lambda _: None), first)
-    assert sizes[1] == 3
-    assert asked == ["shapley", "contrast", "responsibility"]  # two are read off a tree; contrast was kept and checked
+    # two are read off a tree; contrast was stored, and a sample is checked
+    assert asked == [("shapley", 40), ("contrast", 3), ("responsibility", 40)]
     other = replace(study, cache=kept.cache, plan=replace(study.plan, truths={"contrast": Contrast(budget=999)}))
     truths.find(other, lambda _: None)
-    assert set(asked[3:]) == {"contrast"} and len(asked) > 4  # another setting is another truth
+    assert {name for name, _ in asked[3:]} == {"contrast"} and len(asked) > 4  # another setting is another truth
 
 
-def test_packed_and_unpacked():
-    for known in (Known(np.eye(3)), Known(np.eye(3), np.arange(3.0), "sampled, with ünusual words")):
-        again = truths.unpacked(truths.packed(known))
-        same({"one": known}, {"one": again})
-    for broken in (b"", b"nothing", truths.packed(Known(np.eye(2)))[:40]):
-        assert truths.unpacked(broken) is None
-    joined = truths.joined([Known(np.eye(2)), Known(np.eye(2), np.ones(2), "sampled")], Scratch(), 4)
-    assert (
-        joined.error.tolist() == [0, 0, 1, 1] and joined.how == "exact; sampled" and joined.importance.shape == (4, 2)
-    )
+def test_values_of_which_some_are_sampled_have_errors_and_say_so(box, monkeypatch):
+    model, dataset = box
+    study = studied(Twisted.of(model), dataset)
+    shapley = type(study.plan.truths["shapley"])
+
+    def found(self, dataset, gate, rows):
+        is_first = rows.ids[0] == study.rows.ids[0]
+        importance = np.ones(rows.codes.shape)
+        return (
+            Known(importance) if is_first else Known(importance, np.full(len(rows), 2.0), "sampled, with ünusual words")
+        )
+
+    monkeypatch.setattr(shapley, "found", found)
+    known = truths.find(study, lambda _: None)["shapley"]
+    assert known.error.tolist() == [0] * 16 + [2] * 24 and known.how == "exact; sampled ünusually"
 
 
 def test_a_run_on_a_tree_and_on_a_blind_model_has_tables_by_question(toy, made):

@@ -16,13 +16,13 @@ from tests.conftest import start
 PRELUDE = """
 import json, os, pathlib, signal, sys, tempfile
 from contextlib import contextmanager
-from cfeval_cli.pipeline import memo
+from cfeval_cli.pipeline import chunks
 from cfeval_cli.pipeline.progress import Progress
 
 place, told, counting = json.loads({place!r}), {told!r}, {counting!r}
 seen = {{"stage": "", "stages": {{}}, "files": []}}
-assert memo._EVERY > 0
-memo._EVERY = 0  # each chunk is kept when it is there, not after so many seconds
+assert chunks.STORE_SECONDS > 0
+chunks.STORE_SECONDS = 0  # each chunk is stored when it is there, not after so many seconds
 
 
 def write():

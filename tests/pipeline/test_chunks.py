@@ -1,0 +1,293 @@
+"""Parts of the work on many instances are stored and joined, and a few from elsewhere are computed again."""
+
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cfeval_cli.cache.disk import Disk
+from cfeval_cli.cache.off import Off
+from cfeval_cli.core import NONE, Access, Cost, Section, Subject, scratch
+from cfeval_cli.core.fingerprint import of_code, of_component
+from cfeval_cli.distance.euclidean import Euclidean
+from cfeval_cli.errors import Failure
+from cfeval_cli.executor.local import Local
+from cfeval_cli.explainer.lime import Lime
+from cfeval_cli.explainer.random import Random
+from cfeval_cli.pipeline import chunks, explain, search, truths
+from cfeval_cli.pipeline.chunks import Mapped, Part, Work, map_chunks
+from cfeval_cli.pipeline.study import prepare
+from cfeval_cli.search.discrete import Discrete
+from tests import inside
+from tests.problems import choose_features, make_dataset, make_linear, predicted
+
+DATASET = make_dataset([3, 4, 2, 3], n=70, seed=3)
+LINEAR = make_linear(DATASET, seed=4, scale=1)
+HERE, WORKERS = Local(n_jobs=1), Local(2, min_seconds=0.0)
+
+
+@dataclass(frozen=True)
+class Model:
+    """A linear model that may give the opposite answer, always or in other processes than its own."""
+
+    home: int = 0  # the process where it gives its own answers; 0: all
+    turned: bool = False
+
+    def predict_proba(self, codes):
+        told = LINEAR.predict_proba(codes)
+        return told[:, ::-1] if self.turned or self.home not in (0, os.getpid()) else told
+
+
+@dataclass(frozen=True)
+class Labels:
+    model: Model
+
+    def predict(self, codes):
+        return self.model.predict_proba(codes).argmax(axis=1)
+
+
+ROWS = predicted(DATASET, LINEAR)
+# the model of a first run, the model of a second one that uses the same cache, and who computes
+CASES = {
+    "cache": (Model(), Model(turned=True), HERE, "from the cache .* Use redo=true or cache=off"),
+    "workers": (None, Model(home=os.getpid()), WORKERS, "from a worker process .* Use n_jobs=1"),
+    "the same": (Model(), Model(), WORKERS, None),
+}
+
+
+class Explained:
+    """How each kind of result is computed and checked."""
+
+    explainer = Lime(n_samples=200)
+
+    def compute(self, model, executor, cache):
+        who, code = of_component(self.explainer), of_code(type(self.explainer))
+        job = explain.Job("x", self.explainer, Access.PROBABILITY, DATASET, model, who, code, "subject", 0, ROWS)
+        explain.check_sample(job, explain.explain(job, executor, cache, lambda _: None), 1e-6)
+
+
+class Searched:
+    access, model = Access.PROBABILITY, staticmethod(lambda model: model)
+
+    def compute(self, model, executor, cache):
+        measure, model = Euclidean("onehot").fit(DATASET, model, self.access), self.model(model)
+        features = choose_features(DATASET, 2, 0)
+        job = search.Job(Small(), DATASET, model, measure, self.access, 0, ROWS, features)
+        done = search.find(job, executor, cache, lambda _: None, section=Section("section", "label"))
+        search.check_sample(job, done, 1e-6)
+
+
+class SearchedByLabels(Searched):
+    access, model = Access.LABEL, Labels
+
+
+class Small(Discrete):
+    """In chunks of a few instances."""
+
+    def chunk(self, dataset, k):
+        return 16
+
+
+class TruthComputed:
+    def compute(self, model, executor, cache):
+        chosen = ("truth=[shapley,contrast]", "gold=contrast", "explainer=[random]", "reference=null")
+        plan = inside.planned("cache=off", *chosen).applied(Subject(DATASET, Model))
+        study = prepare(replace(plan, executor=executor), DATASET, model, cache)
+        truths.find(replace(study, rows=ROWS, identity="the same"), lambda _: None)
+
+
+@pytest.mark.parametrize("kind", [Explained, Searched, SearchedByLabels, TruthComputed], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("case", CASES)
+def test_a_few_results_are_computed_again(kind, case, tmp_path):
+    first, second, executor, message = CASES[case]
+    cache = Disk(str(tmp_path))
+    if first is not None:
+        kind().compute(first, HERE, cache)
+    if message is None:
+        kind().compute(second, executor, Off())
+        kind().compute(second, executor, cache)
+        return
+    with pytest.raises(Failure, match=message):
+        kind().compute(second, executor, cache)
+
+
+@dataclass(frozen=True)
+class Restless(Random):
+    """Draws other numbers each time, and does not say that its results depend on its settings alone."""
+
+    def fit(self, dataset, model):
+        explain = super().fit(dataset, model)
+        return lambda batch: explain(replace(batch, seed=int.from_bytes(os.urandom(4))))
+
+
+def test_an_explainer_that_does_not_declare_that_it_is_deterministic_is_not_compared():
+    class Comparing(Explained):
+        explainer = Restless()
+
+    assert of_component(Restless()) is None
+    Comparing().compute(Model(), WORKERS, Off())
+
+
+def test_samples_are_seeded_small_and_of_both_origins():
+    cached, others = np.arange(10), np.arange(10, 12)
+    drawn = chunks.draw_sample(0, "x", cached, others)
+    assert {origin: len(places) for origin, places in drawn.items()} == {
+        chunks.FROM_CACHE: 3,
+        chunks.FROM_WORKERS: 2,
+    }
+    again = chunks.draw_sample(0, "x", cached, others)
+    assert all(np.array_equal(drawn[origin], again[origin]) for origin in drawn)
+    assert any(
+        not np.array_equal(drawn[chunks.FROM_CACHE], chunks.draw_sample(seed, "x", cached, others)[chunks.FROM_CACHE])
+        for seed in range(1, 5)
+    )
+    assert chunks.draw_sample(0, "x", cached[:0], others[:0]) == {}
+
+
+SIZE = 50
+IDS, INPUTS = np.arange(SIZE) + 1000, np.arange(3 * SIZE).reshape(SIZE, 3)
+SECTION = Section("section", "label")
+
+
+def square(shared, places):
+    """Squares in units of 4 (or less at the end) with as many columns as the largest number has digits."""
+    parts = []
+    for start in range(0, len(places), 4):
+        some = places[start : start + 4]
+        width = len(str(some.max(initial=0)))
+        arrays = {"square": np.tile((some**2)[:, None], width), "half": some / 2}
+        note = "small" if some.max(initial=0) < 10 else "large"
+        parts.append(Part(arrays, Cost(len(some), 1.0, 0.0, 0.0), note, shared.get(int(some[0]), "")))
+    return parts
+
+
+def work(faults=(), section=SECTION, inputs=(IDS, INPUTS), step=4):
+    return Work("name", dict(faults), square, inputs, section, step, lambda size: [*range(3, size, 3), size])
+
+
+def run(work, executor=HERE, cache=None, **options):
+    advanced = []
+    done = map_chunks(work, executor, cache or Off(), advanced.append, scratch.Scratch(), **options)
+    assert sum(advanced) == len(work)
+    return done
+
+
+def same(one: Mapped, two: Mapped):
+    arrays = all(np.array_equal(one.arrays[name], two.arrays[name]) for name in ("square", "half"))
+    return arrays and (one.cost, one.notes, one.faults) == (two.cost, two.notes, two.faults)
+
+
+@pytest.mark.parametrize("slab", [1 << 14, 7])
+def test_parts_are_joined_whoever_computed_them_and_whenever(tmp_path, monkeypatch, slab):
+    monkeypatch.setattr(scratch, "_SLAB", slab)
+    plain, cache = run(work()), Disk(str(tmp_path))
+    squares = np.arange(SIZE) ** 2
+    # a unit with places of two digits has a second column
+    assert np.array_equal(plain.arrays["square"][:, 0], squares) and plain.arrays["square"].dtype == np.int64
+    assert np.array_equal(plain.arrays["square"][:, 1], np.where(np.arange(SIZE) < 8, NONE, squares))
+    assert plain.arrays["half"].tolist() == (np.arange(SIZE) / 2).tolist()
+    assert plain.cost == Cost(SIZE, 13.0, 0.0, 0.0) and plain.notes == ["small", "large"]
+    assert same(run(work(), WORKERS), plain)
+    run(replace(work(), inputs=(IDS[20:32], INPUTS[20:32]), compute=later), cache=cache)
+    mixed, warm = run(work(), WORKERS, cache), run(work(), cache=cache)
+    assert same(mixed, plain) and same(warm, plain)
+    assert mixed.cached.tolist() == list(range(20, 32)) and not set(mixed.cached) & set(mixed.elsewhere)
+    assert len(warm.cached) == SIZE and len(warm.elsewhere) == 0
+
+
+def later(shared, places):
+    return square(shared, places + 20)
+
+
+def test_a_unit_is_known_by_all_of_its_inputs():
+    first = work()
+    others = [(IDS + 1, INPUTS), (IDS, INPUTS + 1), (IDS.astype(np.int32), INPUTS), (IDS, INPUTS, INPUTS), (IDS,)]
+    keys = [work(inputs=inputs).keys([2])[0] for inputs in others]
+    assert len({*keys, *first.keys([2, 3]), *work(step=3).keys([2])}) == len(others) + 3
+    again = work(inputs=(IDS.copy(), np.asfortranarray(INPUTS)))
+    assert again.keys(range(13)) == first.keys(range(13))
+
+
+def test_faults_are_reported_and_not_stored(tmp_path):
+    cache = Disk(str(tmp_path))
+    done = run(work({8: "cannot"}), cache=cache)
+    assert done.faults == {8: "cannot"}
+    again = run(work(), cache=cache)
+    assert again.faults == {} and np.setdiff1d(np.arange(SIZE), again.cached).tolist() == [8, 9, 10, 11]
+    with pytest.raises(Failure, match=r"name, instance 1008: cannot\. With strict=false the run goes on without it\."):
+        run(work({8: "cannot"}), strict=True)
+
+
+def test_without_a_section_nothing_is_looked_up_or_stored(tmp_path):
+    cache = Disk(str(tmp_path))
+    for _ in range(2):
+        assert len(run(work(section=None), cache=cache).cached) == 0
+    assert cache.sections() == []
+
+
+def test_what_is_no_part_is_computed_again(tmp_path):
+    cache = Disk(str(tmp_path))
+    plain = run(work(), cache=cache)
+    square, cost = np.zeros((4, 1)), np.zeros(4)
+    odd = [{"square": square}, {"square": square[:2], "cost": cost}, {"cost": np.zeros(2)}, {"cost": np.array(1.0)}]
+    keys = work().keys(range(4))
+    cache.put(SECTION, dict(zip(keys, odd, strict=True)))
+    again = run(work(), cache=cache)
+    assert same(again, plain) and again.cached.tolist() == list(range(16, SIZE))
+
+
+@pytest.mark.parametrize(
+    "cost", [Cost(), Cost(2**53 - 1, 1 / 3, 1e9 / 7, 1e-300)], ids=["nothing", "much"]
+)  # fmt: skip
+def test_a_part_comes_back_to_the_bit(cost):
+    part = Part({"a": np.array([np.nan, -0.0])}, cost, "with ünusual words")
+    back = Part.load(part.save())
+    assert (back.cost, back.note, back.fault) == (cost, part.note, "")
+    assert back.arrays["a"].tobytes() == part.arrays["a"].tobytes()
+
+
+class Interrupted(BaseException):
+    pass
+
+
+def test_what_breaks_off_is_stored_and_little_is_written_one_by_one(tmp_path, monkeypatch):
+    def broken(shared, places):
+        if 40 in places:
+            raise Interrupted
+        return square(shared, places)
+
+    written, put = [], Disk.put
+    monkeypatch.setattr(Disk, "put", lambda self, *rest: written.append(len(rest[1])) or put(self, *rest))
+    for seconds, wanted in ((100.0, [9]), (0.0, [3, 3, 3])):
+        monkeypatch.setattr(chunks, "STORE_SECONDS", seconds)
+        cache = Disk(str(tmp_path / str(seconds)))
+        with pytest.raises(Interrupted):
+            run(replace(work(), compute=broken), cache=cache)
+        assert written == wanted
+        assert run(work(), cache=cache).cached.tolist() == list(range(36))
+        written.clear()
+
+
+def fail(shared, places):
+    raise KeyError("debt")
+
+
+@pytest.mark.parametrize("executor", [HERE, WORKERS], ids=["here", "workers"])
+def test_an_error_is_named_with_the_component(executor):
+    with pytest.raises(Failure, match=r"name failed, KeyError: 'debt' \(test_chunks.py:\d+\)\. HYDRA_FULL_ERROR=1"):
+        run(replace(work(), compute=fail), executor)
+
+
+def walk(shared, places):
+    os.chdir(shared)
+    return [Part({"a": places}) for _ in range(0, len(places), 4)]
+
+
+@pytest.mark.parametrize("executor", [HERE, WORKERS], ids=["here", "workers"])
+def test_work_leaves_the_current_folder_as_it_was(executor, tmp_path):
+    before = Path.cwd()
+    done = run(Work("name", str(tmp_path), walk, (IDS,), None, step=4), executor)
+    assert done.arrays["a"].tolist() == list(range(SIZE)) and Path.cwd() == before
+    assert 0 not in done.elsewhere and (len(done.elsewhere) > 0) == (executor is WORKERS)
