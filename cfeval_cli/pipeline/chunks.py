@@ -12,7 +12,7 @@ import platform
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import astuple, dataclass, field
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, Generic, TypeVar
 
@@ -59,7 +59,8 @@ class Part:
     def save(self) -> Arrays:
         """Return the entry of a cache."""
         note = {"note": np.frombuffer(self.note.encode(), dtype=np.uint8)} if self.note else {}
-        return {"cost": np.array(astuple(self.cost)), **note, **self.arrays}
+        cost = [self.cost.rows, self.cost.calls, self.cost.seconds, self.cost.inside]
+        return {"cost": np.array(cost, dtype=np.float64), **note, **self.arrays}
 
     @staticmethod
     def load(entry: Arrays) -> Part | None:
@@ -71,6 +72,10 @@ class Part:
             return Part(arrays, Cost(int(rows), calls, seconds, inside), note)
         except (KeyError, TypeError, ValueError):
             return None
+
+    def is_of(self, size: int) -> bool:
+        """Return whether the arrays have so many instances."""
+        return all(array.shape[:1] == (size,) for array in self.arrays.values())
 
 
 def _one_by_one(size: int) -> Sequence[int]:
@@ -197,8 +202,8 @@ def _look_up(work: Work[Any], cache: Cache, joined: _Joined) -> Ints:
         keys = work.keys(units)
         entries = cache.get(work.section, keys)
         for unit, key in zip(units, keys, strict=True):
-            part, span = Part.load(entries.get(key, {})), work.span(unit)
-            if part is not None and all(array.shape[:1] == (span.stop - span.start,) for array in part.arrays.values()):
+            part, span = Part.load(entries[key]) if key in entries else None, work.span(unit)
+            if part is not None and part.is_of(span.stop - span.start):
                 joined.add(span, part)
             else:
                 missing.append(unit)
@@ -282,11 +287,10 @@ class _Joined:
             joined = self._arrays.get(name)
             if joined is None or array.shape[1:2] > joined.shape[1:2] or not np.can_cast(array.dtype, joined.dtype):
                 joined = self._arrays[name] = self._grow(joined, array)
-            if array.ndim > 1:
-                width = array.shape[1]
-                joined[span, :width], joined[span, width:] = array, _blank(joined.dtype)
-            else:
+            if array.shape[1:2] == joined.shape[1:2]:
                 joined[span] = array
+            else:
+                joined[span, : array.shape[1]], joined[span, array.shape[1] :] = array, _blank(joined.dtype)
             self._held += array.nbytes
         if self._held >= _HELD_BYTES:
             self._scratch.release()
