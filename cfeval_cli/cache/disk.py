@@ -56,34 +56,24 @@ class Disk:
         """Return the entries that are there; a damaged one is as good as none."""
 
         def read(database: sqlite3.Connection) -> dict[bytes, Arrays]:
-            database.execute(
-                "INSERT INTO section (key, label, used) VALUES (?, ?, ?) "
-                "ON CONFLICT (key) DO UPDATE SET label = ?2, used = ?3",
-                (section.key, section.label, time.time()),
-            )
-            ((number_,),) = database.execute("SELECT id FROM section WHERE key = ?", (section.key,))
-            entries: dict[bytes, Arrays | None] = {}
+            number_, entries = _number(database, section), dict[bytes, Arrays]()
             for start in range(0, len(keys), _KEYS_PER_QUERY):
                 some = keys[start : start + _KEYS_PER_QUERY]
                 marks = ",".join("?" * len(some))
                 query = f"SELECT item, value FROM entry WHERE section = ? AND item IN ({marks})"  # noqa: S608  no text
                 for key, value in database.execute(query, (number_, *some)):
-                    entries[key] = _open(section, key, value)
-            return {key: entry for key, entry in entries.items() if entry is not None}
+                    if (arrays := _open(section, key, value)) is not None:
+                        entries[key] = arrays
+            return entries
 
-        return self._use(read, {})
+        return {} if section.key is None else self._use(read, {})
 
     def put(self, section: Section, entries: Mapping[bytes, Arrays]) -> None:
         """Store entries, and drop those sections that were not used for longest if need be."""
 
         def write(database: sqlite3.Connection) -> None:
             database.execute("BEGIN IMMEDIATE")
-            # another run may have dropped it in the meantime
-            database.execute(
-                "INSERT OR IGNORE INTO section (key, label, used) VALUES (?, ?, ?)",
-                (section.key, section.label, time.time()),
-            )
-            ((number_,),) = database.execute("SELECT id FROM section WHERE key = ?", (section.key,))
+            number_ = _number(database, section)  # new, if another run has dropped it in the meantime
             values = ((key, npy.pack(arrays)) for key, arrays in entries.items())
             lines = [(number_, key, value + _checksum(section, key, value)) for key, value in values]
             database.executemany("INSERT OR REPLACE INTO entry VALUES (?, ?, ?)", lines)
@@ -93,7 +83,8 @@ class Disk:
                 database.execute("ROLLBACK")
                 _warn(self.path, f"cache.max_mb={self.max_mb:g} is too small for one section; the rest is not kept")
 
-        self._use(write, None)
+        if entries and section.key is not None:
+            self._use(write, None)
 
     def sections(self) -> list[tuple[str, int, int, float]]:
         """Label, entries, bytes and time of last use of every section, the latest first."""
@@ -153,6 +144,15 @@ def _warn(path: Path, reason: str) -> None:
     log.warning("cache: %s: %s", path, reason)
 
 
+def _number(database: sqlite3.Connection, section: Section) -> int:
+    """Return the number of a section, which is used now."""
+    database.execute(
+        "INSERT INTO section (key, label, used) VALUES (?, ?, ?) ON CONFLICT (key) DO UPDATE SET label = ?2, used = ?3",
+        (section.key, section.label, time.time()),
+    )
+    return int(database.execute("SELECT id FROM section WHERE key = ?", (section.key,)).fetchone()[0])
+
+
 def _open(section: Section, key: bytes, value: object) -> Arrays | None:
     """Return the arrays of an entry; None if they are not what was stored."""
     if not isinstance(value, bytes):
@@ -165,4 +165,4 @@ def _open(section: Section, key: bytes, value: object) -> Arrays | None:
 
 
 def _checksum(section: Section, key: bytes, value: bytes) -> bytes:
-    return blake2b(section.key.encode() + key + value, digest_size=_CHECK_BYTES).digest()
+    return blake2b(str(section.key).encode() + key + value, digest_size=_CHECK_BYTES).digest()

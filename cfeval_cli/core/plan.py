@@ -22,8 +22,10 @@ from cfeval_cli.errors import UserError
 class Section:
     """Where a cache stores the results of one piece of work."""
 
-    key: str  # a hash of all that they depend on: settings, data, model, and the code that computes them, cfeval's too
-    label: str  # how `cfeval cache` lists it
+    # a hash of all that they depend on: settings, data, model, and the code that computes them, cfeval's own included, so
+    # that no version takes the results of another; None: not known, nothing is looked up or stored
+    key: str | None
+    label: str  # how `cfeval data cache` lists it
 
 
 class Cache(Protocol):

@@ -10,8 +10,7 @@ import logging
 import os
 import platform
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, Generic, TypeVar
@@ -21,7 +20,6 @@ from numpy.typing import NDArray
 
 from cfeval_cli.core import NONE, Arrays, Cache, Cost, Executor, Ints, Section
 from cfeval_cli.core.files import restore_working_directory
-from cfeval_cli.core.fingerprint import of_work
 from cfeval_cli.core.scratch import Scratch, slabs
 from cfeval_cli.errors import Failure, UserError, describe_error
 from cfeval_cli.seeding import stream
@@ -94,7 +92,7 @@ class Work(Generic[_Job]):
     job: _Job  # what all chunks share, and workers get once
     compute: Callable[[_Job, Ints], list[Part]]  # the parts of some instances, by their places; a function of a module
     inputs: Sequence[NDArray[Any]]  # (N, …) each: what the results depend on, beside the section
-    section: Section | None  # None: it is not known what the results depend on, and nothing is looked up or stored
+    section: Section  # where the results are stored
     step: int = 1
     ends: Callable[[int], Sequence[int]] = _one_by_one  # at which the chunks of so many units end
 
@@ -127,22 +125,61 @@ class Work(Generic[_Job]):
         return keys
 
 
-@dataclass(frozen=True)
-class Mapped:
-    """The parts of all instances, joined."""
+class Joined:
+    """The results of many instances, joined from parts that come in any order."""
 
-    arrays: dict[str, NDArray[Any]]  # (N, …) by name
-    cost: Cost
-    notes: list[str]  # each once
-    faults: dict[int, str]  # by the place of an instance without a result
-    cached: Ints  # places of instances whose results were stored before
-    elsewhere: Ints  # and of those that other processes computed
+    def __init__(self, name: str, size: int, scratch: Scratch) -> None:
+        self.arrays: dict[str, NDArray[Any]] = {}  # (N, …) by name
+        self.cost = Cost()
+        self.faults: dict[int, str] = {}  # by the place of an instance without a result
+        self.cached = self.elsewhere = np.zeros(0, dtype=np.int64)  # places: stored before, by other processes
+        self._name, self._size, self._scratch, self._held = name, size, scratch, 0
+        self._notes: dict[str, int] = {}  # with the first instance of each
+
+    @property
+    def notes(self) -> list[str]:
+        """Return how the parts were computed: each note once, in the order of the instances."""
+        return sorted(self._notes, key=self._notes.__getitem__)
+
+    def add(self, span: slice, part: Part) -> None:
+        """Put a part in its place; arrays widen where it has more columns."""
+        self.cost += part.cost
+        if part.note:
+            self._notes[part.note] = min(span.start, self._notes.get(part.note, span.start))
+        if part.fault:
+            self.faults[span.start] = part.fault
+        if self.arrays and part.arrays.keys() != self.arrays.keys():
+            odd = ", ".join(sorted(part.arrays.keys() ^ self.arrays.keys()))
+            raise Failure(f"{self._name} gave {odd} for some instances only.")
+        for name, array in part.arrays.items():
+            joined = self.arrays.get(name)
+            if joined is None or array.shape[1:2] > joined.shape[1:2] or not np.can_cast(array.dtype, joined.dtype):
+                joined = self.arrays[name] = self._grow(joined, array)
+            _write(joined, span, array)
+            self._held += array.nbytes
+        if self._held >= _HELD_BYTES:
+            self._scratch.release()
+            self._held = 0
+
+    def _grow(self, old: NDArray[Any] | None, array: NDArray[Any]) -> NDArray[Any]:
+        """Return an array for all instances, as wide as the part, of a type that has what is there and what comes."""
+        if old is None:
+            return self._scratch.blank((self._size, *array.shape[1:]), array.dtype)
+        shape = (self._size, *np.maximum(old.shape[1:], array.shape[1:]).tolist())
+        new = self._scratch.blank(shape, np.result_type(old, array))
+        for slab in slabs(self._size):
+            _write(new, slab, old[slab])
+            self._scratch.release()
+        return new
 
 
-def make_section(label: str, code: type, *parts: Any) -> Section | None:
-    """Return where results are stored that depend on some code and hashes; None if a hash is not known."""
-    key = of_work(code, *parts)
-    return None if key is None else Section(key, label)
+def _write(joined: NDArray[Any], span: slice, array: NDArray[Any]) -> None:
+    """Write an array, and beyond its columns no features, or no numbers."""
+    if array.shape[1:2] == joined.shape[1:2]:
+        joined[span] = array
+    else:
+        joined[span, : array.shape[1]] = array
+        joined[span, array.shape[1] :] = np.nan if joined.dtype.kind == "f" else NONE
 
 
 def map_chunks(
@@ -153,36 +190,38 @@ def map_chunks(
     scratch: Scratch,
     *,
     strict: bool = False,
-) -> Mapped:
+) -> Joined:
     """Return the results of all instances: those in the cache, and the others, computed chunk by chunk.
 
-    Each chunk is stored soon after it is computed, so that a run that is killed goes on from there. Results are equal
+    Chunks are stored soon after they are computed, so that a run that is killed goes on from there. Results are equal
     for any executor and whatever was stored. If `strict`, the first instance without a result ends the run.
     """
-    joined = _Joined(work.name, len(work), scratch)
+    joined = Joined(work.name, len(work), scratch)
     missing = _look_up(work, cache, joined)
-    n_cached = len(work) - len(work.places(missing))
-    if 0 < n_cached < len(work):
-        log.info("%s: %s of %s are stored already", work.name, f"{n_cached:,}", f"{len(work):,}")
-    advance(n_cached)
+    joined.cached = work.places(np.setdiff1d(np.arange(work.n_units), missing))
+    if 0 < len(joined.cached) < len(work):
+        log.info("%s: %s of %s are stored already", work.name, f"{len(joined.cached):,}", f"{len(work):,}")
+    advance(len(joined.cached))
     chunks = np.split(missing, work.ends(len(missing))[:-1]) if len(missing) else []
-    elsewhere = [missing[:0]]
-    with _storing(cache, work.section) as store:
+    elsewhere, waiting, last = [joined.elsewhere], dict[bytes, Arrays](), time.perf_counter()
+    try:
         for units, (parts, is_elsewhere) in zip(chunks, _compute(work, executor, chunks), strict=True):
-            if is_elsewhere:
-                elsewhere.append(units)
-            for unit, part in zip(units.tolist(), parts, strict=True):
-                if part.fault and strict:
-                    instance = work.inputs[0][work.span(unit)][0]
-                    raise Failure(
-                        f"{work.name}, instance {instance}: {part.fault}. With strict=false the run goes on without it."
-                    )
+            elsewhere += [work.places(units)] * is_elsewhere
+            for unit, key, part in zip(units.tolist(), work.keys(units.tolist()), parts, strict=True):
+                if not part.fault:
+                    waiting[key] = part.save()
+                elif strict:
+                    which = f"{work.name}, instance {work.inputs[0][work.span(unit)][0]}"
+                    raise Failure(f"{which}: {part.fault}. With strict=false the run goes on without it.")
                 joined.add(work.span(unit), part)
-            entries = zip(work.keys(units.tolist()) if work.section else (), parts, strict=False)
-            store({key: part.save() for key, part in entries if not part.fault})
+            if time.perf_counter() - last >= STORE_SECONDS:
+                cache.put(work.section, waiting)
+                waiting, last = {}, time.perf_counter()
             advance(len(work.places(units)))
-    cached = np.setdiff1d(np.arange(work.n_units), missing)
-    return joined.mapped(work.places(cached), work.places(np.concatenate(elsewhere)))
+    finally:  # also if the work breaks off
+        cache.put(work.section, waiting)
+    joined.elsewhere = np.concatenate(elsewhere)
+    return joined
 
 
 def draw_sample(seed: int, name: str, cached: Ints, elsewhere: Ints) -> dict[str, Ints]:
@@ -192,10 +231,8 @@ def draw_sample(seed: int, name: str, cached: Ints, elsewhere: Ints) -> dict[str
     return {origin: np.sort(places[:_SAMPLE]) for origin, places in drawn.items() if len(places)}
 
 
-def _look_up(work: Work[Any], cache: Cache, joined: _Joined) -> Ints:
+def _look_up(work: Work[Any], cache: Cache, joined: Joined) -> Ints:
     """Join the stored parts, and return the units that have none."""
-    if work.section is None:
-        return np.arange(work.n_units)
     missing = []
     for slab in slabs(work.n_units, max(1, LOOKUP_INSTANCES // work.step)):
         units = range(slab.start, slab.stop)
@@ -208,30 +245,6 @@ def _look_up(work: Work[Any], cache: Cache, joined: _Joined) -> Ints:
             else:
                 missing.append(unit)
     return np.array(missing, dtype=np.int64)
-
-
-@contextmanager
-def _storing(cache: Cache, section: Section | None) -> Iterator[Callable[[Mapping[bytes, Arrays]], None]]:
-    """A function that stores entries: soon, and all of them when the work ends or breaks off."""
-    waiting: dict[bytes, Arrays] = {}
-    last = time.perf_counter()
-
-    def write() -> None:
-        nonlocal last
-        if section is not None and waiting:
-            cache.put(section, waiting)
-        waiting.clear()
-        last = time.perf_counter()
-
-    def store(entries: Mapping[bytes, Arrays]) -> None:
-        waiting.update(entries)
-        if time.perf_counter() - last >= STORE_SECONDS:
-            write()
-
-    try:
-        yield store
-    finally:
-        write()
 
 
 def _compute(work: Work[Any], executor: Executor, chunks: Sequence[Ints]) -> Iterator[tuple[list[Part], bool]]:
@@ -258,59 +271,3 @@ def _compute_chunk(
 
 def _process() -> tuple[str, int]:
     return platform.node(), os.getpid()
-
-
-class _Joined:
-    """Parts as they come in, in any order, in arrays that widen when a part has more columns."""
-
-    def __init__(self, name: str, size: int, scratch: Scratch) -> None:
-        self._name, self._size, self._scratch = name, size, scratch
-        self._arrays: dict[str, NDArray[Any]] = {}
-        self._cost, self._held = Cost(), 0
-        self._notes: dict[str, int] = {}  # with the first instance of each, so that their order is always the same
-        self._faults: dict[int, str] = {}
-
-    def mapped(self, cached: Ints, elsewhere: Ints) -> Mapped:
-        notes = sorted(self._notes, key=self._notes.__getitem__)
-        return Mapped(self._arrays, self._cost, notes, self._faults, cached, elsewhere)
-
-    def add(self, span: slice, part: Part) -> None:
-        self._cost += part.cost
-        if part.note:
-            self._notes[part.note] = min(span.start, self._notes.get(part.note, span.start))
-        if part.fault:
-            self._faults[span.start] = part.fault
-        if self._arrays and part.arrays.keys() != self._arrays.keys():
-            odd = ", ".join(sorted(part.arrays.keys() ^ self._arrays.keys()))
-            raise Failure(f"{self._name} gave {odd} for some instances only.")
-        for name, array in part.arrays.items():
-            joined = self._arrays.get(name)
-            if joined is None or array.shape[1:2] > joined.shape[1:2] or not np.can_cast(array.dtype, joined.dtype):
-                joined = self._arrays[name] = self._grow(joined, array)
-            if array.shape[1:2] == joined.shape[1:2]:
-                joined[span] = array
-            else:
-                joined[span, : array.shape[1]], joined[span, array.shape[1] :] = array, _blank(joined.dtype)
-            self._held += array.nbytes
-        if self._held >= _HELD_BYTES:
-            self._scratch.release()
-            self._held = 0
-
-    def _grow(self, old: NDArray[Any] | None, array: NDArray[Any]) -> NDArray[Any]:
-        """Return an array for all instances, as wide as the part, of a type that has what is there and what comes."""
-        if old is None:
-            return self._scratch.blank((self._size, *array.shape[1:]), array.dtype)
-        shape = (self._size, *np.maximum(old.shape[1:], array.shape[1:]).tolist())
-        new = self._scratch.blank(shape, np.result_type(old, array))
-        for slab in slabs(self._size):
-            if old.ndim > 1:
-                new[slab, : old.shape[1]], new[slab, old.shape[1] :] = old[slab], _blank(new.dtype)
-            else:
-                new[slab] = old[slab]
-            self._scratch.release()
-        return new
-
-
-def _blank(dtype: np.dtype[Any]) -> float:
-    """Return what stands beyond the columns of a part: no feature, or no number."""
-    return np.nan if dtype.kind == "f" else NONE

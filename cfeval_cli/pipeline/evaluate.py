@@ -19,11 +19,11 @@ from cfeval_cli.core import (
     Metric,
     Rows,
     Score,
+    Section,
 )
 from cfeval_cli.core.files import restore_working_directory
-from cfeval_cli.core.fingerprint import of_component
+from cfeval_cli.core.fingerprint import of_component, of_work
 from cfeval_cli.pipeline import search
-from cfeval_cli.pipeline.chunks import make_section
 from cfeval_cli.pipeline.study import Study
 from cfeval_cli.pipeline.trust import tolerance_of
 
@@ -37,11 +37,9 @@ def edits_of(
     plan, found = study.plan, {}
     for level, measure in study.measures.items():
         job = search.Job(plan.search, study.dataset, study.model, measure, level, plan.settings.seed, rows, features)
-        section = None
-        if keep:
-            label = f"{study.dataset.name}, {job.component}, seed {job.seed}"
-            parts = (of_component(plan.search), of_component(plan.distance), level.name, job.seed)
-            section = make_section(label, search.Job, study.identity, *parts)
+        parts = (study.identity, of_component(plan.search), of_component(plan.distance), level.name, job.seed)
+        key = of_work(search.Job, *parts) if keep else None
+        section = Section(key, f"{study.dataset.name}, {job.component}, seed {job.seed}")
         done = search.find(job, plan.executor, study.cache, advance, section=section, scratch=study.scratch)
         search.check_sample(job, done, tolerance_of(study.probabilities))
         found[level] = Counterfactuals(**done.arrays)

@@ -33,10 +33,10 @@ from cfeval_cli.core import (
     Rows,
     Section,
 )
-from cfeval_cli.core.fingerprint import of_code
+from cfeval_cli.core.fingerprint import of_code, of_work
 from cfeval_cli.core.scratch import Scratch
 from cfeval_cli.errors import Failure, UserError, describe_error, refuse_system_exit
-from cfeval_cli.pipeline.chunks import ADVICE, Part, Work, draw_sample, make_section, map_chunks
+from cfeval_cli.pipeline.chunks import ADVICE, Part, Work, draw_sample, map_chunks
 from cfeval_cli.pipeline.limit import TooLong, within
 from cfeval_cli.pipeline.together import Together
 
@@ -77,10 +77,10 @@ class Job:
         return f"explainer.{self.explainer.samples_of or self.name}"
 
     @property
-    def section(self) -> Section | None:
-        """Where its explanations are stored; None if it is not known what they depend on."""
-        label = f"{self.dataset.name}, {self.component}, seed {self.seed}"
-        return make_section(label, Job, self.subject, self.identity, self.component, self.seed)
+    def section(self) -> Section:
+        """Where its explanations are stored."""
+        key = of_work(Job, self.subject, self.identity, self.component, self.seed)
+        return Section(key, f"{self.dataset.name}, {self.component}, seed {self.seed}")
 
     @property
     def side_by_side(self) -> bool:
@@ -120,7 +120,7 @@ def explain(
 ) -> Explained:
     """Explain all instances; one that cannot be explained is left out with the reason, or ends the run if `strict`."""
     section, rows = job.section, job.rows
-    if section is None:
+    if section.key is None:
         log.info("%s is not stored for later runs: it, or the model, does not say what it depends on", job.component)
     # an explanation is stored by itself, so that it is found whichever other instances are explained
     ends = partial(_ends, side_by_side=job.side_by_side)
@@ -135,14 +135,13 @@ def explain(
     return explained
 
 
-def _fit_cost(job: Job, section: Section | None, cache: Cache, *, is_stored: bool) -> Cost:
+def _fit_cost(job: Job, section: Section, cache: Cache, *, is_stored: bool) -> Cost:
     """Return what preparing the explainer cost; if all explanations were stored, what it cost at that time."""
-    entry = cache.get(section, [_FIT]).get(_FIT) if section is not None and is_stored else None
+    entry = cache.get(section, [_FIT]).get(_FIT) if is_stored else None
     if entry is not None and (part := Part.load(entry)) is not None:
         return part.cost
     cost = job.ready[2]
-    if section is not None:
-        cache.put(section, {_FIT: Part({}, cost).save()})
+    cache.put(section, {_FIT: Part({}, cost).save()})
     return cost
 
 

@@ -28,7 +28,7 @@ from cfeval_cli.core import (
 from cfeval_cli.core.counterfactual import editable
 from cfeval_cli.core.scratch import Scratch
 from cfeval_cli.errors import Failure
-from cfeval_cli.pipeline.chunks import ADVICE, Mapped, Part, Work, draw_sample, map_chunks
+from cfeval_cli.pipeline.chunks import ADVICE, Joined, Part, Work, draw_sample, map_chunks
 
 
 def stream_name(access: Access) -> str:
@@ -61,9 +61,9 @@ def find(
     cache: Cache,
     advance: Callable[[int], None],
     *,
-    section: Section | None = None,
+    section: Section,
     scratch: Scratch | None = None,
-) -> Mapped:
+) -> Joined:
     """Search counterfactuals of all instances; the arrays are the fields of `Counterfactuals`."""
     step = job.search.chunk(job.dataset, job.features.shape[1])
     inputs = (job.rows.ids, job.rows.labels, job.rows.codes, job.features)
@@ -71,7 +71,7 @@ def find(
     return map_chunks(work, executor, cache, advance, scratch or Scratch())
 
 
-def check_sample(job: Job, done: Mapped, tolerance: float) -> None:
+def check_sample(job: Job, done: Joined, tolerance: float) -> None:
     """Ask the model again about a few counterfactuals from the cache and from worker processes; Failure if it differs.
 
     These evaluations are not part of any component's cost.

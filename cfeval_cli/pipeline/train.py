@@ -8,11 +8,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from cfeval_cli.core import Cache, Dataset, Model, Plan, Restorable, Stored, Taught, Trainable
+from cfeval_cli.core import Cache, Dataset, Model, Plan, Restorable, Section, Stored, Taught, Trainable
 from cfeval_cli.core.files import restore_working_directory
-from cfeval_cli.core.fingerprint import of_component
+from cfeval_cli.core.fingerprint import of_component, of_work
 from cfeval_cli.model.outside import Given
-from cfeval_cli.pipeline.chunks import make_section
 from cfeval_cli.pipeline.study import predicted
 from cfeval_cli.statistics.auc import compute_auc
 from cfeval_cli.statistics.proportion import compute_proportion_interval
@@ -43,14 +42,14 @@ def train_model(plan: Plan, dataset: Dataset, cache: Cache) -> Model:
     """Return the model, from the cache or newly trained."""
     if not isinstance(plan.model, Restorable):
         return plan.model.fit(dataset, plan.settings.seed)
-    code, parts = type(plan.model), (dataset.fingerprint, of_component(plan.model), plan.settings.seed)
-    section = make_section(f"{dataset.name}, model, seed {plan.settings.seed}", code, *parts)
-    entry = cache.get(section, [_MODEL]).get(_MODEL) if section is not None else None
-    if entry is not None:
+    seed = plan.settings.seed
+    key = of_work(type(plan.model), dataset.fingerprint, of_component(plan.model), seed)
+    section = Section(key, f"{dataset.name}, model, seed {seed}")
+    for entry in cache.get(section, [_MODEL]).values():
         with suppress(ValueError):  # not an entry of cfeval: the model is trained again
             return plan.model.restore(entry)
-    model = plan.model.fit(dataset, plan.settings.seed)
-    if section is not None and isinstance(model, Stored):
+    model = plan.model.fit(dataset, seed)
+    if isinstance(model, Stored):
         cache.put(section, {_MODEL: model.arrays()})
     return model
 

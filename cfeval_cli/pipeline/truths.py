@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cfeval_cli.core import Dataset, Floats, Ints, Known, Ledger, Model, Rows, Truth
-from cfeval_cli.core.fingerprint import of_component
+from cfeval_cli.core import Dataset, Floats, Ints, Known, Ledger, Model, Rows, Section, Truth
+from cfeval_cli.core.fingerprint import of_component, of_work
 from cfeval_cli.errors import Failure
-from cfeval_cli.pipeline.chunks import ADVICE, Mapped, Part, Work, draw_sample, make_section, map_chunks
+from cfeval_cli.pipeline.chunks import ADVICE, Joined, Part, Work, draw_sample, map_chunks
 from cfeval_cli.pipeline.study import Study
 from cfeval_cli.pipeline.trust import answers, tolerance_of
 from cfeval_cli.seeding import stream
@@ -58,14 +58,14 @@ def referred(study: Study, truth: Truth) -> Ints:
 
 def _find(study: Study, name: str, truth: Truth) -> Known:
     """One of them: where it asks the model on some instances and NaN on all others, else on all."""
-    asks, rows, section = truth.asks(study.subject), study.rows, None
-    identity = of_component(truth)
+    asks, rows, identity = truth.asks(study.subject), study.rows, of_component(truth)
     if asks:
         places = referred(study, truth)
         _tell(study, name, truth, len(places))
         rows = rows if len(places) == len(rows) else rows.take(places)
-        # what is read off the model takes less time to compute again than to store
-        section = make_section(f"{study.dataset.name}, truth.{name}", Job, identity, study.identity)
+    # what is read off the model takes less time to compute again than to store
+    key = of_work(Job, identity, study.identity) if asks else None
+    section = Section(key, f"{study.dataset.name}, truth.{name}")
     job = Job(truth, study.dataset, study.model, rows)
     inputs = (rows.ids, rows.labels, rows.codes)
     work = Work(f"truth.{name}", job, _compute, inputs, section, _CHUNK if asks else _SLAB)
@@ -117,7 +117,7 @@ def _compute(job: Job, places: Ints) -> list[Part]:
     return [Part(arrays, note=known.how)]
 
 
-def _check_sample(study: Study, job: Job, name: str, done: Mapped) -> None:
+def _check_sample(study: Study, job: Job, name: str, done: Joined) -> None:
     """Recompute a few of the values from the cache and from worker processes; Failure if one differs."""
     tolerance = tolerance_of(study.probabilities)
     for origin, places in draw_sample(study.plan.settings.seed, name, done.cached, done.elsewhere).items():

@@ -85,9 +85,7 @@ def test_values_of_which_some_are_sampled_have_errors_and_say_so(box, monkeypatc
     def found(self, dataset, gate, rows):
         is_first = rows.ids[0] == study.rows.ids[0]
         importance = np.ones(rows.codes.shape)
-        return (
-            Known(importance) if is_first else Known(importance, np.full(len(rows), 2.0), "sampled, with ünusual words")
-        )
+        return Known(importance) if is_first else Known(importance, np.full(len(rows), 2.0), "sampled ünusually")
 
     monkeypatch.setattr(shapley, "found", found)
     known = truths.find(study, lambda _: None)["shapley"]
