@@ -22,7 +22,7 @@ from cfeval_cli.errors import UserError
 class Section:
     """Where a cache stores the results of one piece of work."""
 
-    # a hash of all that they depend on: settings, data, model, and the code that computes them, cfeval's own included, so
+    # a hash of all that they depend on: settings, data, model, and the code that computes them, cfeval's own too, so
     # that no version takes the results of another; None: not known, nothing is looked up or stored
     key: str | None
     label: str  # how `cfeval data cache` lists it
