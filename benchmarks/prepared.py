@@ -52,6 +52,6 @@ def explain(study, name):
 
 
 def find(study, name, features):
-    used = pipeline.used(features)
+    used = pipeline.find_explained(features)
     asker = f"search.{name}.{{level}}"
     return edits_of(study, study.rows.take(used), features[used], asker, lambda _: None, keep=False)

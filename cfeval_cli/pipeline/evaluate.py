@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
+import numpy as np
+
 from cfeval_cli.core import (
+    NONE,
     Absent,
     Access,
     Bools,
@@ -28,6 +31,22 @@ from cfeval_cli.pipeline.study import Study
 from cfeval_cli.pipeline.trust import tolerance_of
 
 Edits = Mapping[Access, Counterfactuals]  # by the level of access at which they were searched
+
+
+def find_explained(features: Ints) -> Ints:
+    """Return the instances for which any features (N, k) are selected."""
+    return np.flatnonzero((features != NONE).any(axis=1))
+
+
+def as_slice(rows: Ints, size: int) -> Ints | slice:
+    """Return some rows of so many in a form that does not copy all of them."""
+    return rows if len(rows) < size else slice(None)
+
+
+def search_edits(study: Study, features: Ints, asker: str, advance: Callable[[int], None]) -> Edits:
+    """Return counterfactuals of the explained instances, of which the selected features (N, k) may be edited."""
+    places = as_slice(find_explained(features), len(features))
+    return edits_of(study, study.rows.take(places), features[places], asker, advance, keep=True)
 
 
 def edits_of(

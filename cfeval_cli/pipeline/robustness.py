@@ -11,10 +11,10 @@ import numpy as np
 from cfeval_cli.core import Explained, Floats, Ints, Ledger
 from cfeval_cli.pipeline import bounds, invariance
 from cfeval_cli.pipeline.estimate import estimate_repetition
-from cfeval_cli.pipeline.evaluate import Edits, edits_of
+from cfeval_cli.pipeline.evaluate import Edits, search_edits
 from cfeval_cli.pipeline.explanations import explain_instances, make_job, select_top_k
 from cfeval_cli.pipeline.progress import Progress
-from cfeval_cli.pipeline.score import score, used
+from cfeval_cli.pipeline.score import score
 from cfeval_cli.pipeline.study import Study
 from cfeval_cli.results.store import RunFolder
 from cfeval_cli.seeding import integer, stream
@@ -96,7 +96,6 @@ def repeat_explanations(study: Study, truth: Mapping[str, Floats], advance: Call
         done = explanations[name] = explain_instances(study, name, explanations, advance, make_job(study, name, seed))
         study.ledger.book(f"explainer.{name}", done.cost)
         features = chosen[name] = select_top_k(study, name, done)
-        rows = used(features)
-        edits[name] = edits_of(study, study.rows.take(rows), features[rows], "search", lambda _: None, keep=True)
+        edits[name] = search_edits(study, features, "search", lambda _: None)
     scores, _ = score(study, truth, explanations, chosen, edits)
     return Evaluated(truth, explanations, chosen, edits, scores)

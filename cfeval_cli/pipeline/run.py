@@ -12,11 +12,11 @@ from cfeval_cli.core.files import restore_working_directory
 from cfeval_cli.core.fingerprint import of_component, of_work
 from cfeval_cli.pipeline import circular, trust, truths
 from cfeval_cli.pipeline.estimate import estimate_explainer, estimate_search
-from cfeval_cli.pipeline.evaluate import Edits, edits_of
+from cfeval_cli.pipeline.evaluate import Edits, find_explained, search_edits
 from cfeval_cli.pipeline.explanations import check_unchanged, explain_instances, make_job, select_top_k
 from cfeval_cli.pipeline.progress import Progress
 from cfeval_cli.pipeline.robustness import Evaluated, assess_robustness
-from cfeval_cli.pipeline.score import score, those, used
+from cfeval_cli.pipeline.score import score
 from cfeval_cli.pipeline.signs import find_reversed_signs
 from cfeval_cli.pipeline.study import Study, prepare
 from cfeval_cli.pipeline.train import (
@@ -86,15 +86,14 @@ def run(plan: Plan, folder: RunFolder, progress: Progress, teacher: Model | None
                 folder.add_doubt(doubt)
         study.ledger.book(f"explainer.{name}", explanations[name].cost)
         folder.save_explanations(study.instances, explanations)
-    chosen = {name: select_top_k(study, name, explained) for name, explained in explanations.items()}
+    chosen = {name: select_top_k(study, name, done) for name, done in explanations.items()}
 
     edits: dict[str, Edits] = {}
     for name, features in chosen.items():
-        rows = used(features)
-        expected = estimate_search(study, features[rows], seconds_per_row)
-        with progress.stage("search", len(rows) * len(plan.levels), expected, component=name) as advance:
-            asker, places = f"search.{name}.{{level}}", those(rows, len(features))
-            edits[name] = edits_of(study, study.rows.take(places), features[places], asker, advance, keep=True)
+        explained = features[find_explained(features)]
+        expected = estimate_search(study, explained, seconds_per_row)
+        with progress.stage("search", len(explained) * len(plan.levels), expected, component=name) as advance:
+            edits[name] = search_edits(study, features, f"search.{name}.{{level}}", advance)
     folder.save_counterfactuals(study.instances, chosen, edits)
 
     with progress.stage("score"):

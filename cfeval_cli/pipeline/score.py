@@ -13,20 +13,10 @@ from cfeval_cli.core import NONE, Absent, Case, Explained, Explainer, Floats, In
 from cfeval_cli.core.metric import with_counts
 from cfeval_cli.core.scratch import Room, slabs
 from cfeval_cli.pipeline import circular
-from cfeval_cli.pipeline.evaluate import Edits, case_of, scores_of
+from cfeval_cli.pipeline.evaluate import Edits, as_slice, case_of, find_explained, scores_of
 from cfeval_cli.pipeline.study import Study
 from cfeval_cli.statistics.scores import Key, Part, Scores
 from cfeval_cli.statistics.support import common
-
-
-def used(features: Ints) -> Ints:
-    """The instances that have anything to evaluate."""
-    return np.flatnonzero((features != NONE).any(axis=1))
-
-
-def those(rows: Ints, size: int) -> Ints | slice:
-    """Some rows of so many, to be taken; all of them are not copied."""
-    return rows if len(rows) < size else slice(None)
 
 
 def score(
@@ -76,7 +66,7 @@ class _Member:
 
     @staticmethod
     def of(features: Ints, everyone: Ints) -> _Member:
-        some = used(features)
+        some = find_explained(features)
         return _Member(features, everyone if len(some) == len(everyone) else some)  # all are not kept again
 
     def within(self, slab: slice) -> slice:
@@ -96,7 +86,7 @@ def _case(
     """What the metrics are given of one explainer's explanations of the instances of a slab."""
     plan, told = study.plan, done.explanation.take(slab)
     mine = member.within(slab)
-    rows = those(member.places[mine] - slab.start, slab.stop - slab.start)
+    rows = as_slice(member.places[mine] - slab.start, slab.stop - slab.start)
     case = case_of(
         study,
         study.rows.take(slab).take(rows),

@@ -57,7 +57,7 @@ def searched(study, explained):
     chosen = {name: explanations.select_top_k(study, name, done) for name, done in explained.items()}
     edits = {}
     for name, features in chosen.items():
-        rows = pipeline.used(features)
+        rows = pipeline.find_explained(features)
         edits[name] = edits_of(study, study.rows.take(rows), features[rows], "s.{level}", lambda _: None, keep=False)
     truth = {name: study.truth(name) for name in study.plan.truths}
     return Ran(study, explained, chosen, edits, *pipeline.score(study, truth, explained, chosen, edits))

@@ -9,8 +9,8 @@ import pytest
 
 from cfeval_cli.core import NONE, Cost, Explained, Explanation, Subject, scratch
 from cfeval_cli.pipeline import explanations
-from cfeval_cli.pipeline.evaluate import edits_of
-from cfeval_cli.pipeline.score import score, used
+from cfeval_cli.pipeline.evaluate import edits_of, find_explained
+from cfeval_cli.pipeline.score import score
 from cfeval_cli.pipeline.study import prepare
 from tests.inside import planned
 from tests.problems import make_dataset, random_linear
@@ -34,7 +34,7 @@ def scored(silent):
     chosen = {name: explanations.select_top_k(study, name, done) for name, done in explained.items()}
     edits = {}
     for name, of in chosen.items():
-        rows = used(of)
+        rows = find_explained(of)
         edits[name] = edits_of(study, study.rows.take(rows), of[rows], "s.{level}", lambda _: None, keep=False)
     truth = {name: study.truth(name) for name in study.plan.truths}
     truth["contrast"] = np.where(np.arange(N)[:, None] % 3 == 0, np.nan, truth["contrast"])  # not known of all

@@ -166,9 +166,9 @@ def test_incomplete_explanations_are_skipped_filled_or_kept(plan):
         chosen = explanations.select_top_k(study, "x", done)
         assert (chosen[6:] == FEATURES[6:]).all() and (chosen[5] == NONE).all()
         if how == "skip":
-            assert (chosen[:6] == NONE).all() and len(pipeline.used(chosen)) == 24
+            assert (chosen[:6] == NONE).all() and len(pipeline.find_explained(chosen)) == 24
         elif how == "keep":
-            assert (chosen == features).all() and len(pipeline.used(chosen)) == 29
+            assert (chosen == features).all() and len(pipeline.find_explained(chosen)) == 29
         else:
             assert (chosen[:5, 0] == 0).all() and set(chosen[:5, 1].tolist()) <= {1, 2}
             assert (explanations.select_top_k(study, "x", done) == chosen).all()
