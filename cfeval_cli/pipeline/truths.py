@@ -13,6 +13,7 @@ from cfeval_cli.core import Dataset, Floats, Ints, Known, Ledger, Model, Rows, S
 from cfeval_cli.core.fingerprint import of_component, of_work
 from cfeval_cli.errors import Failure
 from cfeval_cli.pipeline.chunks import ADVICE, Joined, Part, Work, draw_sample, map_chunks
+from cfeval_cli.pipeline.evaluate import as_slice
 from cfeval_cli.pipeline.study import Study
 from cfeval_cli.pipeline.trust import answers, tolerance_of
 from cfeval_cli.seeding import stream
@@ -59,10 +60,10 @@ def referred(study: Study, truth: Truth) -> Ints:
 def _find(study: Study, name: str, truth: Truth) -> Known:
     """One of them: where it asks the model on some instances and NaN on all others, else on all."""
     asks, rows, identity = truth.asks(study.subject), study.rows, of_component(truth)
+    places = referred(study, truth) if asks else np.arange(len(rows))
     if asks:
-        places = referred(study, truth)
         _tell(study, name, truth, len(places))
-        rows = rows if len(places) == len(rows) else rows.take(places)
+        rows = rows.take(as_slice(places, len(rows)))
     # what is read off the model takes less time to compute again than to store
     key = of_work(Job, identity, study.identity) if asks else None
     section = Section(key, f"{study.dataset.name}, truth.{name}")
