@@ -73,15 +73,12 @@ def _find(study: Study, name: str, truth: Truth) -> Known:
     done = map_chunks(work, study.plan.executor, study.cache, lambda _: None, study.scratch)
     if identity is not None:  # else it may give other values each time
         _check_sample(study, job, work.name, done)
-    importance, how = done.arrays["importance"], "; ".join(done.notes)
+    importance = done.arrays["importance"]
     error = done.arrays["error"] if done.arrays["sampled"].any() else None
-    if len(rows) == len(study.rows):
-        return Known(importance, error, how)
-    return Known(
-        study.scratch.keep({"importance": _spread(importance, places, len(study.rows))})["importance"],
-        None if error is None else _spread(error, places, len(study.rows)),
-        how,
-    )
+    if len(rows) < len(study.rows):
+        importance = study.scratch.keep({"importance": _spread(importance, places, len(study.rows))})["importance"]
+        error = None if error is None else _spread(error, places, len(study.rows))
+    return Known(importance, error, "; ".join(done.notes))
 
 
 def _spread(values: Floats, places: Ints, size: int) -> Floats:
