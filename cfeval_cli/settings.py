@@ -20,9 +20,6 @@ from cfeval_cli.core.imports import make_importable
 from cfeval_cli.core.settings import RunSettings, validate_settings
 from cfeval_cli.errors import UserError, did_you_mean, one_of, refuse_exit
 from cfeval_cli.judge.judge import Judge
-from cfeval_cli.metric.converged import Converged
-from cfeval_cli.metric.coverage import Coverage
-from cfeval_cli.metric.fixed import Fixed
 
 _ACCESS = {level.name.lower(): level for level in (Access.LABEL, Access.PROBABILITY, Access.GRADIENT)}
 
@@ -37,13 +34,13 @@ def plan(cfg: DictConfig, given: Mapping[str, object] | None = None) -> Plan:
         _check("gold", partial(one_of, "gold", gold, truths))
     access = _ACCESS[settings.access]
     chosen = _several(cfg, "metric", Metric, given)
-    always = {"fixed": Fixed(), "converged": Converged(), "coverage": Coverage()}  # told whatever is chosen
-    metrics = _permitted(chosen, access) | always
+    facts = _several(cfg, "fact", Metric, {}) if cfg.get("fact") else {}
+    metrics = _permitted(chosen, access) | facts
     agreements = [name for name, metric in metrics.items() if metric.role == "truth"]
     if agreements and settings.agreement not in agreements:
         raise UserError(
-            f"agreement={settings.agreement} needs the metric {settings.agreement}, and metric=[…] has "
-            f"{agreements[0]} only."
+            f"agreement must be one of the ground-truth metrics of metric=[…], not {settings.agreement!r}. "
+            f"Use {' or '.join(f'agreement={name}' for name in agreements)}, or add {settings.agreement} to metric=[…]."
         )
     judged = [name for name, metric in metrics.items() if metric.role == "judged"]
     for name in settings.tables.metrics or ():
@@ -210,7 +207,8 @@ _BECOME = {
 def _known_keys() -> set[str]:
     text = resources.files("cfeval_cli.conf").joinpath("run.yaml").read_text(encoding="utf-8")
     told: Any = OmegaConf.to_container(OmegaConf.create(text), resolve=False)
-    return {*told, *(group for one in told["defaults"] if isinstance(one, dict) for group in one)} - {"defaults"}
+    groups = (group for one in told["defaults"] if isinstance(one, dict) for group in one)
+    return {*told, *(group.rpartition("@")[2] for group in groups)} - {"defaults"}
 
 
 def _check_keys(cfg: DictConfig) -> None:

@@ -19,7 +19,7 @@ from cfeval_cli.core.data import (
 )
 from cfeval_cli.core.explanation import Batch, Explained, Explainer, Explanation, NotExplained
 from cfeval_cli.core.memory import Memory
-from cfeval_cli.core.metric import Absent, Case, Metric, Removed, Score
+from cfeval_cli.core.metric import Absent, Case, Metric, Quantity, Removed, Score
 from cfeval_cli.core.model import (
     Access,
     Additive,
@@ -62,7 +62,7 @@ __all__ = [
     "Differentiable", "Distance", "Editable", "Embedded", "Encoded", "Executor", "Explained", "Explainer",
     "Explanation", "Feature", "Fingerprinted", "Floats", "Foreseen", "Gate", "Ints", "Judging", "Known", "Leaves",
     "Ledger", "Linear", "Loadable", "Logits", "Measure", "Memory", "Metric", "Model", "NotExplained", "Picking", "Plan",
-    "Probabilistic", "Question", "Reading", "Removal", "Removed", "Reparametrisable", "Restorable", "Rows", "Score",
-    "Search", "Section", "Sloped", "Spellings", "Split", "StandIns", "Stored", "Subject", "Task", "Taught", "Trainable",
-    "Tree", "Truth", "Workload",
+    "Probabilistic", "Quantity", "Question", "Reading", "Removal", "Removed", "Reparametrisable", "Restorable", "Rows",
+    "Score", "Search", "Section", "Sloped", "Spellings", "Split", "StandIns", "Stored", "Subject", "Task", "Taught",
+    "Trainable", "Tree", "Truth", "Workload",
 ]  # fmt: skip

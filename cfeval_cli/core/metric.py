@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import ClassVar, Literal
 
 from cfeval_cli.core.client import Gate
@@ -18,6 +19,15 @@ from cfeval_cli.core.removal import Removal, StandIns
 Role = Literal["judged", "truth", "fact"]
 # what of an explanation a metric looks at: the k features, what a search made of them, the order of all, their scores
 Needs = Literal["set", "counterfactual", "order", "scores"]
+
+
+class Quantity(StrEnum):
+    """What a metric measures, for the parts of cfeval that use its values whatever its name is."""
+
+    COMPLETE = "complete explanations"  # share of instances with k features
+    CONVERGED = "converged searches"  # share of searches
+    FLIPPED = "flipped labels"  # share of counterfactuals
+    DISTANCE = "distance to the counterfactual"  # mean
 
 
 @dataclass(frozen=True)
@@ -88,6 +98,7 @@ class Metric(ABC):
     needs: ClassVar[Needs] = "set"
     measures: ClassVar[bool] = True  # of one that looks at counterfactuals: whether their distances count
     role: ClassVar[Role] = "judged"  # by a truth; or it is the truth itself; or a fact about the scores
+    quantity: ClassVar[Quantity | None] = None  # what it measures, if other parts use its values
     block: ClassVar[str] = "counterfactual"  # of the tables
     detail: ClassVar[str] = "{variant}"  # what stands behind its title: also {metric}, {search}
     place: ClassVar[int]  # its order in the tables

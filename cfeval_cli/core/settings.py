@@ -46,7 +46,7 @@ class RunSettings(_Settings):
     n_explain: Size | None
     access: Literal["label", "probability", "gradient"]
     gold: Names
-    agreement: Literal["recall", "hit"]
+    agreement: str
     incomplete: Literal["skip", "random", "keep"]
     bounds: Count
     noise: Count | Literal["auto"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cfeval_cli.core import Access, Case, Counterfactuals, Floats, Metric, Removal, Score
+from cfeval_cli.core import Access, Case, Counterfactuals, Floats, Metric, Quantity, Removal, Score
 
 
 def flips(counterfactuals: Counterfactuals) -> Floats:
@@ -33,6 +33,7 @@ class Validity(Metric):
     access = Access.LABEL
     place = 40
     needs = "counterfactual"
+    quantity = Quantity.FLIPPED
 
     def score(self, case: Case) -> Iterator[Score]:
         """One for each level at which the search ran."""
@@ -51,6 +52,7 @@ class Proximity(Metric):
     access = Access.LABEL
     place = 50
     needs = "counterfactual"
+    quantity = Quantity.DISTANCE
 
     def score(self, case: Case) -> Iterator[Score]:
         """One for each level at which the search ran."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cfeval_cli.core import Access, Case, Metric, Score
+from cfeval_cli.core import Access, Case, Metric, Quantity, Score
 
 
 @dataclass(frozen=True)
@@ -18,6 +18,7 @@ class Coverage(Metric):
     title = "Coverage"
     better = "none"
     role = "fact"
+    quantity = Quantity.COMPLETE
     block = "truth"
     detail = ""
     range = (0.0, 1.0)

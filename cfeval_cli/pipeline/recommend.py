@@ -58,11 +58,11 @@ def recommend_explainer(outcome: Outcome, questions: Mapping[str, str], judges: 
     plan, ids = study.plan, study.instances.ids
     arbitrary = {way.variant for way in plan.removals.values() if way.arbitrary}
     view = View(scores, findings.metrics, questions, plan.golds, arbitrary, plan.settings.agreement)
-    covered = findings.metrics[findings.metrics["metric"] == "coverage"]
+    covered = findings.metrics.drop_duplicates("explainer")
     noise = findings.noise
     costs = Costs(
         rows={name: study.ledger.rows[f"explainer.{name}"] / max(1, len(ids)) for name in plan.explainers},
-        coverage=dict(zip(covered["explainer"], covered["value"], strict=True)),
+        coverage=dict(zip(covered["explainer"], covered["coverage"], strict=True)),
         stability={} if noise is None else dict(zip(noise["explainer"], noise["same_features"], strict=True)),
         disagree=disagreements({name: chosen[name] for name in view.contenders}, ids, study.dataset.width),
     )

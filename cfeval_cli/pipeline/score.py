@@ -156,7 +156,8 @@ class _Result:
         return {
             "metric": metric.name, "variant": key[0][1], "explainer": key[1], "rung": explainer.rung,
             "control": explainer.control, "better": metric.better, "role": metric.role,
-            "access": metric.access.name.lower(), "low": low, "high": high, "empty": metric.empty,
+            "quantity": metric.quantity, "access": metric.access.name.lower(), "low": low, "high": high,
+            "empty": metric.empty,
             "note": self.reason, "method": with_counts(self.method, self.counts),
             "remark": with_counts(self.remark, self.counts),
         }  # fmt: skip

@@ -38,7 +38,7 @@ def build_brief(findings: Findings, record: RunRecord) -> Table:
     if metrics.empty:
         metrics = findings.metrics
     lines = metrics.rename(columns={"value_low": "low_end", "value_high": "high_end"})
-    hidden, low = find_arbitrary(lines, record), find_low_coverage(findings.metrics)
+    hidden, low = find_arbitrary(lines, record), find_low_coverage(findings.metrics, record)
     taus = _make_taus(findings.correlations, record)
     table = build_brief_scores(_describe(record), lines, record, low, taus, hidden)
     level = f"{100 * record.settings.confidence:.4g} %"
@@ -48,7 +48,8 @@ def build_brief(findings: Findings, record: RunRecord) -> Table:
         subset = f", without the controls ({', '.join(controls)})" if controls else ""
         notes.append(f"τ: of a metric's ranking with the truth{subset}; in brackets its {level} interval.")
     notes += [*table.notes, *hidden_notes(hidden, record)]
-    notes += [*coverage_notes(find_low_coverage(lines), record), *support_notes(findings.metrics, record, hidden)]
+    notes += coverage_notes(find_low_coverage(lines, record), record)
+    notes += support_notes(findings.metrics, record, hidden)
     notes += [*absent_notes(record), *fault_notes(record.explainers, record)]
     return replace(table, notes=[note for note in notes if note])
 

@@ -33,6 +33,7 @@ from cfeval_cli.report.titles import (
     write_reason,
 )
 from cfeval_cli.results.record import RunRecord
+from cfeval_cli.statistics.correlation import GRADED
 from cfeval_cli.statistics.findings import Findings
 from cfeval_cli.statistics.subsets import ALL_EXPLAINERS, WITHOUT_CONTROLS, has_controls, select_subset
 
@@ -112,7 +113,7 @@ def _make_columns(correlations: pd.DataFrame, record: RunRecord) -> list[_Column
     chosen = correlations[correlations["agreement"] == settings.agreement]
     names = name_truths(chosen["gold"], record)
     sides = [(name, STAR * (g in settings.gold), chosen[chosen["gold"] == g]) for g, name in names.items()]
-    graded = ("ladder", "", correlations[correlations["family"] == "ladder"])
+    graded = (GRADED, "", correlations[correlations["family"] == GRADED])
     sides.insert(sum(bool(star) for _, star, _ in sides), graded)
     columns = []
     for name, star, lines in sides:
@@ -124,9 +125,9 @@ def _make_columns(correlations: pd.DataFrame, record: RunRecord) -> list[_Column
                 continue
             title = Title(f"{sign} {name}{star}{suffix}", term=sign)
             columns.append(_Column(title, coefficient, subset, lines, truths))
-            if star or name == "ladder":
+            if star or name == GRADED:
                 # it names its coefficient, from which a narrow screen can separate it
-                of_what = f"{sign} ladder" if name == "ladder" else f"{sign}{suffix}"
+                of_what = f"{sign} {GRADED}" if name == GRADED else f"{sign}{suffix}"
                 p_title = Title(f"p({of_what})", term="p")
                 columns.append(_Column(p_title, f"p_{coefficient}", subset, lines, truths))
     return columns
@@ -167,10 +168,10 @@ def _correlation_notes(
         notes.append(f"{moves_note('τ')} The table of ranges says how far.")
     if (select_circular(shown) & shown["tau"].notna()).any():
         notes.append(f"{CIRCULAR} this metric is best at this truth by construction, whoever explains.")
-    graded = correlations[correlations["family"] == "ladder"]
+    graded = correlations[correlations["family"] == GRADED]
     if len(graded):
         notes.append(
-            f"Ladder: {graded['explainers'].max()} explainers that name the gold ({graded['gold'].iloc[0]}) more and "
+            f"Graded: {graded['explainers'].max()} explainers that name the gold ({graded['gold'].iloc[0]}) more and "
             "more often, judged by that order."
         )
     telling = shown[(shown["subset"] == ALL_EXPLAINERS) | shown["tau"].isna()]

@@ -26,7 +26,7 @@ from cfeval_cli.statistics.subsets import select_subset
 def build_tables(findings: Findings, record: RunRecord) -> list[Table]:
     """Build scores, correlations, their uncertainty, bounds and stability."""
     metrics = findings.metrics
-    is_graded, low = metrics["rung"].notna(), find_low_coverage(metrics)
+    is_graded, low = metrics["rung"].notna(), find_low_coverage(metrics, record)
     ungraded = metrics[~is_graded]
     has_scores, has_truths = not is_graded.all(), bool(record.truths)
     tables = [build_scores("Scores and ranks of the explainers", ungraded, record, low)] if has_scores else []

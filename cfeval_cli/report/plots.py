@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from cfeval_cli.core import Quantity
 from cfeval_cli.errors import visible
 from cfeval_cli.report.table import ARROWS
 from cfeval_cli.report.titles import (
@@ -26,8 +27,10 @@ from cfeval_cli.report.titles import (
     list_truth_metrics,
     make_metric_title,
     name_truths,
+    select_quantity,
 )
 from cfeval_cli.results.record import RunRecord
+from cfeval_cli.statistics.correlation import GRADED
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -150,10 +153,13 @@ def draw(findings: Findings, costs: pd.DataFrame, record: RunRecord) -> dict[str
         if len(named) and "truth" not in drawn:  # which shows the same values
             drawn["scores"] = _scores(named, record)
         if rungs.any():
-            drawn["ladder"] = _ladder(findings.metrics[rungs], record)
-        chosen = {"validity", "proximity"} <= set(named.loc[named["value"].notna(), "metric"])
-        if chosen:
-            drawn["validity"] = _validity(named, record)
+            drawn["graded"] = _graded(findings.metrics[rungs], record)
+        flips, distances = (
+            select_quantity(named[named["value"].notna()], quantity, record)
+            for quantity in (Quantity.FLIPPED, Quantity.DISTANCE)
+        )
+        if len(flips) and len(distances):
+            drawn["counterfactuals"] = _counterfactuals(flips, distances, record)
         if known:
             drawn["costs"] = _costs(named, costs, record, known)
     return drawn
@@ -341,32 +347,32 @@ def _ranks(metrics: pd.DataFrame, record: RunRecord) -> Plot:
     return Plot(figure, "Ranks across metrics", caption)
 
 
-def _validity(metrics: pd.DataFrame, record: RunRecord) -> Plot:
-    """How often a counterfactual is found, against how far away it is; a panel for each level of access."""
-    names = list(dict.fromkeys(metrics["explainer"]))
-    by_metric = {name: metrics[metrics["metric"] == name] for name in ("validity", "proximity")}
-    levels = [level for level in record.levels if level in set(by_metric["validity"]["variant"])]
+def _counterfactuals(flips: pd.DataFrame, distances: pd.DataFrame, record: RunRecord) -> Plot:
+    """Draw the share of flips against the distance, a panel for each level of access."""
+    names = [name for name in record.explainers if name in set(flips["explainer"])]
+    levels = [level for level in record.levels if level in set(flips["variant"])]
+    flips_title, distances_title = (record.metrics[frame["metric"].iloc[0]].title for frame in (flips, distances))
     figure = make_figure(NARROW if len(levels) == 1 else WIDE, 2.7)
     axes = np.atleast_1d(np.asarray(figure.subplots(1, len(levels), sharey=True)))
     for axis, level in zip(axes, levels, strict=True):
-        valid, near = (frame[frame["variant"] == level].set_index("explainer") for frame in by_metric.values())
-        both = [name for name in names if pd.notna(valid["value"].get(name)) and pd.notna(near["value"].get(name))]
+        valid, near = (frame[frame["variant"] == level].set_index("explainer") for frame in (flips, distances))
+        both = [name for name in names if name in valid.index and name in near.index]
         across, up = _bars(near.loc[both], "value"), _bars(valid.loc[both], "value")
         _crosses(axis, near.loc[both, "value"], valid.loc[both, "value"], across, up, names, record)
         axis.set_ylim(-0.06, 1.06)
         axis.set_xlim(*_apart(axis.get_xlim()))
         axis.grid()
-        axis.set_xlabel(f"proximity ({level}), lower is better")
-    axes[0].set_ylabel("validity")
+        axis.set_xlabel(f"{distances_title} ({level}), lower is better")
+    axes[0].set_ylabel(flips_title)
     legend(figure, max(axes, key=lambda axis: len(axis.lines)))
     caption = (
         "Share of instances with a counterfactual that flips the label, against its mean distance: the upper left is "
         "best." + about(record, "Bars")
     )
-    return Plot(figure, "Validity against proximity", caption)
+    return Plot(figure, f"{flips_title} against {distances_title.lower()}", caption)
 
 
-def _ladder(metrics: pd.DataFrame, record: RunRecord) -> Plot:
+def _graded(metrics: pd.DataFrame, record: RunRecord) -> Plot:
     """A panel for each metric: its value against how often a rung names the gold."""
     shown = _shown(metrics, record)
     figure, axes = grid(len(shown), 1.3)
@@ -401,7 +407,7 @@ def _correlations(correlations: pd.DataFrame, record: RunRecord) -> Plot:
         for gold, name in names.items()
     }
     sides = [(told[gold], chosen[chosen["gold"] == gold]) for gold in names]
-    sides.append(("ladder", correlations[correlations["family"] == "ladder"]))
+    sides.append((GRADED, correlations[correlations["family"] == GRADED]))
     sides = [(title, side[~side["metric"].isin(list_truth_metrics(record))]) for title, side in sides]
     sides = [(title, side) for title, side in sides if side["tau"].notna().any()]
     pairs = list(dict.fromkeys(pair for _, side in sides for pair in _pairs(side[side["tau"].notna()])))

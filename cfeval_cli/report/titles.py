@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from cfeval_cli.core import Quantity
 from cfeval_cli.report.table import DASH, LOW_COVERAGE_MARK, MOVES, STAR, Row, Title
 from cfeval_cli.results.record import MetricEntry, RunRecord
 
@@ -43,9 +44,16 @@ def join_titles(title: Title, other: Title) -> Title:
     return replace(title, details=[*title.details[:-1], f"{title.details[-1]} / {other.details[-1]}"])
 
 
-def find_low_coverage(metrics: pd.DataFrame) -> dict[str, float]:
+def select_quantity(metrics: pd.DataFrame, quantity: Quantity, record: RunRecord) -> pd.DataFrame:
+    """Return the rows of the metric that measures a quantity; of several metrics, those of the first."""
+    names = [name for name, entry in record.metrics.items() if entry.quantity == quantity]
+    return metrics[metrics["metric"].isin(names[:1])]
+
+
+def find_low_coverage(metrics: pd.DataFrame, record: RunRecord) -> dict[str, float]:
     """Return the explainers that return k features for too few of the instances, with the share of these."""
-    lines = metrics[(metrics["metric"] == "coverage") & (metrics["value"] < LOW_COVERAGE)]
+    lines = select_quantity(metrics, Quantity.COMPLETE, record)
+    lines = lines[lines["value"] < LOW_COVERAGE]
     return dict(zip(lines["explainer"], lines["value"], strict=True))
 
 
@@ -139,5 +147,5 @@ def write_reason(reason: str) -> str:
 
 def mark_low_coverage(metrics: pd.DataFrame, record: RunRecord) -> RunRecord:
     """Return the record with † behind the name of each explainer of low coverage, for sentences that compare them."""
-    titles = make_explainer_titles(record, find_low_coverage(metrics))
+    titles = make_explainer_titles(record, find_low_coverage(metrics, record))
     return record.model_copy(update={"explainers": {name: title.text for name, title in titles.items()}})

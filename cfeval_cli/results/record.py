@@ -105,6 +105,7 @@ class MetricEntry(Entry):
     better: Better
     place: Annotated[int, Field(gt=-_MAX, lt=_MAX)] = 0
     role: Literal["judged", "truth", "fact"]
+    quantity: str | None = None
     block: str
     detail: str
     settings: PlainSettings = {}

@@ -275,7 +275,7 @@ TABLES = {
             columns=(
                 *_METRIC,
                 Column("better", "text", "`higher` or `lower`"),
-                Column("family", "text", "what is ranked: the `explainers`, or the rungs of a `ladder`"),
+                Column("family", "text", "what is ranked: the `explainers`, or the `graded` control explainers"),
                 *_TRUTH,
                 _SUBSET,
                 Column("explainers", "integer", "how many were ranked"),

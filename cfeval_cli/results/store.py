@@ -227,7 +227,7 @@ class RunFolder:
             "metrics": {
                 m.name: {
                     "title": m.title, "latex": m.latex, "better": m.better, "place": m.place, "role": m.role,
-                    "block": m.block, "detail": m.detail, "settings": _settings(m),
+                    "quantity": m.quantity, "block": m.block, "detail": m.detail, "settings": _settings(m),
                 }
                 for m in plan.metrics.values()
             },

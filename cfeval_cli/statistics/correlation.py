@@ -20,6 +20,7 @@ COLUMNS = [
     "tau_se", "p_tau", "rho", "rho_low", "rho_high", "rho_se", "p_rho", "note",
 ]  # fmt: skip
 
+GRADED = "graded"  # the family of the graded control explainers
 BY_CONSTRUCTION = "best at this truth by construction"
 _BLOCK = 1 << 19  # pairs of explainers held at once
 _ALL_CONTROLS = "without controls fewer than two explainers are left"
@@ -48,7 +49,7 @@ class Family:
 
     def barring(self, pairs: Collection[tuple[str, str, str]], drawn: Resampled) -> Family:
         """The same without the τ of metrics with truths that they are best at by construction."""
-        if self.name == "ladder":  # whose order is known, whatever it is made from
+        if self.name == GRADED:  # whose order is known, whatever it is made from
             return self
         return replace(self, barred=frozenset(
             (j, t) for j, row in enumerate(self.judged) for t, truth in enumerate(self.truths)
@@ -75,7 +76,7 @@ def families(drawn: Resampled, ladder_gold: str) -> Iterator[Family]:
     if not rung.all():
         yield Family("explainers", np.flatnonzero(~rung), judged, truths)
     if rung.any():
-        yield Family("ladder", np.flatnonzero(rung), ranked, [Truth(ladder_gold, "order", None)])
+        yield Family(GRADED, np.flatnonzero(rung), ranked, [Truth(ladder_gold, "order", None)])
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import numpy as np
 
 from cfeval_cli.core import Bools, Floats, Ints
 from cfeval_cli.statistics.bootstrap import interval
-from cfeval_cli.statistics.correlation import Agreements
+from cfeval_cli.statistics.correlation import GRADED, Agreements
 from cfeval_cli.statistics.resampled import Bootstrap, Resampled
 
 _FEW = 16  # pairs whose resamples are looked at together: so many stay in the processor's own memory
@@ -28,7 +28,7 @@ def lines(agreements: Sequence[Agreements], drawn: Resampled, how: Bootstrap) ->
     more so the noisier the metric is, and two metrics that both tend to 1 would seem to differ.
     """
     family = agreements[0].family
-    if not how.resamples or family.name == "ladder":
+    if not how.resamples or family.name == GRADED:
         return
     rows = [drawn.rows[row] for row in family.judged]
     for t, truth in enumerate(family.truths):

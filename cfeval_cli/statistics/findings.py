@@ -133,7 +133,7 @@ def _draws(by_subset: Sequence[Sequence[Agreements]], drawn: Resampled) -> pd.Da
 def _judge_subsets(family: Family, drawn: Resampled, how: Bootstrap) -> list[Agreements]:
     """Return the agreements of all explainers and of those that are not controls; a ladder has no controls."""
     of_all = Agreements.of(drawn, family, how)
-    if family.name == "ladder":
+    if family.name == correlation.GRADED:
         return [of_all]
     rest = family.without(drawn.controls)
     return [of_all, Agreements.of(drawn, rest, how) if len(rest.controls) else replace(of_all, family=rest)]

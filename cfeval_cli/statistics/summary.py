@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pandas as pd
 
+from cfeval_cli.core import Quantity
 from cfeval_cli.statistics.ranking import ranks
 from cfeval_cli.statistics.scores import Part, Scores
 from cfeval_cli.statistics.support import NOWHERE
@@ -26,7 +27,8 @@ def summarise(scores: Scores, order: pd.DataFrame, own: Scores | None = None) ->
     everywhere = table if own is None else _values(own, order)
     table["own_value"], table["own_n"] = everywhere["value"], everywhere["n"]
     names, value = table["explainer"].tolist(), table["value"].to_numpy()
-    covered = {name: v for name, v, m in zip(names, value.tolist(), table["metric"], strict=True) if m == "coverage"}
+    complete = table[table["quantity"] == Quantity.COMPLETE]
+    covered = dict(zip(complete["explainer"], complete["value"], strict=True))
     table["coverage"] = np.array([covered.get(name, np.nan) for name in names], dtype=float)
     # the ladder's rungs are ranked among themselves
     groups: dict[tuple[object, ...], list[int]] = {}

@@ -61,7 +61,7 @@ def test_the_truth_ranks_the_ladder_as_it_was_made_the_better_the_more_instances
             "explainer=[random,lr,ladder]", "explainer.ladder.rungs=6", f"n_explain={size}", "resamples=200", cwd=cwd
         )
         table = pd.read_csv(only_run(cwd) / "correlations.csv")
-        ladder = table[table["family"] == "ladder"]
+        ladder = table[table["family"] == "graded"]
         assert set(ladder["agreement"]) == {"order"} and set(ladder["gold"]) == {"centered"}
         metrics = pd.read_csv(only_run(cwd) / "metrics.csv")
         # of few instances no edit of some rung may flip: then it has no distance to a flip, and the others are ranked

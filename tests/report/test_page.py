@@ -95,7 +95,7 @@ def test_a_run_has_a_report_with_everything_in_it(toy, made):
     said = unescape(text_of(html))
     for title in ("Scores and ranks", "Agreement of each metric's ranking", "Which metric is closer", "What it cost"):
         assert title in said
-    for name in ("correlations", "truth", "ranks", "distributions", "validity", "costs"):
+    for name in ("correlations", "truth", "ranks", "distributions", "counterfactuals", "costs"):
         assert f'id="figure-{name}"' in html
     assert re.search(r"\d+ used, of 600 read", said) and "SHA-256" in said and "cfeval run 'explainer=" in said
     data = embedded(html, "data")

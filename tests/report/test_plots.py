@@ -105,8 +105,8 @@ def test_correlations_show_tau_its_interval_and_p(shown):
 
 def test_a_ladder_has_its_own_figure_and_is_no_explainer_among_others():
     findings, figures = drawn(rungs=True)
-    assert list(figures) == ["correlations", "ladder"]
-    panel = next(axis for axis in figures["ladder"].figure.axes if axis.get_title().startswith("GroundTruth"))
+    assert list(figures) == ["correlations", "graded"]
+    panel = next(axis for axis in figures["graded"].figure.axes if axis.get_title().startswith("GroundTruth"))
     mine = findings.metrics[findings.metrics["metric"] == "recall"].sort_values("rung")
     assert panel.lines[0].get_xdata().tolist() == [0, 0.25, 0.5, 1] and panel.lines[0].get_ydata() == pytest.approx(
         mine["value"].to_numpy()
@@ -146,7 +146,16 @@ def test_a_run_draws_what_it_was_asked_for_and_counts_seconds_and_rows(toy, made
     folder = made(toy, *explainers, *few, "n_explain=20", "figures=[svg]", "bounds=2000", "noise=5")
     assert sorted(p.name for p in (folder / "figures").iterdir()) == [
         f"{name}.svg"
-        for name in ("correlations", "costs", "distributions", "ladder", "ranks", "truth", "truth_contrast", "validity")
+        for name in (
+            "correlations",
+            "costs",
+            "counterfactuals",
+            "distributions",
+            "graded",
+            "ranks",
+            "truth",
+            "truth_contrast",
+        )
     ]
     costs = pd.read_csv(folder / "costs.csv")
     assert (costs["seconds"] >= 0).all() and costs["seconds"].sum() > 0

@@ -36,7 +36,8 @@ RECORD = make_record(
         "proximity": make_metric("Proximity", place=50, better="lower"),
         "comprehensiveness": make_metric("Comp.", place=10, block="erasure"),
         "recall": make_metric("GroundTruth", place=90, role="truth", block="truth", detail="{metric}, {variant}"),
-        "coverage": make_metric("Coverage", place=99, better="none", role="fact", block="truth", detail=""),
+        "coverage": make_metric("Coverage", place=99, better="none", role="fact", block="truth", detail="",
+                                quantity="complete explanations"),
     },
     truths={name: {"question": "paper", "arbitrary": True} for name in ("signed", "absolute")},
     removals={
@@ -349,7 +350,9 @@ def test_bounds_have_each_explainers_position_and_what_the_optimum_has_of_the_tr
         ],
         columns=["metric", "variant", "method", "instances", "worst", "best", "telling", "gold_signed_telling"],
     )
-    table = build_bounds(bounds, metrics().assign(place=[0.25, np.nan] * 9), RECORD, find_low_coverage(metrics()))
+    table = build_bounds(
+        bounds, metrics().assign(place=[0.25, np.nan] * 9), RECORD, find_low_coverage(metrics(), RECORD)
+    )
     header = ["Metric", "worst", "best", "A_1 & <b>|", "B†", "telling", "gold signed*"]
     assert [title.text for title in table.header] == header
     assert [(row.title.text, row.texts) for row in table.rows] == [
@@ -399,7 +402,7 @@ def noisy(same=0.52, drawn="no"):
 
 
 def with_noise(names, values, record=RECORD):
-    return build_stability(names, values, record, find_low_coverage(metrics()))
+    return build_stability(names, values, record, find_low_coverage(metrics(), RECORD))
 
 
 def test_another_seed_of_the_explainer_is_told_in_words_and_beside_the_standard_error():

@@ -5,11 +5,13 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 
+from cfeval_cli.core import Quantity
 from cfeval_cli.seeding import stream
 from cfeval_cli.statistics import findings, summary
 from cfeval_cli.statistics.scores import Scores
 
 EXPLAINERS = ["a", "b", "c", "d"]
+QUANTITIES = {"coverage": Quantity.COMPLETE}
 KINDS = [("c", "label", "higher"), ("sufficiency", "del", "lower"), ("recall", "signed", "higher")]
 
 
@@ -29,7 +31,7 @@ def build(seed, n=5, gaps=False, controls=()):
                 "empty": "every distance is zero",
                 "control": explainer in controls,
             }
-            facts |= {"circular": False}
+            facts |= {"circular": False, "quantity": QUANTITIES.get(metric)}
             order.append({**key, **facts})
             for instance in range(n):
                 value = float(instance > 0) if metric == "coverage" else float(rng.integers(0, 3))

@@ -168,6 +168,7 @@ def test_intervals_cover_a_known_truth_at_the_nominal_rate(kind):
             "note": "",
             "method": "",
             "remark": "",
+            "quantity": None,
             "empty": "",
             "control": False,
             "circular": False,

@@ -108,7 +108,7 @@ def test_a_ladder_has_no_controls():
     scores, order = build(4, n=30, controls=("a",))
     order["rung"] = order["explainer"].map({"b": 1.0, "c": 0.5, "d": 0.0}).astype(float)
     lines = conclude(scores, order, Bootstrap(0, **HOW), "signed").correlations
-    ladder = lines[lines["family"] == "ladder"]
+    ladder = lines[lines["family"] == "graded"]
     assert ladder["tau"].notna().all() and (ladder["subset"] == ALL_EXPLAINERS).all()
     assert not ladder["note"].str.contains("controls").any()
 

@@ -188,7 +188,7 @@ def test_a_ladder_has_correlations_but_no_differences():
     scores, order = build(4, n=50)
     order["rung"] = order["explainer"].map({"a": 1.0, "b": 0.5, "c": 0.25, "d": 0.0})
     found = conclude(scores, order, Bootstrap(0, resamples=100), "signed")
-    assert set(found.correlations["family"]) == {"ladder"} and found.differences.empty
+    assert set(found.correlations["family"]) == {"graded"} and found.differences.empty
     known = {"a": 1.0, "b": 0.5, "c": 0.25, "d": 0.0}
     for metric, better in (("c", "higher"), ("sufficiency", "lower"), ("recall", "higher")):
         line = found.correlations[found.correlations["metric"] == metric].iloc[0]
@@ -213,6 +213,7 @@ def test_intervals_of_tau_cover_the_truth_of_explainers_that_are_apart():
                 facts |= {
                     "method": "",
                     "remark": "",
+                    "quantity": None,
                     "empty": "",
                     "control": False,
                     "circular": False,

@@ -156,8 +156,8 @@ def draw(folder: Folder) -> dict[str, Plot]:
 
 # the figures of each part of a page, by the first words of their names
 _PARTS = {
-    "scores": ("scores", "ranks", "distributions", "validity"),
-    "trust": ("correlations", "truth", "ladder"),
+    "scores": ("scores", "ranks", "distributions", "counterfactuals"),
+    "trust": ("correlations", "truth", "graded"),
     "cost": ("costs", "convergence"),
 }
 

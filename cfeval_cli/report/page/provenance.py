@@ -6,8 +6,10 @@ from typing import Any
 
 import pandas as pd
 
+from cfeval_cli.core import Quantity
 from cfeval_cli.report.instance_counts import support_notes
 from cfeval_cli.report.notes import HALF, absent_notes, group_by_reason
+from cfeval_cli.report.titles import select_quantity
 from cfeval_cli.results.read import Folder
 from cfeval_cli.results.record import RunRecord
 
@@ -21,7 +23,8 @@ def warnings(folder: Folder) -> list[str]:
     told = [f"{doubt[:1].upper()}{doubt[1:]}" for doubt in record.doubts]
     if not data.complete:
         told.append(f"Partial data: {data.rows_read:,} of {data.rows_whole:,} rows of {data.file}.")
-    coverage = metrics[(metrics["metric"] == "coverage") & (metrics["value"] < 1)]
+    shares = select_quantity(metrics, Quantity.COMPLETE, record)
+    coverage = shares[shares["value"] < 1]
     if len(coverage):
         low = (coverage["value"] < HALF).any()
         told.append(
@@ -29,15 +32,16 @@ def warnings(folder: Folder) -> list[str]:
             f"Coverage: {_shares(coverage, record)}." + _OF_INCOMPLETE[settings.incomplete] * bool(low)
         )
     told += support_notes(metrics, record)
-    rested = metrics[(metrics["metric"] == "converged") & (metrics["value"] < 1)]
+    rested = select_quantity(metrics, Quantity.CONVERGED, record)
+    rested = rested[rested["value"] < 1]
     if len(rested):
         told.append(f"Not all searches converged. Converged: {_shares(rested, record)}.")
     faults = {name: entry.faults for name, entry in record.explained.items() if entry.faults}
     if faults:
         many = ", ".join(f"{record.explainers.get(name, name)} {number:,}" for name, number in faults.items())
         told.append(f"Instances that were not explained: {many}.")
-    valid = metrics[(metrics["metric"] == "validity") & metrics["value"].notna()]
-    best = valid.groupby("variant", sort=False)["value"].max()
+    flipped = select_quantity(metrics, Quantity.FLIPPED, record)
+    best = flipped.groupby("variant", sort=False)["value"].max()
     told += [f"No counterfactual flips a prediction ({level} access)." for level in best.index[best == 0]]
     if record.resampled == 0:
         told.append("No intervals, and no differences between metrics: resamples=0.")

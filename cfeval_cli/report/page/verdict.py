@@ -20,6 +20,7 @@ from cfeval_cli.report.titles import (
     name_truths,
 )
 from cfeval_cli.results.record import RunRecord
+from cfeval_cli.statistics.correlation import GRADED
 from cfeval_cli.statistics.findings import Findings
 from cfeval_cli.statistics.resampled import LEAST, SURE, too_few
 from cfeval_cli.statistics.subsets import WITHOUT_CONTROLS, select_subset
@@ -530,7 +531,7 @@ def _found(metrics: pd.DataFrame, record: RunRecord, gold: str) -> list[str]:
 
 def _ladder(correlations: pd.DataFrame, record: RunRecord) -> list[str]:
     """Which metrics order a ladder rightly."""
-    mine = correlations[(correlations["family"] == "ladder") & ~correlations["metric"].isin(list_truth_metrics(record))]
+    mine = correlations[(correlations["family"] == GRADED) & ~correlations["metric"].isin(list_truth_metrics(record))]
     mine = mine[mine["tau"].notna()]
     if mine.empty:
         return []

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from importlib import resources
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -27,7 +30,10 @@ RUN = [*NESTED, "k"]  # and the truth that a figure is of
 SURE = 0.05  # the p below which something is told
 WHOLE = 0.9  # of the cells of a question that a metric must have to be compared with the others
 
-_ADDITIVE = ("Additive", "Logistic")  # judges whose logit is a sum of effects
+# Metrics that are best at a truth by construction for some judges, at every k.
+_IDENTITIES: list[dict[str, Any]] = json.loads(
+    resources.files("cfeval_cli.study.atlas").joinpath("identities.json").read_text(encoding="utf-8")
+)
 
 Pair = tuple[str, str]  # metric and variant
 
@@ -101,9 +107,11 @@ class Summary:
         """The rows of the atlas."""
         words = [name for name, kind in TYPES.items() if kind == "str"]
         rows = self.atlas.rows.astype(dict.fromkeys(words, object))  # by which it is grouped far faster
-        # the best edit of k features of a sum changes the k features of the largest drops: an identity at every k
-        identity = rows["judge"].isin(_ADDITIVE) & (rows["metric"] == "validity_soft") & (rows["truth"] == "contrast")
-        return rows.assign(circular=rows["circular"] | (identity & (rows["variant"] == "probability")))
+        circular = rows["circular"]
+        for identity in _IDENTITIES:
+            same = [rows[name] == identity[name] for name in ("metric", "variant", "truth")]
+            circular = circular | (rows["judge"].isin(identity["judges"]) & np.logical_and.reduce(same))
+        return rows.assign(circular=circular)
 
     def asked(self, question: str) -> pd.DataFrame:
         """The rows that answer a question."""

@@ -5,8 +5,11 @@ For each run of a judge, question and strategy: how much truth is lost by the ex
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib import resources
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,12 +20,15 @@ from cfeval_cli.statistics.ranking import agreement, ranks
 from cfeval_cli.statistics.recommendation import QUESTIONS, Rule
 from cfeval_cli.statistics.student import t_interval
 
+# Metrics by which a user could always choose, and whether only by variants that no parametrisation moves.
+_METRICS: list[dict[str, Any]] = json.loads(
+    resources.files("cfeval_cli.study.regret").joinpath("metrics.json").read_text(encoding="utf-8")
+)
 STRATEGIES = {
     "rule": "the rule",
     "same data": "what was right on other judges of the same data",
     "other data": "what was right on judges of other data",
-    "comprehensiveness": "always comprehensiveness",
-    "c_soft": "always C_soft, as the paper would",
+    **{entry["metric"]: entry["title"] for entry in _METRICS},
     "mean rank": "the mean rank over all metrics",
     "chance": "chance",
 }
@@ -148,9 +154,9 @@ def regrets(everyone: Sequence[Trial], rule: Rule, arbitrary: set[str]) -> pd.Da
             "rule": next((r for m in rule.believed[trial.question] if (r := trial.by(m, arbitrary)) is not None), None),
             "same data": _right(others[alike[key] & here & (seeds == trial.seed) & (judges != trial.judge)]),
             "other data": _right(others[alike[key] & ~here]),
-            "comprehensiveness": trial.by("comprehensiveness", arbitrary),
-            "c_soft": trial.by("c_soft", set()),
         }
+        for entry in _METRICS:
+            chosen[entry["metric"]] = trial.by(entry["metric"], arbitrary if entry["identifiable_only"] else set())
         told: dict[str, tuple[tuple[str, str], float]] = {
             name: (trial.rows[row], trial.regret(trial.values[row])) for name, row in chosen.items() if row is not None
         }

@@ -11,6 +11,7 @@ import pandas as pd
 from cfeval_cli.errors import visible
 from cfeval_cli.report.page.verdict import listed
 from cfeval_cli.report.titles import make_metric_title, name_truths
+from cfeval_cli.statistics.correlation import GRADED
 from cfeval_cli.statistics.subsets import WITHOUT_CONTROLS
 from cfeval_cli.study.sweep.runs import Sweep, most_ranked, ranked_alike, taus
 from cfeval_cli.study.sweep.tables import merged, of_group
@@ -30,7 +31,7 @@ class Answer:
 def contended(sweep: Sweep) -> pd.DataFrame:
     """For each run and metric, τ without controls, or on a ladder, which has none."""
     rows = taus(sweep)
-    return rows[(rows["family"] == "ladder") | (rows["subset"] == WITHOUT_CONTROLS)].dropna(subset="tau")
+    return rows[(rows["family"] == GRADED) | (rows["subset"] == WITHOUT_CONTROLS)].dropna(subset="tau")
 
 
 _FEW = 5  # explainers, of which a random order may well be the right one

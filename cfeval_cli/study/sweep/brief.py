@@ -47,7 +47,7 @@ def _seeds(runs: Sequence[Run], metrics: pd.DataFrame, correlations: pd.DataFram
             lines.loc[there.index, "rank"] = ranks(there["value"].to_numpy(float), better)
     taus = _taus(correlations, first)
     hidden = find_arbitrary(lines, record)
-    table = build_brief_scores(_about(runs), lines, record, find_low_coverage(lines), taus, hidden)
+    table = build_brief_scores(_about(runs), lines, record, find_low_coverage(lines, record), taus, hidden)
     seeds = ", ".join(str(run.seed) for run in runs)
     apart = "they are less than their standard deviations over seeds apart"
     notes = [f"Means over {len(runs)} seeds ({seeds}).", marks_note(table, apart)]

@@ -15,6 +15,7 @@ import pandas as pd
 from cfeval_cli.core import Ints
 from cfeval_cli.report.titles import list_truth_metrics
 from cfeval_cli.results.record import RunRecord
+from cfeval_cli.statistics.correlation import GRADED
 
 _COLUMNS = ["metric", "variant", "family", "gold", "subset", "explainers", "tau", "moves"]
 DEFAULT = "default"  # what a run has that another one overrides
@@ -144,7 +145,7 @@ def taus(sweep: Sweep) -> pd.DataFrame:
         rows, settings = run.correlations, run.record.settings
         lead = (rows["family"] == "explainers") & rows["gold"].isin(settings.gold)
         lead &= rows["agreement"] == settings.agreement
-        mine = rows[lead] if lead.any() else rows[rows["family"] == "ladder"]
+        mine = rows[lead] if lead.any() else rows[rows["family"] == GRADED]
         mine = mine[~mine["metric"].isin(list_truth_metrics(run.record))]
         parts.append(mine[_COLUMNS].assign(run=number))
     return pd.DataFrame(pd.concat(parts, ignore_index=True))

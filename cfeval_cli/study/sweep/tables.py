@@ -98,7 +98,7 @@ def _of_group(frame: pd.DataFrame, chosen: Mapping[str, str]) -> pd.DataFrame:
 def _means(metrics: pd.DataFrame, runs: Sequence[Run], chosen: Mapping[str, str], detail: bool) -> Table:
     first, many = runs[0].record, len(runs)
     metrics = metrics[metrics["rung"].isna()]
-    low = find_low_coverage(metrics.rename(columns={"mean": "value"}))
+    low = find_low_coverage(metrics.rename(columns={"mean": "value"}), first)
     record = merged(runs)
     truths, explainers = list_leading_truths(first), set(metrics["explainer"])
     titles = {name: title for name, title in make_explainer_titles(record, low).items() if name in explainers}

@@ -31,7 +31,7 @@ KINDS = {
     "c": {"role": "judged", "block": "counterfactual", "detail": "{search}, {variant}"},
     "proximity": {"role": "judged", "block": "counterfactual", "detail": "{variant}"},
     "recall": {"role": "truth", "block": "truth", "detail": "{metric}, {variant}"},
-    "coverage": {"role": "fact", "block": "truth", "detail": ""},
+    "coverage": {"role": "fact", "block": "truth", "detail": "", "quantity": "complete explanations"},
 }
 QUICK = (
     "explainer=[random,omission,lr]",
