@@ -7,11 +7,11 @@ from functools import cache
 from cfeval_cli import configs
 from cfeval_cli import settings as config
 from cfeval_cli.core import Subject
+from cfeval_cli.core.ranking import top
 from cfeval_cli.pipeline import explanations
 from cfeval_cli.pipeline import run as pipeline
 from cfeval_cli.pipeline.evaluate import edits_of
 from cfeval_cli.pipeline.study import prepare
-from cfeval_cli.truth.ranking import top
 
 
 def plan(name, *overrides):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from cfeval_cli.core import ABSENT, NONE, Access, Batch, Dataset, Feature, Ledger, Removed, Rows, Split, Subject, Task
 from cfeval_cli.distance.euclidean import Euclidean
-from cfeval_cli.model.logistic import LinearModel
+from cfeval_cli.model.linear import LinearModel
 from cfeval_cli.model.reparametrisation import mean_vectors
 from cfeval_cli.removal.marginal import Marginal
 from cfeval_cli.removal.mask import Mask

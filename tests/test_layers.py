@@ -17,13 +17,16 @@ MODULES = {
     for path in sorted(ROOT.rglob("*.py"))
 }
 # lowest first: a module imports from its own layer and those below
+COMPONENTS = {
+    "dataset", "model", "truth", "removal", "explainer", "search", "distance", "metric", "executor", "cache",
+}  # fmt: skip
 LAYERS = [
     {"cfeval_cli"},  # the version
     {"errors"},
     {"logs"},
     {"seeding"},
     {"core"},
-    {"dataset", "model", "truth", "removal", "explainer", "search", "distance", "metric", "executor", "cache"},
+    COMPONENTS,
     {"judge"},
     {"configs", "settings"},
     {"statistics"},

@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 from cfeval_cli import settings as config
 from cfeval_cli.core import Absences, Access, Additive, BlackBox, Subject
 from cfeval_cli.errors import UserError
-from cfeval_cli.model.logistic import LinearModel
+from cfeval_cli.model.linear import LinearModel
 from tests import inside
 from tests.inside import CONF
 from tests.problems import make_dataset, make_mixed, make_text

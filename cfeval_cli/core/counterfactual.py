@@ -32,6 +32,25 @@ class Measure(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class ConstantMeasure:
+    """A measure by which every edit is as far."""
+
+    value: float
+
+    def between(self, codes: Codes, edited: Codes) -> Floats:
+        """Return the value for each pair."""
+        return np.full(len(codes), self.value)
+
+    def matrix(self, codes: Codes, features: Ints, values: Codes) -> Floats:
+        """Return the value for each row and edit."""
+        return np.full((len(codes), len(values)), self.value)
+
+    def moved(self, codes: Codes, features: Ints, vectors: Floats) -> Floats:
+        """Return the value for each row."""
+        return np.full(len(codes), self.value)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Task(Batch):
     """Instances for which a counterfactual is wanted, and all that a search may use."""

@@ -84,6 +84,12 @@ class Case(Rows):
     memory: Memory = field(default_factory=Memory)  # what metrics have asked the model about these instances
     total: int = 0  # instances of the run, of which these may be a slab; 0: as many as are `complete` or not
 
+    def drops(self, probability: Floats | None) -> Floats:
+        """Return by how much an edit lowers the probability (n,) of the predicted class."""
+        if self.probability is None or probability is None:
+            raise ValueError("a drop needs probabilities before and after the edit")
+        return self.probability - probability
+
 
 class Metric(ABC):
     """A score of explanations that says of itself how it is to be read."""

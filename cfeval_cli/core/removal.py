@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import ClassVar, Protocol
+
+import numpy as np
 
 from cfeval_cli.core.client import Gate
 from cfeval_cli.core.data import Codes, Dataset, Floats, Ints
@@ -26,6 +29,18 @@ class StandIns(Protocol):
     def instead(self, features: Ints) -> tuple[Codes, Floats]:
         """Values (s, k) that take the place of some features (k,) together, and the weight (s,) of each."""
         ...
+
+
+@dataclass(frozen=True)
+class SingleValue:
+    """One value that stands for every feature that is removed."""
+
+    value: int
+    vectors: None = None
+
+    def instead(self, features: Ints) -> tuple[Codes, Floats]:
+        """Return that value, with all of the weight."""
+        return np.full((1, len(features)), self.value, dtype=np.int32), np.ones(1)
 
 
 class Removal(ABC):

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
-from cfeval_cli.core import Access, Codes, Dataset, Distance, Floats, Ints, Measure, Model
+from cfeval_cli.core import Access, Dataset, Distance, Measure, Model
+from cfeval_cli.core.counterfactual import ConstantMeasure
 from cfeval_cli.errors import number
 
 
@@ -26,23 +25,4 @@ class Constant(Distance):
 
     def fit(self, dataset: Dataset, model: Model, access: Access) -> Measure:
         """Nothing to prepare."""
-        return Same(float(self.value))
-
-
-@dataclass(frozen=True)
-class Same:
-    """One distance for all."""
-
-    value: float
-
-    def between(self, codes: Codes, edited: Codes) -> Floats:
-        """Of every pair."""
-        return np.full(len(codes), self.value)
-
-    def matrix(self, codes: Codes, features: Ints, values: Codes) -> Floats:
-        """Of every row and edit."""
-        return np.full((len(codes), len(values)), self.value)
-
-    def moved(self, codes: Codes, features: Ints, vectors: Floats) -> Floats:
-        """However far."""
-        return np.full(len(codes), self.value)
+        return ConstantMeasure(float(self.value))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cfeval_cli.core import NONE, Access, Codes, Dataset, Floats, Ints, Measure, Model
-from cfeval_cli.distance.space import Space, Spaced, choose
+from cfeval_cli.core.space import Space, Spaced, choose
 
 
 @dataclass(frozen=True)

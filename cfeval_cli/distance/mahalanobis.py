@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cfeval_cli.core import NONE, Access, Codes, Dataset, Floats, Ints, Measure, Model
-from cfeval_cli.distance.space import Embedding, OneHot, Spaced, choose
+from cfeval_cli.core.space import Embedding, OneHot, Spaced, choose
 from cfeval_cli.errors import UserError, number
 
 _MAX_DIMENSIONS = 5000  # a covariance matrix of 200 MB

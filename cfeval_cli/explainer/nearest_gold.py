@@ -21,7 +21,7 @@ from cfeval_cli.core import (
     Subject,
     Truth,
 )
-from cfeval_cli.distance.space import Scaled
+from cfeval_cli.core.space import Scaled
 
 _AT_ONCE = 1 << 22  # numbers of distances to be had at a time
 

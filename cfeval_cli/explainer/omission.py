@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from cfeval_cli.core import ABSENT, Access, Batch, Dataset, Explainer, Explanation, Gate, Removal, Subject, Workload
+from cfeval_cli.core.without import without
 from cfeval_cli.errors import one_of
-from cfeval_cli.removal.without import without
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ import numpy as np
 from cfeval_cli.core import Access, Bools, Case, Floats, Ints, Metric, Score, Subject
 from cfeval_cli.core.explanation import named
 from cfeval_cli.core.memory import keys_of
-from cfeval_cli.distance.neighbours import nearest
-from cfeval_cli.distance.space import Scaled
+from cfeval_cli.core.neighbours import nearest, training_classes
+from cfeval_cli.core.space import Scaled
 from cfeval_cli.errors import whole
 
 _TIED = 1e-9  # shares of votes that differ by no more are the same
@@ -63,11 +63,6 @@ class Axe(Metric):
             places = space.block(features, own), space.block(features, kinds)
             right[mine] = _vote(nearest(*places, counts, self.neighbours)[of.ravel()], case.labels[rows[mine]])
         return right
-
-
-def training_classes(case: Case) -> Ints:
-    """What the model predicts for the training rows."""
-    return case.memory.once("training classes", lambda: case.model.labels(case.dataset.train.codes))
 
 
 def _vote(votes: Floats, labels: Ints) -> Floats:

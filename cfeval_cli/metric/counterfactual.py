@@ -7,19 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cfeval_cli.core import Access, Case, Counterfactuals, Floats, Metric, Quantity, Removal, Score
-
-
-def flips(counterfactuals: Counterfactuals) -> Floats:
-    """1 where the label changed."""
-    return counterfactuals.flipped.astype(float)
-
-
-def drops(case: Case, probability: Floats | None) -> Floats:
-    """How much of the predicted class's probability an edit took away."""
-    if case.probability is None or probability is None:
-        raise ValueError("a drop needs probabilities before and after the edit")
-    return case.probability - probability
+from cfeval_cli.core import Access, Case, Counterfactuals, Metric, Quantity, Removal, Score
 
 
 @dataclass(frozen=True)
@@ -38,7 +26,7 @@ class Validity(Metric):
     def score(self, case: Case) -> Iterator[Score]:
         """One for each level at which the search ran."""
         for level, found in case.counterfactuals.items():
-            yield Score(_name(level), flips(found), np.ones(len(found.distance)))
+            yield Score(_name(level), found.flipped.astype(float), np.ones(len(found.distance)))
 
 
 @dataclass(frozen=True)
@@ -76,7 +64,7 @@ class ProximityOfFlips(Metric):
     def score(self, case: Case) -> Iterator[Score]:
         """One for each level at which the search ran."""
         for level, found in case.counterfactuals.items():
-            yield Score(_name(level), flips(found) * found.distance, flips(found))
+            yield Score(_name(level), found.flipped.astype(float) * found.distance, found.flipped.astype(float))
 
 
 @dataclass(frozen=True)
@@ -96,7 +84,7 @@ class C(Metric):
     def score(self, case: Case) -> Iterator[Score]:
         """One for each level at which the search ran."""
         for level, found in case.counterfactuals.items():
-            yield Score(_name(level), flips(found), found.distance)
+            yield Score(_name(level), found.flipped.astype(float), found.distance)
 
 
 @dataclass(frozen=True)
@@ -119,7 +107,7 @@ class ValiditySoft(Metric):
     def score(self, case: Case) -> Iterator[Score]:
         """One for each level at which the search saw probabilities."""
         for level, found in _soft(case):
-            yield Score(_name(level), drops(case, found.probability), np.ones(len(found.distance)))
+            yield Score(_name(level), case.drops(found.probability), np.ones(len(found.distance)))
 
 
 @dataclass(frozen=True)
@@ -139,7 +127,7 @@ class CSoft(Metric):
     def score(self, case: Case) -> Iterator[Score]:
         """One for each level at which the search saw probabilities."""
         for level, found in _soft(case):
-            yield Score(_name(level), drops(case, found.probability), found.distance)
+            yield Score(_name(level), case.drops(found.probability), found.distance)
 
 
 def _soft(case: Case) -> Iterator[tuple[Access, Counterfactuals]]:

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cfeval_cli.core import NONE, Absent, Access, Case, Explanation, Floats, Ints, Metric, Score
-from cfeval_cli.core.memory import keys_of
+from cfeval_cli.core import NONE, Absent, Access, Case, Explanation, Floats, Metric, Score
+from cfeval_cli.core.single import alone, tried
 from cfeval_cli.errors import whole
 from cfeval_cli.metric.erasure import SETS
-from cfeval_cli.search.single import Tried, tried
 
 
 @dataclass(frozen=True)
@@ -68,19 +67,3 @@ class EditsToFlip(Metric):
             codes[waiting[better], mine[better]], left[waiting[better]] = told.value[better], told.left[better]
             waiting = waiting[~told.flips]
         return edits
-
-
-def alone(case: Case, rows: Ints, features: Ints, most: int) -> Tried:
-    """What changing one feature (m,) of some rows (m,) does, nothing else being changed; asked once for all metrics."""
-
-    def answer(new: Ints) -> Floats:
-        mine, these = rows[new], features[new]
-        own = case.codes[mine, these]
-        told = tried(case.dataset, case.model, case.codes[mine], case.labels[mine], own, these, most)
-        return np.stack([told.flips, told.value, told.left], axis=1).astype(np.float64)
-
-    chosen = np.zeros((len(rows), case.dataset.width), dtype=bool)
-    chosen[np.arange(len(rows)), features] = True
-    about = f"{most} values alone, access {case.model.access}"
-    flips, value, left = case.memory.ask(about, keys_of(chosen, case.ids[rows]), answer).T
-    return Tried(flips > 0, value.astype(np.int32), left)

@@ -7,16 +7,15 @@ features; sufficiency is validity_soft of the edit that removes all others.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from cfeval_cli.core import ABSENT, Absent, Access, Bools, Case, Floats, Ints, Metric, Removal, Removed, Score
+from cfeval_cli.core import ABSENT, Absent, Access, Bools, Case, Floats, Ints, Metric, Removed, Score
 from cfeval_cli.core.explanation import named
 from cfeval_cli.core.memory import keys_of
-from cfeval_cli.metric.counterfactual import drops
-from cfeval_cli.removal.without import Outcome, outcome
+from cfeval_cli.core.without import Outcome, outcome
 
 
 @dataclass(frozen=True)
@@ -79,55 +78,3 @@ def removed(case: Case, way: Removed, *, keep: bool = False) -> tuple[Floats, Fl
     gone: Bools = named(case.codes, case.features)
     done = erased(case, way, np.arange(len(case)), ~gone if keep else gone)
     return done.flips, done.left
-
-
-@dataclass(frozen=True)
-class Comprehensiveness(Erasure):
-    """Mean drop in probability without the explained features."""
-
-    name = "comprehensiveness"
-    title = "Comp."
-    better = "higher"
-    range = (-1.0, 1.0)
-    access = Access.PROBABILITY
-    place = 10
-
-    def rewards(self, variant: str, k: int, removals: Mapping[str, Removal]) -> set[str]:
-        """What is lost most by this way of removing."""
-        return {way.finds for way in removals.values() if way.variant == variant} - {""}
-
-    def of(self, case: Case, way: Removed) -> Score:
-        """p(ŷ|x) - p(ŷ|x without e)."""
-        return mean(way, drops(case, removed(case, way)[1]))
-
-
-@dataclass(frozen=True)
-class Sufficiency(Erasure):
-    """Mean drop in probability with nothing but the explained features."""
-
-    name = "sufficiency"
-    title = "Suff."
-    better = "lower"
-    range = (-1.0, 1.0)
-    access = Access.PROBABILITY
-    place = 20
-
-    def of(self, case: Case, way: Removed) -> Score:
-        """p(ŷ|x) - p(ŷ|only e)."""
-        return mean(way, drops(case, removed(case, way, keep=True)[1]))
-
-
-@dataclass(frozen=True)
-class Dfr(Erasure):
-    """Share of instances whose label changes without the explained features."""
-
-    name = "dfr"
-    title = "DFR"
-    better = "higher"
-    range = (0.0, 1.0)
-    access = Access.LABEL
-    place = 30
-
-    def of(self, case: Case, way: Removed) -> Score:
-        """Whether F(x without e) ≠ ŷ; of several draws, the share."""
-        return mean(way, removed(case, way)[0])

@@ -9,14 +9,11 @@ from itertools import combinations
 import numpy as np
 
 from cfeval_cli.core import ABSENT, NONE, Absent, Access, Bools, Case, Floats, Ints, Metric, Score, Task
-from cfeval_cli.core.counterfactual import editable
+from cfeval_cli.core.counterfactual import ConstantMeasure, Search, editable
 from cfeval_cli.core.explanation import named
 from cfeval_cli.core.memory import keys_of
-from cfeval_cli.distance.constant import Same
+from cfeval_cli.core.single import alone, tried
 from cfeval_cli.errors import whole
-from cfeval_cli.metric.edits_to_flip import alone
-from cfeval_cli.search.discrete import Discrete
-from cfeval_cli.search.single import tried
 
 _AT_ONCE = 1 << 16  # sets searched at a time
 
@@ -29,6 +26,7 @@ class Frozen(Metric):
     most from p(ŷ).
     """
 
+    search: Search  # that tells whether some values of a set flip
     max_candidates: int = 10_000  # for one instance, over all sets; beyond, sets grow
     values: int = 1000  # of one feature that are tried there, the most frequent ones if there are more
 
@@ -87,9 +85,10 @@ class Frozen(Metric):
             features = np.take_along_axis(features, np.argsort(features == NONE, axis=1, kind="stable"), axis=1)
             task = Task(
                 case.ids[which], case.codes[which], case.labels[which], seed=0, component=self.name,
-                features=editable(case.dataset, features), dataset=case.dataset, model=case.model, measure=Same(1.0),
+                features=editable(case.dataset, features), dataset=case.dataset, model=case.model,
+                measure=ConstantMeasure(1.0),
             )  # fmt: skip
-            found[start : start + step] = Discrete("first").find(task).flipped.reshape(len(some), len(sets))
+            found[start : start + step] = self.search.find(task).flipped.reshape(len(some), len(sets))
         return found
 
     def _growing(self, case: Case, size: int) -> Floats:

@@ -7,36 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cfeval_cli.core import NONE, Access, Case, Floats, Ints, Metric, Score
-from cfeval_cli.core.explanation import named
-from cfeval_cli.truth.ranking import top
-
-
-def _drawn(case: Case, definition: str) -> tuple[Ints, Ints, Ints, Ints]:
-    """Of each instance: named features that are surely gold, those tied for the rest, all and named, and the rest."""
-    there, truth = named(case.codes, case.features), case.truth[definition]
-    best = top(truth, case.k)
-    size = (best != NONE).sum(axis=1)  # fewer than k are there of a short text
-    last = np.take_along_axis(truth, np.take_along_axis(best, np.maximum(size - 1, 0)[:, None], axis=1), axis=1)
-    sure, tied = truth > last, (truth == last) & np.isfinite(truth)
-    counts = [(there & sure).sum(axis=1), tied.sum(axis=1), (there & tied).sum(axis=1), size - sure.sum(axis=1)]
-    first, second, third, fourth = (np.asarray(count) for count in counts)
-    return first, second, third, fourth
-
-
-def shared(case: Case, definition: str) -> Floats:
-    """How many of the k gold features the explanation names, on average over the orders of features that are tied."""
-    sure, tied, found, places = _drawn(case, definition)
-    return np.asarray(sure + found * (places / np.maximum(tied, 1)))
-
-
-def met(case: Case, definition: str) -> Floats:
-    """How likely at least one of the k gold features is named, over the orders of features that are tied."""
-    from scipy.special import comb
-
-    sure, tied, found, places = _drawn(case, definition)
-    missed = comb(tied - found, places) / np.maximum(comb(tied, places), 1.0)  # all places go to others
-    return np.where(sure > 0, 1.0, 1.0 - missed)
+from cfeval_cli.core import Access, Case, Floats, Metric, Score
+from cfeval_cli.core.ranking import met, shared
 
 
 def _known(case: Case, definition: str, values: Floats) -> Score:

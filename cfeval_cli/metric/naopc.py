@@ -10,7 +10,7 @@ import numpy as np
 from cfeval_cli.core import ABSENT, Bools, Case, Floats, Ints, Removed, Score, StandIns
 from cfeval_cli.core.memory import keys_of
 from cfeval_cli.errors import whole
-from cfeval_cli.metric.aopc import Curve, places
+from cfeval_cli.metric.curve import Curve, places
 from cfeval_cli.metric.erasure import erased
 from cfeval_cli.metric.lattice import Lattice, count_sets
 from cfeval_cli.seeding import uniforms

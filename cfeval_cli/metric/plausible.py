@@ -8,11 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from cfeval_cli.core import Absent, Access, Case, Codes, Counterfactuals, Floats, Metric, Score, Subject
-from cfeval_cli.distance.neighbours import nearest
-from cfeval_cli.distance.space import Scaled
+from cfeval_cli.core.neighbours import nearest, training_classes
+from cfeval_cli.core.space import Scaled
 from cfeval_cli.errors import whole
-from cfeval_cli.metric.axe import training_classes
-from cfeval_cli.metric.counterfactual import flips
 
 
 @dataclass(frozen=True)
@@ -44,7 +42,7 @@ class Plausible(Metric):
             if found.codes is None:
                 yield Absent(level.name.lower(), "a moved embedding is no row of a table")
             else:
-                yield Score(level.name.lower(), self._of(case, found, found.codes), flips(found))
+                yield Score(level.name.lower(), self._of(case, found, found.codes), found.flipped.astype(float))
 
     def _of(self, case: Case, found: Counterfactuals, edited: Codes) -> Floats:
         """For each flip the share of its own class, zero for the others."""

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from cfeval_cli.core import NONE, Absent, Access, Bools, Case, Counterfactuals, Floats, Metric, Score
-from cfeval_cli.metric.counterfactual import flips
 
 _EMBEDDINGS = "access does not allow to look at embeddings"
 
@@ -32,7 +31,7 @@ class _Counted(Metric):
             if found.codes is None and case.model.access < Access.GRADIENT:
                 yield Absent(level.name.lower(), _EMBEDDINGS)
             else:
-                yield Score(level.name.lower(), self.count(case, found), flips(found))
+                yield Score(level.name.lower(), self.count(case, found), found.flipped.astype(float))
 
     @abstractmethod
     def count(self, case: Case, found: Counterfactuals) -> Floats:
@@ -49,7 +48,7 @@ class Sparsity(_Counted):
 
     def count(self, case: Case, found: Counterfactuals) -> Floats:
         """Those that are changed."""
-        return np.asarray(flips(found) * changed(case, found).sum(axis=1))
+        return np.asarray(found.flipped.astype(float) * changed(case, found).sum(axis=1))
 
 
 @dataclass(frozen=True)

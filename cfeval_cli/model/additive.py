@@ -15,7 +15,7 @@ from cfeval_cli.core import Bools, Codes, Dataset, Floats, Ints
 from cfeval_cli.errors import UserError, number, package, whole
 from cfeval_cli.model import blind as blindness
 from cfeval_cli.model.encoding import Columns, columns
-from cfeval_cli.model.logistic import LinearModel
+from cfeval_cli.model.linear import LinearModel
 from cfeval_cli.seeding import integer, stream
 
 log = logging.getLogger("cfeval")

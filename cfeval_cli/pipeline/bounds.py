@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from cfeval_cli.core import ABSENT, Bools, Case, Codes, Editable, Floats, Ints, Metric, Score
-from cfeval_cli.metric.ground_truth import shared
+from cfeval_cli.core.ranking import shared
 from cfeval_cli.pipeline.evaluate import case_of, edits_of, scores_of
 from cfeval_cli.pipeline.study import Study
 from cfeval_cli.seeding import stream

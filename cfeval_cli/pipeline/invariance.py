@@ -32,11 +32,11 @@ from cfeval_cli.core import (
     Task,
 )
 from cfeval_cli.core.explanation import named
+from cfeval_cli.core.without import without
 from cfeval_cli.errors import Failure
 from cfeval_cli.pipeline.evaluate import Edits, case_of, scores_of
 from cfeval_cli.pipeline.search import stream_name
 from cfeval_cli.pipeline.study import Study, removed
-from cfeval_cli.removal.without import without
 from cfeval_cli.seeding import stream
 from cfeval_cli.statistics.bootstrap import divided
 from cfeval_cli.statistics.invariance import TOGETHER, Reparametrised

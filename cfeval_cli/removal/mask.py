@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cfeval_cli.core import Dataset, Gate, Removal, StandIns, Subject
-from cfeval_cli.removal.zero import Fixed
+from cfeval_cli.core.removal import SingleValue
 
 
 @dataclass(frozen=True)
@@ -23,4 +23,4 @@ class Mask(Removal):
 
     def fit(self, dataset: Dataset, model: Gate) -> StandIns:
         """Nothing to prepare."""
-        return Fixed(dataset.mask)
+        return SingleValue(dataset.mask)

@@ -4,21 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
-from cfeval_cli.core import ABSENT, Codes, Dataset, Embedded, Floats, Gate, Ints, Removal, StandIns, Subject
-
-
-@dataclass(frozen=True)
-class Fixed:
-    """One value that stands for every feature that is removed."""
-
-    value: int
-    vectors: None = None
-
-    def instead(self, features: Ints) -> tuple[Codes, Floats]:
-        """That value."""
-        return np.full((1, len(features)), self.value, dtype=np.int32), np.ones(1)
+from cfeval_cli.core import ABSENT, Dataset, Embedded, Gate, Removal, StandIns, Subject
+from cfeval_cli.core.removal import SingleValue
 
 
 @dataclass(frozen=True)
@@ -38,4 +25,4 @@ class Zero(Removal):
 
     def fit(self, dataset: Dataset, model: Gate) -> StandIns:
         """Nothing to prepare."""
-        return Fixed(ABSENT)
+        return SingleValue(ABSENT)

@@ -18,7 +18,7 @@ from cfeval_cli.explainer.lime import Lime
 from cfeval_cli.explainer.lr import Lr
 from cfeval_cli.explainer.omission import Omission
 from cfeval_cli.explainer.random import Random
-from cfeval_cli.model.logistic import LinearModel
+from cfeval_cli.model.linear import LinearModel
 from cfeval_cli.removal.marginal import Marginal
 from tests.problems import REMOVALS, TRUTHS, make_dataset, make_linear
 

@@ -19,7 +19,8 @@ from cfeval_cli.core.model import (
     Sloped,
     Subject,
 )
-from cfeval_cli.model.logistic import LinearModel, Logistic
+from cfeval_cli.model.linear import LinearModel
+from cfeval_cli.model.logistic import Logistic
 from tests.problems import make_dataset
 
 if TYPE_CHECKING:

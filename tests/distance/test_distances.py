@@ -6,11 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cfeval_cli.core import ABSENT, NONE, Access, BlackBox, Subject
+from cfeval_cli.core.space import Embedding, OneHot, choose
 from cfeval_cli.distance.constant import Constant
 from cfeval_cli.distance.cosine import Cosine
 from cfeval_cli.distance.euclidean import Euclidean
 from cfeval_cli.distance.mahalanobis import Mahalanobis
-from cfeval_cli.distance.space import Embedding, OneHot, choose
 from cfeval_cli.errors import UserError
 from cfeval_cli.search.discrete import Discrete
 from cfeval_cli.search.exact import Exact

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from cfeval_cli.core import ABSENT, Access, Subject
+from cfeval_cli.core.ranking import top
 from cfeval_cli.errors import UserError
 from cfeval_cli.pipeline import train
 from cfeval_cli.pipeline.evaluate import edits_of
 from cfeval_cli.pipeline.study import prepare
 from cfeval_cli.search.discrete import Discrete
 from cfeval_cli.search.exact import Exact
-from cfeval_cli.truth.ranking import top
 from tests.inside import planned
 
 # trained in a tenth of the time, to nearly the same accuracy

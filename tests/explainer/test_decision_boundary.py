@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from cfeval_cli.core import ABSENT, NONE, Access, Subject
 from cfeval_cli.explainer.decision_boundary import DecisionBoundary, _another_value, _drawn
-from cfeval_cli.model.logistic import LinearModel
+from cfeval_cli.model.linear import LinearModel
 from tests.problems import (
     gate,
     labels,

@@ -14,7 +14,7 @@ from cfeval_cli.core.fingerprint import of_component
 from cfeval_cli.errors import UserError
 from cfeval_cli.explainer.file import File
 from cfeval_cli.explainer.scores import read
-from cfeval_cli.model.logistic import LinearModel
+from cfeval_cli.model.linear import LinearModel
 from tests.problems import gate, make_batch, make_dataset, make_linear
 
 DATASET = make_dataset([3, 4, 2], n=12)

@@ -8,7 +8,7 @@ from cfeval_cli.core import ABSENT, Access, Batch, BlackBox, Subject
 from cfeval_cli.explainer.gradient_input import GradientInput
 from cfeval_cli.explainer.gradients import ByGradient
 from cfeval_cli.explainer.integrated_gradients import IntegratedGradients
-from cfeval_cli.model.logistic import LinearModel
+from cfeval_cli.model.linear import LinearModel
 from cfeval_cli.removal.marginal import Marginal
 from tests.problems import WAYS, by_feature, gate, make_batch, make_dataset, make_text, random_linear
 

@@ -7,7 +7,7 @@ from cfeval_cli.core import Batch, BlackBox, Subject
 from cfeval_cli.explainer import nearest_gold
 from cfeval_cli.explainer.lr import Lr
 from cfeval_cli.explainer.nearest_gold import NearestGold
-from cfeval_cli.model.logistic import LinearModel
+from cfeval_cli.model.linear import LinearModel
 from tests.problems import TRUTHS, gate, labels, make_batch, make_dataset, make_mixed, make_text, random_linear
 
 

@@ -15,7 +15,7 @@ from cfeval_cli.explainer.lime import Lime
 from cfeval_cli.explainer.lr import Lr
 from cfeval_cli.explainer.omission import Omission
 from cfeval_cli.explainer.random import Random
-from cfeval_cli.model.logistic import LinearModel
+from cfeval_cli.model.linear import LinearModel
 from cfeval_cli.seeding import integer, stream
 from tests.problems import REMOVALS, TRUTHS, gate, labels, make_batch
 

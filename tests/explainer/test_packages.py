@@ -18,7 +18,7 @@ from cfeval_cli.explainer.nearest_gold import NearestGold
 from cfeval_cli.explainer.omission import Omission
 from cfeval_cli.explainer.random import Random
 from cfeval_cli.explainer.shap import Shap
-from cfeval_cli.model.logistic import LinearModel
+from cfeval_cli.model.linear import LinearModel
 from cfeval_cli.seeding import integer, stream
 from tests.problems import REMOVALS, TRUTHS, WAYS, gate, labels, make_batch, make_dataset, make_linear
 

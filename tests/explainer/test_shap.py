@@ -12,7 +12,7 @@ from cfeval_cli.errors import UserError
 from cfeval_cli.explainer import coalitions
 from cfeval_cli.explainer.shap import Shap
 from cfeval_cli.model.estimator import Estimator
-from cfeval_cli.model.logistic import LinearModel
+from cfeval_cli.model.linear import LinearModel
 from cfeval_cli.seeding import integer, stream
 from tests.problems import (
     by_feature,

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 
 from cfeval_cli.core import ABSENT, NONE, Access, BlackBox, Subject
+from cfeval_cli.core.ranking import top
 from cfeval_cli.explainer.lr import Lr
 from cfeval_cli.explainer.omission import Omission
 from cfeval_cli.explainer.random import Random
-from cfeval_cli.model.logistic import LinearModel
-from cfeval_cli.truth.ranking import top
+from cfeval_cli.model.linear import LinearModel
 from tests.problems import (
     REMOVALS,
     TRUTHS,

@@ -10,7 +10,8 @@ import pytest
 
 from cfeval_cli.cache.disk import Disk
 from cfeval_cli.core import Section, npy
-from cfeval_cli.model.logistic import LinearModel, Logistic
+from cfeval_cli.model.linear import LinearModel
+from cfeval_cli.model.logistic import Logistic
 from tests.hostile.amounts import inputs
 from tests.hostile.mutations import Canary, everything_in, mutated
 

@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 
 from cfeval_cli.core import ABSENT, NONE, Absent
 from cfeval_cli.metric.aopc import Aopc, AopcSufficiency
-from cfeval_cli.metric.erasure import Comprehensiveness, Sufficiency
+from cfeval_cli.metric.comprehensiveness import Comprehensiveness
+from cfeval_cli.metric.curve import places
+from cfeval_cli.metric.sufficiency import Sufficiency
 from cfeval_cli.removal.marginal import Marginal
 from cfeval_cli.removal.mask import Mask
 from cfeval_cli.removal.mean import Mean
@@ -77,6 +79,8 @@ def test_a_set_has_no_order():
     assert [score.reason for score in found if score.variant == "del"] == [
         "an explainer that names a set of features puts the others in no order"
     ]
+    with pytest.raises(ValueError, match="no order"):
+        places(case)
 
 
 @pytest.mark.parametrize("wrong", [{"longest": 0}, {"shares": ()}, {"shares": (0.0,)}, {"shares": (1.5,)}])

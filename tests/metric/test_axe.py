@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cfeval_cli.core import NONE, Subject
-from cfeval_cli.distance.space import Scaled
+from cfeval_cli.core.space import Scaled
 from cfeval_cli.metric.axe import Axe
 from tests.metric.cases import Crossed, make_case, values
 from tests.metric.test_plausible import expected_share

@@ -10,8 +10,11 @@ from hypothesis import strategies as st
 
 from cfeval_cli.core import ABSENT, Absent, Access
 from cfeval_cli.metric.frozen import Frozen
+from cfeval_cli.search.discrete import Discrete
 from tests.metric.cases import Crossed, make_case
 from tests.problems import make_dataset, make_linear, make_mixed, permitted, with_constraints
+
+FIRST = Discrete("first")
 
 
 def flips(dataset, model, row, label, features):
@@ -37,7 +40,7 @@ def test_all_sets_of_others(seed, k, kind):
         dataset = make_dataset([2, 3, 2, 3], n=6, seed=seed, absent=0.2 if kind == "additive" else 0.0)
     model = Crossed(dataset, seed) if kind == "crossed" else make_linear(dataset, seed)
     case = make_case(dataset, model, k, seed)
-    (score,) = Frozen().score(case)
+    (score,) = Frozen(FIRST).score(case)
     assert score.variant == "all sets" and (score.denominator == 1).all()
     for i, row in enumerate(case.codes):
         others = [j for j in range(4) if j not in case.features[i]]
@@ -50,7 +53,7 @@ def test_growing_sets_are_the_best_where_effects_add_up(seed, k):
     dataset = make_dataset([2, 3, 2, 3, 2], n=6, seed=seed, absent=0.1)
     model = make_linear(dataset, seed)
     case = make_case(dataset, model, k, seed)
-    (all_sets,), (grown,) = Frozen().score(case), Frozen(max_candidates=1).score(case)
+    (all_sets,), (grown,) = Frozen(FIRST).score(case), Frozen(FIRST, max_candidates=1).score(case)
     assert (all_sets.variant, grown.variant) == ("all sets", "greedy")
     assert grown.numerator.tolist() == all_sets.numerator.tolist()
 
@@ -59,7 +62,7 @@ def test_growing_sets_are_the_best_where_effects_add_up(seed, k):
 def test_growing_sets_never_flip_what_no_set_does(seed):
     dataset = make_dataset([2, 3, 2, 3, 2], n=8, seed=seed)
     case = make_case(dataset, Crossed(dataset, seed), 2, seed)
-    (all_sets,), (grown,) = Frozen().score(case), Frozen(max_candidates=1).score(case)
+    (all_sets,), (grown,) = Frozen(FIRST).score(case), Frozen(FIRST, max_candidates=1).score(case)
     assert (grown.numerator <= all_sets.numerator).all()
 
 
@@ -68,19 +71,19 @@ def test_labels_are_enough_for_all_sets_and_not_for_growing_ones():
     model = make_linear(dataset, 3)
     full, labels = (make_case(dataset, model, 2, access=access) for access in (Access.PROBABILITY, Access.LABEL))
     labels = replace(labels, probability=None)
-    (one,), (two,) = Frozen().score(full), Frozen().score(labels)
+    (one,), (two,) = Frozen(FIRST).score(full), Frozen(FIRST).score(labels)
     assert one.numerator.tolist() == two.numerator.tolist() and 0 < one.numerator.mean() < 1
-    (none,) = Frozen(max_candidates=1).score(labels)
+    (none,) = Frozen(FIRST, max_candidates=1).score(labels)
     assert isinstance(none, Absent) and "labels" in none.reason
     single = make_case(dataset, model, 1, access=Access.LABEL)
-    (alone,) = Frozen(max_candidates=1).score(replace(single, probability=None))
-    (every,) = Frozen().score(replace(single, probability=None))
+    (alone,) = Frozen(FIRST, max_candidates=1).score(replace(single, probability=None))
+    (every,) = Frozen(FIRST).score(replace(single, probability=None))
     assert alone.numerator.tolist() == every.numerator.tolist()
 
 
 def test_where_there_are_no_others_nothing_flips():
     dataset = make_dataset([2, 3], n=8)
-    (score,) = Frozen().score(make_case(dataset, make_linear(dataset), 2))
+    (score,) = Frozen(FIRST).score(make_case(dataset, make_linear(dataset), 2))
     assert not score.numerator.any() and np.all(score.denominator == 1)
     with pytest.raises(ValueError, match="max_candidates"):
-        Frozen(0)
+        Frozen(FIRST, 0)

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from itertools import permutations
 
 import numpy as np
@@ -13,11 +14,13 @@ from cfeval_cli.core import ABSENT, NONE, Absent, Access, Case, Counterfactuals,
 from cfeval_cli.core.explanation import named
 from cfeval_cli.metric.aopc import Aopc, AopcSufficiency
 from cfeval_cli.metric.axe import Axe
+from cfeval_cli.metric.comprehensiveness import Comprehensiveness
 from cfeval_cli.metric.converged import Converged
 from cfeval_cli.metric.counterfactual import C, CSoft, Proximity, ProximityOfFlips, Validity, ValiditySoft
 from cfeval_cli.metric.coverage import Coverage
+from cfeval_cli.metric.dfr import Dfr
 from cfeval_cli.metric.edits_to_flip import EditsToFlip
-from cfeval_cli.metric.erasure import Comprehensiveness, Dfr, Sufficiency, removed
+from cfeval_cli.metric.erasure import removed
 from cfeval_cli.metric.faithfulness_correlation import FaithfulnessCorrelation
 from cfeval_cli.metric.fixed import Fixed
 from cfeval_cli.metric.frozen import Frozen
@@ -27,7 +30,10 @@ from cfeval_cli.metric.naopc import Naopc
 from cfeval_cli.metric.plausible import Plausible
 from cfeval_cli.metric.prediction_gap import Pgi, Pgu
 from cfeval_cli.metric.sparsity import Redundant, Sparsity
-from cfeval_cli.model.logistic import LinearModel
+from cfeval_cli.metric.sufficiency import Sufficiency
+from cfeval_cli.model.linear import LinearModel
+from cfeval_cli.removal.marginal import Marginal
+from cfeval_cli.search.discrete import Discrete
 from tests.problems import (
     TRUTHS,
     gate,
@@ -60,13 +66,13 @@ METRICS = [
     Sufficiency,
     Validity,
     ValiditySoft,
-    Pgi,
-    Pgu,
+    partial(Pgi, Marginal()),
+    partial(Pgu, Marginal()),
     Aopc,
     AopcSufficiency,
     Naopc,
     EditsToFlip,
-    Frozen,
+    partial(Frozen, Discrete()),
     Axe,
     FaithfulnessCorrelation,
     Infidelity,
@@ -319,7 +325,7 @@ def test_metrics_sit_out_where_the_model_cannot_answer_but_not_where_they_ask_no
             raise AssertionError
 
     subject = Subject(make_dataset([2, 2]), Silent)
-    out = {metric.name for metric in METRICS if metric().sits_out(subject)}
+    out = {metric().name for metric in METRICS if metric().sits_out(subject)}
     assert out == {
         "comprehensiveness", "sufficiency", "validity_soft", "c_soft", "pgi", "pgu", "aopc", "aopc_suff", "naopc",
         "edits_to_flip", "faithfulness_correlation", "infidelity",

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from cfeval_cli.core import ABSENT, Access, Explanation, Ledger
 from cfeval_cli.core.metric import with_counts
+from cfeval_cli.core.without import Outcome
 from cfeval_cli.metric import lattice
 from cfeval_cli.metric.aopc import Aopc
 from cfeval_cli.metric.erasure import erased
@@ -18,7 +19,6 @@ from cfeval_cli.metric.naopc import Naopc
 from cfeval_cli.removal.marginal import Marginal
 from cfeval_cli.removal.mask import Mask
 from cfeval_cli.removal.mean import Mean
-from cfeval_cli.removal.without import Outcome
 from cfeval_cli.removal.zero import Zero
 from tests.metric.cases import Crossed, drop_without, make_case, values
 from tests.problems import gate, make_dataset, make_text, random_linear

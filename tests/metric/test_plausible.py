@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cfeval_cli.core import Absent, Access, Counterfactuals, Subject
-from cfeval_cli.distance.space import Scaled
+from cfeval_cli.core.space import Scaled
 from cfeval_cli.metric.plausible import Plausible
 from cfeval_cli.search.discrete import Discrete
 from tests.metric.cases import make_case, values

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cfeval_cli.core import ABSENT, Ledger
+from cfeval_cli.metric.comprehensiveness import Comprehensiveness
 from cfeval_cli.metric.prediction_gap import Pgi, Pgu
 from cfeval_cli.removal.marginal import Marginal
 from tests.metric.cases import Crossed, left_without, make_case, values
@@ -18,7 +19,7 @@ def test_gaps_are_means_over_training_rows(seed, additive, k):
     model = make_linear(dataset, seed) if additive else Crossed(dataset, seed, 3)
     case = make_case(dataset, model, k, seed)
     way = ready(dataset, model, {"marginal": Marginal(5, 3)})["marginal"]  # five draws: combinations are many
-    for metric, inside in ((Pgi(5, 3), True), (Pgu(5, 3), False)):
+    for metric, inside in ((Pgi(Marginal(5, 3)), True), (Pgu(Marginal(5, 3)), False)):
         found = values(metric, case)["marginal"]
         for i, row in enumerate(case.codes):
             named = set(case.features[i].tolist())
@@ -32,13 +33,12 @@ def test_the_draws_of_the_runs_own_removal_are_asked_once():
     model = make_linear(dataset, 1)
     for draws, again in ((100, 0), (7, 30)):
         case = make_case(dataset, model, 1, 2)
-        from cfeval_cli.metric.erasure import Comprehensiveness
 
         list(Comprehensiveness().score(case))
         ledger = Ledger()
         seen = make_case(dataset, model, 1, 2, memory=case.memory)
         object.__setattr__(seen, "model", ledger.gate(model, seen.model.access, "pgi"))
-        list(Pgi(draws, 0).score(seen))
+        list(Pgi(Marginal(draws, 0)).score(seen))
         assert (ledger.rows["pgi"] > 0) == (again > 0)
 
 
@@ -46,8 +46,7 @@ def test_gaps_count_either_direction():
     dataset = make_dataset([4, 3], n=30, seed=3)
     model = make_linear(dataset, 4)
     case = make_case(dataset, model)
-    gap = values(Pgi(), case)["marginal"]
-    from cfeval_cli.metric.erasure import Comprehensiveness
+    gap = values(Pgi(Marginal()), case)["marginal"]
 
     drop = values(Comprehensiveness(["marginal"]), case)["marginal"]
     assert (gap >= np.abs(drop) - 1e-12).all() and (gap > drop + 1e-3).any()

@@ -8,10 +8,12 @@ import torch
 
 from cfeval_cli.core import ABSENT, Case
 from cfeval_cli.metric.aopc import Aopc, AopcSufficiency
-from cfeval_cli.metric.erasure import Comprehensiveness, Dfr, Sufficiency
+from cfeval_cli.metric.comprehensiveness import Comprehensiveness
+from cfeval_cli.metric.dfr import Dfr
 from cfeval_cli.metric.faithfulness_correlation import FaithfulnessCorrelation
 from cfeval_cli.metric.ground_truth import Hit, Recall
 from cfeval_cli.metric.infidelity import Infidelity
+from cfeval_cli.metric.sufficiency import Sufficiency
 from cfeval_cli.removal.mask import Mask
 from cfeval_cli.removal.mean import Mean
 from cfeval_cli.removal.zero import Zero

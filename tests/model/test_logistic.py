@@ -24,7 +24,8 @@ from cfeval_cli.core.client import apply_edits, embed
 from cfeval_cli.errors import UserError
 from cfeval_cli.model.embedding import adam as adam_of
 from cfeval_cli.model.embedding import bins as bins_of
-from cfeval_cli.model.logistic import LinearModel, Logistic
+from cfeval_cli.model.linear import LinearModel
+from cfeval_cli.model.logistic import Logistic
 from cfeval_cli.seeding import integer, stream
 from tests.problems import labels, logit, make_dataset, make_linear, make_mixed, problems, sigmoid
 
@@ -51,10 +52,10 @@ def test_a_row_gets_the_same_bits_in_any_company(monkeypatch):
     model = LinearModel(0.3, rng.normal(size=(30, 3)), tables, np.zeros((30, 3)))
     codes = dataset.test.codes
     at_once = model.positive(codes)
-    monkeypatch.setattr("cfeval_cli.model.logistic._FEW", 0)
+    monkeypatch.setattr("cfeval_cli.model.linear._FEW", 0)
     by_column = model.positive(codes)
     assert (at_once == by_column).all()
-    monkeypatch.setattr("cfeval_cli.model.logistic._FEW", 60)
+    monkeypatch.setattr("cfeval_cli.model.linear._FEW", 60)
     assert (np.concatenate([model.positive(row[None]) for row in codes]) == at_once).all()
 
 

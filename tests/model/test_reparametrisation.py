@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cfeval_cli.core import ABSENT, Reparametrisable
-from cfeval_cli.model.logistic import LinearModel, Logistic
+from cfeval_cli.model.linear import LinearModel
+from cfeval_cli.model.logistic import Logistic
 from cfeval_cli.model.reparametrisation import FACTOR, Group, mean_vectors
 from cfeval_cli.seeding import stream
 from tests.problems import labels, logit, make_dataset, make_mixed, make_text, random_linear

@@ -11,8 +11,8 @@ from cfeval_cli.explainer.lr import Lr
 from cfeval_cli.explainer.omission import Omission
 from cfeval_cli.explainer.random import Random
 from cfeval_cli.explainer.shap import Shap
+from cfeval_cli.metric.comprehensiveness import Comprehensiveness
 from cfeval_cli.metric.counterfactual import Validity, ValiditySoft
-from cfeval_cli.metric.erasure import Comprehensiveness
 from cfeval_cli.metric.ground_truth import Recall
 from cfeval_cli.pipeline.circular import cells, pairs
 from tests.problems import REMOVALS, TRUTHS, WAYS, make_dataset

@@ -10,7 +10,7 @@ import pytest
 
 from cfeval_cli.core import Cost, Explained, Explanation, Subject
 from cfeval_cli.errors import Failure
-from cfeval_cli.model.logistic import LinearModel
+from cfeval_cli.model.linear import LinearModel
 from cfeval_cli.pipeline import explanations, invariance
 from cfeval_cli.pipeline import run as pipeline
 from cfeval_cli.pipeline.evaluate import edits_of

@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cfeval_cli.core import ABSENT, Access, BlackBox, Rows, Subject
+from cfeval_cli.core.without import without
 from cfeval_cli.explainer.omission import Omission
-from cfeval_cli.model.logistic import LinearModel
+from cfeval_cli.model.linear import LinearModel
 from cfeval_cli.removal.mean import Mean
-from cfeval_cli.removal.without import without
 from tests.problems import gate, logit, make_batch, make_dataset, make_linear, predicted, problems, sigmoid
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cfeval_cli.core import BlackBox, Rows, Subject
-from cfeval_cli.model.logistic import LinearModel
+from cfeval_cli.model.linear import LinearModel
 from cfeval_cli.model.outside import LabelModel
 from cfeval_cli.model.tree import Tree, TreeModel
 from cfeval_cli.truth import shapley

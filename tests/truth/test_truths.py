@@ -4,12 +4,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cfeval_cli.core import ABSENT, Access, Subject
+from cfeval_cli.core.ranking import top
 from cfeval_cli.model.additive import AdditiveModel
-from cfeval_cli.model.logistic import LinearModel
+from cfeval_cli.model.linear import LinearModel
 from cfeval_cli.truth.absolute import Absolute
 from cfeval_cli.truth.centered import Centered
 from cfeval_cli.truth.contrast import Contrast
-from cfeval_cli.truth.ranking import top
 from cfeval_cli.truth.signed import Signed
 from tests.problems import (
     TRUTHS,

@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 
 from cfeval_cli.core import ABSENT, NONE, Codes, Floats, Ints
+from cfeval_cli.core.ranking import top
 from cfeval_cli.report.titles import name_truths
 from cfeval_cli.results.read import Folder
-from cfeval_cli.truth.ranking import top
 
 MOST = 300  # instances
 _BYTES = 2_500_000  # that they may take

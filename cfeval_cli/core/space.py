@@ -8,21 +8,10 @@ from typing import Protocol
 
 import numpy as np
 
-from cfeval_cli.core import (
-    ABSENT,
-    NONE,
-    Access,
-    Codes,
-    Dataset,
-    Distance,
-    Embedded,
-    Floats,
-    Ints,
-    Model,
-    Search,
-    Subject,
-)
 from cfeval_cli.core.client import embed, pick
+from cfeval_cli.core.counterfactual import Distance, Search
+from cfeval_cli.core.data import ABSENT, NONE, Codes, Dataset, Floats, Ints
+from cfeval_cli.core.model import Access, Embedded, Model, Subject
 from cfeval_cli.errors import UserError, one_of
 
 SPACES = ("auto", "embedding", "onehot", "scaled")

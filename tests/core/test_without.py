@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from cfeval_cli.core import ABSENT, NONE, Access, Rows
 from cfeval_cli.core.explanation import named
+from cfeval_cli.core.without import without
 from cfeval_cli.removal.marginal import Marginal
-from cfeval_cli.removal.without import without
 from tests.problems import REMOVALS, gate, labels, logit, make_dataset, make_linear, predicted, problems, sigmoid
 
 WAYS = ("zero", "mask", "marginal")
@@ -109,7 +109,7 @@ def test_the_mean_over_draws_is_weighted_and_asked_in_parts(monkeypatch):
             asked.append(len(codes))
             return model.predict_proba(codes)
 
-    monkeypatch.setattr("cfeval_cli.removal.without._AT_ONCE", 64)
+    monkeypatch.setattr("cfeval_cli.core.without._AT_ONCE", 64)
     parts = without(gate(Spy()), rows, gone, stand_ins)
     assert max(asked) <= 64 and (parts[0] == flips).all() and parts[1] == pytest.approx(left)
 

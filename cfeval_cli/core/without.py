@@ -7,8 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cfeval_cli.core import ABSENT, NONE, Bools, Codes, Floats, Gate, Ints, Rows, StandIns
+from cfeval_cli.core.client import Gate
+from cfeval_cli.core.data import ABSENT, NONE, Bools, Codes, Floats, Ints, Rows
 from cfeval_cli.core.memory import keys_of
+from cfeval_cli.core.removal import StandIns
 
 _AT_ONCE = 1 << 16  # edited rows put before the model at once
 

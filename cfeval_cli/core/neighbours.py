@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from cfeval_cli.core import Floats
+from cfeval_cli.core.data import Floats, Ints
+from cfeval_cli.core.metric import Case
 
 _AT_ONCE = 1 << 22  # distances held at a time
 _SAME = 1e-9  # squared distances that differ by no more of their size are the same
@@ -39,3 +40,8 @@ def shares(squared: Floats, counts: Floats, size: int) -> Floats:
     tied = (np.abs(squared - last[:, None]) <= margin[:, None]).astype(np.float64) @ counts
     left = size - nearer.sum(axis=1, keepdims=True)
     return np.asarray((nearer + left * tied / tied.sum(axis=1, keepdims=True)) / size)
+
+
+def training_classes(case: Case) -> Ints:
+    """What the model predicts for the training rows."""
+    return case.memory.once("training classes", lambda: case.model.labels(case.dataset.train.codes))

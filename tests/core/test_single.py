@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cfeval_cli.core import ABSENT, Access
-from cfeval_cli.search import single
+from cfeval_cli.core import ABSENT, Access, single
 from tests.problems import gate, kept, labels, make_dataset, make_linear, make_mixed, permitted, with_constraints
 
 

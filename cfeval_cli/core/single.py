@@ -6,7 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cfeval_cli.core import ABSENT, Bools, Codes, Dataset, Floats, Gate, Ints
+from cfeval_cli.core.client import Gate
+from cfeval_cli.core.data import ABSENT, Bools, Codes, Dataset, Floats, Ints
+from cfeval_cli.core.memory import keys_of
+from cfeval_cli.core.metric import Case
 
 _AT_ONCE = 1 << 16  # edited rows put before the model at once
 
@@ -52,3 +55,19 @@ def tried(dataset: Dataset, model: Gate, codes: Codes, labels: Ints, own: Codes,
                 left[mine] = cost[np.arange(len(mine)), best]
                 value[mine] = np.where(np.isfinite(left[mine]), values[best], value[mine])
     return Tried(flips, value, left)
+
+
+def alone(case: Case, rows: Ints, features: Ints, most: int) -> Tried:
+    """What changing one feature (m,) of some rows (m,) does, nothing else being changed; asked once for all metrics."""
+
+    def answer(new: Ints) -> Floats:
+        mine, these = rows[new], features[new]
+        own = case.codes[mine, these]
+        told = tried(case.dataset, case.model, case.codes[mine], case.labels[mine], own, these, most)
+        return np.stack([told.flips, told.value, told.left], axis=1).astype(np.float64)
+
+    chosen = np.zeros((len(rows), case.dataset.width), dtype=bool)
+    chosen[np.arange(len(rows)), features] = True
+    about = f"{most} values alone, access {case.model.access}"
+    flips, value, left = case.memory.ask(about, keys_of(chosen, case.ids[rows]), answer).T
+    return Tried(flips > 0, value.astype(np.int32), left)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cfeval_cli.distance.neighbours import shares
+from cfeval_cli.core.neighbours import shares
 
 
 @given(st.integers(0, 9_999), st.integers(1, 6), st.booleans())

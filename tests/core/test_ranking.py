@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cfeval_cli.core import ABSENT
-from cfeval_cli.metric.ground_truth import met, shared
+from cfeval_cli.core.ranking import met, shared
 
 
 def case_of(truth, named, k, absent=()):

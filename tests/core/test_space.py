@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from cfeval_cli.core import Access, BlackBox, Subject
+from cfeval_cli.core.space import Embedding, OneHot, Scaled, choose
 from cfeval_cli.distance.euclidean import Euclidean
-from cfeval_cli.distance.space import Embedding, OneHot, Scaled, choose
 from cfeval_cli.errors import UserError
 from cfeval_cli.search.continuous import Continuous
 from cfeval_cli.search.discrete import Discrete
