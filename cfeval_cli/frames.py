@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from omegaconf import DictConfig, OmegaConf
 
-from cfeval_cli.core import Codes, Dataset, Feature, Loadable
+from cfeval_cli.core import Codes, Dataset, Feature, Fingerprinted, Loadable
 from cfeval_cli.dataset.cells import matching
 from cfeval_cli.dataset.config_text import format_config
 from cfeval_cli.dataset.guess import Guess, guess
@@ -148,7 +148,7 @@ def _put(frame: pd.DataFrame, path: Path) -> None:
 
 
 @dataclass(frozen=True)
-class Asked(Called):
+class Asked(Called, Fingerprinted):
     """A function of a DataFrame, or a model's method, as the model of a run; it is trained already."""
 
     function: Callable[[Any], Any]

@@ -7,7 +7,7 @@ from pathlib import Path
 import yaml
 
 import cfeval_cli
-from cfeval_cli.cli import configs
+from cfeval_cli import configs
 from tests.test_layers import COMPONENTS, MODULES, imported, room
 
 ROOT = Path(cfeval_cli.__file__).parent
@@ -69,7 +69,7 @@ CIRCULAR = ("explainer.", "metric.", "removal.", "truth.")
 def declared(groups):
     """Yield the group, names and module of each component that has a yaml."""
     for group in groups:
-        for path in (configs.package() / group).glob("*.yaml"):
+        for path in (configs.get_package_folder() / group).glob("*.yaml"):
             content = yaml.safe_load(path.read_text())
             entries = {path.stem: content} if "_target_" in content else content
             for key, entry in entries.items():
@@ -138,4 +138,4 @@ def test_components_import_core_and_helpers_of_their_own_package_only():
     }
     assert not strange
     others = {module for _, _, module in declared(COMPONENTS)}
-    assert not {(module, target) for module in modules for target in imported()[module] & others}
+    assert not {(module, target) for module in others for target in imported()[module] & others}

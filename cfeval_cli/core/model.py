@@ -1,7 +1,12 @@
-"""A model is what it can answer: a protocol for each ability, none of which is a rung of a ladder."""
+"""A model is what it can answer.
+
+Classes or probabilities are enough: a class with `predict` or `predict_proba` is a black box. Every further ability is
+a base class, which a model derives from to declare it: a method that merely has the right name grants nothing.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -60,100 +65,91 @@ class Probabilistic(Protocol):
         ...
 
 
-@runtime_checkable
-class Binary(Protocol):
+class Binary(ABC):
     """Two classes and one number; the prediction is 1 exactly where that is over 0.5."""
 
+    @abstractmethod
     def positive(self, codes: Codes) -> Floats:
         """P(1|x) of (n, M) codes."""
-        ...
 
 
-@runtime_checkable
-class Editable(Binary, Protocol):
+class Editable(Binary):
     """Evaluates edits without making every row."""
 
+    @abstractmethod
     def edited_positive(self, codes: Codes, features: Ints, rows: Ints, values: Codes) -> Floats:
         """P(1|x) (m,) of edits: the features (n, k) of some rows (m,) get the values (m, k).
 
         `rows` may be (1,) if all edits are of one row; where no feature is named, the value is ABSENT.
         """
-        ...
 
 
-@runtime_checkable
-class Embedded(Protocol):
+class Embedded(ABC):
     """Gives each value a vector; an absent feature is zero."""
 
+    @abstractmethod
     def vectors(self, feature: int, codes: Codes) -> Floats:
         """Embeddings (n, d) of values of one feature."""
-        ...
 
 
-@runtime_checkable
-class Picking(Embedded, Protocol):
+class Picking(Embedded):
     """Finds the vectors of many features at once."""
 
+    @abstractmethod
     def pick(self, features: Ints, codes: Codes) -> Floats:
         """Embeddings (n, d) of one value (n,) each, of any features (n,)."""
-        ...
 
 
-@runtime_checkable
-class Differentiable(Embedded, Protocol):
+class Differentiable(Embedded):
     """Can be asked about embeddings that are no value's."""
 
+    @abstractmethod
     def proba_embedded(self, vectors: torch.Tensor) -> torch.Tensor:
         """Probabilities (n, C) of embeddings (n, M, d), differentiable."""
-        ...
 
 
-@runtime_checkable
-class Logits(Differentiable, Protocol):
+class Logits(Differentiable):
     """Tells what its probabilities are made of, exactly where those round to 0 or 1."""
 
+    @abstractmethod
     def logits_embedded(self, vectors: torch.Tensor) -> torch.Tensor:
         """Logits (n, C) of embeddings (n, M, d), differentiable, whose softmax is the probabilities."""
-        ...
 
 
-@runtime_checkable
-class Sloped(Binary, Embedded, Protocol):
+class Sloped(Binary, Embedded):
     """Knows its gradient without automatic differentiation."""
 
+    @abstractmethod
     def slope(self, codes: Codes, features: Ints) -> Slope:
         """P(1|x) and its gradient where some features' embeddings are moved."""
-        ...
 
 
-@runtime_checkable
-class Linear(Embedded, Protocol):
+class Linear(Embedded):
     """Two classes, the logit linear in the embeddings."""
 
+    @abstractmethod
     def logits(self, codes: Codes) -> Floats:
         """log P(1|x) - log P(0|x)."""
-        ...
 
+    @abstractmethod
     def slopes(self) -> Floats:
         """∂ logit / ∂ embedding (M, d)."""
-        ...
 
 
-@runtime_checkable
-class Additive(Protocol):
+class Additive(ABC):
     """A judge whose logit of a class, against the others, is a sum of one effect for each feature."""
 
+    @abstractmethod
     def effects(self, codes: Codes, of: Ints) -> Floats:
         """Effects (n, M) of the values on the logit of each row's class `of` (n,)."""
-        ...
 
+    @abstractmethod
     def value_effects(self, feature: int, of: int) -> Floats:
         """Effects of every value of one feature on the logit of one class."""
-        ...
 
+    @abstractmethod
     def mean_effects(self) -> Floats:
         """Mean effect (C, M) of each feature on each class over the training set."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -168,74 +164,68 @@ class Leaves:
         return self.boxes[feature].T[codes]
 
 
-@runtime_checkable
-class Tree(Protocol):
+class Tree(ABC):
     """A judge that is one decision tree."""
 
+    @abstractmethod
     def leaves(self) -> Leaves:
         """All that it says, leaf by leaf."""
-        ...
 
 
-@runtime_checkable
-class Reading(Protocol):
+class Reading(ABC):
     """Knows which features it looks at."""
 
+    @abstractmethod
     def reads(self) -> Bools:
         """Whether each feature (M,) is read; no prediction depends on one that is not."""
-        ...
 
 
-@runtime_checkable
-class Encoded(Protocol):
+class Encoded(ABC):
     """An object of some library behind an encoder: a package that knows the library can look into it."""
 
+    @abstractmethod
     def inside(self) -> object:
         """The object itself."""
-        ...
 
+    @abstractmethod
     def encode(self, codes: Codes) -> Floats:
         """What it is given (n, W) for (n, M) codes."""
-        ...
 
+    @abstractmethod
     def owners(self) -> Ints:
         """The feature (W,) that each column belongs to."""
-        ...
 
+    @abstractmethod
     def known_classes(self) -> Ints:
         """The classes that it tells probabilities of, in its own order."""
-        ...
 
 
-@runtime_checkable
-class Reparametrisable(Linear, Protocol):
+class Reparametrisable(Linear):
     """Can be written in other parameters that give every input the same prediction."""
 
+    @abstractmethod
     def changes(self, *, padded: bool) -> tuple[Change, ...]:
         """What can be changed; rows are `padded` if they may end early."""
-        ...
 
+    @abstractmethod
     def reparametrised(self, dataset: Dataset, changes: Collection[Change], rng: np.random.Generator) -> Model:
         """The same predictions from other parameters; a change is drawn alike whichever others are made with it."""
-        ...
 
 
-@runtime_checkable
-class Stored(Protocol):
+class Stored(ABC):
     """Says all of itself in plain arrays."""
 
+    @abstractmethod
     def arrays(self) -> dict[str, NDArray[Any]]:
         """What is written to model.npz."""
-        ...
 
 
-@runtime_checkable
-class Fingerprinted(Protocol):
+class Fingerprinted(ABC):
     """Says what its results depend on besides settings and code: a file, a service, weights."""
 
+    @abstractmethod
     def fingerprint(self) -> str | None:
         """The same exactly if the results are; None if that cannot be known."""
-        ...
 
 
 Model = Classifier | Probabilistic | Binary
@@ -245,52 +235,41 @@ Model = Classifier | Probabilistic | Binary
 class Trainable(Protocol):
     """A model's settings, before training; what `fit` is annotated to return says what the model can answer."""
 
+    @abstractmethod
     def fit(self, dataset: Dataset, seed: int) -> Model:
         """Train on the training part."""
-        ...
 
 
-@runtime_checkable
-class Foreseen(Trainable, Protocol):
+class Foreseen(Trainable):
     """Settings on which it depends what the trained model can answer."""
 
+    @abstractmethod
     def foresee(self, dataset: Dataset) -> type:
         """The class of the trained model, before anything is trained."""
-        ...
 
 
-@runtime_checkable
-class Blindable(Trainable, Protocol):
+class Blindable(Trainable):
     """Settings of a model that can be trained without some of the features."""
 
     @property
+    @abstractmethod
     def blind(self) -> Sequence[str] | float:
         """The names of those features, or the share of all that is drawn."""
-        ...
 
 
-@runtime_checkable
-class Taught(Trainable, Protocol):
+class Taught(Trainable):
     """Settings of a model that learns the predictions of another, which is trained first."""
 
-    @property
-    def student(self) -> Trainable:
-        """Who learns."""
-        ...
-
-    @property
-    def teacher(self) -> Trainable:
-        """Whose predictions are learned."""
-        ...
+    student: Trainable  # who learns
+    teacher: Trainable  # whose predictions are learned
 
 
-@runtime_checkable
-class Restorable(Trainable, Protocol):
+class Restorable(Trainable):
     """Makes a trained model from what it said of itself."""
 
+    @abstractmethod
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> Model:
         """The model that was trained before; ValueError if the arrays are not one's."""
-        ...
 
 
 class BlackBox:

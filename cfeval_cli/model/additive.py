@@ -11,7 +11,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cfeval_cli.core import Bools, Codes, Dataset, Floats, Ints
+from cfeval_cli import core
+from cfeval_cli.core import (
+    Blindable,
+    Bools,
+    Codes,
+    Dataset,
+    Editable,
+    Floats,
+    Foreseen,
+    Ints,
+    Reading,
+    Restorable,
+    Stored,
+)
 from cfeval_cli.errors import UserError, number, package, whole
 from cfeval_cli.model import blind as blindness
 from cfeval_cli.model.encoding import Columns, columns
@@ -25,7 +38,7 @@ _LONGEST = 500  # characters of what the package says
 
 
 @dataclass(frozen=True)
-class AdditiveModel:
+class AdditiveModel(Editable, core.Additive, Reading, Stored):
     """Of two classes: logit(x) = b + Σ_j c_j(x_j), looked up as the logistic model's is."""
 
     linear: LinearModel  # whose embeddings are the effects themselves
@@ -64,7 +77,7 @@ class AdditiveModel:
 
 
 @dataclass(frozen=True)
-class AdditiveClasses:
+class AdditiveClasses(core.Additive, Reading, Stored):
     """Of three classes or more: a sum for each; what counts for a class is its sum less the mean of the others'."""
 
     bias: Floats  # (C,)
@@ -113,7 +126,7 @@ def against(effects: Floats) -> Floats:
 
 
 @dataclass(frozen=True)
-class Additive:
+class Additive(Foreseen, Blindable, Restorable):
     """How it is trained."""
 
     bags: int = 4  # models on parts of the training rows, whose mean is taken

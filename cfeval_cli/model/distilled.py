@@ -8,11 +8,11 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from cfeval_cli.core import Blindable, Dataset, Model, Restorable, Subject, Trainable
+from cfeval_cli.core import Blindable, Dataset, Foreseen, Model, Restorable, Subject, Taught, Trainable
 
 
 @dataclass(frozen=True)
-class Distilled:
+class Distilled(Taught, Foreseen, Blindable, Restorable):
     """Who learns, and from whom; a run trains the teacher first, and tells how often the two agree."""
 
     student: Trainable

@@ -14,7 +14,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from cfeval_cli.core import Bools, Codes, Dataset, Floats, Ints
+from cfeval_cli.core import Blindable, Bools, Codes, Dataset, Encoded, Floats, Foreseen, Ints
 from cfeval_cli.core.fingerprint import of_component, of_work
 from cfeval_cli.core.memory import asked_once
 from cfeval_cli.errors import UserError, excerpt_error, one_of, whole
@@ -49,7 +49,7 @@ class _Settable(Protocol):
 
 
 @dataclass(frozen=True)
-class Estimator:
+class Estimator(Foreseen, Blindable):
     """How the classifier is trained."""
 
     estimator: Any  # whatever `_target_` names
@@ -244,7 +244,7 @@ class _Trained(Source):
 
 
 @dataclass(frozen=True)
-class TableModel(ProbabilityModel):
+class TableModel(ProbabilityModel, Encoded):
     """A trained classifier behind columns."""
 
     source: _Trained

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
-from cfeval_cli.core import Codes, Dataset
+from cfeval_cli.core import Codes, Dataset, Fingerprinted
 from cfeval_cli.core.fingerprint import find_unknown_dependency, hash_file_code, of_component
 from cfeval_cli.errors import Failure, UserError, did_you_mean, one_of, whole
 from cfeval_cli.model.outside import Called, LabelModel, ProbabilityModel, Source, model_file
@@ -26,7 +26,7 @@ _WAY = "model.path=score.py:predict_proba names a file and a function in it"
 
 
 @dataclass(frozen=True)
-class Function(Called):
+class Function(Called, Fingerprinted):
     """Where the function is; it is given a DataFrame of rows, or a list of texts."""
 
     path: str  # file.py:function

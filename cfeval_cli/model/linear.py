@@ -10,7 +10,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cfeval_cli.core import ABSENT, NONE, Bools, Change, Codes, Dataset, Floats, Ints
+from cfeval_cli.core import (
+    ABSENT,
+    NONE,
+    Additive,
+    Bools,
+    Change,
+    Codes,
+    Dataset,
+    Editable,
+    Floats,
+    Ints,
+    Logits,
+    Picking,
+    Reading,
+    Reparametrisable,
+    Sloped,
+    Stored,
+)
 from cfeval_cli.model import reparametrisation
 from cfeval_cli.model.reparametrisation import Group
 
@@ -24,7 +41,7 @@ _ARRAYS = {"bias": 0, "weights": 2, "embeddings": 2, "starts": 1, "sizes": 1, "m
 
 
 @dataclass(frozen=True)
-class LinearModel:
+class LinearModel(Editable, Sloped, Picking, Logits, Reparametrisable, Additive, Reading, Stored):
     """A trained model: logit(x) = b + Σ_j w_j · e_j(x_j)."""
 
     bias: float

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cfeval_cli.core import Dataset, Ints
+from cfeval_cli.core import Blindable, Dataset, Ints, Restorable
 from cfeval_cli.errors import UserError, whole
 from cfeval_cli.model import blind as blindness
 from cfeval_cli.model import embedding, reparametrisation
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Logistic:
+class Logistic(Blindable, Restorable):
     """How the white box is trained. Settings that differ between tables and text are given for each kind."""
 
     learning_rate: Mapping[str, float]

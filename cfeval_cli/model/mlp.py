@@ -11,7 +11,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cfeval_cli.core import ABSENT, Bools, Codes, Dataset, Floats, Ints
+from cfeval_cli.core import (
+    ABSENT,
+    Blindable,
+    Bools,
+    Codes,
+    Dataset,
+    Differentiable,
+    Floats,
+    Ints,
+    Picking,
+    Reading,
+    Restorable,
+    Stored,
+)
 from cfeval_cli.errors import whole
 from cfeval_cli.model import blind as blindness
 from cfeval_cli.model import embedding
@@ -25,7 +38,7 @@ _ROWS = 1 << 12  # rows whose embeddings are held at once
 
 
 @dataclass(frozen=True)
-class MlpModel:
+class MlpModel(Picking, Differentiable, Reading, Stored):
     """A trained model: probabilities from layers of max(0, Wx + b) over concatenated embeddings."""
 
     tables: tuple[Floats, ...]  # for each feature, the embeddings (V, d) of its values
@@ -91,7 +104,7 @@ class MlpModel:
 
 
 @dataclass(frozen=True)
-class Mlp:
+class Mlp(Blindable, Restorable):
     """How it is trained. Settings that differ between tables and text are given for each kind."""
 
     learning_rate: Mapping[str, float]

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from cfeval_cli.core import Codes, Dataset
+from cfeval_cli.core import Codes, Dataset, Fingerprinted
 from cfeval_cli.core.fingerprint import of_component
 from cfeval_cli.errors import UserError, package, whole
 from cfeval_cli.model.encoding import as_numbers
@@ -36,7 +36,7 @@ _FRACTIONS = ("tensor(float)", "tensor(double)", "tensor(float16)")
 
 
 @dataclass(frozen=True)
-class Onnx(Given):
+class Onnx(Given, Fingerprinted):
     """Where the file is; it has one input for each feature, by name, or one for all, in their order."""
 
     path: str

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from cfeval_cli.core import Bools, Codes, Dataset, Floats, Ints
+from cfeval_cli.core import Bools, Codes, Dataset, Fingerprinted, Floats, Foreseen, Ints, Reading
 from cfeval_cli.core.files import restore_working_directory
 from cfeval_cli.errors import Failure, UserError, did_you_mean, excerpt_error, locate_error, refuse_system_exit, short
 
@@ -67,7 +67,7 @@ class Source(ABC):
 
 
 @dataclass(frozen=True)
-class LabelModel:
+class LabelModel(Reading, Fingerprinted):
     """A model made elsewhere that tells classes."""
 
     source: Source
@@ -86,7 +86,7 @@ class LabelModel:
 
 
 @dataclass(frozen=True)
-class ProbabilityModel:
+class ProbabilityModel(Reading, Fingerprinted):
     """A model made elsewhere that tells probabilities."""
 
     source: Source
@@ -106,7 +106,7 @@ class ProbabilityModel:
         return self.source.mark
 
 
-class Given(ABC):
+class Given(Foreseen):
     """A model that is there already."""
 
     @abstractmethod

@@ -12,7 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from cfeval_cli.core import Codes, Dataset
+from cfeval_cli.core import Codes, Dataset, Fingerprinted
 from cfeval_cli.core.fingerprint import hash_type_code, of_component
 from cfeval_cli.core.imports import make_importable
 from cfeval_cli.errors import UserError, package, whole
@@ -46,7 +46,7 @@ class _Named(Protocol):
 
 
 @dataclass(frozen=True)
-class Skops(Given):
+class Skops(Given, Fingerprinted):
     """Where the file is; the model is given a DataFrame of rows, or a list of texts."""
 
     path: str

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cfeval_cli.core import Bools, Codes, Dataset, Floats, Ints, Leaves
+from cfeval_cli import core
+from cfeval_cli.core import Blindable, Bools, Codes, Dataset, Floats, Ints, Leaves, Reading, Restorable, Stored
 from cfeval_cli.errors import UserError, whole
 from cfeval_cli.model import blind as blindness
 from cfeval_cli.model.encoding import Columns, columns
@@ -22,7 +23,7 @@ _LEAF = -1
 
 
 @dataclass(frozen=True)
-class TreeModel:
+class TreeModel(core.Tree, Reading, Stored):
     """A trained tree. A node looks at one feature, and each value of that goes left or right."""
 
     feature: Ints  # (K,) that a node looks at, -1 in a leaf
@@ -84,7 +85,7 @@ class TreeModel:
 
 
 @dataclass(frozen=True)
-class Tree:
+class Tree(Blindable, Restorable):
     """How the tree is grown: to the depth that the validation part likes best."""
 
     max_depth: int = 10  # depths from 1 to this one are tried

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cfeval_cli.core import ABSENT, NONE, Access, Cost, Depth, Ledger
+from cfeval_cli.core import ABSENT, NONE, Access, Cost, Depth, Differentiable, Ledger
 from cfeval_cli.core.client import apply_edits, embed, pick
 from cfeval_cli.errors import Failure
 from tests.problems import gate, kept, labels, make_dataset, make_linear, problems
@@ -44,7 +44,7 @@ CALLS = {
 }
 
 
-class Pairs:
+class Pairs(Differentiable):
     """A model of two classes that tells (n, 2) probabilities and knows no shortcut."""
 
     def __init__(self, model):

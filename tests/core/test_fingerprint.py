@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from cfeval_cli.core import Fingerprinted
 from cfeval_cli.core import fingerprint as identity
 from cfeval_cli.explainer.lime import Lime
 from cfeval_cli.explainer.lr import Lr
@@ -33,7 +34,7 @@ def test_settings_and_class_tell_components_apart():
     assert identity.of_component(Lime()) == identity.of_component(Lime(n_samples=5000))
 
 
-class Told:
+class Told(Fingerprinted):
     """What a user's own class says so that its results are found again."""
 
     def fingerprint(self):
@@ -45,6 +46,7 @@ def test_settings_that_are_not_plain_values_have_no_identity():
     class Own(Told):
         function: object
 
+    @Fingerprinted.register
     class Slots:
         __slots__ = ("value",)
 
@@ -91,13 +93,13 @@ def test_a_users_class_is_found_again_only_if_it_says_what_its_results_depend_on
         width: float = 1.0
 
     @dataclass(frozen=True)
-    class Says:
+    class Says(Fingerprinted):
         what: object
 
         def fingerprint(self):
             return self.what
 
-    class Raises:
+    class Raises(Fingerprinted):
         def fingerprint(self):
             raise OSError("the service is away")
 
@@ -111,7 +113,7 @@ def test_a_users_class_is_found_again_only_if_it_says_what_its_results_depend_on
     assert identity.of_component(Lime()) is not None  # cfeval's own need not say
 
     @dataclass(frozen=True)
-    class Apart:
+    class Apart(Fingerprinted):
         setting: int
         said: object
 

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from cfeval_cli import core
+from cfeval_cli.core.fingerprint import of_subject
 from cfeval_cli.core.model import (
     Access,
     Additive,
@@ -123,6 +125,55 @@ ABILITIES = {
 def test_abilities_are_those_that_the_class_has(kind):
     every = set().union(*ABILITIES.values())
     assert {ability for ability in every if Subject(DATASET, kind).can(ability)} == ABILITIES[kind]
+
+
+class Lookalike(Chances):
+    """A black box with methods that have the names of abilities, and mean something else."""
+
+    def wrong(self, *_, **__):
+        raise AssertionError
+
+    positive = edited_positive = vectors = pick = proba_embedded = logits_embedded = slope = logits = slopes = wrong
+    effects = value_effects = mean_effects = leaves = reads = inside = encode = owners = known_classes = wrong
+    changes = reparametrised = arrays = fingerprint = wrong
+
+
+def test_methods_with_the_names_of_abilities_grant_nothing():
+    abilities = [
+        core.Binary, core.Editable, core.Embedded, core.Picking, core.Differentiable, core.Logits, core.Sloped,
+        core.Linear, core.Additive, core.Tree, core.Reading, core.Encoded, core.Reparametrisable, core.Stored,
+        core.Fingerprinted,
+    ]  # fmt: skip
+    model = Lookalike()
+    subject = Subject.trained(DATASET, model)
+    assert not [ability for ability in abilities if isinstance(model, ability) or subject.can(ability)]
+    assert not subject.blind and of_subject(DATASET, model) is None
+    client = core.Ledger().gate(model, Access.WHITE_BOX, "test")
+    assert not client.embeds and not client.sums and not client.branches and client.reads() is None
+
+
+def test_a_declared_ability_without_its_methods_is_refused():
+    class Half(core.Additive, Chances):
+        def effects(self, codes, of):
+            raise AssertionError
+
+    with pytest.raises(TypeError, match="mean_effects"):
+        Half()
+
+
+def test_settings_with_the_names_of_abilities_grant_nothing():
+    class Settings(Told):
+        blind, student, teacher = 0.5, None, None
+
+        def foresee(self, dataset):
+            raise AssertionError
+
+        def restore(self, arrays):
+            raise AssertionError
+
+    kinds = core.Foreseen, core.Blindable, core.Taught, core.Restorable
+    assert not isinstance(Settings(), kinds)
+    assert Subject.of(DATASET, Settings()) == Subject(DATASET, Labels)
 
 
 def test_what_a_model_cannot_answer_is_refused_with_the_reason():

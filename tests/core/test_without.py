@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cfeval_cli.core import ABSENT, NONE, Access, Rows
+from cfeval_cli.core import ABSENT, NONE, Access, Embedded, Rows
 from cfeval_cli.core.explanation import named
 from cfeval_cli.core.without import without
 from cfeval_cli.removal.marginal import Marginal
@@ -62,7 +62,7 @@ def test_erasing_touches_the_named_features_or_all_others_and_never_padding(prob
     told = named(codes, features)
     seen = []
 
-    class Spy:
+    class Spy(Embedded):
         vectors = model.vectors
 
         def predict_proba(self, asked):
@@ -102,7 +102,7 @@ def test_the_mean_over_draws_is_weighted_and_asked_in_parts(monkeypatch):
         assert flips[i] == pytest.approx(((labels(model, edited) != rows.labels[i]) * weights).sum())
     asked = []
 
-    class Spy:
+    class Spy(Embedded):
         vectors = model.vectors
 
         def predict_proba(self, codes):

@@ -281,7 +281,7 @@ def test_the_command_finds_a_model_beside_it(toy, place):
 DELETES = """
 from dataclasses import dataclass
 
-from cfeval_cli.removal.zero import Fixed
+from cfeval_cli.core.removal import SingleValue
 from cfeval_cli.core import Removal
 
 
@@ -293,7 +293,7 @@ class Careless(Removal):
         return None
 
     def fit(self, dataset, model):
-        return Fixed(-1)
+        return SingleValue(-1)
 """
 
 
@@ -307,7 +307,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cfeval_cli.core import Access, Explainer, Explanation
+from cfeval_cli.core import Access, Explainer, Explanation, Fingerprinted
 
 
 class Base(Explainer):
@@ -324,7 +324,7 @@ class Base(Explainer):
 
 
 @dataclass(frozen=True)
-class Named(Base):
+class Named(Base, Fingerprinted):
     path: str
 
     @property

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from cfeval_cli.core import ABSENT, Access, Batch, BlackBox, Subject
+from cfeval_cli.core import ABSENT, Access, Batch, BlackBox, Differentiable, Subject
 from cfeval_cli.explainer.gradient_input import GradientInput
 from cfeval_cli.explainer.gradients import ByGradient
 from cfeval_cli.explainer.integrated_gradients import IntegratedGradients
@@ -15,7 +15,7 @@ from tests.problems import WAYS, by_feature, gate, make_batch, make_dataset, mak
 BOTH = [GradientInput, IntegratedGradients]
 
 
-class Bent:
+class Bent(Differentiable):
     """Three classes, two layers: embeddings, then probabilities that no sum of effects gives."""
 
     def __init__(self, dataset, seed=0, dim=3):

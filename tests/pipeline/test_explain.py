@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from cfeval_cli.cache.disk import Disk
 from cfeval_cli.cache.off import Off
-from cfeval_cli.core import ABSENT, NONE, Access, Cost, Explained, Explainer, Explanation, scratch
+from cfeval_cli.core import ABSENT, NONE, Access, Cost, Explained, Explainer, Explanation, Fingerprinted, scratch
 from cfeval_cli.core.fingerprint import of_code, of_component, of_subject
 from cfeval_cli.errors import Failure
 from cfeval_cli.executor.local import Local
@@ -138,7 +138,7 @@ def test_what_explanations_depend_on_makes_another_section(tmp_path):
 
 
 @dataclass(frozen=True)
-class Counting(Explainer):
+class Counting(Explainer, Fingerprinted):
     """Asks the model once when it is made, and three times for each instance."""
 
     calls: list = field(default_factory=list)
@@ -170,7 +170,7 @@ def test_rows_are_counted_once_whoever_computed_and_whenever(tmp_path):
 
 def test_each_chunk_is_kept_as_soon_as_it_is_there(tmp_path):
     @dataclass(frozen=True)
-    class Breaks(Explainer):
+    class Breaks(Explainer, Fingerprinted):
         access = Access.NOTHING
 
         def fingerprint(self):
@@ -192,7 +192,7 @@ def test_each_chunk_is_kept_as_soon_as_it_is_there(tmp_path):
 
 def test_an_explainer_without_plain_settings_or_a_word_on_what_it_depends_on_is_not_kept(tmp_path):
     @dataclass(frozen=True)
-    class Odd(Explainer):
+    class Odd(Explainer, Fingerprinted):
         function: object = print
         access = Access.NOTHING
         fit = Random.fit
@@ -246,7 +246,7 @@ def strike():
 
 
 @dataclass(frozen=True)
-class Faulty(Explainer):
+class Faulty(Explainer, Fingerprinted):
     """Goes wrong on some instances, in some way."""
 
     way: str

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from cfeval_cli.core import BlackBox, Rows, Subject
+from cfeval_cli.core import BlackBox, Foreseen, Rows, Subject
 from cfeval_cli.errors import Failure
 from cfeval_cli.pipeline import trust
 from tests.problems import make_dataset, make_linear
@@ -150,7 +150,7 @@ def test_a_model_that_hangs_is_given_up():
         trust.try_out(Own(lambda codes: time.sleep(60)), DATASET, 0, 0.05)
 
 
-class Tried:
+class Tried(Foreseen):
     """Settings that must try the model to know what it is."""
 
     def __init__(self, seconds):

@@ -18,11 +18,11 @@ PATIENT = """
 from dataclasses import dataclass
 from pathlib import Path
 import numpy as np
-from cfeval_cli.core import Explainer, Explanation
+from cfeval_cli.core import Explainer, Explanation, Fingerprinted
 
 
 @dataclass(frozen=True)
-class Patient(Explainer):
+class Patient(Explainer, Fingerprinted):
     log: str
     access = 0
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cfeval_cli.core import NONE, Access
+from cfeval_cli.core import NONE, Access, Editable, Picking
 from cfeval_cli.errors import Failure, UserError
 from cfeval_cli.search.discrete import Discrete
 from tests.problems import (
@@ -148,7 +148,7 @@ def test_batches_never_exceed_the_bound_and_all_candidates_are_counted():
     model = make_linear(dataset)
     asked = []
 
-    class Spy:
+    class Spy(Editable, Picking):
         vectors, pick = model.vectors, model.pick
 
         def edited_positive(self, codes, features, rows, values):

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cfeval_cli.core import NONE, Access, Subject
+from cfeval_cli.core import NONE, Access, Differentiable, Subject
 from cfeval_cli.search.continuous import Continuous
 from cfeval_cli.search.discrete import Discrete
 from cfeval_cli.search.exact import Exact
@@ -145,7 +145,7 @@ def test_a_model_without_gradients_is_refused_in_words():
     class Black:
         predict_proba = model.predict_proba
 
-    class Sloping(Black):
+    class Sloping(Black, Differentiable):
         vectors, proba_embedded = model.vectors, model.proba_embedded
 
     black, sloping, linear = (Subject(dataset, kind) for kind in (Black, Sloping, type(model)))
