@@ -1,0 +1,78 @@
+"""The contract of distances."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from cfeval_cli.core import Access, Distance, Embedded, Measure
+from cfeval_cli.search.discrete import Discrete
+from cfeval_cli.testing.problems import Problem, make_problems
+from cfeval_cli.testing.require import (
+    generator_untouched,
+    require,
+    require_array,
+    require_equal,
+    require_reason,
+    require_text,
+)
+
+_CLOSE = 1e-6  # a root of what two sums leave of each other has few digits
+_LEVELS = (Access.LABEL, Access.PROBABILITY, Access.GRADIENT)
+
+
+def check_distance(distance: Distance, problems: Sequence[Problem] | None = None) -> None:
+    """Check that a distance is finite, not negative, and the same however pairs are given to it."""
+    name = type(distance).__name__
+    require(isinstance(distance, Distance), f"{name} must derive from cfeval_cli.core.Distance.")
+    require_text(distance.label, f"{name}.label")
+    require(isinstance(distance.of_judges(), Distance), f"{name}.of_judges() must return a Distance.")
+    applicable = [
+        problem
+        for problem in (make_problems() if problems is None else problems)
+        if require_reason(distance.refuses(problem.subject, Discrete()), f"{name}.refuses() on {problem.name}")
+    ]
+    require(applicable, f"{name} refuses all of the problems, pass others.")
+    for problem in applicable:
+        for level in _LEVELS:
+            if problem.subject.refuses(level) is None:
+                _check_on(distance, problem, level)
+
+
+def _check_on(distance: Distance, problem: Problem, level: Access) -> None:
+    name = f"{type(distance).__name__} with {level.name.lower()} access on {problem.name}"
+    embeds = distance.embeds(problem.model, level)
+    require(isinstance(embeds, bool), f"{name}: embeds() must return True or False.")
+    cost = distance.preparing(problem.dataset, problem.model, level)
+    require(isinstance(cost, int) and cost >= 0, f"{name}: preparing() must be a number of operations, not {cost!r}.")
+    with generator_untouched(name):
+        measure, other = (distance.fit(problem.dataset, problem.model, level) for _ in range(2))
+        _check_measure(measure, other, problem, name, is_moved=embeds and level >= Access.GRADIENT)
+
+
+def _check_measure(measure: Measure, other: Measure, problem: Problem, name: str, *, is_moved: bool) -> None:
+    codes = problem.rows.codes
+    features, values = np.array([0, 1]), np.array([[0, 0], [1, 0], [1, 2]], dtype=np.int32)
+    edited = np.repeat(codes[:, None], len(values), axis=1)
+    edited[:, :, features] = values
+    rows, edits = np.repeat(codes, len(values), axis=0), edited.reshape(-1, codes.shape[1])
+    between = measure.between(rows, edits)
+    require_array(between, (len(rows),), "f", f"{name}: between()")
+    require(np.isfinite(between).all() and (between >= 0).all(), f"{name}: distances must be finite and not negative.")
+    require_equal(between, other.between(rows, edits), f"{name} gives other distances a second time.")
+    reverse = measure.between(rows[::-1], edits[::-1])[::-1]
+    require_equal(between, reverse, f"{name} gives other distances in another order.")
+    alone = measure.between(rows[:1], edits[:1])
+    require_equal(between[:1], alone, f"{name} gives another distance for a pair alone.")
+    matrix = measure.matrix(codes, features, values)
+    require_array(matrix, (len(codes), len(values)), "f", f"{name}: matrix()")
+    require_equal(matrix.ravel(), between, f"{name}: matrix() and between() disagree.", _CLOSE)
+    if is_moved and isinstance(problem.model, Embedded):
+        first = edited[:, 0]
+        vectors = np.stack([problem.model.vectors(j, first[:, j]) for j in features.tolist()], axis=1)
+        moved = measure.moved(codes, np.tile(features, (len(codes), 1)), vectors)
+        require_array(moved, (len(codes),), "f", f"{name}: moved()")
+        require_equal(
+            moved, matrix[:, 0], f"{name}: moved() and between() disagree about the embeddings of values.", _CLOSE
+        )

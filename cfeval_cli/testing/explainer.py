@@ -1,0 +1,122 @@
+"""The contract of explainers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from cfeval_cli.core import ABSENT, NONE, Access, Batch, Explainer, Explanation, Ints, NotExplained, Workload
+from cfeval_cli.errors import UserError
+from cfeval_cli.testing.problems import Problem
+from cfeval_cli.testing.require import (
+    access_enforced,
+    generator_untouched,
+    list_applicable,
+    require,
+    require_array,
+    require_equal,
+    require_reason,
+    require_text,
+)
+
+
+def check_explainer(explainer: Explainer, problems: Sequence[Problem] | None = None) -> None:
+    """Check what an explainer declares, and its explanations: valid, reproducible, independent of batch and order."""
+    name = type(explainer).__name__
+    require(isinstance(explainer, Explainer), f"{name} must derive from cfeval_cli.core.Explainer.")
+    members = explainer.members("checked")
+    require(members, f"{name}.members() must have at least one explainer.")
+    for key, member in members.items():
+        require_text(key, f"{name}.members(): a name")
+        _check_declarations(member)
+        applicable = [problem for problem in list_applicable(member, problems) if _accepts(member, problem)]
+        require(applicable, f"{name}.check() refuses every problem that sits_out() accepts.")
+        for problem in applicable:
+            _check_on(member, problem)
+
+
+def _check_declarations(explainer: Explainer) -> None:
+    name = type(explainer).__name__
+    require(isinstance(explainer.access, int) and explainer.access in list(Access), f"{name}.access must be an Access.")
+    least = explainer.least
+    require(least is None or least <= explainer.access, f"{name}.least must not exceed {name}.access.")
+    require(explainer.gives in ("set", "scores"), f"{name}.gives must be 'set' or 'scores', not {explainer.gives!r}.")
+    require(isinstance(explainer.place, int | float), f"{name}.place must be a number.")
+    if explainer.title is not None:
+        require_text(explainer.title, f"{name}.title")
+
+
+def _accepts(explainer: Explainer, problem: Problem) -> bool:
+    """Return whether `check` accepts the data and the model; a refusal must have a text."""
+    try:
+        explainer.check(problem.subject)
+    except (ValueError, UserError) as error:
+        require_reason(str(error), f"{type(explainer).__name__}.check() on {problem.name}: the message")
+        return False
+    return True
+
+
+def _check_on(explainer: Explainer, problem: Problem) -> None:
+    name = f"{type(explainer).__name__} on {problem.name}"
+    access, dataset = explainer.asks(problem.subject), problem.dataset
+    require(access in list(Access), f"{name}: asks() must return an Access, not {access!r}.")
+    workload = explainer.workload(problem.subject)
+    require(isinstance(workload, Workload), f"{name}: workload() must return a Workload, not {workload!r}.")
+    for names in (explainer.estimates(dataset), {metric for metric, _ in explainer.maximises(dataset)}):
+        require(all(isinstance(one, str) for one in names), f"{name}: estimates() and maximises() must have names.")
+    order = np.arange(len(problem.rows))
+    with access_enforced(name), generator_untouched(name):
+        whole = _explain(explainer.fit(dataset, problem.make_client(access)), problem, order, name)
+        again = _explain(explainer.fit(dataset, problem.make_client(access)), problem, order, name)
+        function = explainer.fit(dataset, problem.make_client(access))
+        reverse = _explain(function, problem, order[::-1], name)
+        alone = [_explain(function, problem, order[i : i + 1], name) for i in (2, 0)]
+    _check_explanation(explainer, whole, problem, name)
+    _require_same(whole, again, name, "a second time, with the same seed,")
+    _require_same(whole.take(order[::-1]), reverse, name, "in another order")
+    _require_same(whole.take(np.array([2, 0])), Explanation.concatenate(alone), name, "alone")
+
+
+def _explain(function: Callable[[Batch], Explanation], problem: Problem, order: Ints, name: str) -> Explanation:
+    """Return the explanations of some instances; of one that raises NotExplained an empty one."""
+    batch = problem.make_batch(order)
+    before = batch.codes.copy()
+    try:
+        explanation = function(batch)
+    except NotExplained as error:
+        require_text(str(error), f"{name}: the reason of NotExplained")
+        if len(order) == 1:
+            return Explanation.ragged([[]])
+        return Explanation.concatenate([_explain(function, problem, order[i : i + 1], name) for i in range(len(order))])
+    require((batch.codes == before).all(), f"{name} changes the codes that it is given.")
+    require(isinstance(explanation, Explanation), f"{name} must return an Explanation, not {explanation!r}.")
+    require(len(explanation) == len(order), f"{name} explains {len(explanation)} of {len(order)} instances.")
+    return explanation
+
+
+def _check_explanation(explainer: Explainer, explanation: Explanation, problem: Problem, name: str) -> None:
+    features, codes = explanation.features, problem.rows.codes
+    require_array(features, features.shape, "iu", f"{name}: features")
+    require(features.ndim == 2, f"{name}: features must have the shape (n, K), not {features.shape}.")
+    require_array(explanation.scores, features.shape, "f", f"{name}: scores")
+    selected = features != NONE
+    valid = (features[selected] >= 0) & (features[selected] < problem.dataset.width)
+    require(valid.all(), f"{name} selects features that there are not.")
+    require((selected[:, 1:] <= selected[:, :-1]).all(), f"{name}: NONE must stand behind all selected features.")
+    for i, row in enumerate(features):
+        own = row[row != NONE]
+        require(len(set(own.tolist())) == len(own), f"{name} selects a feature twice, for instance {i}.")
+        require((codes[i, own] != ABSENT).all(), f"{name} selects a feature that is absent, for instance {i}.")
+    if explainer.gives == "scores":
+        known = np.isfinite(explanation.scores[selected])
+        require(known.all(), f"{name}: every selected feature must have a finite score.")
+
+
+def _require_same(one: Explanation, two: Explanation, name: str, how: str) -> None:
+    width = max(one.features.shape[1], two.features.shape[1])
+    message = f"{name} gives another explanation when an instance is explained {how}."
+    require((one.top(width) == two.top(width)).all(), message)
+    one, two = Explanation.concatenate([one]), Explanation.concatenate([two])
+    selected = one.features != NONE
+    require_equal(one.scores[selected], two.scores[two.features != NONE], message)

@@ -1,0 +1,72 @@
+"""The contracts of judges, executors and caches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from cfeval_cli.core import Additive, Cache, Executor, Judging, Subject, Trainable, Tree
+from cfeval_cli.model.tree import Tree as TreeSettings
+from cfeval_cli.testing.problems import Problem, make_problems
+from cfeval_cli.testing.require import require
+
+
+def check_judge(judge: Judging, problems: Sequence[Problem] | None = None) -> None:
+    """Check that a judge is a model whose true reasons are known, of at least one of the problems."""
+    name = type(judge).__name__
+    model = judge.trainable(TreeSettings())
+    require(isinstance(model, Trainable), f"{name}.trainable() must return settings with fit(dataset, seed).")
+    subjects = [Subject.of(problem.dataset, model) for problem in (make_problems() if problems is None else problems)]
+    is_known = any(subject.can(Additive) or subject.can(Tree) or subject.blind for subject in subjects)
+    require(is_known, f"{name}: the truth of its model is not known. It must be Additive, a Tree, or blind.")
+
+
+def check_executor(executor: Executor) -> None:
+    """Check that an executor returns the results in order, leaves shared values alone, and passes errors on."""
+    name = type(executor).__name__
+    executor.prepare(None)
+    shared = {"table": np.arange(40_000.0), "factor": 3}
+    items = list(range(17))
+    expected = [compute(shared, item) for item in items]
+    results = list(executor.map(compute, shared, items))
+    require(results == expected, f"{name} returns other results, or in another order.")
+    require(list(executor.map(compute, shared, [])) == [], f"{name} returns results of no items.")
+    require((shared["table"] == np.arange(40_000.0)).all(), f"{name} changes what items share.")
+    try:
+        list(executor.map(fail_at_two, None, [0, 1, 2, 3]))
+    except ValueError as error:
+        require("no 2" in str(error), f"{name} changes the message of an error: {error}.")
+    else:
+        raise AssertionError(f"{name} hides an error of the work.")
+
+
+def compute(shared: Any, item: int) -> float:
+    """Return a number that depends on what items share and on the item."""
+    return float(shared["table"][item] * shared["factor"])
+
+
+def fail_at_two(shared: Any, item: int) -> int:
+    """Return the item, and fail for one."""
+    if item == 2:
+        raise ValueError("no 2")
+    return item
+
+
+def check_cache(cache: Cache) -> None:
+    """Check that a cache, which must be empty, returns what was stored, to the byte and by section, or nothing."""
+    name = type(cache).__name__
+    values = {bytes([i]) * 8: bytes(range(i, 200)) for i in range(1, 60)}
+    keys = list(values)
+    require(cache.known("one", "a section", keys) == {}, f"{name} knows values before any was stored.")
+    cache.keep("one", "a section", dict(list(values.items())[:40]))
+    found = cache.known("one", "a section", keys)
+    require(all(values[key] == value for key, value in found.items()), f"{name} returns other values than were stored.")
+    require(set(found) <= set(keys[:40]), f"{name} knows values that were not stored.")
+    few = cache.known("one", "a section", keys[:3])
+    require(set(few) <= set(keys[:3]), f"{name} returns values that were not asked for.")
+    require(cache.known("two", "another section", keys) == {}, f"{name} mixes up sections.")
+    cache.keep("one", "a section", {keys[0]: b"new"})
+    latest = cache.known("one", "a section", keys[:1]).get(keys[0], b"new")
+    require(latest == b"new", f"{name} returns a value that was replaced.")

@@ -1,0 +1,202 @@
+"""The contract of metrics."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import get_args
+
+import numpy as np
+
+from cfeval_cli.core import (
+    NONE,
+    Absent,
+    Access,
+    Additive,
+    Case,
+    Explanation,
+    Floats,
+    Ints,
+    Linear,
+    Memory,
+    Metric,
+    Removed,
+    Score,
+)
+from cfeval_cli.core.metric import Needs, Role
+from cfeval_cli.removal.marginal import Marginal
+from cfeval_cli.removal.mask import Mask
+from cfeval_cli.removal.mean import Mean
+from cfeval_cli.removal.zero import Zero
+from cfeval_cli.search.continuous import Continuous
+from cfeval_cli.search.discrete import Discrete
+from cfeval_cli.testing.problems import TOLERANCE, Problem
+from cfeval_cli.testing.require import (
+    access_enforced,
+    generator_untouched,
+    list_applicable,
+    require,
+    require_array,
+    require_equal,
+    require_text,
+)
+from cfeval_cli.testing.search import find_counterfactuals
+from cfeval_cli.truth.centered import Centered
+from cfeval_cli.truth.contrast import Contrast
+
+_K = 2
+
+
+def check_metric(metric: Metric, problems: Sequence[Problem] | None = None) -> None:
+    """Check what a metric declares, and its scores: in range, reproducible, independent of batch and order."""
+    name = type(metric).__name__
+    require(isinstance(metric, Metric), f"{name} must derive from cfeval_cli.core.Metric.")
+    _check_declarations(metric, name)
+    has_score = False
+    for problem in list_applicable(metric, problems):
+        case = _make_case(problem)
+        for level in _list_levels(metric, problem):
+            has_score |= _check_on(metric, problem, case, level)
+    require(has_score, f"{name} has no score on any of the problems, pass others.")
+
+
+def _check_declarations(metric: Metric, name: str) -> None:
+    require_text(metric.name, f"{name}.name")
+    require(re.fullmatch(r"\w[\w-]*", metric.name), f"{name}.name must be of letters, digits, _ and -.")
+    require_text(metric.title, f"{name}.title")
+    require(metric.better in ("higher", "lower", "none"), f"{name}.better must be 'higher', 'lower' or 'none'.")
+    require(metric.role in get_args(Role), f"{name}.role must be one of {', '.join(get_args(Role))}.")
+    is_fact = metric.role == "fact"
+    require(is_fact == (metric.better == "none"), f"{name}: better must be 'none' exactly for a metric of role 'fact'.")
+    require(metric.needs in get_args(Needs), f"{name}.needs must be one of {', '.join(get_args(Needs))}.")
+    low, high = metric.range
+    require(low < high, f"{name}.range must be the lowest and the highest value, not {metric.range}.")
+    require(metric.access in list(Access), f"{name}.access must be an Access, not {metric.access!r}.")
+    require(metric.most is None or metric.most >= metric.access, f"{name}.most must not be below {name}.access.")
+    require(isinstance(metric.place, int | float), f"{name}.place must be a number.")
+
+
+def _list_levels(metric: Metric, problem: Problem) -> list[Access]:
+    """Return the levels of access that a run may give the metric."""
+    if metric.role != "judged":
+        return [Access.NOTHING]
+    more = [level for level in Access if metric.access < level <= (metric.most or metric.access)]
+    return [metric.access, *(level for level in more if problem.subject.refuses(level) is None)]
+
+
+@cache
+def _make_case(problem: Problem) -> Case:
+    """Return all that a metric may look at, for random explanations."""
+    rows, dataset, rng = problem.rows, problem.dataset, np.random.default_rng(0)
+    pairs = []
+    for i, row in enumerate(rows.codes):
+        own = rng.permutation(np.flatnonzero(row >= 0))[: None if i else 1]
+        pairs.append(list(zip(own.tolist(), np.sort(rng.normal(size=len(own)))[::-1].tolist(), strict=True)))
+    explanation = Explanation.ragged(pairs)
+    features = explanation.top(_K)
+    levels = [level for level in (Access.LABEL, Access.PROBABILITY) if problem.subject.refuses(level) is None]
+    edits = {level: find_counterfactuals(Discrete(), problem, features, level) for level in levels}
+    if problem.subject.can(Linear):
+        search = Continuous(steps=50, restarts=2)
+        edits[Access.GRADIENT] = find_counterfactuals(search, problem, features, Access.GRADIENT)
+    client, removals = problem.make_client(Access.WHITE_BOX), {}
+    for removal in (Zero(), Mask(), Mean(), Marginal(draws=8)):
+        reason = removal.sits_out(problem.subject)
+        removals[removal.name] = Removed(removal, None if reason else removal.fit(dataset, client), reason or "")
+    truths = [Centered(), Contrast()] if problem.subject.can(Additive) else []
+    return Case(
+        rows.ids, rows.codes, rows.labels, rows.probability, dataset=dataset, model=client, features=features, k=_K,
+        complete=(features != NONE).all(axis=1), counterfactuals=edits, removals=removals,
+        truth={truth.name: truth.known(dataset, client, rows) for truth in truths}, explanation=explanation,
+    )  # fmt: skip
+
+
+def _take(case: Case, order: Ints) -> Case:
+    """Return the case of some instances, with a memory of its own."""
+    rows = case.take(order)
+    return replace(
+        case, ids=rows.ids, codes=rows.codes, labels=rows.labels, probability=rows.probability,
+        features=case.features[order], complete=case.complete[order],
+        counterfactuals={level: found.take(order) for level, found in case.counterfactuals.items()},
+        truth={name: values[order] for name, values in case.truth.items()},
+        explanation=None if case.explanation is None else case.explanation.take(order), memory=Memory(),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Values:
+    """A variant's numerator and denominator (n,), NaN for instances that it is not of."""
+
+    numerator: Floats
+    denominator: Floats
+
+
+def _check_on(metric: Metric, problem: Problem, case: Case, level: Access) -> bool:
+    """Check the scores at one level of access; return whether there is any."""
+    name = f"{type(metric).__name__} with {level.name.lower()} access on {problem.name}"
+    order = np.arange(len(case))
+    is_likely = max(level, metric.access) >= Access.PROBABILITY
+    seen = replace(
+        _take(case, order),
+        model=problem.make_client(level),
+        probability=case.probability if is_likely else None,
+    )
+    with access_enforced(name), generator_untouched(name):
+        before = seen.codes.copy(), seen.features.copy()
+        whole = _score(metric, seen, name)
+        require((before[0] == seen.codes).all() and (before[1] == seen.features).all(), f"{name} changes its input.")
+        for part, other, how in (
+            (order, seen, "with what it asked before in memory"),
+            (order, _take(seen, order), "a second time"),
+            (order[::-1], _take(seen, order[::-1]), "in another order"),
+            (order[::2], _take(seen, order[::2]), "for some of the instances alone"),
+        ):
+            _require_same(whole, _score(metric, other, name), part, f"{name} gives other scores {how}.")
+        _score(metric, replace(_take(seen, order), explanation=None), f"{name}, for an explainer without an order")
+    for variant, values in whole.items():
+        _check_range(metric, values, f"{name}, {variant}")
+        require(isinstance(metric.rewards(variant, _K, {}), set), f"{name}: rewards() must return a set.")
+    return bool(whole)
+
+
+def _score(metric: Metric, case: Case, name: str) -> Mapping[str, _Values]:
+    """Return the scores of a case by variant, after checking their form."""
+    values: dict[str, _Values] = {}
+    variants = []
+    for score in metric.score(case):
+        require(isinstance(score, Score | Absent), f"{name} must yield Score or Absent, not {type(score).__name__}.")
+        require_text(score.variant, f"{name}: a variant")
+        require(score.variant not in variants, f"{name} has the variant {score.variant} twice.")
+        variants.append(score.variant)
+        if isinstance(score, Absent):
+            require_text(score.reason, f"{name}: the reason why {score.variant} is absent")
+            continue
+        some = np.arange(len(case)) if score.some is None else score.some
+        for field in ("numerator", "denominator"):
+            require_array(getattr(score, field), (len(some),), "f", f"{name}, {score.variant}: {field}")
+        require(np.isfinite(score.numerator).all(), f"{name}, {score.variant}: numerators must be finite.")
+        require((score.denominator >= 0).all(), f"{name}, {score.variant}: denominators must not be negative.")
+        fields = set(re.findall(r"{(\w+)}", score.remark))
+        require(fields <= set(score.counts), f"{name}, {score.variant}: the remark has fields without counts.")
+        dense = np.full((2, len(case)), np.nan)
+        dense[:, some] = score.numerator, score.denominator
+        values[score.variant] = _Values(*dense)
+    return values
+
+
+def _require_same(whole: Mapping[str, _Values], other: Mapping[str, _Values], order: Ints, message: str) -> None:
+    require(set(whole) == set(other), message)
+    for variant, values in whole.items():
+        require_equal(values.numerator[order], other[variant].numerator, message)
+        require_equal(values.denominator[order], other[variant].denominator, message)
+
+
+def _check_range(metric: Metric, values: _Values, name: str) -> None:
+    known = values.denominator > 0
+    if not known.any():
+        return
+    low, high = metric.range
+    value = values.numerator[known].sum() / values.denominator[known].sum()
+    require(low - TOLERANCE <= value <= high + TOLERANCE, f"{name}: {value:g} is outside its range {metric.range}.")

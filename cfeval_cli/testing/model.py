@@ -1,0 +1,195 @@
+"""The contract of models."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from cfeval_cli.core import (
+    ABSENT,
+    Access,
+    Additive,
+    Binary,
+    BlackBox,
+    Classifier,
+    Codes,
+    Dataset,
+    Differentiable,
+    Editable,
+    Embedded,
+    Fingerprinted,
+    Floats,
+    Ledger,
+    Linear,
+    Logits,
+    Model,
+    Picking,
+    Probabilistic,
+    Reading,
+    Reparametrisable,
+    Restorable,
+    Stored,
+    Subject,
+    Trainable,
+    Tree,
+)
+from cfeval_cli.core.client import apply_edits, embed
+from cfeval_cli.errors import UserError
+from cfeval_cli.testing.problems import make_table, make_text
+from cfeval_cli.testing.require import generator_untouched, require, require_array, require_equal
+
+# Models of matrix products give a row other last digits in another batch.
+_CLOSE = 1e-6
+
+
+def check_model(model: Trainable, datasets: Sequence[Dataset] | None = None) -> None:
+    """Check a model's predictions and every ability that it declares, after training on small data.
+
+    Data that the settings refuse with a UserError are left out; all must not be refused.
+    """
+    name = type(model).__name__
+    require(isinstance(model, Trainable), f"{name} must have fit(dataset, seed).")
+    refusals, n_checked = [], 0
+    for dataset in (make_table(), make_text()) if datasets is None else datasets:
+        about = f"{name} on {dataset.name}"
+        try:
+            subject = Subject.of(dataset, model)
+            with generator_untouched(about):
+                trained, again = model.fit(dataset, 3), model.fit(dataset, 3)
+        except UserError as error:
+            refusals.append(f"{dataset.name}: {error}")
+            continue
+        n_checked += 1
+        require(
+            subject.kind is BlackBox or isinstance(trained, subject.kind),
+            f"{about}: fit() returns {type(trained).__name__}, and was to return {subject.kind.__name__}.",
+        )
+        codes = dataset.test.codes
+        require_equal(
+            _predict(trained, codes), _predict(again, codes), f"{about}: the same seed must give the same model."
+        )
+        _check_predictions(trained, dataset, about)
+        _check_embeddings(trained, dataset, about)
+        _check_white_box(trained, dataset, about)
+        _check_storage(model, trained, dataset, about)
+    require(n_checked, f"{name} refuses all data, pass others. {' '.join(refusals)}")
+
+
+def _predict(model: Model, codes: Codes) -> Floats:
+    """Return probabilities (n, C), or labels (n, 1) of a model that has no more."""
+    if isinstance(model, Probabilistic):
+        return np.asarray(model.predict_proba(codes))
+    client = Ledger().gate(model, Access.LABEL, "check_model")
+    return client.labels(codes).astype(np.float64)[:, None]
+
+
+def _check_predictions(model: Model, dataset: Dataset, name: str) -> None:
+    codes, n, n_classes = dataset.test.codes, len(dataset.test), len(dataset.classes)
+    before = codes.copy()
+    whole = _predict(model, codes)
+    require((codes == before).all(), f"{name} changes the codes that it is given.")
+    if isinstance(model, Probabilistic):
+        require_array(whole, (n, n_classes), "f", f"{name}: predict_proba()")
+        require((whole >= 0).all() and (whole <= 1).all(), f"{name}: probabilities must be between 0 and 1.")
+        require(np.allclose(whole.sum(axis=1), 1, atol=_CLOSE), f"{name}: probabilities must add up to 1.")
+    if isinstance(model, Classifier):
+        labels = model.predict(codes)
+        require_array(labels, (n,), "iu", f"{name}: predict()")
+        require(((labels >= 0) & (labels < n_classes)).all(), f"{name}: predict() returns numbers that are no classes.")
+    require(len(_predict(model, codes[:0])) == 0, f"{name} fails on no rows.")
+    reverse, alone = _predict(model, codes[::-1])[::-1], _predict(model, codes[2:3])
+    require(np.allclose(whole, reverse, atol=_CLOSE), f"{name} predicts otherwise in another order.")
+    require(np.allclose(whole[2:3], alone, atol=_CLOSE), f"{name} predicts otherwise for a row alone.")
+    if isinstance(model, Binary) and isinstance(model, Probabilistic):
+        same = np.allclose(model.positive(codes), whole[:, 1], atol=_CLOSE)
+        require(same, f"{name}: positive() and predict_proba() disagree.")
+    if isinstance(model, Editable):
+        rows, features = np.arange(n), np.tile([0, 1], (n, 1))
+        values = np.zeros((n, 2), dtype=np.int32)
+        edited = model.edited_positive(codes, features, rows, values)
+        expected = model.positive(apply_edits(codes, features, rows, values))
+        require(np.allclose(edited, expected, atol=_CLOSE), f"{name}: edited_positive() and positive() disagree.")
+    if isinstance(model, Reading):
+        _check_reads(model, dataset, name)
+
+
+def _check_reads(model: Reading, dataset: Dataset, name: str) -> None:
+    reads = model.reads()
+    require_array(reads, (dataset.width,), "b", f"{name}: reads()")
+    if not isinstance(model, Classifier | Probabilistic | Binary):
+        raise AssertionError(f"{name} has neither predict() nor predict_proba().")
+    for j in np.flatnonzero(~reads).tolist():
+        edited = dataset.test.codes.copy()
+        present = edited[:, j] != ABSENT
+        edited[present, j] = (edited[present, j] + 1) % len(dataset.features[j].values)
+        same = np.allclose(_predict(model, edited), _predict(model, dataset.test.codes), atol=_CLOSE)
+        require(same, f"{name}: predictions depend on a feature that reads() denies.")
+
+
+def _check_embeddings(model: Model, dataset: Dataset, name: str) -> None:
+    if not isinstance(model, Embedded):
+        return
+    codes = dataset.test.codes
+    gone = model.vectors(0, np.array([ABSENT], dtype=np.int32))
+    require((gone == 0).all(), f"{name}: the embedding of an absent feature must be zero.")
+    whole = embed(model, codes)
+    require_array(whole, (*codes.shape, gone.shape[1]), "f", f"{name}: vectors()")
+    if isinstance(model, Picking):
+        rows, features = np.nonzero(codes != ABSENT)
+        require_equal(model.pick(features, codes[rows, features]), whole[rows, features],
+                      f"{name}: pick() and vectors() disagree.")  # fmt: skip
+    if not isinstance(model, Differentiable):
+        return
+    import torch
+
+    vectors = torch.as_tensor(whole).requires_grad_()
+    probabilities = model.proba_embedded(vectors)
+    same = np.allclose(probabilities.detach().numpy(), _predict(model, codes), atol=_CLOSE)
+    require(same, f"{name}: proba_embedded() of the embeddings of values and predict_proba() disagree.")
+    probabilities[:, 0].sum().backward()
+    require(vectors.grad is not None and bool(torch.isfinite(vectors.grad).all()), f"{name} has no finite gradient.")
+    if isinstance(model, Logits):
+        logits = model.logits_embedded(torch.as_tensor(whole))
+        same = bool(torch.allclose(torch.softmax(logits, dim=1), probabilities.detach(), atol=_CLOSE))
+        require(same, f"{name}: logits_embedded() and proba_embedded() disagree.")
+
+
+def _check_white_box(model: Model, dataset: Dataset, name: str) -> None:
+    codes, of = dataset.test.codes, np.zeros(len(dataset.test), dtype=np.int64)
+    if isinstance(model, Linear):
+        expected = np.log(_predict(model, codes))
+        same = np.allclose(model.logits(codes), expected[:, 1] - expected[:, 0], atol=_CLOSE)
+        require(same, f"{name}: logits() and predict_proba() disagree.")
+        require(np.asarray(model.slopes()).shape[0] == dataset.width, f"{name}: slopes() must have a row a feature.")
+    if isinstance(model, Additive):
+        effects = model.effects(codes, of)
+        require_array(effects, codes.shape, "f", f"{name}: effects()")
+        for j, column in enumerate(codes.T):
+            there = column != ABSENT
+            expected = model.value_effects(j, 0)[column[there]]
+            require_equal(effects[there, j], expected, f"{name}: effects() and value_effects() disagree.")
+        require_array(model.mean_effects(), (len(dataset.classes), dataset.width), "f", f"{name}: mean_effects()")
+    if isinstance(model, Tree):
+        leaves = model.leaves()
+        takes = np.stack([leaves.takes(j, column) for j, column in enumerate(codes.T)]).all(axis=0)
+        require((takes.sum(axis=1) == 1).all(), f"{name}: a row must fall into exactly one leaf.")
+        same = np.allclose(leaves.probabilities[takes.argmax(axis=1)], _predict(model, codes), atol=_CLOSE)
+        require(same, f"{name}: leaves() and predict_proba() disagree.")
+    if isinstance(model, Reparametrisable):
+        changes = model.changes(padded=dataset.padded)
+        other = model.reparametrised(dataset, changes, np.random.default_rng(0))
+        same = np.allclose(_predict(other, codes), _predict(model, codes), atol=_CLOSE)
+        require(same, f"{name}: reparametrised() changes predictions.")
+
+
+def _check_storage(settings: Trainable, model: Model, dataset: Dataset, name: str) -> None:
+    for component in (settings, model):
+        if isinstance(component, Fingerprinted):
+            fingerprint = component.fingerprint()
+            is_valid = fingerprint is None or isinstance(fingerprint, str)
+            require(is_valid, f"{name}: fingerprint() must return a text or None, not {fingerprint!r}.")
+    if isinstance(model, Stored) and isinstance(settings, Restorable):
+        restored = settings.restore(model.arrays())
+        codes = dataset.test.codes
+        require_equal(_predict(restored, codes), _predict(model, codes), f"{name}: restore() gives another model.")

@@ -1,0 +1,86 @@
+"""What all checks share: plain messages, reasons, and comparisons."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cfeval_cli.core import Subject
+from cfeval_cli.errors import Failure
+from cfeval_cli.testing.problems import TOLERANCE, Problem, make_problems
+
+
+class Optional(Protocol):
+    """A component that may not apply to some data or models."""
+
+    def sits_out(self, subject: Subject) -> str | None:
+        """Why it does not apply; None if it does."""
+        ...
+
+
+def require(condition: object, message: str) -> None:
+    """Raise an AssertionError with a message unless a condition holds."""
+    if not condition:
+        raise AssertionError(message)
+
+
+def require_text(value: object, name: str) -> None:
+    """Require a text that is not empty."""
+    require(isinstance(value, str) and value.strip(), f"{name} must be a text that is not empty, not {value!r}.")
+
+
+def require_reason(reason: object, name: str) -> bool:
+    """Require a reason as text, or None; return whether the component applies."""
+    require(reason is None or isinstance(reason, str), f"{name} must be a text or None, not {reason!r}.")
+    require(reason is None or str(reason).strip(), f"{name} is an empty text: return None if the component applies.")
+    return reason is None
+
+
+def require_array(value: object, shape: tuple[int, ...], kinds: str, name: str) -> None:
+    """Require an array of a shape and of one of some kinds, by NumPy's letters: i integers, f floats, b bools."""
+    require(isinstance(value, np.ndarray), f"{name} must be a NumPy array, not {type(value).__name__}.")
+    array: NDArray[Any] = np.asarray(value)
+    require(array.shape == shape, f"{name} must have the shape {shape}, not {array.shape}.")
+    require(array.dtype.kind in kinds, f"{name} must not be of type {array.dtype}.")
+
+
+def require_equal(one: NDArray[Any], two: NDArray[Any], message: str, tolerance: float = TOLERANCE) -> None:
+    """Require equal arrays: numbers to a tolerance, missing equals missing."""
+    require(one.shape == two.shape and np.allclose(one, two, tolerance, tolerance, equal_nan=True), message)
+
+
+def list_applicable(component: Optional, problems: Sequence[Problem] | None) -> list[Problem]:
+    """Return the problems that a component applies to; AssertionError if there is none."""
+    name = type(component).__name__
+    applicable, reasons = [], []
+    for problem in make_problems() if problems is None else problems:
+        reason = component.sits_out(problem.subject)
+        if require_reason(reason, f"{name}.sits_out() on {problem.name}"):
+            applicable.append(problem)
+        else:
+            reasons.append(f"{problem.name}: {reason}")
+    require(applicable, f"{name} applies to none of the problems, pass others. {'; '.join(reasons)}.")
+    return applicable
+
+
+@contextmanager
+def access_enforced(name: str) -> Iterator[None]:
+    """Turn the client's refusal of more access than was declared into an AssertionError."""
+    try:
+        yield
+    except Failure as error:
+        raise AssertionError(f"{name}: {error}") from error
+
+
+@contextmanager
+def generator_untouched(name: str) -> Iterator[None]:
+    """Require that NumPy's global generator is left alone: random numbers come from the instance's own stream."""
+    before: Any = np.random.get_state()  # noqa: NPY002  it is looked at, not drawn from
+    yield
+    after: Any = np.random.get_state()  # noqa: NPY002
+    same = np.array_equal(before[1], after[1]) and before[2:] == after[2:]
+    require(same, f"{name} draws from NumPy's global generator. Use the streams of the batch, or a seed of its own.")

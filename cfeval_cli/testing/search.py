@@ -1,0 +1,139 @@
+"""The contract of searches for counterfactuals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cfeval_cli.core import NONE, Access, Counterfactuals, Ints, Measure, Search, Task, Workload
+from cfeval_cli.core.counterfactual import editable
+from cfeval_cli.distance.euclidean import Euclidean
+from cfeval_cli.testing.problems import Problem, make_problems
+from cfeval_cli.testing.require import (
+    access_enforced,
+    generator_untouched,
+    require,
+    require_array,
+    require_equal,
+    require_reason,
+    require_text,
+)
+
+
+def check_search(search: Search, problems: Sequence[Problem] | None = None) -> None:
+    """Check what a search declares, and its counterfactuals: valid, reproducible, independent of batch and order."""
+    name = type(search).__name__
+    require(isinstance(search, Search), f"{name} must derive from cfeval_cli.core.Search.")
+    require_text(search.title, f"{name}.title")
+    require_text(search.label, f"{name}.label")
+    require(search.levels and all(level in list(Access) for level in search.levels), f"{name}.levels must have levels.")
+    applicable = [
+        problem
+        for problem in (make_problems() if problems is None else problems)
+        if require_reason(search.refuses(problem.subject), f"{name}.refuses() on {problem.name}")
+    ]
+    require(applicable, f"{name} refuses all of the problems, pass others.")
+    for problem in applicable:
+        search.check(problem.dataset, 2)
+        require(search.chunk(problem.dataset, 2) >= 1, f"{name}.chunk() must be at least 1.")
+        for level in search.levels:
+            if problem.subject.refuses(level) is None:
+                _check_on(search, problem, level)
+
+
+def choose_features(problem: Problem, k: int) -> Ints:
+    """Return k features (n, k) of each test instance, NONE where fewer are there."""
+    rng = np.random.default_rng(0)
+    features = np.full((len(problem.rows), k), NONE)
+    for i, row in enumerate(problem.rows.codes):
+        own = rng.permutation(np.flatnonzero(row >= 0))[: k if i else 1]
+        features[i, : len(own)] = own
+    return features
+
+
+def find_counterfactuals(search: Search, problem: Problem, features: Ints, level: Access) -> Counterfactuals:
+    """Return counterfactuals of all test instances, at the Euclidean distance."""
+    measure = Euclidean().fit(problem.dataset, problem.model, level)
+    return search.find(_make_task(problem, features, level, np.arange(len(features)), measure))
+
+
+def _make_task(problem: Problem, features: Ints, level: Access, order: Ints, measure: Measure) -> Task:
+    rows = problem.rows.take(order)
+    return Task(
+        rows.ids, rows.codes, rows.labels, rows.probability if level >= Access.PROBABILITY else None, seed=0,
+        component="search", features=editable(problem.dataset, features[order]), dataset=problem.dataset,
+        model=problem.make_client(level), measure=measure,
+    )  # fmt: skip
+
+
+def _check_on(search: Search, problem: Problem, level: Access) -> None:
+    name = f"{type(search).__name__} with {level.name.lower()} access on {problem.name}"
+    features, order = choose_features(problem, 2), np.arange(len(problem.rows))
+    workload = search.workload(problem.dataset, features)
+    require(isinstance(workload, Workload), f"{name}: workload() must return a Workload, not {workload!r}.")
+    measure = Euclidean().fit(problem.dataset, problem.model, level)
+    parts = (order, order, order[::-1], order[2:3], order[:0])
+    tasks = [_make_task(problem, features, level, part, measure) for part in parts]
+    with access_enforced(name), generator_untouched(name):
+        whole, again, reverse, alone, nothing = (search.find(task) for task in tasks)
+    _check_counterfactuals(whole, tasks[0], name)
+    require(len(nothing.labels) == 0, f"{name} finds counterfactuals of no instances.")
+    for other, own, how in (
+        (again, order, "a second time, with the same seed"),
+        (reverse, order[::-1], "in another order"),
+        (alone, order[2:3], "for an instance alone"),
+    ):
+        for one, two in zip(_list_arrays(whole.take(own)), _list_arrays(other), strict=True):
+            require_equal(one, two, f"{name} finds another counterfactual {how}.")
+
+
+def _list_arrays(found: Counterfactuals) -> list[NDArray[Any]]:
+    arrays: tuple[NDArray[Any] | None, ...] = (
+        found.labels,
+        found.distance,
+        found.probability,
+        found.codes,
+        found.vectors,
+        found.converged,
+    )
+    return [array for array in arrays if array is not None]
+
+
+def _check_counterfactuals(found: Counterfactuals, task: Task, name: str) -> None:
+    n = len(task)
+    require(isinstance(found, Counterfactuals), f"{name} must return Counterfactuals, not {type(found).__name__}.")
+    require_array(found.features, task.features.shape, "i", f"{name}: features")
+    require((found.features == task.features).all(), f"{name} changes which features were open to the edit.")
+    require_array(found.labels, (n,), "i", f"{name}: labels")
+    require_array(found.flipped, (n,), "b", f"{name}: flipped")
+    require_array(found.distance, (n,), "f", f"{name}: distance")
+    require((found.flipped == (found.labels != task.labels)).all(), f"{name}: flipped contradicts labels.")
+    require((found.distance >= 0).all(), f"{name}: distances must not be negative.")
+    require((found.codes is None) != (found.vectors is None), f"{name} must return either codes or vectors.")
+    if found.probability is not None:
+        require(task.access >= Access.PROBABILITY, f"{name}: probabilities need probability access.")
+        require_array(found.probability, (n,), "f", f"{name}: probability")
+    if found.codes is not None:
+        _check_exchanged(found, task, name)
+    if found.vectors is not None:
+        require_array(found.vectors, (*task.features.shape, found.vectors.shape[-1]), "f", f"{name}: vectors")
+        require(np.isfinite(found.vectors).all(), f"{name}: vectors must be finite.")
+
+
+def _check_exchanged(found: Counterfactuals, task: Task, name: str) -> None:
+    codes = found.codes
+    require_array(codes, task.codes.shape, "i", f"{name}: codes")
+    if codes is None:
+        return
+    require((task.model.labels(codes) == found.labels).all(), f"{name}: labels are not those of the edited rows.")
+    rows, features = np.nonzero(codes != task.codes)
+    is_open = (task.features[rows] == features[:, None]).any(axis=1)
+    require(is_open.all(), f"{name} changes features that were not open to the edit.")
+    for row, j in zip(rows.tolist(), features.tolist(), strict=True):
+        own, new = task.codes[row, j], codes[row, j]
+        require(new in task.dataset.candidates[j], f"{name} uses a value that is not among the candidates.")
+        is_allowed = task.dataset.features[j].may(np.array(own), np.array(new))
+        require(bool(is_allowed), f"{name} changes a feature in a way that the data do not permit.")

@@ -1,0 +1,69 @@
+"""The contract of truths."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import get_args
+
+import numpy as np
+
+from cfeval_cli.core import ABSENT, Access, Ints, Known, Truth
+from cfeval_cli.core.truth import Question
+from cfeval_cli.testing.problems import Problem
+from cfeval_cli.testing.require import (
+    access_enforced,
+    generator_untouched,
+    list_applicable,
+    require,
+    require_array,
+    require_equal,
+    require_reason,
+    require_text,
+)
+
+
+def check_truth(truth: Truth, problems: Sequence[Problem] | None = None) -> None:
+    """Check what a truth declares, and its importances: valid, reproducible, independent of batch and order."""
+    name = type(truth).__name__
+    require(isinstance(truth, Truth), f"{name} must derive from cfeval_cli.core.Truth.")
+    require_text(truth.name, f"{name}.name")
+    questions = get_args(Question)
+    require(truth.question in questions, f"{name}.question must be one of {', '.join(questions)}.")
+    require(truth.access in list(Access), f"{name}.access must be an Access, not {truth.access!r}.")
+    for problem in list_applicable(truth, problems):
+        _check_on(truth, problem)
+
+
+def _check_on(truth: Truth, problem: Problem) -> None:
+    name = f"{type(truth).__name__} on {problem.name}"
+    require_reason(truth.twin(problem.subject), f"{name}: twin()")
+    require(isinstance(truth.asks(problem.subject), bool), f"{name}: asks() must return True or False.")
+    cost = truth.cost(problem.subject)
+    require(isinstance(cost, int) and cost >= 0, f"{name}: cost() must be a number of model evaluations, not {cost!r}.")
+    order = np.arange(len(problem.rows))
+    with access_enforced(name), generator_untouched(name):
+        whole = _compute(truth, problem, order, name)
+        again = _compute(truth, problem, order, name)
+        reverse = _compute(truth, problem, order[::-1], name)
+        alone = _compute(truth, problem, order[2:3], name)
+    for other, own, how in ((again, order, "a second time"), (reverse, order[::-1], "in another order")):
+        require_equal(whole.importance[own], other.importance, f"{name} gives other values {how}.")
+    require_equal(whole.importance[2:3], alone.importance, f"{name} gives other values for an instance alone.")
+
+
+def _compute(truth: Truth, problem: Problem, order: Ints, name: str) -> Known:
+    rows, client = problem.rows.take(order), problem.make_client(truth.access)
+    before = rows.codes.copy()
+    found = truth.found(problem.dataset, client, rows)
+    require((rows.codes == before).all(), f"{name} changes the codes that it is given.")
+    require(isinstance(found, Known), f"{name}: found() must return a Known, not {found!r}.")
+    require_array(found.importance, rows.codes.shape, "f", f"{name}: importance")
+    present = rows.codes != ABSENT
+    require(np.isneginf(found.importance[~present]).all(), f"{name}: absent features must have the importance -inf.")
+    known = ~np.isnan(found.importance).any(axis=1)
+    require(np.isfinite(found.importance[known][present[known]]).all(), f"{name}: importances must be finite.")
+    if found.error is not None:
+        require_array(found.error, (len(rows),), "f", f"{name}: error")
+        require(not (found.error < 0).any(), f"{name}: standard errors must not be negative.")
+    require_text(found.how, f"{name}: how")
+    return found

@@ -1,0 +1,115 @@
+"""Every component of cfeval keeps the promises of its kind."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from cfeval_cli import configs, settings
+from cfeval_cli.core import Distance, Explainer, Metric, Removal, Search, Trainable, Truth
+from cfeval_cli.judge.judge import Judge
+from cfeval_cli.testing.distance import check_distance
+from cfeval_cli.testing.explainer import check_explainer
+from cfeval_cli.testing.infrastructure import check_cache, check_executor, check_judge
+from cfeval_cli.testing.metric import check_metric
+from cfeval_cli.testing.model import check_model
+from cfeval_cli.testing.problems import make_problems, make_table
+from cfeval_cli.testing.removal import check_removal
+from cfeval_cli.testing.search import check_search
+from cfeval_cli.testing.truth import check_truth
+from tests.inside import composed
+
+CONF = configs.get_package_folder()
+# Presets, and components that need files or servers, which have tests of their own.
+PRESETS = {"paper", "field", "core"}
+NEED_FILES = {"file", "function", "onnx", "skops"}
+KEYS = {"dfr_deleted": "dfr", "lime_package": "lime"}  # files whose component has another's name
+# Quick settings of slow components; what is checked does not depend on them.
+QUICK = {
+    "anchor": ["explainer.anchor.batch_size=20"],
+    "continuous": ["search.steps=100", "search.restarts=4"],
+    "decision_boundary": ["explainer.decision_boundary.n_samples=200"],
+    "lime": ["explainer.lime.n_samples=200"],
+    "lime_package": ["explainer.lime.n_samples=200"],
+    "lime_absolute": ["explainer.lime_absolute.n_samples=200"],
+    "mlp": ["model.max_epochs=3"],
+}
+
+
+def names(group):
+    return sorted({path.stem for path in (CONF / group).glob("*.yaml")} - PRESETS - NEED_FILES)
+
+
+def one(group, name, kind, *overrides):
+    """A component of a group that is chosen one at a time."""
+    return settings.make(composed(f"{group}={name}", *QUICK.get(name, []), *overrides), group, kind)
+
+
+def member(group, name, kind, *overrides):
+    """A component of a group that is chosen several at a time."""
+    cfg = composed(f"{group}=[{name}]", *QUICK.get(name, []), *overrides)
+    return settings.make(cfg, f"{group}.{KEYS.get(name, name)}", kind)
+
+
+@pytest.mark.parametrize("name", names("explainer"))
+def test_explainers(name):
+    check_explainer(member("explainer", name, Explainer))
+
+
+@pytest.mark.parametrize("name", names("metric"))
+def test_metrics(name):
+    check_metric(member("metric", name, Metric))
+
+
+@pytest.mark.parametrize("name", names("truth"))
+def test_truths(name):
+    check_truth(member("truth", name, Truth))
+
+
+@pytest.mark.parametrize("name", names("removal"))
+def test_removals(name):
+    check_removal(member("removal", name, Removal))
+
+
+@pytest.mark.parametrize("name", names("search"))
+def test_searches(name):
+    check_search(one("search", name, Search))
+
+
+@pytest.mark.parametrize("name", names("distance"))
+def test_distances(name):
+    check_distance(one("distance", name, Distance))
+
+
+@pytest.mark.parametrize("name", names("model"))
+def test_models(name):
+    check_model(one("model", name, Trainable))
+
+
+@pytest.mark.parametrize("name", names("judge"))
+def test_judges(name):
+    check_judge(member("judge", name, Judge))
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_the_local_executor(n_jobs):
+    check_executor(one("executor", "local", object, f"n_jobs={n_jobs}", "executor.min_seconds=0"))
+
+
+@pytest.mark.parametrize("name", names("cache"))
+def test_caches(name, tmp_path):
+    more = [f"cache.folder={tmp_path}"] if name == "disk" else []
+    check_cache(one("cache", name, object, *more))
+
+
+def test_explanations_from_files(tmp_path):
+    table, *_ = make_problems()
+    scores = np.random.default_rng(0).normal(size=(len(table.rows), table.dataset.width))
+    frame = pd.DataFrame(scores, columns=[feature.name for feature in table.dataset.features])
+    frame.insert(0, "instance", table.rows.ids)
+    frame.to_csv(tmp_path / "mine.csv", index=False)
+    check_explainer(member("explainer", "file", Explainer, f"explainer.file.path={tmp_path / 'mine.csv'}"), [table])
+
+
+def test_a_function_as_a_model(tmp_path):
+    (tmp_path / "score.py").write_text("def f(rows):\n    return 0.1 + 0.1 * (rows['colour'] == 'red')\n")
+    check_model(one("model", "function", Trainable, f"model.path={tmp_path / 'score.py'}:f"), [make_table()])
