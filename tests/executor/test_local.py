@@ -25,14 +25,6 @@ from tests.executor.functions import (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(("n_jobs", "min_seconds"), [(1, 0.0), (2, 0.0), (3, 0.0), (2, 1e9), (-1, 0.0)])
-def test_results_come_in_order_and_do_not_depend_on_who_works(n_jobs, min_seconds):
-    items = list(range(23))
-    done = list(Local(n_jobs, min_seconds).map(add, {"base": 100}, items))
-    assert done == [100 + item for item in items]
-    assert list(Local(n_jobs, min_seconds).map(add, {"base": 100}, [])) == []
-
-
 def test_the_first_is_done_here_the_rest_by_workers_that_share_one_copy(tmp_path):
     shared = {"table": np.arange(300_000), "folder": str(tmp_path)}
     done = list(Local(2, 0.0).map(meet, shared, list(range(12))))

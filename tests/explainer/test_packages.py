@@ -6,21 +6,10 @@ from anchor.anchor_tabular import AnchorTabularExplainer
 from lime.lime_tabular import LimeTabularExplainer
 
 from cfeval_cli.core import NONE, Batch
-from cfeval_cli.explainer.against import Against
 from cfeval_cli.explainer.anchor import Anchor
-from cfeval_cli.explainer.constant import Constant
-from cfeval_cli.explainer.decision_boundary import DecisionBoundary
-from cfeval_cli.explainer.gradient_input import GradientInput
-from cfeval_cli.explainer.integrated_gradients import IntegratedGradients
 from cfeval_cli.explainer.lime import Lime, _place
-from cfeval_cli.explainer.lr import Lr
-from cfeval_cli.explainer.nearest_gold import NearestGold
-from cfeval_cli.explainer.omission import Omission
-from cfeval_cli.explainer.random import Random
-from cfeval_cli.explainer.shap import Shap
-from cfeval_cli.model.linear import LinearModel
 from cfeval_cli.seeding import integer, stream
-from tests.problems import REMOVALS, TRUTHS, WAYS, gate, labels, make_batch, make_dataset, make_linear
+from tests.problems import gate, labels, make_batch, make_dataset, make_linear
 
 DATASET = make_dataset([3, 4, 2, 3, 5], n=60, seed=3)
 MODEL = make_linear(DATASET, seed=4, scale=1)
@@ -34,21 +23,6 @@ def batch(rows=slice(None), name="explainer.x"):
 
 def test_both_classes_are_predicted():
     assert set(LABELS.tolist()) == {0, 1}
-
-
-@pytest.mark.parametrize("explainer", [Lime(n_samples=300), Anchor()])
-def test_an_instance_gets_the_same_explanation_in_any_company_and_the_global_generator_is_left_alone(explainer):
-    function = explainer.fit(DATASET, gate(MODEL, explainer.access))
-    state = np.random.get_state()[1].copy()  # noqa: NPY002
-    together = function(batch())
-    backwards = function(batch(slice(None, None, -1)))
-    assert (np.random.get_state()[1] == state).all()  # noqa: NPY002
-    alone = explainer.fit(DATASET, gate(MODEL, explainer.access))(batch(slice(5, 6)))
-    width = backwards.features.shape[1]
-    assert (backwards.features[::-1] == together.features[:, :width]).all()
-    named = alone.features.shape[1]
-    assert (alone.features[0] == together.features[5, :named]).all() and (together.features[5, named:] == NONE).all()
-    assert np.array_equal(alone.scores[0], together.scores[5, :named], equal_nan=True)
 
 
 @pytest.mark.parametrize("order", ["absolute", "signed"])
@@ -135,35 +109,3 @@ def test_anchor_of_a_model_that_always_says_the_same_is_empty():
 def test_bad_settings_are_named(make, key):
     with pytest.raises(ValueError, match=key):
         make()
-
-
-EVERY = [Random(), Omission(REMOVALS), Omission(REMOVALS, "zero"), Lime(n_samples=300), Anchor(threshold=0.8, tau=0.4)]
-EVERY += [DecisionBoundary(n_samples=200), *(Lr(truth, name) for name, truth in TRUTHS.items())]
-EVERY += [Shap("permutation", 20, 3), Shap("kernel", 20, n_samples=100), Shap("linear"), Omission(WAYS, "mean")]
-EVERY += [IntegratedGradients(WAYS), GradientInput(WAYS)]
-EVERY += [one(TRUTHS["centered"]) for one in (Against, Constant, NearestGold)]
-
-
-@pytest.mark.parametrize("explainer", EVERY, ids=str)
-def test_an_instance_gets_the_same_bits_in_any_company(explainer):
-    """What workers, a cache and a resumed run rely on; with weights that are not exact in binary."""
-    rng = np.random.default_rng(0)
-    dataset = make_dataset(rng.integers(2, 30, 12).tolist(), n=40)
-    tables = tuple(rng.normal(size=(len(feature.values), 3)) for feature in dataset.features)
-    model = LinearModel(0.3, rng.normal(size=(12, 3)) / 3, tables, np.zeros((12, 3)))
-    ids = dataset.test.ids
-
-    def told(rows):
-        function = explainer.fit(dataset, gate(model, explainer.access))
-        return function(make_batch(dataset, model, 1, "explainer.x", rows))
-
-    together = told(slice(None))
-    for size in (1, 7, 33):
-        starts = list(range(0, len(ids), size))
-        for start in {starts[0], starts[len(starts) // 2], starts[-1]}:
-            rows = slice(start, start + size)
-            part = told(rows)
-            width = part.features.shape[1]
-            assert np.array_equal(part.features, together.features[rows, :width])
-            assert np.array_equal(part.scores, together.scores[rows, :width], equal_nan=True)
-            assert (together.features[rows, width:] == NONE).all()

@@ -80,19 +80,6 @@ def test_what_it_can_answer_is_known_before(fitted):
     assert type(model) is (AdditiveModel if len(dataset.classes) == 2 else AdditiveClasses)
 
 
-def test_edits_are_evaluated_as_whole_rows_are():
-    pytest.importorskip("interpret")
-    dataset = make_mixed(4, n=60)
-    model = LITTLE.fit(dataset, 0)
-    rng = np.random.default_rng(0)
-    features = np.stack([rng.permutation(dataset.width)[:2] for _ in range(60)])
-    values = np.stack([dataset.train.codes[rng.integers(60), row] for row in features])
-    edited = dataset.test.codes.copy()
-    np.put_along_axis(edited, features, values, axis=1)
-    told = model.edited_positive(dataset.test.codes, features, np.arange(60), values)
-    assert told == pytest.approx(model.predict_proba(edited)[:, 1]) and model.positive(edited) == pytest.approx(told)
-
-
 def test_it_comes_back_from_its_arrays_and_nothing_else_does(fitted):
     dataset, model = fitted
     again = LITTLE.restore(model.arrays())

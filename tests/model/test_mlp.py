@@ -81,15 +81,6 @@ def test_the_same_seed_gives_the_same_model(fitted):
     assert not np.array_equal(Mlp(**SETTINGS).fit(dataset, 2).predict_proba(codes), model.predict_proba(codes))
 
 
-def test_picked_vectors_are_those_of_each_feature(fitted):
-    dataset, model = fitted
-    codes = dataset.test.codes
-    features = np.arange(len(codes)) % dataset.width
-    own = codes[np.arange(len(codes)), features]
-    wanted = np.stack([model.vectors(int(j), np.array([code]))[0] for j, code in zip(features, own, strict=True)])
-    assert np.array_equal(model.pick(features, own), wanted)
-
-
 def test_it_comes_back_from_its_arrays_and_nothing_else_does(fitted):
     dataset, model = fitted
     again = Mlp(**SETTINGS).restore(model.arrays())

@@ -73,16 +73,6 @@ def test_of_too_many_combinations_so_many_training_rows_are_drawn_from_a_seed():
     assert np.bincount(many[:, 0], minlength=9) / 4000 == pytest.approx(large.frequencies[0], abs=0.02)
 
 
-def test_what_stands_in_does_not_depend_on_what_was_asked_before():
-    dataset = make_dataset([9, 9, 9], n=300)
-    one, two = Marginal(draws=20).fit(dataset, None), Marginal(draws=20).fit(dataset, None)
-    for first in ([0, 1], [1, 2], [2]):
-        one.instead(np.array(first))
-    for features in ([1, 2], [0, 1], [0]):
-        a, b = one.instead(np.array(features)), two.instead(np.array(features))
-        assert (a[0] == b[0]).all() and (a[1] == b[1]).all()
-
-
 def test_in_sentences_a_word_comes_from_anywhere_in_the_training_set():
     table = make_dataset([6, 6, 6], n=300, absent=0.3)
     words = table.train.codes[table.train.codes != ABSENT]

@@ -127,17 +127,6 @@ def test_too_few_steps_are_reported_as_not_converged():
     assert not found.converged.all()
 
 
-def test_no_instances_no_counterfactuals():
-    dataset = make_dataset([3, 4, 2], n=20)
-    model = make_linear(dataset)
-    task = make_task(dataset, model, choose_features(dataset, 1, 0), Access.GRADIENT)
-    for search in (Continuous(), Exact()):
-        assert len(search.find(task.part(slice(0))).distance) == 0
-    for level in (Access.LABEL, Access.PROBABILITY):
-        task = make_task(dataset, model, choose_features(dataset, 1, 0), level)
-        assert len(Discrete().find(task.part(slice(0))).distance) == 0
-
-
 def test_a_model_without_gradients_is_refused_in_words():
     dataset = make_dataset([3, 2])
     model = make_linear(dataset)

@@ -12,11 +12,12 @@ from cfeval_cli.testing.explainer import check_explainer
 from cfeval_cli.testing.infrastructure import check_cache, check_executor, check_judge
 from cfeval_cli.testing.metric import check_metric
 from cfeval_cli.testing.model import check_model
-from cfeval_cli.testing.problems import make_problems, make_table
+from cfeval_cli.testing.problems import Problem, make_problems, make_table
 from cfeval_cli.testing.removal import check_removal
 from cfeval_cli.testing.search import check_search
 from cfeval_cli.testing.truth import check_truth
 from tests.inside import composed
+from tests.problems import make_dataset, random_linear
 
 CONF = configs.get_package_folder()
 # Presets, and components that need files or servers, which have tests of their own.
@@ -31,6 +32,7 @@ QUICK = {
     "lime": ["explainer.lime.n_samples=200"],
     "lime_package": ["explainer.lime.n_samples=200"],
     "lime_absolute": ["explainer.lime_absolute.n_samples=200"],
+    "marginal": ["removal.marginal.draws=5"],
     "mlp": ["model.max_epochs=3"],
 }
 
@@ -53,6 +55,26 @@ def member(group, name, kind, *overrides):
 @pytest.mark.parametrize("name", names("explainer"))
 def test_explainers(name):
     check_explainer(member("explainer", name, Explainer))
+
+
+@pytest.fixture(scope="module")
+def wide():
+    """Many features of many values, and weights that are not exact in binary: sums depend on their order."""
+    rng = np.random.default_rng(0)
+    dataset = make_dataset(rng.integers(2, 30, 12).tolist(), n=40)
+    return Problem("a wide table", dataset, random_linear(dataset, 0, 3, scale=0.3))
+
+
+@pytest.mark.parametrize("name", [name for name in names("explainer") if name != "omission_mask"])
+def test_explainers_give_the_same_bits_on_wide_tables(name, wide):
+    check_explainer(member("explainer", name, Explainer), [wide])
+
+
+@pytest.mark.parametrize("name", ["integrated_gradients", "gradient_input"])
+@pytest.mark.parametrize("removal", ["mask", "marginal"])
+def test_gradients_with_other_baselines(name, removal):
+    explainer = member("explainer", name, Explainer, f"explainer.{name}.removal={removal}")
+    check_explainer(explainer, [problem for problem in make_problems() if problem.dataset.padded])
 
 
 @pytest.mark.parametrize("name", names("metric"))
@@ -90,9 +112,9 @@ def test_judges(name):
     check_judge(member("judge", name, Judge))
 
 
-@pytest.mark.parametrize("n_jobs", [1, 2])
-def test_the_local_executor(n_jobs):
-    check_executor(one("executor", "local", object, f"n_jobs={n_jobs}", "executor.min_seconds=0"))
+@pytest.mark.parametrize(("n_jobs", "min_seconds"), [(1, 0.0), (2, 0.0), (3, 0.0), (2, 1e9), (-1, 0.0)])
+def test_the_local_executor(n_jobs, min_seconds):
+    check_executor(one("executor", "local", object, f"n_jobs={n_jobs}", f"executor.min_seconds={min_seconds}"))
 
 
 @pytest.mark.parametrize("name", names("cache"))
