@@ -45,6 +45,7 @@ def test_what_a_page_tells_to_write_and_run_works(page, toy, kept, tmp_path, mon
     for name, body in files:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(body)
+    (check,) = re.findall(r"^```python\n(from cfeval_cli.testing .*?)```$", text, re.M | re.S)
     (command,) = re.findall(r"^```sh\n(cfeval run .*)\n```$", text, re.M)
     more = ["n_jobs=1", f"cache.folder={kept}", "figures=[]", "report=false", "resamples=100"]
     more += ["bounds=0", "noise=0", "reparametrisations=0", "n_explain=20"]
@@ -59,10 +60,11 @@ def test_what_a_page_tells_to_write_and_run_works(page, toy, kept, tmp_path, mon
     name = Path(files[0][0]).stem
     if page.stem == "explainer":
         assert "Verdict:" in cfeval("run", *words, "hydra.run.dir=run", cwd=tmp_path).stdout
-    else:
-        monkeypatch.chdir(tmp_path)
-        monkeypatch.syspath_prepend(tmp_path)
-        with alone(name):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    with alone(name):
+        exec(compile(check, page.name, "exec"), {})
+        if page.stem != "explainer":
             inside.run(tmp_path / "run", *words, folder=tmp_path / "conf")
     made = read(tmp_path / "run")
     metrics = made.findings.metrics

@@ -1,12 +1,17 @@
 """Every component of cfeval keeps the promises of its kind."""
 
+import os
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from cfeval_cli import configs, settings
 from cfeval_cli.core import Distance, Explainer, Metric, Removal, Search, Trainable, Truth
+from cfeval_cli.errors import UserError
 from cfeval_cli.judge.judge import Judge
+from cfeval_cli.testing.dataset import check_dataset
 from cfeval_cli.testing.distance import check_distance
 from cfeval_cli.testing.explainer import check_explainer
 from cfeval_cli.testing.infrastructure import check_cache, check_executor, check_judge
@@ -16,6 +21,7 @@ from cfeval_cli.testing.problems import Problem, make_problems, make_table
 from cfeval_cli.testing.removal import check_removal
 from cfeval_cli.testing.search import check_search
 from cfeval_cli.testing.truth import check_truth
+from tests.dataset.test_shipped import SHIPPED
 from tests.inside import composed
 from tests.problems import make_dataset, random_linear
 
@@ -121,6 +127,17 @@ def test_the_local_executor(n_jobs, min_seconds):
 def test_caches(name, tmp_path):
     more = [f"cache.folder={tmp_path}"] if name == "disk" else []
     check_cache(one("cache", name, object, *more))
+
+
+@pytest.mark.parametrize("name", ["adults", *SHIPPED])
+def test_datasets(name):
+    dataset = settings.make(composed(f"dataset={name}", "explainer=[random]"), "dataset")
+    folder = Path(os.environ.get("CFEVAL_DATA", Path(__file__).parents[2] / "data"))
+    try:
+        dataset.fetch(folder)
+    except UserError:
+        pytest.skip(f"the data of {name} cannot be had from here")
+    check_dataset(dataset, folder)
 
 
 def test_explanations_from_files(tmp_path):
