@@ -35,7 +35,7 @@ LAYERS = [
     {"report"},
     {"experiment", "frames", "stored"},
     {"session"},
-    {"api"},
+    {"api", "testing"},
     {"study"},
     {"cli", "__main__"},
 ]

@@ -87,7 +87,7 @@ def make_table(seed: int = 0) -> Dataset:
     sizes = (3, 4, 3, 8)
     features = (
         Feature("colour", ("red", "green", "blue")),
-        Feature("grade", ("a", "b", "c", "d"), ordered=True),
+        Feature("grade", ("low", "fair", "good", "best"), ordered=True),
         Feature("origin", ("north", "south", "west"), moves="none"),
         Feature("size", tuple(f"{x:g}" for x in range(8)), kind="number", numbers=np.arange(8.0)),
     )
