@@ -15,6 +15,7 @@ from hydra.utils import get_object, instantiate
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from cfeval_cli.configs import list_default_options
 from cfeval_cli.core import Absences, Access, Distance, Explainer, Metric, Plan, Removal, Search, Trainable, Truth
 from cfeval_cli.core.imports import make_importable
 from cfeval_cli.core.settings import RunSettings, validate_settings
@@ -92,9 +93,10 @@ def _permitted(metrics: dict[str, Metric], access: Access) -> dict[str, Metric]:
     kept = {name: m for name, m in metrics.items() if m.access <= access or m.role == "truth"}
     dropped = [name for name in metrics if name not in kept]
     if dropped and not any(m.role == "judged" for m in kept.values()):
+        level = access.name.lower()
         raise UserError(
-            f"access={access.name.lower()} leaves no metric to be judged: {', '.join(dropped)} "
-            f"need{'s' if len(dropped) == 1 else ''} more. Raise access, or choose validity, proximity, c or dfr."
+            f"access={level} leaves no metric to be judged: {', '.join(dropped)} "
+            f"need{'s' if len(dropped) == 1 else ''} more. Raise access, or choose metrics that need no more than {level}."
         )
     return kept
 
@@ -105,7 +107,8 @@ def _several(cfg: DictConfig, group: str, kind: type[_T], given: Mapping[str, ob
     named = [key for key in cfg.get(group) or () if (group, key) not in _OF_ALL]
     chosen = dict.fromkeys([*named, *own])
     if not chosen:
-        raise UserError(f"{group}=[] chooses nothing. Name at least one, for example {group}=[{_EXAMPLE[group]}].")
+        example = ",".join(list_default_options(group)[:2])
+        raise UserError(f"{group}=[] chooses nothing. Name at least one, for example {group}=[{example}].")
     made: dict[str, _T] = {}
     for key in chosen:
         if not re.fullmatch(r"\w[\w-]*", str(key)):  # names go into files, tables and the keys of settings
@@ -139,13 +142,6 @@ def _members(explainers: dict[str, Explainer]) -> dict[str, Explainer]:
 
 _OF_ALL = {("truth", "budget")}  # settings of a whole group, which are no components
 _T = TypeVar("_T")
-_EXAMPLE = {
-    "judge": "tree,logistic",
-    "explainer": "lr,lime",
-    "metric": "c,recall",
-    "truth": "signed,contrast",
-    "removal": "zero,marginal",
-}
 
 
 def make(
