@@ -93,10 +93,10 @@ def _permitted(metrics: dict[str, Metric], access: Access) -> dict[str, Metric]:
     kept = {name: m for name, m in metrics.items() if m.access <= access or m.role == "truth"}
     dropped = [name for name in metrics if name not in kept]
     if dropped and not any(m.role == "judged" for m in kept.values()):
-        level = access.name.lower()
+        level, verb = access.name.lower(), "needs" if len(dropped) == 1 else "need"
         raise UserError(
-            f"access={level} leaves no metric to be judged: {', '.join(dropped)} "
-            f"need{'s' if len(dropped) == 1 else ''} more. Raise access, or choose metrics that need no more than {level}."
+            f"access={level} leaves no metric to be judged: {', '.join(dropped)} {verb} more. Raise access, or choose "
+            f"metrics that need no more than {level} access."
         )
     return kept
 

@@ -15,6 +15,7 @@ from cfeval_cli.testing.require import (
     list_applicable,
     require,
     require_array,
+    require_declared,
     require_equal,
     require_reason,
     require_text,
@@ -28,6 +29,7 @@ def check_explainer(explainer: Explainer, problems: Sequence[Problem] | None = N
     """
     name = type(explainer).__name__
     require(isinstance(explainer, Explainer), f"{name} must derive from cfeval_cli.core.Explainer.")
+    require_declared(explainer, "access")
     members = explainer.members("checked")
     require(members, f"{name}.members() must have at least one explainer.")
     for key, member in members.items():

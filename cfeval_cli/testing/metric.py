@@ -26,6 +26,7 @@ from cfeval_cli.core import (
     Score,
 )
 from cfeval_cli.core.metric import Needs, Role
+from cfeval_cli.core.ranking import top
 from cfeval_cli.removal.marginal import Marginal
 from cfeval_cli.removal.mask import Mask
 from cfeval_cli.removal.mean import Mean
@@ -39,6 +40,7 @@ from cfeval_cli.testing.require import (
     list_applicable,
     require,
     require_array,
+    require_declared,
     require_equal,
     require_text,
 )
@@ -53,12 +55,15 @@ def check_metric(metric: Metric, problems: Sequence[Problem] | None = None) -> N
     """Check what a metric declares, and its scores: in range, reproducible, independent of batch and order."""
     name = type(metric).__name__
     require(isinstance(metric, Metric), f"{name} must derive from cfeval_cli.core.Metric.")
+    require_declared(metric, "name", "title", "better", "range", "access", "place")
     _check_declarations(metric, name)
     has_score = False
     for problem in list_applicable(metric, problems):
         case = _make_case(problem)
         for level in _list_levels(metric, problem):
             has_score |= _check_on(metric, problem, case, level)
+        if metric.role == "truth":
+            _check_direction(metric, case, f"{name} on {problem.name}")
     require(has_score, f"{name} has no score on any of the problems, pass others.")
 
 
@@ -159,6 +164,17 @@ def _check_on(metric: Metric, problem: Problem, case: Case, level: Access) -> bo
         _check_range(metric, values, f"{name}, {variant}")
         require(isinstance(metric.rewards(variant, _K, {}), set), f"{name}: rewards() must return a set.")
     return bool(whole)
+
+
+def _check_direction(metric: Metric, case: Case, name: str) -> None:
+    """Require that the most important features have a better score of a ground truth than the least important ones."""
+    for truth, importance in case.truth.items():
+        means = []
+        for values in (importance, np.where(np.isfinite(importance), -importance, -np.inf)):
+            score = _score(metric, replace(case, features=top(values, _K)), name)[truth]
+            means.append(score.numerator.sum() / score.denominator.sum())
+        best, worst = means if metric.better == "higher" else means[::-1]
+        require(best > worst, f"{name}: better={metric.better!r} contradicts the scores of the ground truth {truth}.")
 
 
 def _score(metric: Metric, case: Case, name: str) -> Mapping[str, _Values]:

@@ -13,6 +13,7 @@ from cfeval_cli.testing.require import (
     list_applicable,
     require,
     require_array,
+    require_declared,
     require_equal,
     require_text,
 )
@@ -22,6 +23,7 @@ def check_removal(removal: Removal, problems: Sequence[Problem] | None = None) -
     """Check what a removal declares, and what it puts in the place of features: valid, weighted, reproducible."""
     name = type(removal).__name__
     require(isinstance(removal, Removal), f"{name} must derive from cfeval_cli.core.Removal.")
+    require_declared(removal, "name", "variant", "title")
     for field in ("name", "variant", "title"):
         require_text(getattr(removal, field, None), f"{name}.{field}")
     require(isinstance(removal.coarser(5), Removal), f"{name}.coarser() must return a Removal.")

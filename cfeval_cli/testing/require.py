@@ -33,6 +33,12 @@ def require_text(value: object, name: str) -> None:
     require(isinstance(value, str) and value.strip(), f"{name} must be a text that is not empty, not {value!r}.")
 
 
+def require_declared(component: object, *names: str) -> None:
+    """Require that the class of a component declares some attributes."""
+    missing = [name for name in names if not hasattr(component, name)]
+    require(not missing, f"{type(component).__name__} must declare {', '.join(missing)}.")
+
+
 def require_reason(reason: object, name: str) -> bool:
     """Require a reason as text, or None; return whether the component applies."""
     require(reason is None or isinstance(reason, str), f"{name} must be a text or None, not {reason!r}.")

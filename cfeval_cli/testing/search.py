@@ -17,6 +17,7 @@ from cfeval_cli.testing.require import (
     generator_untouched,
     require,
     require_array,
+    require_declared,
     require_equal,
     require_reason,
     require_text,
@@ -27,6 +28,7 @@ def check_search(search: Search, problems: Sequence[Problem] | None = None) -> N
     """Check what a search declares, and its counterfactuals: valid, reproducible, independent of batch and order."""
     name = type(search).__name__
     require(isinstance(search, Search), f"{name} must derive from cfeval_cli.core.Search.")
+    require_declared(search, "title")
     require_text(search.title, f"{name}.title")
     require_text(search.label, f"{name}.label")
     require(search.levels and all(level in list(Access) for level in search.levels), f"{name}.levels must have levels.")

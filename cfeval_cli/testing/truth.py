@@ -16,6 +16,7 @@ from cfeval_cli.testing.require import (
     list_applicable,
     require,
     require_array,
+    require_declared,
     require_equal,
     require_reason,
     require_text,
@@ -26,6 +27,7 @@ def check_truth(truth: Truth, problems: Sequence[Problem] | None = None) -> None
     """Check what a truth declares, and its importances: valid, reproducible, independent of batch and order."""
     name = type(truth).__name__
     require(isinstance(truth, Truth), f"{name} must derive from cfeval_cli.core.Truth.")
+    require_declared(truth, "name", "question")
     require_text(truth.name, f"{name}.name")
     questions = get_args(Question)
     require(truth.question in questions, f"{name}.question must be one of {', '.join(questions)}.")

@@ -30,6 +30,7 @@ from cfeval_cli.core import (
 )
 from cfeval_cli.core.counterfactual import ConstantMeasure
 from cfeval_cli.core.removal import SingleValue
+from cfeval_cli.metric.ground_truth import Recall
 from cfeval_cli.model.linear import LinearModel
 from cfeval_cli.model.logistic import Logistic
 from cfeval_cli.search.discrete import Discrete
@@ -224,6 +225,17 @@ class Fact(Share):
     role = "fact"
 
 
+class Untitled(Metric):
+    name = "untitled"
+
+    def score(self, case):
+        yield from ()
+
+
+class Missed(Recall):
+    better = "lower"
+
+
 @pytest.mark.parametrize(
     ("broken", "message"),
     [
@@ -236,6 +248,8 @@ class Fact(Share):
         (Never, "has no score on any of the problems"),
         (Twice, "has the variant all twice"),
         (Sideways, "better must be 'higher', 'lower' or 'none'"),
+        (Untitled, "Untitled must declare title, better, range, access, place"),
+        (Missed, "better='lower' contradicts the scores of the ground truth"),
         (Fact, "better must be 'none' exactly for a metric of role 'fact'"),
     ],
 )
