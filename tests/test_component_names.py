@@ -38,7 +38,6 @@ ALLOWED = {
     ("file", "cli"): _WORD,
     ("file", "dataset"): _COLUMN,
     ("file", "frames"): _COLUMN,
-    ("file", "report"): _COLUMN,
     ("file", "statistics.findings"): "the name of a result's file in the metadata of a field",
     ("random", "core.fingerprint"): "a module of Python",
     ("random", "core.settings"): "incomplete=random",

@@ -194,8 +194,8 @@ def _score(metric: Metric, case: Case, name: str) -> Mapping[str, _Values]:
             require_array(getattr(score, field), (len(some),), "f", f"{name}, {score.variant}: {field}")
         require(np.isfinite(score.numerator).all(), f"{name}, {score.variant}: numerators must be finite.")
         require((score.denominator >= 0).all(), f"{name}, {score.variant}: denominators must not be negative.")
-        fields = set(re.findall(r"{(\w+)}", score.remark))
-        require(fields <= set(score.counts), f"{name}, {score.variant}: the remark has fields without counts.")
+        fields = set(re.findall(r"{(\w+)}", score.method + score.remark))
+        require(fields <= set(score.counts), f"{name}, {score.variant}: method or remark has fields without counts.")
         dense = np.full((2, len(case)), np.nan)
         dense[:, some] = score.numerator, score.denominator
         values[score.variant] = _Values(*dense)
