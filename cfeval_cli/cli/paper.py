@@ -53,11 +53,12 @@ def _compare(folders: list[Path], into: Path, tables: list[str]) -> None:
 def _audit(csv: Path | None, md: Path | None) -> None:
     from cfeval_cli.cli import screen
     from cfeval_cli.core.files import whole_file
-    from cfeval_cli.study.paper.audit import of_the_paper
+    from cfeval_cli.study.paper.audit import audit_paper
 
-    done = of_the_paper()
-    for path, text in ((csv, done.frame().to_csv(index=False)), (md, done.markdown())):
+    done = audit_paper()
+    for path, text in ((csv, done.build_frame().to_csv(index=False)), (md, done.write_markdown())):
         if path is not None:
             with whole_file(path) as file:
                 file.write_text(text, encoding="utf-8")
-    screen.answer([f"Verdict: {done.summary}."], done.brief(), done.tables(), [])
+    lines = done.write_lines() if screen.full() else []
+    screen.answer([f"Verdict: {done.summary}.", *lines], done.build_brief(), [], [])
