@@ -15,10 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cfeval_cli.errors import UserError
+from cfeval_cli.report.render.narrow import render_narrow
 from cfeval_cli.report.table import Cell, Row, Table, Title
 from cfeval_cli.study.paper import verdicts
 from cfeval_cli.study.paper.claims import CLAIMS
 from cfeval_cli.study.paper.compare import compare
+from cfeval_cli.study.paper.comparison_tables import build_brief, build_claims
 from cfeval_cli.study.paper.published import load, read
 from cfeval_cli.study.paper.verdicts import Verdict
 from cfeval_cli.study.paper.views import CHOSEN, DEFINED, EXPERIMENTS, Printed
@@ -350,6 +352,14 @@ def test_the_command_writes_all_and_names_are_no_markup(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     compare([Path("runs")], Path("out"), ["1"])
     assert before == {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+
+
+def test_the_table_of_claims_fits_a_screen_and_has_every_verdict():
+    verdict = Verdict(by_scope("mostly"), "signed", True, 5, 4, {}, 64, 1.0)
+    text = "\n".join(line.plain for line in render_narrow(build_brief([verdict]), 80))
+    assert max(map(len, text.splitlines())) <= 80 and "4\u00a0of\u00a05" in text.replace(" of ", "\u00a0of\u00a0")
+    ((row,),) = build_claims([verdict]).blocks
+    assert [cell.text for cell in row.cells] == ["holds", "open (4 of 5, 28 to 99 %; 35 seeds needed)"]
 
 
 def test_a_folder_that_was_changed_is_refused_by_the_name_of_the_file(tmp_path):
