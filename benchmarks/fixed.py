@@ -1,6 +1,7 @@
 """What a run costs besides its work: small and fully cached runs, as multiples of `import torch`.
 
-Each is a process of its own, as users start it, with figures and page. They take turns, and a ratio is that of medians.
+Each is a process of its own, as users start it, with figures and page. They take turns. Ratios are those of the medians
+of processor seconds, which depend less than seconds of the clock on what else the machine does.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import argparse
 import json
 import os
 import platform
+import resource
 import statistics
 import subprocess
 import sys
@@ -19,16 +21,17 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 CFEVAL = Path(sys.executable).with_name("cfeval")
-HEADER = ("process", "seconds (min–max)", "× import torch", "seconds by stage")
+HEADER = ("process", "processor seconds (min–max)", "× import torch", "seconds by stage")
 SMALL = ("n_explain=20", "explainer=[random,omission]")
 N_STAGES = 4  # shown
 
 
-def measure_seconds(command: list[str], folder: Path) -> float:
-    """Return the seconds of a process."""
-    begin = time.perf_counter()
+def measure_seconds(command: list[str], folder: Path) -> tuple[float, float]:
+    """Return the seconds of a process by the clock, and the processor seconds of it and its workers."""
+    begin, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run(command, cwd=folder, check=True, capture_output=True)
-    return time.perf_counter() - begin
+    seconds, after = time.perf_counter() - begin, resource.getrusage(resource.RUSAGE_CHILDREN)
+    return seconds, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def describe_stages(run: Path, seconds: float) -> str:
@@ -69,10 +72,12 @@ def main() -> None:
         for turn in range(options.rounds + 1):
             for number, (title, command) in enumerate(commands.items()):
                 run = folder / f"{turn}-{number}"
-                spent = measure_seconds([*command, *([f"hydra.run.dir={run}"] if title in overrides else [])], folder)
+                clock, spent = measure_seconds(
+                    [*command, *([f"hydra.run.dir={run}"] if title in overrides else [])], folder
+                )
                 if turn:  # the first round fills the cache
                     seconds[title].append(spent)
-                    stages[title] = describe_stages(run, spent) if title in overrides else ""
+                    stages[title] = describe_stages(run, clock) if title in overrides else ""
     torch = statistics.median(seconds["import torch"])
     rows = []
     for title, spent in seconds.items():
@@ -85,9 +90,10 @@ def main() -> None:
         "# Fixed costs",
         "",
         f"Made by `python benchmarks/fixed.py --rounds {options.rounds}`. Medians of {options.rounds} rounds in which "
-        "all processes take turns, with figures in three formats and the page. Stages are those of the last round. "
+        "all processes take turns, with figures in three formats and the page. Stages are seconds of the clock in the "
+        "last round. "
         f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}, {packages}. Load average "
-        f"{os.getloadavg()[2]:.1f}: on a busy machine only the ratios are comparable.",
+        f"{os.getloadavg()[2]:.1f}: on a busy machine only the ratios of processor seconds are comparable.",
         "",
         *map(write_line, (HEADER, ("---",) * len(HEADER), *rows)),
     ]

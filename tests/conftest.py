@@ -78,7 +78,6 @@ class Toy:
                  "reparametrisations=0", SCORED)  # fmt: skip
         return cfeval("run", *self.arguments, *unless(usual, arguments), *arguments, cwd=cwd, code=code, **options)
 
-
     def compute(self, into: Path, *overrides: str) -> Path:
         """Run in this process, into a folder."""
         from tests import inside

@@ -79,14 +79,3 @@ def test_training_data_in_the_folder_is_announced_beside_the_results(toy, tmp_pa
     assert note not in cfeval("run", *words, "training=0", "redo=true", cwd=tmp_path).stdout
     jobs = cfeval("run", "--multirun", *words, "seed=1,2", "hydra.sweep.dir=sweep", cwd=tmp_path).stdout
     assert jobs.count(note) == 1
-
-
-def test_names_that_are_not_utf8_are_refused_in_one_message(toy, tmp_path):
-    name = os.fsdecode(b"caf\xe9")
-    words = ["run", *toy.arguments, *SMALL, f"hydra.run.dir={name}"]
-    told = cfeval(*words, cwd=tmp_path, code=2).stderr
-    assert told == (
-        f"cfeval: the argument {f'hydra.run.dir={name}'!a} is not valid UTF-8. Rename the file or folder, or use "
-        "another one.\n"
-    )
-    assert not list(tmp_path.iterdir())

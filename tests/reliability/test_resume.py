@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cfeval_cli.core.files import locked
 from tests.conftest import Toy, cfeval
 from tests.reliability.places import Place, followed
 
@@ -213,20 +212,19 @@ def test_killed_anywhere_within_a_stage(large_bench, counts, stage):
     check(large_bench, Place("call", stage, number, group=bool(rng.integers(2))), "n_jobs=1", "report=true")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("more", [["n_jobs=1"], WORKERS], ids=["alone", "workers"])
-@pytest.mark.parametrize("number", [1, 2, 4])
-@pytest.mark.parametrize("explainer", EXPLAINERS)
-def test_killed_after_a_chunk(large_bench, explainer, number, more):
-    told = check(large_bench, Place("chunk", f"explain: {explainer}", number, group=number == 2), *more)
-    assert told["stages"][f"explain: {explainer}"]["items"] == min(number * CHUNK, 57)
+CHUNKS = [
+    *(Place("chunk", f"explain: {name}", number, group=number == 2) for name in EXPLAINERS for number in (1, 2, 4)),
+    *(Place("chunk", f"search: {name}", number) for name, number in (("patient", 1), ("lime", 2), ("lr", 1))),
+]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("more", [["n_jobs=1"], WORKERS], ids=["alone", "workers"])
-@pytest.mark.parametrize(("explainer", "number"), [("patient", 1), ("lime", 2), ("lr", 1)])
-def test_killed_in_the_search(large_bench, explainer, number, more):
-    check(large_bench, Place("chunk", f"search: {explainer}", number), *more)
+@pytest.mark.parametrize("place", CHUNKS, ids=lambda place: f"{place.name} {place.number}")
+def test_killed_after_a_chunk(large_bench, place, more):
+    told = check(large_bench, place, *more)
+    if place.name.startswith("explain"):
+        assert told["stages"][place.name]["items"] == min(place.number * CHUNK, 57)
 
 
 @pytest.mark.slow
@@ -256,15 +254,6 @@ def test_a_run_that_is_complete_is_left_alone(bench):
     told = cfeval(*bench.resume("whole"), cwd=bench.folder).stdout
     assert told == f"Nothing is left to do, the run is complete. Results: {bench.folder / 'whole'}\n"
     assert {path: path.stat().st_mtime_ns for path in (bench.folder / "whole").rglob("*")} == before
-
-
-def test_two_runs_do_not_write_to_the_same_folder(bench):
-    (bench.folder / "held").mkdir()
-    with locked(bench.folder / "held", wait=False) as held:
-        assert held
-        done = cfeval(*bench.words("held"), cwd=bench.folder, code=2)
-    assert f"another run is writing to {bench.folder / 'held'}" in done.stderr
-    assert not (bench.folder / "held" / "run.json").exists() and not bench.explained("held")
 
 
 SWEEP = ("explainer=[random,lr]", "metric=[c,recall]", "truth=[signed]", "gold=signed", "n_explain=20", "resamples=0",

@@ -347,7 +347,6 @@ def test_the_command_writes_all_and_names_are_no_markup(tmp_path, monkeypatch):
     latex = (tmp_path / "out" / "paper.tex").read_text()
     assert latex.startswith(r"\documentclass") and r"\& co\_x" in latex and "Misprints" in latex
     assert latex.count("{") == latex.count("}") and latex.rstrip().endswith(r"\end{document}")
-    assert "cfeval: there is no folder" in cfeval("paper", "compare", "nowhere", cwd=tmp_path, code=2).stderr
     before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
     monkeypatch.chdir(tmp_path)
     compare([Path("runs")], Path("out"), ["1"])
@@ -366,8 +365,8 @@ def test_a_folder_that_was_changed_is_refused_by_the_name_of_the_file(tmp_path):
     write_runs(tmp_path / "runs", 0, keys=(("3", "adults"),))
     file = next((tmp_path / "runs").rglob("explanations.parquet"))
     file.write_bytes(file.read_bytes()[:-1] + b"x")
-    done = cfeval("paper", "compare", "runs", cwd=tmp_path, code=2)
-    assert f"{file.relative_to(tmp_path)} is not as the run left it" in done.stderr and not done.stdout
+    with pytest.raises(UserError, match=f"{file.relative_to(tmp_path)} is not as the run left it"):
+        compare([tmp_path / "runs"], tmp_path / "out")
 
 
 def test_html_is_escaped_cell_by_cell():

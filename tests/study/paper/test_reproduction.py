@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from cfeval_cli.study.paper.audit import audit_paper
-from tests.conftest import cfeval, only_run
+from tests import inside
 
 ROOT = Path(__file__).parents[3]
 FILES = ROOT / "docs" / "reproduction"
@@ -173,8 +173,7 @@ def rows_of(table):
 
 @pytest.mark.slow
 def test_the_file_of_one_trained_model_is_that_of_a_run(adults, tmp_path):
-    cfeval("run", "cache=off", "figures=[]", "report=false", f"data_dir={adults}", cwd=tmp_path)
-    folder = only_run(tmp_path)
+    folder = inside.run(tmp_path, "cache=off", "figures=[]", "report=false", f"data_dir={adults}")
     table = pd.read_csv(folder / "correlations.csv")
     mine = table[(table["family"] == "explainers") & (table["agreement"] == "recall") & table["tau"].notna()]
     mine = mine[mine["gold"].isin(["centered", "contrast"])]
