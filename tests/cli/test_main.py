@@ -297,18 +297,11 @@ def test_one_explainer_gives_metrics_and_the_reason_why_there_are_no_correlation
     assert len((folder / "metrics.csv").read_text().splitlines()) > 10
 
 
-def test_output_that_is_no_terminal_gets_plain_log_lines(toy, tmp_path):
-    done = toy.run(*QUICK, "metric=[c,recall]", cwd=tmp_path)
-    assert "explain: random: 20 to do" in done.stderr and "train: done in" in done.stderr
-    assert "\x1b" not in done.stderr + done.stdout
-    assert done.stdout.startswith("Verdict: ") and "τ contribution" in done.stdout
-    assert done.stdout.splitlines()[-2] == f"Results: {only_run(tmp_path)}"
-
-
 def test_a_terminal_gets_a_live_display_and_then_the_answer(toy, tmp_path):
     terminal, end = os.openpty()
     env = environment({"TERM": "xterm", "COLUMNS": "150", "LINES": "40"})
     words = ["run", *toy.arguments, *QUICK, *LITTLE, "cache=off", "figures=[svg]", "report=false"]
+    words += ["training=0"]
     process = subprocess.Popen([str(CFEVAL), *words], cwd=tmp_path, env=env, stdout=end, stderr=end)
     os.close(end)
     seen = b""
@@ -320,7 +313,7 @@ def test_a_terminal_gets_a_live_display_and_then_the_answer(toy, tmp_path):
     assert process.wait(PATIENCE) == 0, text
     assert "\x1b[" in text and "20/20" in text and "explain: lr" in text and "Results:" in text
     order = [text.index(said) for said in ("conclude", "figures and page", "Verdict:", "Results:")]
-    assert order == sorted(order)
+    assert order == sorted(order) and "Contains training data" not in text
 
 
 def test_help_and_config_in_hydras_way(tmp_path):
@@ -353,13 +346,17 @@ def test_completion_installs_for_the_shell_and_offers_commands_settings_and_opti
 
 def test_nothing_heavy_is_imported_for_help_or_config(tmp_path):
     heavy, shown = {"torch", "pandas", "scipy", "sklearn", "lime", "anchor", "matplotlib"}, []
-    for arguments, more in ((["--help"], {"hydra", "numpy"}), (["run", "k=3", "--cfg", "job"], set())):
+    for arguments, more in (
+        (["--help"], {"hydra", "numpy"}),
+        (["paper", "--help"], {"hydra"}),
+        (["run", "k=3", "--cfg", "job"], set()),
+    ):
         code = IMPORTED.format(arguments=arguments)
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=True)
         loaded = set(done.stderr.splitlines()[-1].split())
         assert not loaded & (heavy | more)
         shown.append(done.stdout)
-    told, config = shown
+    told, _, config = shown
     assert "run " in told and "data " in told and max(map(len, told.splitlines())) <= 80
     assert "k: 3" in config and "_target_: cfeval_cli.explainer.lime.Lime" in config
 
@@ -394,11 +391,6 @@ def test_data_fetch_gets_a_file_and_verifies_it(tmp_path, data, capsys):
     assert (tmp_path / "data" / "far.csv").stat().st_mode & 0o444 == 0o444  # colleagues may read it
     data("verify", "far", *own)
     assert "far.csv: sha256 ok" in capsys.readouterr().out
-
-
-def test_a_sweep_that_cannot_begin_has_nothing_to_gather(tmp_path):
-    told = cfeval("run", "--multirun", "explainer=lr,lmie", *FEW, cwd=tmp_path, code=2).stderr
-    assert "there is no explainer 'lmie'" in told and "gathered" not in told
 
 
 def test_an_ascii_terminal_gets_escapes_instead_of_an_error(monkeypatch):

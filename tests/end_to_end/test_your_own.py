@@ -237,15 +237,14 @@ def test_an_explanation_file_that_covers_some_instances(toy, tmp_path, monkeypat
     frame[:0].to_csv(tmp_path / "none.csv", index=False)
     common = ["model=estimator", "+model.estimator.max_iter=5", "metric=[validity,recall]", "resamples=0"]
     common += ["n_explain=40", "truth.shapley.budget=100", "removal.marginal.draws=20", "explainer=[random,file]"]
-    done = toy.run(*common, "explainer.file.path=[some.csv,none.csv]", "hydra.run.dir=run", cwd=tmp_path, code=1)
-    _, coverage, metrics = told(tmp_path / "run")
-    assert coverage["some"] == pytest.approx(0.75) and coverage["random"] == 1.0
-    assert "some has no explanation of 10 of 40 instances, which are left out: not in some.csv (10)" in " ".join(
-        done.stdout.split()
-    )
-    assert metrics.query("explainer == 'some' and metric == 'validity'")["n"].eq(30).all()
-    assert "explainer.none failed on every instance (40): not in none.csv (40). The rest is complete." in done.stderr
     monkeypatch.chdir(tmp_path)
+    toy.compute(tmp_path / "run", *common, "explainer.file.path=[some.csv,none.csv]")
+    record, coverage, metrics = told(tmp_path / "run")
+    assert coverage["some"] == pytest.approx(0.75) and coverage["random"] == 1.0
+    note = "some has no explanation of 10 of 40 instances, which are left out: not in some.csv (10)"
+    assert note in " ".join((tmp_path / "run" / "tables.md").read_text().split())
+    assert metrics.query("explainer == 'some' and metric == 'validity'")["n"].eq(30).all()
+    assert record["explained"]["none"]["faults"] == 40 and coverage["none"] == 0
     refusal = "misspelt.csv: columns that are called as no feature is: 1 ('color'; did you mean colour?)"
     with pytest.raises(UserError, match=re.escape(f"explainer.misspelt: {refusal}")):
         toy.compute(tmp_path / "other", *common, "explainer.file.path=misspelt.csv")

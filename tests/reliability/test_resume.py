@@ -192,6 +192,11 @@ def test_killed_with_its_workers_and_again_and_again(bench):
     assert rechecked[:RECOMPUTED] == rechecked[RECOMPUTED:] and set(rechecked) <= set(whole[:INSTANCES])
     assert json.loads((folder / "run.json").read_text())["status"] == "complete"
     assert not list(folder.rglob("*.part")) + list(folder.glob("unfinished*"))
+    # a run that is complete is left alone
+    stamps = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
+    printed = cfeval(*words, cwd=bench.folder).stdout
+    assert printed == f"Nothing is left to do, the run is complete. Results: {folder}\n"
+    assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == stamps
 
 
 @pytest.mark.slow
@@ -201,15 +206,6 @@ def test_the_places_are_all_that_there_are(counts):
     chunks = {title: stage["chunks"] for title, stage in counts["stages"].items()}
     assert [chunks[f"explain: {name}"] for name in EXPLAINERS] == [4] * 5
     assert [chunks[f"search: {name}"] for name in EXPLAINERS] == [2] * 5
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("stage", STAGES)
-def test_killed_anywhere_within_a_stage(large_bench, counts, stage):
-    """At a call that is drawn from all that the stage takes."""
-    rng = np.random.default_rng([20, STAGES.index(stage)])
-    number = int(rng.integers(1, counts["stages"][stage]["calls"] + 1))
-    check(large_bench, Place("call", stage, number, group=bool(rng.integers(2))), "n_jobs=1", "report=true")
 
 
 CHUNKS = [
@@ -227,12 +223,22 @@ def test_killed_after_a_chunk(large_bench, place, more):
         assert told["stages"][place.name]["items"] == min(place.number * CHUNK, 57)
 
 
+# a file is there in part, or whole beside its place
+WRITTEN = [
+    Place(("begun", "written")[(list(FILES).index(file) + number) % 2], file, number)
+    for file, often in FILES.items() for number in range(1, often + 1)
+]  # fmt: skip
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(("file", "number"), [(file, n + 1) for file, often in FILES.items() for n in range(often)])
-def test_killed_while_a_file_is_written(large_bench, file, number):
-    """It is there in part, or whole beside its place."""
-    kind = ("begun", "written")[(list(FILES).index(file) + number) % 2]
-    check(large_bench, Place(kind, file, number), "n_jobs=1", "report=true")
+@pytest.mark.parametrize("place", [*STAGES, *WRITTEN], ids=str)
+def test_killed_anywhere_within_a_stage_or_while_a_file_is_written(large_bench, counts, place):
+    """Within a stage at a call that is drawn from all that it takes."""
+    if isinstance(place, str):
+        rng = np.random.default_rng([20, STAGES.index(place)])
+        number = int(rng.integers(1, counts["stages"][place]["calls"] + 1))
+        place = Place("call", place, number, group=bool(rng.integers(2)))
+    check(large_bench, place, "n_jobs=1", "report=true")
 
 
 def test_the_same_command_again_goes_on_through_the_cache(bench):
@@ -247,13 +253,6 @@ def test_the_same_command_again_goes_on_through_the_cache(bench):
     assert bench.tables("b") == bench.tables("whole")
     assert bench.explained("a")[:-RECOMPUTED] == whole
     assert set(bench.explained("a")[-RECOMPUTED:]) <= set(first)  # which checks the cache
-
-
-def test_a_run_that_is_complete_is_left_alone(bench):
-    before = {path: path.stat().st_mtime_ns for path in (bench.folder / "whole").rglob("*")}
-    told = cfeval(*bench.resume("whole"), cwd=bench.folder).stdout
-    assert told == f"Nothing is left to do, the run is complete. Results: {bench.folder / 'whole'}\n"
-    assert {path: path.stat().st_mtime_ns for path in (bench.folder / "whole").rglob("*")} == before
 
 
 SWEEP = ("explainer=[random,lr]", "metric=[c,recall]", "truth=[signed]", "gold=signed", "n_explain=20", "resamples=0",

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cfeval_cli.cli import paper
 from cfeval_cli.errors import UserError
 from cfeval_cli.report.render.narrow import render_narrow
 from cfeval_cli.report.table import Cell, Row, Table, Title
@@ -24,7 +25,7 @@ from cfeval_cli.study.paper.comparison_tables import build_brief, build_claims
 from cfeval_cli.study.paper.published import load, read
 from cfeval_cli.study.paper.verdicts import Verdict
 from cfeval_cli.study.paper.views import CHOSEN, DEFINED, EXPERIMENTS, Printed
-from tests.conftest import cfeval, seal
+from tests.conftest import seal
 from tests.inside import planned
 
 PAPER = read(load())
@@ -335,9 +336,12 @@ def test_the_experiments_are_by_the_papers_definitions(name):
     assert name == "table1_movie_reviews" or plan.search.pick == CHOSEN["search.pick"]
 
 
-def test_the_command_writes_all_and_names_are_no_markup(tmp_path, monkeypatch):
+def test_the_command_writes_all_and_names_are_no_markup(tmp_path, monkeypatch, capsys):
     write_runs(tmp_path / "runs", 0, keys=(("1", "adults"),), setup="<script>alert(1)</script> & co_x")
-    told = cfeval("paper", "compare", "runs", "--into", "out", "--tables", "1", cwd=tmp_path).stdout
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["cfeval", "compare", "runs", "--into", "out", "--tables", "1"])
+    paper.main()
+    told = capsys.readouterr().out
     assert told.startswith("Verdict: of the paper's ") and "What the paper claims" in told
     assert "paper and cfeval" not in told  # by --full only
     files = {path.name for path in (tmp_path / "out").iterdir()}
@@ -348,7 +352,6 @@ def test_the_command_writes_all_and_names_are_no_markup(tmp_path, monkeypatch):
     assert latex.startswith(r"\documentclass") and r"\& co\_x" in latex and "Misprints" in latex
     assert latex.count("{") == latex.count("}") and latex.rstrip().endswith(r"\end{document}")
     before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
-    monkeypatch.chdir(tmp_path)
     compare([Path("runs")], Path("out"), ["1"])
     assert before == {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
 

@@ -3,8 +3,6 @@
 import math
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -163,9 +161,3 @@ def test_lookups(frame):
 )
 def test_what_digits_can_stand_for(meant, exact, allowed):
     assert Figure(meant, meant).allows(exact) == allowed
-
-
-def test_nothing_heavy_is_imported_until_figures_are_asked_for():
-    code = "import sys, cfeval_cli.study.paper.published, cfeval_cli.cli.paper; print(*sys.modules)"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    assert not {"pandas", "numpy", "rich", "torch"} & set(loaded)
