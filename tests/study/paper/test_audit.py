@@ -10,11 +10,11 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from cfeval_cli.cli import paper, screen
 from cfeval_cli.report.render.narrow import render_narrow
 from cfeval_cli.study.paper.audit import audit, audit_paper
 from cfeval_cli.study.paper.finding import KINDS
 from cfeval_cli.study.paper.published import load
-from tests.conftest import cfeval
 
 # id, printed, recomputed: all that there is, in the order of the report
 FINDINGS = [
@@ -119,15 +119,20 @@ def test_coefficients_are_those_of_scipy(done):
         assert findings[f"coefficient.2.movie_reviews.sufficiency_del.{kind}"] == wanted
 
 
-def test_the_command_prints_fits_and_writes(tmp_path, done):
-    process = cfeval(
-        "paper", "audit", "--full", "--csv", str(tmp_path / "a=b.csv"), "--md", str(tmp_path / "a.md"), cwd=tmp_path,
-        env={"COLUMNS": "80"},
-    )  # fmt: skip
-    assert process.stdout.startswith(f"Verdict: {done.summary}.") and not process.stderr
-    lines = process.stdout.splitlines()
+def test_the_command_prints_fits_and_writes(tmp_path, done, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "80")
+    words = ["audit", "--csv", str(tmp_path / "a=b.csv"), "--md", str(tmp_path / "a.md")]
+    monkeypatch.setattr("sys.argv", ["cfeval", *words])
+    screen.set_options(screen.Options(full=True))
+    try:
+        paper.main()
+    finally:
+        screen.set_options(screen.Options())
+    output = capsys.readouterr().out
+    assert output.startswith(f"Verdict: {done.summary}.")
+    lines = output.splitlines()
     assert max(map(len, lines)) <= 80 and set(KINDS.values()) <= set(lines)
-    printed = " ".join(process.stdout.split())
+    printed = " ".join(output.split())
     for i, one in enumerate(done.findings, 1):
         assert f"{i}. {one.place}. Printed: {one.printed}. Recomputed: {one.recomputed}. {one.meaning}" in printed
     written = pd.read_csv(tmp_path / "a=b.csv", dtype=str, keep_default_na=False)
