@@ -39,7 +39,7 @@ WHOLE_OVERRIDES = ["n_jobs=2", "cache=off", "bounds=0", "resamples=0", "figures=
 # The tables and their columns; the second sets the search beside the model that it calls.
 SPEED = (
     "case", "instances", "straightforward, s/instance", "cfeval, s/instance", "ratio (min–max)",
-    "model's share of our time", "same results?",
+    "model's share of cfeval's time", "same results?",
 )  # fmt: skip
 THROUGHPUT = (
     "search", "candidates", "search, million candidates/s", "one call of the model on the same rows, million rows/s",
