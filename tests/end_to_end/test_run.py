@@ -462,14 +462,6 @@ def test_an_explainer_that_follows_from_another_is_not_computed_again_and_costs_
     assert costs[1]["explainer", "lime_absolute"] == costs[1]["explainer", "lime"]
 
 
-def test_another_explainer_changes_nothing_for_the_others(toy, made, whole):
-    folder = made(toy, "explainer=[random,anchor]", "k=2", f"n_explain={N}", "metric=core", "resamples=0", LEARNT)
-    fewer, more = (pd.read_csv(folder / "metrics.csv") for folder in (folder, whole))
-    more = more[more["explainer"].isin(["random", "anchor"])].reset_index(drop=True)
-    columns = ["metric", "variant", "explainer", "own_value", "own_n", "coverage"]
-    pd.testing.assert_frame_equal(fewer[columns], more[columns], check_exact=True)
-
-
 def test_incomplete_explanations_are_skipped_filled_or_kept(toy, made):
     seen, edits = {}, {}
     for how in ("skip", "random", "keep"):
