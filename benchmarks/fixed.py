@@ -36,11 +36,11 @@ def measure_seconds(command: list[str], folder: Path) -> tuple[float, float]:
 
 def describe_stages(run: Path, seconds: float) -> str:
     """Write the seconds of the longest stages of a run, and of what follows and precedes them."""
-    stages = json.loads((run / "run.json").read_text())["seconds"]
-    total = stages.pop("total")
-    longest = sorted(stages.items(), key=lambda item: -item[1])[:N_STAGES]
-    parts = [f"{name} {spent:.1f}" for name, spent in longest]
-    other = total - sum(spent for _, spent in longest)
+    record = json.loads((run / "run.json").read_text())
+    total = record["seconds"]
+    longest = sorted(record["stages"], key=lambda entry: -entry["seconds"])[:N_STAGES]
+    parts = [f"{entry['stage']} {entry['component']} {entry['seconds']:.1f}".replace("  ", " ") for entry in longest]
+    other = total - sum(entry["seconds"] for entry in longest)
     return ", ".join([*parts, f"other stages {other:.1f}", f"start, figures and page {seconds - total:.1f}"])
 
 

@@ -345,7 +345,7 @@ def whole(sizes):
             with tempfile.TemporaryDirectory() as path:
                 progress = Progress()
                 total, _ = clock(lambda: run_experiment(made, RunFolder(Path(path), []), progress))
-                scoring = progress.seconds["score"] + progress.seconds["conclude"]
+                scoring = progress.seconds["score", ""] + progress.seconds["conclude", ""]
                 return scoring / total, pd.read_csv(Path(path) / "metrics.csv")
 
         seconds, (n, told) = clock(theirs)

@@ -57,7 +57,7 @@ def test_a_mistake_leaves_a_finished_run_as_it_was(toy, run, tmp_path):
     with locked(run, wait=False), pytest.raises(UserError, match="another run is writing to"), another.opened():
         raise AssertionError
     assert everything(run) == before
-    assert read(run)["status"] == "complete"
+    assert read(run).status == "complete"
 
 
 def test_another_run_in_the_same_folder_leaves_nothing_of_the_first(toy, run, tmp_path):
@@ -68,15 +68,15 @@ def test_another_run_in_the_same_folder_leaves_nothing_of_the_first(toy, run, tm
     (run / "run.json").write_text(json.dumps(record))
     toy.compute(run, *SMALL, "k=2", "figures=[svg]")
     record = read(run)
-    assert {str(path) for path in everything(run)} - {"run.json", "notes.txt"} == set(record["files"])
-    assert "bounds.csv" not in record["files"] and not list(run.rglob("*.png")) and list(run.rglob("*.svg"))
-    assert record["settings"]["k"] == 2 and "resumed" not in record and "report.html" not in record["files"]
+    assert {str(path) for path in everything(run)} - {"run.json", "notes.txt"} == set(record.files)
+    assert "bounds.csv" not in record.files and not list(run.rglob("*.png")) and list(run.rglob("*.svg"))
+    assert record.settings.k == 2 and not record.resumed and "report.html" not in record.files
     before = everything(run)
     with pytest.raises(UserError, match="has the complete results of another run"):
         toy.compute(run, *SMALL)
     assert everything(run) == before
     toy.compute(run, *SMALL, "redo=true")
-    assert read(run)["settings"]["k"] == 1 and everything(run) != before
+    assert read(run).settings.k == 1 and everything(run) != before
 
 
 def test_files_that_are_of_no_run_are_not_overwritten(tmp_path):
@@ -215,7 +215,7 @@ def test_a_link_outside_the_working_directory_is_the_users_own_choice(toy, tmp_p
     monkeypatch.chdir(tmp_path / "here")
     refuse_linked_path(tmp_path / "link" / "run")
     toy.compute(tmp_path / "link" / "run", *SMALL)
-    assert read(tmp_path / "real" / "run")["status"] == "complete"
+    assert read(tmp_path / "real" / "run").status == "complete"
 
 
 def test_the_jobs_of_a_sweep_stay_in_its_folder(toy, run, tmp_path):

@@ -126,15 +126,15 @@ def _build_values(published: Published, cells: pd.DataFrame, key: Key, views: Se
 
 def _note(published: Published, key: Key, views: Sequence[Computed], gold: str) -> list[str]:
     records = [view.runs[key].record for view in views]
-    accuracy = [record["accuracy"]["test"] for record in records]
+    accuracy = [record.accuracy["test"] for record in records]
     printed = published.texts.get((key[1], "accuracy", "test"))
     notes = [
         f"cfeval: mean ± standard deviation over {len(views)} seeds ({', '.join(str(view.seed) for view in views)}), "
-        f"{records[0]['instances']:,} instances each, gold: {gold}. Ranks of cfeval are those of the means, ranks of "
+        f"{records[0].instances:,} instances each, gold: {gold}. Ranks of cfeval are those of the means, ranks of "
         "the paper those of its values. Bold: the same rank as in the paper.",
         f"Test accuracy of cfeval: {min(accuracy):.2%} to {max(accuracy):.2%}"
         + (f"; of the paper: {printed.printed} %." if printed else "."),
-        f"{records[0]['setup']}.",
+        f"{records[0].setup}.",
     ]
     return [*notes, "C_soft (cont.) of the paper is compared with the discrete search."] if key[0] == "3" else notes
 
