@@ -40,7 +40,7 @@ def measure(dataset_name, k, kind):
             [np.pad(rng.permutation(np.flatnonzero(row >= 0))[:k], (0, k), constant_values=-1)[:k] for row in codes]
         )
     features = np.where((features < 0).any(axis=1)[:, None], -1, features)
-    used = pipeline.used(features)
+    used = pipeline.find_explained(features)
     found = prepared.find(study, "bench", features)[Access.GRADIENT]
     named = features[used]
     length = np.sqrt((model.weights[named] ** 2).sum(axis=(1, 2)))
