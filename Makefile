@@ -43,15 +43,15 @@ GOLDS ?= signed,centered,contrast,absolute
 EXPERIMENTS = $(BIN)/cfeval run --multirun seed=$(SEEDS) bounds=0 figures=[] report=false hydra.sweep.dir=$(PAPER)/runs \
 	'hydra.sweep.subdir=$${hydra:runtime.choices.experiment}/$${gold}-$${seed}' $(ARGS)
 
-table1 table2: .venv/.run ## the paper's Table 1 or 2 beside ours, over five seeds
+table1 table2: .venv/.run ## the paper's Table 1 or 2 and cfeval, over five seeds
 	$(EXPERIMENTS) 'experiment=glob(table1*)' gold=signed
 	$(BIN)/cfeval paper compare $(PAPER)/runs --into $(PAPER)/$@ --tables $(subst table,,$@)
 
-table3: .venv/.run ## the paper's Table 3 beside ours, over five seeds
+table3: .venv/.run ## the paper's Table 3 and cfeval, over five seeds
 	$(EXPERIMENTS) experiment=table3 gold=signed
 	$(BIN)/cfeval paper compare $(PAPER)/runs --into $(PAPER)/$@ --tables 3
 
-paper: .venv/.run ## all of the paper's tables and claims beside ours, five seeds, four golds (10 to 15 minutes; again: seconds)
+paper: .venv/.run ## all of the paper's tables and claims and cfeval, five seeds, four golds (10 to 15 minutes; again: seconds)
 	$(EXPERIMENTS) 'experiment=glob(table*)' gold=$(GOLDS)
 	$(BIN)/cfeval paper compare $(PAPER)/runs --into $(PAPER)
 

@@ -7,19 +7,15 @@ import csv
 import json
 import os
 import random
-import re
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
-from sections import parts, put
-
 HERE = Path(__file__).parent
 SIZES = (10_000, 30_000, 100_000, 300_000, 1_000_000)
 SETTINGS = ("explainer=[random,omission,lr]", "search=discrete", "bounds=0", "n_jobs=2", "cache=off", "figures=[]")
-TITLE, HEADING = "Scale", "Whole runs"
 HEAD = """\
 | instances | seconds | of the processor | peak memory, MB | folder, MB | report.html, MB | at work | most seconds |
 | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |"""
@@ -96,30 +92,23 @@ def line(row):
     return f"| {row['people']:,} | {figures} | {row['busy']:.1f} | {told} |"
 
 
-def written(path, new):
-    """The page with new lines, in the place of those of the same sizes."""
-    _, told = parts(path)
-    lines = [*told.get(HEADING, "").splitlines(), *new]
-    sizes = {match[1]: one for one in lines if (match := re.match(r"\| ([\d,]+) \|", one))}
-    text = (
-        f"By `python benchmarks/large.py --sizes …`: `cfeval run {' '.join(SETTINGS)}` on rows like those of Adults, "
-        f"each in a process of its own. {os.cpu_count()} cores; *at work* are the processes that were so when it began."
-        " Memory is that of the largest process, what it has read of its files included."
-    )
-    ordered = [sizes[size] for size in sorted(sizes, key=lambda size: int(size.replace(",", "")))]
-    put(path, TITLE, HEADING, "\n".join([text, "", HEAD, *ordered]))
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
-    parser.add_argument("--out", type=Path, default=HERE / "scale.md", help="the page, of which other lines are kept")
+    parser.add_argument("--out", type=Path, default=HERE / "large.md")
     options = parser.parse_args()
+    lines = []
     for people in options.sizes:
         with tempfile.TemporaryDirectory(prefix="large-") as place:
-            new = line(measured(people, Path(place)))
-        print(new, flush=True)
-        written(options.out, [new])
+            lines.append(line(measured(people, Path(place))))
+        print(lines[-1], flush=True)
+    text = (
+        f"Made by `python benchmarks/large.py --sizes {' '.join(map(str, options.sizes))}`: `cfeval run "
+        f"{' '.join(SETTINGS)}` on rows like those of Adults, each in a process of its own. {os.cpu_count()} cores; "
+        "*at work* are the processes that were so when it began. Memory is that of the largest process, what it has "
+        "read of its files included."
+    )
+    options.out.write_text("\n".join(["# Whole runs on many instances", "", text, "", HEAD, *lines]) + "\n")
 
 
 if __name__ == "__main__":

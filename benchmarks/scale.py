@@ -14,8 +14,6 @@ import time
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 
-from sections import put
-
 HERE = Path(__file__).parent
 SIZES = (1_000, 3_000, 10_000, 30_000, 100_000)
 VALUES = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
@@ -81,7 +79,7 @@ def prepared(made, dataset, model, name, n):
     from cfeval_cli.pipeline import run as pipeline
 
     study = ready(made, replace(dataset, test=rows_like(dataset, n)), model)
-    features = gold_features(study, made.k)
+    features = gold_features(study, made.settings.k)
     if name in ("discrete", "continuous"):
         return lambda: find(study, "lr", features)
     if name == "scoring":
@@ -247,12 +245,14 @@ def main():
             rows.append(measured(stage, n, v, str(stored)))
             print(line(rows[-1]), flush=True)
     header = [
-        f"By `python benchmarks/scale.py`. {os.cpu_count()} cores. Each row is a process of its own; memory is the "
-        f"peak above what the process held before the stage.\n\n![seconds and memory]({options.out.stem}.png)\n",
+        "# Scale",
+        "",
+        f"Made by `python benchmarks/scale.py`. {os.cpu_count()} cores. Each row is a process of its own; memory is "
+        f"the peak above what the process held before the stage.\n\n![seconds and memory]({options.out.stem}.png)\n",
         "| stage | instances | seconds | µs/instance | peak memory, MB | of which results, MB |",
         "| --- | ---: | ---: | ---: | ---: | ---: |",
     ]
-    put(options.out, "Scale", "Stages", "\n".join([*header, *map(line, rows)]))
+    options.out.write_text("\n".join([*header, *map(line, rows)]) + "\n")
     plot(rows, options.out.with_suffix(".png"))
 
 

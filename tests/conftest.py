@@ -78,6 +78,14 @@ class Toy:
                  "reparametrisations=0", SCORED)  # fmt: skip
         return cfeval("run", *self.arguments, *unless(usual, arguments), *arguments, cwd=cwd, code=code, **options)
 
+    def compute(self, into: Path, *overrides: str) -> Path:
+        """Run in this process, into a folder."""
+        from tests import inside
+
+        into.mkdir(exist_ok=True)
+        usual = [*self.arguments[2:], *LITTLE, *unless([SCORED], overrides)]
+        return inside.run(into, *overrides, usual=usual, folder=self.folder / "conf")
+
 
 def unless(usual: Sequence[str], chosen: Sequence[str]) -> list[str]:
     """The usual settings that are not chosen otherwise."""

@@ -22,7 +22,7 @@ COMMANDS = {
     "report": "report.html of a run or a sweep, made anew from its folder",
     "judge": "what each way to choose an explainer loses, where truth is known",
     "atlas": "which metric may be believed, over many data sets and judges",
-    "paper": "the paper's printed figures: checked (audit), beside ours (compare)",
+    "paper": "the paper's printed figures: audited, and compared with runs",
     "data": "describe data of your own; list, fetch, verify, export; the cache",
 }
 

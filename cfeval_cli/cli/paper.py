@@ -1,4 +1,4 @@
-"""`cfeval paper`: the paper's own figures, and ours beside them."""
+"""`cfeval paper`: audit the paper's figures, and compare them with runs of cfeval."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ from pathlib import Path
 
 from cfeval_cli.cli.main import Parser
 
-_HELP = "The figures that the paper printed: do they agree with each other, and with ours?"
-_AUDIT = """Computes again all that follows from the figures that the paper printed (ranks, quotients, correlations,
-sums, shares, what the text says of them) and lists each disagreement: where it is, what is printed, what comes out, and
-what it means. Needs no data and no run."""
+_HELP = "The figures that the paper printed: are they consistent, and does cfeval reproduce them?"
+_AUDIT = """Recomputes the figures of the paper that follow from other figures (ranks, quotients, correlations, sums,
+counts) and compares the text with the tables. Lists each contradiction: its place, the printed and the recomputed
+figure, and its meaning. Needs no data and no run."""
 
-_COMPARE = """Puts the paper's tables and ours side by side, cell by cell, and gives a verdict on each of the paper's
-claims under each definition of gold, over the seeds of the runs. Reads stored runs only; `make paper` makes them.
-Writes paper.md, paper.tex and paper.html, paper.csv (every cell) and claims.csv (every verdict with its figures)."""
+_COMPARE = """Compares every cell of the paper's tables with runs of cfeval, and judges each of the paper's claims under
+each definition of gold, over the seeds of the runs. Reads stored runs only; `make paper` makes them. Writes paper.md,
+paper.tex and paper.html, paper.csv (every cell) and claims.csv (every verdict with its figures)."""
 
 
 def main() -> None:
-    """Pick the action."""
+    """Parse the arguments and run the action."""
     parser = Parser("cfeval paper", description=_HELP)
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     audit = actions.add_parser("audit", help="check the paper's figures against each other", description=_AUDIT)
     audit.add_argument("--csv", type=Path, metavar="FILE", help="also write the findings there, one row each")
     audit.add_argument("--md", type=Path, metavar="FILE", help="also write the tables there, as Markdown")
     compare = actions.add_parser(
-        "compare", help="the paper's tables and claims beside those of runs", description=_COMPARE
+        "compare", help="compare the paper's tables and claims with runs", description=_COMPARE
     )
     compare.add_argument(
         "folders", nargs="+", type=Path, metavar="RUN",
@@ -53,11 +53,12 @@ def _compare(folders: list[Path], into: Path, tables: list[str]) -> None:
 def _audit(csv: Path | None, md: Path | None) -> None:
     from cfeval_cli.cli import screen
     from cfeval_cli.core.files import whole_file
-    from cfeval_cli.study.paper.audit import of_the_paper
+    from cfeval_cli.study.paper.audit import audit_paper
 
-    done = of_the_paper()
-    for path, text in ((csv, done.frame().to_csv(index=False)), (md, done.markdown())):
+    done = audit_paper()
+    for path, text in ((csv, done.build_frame().to_csv(index=False)), (md, done.write_markdown())):
         if path is not None:
             with whole_file(path) as file:
                 file.write_text(text, encoding="utf-8")
-    screen.answer([f"Verdict: {done.summary}."], done.brief(), done.tables(), [])
+    lines = done.write_lines() if screen.full() else []
+    screen.answer([f"Verdict: {done.summary}.", *lines], done.build_brief(), [], [])

@@ -147,6 +147,6 @@ def tell(out: Console, line: str) -> None:
     """A sentence in lines that fit, no word parted; in one line where it is for no screen."""
     whole = not sys.stdout.isatty() and not os.environ.get("COLUMNS", "").isdecimal()
     text = visible(line)
-    lines = [text] if whole else wrap(text, out.width, break_long_words=False, break_on_hyphens=False)
+    lines = [text] if whole else wrap(text, out.width, break_long_words=False, break_on_hyphens=False) or [""]
     for one in lines:
         out.print(one, markup=False, highlight=False, soft_wrap=True)

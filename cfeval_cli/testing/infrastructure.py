@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from cfeval_cli.core import Additive, Cache, Executor, Judging, Subject, Trainable, Tree
+from cfeval_cli.core import Additive, Arrays, Cache, Executor, Judging, Section, Subject, Trainable, Tree
 from cfeval_cli.model.tree import Tree as TreeSettings
 from cfeval_cli.testing.problems import Problem, make_problems
 from cfeval_cli.testing.require import require
@@ -57,16 +57,28 @@ def fail_at_two(shared: Any, item: int) -> int:
 def check_cache(cache: Cache) -> None:
     """Check that a cache, which must be empty, returns what was stored, to the byte and by section, or nothing."""
     name = type(cache).__name__
-    values = {bytes([i]) * 8: bytes(range(i, 200)) for i in range(1, 60)}
+    section, other = Section("one", "a section"), Section("two", "another section")
+    values = {bytes([i]) * 8: {"a": np.arange(i, 200.0), "b": np.arange(i)} for i in range(1, 60)}
     keys = list(values)
-    require(cache.known("one", "a section", keys) == {}, f"{name} knows values before any was stored.")
-    cache.keep("one", "a section", dict(list(values.items())[:40]))
-    found = cache.known("one", "a section", keys)
-    require(all(values[key] == value for key, value in found.items()), f"{name} returns other values than were stored.")
-    require(set(found) <= set(keys[:40]), f"{name} knows values that were not stored.")
-    few = cache.known("one", "a section", keys[:3])
-    require(set(few) <= set(keys[:3]), f"{name} returns values that were not asked for.")
-    require(cache.known("two", "another section", keys) == {}, f"{name} mixes up sections.")
-    cache.keep("one", "a section", {keys[0]: b"new"})
-    latest = cache.known("one", "a section", keys[:1]).get(keys[0], b"new")
-    require(latest == b"new", f"{name} returns a value that was replaced.")
+    require(not cache.get(section, keys), f"{name} has entries before any was stored.")
+    cache.put(section, dict(list(values.items())[:40]))
+    entries = cache.get(section, keys)
+    equal = all(_are_equal(values[key], arrays) for key, arrays in entries.items())
+    require(equal, f"{name} returns other values than were stored.")
+    require(set(entries) <= set(keys[:40]), f"{name} has entries that were not stored.")
+    require(set(cache.get(section, keys[:3])) <= set(keys[:3]), f"{name} returns entries of other keys.")
+    require(not cache.get(other, keys), f"{name} mixes up sections.")
+    replacement = {"a": np.zeros(3)}
+    cache.put(section, {keys[0]: replacement})
+    latest = cache.get(section, keys[:1]).get(keys[0], replacement)
+    require(_are_equal(latest, replacement), f"{name} returns a value that was replaced.")
+    unknown = Section(None, "a section whose inputs are not known")
+    cache.put(unknown, values)
+    require(not cache.get(unknown, keys), f"{name} stores entries of a section without a key.")
+
+
+def _are_equal(first: Arrays, second: Arrays) -> bool:
+    """Return whether arrays have the same names, types and bytes."""
+    return first.keys() == second.keys() and all(
+        first[name].dtype == second[name].dtype and np.array_equal(first[name], second[name]) for name in first
+    )

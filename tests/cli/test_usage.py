@@ -1,14 +1,11 @@
 """What `cfeval run --help` tells, page by page."""
 
-from pathlib import Path
-
 import pytest
 import yaml
 
 from cfeval_cli import configs
 from cfeval_cli.cli.usage import SETTINGS, asked, page
 from cfeval_cli.errors import UserError
-from tests.conftest import cfeval
 
 CONF = configs.get_package_folder()
 GROUPS = sorted(path.name for path in CONF.iterdir() if path.is_dir() and any(path.glob("*.yaml")))
@@ -66,9 +63,8 @@ def test_what_is_asked():
     assert asked(["k=2"]) is None and asked(["k=2", "--help"]) == "" and asked(["-h", "--quiet", "model"]) == "model"
 
 
-def test_the_command(tmp_path):
-    Path(tmp_path / "conf" / "dataset").mkdir(parents=True)
-    (tmp_path / "conf" / "dataset" / "loans.yaml").write_text("# Loans.\n_target_: x.Y\nlabel: default\n")
-    text = cfeval("run", "--help", "dataset", cwd=tmp_path, env={"COLUMNS": "80"}).stdout
+def test_a_users_own_datasets_are_among_the_options(tmp_path):
+    (tmp_path / "dataset").mkdir()
+    (tmp_path / "dataset" / "loans.yaml").write_text("# Loans.\n_target_: x.Y\nlabel: default\n")
+    text = "\n".join(page("dataset", 80, str(tmp_path)))
     assert "loans: Loans.\n    dataset.label=default" in text and "\npima: Pima" in text
-    assert "there is no help on" in cfeval("run", "--help", "nothing", cwd=tmp_path, code=2).stderr

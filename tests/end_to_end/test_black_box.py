@@ -271,13 +271,6 @@ def test_what_cannot_be_is_refused_before_training(toy, place, arguments, messag
     assert not (place / "trained").exists() and not (place / "run" / "run.json").exists()
 
 
-def test_the_command_finds_a_model_beside_it(toy, place):
-    own = [f"hydra.searchpath=[file://{place / 'conf'}]", "model=forest", "explainer=[random,omission]"]
-    own += ["metric=[c,dfr]", *OF_SUMS]
-    done = toy.run(*own, *QUICK, "resamples=0", "bounds=0", "hydra.run.dir=run", cwd=place)
-    assert "No truth is known of this model" in done.stdout and (place / "trained").exists()
-
-
 DELETES = """
 from dataclasses import dataclass
 

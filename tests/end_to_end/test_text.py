@@ -8,7 +8,7 @@ import pytest
 
 from cfeval_cli.errors import UserError
 from tests import inside
-from tests.conftest import LITTLE, cfeval, only_run
+from tests.conftest import LITTLE
 from tests.end_to_end.test_run import FAST, SIX, same_figures
 
 LEARNT = ("model.learning_rate.text=0.03", "model.max_epochs=6")  # as much, in a few epochs
@@ -63,18 +63,6 @@ def test_k_beyond_a_sentence_lowers_coverage_and_padding_is_never_named(toy_text
     assert (told["features"].map(len).to_numpy() == np.tile(lengths, 3)).all()
 
 
-@pytest.mark.slow  # tests/reliability/test_shapes.py has the gist
-def test_the_same_seed_gives_the_same_bytes(toy_text, tmp_path):
-    seen = []
-    for name, order in {"one": "lr,anchor,lime,random", "two": "random,lime,anchor,lr"}.items():
-        (tmp_path / name).mkdir()
-        toy_text.run(f"explainer=[{order}]", *FAST[:1], "search=continuous", "n_explain=15", cwd=tmp_path / name)
-        seen.append(
-            {f: (only_run(tmp_path / name) / f).read_bytes() for f in ("metrics.csv", "tables.md", "scores.parquet")}
-        )
-    assert seen[0] == seen[1]
-
-
 def test_not_converged_within_the_steps_is_told(toy_text, made):
     few = ["search=continuous", "search.steps=2", "search.restarts=1", "n_explain=20", "metric=[c,recall]"]
     folder = made(toy_text, "explainer=[random,lr]", *LEARNT, *few)
@@ -105,7 +93,8 @@ def test_bad_input_is_refused_before_anything_is_written(toy_text, tmp_path, mon
     assert [path.name for path in sorted(tmp_path.rglob("*"))] == ["broken.txt", "run"]
 
 
-def test_a_partial_copy_says_so_on_screen_in_the_record_and_in_every_caption(toy_text, tmp_path):
+def test_a_partial_copy_says_so_on_screen_in_the_record_and_in_every_caption(toy_text, tmp_path, caplog):
+    caplog.set_level("INFO")
     conf = tmp_path / "conf" / "dataset"
     conf.mkdir(parents=True)
     text = (toy_text.folder / "conf" / "dataset" / "toy_text.yaml").read_text()
@@ -116,14 +105,11 @@ def test_a_partial_copy_says_so_on_screen_in_the_record_and_in_every_caption(toy
     positive: {_target_: cfeval_cli.dataset.sources.File, name: whole.pos}
 """
     (conf / "toy_text.yaml").write_text(text.replace("corpora:\n", f"corpora:\n{whole}"))
-    cwd = tmp_path / "run"
-    cwd.mkdir()
-    arguments = ["--config-dir", str(tmp_path / "conf"), "dataset=toy_text", f"data_dir={toy_text.folder / 'data'}"]
     little = [*LITTLE, *LEARNT, "explainer=[random,lr]", "n_explain=10", "search=exact", "metric=[c,recall]"]
     little += ["truth=[signed]", "gold=signed", "resamples=0"]
-    done = cfeval("run", *arguments, *little, cwd=cwd)
-    assert "an incomplete copy, 400 of 900 sentences; put whole.neg and whole.pos into" in done.stderr
-    folder = only_run(cwd)
+    (tmp_path / "run").mkdir()
+    folder = inside.run(tmp_path / "run", *toy_text.arguments[2:], *little, folder=tmp_path / "conf")
+    assert "an incomplete copy, 400 of 900 sentences; put whole.neg and whole.pos into" in caplog.text
     data = json.loads((folder / "run.json").read_text())["data"]
     assert (data["complete"], data["rows_read"], data["rows_whole"]) == (False, 400, 900)
     for name in ("tables.md", "tables.tex"):

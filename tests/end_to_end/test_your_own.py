@@ -18,7 +18,7 @@ from cfeval_cli.pipeline.study import to_explain
 from cfeval_cli.report.page import build
 from cfeval_cli.results.read import read
 from tests import inside
-from tests.conftest import LITTLE, cfeval, unless
+from tests.conftest import cfeval
 
 DOCS = Path(__file__).parents[2] / "docs"
 # quicker than a user would have it
@@ -209,33 +209,23 @@ def test_bad_functions_end_in_one_message_before_anything_is_explained(toy, tmp_
     monkeypatch.chdir(tmp_path)
     for name, line in CLASSES.items():
         (tmp_path / f"{name}.py").write_text(f"def f(rows):\n    {line}\n")
-        (tmp_path / name).mkdir()
         more = ["timeout_model=0.5"] if name == "hangs" else []
         with pytest.raises(Failure, match=messages[name]):
-            in_process(toy, tmp_path / name, "model=function", f"model.path={name}.py:f", *more)
+            toy.compute(tmp_path / name, "model=function", f"model.path={name}.py:f", *more)
         assert not (tmp_path / name / "explanations.parquet").exists()
-    done = toy.run("model=function", "model.path=raises.py:f", cwd=tmp_path, code=1)
-    assert (
-        re.search(messages["raises"], done.stderr) and "Traceback" not in done.stderr and "explain:" not in done.stderr
-    )
 
 
-def in_process(toy, into, *overrides):
-    """A run of a toy dataset without the command."""
-    usual = [*toy.arguments[2:], *unless(LITTLE, overrides)]
-    return inside.run(into, *overrides, usual=usual, folder=toy.folder / "conf")
-
-
-def test_classes_in_another_order_are_doubted(toy, tmp_path):
+def test_classes_in_another_order_are_doubted(toy, tmp_path, monkeypatch, caplog):
     text = 'def f(rows):\n    return [0.2 if "> " in size else 0.9 for size in rows["size"]]\n'
     (tmp_path / "wrong.py").write_text(text)
     run = ["model=function", "model.path=wrong.py:f", "explainer=[random]", "n_explain=5", "metric=[c,recall]"]
-    done = toy.run(*run, "hydra.run.dir=run", cwd=tmp_path)
+    monkeypatch.chdir(tmp_path)
+    toy.compute(tmp_path / "run", *run)
     record = json.loads((tmp_path / "run" / "run.json").read_text())
     assert record["accuracy"]["test"] < 0.5 and "in another order than no, yes?" in record["doubts"][0]
-    assert "less often than a guess" in done.stderr
-    assert "less often than a guess" in build.Report(read(tmp_path / "run")).page({}, [])
-    assert "5 instances are too few" in done.stdout
+    assert "less often than a guess" in caplog.text
+    page = build.Report(read(tmp_path / "run")).page({}, [])
+    assert "less often than a guess" in page and "5 instances are too few" in page
 
 
 def test_an_explanation_file_that_covers_some_instances(toy, tmp_path, monkeypatch):
@@ -247,16 +237,14 @@ def test_an_explanation_file_that_covers_some_instances(toy, tmp_path, monkeypat
     frame[:0].to_csv(tmp_path / "none.csv", index=False)
     common = ["model=estimator", "+model.estimator.max_iter=5", "metric=[validity,recall]", "resamples=0"]
     common += ["n_explain=40", "truth.shapley.budget=100", "removal.marginal.draws=20", "explainer=[random,file]"]
-    done = toy.run(*common, "explainer.file.path=[some.csv,none.csv]", "hydra.run.dir=run", cwd=tmp_path, code=1)
-    _, coverage, metrics = told(tmp_path / "run")
-    assert coverage["some"] == pytest.approx(0.75) and coverage["random"] == 1.0
-    assert "some has no explanation of 10 of 40 instances, which are left out: not in some.csv (10)" in " ".join(
-        done.stdout.split()
-    )
-    assert metrics.query("explainer == 'some' and metric == 'validity'")["n"].eq(30).all()
-    assert "explainer.none failed on every instance (40): not in none.csv (40). The rest is complete." in done.stderr
     monkeypatch.chdir(tmp_path)
+    toy.compute(tmp_path / "run", *common, "explainer.file.path=[some.csv,none.csv]")
+    record, coverage, metrics = told(tmp_path / "run")
+    assert coverage["some"] == pytest.approx(0.75) and coverage["random"] == 1.0
+    note = "some has no explanation of 10 of 40 instances, which are left out: not in some.csv (10)"
+    assert note in " ".join((tmp_path / "run" / "tables.md").read_text().split())
+    assert metrics.query("explainer == 'some' and metric == 'validity'")["n"].eq(30).all()
+    assert record["explained"]["none"]["faults"] == 40 and coverage["none"] == 0
     refusal = "misspelt.csv: columns that are called as no feature is: 1 ('color'; did you mean colour?)"
-    (tmp_path / "other").mkdir()
     with pytest.raises(UserError, match=re.escape(f"explainer.misspelt: {refusal}")):
-        in_process(toy, tmp_path / "other", *common, "explainer.file.path=misspelt.csv")
+        toy.compute(tmp_path / "other", *common, "explainer.file.path=misspelt.csv")

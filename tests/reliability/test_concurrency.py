@@ -6,13 +6,12 @@ import http.server
 import json
 import tempfile
 import time
-from pathlib import Path
 
 import pytest
 
 from cfeval_cli.cache.disk import Disk
 from cfeval_cli.results.validation import read
-from tests.conftest import LITTLE, TOY, serving, start
+from tests.conftest import TOY, serving, start
 
 RUNS = 2
 # each run shows that it has come to its data
@@ -98,21 +97,3 @@ def test_runs_in_the_same_second(site, tmp_path):
     assert sorted(path.name for path in (tmp_path / "data").iterdir()) == ["cache", "toy.csv"]
     kept = Disk(str(tmp_path / "data" / "cache")).sections()
     assert len(kept) == len({label for label, *_ in kept}) == 3 + 2 + 1  # explainers, levels of the search, the model
-
-
-def test_sweeps_get_folders_of_their_own(toy, tmp_path):
-    words = [
-        "--multirun",
-        "seed=1",
-        *LITTLE,
-        "explainer=[random,lr]",
-        "n_explain=10",
-        "metric=[c,recall]",
-        "truth=[signed]",
-        "gold=signed",
-        "resamples=0",
-    ]
-    together(2, ["run", *toy.arguments, *words, "hydra.sweep.dir=multirun/${now:%Y}"], tmp_path)
-    assert len(list(tmp_path.glob("multirun/*/sweep.csv"))) == 2
-    assert len(list(tmp_path.glob("multirun/*/0/metrics.csv"))) == 2
-    assert not Path(tmp_path / "outputs").exists()

@@ -6,8 +6,8 @@ import shutil
 import pandas as pd
 import pytest
 
+from cfeval_cli.errors import Failure
 from tests import inside
-from tests.conftest import cfeval
 
 FAULTY = """
 import signal
@@ -83,10 +83,6 @@ def own(toy, tmp_path):
     ]
 
 
-def command(own, *more, cwd, code=0):
-    return cfeval("run", "--config-dir", "conf", *own, *more, "hydra.run.dir=run", cwd=cwd, code=code)
-
-
 def left_out(folder):
     """How many instances are left out, and of how many, with all reasons."""
     record = json.loads((folder / "run.json").read_text())
@@ -103,36 +99,37 @@ def left_out(folder):
     return len(faults), n
 
 
-def test_the_rest_goes_on_and_the_tables_say_how_many(own, tmp_path):
-    done = command(own, "incomplete=skip", cwd=tmp_path)
-    faults, n = left_out(tmp_path / "run")
-    note = f"Faulty has no explanation of {faults:,} of {n:,} instances, which are left out: "
-    assert note.lower() in " ".join(done.stdout.replace("†", "").split()).lower() and "faulty" in done.stderr
-    assert "\x1b" not in done.stdout + done.stderr
-
-
-def test_nothing_is_filled_up_at_random_where_there_is_no_explanation(own, tmp_path, monkeypatch):
+@pytest.fixture
+def compute(own, tmp_path, monkeypatch):
+    """Makes a run in this process."""
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "run").mkdir()
-    inside.run(tmp_path / "run", *own, "incomplete=random", folder=tmp_path / "conf")
-    left_out(tmp_path / "run")
+    return lambda *more: inside.run(tmp_path / "run", *own, *more, folder=tmp_path / "conf")
 
 
-def test_strict_stops_at_the_first(own, tmp_path):
-    done = command(own, "strict=true", cwd=tmp_path, code=1)
-    assert "cfeval: explainer.faulty, instance " in done.stderr and "ValueError: <b>no</b>" in done.stderr
-    assert "With strict=false the run goes on without it." in done.stderr and "--resume" in done.stderr
+@pytest.mark.parametrize("incomplete", ["skip", "random"])
+def test_the_rest_goes_on_and_the_tables_say_how_many(compute, caplog, incomplete):
+    """Nothing is filled up at random where there is no explanation."""
+    folder = compute(f"incomplete={incomplete}")
+    faults, n = left_out(folder)
+    note = f"Faulty has no explanation of {faults:,} of {n:,} instances, which are left out: "
+    text = (folder / "tables.md").read_text()
+    assert note.lower() in " ".join(text.replace("†", "").split()).lower() and "faulty" in caplog.text
+    assert "\x1b" not in text
+
+
+def test_strict_stops_at_the_first(compute, tmp_path):
+    with pytest.raises(Failure, match=r"explainer\.faulty, instance .*ValueError: <b>no</b>.*With strict=false"):
+        compute("strict=true")
     record = json.loads((tmp_path / "run" / "run.json").read_text())
-    assert record["status"] == "failed" and "explanations.parquet" in record["files"]
+    assert "explanations.parquet" in record["files"]
 
 
-def test_an_explainer_that_always_fails_leaves_the_others_their_results(own, tmp_path):
+def test_an_explainer_that_always_fails_leaves_the_others_their_results(compute, tmp_path):
     never = ["explainer.faulty.every=1", "explainer.faulty.kinds=4", "timeout_per_instance=null"]
-    for more in ([], ["redo=true"]):
-        done = command(own, *never, *more, "n_explain=20", cwd=tmp_path, code=1)
-        told = "cfeval: explainer.faulty failed on every instance (20): "
-        assert told in done.stderr and "The rest is complete." in done.stderr
-    assert json.loads((tmp_path / "run" / "run.json").read_text())["status"] == "complete"
+    compute(*never, "n_explain=20")
+    record = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert record["status"] == "complete" and record["explained"]["faulty"]["faults"] == 20
     metrics = pd.read_csv(tmp_path / "run" / "metrics.csv")
     mine = metrics[(metrics["explainer"] == "faulty") & (metrics["metric"] != "coverage")]
     assert mine["value"].isna().all() and (metrics[metrics["explainer"] == "lr"]["value"].notna()).any()

@@ -8,27 +8,24 @@ import numpy as np
 import pytest
 
 from cfeval_cli.cache.disk import Disk
-from cfeval_cli.cli import data, gather, report
+from cfeval_cli.cli import atlas, data, gather, judge, paper, report
 from cfeval_cli.core import Section
-from cfeval_cli.core.files import locked
+from cfeval_cli.core.files import locked, refuse_linked_path
 from cfeval_cli.errors import UserError
 from cfeval_cli.report.page import build
 from cfeval_cli.report.plots import Plot, make_figure
 from cfeval_cli.results.store import RunFolder
 from cfeval_cli.results.validation import read
-from tests import inside
 from tests.conftest import LITTLE, cfeval
 
-QUICK = ("explainer=[random,lr]", "n_explain=20", "resamples=100", "bounds=5", "n_jobs=1", "hydra.run.dir=run",
-         "metric=[c,recall]", "truth=[signed]", "gold=signed")  # fmt: skip
-SMALL = (*LITTLE, *QUICK[:1], *QUICK[-3:], "resamples=0")  # in this process
+SMALL = (
+    "explainer=[random,lr]", "n_explain=20", "resamples=0", "metric=[c,recall]", "truth=[signed]", "gold=signed",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def whole(toy, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("whole")
-    toy.run(*QUICK, "figures=[png]", "report=true", cwd=folder)
-    return folder / "run"
+    return toy.compute(tmp_path_factory.mktemp("whole") / "run", *SMALL, "figures=[png]", "report=true")
 
 
 @pytest.fixture
@@ -55,15 +52,11 @@ def everything(folder):
 
 def test_a_mistake_leaves_a_finished_run_as_it_was(toy, run, tmp_path):
     before, another = everything(run), RunFolder(run, [])
-    done = toy.run(*QUICK, "k=99", cwd=tmp_path, code=2)
-    assert "k=99 is more than" in done.stderr
+    with pytest.raises(UserError, match="k=99 is more than"):
+        toy.compute(run, *SMALL, "k=99", "redo=true")
     with locked(run, wait=False), pytest.raises(UserError, match="another run is writing to"), another.opened():
         raise AssertionError
-    after = everything(run)
-    hydras = {path for path in before if path.parts[0] == ".hydra" or path.name == "run.log"}
-    assert after.keys() == before.keys() and {p: after[p] for p in after if p not in hydras} == {
-        p: before[p] for p in before if p not in hydras
-    }
+    assert everything(run) == before
     assert read(run).status == "complete"
 
 
@@ -73,27 +66,25 @@ def test_another_run_in_the_same_folder_leaves_nothing_of_the_first(toy, run, tm
     # as if it had been killed while it wrote the last files, which the record does not list yet
     record |= {"status": "running", "files": {"model.npz": record["files"]["model.npz"]}}
     (run / "run.json").write_text(json.dumps(record))
-    done = toy.run(*QUICK, "bounds=0", "k=2", "figures=[svg]", cwd=tmp_path)
+    toy.compute(run, *SMALL, "k=2", "figures=[svg]")
     record = read(run)
-    there = {str(path) for path in everything(run)} - {"run.json", "run.log", "notes.txt"}
-    assert {name for name in there if not name.startswith(".hydra")} == set(record.files)
-    assert "bounds.csv" not in there and not list(run.rglob("*.png")) and list(run.rglob("*.svg"))
-    assert record.settings.k == 2 and not record.resumed and "report.html" not in there
-    assert "replaced" not in done.stderr  # it was not complete
-    given = {"usual": toy.arguments[2:], "folder": toy.folder / "conf"}
+    assert {str(path) for path in everything(run)} - {"run.json", "notes.txt"} == set(record.files)
+    assert "bounds.csv" not in record.files and not list(run.rglob("*.png")) and list(run.rglob("*.svg"))
+    assert record.settings.k == 2 and not record.resumed and "report.html" not in record.files
     before = everything(run)
     with pytest.raises(UserError, match="has the complete results of another run"):
-        inside.run(run, *SMALL, **given)
+        toy.compute(run, *SMALL)
     assert everything(run) == before
-    inside.run(run, *SMALL, "redo=true", **given)
+    toy.compute(run, *SMALL, "redo=true")
     assert read(run).settings.k == 1 and everything(run) != before
 
 
-def test_files_that_are_of_no_run_are_not_overwritten(toy, tmp_path):
+def test_files_that_are_of_no_run_are_not_overwritten(tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "metrics.csv").write_text("mine")
-    done = toy.run(*QUICK, cwd=tmp_path, code=2)
-    assert "metrics.csv is not of a run, and would be lost" in done.stderr
+    refused = pytest.raises(UserError, match=r"metrics\.csv is not of a run, and would be lost")
+    with refused, RunFolder(tmp_path / "run", []).opened():
+        raise AssertionError
     assert (tmp_path / "run" / "metrics.csv").read_text() == "mine"
 
 
@@ -138,16 +129,14 @@ def test_no_command_writes_through_a_link(toy, run, tmp_path, command):
             command(main, *words)
     with pytest.raises(UserError, match="is a symbolic link"):  # as for a sweep and the atlas
         build.save({"ranks": Plot(make_figure(1, 1), "", "")}, tmp_path / "gathered", ["png"])
-    done = toy.run(*QUICK, cwd=tmp_path, code=2)
-    assert "figures is a symbolic link" in done.stderr
-    (run / "figures").unlink()
-    shutil.rmtree(run / ".hydra")
-    (run / ".hydra").symlink_to(outside)
-    done = toy.run(*QUICK, "seed=3", cwd=tmp_path, code=2)
-    assert ".hydra is a symbolic link" in done.stderr
+    with pytest.raises(UserError, match="figures is a symbolic link"), RunFolder(run, []).opened():
+        raise AssertionError
     assert {path.name: path.read_text() for path in outside.iterdir()} == dict.fromkeys(
         ("ranks.png", "config.yaml", "mine.yaml"), "before"
     )
+
+
+COMMANDS = {"gather": gather, "report": report, "data": data, "judge": judge, "paper": paper, "atlas": atlas}
 
 
 @pytest.mark.parametrize(
@@ -167,29 +156,48 @@ def test_no_command_writes_through_a_link(toy, run, tmp_path, command):
         ("outputs", ["atlas", "seed=0"]),
         ("outputs", ["atlas", "page", str(Path(__file__).parents[2] / "docs" / "atlas" / "atlas.parquet"), "--into",
                      "outputs/atlas"]),
-        ("outputs", ["run"]),
-        ("outputs/multirun", ["run", "--multirun"]),
-        ("link", ["run", "hydra.run.dir=link"]),
-        ("sweep/0", ["run", "--multirun", "hydra.sweep.dir=sweep"]),
-        ("link", ["run", "--resume", "link/run"]),
     ],
 )  # fmt: skip
-def test_no_command_writes_through_a_link_in_the_working_directory(toy, run, tmp_path, link, words):
+def test_no_command_writes_through_a_link_in_the_working_directory(run, tmp_path, command, toy, link, words):
     """Neither one that the command takes by default, nor one that the user names."""
+    outside = make_outside(run, tmp_path, link)
+    before = everything(outside)
+    own = toy.arguments[:2] if "export" in words else []
+    with pytest.raises(UserError, match=f"{link} is a symbolic link"):
+        command(COMMANDS[words[0]].main, *words[1:], *own)
+    assert everything(outside) == before and not (outside / "deep").exists()
+
+
+@pytest.mark.parametrize(
+    ("link", "words"),
+    [
+        ("outputs", []),
+        ("outputs/multirun", ["--multirun"]),
+        ("link", ["hydra.run.dir=link"]),
+        ("run/.hydra", ["seed=3", "hydra.run.dir=run"]),
+        ("sweep/0", ["--multirun", "hydra.sweep.dir=sweep"]),
+        ("link", ["--resume", "link/run"]),
+    ],
+)
+def test_no_run_writes_through_a_link_in_the_working_directory(run, tmp_path, toy, link, words):
+    outside = make_outside(run, tmp_path, link)
+    before = everything(outside)
+    done = cfeval("run", *words, *toy.arguments, *LITTLE, *SMALL, cwd=tmp_path, code=2)
+    assert f"{link} is a symbolic link" in done.stderr and everything(outside) == before
+
+
+def make_outside(run, tmp_path, link):
+    """A folder with files that a link leads to."""
     outside = tmp_path / "outside"
     shutil.copytree(run, outside / "run")
     (outside / "dataset").mkdir()
     (outside / "cache").mkdir()
     for name in ("cache/finished-1.sqlite", "x.csv", "x.md", "dataset/mine.yaml"):
         (outside / name).write_text("before")
-    before = everything(outside)
     (tmp_path / "mine.csv").write_text("a,b,label\n" + "1,x,no\n2,y,yes\n1,y,no\n2,x,no\n" * 30)
     (tmp_path / link).parent.mkdir(exist_ok=True)
     (tmp_path / link).symlink_to(outside)
-    own = [*toy.arguments, *LITTLE, *SMALL] if words[0] == "run" else toy.arguments[:2] if "export" in words else []
-    done = cfeval(*words, *own, cwd=tmp_path, code=2)
-    assert f"{link} is a symbolic link" in done.stderr
-    assert everything(outside) == before and not (outside / "deep").exists()
+    return outside
 
 
 def test_the_cache_is_not_written_through_a_link(tmp_path, monkeypatch, caplog):
@@ -200,11 +208,13 @@ def test_the_cache_is_not_written_through_a_link(tmp_path, monkeypatch, caplog):
     assert "data is a symbolic link" in caplog.text and not list((tmp_path / "outside").iterdir())
 
 
-def test_a_link_outside_the_working_directory_is_the_users_own_choice(toy, tmp_path):
+def test_a_link_outside_the_working_directory_is_the_users_own_choice(toy, tmp_path, monkeypatch):
     (tmp_path / "here").mkdir()
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
-    toy.run(*SMALL, f"hydra.run.dir={tmp_path / 'link' / 'run'}", cwd=tmp_path / "here")
+    monkeypatch.chdir(tmp_path / "here")
+    refuse_linked_path(tmp_path / "link" / "run")
+    toy.compute(tmp_path / "link" / "run", *SMALL)
     assert read(tmp_path / "real" / "run").status == "complete"
 
 
@@ -230,7 +240,7 @@ def test_the_way_to_go_on_is_said_in_full(toy, tmp_path):
     )
     (tmp_path / "conf" / "explainer" / "bad.yaml").write_text("bad: {_target_: bad.Bad}\n")
     own = f"hydra.searchpath=[file://{tmp_path / 'conf'}]"
-    done = toy.run(*QUICK[1:], "explainer=[bad,lr]", own, "strict=true", cwd=tmp_path, code=1)
+    done = toy.run(*SMALL[1:], "explainer=[bad,lr]", own, "hydra.run.dir=run", "strict=true", cwd=tmp_path, code=1)
     assert "ZeroDivisionError: division by zero (bad.py:5)" in done.stderr
     import shlex
 

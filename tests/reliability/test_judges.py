@@ -39,29 +39,25 @@ def whole(toy, made):
     return found
 
 
-def check(toy, place, whole, at):
+SLOW_PLACES = [
+    Place("chunk", "explain: lime", CHUNKS + 1), Place("chunk", "explain: omission", 3 * CHUNKS),
+    Place("chunk", "search: lime", 2), Place("chunk", "truth", 2), Place("written", "model.npz", 1),
+    Place("written", "metrics.csv", 1), Place("written", "metrics.csv", 2), Place("begun", "scores.parquet", 2),
+    Place("written", "recommendation.json", 1), Place("begun", "tables.md", 2), Place("call", "conclude", 500),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "at",
+    [
+        Place("chunk", "explain: lime", 2 * CHUNKS + 1),  # while the second judge is explained
+        *(pytest.param(place, marks=pytest.mark.slow) for place in SLOW_PLACES),
+    ],
+    ids=str,
+)
+def test_killed_anywhere(toy, place, whole, at):
     folder = place / f"{at.kind}-{at.name}-{at.number}".replace(": ", "-")
     followed(words(toy, folder), place, at)
     assert json.loads((folder / "run.json").read_text())["status"] == "running"
     cfeval("run", "--resume", str(folder), *toy.arguments, SETTINGS[1], cwd=place)
     assert tables(folder) == whole
-    return folder
-
-
-def test_killed_while_the_second_judge_is_explained(toy, place, whole):
-    check(toy, place, whole, Place("chunk", "explain: lime", 2 * CHUNKS + 1))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "at",
-    [
-        Place("chunk", "explain: lime", CHUNKS + 1), Place("chunk", "explain: omission", 3 * CHUNKS),
-        Place("chunk", "search: lime", 2), Place("chunk", "truth", 2), Place("written", "model.npz", 1),
-        Place("written", "metrics.csv", 1), Place("written", "metrics.csv", 2), Place("begun", "scores.parquet", 2),
-        Place("written", "recommendation.json", 1), Place("begun", "tables.md", 2), Place("call", "conclude", 500),
-    ],
-    ids=str,
-)  # fmt: skip
-def test_killed_anywhere(toy, place, whole, at):
-    check(toy, place, whole, at)

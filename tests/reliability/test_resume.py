@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cfeval_cli.core.files import locked
 from tests.conftest import Toy, cfeval
 from tests.reliability.places import Place, followed
 
@@ -193,6 +192,11 @@ def test_killed_with_its_workers_and_again_and_again(bench):
     assert rechecked[:RECOMPUTED] == rechecked[RECOMPUTED:] and set(rechecked) <= set(whole[:INSTANCES])
     assert json.loads((folder / "run.json").read_text())["status"] == "complete"
     assert not list(folder.rglob("*.part")) + list(folder.glob("unfinished*"))
+    # a run that is complete is left alone
+    stamps = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
+    printed = cfeval(*words, cwd=bench.folder).stdout
+    assert printed == f"Nothing is left to do, the run is complete. Results: {folder}\n"
+    assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == stamps
 
 
 @pytest.mark.slow
@@ -204,37 +208,37 @@ def test_the_places_are_all_that_there_are(counts):
     assert [chunks[f"search: {name}"] for name in EXPLAINERS] == [2] * 5
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("stage", STAGES)
-def test_killed_anywhere_within_a_stage(large_bench, counts, stage):
-    """At a call that is drawn from all that the stage takes."""
-    rng = np.random.default_rng([20, STAGES.index(stage)])
-    number = int(rng.integers(1, counts["stages"][stage]["calls"] + 1))
-    check(large_bench, Place("call", stage, number, group=bool(rng.integers(2))), "n_jobs=1", "report=true")
+CHUNKS = [
+    *(Place("chunk", f"explain: {name}", number, group=number == 2) for name in EXPLAINERS for number in (1, 2, 4)),
+    *(Place("chunk", f"search: {name}", number) for name, number in (("patient", 1), ("lime", 2), ("lr", 1))),
+]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("more", [["n_jobs=1"], WORKERS], ids=["alone", "workers"])
-@pytest.mark.parametrize("number", [1, 2, 4])
-@pytest.mark.parametrize("explainer", EXPLAINERS)
-def test_killed_after_a_chunk(large_bench, explainer, number, more):
-    told = check(large_bench, Place("chunk", f"explain: {explainer}", number, group=number == 2), *more)
-    assert told["stages"][f"explain: {explainer}"]["items"] == min(number * CHUNK, 57)
+@pytest.mark.parametrize("place", CHUNKS, ids=lambda place: f"{place.name} {place.number}")
+def test_killed_after_a_chunk(large_bench, place, more):
+    told = check(large_bench, place, *more)
+    if place.name.startswith("explain"):
+        assert told["stages"][place.name]["items"] == min(place.number * CHUNK, 57)
+
+
+# a file is there in part, or whole beside its place
+WRITTEN = [
+    Place(("begun", "written")[(list(FILES).index(file) + number) % 2], file, number)
+    for file, often in FILES.items() for number in range(1, often + 1)
+]  # fmt: skip
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("more", [["n_jobs=1"], WORKERS], ids=["alone", "workers"])
-@pytest.mark.parametrize(("explainer", "number"), [("patient", 1), ("lime", 2), ("lr", 1)])
-def test_killed_in_the_search(large_bench, explainer, number, more):
-    check(large_bench, Place("chunk", f"search: {explainer}", number), *more)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("file", "number"), [(file, n + 1) for file, often in FILES.items() for n in range(often)])
-def test_killed_while_a_file_is_written(large_bench, file, number):
-    """It is there in part, or whole beside its place."""
-    kind = ("begun", "written")[(list(FILES).index(file) + number) % 2]
-    check(large_bench, Place(kind, file, number), "n_jobs=1", "report=true")
+@pytest.mark.parametrize("place", [*STAGES, *WRITTEN], ids=str)
+def test_killed_anywhere_within_a_stage_or_while_a_file_is_written(large_bench, counts, place):
+    """Within a stage at a call that is drawn from all that it takes."""
+    if isinstance(place, str):
+        rng = np.random.default_rng([20, STAGES.index(place)])
+        number = int(rng.integers(1, counts["stages"][place]["calls"] + 1))
+        place = Place("call", place, number, group=bool(rng.integers(2)))
+    check(large_bench, place, "n_jobs=1", "report=true")
 
 
 def test_the_same_command_again_goes_on_through_the_cache(bench):
@@ -249,22 +253,6 @@ def test_the_same_command_again_goes_on_through_the_cache(bench):
     assert bench.tables("b") == bench.tables("whole")
     assert bench.explained("a")[:-RECOMPUTED] == whole
     assert set(bench.explained("a")[-RECOMPUTED:]) <= set(first)  # which checks the cache
-
-
-def test_a_run_that_is_complete_is_left_alone(bench):
-    before = {path: path.stat().st_mtime_ns for path in (bench.folder / "whole").rglob("*")}
-    told = cfeval(*bench.resume("whole"), cwd=bench.folder).stdout
-    assert told == f"Nothing is left to do, the run is complete. Results: {bench.folder / 'whole'}\n"
-    assert {path: path.stat().st_mtime_ns for path in (bench.folder / "whole").rglob("*")} == before
-
-
-def test_two_runs_do_not_write_to_the_same_folder(bench):
-    (bench.folder / "held").mkdir()
-    with locked(bench.folder / "held", wait=False) as held:
-        assert held
-        done = cfeval(*bench.words("held"), cwd=bench.folder, code=2)
-    assert f"another run is writing to {bench.folder / 'held'}" in done.stderr
-    assert not (bench.folder / "held" / "run.json").exists() and not bench.explained("held")
 
 
 SWEEP = ("explainer=[random,lr]", "metric=[c,recall]", "truth=[signed]", "gold=signed", "n_explain=20", "resamples=0",

@@ -31,6 +31,9 @@ label: y
 classes: [a, b]
 features: {x: number}
 """
+SOURCES = {
+    "evil": "payload.Source", "worse": "cfeval_cli.dataset.sources.subprocess.Popen", "worst": "os.mkdir",
+}  # fmt: skip
 WORKERS = [*unless([*LITTLE, SCORED], ["n_jobs=2"]), "n_jobs=2", "executor.min_seconds=0"]
 
 
@@ -52,20 +55,21 @@ def test_no_command_runs_or_obeys_what_lies_in_the_working_directory(trapped, to
         shutil.rmtree(trapped / "run" / name, ignore_errors=True)
     cfeval("report", "run", cwd=trapped)
     assert (trapped / "run" / "report.html").exists()
+    # datasets that nobody named are listed without code of their configs
+    (trapped / "conf" / "dataset").mkdir(parents=True)
+    for name, source in SOURCES.items():
+        text = DATASET.replace("SOURCE", source).replace("evil", name)
+        (trapped / "conf" / "dataset" / f"{name}.yaml").write_text(text)
+    for action in ("list", "verify"):
+        done = cfeval("data", action, cwd=trapped)
+        assert "german" in done.stdout
+        for name, source in SOURCES.items():
+            assert name not in done.stdout
+            assert f"dataset {name} is left out: its config uses {source}" in done.stderr
     (trapped / "begun").mkdir()
     seal(trapped / "begun", {"status": "running"}, ["explainer=[random,omission]"])
     cfeval("run", "--resume", "begun", *toy.arguments, *WORKERS, cwd=trapped)
     assert (trapped / "begun" / "metrics.csv").exists()
-
-
-@pytest.mark.parametrize("source", ["payload.Source", "cfeval_cli.dataset.sources.subprocess.Popen", "os.mkdir"])
-def test_datasets_that_nobody_named_are_listed_without_code_of_their_configs(trapped, source):
-    (trapped / "conf" / "dataset").mkdir(parents=True)
-    (trapped / "conf" / "dataset" / "evil.yaml").write_text(DATASET.replace("SOURCE", source))
-    for action in ("list", "verify"):
-        done = cfeval("data", action, cwd=trapped)
-        assert "evil" not in done.stdout and "german" in done.stdout
-        assert f"dataset evil is left out: its config uses {source}" in done.stderr
 
 
 def test_a_component_in_the_working_directory_is_found_in_workers_too(toy, tmp_path):

@@ -597,37 +597,48 @@ class Memory:
     """A sound cache, which others break."""
 
     def __init__(self):
-        self.values = {}
+        self.entries = {}
 
-    def known(self, section, label, items):
-        return {item: self.values[self.key(section, item)] for item in items if self.key(section, item) in self.values}
+    def get(self, section, keys):
+        places = {key: self.place(section, key) for key in keys}
+        return {key: self.entries[place] for key, place in places.items() if place in self.entries}
 
-    def keep(self, section, label, values):
-        for item, value in values.items():
-            self.values[self.key(section, item)] = value
+    def put(self, section, entries):
+        if section.key is not None:
+            self.entries |= {self.place(section, key): arrays for key, arrays in entries.items()}
 
-    def key(self, section, item):
-        return section, item
+    def place(self, section, key):
+        return section.key, key
 
 
 class Mixed(Memory):
-    def key(self, section, item):
-        return item
+    def place(self, section, key):
+        return key
 
 
 class Stale(Memory):
-    def keep(self, section, label, values):
-        self.values = {(section, item): value for item, value in values.items()} | self.values
+    def put(self, section, entries):
+        self.entries = {self.place(section, key): arrays for key, arrays in entries.items()} | self.entries
 
 
 class Rotten(Memory):
-    def known(self, section, label, items):
-        return {item: value + b"!" for item, value in super().known(section, label, items).items()}
+    def get(self, section, keys):
+        return {key: {**arrays, "a": arrays["a"] + 1} for key, arrays in super().get(section, keys).items()}
+
+
+class Careless(Memory):
+    def put(self, section, entries):
+        self.entries |= {self.place(section, key): arrays for key, arrays in entries.items()}
 
 
 @pytest.mark.parametrize(
     ("broken", "message"),
-    [(Mixed, "mixes up sections"), (Stale, "a value that was replaced"), (Rotten, "other values than were stored")],
+    [
+        (Mixed, "mixes up sections"),
+        (Stale, "a value that was replaced"),
+        (Rotten, "other values than were stored"),
+        (Careless, "without a key"),
+    ],
 )
 def test_caches(broken, message):
     check_cache(Memory())

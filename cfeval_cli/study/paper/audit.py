@@ -1,9 +1,9 @@
-"""Everything that follows from the paper's own figures, computed again and compared with what is printed."""
+"""The audit of the paper: all checks of its printed figures, and the tables of what they find."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass
 from functools import cache
 
 import pandas as pd
@@ -11,73 +11,80 @@ import pandas as pd
 from cfeval_cli.report.numbers import COUNT
 from cfeval_cli.report.render.markdown import render_markdown
 from cfeval_cli.report.table import Cell, Row, Table, Title
-from cfeval_cli.study.paper import cells, chance, claims, counts, method
+from cfeval_cli.study.paper import chance, method, statements, tables
 from cfeval_cli.study.paper.finding import KINDS, Finding, Result
 from cfeval_cli.study.paper.published import Published, load, read
 
 CHECKS: tuple[Callable[[Published], Iterator[Result]], ...] = (
-    *cells.CHECKS, *counts.CHECKS, *method.CHECKS, *claims.CHECKS, *chance.CHECKS,
+    *tables.CHECKS, *statements.CHECKS, *method.CHECKS, *chance.CHECKS,
 )  # fmt: skip
-COLUMNS = [field.name for field in fields(Finding)]
 
 
 @dataclass(frozen=True)
 class Audit:
-    """What was found, and how many comparisons found nothing."""
+    """The findings, and how many comparisons passed."""
 
     findings: list[Finding]
     passed: int
 
     @property
     def summary(self) -> str:
-        """In a line."""
-        kinds = [(kind, sum(one.kind == kind for one in self.findings)) for kind in KINDS]
-        told = ", ".join(f"{count} {kind}" for kind, count in kinds if count)
-        return f"{len(self.findings)} findings ({told}), {self.passed} checks passed"
+        """Write the numbers in one line."""
+        return f"{len(self.findings)} findings, {self.passed} comparisons passed"
 
-    def brief(self) -> Table:
-        """How many of each kind."""
-        many = {title: sum(one.kind == kind for one in self.findings) for kind, title in KINDS.items()}
-        rows = [Row(Title(title), [Cell(count, form=COUNT)]) for title, count in many.items() if count]
-        notes = [
-            "By --full: where each is, what is printed, what comes out, and what it means; --csv and --md write it."
-        ]
-        return Table("What was found", [Title("kind"), Title("findings")], [rows], notes)
+    def build_brief(self) -> Table:
+        """Count the findings of each kind."""
+        counts = {title: sum(one.kind == kind for one in self.findings) for kind, title in KINDS.items()}
+        rows = [Row(Title(title), [Cell(count, form=COUNT)]) for title, count in counts.items() if count]
+        notes = ["--full shows each finding; --md and --csv write them to files."]
+        return Table("Findings by kind", [Title("kind"), Title("findings")], [rows], notes)
 
-    def frame(self) -> pd.DataFrame:
-        """One row for each finding."""
-        rows = [[i, *(getattr(one, name) for name in COLUMNS)] for i, one in enumerate(self.findings, 1)]
-        return pd.DataFrame(rows, columns=["number", *COLUMNS])
-
-    def tables(self) -> list[Table]:
-        """One for each kind; below it what the findings mean, those with the same meaning together."""
-        made = []
+    def write_lines(self) -> list[str]:
+        """Write each finding in a line, below the title of its kind."""
+        lines, numbered = [], list(enumerate(self.findings, 1))
         for kind, title in KINDS.items():
-            found = {str(i): one for i, one in enumerate(self.findings, 1) if one.kind == kind}
-            if not found:
-                continue
-            rows = [Row(Title(i), [*map(Cell, (one.where, one.printed, one.recomputed))]) for i, one in found.items()]
-            meanings: dict[str, list[str]] = {}
-            for i, one in found.items():
-                meanings.setdefault(one.meaning, []).append(i)
-            notes = [f"{', '.join(numbers)}: {meaning}" for meaning, numbers in meanings.items()]
-            header = [*map(Title, ("No.", "Table", "Printed", "Recomputed"))]
-            made.append(Table(f"{title} ({kind}: {len(found)})", header, [rows], notes))
-        return made
+            some = [
+                f"{i}. {one.place}. Printed: {one.printed}. Recomputed: {one.recomputed}. {one.meaning}"
+                for i, one in numbered if one.kind == kind
+            ]  # fmt: skip
+            lines += ["", title, *some] if some else []
+        return lines
 
-    def markdown(self) -> str:
-        """All tables and the summary."""
-        return "\n".join([*map(render_markdown, self.tables()), f"{self.summary}.", ""])
+    def build_frame(self) -> pd.DataFrame:
+        """Return one row for each finding."""
+        return pd.DataFrame([{"number": i, **asdict(one)} for i, one in enumerate(self.findings, 1)])
+
+    def build_tables(self) -> list[Table]:
+        """Return one table for each kind; its notes say what the findings mean."""
+        built = []
+        for kind, title in KINDS.items():
+            findings = {str(i): one for i, one in enumerate(self.findings, 1) if one.kind == kind}
+            if not findings:
+                continue
+            rows = [
+                Row(Title(i), [*map(Cell, (one.place, one.printed, one.recomputed))]) for i, one in findings.items()
+            ]
+            numbers: dict[str, list[str]] = {}
+            for i, one in findings.items():
+                numbers.setdefault(one.meaning, []).append(i)
+            notes = [f"{', '.join(some)}: {meaning}" for meaning, some in numbers.items()]
+            header = [*map(Title, ("No.", "Place", "Printed", "Recomputed"))]
+            built.append(Table(f"{title} ({len(findings)})", header, [rows], notes))
+        return built
+
+    def write_markdown(self) -> str:
+        """Write all tables and the summary."""
+        return "\n".join([*map(render_markdown, self.build_tables()), f"{self.summary}.", ""])
 
 
 @cache
-def of_the_paper() -> Audit:
-    """What is found in the published figures."""
+def audit_paper() -> Audit:
+    """Audit the published figures."""
     return audit(load())
 
 
 def audit(frame: pd.DataFrame) -> Audit:
-    """Run all checks on figures of the form of the published ones."""
+    """Run all checks on a table of the form of the published figures."""
     paper = read(frame)
     results = [result for check in CHECKS for result in check(paper)]
     findings = [result for result in results if result is not None]

@@ -11,7 +11,7 @@ from cfeval_cli.report.render.latex import render_latex
 from cfeval_cli.report.render.markdown import render_markdown
 from cfeval_cli.report.table import Table
 
-_TITLE = "Counterfactual evaluation: the paper's tables, and ours"
+_TITLE = "Counterfactual evaluation: paper and cfeval"
 
 _LATEX = r"""\documentclass{{article}}
 \usepackage[margin=2cm]{{geometry}}

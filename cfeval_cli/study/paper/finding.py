@@ -1,9 +1,10 @@
-"""What a check of the paper's figures gives, and the few things that all checks need."""
+"""A finding of the audit, and the ranks and correlations that its checks compare."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Literal
 
 import numpy as np
@@ -11,78 +12,89 @@ import numpy as np
 from cfeval_cli.statistics.ranking import agreement, ranks
 from cfeval_cli.study.paper.published import DATASETS, EXPLAINERS, Figure, Series
 
-Kind = Literal["typo", "contradiction", "arithmetic", "method", "claim", "significance", "note"]
+Kind = Literal["misprint", "table", "text", "method", "significance"]
 KINDS: dict[Kind, str] = {
-    "typo": "Characters that cannot be meant",
-    "contradiction": "Figures that contradict each other",
-    "arithmetic": "Figures that do not follow from those they are computed from",
-    "method": "Definitions, listings and references that cannot be followed as they stand",
-    "claim": "What the text says, against the tables",
-    "significance": "What could be chance",
-    "note": "Worth knowing",
+    "misprint": "Misprints",
+    "table": "Figures that contradict other figures of the tables",
+    "text": "Statements of the text that contradict figures",
+    "method": "Passages on the method that are inconsistent or incomplete",
+    "significance": "Correlations of the tables, tested against chance",
 }
 
-CE = ("validity", "proximity", "c", "validity_soft", "c_soft")  # the counterfactual metrics
+COUNTERFACTUAL = ("validity", "proximity", "c", "validity_soft", "c_soft")
 ERASURE = ("comprehensiveness", "sufficiency", "dfr")
-SHARES = ("validity", "dfr", "recall")  # with k = 1, these are so many instances out of all
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that is not as it should be, or that a reader should know."""
+    """A contradiction in the paper, or a fact that limits what its figures show."""
 
     id: str
     kind: Kind
-    table: str  # 1, 2, 3 or text; several are joined by +
+    table: str  # 1, 2, 3, text, or several: 1 and 2
     dataset: str  # empty: all
     row: str
     column: str
     printed: str
     recomputed: str
-    meaning: str  # for the paper's claims, in a sentence
+    meaning: str
 
     @property
-    def where(self) -> str:
-        """As one would point at it."""
-        return ", ".join(part for part in (self.table, DATASETS.get(self.dataset, ""), self.row, self.column) if part)
+    def place(self) -> str:
+        """The table, dataset, row and column."""
+        name = {"text": "Text", "1": "Table 1", "2": "Table 2", "3": "Table 3"}.get(self.table, f"Tables {self.table}")
+        return ", ".join(part for part in (name, DATASETS.get(self.dataset, ""), self.row, self.column) if part)
 
 
-Result = Finding | None  # None: a comparison that found nothing
+Result = Finding | None  # None: a check that passed
 
 
-def ranked(series: Series) -> dict[str, float]:
-    """Ranks from the values; a distance, for which the paper prints no arrow, is better small."""
+def rank_values(series: Series) -> dict[str, float]:
+    """Rank the explainers by the printed values; a smaller distance is better, although no arrow is printed."""
     values = np.array([figure.value for figure in series.figures.values()])
     return dict(zip(series.figures, ranks(values, series.better or "lower").tolist(), strict=True))
 
 
-def printed_ranks(series: Series) -> dict[str, float]:
-    """Ranks as printed; from the values where none are."""
-    printed = {name: figure.rank for name, figure in series.figures.items()}
-    return ranked(series) if None in printed.values() else {name: float(rank or 0) for name, rank in printed.items()}
+def get_printed_ranks(series: Series) -> dict[str, float]:
+    """Return the printed ranks; where none are printed, those of the values."""
+    ranking = {name: float(figure.rank) for name, figure in series.figures.items() if figure.rank is not None}
+    return ranking if len(ranking) == len(series.figures) else rank_values(series)
 
 
-def correlate(ours: Mapping[str, float], theirs: Mapping[str, float]) -> dict[str, float]:
-    """τ and ρ of the ranks of the same explainers."""
-    sides = [ranks(np.array([side[name] for name in ours]), "lower")[None] for side in (ours, theirs)]
+def correlate(ranking: Mapping[str, float], truth: Mapping[str, float]) -> dict[str, float]:
+    """Compute τ and ρ of two rankings of the same explainers."""
+    sides = [ranks(np.array([side[name] for name in ranking]), "lower")[None] for side in (ranking, truth)]
     tau, rho = agreement(*sides)
     return {"tau": float(tau[0, 0]), "rho": float(rho[0, 0])}
 
 
-def show(number: float, like: Figure | None = None) -> str:
-    """With four digits after the point, or as many as a printed figure has."""
-    digits = 4 if like is None else max(1, len(like.meant.partition(".")[2]))
-    return f"{number:.{digits}f}"
+def list_swapped_pairs(ranking: Mapping[str, float], truth: Mapping[str, float]) -> list[str]:
+    """List the pairs of explainers that two rankings order in opposite ways."""
+    return [
+        f"{EXPLAINERS[a]}/{EXPLAINERS[b]}"
+        for a, b in combinations(ranking, 2)
+        if (ranking[a] - ranking[b]) * (truth[a] - truth[b]) < 0
+    ]
 
 
-def places(some: Mapping[str, float], names: Iterable[str]) -> str:
-    """Explainers and their ranks; if all are meant, the ranks in the order of the row."""
+def count_pairs(some: Iterable[object]) -> int:
+    """Count the pairs of things."""
+    return len(list(combinations(some, 2)))
+
+
+def write_figures(figures: Iterable[Figure]) -> str:
+    """Write figures as printed, one after the other."""
+    return " ".join(figure.printed for figure in figures)
+
+
+def write_ranks(ranking: Mapping[str, float], names: Iterable[str]) -> str:
+    """Write the ranks of some explainers; of all explainers without their names."""
     names = list(names)
-    if names == list(some):
-        return " ".join(f"{rank:g}" for rank in some.values())
-    return ", ".join(f"{EXPLAINERS[name]} {some[name]:g}" for name in names)
+    if names == list(ranking):
+        return " ".join(f"{rank:g}" for rank in ranking.values())
+    return ", ".join(f"{EXPLAINERS[name]} {ranking[name]:g}" for name in names)
 
 
-def listed(names: Iterable[str]) -> str:
-    """Titles, in their order, without repetition."""
+def join(names: Iterable[str]) -> str:
+    """Join names in their order, without repetition."""
     return ", ".join(dict.fromkeys(names))

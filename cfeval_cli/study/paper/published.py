@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -44,7 +45,7 @@ class Figure:
     @property
     def bounds(self) -> tuple[float, float]:
         """Between which the exact number was, whether its digits were rounded or cut off: the paper does both."""
-        unit = 10.0 ** -len(self.meant.partition(".")[2])
+        unit = 10.0 ** int(Decimal(self.meant).as_tuple().exponent)
         ends = self.value - math.copysign(unit / 2, self.value), self.value + math.copysign(unit, self.value)
         return min(ends), max(ends)
 
@@ -103,6 +104,11 @@ class Coefficient:
         return "τ" if self.kind == "tau" else "ρ"
 
     @property
+    def name(self) -> str:
+        """The name in the ids of findings."""
+        return f"{self.table}.{self.dataset}.{self.metric}_{self.variant}.{self.kind}"
+
+    @property
     def source(self) -> Key:
         """The table, and the dataset, that has the values behind it."""
         return ("3" if self.table == "3" else "1"), self.dataset
@@ -141,6 +147,16 @@ class Published:
                 return one.figure
         return None
 
+    def list_class_sizes(self, dataset: str) -> list[Figure]:
+        """List the numbers of rows by class; empty if the text does not state them."""
+        sizes = [self.texts.get((dataset, "rows", name)) for name in ("positive", "negative")]
+        return [size for size in sizes if size is not None]
+
+    def count_test_instances(self, dataset: str) -> int | None:
+        """Return the stated share of the stated rows; None if the text does not state them."""
+        rows, share = self.texts.get((dataset, "rows", "all")), self.texts.get(("", "share", "test"))
+        return None if rows is None or share is None else int(rows.value * share.value)
+
 
 def load(path: Path = FILE) -> pd.DataFrame:
     """One row for each figure, and for each passage that is quoted.
@@ -156,19 +172,6 @@ def load(path: Path = FILE) -> pd.DataFrame:
         frame[name] = pd.to_numeric(frame[name], errors="coerce")
     frame["bold"] = frame["bold"] == "yes"
     return frame
-
-
-def value(
-    frame: pd.DataFrame, table: str, dataset: str, pair: Pair, explainer: str = "", coefficient: str = ""
-) -> float | None:
-    """One figure, None if the paper has none."""
-    wanted = {
-        "table": table, "dataset": dataset, "metric": pair[0], "variant": pair[1], "explainer": explainer,
-        "coefficient": coefficient,
-    }  # fmt: skip
-    for name, one in wanted.items():
-        frame = frame[frame[name] == one]
-    return None if frame.empty or math.isnan(frame["value"].iloc[0]) else float(frame["value"].iloc[0])
 
 
 def read(frame: pd.DataFrame) -> Published:

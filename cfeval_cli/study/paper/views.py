@@ -14,7 +14,7 @@ import pandas as pd
 from cfeval_cli.errors import UserError
 from cfeval_cli.statistics.ranking import ranks
 from cfeval_cli.statistics.subsets import select_subset
-from cfeval_cli.study.paper.finding import correlate, ranked
+from cfeval_cli.study.paper.finding import correlate, rank_values
 from cfeval_cli.study.paper.published import EXPLAINERS, TRUTH, Key, Pair, Published
 from cfeval_cli.study.sweep.gather import find, read
 from cfeval_cli.study.sweep.runs import Run
@@ -63,7 +63,7 @@ class Printed:
     def ranked(self, key: Key, pair: Pair) -> dict[str, float]:
         """By value, not as printed."""
         series = self.published.find(key, pair)
-        return {} if series is None else ranked(series)
+        return {} if series is None else rank_values(series)
 
     def coefficient(self, key: Key, pair: Pair, name: str) -> float:
         """From the values, not as printed."""

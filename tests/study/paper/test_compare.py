@@ -14,14 +14,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cfeval_cli.cli import paper
 from cfeval_cli.errors import UserError
+from cfeval_cli.report.render.narrow import render_narrow
 from cfeval_cli.report.table import Cell, Row, Table, Title
 from cfeval_cli.study.paper import verdicts
+from cfeval_cli.study.paper.claims import CLAIMS
 from cfeval_cli.study.paper.compare import compare
+from cfeval_cli.study.paper.comparison_tables import build_brief, build_claims
 from cfeval_cli.study.paper.published import load, read
-from cfeval_cli.study.paper.verdicts import CLAIMS, Verdict
+from cfeval_cli.study.paper.verdicts import Verdict
 from cfeval_cli.study.paper.views import CHOSEN, DEFINED, EXPERIMENTS, Printed
-from tests.conftest import cfeval, seal
+from tests.conftest import seal
 from tests.inside import planned
 
 PAPER = read(load())
@@ -97,9 +101,9 @@ def test_runs_that_have_the_papers_figures_differ_from_it_in_nothing_and_earn_it
     values = done.cells[done.cells["coefficient"] == ""]
     assert len(values) == sum(len(s.figures) for s in PAPER.series) and (values["seeds"] == 10).all()
     assert values["difference"].abs().max() < 1e-12 and (values["deviation"].abs() < 1e-12).all()
-    assert (values["our_rank"] == values["their_rank"]).all()
+    assert (values["cfeval_rank"] == values["paper_rank"]).all()
     coefficients = done.cells[done.cells["coefficient"] != ""]
-    there = coefficients[coefficients["theirs"].notna() & (coefficients["seeds"] > 0)]
+    there = coefficients[coefficients["paper"].notna() & (coefficients["seeds"] > 0)]
     apart = there[there["difference"].abs() > 1.5e-4]  # 0.8285 is 0.8286 cut short
     # the audit's contradiction: sufficiency's printed τ and ρ on Movie Reviews do not follow from its values
     assert set(zip(apart["dataset"], apart["metric"], strict=True)) == {("movie_reviews", "sufficiency")}
@@ -132,10 +136,10 @@ def test_means_deviations_and_ranks_over_seeds(tmp_path):
     for line in mine.itertuples():
         some = [drawn[seed, key, ("sufficiency", "del"), line.explainer] for seed in range(3)]
         means[line.explainer] = np.mean(some)
-        assert line.ours == pytest.approx(np.mean(some)) and line.deviation == pytest.approx(np.std(some, ddof=1))
-        assert line.difference == pytest.approx(np.mean(some) - line.theirs)
+        assert line.cfeval == pytest.approx(np.mean(some)) and line.deviation == pytest.approx(np.std(some, ddof=1))
+        assert line.difference == pytest.approx(np.mean(some) - line.paper)
     for line in mine.itertuples():
-        assert line.our_rank == 1 + sum(other < means[line.explainer] for other in means.values())
+        assert line.cfeval_rank == 1 + sum(other < means[line.explainer] for other in means.values())
 
 
 @cache
@@ -210,7 +214,7 @@ def test_how_many_seeds_would_be_needed(hits, of, tests):
         tail = sum(math.comb(size, i) for i in range(reached, size + 1))
         return 20 * 2 * tail * tests <= 2**size
 
-    assert verdicts.needed(hits, of, tests) == next(size for size in range(1, 2000) if passes(size))
+    assert verdicts.count_needed_seeds(hits, of, tests) == next(size for size in range(1, 2000) if passes(size))
 
 
 def check_corrected(tested):
@@ -222,11 +226,10 @@ def check_corrected(tested):
         assert tested[place].corrected == pytest.approx(least)
 
 
-def test_with_many_seeds_some_claims_pass_the_correction_and_some_do_not(monkeypatch):
+def test_with_many_seeds_some_claims_pass_the_correction_and_some_do_not():
     hits = np.random.default_rng(0).integers(0, 21, len(CLAIMS)).tolist()
     told = [Verdict(claim, "signed", None, 20, many, {}) for claim, many in zip(CLAIMS, hits, strict=True)]
-    monkeypatch.setattr(verdicts, "_each", lambda *_: told)
-    tested = verdicts.judge(PAPER, [])
+    tested = verdicts.correct(told)
     check_corrected(tested)
     assert len({one.corrected for one in tested if one.corrected < 1}) > 3 and max(one.corrected for one in tested) == 1
 
@@ -243,9 +246,8 @@ def test_all_claims_and_definitions_are_corrected_together(tmp_path):
     # with three seeds none of 32 could have passed, which the table says
     assert not {verdict.word for verdict in tested if verdict.claim.scope == "mostly"} & {"holds", "refuted"}
     text = (tmp_path / "out" / "paper.md").read_text()
-    assert (
-        "With 3 seeds the smallest p is 0.25, times 32 tests: nothing could have passed the sign test. 11 seeds" in text
-    )
+    assert "3 seeds allow p ≥ 0.25 before the correction for 32 tests: no claim can pass the sign test." in text
+    assert "At least 11 seeds are needed." in text
     written = pd.read_csv(tmp_path / "out" / "claims.csv")
     assert written["verdict"].tolist() == [verdict.word for verdict in done.verdicts]
     assert written["p_holm"].tolist() == pytest.approx([verdict.corrected for verdict in done.verdicts])
@@ -262,7 +264,7 @@ def test_a_claim_is_not_judged_by_what_is_not_there(tmp_path):
     seeds = {verdict.claim.id: verdict.seeds for verdict in done.verdicts}
     assert seeds["c_exact"] == 1 and seeds["c_soft_best"] == seeds["two_exact"] == seeds["ce_consistent"] == 0
     text = (tmp_path / "out" / "paper.md").read_text()
-    assert "Table 1 of the paper, Adults" in text and "Table 1 of the paper, Movie Reviews" not in text
+    assert "Table 1, Adults: paper and cfeval" in text and "Table 1, Movie Reviews: paper" not in text
 
 
 def test_each_claim_can_fail(tmp_path):
@@ -272,8 +274,8 @@ def test_each_claim_can_fail(tmp_path):
     upside_down = {v.claim.id: v.holds_in for v in compare([tmp_path / "runs"], tmp_path / "out").verdicts}
     for name in ("c_exact", "c_soft_exact", "c_over_dfr", "c_soft_best_adults", "two_exact", "two_best"):
         assert upside_down[name] == 0
-    paper = Printed(PAPER)
-    assert verdicts._sparse(("1", "adults"), ["lime"])(paper) is None
+    sparse = next(claim for claim in CLAIMS if claim.id == "sparse_others")
+    assert sparse.ask(Printed(PAPER)) is None  # the paper does not print the shares
 
 
 @pytest.mark.parametrize(
@@ -334,31 +336,40 @@ def test_the_experiments_are_by_the_papers_definitions(name):
     assert name == "table1_movie_reviews" or plan.search.pick == CHOSEN["search.pick"]
 
 
-def test_the_command_writes_all_and_names_are_no_markup(tmp_path, monkeypatch):
+def test_the_command_writes_all_and_names_are_no_markup(tmp_path, monkeypatch, capsys):
     write_runs(tmp_path / "runs", 0, keys=(("1", "adults"),), setup="<script>alert(1)</script> & co_x")
-    told = cfeval("paper", "compare", "runs", "--into", "out", "--tables", "1", cwd=tmp_path).stdout
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["cfeval", "compare", "runs", "--into", "out", "--tables", "1"])
+    paper.main()
+    told = capsys.readouterr().out
     assert told.startswith("Verdict: of the paper's ") and "What the paper claims" in told
-    assert "Table 1 of the paper" not in told and "Table 3 of the paper" not in told
+    assert "paper and cfeval" not in told  # by --full only
     files = {path.name for path in (tmp_path / "out").iterdir()}
     assert files == {"paper.md", "paper.tex", "paper.html", "paper.csv", "claims.csv"}
     page = (tmp_path / "out" / "paper.html").read_text()
     assert "<script>" not in page and "&lt;script&gt;" in page and "http" not in page
     latex = (tmp_path / "out" / "paper.tex").read_text()
-    assert latex.startswith(r"\documentclass") and r"\& co\_x" in latex and "Characters that cannot be meant" in latex
+    assert latex.startswith(r"\documentclass") and r"\& co\_x" in latex and "Misprints" in latex
     assert latex.count("{") == latex.count("}") and latex.rstrip().endswith(r"\end{document}")
-    assert "cfeval: there is no folder" in cfeval("paper", "compare", "nowhere", cwd=tmp_path, code=2).stderr
     before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
-    monkeypatch.chdir(tmp_path)
     compare([Path("runs")], Path("out"), ["1"])
     assert before == {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+
+
+def test_the_table_of_claims_fits_a_screen_and_has_every_verdict():
+    verdict = Verdict(by_scope("mostly"), "signed", True, 5, 4, {}, 64, 1.0)
+    text = "\n".join(line.plain for line in render_narrow(build_brief([verdict]), 80))
+    assert max(map(len, text.splitlines())) <= 80 and "4\u00a0of\u00a05" in text.replace(" of ", "\u00a0of\u00a0")
+    ((row,),) = build_claims([verdict]).blocks
+    assert [cell.text for cell in row.cells] == ["holds", "open (4 of 5, 28 to 99 %; 35 seeds needed)"]
 
 
 def test_a_folder_that_was_changed_is_refused_by_the_name_of_the_file(tmp_path):
     write_runs(tmp_path / "runs", 0, keys=(("3", "adults"),))
     file = next((tmp_path / "runs").rglob("explanations.parquet"))
     file.write_bytes(file.read_bytes()[:-1] + b"x")
-    done = cfeval("paper", "compare", "runs", cwd=tmp_path, code=2)
-    assert f"{file.relative_to(tmp_path)} is not as the run left it" in done.stderr and not done.stdout
+    with pytest.raises(UserError, match=f"{file.relative_to(tmp_path)} is not as the run left it"):
+        compare([tmp_path / "runs"], tmp_path / "out")
 
 
 def test_html_is_escaped_cell_by_cell():

@@ -10,19 +10,19 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from hydra._internal.callbacks import Callbacks
 from hydra.core.utils import JobReturn, JobStatus
 from hypothesis import given
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
+from cfeval_cli.cli.callbacks import Gather
 from cfeval_cli.cli.gather import main
 from cfeval_cli.cli.main import _overrides_last
 from cfeval_cli.errors import UserError
 from cfeval_cli.report.render.narrow import render_narrow
 from cfeval_cli.statistics.seeds_and_instances import judge
 from cfeval_cli.study.sweep.gather import gather
-from tests.conftest import cfeval, reseal, seal
+from tests.conftest import reseal, seal
 
 FILES = ["seeds_correlations.csv", "seeds_metrics.csv", "stability.csv", "sweep.csv", "tables.md", "tables.tex"]
 HEADING = "metric,variant,explainer,rung,control,value,value_se,n,better,moves"
@@ -446,7 +446,7 @@ def assert_refused(folder, name, text, message, then=lambda folder: None):
     assert sorted(path.name for path in folder.iterdir()) == ["0", "1"]
 
 
-def test_wrong_folders_are_one_message_and_exit_code_2(tmp_path):
+def test_wrong_folders_are_one_message(tmp_path):
     rng = np.random.default_rng(0)
     write_run(tmp_path / "run", 0, [], some_values(rng), some_taus(rng))
     write_run(tmp_path / "ended" / "0", 0, [], status="stopped")
@@ -455,11 +455,10 @@ def test_wrong_folders_are_one_message_and_exit_code_2(tmp_path):
         ("empty", "empty", "empty has no run.json, and no folder below it has one"),
         ("ended", "ended", r"no run is complete. Not gathered: 0 \(stopped\)\."),
         ("run", "run", "run is the folder of a run, whose own tables would be lost"),
+        ("nowhere", "else", "there is no folder .*nowhere"),
     ):
         with pytest.raises(UserError, match=message):
             gather([tmp_path / folder], tmp_path / into)
-    done = cfeval("gather", "run", "nowhere", cwd=tmp_path, code=2)
-    assert done.stderr == "cfeval: there is no folder nowhere.\n" and not done.stdout
     assert sorted(path.name for path in tmp_path.iterdir()) == ["empty", "ended", "run"]
 
 
@@ -543,17 +542,13 @@ def test_runs_over_choices_say_how_alike_they_rank(toy, made, tmp_path):
 
 
 def sweep_with(folder, jobs):
-    """The callbacks of a sweep as Hydra calls them, with `jobs` {folder: how it ended}."""
-    hydra = {
-        "callbacks": {"gather": {"_target_": "cfeval_cli.cli.callbacks.Gather"}},
-        "sweep": {"dir": str(folder)},
-    }
-    callbacks = Callbacks(OmegaConf.create({"hydra": hydra}))
-    callbacks.on_multirun_start(OmegaConf.create({"hydra": hydra}))
+    """The callback of a sweep as Hydra calls it, with `jobs` {folder: how it ended}."""
+    config, callback = OmegaConf.create({"hydra": {"sweep": {"dir": str(folder)}}}), Gather()
+    callback.on_multirun_start(config)
     for name, status in jobs.items():
         job = {"runtime": {"output_dir": str(folder / name)}, "overrides": {"task": ["k=9"]}}
-        callbacks.on_job_end(OmegaConf.create({"hydra": job}), JobReturn(status=status))
-    callbacks.on_multirun_end(OmegaConf.create({"hydra": hydra}))
+        callback.on_job_end(OmegaConf.create({"hydra": job}), JobReturn(status=status))
+    callback.on_multirun_end(config)
 
 
 def test_when_gathering_fails_the_runs_are_intact_and_the_exit_code_tells(tmp_path, capsys):
