@@ -16,10 +16,11 @@ import pandas as pd
 from cfeval_cli.core import Explainer, Metric
 from cfeval_cli.errors import Failure, UserError, did_you_mean
 from cfeval_cli.frames import Asked, Frames
+from cfeval_cli.results.read import Results
 from cfeval_cli.session import check_paths, issue_warnings, run_session
 from cfeval_cli.stored import Run, load
 
-__all__ = ["Run", "evaluate", "load", "run"]
+__all__ = ["Results", "Run", "evaluate", "load", "run"]
 
 
 def evaluate(

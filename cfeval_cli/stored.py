@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from functools import cached_property
 from html import escape
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from cfeval_cli.errors import UserError
-from cfeval_cli.results.read import Folder, read
+from cfeval_cli.results.read import Results, read
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -19,52 +20,25 @@ if TYPE_CHECKING:
     from cfeval_cli.report.page.build import Report
 
 
-class Run:
-    """One complete run. Every table is read when it is asked for; docs/run-folder.md has the columns."""
-
-    def __init__(self, folder: Folder) -> None:
-        self._folder = folder
-
-    @property
-    def folder(self) -> Path:
-        """Where its files are."""
-        return self._folder.path
-
-    @property
-    def record(self) -> dict[str, Any]:
-        """run.json: settings, data, what ran, what does not apply and why."""
-        return self._folder.record.to_dict()
-
-    @property
-    def metrics(self) -> pd.DataFrame:
-        """A row for each metric, variant and explainer: value, interval, rank."""
-        return self._folder.findings.metrics
-
-    @property
-    def correlations(self) -> pd.DataFrame:
-        """A row for each metric, variant, truth and subset: does the metric rank the explainers as the truth does?"""
-        return self._folder.findings.correlations
+@dataclass(frozen=True, repr=False)
+class Run(Results):
+    """The results of one complete run, with what the report says of them; docs/run-folder.md has the columns."""
 
     @cached_property
     def scores(self) -> pd.DataFrame:
         """A row for each metric, variant, explainer and instance."""
         return self._parquet("scores.parquet")
 
-    @property
-    def instances(self) -> pd.DataFrame:
-        """The rows that are explained, with what the model predicts."""
-        return self._folder.instances
-
     @cached_property
     def explanations(self) -> pd.DataFrame:
         """A row for each instance and explainer: features by name, the most important first, and their scores."""
-        table, names = self._parquet("explanations.parquet"), self._folder.described.features
+        table, names = self._parquet("explanations.parquet"), self.described.features
         return table.assign(features=_objects([[names[j] for j in row] for row in table["features"]]))
 
     @cached_property
     def counterfactuals(self) -> pd.DataFrame:
         """A row for each instance, explainer and access: features by name, and the values that they were given."""
-        table, data = self._parquet("counterfactuals.parquet"), self._folder.described
+        table, data = self._parquet("counterfactuals.parquet"), self.described
         values = [
             None if codes is None else [data.value(j, code) for j, code in zip(features, codes, strict=True)]
             for features, codes in zip(table["features"], table["codes"], strict=True)
@@ -92,7 +66,7 @@ class Run:
         """All figures by name, drawn anew, whether or not the run has files of them."""
         from cfeval_cli.report.page.build import draw
 
-        return {name: plot.figure for name, plot in draw(self._folder).items()}
+        return {name: plot.figure for name, plot in draw(self).items()}
 
     @property
     def report(self) -> Path | None:
@@ -109,15 +83,15 @@ class Run:
     def _report(self) -> Report:
         from cfeval_cli.report.page.build import Report
 
-        return Report(self._folder)
+        return Report(self)
 
     def _parquet(self, name: str) -> pd.DataFrame:
         return pd.read_parquet(self.folder / name)
 
     def __repr__(self) -> str:
-        record = self._folder.record
-        told = f"{record.data.name}, {len(record.explainers)} explainers, {record.instances:,} instances"
-        return f"<Run {told}: {self.folder}>"
+        record = self.record
+        facts = f"{record.data.name}, {len(record.explainers)} explainers, {record.instances:,} instances"
+        return f"<Run {facts}: {self.folder}>"
 
     def _repr_html_(self) -> str:
         """For a notebook: the verdict and the first table; whatever comes from the data is escaped."""
@@ -137,7 +111,8 @@ def load(folder: str | Path) -> Run:
         kind = "the folder of a sweep" if (path / "multirun.yaml").exists() else "no run folder"
         more = f" (and {len(runs) - 10:,} more)" * (len(runs) > 10)
         raise UserError(f"{path} is {kind}. Load one of the runs in it: {', '.join(runs[:10])}{more}.")
-    return Run(read(path))
+    results = read(path)
+    return Run(*(getattr(results, field.name) for field in fields(results)))
 
 
 def _objects(values: Sequence[object]) -> pd.Series[Any]:

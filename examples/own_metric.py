@@ -40,5 +40,5 @@ run = evaluate(
     explainers=["random", "omission", "lime"], settings={"figures": [], "report": False, "bounds": 0},
 )  # fmt: skip
 
-judged = run.correlations[run.correlations["gold"].isin(run.record["settings"]["gold"])].query("subset == 'all'")
+judged = run.correlations[run.correlations["gold"].isin(run.record.settings.gold)].query("subset == 'all'")
 print(judged[["metric", "variant", "gold", "tau", "tau_low", "tau_high"]].dropna().to_string(index=False))

@@ -97,7 +97,7 @@ def test_it_is_the_run_of_the_command_byte_for_byte(frames, found, tmp_path):
 
 
 def test_the_record_tells_how_it_was_called_and_nothing_is_resumed_without_the_function(found, tmp_path):
-    (call,) = found.record["command"]
+    (call,) = found.record.command
     assert call.startswith("evaluate(predict_proba, train, test, label='paid', k=2, n_explain=15, seed=3")
     assert "attributions=['mine']" in call
     assert arguments(found.folder, []) is None  # complete
@@ -215,7 +215,7 @@ def test_how_far_it_is_can_be_seen_and_an_explainer_that_fails_everywhere_is_a_w
             predict_proba, *frames, label="paid", explainers=["random", "omission"], attributions={"mine": empty},
             metrics=["validity"], n_explain=5, settings=QUICK, progress=True,
         )  # fmt: skip
-    assert run.record["explained"]["mine"]["faults"] == 5
+    assert run.record.explained["mine"].faults == 5
     shown = capsys.readouterr().err
     assert "explain: random: 5 to do" in shown and "explain: random" in (run.folder / "run.log").read_text()
 
@@ -258,13 +258,13 @@ def test_shap_values_of_class_1_are_noticed_and_the_report_is_told(frames, here)
     more = {"explainers": ["random", "omission"], "metrics": ["recall"], "n_explain": 30, "settings": QUICK}
     with pytest.warns(UserWarning, match="explainer.mine: the scores seem to have the wrong sign .* predicts no"):
         run = evaluate(predict_proba, *frames, label="paid", attributions=given, **more)
-    (doubt,) = run.record["doubts"]
+    (doubt,) = run.record.doubts
     assert "multiply those of instances predicted as no by -1" in doubt
     given["mine"] *= np.where(predict_proba(test)[:, [1]] > 0.5, 1, -1)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         run = evaluate(predict_proba, *frames, label="paid", attributions=given, **more)
-    assert run.record["doubts"] == []
+    assert run.record.doubts == []
 
 
 def test_results_of_unknown_inputs_are_kept_and_not_called_those_of_another_run(frames, here):

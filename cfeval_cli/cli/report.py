@@ -40,7 +40,7 @@ def _of_run(path: Path) -> None:
     from cfeval_cli.results.read import read
     from cfeval_cli.results.store import RunFolder
 
-    folder = read(path)
-    made = build.Report(folder)
-    RunFolder.remake(path, folder.record, made.files(folder.record.settings.figures))
+    results = read(path)
+    made = build.Report(results)
+    RunFolder.remake(path, results.record, made.files(results.record.settings.figures))
     screen.answer(made.answer, made.brief, made.tables, [f"Report: {path / build.NAME}"])

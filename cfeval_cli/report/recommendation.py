@@ -9,7 +9,7 @@ from cfeval_cli.errors import UserError
 from cfeval_cli.report.numbers import COUNT, TENTH_PERCENT, fixed
 from cfeval_cli.report.table import Cell, Row, Table, Title
 from cfeval_cli.report.titles import make_metric_title
-from cfeval_cli.results.read import Folder
+from cfeval_cli.results.read import Results
 from cfeval_cli.results.recommendation import AnswerEntry, ContestEntry, RecommendationRecord
 from cfeval_cli.results.record import RunRecord
 
@@ -27,13 +27,13 @@ class Recommendation:
     disagree: Sequence[int] = ()  # instances about which the explainers disagree most
 
 
-def tell(folder: Folder) -> Recommendation | None:
+def tell(results: Results) -> Recommendation | None:
     """What the run recommends; None of the paper's white box, which nobody asks about."""
     try:
-        advice = folder.recommendation
-        return None if advice is None else _Words(advice, folder.record, folder.described.features).all()
+        advice = results.recommendation_record
+        return None if advice is None else _Words(advice, results.record, results.described.features).all()
     except (LookupError, ValueError) as error:
-        raise UserError(f"{folder.path / 'recommendation.json'} is damaged: {error}.") from error
+        raise UserError(f"{results.folder / 'recommendation.json'} is damaged: {error}.") from error
 
 
 @dataclass(frozen=True)

@@ -60,14 +60,24 @@ class Described:
 
 
 @dataclass(frozen=True)
-class Folder:
-    """One complete run, as its folder tells of it."""
+class Results:
+    """The results of one complete run; large tables are read when they are used."""
 
-    path: Path
+    folder: Path
     record: RunRecord
     findings: Findings
     costs: pd.DataFrame
     described: Described
+
+    @property
+    def metrics(self) -> pd.DataFrame:
+        """Each metric, variant and explainer: value, interval, rank."""
+        return self.findings.metrics
+
+    @property
+    def correlations(self) -> pd.DataFrame:
+        """Each metric, variant, truth and subset: how well it ranks the explainers as the truth does."""
+        return self.findings.correlations
 
     @cached_property
     def named(self) -> list[str]:
@@ -86,19 +96,19 @@ class Folder:
     @cached_property
     def instances(self) -> pd.DataFrame:
         """instances.parquet."""
-        return pd.read_parquet(self.path / "instances.parquet")
+        return pd.read_parquet(self.folder / "instances.parquet")
 
     @cached_property
     def predicted(self) -> pd.DataFrame:
         """instances.parquet without what the instances are."""
-        return pd.read_parquet(self.path / "instances.parquet", columns=_PREDICTED)
+        return pd.read_parquet(self.folder / "instances.parquet", columns=_PREDICTED)
 
     def edits(self) -> Iterator[pd.DataFrame]:
         """counterfactuals.parquet without the edits themselves, of the explainers that are shown, a part at a time."""
         import pyarrow.parquet as pq
 
         labels = ["explainer", "access"]  # each of them in memory once
-        with pq.ParquetFile(self.path / "counterfactuals.parquet", read_dictionary=labels) as file:
+        with pq.ParquetFile(self.folder / "counterfactuals.parquet", read_dictionary=labels) as file:
             for number in range(file.num_row_groups):
                 edits: pd.DataFrame = file.read_row_group(number, _EDITS).to_pandas()
                 yield edits[edits["explainer"].isin(self.shown)]
@@ -109,7 +119,7 @@ class Folder:
         import pyarrow.parquet as pq
         import pyarrow.types
 
-        kept = pq.read_schema(self.path / "counterfactuals.parquet").field("vectors")
+        kept = pq.read_schema(self.folder / "counterfactuals.parquet").field("vectors")
         return not pyarrow.types.is_null(kept.type)
 
     def told(self, name: str, ids: Sequence[int]) -> pd.DataFrame:
@@ -119,7 +129,7 @@ class Folder:
         import pyarrow.parquet as pq
 
         found = []
-        with pq.ParquetFile(self.path / name) as file:
+        with pq.ParquetFile(self.folder / name) as file:
             for number in range(file.num_row_groups):
                 mine = pc.is_in(file.read_row_group(number, ["instance"])["instance"], pa.array(ids, pa.int64()))
                 if number == 0 or pc.any(mine).as_py():
@@ -128,18 +138,18 @@ class Folder:
         return told[told["explainer"].isin(self.shown)] if "explainer" in told else told
 
     @cached_property
-    def recommendation(self) -> RecommendationRecord | None:
+    def recommendation_record(self) -> RecommendationRecord | None:
         """recommendation.json, of a run that recommends something; ValueError if it is damaged."""
         if "recommendation.json" not in self.record.files:
             return None
-        return parse_recommendation(json.loads(checked.text(self.path / "recommendation.json", checked.LARGEST)))
+        return parse_recommendation(json.loads(checked.text(self.folder / "recommendation.json", checked.LARGEST)))
 
     @cached_property
     def embeddings(self) -> list[Floats] | None:
         """For each feature the vectors of its values, if the model is stored as docs/run-folder.md says."""
         if "model.npz" not in self.record.files:
             return None
-        arrays = npy.read(self.path / "model.npz")
+        arrays = npy.read(self.folder / "model.npz")
         shapes = {name: (arrays[name].ndim, arrays[name].dtype.kind) for name in _TABLES if name in arrays}
         if shapes != _TABLES:
             return None
@@ -152,7 +162,7 @@ class Folder:
         return [tables[span] for span in spans] if fits else None
 
 
-def read(path: Path, record: RunRecord | None = None) -> Folder:
+def read(path: Path, record: RunRecord | None = None) -> Results:
     """The run in a folder, all its files as the run left them; one that is not complete has no report.
 
     A run that is about to be complete gives its record, which is not in the folder yet.
@@ -171,7 +181,7 @@ def read(path: Path, record: RunRecord | None = None) -> Folder:
             described["kind"], described["classes"], [one["name"] for one in features],
             [one["values"] for one in features], described["values"], described["unknown"],
         )  # fmt: skip
-        return Folder(path, record, findings, checked.table(path / "costs.csv"), data)
+        return Results(path, record, findings, checked.table(path / "costs.csv"), data)
     except (OSError, ValueError, TypeError, LookupError, AttributeError, *checked.TOO_MUCH) as error:
         reason = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
         raise UserError(f"{path} has no report: {' '.join(reason.split())}.") from error

@@ -38,7 +38,9 @@ def said(**changes):
     told = copy.deepcopy(TOLD)
     told["questions"]["contribution"] |= changes
     folder = SimpleNamespace(
-        recommendation=parse_recommendation(told), record=RECORD, described=SimpleNamespace(features=["age", "sex"])
+        recommendation_record=parse_recommendation(told),
+        record=RECORD,
+        described=SimpleNamespace(features=["age", "sex"]),
     )
     return tell(folder)
 
@@ -91,9 +93,12 @@ def test_what_is_damaged_is_named_and_what_is_not_there_is_nothing():
     with pytest.raises(ValueError, match=r"recommendation\.json: questions must be a mapping, not 3"):
         parse_recommendation(TOLD | {"questions": 3})
     folder = SimpleNamespace(
-        recommendation=parse_recommendation(TOLD), record=RECORD, described=SimpleNamespace(features=[]), path=Path("x")
+        recommendation_record=parse_recommendation(TOLD),
+        record=RECORD,
+        described=SimpleNamespace(features=[]),
+        folder=Path("x"),
     )
     with pytest.raises(UserError, match=r"recommendation\.json is damaged"):
         tell(folder)  # features that the data do not have
-    folder.recommendation = None
+    folder.recommendation_record = None
     assert tell(folder) is None

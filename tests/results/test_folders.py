@@ -110,27 +110,27 @@ def test_large_tables_are_written_in_row_groups_and_say_the_same(toy, made, monk
 @pytest.mark.parametrize("search", ["discrete", "continuous"])
 def test_what_is_told_of_some_instances_is_that_part_of_a_table_in_row_groups(toy, made, monkeypatch, search):
     path = in_row_groups(toy, made, monkeypatch, search)
-    folder = read(path, checked.read(path))
-    ids = folder.predicted["instance"].to_numpy()[[1, 2, 13]].tolist()
+    results = read(path, checked.read(path))
+    ids = results.predicted["instance"].to_numpy()[[1, 2, 13]].tolist()
     for name in ("instances", "explanations", "counterfactuals", "truth"):
-        whole = pd.read_parquet(folder.path / f"{name}.parquet")
+        whole = pd.read_parquet(results.folder / f"{name}.parquet")
         mine = whole["instance"].isin(ids)
         if "explainer" in whole:
             mine &= whole["explainer"].isin(["random", "lr"])  # the rungs of a ladder are not shown
-        told = folder.told(f"{name}.parquet", ids)
+        told = results.told(f"{name}.parquet", ids)
         assert told["instance"].tolist() == whole.loc[mine, "instance"].tolist() and len(told) >= 3
         for column in whole:
             pairs = zip(told[column], whole.loc[mine, column], strict=True)
             assert all(repr(one) == repr(two) for one, two in pairs), (name, column)
-    edits = pd.read_parquet(folder.path / "counterfactuals.parquet")
+    edits = pd.read_parquet(results.folder / "counterfactuals.parquet")
     edits = edits[edits["explainer"].isin(["random", "lr"])]
-    parts = [part.astype(object) for part in folder.edits()]
+    parts = [part.astype(object) for part in results.edits()]
     found = pd.concat(parts)
     for column in found:
         one, two = (table[column].astype(object).fillna(-9).tolist() for table in (found, edits))
         assert one == two, column
     assert len(parts) > 1 and {"distance", "probability", "converged", "steps"} <= set(found)
-    assert folder.moved == edits["vectors"].notna().any() == (search == "continuous")
+    assert results.moved == edits["vectors"].notna().any() == (search == "continuous")
 
 
 def test_a_table_whose_first_part_has_nothing_is_written_too(tmp_path):

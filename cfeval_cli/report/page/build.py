@@ -30,7 +30,7 @@ from cfeval_cli.report.render.latex import render_latex
 from cfeval_cli.report.render.markdown import render_markdown
 from cfeval_cli.report.table import Table
 from cfeval_cli.report.titles import name_truths
-from cfeval_cli.results.read import Folder
+from cfeval_cli.results.read import Results
 from cfeval_cli.results.record import RunRecord
 from cfeval_cli.statistics.findings import Findings
 
@@ -46,7 +46,7 @@ def _plain(table: pd.DataFrame) -> pd.DataFrame:
 class Report:
     """What is told of a run; each part is made once, however many files have it."""
 
-    folder: Folder
+    results: Results
 
     @cached_property
     def tables(self) -> list[Table]:
@@ -56,12 +56,12 @@ class Report:
 
     @cached_property
     def _of_findings(self) -> list[Table]:
-        return build_tables(self._findings, self.folder.record)
+        return build_tables(self._findings, self.results.record)
 
     @cached_property
     def _findings(self) -> Findings:
         """With names as Python has them, among which lines of so small tables are found in half the time."""
-        found = self.folder.findings
+        found = self.results.findings
         every = {one.name: getattr(found, one.name) for one in fields(found) if one.name != "tau_resamples"}  # long
         return replace(found, **{name: _plain(table) for name, table in every.items() if table is not None})
 
@@ -74,12 +74,12 @@ class Report:
     @cached_property
     def recommendation(self) -> recommendation.Recommendation | None:
         """Which explainer is to be used on the model."""
-        return recommendation.tell(self.folder)
+        return recommendation.tell(self.results)
 
     @cached_property
     def verdict(self) -> verdict.Verdict:
         """Which metric or explainer is to be believed."""
-        return verdict.tell(self._findings, self.folder.record)
+        return verdict.tell(self._findings, self.results.record)
 
     @property
     def answer(self) -> list[str]:
@@ -90,23 +90,23 @@ class Report:
     @cached_property
     def brief(self) -> Table:
         """One table for a screen."""
-        return build_brief(self._findings, self.folder.record)
+        return build_brief(self._findings, self.results.record)
 
     def texts(self) -> list[tuple[str, bytes]]:
         """The files that have the tables, by their names."""
-        chosen = select_metrics(self._findings, self.folder.record)
+        chosen = select_metrics(self._findings, self.results.record)
         same = chosen is self._findings  # which to make again takes as long as the run of a small table
-        latex = self._of_findings if same else build_tables(chosen, self.folder.record)
+        latex = self._of_findings if same else build_tables(chosen, self.results.record)
         written = {
             "tables.md": "\n".join(map(render_markdown, self.tables)),
             "tables.tex": "\n".join(map(render_latex, latex)),
-            "costs.md": render_markdown(build_costs(self.folder.costs, self.folder.record)),
+            "costs.md": render_markdown(build_costs(self.results.costs, self.results.record)),
         }
         return [(name, text.encode()) for name, text in written.items()]
 
     def files(self, figures: Sequence[str], page: bool = True) -> Iterator[tuple[str, bytes]]:
         """The figures in so many formats, and the page, by the names of their files."""
-        drawn = draw(self.folder) if figures or page else {}
+        drawn = draw(self.results) if figures or page else {}
         for kind in figures:
             for name, plot in drawn.items():
                 yield f"figures/{name}.{kind}", plot.drawn(kind)
@@ -115,10 +115,10 @@ class Report:
 
     def page(self, drawn: Mapping[str, Plot], figures: Sequence[str]) -> str:
         """All of it, to be opened in a browser."""
-        folder, record = self.folder, self.folder.record
+        results, record = self.results, self.results.record
         settings, data, count = record.settings, record.data, record.instances
         disagree = () if self.recommendation is None else self.recommendation.disagree
-        browser = instances.gather(folder, disagree)
+        browser = instances.gather(results, disagree)
         facts = [
             ("data", data.name), ("instances", f"{count:,}"), ("explainers", str(len(record.explainers))),
             ("k", str(settings.k)), ("seed", str(settings.seed)), ("search", record.search),
@@ -127,13 +127,13 @@ class Report:
         ]  # fmt: skip
         return render(
             "run.html",
-            [*self._shown, build_costs(folder.costs, folder.record)],
+            [*self._shown, build_costs(results.costs, results.record)],
             glossary.terms(record),
             title=_title(record, advised=self.recommendation is not None),
             facts=facts,
             verdict=self.verdict,
             recommendation=self.recommendation,
-            warnings=provenance.warnings(folder),
+            warnings=provenance.warnings(results),
             plots=embedded(drawn, figures),
             examples=why.choose(browser, name_truths(settings.gold, record), disagree),
             browser_note=_browser_note(browser),
@@ -142,14 +142,14 @@ class Report:
             data=browser,
             provenance=provenance.provenance(record),
             command=shlex.join(record.command),
-            stages=stages.bar(record.seconds, record.stages, folder.costs),
+            stages=stages.bar(record.seconds, record.stages, results.costs),
         )
 
 
-def draw(folder: Folder) -> dict[str, Plot]:
+def draw(results: Results) -> dict[str, Plot]:
     """All figures of a run, in the order of the page."""
-    drawn = plots.draw(folder.findings, folder.costs, folder.record)
-    drawn |= distributions.draw(folder.predicted, folder.edits(), folder.shown, folder.record)
+    drawn = plots.draw(results.findings, results.costs, results.record)
+    drawn |= distributions.draw(results.predicted, results.edits(), results.shown, results.record)
     order = [name for names in _PARTS.values() for name in names]
     return dict(sorted(drawn.items(), key=lambda item: order.index(item[0].partition("_")[0])))
 

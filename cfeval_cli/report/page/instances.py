@@ -12,7 +12,7 @@ import pandas as pd
 from cfeval_cli.core import ABSENT, NONE, Codes, Floats, Ints
 from cfeval_cli.core.ranking import top
 from cfeval_cli.report.titles import name_truths
-from cfeval_cli.results.read import Folder
+from cfeval_cli.results.read import Results
 
 MOST = 300  # instances
 _BYTES = 2_500_000  # that they may take
@@ -28,18 +28,18 @@ def pick(probability: Floats, most: int) -> Ints:
     return np.asarray(np.sort(order[some]))
 
 
-def gather(folder: Folder, named: Sequence[int] = ()) -> dict[str, Any]:
+def gather(results: Results, named: Sequence[int] = ()) -> dict[str, Any]:
     """Return what the page's instance browser is given, the named instances included: names once, then numbers."""
-    names = folder.shown[:_EXPLAINERS]
-    levels = list(folder.record.levels)
-    ids, likely = folder.predicted["instance"].to_numpy(), _likely(folder.predicted)
+    names = results.shown[:_EXPLAINERS]
+    levels = list(results.record.levels)
+    ids, likely = results.predicted["instance"].to_numpy(), _likely(results.predicted)
     always = np.flatnonzero(np.isin(ids, named))
     rows = np.union1d(pick(likely, MOST), always)
-    made = _made(folder, ids[rows].tolist(), names, levels)
+    made = _made(results, ids[rows].tolist(), names, levels)
     size = len(json.dumps(made["instances"], ensure_ascii=False).encode())
     if size > _BYTES:
         rows = np.union1d(pick(likely, max(1, int(len(rows) * _BYTES / size))), always)
-        made = _made(folder, ids[rows].tolist(), names, levels)
+        made = _made(results, ids[rows].tolist(), names, levels)
     return made
 
 
@@ -51,9 +51,9 @@ def _likely(known: pd.DataFrame) -> Floats:
     return known["predicted"].to_numpy(float)
 
 
-def _made(folder: Folder, ids: Sequence[int], names: Sequence[str], levels: Sequence[str]) -> dict[str, Any]:
-    data, record = folder.described, folder.record
-    chosen = folder.told("instances.parquet", ids)
+def _made(results: Results, ids: Sequence[int], names: Sequence[str], levels: Sequence[str]) -> dict[str, Any]:
+    data, record = results.described, results.record
+    chosen = results.told("instances.parquet", ids)
     words: dict[str, int] = {}
 
     def word(feature: int, code: int) -> int:
@@ -67,10 +67,10 @@ def _made(folder: Folder, ids: Sequence[int], names: Sequence[str], levels: Sequ
         return [word(int(j), int(row[j])) for j in there]
 
     codes = np.stack(chosen["codes"].to_list()).astype(np.int32)
-    golds = _golds(folder, ids)
-    told = _by_instance(folder.told("explanations.parquet", ids))
-    edits = folder.told("counterfactuals.parquet", ids)
-    found = _by_instance(_near(edits, dict(zip(ids, codes, strict=True)), folder.embeddings))
+    golds = _golds(results, ids)
+    told = _by_instance(results.told("explanations.parquet", ids))
+    edits = results.told("counterfactuals.parquet", ids)
+    found = _by_instance(_near(edits, dict(zip(ids, codes, strict=True)), results.embeddings))
     instances = []
     for i, (number, line) in enumerate(zip(ids, chosen.to_dict("records"), strict=True)):
         there = np.flatnonzero(codes[i] != ABSENT)
@@ -94,24 +94,24 @@ def _made(folder: Folder, ids: Sequence[int], names: Sequence[str], levels: Sequ
         "features": list(data.features),
         "explainers": [record.explainers[name] for name in names],
         "effects": [bool(record.effects.get(name, True)) for name in names],
-        "left": len(folder.record.explainers) - len(names),
+        "left": len(results.record.explainers) - len(names),
         "levels": levels,
         "golds": list(golds),
         "k": record.settings.k,
         "total": record.instances,
-        "moved": folder.moved,
+        "moved": results.moved,
         "words": list(words),
         "instances": instances,
     }
 
 
-def _golds(folder: Folder, ids: Sequence[int]) -> dict[str, Ints]:
+def _golds(results: Results, ids: Sequence[int]) -> dict[str, Ints]:
     """The k gold features (n, k) under each definition, the leading one first; none if no truth is known."""
-    settings = folder.record.settings
-    if "truth.parquet" not in folder.record.files:
+    settings = results.record.settings
+    if "truth.parquet" not in results.record.files:
         return {}
-    golds, truth = {}, folder.told("truth.parquet", ids)
-    for name in name_truths(truth["truth"], folder.record):
+    golds, truth = {}, results.told("truth.parquet", ids)
+    for name in name_truths(truth["truth"], results.record):
         lines = truth[truth["truth"] == name].set_index("instance")["importance"].loc[list(ids)]
         golds[name] = top(np.stack(lines.to_list()).astype(float), settings.k)
     return golds

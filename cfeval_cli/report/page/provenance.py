@@ -10,15 +10,15 @@ from cfeval_cli.core import Quantity
 from cfeval_cli.report.instance_counts import support_notes
 from cfeval_cli.report.notes import HALF, absent_notes, group_by_reason
 from cfeval_cli.report.titles import select_quantity
-from cfeval_cli.results.read import Folder
+from cfeval_cli.results.read import Results
 from cfeval_cli.results.record import RunRecord
 
 _NAMED = 20  # explainers that are named one by one
 
 
-def warnings(folder: Folder) -> list[str]:
+def warnings(results: Results) -> list[str]:
     """Partial data, low coverage, searches and explainers that failed, what is not there."""
-    record, metrics = folder.record, folder.findings.metrics
+    record, metrics = results.record, results.findings.metrics
     settings, data = record.settings, record.data
     told = [f"{doubt[:1].upper()}{doubt[1:]}" for doubt in record.doubts]
     if not data.complete:
