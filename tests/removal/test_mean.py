@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cfeval_cli.core import ABSENT, Access, BlackBox, Rows, Subject
+from cfeval_cli.core import ABSENT, Access, BlackBox, Differentiable, Rows, Subject
 from cfeval_cli.core.without import without
 from cfeval_cli.explainer.omission import Omission
 from cfeval_cli.model.linear import LinearModel
@@ -23,11 +23,20 @@ def by_hand(dataset, model, row, gone):
     return z
 
 
-class Plain:
+class Plain(Differentiable):
     """The same model, without a gradient of its own: embeddings go through torch."""
 
     def __init__(self, model):
-        self.vectors, self.proba_embedded, self.predict_proba = model.vectors, model.proba_embedded, model.predict_proba
+        self.model = model
+
+    def vectors(self, feature, codes):
+        return self.model.vectors(feature, codes)
+
+    def proba_embedded(self, vectors):
+        return self.model.proba_embedded(vectors)
+
+    def predict_proba(self, codes):
+        return self.model.predict_proba(codes)
 
 
 @given(problems(absent=0.2), st.integers(0, 99))
