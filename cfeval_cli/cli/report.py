@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
 from cfeval_cli.cli.gather import show, together
@@ -23,18 +25,34 @@ def main() -> None:
         help="where the report of several runs goes, with the tables of cfeval gather (default: the sweep's folder if "
         "one is named and nothing else, otherwise gathered/ below the current folder)",
     )  # fmt: skip
+    parser.add_argument(
+        "--figures", type=_parse_formats, metavar="FORMATS",
+        help="formats of the figures of one run: a list of png, svg and pdf (default: those of the run)",
+    )  # fmt: skip
     arguments = parser.parse_args()
     first = arguments.folders[0]
     if len(arguments.folders) == 1 and (first / "run.json").exists():
         if arguments.into is not None:
             parser.error("the report of one run goes into its own folder: --into is for several")
-        _of_run(first)
+        _of_run(first, arguments.figures)
     else:
+        if arguments.figures is not None:
+            parser.error("--figures is for the report of one run")
         show(together(arguments.folders, arguments.into))
 
 
-def _of_run(path: Path) -> None:
-    """Remake the report and the figures of one run, in the formats that it was run with, and say what it says."""
+def _parse_formats(text: str) -> list[str]:
+    """Return the formats of a list such as "pdf,png"."""
+    from cfeval_cli.core.settings import FIGURE_FORMATS
+
+    formats = [word.strip() for word in text.split(",") if word.strip()]
+    if unknown := [word for word in formats if word not in FIGURE_FORMATS]:
+        raise argparse.ArgumentTypeError(f"there is no format {unknown[0]!r}. There is: {', '.join(FIGURE_FORMATS)}.")
+    return formats
+
+
+def _of_run(path: Path, formats: Sequence[str] | None) -> None:
+    """Remake the report and the figures of one run, by default in its own formats, and print the answer."""
     from cfeval_cli.cli import screen
     from cfeval_cli.report.page import build
     from cfeval_cli.results.read import read
@@ -42,5 +60,5 @@ def _of_run(path: Path) -> None:
 
     results = read(path)
     made = build.Report(results)
-    RunFolder.remake(path, results.record, made.files(results.record.settings.figures))
+    RunFolder.remake(path, results.record, made.files(results.record.settings.figures if formats is None else formats))
     screen.answer(made.answer, made.brief, made.tables, [f"Report: {path / build.NAME}"])

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
@@ -15,6 +15,8 @@ from cfeval_cli.errors import UserError, did_you_mean
 
 MIN_RESAMPLES = 100  # the ends of an interval are rare among fewer
 
+FigureFormat: TypeAlias = Literal["png", "svg", "pdf"]
+FIGURE_FORMATS: tuple[str, ...] = get_args(FigureFormat)
 Count: TypeAlias = Annotated[int, Field(ge=0)]
 Size: TypeAlias = Annotated[int, Field(ge=1)]
 Seconds: TypeAlias = Annotated[float, Field(ge=0.001, allow_inf_nan=False)]
@@ -58,7 +60,7 @@ class RunSettings(_Settings):
     support: Literal["common", "own"]
     resamples: Count | Literal["auto"]
     confidence: Annotated[float, Field(ge=0.5, le=0.9999)]
-    figures: Annotated[tuple[Literal["png", "svg", "pdf"], ...], Field(strict=False)]
+    figures: Annotated[tuple[FigureFormat, ...], Field(strict=False)]
     report: bool
     tables: TableSettings
     redo: bool

@@ -66,7 +66,7 @@ def test_it_runs_from_an_empty_folder_with_a_users_own_configs(installed, toy, t
     few += ["resamples=100", "noise=0", "bounds=0", "reparametrisations=0"]
     cfeval("run", *arguments, *few, cwd=cwd, executable=installed)
     there = {path.suffix for path in only_run(cwd).rglob("*")}
-    assert there >= {".png", ".svg", ".pdf", ".html", ".parquet", ".csv", ".md", ".tex"}  # all that is the default
+    assert there >= {".svg", ".html", ".parquet", ".csv", ".md", ".tex"}  # all that is the default
     record = json.loads((only_run(cwd) / "run.json").read_text())
     assert record["status"] == "complete" and record["git_commit"] is None
     assert record["explainers"] == {"random": "Random", "everything_but_colour": "Omission", "lr": "LR"}

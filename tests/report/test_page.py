@@ -123,6 +123,19 @@ def test_the_report_of_a_run_and_the_one_made_later_have_the_same_bytes(toy, mad
     report.main()
     assert "report.html" in capsys.readouterr().out
     assert {path: path.read_bytes() for path in (folder / "report.html", *(folder / "figures").iterdir())} == first
+    monkeypatch.setattr("sys.argv", ["cfeval", str(folder), "--figures", "svg,png"])
+    report.main()
+    assert {path.suffix for path in (folder / "figures").iterdir()} == {".pdf", ".svg", ".png"}
+    assert read(folder).record.status == "complete"  # with the hashes of the new files
+    capsys.readouterr()
+    for words, message in (
+        ((str(folder), "--figures", "gif"), "there is no format 'gif'. There is: png, svg, pdf."),
+        ((str(folder), str(folder), "--figures", "svg"), "--figures is for the report of one run"),
+    ):
+        monkeypatch.setattr("sys.argv", ["cfeval", *words])
+        with pytest.raises(SystemExit) as stop:
+            report.main()
+        assert stop.value.code == 2 and message in capsys.readouterr().err
 
 
 @pytest.fixture(scope="module")

@@ -35,7 +35,6 @@ from cfeval_cli.results.record import RunRecord
 from cfeval_cli.statistics.findings import Findings
 
 NAME = "report.html"
-KINDS = ("png", "svg", "pdf")
 
 
 def _plain(table: pd.DataFrame) -> pd.DataFrame:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from cfeval_cli.core.settings import FIGURE_FORMATS
 from cfeval_cli.errors import visible
 from cfeval_cli.report.notes import MOVES_NOTE
 from cfeval_cli.report.page import build, glossary, methods
@@ -31,7 +32,7 @@ _Pair = tuple[str, str]  # metric and variant
 def write(sweep: Sweep, lines: pd.DataFrame, answer: Answer, made: Sequence[Table], into: Path) -> None:
     """The figures and the report of some runs; `lines` are those of sweep.csv."""
     drawn = _draw(sweep, contended(sweep))
-    build.save(drawn, into, build.KINDS)
+    build.save(drawn, into, FIGURE_FORMATS)
     build.put(_page(sweep, lines, made, answer, drawn, into), into / build.NAME)
 
 
@@ -81,7 +82,7 @@ def _page(
         others=[f"{run.name}: {why}" for run, why in sweep.others],
         head=["Run", "seed", *sweep.keys, "status", "test accuracy", "instances"],
         runs=runs,
-        plots=build.embedded(drawn, build.KINDS),
+        plots=build.embedded(drawn, FIGURE_FORMATS),
         methods=_methods(sweep),
         citation=methods.citation(sweep.runs[0].record.cfeval),
     )
