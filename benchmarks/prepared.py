@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from functools import cache
 
-from cfeval_cli import configs
-from cfeval_cli import settings as config
 from cfeval_cli.core import Subject
 from cfeval_cli.core.ranking import top
 from cfeval_cli.pipeline import explanations
 from cfeval_cli.pipeline import run as pipeline
 from cfeval_cli.pipeline.evaluate import edits_of
 from cfeval_cli.pipeline.study import prepare
+from cfeval_cli.settings import build, compose
 
 
 def plan(name, *overrides):
     """The plan of `cfeval run dataset=name …`, in one process; CFEVAL_DATA names another data folder than data/."""
-    with configs.packaged_configs():
+    with compose.packaged_configs():
         alone = [] if any(text.startswith("n_jobs=") for text in overrides) else ["n_jobs=1", "cache=off"]
-        return config.plan(configs.compose_run([f"dataset={name}", *alone, *overrides]))
+        return build.build_plan(compose.compose_run([f"dataset={name}", *alone, *overrides]))
 
 
 @cache

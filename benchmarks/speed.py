@@ -24,10 +24,10 @@ import torch
 from prepared import explain, find, gold_features, plan, ready, study
 from threadpoolctl import threadpool_limits
 
+from cfeval_cli.api.experiment import run_experiment
 from cfeval_cli.core import NONE, Access
 from cfeval_cli.core.client import apply_edits
 from cfeval_cli.executor.local import Local
-from cfeval_cli.experiment import run_experiment
 from cfeval_cli.explainer.coalitions import background
 from cfeval_cli.model.logistic import LinearModel
 from cfeval_cli.pipeline.progress import Progress

@@ -9,13 +9,13 @@ from pathlib import Path
 
 from omegaconf import DictConfig
 
-from cfeval_cli import configs, settings
-from cfeval_cli.core import Plan
-from cfeval_cli.experiment import run_experiment
+from cfeval_cli.api.experiment import run_experiment
 from cfeval_cli.pipeline.progress import Progress
 from cfeval_cli.results.store import RunFolder
+from cfeval_cli.settings import build, compose
+from cfeval_cli.settings.plan import Plan
 
-CONF = configs.get_package_folder()
+CONF = compose.get_package_folder()
 
 
 def composed(*overrides: str, folder: Path | None = None) -> DictConfig:
@@ -25,13 +25,13 @@ def composed(*overrides: str, folder: Path | None = None) -> DictConfig:
 
 @lru_cache(maxsize=100)
 def _compose(overrides: tuple[str, ...], folder: Path | None) -> DictConfig:
-    with configs.packaged_configs():
-        return configs.compose_run(list(overrides), None if folder is None else str(folder))
+    with compose.packaged_configs():
+        return compose.compose_run(list(overrides), None if folder is None else str(folder))
 
 
 def planned(*overrides: str, folder: Path | None = None) -> Plan:
     """Return what a run with these overrides would do."""
-    return settings.plan(composed(*overrides, folder=folder))
+    return build.build_plan(composed(*overrides, folder=folder))
 
 
 def run(into: Path, *overrides: str, usual: Sequence[str] = (), folder: Path | None = None) -> Path:

@@ -7,7 +7,7 @@ from pathlib import Path
 import yaml
 
 import cfeval_cli
-from cfeval_cli import configs
+from cfeval_cli.settings import compose
 from tests.test_layers import COMPONENTS, MODULES, imported, room
 
 ROOT = Path(cfeval_cli.__file__).parent
@@ -37,10 +37,9 @@ ALLOWED = {
     ("file", "api"): "`attributions` of evaluate() are what this explainer reads",
     ("file", "cli"): _WORD,
     ("file", "dataset"): _COLUMN,
-    ("file", "frames"): _COLUMN,
     ("file", "statistics.findings"): "the name of a result's file in the metadata of a field",
     ("random", "core.fingerprint"): "a module of Python",
-    ("random", "core.settings"): "incomplete=random",
+    ("random", "settings"): "incomplete=random",
     ("random", "pipeline.explanations"): "incomplete=random",
     ("random", "report.page.provenance"): "incomplete=random",
     ("constant", "core.model"): "a reparametrisation",
@@ -68,7 +67,7 @@ CIRCULAR = ("explainer.", "metric.", "removal.", "truth.")
 def declared(groups):
     """Yield the group, names and module of each component that has a yaml."""
     for group in groups:
-        for path in (configs.get_package_folder() / group).glob("*.yaml"):
+        for path in (compose.get_package_folder() / group).glob("*.yaml"):
             content = yaml.safe_load(path.read_text())
             entries = {path.stem: content} if "_target_" in content else content
             for key, entry in entries.items():

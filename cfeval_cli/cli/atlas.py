@@ -157,10 +157,10 @@ def _assigned(overrides: Sequence[str]) -> dict[str, str]:
 
 def _sweeps(given: Mapping[str, str]) -> list[dict[str, str]]:
     """The axes of each sweep: judges that are made for the same data sets together."""
-    from cfeval_cli import configs
+    from cfeval_cli.settings import compose
 
-    with configs.packaged_configs():
-        named = [name for name in configs.list_options("experiment") if name.startswith(_JUDGE)]
+    with compose.packaged_configs():
+        named = [name for name in compose.list_options("experiment") if name.startswith(_JUDGE)]
         wanted = _listed(given.get("experiment", ",".join(named)))
         if strange := [name for name in wanted if name not in named]:
             raise UserError(f"experiment={strange[0]} is no judge of the atlas. There is: {', '.join(named)}.")
@@ -184,9 +184,9 @@ def _sweeps(given: Mapping[str, str]) -> list[dict[str, str]]:
 @cache
 def _made_for(experiment: str) -> list[str]:
     """The data sets that a judge is for; without all explainers and metrics, which would be composed with it."""
-    from cfeval_cli import configs
+    from cfeval_cli.settings import compose
 
-    cfg = configs.compose_run([f"experiment={experiment}", "explainer=[random]", "metric=[validity]"])
+    cfg = compose.compose_run([f"experiment={experiment}", "explainer=[random]", "metric=[validity]"])
     return [str(name) for name in cfg.experiment.sizes]
 
 
@@ -232,8 +232,8 @@ def _has_launcher() -> bool:
 
 
 def _places(runs: Path) -> list[str]:
-    from cfeval_cli.configs import quote
     from cfeval_cli.core.files import refuse_links
+    from cfeval_cli.settings.compose import quote
 
     refuse_links(runs)
     named = "${dataset.name}/${hydra:runtime.choices.experiment}/${seed}-${k}"

@@ -14,9 +14,9 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, read_write
 
 from cfeval_cli.cli import screen
-from cfeval_cli.configs import quote
 from cfeval_cli.core.files import make_new_folder, refuse_links
 from cfeval_cli.errors import UserError
+from cfeval_cli.settings.compose import quote
 
 
 class Gather(Callback):

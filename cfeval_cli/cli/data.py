@@ -12,7 +12,6 @@ from urllib.parse import urlsplit
 
 from omegaconf import DictConfig, OmegaConf
 
-from cfeval_cli import configs
 from cfeval_cli.cli import screen
 from cfeval_cli.cli.export import export
 from cfeval_cli.cli.init import init
@@ -21,6 +20,7 @@ from cfeval_cli.cli.own_configs import find_conf_folder, is_own_config
 from cfeval_cli.core import Loadable
 from cfeval_cli.dataset.sources import File, Installed, Tar, Url, Wheel
 from cfeval_cli.errors import UserError, did_you_mean, refuse_exit, visible
+from cfeval_cli.settings import compose
 
 _HELP = """Where data files are, and what can be done about it. data_dir=PATH chooses the folder.
 `cfeval data ACTION --help` shows the help of one action."""
@@ -137,8 +137,8 @@ def _init(arguments: argparse.Namespace, names: list[str], overrides: list[str])
     files = [*names, *(word for word in overrides if not word.startswith("data_dir="))]
     if len(files) != 1:
         raise UserError("name one file: cfeval data init loans.csv --label default")
-    with configs.packaged_configs():
-        cfg = configs.compose_run([word for word in overrides if word.startswith("data_dir=")])
+    with compose.packaged_configs():
+        cfg = compose.compose_run([word for word in overrides if word.startswith("data_dir=")])
     init(
         files[0], arguments.label, text=arguments.text, name=arguments.name, config_dir=arguments.config_dir,
         data_dir=Path(str(cfg.data_dir)).expanduser(), force=arguments.force,
@@ -152,10 +152,10 @@ def _cache(overrides: list[str], config_dir: str | None, clear: bool) -> None:
     from rich.text import Text
 
     from cfeval_cli.cache.disk import Disk
-    from cfeval_cli.settings import make
+    from cfeval_cli.settings.build import make
 
-    with configs.packaged_configs():
-        cache: object = make(configs.compose_run(overrides, config_dir), "cache")
+    with compose.packaged_configs():
+        cache: object = make(compose.compose_run(overrides, config_dir), "cache")
     if not isinstance(cache, Disk):
         raise UserError("cache=off keeps nothing. Leave that setting out to see what is there.")
     sections = cache.sections()
@@ -181,8 +181,8 @@ def _cache(overrides: list[str], config_dir: str | None, clear: bool) -> None:
 
 def _known(config_dir: str | None) -> list[str]:
     """The datasets that are described; UserError if one of the user's own is called as ours is."""
-    with configs.packaged_configs():
-        known = configs.list_options("dataset", config_dir)
+    with compose.packaged_configs():
+        known = compose.list_options("dataset", config_dir)
     for name in known if config_dir is not None else ():
         is_own_config(f"dataset/{name}", str(config_dir))
     return known
@@ -202,14 +202,14 @@ def _files(
 
     Only for datasets that the user has chosen by name, configs may name code that is not part of cfeval.
     """
-    from cfeval_cli.settings import find_targets, instantiate_node
+    from cfeval_cli.settings.build import find_targets, instantiate_node
 
     few = [] if any(word.partition("=")[0] != "data_dir" for word in overrides) else _FEW
     files: dict[str, list[File]] = {}
     datasets: dict[str, DictConfig] = {}
-    with configs.packaged_configs():
+    with compose.packaged_configs():
         for name in names:
-            cfg = datasets[name] = configs.compose_run([f"dataset={name}", *few, *overrides], config_dir)
+            cfg = datasets[name] = compose.compose_run([f"dataset={name}", *few, *overrides], config_dir)
             nodes = _file_nodes(cfg.dataset)
             targets = {*find_targets([OmegaConf.to_container(node, resolve=True) for node in nodes])}
             if not is_chosen and (others := targets - _SOURCES):
@@ -257,8 +257,8 @@ def _host(source: str) -> str:
 
 def _fetch(data_dir: Path, datasets: list[DictConfig]) -> None:
     """As a run does it: what cannot be had is replaced by what the dataset has in its stead."""
-    from cfeval_cli.logs import SafeFormatter
-    from cfeval_cli.settings import make
+    from cfeval_cli.core.logs import SafeFormatter
+    from cfeval_cli.settings.build import make
 
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(SafeFormatter("%(message)s"))

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from omegaconf import DictConfig
 
-from cfeval_cli import configs
 from cfeval_cli.cli.own_configs import list_used_configs
 from cfeval_cli.core import Dataset, Loadable, Split
 from cfeval_cli.core.files import refuse_linked_path, whole_file
 from cfeval_cli.errors import UserError, refuse_exit, visible, whole
+from cfeval_cli.settings import compose
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,13 +22,13 @@ _KINDS = (".csv", ".tsv", ".parquet")
 
 def export(overrides: list[str], config_dir: str | None, into: Path | None, *, force: bool) -> None:
     """Write them: the same data, seed and number as a run with these settings has."""
-    from cfeval_cli.core.plan import check_size
     from cfeval_cli.pipeline.study import to_explain
-    from cfeval_cli.settings import make
+    from cfeval_cli.settings.build import make
+    from cfeval_cli.settings.plan import check_size
 
     path = _checked(into, force)
-    with configs.packaged_configs():
-        cfg = configs.compose_run(overrides, config_dir)
+    with compose.packaged_configs():
+        cfg = compose.compose_run(overrides, config_dir)
         if config_dir is not None:
             list_used_configs(overrides, config_dir)
         settings: Loadable = make(cfg, "dataset")

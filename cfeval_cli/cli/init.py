@@ -7,7 +7,6 @@ import shlex
 import sys
 from pathlib import Path
 
-from cfeval_cli import configs
 from cfeval_cli.cli import screen
 from cfeval_cli.cli.own_configs import OWN_FOLDER
 from cfeval_cli.core import Loadable
@@ -15,6 +14,7 @@ from cfeval_cli.core.files import make_folder, make_subfolder, refuse_linked_pat
 from cfeval_cli.dataset.config_text import describe_shares, format_config
 from cfeval_cli.dataset.guess import Guess, guess
 from cfeval_cli.errors import UserError, visible
+from cfeval_cli.settings import compose
 
 
 def init(
@@ -61,7 +61,7 @@ def init(
 
 def _target(name: str, config_dir: str | None, force: bool) -> Path:
     """The file to write, which is none of cfeval's own and none that is there."""
-    ours = configs.get_package_folder() / "dataset" / f"{name}.yaml"
+    ours = compose.get_package_folder() / "dataset" / f"{name}.yaml"
     target = Path(config_dir or OWN_FOLDER) / "dataset" / f"{name}.yaml"
     refuse_linked_path(target)
     if ours.is_file() and ours.resolve() != target.resolve():
@@ -77,7 +77,7 @@ def _tried(body: str, data_dir: Path) -> tuple[int, int, int]:
     """Load the data as a run will, before anything is written; how many rows each part has."""
     from omegaconf import OmegaConf
 
-    from cfeval_cli.settings import make
+    from cfeval_cli.settings.build import make
 
     settings: Loadable = make(OmegaConf.create({"dataset": OmegaConf.create(body)}), "dataset")
     dataset = settings.load(data_dir, 0)

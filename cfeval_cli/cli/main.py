@@ -136,7 +136,7 @@ def complain(error: Exception, kept: str = "", job: str = "") -> int:
     from omegaconf.errors import OmegaConfBaseException
 
     from cfeval_cli.cli import own_configs
-    from cfeval_cli.configs import explain_hydra_error
+    from cfeval_cli.settings.compose import explain_hydra_error
 
     if not isinstance(error, UserError | Failure) and isinstance(error.__cause__, OSError):
         error = error.__cause__  # Hydra could not write its own files

@@ -10,8 +10,8 @@ from pathlib import Path
 from hydra.core.global_hydra import GlobalHydra
 from hydra.types import RunMode
 
-from cfeval_cli import configs
 from cfeval_cli.errors import UserError
+from cfeval_cli.settings import compose
 
 OWN_FOLDER = "conf"  # of the working directory
 
@@ -34,7 +34,7 @@ def get_overrides() -> list[str]:
 
 def find_conf_folder() -> str | None:
     """Return the folder ./conf if it has configs of cfeval's groups and is not the package's own, as in a clone."""
-    folder, packaged = Path(OWN_FOLDER).absolute(), configs.get_package_folder()
+    folder, packaged = Path(OWN_FOLDER).absolute(), compose.get_package_folder()
     if not folder.is_dir() or folder.resolve() == packaged.resolve():
         return None
     groups = [path.name for path in packaged.iterdir() if path.is_dir()]
@@ -50,7 +50,7 @@ def find_own_folder() -> str | None:
 def list_used_configs(overrides: Sequence[str], folder: str) -> list[str]:
     """List the configs of the user's own folder that a run reads, such as dataset/loans."""
     loader = GlobalHydra.instance().config_loader()
-    searched = [*overrides, *configs.search_path(folder)]
+    searched = [*overrides, *compose.search_path(folder)]
     entries = loader.compute_defaults_list("run", searched, RunMode.RUN).defaults
     names = dict.fromkeys(str(entry.config_path) for entry in entries if entry.config_path)
     return [name for name in names if is_own_config(name, folder)]
@@ -58,13 +58,13 @@ def list_used_configs(overrides: Sequence[str], folder: str) -> list[str]:
 
 def has_clash(folder: str) -> bool:
     """Return whether the user's own folder has a config with the name of a packaged one."""
-    packaged = configs.get_package_folder()
+    packaged = compose.get_package_folder()
     return any((Path(folder) / path.relative_to(packaged)).is_file() for path in packaged.rglob("*.yaml"))
 
 
 def is_own_config(name: str, folder: str) -> bool:
     """Return whether only the user's own folder has a config; UserError if cfeval has a different one of that name."""
-    own, packaged = Path(folder) / f"{name}.yaml", configs.get_package_folder() / f"{name}.yaml"
+    own, packaged = Path(folder) / f"{name}.yaml", compose.get_package_folder() / f"{name}.yaml"
     if not own.is_file() or not packaged.is_file():
         return own.is_file()
     if own.read_bytes() != packaged.read_bytes():

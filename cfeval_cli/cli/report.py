@@ -43,7 +43,7 @@ def main() -> None:
 
 def _parse_formats(text: str) -> list[str]:
     """Return the formats of a list such as "pdf,png"."""
-    from cfeval_cli.core.settings import FIGURE_FORMATS
+    from cfeval_cli.settings.run_settings import FIGURE_FORMATS
 
     formats = [word.strip() for word in text.split(",") if word.strip()]
     if unknown := [word for word in formats if word not in FIGURE_FORMATS]:

@@ -13,12 +13,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from cfeval_cli import configs
 from cfeval_cli.cli.own_configs import find_conf_folder, get_config_dir
-from cfeval_cli.configs import quote
 from cfeval_cli.core.files import refuse_links
 from cfeval_cli.errors import UserError
 from cfeval_cli.results.record import RunRecord
+from cfeval_cli.settings import compose
+from cfeval_cli.settings.compose import quote
 
 QUIET = "hydra/hydra_logging=disabled"  # what --quiet adds: no lines of Hydra about the jobs of a sweep
 
@@ -125,7 +125,7 @@ def _is_accepted(text: str) -> bool:
     except HydraException:
         return False
     key = override.key_or_group
-    is_group = key in configs.list_packaged_groups()
+    is_group = key in compose.list_packaged_groups()
     if override.is_delete():
         return is_group or bool(_defaults(key))
     if isinstance(value, RangeSweep):
@@ -138,7 +138,7 @@ def _defaults(key: str) -> list[Any]:
     """Return the defaults that the packaged configs have for a setting; nothing if it names a file or a server."""
     if key.rpartition(".")[2] in _UNSAFE_SETTINGS:
         return []
-    return configs.get_packaged_defaults(key.partition(".")[0]).get(key, [])
+    return compose.get_packaged_defaults(key.partition(".")[0]).get(key, [])
 
 
 def _is_packaged_choice(group: str, value: Any) -> bool:
@@ -148,7 +148,7 @@ def _is_packaged_choice(group: str, value: Any) -> bool:
     if value is None:
         return True
     name = str(_text(value))
-    return bool(_CONFIG_NAME.fullmatch(name)) and (configs.get_package_folder() / group / f"{name}.yaml").is_file()
+    return bool(_CONFIG_NAME.fullmatch(name)) and (compose.get_package_folder() / group / f"{name}.yaml").is_file()
 
 
 def _is_plain_setting(key: str, value: Any) -> bool:

@@ -122,13 +122,13 @@ class _Shown:
 
 def _compute(cfg: DictConfig, folder: RunFolder) -> _Shown:
     """Compute and write everything, and mark the run as complete."""
-    from cfeval_cli.experiment import run_experiment
+    from cfeval_cli.api.experiment import run_experiment
     from cfeval_cli.pipeline.display import display_progress
-    from cfeval_cli.settings import plan
+    from cfeval_cli.settings.build import build_plan
 
     own = _own()
     with refuse_exit():
-        chosen = plan(cfg)
+        chosen = build_plan(cfg)
     if own and not screen.quiet():
         sys.stderr.write(visible(f"Your own: {', '.join(own)}") + "\n")
     with display_progress(screen.quiet()) as stages:

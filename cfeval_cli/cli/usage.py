@@ -9,9 +9,9 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
-from cfeval_cli import configs
 from cfeval_cli.cli.own_configs import find_own_folder
 from cfeval_cli.errors import UserError, did_you_mean, visible
+from cfeval_cli.settings import compose
 
 SETTINGS = "settings"
 _LONG = 6  # values of a list that are shown
@@ -71,15 +71,15 @@ def page(topic: str, width: int, own: str | None) -> list[str]:
 
 def _groups() -> list[str]:
     """In the order of run.yaml."""
-    defaults = _read(configs.get_package_folder() / "run.yaml")["defaults"]
+    defaults = _read(compose.get_package_folder() / "run.yaml")["defaults"]
     return [name for one in defaults if isinstance(one, dict) for name in one]
 
 
 def _group(group: str, width: int, own: str | None) -> Iterator[str]:
     """Each option: its name, the first comment of its yaml, its settings with their defaults."""
-    chosen = next(one[group] for one in _read(configs.get_package_folder() / "run.yaml")["defaults"] if group in one)
+    chosen = next(one[group] for one in _read(compose.get_package_folder() / "run.yaml")["defaults"] if group in one)
     yield from _indented(f"{group}=NAME; by default {'none' if chosen is None else _value(chosen)}", width, "", "  ")
-    for place in dict.fromkeys([configs.get_package_folder(), *([Path(own)] if own else [])]):
+    for place in dict.fromkeys([compose.get_package_folder(), *([Path(own)] if own else [])]):
         for file in sorted((place / group).glob("*.yaml")):
             yield ""
             yield from _indented(f"{file.stem}: {_comment(file)}", width, "", "  ")
@@ -135,7 +135,7 @@ def _value(value: Any) -> str:
 
 def _settings(width: int) -> Iterator[str]:
     """The settings of run.yaml that belong to no group, with their defaults and what they mean."""
-    file = configs.get_package_folder() / "run.yaml"
+    file = compose.get_package_folder() / "run.yaml"
     descriptions = _descriptions(file)
     yield "KEY=VALUE; the defaults are shown"
     yield ""

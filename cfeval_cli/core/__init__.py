@@ -18,6 +18,7 @@ from cfeval_cli.core.data import (
     Split,
 )
 from cfeval_cli.core.explanation import Batch, Explained, Explainer, Explanation, NotExplained
+from cfeval_cli.core.infrastructure import Cache, Executor, Judging, Section
 from cfeval_cli.core.memory import Memory
 from cfeval_cli.core.metric import Absent, Case, Metric, Quantity, Removed, Score
 from cfeval_cli.core.model import (
@@ -52,12 +53,11 @@ from cfeval_cli.core.model import (
     Tree,
 )
 from cfeval_cli.core.npy import Arrays
-from cfeval_cli.core.plan import Absences, Cache, Executor, Judging, Plan, Section
 from cfeval_cli.core.removal import Removal, StandIns
 from cfeval_cli.core.truth import Known, Truth
 
 __all__ = [
-    "ABSENT", "NONE", "Absences", "Absent", "Access", "Additive", "Arrays", "Batch", "Binary", "BlackBox", "Blindable",
+    "ABSENT", "NONE", "Absent", "Access", "Additive", "Arrays", "Batch", "Binary", "BlackBox", "Blindable",
     "Bools", "Cache", "Case", "Change", "Classifier", "Codes", "Cost", "Counterfactuals", "Dataset", "Depth",
     "Differentiable", "Distance", "Editable", "Embedded", "Encoded", "Executor", "Explained", "Explainer",
     "Explanation", "Feature", "Fingerprinted", "Floats", "Foreseen", "Gate", "Ints", "Judging", "Known", "Leaves",

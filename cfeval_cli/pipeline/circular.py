@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pandas as pd
 
-from cfeval_cli.core import Bools, Dataset, Plan
+from cfeval_cli.core import Bools, Dataset
+from cfeval_cli.settings.plan import Plan
 
 
 def cells(plan: Plan, dataset: Dataset, order: pd.DataFrame) -> Bools:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-from cfeval_cli.logs import SafeFormatter
+from cfeval_cli.core.logs import SafeFormatter
 from cfeval_cli.pipeline.progress import Progress
 
 

@@ -8,11 +8,12 @@ from typing import Any
 
 import pandas as pd
 
-from cfeval_cli.core import Judging, Linear, Plan
+from cfeval_cli.core import Judging, Linear
 from cfeval_cli.errors import UserError
 from cfeval_cli.pipeline.run import Outcome
 from cfeval_cli.results import validation as checked
 from cfeval_cli.results.store import RunFolder
+from cfeval_cli.settings.plan import Plan
 from cfeval_cli.statistics.recommendation import Costs, Judge, Rule, View, disagreements, recommend
 from cfeval_cli.statistics.scores import Scores
 

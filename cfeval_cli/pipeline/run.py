@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import pandas as pd
 
-from cfeval_cli.core import Explained, Ints, Model, Plan, Taught
+from cfeval_cli.core import Explained, Ints, Model, Taught
 from cfeval_cli.core.files import restore_working_directory
 from cfeval_cli.core.fingerprint import of_component, of_work
 from cfeval_cli.pipeline import circular, trust, truths
@@ -27,6 +27,7 @@ from cfeval_cli.pipeline.train import (
     train_model,
 )
 from cfeval_cli.results.store import RunFolder
+from cfeval_cli.settings.plan import Plan
 from cfeval_cli.statistics.findings import Circular, Findings, conclude
 from cfeval_cli.statistics.resampled import USUAL, Bootstrap, enough
 from cfeval_cli.statistics.scores import Scores

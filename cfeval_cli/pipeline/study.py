@@ -20,7 +20,6 @@ from cfeval_cli.core import (
     Measure,
     Memory,
     Model,
-    Plan,
     Probabilistic,
     Removed,
     Rows,
@@ -31,6 +30,7 @@ from cfeval_cli.core.fingerprint import of_subject
 from cfeval_cli.core.scratch import Scratch, slabs
 from cfeval_cli.pipeline.trust import AT_ONCE, answers
 from cfeval_cli.seeding import stream
+from cfeval_cli.settings.plan import Plan
 
 
 @dataclass(frozen=True)

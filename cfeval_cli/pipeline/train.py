@@ -8,11 +8,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from cfeval_cli.core import Cache, Dataset, Model, Plan, Restorable, Section, Stored, Taught, Trainable
+from cfeval_cli.core import Cache, Dataset, Model, Restorable, Section, Stored, Taught, Trainable
 from cfeval_cli.core.files import restore_working_directory
 from cfeval_cli.core.fingerprint import of_component, of_work
 from cfeval_cli.model.outside import Given
 from cfeval_cli.pipeline.study import predicted
+from cfeval_cli.settings.plan import Plan
 from cfeval_cli.statistics.auc import compute_auc
 from cfeval_cli.statistics.proportion import compute_proportion_interval
 

@@ -8,11 +8,12 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from cfeval_cli.core import Access, Codes, Dataset, Floats, Ints, Ledger, Model, Plan, Probabilistic, Rows, Subject
+from cfeval_cli.core import Access, Codes, Dataset, Floats, Ints, Ledger, Model, Probabilistic, Rows, Subject
 from cfeval_cli.errors import Failure
 from cfeval_cli.model.outside import FEW, BadAnswer, as_probabilities, asked, blamed, of_row
 from cfeval_cli.pipeline.limit import TooLong, within
 from cfeval_cli.seeding import stream
+from cfeval_cli.settings.plan import Plan
 
 log = logging.getLogger("cfeval")
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from cfeval_cli.core.settings import describe_problems
+from cfeval_cli.settings.run_settings import describe_problems
 
 _MAX = 1 << 63
 

@@ -41,7 +41,6 @@ from cfeval_cli.core import (
     Known,
     Ledger,
     Model,
-    Plan,
     Reparametrisable,
     Rows,
     Spellings,
@@ -56,6 +55,7 @@ from cfeval_cli.core.scratch import Scratch, slabs
 from cfeval_cli.errors import Failure, UserError
 from cfeval_cli.results import validation as checked
 from cfeval_cli.results.record import RunRecord, parse_record
+from cfeval_cli.settings.plan import Plan
 from cfeval_cli.statistics.findings import Findings, file_of
 from cfeval_cli.statistics.scores import Scores
 

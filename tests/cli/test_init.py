@@ -9,12 +9,12 @@ import yaml
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
-from cfeval_cli import configs
 from cfeval_cli.cli import data as data_command
 from cfeval_cli.cli.own_configs import find_conf_folder
 from cfeval_cli.dataset.tabular import Table
 from cfeval_cli.dataset.text import Text
 from cfeval_cli.errors import UserError
+from cfeval_cli.settings import compose
 from tests.dataset.test_guess import table, written
 
 
@@ -186,8 +186,8 @@ def test_strange_names_and_classes_are_written_so_that_they_are_read(data, tmp_p
     dataset = loaded(tmp_path / "conf" / "dataset" / "st_ran_ge.yaml")
     assert [feature.name for feature in dataset.features] == STRANGE
     assert set(dataset.classes) == {"{seed}", "yes: 1"}
-    with configs.packaged_configs():
-        cfg = configs.compose_run(["dataset=st_ran_ge"], find_conf_folder())
+    with compose.packaged_configs():
+        cfg = compose.compose_run(["dataset=st_ran_ge"], find_conf_folder())
     assert list(cfg.dataset.features) == STRANGE
     frame["y y"] = np.resize(["${seed}", "b"], 60)
     frame.to_csv(tmp_path / "worse.csv", index=False)
@@ -274,8 +274,8 @@ def test_every_setting_of_a_table_can_be_overridden_without_a_plus(data, tmp_pat
     keys = set(yaml.safe_load((tmp_path / "conf" / "dataset" / "loans.yaml").read_text())) - {"_target_"}
     assert keys == set(Table.__dataclass_fields__) - {"reference"}
     words = ["immutable=[home]", "only={age:up}", "split=[0.6,0.2,0.2]", "candidates=8", "missing=[-9]", "header=true"]
-    with configs.packaged_configs():
-        cfg = configs.compose_run(["dataset=loans", *(f"dataset.{word}" for word in words)], find_conf_folder())
+    with compose.packaged_configs():
+        cfg = compose.compose_run(["dataset=loans", *(f"dataset.{word}" for word in words)], find_conf_folder())
     dataset = instantiate(cfg.dataset, _convert_="all").load(tmp_path, 0)
     assert len(dataset.test) == 12
     assert {feature.name: feature.moves for feature in dataset.features if feature.moves != "any"} == {
@@ -293,8 +293,8 @@ def test_every_setting_of_texts_can_be_overridden_without_a_plus(data, tmp_path)
     assert keys == set(Text.__dataclass_fields__) - {"reference", "embedding"}
     assert "Left out" not in (tmp_path / "conf" / "dataset" / "reviews.yaml").read_text()
     words = ["dataset.search_words=5", "dataset.split=[0.6,0.2,0.2]", "dataset.sample=30", "dataset.max_tokens=4"]
-    with configs.packaged_configs():
-        cfg = configs.compose_run(["dataset=reviews", *words], find_conf_folder())
+    with compose.packaged_configs():
+        cfg = compose.compose_run(["dataset=reviews", *words], find_conf_folder())
     dataset = instantiate(cfg.dataset, _convert_="all").load(tmp_path, 0)
     assert (len(dataset.train), dataset.width, len(dataset.candidates[0])) == (18, 4, 5)
 

@@ -16,12 +16,12 @@ from pathlib import Path
 import pytest
 from hydra.errors import HydraException
 
-from cfeval_cli import configs
 from cfeval_cli.cli import data as data_command
 from cfeval_cli.cli import main as cli
 from cfeval_cli.cli.main import _overrides_last, complain
 from cfeval_cli.cli.own_configs import get_config_dir
 from cfeval_cli.errors import UserError, describe_encoding_problem
+from cfeval_cli.settings import compose
 from tests.conftest import CFEVAL, cfeval, environment, only_run, serving, start
 from tests.inside import planned, run
 
@@ -140,8 +140,8 @@ def test_a_deletion_is_an_override_like_others():
 
 def refused(override, monkeypatch):
     """The exit code that Hydra's objection to an override leads to."""
-    with pytest.raises(HydraException) as caught, configs.packaged_configs():
-        configs.compose_run([override, *FEW], get_config_dir())
+    with pytest.raises(HydraException) as caught, compose.packaged_configs():
+        compose.compose_run([override, *FEW], get_config_dir())
     return complain(caught.value)
 
 

@@ -5,7 +5,6 @@ import sys
 import pytest
 from omegaconf import OmegaConf
 
-from cfeval_cli import configs
 from cfeval_cli.cli import callbacks
 from cfeval_cli.cli.own_configs import (
     find_conf_folder,
@@ -16,6 +15,7 @@ from cfeval_cli.cli.own_configs import (
     list_used_configs,
 )
 from cfeval_cli.errors import UserError
+from cfeval_cli.settings import compose
 
 
 def test_the_folder_that_the_command_line_names(monkeypatch):
@@ -50,28 +50,28 @@ def test_the_folder_conf_is_found_where_one_is_and_in_a_clone_it_is_the_packages
     assert find_conf_folder() == find_own_folder() == str(tmp_path / "conf")
     monkeypatch.setattr(sys, "argv", ["cfeval", "--config-dir", "other"])
     assert find_own_folder() == "other"
-    monkeypatch.chdir(configs.get_package_folder().parent)
-    assert configs.get_package_folder().name == "conf" and find_conf_folder() is None
+    monkeypatch.chdir(compose.get_package_folder().parent)
+    assert compose.get_package_folder().name == "conf" and find_conf_folder() is None
     (tmp_path / "clone").mkdir()
-    (tmp_path / "clone" / "conf").symlink_to(configs.get_package_folder())
+    (tmp_path / "clone" / "conf").symlink_to(compose.get_package_folder())
     monkeypatch.chdir(tmp_path / "clone")
     assert find_conf_folder() is None
 
 
 def test_a_users_config_adds_a_name_and_never_takes_the_place_of_another(tmp_path):
     folder = own(tmp_path, "dataset/mine.yaml", "explainer/lime.yaml", "dataset/wine.yaml", "search/near.yaml")
-    ours = configs.get_package_folder() / "dataset" / "wine.yaml"
+    ours = compose.get_package_folder() / "dataset" / "wine.yaml"
     (tmp_path / "dataset" / "wine.yaml").write_bytes(ours.read_bytes())  # as in a clone beside an installed package
     assert is_own_config("dataset/mine", str(folder)) and not is_own_config("dataset/wine", str(folder))
     assert not is_own_config("dataset/adults", str(folder))
     assert has_clash(str(folder)) and not has_clash(str(own(tmp_path / "new", "dataset/mine.yaml")))
     own(tmp_path, "explainer/many.yaml", body="defaults: [omission, few]\n")
     own(tmp_path, "explainer/few.yaml", body="few: {_target_: x.Few}\n")
-    with configs.packaged_configs():
+    with compose.packaged_configs():
         used = list_used_configs(["dataset=mine", "explainer=[random,many]"], str(folder))
         assert sorted(used) == ["dataset/mine", "explainer/few", "explainer/many"]  # what others name counts too
         assert list_used_configs(["dataset=wine", "explainer=[random]"], str(folder)) == []
         with pytest.raises(UserError) as told:
             list_used_configs([], str(folder))
     assert str(tmp_path / "explainer" / "lime.yaml") in str(told.value)
-    assert str(configs.get_package_folder() / "explainer" / "lime.yaml") in str(told.value)
+    assert str(compose.get_package_folder() / "explainer" / "lime.yaml") in str(told.value)

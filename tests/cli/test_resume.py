@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cfeval_cli import configs
 from cfeval_cli.cli.resume import arguments, words_to_repeat
 from cfeval_cli.cli.run import main
-from cfeval_cli.configs import quote
 from cfeval_cli.errors import UserError
 from cfeval_cli.model.function import Function
+from cfeval_cli.settings import compose
+from cfeval_cli.settings.compose import quote
 from tests.conftest import cfeval, seal
 
 REFUSAL = "not accepted from a folder, because it could load code or files"
@@ -66,8 +66,8 @@ def test_anything_else_must_be_repeated_by_the_user(override):
 def test_no_packaged_setting_of_a_file_is_accepted():
     """A new setting whose name says that it is a file, a folder or an address is not accepted unnoticed."""
     name = re.compile(r"path|file|folder|dir$|url|address|scheduler|module|trusted|depends")
-    for group in configs.list_packaged_groups():
-        for key in configs.get_packaged_defaults(group):
+    for group in compose.list_packaged_groups():
+        for key in compose.get_packaged_defaults(group):
             if name.search(key.rpartition(".")[2]) and not key.startswith("dataset.features."):
                 assert words_to_repeat([f"{key}=word"]) == [f"{key}=word"]
 

@@ -3,11 +3,11 @@
 import pytest
 import yaml
 
-from cfeval_cli import configs
 from cfeval_cli.cli.usage import SETTINGS, asked, page
 from cfeval_cli.errors import UserError
+from cfeval_cli.settings import compose
 
-CONF = configs.get_package_folder()
+CONF = compose.get_package_folder()
 GROUPS = sorted(path.name for path in CONF.iterdir() if path.is_dir() and any(path.glob("*.yaml")))
 
 

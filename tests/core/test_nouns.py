@@ -12,9 +12,9 @@ from cfeval_cli.core.data import ABSENT, NONE, Feature, Rows
 from cfeval_cli.core.explanation import Batch, Explained, Explainer, Explanation, named
 from cfeval_cli.core.metric import Case, Metric
 from cfeval_cli.core.model import Access, BlackBox, Subject
-from cfeval_cli.core.plan import Absences
 from cfeval_cli.core.removal import Removal
 from cfeval_cli.core.truth import Truth
+from cfeval_cli.settings.plan import Absences
 from tests.problems import (
     choose_features,
     make_dataset,

@@ -8,9 +8,9 @@ import pytest
 import yaml
 from hydra.utils import instantiate
 
-from cfeval_cli import configs
 from cfeval_cli.dataset.tabular import Table
 from cfeval_cli.dataset.text import Text
+from cfeval_cli.settings import compose
 
 PAGE = (Path(__file__).parents[2] / "docs" / "data.md").read_text()
 LOANS, BY_COLUMN, BY_FILES, REVIEWS, VECTORS = re.findall(r"```yaml\n(.*?)```", PAGE, re.S)
@@ -61,7 +61,7 @@ def test_the_texts_of_the_page_are_read_as_it_says(tmp_path):
 def test_vectors_are_two_lines(tmp_path):
     (tmp_path / "dataset").mkdir()
     (tmp_path / "dataset" / "reviews.yaml").write_text(VECTORS + REVIEWS)
-    with configs.packaged_configs():
-        made = configs.compose_run(["dataset=reviews"], str(tmp_path))
+    with compose.packaged_configs():
+        made = compose.compose_run(["dataset=reviews"], str(tmp_path))
     glove = instantiate(made.dataset.embedding, _convert_="all")
     assert glove.files()[0].name == "glove_6B_50d_emb.npy" and made.dataset.name == "reviews"

@@ -6,9 +6,9 @@ import sys
 import numpy as np
 import pytest
 
-from cfeval_cli import configs
 from cfeval_cli.cli import main as cli
-from cfeval_cli.settings import plan
+from cfeval_cli.settings import compose
+from cfeval_cli.settings.build import build_plan
 from tests.hostile.amounts import inputs
 from tests.hostile.mutations import everything_in, mutated
 
@@ -79,9 +79,9 @@ def test_a_command_line_is_understood_or_refused_in_one_message(here, capsys, mo
         if seed % 2:
             given, code = overrides(rng), 0
             try:
-                with configs.packaged_configs():
-                    cfg = configs.compose_run(given)
-                plan(cfg)
+                with compose.packaged_configs():
+                    cfg = compose.compose_run(given)
+                build_plan(cfg)
             except Exception as error:
                 code = cli.complain(error)
                 assert code == 2, (seed, given, error)

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
+from cfeval_cli.api.experiment import run_experiment
 from cfeval_cli.errors import UserError
-from cfeval_cli.experiment import run_experiment
 from cfeval_cli.pipeline import run as pipeline
 from cfeval_cli.pipeline.progress import Progress
 from cfeval_cli.pipeline.recommend import plan_judge

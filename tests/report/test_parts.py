@@ -45,7 +45,7 @@ def test_the_three_instances_are_those_of_most_disagreement_and_say_what_the_fil
     questions = name_truths(folder.record.settings.gold, folder.record)
     browser = instances.gather(folder)
     cases = why.choose(browser, questions).cases
-    told = {name: pd.read_parquet(folder.path / f"{name}.parquet") for name in ("explanations", "counterfactuals")}
+    told = {name: pd.read_parquet(folder.folder / f"{name}.parquet") for name in ("explanations", "counterfactuals")}
     named = (
         told["explanations"]
         .groupby("instance")["features"]

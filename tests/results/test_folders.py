@@ -191,7 +191,7 @@ def test_figures_of_a_record_are_formats(toy, made):
 
 
 def test_load_of_a_sweep_names_its_runs(tmp_path):
-    from cfeval_cli.stored import load
+    from cfeval_cli.api.load import load
 
     (tmp_path / "0").mkdir()
     seal(tmp_path / "0", {"status": "complete"}, [])

@@ -7,10 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cfeval_cli import configs, settings
 from cfeval_cli.core import Distance, Explainer, Metric, Removal, Search, Trainable, Truth
 from cfeval_cli.errors import UserError
 from cfeval_cli.judge.judge import Judge
+from cfeval_cli.settings import build, compose
 from cfeval_cli.testing.dataset import check_dataset
 from cfeval_cli.testing.distance import check_distance
 from cfeval_cli.testing.explainer import check_explainer
@@ -25,7 +25,7 @@ from tests.dataset.test_shipped import SHIPPED
 from tests.inside import composed
 from tests.problems import make_dataset, random_linear
 
-CONF = configs.get_package_folder()
+CONF = compose.get_package_folder()
 # Presets, and components that need files or servers, which have tests of their own.
 PRESETS = {"paper", "field", "core"}
 NEED_FILES = {"file", "function", "onnx", "skops"}
@@ -49,13 +49,13 @@ def names(group):
 
 def one(group, name, kind, *overrides):
     """A component of a group that is chosen one at a time."""
-    return settings.make(composed(f"{group}={name}", *QUICK.get(name, []), *overrides), group, kind)
+    return build.make(composed(f"{group}={name}", *QUICK.get(name, []), *overrides), group, kind)
 
 
 def member(group, name, kind, *overrides):
     """A component of a group that is chosen several at a time."""
     cfg = composed(f"{group}=[{name}]", *QUICK.get(name, []), *overrides)
-    return settings.make(cfg, f"{group}.{KEYS.get(name, name)}", kind)
+    return build.make(cfg, f"{group}.{KEYS.get(name, name)}", kind)
 
 
 @pytest.mark.parametrize("name", names("explainer"))
@@ -131,7 +131,7 @@ def test_caches(name, tmp_path):
 
 @pytest.mark.parametrize("name", ["adults", *SHIPPED])
 def test_datasets(name):
-    dataset = settings.make(composed(f"dataset={name}", "explainer=[random]"), "dataset")
+    dataset = build.make(composed(f"dataset={name}", "explainer=[random]"), "dataset")
     folder = Path(os.environ.get("CFEVAL_DATA", Path(__file__).parents[2] / "data"))
     try:
         dataset.fetch(folder)

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from cfeval_cli.core.settings import FIGURE_FORMATS
 from cfeval_cli.errors import visible
 from cfeval_cli.report.notes import MOVES_NOTE
 from cfeval_cli.report.page import build, glossary, methods
@@ -20,6 +19,7 @@ from cfeval_cli.report.plots import COLOURS, INK, MARKS, WIDE, Plot, grid, legen
 from cfeval_cli.report.table import MOVES, Table
 from cfeval_cli.report.titles import make_metric_title, mark_moving
 from cfeval_cli.results.record import RunRecord
+from cfeval_cli.settings.run_settings import FIGURE_FORMATS
 from cfeval_cli.study.sweep.answer import Answer, asked, contended
 from cfeval_cli.study.sweep.runs import Sweep
 from cfeval_cli.study.sweep.tables import RUNS, merged, run_cells

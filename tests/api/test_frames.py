@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from cfeval_cli.api.frames import Asked, Frames
 from cfeval_cli.errors import UserError
-from cfeval_cli.frames import Asked, Frames
 from tests.tables import loans, predict_proba
 
 

@@ -2,7 +2,7 @@
 
 import json
 
-from cfeval_cli.experiment import run_experiment
+from cfeval_cli.api.experiment import run_experiment
 from cfeval_cli.pipeline.progress import Progress
 from cfeval_cli.results.store import RunFolder
 from tests import inside

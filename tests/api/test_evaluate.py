@@ -22,10 +22,10 @@ from omegaconf import OmegaConf
 import cfeval_cli
 from cfeval_cli.api import Run, evaluate
 from cfeval_cli.cli.resume import arguments
-from cfeval_cli.configs import format_value
 from cfeval_cli.core import Access, Metric, Score
 from cfeval_cli.errors import Failure, UserError
 from cfeval_cli.explainer.random import Random
+from cfeval_cli.settings.compose import format_value
 from tests import tables
 from tests.conftest import cfeval
 from tests.tables import METRICS, QUICK, loans, predict_proba

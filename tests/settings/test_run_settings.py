@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
-from cfeval_cli.core.settings import RunSettings, validate_settings
 from cfeval_cli.errors import UserError
-from cfeval_cli.settings import _plain_settings
+from cfeval_cli.settings.build import _plain_settings
+from cfeval_cli.settings.run_settings import RunSettings, validate_settings
 from tests.inside import composed
 
 VALUES = _plain_settings(composed())

@@ -10,10 +10,11 @@ import pytest
 from hydra.utils import get_class
 from omegaconf import OmegaConf
 
-from cfeval_cli import settings as config
-from cfeval_cli.core import Absences, Access, Additive, BlackBox, Subject
+from cfeval_cli.core import Access, Additive, BlackBox, Subject
 from cfeval_cli.errors import UserError
 from cfeval_cli.model.linear import LinearModel
+from cfeval_cli.settings import build
+from cfeval_cli.settings.plan import Absences
 from tests import inside
 from tests.inside import CONF
 from tests.problems import make_dataset, make_mixed, make_text
@@ -76,7 +77,7 @@ def components():
 @pytest.mark.parametrize("path", YAMLS, ids=str)
 def test_every_yaml_composes_and_instantiates(path):
     group, name = path.parts[0], path.stem
-    made = config.plan(only(group, name))
+    made = build.build_plan(only(group, name))
     assert (
         (STANDS_FOR.get((group, name), {name}) <= {*getattr(made, f"{group}s")})
         if group in SEVERAL
@@ -85,7 +86,7 @@ def test_every_yaml_composes_and_instantiates(path):
 
 
 # settings that only the user knows
-MINE = Path(__file__).parent / "end_to_end" / "before" / "table" / "metrics.csv"  # any file
+MINE = Path(__file__).parents[1] / "end_to_end" / "before" / "table" / "metrics.csv"  # any file
 NEEDS = {("explainer", "file"): [f"explainer.file.path={MINE}"], ("metric", "hit"): ["agreement=hit"]}
 NEEDS |= {("model", name): ["model.path=mine"] for name in ("function", "onnx", "skops")}
 
@@ -116,7 +117,7 @@ def test_every_component_has_a_yaml_that_spells_out_all_its_settings_and_a_test(
     if group != "dataset":  # a table's yaml describes its data and may leave defaults out
         assert sorted(set(found[0]) - {"_target_"}) == sorted(fields)
     module, _, name = target.rpartition(".")
-    tests = "".join(path.read_text() for path in (Path(__file__).parent / group).glob("test_*.py"))
+    tests = "".join(path.read_text() for path in (Path(__file__).parents[1] / group).glob("test_*.py"))
     assert f"from {module} import" in tests and name in tests, f"tests/{group} has no test of {name}"
 
 
@@ -212,7 +213,7 @@ def test_a_component_that_is_none_of_its_group_is_refused(group):
     cfg = inside.composed()
     OmegaConf.update(cfg, key, {"_target_": "pathlib.PurePosixPath"}, merge=False)
     with pytest.raises(UserError, match=rf"{key}: pathlib\.PurePosixPath is no {group}: .*(derive it from|have fit)"):
-        config.plan(cfg)
+        build.build_plan(cfg)
 
 
 def test_the_order_of_the_command_line_does_not_matter():
@@ -400,8 +401,8 @@ def test_where_hydra_knows_it_the_file_is_named():
 
     choices = {"dataset": "adults", "explainer": ["lime", "lr"]}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(config.HydraConfig, "initialized", lambda: True)
-        patch.setattr(config.HydraConfig, "get", lambda: SimpleNamespace(runtime=SimpleNamespace(choices=choices)))
+        patch.setattr(build.HydraConfig, "initialized", lambda: True)
+        patch.setattr(build.HydraConfig, "get", lambda: SimpleNamespace(runtime=SimpleNamespace(choices=choices)))
         for override, told in (
             ("+dataset.file.colour=red", r"dataset.file \(dataset/adults.yaml\) has no setting 'colour'"),
             ("+explainer.lime.x=1", r"explainer.lime \(explainer/lime.yaml\) has no setting 'x'"),

@@ -3,8 +3,8 @@
 import logging
 import sys
 
+from cfeval_cli.core.logs import SafeFormatter
 from cfeval_cli.errors import UserError
-from cfeval_cli.logs import SafeFormatter
 
 
 def test_control_characters_are_escaped():

@@ -13,12 +13,12 @@ from typing import Any
 
 import pandas as pd
 
+from cfeval_cli.api.frames import Asked, Frames
+from cfeval_cli.api.load import Run, load
+from cfeval_cli.api.session import check_paths, issue_warnings, run_session
 from cfeval_cli.core import Explainer, Metric
 from cfeval_cli.errors import Failure, UserError, did_you_mean
-from cfeval_cli.frames import Asked, Frames
 from cfeval_cli.results.read import Results
-from cfeval_cli.session import check_paths, issue_warnings, run_session
-from cfeval_cli.stored import Run, load
 
 __all__ = ["Results", "Run", "evaluate", "load", "run"]
 
@@ -96,7 +96,7 @@ def _explainers(
 ) -> list[str | Explainer]:
     """The explainers to choose, `file` among them if there are attributions."""
     if explainers is None:
-        from cfeval_cli.configs import list_default_options
+        from cfeval_cli.settings.compose import list_default_options
 
         explainers = list_default_options("explainer")
     if isinstance(explainers, str):

@@ -15,17 +15,18 @@ from hydra.utils import get_object, instantiate
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from cfeval_cli.configs import list_default_options
-from cfeval_cli.core import Absences, Access, Distance, Explainer, Metric, Plan, Removal, Search, Trainable, Truth
+from cfeval_cli.core import Access, Distance, Explainer, Metric, Removal, Search, Trainable, Truth
 from cfeval_cli.core.imports import make_importable
-from cfeval_cli.core.settings import RunSettings, validate_settings
 from cfeval_cli.errors import UserError, did_you_mean, one_of, refuse_exit
 from cfeval_cli.judge.judge import Judge
+from cfeval_cli.settings.compose import list_default_options
+from cfeval_cli.settings.plan import Absences, Plan
+from cfeval_cli.settings.run_settings import RunSettings, validate_settings
 
 _ACCESS = {level.name.lower(): level for level in (Access.LABEL, Access.PROBABILITY, Access.GRADIENT)}
 
 
-def plan(cfg: DictConfig, given: Mapping[str, object] | None = None) -> Plan:
+def build_plan(cfg: DictConfig, given: Mapping[str, object] | None = None) -> Plan:
     """Check the settings and instantiate the components, but those that are given, by key: model, metric.mine."""
     given = given or {}
     _check_keys(cfg)

@@ -16,11 +16,11 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from cfeval_cli import configs
+from cfeval_cli.api.experiment import run_experiment
 from cfeval_cli.core.files import make_folder, make_new_folder
+from cfeval_cli.core.logs import SafeFormatter
 from cfeval_cli.errors import UserError, describe_encoding_problem, refuse_exit, visible
-from cfeval_cli.experiment import run_experiment
-from cfeval_cli.logs import SafeFormatter
+from cfeval_cli.settings import compose
 
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
@@ -37,7 +37,7 @@ def run_session(
     from cfeval_cli.pipeline.display import display_progress
     from cfeval_cli.pipeline.progress import Progress
     from cfeval_cli.results.store import RunFolder
-    from cfeval_cli.settings import plan
+    from cfeval_cli.settings.build import build_plan
 
     config = _compose(settings, None if config_dir is None else str(config_dir))
     path = _make_folder(into)
@@ -49,7 +49,7 @@ def run_session(
             stack.enter_context(_write_log(path / "run.log", progress))
             stages = stack.enter_context(display_progress()) if progress else Progress()
             with refuse_exit():
-                chosen = plan(config, components)
+                chosen = build_plan(config, components)
             run_experiment(chosen, folder, stages)
     except BaseException as error:
         if folder.begun:
@@ -80,12 +80,12 @@ def _compose(settings: Mapping[str, Any], config_dir: str | None) -> DictConfig:
     from hydra.errors import HydraException
     from omegaconf.errors import OmegaConfBaseException
 
-    overrides = [f"{key}={configs.format_value(value)}" for key, value in settings.items()]
-    with configs.packaged_configs():
+    overrides = [f"{key}={compose.format_value(value)}" for key, value in settings.items()]
+    with compose.packaged_configs():
         try:
-            return configs.compose_run(overrides, config_dir)
+            return compose.compose_run(overrides, config_dir)
         except (HydraException, OmegaConfBaseException) as error:
-            raise UserError(configs.explain_hydra_error(error, overrides, config_dir)) from error
+            raise UserError(compose.explain_hydra_error(error, overrides, config_dir)) from error
 
 
 def _make_folder(into: str | Path | None) -> Path:

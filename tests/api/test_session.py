@@ -6,8 +6,8 @@ import warnings
 import pytest
 
 from cfeval_cli import run
+from cfeval_cli.api.session import check_paths
 from cfeval_cli.errors import UserError
-from cfeval_cli.session import check_paths
 
 SETTINGS = {
     "dataset": "toy", "explainer": ["random", "omission"], "metric": ["c", "recall"], "n_explain": 10, "k": 2,

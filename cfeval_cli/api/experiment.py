@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from cfeval_cli.errors import Failure, UserError, refuse_exit
 
 if TYPE_CHECKING:
-    from cfeval_cli.core import Plan
     from cfeval_cli.pipeline.progress import Progress
     from cfeval_cli.pipeline.run import Outcome
     from cfeval_cli.report.page.build import Report
     from cfeval_cli.results.store import RunFolder
+    from cfeval_cli.settings.plan import Plan
     from cfeval_cli.statistics.recommendation import Judge
 
 log = logging.getLogger("cfeval")

@@ -19,7 +19,7 @@ from cfeval_cli.dataset.config_text import format_config
 from cfeval_cli.dataset.guess import Guess, guess
 from cfeval_cli.errors import UserError, did_you_mean, one_of, short, whole
 from cfeval_cli.model.outside import Called, Source
-from cfeval_cli.settings import make
+from cfeval_cli.settings.build import make
 
 log = logging.getLogger("cfeval")
 

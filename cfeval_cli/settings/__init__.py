@@ -1,0 +1,1 @@
+"""Settings: their types and bounds, the packaged configs, and the plan of a run that they describe."""
