@@ -14,7 +14,6 @@ from cfeval_cli.core.metric import Case, Metric
 from cfeval_cli.core.model import Access, BlackBox, Subject
 from cfeval_cli.core.removal import Removal
 from cfeval_cli.core.truth import Truth
-from cfeval_cli.settings.plan import Absences
 from tests.problems import (
     choose_features,
     make_dataset,
@@ -175,7 +174,6 @@ def test_what_a_component_leaves_open_has_a_sensible_value():
     black = Subject(make_dataset([2, 2]), BlackBox)
     assert plain.title is None and plain.members("mine") == {"mine": plain} and plain.rung != plain.rung
     assert "needs gradients" in plain.sits_out(black) and plain.check(black) is None
-    assert Absences() == Absences({}, {}, {}, {})
     assert issubclass(Case, Rows)
 
 
