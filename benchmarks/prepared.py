@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from cfeval_cli.core import Subject
+from cfeval_cli.core import ModelSpec
 from cfeval_cli.core.ranking import top
 from cfeval_cli.pipeline import explanations
 from cfeval_cli.pipeline import run as pipeline
@@ -35,7 +35,7 @@ def study(name, *overrides):
 
 def ready(made, dataset, model):
     """The same of a plan."""
-    return prepare(made.applied(Subject(dataset, type(model))), dataset, model)
+    return prepare(made.applied(ModelSpec(dataset, type(model))), dataset, model)
 
 
 def gold_features(study, k):

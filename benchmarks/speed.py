@@ -25,7 +25,7 @@ from prepared import explain, find, gold_features, plan, ready, study
 from threadpoolctl import threadpool_limits
 
 from cfeval_cli.api.experiment import run_experiment
-from cfeval_cli.core import NONE, Access
+from cfeval_cli.core import NO_FEATURE, Access
 from cfeval_cli.core.client import apply_edits
 from cfeval_cli.executor.local import Local
 from cfeval_cli.explainer.coalitions import background
@@ -250,7 +250,7 @@ def lime(sizes):
             abs(score - dict(told)[int(j)])
             for told, features, scores in zip(duel.told, duel.found.features, duel.found.scores, strict=True)
             for j, score in zip(features, scores, strict=True)
-            if j != NONE
+            if j != NO_FEATURE
         )
         assert gap < 1e-8
         yield duel.row(f"LIME, {name}", n, f"coefficients within {gap:.0e}")
@@ -287,7 +287,7 @@ def anchor(sizes):
                 made, 1, (len(rows), len(rows)),
             )  # fmt: skip
             duels.append(duel)
-            ours += [[j for j in row.tolist() if j != NONE] for row in duel.found.features]
+            ours += [[j for j in row.tolist() if j != NO_FEATURE] for row in duel.found.features]
             stock += [[j for j, _ in rule] for rule in duel.told]
             again += [[j for j, _ in rule] for rule in plain.anchor(problem, shift=1)]
         if name == "adults":  # on sentences the package draws its masks in another way

@@ -21,7 +21,7 @@ from scipy.stats import ConstantInputWarning, rankdata, spearmanr
 
 from cfeval_cli.core import ABSENT
 from cfeval_cli.core.client import embed
-from cfeval_cli.seeding import integer, stream
+from cfeval_cli.seeding import draw_seed, make_stream
 
 MASK = "UNKWORDZ"  # for the packages that mask words in strings; no word of the vocabulary
 
@@ -40,7 +40,7 @@ class Problem:
         return enumerate(zip(self.instances.codes, self.labels.tolist(), strict=True))
 
     def rng(self, component, i):
-        return stream(self.seed, component, int(self.instances.ids[i]))
+        return make_stream(self.seed, component, int(self.instances.ids[i]))
 
     def probability(self, row, label):
         """Of a label, for one row."""
@@ -133,7 +133,7 @@ def lime(problem):
         package = LimeTabularExplainer(train, categorical_features=list(range(width)), feature_selection="none")
     told = []
     for i, (row, label) in problem.rows():
-        seed = integer(problem.rng("explainer.lime", i))
+        seed = draw_seed(problem.rng("explainer.lime", i))
         package.random_state = package.base.random_state = np.random.RandomState(seed)
         instance = problem.instances.texts[i] if text else row.astype(float)
         found = package.explain_instance(instance, problem.both, labels=(label,), num_features=width, num_samples=5000)
@@ -153,7 +153,7 @@ def shap_values(problem, kernel, background):
             positive = problem.model.positive(rows.astype(np.int32, copy=False))
             return positive if label == 1 else 1.0 - positive
 
-        seed = integer(problem.rng("explainer.shap_kernel" if kernel else "explainer.shap", i))
+        seed = draw_seed(problem.rng("explainer.shap_kernel" if kernel else "explainer.shap", i))
         if kernel:
             np.random.seed(seed)
             told.append(shap.KernelExplainer(kept, background).shap_values(row[None], l1_reg=0, silent=True)[0])
@@ -176,7 +176,7 @@ def anchor(problem, shift=0):
         package = AnchorTabularExplainer(classes, columns, dataset.train.codes, names)
     told = []
     for i, (row, _) in problem.rows():
-        np.random.seed((integer(problem.rng("explainer.anchor", i)) + shift) % 2**32)
+        np.random.seed((draw_seed(problem.rng("explainer.anchor", i)) + shift) % 2**32)
         rule = package.explain_instance(
             problem.instances.texts[i] if text else row,
             lambda rows: problem.labelled(problem.encoded(rows)),

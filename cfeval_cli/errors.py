@@ -90,12 +90,12 @@ def excerpt_error(error: BaseException) -> str:
 _HIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
 
 
-def visible(text: object, keep: str = "") -> str:
+def escape_controls(text: object, keep: str = "") -> str:
     """Text in which control characters are seen, not obeyed: an escape is \\x1b. Those in `keep` stay."""
     return _HIDDEN.sub(lambda m: m[0] if m[0] in keep else m[0].encode("unicode_escape").decode(), str(text))
 
 
-def short(text: str, longest: int = 60) -> str:
+def shorten(text: str, longest: int = 60) -> str:
     """Text in quotes, as a message has room for it."""
     return repr(text) if len(text) <= longest else f"{text[:longest]!r}… ({len(text):,} characters)"
 
@@ -106,13 +106,13 @@ def did_you_mean(word: str, options: Iterable[str]) -> str:
     return f" Did you mean {' or '.join(close)}?" if close else ""
 
 
-def whole(name: str, value: object, low: int) -> None:
+def check_int(name: str, value: object, low: int) -> None:
     """Refuse a setting that is not a whole number of at least `low`."""
     if isinstance(value, bool) or not isinstance(value, int) or value < low:
         raise ValueError(f"{name} must be a whole number of at least {low}, not {value!r}")
 
 
-def number(name: str, value: object, low: float, high: float = float("inf"), *, open_low: bool = False) -> None:
+def check_float(name: str, value: object, low: float, high: float = float("inf"), *, open_low: bool = False) -> None:
     """Refuse a setting that is not a number between `low` and `high`."""
     ok = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     if not ok or not low <= float(value) <= high or (open_low and value == low):  # type: ignore[arg-type]
@@ -122,7 +122,7 @@ def number(name: str, value: object, low: float, high: float = float("inf"), *, 
         raise ValueError(f"{name} must be a number {bounds}, not {value!r}")
 
 
-def one_of(name: str, value: object, options: Iterable[str]) -> None:
+def check_option(name: str, value: object, options: Iterable[str]) -> None:
     """Refuse a setting that is none of the options."""
     options = tuple(options)
     if value not in options:
@@ -131,7 +131,7 @@ def one_of(name: str, value: object, options: Iterable[str]) -> None:
         )
 
 
-def package(name: str, key: str, extra: str) -> ModuleType:
+def import_extra(name: str, key: str, extra: str) -> ModuleType:
     """A package that not every installation has; who wants it is told by its key."""
     try:
         return importlib.import_module(name)
@@ -139,7 +139,7 @@ def package(name: str, key: str, extra: str) -> ModuleType:
         raise UserError(f"{key} needs the package {name.partition('.')[0]}: pip install 'cfeval[{extra}]'") from error
 
 
-def installed(name: str, extra: str) -> None:
+def check_installed(name: str, extra: str) -> None:
     """Refuse what needs a package that this installation has not."""
     if importlib.util.find_spec(name) is None:
         raise ValueError(f"needs the package {name}: pip install 'cfeval[{extra}]'")

@@ -7,7 +7,20 @@ from dataclasses import replace
 import numpy as np
 from hypothesis import strategies as st
 
-from cfeval_cli.core import ABSENT, NONE, Access, Batch, Dataset, Feature, Ledger, Removed, Rows, Split, Subject, Task
+from cfeval_cli.core import (
+    ABSENT,
+    NO_FEATURE,
+    Access,
+    Batch,
+    Dataset,
+    Feature,
+    FittedRemoval,
+    Ledger,
+    ModelSpec,
+    Rows,
+    SearchTask,
+    Split,
+)
 from cfeval_cli.distance.euclidean import Euclidean
 from cfeval_cli.model.linear import LinearModel
 from cfeval_cli.model.reparametrisation import mean_vectors
@@ -144,10 +157,10 @@ def importance(name, model, dataset, codes, said):
 
 def ready(dataset, model, ways=None):
     """Ways to remove features, ready for the data, or with the reason why there is none."""
-    subject = Subject(dataset, type(model))
+    subject = ModelSpec(dataset, type(model))
     told = {name: (way, way.sits_out(subject)) for name, way in (ways or REMOVALS).items()}
     return {
-        name: Removed(way, None, no) if no else Removed(way, way.fit(dataset, gate(model)))
+        name: FittedRemoval(way, None, no) if no else FittedRemoval(way, way.fit(dataset, gate(model)))
         for name, (way, no) in told.items()
     }
 
@@ -182,7 +195,7 @@ def sigmoid(z):
 def make_task(dataset, model, features, access, seed=0):
     """A search for all test instances, measured in embedding space."""
     codes = dataset.test.codes
-    return Task(
+    return SearchTask(
         dataset.test.ids,
         codes,
         labels(model, codes),
@@ -234,6 +247,6 @@ def random_linear(dataset, seed, dim, scale=1.0):
 def by_feature(told, width):
     """The scores (n, M) of an explanation, by feature; NaN where one is not named."""
     scores = np.full((len(told), width), np.nan)
-    rows, places = np.nonzero(told.features != NONE)
+    rows, places = np.nonzero(told.features != NO_FEATURE)
     scores[rows, told.features[rows, places]] = told.scores[rows, places]
     return scores

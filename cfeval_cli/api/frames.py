@@ -17,7 +17,7 @@ from cfeval_cli.core import Codes, Dataset, Feature, Fingerprinted, Loadable
 from cfeval_cli.dataset.cells import matching
 from cfeval_cli.dataset.config_text import format_config
 from cfeval_cli.dataset.guess import Guess, guess
-from cfeval_cli.errors import UserError, did_you_mean, one_of, short, whole
+from cfeval_cli.errors import UserError, check_int, check_option, did_you_mean, shorten
 from cfeval_cli.model.outside import Called, Source
 from cfeval_cli.settings.build import make
 
@@ -131,7 +131,7 @@ def _check_distinct(feature: Feature, codes: Codes, values: pd.Series[Any]) -> N
     for row in np.flatnonzero(checked).tolist():
         other = first.setdefault(int(codes[row]), row)
         if originals[other] != originals[row]:
-            pair = " and ".join(sorted(short(str(values.iloc[place])) for place in (other, row)))
+            pair = " and ".join(sorted(shorten(str(values.iloc[place])) for place in (other, row)))
             raise UserError(
                 f"column {feature.name}: {pair} count as the same value, so that the model could get one for the "
                 "other. Replace one of them."
@@ -162,8 +162,8 @@ class Asked(Called, Fingerprinted):
         if not callable(self.function):
             kind = type(self.function).__name__
             raise UserError(f"predict_proba must be a function of a DataFrame, as model.predict_proba, not a {kind}.")
-        one_of("gives", self.gives, ("auto", "probabilities", "labels"))
-        whole("batch_size", self.batch_size, 1)
+        check_option("gives", self.gives, ("auto", "probabilities", "labels"))
+        check_int("batch_size", self.batch_size, 1)
 
     def fingerprint(self) -> None:
         """What its answers depend on is not known: nothing of it is taken from earlier runs."""

@@ -19,7 +19,7 @@ from omegaconf import DictConfig
 from cfeval_cli.api.experiment import run_experiment
 from cfeval_cli.core.files import make_folder, make_new_folder
 from cfeval_cli.core.logs import SafeFormatter
-from cfeval_cli.errors import UserError, describe_encoding_problem, refuse_exit, visible
+from cfeval_cli.errors import UserError, describe_encoding_problem, escape_controls, refuse_exit
 from cfeval_cli.settings import compose
 
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
@@ -117,7 +117,7 @@ class _WarningHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Issue it, every time."""
-        message = visible(self._rename(record.getMessage()), keep="\n")
+        message = escape_controls(self._rename(record.getMessage()), keep="\n")
         warnings.warn_explicit(message, UserWarning, *self._caller)
 
 
@@ -140,9 +140,11 @@ def _limit_threads() -> Iterator[None]:
     """Use one thread in each library, as the command does: the same bits on any number of cores."""
     from threadpoolctl import threadpool_limits
 
-    from cfeval_cli.seeding import one_thread
+    from cfeval_cli.seeding import use_one_thread
 
-    torch = one_thread() if "torch" in sys.modules else nullcontext()  # which reads the environment when it is loaded
+    torch = (
+        use_one_thread() if "torch" in sys.modules else nullcontext()
+    )  # which reads the environment when it is loaded
     before = {name: os.environ.get(name) for name in _THREAD_VARIABLES}
     os.environ.update(dict.fromkeys(_THREAD_VARIABLES, "1"))  # for libraries that are loaded only now
     try:

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from cfeval_cli.core import Arrays, Section, npy
 from cfeval_cli.core.files import refuse_linked_path
-from cfeval_cli.errors import UserError, number
+from cfeval_cli.errors import UserError, check_float
 
 log = logging.getLogger("cfeval")
 
@@ -40,7 +40,7 @@ class Disk:
     max_mb: float = 1000.0
 
     def __post_init__(self) -> None:
-        number("max_mb", self.max_mb, 0, open_low=True)
+        check_float("max_mb", self.max_mb, 0, open_low=True)
 
     @property
     def path(self) -> Path:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cfeval_cli.cli.main import Parser
-from cfeval_cli.errors import Failure, UserError, one_of, visible
+from cfeval_cli.errors import Failure, UserError, check_option, escape_controls
 
 if TYPE_CHECKING:
     from cfeval_cli.study.atlas.jobs import Job
@@ -51,7 +51,7 @@ def main() -> None:
     )
     arguments = parser.parse_args()
     try:
-        one_of("--scale", arguments.scale, _SCALES)
+        check_option("--scale", arguments.scale, _SCALES)
     except ValueError as error:
         raise UserError(str(error)) from error
     _run(arguments.scale, arguments.into, arguments.overrides)
@@ -103,7 +103,7 @@ def _add() -> None:
     atlas = store.read(arguments.into / store.NAME)
     atlas, told = store.added(atlas, find(arguments.folders))
     _write(atlas, arguments.into)
-    sys.stdout.write(visible(told) + "\n")
+    sys.stdout.write(escape_controls(told) + "\n")
 
 
 def _page() -> None:
@@ -268,5 +268,5 @@ def _watched(jobs: Sequence[Job], runs: Path, share: float, cores: int) -> Itera
 
 
 def _say(line: str) -> None:
-    sys.stderr.write(visible(f"atlas: {line}") + os.linesep)
+    sys.stderr.write(escape_controls(f"atlas: {line}") + os.linesep)
     sys.stderr.flush()

@@ -19,7 +19,7 @@ from cfeval_cli.cli.main import Parser
 from cfeval_cli.cli.own_configs import find_conf_folder, is_own_config
 from cfeval_cli.core import Loadable
 from cfeval_cli.dataset.sources import File, Installed, Tar, Url, Wheel
-from cfeval_cli.errors import UserError, did_you_mean, refuse_exit, visible
+from cfeval_cli.errors import UserError, did_you_mean, escape_controls, refuse_exit
 from cfeval_cli.settings import compose
 
 _HELP = """Where data files are, and what can be done about it. data_dir=PATH chooses the folder.
@@ -162,9 +162,9 @@ def _cache(overrides: list[str], config_dir: str | None, clear: bool) -> None:
     total = f"{sum(entries for _, entries, _, _ in sections):,} entries"
     if clear:
         cache.clear()
-        sys.stdout.write(visible(f"removed {total} from {cache.path}") + "\n")
+        sys.stdout.write(escape_controls(f"removed {total} from {cache.path}") + "\n")
         return
-    sys.stdout.write(visible(f"{cache.path.absolute()}: {total} (cache.max_mb={cache.max_mb:g})") + "\n")
+    sys.stdout.write(escape_controls(f"{cache.path.absolute()}: {total} (cache.max_mb={cache.max_mb:g})") + "\n")
     if not sections:
         return
     table = Table()
@@ -175,7 +175,7 @@ def _cache(overrides: list[str], config_dir: str | None, clear: bool) -> None:
             when = datetime.fromtimestamp(used).strftime("%Y-%m-%d %H:%M")
         except (TypeError, ValueError, OverflowError, OSError):  # the file may be damaged
             when = "?"
-        table.add_row(Text(visible(label)), f"{entries:,}", f"{size / 1000:,.0f}", when)
+        table.add_row(Text(escape_controls(label)), f"{entries:,}", f"{size / 1000:,.0f}", when)
     screen.console().print(table)
 
 
@@ -214,7 +214,7 @@ def _files(
             targets = {*find_targets([OmegaConf.to_container(node, resolve=True) for node in nodes])}
             if not is_chosen and (others := targets - _SOURCES):
                 reason = f"its config uses {min(others)}, which is not a source of cfeval. To include it, name it"
-                sys.stderr.write(visible(f"cfeval: dataset {name} is left out: {reason}.") + "\n")
+                sys.stderr.write(escape_controls(f"cfeval: dataset {name} is left out: {reason}.") + "\n")
                 continue
             with refuse_exit():
                 files[name] = [instantiate_node(node) for node in nodes]
@@ -245,7 +245,7 @@ def _list(data_dir: Path, files: dict[str, list[File]]) -> int:
         for file in wanted:
             sources = [source.label if screen.full() else _host(source.label) for source in file.sources]
             cells = name, file.name, file.state(data_dir), "\n".join(dict.fromkeys(sources))
-            table.add_row(*(Text(visible(cell, keep="\n")) for cell in cells))
+            table.add_row(*(Text(escape_controls(cell, keep="\n")) for cell in cells))
     out.print(table)
     return 0
 
@@ -268,12 +268,12 @@ def _fetch(data_dir: Path, datasets: list[DictConfig]) -> None:
         with refuse_exit():
             fetched = list(dataset.fetch(data_dir))
         for found in fetched:
-            sys.stdout.write(visible(f"{found.path}: from {found.source}, sha256 {found.sha256}") + "\n")
+            sys.stdout.write(escape_controls(f"{found.path}: from {found.source}, sha256 {found.sha256}") + "\n")
 
 
 def _verify(data_dir: Path, files: dict[str, list[File]]) -> int:
     """Exit code 1 if a file that is there is not what it should be."""
     states = [(file.place(data_dir), file.state(data_dir)) for wanted in files.values() for file in wanted]
     for path, state in states:
-        sys.stdout.write(visible(f"{path}: {'sha256 ok' if state == 'present' else state}") + "\n")
+        sys.stdout.write(escape_controls(f"{path}: {'sha256 ok' if state == 'present' else state}") + "\n")
     return int(any(state == "damaged" for _, state in states))

@@ -11,7 +11,7 @@ from omegaconf import DictConfig
 from cfeval_cli.cli.own_configs import list_used_configs
 from cfeval_cli.core import Dataset, Loadable, Split
 from cfeval_cli.core.files import refuse_linked_path, whole_file
-from cfeval_cli.errors import UserError, refuse_exit, visible, whole
+from cfeval_cli.errors import UserError, check_int, escape_controls, refuse_exit
 from cfeval_cli.settings import compose
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def export(overrides: list[str], config_dir: str | None, into: Path | None, *, f
     _write(table(dataset, instances), path)
     told = f"{len(instances):,} instances of {dataset.name} (seed {seed}): {path}"
     back = "A score for each, by instance and feature, comes back with explainer=[…,file] explainer.file.path=FILE"
-    sys.stdout.write(visible(f"{told}\n{back}", keep="\n") + "\n")
+    sys.stdout.write(escape_controls(f"{told}\n{back}", keep="\n") + "\n")
 
 
 def table(dataset: Dataset, instances: Split) -> pd.DataFrame:
@@ -77,9 +77,9 @@ def _checked(into: Path | None, force: bool) -> Path:
 
 def _numbers(cfg: DictConfig) -> tuple[int, int | None]:
     try:
-        whole("seed", cfg.seed, 0)
+        check_int("seed", cfg.seed, 0)
         if cfg.n_explain is not None:
-            whole("n_explain", cfg.n_explain, 1)
+            check_int("n_explain", cfg.n_explain, 1)
     except ValueError as error:
         raise UserError(f"{error}.") from error
     return int(cfg.seed), cfg.n_explain

@@ -13,7 +13,7 @@ from cfeval_cli.core import Loadable
 from cfeval_cli.core.files import make_folder, make_subfolder, refuse_linked_path, whole_file
 from cfeval_cli.dataset.config_text import describe_shares, format_config
 from cfeval_cli.dataset.guess import Guess, guess
-from cfeval_cli.errors import UserError, visible
+from cfeval_cli.errors import UserError, escape_controls
 from cfeval_cli.settings import compose
 
 
@@ -43,7 +43,10 @@ def init(
         raise UserError(f"{path} has no column that could be a feature ({told}).")
     command = shlex.join(["cfeval", "data", "init", file, "--label", label, *(["--text", text] if text else [])])
     body = "\n".join(
-        [f"# Written by {visible(command)}: change what is not as it should be.", *format_config(found, name, data_dir)]
+        [
+            f"# Written by {escape_controls(command)}: change what is not as it should be.",
+            *format_config(found, name, data_dir),
+        ]
     )
     rows = _tried(body, data_dir)
     try:
@@ -56,7 +59,7 @@ def init(
     _show(found, rows)
     own = [] if config_dir is None else ["--config-dir", config_dir]
     following = shlex.join(["cfeval", "run", *own, f"dataset={name}", *([] if found.text else ["model=estimator"])])
-    sys.stdout.write(visible(f"Written: {target}\nNext:    {following}", keep="\n") + "\n")
+    sys.stdout.write(escape_controls(f"Written: {target}\nNext:    {following}", keep="\n") + "\n")
 
 
 def _target(name: str, config_dir: str | None, force: bool) -> Path:
@@ -88,7 +91,7 @@ def _show(found: Guess, parts: tuple[int, int, int]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=Text(visible(str(found.path)), style="table.title"), title_justify="left")
+    table = Table(title=Text(escape_controls(str(found.path)), style="table.title"), title_justify="left")
     for title in ("column", "kind", "what it holds"):
         table.add_column(title, overflow="fold")
     rows = [(found.label, "label", describe_shares(found))]
@@ -98,7 +101,7 @@ def _show(found: Guess, parts: tuple[int, int, int]) -> None:
         rows += [(column.name, column.kind, column.holds) for column in found.features]
     rows += [(column.name or "(no name)", "left out", column.left_out) for column in found.left_out]
     for row in rows:
-        table.add_row(*(Text(visible(cell)) for cell in row))
+        table.add_row(*(Text(escape_controls(cell)) for cell in row))
     if not screen.quiet():
         screen.console().print(table)
     told = [f"Training, validation and test: {parts[0]:,}, {parts[1]:,} and {parts[2]:,} rows (dataset.split)."]
@@ -107,5 +110,5 @@ def _show(found: Guess, parts: tuple[int, int, int]) -> None:
     if found.suspects:
         pairs = "; ".join(f"{name}: {', '.join(values)}" for name, values in found.suspects.items())
         told.append(f"Perhaps missing too ({pairs}): if so, replace `missing` in the config by the line below it.")
-    told += [visible(line) for line in found.checks]
-    sys.stdout.write(visible("\n".join(told), keep="\n") + "\n")
+    told += [escape_controls(line) for line in found.checks]
+    sys.stdout.write(escape_controls("\n".join(told), keep="\n") + "\n")

@@ -14,7 +14,14 @@ from typing import NoReturn
 
 from cfeval_cli import __version__
 from cfeval_cli.cli import screen
-from cfeval_cli.errors import Failure, UserError, describe_encoding_problem, describe_error, did_you_mean, visible
+from cfeval_cli.errors import (
+    Failure,
+    UserError,
+    describe_encoding_problem,
+    describe_error,
+    did_you_mean,
+    escape_controls,
+)
 
 COMMANDS = {
     "run": "train, explain, search, score: one run, or a sweep with --multirun",
@@ -72,7 +79,7 @@ def main() -> None:
         sys.exit(
             complain(UserError("--experimental-rerun unpickles a file, which could run anything in it: not supported."))
         )
-    if odd := [argument for argument in rest if argument.startswith("-") and visible(argument) != argument]:
+    if odd := [argument for argument in rest if argument.startswith("-") and escape_controls(argument) != argument]:
         sys.exit(complain(UserError(f"there is no option {odd[0]}. See cfeval {command} --help.")))
     wants_traceback = os.environ.get("HYDRA_FULL_ERROR") == "1"
     screen.set_options(screen.Options("--quiet" in rest, "--full" in rest, wants_traceback))
@@ -104,7 +111,7 @@ class Parser(argparse.ArgumentParser):
 
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
         """End the process, with a message to standard error if there is one."""
-        super().exit(status, message and visible(message, keep="\n"))
+        super().exit(status, message and escape_controls(message, keep="\n"))
 
 
 def _terminate(*_: object) -> None:
@@ -156,7 +163,7 @@ def complain(error: Exception, kept: str = "", job: str = "") -> int:
     elif not isinstance(error, Failure):
         message = f"{describe_error(error)}. HYDRA_FULL_ERROR=1 shows the traceback."
     told = "cfeval: " + " ".join(part for part in (job, message, kept) if part)
-    sys.stderr.write(visible(told, keep="\n") + "\n")  # names and cells from outside are in it
+    sys.stderr.write(escape_controls(told, keep="\n") + "\n")  # names and cells from outside are in it
     return code
 
 

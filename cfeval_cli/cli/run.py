@@ -19,7 +19,7 @@ from cfeval_cli.cli import callbacks, screen, usage
 from cfeval_cli.cli.main import complain, stopped
 from cfeval_cli.cli.own_configs import OWN_FOLDER, find_conf_folder, get_config_dir, has_clash, list_used_configs
 from cfeval_cli.cli.resume import QUIET, arguments, sweep_task_overrides, words_to_repeat
-from cfeval_cli.errors import Failure, UserError, refuse_exit, visible
+from cfeval_cli.errors import Failure, UserError, escape_controls, refuse_exit
 
 if TYPE_CHECKING:
     from cfeval_cli.report.page.build import Report
@@ -66,7 +66,7 @@ def _insert_arguments_of_folder() -> bool:
     folder, own = Path(words[place + 1]), words[:place] + words[place + 2 :]
     found = arguments(folder, own)
     if found is None:
-        sys.stdout.write(visible(f"Nothing is left to do, the run is complete. Results: {folder}") + "\n")
+        sys.stdout.write(escape_controls(f"Nothing is left to do, the run is complete. Results: {folder}") + "\n")
         return False
     sys.argv[1:] = found
     return True
@@ -85,7 +85,7 @@ def _run_experiment(cfg: DictConfig, is_resumed: bool) -> None:
             shown = _compute(cfg, folder)
     except KeyboardInterrupt as error:
         log.error("stopped by the user")
-        sys.stderr.write(visible(f"cfeval: stopped. {_close(folder, 'stopped', cfg)}") + "\n")
+        sys.stderr.write(escape_controls(f"cfeval: stopped. {_close(folder, 'stopped', cfg)}") + "\n")
         sys.exit(stopped(error))
     except Exception as error:
         log.error("failed", exc_info=True)
@@ -130,7 +130,7 @@ def _compute(cfg: DictConfig, folder: RunFolder) -> _Shown:
     with refuse_exit():
         chosen = build_plan(cfg)
     if own and not screen.quiet():
-        sys.stderr.write(visible(f"Your own: {', '.join(own)}") + "\n")
+        sys.stderr.write(escape_controls(f"Your own: {', '.join(own)}") + "\n")
     with display_progress(screen.quiet()) as stages:
         report = run_experiment(chosen, folder, stages)
     return _Shown(computed=report is not None, answer=None if report is None else _answer(report))

@@ -11,7 +11,7 @@ from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
-from cfeval_cli.errors import visible
+from cfeval_cli.errors import escape_controls
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -126,7 +126,7 @@ def show(tables: Iterable[Table], said: str) -> None:
     if said:
         if not quiet():
             out.print()
-        out.print(visible(said, keep="\n"), markup=False, highlight=False, soft_wrap=True)
+        out.print(escape_controls(said, keep="\n"), markup=False, highlight=False, soft_wrap=True)
 
 
 def answer(told: Sequence[str], brief: Table, tables: Iterable[Table], said: Sequence[str]) -> None:
@@ -146,7 +146,7 @@ def answer(told: Sequence[str], brief: Table, tables: Iterable[Table], said: Seq
 def tell(out: Console, line: str) -> None:
     """A sentence in lines that fit, no word parted; in one line where it is for no screen."""
     whole = not sys.stdout.isatty() and not os.environ.get("COLUMNS", "").isdecimal()
-    text = visible(line)
+    text = escape_controls(line)
     lines = [text] if whole else wrap(text, out.width, break_long_words=False, break_on_hyphens=False) or [""]
     for one in lines:
         out.print(one, markup=False, highlight=False, soft_wrap=True)

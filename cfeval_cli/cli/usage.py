@@ -10,7 +10,7 @@ from textwrap import wrap
 from typing import Any
 
 from cfeval_cli.cli.own_configs import find_own_folder
-from cfeval_cli.errors import UserError, did_you_mean, visible
+from cfeval_cli.errors import UserError, did_you_mean, escape_controls
 from cfeval_cli.settings import compose
 
 SETTINGS = "settings"
@@ -51,7 +51,7 @@ def asked(words: Sequence[str]) -> str | None:
 def show(topic: str) -> None:
     """Print what there is to choose, of one group or in all."""
     width = min(_MOST, shutil.get_terminal_size().columns)
-    sys.stdout.write(visible("\n".join(page(topic, width, find_own_folder())), keep="\n").rstrip() + "\n")
+    sys.stdout.write(escape_controls("\n".join(page(topic, width, find_own_folder())), keep="\n").rstrip() + "\n")
 
 
 def page(topic: str, width: int, own: str | None) -> list[str]:

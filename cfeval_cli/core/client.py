@@ -13,28 +13,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cfeval_cli.core.cost import Cost
-from cfeval_cli.core.data import ABSENT, NONE, Bools, Codes, Floats, Ints
+from cfeval_cli.core.data import ABSENT, NO_FEATURE, Bools, Codes, Floats, Ints
 from cfeval_cli.core.memory import asked_once
 from cfeval_cli.core.model import (
+    DESCRIPTIONS,
     Access,
-    Additive,
-    Binary,
+    BinaryModel,
     Classifier,
-    Depth,
-    Differentiable,
-    Editable,
-    Embedded,
-    Encoded,
+    GradientFunction,
+    HasAdditiveEffects,
+    HasAnalyticGradient,
+    HasEmbeddings,
+    HasEncodedEstimator,
+    HasGradient,
+    HasLeaves,
+    HasLinearLogit,
+    HasLogits,
+    HasReadFeatures,
+    InspectionDepth,
     Leaves,
-    Linear,
-    Logits,
     Model,
-    Picking,
     Probabilistic,
-    Reading,
-    Slope,
-    Sloped,
-    Tree,
+    SupportsBatchedEmbedding,
+    SupportsEdits,
 )
 from cfeval_cli.errors import Failure
 
@@ -44,10 +45,10 @@ if TYPE_CHECKING:
 _Ability = TypeVar("_Ability")
 _Answer = TypeVar("_Answer")
 
-Question = Callable[[Codes], NDArray[Any]]  # that a model answers: classes (n,) or probabilities (n, C) of rows
+Query = Callable[[Codes], NDArray[Any]]  # that a model answers: classes (n,) or probabilities (n, C) of rows
 
 
-def directly(question: Question, codes: Codes) -> NDArray[Any]:
+def directly(question: Query, codes: Codes) -> NDArray[Any]:
     """A question put to the model now, by itself."""
     return question(codes)
 
@@ -58,12 +59,12 @@ class Ledger:
     `ask` puts the questions of its gates to a model that is not asked in a cheaper way.
     """
 
-    def __init__(self, *, watching: bool = False, ask: Callable[[Question, Codes], NDArray[Any]] = directly) -> None:
+    def __init__(self, *, watching: bool = False, ask: Callable[[Query, Codes], NDArray[Any]] = directly) -> None:
         self.ask = ask
         self.rows: Counter[str] = Counter()
         self.calls: defaultdict[str, float] = defaultdict(float)
         self.watching = watching
-        self.depths: dict[str, Depth] = {}
+        self.depths: dict[str, InspectionDepth] = {}
         self.seconds: defaultdict[str, float] = defaultdict(float)
         self.inside: defaultdict[str, float] = defaultdict(float)
 
@@ -83,13 +84,13 @@ class Ledger:
         """What stands on an asker's account."""
         return Cost(self.rows[asker], self.calls[asker], self.seconds[asker], self.inside[asker])
 
-    def look(self, asker: str, depth: Depth) -> None:
+    def look(self, asker: str, depth: InspectionDepth) -> None:
         """Write down how deep an asker looked."""
         self.depths[asker] = max(depth, self.depth(asker))
 
-    def depth(self, asker: str) -> Depth:
+    def depth(self, asker: str) -> InspectionDepth:
         """How deep an asker has looked."""
-        return self.depths.get(asker, Depth.PREDICTIONS)
+        return self.depths.get(asker, InspectionDepth.PREDICTIONS)
 
     @contextmanager
     def clock(self, asker: str) -> Iterator[None]:
@@ -98,24 +99,24 @@ class Ledger:
         yield
         self.book(asker, Cost(seconds=time.perf_counter() - begun))
 
-    def gate(self, model: Model, access: Access, asker: str, *, padded: bool = False) -> Gate:
+    def gate(self, model: Model, access: Access, asker: str, *, padded: bool = False) -> ModelClient:
         """A gate whose rows are written to the asker's account; rows are `padded` if they may end early."""
         self.rows[asker] += 0
-        return Gate(model, access, self, asker, padded=padded)
+        return ModelClient(model, access, self, asker, padded=padded)
 
 
-class Gate:
+class ModelClient:
     """A model as one component sees it. A class is a number; `of` names one for each row, mostly the predicted one."""
 
     def __init__(self, model: Model, access: Access, ledger: Ledger, asker: str, *, padded: bool = False) -> None:
         self._model, self.access, self._ledger, self._asker = model, access, ledger, asker
-        self._binary = model if isinstance(model, Binary) else None
-        self._editable = model if isinstance(model, Editable) else None
-        self._likely = isinstance(model, Binary | Probabilistic)
+        self._binary = model if isinstance(model, BinaryModel) else None
+        self._editable = model if isinstance(model, SupportsEdits) else None
+        self._likely = isinstance(model, BinaryModel | Probabilistic)
         self._padded = padded
-        self.embeds = isinstance(model, Embedded) and access >= Access.GRADIENT
+        self.embeds = isinstance(model, HasEmbeddings) and access >= Access.GRADIENT
         # made once: questions that are the same are put together
-        self._answer: Question | None = None
+        self._answer: Query | None = None
         if isinstance(model, Probabilistic):
             self._answer = partial(self._timed, asked_once, model.predict_proba)
         elif isinstance(model, Classifier):
@@ -124,7 +125,7 @@ class Gate:
     @property
     def linear(self) -> bool:
         """Whether `line` may be asked."""
-        return isinstance(self._model, Linear) and self.access >= Access.GRADIENT
+        return isinstance(self._model, HasLinearLogit) and self.access >= Access.GRADIENT
 
     def labels(self, codes: Codes) -> Ints:
         """Predicted classes of (n, M) codes."""
@@ -185,25 +186,25 @@ class Gate:
     def vectors(self, feature: int, codes: Codes) -> Floats:
         """Embeddings (n, d) of values of one feature."""
         self._permit(Access.GRADIENT)
-        return self._of(Embedded).vectors(feature, codes)
+        return self._of(HasEmbeddings).vectors(feature, codes)
 
     def pick(self, features: Ints, codes: Codes) -> Floats:
         """Embeddings (n, d) of one value (n,) each, of any features (n,)."""
         self._permit(Access.GRADIENT)
-        return pick(self._of(Embedded), features, codes)
+        return pick(self._of(HasEmbeddings), features, codes)
 
     def embed(self, codes: Codes) -> Floats:
         """Embeddings (n, M, d) of whole rows."""
         self._permit(Access.GRADIENT)
-        return embed(self._of(Embedded), codes)
+        return embed(self._of(HasEmbeddings), codes)
 
-    def slope(self, codes: Codes, features: Ints, of: Ints, times: float) -> Slope:
+    def slope(self, codes: Codes, features: Ints, of: Ints, times: float) -> GradientFunction:
         """A function of (rows, vectors (n, k, d)): the probability of `of` with those rows' features moved there.
 
         And `times` its gradient.
         """
         self._permit(Access.GRADIENT)
-        if not isinstance(self._model, Sloped):
+        if not isinstance(self._model, HasAnalyticGradient):
             return self._derived(codes, features, of, times)
         known = self._model.slope(codes, features)
         signs = np.where(of == 1, times, -times)
@@ -219,20 +220,20 @@ class Gate:
     def moved(self, codes: Codes, features: Ints, vectors: Floats, of: Ints) -> tuple[Ints, Floats]:
         """Predicted classes (n,) with the features (n, k) moved to vectors (n, k, d), and the probability of `of`."""
         self._ask(Access.GRADIENT, len(vectors))
-        if isinstance(self._model, Sloped):
+        if isinstance(self._model, HasAnalyticGradient):
             positive, _ = self._timed(self._model.slope(codes, features), np.arange(len(vectors)), vectors)
             return (positive > 0.5).astype(np.int64), _probability_of(of, positive)
         import torch
 
-        whole = self._moved(torch.as_tensor(embed(self._of(Embedded), codes)), features, torch.as_tensor(vectors))
-        probabilities = self._timed(self._of(Differentiable).proba_embedded, whole).detach().numpy()
+        whole = self._moved(torch.as_tensor(embed(self._of(HasEmbeddings), codes)), features, torch.as_tensor(vectors))
+        probabilities = self._timed(self._of(HasGradient).proba_embedded, whole).detach().numpy()
         return _likeliest(probabilities), probabilities[np.arange(len(vectors)), of]
 
-    def _derived(self, codes: Codes, features: Ints, of: Ints, times: float) -> Slope:
+    def _derived(self, codes: Codes, features: Ints, of: Ints, times: float) -> GradientFunction:
         """By autograd on whole rows, for models that do not know their gradient."""
         import torch
 
-        whole, model = torch.as_tensor(embed(self._of(Embedded), codes)), self._of(Differentiable)
+        whole, model = torch.as_tensor(embed(self._of(HasEmbeddings), codes)), self._of(HasGradient)
 
         def slope(rows: Ints, vectors: Floats) -> tuple[Floats, Floats]:
             self._ask(Access.GRADIENT, len(rows))
@@ -249,7 +250,7 @@ class Gate:
         """Embeddings (n, M, d) in which those of some features are exchanged."""
         import torch
 
-        here, places = np.nonzero(features != NONE)
+        here, places = np.nonzero(features != NO_FEATURE)
         at = (torch.as_tensor(here), torch.as_tensor(features[here, places]))
         return whole.index_put(at, vectors[here, places])
 
@@ -259,63 +260,64 @@ class Gate:
         import torch
 
         variable = torch.tensor(vectors, requires_grad=True)
-        if isinstance(self._model, Logits):
+        if isinstance(self._model, HasLogits):
             logits = self._timed(self._model.logits_embedded, variable)
         else:
-            logits = torch.log(self._timed(self._of(Differentiable).proba_embedded, variable))
+            logits = torch.log(self._timed(self._of(HasGradient).proba_embedded, variable))
         others = torch.arange(logits.shape[1]) != of
         (found,) = torch.autograd.grad((logits[:, of] - logits[:, others].mean(dim=1)).sum(), variable)
         return np.asarray(found.numpy())
 
-    def encoded(self) -> Encoded:
+    def encoded(self) -> HasEncodedEstimator:
         """What stands behind the encoder of an estimator; what is done with it is not counted."""
         self._permit(Access.WHITE_BOX)
-        return self._of(Encoded)
+        return self._of(HasEncodedEstimator)
 
     def line(self, codes: Codes) -> tuple[Floats, Floats]:
         """Logits (n,) and their slopes ∂ logit / ∂ embedding (M, d), of a linear model."""
         self._ask(Access.GRADIENT, len(codes))
-        return self._timed(self._of(Linear).logits, codes), self._of(Linear).slopes()
+        return self._timed(self._of(HasLinearLogit).logits, codes), self._of(HasLinearLogit).slopes()
 
     def effects(self, codes: Codes, of: Ints) -> Floats:
         """Effects (n, M) of the values on the logit of each row's class `of`."""
         self._permit(Access.WHITE_BOX)
-        return self._of(Additive).effects(codes, of)
+        return self._of(HasAdditiveEffects).effects(codes, of)
 
     def value_effects(self, feature: int, of: int) -> Floats:
         """Effects of every value of one feature on the logit of one class."""
         self._permit(Access.WHITE_BOX)
-        return self._of(Additive).value_effects(feature, of)
+        return self._of(HasAdditiveEffects).value_effects(feature, of)
 
     def mean_effects(self) -> Floats:
         """Mean effect (C, M) of each feature on each class over the training set."""
         self._permit(Access.WHITE_BOX)
-        return self._of(Additive).mean_effects()
+        return self._of(HasAdditiveEffects).mean_effects()
 
     def leaves(self) -> Leaves:
         """All that a decision tree says."""
         self._permit(Access.WHITE_BOX)
-        return self._of(Tree).leaves()
+        return self._of(HasLeaves).leaves()
 
     def reads(self) -> Bools | None:
         """Whether each feature (M,) is read; None if the model does not know."""
         self._permit(Access.WHITE_BOX)
-        return self._model.reads() if isinstance(self._model, Reading) else None
+        return self._model.reads() if isinstance(self._model, HasReadFeatures) else None
 
     @property
     def sums(self) -> bool:
         """Whether effects may be asked."""
-        return isinstance(self._model, Additive) and self.access >= Access.WHITE_BOX
+        return isinstance(self._model, HasAdditiveEffects) and self.access >= Access.WHITE_BOX
 
     @property
     def branches(self) -> bool:
         """Whether leaves may be asked."""
-        return isinstance(self._model, Tree) and self.access >= Access.WHITE_BOX
+        return isinstance(self._model, HasLeaves) and self.access >= Access.WHITE_BOX
 
     def _of(self, ability: type[_Ability]) -> _Ability:
         """The model, as one that has an ability."""
         if not isinstance(self._model, ability):
-            raise Failure(f"{self._asker} asked for {ability.__name__.lower()}, which this model is not.")
+            what = DESCRIPTIONS[ability]
+            raise Failure(f"{self._asker} asked for {what}, which this model does not give.")
         return self._model
 
     def _permit(self, needed: Access) -> None:
@@ -340,13 +342,13 @@ class Gate:
 
     def _check(self, codes: Codes) -> None:
         """Keep the code for "absent" from a model that has no embedding for it; a text may end early."""
-        if not isinstance(self._model, Embedded) and self._deleted(codes):
+        if not isinstance(self._model, HasEmbeddings) and self._deleted(codes):
             raise Failure(f"{self._asker} deletes features of an input, and this model has no embedding for that.")
 
     def _watch(self, codes: Codes) -> None:
         """Write down if features of an input are deleted, of which no prediction of a whole input tells."""
         if self._ledger.watching and self._deleted(codes):
-            self._ledger.look(self._asker, Depth.EFFECTS)
+            self._ledger.look(self._asker, InspectionDepth.EFFECTS)
 
     def _deleted(self, codes: Codes) -> bool:
         """Whether features are absent that no whole input lacks; one that may end early lacks the last ones."""
@@ -355,25 +357,25 @@ class Gate:
 
 
 # what a permission lets a component see; below that, predictions
-_DEPTHS = {Access.GRADIENT: Depth.EMBEDDINGS, Access.WHITE_BOX: Depth.EFFECTS}
+_DEPTHS = {Access.GRADIENT: InspectionDepth.EMBEDDINGS, Access.WHITE_BOX: InspectionDepth.EFFECTS}
 
 
 def apply_edits(codes: Codes, features: Ints, rows: Ints, values: Codes) -> Codes:
     """The edited rows (m, M), for models that cannot evaluate edits more cheaply."""
     edited = codes[rows]
-    edits, places = np.nonzero(features[rows] != NONE)
+    edits, places = np.nonzero(features[rows] != NO_FEATURE)
     edited[edits, features[rows[edits], places]] = values[edits, places]
     return edited
 
 
-def embed(model: Embedded, codes: Codes) -> Floats:
+def embed(model: HasEmbeddings, codes: Codes) -> Floats:
     """Embeddings (n, M, d) of whole rows."""
     return np.stack([model.vectors(j, codes[:, j]) for j in range(codes.shape[1])], axis=1)
 
 
-def pick(model: Embedded, features: Ints, codes: Codes) -> Floats:
+def pick(model: HasEmbeddings, features: Ints, codes: Codes) -> Floats:
     """Embeddings (n, d) of one value (n,) each, of any features (n,)."""
-    if isinstance(model, Picking):
+    if isinstance(model, SupportsBatchedEmbedding):
         return model.pick(features, codes)
     dim = model.vectors(0, np.zeros(1, dtype=np.int32)).shape[1]
     picked = np.zeros((len(codes), dim))

@@ -9,14 +9,14 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from cfeval_cli.core.client import Gate
+from cfeval_cli.core.client import ModelClient
 from cfeval_cli.core.cost import Workload
-from cfeval_cli.core.data import NONE, Bools, Codes, Dataset, Floats, Ints
+from cfeval_cli.core.data import NO_FEATURE, Bools, Codes, Dataset, Floats, Ints
 from cfeval_cli.core.explanation import Batch
-from cfeval_cli.core.model import Access, Model, Subject
+from cfeval_cli.core.model import Access, Model, ModelSpec
 
 
-class Measure(Protocol):
+class FittedDistance(Protocol):
     """A distance, ready for one dataset and model."""
 
     def between(self, codes: Codes, edited: Codes) -> Floats:
@@ -52,20 +52,20 @@ class ConstantMeasure:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Task(Batch):
+class SearchTask(Batch):
     """Instances for which a counterfactual is wanted, and all that a search may use."""
 
     features: Ints  # (n, k) that may be edited, NONE where there are fewer
     dataset: Dataset
-    model: Gate
-    measure: Measure
+    model: ModelClient
+    measure: FittedDistance
 
     @property
     def access(self) -> Access:
         """What the search may ask."""
         return self.model.access
 
-    def part(self, some: slice) -> Task:
+    def part(self, some: slice) -> SearchTask:
         """Some of the instances."""
         rows = self.take(some)
         return replace(
@@ -78,8 +78,8 @@ def editable(dataset: Dataset, features: Ints) -> Ints:
     """The features (n, k) without those that may not change, NONE behind the others."""
     if dataset.free.all():
         return features
-    kept = np.where(dataset.free[features], features, NONE)  # where none is named, none is kept
-    order = np.argsort(kept == NONE, axis=1, kind="stable")
+    kept = np.where(dataset.free[features], features, NO_FEATURE)  # where none is named, none is kept
+    order = np.argsort(kept == NO_FEATURE, axis=1, kind="stable")
     return np.asarray(np.take_along_axis(kept, order, axis=1))
 
 
@@ -135,7 +135,7 @@ class Search(ABC):
         """Whether distances have a say in which edit is taken, and are not only told of it."""
         return True
 
-    def refuses(self, subject: Subject) -> str | None:
+    def refuses(self, subject: ModelSpec) -> str | None:
         """Why it cannot search such a model, and the way out; None if it can, at one of its levels at least."""
         reasons = [subject.refuses(level) for level in self.levels]
         return None if None in reasons else f"{reasons[0]}. Use search=discrete"
@@ -155,10 +155,10 @@ class Search(ABC):
         """How many instances it wants to be given at a time: enough to be fast, few enough for several workers."""
 
     @abstractmethod
-    def find(self, task: Task) -> Counterfactuals:
+    def find(self, task: SearchTask) -> Counterfactuals:
         """One counterfactual for each instance."""
 
-    def limit(self, task: Task) -> Counterfactuals | None:
+    def limit(self, task: SearchTask) -> Counterfactuals | None:
         """What it would find with endless effort, where that is known without searching; else None."""
         return None
 
@@ -171,7 +171,7 @@ class Distance(ABC):
     def label(self) -> str:
         """What captions say of it."""
 
-    def refuses(self, subject: Subject, search: Search) -> str | None:
+    def refuses(self, subject: ModelSpec, search: Search) -> str | None:
         """Why it cannot measure what a search finds on such a model; None if it can."""
         return None
 
@@ -188,5 +188,5 @@ class Distance(ABC):
         return 0
 
     @abstractmethod
-    def fit(self, dataset: Dataset, model: Model, access: Access) -> Measure:
+    def fit(self, dataset: Dataset, model: Model, access: Access) -> FittedDistance:
         """The distance as it is used at one level of access."""

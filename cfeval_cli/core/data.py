@@ -23,7 +23,7 @@ Bools = NDArray[np.bool_]
 # The code of a feature that is not there: padding, or deleted. Only a model with embeddings knows it, as zero.
 ABSENT = -1
 # What stands in an explanation where no feature is named.
-NONE = -1
+NO_FEATURE = -1
 
 
 Kind = Literal["category", "number", "token"]

@@ -11,11 +11,11 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from cfeval_cli.core.client import Gate
+from cfeval_cli.core.client import ModelClient
 from cfeval_cli.core.cost import Cost, Workload
-from cfeval_cli.core.data import NONE, Bools, Codes, Dataset, Floats, Ints, Rows
-from cfeval_cli.core.model import Access, Subject
-from cfeval_cli.seeding import stream
+from cfeval_cli.core.data import NO_FEATURE, Bools, Codes, Dataset, Floats, Ints, Rows
+from cfeval_cli.core.model import Access, ModelSpec
+from cfeval_cli.seeding import make_stream
 
 _REASONS = 3  # that are told of an explainer with faults
 
@@ -29,7 +29,7 @@ class Batch(Rows):
 
     def rng(self, row: int) -> np.random.Generator:
         """The random stream of one instance."""
-        return stream(self.seed, self.component, int(self.ids[row]))
+        return make_stream(self.seed, self.component, int(self.ids[row]))
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Explanation:
     def top(self, k: int) -> Ints:
         """The first k features (n, k), NONE where there are fewer."""
         missing = max(0, k - self.features.shape[1])
-        return np.pad(self.features[:, :k], ((0, 0), (0, missing)), constant_values=NONE)
+        return np.pad(self.features[:, :k], ((0, 0), (0, missing)), constant_values=NO_FEATURE)
 
     def reordered(self, by: Callable[[Floats], Floats]) -> Explanation:
         """The same features by a falling figure of their scores; equal ones in the order of the features."""
@@ -84,13 +84,13 @@ class Explanation:
         order = np.argsort(-np.where(present, scores if by is None else by, -np.inf), axis=1, kind="stable")
         ordered = np.take_along_axis(scores, order, axis=1)
         there = np.take_along_axis(present, order, axis=1)
-        return Explanation(np.where(there, order, NONE), np.where(there, ordered, np.nan))
+        return Explanation(np.where(there, order, NO_FEATURE), np.where(there, ordered, np.nan))
 
     @staticmethod
     def ragged(rows: Sequence[Sequence[tuple[int, float]]]) -> Explanation:
         """From a list of (feature, score) for each instance."""
         width = max((len(row) for row in rows), default=0)
-        features = np.full((len(rows), width), NONE, dtype=np.int64)
+        features = np.full((len(rows), width), NO_FEATURE, dtype=np.int64)
         scores = np.full((len(rows), width), np.nan)
         for i, row in enumerate(rows):
             for place, (feature, score) in enumerate(row):
@@ -99,7 +99,7 @@ class Explanation:
 
 
 @dataclass(frozen=True)
-class Explained:
+class ExplainerResult:
     """Explanations, and what computing them cost, whenever that was."""
 
     explanation: Explanation
@@ -145,7 +145,7 @@ class Explainer(ABC):
         """The explainers that it stands for, by name: itself, or the rungs of a ladder."""
         return {key: self}
 
-    def sits_out(self, subject: Subject) -> str | None:
+    def sits_out(self, subject: ModelSpec) -> str | None:
         """Why it says nothing of such a model or such data; None if it does."""
         return subject.refuses(self._least)
 
@@ -157,15 +157,15 @@ class Explainer(ABC):
         """The metrics, with the variant or "" for all, that it is (nearly) the best of by construction."""
         return set()
 
-    def check(self, subject: Subject) -> None:  # noqa: B027  most have nothing to object to
+    def check(self, subject: ModelSpec) -> None:  # noqa: B027  most have nothing to object to
         """Refuse settings that do not go with the data or the model, with a ValueError."""
 
-    def asks(self, subject: Subject) -> Access:
+    def asks(self, subject: ModelSpec) -> Access:
         """What it asks of such a model: as much as it wants and the model can answer."""
         levels = [level for level in Access if self._least <= level <= self.access]
         return max(level for level in levels if subject.refuses(level) is None)
 
-    def workload(self, subject: Subject) -> Workload:
+    def workload(self, subject: ModelSpec) -> Workload:
         """Return what it is expected to ask of such a model; settings by their names below the explainer's own key."""
         return Workload()
 
@@ -178,7 +178,7 @@ class Explainer(ABC):
         return self.access if self.least is None else self.least
 
     @abstractmethod
-    def fit(self, dataset: Dataset, model: Gate) -> Callable[[Batch], Explanation]:
+    def fit(self, dataset: Dataset, model: ModelClient) -> Callable[[Batch], Explanation]:
         """Prepare for a model, and return the function that explains a batch."""
 
 

@@ -14,7 +14,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cfeval_cli.errors import UserError, visible
+from cfeval_cli.errors import UserError, escape_controls
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -162,7 +162,7 @@ def _escape_formula(cell: object) -> object:
     """Put a quotation mark before text that looks like a formula, and show control characters."""
     if not isinstance(cell, str):
         return cell
-    text = visible(cell)
+    text = escape_controls(cell)
     return f"'{text}" if text.startswith(_FORMULA) and not _is_number(text) else text
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from cfeval_cli.core.data import Dataset
-from cfeval_cli.core.model import Fingerprinted, Model, Stored
+from cfeval_cli.core.model import Fingerprinted, HasArrays, Model
 
 # What most numbers go through, whether or not a component imports it itself.
 _ALWAYS = ("numpy", "scipy", "sklearn", "torch")
@@ -113,7 +113,7 @@ def of_subject(dataset: Dataset, model: Model) -> str | None:
     if isinstance(model, Fingerprinted):
         fingerprint = model.fingerprint()
         return None if fingerprint is None else _hash(dataset.fingerprint, of_code(kind), fingerprint)
-    if not isinstance(model, Stored):
+    if not isinstance(model, HasArrays):
         return None
     digest = sha256(f"{dataset.fingerprint} {of_code(kind)}".encode())
     for name, array in sorted(model.arrays().items()):

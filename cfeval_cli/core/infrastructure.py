@@ -44,7 +44,7 @@ class Executor(Protocol):
         ...
 
 
-class Judging(Protocol):
+class JudgeSettings(Protocol):
     """A model of known truth, to be run beside the one that is explained."""
 
     def trainable(self, explained: Trainable) -> Trainable:

@@ -6,7 +6,7 @@ import logging
 import traceback
 from typing import Any
 
-from cfeval_cli.errors import Failure, UserError, excerpt_error, visible
+from cfeval_cli.errors import Failure, UserError, escape_controls, excerpt_error
 
 
 class SafeFormatter(logging.Formatter):
@@ -14,7 +14,7 @@ class SafeFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line, or the lines of a traceback."""
-        return visible(super().format(record), keep="\n\t")
+        return escape_controls(super().format(record), keep="\n\t")
 
     def formatException(self, ei: Any) -> str:  # noqa: N802  logging's
         """Return a traceback; messages of other libraries are shortened, since they may hold rows of data."""

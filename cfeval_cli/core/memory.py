@@ -63,7 +63,7 @@ def asked_once(answer: Callable[[Codes], NDArray[Any]], codes: Codes, seen: Code
     return told[which] if told.shape[:1] == first.shape else answer(codes)  # a wrong answer is the asker's to refuse
 
 
-class Memory:
+class AnswerCache:
     """Answers by what they are about and a key."""
 
     def __init__(self) -> None:

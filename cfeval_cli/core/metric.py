@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import ClassVar, Literal
 
-from cfeval_cli.core.client import Gate
+from cfeval_cli.core.client import ModelClient
 from cfeval_cli.core.counterfactual import Counterfactuals
 from cfeval_cli.core.data import Bools, Dataset, Floats, Ints, Rows
 from cfeval_cli.core.explanation import Explanation
-from cfeval_cli.core.memory import Memory
-from cfeval_cli.core.model import Access, Subject
-from cfeval_cli.core.removal import Removal, StandIns
+from cfeval_cli.core.memory import AnswerCache
+from cfeval_cli.core.model import Access, ModelSpec
+from cfeval_cli.core.removal import Removal, Replacement
 
 Role = Literal["judged", "truth", "fact"]
 # what of an explanation a metric looks at: the k features, what a search made of them, the order of all, their scores
@@ -52,7 +52,7 @@ def with_counts(text: str, counts: Mapping[str, int]) -> str:
 
 
 @dataclass(frozen=True)
-class Absent:
+class AbsentScore:
     """A variant that a metric does not have in this run."""
 
     variant: str
@@ -60,28 +60,28 @@ class Absent:
 
 
 @dataclass(frozen=True)
-class Removed:
+class FittedRemoval:
     """A way to remove features, ready for use, or the reason why there is none."""
 
     removal: Removal
-    stand_ins: StandIns | None
+    stand_ins: Replacement | None
     reason: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Case(Rows):
+class MetricInput(Rows):
     """All that a metric may look at for one explainer: n instances with a usable explanation."""
 
     dataset: Dataset
-    model: Gate  # lets through the metric's access
+    model: ModelClient  # lets through the metric's access
     features: Ints  # (n, k) explained, NONE where there are fewer
     k: int
     complete: Bools  # (N,) over all instances, of a slab if it is one: did the explainer name k features?
     counterfactuals: Mapping[Access, Counterfactuals]
-    removals: Mapping[str, Removed]  # by name
+    removals: Mapping[str, FittedRemoval]  # by name
     truth: Mapping[str, Floats]  # (n, M) how much each feature truly matters, by definition
     explanation: Explanation | None = None  # (n, K) all that was named, in order; None of an explainer that gives sets
-    memory: Memory = field(default_factory=Memory)  # what metrics have asked the model about these instances
+    memory: AnswerCache = field(default_factory=AnswerCache)  # what metrics have asked the model about these instances
     total: int = 0  # instances of the run, of which these may be a slab; 0: as many as are `complete` or not
 
     def drops(self, probability: Floats | None) -> Floats:
@@ -110,7 +110,7 @@ class Metric(ABC):
     place: ClassVar[int]  # its order in the tables
     empty: ClassVar[str] = "every distance is zero"  # what it means if there is nothing to divide by
 
-    def sits_out(self, subject: Subject) -> str | None:
+    def sits_out(self, subject: ModelSpec) -> str | None:
         """Why it cannot be computed for such a model or such data; None if it can."""
         return subject.refuses(self.access) if self.role == "judged" else None
 
@@ -119,5 +119,5 @@ class Metric(ABC):
         return set()
 
     @abstractmethod
-    def score(self, case: Case) -> Iterable[Score | Absent]:
+    def score(self, case: MetricInput) -> Iterable[Score | AbsentScore]:
         """One score for each variant of the metric, or the reason why there is none."""

@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     import torch
 
 # From (rows, vectors (n, k, d)) to P(1|x) with those rows' features moved there, and its gradient.
-Slope = Callable[[Ints, Floats], tuple[Floats, Floats]]
+GradientFunction = Callable[[Ints, Floats], tuple[Floats, Floats]]
 
 
 # What can be changed in a model without changing a prediction: the constant that each feature's effects share with the
 # bias, the part of the embeddings that no weight looks at, and the scale of the embeddings against that of the weights.
-Change = Literal["constant", "orthogonal", "scale"]
+ParameterChange = Literal["constant", "orthogonal", "scale"]
 
 
-class Depth(IntEnum):
+class InspectionDepth(IntEnum):
     """How deep a component looked into a model, which says what a reparametrisation can move in its results."""
 
     PREDICTIONS = 0  # of whole inputs: nothing
@@ -65,7 +65,7 @@ class Probabilistic(Protocol):
         ...
 
 
-class Binary(ABC):
+class BinaryModel(ABC):
     """Two classes and one number; the prediction is 1 exactly where that is over 0.5."""
 
     @abstractmethod
@@ -73,7 +73,7 @@ class Binary(ABC):
         """P(1|x) of (n, M) codes."""
 
 
-class Editable(Binary):
+class SupportsEdits(BinaryModel):
     """Evaluates edits without making every row."""
 
     @abstractmethod
@@ -84,7 +84,7 @@ class Editable(Binary):
         """
 
 
-class Embedded(ABC):
+class HasEmbeddings(ABC):
     """Gives each value a vector; an absent feature is zero."""
 
     @abstractmethod
@@ -92,7 +92,7 @@ class Embedded(ABC):
         """Embeddings (n, d) of values of one feature."""
 
 
-class Picking(Embedded):
+class SupportsBatchedEmbedding(HasEmbeddings):
     """Finds the vectors of many features at once."""
 
     @abstractmethod
@@ -100,7 +100,7 @@ class Picking(Embedded):
         """Embeddings (n, d) of one value (n,) each, of any features (n,)."""
 
 
-class Differentiable(Embedded):
+class HasGradient(HasEmbeddings):
     """Can be asked about embeddings that are no value's."""
 
     @abstractmethod
@@ -108,7 +108,7 @@ class Differentiable(Embedded):
         """Probabilities (n, C) of embeddings (n, M, d), differentiable."""
 
 
-class Logits(Differentiable):
+class HasLogits(HasGradient):
     """Tells what its probabilities are made of, exactly where those round to 0 or 1."""
 
     @abstractmethod
@@ -116,15 +116,15 @@ class Logits(Differentiable):
         """Logits (n, C) of embeddings (n, M, d), differentiable, whose softmax is the probabilities."""
 
 
-class Sloped(Binary, Embedded):
+class HasAnalyticGradient(BinaryModel, HasEmbeddings):
     """Knows its gradient without automatic differentiation."""
 
     @abstractmethod
-    def slope(self, codes: Codes, features: Ints) -> Slope:
+    def slope(self, codes: Codes, features: Ints) -> GradientFunction:
         """P(1|x) and its gradient where some features' embeddings are moved."""
 
 
-class Linear(Embedded):
+class HasLinearLogit(HasEmbeddings):
     """Two classes, the logit linear in the embeddings."""
 
     @abstractmethod
@@ -136,7 +136,7 @@ class Linear(Embedded):
         """∂ logit / ∂ embedding (M, d)."""
 
 
-class Additive(ABC):
+class HasAdditiveEffects(ABC):
     """A judge whose logit of a class, against the others, is a sum of one effect for each feature."""
 
     @abstractmethod
@@ -164,7 +164,7 @@ class Leaves:
         return self.boxes[feature].T[codes]
 
 
-class Tree(ABC):
+class HasLeaves(ABC):
     """A judge that is one decision tree."""
 
     @abstractmethod
@@ -172,7 +172,7 @@ class Tree(ABC):
         """All that it says, leaf by leaf."""
 
 
-class Reading(ABC):
+class HasReadFeatures(ABC):
     """Knows which features it looks at."""
 
     @abstractmethod
@@ -180,7 +180,7 @@ class Reading(ABC):
         """Whether each feature (M,) is read; no prediction depends on one that is not."""
 
 
-class Encoded(ABC):
+class HasEncodedEstimator(ABC):
     """An object of some library behind an encoder: a package that knows the library can look into it."""
 
     @abstractmethod
@@ -200,19 +200,19 @@ class Encoded(ABC):
         """The classes that it tells probabilities of, in its own order."""
 
 
-class Reparametrisable(Linear):
+class Reparametrisable(HasLinearLogit):
     """Can be written in other parameters that give every input the same prediction."""
 
     @abstractmethod
-    def changes(self, *, padded: bool) -> tuple[Change, ...]:
+    def changes(self, *, padded: bool) -> tuple[ParameterChange, ...]:
         """What can be changed; rows are `padded` if they may end early."""
 
     @abstractmethod
-    def reparametrised(self, dataset: Dataset, changes: Collection[Change], rng: np.random.Generator) -> Model:
+    def reparametrised(self, dataset: Dataset, changes: Collection[ParameterChange], rng: np.random.Generator) -> Model:
         """The same predictions from other parameters; a change is drawn alike whichever others are made with it."""
 
 
-class Stored(ABC):
+class HasArrays(ABC):
     """Says all of itself in plain arrays."""
 
     @abstractmethod
@@ -228,7 +228,7 @@ class Fingerprinted(ABC):
         """The same exactly if the results are; None if that cannot be known."""
 
 
-Model = Classifier | Probabilistic | Binary
+Model = Classifier | Probabilistic | BinaryModel
 
 
 @runtime_checkable
@@ -240,15 +240,15 @@ class Trainable(Protocol):
         """Train on the training part."""
 
 
-class Foreseen(Trainable):
+class DeclaresOutputType(Trainable):
     """Settings on which it depends what the trained model can answer."""
 
     @abstractmethod
-    def foresee(self, dataset: Dataset) -> type:
+    def output_type(self, dataset: Dataset) -> type:
         """The class of the trained model, before anything is trained."""
 
 
-class Blindable(Trainable):
+class SupportsFeatureSubset(Trainable):
     """Settings of a model that can be trained without some of the features."""
 
     @property
@@ -257,7 +257,7 @@ class Blindable(Trainable):
         """The names of those features, or the share of all that is drawn."""
 
 
-class Taught(Trainable):
+class DistilledModel(Trainable):
     """Settings of a model that learns the predictions of another, which is trained first."""
 
     student: Trainable  # who learns
@@ -280,25 +280,25 @@ class BlackBox:
         raise TypeError("a black box is a kind of model, not a model")
 
 
-_WHAT: dict[Any, str] = {
+DESCRIPTIONS: dict[Any, str] = {
     Classifier: "classes",
     Probabilistic: "probabilities",
-    Embedded: "embeddings",
-    Differentiable: "gradients in the embeddings",
-    Linear: "a logit that is linear in the embeddings",
-    Encoded: "a trained estimator on the columns of a table",
+    HasEmbeddings: "embeddings",
+    HasGradient: "gradients in the embeddings",
+    HasLinearLogit: "a logit that is linear in the embeddings",
+    HasEncodedEstimator: "a trained estimator on the columns of a table",
     Reparametrisable: "other parameters for the same predictions",
-    Tree: "a decision tree",
-    Reading: "the list of the features that it reads",
-    Additive: "a logit that is a sum of effects, one for each feature",
+    HasLeaves: "a decision tree",
+    HasReadFeatures: "the list of the features that it reads",
+    HasAdditiveEffects: "a logit that is a sum of effects, one for each feature",
 }
 _ASKED: dict[Access, type] = {
-    Access.PROBABILITY: Probabilistic, Access.GRADIENT: Differentiable, Access.WHITE_BOX: Additive,
+    Access.PROBABILITY: Probabilistic, Access.GRADIENT: HasGradient, Access.WHITE_BOX: HasAdditiveEffects,
 }  # fmt: skip
 
 
 @dataclass(frozen=True)
-class Subject:
+class ModelSpec:
     """What is to be explained, as far as it is known before anything is trained."""
 
     dataset: Dataset
@@ -306,23 +306,23 @@ class Subject:
     blind: bool = False  # whether it is trained without some of the features
 
     @staticmethod
-    def of(dataset: Dataset, model: Trainable) -> Subject:
+    def of(dataset: Dataset, model: Trainable) -> ModelSpec:
         """What the model's settings say of it: by `foresee`, the annotation of `fit`, or because they are the model."""
-        blind = isinstance(model, Blindable) and bool(model.blind)
-        if isinstance(model, Foreseen):
-            return Subject(dataset, model.foresee(dataset), blind)
+        blind = isinstance(model, SupportsFeatureSubset) and bool(model.blind)
+        if isinstance(model, DeclaresOutputType):
+            return ModelSpec(dataset, model.output_type(dataset), blind)
         try:
             kind = get_type_hints(type(model).fit).get("return")
         except (NameError, TypeError, AttributeError):  # an annotation that only a type checker can follow
             kind = None
         if not isinstance(kind, type) or not (issubclass(kind, Classifier) or issubclass(kind, Probabilistic)):
             kind = type(model) if isinstance(model, Classifier | Probabilistic) else BlackBox
-        return Subject(dataset, kind, blind)
+        return ModelSpec(dataset, kind, blind)
 
     @staticmethod
-    def trained(dataset: Dataset, model: Model) -> Subject:
+    def trained(dataset: Dataset, model: Model) -> ModelSpec:
         """The same of a model that is there."""
-        return Subject(dataset, type(model), isinstance(model, Reading) and not model.reads().all())
+        return ModelSpec(dataset, type(model), isinstance(model, HasReadFeatures) and not model.reads().all())
 
     def can(self, ability: type) -> bool:
         """Whether the model will have an ability, which is one of the protocols of this module."""
@@ -333,9 +333,11 @@ class Subject:
         missing = next((ability for ability in abilities if not self.can(ability)), None)
         if missing is None:
             return None
-        if missing in (Probabilistic, Additive) and not self.can(Probabilistic):
-            return f"needs {_WHAT[missing]}, but this model returns labels only: pass predict_proba to compute more"
-        return f"needs {_WHAT[missing]}, which this model ({self.name}) does not give"
+        if missing in (Probabilistic, HasAdditiveEffects) and not self.can(Probabilistic):
+            return (
+                f"needs {DESCRIPTIONS[missing]}, but this model returns labels only: pass predict_proba to compute more"
+            )
+        return f"needs {DESCRIPTIONS[missing]}, which this model ({self.name}) does not give"
 
     def refuses(self, access: Access) -> str | None:
         """Why a component that asks so much of the model cannot be answered; None if it can."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from cfeval_cli.core.data import Floats, Ints
-from cfeval_cli.core.metric import Case
+from cfeval_cli.core.metric import MetricInput
 
 _AT_ONCE = 1 << 22  # distances held at a time
 _SAME = 1e-9  # squared distances that differ by no more of their size are the same
@@ -42,6 +42,6 @@ def shares(squared: Floats, counts: Floats, size: int) -> Floats:
     return np.asarray((nearer + left * tied / tied.sum(axis=1, keepdims=True)) / size)
 
 
-def training_classes(case: Case) -> Ints:
+def training_classes(case: MetricInput) -> Ints:
     """What the model predicts for the training rows."""
     return case.memory.once("training classes", lambda: case.model.labels(case.dataset.train.codes))

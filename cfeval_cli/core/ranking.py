@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from cfeval_cli.core.data import NONE, Floats, Ints
+from cfeval_cli.core.data import NO_FEATURE, Floats, Ints
 from cfeval_cli.core.explanation import Explanation, named
-from cfeval_cli.core.metric import Case
+from cfeval_cli.core.metric import MetricInput
 
 
 def top(importance: Floats, k: int) -> Ints:
@@ -14,11 +14,11 @@ def top(importance: Floats, k: int) -> Ints:
     return Explanation.ranked(importance, np.isfinite(importance)).top(k)
 
 
-def _drawn(case: Case, definition: str) -> tuple[Ints, Ints, Ints, Ints]:
+def _drawn(case: MetricInput, definition: str) -> tuple[Ints, Ints, Ints, Ints]:
     """Of each instance: named features that are surely gold, those tied for the rest, all and named, and the rest."""
     there, truth = named(case.codes, case.features), case.truth[definition]
     best = top(truth, case.k)
-    size = (best != NONE).sum(axis=1)  # fewer than k are there of a short text
+    size = (best != NO_FEATURE).sum(axis=1)  # fewer than k are there of a short text
     last = np.take_along_axis(truth, np.take_along_axis(best, np.maximum(size - 1, 0)[:, None], axis=1), axis=1)
     sure, tied = truth > last, (truth == last) & np.isfinite(truth)
     counts = [(there & sure).sum(axis=1), tied.sum(axis=1), (there & tied).sum(axis=1), size - sure.sum(axis=1)]
@@ -26,13 +26,13 @@ def _drawn(case: Case, definition: str) -> tuple[Ints, Ints, Ints, Ints]:
     return first, second, third, fourth
 
 
-def shared(case: Case, definition: str) -> Floats:
+def shared(case: MetricInput, definition: str) -> Floats:
     """How many of the k gold features the explanation names, on average over the orders of features that are tied."""
     sure, tied, found, places = _drawn(case, definition)
     return np.asarray(sure + found * (places / np.maximum(tied, 1)))
 
 
-def met(case: Case, definition: str) -> Floats:
+def met(case: MetricInput, definition: str) -> Floats:
     """How likely at least one of the k gold features is named, over the orders of features that are tied."""
     from scipy.special import comb
 

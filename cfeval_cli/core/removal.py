@@ -8,12 +8,12 @@ from typing import ClassVar, Protocol
 
 import numpy as np
 
-from cfeval_cli.core.client import Gate
+from cfeval_cli.core.client import ModelClient
 from cfeval_cli.core.data import Codes, Dataset, Floats, Ints
-from cfeval_cli.core.model import Subject
+from cfeval_cli.core.model import ModelSpec
 
 
-class StandIns(Protocol):
+class Replacement(Protocol):
     """A removal, ready for one dataset and model: one value for all, a vector for each feature, or several values."""
 
     @property
@@ -55,11 +55,11 @@ class Removal(ABC):
     finds: ClassVar[str] = ""  # the truth that what is lost by it comes nearest to, if there is one
 
     @abstractmethod
-    def sits_out(self, subject: Subject) -> str | None:
+    def sits_out(self, subject: ModelSpec) -> str | None:
         """Why features of such data, or for such a model, cannot be removed in this way; None if they can."""
 
     @abstractmethod
-    def fit(self, dataset: Dataset, model: Gate) -> StandIns:
+    def fit(self, dataset: Dataset, model: ModelClient) -> Replacement:
         """Prepare for a dataset and a model."""
 
     def replacements(self, dataset: Dataset, size: int) -> float:

@@ -39,7 +39,7 @@ class Scratch:
 
     def keep(self, arrays: Mapping[_Key, NDArray[Any]]) -> dict[_Key, NDArray[Any]]:
         """The same arrays, on the disk."""
-        room: Room[_Key] = Room(self, max(map(len, arrays.values()), default=0))
+        room: ScratchArrays[_Key] = ScratchArrays(self, max(map(len, arrays.values()), default=0))
         for key, array in arrays.items():
             room.add(key, array)
         return room.arrays()
@@ -92,7 +92,7 @@ class _Column:
         return int(self.dtype.itemsize * np.prod(self.shape, dtype=np.int64))
 
 
-class Room(Generic[_Key]):
+class ScratchArrays(Generic[_Key]):
     """Some arrays of one file, each of which grows by itself, to so many rows at most, until all of them are read."""
 
     _file = -1  # none

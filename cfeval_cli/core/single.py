@@ -6,16 +6,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cfeval_cli.core.client import Gate
+from cfeval_cli.core.client import ModelClient
 from cfeval_cli.core.data import ABSENT, Bools, Codes, Dataset, Floats, Ints
 from cfeval_cli.core.memory import keys_of
-from cfeval_cli.core.metric import Case
+from cfeval_cli.core.metric import MetricInput
 
 _AT_ONCE = 1 << 16  # edited rows put before the model at once
 
 
 @dataclass(frozen=True)
-class Tried:
+class SingleEdit:
     """What changing one feature of each row (n,) does."""
 
     flips: Bools  # whether one of its values flips the prediction
@@ -32,7 +32,9 @@ def candidates(dataset: Dataset, feature: int, most: int) -> Codes:
     return np.sort(values[np.argsort(-frequency, kind="stable")[:most]])
 
 
-def tried(dataset: Dataset, model: Gate, codes: Codes, labels: Ints, own: Codes, features: Ints, most: int) -> Tried:
+def tried(
+    dataset: Dataset, model: ModelClient, codes: Codes, labels: Ints, own: Codes, features: Ints, most: int
+) -> SingleEdit:
     """Try all values of one feature (n,) of each row (n, M), which may have been edited before.
 
     `own` (n,) is the value that the feature had: one that it may not become is not tried, and neither is this itself.
@@ -54,10 +56,10 @@ def tried(dataset: Dataset, model: Gate, codes: Codes, labels: Ints, own: Codes,
                 best = cost.argmin(axis=1)
                 left[mine] = cost[np.arange(len(mine)), best]
                 value[mine] = np.where(np.isfinite(left[mine]), values[best], value[mine])
-    return Tried(flips, value, left)
+    return SingleEdit(flips, value, left)
 
 
-def alone(case: Case, rows: Ints, features: Ints, most: int) -> Tried:
+def alone(case: MetricInput, rows: Ints, features: Ints, most: int) -> SingleEdit:
     """What changing one feature (m,) of some rows (m,) does, nothing else being changed; asked once for all metrics."""
 
     def answer(new: Ints) -> Floats:
@@ -70,4 +72,4 @@ def alone(case: Case, rows: Ints, features: Ints, most: int) -> Tried:
     chosen[np.arange(len(rows)), features] = True
     about = f"{most} values alone, access {case.model.access}"
     flips, value, left = case.memory.ask(about, keys_of(chosen, case.ids[rows]), answer).T
-    return Tried(flips > 0, value.astype(np.int32), left)
+    return SingleEdit(flips > 0, value.astype(np.int32), left)

@@ -10,9 +10,9 @@ import numpy as np
 
 from cfeval_cli.core.client import embed, pick
 from cfeval_cli.core.counterfactual import Distance, Search
-from cfeval_cli.core.data import ABSENT, NONE, Codes, Dataset, Floats, Ints
-from cfeval_cli.core.model import Access, Embedded, Model, Subject
-from cfeval_cli.errors import UserError, one_of
+from cfeval_cli.core.data import ABSENT, NO_FEATURE, Codes, Dataset, Floats, Ints
+from cfeval_cli.core.model import Access, HasEmbeddings, Model, ModelSpec
+from cfeval_cli.errors import UserError, check_option
 
 SPACES = ("auto", "embedding", "onehot", "scaled")
 
@@ -180,7 +180,7 @@ def _spread(gaps: Floats) -> float:
 class Embedding:
     """The model's own embeddings, one after the other."""
 
-    def __init__(self, dataset: Dataset, model: Embedded) -> None:
+    def __init__(self, dataset: Dataset, model: HasEmbeddings) -> None:
         self.dataset, self.model = dataset, model
 
     def squared(self, codes: Codes, edited: Codes) -> Floats:
@@ -208,7 +208,7 @@ class Embedding:
     def gap(self, codes: Codes, features: Ints, vectors: Floats) -> Floats:
         """How far each feature (n, k) of each row has been moved: (n, k, d), zero where there is none."""
         own = pick(self.model, features.ravel(), np.take_along_axis(codes, features, axis=1).ravel())
-        return np.where((features == NONE)[:, :, None], 0.0, vectors - own.reshape(vectors.shape))
+        return np.where((features == NO_FEATURE)[:, :, None], 0.0, vectors - own.reshape(vectors.shape))
 
     @property
     def dim(self) -> int:
@@ -236,19 +236,19 @@ class Spaced(Distance):
 
     def check_space(self) -> None:
         """Refuse a space that there is not."""
-        one_of("space", self.space, SPACES)
+        check_option("space", self.space, SPACES)
 
-    def refuses(self, subject: Subject, search: Search) -> str | None:
+    def refuses(self, subject: ModelSpec, search: Search) -> str | None:
         """No embeddings, or embeddings that are moved and have no place in the other spaces."""
         if search.moves and self.space in ("onehot", "scaled"):
             return f"distance.space={self.space} cannot measure moved embeddings. Use distance.space=auto or embedding."
-        if self.space == "embedding" and (reason := subject.lacks(Embedded)):
+        if self.space == "embedding" and (reason := subject.lacks(HasEmbeddings)):
             return f"distance.space=embedding {reason}. Use distance.space=auto, scaled or onehot."
         return None
 
     def embeds(self, model: Model, access: Access) -> bool:
         """Whether it measures between embeddings, which depend on more than the predictions."""
-        return isinstance(model, Embedded) and (
+        return isinstance(model, HasEmbeddings) and (
             self.space == "embedding" or (self.space == "auto" and access > Access.LABEL)
         )
 
@@ -263,11 +263,11 @@ def choose(distance: Spaced, dataset: Dataset, model: Model, access: Access) -> 
     auto: the model's embeddings; without them, or with nothing but labels, one-hot codes and, where there are no
     embeddings at all, the values' own scale.
     """
-    if distance.embeds(model, access) and isinstance(model, Embedded):
+    if distance.embeds(model, access) and isinstance(model, HasEmbeddings):
         return Embedding(dataset, model)
     if distance.space == "embedding":
         raise UserError("distance.space=embedding needs a model with embeddings. Use distance.space=scaled.")
-    if distance.space == "scaled" or (distance.space == "auto" and not isinstance(model, Embedded)):
+    if distance.space == "scaled" or (distance.space == "auto" and not isinstance(model, HasEmbeddings)):
         return Scaled(dataset)
     return OneHot(dataset)
 

@@ -8,16 +8,16 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from cfeval_cli.core.client import Gate
+from cfeval_cli.core.client import ModelClient
 from cfeval_cli.core.data import ABSENT, Dataset, Floats, Rows
-from cfeval_cli.core.model import Access, Subject
+from cfeval_cli.core.model import Access, ModelSpec
 
 # what made the prediction come out so; what would make it come out otherwise; both; or as the paper defines it
-Question = Literal["contribution", "change", "either", "paper"]
+TruthQuestion = Literal["contribution", "change", "either", "paper"]
 
 
 @dataclass(frozen=True)
-class Known:
+class TruthEstimate:
     """How much each feature matters, and how well that is known."""
 
     importance: Floats  # (n, M), -inf where a feature is absent; NaN of a row that it is not known of
@@ -30,36 +30,36 @@ class Truth(ABC):
     """A definition of importance; its fields are its settings."""
 
     name: ClassVar[str]
-    question: ClassVar[Question]
+    question: ClassVar[TruthQuestion]
     place: ClassVar[int] = 50  # its order in the tables
     arbitrary: ClassVar[bool] = False  # whether it depends on a constant that no prediction depends on
     also: ClassVar[str] = ""  # another name, under which explainers and metrics may know it
     access: ClassVar[Access] = Access.WHITE_BOX
 
-    def sits_out(self, subject: Subject) -> str | None:
+    def sits_out(self, subject: ModelSpec) -> str | None:
         """Why such a model has no such truth; None if it has."""
         return subject.refuses(self.access)
 
-    def twin(self, subject: Subject) -> str | None:
+    def twin(self, subject: ModelSpec) -> str | None:
         """The name of another truth that is the same for such a model, and is told instead if both are chosen."""
         return None
 
-    def asks(self, subject: Subject) -> bool:
+    def asks(self, subject: ModelSpec) -> bool:
         """Whether it puts many rows before such a model, so that instances are shared out among the workers."""
         return False
 
-    def cost(self, subject: Subject) -> int:
+    def cost(self, subject: ModelSpec) -> int:
         """How many rows an instance takes at most, where it asks the model."""
         return 1
 
     @abstractmethod
-    def importance(self, dataset: Dataset, model: Gate, rows: Rows) -> Floats:
+    def importance(self, dataset: Dataset, model: ModelClient, rows: Rows) -> Floats:
         """Importance (n, M) of each feature for the prediction of each row."""
 
-    def found(self, dataset: Dataset, model: Gate, rows: Rows) -> Known:
+    def found(self, dataset: Dataset, model: ModelClient, rows: Rows) -> TruthEstimate:
         """The same with its error, where it is not exact."""
-        return Known(self.known(dataset, model, rows))
+        return TruthEstimate(self.known(dataset, model, rows))
 
-    def known(self, dataset: Dataset, model: Gate, rows: Rows) -> Floats:
+    def known(self, dataset: Dataset, model: ModelClient, rows: Rows) -> Floats:
         """The same, -inf where a feature is absent."""
         return np.where(rows.codes == ABSENT, -np.inf, self.importance(dataset, model, rows))

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cfeval_cli.core.client import Gate
-from cfeval_cli.core.data import ABSENT, NONE, Bools, Codes, Floats, Ints, Rows
+from cfeval_cli.core.client import ModelClient
+from cfeval_cli.core.data import ABSENT, NO_FEATURE, Bools, Codes, Floats, Ints, Rows
 from cfeval_cli.core.memory import keys_of
-from cfeval_cli.core.removal import StandIns
+from cfeval_cli.core.removal import Replacement
 
 _AT_ONCE = 1 << 16  # edited rows put before the model at once
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RemovalEffect:
     """What became of each prediction (n,)."""
 
     flips: Floats  # how much of the removal flips it, 0 to 1
@@ -24,7 +24,7 @@ class Outcome:
     apart: Floats | None  # the mean of |p(ŷ|x) - p(ŷ|x′)| over what took the features' place; None if p(ŷ|x) is unknown
 
 
-def without(model: Gate, rows: Rows, gone: Bools, stand_ins: StandIns) -> tuple[Floats, Floats | None]:
+def without(model: ModelClient, rows: Rows, gone: Bools, stand_ins: Replacement) -> tuple[Floats, Floats | None]:
     """How much of its removal flips each row's prediction (0 to 1), and what it leaves of p(ŷ) on average.
 
     `gone` (n, M) says which features of which row are removed. No probability with label access.
@@ -33,7 +33,7 @@ def without(model: Gate, rows: Rows, gone: Bools, stand_ins: StandIns) -> tuple[
     return done.flips, done.left
 
 
-def outcome(model: Gate, rows: Rows, gone: Bools, stand_ins: StandIns) -> Outcome:
+def outcome(model: ModelClient, rows: Rows, gone: Bools, stand_ins: Replacement) -> RemovalEffect:
     """The same, and how far the draws take p(ŷ) from where it was, either way."""
     if stand_ins.value is not None:
         edited = np.where(gone & (rows.codes != ABSENT), np.int32(stand_ins.value), rows.codes)
@@ -57,7 +57,7 @@ def outcome(model: Gate, rows: Rows, gone: Bools, stand_ins: StandIns) -> Outcom
             if probability is not None and rows.probability is not None:
                 was = np.repeat(rows.probability[part.rows], len(part.values))
                 apart[part.rows] = _expected(np.abs(was - probability[mine]), part.weights)
-    return Outcome(flips, left if told else None, apart if told and rows.probability is not None else None)
+    return RemovalEffect(flips, left if told else None, apart if told and rows.probability is not None else None)
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class _Part:
     weights: Floats
 
 
-def _batches(rows: Rows, gone: Bools, stand_ins: StandIns) -> Iterator[list[_Part]]:
+def _batches(rows: Rows, gone: Bools, stand_ins: Replacement) -> Iterator[list[_Part]]:
     """Parts that are put before the model together: many models take longer to be asked than to answer."""
     batch: list[_Part] = []
     size = 0
@@ -89,9 +89,11 @@ def _batches(rows: Rows, gone: Bools, stand_ins: StandIns) -> Iterator[list[_Par
         yield batch
 
 
-def _one(flips: Floats, left: Floats | None, rows: Rows) -> Outcome:
+def _one(flips: Floats, left: Floats | None, rows: Rows) -> RemovalEffect:
     """Where a single value takes each feature's place."""
-    return Outcome(flips, left, None if left is None or rows.probability is None else np.abs(rows.probability - left))
+    return RemovalEffect(
+        flips, left, None if left is None or rows.probability is None else np.abs(rows.probability - left)
+    )
 
 
 def _grouped(gone: Bools) -> tuple[Bools, list[Ints]]:
@@ -100,13 +102,13 @@ def _grouped(gone: Bools) -> tuple[Bools, list[Ints]]:
     return gone[first], np.split(np.argsort(which.ravel(), kind="stable"), np.cumsum(counts)[:-1]) if len(gone) else []
 
 
-def _moved(model: Gate, rows: Rows, gone: Bools, vectors: Floats) -> tuple[Floats, Floats]:
+def _moved(model: ModelClient, rows: Rows, gone: Bools, vectors: Floats) -> tuple[Floats, Floats]:
     """The embeddings of what is removed are exchanged; in parts, since each row takes M times d numbers."""
     flips, left = np.zeros(len(rows)), np.zeros(len(rows))
     step = max(1, _AT_ONCE // max(1, vectors.shape[0]))
     for some in (slice(start, start + step) for start in range(0, len(rows), step)):
         order = np.argsort(~gone[some], axis=1, kind="stable")[:, : max(1, int(gone[some].sum(axis=1).max(initial=0)))]
-        features = np.where(np.take_along_axis(gone[some], order, axis=1), order, NONE)
+        features = np.where(np.take_along_axis(gone[some], order, axis=1), order, NO_FEATURE)
         labels, left[some] = model.moved(rows.codes[some], features, vectors[features], rows.labels[some])
         flips[some] = labels != rows.labels[some]
     return flips, left

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from cfeval_cli.errors import UserError, did_you_mean, short
+from cfeval_cli.errors import UserError, did_you_mean, shorten
 
 # as tables have them; float() takes 1_000 and the digits of every script too
 _NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*", re.ASCII)
@@ -349,7 +349,7 @@ def _is_value(cell: str) -> bool:
 
 def _listed(names: Sequence[str], most: int = 12) -> str:
     """Some names, as a message has room for them."""
-    told = ", ".join(short(name, 30)[1:-1] if len(name) <= 30 else short(name, 30) for name in names[:most])
+    told = ", ".join(shorten(name, 30)[1:-1] if len(name) <= 30 else shorten(name, 30) for name in names[:most])
     return told + (f" and {len(names) - most} more" if len(names) > most else "")
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from cfeval_cli.dataset.guess import Column, Guess
-from cfeval_cli.errors import UserError, short, visible
+from cfeval_cli.errors import UserError, escape_controls, shorten
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")  # yaml reads these as text without quotes
 _WORDS = ("y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan", "inf")  # except these
@@ -34,7 +34,7 @@ def format_config(found: Guess, name: str, data_dir: Path) -> Iterator[str]:
     if left_out:
         yield "# Left out:"
     for column in left_out:
-        yield f"#   {visible(column.name) or '(no name)'}: {visible(column.left_out or 'no text')}"
+        yield f"#   {escape_controls(column.name) or '(no name)'}: {escape_controls(column.left_out or 'no text')}"
 
 
 def _file(path: Path, data_dir: Path, indent: str) -> Iterator[str]:
@@ -71,10 +71,10 @@ def _of_table(found: Guess) -> Iterator[str]:
     for line in _suspected(found):
         yield f"# {line}"
     for line in found.checks:
-        yield f"# {visible(line)}"
+        yield f"# {escape_controls(line)}"
     yield "features:"
     for column in found.features:
-        yield f"  {_key(column.name)}: {_kind(column)}    # {visible(column.holds)}"
+        yield f"  {_key(column.name)}: {_kind(column)}    # {escape_controls(column.holds)}"
 
 
 def _kind(column: Column) -> str:
@@ -88,7 +88,7 @@ def _suspected(found: Guess) -> list[str]:
     """The line that makes missing values of numbers that look like it, and what is to be asked."""
     if not found.suspects:
         return []
-    told = "; ".join(f"{visible(name)}: {', '.join(values)}" for name, values in found.suspects.items())
+    told = "; ".join(f"{escape_controls(name)}: {', '.join(values)}" for name, values in found.suspects.items())
     by_column = {
         column.name: [*column.markers, *(float(value) for value in column.suspects)]
         for column in found.features
@@ -143,7 +143,7 @@ def _delimiter(found: Guess) -> str:
 def describe_shares(found: Guess) -> str:
     """How many rows each class has."""
     pairs = zip(found.classes, found.counts, strict=True)
-    return visible(", ".join(f"{one}: {count:,}" for one, count in pairs)) + f" of {sum(found.counts):,} rows"
+    return escape_controls(", ".join(f"{one}: {count:,}" for one, count in pairs)) + f" of {sum(found.counts):,} rows"
 
 
 def _scalar(value: Any) -> str:
@@ -154,7 +154,7 @@ def _scalar(value: Any) -> str:
         return str(value)
     if "${" in value:
         raise UserError(
-            f"{short(value)} cannot stand in a config, which would look for a setting of that name. Rename it."
+            f"{shorten(value)} cannot stand in a config, which would look for a setting of that name. Rename it."
         )
     return _key(value)
 

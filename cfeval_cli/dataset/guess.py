@@ -19,7 +19,7 @@ from cfeval_cli.dataset.cells import (
     parse_date,
     rows,
 )
-from cfeval_cli.errors import UserError, did_you_mean, short
+from cfeval_cli.errors import UserError, did_you_mean, shorten
 
 # what stands in cells that say nothing, in any column; texts such as "unknown" may be answers
 MARKERS = ("?", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "null", "NULL", "-", ".")
@@ -103,7 +103,7 @@ class Guess:
 
 def short_name(name: str) -> str:
     """Return a column's name as a message has room for it."""
-    return name if len(name) <= 40 else short(name, 40)
+    return name if len(name) <= 40 else shorten(name, 40)
 
 
 def guess(path: Path, label: str, text: str | None = None) -> Guess:
@@ -143,7 +143,7 @@ def _notes(sheet: Sheet, label: str, columns: Sequence[Column]) -> tuple[str, ..
     """Describe labels that differ by case, equal columns and equal rows, one line each."""
     notes = []
     for pair in _case_pairs(sheet.cells[label]):
-        counts = " and ".join(f"{short(one)} ({sheet.cells[label].count(one):,} rows)" for one in pair)
+        counts = " and ".join(f"{shorten(one)} ({sheet.cells[label].count(one):,} rows)" for one in pair)
         notes.append(
             f"{short_name(label)}: the labels {counts} differ by case only and are separate classes. If they mean the "
             "same, write them alike in the data."
@@ -266,7 +266,7 @@ def _classes(sheet: Sheet, label: str) -> tuple[tuple[str | int | float, ...], t
         merged = Counter(dict(counts))
         order = sorted(merged, key=lambda one: (str(one).lower() not in _OPPOSITES, str(one)))
     if len(order) < 2:
-        raise UserError(f"{sheet.path}: all rows are of one class in column {label}, {short(str(order[0]))}.")
+        raise UserError(f"{sheet.path}: all rows are of one class in column {label}, {shorten(str(order[0]))}.")
     if len(order) > _CLASSES:
         raise UserError(
             f"{sheet.path}: column {label} has {len(order):,} different values, and a label at most {_CLASSES}. "
@@ -277,7 +277,7 @@ def _classes(sheet: Sheet, label: str) -> tuple[tuple[str | int | float, ...], t
 
 def _column(name: str, cells: Sequence[str], labels: Sequence[str]) -> Column:
     if len(name) > _LONG:
-        return Column(short(name), left_out="its name is too long for a config")
+        return Column(shorten(name), left_out="its name is too long for a config")
     counts = Counter(cells)
     empty = sum(counts[marker] for marker in ("", *MARKERS))
     said = {cell: count for cell, count in counts.items() if cell and cell not in MARKERS}
@@ -286,7 +286,7 @@ def _column(name: str, cells: Sequence[str], labels: Sequence[str]) -> Column:
     if not said:
         return Column(name, left_out="empty")
     if len(said) == 1 and not empty:
-        return Column(name, left_out=f"one value only, {short(next(iter(said)))}")
+        return Column(name, left_out=f"one value only, {shorten(next(iter(said)))}")
     if _same(cells, labels):
         return Column(name, left_out="says what the label says")
     dates = _dates(name, said, markers, gone)
@@ -302,7 +302,7 @@ def _column(name: str, cells: Sequence[str], labels: Sequence[str]) -> Column:
         reason = f"texts, {len(said):,} different in {sum(said.values()):,} rows: they tell rows apart and nothing more"
         return Column(name, left_out=stray or reason, words=words)
     common = sorted(said, key=lambda cell: (-said[cell], cell))
-    shown = ", ".join(short(cell, 20)[1:-1] if len(cell) <= 20 else short(cell, 20) for cell in common[:_SHOWN])
+    shown = ", ".join(shorten(cell, 20)[1:-1] if len(cell) <= 20 else shorten(cell, 20) for cell in common[:_SHOWN])
     more = f" and {len(said) - _SHOWN:,} more" * (len(said) > _SHOWN)
     notes = [stray] if stray else []
     if len(said) > MAX_LEVELS and not stray:
@@ -311,7 +311,7 @@ def _column(name: str, cells: Sequence[str], labels: Sequence[str]) -> Column:
             "cfeval_cli.dataset.tabular.Category, groups: {other: […]}}), or remove it from features."
         )
     if pairs := _case_pairs(list(said)):
-        same = " and ".join(map(short, pairs[0])) + f" (and {len(pairs) - 1:,} more)" * (len(pairs) > 1)
+        same = " and ".join(map(shorten, pairs[0])) + f" (and {len(pairs) - 1:,} more)" * (len(pairs) > 1)
         notes.append(
             f"{same} differ by case only and are separate levels. If they mean the same, write them alike in the data."
         )
@@ -327,7 +327,7 @@ def _numeric(
     notes = []
     if infinite:
         n_infinite = sum(said[cell] for cell in infinite)
-        shown = ", ".join(short(cell, 20) for cell in infinite[:_SHOWN])
+        shown = ", ".join(shorten(cell, 20) for cell in infinite[:_SHOWN])
         verb = "cells count" if n_infinite > 1 else "cell counts"
         notes.append(f"{n_infinite:,} infinite {verb} as missing ({shown}).")
         empty += n_infinite
@@ -345,7 +345,7 @@ def _numeric(
         plain = {cell: text for cell, (text, _) in amounts.items()}
         kind, options = "amount", {"decimal": decimal} if decimal != "." else {}
         example = max(finite, key=lambda cell: (len(cell), cell))
-        notes.append(f"read as numbers, {short(example)} as {float(plain[example]):.12g}.")
+        notes.append(f"read as numbers, {shorten(example)} as {float(plain[example]):.12g}.")
     values = [number(text) for text in plain.values()]
     known = sorted({value for value in values if value is not None})
     if not known or None in values:
@@ -376,7 +376,7 @@ def _dates(name: str, said: Mapping[str, int], markers: tuple[str, ...], gone: s
     if len(forms) > 1:
         return Column(
             name,
-            left_out=f"ambiguous dates: {short(example)} can be read with the day or the month first. To use them as "
+            left_out=f"ambiguous dates: {shorten(example)} can be read with the day or the month first. To use them as "
             f'days, add to features: {{_target_: cfeval_cli.dataset.tabular.Date, format: "{forms[0]}"}} or '
             f'"{forms[1]}"',
         )
@@ -385,7 +385,7 @@ def _dates(name: str, said: Mapping[str, int], markers: tuple[str, ...], gone: s
     return Column(
         name, "date", f"{first} to {last}, {len(set(days.values())):,} different{gone}", markers=markers,
         options={} if forms[0] is None else {"format": forms[0]},
-        notes=(f"dates, read as days since 1970-01-01: {short(example)} is {days[example]:.12g}.",),
+        notes=(f"dates, read as days since 1970-01-01: {shorten(example)} is {days[example]:.12g}.",),
     )  # fmt: skip
 
 
@@ -397,7 +397,7 @@ def _stray(said: Mapping[str, int]) -> str:
         others, kinds, read_as = _no_dates(said), "date", "dates"
     if len(said) - len(others) < max(_MOSTLY * len(said), 3):
         return ""
-    shown = ", ".join(short(cell, 20) for cell in others[:_SHOWN]) + " …" * (len(others) > _SHOWN)
+    shown = ", ".join(shorten(cell, 20) for cell in others[:_SHOWN]) + " …" * (len(others) > _SHOWN)
     return (
         f"{read_as} except {shown}: not read as {read_as}. If that means missing, add it to missing and use the kind "
         f"{kinds}."

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO, Protocol
 
 from cfeval_cli.core.files import hash_file, locked, make_folder, sweep_partial, whole_file
-from cfeval_cli.errors import UserError, visible
+from cfeval_cli.errors import UserError, escape_controls
 
 log = logging.getLogger(__name__)
 
@@ -230,7 +230,7 @@ class File:
     folder: str | None = None  # that a user's own file lies in; None: the data folder
 
     def __post_init__(self) -> None:
-        if Path(self.name).name != self.name or self.name in ("", "..") or visible(self.name) != self.name:
+        if Path(self.name).name != self.name or self.name in ("", "..") or escape_controls(self.name) != self.name:
             raise ValueError(f"file.name must be a plain file name in the data folder, not {self.name!r}")
         if self.folder is not None and self.sources:
             raise ValueError("file.folder is for a file of your own: what is fetched goes to the data folder")

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from cfeval_cli.core import Ints
-from cfeval_cli.errors import number
-from cfeval_cli.seeding import stream
+from cfeval_cli.errors import check_float
+from cfeval_cli.seeding import make_stream
 
 PARTS = ("train", "validation", "test")
 _SHARE = 0.1  # of the training rows, for validation where the data have none
@@ -20,12 +20,12 @@ def check_shares(split: Sequence[float]) -> None:
     if len(split) != 3 or abs(sum(split) - 1) > 1e-9:
         raise ValueError(f"split must be three shares that add up to 1, not {list(split)}")
     for share in split:
-        number("split", share, 0, 1, open_low=True)
+        check_float("split", share, 0, 1, open_low=True)
 
 
 def shuffled(rows: Ints, split: Sequence[float], seed: int) -> tuple[Ints, Ints, Ints]:
     """The rows in three parts, at random; each part in the order of the rows."""
-    order = stream(seed, "dataset.split").permutation(rows)
+    order = make_stream(seed, "dataset.split").permutation(rows)
     # the small term keeps 0.1 * 30 from being 2.9999
     first, second = (int(share * len(rows) + 1e-9) for share in split[:2])
     train, validation, test = np.split(order, [first, first + second])
@@ -51,7 +51,7 @@ def check_own(split: Mapping[str, Any]) -> None:
     if by_column and twice:
         raise ValueError(f"split names {twice[0]} twice: a row belongs to one part")
     if isinstance(split.get("validation"), float):
-        number("split.validation", split["validation"], 0, 1, open_low=True)
+        check_float("split.validation", split["validation"], 0, 1, open_low=True)
 
 
 def own_values(split: Mapping[str, Any], part: str) -> list[Any]:
@@ -65,6 +65,6 @@ def own_values(split: Mapping[str, Any], part: str) -> list[Any]:
 def held_out(train: Ints, split: Mapping[str, Any], seed: int) -> tuple[Ints, Ints]:
     """The training rows without some, drawn at random, for validation, and these."""
     share = split.get("validation", _SHARE)
-    order = stream(seed, "dataset.split").permutation(train)
+    order = make_stream(seed, "dataset.split").permutation(train)
     size = max(1, int((share if isinstance(share, float) else _SHARE) * len(train) + 1e-9))
     return np.sort(order[size:]), np.sort(order[:size])

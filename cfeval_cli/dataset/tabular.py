@@ -26,18 +26,18 @@ from cfeval_cli.dataset.cells import (
 )
 from cfeval_cli.dataset.sources import File, Found, find_all
 from cfeval_cli.dataset.split import PARTS, check_own, check_shares, held_out, own_values, shuffled
-from cfeval_cli.errors import UserError, did_you_mean, one_of, short, whole
-from cfeval_cli.seeding import stream
+from cfeval_cli.errors import UserError, check_int, check_option, did_you_mean, shorten
+from cfeval_cli.seeding import make_stream
 
 Cells = Sequence[str | None]  # of a column; None where nothing is said
-Encoded = tuple[Codes, Feature, Mapping[str, Any]]  # the feature, and what was found in the data to make it
+EncodedColumn = tuple[Codes, Feature, Mapping[str, Any]]  # the feature, and what was found in the data to make it
 
 
 class Column(ABC):
     """How one column becomes a feature; a missing cell is a value of its own, the last."""
 
     @abstractmethod
-    def encode(self, name: str, cells: Cells) -> Encoded:
+    def encode(self, name: str, cells: Cells) -> EncodedColumn:
         """Codes, the feature, and what was fitted."""
 
 
@@ -45,7 +45,7 @@ class Column(ABC):
 class Number(Column):
     """Numbers as they are: a code for each that occurs, ascending."""
 
-    def encode(self, name: str, cells: Cells) -> Encoded:
+    def encode(self, name: str, cells: Cells) -> EncodedColumn:
         """Nothing is lost: whole numbers stay whole where every row has one, as pandas reads them."""
         numbers, there = _numbers(cells)
         texts = {cell or "" for cell in cells}
@@ -70,9 +70,9 @@ class Amount(Column):
     decimal: str = "."  # the decimal sign; the other of point and comma separates thousands
 
     def __post_init__(self) -> None:
-        one_of("decimal", self.decimal, (".", ","))
+        check_option("decimal", self.decimal, (".", ","))
 
-    def encode(self, name: str, cells: Cells) -> Encoded:
+    def encode(self, name: str, cells: Cells) -> EncodedColumn:
         """Encode the plain numbers as Number does."""
         amounts = {cell: parse_amount(cell, self.decimal) for cell in set(cells) if cell is not None}
         plain: dict[str | None, str | None] = {None: None}
@@ -82,7 +82,7 @@ class Amount(Column):
             amount = amounts[cell]
             if amount is None:
                 example = "$1,234.50" if self.decimal == "." else "1.234,50 €"
-                raise _BadCell(row, f"{short(cell)} is not an amount such as {example}.")
+                raise _BadCell(row, f"{shorten(cell)} is not an amount such as {example}.")
             plain[cell] = amount[0]
         return Number().encode(name, [plain[cell] for cell in cells])
 
@@ -93,7 +93,7 @@ class Date(Column):
 
     format: str | None = None  # of datetime.strptime, such as "%d/%m/%Y"; None: ISO 8601
 
-    def encode(self, name: str, cells: Cells) -> Encoded:
+    def encode(self, name: str, cells: Cells) -> EncodedColumn:
         """Encode the days as Number does; the names of the values are dates."""
         days = {cell: parse_date(cell, self.format) for cell in set(cells) if cell is not None}
         plain: dict[str | None, str | None] = {None: None}
@@ -103,7 +103,7 @@ class Date(Column):
             day = days[cell]
             if day is None:
                 form = "such as 2024-05-31" if self.format is None else f"of the form {self.format}"
-                raise _BadCell(row, f"{short(cell)} is not a date {form}.")
+                raise _BadCell(row, f"{shorten(cell)} is not a date {form}.")
             plain[cell] = repr(day).removesuffix(".0")
         codes, feature, fitted = Number().encode(name, [plain[cell] for cell in cells])
         numbers = [] if feature.numbers is None else feature.numbers.tolist()
@@ -117,7 +117,7 @@ class Category(Column):
 
     groups: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
-    def encode(self, name: str, cells: Cells) -> Encoded:
+    def encode(self, name: str, cells: Cells) -> EncodedColumn:
         """Values in alphabetical order."""
         group_of = {old: new for new, olds in self.groups.items() for old in olds}
         grouped = [None if cell is None else group_of.get(cell, cell) for cell in cells]
@@ -133,7 +133,7 @@ class Category(Column):
 class Quartiles(Column):
     """Numbers, cut at the quartiles of all rows."""
 
-    def encode(self, name: str, cells: Cells) -> Encoded:
+    def encode(self, name: str, cells: Cells) -> EncodedColumn:
         """The lowest quarter first; equal quartiles make fewer bins."""
         numbers, there = _numbers(cells)
         cuts = np.unique(np.percentile(numbers[there], [25, 50, 75]))
@@ -148,7 +148,7 @@ class Quartiles(Column):
 class Tiers(Column):
     """Amounts that are mostly zero: None, Low or High, split at the median of the non-zero ones."""
 
-    def encode(self, name: str, cells: Cells) -> Encoded:
+    def encode(self, name: str, cells: Cells) -> EncodedColumn:
         """None, Low, High."""
         numbers, there = _numbers(cells)
         some = numbers[there & (numbers > 0)]
@@ -201,9 +201,9 @@ class Table:
         for name, kind in self.features.items():
             _column(name, kind)
         for name, place in self.positions.items():
-            whole(f"positions.{name}", place, 1)
-        whole("skip_lines", self.skip_lines, 0)
-        whole("candidates", self.candidates, 2)
+            check_int(f"positions.{name}", place, 1)
+        check_int("skip_lines", self.skip_lines, 0)
+        check_int("candidates", self.candidates, 2)
         if self.delimiter is not None and len(self.delimiter) != 1:
             raise ValueError(f"delimiter must be one character such as ';', or null to look, not {self.delimiter!r}")
 
@@ -244,7 +244,7 @@ class Table:
             if odd:
                 raise ValueError(f"{key} names {odd[0]}, which is no feature.{did_you_mean(odd[0], self.features)}")
         for name, way in (self.only or {}).items():
-            one_of(f"only.{name}", way, ("up", "down"))
+            check_option(f"only.{name}", way, ("up", "down"))
             if name in self.immutable:
                 raise ValueError(f"{name} is immutable, and only says that it may go {way}. Leave one of the two out")
 
@@ -325,7 +325,7 @@ class Table:
             reference=dict(self.reference),
         )
 
-    def _encoded(self, rows: _Joined, name: str, column: Column) -> Encoded:
+    def _encoded(self, rows: _Joined, name: str, column: Column) -> EncodedColumn:
         """One column as a feature; a cell that it cannot be is told by its place."""
         cells = self._given(name, rows.cells(name))
         if all(cell is None for cell in cells):
@@ -369,7 +369,7 @@ class Table:
             if known[cell] is None:
                 told = ", ".join(str(value) for value, _ in said)
                 raise UserError(
-                    f"{rows.where(row)}, column {column}: {short(cell)} is none of {told}, which dataset.split names."
+                    f"{rows.where(row)}, column {column}: {shorten(cell)} is none of {told}, which dataset.split names."
                     + rows.hint(row)
                 )
         part_of = {cell: PARTS.index(said[place][1]) for cell, place in known.items() if place is not None}
@@ -403,9 +403,9 @@ class Table:
         for row, cell in enumerate(cells):
             if index[cell] is None:
                 seen = list(dict.fromkeys(cells))
-                more = f" The column has {', '.join(map(short, seen[:5]))}{' …' * (len(seen) > 5)}."
+                more = f" The column has {', '.join(map(shorten, seen[:5]))}{' …' * (len(seen) > 5)}."
                 raise UserError(
-                    f"{rows.where(row)}, column {self.label}: {short(cell)} is not one of dataset.classes "
+                    f"{rows.where(row)}, column {self.label}: {shorten(cell)} is not one of dataset.classes "
                     f"{list(self.classes)}.{more}{rows.hint(row)}"
                 )
         labels = np.array([index[cell] for cell in cells], dtype=np.int64)
@@ -419,7 +419,7 @@ class Table:
     def _balanced(self, labels: Ints, seed: int) -> Ints:
         """As many rows of each class as the smaller has, none of them twice."""
         size = np.bincount(labels, minlength=len(self.classes)).min()
-        rng = stream(seed, "dataset.balance")
+        rng = make_stream(seed, "dataset.balance")
         kept = [rng.choice(np.flatnonzero(labels == label), size, replace=False) for label in range(len(self.classes))]
         return np.sort(np.concatenate(kept))
 
@@ -493,7 +493,7 @@ def _numbers(cells: Cells) -> tuple[Floats, Bools]:
     known = {cell: 0.0 if cell is None else number(cell) for cell in set(cells)}  # each text is looked at once
     for row, cell in enumerate(cells):
         if known[cell] is None and cell is not None:
-            raise _BadCell(row, f"{short(cell)} is not a number such as 12, -0.5 or 1e6.{_number_hint(cell)}")
+            raise _BadCell(row, f"{shorten(cell)} is not a number such as 12, -0.5 or 1e6.{_number_hint(cell)}")
     numbers = np.array([known[cell] for cell in cells], dtype=float)
     return numbers, np.array([cell is not None for cell in cells], dtype=bool)
 

@@ -18,8 +18,8 @@ from cfeval_cli.dataset.cells import Layout, matching
 from cfeval_cli.dataset.glove import Glove
 from cfeval_cli.dataset.sources import File, Found, find_all
 from cfeval_cli.dataset.split import check_shares, shuffled
-from cfeval_cli.errors import UserError, one_of, short, whole
-from cfeval_cli.seeding import stream
+from cfeval_cli.errors import UserError, check_int, check_option, shorten
+from cfeval_cli.seeding import make_stream
 
 log = logging.getLogger(__name__)
 
@@ -92,7 +92,7 @@ class Table:
             place = match(label.strip())
             if place is None:
                 told = " or ".join(str(one) for one in self.labels)
-                raise UserError(f"{sheet.where(row)}: expected a label of {told}, not {short(label, 20)}.")
+                raise UserError(f"{sheet.where(row)}: expected a label of {told}, not {shorten(label, 20)}.")
             yield place, _utf8(text.encode("latin-1", "replace")) if self.latin else text
 
 
@@ -114,12 +114,12 @@ class Text:
     def __post_init__(self) -> None:
         if len(self.classes) < 2 or len(set(map(str, self.classes))) < len(self.classes):
             raise ValueError(f"classes must name two classes or more, not {list(self.classes)}")
-        one_of("tokens", self.tokens, _TOKENS)
+        check_option("tokens", self.tokens, _TOKENS)
         for name in ("max_tokens", "sample"):
             if getattr(self, name) is not None:
-                whole(name, getattr(self, name), 1)
+                check_int(name, getattr(self, name), 1)
         if self.search_words is not None:
-            whole("search_words", self.search_words, 2)  # with one word there may be nothing to exchange
+            check_int("search_words", self.search_words, 2)  # with one word there may be nothing to exchange
         check_shares(self.split)
 
     def load(self, data_dir: Path, seed: int) -> Dataset:
@@ -136,7 +136,7 @@ class Text:
         self._check(", ".join(str(f.path) for f in found), labels, sentences)
         chosen = np.arange(len(sentences))
         if self.sample is not None and self.sample < len(sentences):
-            chosen = np.sort(stream(seed, "dataset.sample").choice(len(sentences), self.sample, replace=False))
+            chosen = np.sort(make_stream(seed, "dataset.sample").choice(len(sentences), self.sample, replace=False))
         longest = max(len(sentences[i]) for i in chosen)
         parts = shuffled(chosen, self.split, seed)
         if not all(len(part) for part in parts):

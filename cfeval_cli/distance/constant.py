@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cfeval_cli.core import Access, Dataset, Distance, Measure, Model
+from cfeval_cli.core import Access, Dataset, Distance, FittedDistance, Model
 from cfeval_cli.core.counterfactual import ConstantMeasure
-from cfeval_cli.errors import number
+from cfeval_cli.errors import check_float
 
 
 @dataclass(frozen=True)
@@ -16,13 +16,13 @@ class Constant(Distance):
     value: float = 1.0
 
     def __post_init__(self) -> None:
-        number("value", self.value, 0, open_low=True)
+        check_float("value", self.value, 0, open_low=True)
 
     @property
     def label(self) -> str:
         """What captions say of it."""
         return f"constant distance ({self.value:g})"
 
-    def fit(self, dataset: Dataset, model: Model, access: Access) -> Measure:
+    def fit(self, dataset: Dataset, model: Model, access: Access) -> FittedDistance:
         """Nothing to prepare."""
         return ConstantMeasure(float(self.value))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cfeval_cli.core import NONE, Access, Codes, Dataset, Floats, Ints, Measure, Model
+from cfeval_cli.core import NO_FEATURE, Access, Codes, Dataset, FittedDistance, Floats, Ints, Model
 from cfeval_cli.core.space import Space, Spaced, choose
 
 
@@ -22,7 +22,7 @@ class Cosine(Spaced):
         """What captions say of it."""
         return f"cosine distance (space: {self.space})"
 
-    def fit(self, dataset: Dataset, model: Model, access: Access) -> Measure:
+    def fit(self, dataset: Dataset, model: Model, access: Access) -> FittedDistance:
         """Settle the space."""
         return _Cosine(choose(self, dataset, model, access))
 
@@ -40,7 +40,7 @@ class _Cosine:
 
     def moved(self, codes: Codes, features: Ints, vectors: Floats) -> Floats:
         gap = self.space.gap(codes, features, vectors)
-        there = (features != NONE)[:, :, None]
+        there = (features != NO_FEATURE)[:, :, None]
         before = np.where(there, vectors - gap, 0.0)
         norms = self.space.norms(codes)
         after = norms - (before**2).sum(axis=(1, 2)) + (np.where(there, vectors, 0.0) ** 2).sum(axis=(1, 2))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cfeval_cli.core import Access, Codes, Dataset, Floats, Ints, Measure, Model
+from cfeval_cli.core import Access, Codes, Dataset, FittedDistance, Floats, Ints, Model
 from cfeval_cli.core.space import Space, Spaced, choose
 
 
@@ -22,7 +22,7 @@ class Euclidean(Spaced):
         """What captions say of it."""
         return f"euclidean distance (space: {self.space})"
 
-    def fit(self, dataset: Dataset, model: Model, access: Access) -> Measure:
+    def fit(self, dataset: Dataset, model: Model, access: Access) -> FittedDistance:
         """Settle the space."""
         return _Euclidean(choose(self, dataset, model, access))
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cfeval_cli.core import NONE, Access, Codes, Dataset, Floats, Ints, Measure, Model
+from cfeval_cli.core import NO_FEATURE, Access, Codes, Dataset, FittedDistance, Floats, Ints, Model
 from cfeval_cli.core.space import Embedding, OneHot, Spaced, choose
-from cfeval_cli.errors import UserError, number
+from cfeval_cli.errors import UserError, check_float
 
 _MAX_DIMENSIONS = 5000  # a covariance matrix of 200 MB
 
@@ -25,7 +25,7 @@ class Mahalanobis(Spaced):
 
     def __post_init__(self) -> None:
         self.check_space()
-        number("shrinkage", self.shrinkage, 0, 1, open_low=True)
+        check_float("shrinkage", self.shrinkage, 0, 1, open_low=True)
 
     @property
     def label(self) -> str:
@@ -37,7 +37,7 @@ class Mahalanobis(Spaced):
         size = len(choose(self, dataset, model, access).columns(np.arange(dataset.width)))
         return size * size * (len(dataset.train) + size)
 
-    def fit(self, dataset: Dataset, model: Model, access: Access) -> Measure:
+    def fit(self, dataset: Dataset, model: Model, access: Access) -> FittedDistance:
         """Invert the covariance of the training rows."""
         space = choose(self, dataset, model, access)
         size = len(space.columns(np.arange(dataset.width)))
@@ -72,7 +72,7 @@ class _Mahalanobis:
         gap = self.space.gap(codes, features, vectors)
         n, _, dim = gap.shape
         whole = np.zeros((n, self.precision.shape[0] // dim, dim))
-        rows, places = np.nonzero(features != NONE)
+        rows, places = np.nonzero(features != NO_FEATURE)
         whole[rows, features[rows, places]] = gap[rows, places]
         flat = whole.reshape(n, -1)
         return np.asarray(np.sqrt(((flat @ self.precision) * flat).sum(axis=1)))

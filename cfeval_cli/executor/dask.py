@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from packaging.requirements import Requirement
 
-from cfeval_cli.errors import Failure, UserError, installed, number, package
+from cfeval_cli.errors import Failure, UserError, check_float, check_installed, import_extra
 from cfeval_cli.executor.work import MAX_PENDING, Payload, Work, call, check_jobs, count_jobs, load, map_here_first
 
 if TYPE_CHECKING:
@@ -38,10 +38,10 @@ class Dask:
     wait: float = 60.0  # seconds at most until the scheduler and a worker answer
 
     def __post_init__(self) -> None:
-        installed("distributed", "dask")
+        check_installed("distributed", "dask")
         check_jobs(self.n_jobs)
-        number("min_seconds", self.min_seconds, 0)
-        number("wait", self.wait, 0, open_low=True)
+        check_float("min_seconds", self.min_seconds, 0)
+        check_float("wait", self.wait, 0, open_low=True)
         if self.scheduler is not None and not str(self.scheduler).startswith(_PROTOCOLS):
             raise ValueError(f"scheduler must begin with {' or '.join(_PROTOCOLS)}, not {self.scheduler!r}")
 
@@ -128,7 +128,7 @@ def _call(payload: tuple[Work, Any], item: Any) -> Any:
 @cache
 def _connect(executor: Dask) -> Client:
     """Return the connection to a cluster, which stays for the next call."""
-    distributed = package("distributed", "executor=dask", "dask")
+    distributed = import_extra("distributed", "executor=dask", "dask")
     for name in ("distributed", "distributed.client"):  # what ends a run is one message
         logging.getLogger(name).setLevel(logging.CRITICAL)
     if executor.scheduler is None:

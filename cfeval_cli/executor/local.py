@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
 
-from cfeval_cli.errors import Failure, number
+from cfeval_cli.errors import Failure, check_float
 from cfeval_cli.executor.work import MAX_PENDING, Payload, Work, call, check_jobs, count_jobs, load, map_here_first
 
 _started: set[int] = set()  # processes that have started workers; a fork of one has none
@@ -24,7 +24,7 @@ class Local:
 
     def __post_init__(self) -> None:
         check_jobs(self.n_jobs)
-        number("min_seconds", self.min_seconds, 0)
+        check_float("min_seconds", self.min_seconds, 0)
 
     def prepare(self, timeout: float | None) -> None:
         """Accept every run."""

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from cfeval_cli.core import ABSENT, Access, Batch, Dataset, Explainer, Explanation, Gate, Truth
+from cfeval_cli.core import ABSENT, Access, Batch, Dataset, Explainer, Explanation, ModelClient, Truth
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class Against(Explainer):
     place = 12
     control = True
 
-    def fit(self, dataset: Dataset, model: Gate) -> Callable[[Batch], Explanation]:
+    def fit(self, dataset: Dataset, model: ModelClient) -> Callable[[Batch], Explanation]:
         """Nothing to prepare."""
 
         def explain(batch: Batch) -> Explanation:

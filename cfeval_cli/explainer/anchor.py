@@ -16,15 +16,15 @@ from cfeval_cli.core import (
     Dataset,
     Explainer,
     Explanation,
-    Gate,
     Ints,
-    Subject,
+    ModelClient,
+    ModelSpec,
     Workload,
 )
-from cfeval_cli.errors import number, whole
+from cfeval_cli.errors import check_float, check_int
 from cfeval_cli.explainer.anchor_search import AnchorSearch
 from cfeval_cli.explainer.quartiles import binned
-from cfeval_cli.seeding import integer
+from cfeval_cli.seeding import draw_seed
 
 Rule = list[tuple[int, float]]  # features, each with the precision of the rule up to it
 Rows = Callable[[], Codes]
@@ -55,14 +55,14 @@ class Anchor(Explainer):
 
     def __post_init__(self) -> None:
         for name in ("threshold", "delta", "tau"):
-            number(name, getattr(self, name), 0, 1, open_low=True)
-        whole("batch_size", self.batch_size, 1)
+            check_float(name, getattr(self, name), 0, 1, open_low=True)
+        check_int("batch_size", self.batch_size, 1)
 
-    def workload(self, subject: Subject) -> Workload:
+    def workload(self, subject: ModelSpec) -> Workload:
         """Return a rough figure: how many samples the beam search draws depends on the instance."""
         return Workload(_BATCHES * self.batch_size, ("threshold",))
 
-    def fit(self, dataset: Dataset, model: Gate) -> Callable[[Batch], Explanation]:
+    def fit(self, dataset: Dataset, model: ModelClient) -> Callable[[Batch], Explanation]:
         """Search with samples of tables or of text, drawn as the package draws them."""
         sampler = _sentences(dataset) if dataset.kind == "text" else _rows(dataset)
         search, n_coverage = self._search(dataset.kind)
@@ -71,7 +71,7 @@ class Anchor(Explainer):
             rules = []
             for i, label in enumerate(batch.labels.tolist()):
                 # the generator that the package draws from, here one of the instance's own
-                draw, places = sampler(batch.codes[i], np.random.RandomState(integer(batch.rng(i))))
+                draw, places = sampler(batch.codes[i], np.random.RandomState(draw_seed(batch.rng(i))))
 
                 def sample(parts: list[int], size: int, draw: Draw = draw, label: int = label) -> tuple[Bools, Bools]:
                     holds, rows = draw(parts, size)

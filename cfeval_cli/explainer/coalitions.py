@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from cfeval_cli.core import ABSENT, Bools, Codes, Dataset, Floats, Gate, Ints
-from cfeval_cli.seeding import stream
+from cfeval_cli.core import ABSENT, Bools, Codes, Dataset, Floats, Ints, ModelClient
+from cfeval_cli.seeding import make_stream
 
 _MOST = 40  # differing features whose sets can be numbered
 _AT_ONCE = 1 << 18  # rows put before the model at once
@@ -21,7 +21,7 @@ def background(dataset: Dataset, size: int, seed: int) -> Codes:
     if dataset.padded:
         return np.full((1, dataset.width), dataset.mask, dtype=np.int32)
     train = dataset.train.codes
-    rows = stream(seed, "background").choice(len(train), min(size, len(train)), replace=False)
+    rows = make_stream(seed, "background").choice(len(train), min(size, len(train)), replace=False)
     return train[np.sort(rows)]
 
 
@@ -35,7 +35,7 @@ def differing(codes: Codes, rows: Codes) -> Ints:
     return np.flatnonzero((rows != codes).any(axis=0))
 
 
-def values(model: Gate, codes: Codes, label: int, rows: Codes, features: Ints, sets: Bools) -> Floats:
+def values(model: ModelClient, codes: Codes, label: int, rows: Codes, features: Ints, sets: Bools) -> Floats:
     """The mean of p(label) over the background (B, M) for each set (S, m) of those features that are the instance's.
 
     A background row that shares values with the instance makes fewer rows than there are sets: then the model is asked
@@ -52,13 +52,13 @@ def values(model: Gate, codes: Codes, label: int, rows: Codes, features: Ints, s
     return np.asarray(np.concatenate(parts, axis=1).mean(axis=1))
 
 
-def _each(model: Gate, codes: Codes, label: int, rows: Codes, features: Ints, sets: Bools) -> Floats:
+def _each(model: ModelClient, codes: Codes, label: int, rows: Codes, features: Ints, sets: Bools) -> Floats:
     """The answers (S, B) for every set and background row."""
     own = np.repeat(sets.T, len(rows), axis=1)
     return _answers(model, codes, label, np.tile(rows.T, len(sets)), features, own).reshape(len(sets), -1)
 
 
-def _shared(model: Gate, codes: Codes, label: int, rows: Codes, features: Ints, sets: Bools) -> Floats:
+def _shared(model: ModelClient, codes: Codes, label: int, rows: Codes, features: Ints, sets: Bools) -> Floats:
     """The same from the rows that all sets of the differing features make of each background row, each asked once."""
     apart = (rows[:, features] != codes[features]).T  # (m, B)
     bits = np.where(apart, np.cumsum(apart, axis=0) - 1, 0).astype(np.int32)  # the place of each among what differs
@@ -72,14 +72,14 @@ def _shared(model: Gate, codes: Codes, label: int, rows: Codes, features: Ints, 
     return np.asarray(told.take(which.astype(np.int64) + starts))
 
 
-def _answers(model: Gate, codes: Codes, label: int, columns: Codes, features: Ints, own: Bools) -> Floats:
+def _answers(model: ModelClient, codes: Codes, label: int, columns: Codes, features: Ints, own: Bools) -> Floats:
     """p(label) (n,) of rows, given as columns (M, n), in which some features (m, n) become the instance's own."""
     for j, mine in zip(features.tolist(), own, strict=True):
         np.copyto(columns[j], codes[j], where=mine)
     return model.probability(columns.T, np.full(columns.shape[1], label))
 
 
-def permutation(model: Gate, codes: Codes, label: int, rows: Codes, times: int, random: Any) -> Floats:
+def permutation(model: ModelClient, codes: Codes, label: int, rows: Codes, times: int, random: Any) -> Floats:
     """Shapley values (M,) from so many random orders of the features, each there and back, as shap draws them."""
     scores, features = np.zeros(len(codes)), differing(codes, rows)
     size = len(features)
@@ -103,7 +103,7 @@ def permutation(model: Gate, codes: Codes, label: int, rows: Codes, times: int, 
     return scores
 
 
-def kernel(model: Gate, codes: Codes, label: int, rows: Codes, samples: int | None, random: Any) -> Floats:
+def kernel(model: ModelClient, codes: Codes, label: int, rows: Codes, samples: int | None, random: Any) -> Floats:
     """Shapley values (M,) by a weighted regression on sets of features, as shap draws and weighs them."""
     scores, features = np.zeros(len(codes)), differing(codes, rows)
     size = len(features)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cfeval_cli.core import ABSENT, Access, Batch, Dataset, Explainer, Explanation, Gate, Rows, Truth
+from cfeval_cli.core import ABSENT, Access, Batch, Dataset, Explainer, Explanation, ModelClient, Rows, Truth
 
 _AT_ONCE = 4096  # training rows
 
@@ -22,7 +22,7 @@ class Constant(Explainer):
     place = 14
     control = True
 
-    def fit(self, dataset: Dataset, model: Gate) -> Callable[[Batch], Explanation]:
+    def fit(self, dataset: Dataset, model: ModelClient) -> Callable[[Batch], Explanation]:
         """The means, of each feature over the rows that have it."""
         sums, counts = np.zeros(dataset.width), np.zeros(dataset.width)
         for start in range(0, len(dataset.train), _AT_ONCE):

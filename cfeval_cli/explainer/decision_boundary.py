@@ -15,11 +15,11 @@ from cfeval_cli.core import (
     Explainer,
     Explanation,
     Floats,
-    Gate,
-    Subject,
+    ModelClient,
+    ModelSpec,
     Workload,
 )
-from cfeval_cli.errors import whole
+from cfeval_cli.errors import check_int
 
 # From a feature, its own value and uniform numbers to other values.
 Another = Callable[[int, int, Floats], Codes]
@@ -44,12 +44,12 @@ class DecisionBoundary(Explainer):
     place = 50
 
     def __post_init__(self) -> None:
-        whole("n_samples", self.n_samples, 1)
+        check_int("n_samples", self.n_samples, 1)
         if self.max_edits is not None:
-            whole("max_edits", self.max_edits, 1)
-        whole("n_neighbours", self.n_neighbours, 1)
+            check_int("max_edits", self.max_edits, 1)
+        check_int("n_neighbours", self.n_neighbours, 1)
 
-    def workload(self, subject: Subject) -> Workload:
+    def workload(self, subject: ModelSpec) -> Workload:
         """Return the number of samples, each of which is one model evaluation."""
         return Workload(self.n_samples, ("n_samples",))
 
@@ -57,7 +57,7 @@ class DecisionBoundary(Explainer):
         """It names the fewest features that flip."""
         return {("validity", ""), ("edits_to_flip", "")}
 
-    def fit(self, dataset: Dataset, model: Gate) -> Callable[[Batch], Explanation]:
+    def fit(self, dataset: Dataset, model: ModelClient) -> Callable[[Batch], Explanation]:
         """Lay out what a value may be exchanged for: the training distribution, or the nearest words."""
         another = _nearest(dataset, model, self.n_neighbours) if dataset.padded and model.embeds else _drawn(dataset)
 
@@ -120,7 +120,7 @@ def _one_way(dataset: Dataset, feature: int, own: int, uniform: Floats) -> Codes
     return np.asarray(there[np.minimum(place, len(there) - 1)], dtype=np.int32)
 
 
-def _nearest(dataset: Dataset, model: Gate, size: int) -> Another:
+def _nearest(dataset: Dataset, model: ModelClient, size: int) -> Another:
     """Words among the nearest in the embedding space, never the mask."""
     words = dataset.values(0)
     vectors = model.vectors(0, words)
@@ -154,7 +154,7 @@ def _another_value(own: int, cumulative: Floats, last: int, uniform: Floats) -> 
     return np.asarray(np.minimum(np.searchsorted(cumulative, points, side="right"), last), dtype=np.int32)
 
 
-def _explained(codes: Codes, label: int, flips: Codes, model: Gate) -> list[tuple[int, float]]:
+def _explained(codes: Codes, label: int, flips: Codes, model: ModelClient) -> list[tuple[int, float]]:
     """The edited features of the best flip, by the drop in p(ŷ) that each edit causes alone."""
     edited = (flips != codes).sum(axis=1)
     fewest = flips[edited == edited.min()]
@@ -169,7 +169,7 @@ def _explained(codes: Codes, label: int, flips: Codes, model: Gate) -> list[tupl
     return [(int(features[i]), float(drops[i])) for i in order]
 
 
-def _nearest_of(edits: Codes, codes: Codes, model: Gate) -> int:
+def _nearest_of(edits: Codes, codes: Codes, model: ModelClient) -> int:
     """The edit whose embeddings are nearest to those of the instance; the first, without embeddings."""
     if not model.embeds:
         return 0

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from cfeval_cli.core import ABSENT, Access, Batch, Dataset, Explainer, Explanation, Gate, NotExplained, Subject
-from cfeval_cli.errors import UserError, one_of
+from cfeval_cli.core import ABSENT, Access, Batch, Dataset, Explainer, Explanation, ModelClient, ModelSpec, NotExplained
+from cfeval_cli.errors import UserError, check_option
 from cfeval_cli.explainer.scores import KINDS, Told, read
 
 log = logging.getLogger("cfeval")
@@ -32,8 +32,8 @@ class File(Explainer):
     def __post_init__(self) -> None:
         if not self.path or not all(isinstance(one, str) for one in ([self.path] if self._one else self.path)):
             raise ValueError("path must be given: a file such as shap.csv, a folder, or a list of them")
-        one_of("order", self.order, ("signed", "absolute"))
-        one_of("bad", self.bad, ("refuse", "skip"))
+        check_option("order", self.order, ("signed", "absolute"))
+        check_option("bad", self.bad, ("refuse", "skip"))
 
     @property
     def _one(self) -> bool:
@@ -60,11 +60,11 @@ class File(Explainer):
             made[name] = replace(self, path=str(file))
         return made
 
-    def check(self, subject: Subject) -> None:
+    def check(self, subject: ModelSpec) -> None:
         """Read all of it before anything is computed."""
         self._told(subject.dataset)
 
-    def fit(self, dataset: Dataset, model: Gate) -> Callable[[Batch], Explanation]:
+    def fit(self, dataset: Dataset, model: ModelClient) -> Callable[[Batch], Explanation]:
         """Read it; an instance that it does not tell of, or not rightly, is not explained."""
         told = self._told(dataset)
         place = {instance: row for row, instance in enumerate(told.instances.tolist())}

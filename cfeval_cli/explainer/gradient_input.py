@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from cfeval_cli.core import Floats, Gate, Removal, Subject, Workload
+from cfeval_cli.core import Floats, ModelClient, ModelSpec, Removal, Workload
 from cfeval_cli.explainer.gradients import ByGradient
 
 
@@ -22,10 +22,10 @@ class GradientInput(ByGradient):
     def __post_init__(self) -> None:
         self.check_removal()
 
-    def workload(self, subject: Subject) -> Workload:
+    def workload(self, subject: ModelSpec) -> Workload:
         """Return one gradient."""
         return Workload(1)
 
-    def slope(self, model: Gate, vectors: Floats, baselines: Floats, label: int) -> Floats:
+    def slope(self, model: ModelClient, vectors: Floats, baselines: Floats, label: int) -> Floats:
         """The same from every baseline."""
         return model.gradient(vectors[None], label)

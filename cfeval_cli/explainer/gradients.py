@@ -15,13 +15,13 @@ from cfeval_cli.core import (
     Explainer,
     Explanation,
     Floats,
-    Gate,
+    ModelClient,
+    ModelSpec,
     Removal,
-    StandIns,
-    Subject,
+    Replacement,
 )
-from cfeval_cli.errors import one_of
-from cfeval_cli.seeding import one_thread
+from cfeval_cli.errors import check_option
+from cfeval_cli.seeding import use_one_thread
 
 
 class ByGradient(Explainer):
@@ -37,9 +37,9 @@ class ByGradient(Explainer):
 
     def check_removal(self) -> None:
         """Refuse a removal that there is not."""
-        one_of("removal", self.removal, ("auto", *self.ways))
+        check_option("removal", self.removal, ("auto", *self.ways))
 
-    def check(self, subject: Subject) -> None:
+    def check(self, subject: ModelSpec) -> None:
         """Refuse a removal that does not go with the data."""
         if reason := self._way(subject.dataset).sits_out(subject):
             raise ValueError(f"removal={self.removal}: {reason}. Use removal=auto.")
@@ -49,16 +49,16 @@ class ByGradient(Explainer):
         return self.ways[auto if self.removal == "auto" else self.removal]
 
     @abstractmethod
-    def slope(self, model: Gate, vectors: Floats, baselines: Floats, label: int) -> Floats:
+    def slope(self, model: ModelClient, vectors: Floats, baselines: Floats, label: int) -> Floats:
         """The gradient (s, M, d) by which the way from each baseline (s, M, d) to an instance (M, d) is multiplied."""
 
-    def fit(self, dataset: Dataset, model: Gate) -> Callable[[Batch], Explanation]:
+    def fit(self, dataset: Dataset, model: ModelClient) -> Callable[[Batch], Explanation]:
         """Find the baselines."""
         baselines, weights = _baselines(self._way(dataset).fit(dataset, model), dataset, model)
 
         def explain(batch: Batch) -> Explanation:
             scores, there = np.zeros(batch.codes.shape), batch.codes != ABSENT
-            with one_thread():
+            with use_one_thread():
                 for i, vectors in enumerate(model.embed(batch.codes)):  # one by one: who else is asked changes no bit
                     starts = np.where(there[i][:, None], baselines, 0.0)
                     slope = self.slope(model, vectors, starts, int(batch.labels[i]))
@@ -68,7 +68,7 @@ class ByGradient(Explainer):
         return explain
 
 
-def _baselines(stand_ins: StandIns, dataset: Dataset, model: Gate) -> tuple[Floats, Floats]:
+def _baselines(stand_ins: Replacement, dataset: Dataset, model: ModelClient) -> tuple[Floats, Floats]:
     """Embeddings (s, M, d) in which all features are removed, and their weights (s,)."""
     if stand_ins.vectors is not None:
         return stand_ins.vectors[None], np.ones(1)

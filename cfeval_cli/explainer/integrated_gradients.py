@@ -8,8 +8,8 @@ from functools import cache
 
 import numpy as np
 
-from cfeval_cli.core import Floats, Gate, Removal, Subject, Workload
-from cfeval_cli.errors import whole
+from cfeval_cli.core import Floats, ModelClient, ModelSpec, Removal, Workload
+from cfeval_cli.errors import check_int
 from cfeval_cli.explainer.gradients import ByGradient
 
 
@@ -29,15 +29,15 @@ class IntegratedGradients(ByGradient):
 
     def __post_init__(self) -> None:
         self.check_removal()
-        whole("steps", self.steps, 1)
+        check_int("steps", self.steps, 1)
 
-    def workload(self, subject: Subject) -> Workload:
+    def workload(self, subject: ModelSpec) -> Workload:
         """Return the number of steps from all baselines."""
         dataset, way = subject.dataset, self._way(subject.dataset)
         settings = ("steps", *(f"ways.{way.name}.{key}" for key in way.cost_settings))
         return Workload(self.steps * way.replacements(dataset, dataset.width), settings)
 
-    def slope(self, model: Gate, vectors: Floats, baselines: Floats, label: int) -> Floats:
+    def slope(self, model: ModelClient, vectors: Floats, baselines: Floats, label: int) -> Floats:
         """The mean along the way, from one baseline after the other."""
         points, weights = _points(self.steps)
         means = []

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cfeval_cli.core import ABSENT, Access, Batch, Dataset, Explainer, Explanation, Gate, Subject, Truth
-from cfeval_cli.errors import number, whole
+from cfeval_cli.core import ABSENT, Access, Batch, Dataset, Explainer, Explanation, ModelClient, ModelSpec, Truth
+from cfeval_cli.errors import check_float, check_int
 
 
 @dataclass(frozen=True)
@@ -23,23 +23,23 @@ class Rung(Explainer):
     place = 70
     effects = False  # some are random numbers
 
-    def sits_out(self, subject: Subject) -> str | None:
+    def sits_out(self, subject: ModelSpec) -> str | None:
         """Models that have this truth have this explainer."""
         return self.truth.sits_out(subject)
 
-    def asks(self, subject: Subject) -> Access:
+    def asks(self, subject: ModelSpec) -> Access:
         """Whatever the truth asks."""
         return self.truth.access
 
     def __post_init__(self) -> None:
-        number("rung", self.rung, 0, 1)
+        check_float("rung", self.rung, 0, 1)
 
     @property
     def title(self) -> str:
         """Its name in the tables."""
         return f"Gold {self.rung:.4g}"
 
-    def fit(self, dataset: Dataset, model: Gate) -> Callable[[Batch], Explanation]:
+    def fit(self, dataset: Dataset, model: ModelClient) -> Callable[[Batch], Explanation]:
         """Nothing to prepare."""
 
         def explain(batch: Batch) -> Explanation:
@@ -63,7 +63,7 @@ class Ladder(Explainer):
     access = Access.WHITE_BOX
 
     def __post_init__(self) -> None:
-        whole("rungs", self.rungs, 2)
+        check_int("rungs", self.rungs, 2)
         if self.rungs > _MOST:
             raise ValueError(f"rungs must be at most {_MOST}, not {self.rungs}")
 
@@ -72,7 +72,7 @@ class Ladder(Explainer):
         shares = np.linspace(1.0, 0.0, self.rungs).round(4).tolist()
         return {f"{key}_{share:.4g}": Rung(self.truth, share, self.gold or self.truth.name) for share in shares}
 
-    def fit(self, dataset: Dataset, model: Gate) -> Callable[[Batch], Explanation]:
+    def fit(self, dataset: Dataset, model: ModelClient) -> Callable[[Batch], Explanation]:
         """A ladder explains nothing itself."""
         raise TypeError("a ladder stands for its rungs")
 

@@ -20,14 +20,14 @@ from cfeval_cli.core import (
     Explainer,
     Explanation,
     Floats,
-    Gate,
     Ints,
-    Subject,
+    ModelClient,
+    ModelSpec,
     Workload,
 )
-from cfeval_cli.errors import number, one_of, whole
+from cfeval_cli.errors import check_float, check_int, check_option
 from cfeval_cli.explainer.quartiles import binned
-from cfeval_cli.seeding import integer
+from cfeval_cli.seeding import draw_seed
 
 # From an instance and its generator: which of the present features each sample keeps (m, n), and the rows (n, M).
 Draw = Callable[[Codes, Any], tuple[Bools, Codes]]
@@ -48,12 +48,12 @@ class Lime(Explainer):
     place = 30
 
     def __post_init__(self) -> None:
-        whole("n_samples", self.n_samples, 2)
+        check_int("n_samples", self.n_samples, 2)
         if self.kernel_width is not None:
-            number("kernel_width", self.kernel_width, 0, open_low=True)
-        one_of("order", self.order, ("signed", "absolute"))
+            check_float("kernel_width", self.kernel_width, 0, open_low=True)
+        check_option("order", self.order, ("signed", "absolute"))
 
-    def workload(self, subject: Subject) -> Workload:
+    def workload(self, subject: ModelSpec) -> Workload:
         """Return the number of samples, each of which is one model evaluation."""
         return Workload(self.n_samples, ("n_samples",))
 
@@ -64,7 +64,7 @@ class Lime(Explainer):
             return None
         return partial(Explanation.reordered, by=self._size)
 
-    def fit(self, dataset: Dataset, model: Gate) -> Callable[[Batch], Explanation]:
+    def fit(self, dataset: Dataset, model: ModelClient) -> Callable[[Batch], Explanation]:
         """Take distribution and kernel from the package."""
         draw, kernel = (self._sentences if dataset.kind == "text" else self._rows)(dataset)
 
@@ -72,7 +72,7 @@ class Lime(Explainer):
             rows = []
             for i in range(len(batch)):
                 there = np.flatnonzero(batch.codes[i] != ABSENT)
-                kept, samples = draw(batch.codes[i], np.random.RandomState(integer(batch.rng(i))))
+                kept, samples = draw(batch.codes[i], np.random.RandomState(draw_seed(batch.rng(i))))
                 target = model.probability(samples, np.full(len(samples), batch.labels[i]))
                 weights = kernel(np.arange(len(there) + 1.0))[np.count_nonzero(kept, axis=0)]
                 rows.append(self._ordered(there, _ridge(kept.astype(float), target, weights)))

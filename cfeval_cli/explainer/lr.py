@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from cfeval_cli.core import ABSENT, Access, Batch, Dataset, Explainer, Explanation, Gate, Subject, Truth
+from cfeval_cli.core import ABSENT, Access, Batch, Dataset, Explainer, Explanation, ModelClient, ModelSpec, Truth
 
 
 @dataclass(frozen=True)
@@ -18,15 +18,15 @@ class Lr(Explainer):
     place = 60
     control = True
 
-    def sits_out(self, subject: Subject) -> str | None:
+    def sits_out(self, subject: ModelSpec) -> str | None:
         """Models that have this truth have this explainer."""
         return self.truth.sits_out(subject)
 
-    def asks(self, subject: Subject) -> Access:
+    def asks(self, subject: ModelSpec) -> Access:
         """Whatever the truth asks."""
         return self.truth.access
 
-    def fit(self, dataset: Dataset, model: Gate) -> Callable[[Batch], Explanation]:
+    def fit(self, dataset: Dataset, model: ModelClient) -> Callable[[Batch], Explanation]:
         """Nothing to prepare."""
 
         def explain(batch: Batch) -> Explanation:

@@ -15,10 +15,10 @@ from cfeval_cli.core import (
     Explainer,
     Explanation,
     Floats,
-    Gate,
     Ints,
+    ModelClient,
+    ModelSpec,
     Rows,
-    Subject,
     Truth,
 )
 from cfeval_cli.core.space import Scaled
@@ -41,13 +41,13 @@ class NearestGold(Explainer):
     place = 58
     control = True
 
-    def sits_out(self, subject: Subject) -> str | None:
+    def sits_out(self, subject: ModelSpec) -> str | None:
         """The third word of another sentence is another feature."""
         if subject.dataset.padded:
             return "needs features that mean the same in every row, and the words of a text do not"
         return super().sits_out(subject)
 
-    def fit(self, dataset: Dataset, model: Gate) -> Callable[[Batch], Explanation]:
+    def fit(self, dataset: Dataset, model: ModelClient) -> Callable[[Batch], Explanation]:
         """Put the training rows where they lie."""
         train, near = dataset.train, _Near(dataset)
 

@@ -5,9 +5,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cfeval_cli.core import ABSENT, Access, Batch, Dataset, Explainer, Explanation, Gate, Removal, Subject, Workload
+from cfeval_cli.core import (
+    ABSENT,
+    Access,
+    Batch,
+    Dataset,
+    Explainer,
+    Explanation,
+    ModelClient,
+    ModelSpec,
+    Removal,
+    Workload,
+)
 from cfeval_cli.core.without import without
-from cfeval_cli.errors import one_of
+from cfeval_cli.errors import check_option
 
 
 @dataclass(frozen=True)
@@ -24,17 +35,17 @@ class Omission(Explainer):
     place = 20
 
     def __post_init__(self) -> None:
-        one_of("removal", self.removal, ("auto", *self.ways))
-        one_of("inapplicable", self.inapplicable, ("refuse", "sit_out"))
+        check_option("removal", self.removal, ("auto", *self.ways))
+        check_option("inapplicable", self.inapplicable, ("refuse", "sit_out"))
 
-    def sits_out(self, subject: Subject) -> str | None:
+    def sits_out(self, subject: ModelSpec) -> str | None:
         """No probabilities, or, if that is the setting, a way that does not apply."""
         reason = super().sits_out(subject)
         if reason is None and self.inapplicable == "sit_out":
             reason = self._way(subject.dataset).sits_out(subject)
         return reason
 
-    def check(self, subject: Subject) -> None:
+    def check(self, subject: ModelSpec) -> None:
         """Refuse a way that does not go with the data or the model."""
         if reason := self._way(subject.dataset).sits_out(subject):
             raise ValueError(f"removal={self.removal}: {reason}. Use removal=auto.")
@@ -47,7 +58,7 @@ class Omission(Explainer):
         """It names the feature that costs most if it is removed in this way."""
         return {("comprehensiveness", self._way(dataset).variant)}
 
-    def workload(self, subject: Subject) -> Workload:
+    def workload(self, subject: ModelSpec) -> Workload:
         """Return the number of values that take the place of all features, one feature after the other."""
         dataset, way = subject.dataset, self._way(subject.dataset)
         settings = tuple(f"ways.{way.name}.{key}" for key in way.cost_settings)
@@ -57,7 +68,7 @@ class Omission(Explainer):
         auto = "marginal" if dataset.unknown is None else "mask"
         return self.ways[auto if self.removal == "auto" else self.removal]
 
-    def fit(self, dataset: Dataset, model: Gate) -> Callable[[Batch], Explanation]:
+    def fit(self, dataset: Dataset, model: ModelClient) -> Callable[[Batch], Explanation]:
         """Settle which values stand for a removed feature, and with which weights."""
         ready = self._way(dataset).fit(dataset, model)
         stand_ins = [ready.instead(np.array([j])) for j in range(dataset.width)]

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from cfeval_cli.core import Bools, Dataset, Floats, Ints
-from cfeval_cli.errors import UserError, did_you_mean, short
+from cfeval_cli.errors import UserError, did_you_mean, shorten
 
 KINDS = (".csv", ".tsv", ".parquet")
 _LONG = ("instance", "feature", "score")
@@ -40,7 +40,7 @@ def read(file: Path, dataset: Dataset) -> Told:
         )
     twice = table.columns[table.columns.duplicated()]
     if len(twice):
-        raise UserError(f"{file} has two columns called {short(str(twice[0]))}.")
+        raise UserError(f"{file} has two columns called {shorten(str(twice[0]))}.")
     notes = _Notes(file.name)
     ids, known = _instances(table["instance"], dataset, notes)
     names = [feature.name for feature in dataset.features]
@@ -60,7 +60,7 @@ class _Notes:
     def add(self, what: str, cells: Sequence[Any], options: Sequence[str] = ()) -> None:
         """Something that so many cells are; `options` are what they could have been meant for."""
         kinds = list(dict.fromkeys(str(cell) for cell in cells))
-        named = ", ".join(short(kind) for kind in kinds[:_NAMED]) + ", …" * (len(kinds) > _NAMED)
+        named = ", ".join(shorten(kind) for kind in kinds[:_NAMED]) + ", …" * (len(kinds) > _NAMED)
         self.problems.append(f"{what}: {len(cells):,} ({named}{_meant(kinds[0], options)})")
 
     def blame(self, ids: Ints, reason: str) -> None:
@@ -156,8 +156,8 @@ def _of_wide(table: pd.DataFrame, ids: Ints, names: Sequence[str], notes: _Notes
     strange = [name for name in there if name not in names]
     if not set(there) & set(names):
         raise UserError(
-            f"{notes.file} has no column that is called as a feature is, such as {short(names[0])}, and not the "
-            f"columns instance, feature, score. It has {', '.join(map(short, strange[:_NAMED])) or 'instance only'}."
+            f"{notes.file} has no column that is called as a feature is, such as {shorten(names[0])}, and not the "
+            f"columns instance, feature, score. It has {', '.join(map(shorten, strange[:_NAMED])) or 'instance only'}."
         )
     if strange:
         notes.add("columns that are called as no feature is", strange, names)

@@ -19,19 +19,19 @@ from cfeval_cli.core import (
     Batch,
     Codes,
     Dataset,
-    Encoded,
     Explainer,
     Explanation,
     Floats,
-    Gate,
+    HasEncodedEstimator,
+    HasLinearLogit,
     Ints,
-    Linear,
-    Subject,
+    ModelClient,
+    ModelSpec,
     Workload,
 )
-from cfeval_cli.errors import UserError, installed, one_of, whole
+from cfeval_cli.errors import UserError, check_installed, check_int, check_option
 from cfeval_cli.explainer.coalitions import background, behind, kernel, permutation
-from cfeval_cli.seeding import integer
+from cfeval_cli.seeding import draw_seed
 
 log = logging.getLogger("cfeval")
 
@@ -57,29 +57,29 @@ class Shap(Explainer):
     place = 52
 
     def __post_init__(self) -> None:
-        one_of("algorithm", self.algorithm, ("auto", "permutation", "kernel", "tree", "linear"))
+        check_option("algorithm", self.algorithm, ("auto", "permutation", "kernel", "tree", "linear"))
         for name in ("background", "permutations"):
-            whole(name, getattr(self, name), 1)
+            check_int(name, getattr(self, name), 1)
         if self.n_samples is not None:
-            whole("n_samples", self.n_samples, 2)
-        whole("seed", self.seed, 0)
+            check_int("n_samples", self.n_samples, 2)
+        check_int("seed", self.seed, 0)
 
     def estimates(self, dataset: Dataset) -> set[str]:
         """What it is a sample of, or of a text, with the mask for what is not known, something near it."""
         return {"shapley"}
 
-    def check(self, subject: Subject) -> None:
+    def check(self, subject: ModelSpec) -> None:
         """Refuse an algorithm that cannot be had of such a model, or without the package."""
         if self.algorithm in _NEEDS and (reason := subject.lacks(_NEEDS[self.algorithm])):
             raise ValueError(f"algorithm={self.algorithm}: {reason}. Use algorithm=auto.")
         if self._looks_inside(subject):
-            installed("shap", "shap")
+            check_installed("shap", "shap")
 
-    def asks(self, subject: Subject) -> Access:
+    def asks(self, subject: ModelSpec) -> Access:
         """Everything where it looks into the model, else probabilities."""
         return Access.WHITE_BOX if self._looks_inside(subject) else Access.PROBABILITY
 
-    def workload(self, subject: Subject) -> Workload:
+    def workload(self, subject: ModelSpec) -> Workload:
         """Return the number of sets of features times that of background rows; none where it looks into the model.
 
         Unknown with algorithm=auto and an estimator, of which only those of trees are looked into.
@@ -97,10 +97,10 @@ class Shap(Explainer):
         evaluations = rows * float(np.minimum(sets, 2.0 ** np.minimum(sizes, _MOST)).mean())
         return Workload(None if self._looks_inside(subject) else evaluations, tuple(settings))
 
-    def _looks_inside(self, subject: Subject) -> bool:
-        return self.algorithm in _NEEDS or (self.algorithm == "auto" and subject.can(Encoded))
+    def _looks_inside(self, subject: ModelSpec) -> bool:
+        return self.algorithm in _NEEDS or (self.algorithm == "auto" and subject.can(HasEncodedEstimator))
 
-    def fit(self, dataset: Dataset, model: Gate) -> Callable[[Batch], Explanation]:
+    def fit(self, dataset: Dataset, model: ModelClient) -> Callable[[Batch], Explanation]:
         """Draw the background, and find the way."""
         scores = self._way(dataset, model)
 
@@ -109,7 +109,7 @@ class Shap(Explainer):
 
         return explain
 
-    def _way(self, dataset: Dataset, model: Gate) -> Scores:
+    def _way(self, dataset: Dataset, model: ModelClient) -> Scores:
         rows = background(dataset, self.background, self.seed)
         if self.algorithm == "linear":
             return _linear(dataset, model)
@@ -128,25 +128,25 @@ class Shap(Explainer):
         def scores(batch: Batch) -> Floats:
             told = np.zeros(batch.codes.shape)
             for i, codes in enumerate(batch.codes):
-                random = np.random.RandomState(integer(batch.rng(i)))  # as the package's, seeded
+                random = np.random.RandomState(draw_seed(batch.rng(i)))  # as the package's, seeded
                 told[i] = one(codes, int(batch.labels[i]), behind(codes, rows), random)
             return told
 
         return scores
 
 
-_NEEDS: dict[str, type] = {"tree": Encoded, "linear": Linear}
+_NEEDS: dict[str, type] = {"tree": HasEncodedEstimator, "linear": HasLinearLogit}
 
 
-def _permutation(model: Gate, times: int, codes: Codes, label: int, rows: Codes, random: Any) -> Floats:
+def _permutation(model: ModelClient, times: int, codes: Codes, label: int, rows: Codes, random: Any) -> Floats:
     return permutation(model, codes, label, rows, times, random)
 
 
-def _kernel(model: Gate, samples: int | None, codes: Codes, label: int, rows: Codes, random: Any) -> Floats:
+def _kernel(model: ModelClient, samples: int | None, codes: Codes, label: int, rows: Codes, random: Any) -> Floats:
     return kernel(model, codes, label, rows, samples, random)
 
 
-def _linear(dataset: Dataset, model: Gate) -> Scores:
+def _linear(dataset: Dataset, model: ModelClient) -> Scores:
     """By the package, from the mean embeddings of all training rows that have the feature."""
     import shap
 
@@ -165,14 +165,14 @@ def _linear(dataset: Dataset, model: Gate) -> Scores:
     return scores
 
 
-def _mean(model: Gate, feature: int, codes: Codes) -> Floats:
+def _mean(model: ModelClient, feature: int, codes: Codes) -> Floats:
     values, counts = np.unique(codes[codes != ABSENT], return_counts=True)
     if not len(values):
         return np.zeros(model.vectors(feature, np.zeros(1, dtype=np.int32)).shape[1])
     return np.asarray(counts @ model.vectors(feature, values.astype(np.int32)) / counts.sum())
 
 
-def _tree(model: Gate, rows: Codes) -> Scores | str:
+def _tree(model: ModelClient, rows: Codes) -> Scores | str:
     """By the package, on the columns that the trees are given; a feature has the sum of its columns. Or why not."""
     encoded = model.encoded()
     columns, owners, classes = encoded.encode(rows), encoded.owners(), encoded.known_classes()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cfeval_cli.core import Case, Removed, Score
+from cfeval_cli.core import FittedRemoval, MetricInput, Score
 from cfeval_cli.metric.curve import Curve, places
 from cfeval_cli.metric.erasure import mean
 
@@ -20,7 +20,7 @@ class Aopc(Curve):
     better = "higher"
     place = 33
 
-    def of(self, case: Case, way: Removed) -> Score:
+    def of(self, case: MetricInput, way: FittedRemoval) -> Score:
         """The mean over i of p(ŷ|x) - p(ŷ|x without the first i)."""
         return mean(way, self.drops(case, way, np.arange(len(case)), places(case)))
 
@@ -34,6 +34,6 @@ class AopcSufficiency(Curve):
     better = "lower"
     place = 34
 
-    def of(self, case: Case, way: Removed) -> Score:
+    def of(self, case: MetricInput, way: FittedRemoval) -> Score:
         """The mean over i of p(ŷ|x) - p(ŷ|only the first i)."""
         return mean(way, self.drops(case, way, np.arange(len(case)), places(case), keep=True))

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cfeval_cli.core import Access, Bools, Case, Floats, Ints, Metric, Score, Subject
+from cfeval_cli.core import Access, Bools, Floats, Ints, Metric, MetricInput, ModelSpec, Score
 from cfeval_cli.core.explanation import named
 from cfeval_cli.core.memory import keys_of
 from cfeval_cli.core.neighbours import nearest, training_classes
 from cfeval_cli.core.space import Scaled
-from cfeval_cli.errors import whole
+from cfeval_cli.errors import check_int
 
 _TIED = 1e-9  # shares of votes that differ by no more are the same
 
@@ -33,13 +33,13 @@ class Axe(Metric):
     place = 38
 
     def __post_init__(self) -> None:
-        whole("neighbours", self.neighbours, 1)
+        check_int("neighbours", self.neighbours, 1)
 
-    def sits_out(self, subject: Subject) -> str | None:
+    def sits_out(self, subject: ModelSpec) -> str | None:
         """Sentences have no neighbours by position."""
         return "needs the columns of a table" if subject.dataset.padded else super().sits_out(subject)
 
-    def score(self, case: Case) -> Iterator[Score]:
+    def score(self, case: MetricInput) -> Iterator[Score]:
         """1 where most votes are for ŷ; a tie of t classes counts 1/t."""
         explained = named(case.codes, case.features)
         told = case.memory.ask(
@@ -47,7 +47,7 @@ class Axe(Metric):
         )
         yield Score("nearest", told, np.ones(len(case)))
 
-    def _right(self, case: Case, rows: Ints, explained: Bools) -> Floats:
+    def _right(self, case: MetricInput, rows: Ints, explained: Bools) -> Floats:
         """The score of some rows, those with the same features together."""
         train, classes = case.dataset.train.codes, training_classes(case)
         right = np.zeros(len(rows))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from cfeval_cli.core import Access, Case, Removal, Removed, Score
+from cfeval_cli.core import Access, FittedRemoval, MetricInput, Removal, Score
 from cfeval_cli.metric.erasure import Erasure, mean, removed
 
 
@@ -24,6 +24,6 @@ class Comprehensiveness(Erasure):
         """What is lost most by this way of removing."""
         return {way.finds for way in removals.values() if way.variant == variant} - {""}
 
-    def of(self, case: Case, way: Removed) -> Score:
+    def of(self, case: MetricInput, way: FittedRemoval) -> Score:
         """p(ŷ|x) - p(ŷ|x without e)."""
         return mean(way, case.drops(removed(case, way)[1]))

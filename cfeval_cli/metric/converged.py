@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cfeval_cli.core import Access, Case, Metric, Quantity, Score
+from cfeval_cli.core import Access, Metric, MetricInput, Quantity, Score
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Converged(Metric):
     place = 98
     needs = "counterfactual"
 
-    def score(self, case: Case) -> Iterator[Score]:
+    def score(self, case: MetricInput) -> Iterator[Score]:
         """One for each level at which the search iterated."""
         for level, found in case.counterfactuals.items():
             if found.converged is not None:

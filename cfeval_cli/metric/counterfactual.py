@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cfeval_cli.core import Access, Case, Counterfactuals, Metric, Quantity, Removal, Score
+from cfeval_cli.core import Access, Counterfactuals, Metric, MetricInput, Quantity, Removal, Score
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Validity(Metric):
     needs = "counterfactual"
     quantity = Quantity.FLIPPED
 
-    def score(self, case: Case) -> Iterator[Score]:
+    def score(self, case: MetricInput) -> Iterator[Score]:
         """One for each level at which the search ran."""
         for level, found in case.counterfactuals.items():
             yield Score(_name(level), found.flipped.astype(float), np.ones(len(found.distance)))
@@ -42,7 +42,7 @@ class Proximity(Metric):
     needs = "counterfactual"
     quantity = Quantity.DISTANCE
 
-    def score(self, case: Case) -> Iterator[Score]:
+    def score(self, case: MetricInput) -> Iterator[Score]:
         """One for each level at which the search ran."""
         for level, found in case.counterfactuals.items():
             yield Score(_name(level), found.distance, np.ones(len(found.distance)))
@@ -61,7 +61,7 @@ class ProximityOfFlips(Metric):
     needs = "counterfactual"
     empty = "no counterfactual flips"
 
-    def score(self, case: Case) -> Iterator[Score]:
+    def score(self, case: MetricInput) -> Iterator[Score]:
         """One for each level at which the search ran."""
         for level, found in case.counterfactuals.items():
             yield Score(_name(level), found.flipped.astype(float) * found.distance, found.flipped.astype(float))
@@ -81,7 +81,7 @@ class C(Metric):
     place = 60
     needs = "counterfactual"
 
-    def score(self, case: Case) -> Iterator[Score]:
+    def score(self, case: MetricInput) -> Iterator[Score]:
         """One for each level at which the search ran."""
         for level, found in case.counterfactuals.items():
             yield Score(_name(level), found.flipped.astype(float), found.distance)
@@ -104,7 +104,7 @@ class ValiditySoft(Metric):
         """Of one feature it is the mean of the largest drop that another value causes."""
         return {"contrast"} if k == 1 else set()
 
-    def score(self, case: Case) -> Iterator[Score]:
+    def score(self, case: MetricInput) -> Iterator[Score]:
         """One for each level at which the search saw probabilities."""
         for level, found in _soft(case):
             yield Score(_name(level), case.drops(found.probability), np.ones(len(found.distance)))
@@ -124,13 +124,13 @@ class CSoft(Metric):
     place = 60
     needs = "counterfactual"
 
-    def score(self, case: Case) -> Iterator[Score]:
+    def score(self, case: MetricInput) -> Iterator[Score]:
         """One for each level at which the search saw probabilities."""
         for level, found in _soft(case):
             yield Score(_name(level), case.drops(found.probability), found.distance)
 
 
-def _soft(case: Case) -> Iterator[tuple[Access, Counterfactuals]]:
+def _soft(case: MetricInput) -> Iterator[tuple[Access, Counterfactuals]]:
     return ((level, found) for level, found in case.counterfactuals.items() if found.probability is not None)
 
 

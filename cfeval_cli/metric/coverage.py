@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cfeval_cli.core import Access, Case, Metric, Quantity, Score
+from cfeval_cli.core import Access, Metric, MetricInput, Quantity, Score
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,6 @@ class Coverage(Metric):
     access = Access.NOTHING
     place = 99
 
-    def score(self, case: Case) -> Iterator[Score]:
+    def score(self, case: MetricInput) -> Iterator[Score]:
         """Over all instances."""
         yield Score("all", case.complete.astype(float), np.ones(len(case.complete)), everyone=True)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cfeval_cli.core import ABSENT, Access, Bools, Case, Floats, Ints, Removed
-from cfeval_cli.errors import number, whole
+from cfeval_cli.core import ABSENT, Access, Bools, FittedRemoval, Floats, Ints, MetricInput
+from cfeval_cli.errors import check_float, check_int
 from cfeval_cli.metric.erasure import Erasure, erased
 
 
@@ -25,13 +25,13 @@ class Curve(Erasure):
     needs = "order"
 
     def __post_init__(self) -> None:
-        whole("longest", self.longest, 1)
+        check_int("longest", self.longest, 1)
         if not self.shares:
             raise ValueError("shares must name at least one share of a text's words")
         for share in self.shares:
-            number("shares", share, 0, 1, open_low=True)
+            check_float("shares", share, 0, 1, open_low=True)
 
-    def sizes(self, case: Case, rows: Ints) -> Ints:
+    def sizes(self, case: MetricInput, rows: Ints) -> Ints:
         """How many features (n, S) are removed at each point; 0 where an instance has no such point."""
         there = (case.codes[rows] != ABSENT).sum(axis=1)[:, None]
         if case.dataset.padded:
@@ -40,7 +40,7 @@ class Curve(Erasure):
         steps = np.arange(1, min(self.longest, case.dataset.width) + 1)
         return np.where(steps <= there, steps, 0)
 
-    def drops(self, case: Case, way: Removed, rows: Ints, places: Ints, *, keep: bool = False) -> Floats:
+    def drops(self, case: MetricInput, way: FittedRemoval, rows: Ints, places: Ints, *, keep: bool = False) -> Floats:
         """The mean over all points of p(ŷ|x) - p(ŷ|x without the first), or with only those: (n,).
 
         `places` (n, M) says at which place of the order each feature stands. Where fewer are named than are to be
@@ -56,7 +56,7 @@ class Curve(Erasure):
         return np.asarray(total / np.maximum(1, np.count_nonzero(sizes, axis=1)))
 
 
-def places(case: Case) -> Ints:
+def places(case: MetricInput) -> Ints:
     """At which place (n, M) of the explanation each feature stands."""
     if case.explanation is None:
         raise ValueError("a set of features has no order")

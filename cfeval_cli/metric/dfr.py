@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cfeval_cli.core import Access, Case, Removed, Score
+from cfeval_cli.core import Access, FittedRemoval, MetricInput, Score
 from cfeval_cli.metric.erasure import Erasure, mean, removed
 
 
@@ -19,6 +19,6 @@ class Dfr(Erasure):
     access = Access.LABEL
     place = 30
 
-    def of(self, case: Case, way: Removed) -> Score:
+    def of(self, case: MetricInput, way: FittedRemoval) -> Score:
         """Whether F(x without e) ≠ ŷ; of several draws, the share."""
         return mean(way, removed(case, way)[0])

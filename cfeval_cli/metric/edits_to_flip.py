@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cfeval_cli.core import NONE, Absent, Access, Case, Explanation, Floats, Metric, Score
+from cfeval_cli.core import NO_FEATURE, AbsentScore, Access, Explanation, Floats, Metric, MetricInput, Score
 from cfeval_cli.core.single import alone, tried
-from cfeval_cli.errors import whole
+from cfeval_cli.errors import check_int
 from cfeval_cli.metric.erasure import SETS
 
 
@@ -34,13 +34,13 @@ class EditsToFlip(Metric):
     place = 36
 
     def __post_init__(self) -> None:
-        whole("longest", self.longest, 1)
-        whole("values", self.values, 1)
+        check_int("longest", self.longest, 1)
+        check_int("values", self.values, 1)
 
-    def score(self, case: Case) -> Iterator[Score | Absent]:
+    def score(self, case: MetricInput) -> Iterator[Score | AbsentScore]:
         """By a search that goes down the list."""
         if case.explanation is None:
-            yield Absent("greedy", SETS)
+            yield AbsentScore("greedy", SETS)
             return
         most = min(self.longest, case.dataset.width)
         edits = self._edits(case, case.explanation, most)
@@ -49,13 +49,13 @@ class EditsToFlip(Metric):
         counts = {"never": never, "all": len(case)}
         yield Score("greedy", edits, np.ones(len(case)), remark=told if never else "", counts=counts)
 
-    def _edits(self, case: Case, explanation: Explanation, most: int) -> Floats:
+    def _edits(self, case: MetricInput, explanation: Explanation, most: int) -> Floats:
         """How many features it takes (n,)."""
         edits, codes = np.full(len(case), most + 1.0), case.codes.copy()
         left = np.array(case.probability)
         waiting = np.arange(len(case))
         for step, features in enumerate(explanation.top(most).T):
-            waiting = waiting[features[waiting] != NONE]  # who names no more has none that flips
+            waiting = waiting[features[waiting] != NO_FEATURE]  # who names no more has none that flips
             mine = features[waiting]
             if step:
                 own = case.codes[waiting, mine]

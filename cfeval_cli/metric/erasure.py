@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cfeval_cli.core import ABSENT, Absent, Access, Bools, Case, Floats, Ints, Metric, Removed, Score
+from cfeval_cli.core import ABSENT, AbsentScore, Access, Bools, FittedRemoval, Floats, Ints, Metric, MetricInput, Score
 from cfeval_cli.core.explanation import named
 from cfeval_cli.core.memory import keys_of
-from cfeval_cli.core.without import Outcome, outcome
+from cfeval_cli.core.without import RemovalEffect, outcome
 
 
 @dataclass(frozen=True)
@@ -27,34 +27,34 @@ class Erasure(Metric):
     block = "erasure"
     most = Access.GRADIENT  # removal by mean moves embeddings
 
-    def score(self, case: Case) -> Iterator[Score | Absent]:
+    def score(self, case: MetricInput) -> Iterator[Score | AbsentScore]:
         """One for each way of removing, or why there is none."""
         for name, way in case.removals.items():
             if self.only is not None and name not in self.only:
                 continue
             if way.stand_ins is None:
-                yield Absent(way.removal.variant, way.reason)
+                yield AbsentScore(way.removal.variant, way.reason)
             elif way.stand_ins.vectors is not None and case.model.access < Access.GRADIENT:
-                yield Absent(way.removal.variant, "access does not allow to move embeddings")
+                yield AbsentScore(way.removal.variant, "access does not allow to move embeddings")
             elif self.needs in ("order", "scores") and case.explanation is None:
-                yield Absent(way.removal.variant, SETS)
+                yield AbsentScore(way.removal.variant, SETS)
             else:
                 yield self.of(case, way)
 
     @abstractmethod
-    def of(self, case: Case, way: Removed) -> Score:
+    def of(self, case: MetricInput, way: FittedRemoval) -> Score:
         """The score of each instance by one way of removing."""
 
 
 SETS = "an explainer that names a set of features puts the others in no order"
 
 
-def mean(way: Removed, values: Floats) -> Score:
+def mean(way: FittedRemoval, values: Floats) -> Score:
     """A score whose value is the mean over all instances."""
     return Score(way.removal.variant, values, np.ones(len(values)))
 
 
-def erased(case: Case, way: Removed, rows: Ints, gone: Bools) -> Outcome:
+def erased(case: MetricInput, way: FittedRemoval, rows: Ints, gone: Bools) -> RemovalEffect:
     """What becomes of the predictions of some rows (m,) without some features (m, M); asked once for all metrics."""
     stand_ins = way.stand_ins
     if stand_ins is None:
@@ -70,10 +70,10 @@ def erased(case: Case, way: Removed, rows: Ints, gone: Bools) -> Outcome:
     told = case.probability is not None and case.model.access >= Access.PROBABILITY
     about = f"{way.removal!r}, {'probabilities' if told else 'labels'}"
     flips, left, apart = case.memory.ask(about, keys_of(gone, case.ids[rows]), answer).T
-    return Outcome(flips, left, apart) if told else Outcome(flips, None, None)
+    return RemovalEffect(flips, left, apart) if told else RemovalEffect(flips, None, None)
 
 
-def removed(case: Case, way: Removed, *, keep: bool = False) -> tuple[Floats, Floats | None]:
+def removed(case: MetricInput, way: FittedRemoval, *, keep: bool = False) -> tuple[Floats, Floats | None]:
     """What became of the prediction when the explained features, or all but those, were removed."""
     gone: Bools = named(case.codes, case.features)
     done = erased(case, way, np.arange(len(case)), ~gone if keep else gone)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cfeval_cli.core import Case, Removed, Score
+from cfeval_cli.core import FittedRemoval, MetricInput, Score
 from cfeval_cli.metric.subsets import Subsets
 
 _CONSTANT = 1e-12  # a standard deviation of no more, in units of the largest value, is none
@@ -23,7 +23,7 @@ class FaithfulnessCorrelation(Subsets):
     place = 39
     empty = "nothing varies between sets"
 
-    def of(self, case: Case, way: Removed) -> Score:
+    def of(self, case: MetricInput, way: FittedRemoval) -> Score:
         """Pearson's correlation; an instance where one of both is constant has none."""
         sums, drops = self.sums(case, way)
         parts = [side - side.mean(axis=1, keepdims=True) for side in (sums, drops)]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cfeval_cli.core import NONE, Access, Case, Metric, Score
+from cfeval_cli.core import NO_FEATURE, Access, Metric, MetricInput, Score
 
 
 @dataclass(frozen=True)
@@ -26,12 +26,12 @@ class Fixed(Metric):
     access = Access.NOTHING
     place = 97
 
-    def score(self, case: Case) -> Iterator[Score]:
+    def score(self, case: MetricInput) -> Iterator[Score]:
         """Over the instances with a usable explanation."""
         if not case.dataset.constrained:
             return
         fixed = np.ones(len(case), dtype=bool)
-        for j in np.unique(case.features[case.features != NONE]).tolist():
+        for j in np.unique(case.features[case.features != NO_FEATURE]).tolist():
             rows = np.flatnonzero((case.features == j).any(axis=1))
             fixed[rows] &= ~case.dataset.allowed(j, case.codes[rows, j]).any(axis=1)
         yield Score("all", fixed.astype(float), np.ones(len(case)))

@@ -8,12 +8,24 @@ from itertools import combinations
 
 import numpy as np
 
-from cfeval_cli.core import ABSENT, NONE, Absent, Access, Bools, Case, Floats, Ints, Metric, Score, Task
+from cfeval_cli.core import (
+    ABSENT,
+    NO_FEATURE,
+    AbsentScore,
+    Access,
+    Bools,
+    Floats,
+    Ints,
+    Metric,
+    MetricInput,
+    Score,
+    SearchTask,
+)
 from cfeval_cli.core.counterfactual import ConstantMeasure, Search, editable
 from cfeval_cli.core.explanation import named
 from cfeval_cli.core.memory import keys_of
 from cfeval_cli.core.single import alone, tried
-from cfeval_cli.errors import whole
+from cfeval_cli.errors import check_int
 
 _AT_ONCE = 1 << 16  # sets searched at a time
 
@@ -40,10 +52,10 @@ class Frozen(Metric):
     place = 37
 
     def __post_init__(self) -> None:
-        whole("max_candidates", self.max_candidates, 1)
-        whole("values", self.values, 1)
+        check_int("max_candidates", self.max_candidates, 1)
+        check_int("values", self.values, 1)
 
-    def score(self, case: Case) -> Iterator[Score | Absent]:
+    def score(self, case: MetricInput) -> Iterator[Score | AbsentScore]:
         """By all sets, or by one that grows."""
         size = min(case.k, case.dataset.width - case.k)  # there may not be as many others
         if not size:
@@ -51,11 +63,11 @@ class Frozen(Metric):
         elif self._candidates(case, size) <= self.max_candidates:
             yield Score("all sets", self._by_sets(case, size), np.ones(len(case)))
         elif size > 1 and (case.model.access < Access.PROBABILITY or case.probability is None):
-            yield Absent("greedy", "too many sets to try all, and labels do not tell which feature to begin with")
+            yield AbsentScore("greedy", "too many sets to try all, and labels do not tell which feature to begin with")
         else:
             yield Score("greedy", self._growing(case, size), np.ones(len(case)))
 
-    def _candidates(self, case: Case, size: int) -> int:
+    def _candidates(self, case: MetricInput, size: int) -> int:
         """How many candidates all sets of so many features have together: the elementary symmetric polynomial."""
         sums = [1] + [0] * size
         for values in case.dataset.candidates:
@@ -65,7 +77,7 @@ class Frozen(Metric):
                 break
         return sums[size]
 
-    def _by_sets(self, case: Case, size: int) -> Floats:
+    def _by_sets(self, case: MetricInput, size: int) -> Floats:
         """Whether one of the sets without any named feature flips."""
         sets = np.array(list(combinations(range(case.dataset.width), size)), dtype=np.int64).reshape(-1, size)
         explained = named(case.codes, case.features)
@@ -74,16 +86,16 @@ class Frozen(Metric):
         free = ~explained[:, sets].any(axis=2)
         return np.asarray((able & free).any(axis=1), dtype=np.float64)
 
-    def _flipping(self, case: Case, rows: Ints, sets: Ints) -> Bools:
+    def _flipping(self, case: MetricInput, rows: Ints, sets: Ints) -> Bools:
         """Which sets (S, k) flip some rows: (n, S)."""
         found = np.zeros((len(rows), len(sets)), dtype=bool)
         step = max(1, _AT_ONCE // max(1, len(sets)))
         for start in range(0, len(rows), step):
             some = rows[start : start + step]
             which, of = np.repeat(some, len(sets)), np.tile(sets, (len(some), 1))
-            features = np.where(case.codes[which[:, None], of] == ABSENT, NONE, of)
-            features = np.take_along_axis(features, np.argsort(features == NONE, axis=1, kind="stable"), axis=1)
-            task = Task(
+            features = np.where(case.codes[which[:, None], of] == ABSENT, NO_FEATURE, of)
+            features = np.take_along_axis(features, np.argsort(features == NO_FEATURE, axis=1, kind="stable"), axis=1)
+            task = SearchTask(
                 case.ids[which], case.codes[which], case.labels[which], seed=0, component=self.name,
                 features=editable(case.dataset, features), dataset=case.dataset, model=case.model,
                 measure=ConstantMeasure(1.0),
@@ -91,14 +103,14 @@ class Frozen(Metric):
             found[start : start + step] = self.search.find(task).flipped.reshape(len(some), len(sets))
         return found
 
-    def _growing(self, case: Case, size: int) -> Floats:
+    def _growing(self, case: MetricInput, size: int) -> Floats:
         """Whether a set flips that grows by one feature after the other."""
         explained = named(case.codes, case.features)
         about = f"{self!r}, growing to {size}"
         keys = keys_of(explained, case.ids)
         return case.memory.ask(about, keys, lambda new: self._grown(case, new, explained[new], size))
 
-    def _grown(self, case: Case, rows: Ints, explained: Bools, size: int) -> Floats:
+    def _grown(self, case: MetricInput, rows: Ints, explained: Bools, size: int) -> Floats:
         open_ = ~explained & (case.codes[rows] != ABSENT)
         codes, done = case.codes[rows].copy(), np.zeros(len(rows), dtype=bool)
         for step in range(size):

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cfeval_cli.core import Access, Case, Floats, Metric, Score
+from cfeval_cli.core import Access, Floats, Metric, MetricInput, Score
 from cfeval_cli.core.ranking import met, shared
 
 
-def _known(case: Case, definition: str, values: Floats) -> Score:
+def _known(case: MetricInput, definition: str, values: Floats) -> Score:
     """A score of the instances of which this truth is known."""
     some = np.flatnonzero(~np.isnan(case.truth[definition]).any(axis=1))
     if len(some) == len(values):
@@ -33,7 +33,7 @@ class Recall(Metric):
     access = Access.WHITE_BOX
     place = 90
 
-    def score(self, case: Case) -> Iterator[Score]:
+    def score(self, case: MetricInput) -> Iterator[Score]:
         """One for each definition of gold."""
         for definition in case.truth:
             yield _known(case, definition, shared(case, definition) / case.k)
@@ -53,7 +53,7 @@ class Hit(Metric):
     access = Access.WHITE_BOX
     place = 91
 
-    def score(self, case: Case) -> Iterator[Score]:
+    def score(self, case: MetricInput) -> Iterator[Score]:
         """One for each definition of gold."""
         for definition in case.truth:
             yield _known(case, definition, met(case, definition))

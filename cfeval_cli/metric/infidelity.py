@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cfeval_cli.core import Case, Removed, Score
+from cfeval_cli.core import FittedRemoval, MetricInput, Score
 from cfeval_cli.metric.erasure import mean
 from cfeval_cli.metric.subsets import Subsets
 
@@ -21,7 +21,7 @@ class Infidelity(Subsets):
     range = (0.0, 1.0)
     place = 40
 
-    def of(self, case: Case, way: Removed) -> Score:
+    def of(self, case: MetricInput, way: FittedRemoval) -> Score:
         """β is that of least squares through zero; scores of zero tell nothing, and leave the drops as they are."""
         sums, drops = self.sums(case, way)
         squares = (sums**2).sum(axis=1)

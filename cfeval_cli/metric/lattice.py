@@ -9,7 +9,18 @@ from math import comb, prod
 
 import numpy as np
 
-from cfeval_cli.core import ABSENT, Bools, Case, Codes, Dataset, Floats, Gate, Ints, Removed, StandIns
+from cfeval_cli.core import (
+    ABSENT,
+    Bools,
+    Codes,
+    Dataset,
+    FittedRemoval,
+    Floats,
+    Ints,
+    MetricInput,
+    ModelClient,
+    Replacement,
+)
 from cfeval_cli.metric.erasure import erased
 
 _CELLS = 1 << 22  # numbers of a table in memory
@@ -32,7 +43,7 @@ class Lattice:
     edits: Edits | None  # None: removal moves embeddings, or rows are too many to be numbered
 
     @staticmethod
-    def of(dataset: Dataset, stand_ins: StandIns, longest: int) -> Lattice:
+    def of(dataset: Dataset, stand_ins: Replacement, longest: int) -> Lattice:
         """Prepare what all instances share."""
         levels = [_subsets(dataset.width, size) for size in range(1, longest + 1)]
         gone = np.zeros((sum(len(sets) for sets, _ in levels), dataset.width), dtype=bool)
@@ -42,13 +53,13 @@ class Lattice:
             start += len(sets)
         return Lattice(levels, gone, Edits.of(dataset, stand_ins, gone))
 
-    def evaluations(self, dataset: Dataset, stand_ins: StandIns) -> float:
+    def evaluations(self, dataset: Dataset, stand_ins: Replacement) -> float:
         """Return about how many different rows the model is asked about for one instance."""
         if self.edits is None:
             return len(self.gone) * len(stand_ins.instead(np.arange(dataset.width))[1])
         return float(np.mean([self.edits.count(row) for row in dataset.test.codes[:_TYPICAL_ROWS]]))
 
-    def extremes(self, case: Case, way: Removed, rows: Ints, sizes: Ints) -> Floats:
+    def extremes(self, case: MetricInput, way: FittedRemoval, rows: Ints, sizes: Ints) -> Floats:
         """Return the smallest and the largest AOPC (n, 2) of all orders; `sizes` (n, P) are the points of the curve.
 
         AOPC is a sum over the prefixes of an order, so that the best order of a set is the best order of one of its
@@ -78,7 +89,7 @@ class Lattice:
                 totals[part[ends]] = np.stack([low[ends].min(axis=1), high[ends].max(axis=1)], axis=1)
         return np.asarray(totals / np.maximum(1, points)[:, None])
 
-    def _left(self, case: Case, way: Removed, rows: Ints, wanted: Bools) -> Floats:
+    def _left(self, case: MetricInput, way: FittedRemoval, rows: Ints, wanted: Bools) -> Floats:
         """Return what is left of p(ŷ) (n, S) without each set that is wanted."""
         left = np.zeros(wanted.shape)
         if self.edits is None:
@@ -109,7 +120,7 @@ class Edits:
     counts: Ints  # (S,) how many rows stand for a set
 
     @staticmethod
-    def of(dataset: Dataset, stand_ins: StandIns, gone: Bools) -> Edits | None:
+    def of(dataset: Dataset, stand_ins: Replacement, gone: Bools) -> Edits | None:
         """Number the rows, if they are edits of values and not too many."""
         digits = [len(feature.values) + 1 for feature in dataset.features]
         if stand_ins.vectors is not None or prod(digits) > _LARGEST or not len(gone):
@@ -127,7 +138,7 @@ class Edits:
         """Return how many different rows stand for a row (M,) without one of the sets."""
         return len(np.unique(self._numbered(row, self._everything)))
 
-    def left(self, model: Gate, row: Codes, label: int, wanted: Bools) -> Floats:
+    def left(self, model: ModelClient, row: Codes, label: int, wanted: Bools) -> Floats:
         """Return what is left of the label's probability without each set that is wanted, on average."""
         import pandas as pd
 

@@ -7,13 +7,13 @@ from math import ceil
 
 import numpy as np
 
-from cfeval_cli.core import ABSENT, Bools, Case, Floats, Ints, Removed, Score, StandIns
+from cfeval_cli.core import ABSENT, Bools, FittedRemoval, Floats, Ints, MetricInput, Replacement, Score
 from cfeval_cli.core.memory import keys_of
-from cfeval_cli.errors import whole
+from cfeval_cli.errors import check_int
 from cfeval_cli.metric.curve import Curve, places
 from cfeval_cli.metric.erasure import erased
 from cfeval_cli.metric.lattice import Lattice, count_sets
-from cfeval_cli.seeding import uniforms
+from cfeval_cli.seeding import draw_uniforms
 
 _LAST = 1 << 30  # the place of a feature that an order does not come to
 _FEW = 64  # instances whose orders are searched at a time
@@ -45,12 +45,12 @@ class Naopc(Curve):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        whole("width", self.width, 1)
-        whole("draws", self.draws, 1)
-        whole("rows", self.rows, 1)
-        whole("seed", self.seed, 0)
+        check_int("width", self.width, 1)
+        check_int("draws", self.draws, 1)
+        check_int("rows", self.rows, 1)
+        check_int("seed", self.seed, 0)
 
-    def of(self, case: Case, way: Removed) -> Score:
+    def of(self, case: MetricInput, way: FittedRemoval) -> Score:
         """On all instances if the ends are known exactly, or cheap enough to find."""
         stand_ins = way.stand_ins
         if stand_ins is None:
@@ -93,12 +93,12 @@ class Naopc(Curve):
             way.removal.variant, values, apart.astype(np.float64), some=some, method=how, remark=above, counts=counts,
         )  # fmt: skip
 
-    def _longest_prefix(self, case: Case) -> int:
+    def _longest_prefix(self, case: MetricInput) -> int:
         """Return how many features the longest prefix of an order has, at most."""
         width = case.dataset.width
         return ceil(max(self.shares) * width) if case.dataset.padded else min(self.longest, width)
 
-    def _lattice(self, case: Case, way: Removed, stand_ins: StandIns) -> Lattice | None:
+    def _lattice(self, case: MetricInput, way: FittedRemoval, stand_ins: Replacement) -> Lattice | None:
         """Return all sets of features, if `rows` allows to evaluate them for an instance."""
         longest, width = self._longest_prefix(case), case.dataset.width
         if count_sets(width, longest) * _draws(stand_ins, width) > self.rows:
@@ -107,7 +107,7 @@ class Naopc(Curve):
             f"{self!r}, {way.removal!r}, lattice", lambda: Lattice.of(case.dataset, stand_ins, longest)
         )
 
-    def _sorted(self, case: Case, stand_ins: StandIns, rows: Ints) -> list[Ints]:
+    def _sorted(self, case: MetricInput, stand_ins: Replacement, rows: Ints) -> list[Ints]:
         """At which place (n, M) each feature stands in the worst and in the best order, where the logit is a sum.
 
         Proof: p(ŷ|x without S) = σ(z - Σ_S δ_j), δ_j being what the stand-in takes from the logit of ŷ. σ grows, so of
@@ -127,14 +127,14 @@ class Naopc(Curve):
         orders = [np.argsort(-effect, axis=1, kind="stable") for effect in effects]
         return [np.argsort(order, axis=1, kind="stable") for order in orders]
 
-    def _coarse(self, case: Case, way: Removed) -> Removed:
+    def _coarse(self, case: MetricInput, way: FittedRemoval) -> FittedRemoval:
         """The same removal with few draws."""
         coarse = way.removal.coarser(self.draws)
         if coarse == way.removal:
             return way
-        return case.memory.once(repr(coarse), lambda: Removed(coarse, coarse.fit(case.dataset, case.model)))
+        return case.memory.once(repr(coarse), lambda: FittedRemoval(coarse, coarse.fit(case.dataset, case.model)))
 
-    def _searched(self, case: Case, way: Removed, rows: Ints) -> list[Ints]:
+    def _searched(self, case: MetricInput, way: FittedRemoval, rows: Ints) -> list[Ints]:
         """The same by beam search, a few instances at a time."""
         parts = [rows[start : start + _FEW] for start in range(0, len(rows), _FEW)]
         nothing = np.zeros((0, case.dataset.width), dtype=np.int64)
@@ -142,7 +142,7 @@ class Naopc(Curve):
             np.concatenate([nothing, *(self._beam(case, way, part, sign) for part in parts)]) for sign in (-1.0, 1.0)
         ]
 
-    def _beam(self, case: Case, way: Removed, rows: Ints, sign: float) -> Ints:
+    def _beam(self, case: MetricInput, way: FittedRemoval, rows: Ints, sign: float) -> Ints:
         """The places (n, M) of the order of largest AOPC, or with sign -1 of smallest, among those that are kept."""
         if case.probability is None:
             raise ValueError("a drop needs probabilities before and after the edit")
@@ -171,7 +171,7 @@ class Naopc(Curve):
             best[whose[better]], found[whose[better]] = total[last[first[better]]], placed[last[first[better]]]
         return found
 
-    def _sample(self, case: Case, way: Removed, lattice: Lattice | None) -> Ints:
+    def _sample(self, case: MetricInput, way: FittedRemoval, lattice: Lattice | None) -> Ints:
         """Return the instances whose ends are computed: all, or those that draw a small number, whoever explains them.
 
         Those that are explained a second time are fewer: their share is that of all.
@@ -191,10 +191,10 @@ class Naopc(Curve):
         drawn = case.memory.once(f"{self!r}, {way.removal!r}, share", share)
         if drawn >= 1:
             return np.arange(len(case))
-        return np.flatnonzero(uniforms(self.seed, "metric.naopc", case.ids, 1)[:, 0] < drawn)
+        return np.flatnonzero(draw_uniforms(self.seed, "metric.naopc", case.ids, 1)[:, 0] < drawn)
 
 
-def _draws(stand_ins: StandIns, width: int) -> int:
+def _draws(stand_ins: Replacement, width: int) -> int:
     """Return how many rows stand for one without some features, at most."""
     return len(stand_ins.instead(np.arange(width))[1])
 

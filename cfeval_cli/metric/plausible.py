@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cfeval_cli.core import Absent, Access, Case, Codes, Counterfactuals, Floats, Metric, Score, Subject
+from cfeval_cli.core import AbsentScore, Access, Codes, Counterfactuals, Floats, Metric, MetricInput, ModelSpec, Score
 from cfeval_cli.core.neighbours import nearest, training_classes
 from cfeval_cli.core.space import Scaled
-from cfeval_cli.errors import whole
+from cfeval_cli.errors import check_int
 
 
 @dataclass(frozen=True)
@@ -30,21 +30,21 @@ class Plausible(Metric):
     empty = "no counterfactual flips"
 
     def __post_init__(self) -> None:
-        whole("neighbours", self.neighbours, 1)
+        check_int("neighbours", self.neighbours, 1)
 
-    def sits_out(self, subject: Subject) -> str | None:
+    def sits_out(self, subject: ModelSpec) -> str | None:
         """Sentences have no neighbours by position."""
         return "needs the columns of a table" if subject.dataset.padded else super().sits_out(subject)
 
-    def score(self, case: Case) -> Iterator[Score | Absent]:
+    def score(self, case: MetricInput) -> Iterator[Score | AbsentScore]:
         """One for each level at which the search ran and exchanged values."""
         for level, found in case.counterfactuals.items():
             if found.codes is None:
-                yield Absent(level.name.lower(), "a moved embedding is no row of a table")
+                yield AbsentScore(level.name.lower(), "a moved embedding is no row of a table")
             else:
                 yield Score(level.name.lower(), self._of(case, found, found.codes), found.flipped.astype(float))
 
-    def _of(self, case: Case, found: Counterfactuals, edited: Codes) -> Floats:
+    def _of(self, case: MetricInput, found: Counterfactuals, edited: Codes) -> Floats:
         """For each flip the share of its own class, zero for the others."""
         rows = np.flatnonzero(found.flipped)
         keys = np.ascontiguousarray(np.pad(edited[rows] + 1, ((0, 0), (0, 1)), constant_values=1))  # no zero at the end
@@ -54,13 +54,13 @@ class Plausible(Metric):
         scores[rows] = votes[np.arange(len(rows)), found.labels[rows]]
         return scores
 
-    def _shares(self, case: Case, codes: Codes) -> Floats:
+    def _shares(self, case: MetricInput, codes: Codes) -> Floats:
         """The share of each class (n, C) among the nearest training rows."""
         train, counts, space = case.memory.once("training rows", lambda: _train(case))
         return nearest(space.rows(codes), train, counts, self.neighbours)
 
 
-def _train(case: Case) -> tuple[Floats, Floats, Scaled]:
+def _train(case: MetricInput) -> tuple[Floats, Floats, Scaled]:
     """The training rows as points, their predicted classes (N, C) as ones among zeros, and the space."""
     space, codes = Scaled(case.dataset), case.dataset.train.codes
     return space.rows(codes), np.eye(len(case.dataset.classes))[training_classes(case)], space

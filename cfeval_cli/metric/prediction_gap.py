@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cfeval_cli.core import Access, Bools, Case, Metric, Removal, Removed, Score
+from cfeval_cli.core import Access, Bools, FittedRemoval, Metric, MetricInput, Removal, Score
 from cfeval_cli.core.explanation import named
 from cfeval_cli.metric.erasure import erased
 
@@ -26,7 +26,7 @@ class PredictionGap(Metric):
     range = (0.0, 1.0)
     access = Access.PROBABILITY
 
-    def score(self, case: Case) -> Iterator[Score]:
+    def score(self, case: MetricInput) -> Iterator[Score]:
         """By training rows; the draws are those of the same removal in the run, if it has that."""
         taken = erased(case, self._way(case), np.arange(len(case)), self.exchanged(named(case.codes, case.features)))
         if taken.apart is None:
@@ -37,13 +37,13 @@ class PredictionGap(Metric):
     def exchanged(self, explained: Bools) -> Bools:
         """Which features (n, M) are exchanged, from which are explained."""
 
-    def _way(self, case: Case) -> Removed:
+    def _way(self, case: MetricInput) -> FittedRemoval:
         """The run's own removal, if it draws the same."""
         same = self.removal
         ways = [way for way in case.removals.values() if way.removal == same and way.stand_ins is not None]
         if ways:
             return ways[0]
-        return case.memory.once(repr(same), lambda: Removed(same, same.fit(case.dataset, case.model)))
+        return case.memory.once(repr(same), lambda: FittedRemoval(same, same.fit(case.dataset, case.model)))
 
 
 @dataclass(frozen=True)

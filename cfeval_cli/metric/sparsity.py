@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cfeval_cli.core import NONE, Absent, Access, Bools, Case, Counterfactuals, Floats, Metric, Score
+from cfeval_cli.core import NO_FEATURE, AbsentScore, Access, Bools, Counterfactuals, Floats, Metric, MetricInput, Score
 
 _EMBEDDINGS = "access does not allow to look at embeddings"
 
@@ -25,16 +25,16 @@ class _Counted(Metric):
     measures = False
     empty = "no counterfactual flips"
 
-    def score(self, case: Case) -> Iterator[Score | Absent]:
+    def score(self, case: MetricInput) -> Iterator[Score | AbsentScore]:
         """One for each level at which the search ran."""
         for level, found in case.counterfactuals.items():
             if found.codes is None and case.model.access < Access.GRADIENT:
-                yield Absent(level.name.lower(), _EMBEDDINGS)
+                yield AbsentScore(level.name.lower(), _EMBEDDINGS)
             else:
                 yield Score(level.name.lower(), self.count(case, found), found.flipped.astype(float))
 
     @abstractmethod
-    def count(self, case: Case, found: Counterfactuals) -> Floats:
+    def count(self, case: MetricInput, found: Counterfactuals) -> Floats:
         """How many features (n,) of each flip; 0 of what does not flip."""
 
 
@@ -46,7 +46,7 @@ class Sparsity(_Counted):
     title = "Sparsity"
     place = 53
 
-    def count(self, case: Case, found: Counterfactuals) -> Floats:
+    def count(self, case: MetricInput, found: Counterfactuals) -> Floats:
         """Those that are changed."""
         return np.asarray(found.flipped.astype(float) * changed(case, found).sum(axis=1))
 
@@ -59,14 +59,14 @@ class Redundant(_Counted):
     title = "Redundant"
     place = 54
 
-    def count(self, case: Case, found: Counterfactuals) -> Floats:
+    def count(self, case: MetricInput, found: Counterfactuals) -> Floats:
         """Those that can be put back, each alone."""
         return _kept(case, found)
 
 
-def changed(case: Case, found: Counterfactuals) -> Bools:
+def changed(case: MetricInput, found: Counterfactuals) -> Bools:
     """Which of the features (n, k) that were open to the edit it has changed."""
-    there = found.features != NONE
+    there = found.features != NO_FEATURE
     features = np.where(there, found.features, 0)
     own = np.take_along_axis(case.codes, features, axis=1)
     if found.codes is not None:
@@ -77,7 +77,7 @@ def changed(case: Case, found: Counterfactuals) -> Bools:
     return np.asarray(there & (before != found.vectors).any(axis=2))
 
 
-def _kept(case: Case, found: Counterfactuals) -> Floats:
+def _kept(case: MetricInput, found: Counterfactuals) -> Floats:
     """How many changed features (n,) of each flip can be put back, each alone."""
     moved = changed(case, found) & found.flipped[:, None]
     rows, places = np.nonzero(moved & (moved.sum(axis=1) > 1)[:, None])  # one alone leads back to x, which is no flip
@@ -88,7 +88,7 @@ def _kept(case: Case, found: Counterfactuals) -> Floats:
         after = case.model.labels(reset)
     elif found.vectors is not None:
         left = found.features[rows].copy()
-        left[np.arange(len(rows)), places] = NONE
+        left[np.arange(len(rows)), places] = NO_FEATURE
         after = case.model.moved(case.codes[rows], left, found.vectors[rows], labels)[0]
     else:
         raise ValueError("an edit exchanges values or moves embeddings")

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cfeval_cli.core import ABSENT, Access, Bools, Case, Floats, Ints, Removed
-from cfeval_cli.errors import number, whole
+from cfeval_cli.core import ABSENT, Access, Bools, FittedRemoval, Floats, Ints, MetricInput
+from cfeval_cli.errors import check_float, check_int
 from cfeval_cli.metric.erasure import Erasure, erased
-from cfeval_cli.seeding import stream
+from cfeval_cli.seeding import make_stream
 
 
 @dataclass(frozen=True)
@@ -25,11 +25,11 @@ class Subsets(Erasure):
     needs = "scores"
 
     def __post_init__(self) -> None:
-        whole("subsets", self.subsets, 2)
-        number("share", self.share, 0, 1, open_low=True)
-        whole("seed", self.seed, 0)
+        check_int("subsets", self.subsets, 2)
+        check_float("share", self.share, 0, 1, open_low=True)
+        check_int("seed", self.seed, 0)
 
-    def sums(self, case: Case, way: Removed) -> tuple[Floats, Floats]:
+    def sums(self, case: MetricInput, way: FittedRemoval) -> tuple[Floats, Floats]:
         """For each instance and set (n, R): the sum of its scores, and p(ŷ|x) - p(ŷ|x without it).
 
         Scores are in units of the instance's largest: their scale says nothing.
@@ -49,7 +49,7 @@ class Subsets(Erasure):
         told = told / np.where(largest > 0, largest, 1.0)  # squares are neither too large nor too small
         return np.einsum("nrm,nm->nr", sets[which.ravel()], told), drops
 
-    def _sets(self, case: Case, ids: Ints, first: Ints) -> Bools:
+    def _sets(self, case: MetricInput, ids: Ints, first: Ints) -> Bools:
         """The sets (n, R, M) of each instance, the same whoever explains it and whatever is made of them."""
         about = f"subsets {self.subsets} {self.share} {self.seed}"
 
@@ -63,7 +63,7 @@ class Subsets(Erasure):
 
     def _drawn(self, there: Bools, instance: int) -> Bools:
         """Sets (R, M) of the features that are there, uniformly, all of one size."""
-        draws = stream(self.seed, "metric.subsets", instance).random((self.subsets, len(there)))
+        draws = make_stream(self.seed, "metric.subsets", instance).random((self.subsets, len(there)))
         draws[:, ~there] = 2.0
         size = max(1, round(self.share * int(there.sum())))
         ranks = np.argsort(np.argsort(draws, axis=1), axis=1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cfeval_cli.core import Access, Case, Removed, Score
+from cfeval_cli.core import Access, FittedRemoval, MetricInput, Score
 from cfeval_cli.metric.erasure import Erasure, mean, removed
 
 
@@ -19,6 +19,6 @@ class Sufficiency(Erasure):
     access = Access.PROBABILITY
     place = 20
 
-    def of(self, case: Case, way: Removed) -> Score:
+    def of(self, case: MetricInput, way: FittedRemoval) -> Score:
         """p(ŷ|x) - p(ŷ|only e)."""
         return mean(way, case.drops(removed(case, way, keep=True)[1]))

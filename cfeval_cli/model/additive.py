@@ -13,23 +13,23 @@ from numpy.typing import NDArray
 
 from cfeval_cli import core
 from cfeval_cli.core import (
-    Blindable,
     Bools,
     Codes,
     Dataset,
-    Editable,
+    DeclaresOutputType,
     Floats,
-    Foreseen,
+    HasArrays,
+    HasReadFeatures,
     Ints,
-    Reading,
     Restorable,
-    Stored,
+    SupportsEdits,
+    SupportsFeatureSubset,
 )
-from cfeval_cli.errors import UserError, number, package, whole
+from cfeval_cli.errors import UserError, check_float, check_int, import_extra
 from cfeval_cli.model import blind as blindness
 from cfeval_cli.model.encoding import Columns, columns
 from cfeval_cli.model.linear import LinearModel
-from cfeval_cli.seeding import integer, stream
+from cfeval_cli.seeding import draw_seed, make_stream
 
 log = logging.getLogger("cfeval")
 
@@ -38,7 +38,7 @@ _LONGEST = 500  # characters of what the package says
 
 
 @dataclass(frozen=True)
-class AdditiveModel(Editable, core.Additive, Reading, Stored):
+class AdditiveModel(SupportsEdits, core.HasAdditiveEffects, HasReadFeatures, HasArrays):
     """Of two classes: logit(x) = b + Σ_j c_j(x_j), looked up as the logistic model's is."""
 
     linear: LinearModel  # whose embeddings are the effects themselves
@@ -77,7 +77,7 @@ class AdditiveModel(Editable, core.Additive, Reading, Stored):
 
 
 @dataclass(frozen=True)
-class AdditiveClasses(core.Additive, Reading, Stored):
+class AdditiveClasses(core.HasAdditiveEffects, HasReadFeatures, HasArrays):
     """Of three classes or more: a sum for each; what counts for a class is its sum less the mean of the others'."""
 
     bias: Floats  # (C,)
@@ -126,7 +126,7 @@ def against(effects: Floats) -> Floats:
 
 
 @dataclass(frozen=True)
-class Additive(Foreseen, Blindable, Restorable):
+class Additive(DeclaresOutputType, SupportsFeatureSubset, Restorable):
     """How it is trained."""
 
     bags: int = 4  # models on parts of the training rows, whose mean is taken
@@ -137,12 +137,12 @@ class Additive(Foreseen, Blindable, Restorable):
 
     def __post_init__(self) -> None:
         blindness.check(self.blind)
-        whole("bags", self.bags, 1)
-        whole("bins", self.bins, 2)
-        number("learning_rate", self.learning_rate, 0, open_low=True)
-        whole("max_rounds", self.max_rounds, 1)
+        check_int("bags", self.bags, 1)
+        check_int("bins", self.bins, 2)
+        check_float("learning_rate", self.learning_rate, 0, open_low=True)
+        check_int("max_rounds", self.max_rounds, 1)
 
-    def foresee(self, dataset: Dataset) -> type:
+    def output_type(self, dataset: Dataset) -> type:
         """Two classes have one sum, more have one each."""
         return AdditiveModel if len(dataset.classes) == 2 else AdditiveClasses
 
@@ -155,7 +155,7 @@ class Additive(Foreseen, Blindable, Restorable):
         reads = blindness.read(dataset, self.blind, seed)
         seen = blindness.narrowed(dataset, reads)
         encoder = columns(seen, onehot=False, scale=False, fill=False, most=None)
-        boosted = self._boosted(encoder, seen, integer(stream(seed, "model")) % _SEED)
+        boosted = self._boosted(encoder, seen, draw_seed(make_stream(seed, "model")) % _SEED)
         shown = effects_of(boosted, encoder)
         outputs = shown[0].shape[1]
         tables = [np.zeros((len(feature.values), outputs)) for feature in dataset.features]
@@ -172,7 +172,7 @@ class Additive(Foreseen, Blindable, Restorable):
         """The package's model; what it warns of goes to the log."""
         from threadpoolctl import threadpool_limits
 
-        glassbox = package("interpret.glassbox", "model=additive", "judges")
+        glassbox = import_extra("interpret.glassbox", "model=additive", "judges")
         kinds = ["nominal" if named else "continuous" for named in encoder.categories]
         boosted = glassbox.ExplainableBoostingClassifier(
             interactions=0, outer_bags=self.bags, max_bins=self.bins, learning_rate=self.learning_rate,

@@ -9,7 +9,7 @@ import numpy as np
 
 from cfeval_cli.core import Bools, Dataset, Ints
 from cfeval_cli.errors import UserError, did_you_mean
-from cfeval_cli.seeding import stream
+from cfeval_cli.seeding import make_stream
 
 Blind = Sequence[str] | float  # names of features, or the share of them that is drawn
 
@@ -33,7 +33,7 @@ def read(dataset: Dataset, blind: Blind, seed: int) -> Ints:
         if dataset.width == 1:
             raise UserError(f"model.blind={blind}: {dataset.name} has one feature, and something must be read.")
         size = min(max(1, round(blind * dataset.width)), dataset.width - 1)
-        return np.sort(stream(seed, "model.blind").permutation(dataset.width)[size:])
+        return np.sort(make_stream(seed, "model.blind").permutation(dataset.width)[size:])
     names = [feature.name for feature in dataset.features]
     if strange := [name for name in blind if name not in names]:
         raise UserError(

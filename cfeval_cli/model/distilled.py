@@ -8,11 +8,20 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from cfeval_cli.core import Blindable, Dataset, Foreseen, Model, Restorable, Subject, Taught, Trainable
+from cfeval_cli.core import (
+    Dataset,
+    DeclaresOutputType,
+    DistilledModel,
+    Model,
+    ModelSpec,
+    Restorable,
+    SupportsFeatureSubset,
+    Trainable,
+)
 
 
 @dataclass(frozen=True)
-class Distilled(Taught, Foreseen, Blindable, Restorable):
+class Distilled(DistilledModel, DeclaresOutputType, SupportsFeatureSubset, Restorable):
     """Who learns, and from whom; a run trains the teacher first, and tells how often the two agree."""
 
     student: Trainable
@@ -26,11 +35,11 @@ class Distilled(Taught, Foreseen, Blindable, Restorable):
     @property
     def blind(self) -> Sequence[str] | float:
         """What the student does not see; the teacher may."""
-        return self.student.blind if isinstance(self.student, Blindable) else ()
+        return self.student.blind if isinstance(self.student, SupportsFeatureSubset) else ()
 
-    def foresee(self, dataset: Dataset) -> type:
+    def output_type(self, dataset: Dataset) -> type:
         """It is what the student is."""
-        return Subject.of(dataset, self.student).kind
+        return ModelSpec.of(dataset, self.student).kind
 
     def fit(self, dataset: Dataset, seed: int) -> Model:
         """Train the student on data whose labels are the teacher's."""

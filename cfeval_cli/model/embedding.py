@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cfeval_cli.core import ABSENT, Codes, Dataset, Floats, Ints, Split
-from cfeval_cli.errors import number, whole
+from cfeval_cli.errors import check_float, check_int
 
 if TYPE_CHECKING:
     import torch
@@ -26,8 +26,8 @@ def check_kinds(learning_rate: Mapping[str, float], batch_size: Mapping[str, int
                 raise ValueError(f"{name} must have a value for {kind}")
             if strange := [one for one in given if one not in KINDS]:
                 raise ValueError(f"{name} has no kind {strange[0]!r}: there is {', '.join(KINDS)}")
-        number(f"learning_rate.{kind}", learning_rate[kind], 0, open_low=True)
-        whole(f"batch_size.{kind}", batch_size[kind], 1)
+        check_float(f"learning_rate.{kind}", learning_rate[kind], 0, open_low=True)
+        check_int(f"batch_size.{kind}", batch_size[kind], 1)
 
 
 def binned(dataset: Dataset, most: int) -> Binned:

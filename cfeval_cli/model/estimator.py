@@ -14,14 +14,23 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from cfeval_cli.core import Blindable, Bools, Codes, Dataset, Encoded, Floats, Foreseen, Ints
+from cfeval_cli.core import (
+    Bools,
+    Codes,
+    Dataset,
+    DeclaresOutputType,
+    Floats,
+    HasEncodedEstimator,
+    Ints,
+    SupportsFeatureSubset,
+)
 from cfeval_cli.core.fingerprint import of_component, of_work
 from cfeval_cli.core.memory import asked_once
-from cfeval_cli.errors import UserError, excerpt_error, one_of, whole
+from cfeval_cli.errors import UserError, check_int, check_option, excerpt_error
 from cfeval_cli.model import blind as blindness
 from cfeval_cli.model.encoding import Columns, Encoder, Words, columns
 from cfeval_cli.model.outside import LabelModel, ProbabilityModel, Source, tells_probabilities
-from cfeval_cli.seeding import integer, stream
+from cfeval_cli.seeding import draw_seed, make_stream
 
 log = logging.getLogger("cfeval")
 
@@ -49,7 +58,7 @@ class _Settable(Protocol):
 
 
 @dataclass(frozen=True)
-class Estimator(Foreseen, Blindable):
+class Estimator(DeclaresOutputType, SupportsFeatureSubset):
     """How the classifier is trained."""
 
     estimator: Any  # whatever `_target_` names
@@ -60,10 +69,10 @@ class Estimator(Foreseen, Blindable):
 
     def __post_init__(self) -> None:
         blindness.check(self.blind)
-        one_of("encoder", self.encoder, ("auto", "onehot", "native", "ordinal"))
+        check_option("encoder", self.encoder, ("auto", "onehot", "native", "ordinal"))
         if self.scale != "auto" and not isinstance(self.scale, bool):
             raise ValueError(f"scale must be auto, true or false, not {self.scale!r}")
-        whole("batch_size", self.batch_size, 1)
+        check_int("batch_size", self.batch_size, 1)
         if isinstance(self.estimator, type) or not isinstance(self.estimator, _Fits):
             raise ValueError(
                 f"estimator must be a classifier with fit and predict, and {_name(self.estimator)} is none"
@@ -73,7 +82,7 @@ class Estimator(Foreseen, Blindable):
         if self.encoder == "native" and _native(self.estimator) is None:
             raise ValueError(f"encoder=native: {_name(self.estimator)} does not know categories. Use encoder=onehot")
 
-    def foresee(self, dataset: Dataset) -> type:
+    def output_type(self, dataset: Dataset) -> type:
         """Probabilities, if the class has them; of a table, whoever knows the class can look into it."""
         if not tells_probabilities(self.estimator):
             return LabelModel
@@ -97,7 +106,7 @@ class Estimator(Foreseen, Blindable):
             classes=np.asarray(estimator.classes_).astype(np.int64),
             columns=reads,
         )
-        return self.foresee(dataset)(source)  # type: ignore[no-any-return]
+        return self.output_type(dataset)(source)  # type: ignore[no-any-return]
 
     def _encoder(self, dataset: Dataset, estimator: Any) -> tuple[Encoder, dict[str, Any], dict[str, Any]]:
         """With settings of the estimator, and arguments of its fit, that tell it what are categories."""
@@ -174,7 +183,7 @@ def _seeded(estimator: Any, seed: int) -> dict[str, Any]:
     """A seed, and one thread, for all parts that have such a setting and were not given one."""
     if not isinstance(estimator, _Settable):
         return {}
-    drawn = integer(stream(seed, "model")) % _SEED
+    drawn = draw_seed(make_stream(seed, "model")) % _SEED
     fresh = {"random_state": drawn, "n_jobs": 1}
     settings = estimator.get_params(deep=True)
     last = {key: key.rpartition("__")[2] for key in settings}
@@ -244,7 +253,7 @@ class _Trained(Source):
 
 
 @dataclass(frozen=True)
-class TableModel(ProbabilityModel, Encoded):
+class TableModel(ProbabilityModel, HasEncodedEstimator):
     """A trained classifier behind columns."""
 
     source: _Trained

@@ -17,7 +17,7 @@ from typing import Any
 
 from cfeval_cli.core import Codes, Dataset, Fingerprinted
 from cfeval_cli.core.fingerprint import find_unknown_dependency, hash_file_code, of_component
-from cfeval_cli.errors import Failure, UserError, did_you_mean, one_of, whole
+from cfeval_cli.errors import Failure, UserError, check_int, check_option, did_you_mean
 from cfeval_cli.model.outside import Called, LabelModel, ProbabilityModel, Source, model_file
 
 log = logging.getLogger("cfeval")
@@ -37,8 +37,8 @@ class Function(Called, Fingerprinted):
     def __post_init__(self) -> None:
         if not isinstance(self.path, str) or not self.path:
             raise ValueError(f"path must be given: {_WAY}")
-        one_of("gives", self.gives, ("auto", "probabilities", "labels"))
-        whole("batch_size", self.batch_size, 1)
+        check_option("gives", self.gives, ("auto", "probabilities", "labels"))
+        check_int("batch_size", self.batch_size, 1)
         if isinstance(self.depends, str) or not all(isinstance(one, str) for one in self.depends):
             raise ValueError(f"depends must be a list of files, not {self.depends!r}")
         for one in self.depends:

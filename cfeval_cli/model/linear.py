@@ -12,21 +12,21 @@ from numpy.typing import NDArray
 
 from cfeval_cli.core import (
     ABSENT,
-    NONE,
-    Additive,
+    NO_FEATURE,
     Bools,
-    Change,
     Codes,
     Dataset,
-    Editable,
     Floats,
+    HasAdditiveEffects,
+    HasAnalyticGradient,
+    HasArrays,
+    HasLogits,
+    HasReadFeatures,
     Ints,
-    Logits,
-    Picking,
-    Reading,
+    ParameterChange,
     Reparametrisable,
-    Sloped,
-    Stored,
+    SupportsBatchedEmbedding,
+    SupportsEdits,
 )
 from cfeval_cli.model import reparametrisation
 from cfeval_cli.model.reparametrisation import Group
@@ -41,7 +41,16 @@ _ARRAYS = {"bias": 0, "weights": 2, "embeddings": 2, "starts": 1, "sizes": 1, "m
 
 
 @dataclass(frozen=True)
-class LinearModel(Editable, Sloped, Picking, Logits, Reparametrisable, Additive, Reading, Stored):
+class LinearModel(
+    SupportsEdits,
+    HasAnalyticGradient,
+    SupportsBatchedEmbedding,
+    HasLogits,
+    Reparametrisable,
+    HasAdditiveEffects,
+    HasReadFeatures,
+    HasArrays,
+):
     """A trained model: logit(x) = b + Σ_j w_j · e_j(x_j)."""
 
     bias: float
@@ -78,8 +87,8 @@ class LinearModel(Editable, Sloped, Picking, Logits, Reparametrisable, Additive,
         rest = self._logits(codes)
         starts = []
         for named in features.T:
-            begin = self._starts[:, 0].take(np.where(named == NONE, 0, named))
-            own = np.where(named == NONE, ABSENT, codes[np.arange(len(codes)), named])
+            begin = self._starts[:, 0].take(np.where(named == NO_FEATURE, 0, named))
+            own = np.where(named == NO_FEATURE, ABSENT, codes[np.arange(len(codes)), named])
             rest -= self._effects.take(begin + own)
             starts.append(begin)
         logits = rest.take(rows)
@@ -138,7 +147,7 @@ class LinearModel(Editable, Sloped, Picking, Logits, Reparametrisable, Additive,
 
     def slope(self, codes: Codes, features: Ints) -> Callable[[Ints, Floats], tuple[Floats, Floats]]:
         """A function of (rows, vectors (n, k, d)): P(1|x) with those rows' features moved there, and its gradient."""
-        named = features != NONE
+        named = features != NO_FEATURE
         weights = self.weights[features] * named[:, :, None]
         rest = self._logits(codes) - (np.take_along_axis(self._own_effects(codes), features, axis=1) * named).sum(
             axis=1
@@ -187,11 +196,13 @@ class LinearModel(Editable, Sloped, Picking, Logits, Reparametrisable, Additive,
         """The features by the table that they have."""
         return Group.all(self.tables, self.weights, self.means)
 
-    def changes(self, *, padded: bool) -> tuple[Change, ...]:
+    def changes(self, *, padded: bool) -> tuple[ParameterChange, ...]:
         """What can be changed without changing a prediction."""
         return reparametrisation.changes(self._groups, padded=padded)
 
-    def reparametrised(self, dataset: Dataset, changes: Collection[Change], rng: np.random.Generator) -> LinearModel:
+    def reparametrised(
+        self, dataset: Dataset, changes: Collection[ParameterChange], rng: np.random.Generator
+    ) -> LinearModel:
         """The same predictions from other parameters."""
         tables, weights, means, bias = list(self.tables), self.weights.copy(), self.means.copy(), self.bias
         for group in self._groups:

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cfeval_cli.core import Blindable, Dataset, Ints, Restorable
-from cfeval_cli.errors import UserError, whole
+from cfeval_cli.core import Dataset, Ints, Restorable, SupportsFeatureSubset
+from cfeval_cli.errors import UserError, check_int
 from cfeval_cli.model import blind as blindness
 from cfeval_cli.model import embedding, reparametrisation
 from cfeval_cli.model.linear import LinearModel
-from cfeval_cli.seeding import integer, one_thread, stream
+from cfeval_cli.seeding import draw_seed, make_stream, use_one_thread
 
 if TYPE_CHECKING:
     import torch
 
 
 @dataclass(frozen=True)
-class Logistic(Blindable, Restorable):
+class Logistic(SupportsFeatureSubset, Restorable):
     """How the white box is trained. Settings that differ between tables and text are given for each kind."""
 
     learning_rate: Mapping[str, float]
@@ -36,7 +36,7 @@ class Logistic(Blindable, Restorable):
     def __post_init__(self) -> None:
         blindness.check(self.blind)
         for name in ("dim", "bins", "max_epochs", "patience"):
-            whole(name, getattr(self, name), 1)
+            check_int(name, getattr(self, name), 1)
         embedding.check_kinds(self.learning_rate, self.batch_size)
 
     def fit(self, dataset: Dataset, seed: int) -> LinearModel:
@@ -49,9 +49,9 @@ class Logistic(Blindable, Restorable):
                 "Choose another model."
             )
         reads = blindness.read(dataset, self.blind, seed)
-        with one_thread():
+        with use_one_thread():
             seen = blindness.narrowed(dataset, reads)
-            model = self._fit(seen, torch.Generator().manual_seed(integer(stream(seed, "model"))))
+            model = self._fit(seen, torch.Generator().manual_seed(draw_seed(make_stream(seed, "model"))))
         return model if len(reads) == dataset.width else _widened(model, dataset, reads, seed)
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> LinearModel:
@@ -96,7 +96,7 @@ class Logistic(Blindable, Restorable):
 
 def _widened(model: LinearModel, dataset: Dataset, reads: Ints, seed: int) -> LinearModel:
     """The model among all features; those that it was not shown keep the embeddings that training would start from."""
-    rng, dim = stream(seed, "model.blind.embeddings"), model.weights.shape[1]
+    rng, dim = make_stream(seed, "model.blind.embeddings"), model.weights.shape[1]
     tables = [rng.normal(size=(len(feature.values), dim)) for feature in dataset.features]
     weights = np.zeros((dataset.width, dim))
     weights[reads] = model.weights

@@ -13,22 +13,22 @@ from numpy.typing import NDArray
 
 from cfeval_cli.core import (
     ABSENT,
-    Blindable,
     Bools,
     Codes,
     Dataset,
-    Differentiable,
     Floats,
+    HasArrays,
+    HasGradient,
+    HasReadFeatures,
     Ints,
-    Picking,
-    Reading,
     Restorable,
-    Stored,
+    SupportsBatchedEmbedding,
+    SupportsFeatureSubset,
 )
-from cfeval_cli.errors import whole
+from cfeval_cli.errors import check_int
 from cfeval_cli.model import blind as blindness
 from cfeval_cli.model import embedding
-from cfeval_cli.seeding import integer, one_thread, stream
+from cfeval_cli.seeding import draw_seed, make_stream, use_one_thread
 
 if TYPE_CHECKING:
     import torch
@@ -38,7 +38,7 @@ _ROWS = 1 << 12  # rows whose embeddings are held at once
 
 
 @dataclass(frozen=True)
-class MlpModel(Picking, Differentiable, Reading, Stored):
+class MlpModel(SupportsBatchedEmbedding, HasGradient, HasReadFeatures, HasArrays):
     """A trained model: probabilities from layers of max(0, Wx + b) over concatenated embeddings."""
 
     tables: tuple[Floats, ...]  # for each feature, the embeddings (V, d) of its values
@@ -104,7 +104,7 @@ class MlpModel(Picking, Differentiable, Reading, Stored):
 
 
 @dataclass(frozen=True)
-class Mlp(Blindable, Restorable):
+class Mlp(SupportsFeatureSubset, Restorable):
     """How it is trained. Settings that differ between tables and text are given for each kind."""
 
     learning_rate: Mapping[str, float]
@@ -120,11 +120,11 @@ class Mlp(Blindable, Restorable):
     def __post_init__(self) -> None:
         blindness.check(self.blind)
         for name in ("dim", "bins", "max_epochs", "patience"):
-            whole(name, getattr(self, name), 1)
+            check_int(name, getattr(self, name), 1)
         if not isinstance(self.hidden, list | tuple) or not self.hidden:
             raise ValueError(f"hidden must be a list of sizes such as [32], not {self.hidden!r}")
         for size in self.hidden:
-            whole("hidden", size, 1)
+            check_int("hidden", size, 1)
         embedding.check_kinds(self.learning_rate, self.batch_size)
 
     def fit(self, dataset: Dataset, seed: int) -> MlpModel:
@@ -132,13 +132,13 @@ class Mlp(Blindable, Restorable):
         import torch
 
         reads = blindness.read(dataset, self.blind, seed)
-        with one_thread():
+        with use_one_thread():
             seen = blindness.narrowed(dataset, reads)
-            generator = torch.Generator().manual_seed(integer(stream(seed, "model")))
+            generator = torch.Generator().manual_seed(draw_seed(make_stream(seed, "model")))
             found, layers = self._fit(seen, generator)
         tables = list(found)
         if len(reads) < dataset.width:  # the others keep the embeddings that training would start from
-            rng, dim = stream(seed, "model.blind.embeddings"), found[0].shape[1]
+            rng, dim = make_stream(seed, "model.blind.embeddings"), found[0].shape[1]
             tables = [rng.normal(size=(len(feature.values), dim)) for feature in dataset.features]
             for place, j in enumerate(reads.tolist()):
                 tables[j] = found[place]

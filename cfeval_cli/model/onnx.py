@@ -15,7 +15,7 @@ import numpy as np
 
 from cfeval_cli.core import Codes, Dataset, Fingerprinted
 from cfeval_cli.core.fingerprint import of_component
-from cfeval_cli.errors import UserError, package, whole
+from cfeval_cli.errors import UserError, check_int, import_extra
 from cfeval_cli.model.encoding import as_numbers
 from cfeval_cli.model.outside import (
     BadAnswer,
@@ -46,14 +46,14 @@ class Onnx(Given, Fingerprinted):
     def __post_init__(self) -> None:
         if not isinstance(self.path, str) or not self.path:
             raise ValueError("path must be given: model.path=model.onnx")
-        whole("batch_size", self.batch_size, 1)
+        check_int("batch_size", self.batch_size, 1)
 
     def fingerprint(self) -> str:
         """Hash the files that the model's external tensors are in; the file itself counts as a setting's does."""
         files = find_external_files(_absolute(self.path))
         return sha256(b"".join(sha256(file.read_bytes()).digest() for file in files)).hexdigest()
 
-    def foresee(self, dataset: Dataset) -> type:
+    def output_type(self, dataset: Dataset) -> type:
         """Probabilities, if the file has such an output."""
         source = self.source(dataset)
         source.check()
@@ -172,7 +172,7 @@ def _varint(message: memoryview, place: int) -> tuple[int, int]:
 def opened(file: Path, mark: str | None) -> Any:
     """A session of one thread, once in each process for each content of the file."""
     find_external_files(file)  # which refuses files outside the model's folder
-    runtime = package("onnxruntime", "model=onnx", "onnx")
+    runtime = import_extra("onnxruntime", "model=onnx", "onnx")
     options = runtime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1  # the same bits on any number of cores
     options.log_severity_level = 4

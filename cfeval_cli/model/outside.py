@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from cfeval_cli.core import Bools, Codes, Dataset, Fingerprinted, Floats, Foreseen, Ints, Reading
+from cfeval_cli.core import Bools, Codes, Dataset, DeclaresOutputType, Fingerprinted, Floats, HasReadFeatures, Ints
 from cfeval_cli.core.files import restore_working_directory
-from cfeval_cli.errors import Failure, UserError, did_you_mean, excerpt_error, locate_error, refuse_system_exit, short
+from cfeval_cli.errors import Failure, UserError, did_you_mean, excerpt_error, locate_error, refuse_system_exit, shorten
 
 FEW = 20  # rows on which a model is tried before it is believed
 _NEAR = 1e-3  # of 1, to which probabilities sum: those that were rounded, or come from a small kind of number
@@ -67,7 +67,7 @@ class Source(ABC):
 
 
 @dataclass(frozen=True)
-class LabelModel(Reading, Fingerprinted):
+class LabelModel(HasReadFeatures, Fingerprinted):
     """A model made elsewhere that tells classes."""
 
     source: Source
@@ -86,7 +86,7 @@ class LabelModel(Reading, Fingerprinted):
 
 
 @dataclass(frozen=True)
-class ProbabilityModel(Reading, Fingerprinted):
+class ProbabilityModel(HasReadFeatures, Fingerprinted):
     """A model made elsewhere that tells probabilities."""
 
     source: Source
@@ -106,7 +106,7 @@ class ProbabilityModel(Reading, Fingerprinted):
         return self.source.mark
 
 
-class Given(Foreseen):
+class Given(DeclaresOutputType):
     """A model that is there already."""
 
     @abstractmethod
@@ -114,12 +114,12 @@ class Given(Foreseen):
         """Who answers."""
 
     @abstractmethod
-    def foresee(self, dataset: Dataset) -> type:
+    def output_type(self, dataset: Dataset) -> type:
         """What it gives: a model of probabilities, or of labels."""
 
     def fit(self, dataset: Dataset, seed: int) -> LabelModel | ProbabilityModel:
         """It is trained already."""
-        return self.foresee(dataset)(self.source(dataset))  # type: ignore[no-any-return]
+        return self.output_type(dataset)(self.source(dataset))  # type: ignore[no-any-return]
 
 
 class Called(Given):
@@ -127,7 +127,7 @@ class Called(Given):
 
     gives: str
 
-    def foresee(self, dataset: Dataset) -> type:
+    def output_type(self, dataset: Dataset) -> type:
         """What it gives, seen on a few rows."""
         kind = self.gives
         if kind == "auto":
@@ -220,7 +220,7 @@ def class_numbers(labels: NDArray[Any], classes: Sequence[str]) -> Ints:
         name = str(kind if _whole(kind) is None else _whole(kind))
         found = known.get(str(kind), known.get(name))
         if found is None:
-            told = f"gives the class {short(str(kind))}, which is none of {', '.join(map(str, classes))}"
+            told = f"gives the class {shorten(str(kind))}, which is none of {', '.join(map(str, classes))}"
             raise BadAnswer(told, int((places == place).argmax()))
         numbers.append(found)
     return np.asarray(np.array(numbers, dtype=np.int64)[places])

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from cfeval_cli.core import ABSENT, Change, Codes, Dataset, Floats, Ints
+from cfeval_cli.core import ABSENT, Codes, Dataset, Floats, Ints, ParameterChange
 
 FACTOR = 2.0  # embeddings become up to so much larger, or smaller
 
@@ -53,9 +53,9 @@ class Redrawn:
     constant: float  # that was added to the logit of every input
 
 
-def changes(groups: Sequence[Group], *, padded: bool) -> tuple[Change, ...]:
+def changes(groups: Sequence[Group], *, padded: bool) -> tuple[ParameterChange, ...]:
     """What can be changed. Where inputs differ in length, a constant would count as often as there are features."""
-    there: dict[Change, bool] = {
+    there: dict[ParameterChange, bool] = {
         "constant": not padded and any(group.alone for group in groups),
         "orthogonal": any(group.unseen.size for group in groups),
         "scale": True,
@@ -63,7 +63,7 @@ def changes(groups: Sequence[Group], *, padded: bool) -> tuple[Change, ...]:
     return tuple(change for change, can in there.items() if can)
 
 
-def redraw(group: Group, wanted: Collection[Change], rng: np.random.Generator, dataset: Dataset) -> Redrawn:
+def redraw(group: Group, wanted: Collection[ParameterChange], rng: np.random.Generator, dataset: Dataset) -> Redrawn:
     """The group in other parameters; all is drawn, so that a change is the same whichever others are wanted."""
     place = rng.random()
     vector_of = _vectors(group, dataset)

@@ -15,7 +15,7 @@ import numpy as np
 from cfeval_cli.core import Codes, Dataset, Fingerprinted
 from cfeval_cli.core.fingerprint import hash_type_code, of_component
 from cfeval_cli.core.imports import make_importable
-from cfeval_cli.errors import UserError, package, whole
+from cfeval_cli.errors import UserError, check_int, import_extra
 from cfeval_cli.model.outside import (
     BadAnswer,
     Given,
@@ -58,7 +58,7 @@ class Skops(Given, Fingerprinted):
             raise ValueError("path must be given: model.path=model.skops")
         if isinstance(self.trusted, str) or not all(isinstance(one, str) for one in self.trusted):
             raise ValueError(f"trusted must be a list of types, not {self.trusted!r}")
-        whole("batch_size", self.batch_size, 1)
+        check_int("batch_size", self.batch_size, 1)
         for name in self.trusted:
             make_importable(name)
 
@@ -77,7 +77,7 @@ class Skops(Given, Fingerprinted):
             )  # fmt: skip
         return model
 
-    def foresee(self, dataset: Dataset) -> type:
+    def output_type(self, dataset: Dataset) -> type:
         """Probabilities, if the model has them."""
         model = self.source(dataset).model
         if isinstance(model, _Named) and (reason := missing_columns(list(model.feature_names_in_), dataset)):
@@ -96,7 +96,7 @@ class Skops(Given, Fingerprinted):
 @cache
 def opened(file: Path, trusted: tuple[str, ...], mark: str | None) -> Any:
     """The model, once in each process for each content of the file, if it is made of trusted types only."""
-    storage = package("skops.io", "model=skops", "skops")
+    storage = import_extra("skops.io", "model=skops", "skops")
     try:
         unknown = [name for name in storage.get_untrusted_types(file=file) if name not in trusted]
         if not unknown:

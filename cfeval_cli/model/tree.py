@@ -11,11 +11,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cfeval_cli import core
-from cfeval_cli.core import Blindable, Bools, Codes, Dataset, Floats, Ints, Leaves, Reading, Restorable, Stored
-from cfeval_cli.errors import UserError, whole
+from cfeval_cli.core import (
+    Bools,
+    Codes,
+    Dataset,
+    Floats,
+    HasArrays,
+    HasReadFeatures,
+    Ints,
+    Leaves,
+    Restorable,
+    SupportsFeatureSubset,
+)
+from cfeval_cli.errors import UserError, check_int
 from cfeval_cli.model import blind as blindness
 from cfeval_cli.model.encoding import Columns, columns
-from cfeval_cli.seeding import integer, stream
+from cfeval_cli.seeding import draw_seed, make_stream
 
 _SEED = 2**31  # below which scikit-learn takes a seed
 _MOST = 1 << 28  # cells of all tests together
@@ -23,7 +34,7 @@ _LEAF = -1
 
 
 @dataclass(frozen=True)
-class TreeModel(core.Tree, Reading, Stored):
+class TreeModel(core.HasLeaves, HasReadFeatures, HasArrays):
     """A trained tree. A node looks at one feature, and each value of that goes left or right."""
 
     feature: Ints  # (K,) that a node looks at, -1 in a leaf
@@ -85,7 +96,7 @@ class TreeModel(core.Tree, Reading, Stored):
 
 
 @dataclass(frozen=True)
-class Tree(Blindable, Restorable):
+class Tree(SupportsFeatureSubset, Restorable):
     """How the tree is grown: to the depth that the validation part likes best."""
 
     max_depth: int = 10  # depths from 1 to this one are tried
@@ -93,8 +104,8 @@ class Tree(Blindable, Restorable):
     blind: blindness.Blind = ()  # features that it is not shown: names, or a share of them
 
     def __post_init__(self) -> None:
-        whole("max_depth", self.max_depth, 1)
-        whole("min_leaf", self.min_leaf, 1)
+        check_int("max_depth", self.max_depth, 1)
+        check_int("min_leaf", self.min_leaf, 1)
         blindness.check(self.blind)
 
     def fit(self, dataset: Dataset, seed: int) -> TreeModel:
@@ -107,7 +118,7 @@ class Tree(Blindable, Restorable):
         seen = blindness.narrowed(dataset, reads)
         encoder = columns(seen, onehot=True, scale=False, fill=True, most=None)
         train, validation = (encoder.rows(split.codes) for split in (seen.train, seen.validation))
-        drawn = integer(stream(seed, "model")) % _SEED
+        drawn = draw_seed(make_stream(seed, "model")) % _SEED
         best, kept = -1.0, None
         for depth in range(1, self.max_depth + 1):
             grown = DecisionTreeClassifier(max_depth=depth, min_samples_leaf=self.min_leaf, random_state=drawn)

@@ -12,11 +12,11 @@ from math import perm
 import numpy as np
 import pandas as pd
 
-from cfeval_cli.core import ABSENT, Bools, Case, Codes, Editable, Floats, Ints, Metric, Score
+from cfeval_cli.core import ABSENT, Bools, Codes, Floats, Ints, Metric, MetricInput, Score, SupportsEdits
 from cfeval_cli.core.ranking import shared
 from cfeval_cli.pipeline.evaluate import case_of, edits_of, scores_of
 from cfeval_cli.pipeline.study import Study
-from cfeval_cli.seeding import stream
+from cfeval_cli.seeding import make_stream
 from cfeval_cli.statistics.scores import Row, Scores
 
 COLUMNS = ["metric", "variant", "better", "method", "instances", "sets", "worst", "best", "optima", "telling"]
@@ -210,13 +210,13 @@ def _sample(study: Study, exact: int) -> Ints:
     sets = max(1, perm(int(present.max(initial=1)), exact))
     most = min(plan.settings.bounds, max(1, _MOST // sets))
     if any(way.stand_ins is not None and way.stand_ins.value is None for way in study.removals.values()):
-        rows = _ROWS if study.subject.can(Editable) else _ROWS // 8
+        rows = _ROWS if study.subject.can(SupportsEdits) else _ROWS // 8
         most = min(most, max(1, rows // (sets * _DRAWN)))
     if plan.settings.k > exact:
         most = min(most, _GREEDY)
     if len(able) <= most:
         return able
-    return np.sort(stream(plan.settings.seed, "bounds").choice(able, most, replace=False))
+    return np.sort(make_stream(plan.settings.seed, "bounds").choice(able, most, replace=False))
 
 
 def _extended(codes: Codes, member: Ints, features: Ints) -> tuple[Ints, Ints]:
@@ -283,7 +283,7 @@ class _Trial:
         }
         return Pool(member, features, scores, {name: np.concatenate(kept) for name, kept in gold.items()})
 
-    def _case(self, member: Ints, features: Ints) -> Case:
+    def _case(self, member: Ints, features: Ints) -> MetricInput:
         rows = self.study.rows.take(self.instances[member])
         edits = edits_of(self.study, rows, features, "bounds", lambda _: None, keep=False)
         gold = {name: importance[member] for name, importance in self.gold.items()}

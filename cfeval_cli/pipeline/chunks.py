@@ -18,11 +18,11 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from cfeval_cli.core import NONE, Arrays, Cache, Cost, Executor, Ints, Section
+from cfeval_cli.core import NO_FEATURE, Arrays, Cache, Cost, Executor, Ints, Section
 from cfeval_cli.core.files import restore_working_directory
 from cfeval_cli.core.scratch import Scratch, slabs
 from cfeval_cli.errors import Failure, UserError, describe_error
-from cfeval_cli.seeding import stream
+from cfeval_cli.seeding import make_stream
 
 log = logging.getLogger("cfeval")
 
@@ -179,7 +179,7 @@ def _write(joined: NDArray[Any], span: slice, array: NDArray[Any]) -> None:
         joined[span] = array
     else:
         joined[span, : array.shape[1]] = array
-        joined[span, array.shape[1] :] = np.nan if joined.dtype.kind == "f" else NONE
+        joined[span, array.shape[1] :] = np.nan if joined.dtype.kind == "f" else NO_FEATURE
 
 
 def map_chunks(
@@ -226,7 +226,7 @@ def map_chunks(
 
 def draw_sample(seed: int, name: str, cached: Ints, elsewhere: Ints) -> dict[str, Ints]:
     """Draw a few of the places whose results are from the cache, and a few of those from worker processes."""
-    draw = stream(seed, f"check.{name}")
+    draw = make_stream(seed, f"check.{name}")
     drawn = {FROM_CACHE: draw.permutation(cached), FROM_WORKERS: draw.permutation(elsewhere)}
     return {origin: np.sort(places[:_SAMPLE]) for origin, places in drawn.items() if len(places)}
 

@@ -24,7 +24,14 @@ def display_progress(quiet: bool = False) -> Iterator[Progress]:
         elif sys.stderr.isatty():
             from rich.console import Console
             from rich.logging import RichHandler
-            from rich.progress import BarColumn, ProgressColumn, SpinnerColumn, Task, TextColumn, TimeRemainingColumn
+            from rich.progress import (
+                BarColumn,
+                ProgressColumn,
+                SpinnerColumn,
+                Task,
+                TextColumn,
+                TimeRemainingColumn,
+            )
             from rich.progress import Progress as RichProgress
             from rich.text import Text
 

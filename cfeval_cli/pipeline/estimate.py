@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cfeval_cli.core import Editable, Ints, Sloped
+from cfeval_cli.core import HasAnalyticGradient, Ints, SupportsEdits
 from cfeval_cli.pipeline.progress import Estimate
 from cfeval_cli.pipeline.study import Study
 
@@ -20,7 +20,7 @@ def estimate_search(study: Study, features: Ints, seconds_per_row: float) -> Est
     search = study.plan.search
     workload = search.workload(study.dataset, features)
     # Such models evaluate edits in a fraction of the time that whole rows take.
-    is_fast = isinstance(study.model, Sloped if search.moves else Editable)
+    is_fast = isinstance(study.model, HasAnalyticGradient if search.moves else SupportsEdits)
     seconds = None if workload.evaluations is None or is_fast else workload.evaluations * seconds_per_row
     return Estimate(" or ".join([*workload.settings, "n_explain"]), seconds)
 

@@ -8,18 +8,18 @@ from dataclasses import replace
 import numpy as np
 
 from cfeval_cli.core import (
-    NONE,
-    Absent,
+    NO_FEATURE,
+    AbsentScore,
     Access,
+    AnswerCache,
     Bools,
-    Case,
     Counterfactuals,
     Explanation,
     Floats,
     Ints,
     Ledger,
-    Memory,
     Metric,
+    MetricInput,
     Rows,
     Score,
     Section,
@@ -35,7 +35,7 @@ Edits = Mapping[Access, Counterfactuals]  # by the level of access at which they
 
 def find_explained(features: Ints) -> Ints:
     """Return the instances for which any features (N, k) are selected."""
-    return np.flatnonzero((features != NONE).any(axis=1))
+    return np.flatnonzero((features != NO_FEATURE).any(axis=1))
 
 
 def as_slice(rows: Ints, size: int) -> Ints | slice:
@@ -74,13 +74,13 @@ def case_of(
     edits: Edits,
     truth: Mapping[str, Floats],
     explanation: Explanation | None = None,
-    memory: Memory | None = None,
-) -> Case:
+    memory: AnswerCache | None = None,
+) -> MetricInput:
     """What the metrics are given of one explainer; `truth` is that of these instances.
 
     `explanation` is all that it named, in order, if it has an order. Cases of the same instances share a `memory`.
     """
-    return Case(
+    return MetricInput(
         rows.ids,
         rows.codes,
         rows.labels,
@@ -94,12 +94,12 @@ def case_of(
         removals=study.removals,
         truth=truth,
         explanation=explanation,
-        memory=memory or Memory(),
+        memory=memory or AnswerCache(),
     )
 
 
 @restore_working_directory()
-def scores_of(study: Study, case: Case, metric: Metric, asker: str) -> Iterator[Score | Absent]:
+def scores_of(study: Study, case: MetricInput, metric: Metric, asker: str) -> Iterator[Score | AbsentScore]:
     """What one metric says of a case, which it sees with no more access than it declares."""
     access = _access(study, metric)
     seen = replace(

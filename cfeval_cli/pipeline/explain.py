@@ -13,17 +13,17 @@ import numpy as np
 
 from cfeval_cli.core import (
     ABSENT,
-    NONE,
+    NO_FEATURE,
     Access,
     Batch,
-    Binary,
+    BinaryModel,
     Cache,
     Codes,
     Cost,
     Dataset,
     Executor,
-    Explained,
     Explainer,
+    ExplainerResult,
     Explanation,
     Floats,
     Ints,
@@ -86,7 +86,7 @@ class Job:
     def side_by_side(self) -> bool:
         """Whether its instances wait for the model together, which pays unless an answer costs next to nothing."""
         # a limit of time is for each instance by itself
-        return self.explainer.side_by_side and self.timeout is None and not isinstance(self.model, Binary)
+        return self.explainer.side_by_side and self.timeout is None and not isinstance(self.model, BinaryModel)
 
     @cached_property
     def together(self) -> Together:
@@ -117,7 +117,7 @@ def explain(
     *,
     strict: bool = False,
     scratch: Scratch | None = None,
-) -> Explained:
+) -> ExplainerResult:
     """Explain all instances; one that cannot be explained is left out with the reason, or ends the run if `strict`."""
     section, rows = job.section, job.rows
     if section.key is None:
@@ -128,7 +128,7 @@ def explain(
     done = map_chunks(work, executor, cache, advance, scratch or Scratch(), strict=strict)
     explanation = Explanation(done.arrays["features"], done.arrays["scores"])
     cost = _fit_cost(job, section, cache, is_stored=len(done.cached) == len(rows)) + done.cost
-    explained = Explained(explanation, cost, len(done.cached), done.faults, done.cached, done.elsewhere)
+    explained = ExplainerResult(explanation, cost, len(done.cached), done.faults, done.cached, done.elsewhere)
     if explained.faults:
         n_faults = f"{len(explained.faults):,} of {len(rows):,}"
         log.warning("%s: no explanation of %s instances: %s", job.component, n_faults, explained.reasons)
@@ -145,7 +145,7 @@ def _fit_cost(job: Job, section: Section, cache: Cache, *, is_stored: bool) -> C
     return cost
 
 
-def check_sample(job: Job, done: Explained, tolerance: float) -> None:
+def check_sample(job: Job, done: ExplainerResult, tolerance: float) -> None:
     """Recompute a few of the explanations from the cache and from worker processes; Failure if one differs.
 
     An explainer that does not declare what its results depend on may give others each time.
@@ -160,13 +160,13 @@ def check_sample(job: Job, done: Explained, tolerance: float) -> None:
                 _compare(job, done, row, again, tolerance, origin)
 
 
-def _compare(job: Job, done: Explained, row: int, again: Part, tolerance: float, origin: str) -> None:
+def _compare(job: Job, done: ExplainerResult, row: int, again: Part, tolerance: float, origin: str) -> None:
     named = done.explanation.features[row]
     before = dict(zip(named.tolist(), done.explanation.scores[row].tolist(), strict=True))
     features, scores = again.arrays["features"][0], again.arrays["scores"][0]
     now = dict(zip(features.tolist(), scores.tolist(), strict=True))
     scale = float(np.abs(scores[np.isfinite(scores)]).max(initial=1.0))
-    for feature in sorted((before.keys() | now.keys()) - {NONE}):
+    for feature in sorted((before.keys() | now.keys()) - {NO_FEATURE}):
         old, new = before.get(feature, np.nan), now.get(feature, np.nan)
         if not np.isclose(old, new, rtol=0.0, atol=tolerance * scale):
             raise Failure(
@@ -239,7 +239,7 @@ def _checked(answer: Explanation | str, row: int, codes: Codes) -> Part:
     """The explanation of one instance of a batch, if it is one."""
     if isinstance(answer, str):
         return Part(_NOTHING, fault=answer)
-    there = answer.features[row] != NONE
+    there = answer.features[row] != NO_FEATURE
     features, scores = answer.features[row][there], answer.scores[row][there]
     wrong = wrong_with(features, scores, codes)
     return Part(_NOTHING, fault=wrong) if wrong else Part({"features": features[None], "scores": scores[None]})

@@ -6,20 +6,20 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from cfeval_cli.core import ABSENT, NONE, Explained, Explanation, Ints
+from cfeval_cli.core import ABSENT, NO_FEATURE, ExplainerResult, Explanation, Ints
 from cfeval_cli.core.fingerprint import of_code, of_component
 from cfeval_cli.pipeline import explain, trust
 from cfeval_cli.pipeline.study import Study
-from cfeval_cli.seeding import stream
+from cfeval_cli.seeding import make_stream
 
 
 def explain_instances(
     study: Study,
     name: str,
-    others: Mapping[str, Explained],
+    others: Mapping[str, ExplainerResult],
     advance: Callable[[int], None],
     job: explain.Job | None = None,
-) -> Explained:
+) -> ExplainerResult:
     """Return one explainer's explanations of all instances; from `others` if they follow from these.
 
     With the run's seed, unless a job has another.
@@ -32,7 +32,7 @@ def explain_instances(
         done = others[source]  # whose cost is its own: it would have asked the same
         told = made(done.explanation)
         aside = study.scratch.keep({"features": told.features, "scores": told.scores})
-        return Explained(Explanation(**aside), done.cost, done.known, done.faults)
+        return ExplainerResult(Explanation(**aside), done.cost, done.known, done.faults)
     job = job or make_job(study, name, plan.settings.seed)
     return explain.explain(job, plan.executor, study.cache, advance, strict=plan.settings.strict, scratch=study.scratch)
 
@@ -56,26 +56,29 @@ def make_job(study: Study, name: str, seed: int) -> explain.Job:
     )
 
 
-def select_top_k(study: Study, name: str, done: Explained) -> Ints:
+def select_top_k(study: Study, name: str, done: ExplainerResult) -> Ints:
     """Return the k features (N, k) to be evaluated; a row of NONE is left out."""
     plan, instances = study.plan, study.instances
     features = done.explanation.top(plan.settings.k)
     study.scratch.release()
-    short = np.flatnonzero((features == NONE).any(axis=1))
+    short = np.flatnonzero((features == NO_FEATURE).any(axis=1))
     if plan.settings.incomplete == "skip":
-        features[short] = NONE
+        features[short] = NO_FEATURE
     elif plan.settings.incomplete == "random":
         for row in (row for row in short if row not in done.faults):
-            named = features[row][features[row] != NONE]
+            named = features[row][features[row] != NO_FEATURE]
             others = np.setdiff1d(np.flatnonzero(instances.codes[row] != ABSENT), named)
-            more = stream(plan.settings.seed, f"incomplete.{name}", int(instances.ids[row])).permutation(others)
+            more = make_stream(plan.settings.seed, f"incomplete.{name}", int(instances.ids[row])).permutation(others)
             filled = np.concatenate([named, more])[: plan.settings.k]
-            features[row] = NONE if len(filled) < plan.settings.k else filled
+            features[row] = NO_FEATURE if len(filled) < plan.settings.k else filled
     return features
 
 
 def check_unchanged(
-    study: Study, jobs: Mapping[str, explain.Job], explanations: Mapping[str, Explained], advance: Callable[[int], None]
+    study: Study,
+    jobs: Mapping[str, explain.Job],
+    explanations: Mapping[str, ExplainerResult],
+    advance: Callable[[int], None],
 ) -> None:
     """Compare the model, and some explanations from elsewhere, with what they are now; Failure if they differ.
 

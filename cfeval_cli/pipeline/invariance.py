@@ -14,22 +14,22 @@ import numpy as np
 
 from cfeval_cli.core import (
     ABSENT,
-    NONE,
+    NO_FEATURE,
     Access,
     Bools,
-    Change,
     Counterfactuals,
-    Depth,
-    Explained,
+    ExplainerResult,
     Explanation,
+    FittedDistance,
     Floats,
+    InspectionDepth,
     Ints,
     Ledger,
-    Measure,
+    ParameterChange,
     Reparametrisable,
     Rows,
     Score,
-    Task,
+    SearchTask,
 )
 from cfeval_cli.core.explanation import named
 from cfeval_cli.core.without import without
@@ -37,7 +37,7 @@ from cfeval_cli.errors import Failure
 from cfeval_cli.pipeline.evaluate import Edits, case_of, scores_of
 from cfeval_cli.pipeline.search import stream_name
 from cfeval_cli.pipeline.study import Study, removed
-from cfeval_cli.seeding import stream
+from cfeval_cli.seeding import make_stream
 from cfeval_cli.statistics.bootstrap import divided
 from cfeval_cli.statistics.invariance import TOGETHER, Reparametrised
 from cfeval_cli.statistics.scores import Row, Scores
@@ -53,7 +53,7 @@ _CLOSE = 1e-9  # logits that differ by no more are the same
 
 def find(
     study: Study,
-    explanations: Mapping[str, Explained],
+    explanations: Mapping[str, ExplainerResult],
     chosen: Mapping[str, Ints],
     edits: Mapping[str, Edits],
     scores: Scores,
@@ -72,19 +72,19 @@ def find(
     if trial.repeats:
         trial = _Trial.of(study, _sample(study, everyone, _FEW), told, chosen, edits)
     # effects of single values, and what is left without them, depend on the constant alone
-    embeddings = trial.parts(Depth.EMBEDDINGS)
-    effects = trial.parts(Depth.EFFECTS) if "constant" in changes else embeddings
+    embeddings = trial.parts(InspectionDepth.EMBEDDINGS)
+    effects = trial.parts(InspectionDepth.EFFECTS) if "constant" in changes else embeddings
     base = trial.told(scores)
     for rows in (effects.said, embeddings.said):  # a search that is repeated in another way is compared with itself
         base.write(rows)
     draws = trial.draws(len(changes) + 1)
     changed: dict[str, Floats] = {}
 
-    def under(wanted: Collection[Change], parts: _Parts, start: Floats) -> Floats:
+    def under(wanted: Collection[ParameterChange], parts: _Parts, start: Floats) -> Floats:
         """The values (draws, R, E) under some changes; what none of the parts can move is as at the start."""
         tables = np.broadcast_to(start, (draws, *base.values.shape)).copy()
         for i in range(draws if parts.metrics else 0):
-            rng = stream(study.plan.settings.seed, "reparametrisation", i)
+            rng = make_stream(study.plan.settings.seed, "reparametrisation", i)
             other = replace(study, model=model.reparametrised(study.dataset, wanted, rng), ledger=Ledger())
             trial.check(other)
             replace(base, values=tables[i]).write(dict(trial.values(other, parts)))
@@ -101,9 +101,9 @@ def find(
 def _compared(study: Study, chosen: Mapping[str, Ints]) -> Ints:
     """The instances that all explainers cover, if these are compared; a rung or who covers none limits nobody."""
     covers = [
-        (features != NONE).any(axis=1)
+        (features != NO_FEATURE).any(axis=1)
         for name, features in chosen.items()
-        if np.isnan(study.plan.explainers[name].rung) and (features != NONE).any()
+        if np.isnan(study.plan.explainers[name].rung) and (features != NO_FEATURE).any()
     ]
     common = np.logical_and.reduce(covers) if covers else np.ones(len(study.instances), dtype=bool)
     return np.flatnonzero(common if study.plan.settings.support == "common" and common.any() else np.ones_like(common))
@@ -114,7 +114,7 @@ def _sample(study: Study, everyone: Ints, most: int) -> Ints:
     if len(everyone) <= most:
         return everyone
     return np.sort(
-        stream(study.plan.settings.seed, "reparametrisation.instances").choice(everyone, most, replace=False)
+        make_stream(study.plan.settings.seed, "reparametrisation.instances").choice(everyone, most, replace=False)
     )
 
 
@@ -168,7 +168,7 @@ class _Trial:
         owner, place, features, told = [], [], [], []
         found: dict[Access, list[Counterfactuals]] = {level: [] for level in study.measures}
         for number, (name, explained) in enumerate(chosen.items()):
-            usable = (explained != NONE).any(axis=1)
+            usable = (explained != NO_FEATURE).any(axis=1)
             here = np.flatnonzero(usable[sample])
             owner.append(np.full(len(here), number))
             place.append(here)
@@ -241,7 +241,7 @@ class _Trial:
         gives = [self.study.plan.explainers[name].gives == "scores" for name in self.names]
         return np.array(gives, dtype=bool)[self.owner]
 
-    def _edited(self, study: Study, level: Access, measure: Measure) -> Counterfactuals:
+    def _edited(self, study: Study, level: Access, measure: FittedDistance) -> Counterfactuals:
         """The run's own edits, measured anew; searched anew where the search could have found others."""
         found, search = self.edits[level], study.plan.search
         if found.codes is not None and level not in self._searched:
@@ -249,11 +249,11 @@ class _Trial:
         task = self._task(study, level, measure)
         return search.limit(task) or search.find(task)
 
-    def _task(self, study: Study, level: Access, measure: Measure, some: slice = slice(None)) -> Task:
+    def _task(self, study: Study, level: Access, measure: FittedDistance, some: slice = slice(None)) -> SearchTask:
         """The search as a run has it, with the same random numbers."""
         plan, dataset, rows = study.plan, study.dataset, self.rows.take(some)
         component = stream_name(level)
-        return Task(
+        return SearchTask(
             rows.ids, rows.codes, rows.labels, seed=plan.settings.seed, component=component,
             features=self.features[some], dataset=dataset, model=study.gate(level, component), measure=measure,
         )  # fmt: skip
@@ -278,7 +278,7 @@ class _Trial:
         gate = Ledger().gate(self.study.model, Access.GRADIENT, "reparametrisation")
         return gate.line(self.study.rows.codes[self.sample])[0]
 
-    def parts(self, least: Depth) -> _Parts:
+    def parts(self, least: InspectionDepth) -> _Parts:
         """The parts that look so deep into the model, and the metrics that those or their own questions may move."""
         study, plan, looked = self.study, self.study.plan, self._looked
         embeds = [level for level in study.measures if plan.distance.embeds(study.model, level)]
@@ -319,7 +319,7 @@ class _Trial:
         study, search = self.study, self.study.plan.search
         return {
             level for level in study.measures
-            if self._looked.depth(f"search.{level.name.lower()}") > Depth.PREDICTIONS
+            if self._looked.depth(f"search.{level.name.lower()}") > InspectionDepth.PREDICTIONS
             or (search.by_distance and study.plan.distance.embeds(study.model, level))
         }  # fmt: skip
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
-from cfeval_cli.errors import visible
+from cfeval_cli.errors import escape_controls
 
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
@@ -58,7 +58,7 @@ class Progress:
         # when the first and the last items were done: the first were known from before, which says nothing of the speed
         base: tuple[float, int] | None = None
         last = begun
-        task = self._live.add_task(visible(title), total=total, count="") if self._live else None
+        task = self._live.add_task(escape_controls(title), total=total, count="") if self._live else None
 
         def advance(items: int) -> None:
             nonlocal base, done, last

@@ -8,9 +8,9 @@ from typing import Any
 
 import pandas as pd
 
-from cfeval_cli.core import Judging, Linear
+from cfeval_cli.core import HasLinearLogit, JudgeSettings
 from cfeval_cli.errors import UserError
-from cfeval_cli.pipeline.run import Outcome
+from cfeval_cli.pipeline.run import RunOutcome
 from cfeval_cli.results import validation as checked
 from cfeval_cli.results.store import RunFolder
 from cfeval_cli.settings.plan import Plan
@@ -21,7 +21,7 @@ from cfeval_cli.statistics.scores import Scores
 _OMITTED = {"bounds": 0, "noise": 0, "reparametrisations": 0, "figures": (), "report": False}
 
 
-def plan_judge(plan: Plan, judge: Judging) -> Plan:
+def plan_judge(plan: Plan, judge: JudgeSettings) -> Plan:
     """Return the plan of a judge: the same explainers on the same instances, another model."""
     explainers = {name: explainer for name, explainer in plan.explainers.items() if explainer.portable}
     if not explainers:
@@ -48,12 +48,12 @@ def read_judge(name: str, folder: RunFolder) -> Judge:
     return Judge(name, view, None if record.fidelity is None else record.fidelity.model_dump())
 
 
-def is_recommended(outcome: Outcome) -> bool:
+def is_recommended(outcome: RunOutcome) -> bool:
     """Whether users ask about the model: it is not the paper's white box."""
-    return not outcome.study.subject.can(Linear)
+    return not outcome.study.subject.can(HasLinearLogit)
 
 
-def recommend_explainer(outcome: Outcome, questions: Mapping[str, str], judges: list[Judge]) -> dict[str, Any]:
+def recommend_explainer(outcome: RunOutcome, questions: Mapping[str, str], judges: list[Judge]) -> dict[str, Any]:
     """Return the content of recommendation.json."""
     study, scores, findings, chosen = outcome.study, outcome.scores, outcome.findings, outcome.chosen
     plan, ids = study.plan, study.instances.ids

@@ -8,7 +8,7 @@ from math import isnan
 
 import numpy as np
 
-from cfeval_cli.core import Explained, Floats, Ints, Ledger
+from cfeval_cli.core import ExplainerResult, Floats, Ints, Ledger
 from cfeval_cli.pipeline import bounds, invariance
 from cfeval_cli.pipeline.estimate import estimate_repetition
 from cfeval_cli.pipeline.evaluate import Edits, search_edits
@@ -17,7 +17,7 @@ from cfeval_cli.pipeline.progress import Progress
 from cfeval_cli.pipeline.score import score
 from cfeval_cli.pipeline.study import Study
 from cfeval_cli.results.store import RunFolder
-from cfeval_cli.seeding import integer, stream
+from cfeval_cli.seeding import draw_seed, make_stream
 from cfeval_cli.statistics import noise
 from cfeval_cli.statistics.invariance import Reparametrised
 from cfeval_cli.statistics.scores import Scores
@@ -39,7 +39,7 @@ class Evaluated:
     """The explanations of a run with all that was computed from them."""
 
     truth: Mapping[str, Floats]
-    explanations: Mapping[str, Explained]
+    explanations: Mapping[str, ExplainerResult]
     chosen: Mapping[str, Ints]
     edits: Mapping[str, Edits]
     scores: Scores
@@ -79,7 +79,7 @@ def sample_instances(study: Study) -> tuple[Study, Ints]:
     plan, size = study.plan, len(study.instances)
     # Unless a run says how many: at most a quarter, which bounds the cost of explaining again.
     most = min(MAX_REPEATED, size // 4) if plan.settings.noise == "auto" else plan.settings.noise
-    rows = np.sort(stream(plan.settings.seed, "noise").choice(size, min(most, size), replace=False))
+    rows = np.sort(make_stream(plan.settings.seed, "noise").choice(size, min(most, size), replace=False))
     # what the rungs of a ladder draw is known beforehand
     asked = {name: explainer for name, explainer in plan.explainers.items() if isnan(explainer.rung)}
     some = study.instances.take(rows)
@@ -89,8 +89,8 @@ def sample_instances(study: Study) -> tuple[Study, Ints]:
 
 def repeat_explanations(study: Study, truth: Mapping[str, Floats], advance: Callable[[int], None]) -> Evaluated:
     """Explain with a seed that no run has by chance; the search draws what it drew before."""
-    seed = integer(stream(study.plan.settings.seed, "noise.seed"))
-    explanations: dict[str, Explained] = {}
+    seed = draw_seed(make_stream(study.plan.settings.seed, "noise.seed"))
+    explanations: dict[str, ExplainerResult] = {}
     chosen, edits = {}, {}
     for name in study.plan.explainers:
         done = explanations[name] = explain_instances(study, name, explanations, advance, make_job(study, name, seed))

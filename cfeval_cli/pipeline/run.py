@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import pandas as pd
 
-from cfeval_cli.core import Explained, Ints, Model, Taught
+from cfeval_cli.core import DistilledModel, ExplainerResult, Ints, Model
 from cfeval_cli.core.files import restore_working_directory
 from cfeval_cli.core.fingerprint import of_component, of_work
 from cfeval_cli.pipeline import circular, trust, truths
@@ -34,7 +34,7 @@ from cfeval_cli.statistics.scores import Scores
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RunOutcome:
     """What a run computed, for its judges and the recommendation."""
 
     study: Study
@@ -45,7 +45,7 @@ class Outcome:
 
 
 @restore_working_directory()
-def run(plan: Plan, folder: RunFolder, progress: Progress, teacher: Model | None = None) -> Outcome | None:
+def run(plan: Plan, folder: RunFolder, progress: Progress, teacher: Model | None = None) -> RunOutcome | None:
     """Compute everything that the plan asks for, and store each part at once; None if the folder had the results.
 
     The teacher of a distilled model is trained unless it is given.
@@ -67,7 +67,7 @@ def run(plan: Plan, folder: RunFolder, progress: Progress, teacher: Model | None
         trust.try_out(model, dataset, settings.seed, settings.timeout_model)
     quality, seconds_per_row = measure_quality(model, dataset)
     folder.save_model(model, quality, trust.doubts(quality["accuracy"], dataset))
-    if isinstance(plan.model, Taught):
+    if isinstance(plan.model, DistilledModel):
         folder.save_fidelity(measure_fidelity(model, learned, settings.confidence))
     study = prepare(plan, dataset, model, cache, folder.scratch)
     folder.save_instances(dataset, study.instances, study.rows, study.probabilities)
@@ -77,7 +77,7 @@ def run(plan: Plan, folder: RunFolder, progress: Progress, teacher: Model | None
     folder.save_truth(study.instances, estimates)
     truth = {name: estimate.importance for name, estimate in estimates.items()}
 
-    explanations: dict[str, Explained] = {}
+    explanations: dict[str, ExplainerResult] = {}
     jobs = {name: make_job(study, name, settings.seed) for name in plan.explainers}
     for name, job in jobs.items():
         expected = estimate_explainer(study, name, seconds_per_row)
@@ -113,7 +113,7 @@ def run(plan: Plan, folder: RunFolder, progress: Progress, teacher: Model | None
     with progress.stage("check", len(jobs)) as advance:
         check_unchanged(study, jobs, explanations, advance)
     folder.save_scores(scores, findings, bootstrap.resamples, study.ledger, progress.seconds)
-    return Outcome(study, chosen, scores, findings, bootstrap)
+    return RunOutcome(study, chosen, scores, findings, bootstrap)
 
 
 def hash_inputs(plan: Plan) -> str | None:

@@ -9,9 +9,19 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pandas as pd
 
-from cfeval_cli.core import NONE, Absent, Case, Explained, Explainer, Floats, Ints, Metric, Score
+from cfeval_cli.core import (
+    NO_FEATURE,
+    AbsentScore,
+    Explainer,
+    ExplainerResult,
+    Floats,
+    Ints,
+    Metric,
+    MetricInput,
+    Score,
+)
 from cfeval_cli.core.metric import with_counts
-from cfeval_cli.core.scratch import Room, slabs
+from cfeval_cli.core.scratch import ScratchArrays, slabs
 from cfeval_cli.pipeline import circular
 from cfeval_cli.pipeline.evaluate import Edits, as_slice, case_of, find_explained, scores_of
 from cfeval_cli.pipeline.study import Study
@@ -22,7 +32,7 @@ from cfeval_cli.statistics.support import common
 def score(
     study: Study,
     truth: Mapping[str, Floats],
-    explanations: Mapping[str, Explained],
+    explanations: Mapping[str, ExplainerResult],
     chosen: Mapping[str, Ints],
     edits: Mapping[str, Edits],
 ) -> tuple[Scores, pd.DataFrame]:
@@ -30,7 +40,7 @@ def score(
     plan, size = study.plan, len(study.instances)
     everyone = np.arange(size)
     members = {name: _Member.of(features, everyone) for name, features in chosen.items()}
-    room, results = Room[tuple[Key, str]](study.scratch, size), dict[Key, _Result]()
+    room, results = ScratchArrays[tuple[Key, str]](study.scratch, size), dict[Key, _Result]()
     for slab in slabs(size):
         if slab.start:
             study.memory.forget()  # nobody asks about the instances of another slab
@@ -80,9 +90,9 @@ def _case(
     member: _Member,
     slab: slice,
     truth: Mapping[str, Floats],
-    done: Explained,
+    done: ExplainerResult,
     edits: Edits,
-) -> Case:
+) -> MetricInput:
     """What the metrics are given of one explainer's explanations of the instances of a slab."""
     plan, told = study.plan, done.explanation.take(slab)
     mine = member.within(slab)
@@ -91,7 +101,7 @@ def _case(
         study,
         study.rows.take(slab).take(rows),
         member.features[slab][rows],
-        (told.top(plan.settings.k) != NONE).all(axis=1),
+        (told.top(plan.settings.k) != NO_FEATURE).all(axis=1),
         {level: found.take(mine) for level, found in edits.items()},
         {definition: importance[slab][rows] for definition, importance in truth.items()},
         told.take(rows) if plan.explainers[name].gives == "scores" else None,
@@ -100,7 +110,7 @@ def _case(
     return replace(case, total=len(study.instances))
 
 
-def _scored(study: Study, cases: Mapping[str, Case]) -> Iterator[tuple[Metric, str, Score | Absent]]:
+def _scored(study: Study, cases: Mapping[str, MetricInput]) -> Iterator[tuple[Metric, str, Score | AbsentScore]]:
     """What each metric says of each explainer."""
     for metric in study.plan.metrics.values():
         for name, case in cases.items():
@@ -120,9 +130,9 @@ class _Result:
     counts: Counter[str] = field(default_factory=Counter)
     of: list[tuple[str, Ints]] = field(default_factory=list)  # whose scores, and where these are none of all
 
-    def add(self, found: Score | Absent, member: _Member, slab: slice) -> None:
+    def add(self, found: Score | AbsentScore, member: _Member, slab: slice) -> None:
         """One more slab."""
-        if isinstance(found, Absent):
+        if isinstance(found, AbsentScore):
             self.reason = found.reason
             return
         self.method = max(self.method, found.method, key=len)

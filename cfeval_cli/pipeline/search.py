@@ -16,14 +16,14 @@ from cfeval_cli.core import (
     Counterfactuals,
     Dataset,
     Executor,
+    FittedDistance,
     Ints,
     Ledger,
-    Measure,
     Model,
     Rows,
     Search,
+    SearchTask,
     Section,
-    Task,
 )
 from cfeval_cli.core.counterfactual import editable
 from cfeval_cli.core.scratch import Scratch
@@ -43,7 +43,7 @@ class Job:
     search: Search
     dataset: Dataset
     model: Model
-    measure: Measure
+    measure: FittedDistance
     access: Access
     seed: int
     rows: Rows
@@ -103,7 +103,7 @@ def check_sample(job: Job, done: Joined, tolerance: float) -> None:
 def _find(job: Job, places: Ints) -> list[Part]:
     """A chunk of instances, here or in another process."""
     begun, ledger, rows = time.perf_counter(), Ledger(), job.rows.take(places)
-    task = Task(
+    task = SearchTask(
         rows.ids,
         rows.codes,
         rows.labels,

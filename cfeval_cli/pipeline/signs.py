@@ -6,11 +6,11 @@ import logging
 
 import numpy as np
 
-from cfeval_cli.core import NONE, Access, Batch, Explained, Floats, Ints, Ledger, Probabilistic
+from cfeval_cli.core import NO_FEATURE, Access, Batch, ExplainerResult, Floats, Ints, Ledger, Probabilistic
 from cfeval_cli.explainer.omission import Omission
 from cfeval_cli.pipeline.study import Study
 from cfeval_cli.removal.marginal import Marginal
-from cfeval_cli.seeding import stream
+from cfeval_cli.seeding import make_stream
 from cfeval_cli.statistics.student import t_interval
 
 log = logging.getLogger("cfeval")
@@ -21,7 +21,7 @@ _DRAWS = 5  # values that take the place of a removed feature
 _CONFIDENCE = 0.99
 
 
-def find_reversed_signs(study: Study, name: str, done: Explained) -> str | None:
+def find_reversed_signs(study: Study, name: str, done: ExplainerResult) -> str | None:
     """Return a warning if scores agree with the model for one predicted class and are reversed for another.
 
     The scores of a sample are compared with the drops in probability when single features are removed. These
@@ -56,10 +56,10 @@ def find_reversed_signs(study: Study, name: str, done: Explained) -> str | None:
     return warning
 
 
-def _sample(study: Study, name: str, done: Explained) -> Ints:
+def _sample(study: Study, name: str, done: ExplainerResult) -> Ints:
     """Return rows of explained instances, as many of each predicted class, without classes that have too few."""
-    order = stream(study.plan.settings.seed, f"signs.{name}").permutation(len(study.rows))
-    explained = order[(done.explanation.features[order] != NONE).sum(axis=1) > 1]
+    order = make_stream(study.plan.settings.seed, f"signs.{name}").permutation(len(study.rows))
+    explained = order[(done.explanation.features[order] != NO_FEATURE).sum(axis=1) > 1]
     labels = study.rows.labels[explained]
     parts = [explained[labels == label][:_SAMPLE] for label in np.unique(labels)]
     return np.sort(np.concatenate([explained[:0], *(part for part in parts if len(part) >= _LEAST)]))
@@ -74,14 +74,14 @@ def _drops(study: Study, rows: Ints) -> Floats:
     return explain(batch).table(study.dataset.width)
 
 
-def _agreement(done: Explained, rows: Ints, drops: Floats) -> Floats:
+def _agreement(done: ExplainerResult, rows: Ints, drops: Floats) -> Floats:
     """Return Spearman's correlation (n,) of scores and drops of the features that are named; NaN if all are equal."""
     from scipy.stats import rankdata
 
     found = np.full(len(rows), np.nan)
     for place, row in enumerate(rows.tolist()):
         named = done.explanation.features[row]
-        there = named != NONE
+        there = named != NO_FEATURE
         ranks = rankdata(done.explanation.scores[row][there]), rankdata(drops[place, named[there]])
         if all(np.ptp(one) for one in ranks):
             found[place] = np.corrcoef(*ranks)[0, 1]

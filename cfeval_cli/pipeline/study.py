@@ -9,27 +9,27 @@ import numpy as np
 
 from cfeval_cli.core import (
     Access,
+    AnswerCache,
     Cache,
     Codes,
     Dataset,
-    Embedded,
+    FittedDistance,
+    FittedRemoval,
     Floats,
-    Gate,
+    HasEmbeddings,
     Ints,
     Ledger,
-    Measure,
-    Memory,
     Model,
+    ModelClient,
+    ModelSpec,
     Probabilistic,
-    Removed,
     Rows,
     Split,
-    Subject,
 )
 from cfeval_cli.core.fingerprint import of_subject
 from cfeval_cli.core.scratch import Scratch, slabs
 from cfeval_cli.pipeline.trust import AT_ONCE, answers
-from cfeval_cli.seeding import stream
+from cfeval_cli.seeding import make_stream
 from cfeval_cli.settings.plan import Plan
 
 
@@ -40,19 +40,19 @@ class Study:
     plan: Plan
     dataset: Dataset
     model: Model
-    subject: Subject
+    subject: ModelSpec
     instances: Split  # to be explained
     rows: Rows  # the same, with what the model predicts
     probabilities: Floats | None  # (N, C), of a model that gives them
-    measures: Mapping[Access, Measure]  # the distance at each level of the search
-    removals: Mapping[str, Removed]  # by name
+    measures: Mapping[Access, FittedDistance]  # the distance at each level of the search
+    removals: Mapping[str, FittedRemoval]  # by name
     identity: str | None  # a hash of data and model, by which finished work is found again
     cache: Cache  # of this run, over what all runs share
     ledger: Ledger = field(default_factory=Ledger)
-    memory: Memory = field(default_factory=Memory)  # what metrics asked about these instances
+    memory: AnswerCache = field(default_factory=AnswerCache)  # what metrics asked about these instances
     scratch: Scratch = field(default_factory=Scratch)  # where what grows with their number is put aside
 
-    def gate(self, access: Access, asker: str) -> Gate:
+    def gate(self, access: Access, asker: str) -> ModelClient:
         """The model as a component may see it."""
         return self.ledger.gate(self.model, access, asker, padded=self.dataset.padded)
 
@@ -67,7 +67,7 @@ def to_explain(dataset: Dataset, seed: int, n_explain: int | None) -> Split:
     """All of the test set, or a seeded sample."""
     if n_explain is None:
         return dataset.test
-    rows = stream(seed, "instances").choice(len(dataset.test), n_explain, replace=False)
+    rows = make_stream(seed, "instances").choice(len(dataset.test), n_explain, replace=False)
     return dataset.test.take(np.sort(rows))
 
 
@@ -82,7 +82,7 @@ def prepare(
         plan=plan,
         dataset=dataset,
         model=model,
-        subject=Subject.trained(dataset, model),
+        subject=ModelSpec.trained(dataset, model),
         instances=instances,
         rows=Rows(instances.ids, instances.codes, labels, kept),
         probabilities=probabilities,
@@ -94,13 +94,13 @@ def prepare(
     )
 
 
-def removed(plan: Plan, dataset: Dataset, model: Model, name: str, ledger: Ledger) -> Removed:
+def removed(plan: Plan, dataset: Dataset, model: Model, name: str, ledger: Ledger) -> FittedRemoval:
     """One way to remove features, ready for a model, or with the reason why there is none."""
     way = plan.removals[name]
     if name in plan.absent.removals:
-        return Removed(way, None, plan.absent.removals[name])
-    most = Access.GRADIENT if isinstance(model, Embedded) else Access.LABEL
-    return Removed(way, way.fit(dataset, ledger.gate(model, most, f"removal.{name}", padded=dataset.padded)))
+        return FittedRemoval(way, None, plan.absent.removals[name])
+    most = Access.GRADIENT if isinstance(model, HasEmbeddings) else Access.LABEL
+    return FittedRemoval(way, way.fit(dataset, ledger.gate(model, most, f"removal.{name}", padded=dataset.padded)))
 
 
 def predicted(model: Model, dataset: Dataset, codes: Codes) -> tuple[Ints, Floats | None]:

@@ -12,7 +12,7 @@ import numpy as np
 from greenlet import getcurrent, greenlet
 from numpy.typing import NDArray
 
-from cfeval_cli.core import Codes, Question
+from cfeval_cli.core import Codes, Query
 
 _ROWS = 10_000  # in one call: more would need more memory, and hardly be answered faster
 
@@ -25,7 +25,7 @@ class _Waiting:
 
     place: int
     worker: greenlet
-    question: Question
+    question: Query
     codes: Codes
 
 
@@ -36,7 +36,7 @@ class Together:
         self._places: dict[greenlet, int] = {}  # of those at work
         self._apart = False  # whether they are in each other's way
 
-    def ask(self, question: Question, codes: Codes) -> NDArray[Any]:
+    def ask(self, question: Query, codes: Codes) -> NDArray[Any]:
         """The model's answer, which one of those who work side by side gets when the others have asked too."""
         worker = getcurrent()
         if worker not in self._places or worker.parent is None:
@@ -131,7 +131,7 @@ def _answered(waiting: Sequence[_Waiting]) -> Iterator[tuple[_Waiting, NDArray[A
         yield from zip(group, _answers(question, group), strict=True)
 
 
-def _answers(question: Question, group: Sequence[_Waiting]) -> Sequence[NDArray[Any] | Exception]:
+def _answers(question: Query, group: Sequence[_Waiting]) -> Sequence[NDArray[Any] | Exception]:
     """One call for all of a group; one for each if that fails, so that who is not to blame has an answer."""
     if len(group) > 1:
         every = np.concatenate([one.codes for one in group])
@@ -144,7 +144,7 @@ def _answers(question: Question, group: Sequence[_Waiting]) -> Sequence[NDArray[
     return [_answer(question, one.codes) for one in group]
 
 
-def _answer(question: Question, codes: Codes) -> NDArray[Any] | Exception:
+def _answer(question: Query, codes: Codes) -> NDArray[Any] | Exception:
     try:
         return question(codes)
     except Exception as error:

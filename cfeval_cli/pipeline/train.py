@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from cfeval_cli.core import Cache, Dataset, Model, Restorable, Section, Stored, Taught, Trainable
+from cfeval_cli.core import Cache, Dataset, DistilledModel, HasArrays, Model, Restorable, Section, Trainable
 from cfeval_cli.core.files import restore_working_directory
 from cfeval_cli.core.fingerprint import of_component, of_work
 from cfeval_cli.model.outside import Given
@@ -27,7 +27,7 @@ def read_texts_as_written(model: Trainable, dataset: Dataset) -> Dataset:
 
 def relabel_by_teacher(plan: Plan, dataset: Dataset, cache: Cache, teacher: Model | None = None) -> Dataset:
     """Return the data that the model learns from; a distilled model learns its teacher's predictions."""
-    if not isinstance(plan.model, Taught):
+    if not isinstance(plan.model, DistilledModel):
         return dataset
     shown = read_texts_as_written(plan.model.teacher, dataset)
     if teacher is None:
@@ -50,7 +50,7 @@ def train_model(plan: Plan, dataset: Dataset, cache: Cache) -> Model:
         with suppress(ValueError):  # not an entry of cfeval: the model is trained again
             return plan.model.restore(entry)
     model = plan.model.fit(dataset, seed)
-    if isinstance(model, Stored):
+    if isinstance(model, HasArrays):
         cache.put(section, {_MODEL: model.arrays()})
     return model
 

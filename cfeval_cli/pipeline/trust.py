@@ -8,11 +8,11 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from cfeval_cli.core import Access, Codes, Dataset, Floats, Ints, Ledger, Model, Probabilistic, Rows, Subject
+from cfeval_cli.core import Access, Codes, Dataset, Floats, Ints, Ledger, Model, ModelSpec, Probabilistic, Rows
 from cfeval_cli.errors import Failure
 from cfeval_cli.model.outside import FEW, BadAnswer, as_probabilities, asked, blamed, of_row
 from cfeval_cli.pipeline.limit import TooLong, within
-from cfeval_cli.seeding import stream
+from cfeval_cli.seeding import make_stream
 from cfeval_cli.settings.plan import Plan
 
 log = logging.getLogger("cfeval")
@@ -24,15 +24,15 @@ AT_ONCE = 1 << 16  # rows that are put before the model at once
 _ALONE = 5  # rows that are also asked about one by one
 
 
-def foreseen(plan: Plan, dataset: Dataset) -> Subject:
+def foreseen(plan: Plan, dataset: Dataset) -> ModelSpec:
     """What the model will be able to answer; some must be tried for that."""
     with _limited(plan.settings.timeout_model):
-        return Subject.of(dataset, plan.model)
+        return ModelSpec.of(dataset, plan.model)
 
 
 def try_out(model: Model, dataset: Dataset, seed: int, patience: float | None) -> None:
     """Refuse a model whose answers are none, or are not the same for the same row."""
-    some = stream(seed, "trust").permutation(len(dataset.test))[:FEW]
+    some = make_stream(seed, "trust").permutation(len(dataset.test))[:FEW]
     codes = dataset.test.codes[np.sort(some)]
     backwards, alone = np.arange(len(codes))[::-1], np.arange(min(_ALONE, len(codes)))
     with _limited(patience):

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cfeval_cli.core import Dataset, Floats, Ints, Known, Ledger, Model, Rows, Section, Truth
+from cfeval_cli.core import Dataset, Floats, Ints, Ledger, Model, Rows, Section, Truth, TruthEstimate
 from cfeval_cli.core.fingerprint import of_component, of_work
 from cfeval_cli.errors import Failure
 from cfeval_cli.pipeline.chunks import ADVICE, Joined, Part, Work, draw_sample, map_chunks
 from cfeval_cli.pipeline.evaluate import as_slice
 from cfeval_cli.pipeline.study import Study
 from cfeval_cli.pipeline.trust import answers, tolerance_of
-from cfeval_cli.seeding import stream
+from cfeval_cli.seeding import make_stream
 
 log = logging.getLogger("cfeval")
 
@@ -36,7 +36,7 @@ class Job:
     rows: Rows
 
 
-def find(study: Study, advance: Callable[[int], None]) -> dict[str, Known]:
+def find(study: Study, advance: Callable[[int], None]) -> dict[str, TruthEstimate]:
     """All of them, by name."""
     found = {}
     for name, truth in study.plan.truths.items():
@@ -54,10 +54,10 @@ def referred(study: Study, truth: Truth) -> Ints:
         size if plan.settings.reference is None else plan.settings.reference,
         plan.settings.budget // max(1, truth.cost(study.subject)),
     )
-    return np.sort(stream(plan.settings.seed, "reference").permutation(size)[: max(1, most)])
+    return np.sort(make_stream(plan.settings.seed, "reference").permutation(size)[: max(1, most)])
 
 
-def _find(study: Study, name: str, truth: Truth) -> Known:
+def _find(study: Study, name: str, truth: Truth) -> TruthEstimate:
     """One of them: where it asks the model on some instances and NaN on all others, else on all."""
     asks, rows, identity = truth.asks(study.subject), study.rows, of_component(truth)
     places = referred(study, truth) if asks else np.arange(len(rows))
@@ -78,7 +78,7 @@ def _find(study: Study, name: str, truth: Truth) -> Known:
     if len(rows) < len(study.rows):
         importance = study.scratch.keep({"importance": _spread(importance, places, len(study.rows))})["importance"]
         error = None if error is None else _spread(error, places, len(study.rows))
-    return Known(importance, error, "; ".join(done.notes))
+    return TruthEstimate(importance, error, "; ".join(done.notes))
 
 
 def _spread(values: Floats, places: Ints, size: int) -> Floats:

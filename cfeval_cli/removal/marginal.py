@@ -7,9 +7,9 @@ from functools import cached_property
 
 import numpy as np
 
-from cfeval_cli.core import Codes, Dataset, Floats, Gate, Ints, Removal, StandIns, Subject
-from cfeval_cli.errors import whole
-from cfeval_cli.seeding import stream
+from cfeval_cli.core import Codes, Dataset, Floats, Ints, ModelClient, ModelSpec, Removal, Replacement
+from cfeval_cli.errors import check_int
+from cfeval_cli.seeding import make_stream
 
 
 @dataclass(frozen=True)
@@ -30,14 +30,14 @@ class Marginal(Removal):
     cost_settings = ("draws",)
 
     def __post_init__(self) -> None:
-        whole("draws", self.draws, 1)
-        whole("seed", self.seed, 0)
+        check_int("draws", self.draws, 1)
+        check_int("seed", self.seed, 0)
 
-    def sits_out(self, subject: Subject) -> str | None:
+    def sits_out(self, subject: ModelSpec) -> str | None:
         """Any model can be asked about values that others have."""
         return None
 
-    def fit(self, dataset: Dataset, model: Gate) -> StandIns:
+    def fit(self, dataset: Dataset, model: ModelClient) -> Replacement:
         """Remember what stands in for which features: many explanations name the same."""
         return _Drawn(dataset, self.draws, self.seed)
 
@@ -118,12 +118,12 @@ class _Drawn:
     def _rows(self) -> Codes:
         """The training rows (draws, M) that are drawn, the same for all sets of features."""
         train = self.dataset.train.codes
-        return train[stream(self.seed, "removal.marginal").integers(0, len(train), self.draws)]
+        return train[make_stream(self.seed, "removal.marginal").integers(0, len(train), self.draws)]
 
     def _sentences(self, count: int) -> Codes:
         """The words (draws, count) that are drawn for so many places."""
         if count not in self._words:
-            rng, frequency = stream(self.seed, "removal.marginal"), self.dataset.frequencies[0]
+            rng, frequency = make_stream(self.seed, "removal.marginal"), self.dataset.frequencies[0]
             drawn = rng.choice(len(frequency), (self.draws, count), p=frequency)
             self._words[count] = np.asarray(drawn, dtype=np.int32)
         return self._words[count]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cfeval_cli.core import Dataset, Gate, Removal, StandIns, Subject
+from cfeval_cli.core import Dataset, ModelClient, ModelSpec, Removal, Replacement
 from cfeval_cli.core.removal import SingleValue
 
 
@@ -17,10 +17,10 @@ class Mask(Removal):
     variant = "mask"
     title = "mask"
 
-    def sits_out(self, subject: Subject) -> str | None:
+    def sits_out(self, subject: ModelSpec) -> str | None:
         """Data without a mask token."""
         return f"{subject.dataset.name} has no mask token" if subject.dataset.unknown is None else None
 
-    def fit(self, dataset: Dataset, model: Gate) -> StandIns:
+    def fit(self, dataset: Dataset, model: ModelClient) -> Replacement:
         """Nothing to prepare."""
         return SingleValue(dataset.mask)

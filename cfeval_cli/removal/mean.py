@@ -6,7 +6,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cfeval_cli.core import ABSENT, Codes, Dataset, Differentiable, Floats, Gate, Ints, Removal, StandIns, Subject
+from cfeval_cli.core import (
+    ABSENT,
+    Codes,
+    Dataset,
+    Floats,
+    HasGradient,
+    Ints,
+    ModelClient,
+    ModelSpec,
+    Removal,
+    Replacement,
+)
 
 
 @dataclass(frozen=True)
@@ -19,11 +30,11 @@ class Mean(Removal):
     title = "mean"
     finds = "shapley"
 
-    def sits_out(self, subject: Subject) -> str | None:
+    def sits_out(self, subject: ModelSpec) -> str | None:
         """An embedding that is no value's can be put only before a model that takes embeddings."""
-        return subject.lacks(Differentiable)
+        return subject.lacks(HasGradient)
 
-    def fit(self, dataset: Dataset, model: Gate) -> StandIns:
+    def fit(self, dataset: Dataset, model: ModelClient) -> Replacement:
         """The means."""
         means = []
         for j in range(dataset.width):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cfeval_cli.core import ABSENT, Dataset, Embedded, Gate, Removal, StandIns, Subject
+from cfeval_cli.core import ABSENT, Dataset, HasEmbeddings, ModelClient, ModelSpec, Removal, Replacement
 from cfeval_cli.core.removal import SingleValue
 
 
@@ -19,10 +19,10 @@ class Zero(Removal):
     arbitrary = True
     finds = "signed"
 
-    def sits_out(self, subject: Subject) -> str | None:
+    def sits_out(self, subject: ModelSpec) -> str | None:
         """A model without embeddings has no zero."""
-        return subject.lacks(Embedded)
+        return subject.lacks(HasEmbeddings)
 
-    def fit(self, dataset: Dataset, model: Gate) -> StandIns:
+    def fit(self, dataset: Dataset, model: ModelClient) -> Replacement:
         """Nothing to prepare."""
         return SingleValue(ABSENT)

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from cfeval_cli.core import Floats
-from cfeval_cli.errors import visible
+from cfeval_cli.errors import escape_controls
 from cfeval_cli.report.plots import COLOURS, INK, WIDE, Plot, about, legend, looks, make_figure, style
 from cfeval_cli.results.record import RunRecord
 
@@ -81,7 +81,9 @@ def _spread(found: _Found, names: Sequence[str], record: RunRecord) -> Plot:
         axis.grid(axis="x")
         axis.locator_params(axis="x", nbins=4)
         axis.set_xlabel(f"{titles[what]} ({level})")
-    axes[0].set_yticks(range(len(names)), [visible(record.explainers[name]) for name in names], parse_math=False)
+    axes[0].set_yticks(
+        range(len(names)), [escape_controls(record.explainers[name]) for name in names], parse_math=False
+    )
     axes[0].set_ylim(len(names) - 0.5, -0.5)
     caption = (
         "Of single counterfactuals: their distance, and by how much they lower the probability of the class predicted "
@@ -111,7 +113,7 @@ def _convergence(mine: pd.DataFrame, names: Sequence[str], record: RunRecord) ->
             drawn = np.linspace(0, len(steps) - 1, min(len(steps), _MOST)).round().astype(int)
             left.step(
                 [0, *steps[drawn]], [0, *shares[drawn]], where="post", lw=1.3, color=looks(names)[name].colour,
-                label=f"{visible(record.explainers[name])} ({len(steps) / len(mine_too):.1%})",
+                label=f"{escape_controls(record.explainers[name])} ({len(steps) / len(mine_too):.1%})",
             )  # fmt: skip
     left.set_xlim(left=0)
     left.set_ylim(0, 1.03)

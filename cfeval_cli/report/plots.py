@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 from cfeval_cli.core import Quantity
-from cfeval_cli.errors import visible
+from cfeval_cli.errors import escape_controls
 from cfeval_cli.report.table import ARROWS
 from cfeval_cli.report.titles import (
     is_truth,
@@ -200,7 +200,7 @@ def about(record: RunRecord, bars: str = "") -> str:
     some = f"{count:,} instance{'s' * (count != 1)}"
     where = f"{record.data.name}, {some}, k = {settings.k}, seed {settings.seed}"
     told = f" {bars}: {100 * settings.confidence:g} % intervals." if bars and record.resampled else ""
-    return visible(f"{told} {where[:1].upper() + where[1:]}.")
+    return escape_controls(f"{told} {where[:1].upper() + where[1:]}.")
 
 
 def legend(figure: Figure, axis: Axes, where: str = "lower center") -> None:
@@ -220,7 +220,7 @@ def _name(axis: Axes, pair: tuple[str, str], record: RunRecord, more: str = "") 
     """A panel's metric, on two lines if it has details."""
     title = make_metric_title(*pair, record)
     lines = [title.name, f"{title.bracket[1:]} {ARROWS[title.direction]}".strip()] if title.details else [title.text]
-    lines = [visible(line) for line in lines]
+    lines = [escape_controls(line) for line in lines]
     place = 0 if title.details and len(lines[1] + more) + 1 > _BROAD else -1
     lines[place] += more
     axis.set_title("\n".join(lines), parse_math=False)
@@ -249,13 +249,13 @@ def _crosses(axis: Axes, x: Any, y: Any, across: Any, up: Any, names: Sequence[s
     axis.hlines(y, x - across[0], x + across[1], colors=colours, lw=0.9)
     axis.vlines(x, y - up[0], y + up[1], colors=colours, lw=0.9)
     for name in x.index:
-        axis.plot(x[name], y[name], ls="", ms=4, label=visible(record.explainers[name]), **seen[name].marked)
+        axis.plot(x[name], y[name], ls="", ms=4, label=escape_controls(record.explainers[name]), **seen[name].marked)
 
 
 def _scores(metrics: pd.DataFrame, record: RunRecord) -> Plot:
     """A panel for each metric, a dot for each explainer."""
     names = list(dict.fromkeys(metrics["explainer"]))
-    titles = [visible(record.explainers[name]) for name in names]
+    titles = [escape_controls(record.explainers[name]) for name in names]
     shown, seen = _shown(metrics, record), looks(names)
     figure, axes = grid(len(shown), 0.6 + 0.16 * max(2, len(names)))
     for i, (axis, (pair, lines)) in enumerate(zip(axes, shown, strict=True)):
@@ -326,11 +326,12 @@ def _ranks(metrics: pd.DataFrame, record: RunRecord) -> Plot:
         mine = [ranks.get((*pair, name), np.nan) for pair in shown]
         shift = 0.09 * (place % 5 - 2) * min(1, len(names) / 6)  # tied explainers stay apart
         axis.plot(
-            range(len(shown)), np.array(mine) + shift, ms=4.5, lw=1.3, label=visible(record.explainers[name]),
+            range(len(shown)), np.array(mine) + shift, ms=4.5, lw=1.3, label=escape_controls(record.explainers[name]),
             alpha=0.9, ls=seen[name].line, **seen[name].marked,
         )  # fmt: skip
     axis.set_xticks(
-        range(len(shown)), [visible(make_metric_title(*pair, record, star=pair in truths).text) for pair in shown],
+        range(len(shown)),
+        [escape_controls(make_metric_title(*pair, record, star=pair in truths).text) for pair in shown],
         rotation=35 if len(shown) <= _SLANTED else 90, ha="right", va="top" if len(shown) <= _SLANTED else "center",
         rotation_mode="anchor", parse_math=False,
     )  # fmt: skip
@@ -437,7 +438,7 @@ def _correlations(correlations: pd.DataFrame, record: RunRecord) -> Plot:
         some = f", {rest:g} without controls" if rest < side["explainers"].max() else ""
         axis.set_xlabel(f"{title}\n{side['explainers'].max():g} ranked{some}", parse_math=False)
     axes[0].set_yticks(
-        range(len(pairs)), [visible(make_metric_title(*pair, record).text) for pair in pairs], parse_math=False
+        range(len(pairs)), [escape_controls(make_metric_title(*pair, record).text) for pair in pairs], parse_math=False
     )
     axes[0].set_ylim(len(pairs) - 0.5, -0.6)
     legend(figure, axes[0])
@@ -475,7 +476,7 @@ def _costs(metrics: pd.DataFrame, costs: pd.DataFrame, record: RunRecord, truths
             for line, bar in zip(mine.to_dict("records"), _bars(mine, "value").T, strict=True):
                 cost = float(spent.loc[line["explainer"], of]) / record.instances * (1000 if of == "seconds" else 1)
                 look: dict[str, Any] = {"ls": "", "ms": 4.5, "elinewidth": 1.2, **seen[line["explainer"]].marked}
-                title = visible(record.explainers[line["explainer"]])
+                title = escape_controls(record.explainers[line["explainer"]])
                 axis.errorbar(cost, line["value"], yerr=bar[:, None], label=title, **look)
             axis.set_xscale("symlog", linthresh=least)  # some cost nothing
             axis.set_xlim(left=-0.6 * least)

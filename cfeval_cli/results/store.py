@@ -28,26 +28,26 @@ from numpy.typing import NDArray
 from cfeval_cli import __version__
 from cfeval_cli.cache.resumable import FILE, Resumable
 from cfeval_cli.core import (
-    NONE,
+    NO_FEATURE,
     Access,
     Cache,
     Codes,
     Counterfactuals,
     Dataset,
-    Explained,
     Explainer,
+    ExplainerResult,
     Floats,
+    HasArrays,
     Ints,
-    Known,
     Ledger,
     Model,
+    ModelSpec,
     Reparametrisable,
     Rows,
     Spellings,
     Split,
-    Stored,
-    Subject,
     Trainable,
+    TruthEstimate,
 )
 from cfeval_cli.core.files import as_csv, hash_file, locked, make_subfolder, refuse_links, sweep_partial, whole_file
 from cfeval_cli.core.fingerprint import of_component, version_of
@@ -295,7 +295,7 @@ class RunFolder:
     def save_model(self, model: Model, quality: Mapping[str, Mapping[str, float]], doubts: Sequence[str] = ()) -> None:
         """How good the trained model is, what to doubt of it, and the model as plain arrays, if there are such."""
         self._add_entries(**{name: dict(by_split) for name, by_split in quality.items()}, doubts=list(doubts))
-        if isinstance(model, Stored):
+        if isinstance(model, HasArrays):
             self._write("model.npz", lambda path: _savez(path, model.arrays()))
         theirs = self._record.reference.test_accuracy
         accuracy, majority, area = quality["accuracy"]["test"], quality["majority"]["test"], quality["auc"].get("test")
@@ -352,7 +352,7 @@ class RunFolder:
 
         self._write_parts("instances.parquet", [partial(some, part) for part in _parts(len(instances))])
 
-    def save_truth(self, instances: Split, truth: Mapping[str, Known]) -> None:
+    def save_truth(self, instances: Split, truth: Mapping[str, TruthEstimate]) -> None:
         """How much each feature truly matters, under each definition that the model has, and how well that is known."""
         entries = self._record.to_dict()["truths"]
         for name, known in truth.items():
@@ -375,7 +375,7 @@ class RunFolder:
             self.scratch.release()
         return many
 
-    def save_explanations(self, instances: Split, explained: Mapping[str, Explained]) -> None:
+    def save_explanations(self, instances: Split, explained: Mapping[str, ExplainerResult]) -> None:
         """All explanations so far, and what they cost."""
         entries = {
             name: {
@@ -408,7 +408,7 @@ class RunFolder:
         counterfactuals: Mapping[str, Mapping[Access, Counterfactuals]],
     ) -> None:
         """Edits of all explainers and levels, part by part where there are many."""
-        there = {name: (usable[name] != NONE).any(axis=1) for name in counterfactuals}
+        there = {name: (usable[name] != NO_FEATURE).any(axis=1) for name in counterfactuals}
         whose = {name: ids if mine.all() else ids[mine] for name, mine in there.items()}  # all are not copied
         whole = [
             (whose[name], name, level, found)
@@ -427,7 +427,7 @@ class RunFolder:
     def save_again(
         self,
         instances: Split,
-        explained: Mapping[str, Explained],
+        explained: Mapping[str, ExplainerResult],
         usable: Mapping[str, Ints],
         counterfactuals: Mapping[str, Mapping[Access, Counterfactuals]],
     ) -> None:
@@ -658,7 +658,7 @@ def _why_no_invariance(plan: Plan, dataset: Dataset) -> str:
     """Why it is not told what other parameters of the model move; nothing if it is."""
     if not plan.settings.reparametrisations:
         return "reparametrisations=0"
-    return Subject.of(dataset, plan.model).lacks(Reparametrisable) or ""
+    return ModelSpec.of(dataset, plan.model).lacks(Reparametrisable) or ""
 
 
 def _describe_spellings(spellings: Spellings, stored: Sequence[Codes]) -> dict[str, Any]:
@@ -705,7 +705,7 @@ def _write_groups(path: Path, parts: Iterator[Any]) -> None:
             writer.write_table(part)
 
 
-def _known(ids: Ints, truth: Mapping[str, Known], part: slice) -> dict[str, Any]:
+def _known(ids: Ints, truth: Mapping[str, TruthEstimate], part: slice) -> dict[str, Any]:
     """Rows of truth.parquet, of some instances."""
     some = ids[part]
     whole = np.concatenate([known.importance[part] for known in truth.values()])
@@ -736,7 +736,7 @@ def costs_of(ledger: Ledger, record: RunRecord) -> pd.DataFrame:
     return pd.DataFrame(lines, columns=columns)
 
 
-def _told(ids: Ints, explained: Mapping[str, Explained], part: slice) -> pd.DataFrame:
+def _told(ids: Ints, explained: Mapping[str, ExplainerResult], part: slice) -> pd.DataFrame:
     """Rows of explanations.parquet, of some instances."""
     explanations = {name: done.explanation.take(part) for name, done in explained.items()}
     places, ids = range(len(ids))[part], ids[part]
@@ -792,7 +792,7 @@ def _savez(path: Path, arrays: Mapping[str, Any]) -> None:
 
 
 def _without_none(features: Ints) -> list[Ints]:
-    return [row[row != NONE] for row in features]
+    return [row[row != NO_FEATURE] for row in features]
 
 
 def _titles(explainers: Mapping[str, Explainer]) -> dict[str, str]:

@@ -7,10 +7,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cfeval_cli.core import NONE, Access, Bools, Counterfactuals, Dataset, Floats, Ints, Search, Task, Workload
-from cfeval_cli.errors import number, one_of, whole
+from cfeval_cli.core import (
+    NO_FEATURE,
+    Access,
+    Bools,
+    Counterfactuals,
+    Dataset,
+    Floats,
+    Ints,
+    Search,
+    SearchTask,
+    Workload,
+)
+from cfeval_cli.errors import check_float, check_int, check_option
 from cfeval_cli.search.edit import embedded, moved
-from cfeval_cli.seeding import one_thread
+from cfeval_cli.seeding import use_one_thread
 
 
 @dataclass(frozen=True)
@@ -30,13 +41,13 @@ class Continuous(Search):
     moves = True
 
     def __post_init__(self) -> None:
-        number("alpha", self.alpha, 0, open_low=True)
-        one_of("optimizer", self.optimizer, ("descent", "adam"))
-        whole("steps", self.steps, 1)
-        number("tolerance", self.tolerance, 0, open_low=True)
-        whole("restarts", self.restarts, 1)
-        number("start", self.start, 0)
-        whole("max_batch_rows", self.max_batch_rows, 1)
+        check_float("alpha", self.alpha, 0, open_low=True)
+        check_option("optimizer", self.optimizer, ("descent", "adam"))
+        check_int("steps", self.steps, 1)
+        check_float("tolerance", self.tolerance, 0, open_low=True)
+        check_int("restarts", self.restarts, 1)
+        check_float("start", self.start, 0)
+        check_int("max_batch_rows", self.max_batch_rows, 1)
 
     @property
     def label(self) -> str:
@@ -51,13 +62,13 @@ class Continuous(Search):
         """Instances to be given at a time."""
         return 512
 
-    def find(self, task: Task) -> Counterfactuals:
+    def find(self, task: SearchTask) -> Counterfactuals:
         """Optimise so many instances at a time that what is worked on stays near the processor."""
         own = embedded(task)
         rows = min(self.max_batch_rows, _NUMBERS // max(1, own[:1].size))
         many = max(1, rows // self.restarts)
         vectors, converged, steps = [own[:0]], [np.zeros(0, dtype=bool)], [np.zeros(0, dtype=np.int64)]
-        with one_thread():
+        with use_one_thread():
             for part in (slice(start, start + many) for start in range(0, len(task.ids), many)):
                 found, done, took = self._best(task.part(part), own[part])
                 vectors.append(found)
@@ -65,23 +76,23 @@ class Continuous(Search):
                 steps.append(took)
             return moved(task, *(np.concatenate(parts) for parts in (vectors, converged, steps)))
 
-    def limit(self, task: Task) -> Counterfactuals | None:
+    def limit(self, task: SearchTask) -> Counterfactuals | None:
         """On a linear model the optimum lies along w, and how far is a problem in one dimension."""
         if not task.model.linear:
             return None
         logits, slopes = task.model.line(task.codes)
-        weights = np.where((task.features != NONE)[:, :, None], slopes[task.features], 0.0)
+        weights = np.where((task.features != NO_FEATURE)[:, :, None], slopes[task.features], 0.0)
         length = np.sqrt((weights**2).sum(axis=(1, 2)))
         towards = np.where(task.labels == 1, -1.0, 1.0)  # away from the predicted class
         step = _optimum(-towards * logits, length, self.alpha) * towards
         step = np.divide(step, length, out=np.zeros_like(length), where=length > 0)
         return moved(task, embedded(task) + step[:, None, None] * weights, np.ones(len(length), dtype=bool))
 
-    def _best(self, task: Task, own: Floats) -> tuple[Floats, Bools, Ints]:
+    def _best(self, task: SearchTask, own: Floats) -> tuple[Floats, Bools, Ints]:
         """For each instance the embeddings (k, d) of the start that came lowest, if it converged, and its steps."""
         spread = self.start * self.alpha**0.5
         noise = np.stack([task.rng(i).normal(size=(self.restarts, *own.shape[1:])) for i in range(len(own))])
-        noise *= (task.features != NONE)[:, None, :, None]
+        noise *= (task.features != NO_FEATURE)[:, None, :, None]
         rows = np.repeat(np.arange(len(own)), self.restarts)
         slope = task.model.slope(task.codes, task.features, task.labels, self.alpha)
 

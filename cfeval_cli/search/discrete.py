@@ -11,7 +11,7 @@ import numpy as np
 
 from cfeval_cli.core import (
     ABSENT,
-    NONE,
+    NO_FEATURE,
     Access,
     Bools,
     Codes,
@@ -19,15 +19,15 @@ from cfeval_cli.core import (
     Dataset,
     Floats,
     Ints,
+    ModelSpec,
     Search,
-    Subject,
-    Task,
+    SearchTask,
     Workload,
 )
 from cfeval_cli.core.client import apply_edits
-from cfeval_cli.errors import Failure, UserError, one_of, whole
+from cfeval_cli.errors import Failure, UserError, check_int, check_option
 from cfeval_cli.search.edit import exchanged
-from cfeval_cli.seeding import uniforms
+from cfeval_cli.seeding import draw_uniforms
 
 
 @dataclass(frozen=True)
@@ -49,9 +49,9 @@ class Discrete(Search):
     title = "disc."
 
     def __post_init__(self) -> None:
-        one_of("pick", self.pick, ("auto", "first", "largest_drop", "nearest"))
-        whole("max_candidates", self.max_candidates, 1)
-        whole("max_batch_rows", self.max_batch_rows, 1)
+        check_option("pick", self.pick, ("auto", "first", "largest_drop", "nearest"))
+        check_int("max_candidates", self.max_candidates, 1)
+        check_int("max_batch_rows", self.max_batch_rows, 1)
 
     @property
     def label(self) -> str:
@@ -70,7 +70,7 @@ class Discrete(Search):
         """Only the nearest is chosen by it."""
         return self.pick == "nearest"
 
-    def refuses(self, subject: Subject) -> str | None:
+    def refuses(self, subject: ModelSpec) -> str | None:
         """A largest drop needs probabilities; labels are enough for the rest."""
         reason = subject.refuses(min(self.levels))
         return f"{reason}. Use search.pick=auto" if reason else None
@@ -101,7 +101,7 @@ class Discrete(Search):
         sizes = sorted((_most(dataset, j, k) for j in range(dataset.width)), reverse=True)
         return int(min(4096, max(16, 1_000_000 // prod(sizes[:k]))))
 
-    def find(self, task: Task) -> Counterfactuals:
+    def find(self, task: SearchTask) -> Counterfactuals:
         """Lay out the candidates of all instances in one line, and judge it part by part."""
         line = _Line.of(task)
         best = _Best.none(len(task.ids))
@@ -113,11 +113,11 @@ class Discrete(Search):
             values[undecided] = line.random_other(task, undecided)
         edited = task.codes.copy()
         for i, named in enumerate(task.features.T):
-            rows = np.flatnonzero(named != NONE)
+            rows = np.flatnonzero(named != NO_FEATURE)
             edited[rows, named[rows]] = values[rows, i]
         return exchanged(task, edited, self.max_batch_rows)
 
-    def _judge(self, task: Task, line: _Line, part: _Part) -> tuple[Ints, Floats, Codes]:
+    def _judge(self, task: SearchTask, line: _Line, part: _Part) -> tuple[Ints, Floats, Codes]:
         """For each instance its best tier, for each candidate its cost (inf if outside the tier) and its values."""
         rows = part.rows
         values = line.values(rows, part.index)
@@ -141,7 +141,7 @@ class Discrete(Search):
                 cost = np.where(any_flip.take(part.member), cost, np.where(allowed, remaining, np.inf))
         return tier, cost, values
 
-    def _distances(self, task: Task, line: _Line, part: _Part, values: Codes) -> Floats:
+    def _distances(self, task: SearchTask, line: _Line, part: _Part, values: Codes) -> Floats:
         """Of all candidates, for the instances with the same features at once if they share their candidates."""
         if line.stay is not None:
             everyone = np.broadcast_to(part.rows, len(values))
@@ -153,7 +153,7 @@ class Discrete(Search):
             members = np.flatnonzero(group_of.ravel() == number)
             here = np.isin(np.broadcast_to(part.member, len(values)), members)
             size = np.count_nonzero(here) // len(members)
-            there = group != NONE
+            there = group != NO_FEATURE
             if there.any():
                 shared = values[here][:size, there]
                 distances[here] = task.measure.matrix(task.codes[part.some][members], group[there], shared).ravel()
@@ -199,8 +199,8 @@ class _Line:
     stay: Ints | None = None
 
     @staticmethod
-    def of(task: Task) -> _Line:
-        there = task.features.T != NONE
+    def of(task: SearchTask) -> _Line:
+        there = task.features.T != NO_FEATURE
         features = np.where(there, task.features.T, 0)
         own = np.where(there, task.codes[np.arange(len(task.codes)), features], np.int32(ABSENT))
         table, begin, sizes = task.dataset.candidate_table
@@ -255,7 +255,7 @@ class _Line:
             values[:, i] = np.where(place == stay, self.own[i].take(rows), found)
         return values
 
-    def random_other(self, task: Task, rows: Ints) -> Codes:
+    def random_other(self, task: SearchTask, rows: Ints) -> Codes:
         """For some instances the values (n, k) of a random candidate that is not the instance itself."""
         # numbered by feature, so that it does not depend on which feature was explained first
         order = np.argsort(task.features[rows].T, axis=0)
@@ -264,7 +264,7 @@ class _Line:
         sizes = np.take_along_axis(self.sizes[:, rows], order, axis=0)
         stay = None if self.stay is None else np.take_along_axis(self.stay[:, rows], order, axis=0)
         line = _Line(own, begin, sizes, self.table, stay)
-        draws = uniforms(task.seed, task.component, task.ids[rows], 2)
+        draws = draw_uniforms(task.seed, task.component, task.ids[rows], 2)
         everyone = np.arange(len(rows))
         drawn = (draws[:, 0] * line.counts).astype(np.int64)
         itself = (line.values(everyone, drawn) == own.T).all(axis=1)

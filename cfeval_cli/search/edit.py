@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from cfeval_cli.core import ABSENT, NONE, Access, Bools, Codes, Counterfactuals, Floats, Ints, Task
+from cfeval_cli.core import ABSENT, NO_FEATURE, Access, Bools, Codes, Counterfactuals, Floats, Ints, SearchTask
 
 
-def exchanged(task: Task, edited: Codes, max_batch_rows: int) -> Counterfactuals:
+def exchanged(task: SearchTask, edited: Codes, max_batch_rows: int) -> Counterfactuals:
     """Counterfactuals made by exchanging values, put before the model so many at a time."""
     parts = [slice(start, start + max_batch_rows) for start in range(0, len(edited), max_batch_rows)]
     told = [task.model.predict(edited[part], task.labels[part]) for part in parts]
@@ -23,7 +23,7 @@ def exchanged(task: Task, edited: Codes, max_batch_rows: int) -> Counterfactuals
     )
 
 
-def moved(task: Task, vectors: Floats, converged: Bools, steps: Ints | None = None) -> Counterfactuals:
+def moved(task: SearchTask, vectors: Floats, converged: Bools, steps: Ints | None = None) -> Counterfactuals:
     """Counterfactuals made by moving the embeddings (n, k, d) of the explained features."""
     labels, probability = task.model.moved(task.codes, task.features, vectors, task.labels)
     return Counterfactuals(
@@ -38,9 +38,9 @@ def moved(task: Task, vectors: Floats, converged: Bools, steps: Ints | None = No
     )
 
 
-def embedded(task: Task) -> Floats:
+def embedded(task: SearchTask) -> Floats:
     """The embeddings (n, k, d) of the explained features, zero where there is none."""
-    named = task.features != NONE
+    named = task.features != NO_FEATURE
     features = np.where(named, task.features, 0)
     codes = np.where(named, np.take_along_axis(task.codes, features, axis=1), np.int32(ABSENT))
     picked = task.model.pick(features.ravel(), codes.ravel())

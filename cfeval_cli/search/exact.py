@@ -6,8 +6,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cfeval_cli.core import NONE, Access, Counterfactuals, Dataset, Ints, Linear, Search, Subject, Task, Workload
-from cfeval_cli.errors import number
+from cfeval_cli.core import (
+    NO_FEATURE,
+    Access,
+    Counterfactuals,
+    Dataset,
+    HasLinearLogit,
+    Ints,
+    ModelSpec,
+    Search,
+    SearchTask,
+    Workload,
+)
+from cfeval_cli.errors import check_float
 from cfeval_cli.search.edit import embedded, moved
 
 
@@ -25,16 +36,16 @@ class Exact(Search):
     moves = True
 
     def __post_init__(self) -> None:
-        number("margin", self.margin, 0, open_low=True)
+        check_float("margin", self.margin, 0, open_low=True)
 
     @property
     def label(self) -> str:
         """What captions say of it."""
         return "exact search"
 
-    def refuses(self, subject: Subject) -> str | None:
+    def refuses(self, subject: ModelSpec) -> str | None:
         """Only linear models have a closed form."""
-        reason = subject.lacks(Linear)
+        reason = subject.lacks(HasLinearLogit)
         accepted = "discrete" if subject.refuses(Access.GRADIENT) else "continuous or search=discrete"
         return f"{reason}. Use search={accepted}" if reason else None
 
@@ -46,16 +57,16 @@ class Exact(Search):
         """Instances to be given at a time."""
         return 4096
 
-    def find(self, task: Task) -> Counterfactuals:
+    def find(self, task: SearchTask) -> Counterfactuals:
         """One step along w for all instances."""
         logits, slopes = task.model.line(task.codes)
-        weights = np.where((task.features != NONE)[:, :, None], slopes[task.features], 0.0)
+        weights = np.where((task.features != NO_FEATURE)[:, :, None], slopes[task.features], 0.0)
         squared = (weights**2).sum(axis=(1, 2))
         target = np.where(task.labels == 1, -self.margin, self.margin)
         reach = np.divide(target - logits, squared, out=np.zeros_like(logits), where=squared > 0)
         vectors = embedded(task) + reach[:, None, None] * weights
         return moved(task, vectors, squared > 0)
 
-    def limit(self, task: Task) -> Counterfactuals | None:
+    def limit(self, task: SearchTask) -> Counterfactuals | None:
         """There is nothing to search."""
         return self.find(task)

@@ -17,7 +17,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from cfeval_cli.core import Access, Distance, Explainer, Metric, Removal, Search, Trainable, Truth
 from cfeval_cli.core.imports import make_importable
-from cfeval_cli.errors import UserError, did_you_mean, one_of, refuse_exit
+from cfeval_cli.errors import UserError, check_option, did_you_mean, refuse_exit
 from cfeval_cli.judge.judge import Judge
 from cfeval_cli.settings.compose import list_default_options
 from cfeval_cli.settings.plan import Absences, Plan
@@ -33,7 +33,7 @@ def build_plan(cfg: DictConfig, given: Mapping[str, object] | None = None) -> Pl
     settings = validate_settings(_plain_settings(cfg))
     truths = _several(cfg, "truth", Truth, given)
     for gold in settings.gold:
-        _check("gold", partial(one_of, "gold", gold, truths))
+        _check("gold", partial(check_option, "gold", gold, truths))
     access = _ACCESS[settings.access]
     chosen = _several(cfg, "metric", Metric, given)
     facts = _several(cfg, "fact", Metric, {}) if cfg.get("fact") else {}
@@ -46,7 +46,7 @@ def build_plan(cfg: DictConfig, given: Mapping[str, object] | None = None) -> Pl
         )
     judged = [name for name, metric in metrics.items() if metric.role == "judged"]
     for name in settings.tables.metrics or ():
-        _check("tables.metrics", partial(one_of, "tables.metrics", name, judged))
+        _check("tables.metrics", partial(check_option, "tables.metrics", name, judged))
     search = make(cfg, "search", Search, given)
     levels = tuple(level for level in search.levels if level <= access)
     if not levels:

@@ -13,12 +13,12 @@ from cfeval_cli.core import (
     Distance,
     Executor,
     Explainer,
-    Judging,
+    JudgeSettings,
     Loadable,
     Metric,
+    ModelSpec,
     Removal,
     Search,
-    Subject,
     Trainable,
     Truth,
 )
@@ -55,7 +55,7 @@ class Plan:
     executor: Executor
     cache: Cache
     absent: Absences = field(default_factory=Absences)
-    judges: Mapping[str, Judging] = field(default_factory=dict)  # by name
+    judges: Mapping[str, JudgeSettings] = field(default_factory=dict)  # by name
 
     @property
     def ladder_gold(self) -> str:
@@ -72,7 +72,7 @@ class Plan:
         }  # fmt: skip
         return one | {f"{group}.{name}": one for group, made in several.items() for name, one in made.items()}
 
-    def applied(self, subject: Subject) -> Plan:
+    def applied(self, subject: ModelSpec) -> Plan:
         """The plan for some data and a kind of model: what does not apply is left out with the reason, or refused."""
         dataset = subject.dataset
         if self.settings.k > dataset.width:
@@ -127,7 +127,7 @@ class Plan:
                 raise UserError(f"explainer.{name}: {error}") from error
         return plan
 
-    def _too_dear(self, subject: Subject, out: Mapping[str, str]) -> dict[str, str]:
+    def _too_dear(self, subject: ModelSpec, out: Mapping[str, str]) -> dict[str, str]:
         """The truths that take more model rows for one instance than they may take in all."""
         asked = {name: one for name, one in self.truths.items() if name not in out and one.asks(subject)}
         rows = {name: one.cost(subject) for name, one in asked.items()}
@@ -147,7 +147,7 @@ def check_size(dataset: Dataset, n_explain: int | None) -> None:
         )
 
 
-def _reasons(components: Mapping[str, Any], subject: Subject) -> dict[str, str]:
+def _reasons(components: Mapping[str, Any], subject: ModelSpec) -> dict[str, str]:
     """Those that sit out, with the reasons."""
     asked = ((name, component.sits_out(subject)) for name, component in components.items())
     return {name: reason for name, reason in asked if reason is not None}

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from cfeval_cli.core import Floats
 from cfeval_cli.core.scratch import slabs
-from cfeval_cli.seeding import stream
+from cfeval_cli.seeding import make_stream
 
 Counts = NDArray[np.uint8]  # nobody is drawn 256 times: the chance of that is below 1e-500
 
@@ -24,7 +24,7 @@ def draws(size: int, resamples: int, seed: int) -> Iterator[Counts]:
     if resamples * size <= _BLOCK:
         yield _once(size, resamples, seed)
         return
-    rng = stream(seed, "bootstrap")
+    rng = make_stream(seed, "bootstrap")
     step = max(_FEW, _BLOCK // max(1, size))
     for start in range(0, resamples, step):
         yield _counts(rng, size, min(step, resamples - start))
@@ -33,7 +33,7 @@ def draws(size: int, resamples: int, seed: int) -> Iterator[Counts]:
 @lru_cache(maxsize=1)
 def _once(size: int, resamples: int, seed: int) -> Counts:
     """All draws, if they fit into one block: several parts of a run ask for the same."""
-    return _counts(stream(seed, "bootstrap"), size, resamples)
+    return _counts(make_stream(seed, "bootstrap"), size, resamples)
 
 
 def _counts(rng: np.random.Generator, size: int, resamples: int) -> Counts:

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from cfeval_cli.core import Bools, Floats
-from cfeval_cli.seeding import stream
+from cfeval_cli.seeding import make_stream
 from cfeval_cli.statistics.bootstrap import divided, interval
 
 FACTORS = ["data", "judge", "truth", "seed"]
@@ -113,7 +113,7 @@ class Cells:
 @lru_cache(maxsize=16)
 def _drawn(seed: int, draws: int, *there: tuple[bytes, tuple[int, ...]]) -> tuple[Floats, ...]:
     """How often each data set, judge, truth of a judge and seed of a data set is drawn, of those that are there."""
-    rng = stream(seed, "hierarchical")
+    rng = make_stream(seed, "hierarchical")
     sets, judges, truths, seeds = (np.frombuffer(one, dtype=bool).reshape(shape) for one, shape in there)
     of_sets, of_judges = _counts(rng, draws, sets), _counts(rng, draws, judges)
     of_truths = np.stack([_counts(rng, draws, some) for some in truths], axis=1)

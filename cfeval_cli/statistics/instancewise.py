@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cfeval_cli.core import Bools, Floats, Ints
-from cfeval_cli.core.scratch import Room, Scratch, slabs
+from cfeval_cli.core.scratch import Scratch, ScratchArrays, slabs
 from cfeval_cli.statistics.bootstrap import ratios, sums
 from cfeval_cli.statistics.correlation import Family
 from cfeval_cli.statistics.ranking import ranks
@@ -68,7 +68,7 @@ class _Pairs:
         numbers = [*family.judged, *(truth.row for truth in family.truths if truth.row is not None)]
         rows, names = [drawn.rows[row] for row in numbers], [drawn.explainers[e] for e in family.explainers]
         lower = np.array([drawn.better[row] == "lower" for row in numbers])[:, None]
-        rooms = [Room[tuple[str, int]](scores.scratch, scores.size) for _ in sides]
+        rooms = [ScratchArrays[tuple[str, int]](scores.scratch, scores.size) for _ in sides]
         step = max(1, _BLOCK // (len(rows) * len(first)))
         for start in range(0, scores.size, step):
             values = scores.values(start, start + step, rows, names)

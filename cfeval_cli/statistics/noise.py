@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from cfeval_cli.core import NONE, Bools, Explained, Explanation, Floats, Ints
+from cfeval_cli.core import NO_FEATURE, Bools, ExplainerResult, Explanation, Floats, Ints
 from cfeval_cli.statistics.proportion import compute_proportion_interval
 from cfeval_cli.statistics.resampled import Bootstrap
 from cfeval_cli.statistics.scores import Scores
@@ -27,11 +27,11 @@ class Again:
     """Some instances, explained a second time."""
 
     rows: Ints  # their places among all instances
-    explanations: Mapping[str, Explained]
+    explanations: Mapping[str, ExplainerResult]
     scores: Scores  # of these
 
     def tables(
-        self, first: Mapping[str, Explained], scores: Scores, order: pd.DataFrame, k: int, how: Bootstrap
+        self, first: Mapping[str, ExplainerResult], scores: Scores, order: pd.DataFrame, k: int, how: Bootstrap
     ) -> dict[str, pd.DataFrame]:
         """By the names of their files, from what was explained and scored the first time."""
         return {
@@ -41,7 +41,7 @@ class Again:
 
 
 def named(
-    first: Mapping[str, Explained], second: Mapping[str, Explained], rows: Ints, k: int, confidence: float
+    first: Mapping[str, ExplainerResult], second: Mapping[str, ExplainerResult], rows: Ints, k: int, confidence: float
 ) -> pd.DataFrame:
     """noise.csv: how often the second explanation of an instance names the same k features as the first.
 
@@ -79,15 +79,15 @@ def _line(one: Explanation, two: Explanation, k: int, confidence: float) -> dict
 
 def compared(one: Ints, two: Ints) -> tuple[Ints, Ints, Bools]:
     """Of two sets of features (n, k) for each instance: how many they share, the size of the larger, whether equal."""
-    shared = (one[:, :, None] == two[:, None, :]) & (one != NONE)[:, :, None]
-    common, sizes = shared.sum(axis=(1, 2)), [(side != NONE).sum(axis=1) for side in (one, two)]
+    shared = (one[:, :, None] == two[:, None, :]) & (one != NO_FEATURE)[:, :, None]
+    common, sizes = shared.sum(axis=(1, 2)), [(side != NO_FEATURE).sum(axis=1) for side in (one, two)]
     larger = np.maximum(*sizes)
     return common, larger, common == larger
 
 
 def _scored(explanation: Explanation) -> list[float]:
     """The scores of all named features."""
-    return list(explanation.scores[explanation.features != NONE].tolist())
+    return list(explanation.scores[explanation.features != NO_FEATURE].tolist())
 
 
 def valued(scores: pd.DataFrame, again: pd.DataFrame, order: pd.DataFrame, least: int) -> pd.DataFrame:

@@ -8,7 +8,7 @@ from itertools import permutations
 import numpy as np
 
 from cfeval_cli.core import Floats, Ints
-from cfeval_cli.seeding import stream
+from cfeval_cli.seeding import make_stream
 from cfeval_cli.statistics.ranking import agreement
 
 EXACT = 8  # so many explainers have 40,320 orders; of more, some are drawn
@@ -45,5 +45,5 @@ def _orders(size: int, rankings: int) -> Iterator[Ints]:
     if size <= EXACT:
         every = np.array(list(permutations(range(size))), dtype=np.int64)
     else:
-        every = stream(0, "permutation", size).permuted(np.tile(np.arange(size), (_DRAWS, 1)), axis=1)
+        every = make_stream(0, "permutation", size).permuted(np.tile(np.arange(size), (_DRAWS, 1)), axis=1)
     yield from (every[start : start + block] for start in range(0, len(every), block))

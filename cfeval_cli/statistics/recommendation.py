@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from cfeval_cli.core import NONE, Floats, Ints
+from cfeval_cli.core import NO_FEATURE, Floats, Ints
 from cfeval_cli.core.scratch import slabs
 from cfeval_cli.statistics.contest import Contest, contest
 from cfeval_cli.statistics.resampled import LEAST, Bootstrap
@@ -199,7 +199,7 @@ def disagreements(named: Mapping[str, Ints], ids: Ints, width: int) -> list[dict
     return [
         {
             "instance": int(ids[i]), "apart": float(far[i]),
-            "named": {name: [int(j) for j in of[i] if j != NONE] for name, of in named.items()},
+            "named": {name: [int(j) for j in of[i] if j != NO_FEATURE] for name, of in named.items()},
         }
         for i in order.tolist()
         if far[i] > 0

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from cfeval_cli.core import Floats
-from cfeval_cli.seeding import stream
+from cfeval_cli.seeding import make_stream
 from cfeval_cli.statistics.difference import holm, twins
 from cfeval_cli.statistics.seeds import again, ends, needed, sure
 
@@ -33,7 +33,7 @@ def judge(values: Floats, draws: Sequence[Floats], key: str, ranked: Sequence[st
     if len(values) < 2 or not len(there):
         return found
     mine, again_ = values[:, there], [drawn[:, there] for drawn in draws]
-    drawn = again(mine, again_, _RESAMPLES, stream(0, f"seeds.{key}"))
+    drawn = again(mine, again_, _RESAMPLES, make_stream(0, f"seeds.{key}"))
     kinds = np.unique(np.array(ranked or [""] * values.shape[1])[there], return_inverse=True)[1].ravel()
     first = twins(np.concatenate([mine, *again_, kinds[None].astype(float)]))
     mean, deviation = mine.mean(axis=0), mine.std(axis=0, ddof=1)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cfeval_cli.core import Access, Distance, Embedded, Measure
+from cfeval_cli.core import Access, Distance, FittedDistance, HasEmbeddings
 from cfeval_cli.search.discrete import Discrete
 from cfeval_cli.testing.problems import Problem, make_problems
 from cfeval_cli.testing.require import (
@@ -51,7 +51,9 @@ def _check_on(distance: Distance, problem: Problem, level: Access) -> None:
         _check_measure(measure, other, problem, name, is_moved=embeds and level >= Access.GRADIENT)
 
 
-def _check_measure(measure: Measure, other: Measure, problem: Problem, name: str, *, is_moved: bool) -> None:
+def _check_measure(
+    measure: FittedDistance, other: FittedDistance, problem: Problem, name: str, *, is_moved: bool
+) -> None:
     codes = problem.rows.codes
     features, values = np.array([0, 1]), np.array([[0, 0], [1, 0], [1, 2]], dtype=np.int32)
     edited = np.repeat(codes[:, None], len(values), axis=1)
@@ -68,7 +70,7 @@ def _check_measure(measure: Measure, other: Measure, problem: Problem, name: str
     matrix = measure.matrix(codes, features, values)
     require_array(matrix, (len(codes), len(values)), "f", f"{name}: matrix()")
     require_equal(matrix.ravel(), between, f"{name}: matrix() and between() disagree.", _CLOSE)
-    if is_moved and isinstance(problem.model, Embedded):
+    if is_moved and isinstance(problem.model, HasEmbeddings):
         first = edited[:, 0]
         vectors = np.stack([problem.model.vectors(j, first[:, j]) for j in features.tolist()], axis=1)
         moved = measure.moved(codes, np.tile(features, (len(codes), 1)), vectors)

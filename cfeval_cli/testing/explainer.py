@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from cfeval_cli.core import ABSENT, NONE, Access, Batch, Explainer, Explanation, Ints, NotExplained, Workload
+from cfeval_cli.core import ABSENT, NO_FEATURE, Access, Batch, Explainer, Explanation, Ints, NotExplained, Workload
 from cfeval_cli.errors import UserError
 from cfeval_cli.testing.problems import Problem
 from cfeval_cli.testing.require import (
@@ -111,12 +111,12 @@ def _check_explanation(explainer: Explainer, explanation: Explanation, problem: 
     require_array(features, features.shape, "iu", f"{name}: features")
     require(features.ndim == 2, f"{name}: features must have the shape (n, K), not {features.shape}.")
     require_array(explanation.scores, features.shape, "f", f"{name}: scores")
-    selected = features != NONE
+    selected = features != NO_FEATURE
     valid = (features[selected] >= 0) & (features[selected] < problem.dataset.width)
     require(valid.all(), f"{name} selects features that there are not.")
     require((selected[:, 1:] <= selected[:, :-1]).all(), f"{name}: NONE must stand behind all selected features.")
     for i, row in enumerate(features):
-        own = row[row != NONE]
+        own = row[row != NO_FEATURE]
         require(len(set(own.tolist())) == len(own), f"{name} selects a feature twice, for instance {i}.")
         require((codes[i, own] != ABSENT).all(), f"{name} selects a feature that is absent, for instance {i}.")
     if explainer.gives == "scores":
@@ -127,4 +127,4 @@ def _check_explanation(explainer: Explainer, explanation: Explanation, problem: 
 def _require_same(one: Explanation, two: Explanation, tolerance: float, message: str) -> None:
     width = max(one.features.shape[1], two.features.shape[1])
     require((one.top(width) == two.top(width)).all(), message)
-    require_equal(one.scores[one.features != NONE], two.scores[two.features != NONE], message, tolerance)
+    require_equal(one.scores[one.features != NO_FEATURE], two.scores[two.features != NO_FEATURE], message, tolerance)

@@ -7,19 +7,29 @@ from typing import Any
 
 import numpy as np
 
-from cfeval_cli.core import Additive, Arrays, Cache, Executor, Judging, Section, Subject, Trainable, Tree
+from cfeval_cli.core import (
+    Arrays,
+    Cache,
+    Executor,
+    HasAdditiveEffects,
+    HasLeaves,
+    JudgeSettings,
+    ModelSpec,
+    Section,
+    Trainable,
+)
 from cfeval_cli.model.tree import Tree as TreeSettings
 from cfeval_cli.testing.problems import Problem, make_problems
 from cfeval_cli.testing.require import require
 
 
-def check_judge(judge: Judging, problems: Sequence[Problem] | None = None) -> None:
+def check_judge(judge: JudgeSettings, problems: Sequence[Problem] | None = None) -> None:
     """Check that a judge is a model whose true reasons are known, of at least one of the problems."""
     name = type(judge).__name__
     model = judge.trainable(TreeSettings())
     require(isinstance(model, Trainable), f"{name}.trainable() must return settings with fit(dataset, seed).")
-    subjects = [Subject.of(problem.dataset, model) for problem in (make_problems() if problems is None else problems)]
-    is_known = any(subject.can(Additive) or subject.can(Tree) or subject.blind for subject in subjects)
+    subjects = [ModelSpec.of(problem.dataset, model) for problem in (make_problems() if problems is None else problems)]
+    is_known = any(subject.can(HasAdditiveEffects) or subject.can(HasLeaves) or subject.blind for subject in subjects)
     require(is_known, f"{name}: the truth of its model is not known. It must be Additive, a Tree, or blind.")
 
 

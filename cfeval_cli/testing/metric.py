@@ -11,18 +11,18 @@ from typing import get_args
 import numpy as np
 
 from cfeval_cli.core import (
-    NONE,
-    Absent,
+    NO_FEATURE,
+    AbsentScore,
     Access,
-    Additive,
-    Case,
+    AnswerCache,
     Explanation,
+    FittedRemoval,
     Floats,
+    HasAdditiveEffects,
+    HasLinearLogit,
     Ints,
-    Linear,
-    Memory,
     Metric,
-    Removed,
+    MetricInput,
     Score,
 )
 from cfeval_cli.core.metric import Needs, Role
@@ -92,7 +92,7 @@ def _list_levels(metric: Metric, problem: Problem) -> list[Access]:
 
 
 @cache
-def _make_case(problem: Problem) -> Case:
+def _make_case(problem: Problem) -> MetricInput:
     """Return all that a metric may look at, for random explanations."""
     rows, dataset, rng = problem.rows, problem.dataset, np.random.default_rng(0)
     pairs = []
@@ -103,22 +103,22 @@ def _make_case(problem: Problem) -> Case:
     features = explanation.top(_K)
     levels = [level for level in (Access.LABEL, Access.PROBABILITY) if problem.subject.refuses(level) is None]
     edits = {level: find_counterfactuals(Discrete(), problem, features, level) for level in levels}
-    if problem.subject.can(Linear):
+    if problem.subject.can(HasLinearLogit):
         search = Continuous(steps=50, restarts=2)
         edits[Access.GRADIENT] = find_counterfactuals(search, problem, features, Access.GRADIENT)
     client, removals = problem.make_client(Access.WHITE_BOX), {}
     for removal in (Zero(), Mask(), Mean(), Marginal(draws=8)):
         reason = removal.sits_out(problem.subject)
-        removals[removal.name] = Removed(removal, None if reason else removal.fit(dataset, client), reason or "")
-    truths = [Centered(), Contrast()] if problem.subject.can(Additive) else []
-    return Case(
+        removals[removal.name] = FittedRemoval(removal, None if reason else removal.fit(dataset, client), reason or "")
+    truths = [Centered(), Contrast()] if problem.subject.can(HasAdditiveEffects) else []
+    return MetricInput(
         rows.ids, rows.codes, rows.labels, rows.probability, dataset=dataset, model=client, features=features, k=_K,
-        complete=(features != NONE).all(axis=1), counterfactuals=edits, removals=removals,
+        complete=(features != NO_FEATURE).all(axis=1), counterfactuals=edits, removals=removals,
         truth={truth.name: truth.known(dataset, client, rows) for truth in truths}, explanation=explanation,
     )  # fmt: skip
 
 
-def _take(case: Case, order: Ints) -> Case:
+def _take(case: MetricInput, order: Ints) -> MetricInput:
     """Return the case of some instances, with a memory of its own."""
     rows = case.take(order)
     return replace(
@@ -126,7 +126,7 @@ def _take(case: Case, order: Ints) -> Case:
         features=case.features[order], complete=case.complete[order],
         counterfactuals={level: found.take(order) for level, found in case.counterfactuals.items()},
         truth={name: values[order] for name, values in case.truth.items()},
-        explanation=None if case.explanation is None else case.explanation.take(order), memory=Memory(),
+        explanation=None if case.explanation is None else case.explanation.take(order), memory=AnswerCache(),
     )  # fmt: skip
 
 
@@ -138,7 +138,7 @@ class _Values:
     denominator: Floats
 
 
-def _check_on(metric: Metric, problem: Problem, case: Case, level: Access) -> bool:
+def _check_on(metric: Metric, problem: Problem, case: MetricInput, level: Access) -> bool:
     """Check the scores at one level of access; return whether there is any."""
     name = f"{type(metric).__name__} with {level.name.lower()} access on {problem.name}"
     order = np.arange(len(case))
@@ -166,7 +166,7 @@ def _check_on(metric: Metric, problem: Problem, case: Case, level: Access) -> bo
     return bool(whole)
 
 
-def _check_direction(metric: Metric, case: Case, name: str) -> None:
+def _check_direction(metric: Metric, case: MetricInput, name: str) -> None:
     """Require that the most important features have a better score of a ground truth than the least important ones."""
     for truth, importance in case.truth.items():
         means = []
@@ -177,16 +177,18 @@ def _check_direction(metric: Metric, case: Case, name: str) -> None:
         require(best > worst, f"{name}: better={metric.better!r} contradicts the scores of the ground truth {truth}.")
 
 
-def _score(metric: Metric, case: Case, name: str) -> Mapping[str, _Values]:
+def _score(metric: Metric, case: MetricInput, name: str) -> Mapping[str, _Values]:
     """Return the scores of a case by variant, after checking their form."""
     values: dict[str, _Values] = {}
     variants = []
     for score in metric.score(case):
-        require(isinstance(score, Score | Absent), f"{name} must yield Score or Absent, not {type(score).__name__}.")
+        require(
+            isinstance(score, Score | AbsentScore), f"{name} must yield Score or Absent, not {type(score).__name__}."
+        )
         require_text(score.variant, f"{name}: a variant")
         require(score.variant not in variants, f"{name} has the variant {score.variant} twice.")
         variants.append(score.variant)
-        if isinstance(score, Absent):
+        if isinstance(score, AbsentScore):
             require_text(score.reason, f"{name}: the reason why {score.variant} is absent")
             continue
         some = np.arange(len(case)) if score.some is None else score.some

@@ -9,30 +9,30 @@ import numpy as np
 from cfeval_cli.core import (
     ABSENT,
     Access,
-    Additive,
-    Binary,
+    BinaryModel,
     BlackBox,
     Classifier,
     Codes,
     Dataset,
-    Differentiable,
-    Editable,
-    Embedded,
     Fingerprinted,
     Floats,
+    HasAdditiveEffects,
+    HasArrays,
+    HasEmbeddings,
+    HasGradient,
+    HasLeaves,
+    HasLinearLogit,
+    HasLogits,
+    HasReadFeatures,
     Ledger,
-    Linear,
-    Logits,
     Model,
-    Picking,
+    ModelSpec,
     Probabilistic,
-    Reading,
     Reparametrisable,
     Restorable,
-    Stored,
-    Subject,
+    SupportsBatchedEmbedding,
+    SupportsEdits,
     Trainable,
-    Tree,
 )
 from cfeval_cli.core.client import apply_edits, embed
 from cfeval_cli.errors import UserError
@@ -54,7 +54,7 @@ def check_model(model: Trainable, datasets: Sequence[Dataset] | None = None) -> 
     for dataset in (make_table(), make_text()) if datasets is None else datasets:
         about = f"{name} on {dataset.name}"
         try:
-            subject = Subject.of(dataset, model)
+            subject = ModelSpec.of(dataset, model)
             with generator_untouched(about):
                 trained, again = model.fit(dataset, 3), model.fit(dataset, 3)
         except UserError as error:
@@ -99,23 +99,23 @@ def _check_predictions(model: Model, dataset: Dataset, name: str) -> None:
     reverse, alone = _predict(model, codes[::-1])[::-1], _predict(model, codes[2:3])
     require(np.allclose(whole, reverse, atol=_CLOSE), f"{name} predicts otherwise in another order.")
     require(np.allclose(whole[2:3], alone, atol=_CLOSE), f"{name} predicts otherwise for a row alone.")
-    if isinstance(model, Binary) and isinstance(model, Probabilistic):
+    if isinstance(model, BinaryModel) and isinstance(model, Probabilistic):
         same = np.allclose(model.positive(codes), whole[:, 1], atol=_CLOSE)
         require(same, f"{name}: positive() and predict_proba() disagree.")
-    if isinstance(model, Editable):
+    if isinstance(model, SupportsEdits):
         rows, features = np.arange(n), np.tile([0, 1], (n, 1))
         values = np.zeros((n, 2), dtype=np.int32)
         edited = model.edited_positive(codes, features, rows, values)
         expected = model.positive(apply_edits(codes, features, rows, values))
         require(np.allclose(edited, expected, atol=_CLOSE), f"{name}: edited_positive() and positive() disagree.")
-    if isinstance(model, Reading):
+    if isinstance(model, HasReadFeatures):
         _check_reads(model, dataset, name)
 
 
-def _check_reads(model: Reading, dataset: Dataset, name: str) -> None:
+def _check_reads(model: HasReadFeatures, dataset: Dataset, name: str) -> None:
     reads = model.reads()
     require_array(reads, (dataset.width,), "b", f"{name}: reads()")
-    if not isinstance(model, Classifier | Probabilistic | Binary):
+    if not isinstance(model, Classifier | Probabilistic | BinaryModel):
         raise AssertionError(f"{name} has neither predict() nor predict_proba().")
     for j in np.flatnonzero(~reads).tolist():
         edited = dataset.test.codes.copy()
@@ -126,18 +126,18 @@ def _check_reads(model: Reading, dataset: Dataset, name: str) -> None:
 
 
 def _check_embeddings(model: Model, dataset: Dataset, name: str) -> None:
-    if not isinstance(model, Embedded):
+    if not isinstance(model, HasEmbeddings):
         return
     codes = dataset.test.codes
     gone = model.vectors(0, np.array([ABSENT], dtype=np.int32))
     require((gone == 0).all(), f"{name}: the embedding of an absent feature must be zero.")
     whole = embed(model, codes)
     require_array(whole, (*codes.shape, gone.shape[1]), "f", f"{name}: vectors()")
-    if isinstance(model, Picking):
+    if isinstance(model, SupportsBatchedEmbedding):
         rows, features = np.nonzero(codes != ABSENT)
         require_equal(model.pick(features, codes[rows, features]), whole[rows, features],
                       f"{name}: pick() and vectors() disagree.")  # fmt: skip
-    if not isinstance(model, Differentiable):
+    if not isinstance(model, HasGradient):
         return
     import torch
 
@@ -147,7 +147,7 @@ def _check_embeddings(model: Model, dataset: Dataset, name: str) -> None:
     require(same, f"{name}: proba_embedded() of the embeddings of values and predict_proba() disagree.")
     probabilities[:, 0].sum().backward()
     require(vectors.grad is not None and bool(torch.isfinite(vectors.grad).all()), f"{name} has no finite gradient.")
-    if isinstance(model, Logits):
+    if isinstance(model, HasLogits):
         logits = model.logits_embedded(torch.as_tensor(whole))
         same = bool(torch.allclose(torch.softmax(logits, dim=1), probabilities.detach(), atol=_CLOSE))
         require(same, f"{name}: logits_embedded() and proba_embedded() disagree.")
@@ -155,12 +155,12 @@ def _check_embeddings(model: Model, dataset: Dataset, name: str) -> None:
 
 def _check_white_box(model: Model, dataset: Dataset, name: str) -> None:
     codes, of = dataset.test.codes, np.zeros(len(dataset.test), dtype=np.int64)
-    if isinstance(model, Linear):
+    if isinstance(model, HasLinearLogit):
         expected = np.log(_predict(model, codes))
         same = np.allclose(model.logits(codes), expected[:, 1] - expected[:, 0], atol=_CLOSE)
         require(same, f"{name}: logits() and predict_proba() disagree.")
         require(np.asarray(model.slopes()).shape[0] == dataset.width, f"{name}: slopes() must have a row a feature.")
-    if isinstance(model, Additive):
+    if isinstance(model, HasAdditiveEffects):
         effects = model.effects(codes, of)
         require_array(effects, codes.shape, "f", f"{name}: effects()")
         for j, column in enumerate(codes.T):
@@ -168,7 +168,7 @@ def _check_white_box(model: Model, dataset: Dataset, name: str) -> None:
             expected = model.value_effects(j, 0)[column[there]]
             require_equal(effects[there, j], expected, f"{name}: effects() and value_effects() disagree.")
         require_array(model.mean_effects(), (len(dataset.classes), dataset.width), "f", f"{name}: mean_effects()")
-    if isinstance(model, Tree):
+    if isinstance(model, HasLeaves):
         leaves = model.leaves()
         takes = np.stack([leaves.takes(j, column) for j, column in enumerate(codes.T)]).all(axis=0)
         require((takes.sum(axis=1) == 1).all(), f"{name}: a row must fall into exactly one leaf.")
@@ -187,7 +187,7 @@ def _check_storage(settings: Trainable, model: Model, dataset: Dataset, name: st
             fingerprint = component.fingerprint()
             is_valid = fingerprint is None or isinstance(fingerprint, str)
             require(is_valid, f"{name}: fingerprint() must return a text or None, not {fingerprint!r}.")
-    if isinstance(model, Stored) and isinstance(settings, Restorable):
+    if isinstance(model, HasArrays) and isinstance(settings, Restorable):
         restored = settings.restore(model.arrays())
         codes = dataset.test.codes
         require_equal(_predict(restored, codes), _predict(model, codes), f"{name}: restore() gives another model.")

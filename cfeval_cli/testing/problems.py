@@ -15,14 +15,14 @@ from cfeval_cli.core import (
     Dataset,
     Feature,
     Floats,
-    Gate,
     Ints,
     Ledger,
     Model,
+    ModelClient,
+    ModelSpec,
     Probabilistic,
     Rows,
     Split,
-    Subject,
 )
 from cfeval_cli.model.linear import LinearModel
 from cfeval_cli.model.tree import Tree
@@ -40,9 +40,9 @@ class Problem:
     model: Model
 
     @cached_property
-    def subject(self) -> Subject:
+    def subject(self) -> ModelSpec:
         """What components are told before they are used."""
-        return Subject.trained(self.dataset, self.model)
+        return ModelSpec.trained(self.dataset, self.model)
 
     @cached_property
     def rows(self) -> Rows:
@@ -54,7 +54,7 @@ class Problem:
         probability = self.make_client(Access.PROBABILITY).probability(codes, labels)
         return Rows(self.dataset.test.ids, codes, labels, probability)
 
-    def make_client(self, access: Access) -> Gate:
+    def make_client(self, access: Access) -> ModelClient:
         """Return a client of the model that refuses more than a level of access."""
         return Ledger().gate(self.model, access, "The component", padded=self.dataset.padded)
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cfeval_cli.core import ABSENT, Access, Ints, Removal, StandIns
+from cfeval_cli.core import ABSENT, Access, Ints, Removal, Replacement
 from cfeval_cli.testing.problems import Problem
 from cfeval_cli.testing.require import (
     generator_untouched,
@@ -53,7 +53,7 @@ def _check_on(removal: Removal, problem: Problem) -> None:
         require(np.isfinite(ready.vectors).all(), f"{name}: vectors must be finite.")
 
 
-def _check_replacements(ready: StandIns, problem: Problem, features: Ints, name: str) -> None:
+def _check_replacements(ready: Replacement, problem: Problem, features: Ints, name: str) -> None:
     values, weights = ready.instead(features)
     require_array(values, (len(values), len(features)), "i", f"{name}: values")
     require_array(weights, (len(values),), "f", f"{name}: weights")

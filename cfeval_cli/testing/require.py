@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from cfeval_cli.core import Subject
+from cfeval_cli.core import ModelSpec
 from cfeval_cli.errors import Failure
 from cfeval_cli.testing.problems import TOLERANCE, Problem, make_problems
 
@@ -17,7 +17,7 @@ from cfeval_cli.testing.problems import TOLERANCE, Problem, make_problems
 class Optional(Protocol):
     """A component that may not apply to some data or models."""
 
-    def sits_out(self, subject: Subject) -> str | None:
+    def sits_out(self, subject: ModelSpec) -> str | None:
         """Why it does not apply; None if it does."""
         ...
 

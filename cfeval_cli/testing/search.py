@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cfeval_cli.core import NONE, Access, Counterfactuals, Ints, Measure, Search, Task, Workload
+from cfeval_cli.core import NO_FEATURE, Access, Counterfactuals, FittedDistance, Ints, Search, SearchTask, Workload
 from cfeval_cli.core.counterfactual import editable
 from cfeval_cli.distance.euclidean import Euclidean
 from cfeval_cli.testing.problems import Problem, make_problems
@@ -49,7 +49,7 @@ def check_search(search: Search, problems: Sequence[Problem] | None = None) -> N
 def choose_features(problem: Problem, k: int) -> Ints:
     """Return k features (n, k) of each test instance, NONE where fewer are there."""
     rng = np.random.default_rng(0)
-    features = np.full((len(problem.rows), k), NONE)
+    features = np.full((len(problem.rows), k), NO_FEATURE)
     for i, row in enumerate(problem.rows.codes):
         own = rng.permutation(np.flatnonzero(row >= 0))[: k if i else 1]
         features[i, : len(own)] = own
@@ -62,9 +62,9 @@ def find_counterfactuals(search: Search, problem: Problem, features: Ints, level
     return search.find(_make_task(problem, features, level, np.arange(len(features)), measure))
 
 
-def _make_task(problem: Problem, features: Ints, level: Access, order: Ints, measure: Measure) -> Task:
+def _make_task(problem: Problem, features: Ints, level: Access, order: Ints, measure: FittedDistance) -> SearchTask:
     rows = problem.rows.take(order)
-    return Task(
+    return SearchTask(
         rows.ids, rows.codes, rows.labels, rows.probability if level >= Access.PROBABILITY else None, seed=0,
         component="search", features=editable(problem.dataset, features[order]), dataset=problem.dataset,
         model=problem.make_client(level), measure=measure,
@@ -104,7 +104,7 @@ def _list_arrays(found: Counterfactuals) -> list[NDArray[Any]]:
     return [array for array in arrays if array is not None]
 
 
-def _check_counterfactuals(found: Counterfactuals, task: Task, name: str) -> None:
+def _check_counterfactuals(found: Counterfactuals, task: SearchTask, name: str) -> None:
     n = len(task)
     require(isinstance(found, Counterfactuals), f"{name} must return Counterfactuals, not {type(found).__name__}.")
     require_array(found.features, task.features.shape, "i", f"{name}: features")
@@ -125,7 +125,7 @@ def _check_counterfactuals(found: Counterfactuals, task: Task, name: str) -> Non
         require(np.isfinite(found.vectors).all(), f"{name}: vectors must be finite.")
 
 
-def _check_exchanged(found: Counterfactuals, task: Task, name: str) -> None:
+def _check_exchanged(found: Counterfactuals, task: SearchTask, name: str) -> None:
     codes = found.codes
     require_array(codes, task.codes.shape, "i", f"{name}: codes")
     if codes is None:

@@ -7,8 +7,8 @@ from typing import get_args
 
 import numpy as np
 
-from cfeval_cli.core import ABSENT, Access, Ints, Known, Truth
-from cfeval_cli.core.truth import Question
+from cfeval_cli.core import ABSENT, Access, Ints, Truth, TruthEstimate
+from cfeval_cli.core.truth import TruthQuestion
 from cfeval_cli.testing.problems import Problem
 from cfeval_cli.testing.require import (
     access_enforced,
@@ -29,7 +29,7 @@ def check_truth(truth: Truth, problems: Sequence[Problem] | None = None) -> None
     require(isinstance(truth, Truth), f"{name} must derive from cfeval_cli.core.Truth.")
     require_declared(truth, "name", "question")
     require_text(truth.name, f"{name}.name")
-    questions = get_args(Question)
+    questions = get_args(TruthQuestion)
     require(truth.question in questions, f"{name}.question must be one of {', '.join(questions)}.")
     require(truth.access in list(Access), f"{name}.access must be an Access, not {truth.access!r}.")
     for problem in list_applicable(truth, problems):
@@ -53,12 +53,12 @@ def _check_on(truth: Truth, problem: Problem) -> None:
     require_equal(whole.importance[2:3], alone.importance, f"{name} gives other values for an instance alone.")
 
 
-def _compute(truth: Truth, problem: Problem, order: Ints, name: str) -> Known:
+def _compute(truth: Truth, problem: Problem, order: Ints, name: str) -> TruthEstimate:
     rows, client = problem.rows.take(order), problem.make_client(truth.access)
     before = rows.codes.copy()
     found = truth.found(problem.dataset, client, rows)
     require((rows.codes == before).all(), f"{name} changes the codes that it is given.")
-    require(isinstance(found, Known), f"{name}: found() must return a Known, not {found!r}.")
+    require(isinstance(found, TruthEstimate), f"{name}: found() must return a Known, not {found!r}.")
     require_array(found.importance, rows.codes.shape, "f", f"{name}: importance")
     present = rows.codes != ABSENT
     require(np.isneginf(found.importance[~present]).all(), f"{name}: absent features must have the importance -inf.")

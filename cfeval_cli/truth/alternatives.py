@@ -7,7 +7,7 @@ from itertools import combinations, product
 
 import numpy as np
 
-from cfeval_cli.core import ABSENT, Bools, Dataset, Floats, Gate, Rows
+from cfeval_cli.core import ABSENT, Bools, Dataset, Floats, ModelClient, Rows
 
 _ROWS = 1 << 16  # that a model is asked about at once
 
@@ -21,7 +21,7 @@ def cost(dataset: Dataset, size: int = 1) -> int:
 
 
 def tried(
-    dataset: Dataset, model: Gate, rows: Rows, features: tuple[int, ...]
+    dataset: Dataset, model: ModelClient, rows: Rows, features: tuple[int, ...]
 ) -> Iterator[tuple[slice, Bools, Bools, Floats]]:
     """For some rows at a time: which combinations (n, V) all differ and are allowed, which flip, and p(ŷ) after each.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cfeval_cli.core import Dataset, Floats, Gate, Rows, Truth
+from cfeval_cli.core import Dataset, Floats, ModelClient, Rows, Truth
 
 
 @dataclass(frozen=True)
@@ -16,6 +16,6 @@ class Centered(Truth):
     question = "contribution"
     also = "shapley"
 
-    def importance(self, dataset: Dataset, model: Gate, rows: Rows) -> Floats:
+    def importance(self, dataset: Dataset, model: ModelClient, rows: Rows) -> Floats:
         """s·(c_j(x_j) - mean of c_j)."""
         return model.effects(rows.codes, rows.labels) - model.mean_effects()[rows.labels]

@@ -6,8 +6,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cfeval_cli.core import Additive, Codes, Dataset, Floats, Gate, Ints, Probabilistic, Rows, Subject, Truth
-from cfeval_cli.errors import whole
+from cfeval_cli.core import (
+    Codes,
+    Dataset,
+    Floats,
+    HasAdditiveEffects,
+    Ints,
+    ModelClient,
+    ModelSpec,
+    Probabilistic,
+    Rows,
+    Truth,
+)
+from cfeval_cli.errors import check_int
 from cfeval_cli.truth.alternatives import cost, tried
 
 
@@ -25,25 +36,25 @@ class Contrast(Truth):
     question = "change"
 
     def __post_init__(self) -> None:
-        whole("budget", self.budget, 1)
+        check_int("budget", self.budget, 1)
 
-    def sits_out(self, subject: Subject) -> str | None:
+    def sits_out(self, subject: ModelSpec) -> str | None:
         """Any model that tells probabilities, if the values are not too many."""
-        if subject.can(Additive):
+        if subject.can(HasAdditiveEffects):
             return None
         if (rows := cost(subject.dataset)) > self.budget:
             return f"needs {rows:,} model rows an instance, more than truth.contrast.budget={self.budget}"
         return subject.lacks(Probabilistic)
 
-    def asks(self, subject: Subject) -> bool:
+    def asks(self, subject: ModelSpec) -> bool:
         """Where nothing is known but predictions."""
-        return not subject.can(Additive)
+        return not subject.can(HasAdditiveEffects)
 
-    def cost(self, subject: Subject) -> int:
+    def cost(self, subject: ModelSpec) -> int:
         """Every other value of every feature."""
         return cost(subject.dataset)
 
-    def importance(self, dataset: Dataset, model: Gate, rows: Rows) -> Floats:
+    def importance(self, dataset: Dataset, model: ModelClient, rows: Rows) -> Floats:
         """What there is of x_j less the lowest of another value."""
         if not model.sums:
             return _drops(dataset, model, rows)
@@ -56,7 +67,7 @@ class Contrast(Truth):
         return model.effects(rows.codes, rows.labels) - np.stack(lowest, axis=1)
 
 
-def _drops(dataset: Dataset, model: Gate, rows: Rows) -> Floats:
+def _drops(dataset: Dataset, model: ModelClient, rows: Rows) -> Floats:
     """The largest drop (n, M) of the predicted class's probability; 0 where nothing may change."""
     before = model.probability(rows.codes, rows.labels)
     drops = np.zeros(rows.codes.shape)
@@ -67,7 +78,7 @@ def _drops(dataset: Dataset, model: Gate, rows: Rows) -> Floats:
     return drops
 
 
-def _lowest_other(model: Gate, feature: int, values: Codes, own: Codes, labels: Ints) -> Floats:
+def _lowest_other(model: ModelClient, feature: int, values: Codes, own: Codes, labels: Ints) -> Floats:
     """For each row the lowest effect among the values other than its own; its own where there is no other."""
     lowest = np.empty(len(own))
     for label in np.unique(labels).tolist():
@@ -79,7 +90,7 @@ def _lowest_other(model: Gate, feature: int, values: Codes, own: Codes, labels: 
     return lowest
 
 
-def _lowest_allowed(dataset: Dataset, model: Gate, feature: int, rows: Rows) -> Floats:
+def _lowest_allowed(dataset: Dataset, model: ModelClient, feature: int, rows: Rows) -> Floats:
     """The same among the values that each row's may be exchanged for."""
     own, values = rows.codes[:, feature], dataset.alternatives(feature)
     lowest = np.empty(len(own))

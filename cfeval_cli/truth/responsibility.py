@@ -7,8 +7,20 @@ from itertools import combinations
 
 import numpy as np
 
-from cfeval_cli.core import ABSENT, Bools, Dataset, Floats, Gate, Known, Leaves, Rows, Subject, Tree, Truth
-from cfeval_cli.errors import whole
+from cfeval_cli.core import (
+    ABSENT,
+    Bools,
+    Dataset,
+    Floats,
+    HasLeaves,
+    Leaves,
+    ModelClient,
+    ModelSpec,
+    Rows,
+    Truth,
+    TruthEstimate,
+)
+from cfeval_cli.errors import check_int
 from cfeval_cli.truth.alternatives import cost, tried
 
 _CELLS = 1 << 22  # numbers of a table in memory
@@ -30,32 +42,32 @@ class Responsibility(Truth):
     question = "change"
 
     def __post_init__(self) -> None:
-        whole("budget", self.budget, 1)
+        check_int("budget", self.budget, 1)
 
-    def sits_out(self, subject: Subject) -> str | None:
+    def sits_out(self, subject: ModelSpec) -> str | None:
         """Any model, if the values are not too many."""
         rows = cost(subject.dataset)
-        if subject.can(Tree) or rows <= self.budget:
+        if subject.can(HasLeaves) or rows <= self.budget:
             return None
         return f"needs {rows:,} model rows an instance, more than truth.responsibility.budget={self.budget}"
 
-    def asks(self, subject: Subject) -> bool:
+    def asks(self, subject: ModelSpec) -> bool:
         """Where nothing is known but predictions."""
-        return not subject.can(Tree)
+        return not subject.can(HasLeaves)
 
-    def cost(self, subject: Subject) -> int:
+    def cost(self, subject: ModelSpec) -> int:
         """Every other value of every feature, and of two if that is allowed."""
         single, both = cost(subject.dataset), cost(subject.dataset, _PAIRS)
         return single + both if single + both <= self.budget else single
 
-    def importance(self, dataset: Dataset, model: Gate, rows: Rows) -> Floats:
+    def importance(self, dataset: Dataset, model: ModelClient, rows: Rows) -> Floats:
         """The value alone."""
         return self.found(dataset, model, rows).importance
 
-    def found(self, dataset: Dataset, model: Gate, rows: Rows) -> Known:
+    def found(self, dataset: Dataset, model: ModelClient, rows: Rows) -> TruthEstimate:
         """From the leaves of a tree, or by trying every value."""
         if model.branches:
-            return Known(of_tree(dataset, model.leaves(), rows))
+            return TruthEstimate(of_tree(dataset, model.leaves(), rows))
         alone = _alone(dataset, model, rows)
         values = alone.astype(np.float64)
         pairs = cost(dataset) + cost(dataset, _PAIRS) <= self.budget
@@ -63,13 +75,15 @@ class Responsibility(Truth):
             _add_pairs(dataset, model, rows, alone, values)
         importance = np.where(rows.codes == ABSENT, -np.inf, values)
         if np.count_nonzero(dataset.free) <= (_PAIRS if pairs else 1):
-            return Known(importance)
+            return TruthEstimate(importance)
         # a larger set can give a feature of value 0 a positive value: by how much is not known
         unknown = np.full(len(rows), np.nan)
-        return Known(importance, unknown, "searched up to sets of two" if pairs else "searched single features only")
+        return TruthEstimate(
+            importance, unknown, "searched up to sets of two" if pairs else "searched single features only"
+        )
 
 
-def _alone(dataset: Dataset, model: Gate, rows: Rows) -> Bools:
+def _alone(dataset: Dataset, model: ModelClient, rows: Rows) -> Bools:
     """Whether each feature (n, M) can flip the prediction by itself."""
     alone = np.zeros(rows.codes.shape, dtype=bool)
     for j in np.flatnonzero(dataset.free).tolist():
@@ -78,7 +92,7 @@ def _alone(dataset: Dataset, model: Gate, rows: Rows) -> Bools:
     return alone
 
 
-def _add_pairs(dataset: Dataset, model: Gate, rows: Rows, alone: Bools, values: Floats) -> None:
+def _add_pairs(dataset: Dataset, model: ModelClient, rows: Rows, alone: Bools, values: Floats) -> None:
     """Write 1/2 for features that flip with another one, neither of which flips alone."""
     for pair in combinations(np.flatnonzero(dataset.free).tolist(), _PAIRS):
         open_to = np.flatnonzero(~alone[:, pair].any(axis=1))

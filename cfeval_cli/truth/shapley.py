@@ -9,23 +9,23 @@ import numpy as np
 
 from cfeval_cli.core import (
     ABSENT,
-    Additive,
     Codes,
     Dataset,
     Floats,
-    Gate,
+    HasAdditiveEffects,
+    HasLeaves,
     Ints,
-    Known,
     Leaves,
+    ModelClient,
+    ModelSpec,
     Probabilistic,
     Rows,
-    Subject,
-    Tree,
     Truth,
+    TruthEstimate,
 )
 from cfeval_cli.core.memory import numbers_of
-from cfeval_cli.errors import number, whole
-from cfeval_cli.seeding import stream
+from cfeval_cli.errors import check_float, check_int
+from cfeval_cli.seeding import make_stream
 
 _FIRST = 32  # pairs of orders before an error is believed; then twice as many each time
 _ROWS = 1 << 16  # rows that a model is asked about at once
@@ -53,41 +53,41 @@ class Shapley(Truth):
     question = "contribution"
 
     def __post_init__(self) -> None:
-        whole("background", self.background, 1)
-        number("error", self.error, 0, open_low=True)
-        whole("budget", self.budget, 1)
+        check_int("background", self.background, 1)
+        check_float("error", self.error, 0, open_low=True)
+        check_int("budget", self.budget, 1)
 
-    def sits_out(self, subject: Subject) -> str | None:
+    def sits_out(self, subject: ModelSpec) -> str | None:
         """Any model that tells probabilities of tables."""
-        if subject.can(Additive) or subject.can(Tree):
+        if subject.can(HasAdditiveEffects) or subject.can(HasLeaves):
             return None
         if subject.dataset.kind == "text":
             return "would put words of one text into another, of which only a sum or a tree can be asked"
         return subject.lacks(Probabilistic)
 
-    def twin(self, subject: Subject) -> str | None:
+    def twin(self, subject: ModelSpec) -> str | None:
         """Of an additive model it is the centred effect."""
-        return "centered" if subject.can(Additive) else None
+        return "centered" if subject.can(HasAdditiveEffects) else None
 
-    def asks(self, subject: Subject) -> bool:
+    def asks(self, subject: ModelSpec) -> bool:
         """Where nothing is known but predictions."""
-        return not subject.can(Additive) and not subject.can(Tree)
+        return not subject.can(HasAdditiveEffects) and not subject.can(HasLeaves)
 
-    def cost(self, subject: Subject) -> int:
+    def cost(self, subject: ModelSpec) -> int:
         """What it may take."""
         return self.budget
 
-    def importance(self, dataset: Dataset, model: Gate, rows: Rows) -> Floats:
+    def importance(self, dataset: Dataset, model: ModelClient, rows: Rows) -> Floats:
         """The value alone."""
         return self.found(dataset, model, rows).importance
 
-    def found(self, dataset: Dataset, model: Gate, rows: Rows) -> Known:
+    def found(self, dataset: Dataset, model: ModelClient, rows: Rows) -> TruthEstimate:
         """By the cheapest way that is exact, else from a sample of orders."""
         if model.sums:
             centred = model.effects(rows.codes, rows.labels) - model.mean_effects()[rows.labels]
-            return Known(np.where(rows.codes == ABSENT, -np.inf, centred))
+            return TruthEstimate(np.where(rows.codes == ABSENT, -np.inf, centred))
         if model.branches:
-            return Known(_without_noise(of_tree(model.leaves(), dataset.train.codes, rows)))
+            return TruthEstimate(_without_noise(of_tree(model.leaves(), dataset.train.codes, rows)))
         background = self._background(dataset)
         reads = model.reads()
         players = np.arange(dataset.width) if reads is None else np.flatnonzero(reads)
@@ -95,9 +95,9 @@ class Shapley(Truth):
         cost = _coalition_rows(background, players) if len(players) <= _MOST else self.budget + 1
         if cost <= self.budget:
             values[:, players] = of_coalitions(model, background, players, rows)
-            return Known(_without_noise(values), how=f"exact, {len(background):,} training rows as background")
+            return TruthEstimate(_without_noise(values), how=f"exact, {len(background):,} training rows as background")
         values[:, players], errors = self._sampled(model, background, players, rows)
-        return Known(
+        return TruthEstimate(
             _without_noise(values),
             errors.max(axis=1, initial=0.0),
             f"sampled, {len(background):,} training rows as background",
@@ -107,11 +107,11 @@ class Shapley(Truth):
         """Training rows, the same for all instances."""
         train = dataset.train.codes
         size = min(self.background, len(train))
-        return train[np.sort(stream(self.seed, "truth.shapley").choice(len(train), size, replace=False))]
+        return train[np.sort(make_stream(self.seed, "truth.shapley").choice(len(train), size, replace=False))]
 
-    def _sampled(self, model: Gate, background: Codes, players: Ints, rows: Rows) -> tuple[Floats, Floats]:
+    def _sampled(self, model: ModelClient, background: Codes, players: Ints, rows: Rows) -> tuple[Floats, Floats]:
         """Values (n, P) and their standard errors, from pairs of an order and its reverse, until they are small."""
-        draws = [stream(self.seed, "truth.shapley", one) for one in rows.ids.tolist()]
+        draws = [make_stream(self.seed, "truth.shapley", one) for one in rows.ids.tolist()]
         most = max(2, self.budget // (2 * len(players) - 1))  # pairs
         total, squares = np.zeros((len(rows), len(players))), np.zeros((len(rows), len(players)))
         done = np.zeros(len(rows), dtype=np.int64)
@@ -143,7 +143,7 @@ def _errors(total: Floats, squares: Floats, size: int | Ints) -> Floats:
 
 
 def _pairs(
-    model: Gate, background: Codes, players: Ints, rows: Rows, draws: list[np.random.Generator], rounds: int
+    model: ModelClient, background: Codes, players: Ints, rows: Rows, draws: list[np.random.Generator], rounds: int
 ) -> Floats:
     """What each feature adds (n, rounds, P), the mean over a random order and its reverse, from one training row."""
     size, many = len(players), len(rows)
@@ -186,7 +186,7 @@ def _unknown(background: Codes, players: Ints, coalition: int) -> tuple[Codes, F
     return background[first], counts / len(background)
 
 
-def of_coalitions(model: Gate, background: Codes, players: Ints, rows: Rows) -> Floats:
+def of_coalitions(model: ModelClient, background: Codes, players: Ints, rows: Rows) -> Floats:
     """Shapley values (n, P) of the predicted class's probability from the worth of all coalitions of some features."""
     size = len(players)
     worth = np.empty((1 << size, len(rows)))

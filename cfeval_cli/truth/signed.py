@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cfeval_cli.core import Additive, Dataset, Embedded, Floats, Gate, Rows, Subject, Truth
+from cfeval_cli.core import Dataset, Floats, HasAdditiveEffects, HasEmbeddings, ModelClient, ModelSpec, Rows, Truth
 
 
 @dataclass(frozen=True)
@@ -16,10 +16,10 @@ class Signed(Truth):
     question = "paper"
     arbitrary = True
 
-    def sits_out(self, subject: Subject) -> str | None:
+    def sits_out(self, subject: ModelSpec) -> str | None:
         """Sums of effects that begin at an origin, which embeddings have."""
-        return subject.lacks(Additive, Embedded)
+        return subject.lacks(HasAdditiveEffects, HasEmbeddings)
 
-    def importance(self, dataset: Dataset, model: Gate, rows: Rows) -> Floats:
+    def importance(self, dataset: Dataset, model: ModelClient, rows: Rows) -> Floats:
         """s·c_j(x_j)."""
         return model.effects(rows.codes, rows.labels)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cfeval_cli.core import Dataset, Floats, Gate, Reading, Rows, Subject, Truth
+from cfeval_cli.core import Dataset, Floats, HasReadFeatures, ModelClient, ModelSpec, Rows, Truth
 
 
 @dataclass(frozen=True)
@@ -17,13 +17,13 @@ class Used(Truth):
     place = 60
     question = "either"
 
-    def sits_out(self, subject: Subject) -> str | None:
+    def sits_out(self, subject: ModelSpec) -> str | None:
         """Models that were trained blind."""
-        if subject.blind and subject.can(Reading):
+        if subject.blind and subject.can(HasReadFeatures):
             return None
         return "is known of models that were trained without some of the features (model.blind) only"
 
-    def importance(self, dataset: Dataset, model: Gate, rows: Rows) -> Floats:
+    def importance(self, dataset: Dataset, model: ModelClient, rows: Rows) -> Floats:
         """The same for every row."""
         reads = model.reads()
         every = np.ones(dataset.width) if reads is None else reads.astype(np.float64)

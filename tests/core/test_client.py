@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cfeval_cli.core import ABSENT, NONE, Access, Cost, Depth, Differentiable, Ledger
+from cfeval_cli.core import ABSENT, NO_FEATURE, Access, Cost, HasGradient, InspectionDepth, Ledger
 from cfeval_cli.core.client import apply_edits, embed, pick
 from cfeval_cli.errors import Failure
 from tests.problems import gate, kept, labels, make_dataset, make_linear, problems
@@ -18,7 +18,7 @@ OF = labels(MODEL, CODES)
 ROWS = np.arange(len(CODES))
 
 # the first feature of row 1, or both of row 4, set to values
-FEATURES = np.array([[0, NONE]] * 2 + [[1, 0]] * 18)
+FEATURES = np.array([[0, NO_FEATURE]] * 2 + [[1, 0]] * 18)
 EDITS = (CODES, FEATURES, np.array([1, 4, 4]), np.array([[2, -1], [1, 0], [0, 2]], np.int32), OF)
 VECTORS = np.random.default_rng(0).normal(size=(20, 2, 2))
 
@@ -44,7 +44,7 @@ CALLS = {
 }
 
 
-class Pairs(Differentiable):
+class Pairs(HasGradient):
     """A model of two classes that tells (n, 2) probabilities and knows no shortcut."""
 
     def __init__(self, model):
@@ -130,7 +130,7 @@ def test_two_classes_as_one_number_or_as_two_give_the_same_answers(problem, seed
     n, k = len(codes), int(rng.integers(1, dataset.width + 1))
     of = rng.integers(0, 2, n)  # not the predicted class only
     features = np.stack([rng.permutation(dataset.width)[:k] for _ in codes])
-    features[rng.random(features.shape) < 0.2] = NONE
+    features[rng.random(features.shape) < 0.2] = NO_FEATURE
     one, two = gate(model, Access.GRADIENT), gate(Pairs(model), Access.GRADIENT)
 
     assert (one.labels(codes) == two.labels(codes)).all()
@@ -145,7 +145,7 @@ def test_two_classes_as_one_number_or_as_two_give_the_same_answers(problem, seed
         values = np.full((7, k), ABSENT, dtype=np.int32)
         for edit, row in enumerate(everyone):
             for place, j in enumerate(features[row]):
-                if j != NONE:
+                if j != NO_FEATURE:
                     values[edit, place] = rng.integers(-1, len(dataset.candidates[j]))
         whole = apply_edits(codes, features, everyone, values)
         for made in (one, two):
@@ -157,11 +157,11 @@ def test_two_classes_as_one_number_or_as_two_give_the_same_answers(problem, seed
     vectors = rng.normal(size=(5, k, 2))
     told = [made.slope(codes, features, of, times)(rows, vectors) for made in (one, two)]
     assert told[0][0] == pytest.approx(told[1][0]) and told[0][1] == pytest.approx(told[1][1])
-    assert (told[0][1][features[rows] == NONE] == 0).all()  # a feature that is not named is not moved
+    assert (told[0][1][features[rows] == NO_FEATURE] == 0).all()  # a feature that is not named is not moved
     whole = embed(model, codes[rows])
     for i, row in enumerate(rows):
         for place, j in enumerate(features[row]):
-            if j != NONE:
+            if j != NO_FEATURE:
                 whole[i, j] = vectors[i, place]
     expected = model.proba_embedded(torch.as_tensor(whole)).numpy()
     assert told[0][0] == pytest.approx(expected[np.arange(5), of[rows]])
@@ -193,16 +193,16 @@ def test_a_black_box_of_three_classes_answers_all_that_needs_no_embeddings():
     said, left = made.predict(CODES, of)
     assert (said == told.argmax(axis=1)).all() and left == pytest.approx(told[ROWS, of])
     assert made.probability(CODES, of) == pytest.approx(told[ROWS, of])
-    edits = (CODES, np.array([[0, NONE]] * 2 + [[1, 0]] * 18), np.array([1, 4, 4]), EDITS[3], of)
+    edits = (CODES, np.array([[0, NO_FEATURE]] * 2 + [[1, 0]] * 18), np.array([1, 4, 4]), EDITS[3], of)
     flips, left = made.edited(*edits)
     after = model.predict_proba(apply_edits(*edits[:4]))
     assert (flips == (after.argmax(axis=1) != of[[1, 4, 4]])).all()
     assert left == pytest.approx(after[np.arange(3), of[[1, 4, 4]]])
     assert not made.embeds
     for call in (lambda g: g.embed(CODES), lambda g: g.slope(CODES, FEATURES, of, 1.0), lambda g: g.line(CODES)):
-        with pytest.raises(Failure, match=r"test asked for (embedded|differentiable|linear), which this model is not"):
+        with pytest.raises(Failure, match=r"test asked for .*embeddings, which this model does not give"):
             call(gate(model, Access.GRADIENT))
-    with pytest.raises(Failure, match="additive, which this model is not"):
+    with pytest.raises(Failure, match=r"a sum of effects, .*, which this model does not give"):
         gate(model, Access.WHITE_BOX).effects(CODES, of)
 
 
@@ -226,7 +226,7 @@ def test_a_model_that_only_predicts_gives_labels_and_flips():
     assert (said == CODES.sum(axis=1) % 3).all() and none is None
     flips, none = made.edited(*EDITS)
     assert (flips == (apply_edits(*EDITS[:4]).sum(axis=1) % 3 != OF[[1, 4, 4]])).all() and none is None
-    with pytest.raises(Failure, match="probabilistic, which this model is not"):
+    with pytest.raises(Failure, match="probabilities, which this model does not give"):
         gate(Silent(), Access.PROBABILITY).probabilities(CODES)
 
 
@@ -298,26 +298,28 @@ def looked(call, access=Access.WHITE_BOX, model=MODEL, padded=False):
 
 def test_a_watching_ledger_knows_how_deep_an_asker_looked():
     for access, calls in CALLS.items():
-        expected = {Access.GRADIENT: Depth.EMBEDDINGS, Access.WHITE_BOX: Depth.EFFECTS}.get(access, Depth.PREDICTIONS)
+        expected = {Access.GRADIENT: InspectionDepth.EMBEDDINGS, Access.WHITE_BOX: InspectionDepth.EFFECTS}.get(
+            access, InspectionDepth.PREDICTIONS
+        )
         assert [looked(call) for call in calls] == [expected] * len(calls)
     gone = CODES.copy()
     gone[3, 1] = ABSENT
     for call in (lambda g: g.labels(gone), lambda g: g.predict(gone, OF), lambda g: g.probabilities(gone)):
-        assert looked(call) == Depth.EFFECTS
-        assert looked(call, padded=True) == Depth.PREDICTIONS  # a sentence that ends early is a sentence
+        assert looked(call) == InspectionDepth.EFFECTS
+        assert looked(call, padded=True) == InspectionDepth.PREDICTIONS  # a sentence that ends early is a sentence
     gone[3] = [ABSENT, 0]
-    assert looked(lambda g: g.labels(gone), padded=True) == Depth.EFFECTS
+    assert looked(lambda g: g.labels(gone), padded=True) == InspectionDepth.EFFECTS
     away = (CODES, np.array([[0]] * 20), np.array([2]), np.array([[ABSENT]], np.int32), OF)
-    assert looked(lambda g: g.edited(*away)) == Depth.EFFECTS
-    none = (CODES, np.array([[NONE]] * 20), np.array([2]), np.array([[ABSENT]], np.int32), OF)
-    assert looked(lambda g: g.edited(*none)) == Depth.PREDICTIONS
+    assert looked(lambda g: g.edited(*away)) == InspectionDepth.EFFECTS
+    none = (CODES, np.array([[NO_FEATURE]] * 20), np.array([2]), np.array([[ABSENT]], np.int32), OF)
+    assert looked(lambda g: g.edited(*none)) == InspectionDepth.PREDICTIONS
 
     def both(g):
         g.vectors(0, CODES[:, 0])
         g.effects(CODES, OF)
         g.labels(CODES)
 
-    assert looked(both) == Depth.EMBEDDINGS  # the deepest counts
+    assert looked(both) == InspectionDepth.EMBEDDINGS  # the deepest counts
     ledger = Ledger()
     ledger.gate(MODEL, Access.WHITE_BOX, "who").embed(CODES)
     assert ledger.depths == {}  # who does not watch sees nothing

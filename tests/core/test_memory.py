@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cfeval_cli.core.memory import Memory, asked_once, keys_of, numbers_of
+from cfeval_cli.core.memory import AnswerCache, asked_once, keys_of, numbers_of
 
 
 @given(st.integers(1, 80), st.integers(0, 999), st.booleans())
@@ -21,7 +21,7 @@ def test_keys_are_equal_exactly_if_sets_and_instances_are(width, seed, named):
 
 @given(st.lists(st.lists(st.integers(0, 12), max_size=9), min_size=1, max_size=6), st.booleans())
 def test_every_answer_is_right_and_asked_for_once(rounds, wide):
-    memory, asked = Memory(), []
+    memory, asked = AnswerCache(), []
     for wanted in rounds:
         keys = np.array(wanted, dtype=np.int64)
 
@@ -35,7 +35,7 @@ def test_every_answer_is_right_and_asked_for_once(rounds, wide):
 
 
 def test_what_is_about_something_else_is_something_else():
-    memory = Memory()
+    memory = AnswerCache()
     keys = np.array([3, 1])
     assert memory.ask("a", keys, lambda new: keys[new] + 0.0).tolist() == [3.0, 1.0]
     assert memory.ask("b", keys, lambda new: keys[new] + 10.0).tolist() == [13.0, 11.0]

@@ -10,16 +10,16 @@ from cfeval_cli import core
 from cfeval_cli.core.fingerprint import of_subject
 from cfeval_cli.core.model import (
     Access,
-    Additive,
     BlackBox,
     Classifier,
-    Differentiable,
-    Editable,
-    Embedded,
-    Linear,
+    HasAdditiveEffects,
+    HasAnalyticGradient,
+    HasEmbeddings,
+    HasGradient,
+    HasLinearLogit,
+    ModelSpec,
     Probabilistic,
-    Sloped,
-    Subject,
+    SupportsEdits,
 )
 from cfeval_cli.model.linear import LinearModel
 from cfeval_cli.model.logistic import Logistic
@@ -109,7 +109,7 @@ class Stronger(Itself):
     ids=lambda one: type(one).__name__,
 )
 def test_the_kind_of_model_is_known_before_training(settings, kind, name):
-    subject = Subject.of(DATASET, settings)
+    subject = ModelSpec.of(DATASET, settings)
     assert subject.kind is kind and subject.name == name and subject.dataset is DATASET
 
 
@@ -117,14 +117,22 @@ ABILITIES = {
     Labels: {Classifier},
     Chances: {Probabilistic},
     BlackBox: {Probabilistic},
-    LinearModel: {Probabilistic, Editable, Embedded, Differentiable, Sloped, Linear, Additive},
+    LinearModel: {
+        Probabilistic,
+        SupportsEdits,
+        HasEmbeddings,
+        HasGradient,
+        HasAnalyticGradient,
+        HasLinearLogit,
+        HasAdditiveEffects,
+    },
 }
 
 
 @pytest.mark.parametrize("kind", ABILITIES, ids=lambda kind: kind.__name__)
 def test_abilities_are_those_that_the_class_has(kind):
     every = set().union(*ABILITIES.values())
-    assert {ability for ability in every if Subject(DATASET, kind).can(ability)} == ABILITIES[kind]
+    assert {ability for ability in every if ModelSpec(DATASET, kind).can(ability)} == ABILITIES[kind]
 
 
 class Lookalike(Chances):
@@ -140,12 +148,14 @@ class Lookalike(Chances):
 
 def test_methods_with_the_names_of_abilities_grant_nothing():
     abilities = [
-        core.Binary, core.Editable, core.Embedded, core.Picking, core.Differentiable, core.Logits, core.Sloped,
-        core.Linear, core.Additive, core.Tree, core.Reading, core.Encoded, core.Reparametrisable, core.Stored,
+        core.BinaryModel, core.SupportsEdits, core.HasEmbeddings, core.SupportsBatchedEmbedding,
+        core.HasGradient, core.HasLogits,
+        core.HasAnalyticGradient, core.HasLinearLogit, core.HasAdditiveEffects, core.HasLeaves, core.HasReadFeatures,
+        core.HasEncodedEstimator, core.Reparametrisable, core.HasArrays,
         core.Fingerprinted,
     ]  # fmt: skip
     model = Lookalike()
-    subject = Subject.trained(DATASET, model)
+    subject = ModelSpec.trained(DATASET, model)
     assert not [ability for ability in abilities if isinstance(model, ability) or subject.can(ability)]
     assert not subject.blind and of_subject(DATASET, model) is None
     client = core.Ledger().gate(model, Access.WHITE_BOX, "test")
@@ -153,7 +163,7 @@ def test_methods_with_the_names_of_abilities_grant_nothing():
 
 
 def test_a_declared_ability_without_its_methods_is_refused():
-    class Half(core.Additive, Chances):
+    class Half(core.HasAdditiveEffects, Chances):
         def effects(self, codes, of):
             raise AssertionError
 
@@ -165,35 +175,37 @@ def test_settings_with_the_names_of_abilities_grant_nothing():
     class Settings(Told):
         blind, student, teacher = 0.5, None, None
 
-        def foresee(self, dataset):
+        def output_type(self, dataset):
             raise AssertionError
 
         def restore(self, arrays):
             raise AssertionError
 
-    kinds = core.Foreseen, core.Blindable, core.Taught, core.Restorable
+    kinds = core.DeclaresOutputType, core.SupportsFeatureSubset, core.DistilledModel, core.Restorable
     assert not isinstance(Settings(), kinds)
-    assert Subject.of(DATASET, Settings()) == Subject(DATASET, Labels)
+    assert ModelSpec.of(DATASET, Settings()) == ModelSpec(DATASET, Labels)
 
 
 def test_what_a_model_cannot_answer_is_refused_with_the_reason():
-    answers = {kind: {level for level in Access if Subject(DATASET, kind).refuses(level) is None} for kind in ABILITIES}
+    answers = {
+        kind: {level for level in Access if ModelSpec(DATASET, kind).refuses(level) is None} for kind in ABILITIES
+    }
     assert answers == {
         Labels: {Access.NOTHING, Access.LABEL},
         Chances: {Access.NOTHING, Access.LABEL, Access.PROBABILITY},
         BlackBox: {Access.NOTHING, Access.LABEL, Access.PROBABILITY},
         LinearModel: set(Access),
     }
-    black = Subject(DATASET, BlackBox)
+    black = ModelSpec(DATASET, BlackBox)
     assert black.lacks(Probabilistic) is None and black.lacks() is None
-    assert black.lacks(Probabilistic, Linear, Additive) == (
+    assert black.lacks(Probabilistic, HasLinearLogit, HasAdditiveEffects) == (
         "needs a logit that is linear in the embeddings, which this model (a black box) does not give"
     )
     for level in (Access.PROBABILITY, Access.WHITE_BOX):
-        reason = Subject(DATASET, Labels).refuses(level)
+        reason = ModelSpec(DATASET, Labels).refuses(level)
         assert reason.endswith(", but this model returns labels only: pass predict_proba to compute more"), reason
         assert "LabelModel" not in reason and "value_effects" not in reason
-    assert "(Chances)" in Subject(DATASET, Chances).refuses(Access.GRADIENT)
+    assert "(Chances)" in ModelSpec(DATASET, Chances).refuses(Access.GRADIENT)
 
 
 def test_a_black_box_is_a_kind_and_not_a_model():

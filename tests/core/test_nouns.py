@@ -8,10 +8,10 @@ import pytest
 
 from cfeval_cli.core.cost import Cost
 from cfeval_cli.core.counterfactual import Counterfactuals, Distance, Search, editable
-from cfeval_cli.core.data import ABSENT, NONE, Feature, Rows
-from cfeval_cli.core.explanation import Batch, Explained, Explainer, Explanation, named
-from cfeval_cli.core.metric import Case, Metric
-from cfeval_cli.core.model import Access, BlackBox, Subject
+from cfeval_cli.core.data import ABSENT, NO_FEATURE, Feature, Rows
+from cfeval_cli.core.explanation import Batch, Explainer, ExplainerResult, Explanation, named
+from cfeval_cli.core.metric import Metric, MetricInput
+from cfeval_cli.core.model import Access, BlackBox, ModelSpec
 from cfeval_cli.core.removal import Removal
 from cfeval_cli.core.truth import Truth
 from tests.problems import (
@@ -83,10 +83,10 @@ def test_where_a_value_may_go_is_what_the_constraint_says(seed):
         assert allowed.tolist() == [[a != b and permitted(feature, a, b) for b in others] for a in codes]
     assert dataset.free.tolist() == [feature.moves != "none" for feature in dataset.features]
     asked = choose_features(dataset, 3, seed)
-    asked[::2, -1] = NONE
+    asked[::2, -1] = NO_FEATURE
     for before, after in zip(asked, editable(dataset, asked), strict=True):
-        kept = [j for j in before if j != NONE and dataset.free[j]]
-        assert after.tolist() == kept + [NONE] * (3 - len(kept))
+        kept = [j for j in before if j != NO_FEATURE and dataset.free[j]]
+        assert after.tolist() == kept + [NO_FEATURE] * (3 - len(kept))
     free = make_mixed(seed, n=8, missing=0.3 * (seed % 2), tried=4)
     assert (dataset.fingerprint != free.fingerprint) == dataset.constrained and not free.constrained
 
@@ -101,10 +101,10 @@ def test_the_mask_is_no_value_that_a_feature_can_have():
 
 def test_an_explanation_is_cut_filled_and_ranked():
     told = Explanation.ranked(np.array([[1.0, 3.0, 3.0, 9.0]]), np.array([[True, True, True, False]]))
-    assert told.features.tolist() == [[1, 2, 0, NONE]] and np.isnan(told.scores[0, 3])
-    assert told.top(2).tolist() == [[1, 2]] and told.top(6).tolist() == [[1, 2, 0, NONE, NONE, NONE]]
+    assert told.features.tolist() == [[1, 2, 0, NO_FEATURE]] and np.isnan(told.scores[0, 3])
+    assert told.top(2).tolist() == [[1, 2]] and told.top(6).tolist() == [[1, 2, 0, NO_FEATURE, NO_FEATURE, NO_FEATURE]]
     ragged = Explanation.ragged([[(2, 0.5)], [], [(1, 3.0), (0, 1.0)]])
-    assert ragged.features.tolist() == [[2, NONE], [NONE, NONE], [1, 0]] and len(ragged) == 3
+    assert ragged.features.tolist() == [[2, NO_FEATURE], [NO_FEATURE, NO_FEATURE], [1, 0]] and len(ragged) == 3
     assert Explanation.ragged([]).features.shape == (0, 0)
     rng = np.random.default_rng(0)
     drawn = [
@@ -118,7 +118,7 @@ def test_an_explanation_is_cut_filled_and_ranked():
 
 def test_named_features_are_marked():
     codes = np.zeros((2, 4), dtype=np.int32)
-    marked = named(codes, np.array([[3, NONE], [0, 2]]))
+    marked = named(codes, np.array([[3, NO_FEATURE], [0, 2]]))
     assert marked.tolist() == [[False, False, False, True], [True, False, True, False]]
 
 
@@ -136,7 +136,7 @@ def test_each_instance_has_a_stream_of_its_own():
 
 
 def test_reasons_are_told_with_how_often():
-    told = Explained(Explanation.ragged([]), Cost(), 0, {1: "a", 2: "b", 3: "b"})
+    told = ExplainerResult(Explanation.ragged([]), Cost(), 0, {1: "a", 2: "b", 3: "b"})
     assert told.reasons == "b (2); a (1)"
 
 
@@ -171,10 +171,10 @@ def test_what_a_component_leaves_open_has_a_sensible_value():
             raise AssertionError
 
     plain = Plain()
-    black = Subject(make_dataset([2, 2]), BlackBox)
+    black = ModelSpec(make_dataset([2, 2]), BlackBox)
     assert plain.title is None and plain.members("mine") == {"mine": plain} and plain.rung != plain.rung
     assert "needs gradients" in plain.sits_out(black) and plain.check(black) is None
-    assert issubclass(Case, Rows)
+    assert issubclass(MetricInput, Rows)
 
 
 def test_a_label_is_what_the_model_says_and_an_explainer_asks_no_more_than_it_wants():
@@ -186,4 +186,4 @@ def test_a_label_is_what_the_model_says_and_an_explainer_asks_no_more_than_it_wa
 
     dataset = make_dataset([2, 2])
     for kind in (BlackBox, type(make_linear(dataset))):
-        assert Modest().asks(Subject(dataset, kind)) is Access.LABEL
+        assert Modest().asks(ModelSpec(dataset, kind)) is Access.LABEL

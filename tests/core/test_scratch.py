@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cfeval_cli.core import scratch as module
-from cfeval_cli.core.scratch import Room, Scratch, slabs
+from cfeval_cli.core.scratch import Scratch, ScratchArrays, slabs
 
 linux = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="asks the system what the process holds")
 
@@ -38,7 +38,7 @@ def grown(seed, sizes):
         "flags": [rng.random(size // 2) < 0.5 for size in sizes],
         "turned": [rng.normal(size=(4, size)).T for size in sizes],
     }
-    room = Room(Scratch(), sum(sizes))
+    room = ScratchArrays(Scratch(), sum(sizes))
     for i in range(len(sizes)):
         for key, parts in wanted.items():
             room.add(key, parts[i])
@@ -54,7 +54,7 @@ def grown(seed, sizes):
 
 
 def test_what_does_not_go_together_is_refused():
-    room = Room(Scratch(), 3)
+    room = ScratchArrays(Scratch(), 3)
     room.add("a", np.zeros((2, 2)))
     for wrong in (np.zeros((1, 3)), np.zeros((1, 2), dtype=int), np.zeros((2, 2))):
         with pytest.raises(ValueError, match="does not go below"):
@@ -92,7 +92,7 @@ def test_nothing_is_seen_in_the_folder_and_nothing_is_left_open(tmp_path, monkey
     before = opened()
     scratch = Scratch(tmp_path)
     kept = scratch.keep({"a": np.arange(10_000)})
-    abandoned = Room(scratch, 5)
+    abandoned = ScratchArrays(scratch, 5)
     abandoned.add("b", np.ones(5))
     zeros = scratch.blank((10, 2), np.dtype(float))
     assert not list(tmp_path.iterdir())

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from cfeval_cli.core import Access, BlackBox, Subject
+from cfeval_cli.core import Access, BlackBox, ModelSpec
 from cfeval_cli.core.space import Embedding, OneHot, Scaled, choose
 from cfeval_cli.distance.euclidean import Euclidean
 from cfeval_cli.errors import UserError
@@ -31,7 +31,7 @@ def test_auto_is_one_hot_with_labels_and_the_values_own_scale_without_embeddings
 
 
 def test_what_a_space_cannot_measure_is_refused_before_training():
-    white, black = Subject(DATASET, type(MODEL)), Subject(DATASET, BlackBox)
+    white, black = ModelSpec(DATASET, type(MODEL)), ModelSpec(DATASET, BlackBox)
     assert "cannot measure moved embeddings" in Euclidean("onehot").refuses(white, Continuous())
     assert Euclidean("onehot").refuses(white, Discrete()) is None and Euclidean().refuses(black, Discrete()) is None
     assert "needs embeddings, which this model (a black box)" in Euclidean("embedding").refuses(black, Discrete())

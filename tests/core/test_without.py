@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cfeval_cli.core import ABSENT, NONE, Access, Embedded, Rows
+from cfeval_cli.core import ABSENT, NO_FEATURE, Access, HasEmbeddings, Rows
 from cfeval_cli.core.explanation import named
 from cfeval_cli.core.without import without
 from cfeval_cli.removal.marginal import Marginal
@@ -58,11 +58,11 @@ def test_erasing_touches_the_named_features_or_all_others_and_never_padding(prob
     codes = dataset.test.codes
     rng = np.random.default_rng(seed)
     features = np.array([[0, rng.choice(np.flatnonzero(row != ABSENT))] for row in codes])
-    features[features[:, 0] == features[:, 1], 1] = NONE
+    features[features[:, 0] == features[:, 1], 1] = NO_FEATURE
     told = named(codes, features)
     seen = []
 
-    class Spy(Embedded):
+    class Spy(HasEmbeddings):
         vectors = model.vectors
 
         def predict_proba(self, asked):
@@ -70,7 +70,7 @@ def test_erasing_touches_the_named_features_or_all_others_and_never_padding(prob
             return model.predict_proba(asked)
 
     for i, row in enumerate(codes):
-        marked = set(features[i]) - {NONE}
+        marked = set(features[i]) - {NO_FEATURE}
         assert told[i].tolist() == [j in marked for j in range(dataset.width)]
         gone = (~told if keep else told)[[i]] & (row != ABSENT)
         seen.clear()
@@ -102,7 +102,7 @@ def test_the_mean_over_draws_is_weighted_and_asked_in_parts(monkeypatch):
         assert flips[i] == pytest.approx(((labels(model, edited) != rows.labels[i]) * weights).sum())
     asked = []
 
-    class Spy(Embedded):
+    class Spy(HasEmbeddings):
         vectors = model.vectors
 
         def predict_proba(self, codes):

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cfeval_cli.core import ABSENT, NONE, Access, BlackBox, Subject
+from cfeval_cli.core import ABSENT, NO_FEATURE, Access, BlackBox, ModelSpec
 from cfeval_cli.core.space import Embedding, OneHot, choose
 from cfeval_cli.distance.constant import Constant
 from cfeval_cli.distance.cosine import Cosine
@@ -127,14 +127,14 @@ def test_moved_embeddings_are_measured_by_the_same_definition(problem, kind, see
     k = int(rng.integers(1, dataset.width + 1))
     features = np.stack([rng.permutation(dataset.width)[:k] for _ in codes])
     if k > 1:
-        features[::2, -1] = NONE
+        features[::2, -1] = NO_FEATURE
     vectors = rng.normal(size=(len(codes), k, 2))
     told = measure.moved(codes, features, vectors)
     for i, row in enumerate(codes):
         before = vector(dataset, model, "embedding", row)
         after = before.copy().reshape(-1, 2)
         for place, j in enumerate(features[i]):
-            if j != NONE:
+            if j != NO_FEATURE:
                 after[j] = vectors[i, place]
         assert told[i] == pytest.approx(expected(before, after.ravel()), abs=1e-9)
 
@@ -191,7 +191,7 @@ def test_auto_is_one_hot_with_labels_or_without_embeddings_and_embeddings_otherw
 
 def test_what_cannot_be_measured_is_refused_before_anything_is_trained():
     dataset = make_dataset([3, 3])
-    black, white = Subject(dataset, BlackBox), Subject(dataset, type(make_linear(dataset)))
+    black, white = ModelSpec(dataset, BlackBox), ModelSpec(dataset, type(make_linear(dataset)))
     for kind in (Euclidean, Cosine, Mahalanobis):
         assert "distance.space=embedding needs embeddings" in kind("embedding").refuses(black, Discrete())
         assert "cannot measure moved embeddings" in kind("onehot").refuses(white, Exact())

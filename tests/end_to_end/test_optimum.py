@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cfeval_cli.core import ABSENT, Access, Subject
+from cfeval_cli.core import ABSENT, Access, ModelSpec
 from cfeval_cli.core.ranking import top
 from cfeval_cli.errors import UserError
 from cfeval_cli.pipeline import train
@@ -33,7 +33,7 @@ def study(request, adults):
         pytest.skip(f"no source has the data: {error}")
     dataset = made.dataset.load(made.settings.data_dir, made.settings.seed)
     model = made.model.fit(dataset, made.settings.seed)
-    return prepare(made.applied(Subject(dataset, type(model))), dataset, model)
+    return prepare(made.applied(ModelSpec(dataset, type(model))), dataset, model)
 
 
 def found_by(study, search, features, level):

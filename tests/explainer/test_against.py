@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from cfeval_cli.core import ABSENT, BlackBox, Subject
+from cfeval_cli.core import ABSENT, BlackBox, ModelSpec
 from cfeval_cli.explainer.against import Against
 from cfeval_cli.explainer.lr import Lr
 from tests.problems import TRUTHS, gate, make_batch, make_dataset, make_text, random_linear
@@ -24,6 +24,6 @@ def test_it_names_the_features_of_lr_in_the_other_order(truth, dataset):
 
 def test_without_a_truth_there_is_nothing_to_reverse():
     assert "needs a logit that is a sum of effects" in Against(TRUTHS["centered"]).sits_out(
-        Subject(make_dataset([2, 2]), BlackBox)
+        ModelSpec(make_dataset([2, 2]), BlackBox)
     )
     assert Against.control

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from cfeval_cli.core import ABSENT, BlackBox, Subject
+from cfeval_cli.core import ABSENT, BlackBox, ModelSpec
 from cfeval_cli.explainer import constant
 from cfeval_cli.explainer.constant import Constant
 from tests.problems import (
@@ -40,4 +40,4 @@ def test_everybody_of_a_table_gets_the_same_order():
     model = random_linear(dataset, 1, 2)
     told = Constant(TRUTHS["centered"]).fit(dataset, gate(model))(make_batch(dataset, model))
     assert (told.features == told.features[0]).all() and (np.diff(told.scores[0]) <= 0).all()
-    assert "needs a logit" in Constant(TRUTHS["centered"]).sits_out(Subject(dataset, BlackBox)) and Constant.control
+    assert "needs a logit" in Constant(TRUTHS["centered"]).sits_out(ModelSpec(dataset, BlackBox)) and Constant.control

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cfeval_cli.core import ABSENT, NONE, Access, Subject
+from cfeval_cli.core import ABSENT, NO_FEATURE, Access, ModelSpec
 from cfeval_cli.explainer.decision_boundary import DecisionBoundary, _another_value, _drawn
 from cfeval_cli.model.linear import LinearModel
 from tests.problems import (
@@ -50,7 +50,7 @@ def test_it_is_the_best_of_its_own_samples(problem, max_edits):
             if (logit(model, sample) > 0) != (logit(model, row) > 0):
                 gap = sum(((model.tables[j][sample[j]] - model.tables[j][row[j]]) ** 2).sum() for j in edited)
                 flips.append((len(edited), gap, edited, sample))
-        named = told.features[i][told.features[i] != NONE].tolist()
+        named = told.features[i][told.features[i] != NO_FEATURE].tolist()
         if not flips:
             assert named == []
             continue
@@ -87,7 +87,7 @@ def test_nothing_is_explained_where_nothing_may_change():
     dataset = make_dataset([3, 3])
     still = replace(dataset, features=tuple(replace(feature, moves="none") for feature in dataset.features))
     _, told = explain(DecisionBoundary(), still, make_linear(dataset))
-    assert (told.top(2) == NONE).all()
+    assert (told.top(2) == NO_FEATURE).all()
 
 
 def test_the_only_feature_that_matters_is_found():
@@ -104,7 +104,7 @@ def test_the_only_feature_that_matters_is_found():
 def test_no_flip_no_explanation():
     dataset = make_dataset([3, 3])
     _, told = explain(DecisionBoundary(n_samples=50), dataset, make_linear(dataset, bias=100.0))
-    assert (told.top(2) == NONE).all()
+    assert (told.top(2) == NO_FEATURE).all()
 
 
 def test_values_are_drawn_from_the_training_distribution_without_the_instances_own():
@@ -129,7 +129,7 @@ def test_without_embeddings_the_first_of_the_smallest_flips_is_taken(problem, ac
     for i, row in enumerate(batch.codes):
         samples = explainer._samples(row, _drawn(dataset), batch.rng(i), dataset.free)
         flips = samples[labels(model, samples) != batch.labels[i]]
-        named = told.features[i][told.features[i] != NONE].tolist()
+        named = told.features[i][told.features[i] != NO_FEATURE].tolist()
         if not len(flips):
             assert named == []
             continue
@@ -156,9 +156,9 @@ def test_it_asks_as_much_as_the_model_can_answer():
             raise AssertionError
 
     dataset = make_dataset([3, 3])
-    asked = {kind: DecisionBoundary().asks(Subject(dataset, kind)) for kind in (Silent, Black, LinearModel)}
+    asked = {kind: DecisionBoundary().asks(ModelSpec(dataset, kind)) for kind in (Silent, Black, LinearModel)}
     assert asked == {Silent: Access.LABEL, Black: Access.PROBABILITY, LinearModel: Access.GRADIENT}
-    assert DecisionBoundary().sits_out(Subject(dataset, Silent)) is None
+    assert DecisionBoundary().sits_out(ModelSpec(dataset, Silent)) is None
 
 
 @pytest.mark.parametrize("setting", [{"n_samples": 0}, {"max_edits": 0}, {"n_neighbours": 0}])

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cfeval_cli.core import ABSENT, NONE, Access, NotExplained, Subject
+from cfeval_cli.core import ABSENT, NO_FEATURE, Access, ModelSpec, NotExplained
 from cfeval_cli.core.fingerprint import of_component
 from cfeval_cli.errors import UserError
 from cfeval_cli.explainer.file import File
@@ -21,7 +21,7 @@ DATASET = make_dataset([3, 4, 2], n=12)
 MODEL = make_linear(DATASET)
 IDS = DATASET.test.ids
 NAMES = [feature.name for feature in DATASET.features]
-SUBJECT = Subject(DATASET, LinearModel)
+SUBJECT = ModelSpec(DATASET, LinearModel)
 SCORES = np.random.default_rng(0).normal(size=(len(IDS), 3))
 
 
@@ -43,7 +43,7 @@ def kept(tmp_path, frame, name="shap.csv", **options):
 
 
 def explained(settings, dataset=DATASET, rows=slice(None)):
-    settings.check(Subject(dataset, LinearModel))
+    settings.check(ModelSpec(dataset, LinearModel))
     (one,) = settings.members("file").values()
     return one.fit(dataset, gate(MODEL, Access.NOTHING))(make_batch(dataset, MODEL, rows=rows))
 
@@ -69,7 +69,7 @@ def test_any_scores_are_ranked_and_what_is_not_named_is_left_out(rows):
     with tempfile.TemporaryDirectory() as folder:
         told = explained(File(kept(Path(folder), wide(scores))))
     for features, row in zip(told.features, by_hand(scores, "signed"), strict=True):
-        assert [j for j in features if j != NONE] == row
+        assert [j for j in features if j != NO_FEATURE] == row
 
 
 @pytest.mark.parametrize("separator", [";", ",", "\t"])
@@ -98,7 +98,7 @@ def test_several_files_are_several_explainers_with_their_names(tmp_path):
 
 
 def test_an_explainer_of_the_same_name_is_not_replaced_in_silence(tmp_path):
-    from tests.test_settings import plan
+    from tests.settings.test_build import plan
 
     path = kept(tmp_path, wide(), "random.csv")
     with pytest.raises(UserError, match=r"random is the name of another explainer too. Rename one"):
@@ -161,7 +161,7 @@ def test_what_is_wrong_is_counted_and_named_and_refused_or_left_out(tmp_path, pl
             assert len(explained(skips, rows=slice(row, row + 1))) == 1
     told = explained(skips, rows=slice(5, 6))
     named = {0, 1, 2} - ({1} if "F1" in frame else set())
-    assert set(told.features[0].tolist()) - {NONE} == named
+    assert set(told.features[0].tolist()) - {NO_FEATURE} == named
 
 
 def test_instances_that_are_missing_are_not_explained(tmp_path):
@@ -181,7 +181,7 @@ def test_positions_behind_the_end_of_a_text_are_not_taken(tmp_path):
     there = texts.test.codes != ABSENT
     scores = np.where(there, SCORES, np.nan)
     told = explained(File(kept(tmp_path, wide(scores))), texts)
-    assert ((told.features != NONE).sum(axis=1) == there.sum(axis=1)).all()
+    assert ((told.features != NO_FEATURE).sum(axis=1) == there.sum(axis=1)).all()
     row = int(np.flatnonzero(~there.all(axis=1))[0])
     with pytest.raises(NotExplained, match="behind the end of the text"):
         explained(File(kept(tmp_path, wide(), "b.csv")), texts, slice(row, row + 1))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from cfeval_cli.core import ABSENT, Access, Batch, BlackBox, Differentiable, Subject
+from cfeval_cli.core import ABSENT, Access, Batch, BlackBox, HasGradient, ModelSpec
 from cfeval_cli.explainer.gradient_input import GradientInput
 from cfeval_cli.explainer.gradients import ByGradient
 from cfeval_cli.explainer.integrated_gradients import IntegratedGradients
@@ -14,7 +14,7 @@ from tests.problems import WAYS, by_feature, gate, make_dataset
 BOTH = [GradientInput, IntegratedGradients]
 
 
-class Bent(Differentiable):
+class Bent(HasGradient):
     """Three classes, two layers: embeddings, then probabilities that no sum of effects gives."""
 
     def __init__(self, dataset, seed=0, dim=3):
@@ -98,10 +98,10 @@ def test_a_model_of_several_classes_that_tells_probabilities_alone_is_explained_
 def test_a_removal_that_does_not_apply_is_refused(explainer):
     table = make_dataset([3, 2])
     with pytest.raises(ValueError, match=r"removal=mask: toy has no mask token. Use removal=auto"):
-        explainer(WAYS, "mask").check(Subject(table, LinearModel))
+        explainer(WAYS, "mask").check(ModelSpec(table, LinearModel))
     for way in ("auto", "zero", "mean", "marginal"):
-        explainer(WAYS, way).check(Subject(table, LinearModel))
-    assert "needs gradients in the embeddings" in explainer(WAYS).sits_out(Subject(table, BlackBox))
+        explainer(WAYS, way).check(ModelSpec(table, LinearModel))
+    assert "needs gradients in the embeddings" in explainer(WAYS).sits_out(ModelSpec(table, BlackBox))
     with pytest.raises(ValueError, match="removal must be one of"):
         explainer(WAYS, "burn")
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from cfeval_cli.core import Batch, BlackBox, Subject
+from cfeval_cli.core import Batch, BlackBox, ModelSpec
 from cfeval_cli.explainer import nearest_gold
 from cfeval_cli.explainer.lr import Lr
 from cfeval_cli.explainer.nearest_gold import NearestGold
@@ -45,6 +45,6 @@ def test_the_neighbour_is_the_one_by_the_definition_and_its_gold_is_told(dataset
 
 def test_it_sits_out_where_positions_mean_nothing_and_where_no_truth_is_known():
     explainer = NearestGold(TRUTHS["centered"])
-    assert "the words of a text do not" in explainer.sits_out(Subject(make_text(), LinearModel))
-    assert "needs a logit" in explainer.sits_out(Subject(make_dataset([2, 2]), BlackBox))
-    assert explainer.sits_out(Subject(make_dataset([2, 2]), LinearModel)) is None and explainer.control
+    assert "the words of a text do not" in explainer.sits_out(ModelSpec(make_text(), LinearModel))
+    assert "needs a logit" in explainer.sits_out(ModelSpec(make_dataset([2, 2]), BlackBox))
+    assert explainer.sits_out(ModelSpec(make_dataset([2, 2]), LinearModel)) is None and explainer.control

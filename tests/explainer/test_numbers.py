@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from lime.discretize import BaseDiscretizer, QuartileDiscretizer
 from lime.lime_tabular import LimeTabularExplainer
 
-from cfeval_cli.core import NONE
+from cfeval_cli.core import NO_FEATURE
 from cfeval_cli.explainer.anchor import Anchor, _once
 from cfeval_cli.explainer.lime import Lime
 from cfeval_cli.explainer.quartiles import binned
-from cfeval_cli.seeding import integer, stream
+from cfeval_cli.seeding import draw_seed, make_stream
 from tests.problems import gate, labels, make_batch, make_linear, make_mixed
 
 ABOVE = 1e6  # where a missing number is put for the packages
@@ -65,7 +65,7 @@ def test_lime_gives_the_packages_coefficients(seed, missing):
     model = make_linear(dataset, seed=seed, scale=1)
     told = Lime(n_samples=400).fit(dataset, gate(model))(make_batch(dataset, model, 7, "explainer.x", slice(6)))
     for i, row in enumerate(dataset.test.codes[:6]):
-        random = np.random.RandomState(integer(stream(7, "explainer.x", int(dataset.test.ids[i]))))
+        random = np.random.RandomState(draw_seed(make_stream(7, "explainer.x", int(dataset.test.ids[i]))))
         train, categories, discretizer = packages(dataset, missing)
         discretizer.random_state = random
         package = LimeTabularExplainer(
@@ -137,15 +137,15 @@ def test_anchor_gives_the_packages_rule(seed, missing):
         package = AnchorTabularExplainer(["no", "yes"], [f.name for f in dataset.features], train, names)
         package.disc, package.d_train = discretizer, discretizer.discretize(train)
         package.categorical_names.update(discretizer.names)
-        np.random.seed(integer(stream(7, "explainer.x", int(dataset.test.ids[i]))))  # noqa: NPY002
+        np.random.seed(draw_seed(make_stream(7, "explainer.x", int(dataset.test.ids[i]))))  # noqa: NPY002
         rule = package.explain_instance(
             as_numbers(dataset, row[None])[0], lambda x: labels(model, as_codes(dataset, x)), **settings
         )
-        named = told.features[i][told.features[i] != NONE].tolist()
+        named = told.features[i][told.features[i] != NO_FEATURE].tolist()
         assert named == list(dict.fromkeys(rule.features()))
         if named:
             assert told.scores[i][len(named) - 1] == pytest.approx(rule.precision())
-    assert any((told.features[i] != NONE).any() for i in range(4))
+    assert any((told.features[i] != NO_FEATURE).any() for i in range(4))
 
 
 def test_a_feature_with_two_bounds_is_named_once():

@@ -7,7 +7,7 @@ import pytest
 from anchor.anchor_text import AnchorText
 from lime.lime_text import LimeTextExplainer
 
-from cfeval_cli.core import ABSENT, NONE, Access, Batch, Dataset, Feature, Split
+from cfeval_cli.core import ABSENT, NO_FEATURE, Access, Batch, Dataset, Feature, Split
 from cfeval_cli.core.client import apply_edits
 from cfeval_cli.explainer.anchor import Anchor
 from cfeval_cli.explainer.decision_boundary import DecisionBoundary
@@ -16,7 +16,7 @@ from cfeval_cli.explainer.lr import Lr
 from cfeval_cli.explainer.omission import Omission
 from cfeval_cli.explainer.random import Random
 from cfeval_cli.model.linear import LinearModel
-from cfeval_cli.seeding import integer, stream
+from cfeval_cli.seeding import draw_seed, make_stream
 from tests.problems import REMOVALS, TRUTHS, gate, labels, make_batch
 
 WORDS = ("good", "n't", "--", "don't", "film", ".", ",", "bad", "it's", "the")
@@ -90,10 +90,10 @@ def from_strings(texts):
 def test_positions_are_real_tokens_and_both_places_of_a_repeated_word_can_be_named(explainer):
     told = explainer.fit(DATASET, gate(MODEL, explainer.access))(batch())
     for named, row in zip(told.features, DATASET.test.codes, strict=True):
-        named = named[named != NONE]
+        named = named[named != NO_FEATURE]
         assert len(set(named)) == len(named) and (row[named] != ABSENT).all()
     if not isinstance(explainer, Anchor | DecisionBoundary):
-        assert set(told.features[1][told.features[1] != NONE]) == set(range(6))  # "good" twice
+        assert set(told.features[1][told.features[1] != NO_FEATURE]) == set(range(6))  # "good" twice
 
 
 @pytest.mark.parametrize("explainer", ALL, ids=str)
@@ -131,14 +131,14 @@ def test_lime_gives_the_coefficients_of_the_package_on_strings():
         label = int(batch().labels[i])
         package = LimeTextExplainer(
             bow=False, split_expression=r"\s+", mask_string="UNKWORDZ", feature_selection="none", kernel_width=20.0,
-            random_state=integer(stream(3, "explainer.x", i)),
+            random_state=draw_seed(make_stream(3, "explainer.x", i)),
         )  # fmt: skip
 
         def proba(texts):
             return MODEL.predict_proba(from_strings(texts))
 
         expected = package.explain_instance(sentence, proba, labels=(label,), num_features=99, num_samples=400)
-        named = told.features[i][told.features[i] != NONE]
+        named = told.features[i][told.features[i] != NO_FEATURE]
         ours = dict(zip(named.tolist(), told.scores[i], strict=False))
         assert ours == pytest.approx({int(j): w for j, w in expected.local_exp[label]}, abs=1e-8)
 
@@ -164,7 +164,7 @@ def test_anchor_finds_the_rules_that_the_package_finds_on_strings():
     for i in (0, 1, 2):
         ours, theirs = {}, {}
         for seed, told in enumerate(told_by):
-            rule = frozenset(told.features[i][told.features[i] != NONE].tolist())
+            rule = frozenset(told.features[i][told.features[i] != NO_FEATURE].tolist())
             ours[rule] = ours.get(rule, 0) + 1
             np.random.seed(seed)  # noqa: NPY002
             found = package.explain_instance(SENTENCES[i], lambda t: labels(MODEL, from_strings(t)), batch_size=10)
@@ -208,7 +208,7 @@ def test_a_sentence_of_unknown_words_only_and_one_of_a_single_token_are_explaine
     both = Batch(np.arange(2), codes, labels(MODEL, codes), seed=0, component="x")
     for explainer in ALL:
         told = explainer.fit(replace(DATASET), gate(MODEL, explainer.access))(both)
-        assert set(told.features[1][told.features[1] != NONE].tolist()) <= {0}
-        assert set(told.features[0][told.features[0] != NONE].tolist()) <= {0, 1, 2}
+        assert set(told.features[1][told.features[1] != NO_FEATURE].tolist()) <= {0}
+        assert set(told.features[0][told.features[0] != NO_FEATURE].tolist()) <= {0, 1, 2}
         if not isinstance(explainer, Anchor | DecisionBoundary):
-            assert (told.features[0] != NONE).sum() == 3
+            assert (told.features[0] != NO_FEATURE).sum() == 3

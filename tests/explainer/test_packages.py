@@ -5,10 +5,10 @@ import pytest
 from anchor.anchor_tabular import AnchorTabularExplainer
 from lime.lime_tabular import LimeTabularExplainer
 
-from cfeval_cli.core import NONE, Batch
+from cfeval_cli.core import NO_FEATURE, Batch
 from cfeval_cli.explainer.anchor import Anchor
 from cfeval_cli.explainer.lime import Lime, _place
-from cfeval_cli.seeding import integer, stream
+from cfeval_cli.seeding import draw_seed, make_stream
 from tests.problems import gate, labels, make_batch, make_dataset, make_linear
 
 DATASET = make_dataset([3, 4, 2, 3, 5], n=60, seed=3)
@@ -34,7 +34,7 @@ def test_lime_gives_the_packages_coefficients(order):
             categorical_features=range(5),
             feature_selection="none",
             kernel_width=1.1,
-            random_state=integer(stream(7, "explainer.x", int(DATASET.test.ids[i]))),
+            random_state=draw_seed(make_stream(7, "explainer.x", int(DATASET.test.ids[i]))),
         )
         label = int(LABELS[i])
         expected = package.explain_instance(
@@ -73,10 +73,10 @@ def test_anchor_gives_the_packages_rule():
     told = Anchor(**settings).fit(DATASET, gate(MODEL))(batch())
     names = {j: list(feature.values) for j, feature in enumerate(DATASET.features)}
     for i, row in enumerate(CODES):
-        np.random.seed(integer(stream(7, "explainer.x", int(DATASET.test.ids[i]))))  # noqa: NPY002
+        np.random.seed(draw_seed(make_stream(7, "explainer.x", int(DATASET.test.ids[i]))))  # noqa: NPY002
         package = AnchorTabularExplainer(["no", "yes"], [f"f{j}" for j in range(5)], DATASET.train.codes, names)
         rule = package.explain_instance(row, lambda x: labels(MODEL, x.astype(np.int32)), **settings)
-        named = told.features[i][told.features[i] != NONE].tolist()
+        named = told.features[i][told.features[i] != NO_FEATURE].tolist()
         assert named == rule.features()
         if named:
             assert told.scores[i][len(named) - 1] == pytest.approx(rule.precision())
@@ -93,7 +93,7 @@ def test_lime_finds_the_part_of_many_values_as_of_few():
 def test_anchor_of_a_model_that_always_says_the_same_is_empty():
     constant = make_linear(DATASET, bias=1000.0)
     told = Anchor().fit(DATASET, gate(constant))(make_batch(DATASET, constant, 0, "a", slice(3)))
-    assert (told.top(1) == NONE).all()
+    assert (told.top(1) == NO_FEATURE).all()
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,13 @@ from math import factorial
 import numpy as np
 import pytest
 
-from cfeval_cli.core import ABSENT, Access, Batch, BlackBox, Subject
+from cfeval_cli.core import ABSENT, Access, Batch, BlackBox, ModelSpec
 from cfeval_cli.errors import UserError
 from cfeval_cli.explainer import coalitions
 from cfeval_cli.explainer.shap import Shap
 from cfeval_cli.model.estimator import Estimator
 from cfeval_cli.model.linear import LinearModel
-from cfeval_cli.seeding import integer, stream
+from cfeval_cli.seeding import draw_seed, make_stream
 from tests.problems import (
     by_feature,
     gate,
@@ -60,7 +60,7 @@ def asked(dataset, model, batch, i, background):
     def function(x):
         return kept(model, np.asarray(x).astype(np.int32), np.full(len(x), label))
 
-    return function, rows, integer(stream(3, "explainer.shap", int(batch.ids[i])))
+    return function, rows, draw_seed(make_stream(3, "explainer.shap", int(batch.ids[i])))
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
@@ -244,8 +244,8 @@ def test_it_asks_no_more_than_its_way_needs_and_refuses_one_that_cannot_be(monke
     from sklearn.tree import DecisionTreeClassifier
 
     dataset = make_mixed(1)
-    white, black = Subject(dataset, LinearModel), Subject(dataset, BlackBox)
-    tree = Subject.of(dataset, Estimator(DecisionTreeClassifier()))
+    white, black = ModelSpec(dataset, LinearModel), ModelSpec(dataset, BlackBox)
+    tree = ModelSpec.of(dataset, Estimator(DecisionTreeClassifier()))
     ways = ("auto", "permutation", "kernel")
     assert [Shap(way).asks(white) for way in ways] == [Access.PROBABILITY] * 3
     assert Shap("linear").asks(white) == Shap("auto").asks(tree) == Shap("tree").asks(tree) == Access.WHITE_BOX

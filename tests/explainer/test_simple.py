@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from cfeval_cli.core import ABSENT, NONE, Access, BlackBox, Subject
+from cfeval_cli.core import ABSENT, NO_FEATURE, Access, BlackBox, ModelSpec
 from cfeval_cli.core.ranking import top
 from cfeval_cli.explainer.lr import Lr
 from cfeval_cli.explainer.omission import Omission
@@ -42,7 +42,7 @@ def test_all_three_name_every_present_feature_once_and_never_padding(problem):
         for named, scores, row in zip(told.features, told.scores, dataset.test.codes, strict=True):
             there = np.flatnonzero(row != ABSENT)
             assert sorted(named[: len(there)]) == there.tolist()
-            assert (named[len(there) :] == NONE).all() and np.isnan(scores[len(there) :]).all()
+            assert (named[len(there) :] == NO_FEATURE).all() and np.isnan(scores[len(there) :]).all()
             assert (np.diff(scores[: len(there)]) <= 0).all()
 
 
@@ -101,12 +101,12 @@ def test_omission_defaults_to_the_marginal_on_tables_and_refuses_a_mask_that_is_
     text = replace(make_dataset([3, 2], unknown=1), kind="text")
     auto, mask = (explain(Omission(REMOVALS, way), text, model) for way in ("auto", "mask"))
     assert (auto.scores == mask.scores).all() and (auto.scores != marginal.scores).any()
-    subject = Subject(dataset, LinearModel)
+    subject = ModelSpec(dataset, LinearModel)
     Omission(REMOVALS).check(subject)
     with pytest.raises(ValueError, match=r"removal=mask.*toy"):
         Omission(REMOVALS, "mask").check(subject)
     with pytest.raises(ValueError, match=r"removal=zero.*embeddings.*removal=auto"):
-        Omission(REMOVALS, "zero").check(Subject(dataset, BlackBox))
+        Omission(REMOVALS, "zero").check(ModelSpec(dataset, BlackBox))
 
 
 @pytest.mark.parametrize("definition", TRUTHS)
@@ -127,10 +127,10 @@ def test_bad_settings_are_named():
 
 
 def test_omission_by_a_way_that_does_not_apply_sits_out_if_it_is_told_to():
-    dataset, table = make_dataset([3, 2]), Subject(make_dataset([3, 2]), LinearModel)
+    dataset, table = make_dataset([3, 2]), ModelSpec(make_dataset([3, 2]), LinearModel)
     assert Omission(WAYS, "mask", "sit_out").sits_out(table) == "toy has no mask token"
     assert Omission(WAYS, "mask").sits_out(table) is None  # it is refused
     for way in ("zero", "mean"):
         assert Omission(WAYS, way, "sit_out").sits_out(table) is None
-        assert "needs" in Omission(WAYS, way, "sit_out").sits_out(Subject(dataset, BlackBox))
-    assert Omission(WAYS, "marginal", "sit_out").sits_out(Subject(dataset, BlackBox)) is None
+        assert "needs" in Omission(WAYS, way, "sit_out").sits_out(ModelSpec(dataset, BlackBox))
+    assert Omission(WAYS, "marginal", "sit_out").sits_out(ModelSpec(dataset, BlackBox)) is None

@@ -17,7 +17,7 @@ from markdown_it import MarkdownIt
 from rich.console import Console
 
 from cfeval_cli.cli.main import complain
-from cfeval_cli.errors import UserError, visible
+from cfeval_cli.errors import UserError, escape_controls
 from cfeval_cli.pipeline.progress import Progress
 from cfeval_cli.report import plots
 from cfeval_cli.report.render import html, latex, markdown, narrow, terminal
@@ -92,7 +92,7 @@ def plain():
 
 
 def check(name):
-    table, shown = of(name), visible(name)
+    table, shown = of(name), escape_controls(name)
     assert not HIDDEN.search(shown) and "\n" not in shown
     # HTML: the same elements as with a plain name, and the same text
     page, other = Parsed(document.html(table)), plain()[0]
@@ -129,7 +129,7 @@ def test_a_name_is_text_in_every_form(numbers):
     @given(NAMES)
     def run(name):
         nonlocal ran
-        assume(visible(name).strip())
+        assume(escape_controls(name).strip())
         ran += 1
         check(name)
 
@@ -179,7 +179,7 @@ def test_our_own_formulas_are_kept():
 @pytest.mark.skipif(not shutil.which("pdflatex"), reason="no pdflatex")
 def test_latex_with_names_of_any_kind_is_compiled(tmp_path):
     """All but the characters that pdflatex has no font for, which are left to other engines."""
-    names = [name for name in NASTY if visible(name).isascii() or name == "é"]
+    names = [name for name in NASTY if escape_controls(name).isascii() or name == "é"]
     rng = np.random.default_rng(0)
     names += ["".join(rng.choice(names, 4)) for _ in range(100)]
     text = document.write([of(name) for name in names])["paper.tex"]

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cfeval_cli.core import Subject
+from cfeval_cli.core import ModelSpec
 from cfeval_cli.errors import Failure, UserError
 from cfeval_cli.explainer.file import File
 from cfeval_cli.explainer.scores import read
@@ -63,7 +63,7 @@ def test_damaged_skops_files_are_refused_or_are_models(tmp_path, numbers):
         path = tmp_path / f"model{seed}.skops"
         path.write_bytes(mutated(body, np.random.default_rng(seed), 4))
         try:
-            Subject.of(DATASET, Skops(str(path)))
+            ModelSpec.of(DATASET, Skops(str(path)))
         except (UserError, Failure) as error:
             assert str(path) in str(error), seed
         path.unlink()
@@ -83,7 +83,7 @@ def test_damaged_onnx_files_are_refused_or_are_models(tmp_path, numbers, capfd):
         path = tmp_path / f"model{seed}.onnx"
         path.write_bytes(mutated(body, np.random.default_rng(seed), 4))
         try:
-            Subject.of(DATASET, Onnx(str(path)))
+            ModelSpec.of(DATASET, Onnx(str(path)))
             opened += 1
         except (UserError, Failure) as error:
             assert str(path) in str(error), seed
@@ -101,7 +101,7 @@ def test_a_pickle_by_any_name_is_never_opened(tmp_path, suffix):
     for make in (Skops, Onnx, Function, File):
         with pytest.raises((UserError, ValueError)):
             made = make(f"{path}:predict") if make is Function else make(str(path))
-            made.check(Subject(DATASET, object)) if make is File else made.foresee(DATASET)
+            made.check(ModelSpec(DATASET, object)) if make is File else made.output_type(DATASET)
             made.members("file")
     assert not canary.path.exists()
 
@@ -131,4 +131,4 @@ def test_whatever_a_function_answers_ends_in_one_message(tmp_path, name):
     with pytest.raises(Failure, match=rf"^model\.path=.*{name}\.py:f gives "):
         model = settings.fit(DATASET, 0)
         codes = DATASET.test.codes
-        model.predict(codes) if settings.foresee(DATASET).__name__ == "LabelModel" else model.predict_proba(codes)
+        model.predict(codes) if settings.output_type(DATASET).__name__ == "LabelModel" else model.predict_proba(codes)

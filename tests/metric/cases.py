@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from cfeval_cli.core import ABSENT, NONE, Access, Case, Explanation, Rows
-from cfeval_cli.seeding import stream
+from cfeval_cli.core import ABSENT, NO_FEATURE, Access, Explanation, MetricInput, Rows
+from cfeval_cli.seeding import make_stream
 from tests.problems import gate, ready
 
 
@@ -55,11 +55,11 @@ def make_case(dataset, model, k=1, seed=0, ways=None, access=Access.WHITE_BOX, s
     rows = rows_of(model, dataset.test.codes, dataset.test.ids)
     explanation = make_explanation(rows.codes, seed, short)
     features = explanation.top(k)
-    return Case(
+    return MetricInput(
         rows.ids, rows.codes, rows.labels, rows.probability, dataset=dataset,
         model=gate(model, access, padded=dataset.padded), features=features, k=k,
-        complete=(features != NONE).all(axis=1), counterfactuals=found or {}, removals=ready(dataset, model, ways),
-        truth={}, explanation=explanation, **more,
+        complete=(features != NO_FEATURE).all(axis=1), counterfactuals=found or {},
+        removals=ready(dataset, model, ways), truth={}, explanation=explanation, **more,
     )  # fmt: skip
 
 
@@ -95,7 +95,7 @@ def drop_without(model, case, way, i, gone):
 
 def sets_of(row, subsets, share, seed, instance):
     """The features with the smallest of the instance's own random numbers."""
-    numbers = stream(seed, "metric.subsets", instance).random((subsets, len(row)))
+    numbers = make_stream(seed, "metric.subsets", instance).random((subsets, len(row)))
     there = [j for j in range(len(row)) if row[j] != ABSENT]
     size = max(1, round(share * len(there)))
     return [set(sorted(there, key=lambda j, line=line: line[j])[:size]) for line in numbers]

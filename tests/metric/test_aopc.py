@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cfeval_cli.core import ABSENT, NONE, Absent
+from cfeval_cli.core import ABSENT, NO_FEATURE, AbsentScore
 from cfeval_cli.metric.aopc import Aopc, AopcSufficiency
 from cfeval_cli.metric.comprehensiveness import Comprehensiveness
 from cfeval_cli.metric.curve import places
@@ -31,11 +31,11 @@ def test_tables_by_the_first_features(seed, additive, short, longest):
         scores = {s.variant: s for s in metric.score(case)}
         for way in case.removals.values():
             if not additive and way.removal.name == "zero":
-                assert isinstance(scores["del"], Absent)
+                assert isinstance(scores["del"], AbsentScore)
                 continue
             for i, row in enumerate(case.codes):
                 there = [j for j in range(4) if row[j] != ABSENT]
-                order = [j for j in case.explanation.features[i].tolist() if j != NONE]
+                order = [j for j in case.explanation.features[i].tolist() if j != NO_FEATURE]
                 drops = []
                 for size in range(1, min(longest, len(there)) + 1):
                     first = order[:size]
@@ -75,7 +75,7 @@ def test_a_set_has_no_order():
     case = make_case(dataset, make_linear(dataset))
     object.__setattr__(case, "explanation", None)
     found = list(Aopc().score(case))
-    assert found and all(isinstance(score, Absent) for score in found)
+    assert found and all(isinstance(score, AbsentScore) for score in found)
     assert [score.reason for score in found if score.variant == "del"] == [
         "an explainer that names a set of features puts the others in no order"
     ]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cfeval_cli.core import NONE, Subject
+from cfeval_cli.core import NO_FEATURE, ModelSpec
 from cfeval_cli.core.space import Scaled
 from cfeval_cli.metric.axe import Axe
 from tests.metric.cases import Crossed, make_case, values
@@ -25,7 +25,7 @@ def test_against_all_distances(seed, mixed, k, size):
     space, train = Scaled(dataset), dataset.train.codes
     classes = model.predict_proba(train).argmax(axis=1)
     for i, chosen in enumerate(case.features):
-        named = chosen[chosen != NONE]
+        named = chosen[chosen != NO_FEATURE]
         far = np.array([
             space.squared_matrix(case.codes[i][None], named, row[None, named])[0, 0] for row in train
         ])  # fmt: skip
@@ -36,6 +36,6 @@ def test_against_all_distances(seed, mixed, k, size):
 
 def test_sentences_have_no_columns():
     dataset = make_text()
-    assert "table" in Axe().sits_out(Subject(dataset, type(make_linear(dataset))))
+    assert "table" in Axe().sits_out(ModelSpec(dataset, type(make_linear(dataset))))
     with pytest.raises(ValueError, match="neighbours"):
         Axe(0)

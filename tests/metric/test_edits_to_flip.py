@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cfeval_cli.core import NONE, Absent
+from cfeval_cli.core import NO_FEATURE, AbsentScore
 from cfeval_cli.core.metric import with_counts
 from cfeval_cli.metric.edits_to_flip import EditsToFlip
 from tests.metric.cases import Crossed, make_case
@@ -16,7 +16,7 @@ from tests.problems import make_dataset, make_linear, make_mixed, with_constrain
 def smallest(dataset, model, case, i, longest):
     """The smallest i for which some values of the first i features flip."""
     order = case.explanation.features[i]
-    order = order[order != NONE].tolist()
+    order = order[order != NO_FEATURE].tolist()
     sizes = (n for n in range(1, min(longest, len(order)) + 1)
              if flips(dataset, model, case.codes[i], case.labels[i], order[:n]))  # fmt: skip
     return next(sizes, longest + 1)
@@ -72,7 +72,7 @@ def test_a_set_has_no_order_and_settings_are_checked():
     case = make_case(dataset, model)
     object.__setattr__(case, "explanation", None)
     (score,) = EditsToFlip().score(case)
-    assert isinstance(score, Absent) and "order" in score.reason
+    assert isinstance(score, AbsentScore) and "order" in score.reason
     for wrong in ({"longest": 0}, {"values": 0}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             EditsToFlip(**wrong)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cfeval_cli.core import ABSENT, Absent, Access
+from cfeval_cli.core import ABSENT, AbsentScore, Access
 from cfeval_cli.metric.frozen import Frozen
 from cfeval_cli.search.discrete import Discrete
 from tests.metric.cases import Crossed, make_case
@@ -74,7 +74,7 @@ def test_labels_are_enough_for_all_sets_and_not_for_growing_ones():
     (one,), (two,) = Frozen(FIRST).score(full), Frozen(FIRST).score(labels)
     assert one.numerator.tolist() == two.numerator.tolist() and 0 < one.numerator.mean() < 1
     (none,) = Frozen(FIRST, max_candidates=1).score(labels)
-    assert isinstance(none, Absent) and "labels" in none.reason
+    assert isinstance(none, AbsentScore) and "labels" in none.reason
     single = make_case(dataset, model, 1, access=Access.LABEL)
     (alone,) = Frozen(FIRST, max_candidates=1).score(replace(single, probability=None))
     (every,) = Frozen(FIRST).score(replace(single, probability=None))

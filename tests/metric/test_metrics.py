@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cfeval_cli.core import ABSENT, NONE, Absent, Access, Case, Counterfactuals, Subject
+from cfeval_cli.core import ABSENT, NO_FEATURE, AbsentScore, Access, Counterfactuals, MetricInput, ModelSpec
 from cfeval_cli.core.explanation import named
 from cfeval_cli.metric.aopc import Aopc, AopcSufficiency
 from cfeval_cli.metric.axe import Axe
@@ -93,14 +93,14 @@ def cases(draw, access=Access.WHITE_BOX, unknown=None, absent=0.2):
     rng = np.random.default_rng(draw(st.integers(0, 999)))
     codes = dataset.test.codes
     n, k = len(codes), draw(st.integers(1, dataset.width))
-    features = np.full((n, k), NONE)
+    features = np.full((n, k), NO_FEATURE)
     for i, row in enumerate(codes):
         there = rng.permutation(np.flatnonzero(row != ABSENT))[:k]
         features[i, : len(there)] = there
     rows = predicted(dataset, model)
     edited = codes.copy()
     for i, chosen in enumerate(features):
-        for j in chosen[chosen != NONE]:
+        for j in chosen[chosen != NO_FEATURE]:
             edited[i, j] = rng.integers(len(dataset.candidates[j]))
     after = labels(model, edited)
     kept = np.array([probability(model, row, label) for row, label in zip(edited, rows.labels, strict=True)])
@@ -114,7 +114,7 @@ def cases(draw, access=Access.WHITE_BOX, unknown=None, absent=0.2):
 
 def make_case(dataset, model, features, found, access=Access.WHITE_BOX):
     rows = predicted(dataset, model)
-    return Case(
+    return MetricInput(
         rows.ids,
         rows.codes,
         rows.labels,
@@ -123,7 +123,7 @@ def make_case(dataset, model, features, found, access=Access.WHITE_BOX):
         model=gate(model, access),
         features=features,
         k=features.shape[1],
-        complete=(features != NONE).all(axis=1),
+        complete=(features != NO_FEATURE).all(axis=1),
         counterfactuals=found,
         removals=ready(dataset, model),
         truth={name: importance(name, model, dataset, rows.codes, rows.labels) for name in TRUTHS},
@@ -139,7 +139,9 @@ def deletion(model, case):
 
 
 def reduced(metric, case):
-    return {s.variant: s.numerator.sum() / s.denominator.sum() for s in metric.score(case) if not isinstance(s, Absent)}
+    return {
+        s.variant: s.numerator.sum() / s.denominator.sum() for s in metric.score(case) if not isinstance(s, AbsentScore)
+    }
 
 
 @given(cases())
@@ -218,7 +220,7 @@ def test_erasure_is_a_counterfactual_edit(case_of):
     assert (flips == deletion(model, case).flipped).all() and left == pytest.approx(deletion(model, case).probability)
     only = replace(case, features=np.tile(np.arange(case.codes.shape[1]), (len(case), 1)))
     whole = replace(only, counterfactuals={Access.PROBABILITY: deletion(model, only)})
-    none = replace(case, features=np.full((len(case), 1), NONE))
+    none = replace(case, features=np.full((len(case), 1), NO_FEATURE))
     assert reduced(Sufficiency(), none)["del"] == pytest.approx(reduced(ValiditySoft(), whole)["probability"])
 
 
@@ -257,7 +259,7 @@ def test_coverage_counts_complete_explanations_over_everyone(case_of):
     _, case = case_of
     (score,) = Coverage().score(case)
     assert score.everyone
-    assert score.numerator.sum() == sum(all(j != NONE for j in row) for row in case.features)
+    assert score.numerator.sum() == sum(all(j != NO_FEATURE for j in row) for row in case.features)
 
 
 def test_converged_counts_where_a_search_iterated_and_is_silent_where_none_did():
@@ -273,7 +275,7 @@ def test_converged_counts_where_a_search_iterated_and_is_silent_where_none_did()
 def test_without_a_mask_token_the_masked_metrics_are_absent_with_the_reason():
     _, case = _plain_case()
     for metric in (Comprehensiveness(), Sufficiency()):
-        absent = [s for s in metric.score(case) if isinstance(s, Absent)]
+        absent = [s for s in metric.score(case) if isinstance(s, AbsentScore)]
         assert [(s.variant, s.reason) for s in absent] == [("mask", "toy has no mask token")]
 
 
@@ -283,7 +285,7 @@ def test_an_explanation_is_fixed_if_none_of_its_features_may_take_another_value(
     model, dataset = make_linear(plain, seed=seed), with_constraints(plain, seed)
     features = np.stack([np.random.default_rng(seed + i).permutation(dataset.width)[:k] for i in range(6)])
     if k > 1:
-        features[::2, -1] = NONE
+        features[::2, -1] = NO_FEATURE
     scores = list(Fixed().score(make_case(dataset, model, features, {})))
     assert len(scores) == any(feature.moves != "any" for feature in dataset.features)
     assert not list(Fixed().score(make_case(plain, model, features, {})))
@@ -292,7 +294,7 @@ def test_an_explanation_is_fixed_if_none_of_its_features_may_take_another_value(
         for i, row in enumerate(dataset.test.codes):
             others = [
                 v
-                for j in features[i][features[i] != NONE]
+                for j in features[i][features[i] != NO_FEATURE]
                 for v in dataset.alternatives(j)
                 if v != row[j] and permitted(dataset.features[j], row[j], v)
             ]
@@ -310,10 +312,10 @@ def test_metrics_sit_out_where_the_model_cannot_answer_but_not_where_they_ask_no
         def predict(self, codes):
             raise AssertionError
 
-    subject = Subject(make_dataset([2, 2]), Silent)
+    subject = ModelSpec(make_dataset([2, 2]), Silent)
     out = {metric().name for metric in METRICS if metric().sits_out(subject)}
     assert out == {
         "comprehensiveness", "sufficiency", "validity_soft", "c_soft", "pgi", "pgu", "aopc", "aopc_suff", "naopc",
         "edits_to_flip", "faithfulness_correlation", "infidelity",
     }  # fmt: skip
-    assert not any(metric().sits_out(Subject(subject.dataset, LinearModel)) for metric in METRICS)
+    assert not any(metric().sits_out(ModelSpec(subject.dataset, LinearModel)) for metric in METRICS)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from cfeval_cli.core import ABSENT, Access, Explanation, Ledger
 from cfeval_cli.core.metric import with_counts
-from cfeval_cli.core.without import Outcome
+from cfeval_cli.core.without import RemovalEffect
 from cfeval_cli.metric import lattice
 from cfeval_cli.metric.aopc import Aopc
 from cfeval_cli.metric.erasure import erased
@@ -130,7 +130,7 @@ def test_the_ends_of_random_games_are_those_of_all_orders(width, longest, monkey
 
     def left(case, way, rows, gone):
         values = games[rows, gone @ (1 << np.arange(width))]
-        return Outcome(values, values, values)
+        return RemovalEffect(values, values, values)
 
     monkeypatch.setattr(lattice, "erased", left)
     monkeypatch.setattr(lattice, "_CELLS", 40)  # parts of one instance

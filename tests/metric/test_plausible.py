@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cfeval_cli.core import Absent, Access, Counterfactuals, Subject
+from cfeval_cli.core import AbsentScore, Access, Counterfactuals, ModelSpec
 from cfeval_cli.core.space import Scaled
 from cfeval_cli.metric.plausible import Plausible
 from cfeval_cli.search.discrete import Discrete
@@ -47,6 +47,6 @@ def test_moved_embeddings_and_sentences_have_no_neighbours():
         np.zeros((10, 1), int), np.zeros(10, int), np.zeros(10, bool), np.ones(10), vectors=np.zeros((10, 1, 2))
     )
     (score,) = Plausible().score(make_case(dataset, model, found={Access.GRADIENT: moved}))
-    assert isinstance(score, Absent) and "embedding" in score.reason
-    assert "table" in Plausible().sits_out(Subject(make_text(), type(model)))
-    assert Plausible().sits_out(Subject(dataset, type(model))) is None
+    assert isinstance(score, AbsentScore) and "embedding" in score.reason
+    assert "table" in Plausible().sits_out(ModelSpec(make_text(), type(model)))
+    assert Plausible().sits_out(ModelSpec(dataset, type(model))) is None

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from cfeval_cli.core import ABSENT, Case
+from cfeval_cli.core import ABSENT, MetricInput
 from cfeval_cli.metric.aopc import Aopc, AopcSufficiency
 from cfeval_cli.metric.comprehensiveness import Comprehensiveness
 from cfeval_cli.metric.dfr import Dfr
@@ -45,7 +45,7 @@ class Told(torch.nn.Module):
 class Same:
     """One problem, put to both: numbers (n, M), and the number that Quantus puts in place of what is removed."""
 
-    case: Case
+    case: MetricInput
     variant: str
     inputs: np.ndarray
     baseline: float

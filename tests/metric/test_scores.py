@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import pearsonr
 
-from cfeval_cli.core import NONE, Absent, Access, Ledger
+from cfeval_cli.core import NO_FEATURE, AbsentScore, Access, Ledger
 from cfeval_cli.metric.faithfulness_correlation import FaithfulnessCorrelation
 from cfeval_cli.metric.infidelity import Infidelity
 from cfeval_cli.metric.subsets import Subsets
@@ -26,13 +26,13 @@ def test_against_loops_over_the_sets(seed, additive, short, share):
     settings = {"subsets": 9, "share": share, "seed": 5}
     variants = {way.removal.variant: way for way in case.removals.values() if way.stand_ins is not None}
     metrics = FaithfulnessCorrelation(**settings), Infidelity(**settings)
-    alike, apart = ({s.variant: s for s in metric.score(case) if not isinstance(s, Absent)} for metric in metrics)
+    alike, apart = ({s.variant: s for s in metric.score(case) if not isinstance(s, AbsentScore)} for metric in metrics)
     assert set(alike) == set(apart) == set(variants)
     for variant, way in variants.items():
         for i, row in enumerate(case.codes):
             chosen = sets_of(row, 9, share, 5, int(case.ids[i]))
             told = zip(case.explanation.features[i], case.explanation.scores[i], strict=True)
-            scores = {int(j): s for j, s in told if j != NONE}
+            scores = {int(j): s for j, s in told if j != NO_FEATURE}
             sums = [sum(scores.get(j, 0.0) for j in one) for one in chosen]
             drops = [drop_without(model, case, way, i, one) for one in chosen]
             if np.ptp(sums) > 1e-9 and np.ptp(drops) > 1e-9:
@@ -109,7 +109,7 @@ def test_a_set_has_no_scores_and_settings_are_checked():
     dataset = make_dataset([3, 2, 3], n=5)
     case = make_case(dataset, make_linear(dataset))
     object.__setattr__(case, "explanation", None)
-    assert all(isinstance(score, Absent) for score in Infidelity().score(case))
+    assert all(isinstance(score, AbsentScore) for score in Infidelity().score(case))
     assert issubclass(Infidelity, Subsets)
     for wrong in ({"subsets": 1}, {"share": 0.0}, {"share": 2}, {"seed": -1}):
         with pytest.raises(ValueError, match=next(iter(wrong))):

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cfeval_cli.core import ABSENT, NONE, Absent, Access
+from cfeval_cli.core import ABSENT, NO_FEATURE, AbsentScore, Access
 from cfeval_cli.metric.sparsity import Redundant, Sparsity
 from cfeval_cli.search.discrete import Discrete
 from cfeval_cli.search.exact import Exact
@@ -49,7 +49,7 @@ def test_of_moved_embeddings():
     dataset = make_dataset([3, 3, 3], n=30, seed=5)
     model = make_linear(dataset, 6)
     features = make_explanation(dataset.test.codes, 3).top(2)
-    features[::5, 1] = NONE
+    features[::5, 1] = NO_FEATURE
     found = Exact().find(make_task(dataset, model, features, Access.GRADIENT))
     case = make_case(dataset, model, 2, found={Access.GRADIENT: found})
     counts, spare = values(Sparsity(), case)["gradient"], values(Redundant(), case)["gradient"]
@@ -59,7 +59,7 @@ def test_of_moved_embeddings():
         moved = {
             j: v
             for j, v in zip(features[i].tolist(), found.vectors[i], strict=True)
-            if j != NONE and (v != own[j]).any()
+            if j != NO_FEATURE and (v != own[j]).any()
         }
         assert counts[i] == len(moved)
         kept = 0
@@ -69,6 +69,6 @@ def test_of_moved_embeddings():
             kept += int((total > 0) != bool(case.labels[i]))
         assert spare[i] == kept
     blind = make_case(dataset, model, 2, found={Access.GRADIENT: found}, access=Access.PROBABILITY)
-    assert all(isinstance(score, Absent) for metric in (Sparsity(), Redundant()) for score in metric.score(blind))
+    assert all(isinstance(score, AbsentScore) for metric in (Sparsity(), Redundant()) for score in metric.score(blind))
     assert labels(model, case.codes).tolist() == case.labels.tolist() and (case.codes != ABSENT).all()
     assert counts[found.flipped] == pytest.approx(counts[found.flipped].round())

@@ -5,12 +5,19 @@ import sys
 import numpy as np
 import pytest
 
-from cfeval_cli.core import Additive as IsAdditive
-from cfeval_cli.core import Editable, Embedded, Reading, Rows, Stored, Subject
+from cfeval_cli.core import (
+    HasAdditiveEffects,
+    HasArrays,
+    HasEmbeddings,
+    HasReadFeatures,
+    ModelSpec,
+    Rows,
+    SupportsEdits,
+)
 from cfeval_cli.errors import UserError
 from cfeval_cli.model.additive import Additive, AdditiveClasses, AdditiveModel, against, effects_of
 from cfeval_cli.model.encoding import columns
-from cfeval_cli.seeding import integer, stream
+from cfeval_cli.seeding import draw_seed, make_stream
 from cfeval_cli.truth.shapley import of_coalitions
 from tests.model.test_tree import with_classes
 from tests.problems import gate, make_dataset, make_mixed, make_text
@@ -34,7 +41,7 @@ def test_it_says_what_the_package_says(fitted):
     theirs = ExplainableBoostingClassifier(
         interactions=0, outer_bags=2, max_bins=256, learning_rate=0.015, max_rounds=60, n_jobs=1,
         feature_types=["nominal" if named else "continuous" for named in encoder.categories],
-        random_state=integer(stream(5, "model")) % 2**31,
+        random_state=draw_seed(make_stream(5, "model")) % 2**31,
     ).fit(encoder.rows(dataset.train.codes), dataset.train.labels)  # fmt: skip
     for split in (dataset.train, dataset.test):
         assert model.predict_proba(split.codes) == pytest.approx(theirs.predict_proba(encoder.rows(split.codes)))
@@ -74,9 +81,11 @@ def test_centred_effects_are_the_shapley_values_of_that_logit(fitted):
 
 def test_what_it_can_answer_is_known_before(fitted):
     dataset, model = fitted
-    subject = Subject.of(dataset, LITTLE)
-    assert subject.kind is type(model) and all(subject.can(ability) for ability in (IsAdditive, Reading, Stored))
-    assert not subject.can(Embedded) and subject.can(Editable) == (len(dataset.classes) == 2)
+    subject = ModelSpec.of(dataset, LITTLE)
+    assert subject.kind is type(model) and all(
+        subject.can(ability) for ability in (HasAdditiveEffects, HasReadFeatures, HasArrays)
+    )
+    assert not subject.can(HasEmbeddings) and subject.can(SupportsEdits) == (len(dataset.classes) == 2)
     assert type(model) is (AdditiveModel if len(dataset.classes) == 2 else AdditiveClasses)
 
 

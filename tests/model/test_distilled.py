@@ -8,8 +8,7 @@ import pytest
 from scipy.stats import beta
 
 from cfeval_cli.cache.off import Off
-from cfeval_cli.core import Subject
-from cfeval_cli.core import Tree as IsTree
+from cfeval_cli.core import HasLeaves, ModelSpec
 from cfeval_cli.model.distilled import Distilled
 from cfeval_cli.model.tree import Tree
 from cfeval_cli.pipeline import train
@@ -45,9 +44,9 @@ def test_it_is_given_the_teachers_predictions_for_labels_and_nothing_else_change
 
 def test_it_is_what_the_student_is():
     dataset, taught, student = learned()
-    subject = Subject.of(dataset, student)
-    assert subject.can(IsTree) and not subject.blind
-    assert Subject.of(dataset, Distilled(Tree(blind=["f1"]), Parity())).blind
+    subject = ModelSpec.of(dataset, student)
+    assert subject.can(HasLeaves) and not subject.blind
+    assert ModelSpec.of(dataset, Distilled(Tree(blind=["f1"]), Parity())).blind
     model = student.fit(taught, 0)
     again = student.restore(model.arrays())
     assert (again.predict_proba(taught.test.codes) == model.predict_proba(taught.test.codes)).all()

@@ -16,11 +16,11 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardSc
 from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 
-from cfeval_cli.core import Encoded, Foreseen, Subject
+from cfeval_cli.core import DeclaresOutputType, HasEncodedEstimator, ModelSpec
 from cfeval_cli.errors import UserError
 from cfeval_cli.model.estimator import Estimator, TableModel
 from cfeval_cli.model.outside import LabelModel, ProbabilityModel
-from cfeval_cli.seeding import integer, stream
+from cfeval_cli.seeding import draw_seed, make_stream
 from tests.model.mixed import COLOURS, mixed, sentences
 
 DATASET = mixed()
@@ -28,7 +28,7 @@ CODES = DATASET.test.codes
 
 
 def seed_of(seed):
-    return integer(stream(seed, "model")) % 2**31
+    return draw_seed(make_stream(seed, "model")) % 2**31
 
 
 def frame(codes):
@@ -98,13 +98,13 @@ def test_a_class_that_has_no_probabilities_tells_classes(classes):
     data = mixed(classes=classes)
     settings = Estimator(RidgeClassifier())
     model = settings.fit(data, 0)
-    assert isinstance(settings, Foreseen) and settings.foresee(data) is type(model) is LabelModel
-    assert Subject.of(data, settings).kind is LabelModel
+    assert isinstance(settings, DeclaresOutputType) and settings.output_type(data) is type(model) is LabelModel
+    assert ModelSpec.of(data, settings).kind is LabelModel
     assert set(model.predict(data.test.codes)) == set(range(len(classes)))
     assert (model.predict(data.test.codes) == data.test.labels).mean() > 1 / len(classes)
-    assert Estimator(SVC(probability=False)).foresee(data) is LabelModel
-    assert Estimator(LogisticRegression()).foresee(data) is TableModel
-    assert Estimator(LogisticRegression()).foresee(sentences()) is ProbabilityModel
+    assert Estimator(SVC(probability=False)).output_type(data) is LabelModel
+    assert Estimator(LogisticRegression()).output_type(data) is TableModel
+    assert Estimator(LogisticRegression()).output_type(sentences()) is ProbabilityModel
 
 
 def test_a_class_that_the_training_part_lacks_has_probability_0():
@@ -179,7 +179,7 @@ def test_what_is_no_classifier_is_refused(settings, message):
 def test_what_stands_behind_the_columns_of_a_table_can_be_looked_into():
     data = mixed()
     model = Estimator(LogisticRegression()).fit(data, 0)
-    assert isinstance(model, Encoded) and isinstance(model.inside(), LogisticRegression)
+    assert isinstance(model, HasEncodedEstimator) and isinstance(model.inside(), LogisticRegression)
     columns, owners = model.encode(data.test.codes), model.owners()
     told = model.inside().predict_proba(columns)
     assert np.array_equal(told, model.predict_proba(data.test.codes)[:, model.known_classes()])
@@ -187,4 +187,4 @@ def test_what_stands_behind_the_columns_of_a_table_can_be_looked_into():
         other = data.test.codes.copy()
         other[:, j] = (other[:, j] + 1) % len(feature.values)
         assert not (columns != model.encode(other))[:, owners != j].any()
-    assert not isinstance(Estimator(LogisticRegression()).fit(sentences(), 0), Encoded)
+    assert not isinstance(Estimator(LogisticRegression()).fit(sentences(), 0), HasEncodedEstimator)

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cfeval_cli.core import Subject
+from cfeval_cli.core import ModelSpec
 from cfeval_cli.core.fingerprint import of_component
 from cfeval_cli.errors import Failure, UserError
 from cfeval_cli.model.function import Function, loaded
@@ -73,7 +73,7 @@ def expected(codes):
 @pytest.mark.parametrize("name", ["table", "positive", "frame"])
 def test_probabilities_in_any_form(place, name):
     settings = Function(f"{place / 'score.py'}:{name}", batch_size=7)
-    assert Subject.of(DATASET, settings).kind is ProbabilityModel
+    assert ModelSpec.of(DATASET, settings).kind is ProbabilityModel
     model = settings.fit(DATASET, 0)
     assert model.predict_proba(CODES)[:, 1] == pytest.approx(expected(CODES))
     again = pickle.loads(pickle.dumps(model))  # to other processes
@@ -94,12 +94,12 @@ def test_who_returns_labels_unasked_is_told_what_is_lost(place, caplog):
 @pytest.mark.parametrize("name", ["labels", "numbers"])
 def test_classes_by_name_or_number(place, name):
     settings = Function(f"{place / 'score.py'}:{name}")
-    assert settings.foresee(DATASET) is LabelModel
+    assert settings.output_type(DATASET) is LabelModel
     assert (settings.fit(DATASET, 0).predict(CODES) == (expected(CODES) > 0.5)).all()
 
 
 def test_what_it_gives_can_be_said(place):
-    assert Function(f"{place / 'score.py'}:positive", gives="labels").foresee(DATASET) is LabelModel
+    assert Function(f"{place / 'score.py'}:positive", gives="labels").output_type(DATASET) is LabelModel
     with pytest.raises(Failure, match=r"score.py:positive gives the class '0\."):
         Function(f"{place / 'score.py'}:positive", gives="labels").fit(DATASET, 0).predict(CODES)
 
@@ -115,7 +115,7 @@ def test_a_row_that_it_raises_for_is_named(place):
         Failure,
         match=r"score.py:raises raised KeyError: 'green' for (the row \d+ \(\w+ split\)|a row with replaced values)",
     ):
-        Function(f"{place / 'score.py'}:raises").foresee(DATASET)
+        Function(f"{place / 'score.py'}:raises").output_type(DATASET)
 
 
 def test_it_is_known_again_by_content_not_by_path(tmp_path):
@@ -244,7 +244,7 @@ def test_a_model_that_changes_the_current_folder_is_found_again(tmp_path, monkey
     )
     monkeypatch.chdir(tmp_path)
     settings = Function("cd_of_a_test.py:f")
-    assert settings.foresee(DATASET) is ProbabilityModel and Path.cwd() == tmp_path
+    assert settings.output_type(DATASET) is ProbabilityModel and Path.cwd() == tmp_path
     assert settings.fit(DATASET, 0).predict_proba(CODES)[0, 1] == 0.5 and Path.cwd() == tmp_path
 
 

@@ -8,17 +8,17 @@ from hypothesis import strategies as st
 
 from cfeval_cli.core import (
     ABSENT,
-    NONE,
-    Additive,
-    Differentiable,
-    Editable,
+    NO_FEATURE,
     Feature,
-    Linear,
-    Picking,
+    HasAdditiveEffects,
+    HasAnalyticGradient,
+    HasArrays,
+    HasGradient,
+    HasLinearLogit,
     Probabilistic,
     Restorable,
-    Sloped,
-    Stored,
+    SupportsBatchedEmbedding,
+    SupportsEdits,
 )
 from cfeval_cli.core.client import apply_edits, embed
 from cfeval_cli.errors import UserError
@@ -26,7 +26,7 @@ from cfeval_cli.model.embedding import adam as adam_of
 from cfeval_cli.model.embedding import bins as bins_of
 from cfeval_cli.model.linear import LinearModel
 from cfeval_cli.model.logistic import Logistic
-from cfeval_cli.seeding import integer, stream
+from cfeval_cli.seeding import draw_seed, make_stream
 from tests.problems import labels, logit, make_dataset, make_linear, make_mixed, problems, sigmoid
 
 
@@ -81,13 +81,13 @@ def test_edits_are_evaluated_as_if_every_row_were_made(problem, seed):
     codes = dataset.test.codes
     features = rng.permuted(np.tile(np.arange(dataset.width), (len(codes), 1)), axis=1)
     features = features[:, : rng.integers(1, dataset.width + 1)]
-    features[rng.random(features.shape) < 0.2] = NONE
+    features[rng.random(features.shape) < 0.2] = NO_FEATURE
     for rows in (rng.integers(0, len(codes), 7), rng.integers(0, len(codes), 1)):
         values = np.full((7, features.shape[1]), ABSENT, dtype=np.int32)
         expected = codes[np.broadcast_to(rows, 7)]
         for edit, row in enumerate(np.broadcast_to(rows, 7)):
             for place, j in enumerate(features[row]):
-                if j != NONE:
+                if j != NO_FEATURE:
                     values[edit, place] = rng.integers(-1, len(dataset.candidates[j]))
                     expected[edit, j] = values[edit, place]
         everyone = np.broadcast_to(rows, 7)
@@ -183,7 +183,7 @@ def test_words_trained_from_nothing_have_one_vector_wherever_they_stand_and_the_
     model = make(dim=5, max_epochs=4).fit(text, 0)
     assert all(table is model.tables[0] for table in model.tables) and model.tables[0].shape == (3, 5)
     assert model.tables[0][2] == pytest.approx(text.frequencies[0] @ model.tables[0])
-    generator = torch.Generator().manual_seed(integer(stream(0, "model")))
+    generator = torch.Generator().manual_seed(draw_seed(make_stream(0, "model")))
     start = torch.randn(3, 5, generator=generator, dtype=torch.float64)
     start[2] = 0.0
     given = make(dim=5, max_epochs=4)._fit(replace(text, pretrained=start.numpy()), generator)
@@ -312,7 +312,16 @@ def test_a_step_is_that_of_torchs_adam():
 
 def test_it_can_answer_everything_and_says_so():
     dataset = make_dataset([3, 2])
-    abilities = (Probabilistic, Editable, Picking, Differentiable, Sloped, Linear, Additive, Stored)
+    abilities = (
+        Probabilistic,
+        SupportsEdits,
+        SupportsBatchedEmbedding,
+        HasGradient,
+        HasAnalyticGradient,
+        HasLinearLogit,
+        HasAdditiveEffects,
+        HasArrays,
+    )
     assert all(isinstance(make_linear(dataset), ability) for ability in abilities)
     assert isinstance(make(), Restorable)
 

@@ -4,7 +4,15 @@ import numpy as np
 import pytest
 import torch
 
-from cfeval_cli.core import ABSENT, Differentiable, Picking, Probabilistic, Reading, Stored, Subject
+from cfeval_cli.core import (
+    ABSENT,
+    HasArrays,
+    HasGradient,
+    HasReadFeatures,
+    ModelSpec,
+    Probabilistic,
+    SupportsBatchedEmbedding,
+)
 from cfeval_cli.core.client import embed
 from cfeval_cli.model.embedding import check_kinds
 from cfeval_cli.model.mlp import Mlp, MlpModel
@@ -94,9 +102,12 @@ def test_it_comes_back_from_its_arrays_and_nothing_else_does(fitted):
 
 
 def test_what_it_can_answer_is_known_before():
-    subject = Subject.of(make_dataset([2, 2]), Mlp(**SETTINGS))
+    subject = ModelSpec.of(make_dataset([2, 2]), Mlp(**SETTINGS))
     assert subject.kind is MlpModel
-    assert all(subject.can(ability) for ability in (Differentiable, Picking, Probabilistic, Reading, Stored))
+    assert all(
+        subject.can(ability)
+        for ability in (HasGradient, SupportsBatchedEmbedding, Probabilistic, HasReadFeatures, HasArrays)
+    )
 
 
 @pytest.mark.parametrize(

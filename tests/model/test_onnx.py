@@ -10,7 +10,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
-from cfeval_cli.core import Dataset, Subject
+from cfeval_cli.core import Dataset, ModelSpec
 from cfeval_cli.core.fingerprint import of_component
 from cfeval_cli.errors import Failure, UserError
 from cfeval_cli.model.onnx import Onnx
@@ -75,7 +75,7 @@ def place(tmp_path_factory, trained):
 @pytest.mark.parametrize("name", ["columns.onnx", "mapped.onnx"])
 def test_columns_by_name_and_probabilities_in_the_order_of_the_classes(place, trained, name):
     settings = Onnx(str(place / name), batch_size=7)
-    assert Subject.of(DATASET, settings).kind is ProbabilityModel
+    assert ModelSpec.of(DATASET, settings).kind is ProbabilityModel
     model = settings.fit(DATASET, 0)
     wanted = trained.predict_proba(rows_of(CODES))
     assert model.predict_proba(CODES) == pytest.approx(wanted, abs=1e-5)
@@ -88,11 +88,11 @@ def test_columns_by_name_and_probabilities_in_the_order_of_the_classes(place, tr
 
 def test_an_output_of_classes(place, trained):
     settings = Onnx(str(place / "columns.onnx"), output="label")
-    assert settings.foresee(DATASET) is LabelModel
+    assert settings.output_type(DATASET) is LabelModel
     wanted = trained.predict(rows_of(CODES)) == "good"
     assert (settings.fit(DATASET, 0).predict(CODES) == wanted).all()
     with pytest.raises(UserError, match=r"model.output=classes: .* has the outputs label, probabilities"):
-        Onnx(str(place / "columns.onnx"), output="classes").foresee(DATASET)
+        Onnx(str(place / "columns.onnx"), output="classes").output_type(DATASET)
 
 
 def test_one_input_for_all_features_in_their_order(place):
@@ -187,7 +187,7 @@ def test_external_tensors_outside_the_folder_are_refused(tmp_path, location, mes
     (tmp_path / "model" / "link.bin").symlink_to(tmp_path / "weights.bin")
     assert of_component(Onnx(path)) is None
     with pytest.raises(UserError, match=message):
-        Onnx(path).foresee(Numbers(**vars(make_dataset([4, 3]))))
+        Onnx(path).output_type(Numbers(**vars(make_dataset([4, 3]))))
 
 
 @pytest.mark.parametrize("settings", [{"path": None}, {"path": ""}, {"path": "x", "batch_size": 0}])

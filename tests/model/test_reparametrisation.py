@@ -9,14 +9,14 @@ from cfeval_cli.core import ABSENT, Reparametrisable
 from cfeval_cli.model.linear import LinearModel
 from cfeval_cli.model.logistic import Logistic
 from cfeval_cli.model.reparametrisation import FACTOR, Group, mean_vectors
-from cfeval_cli.seeding import stream
+from cfeval_cli.seeding import make_stream
 from tests.problems import labels, logit, make_dataset, make_mixed, make_text, random_linear
 
 ALL = ("constant", "orthogonal", "scale")
 
 
 def drawn(model, dataset, changes, number=0):
-    return model.reparametrised(dataset, changes, stream(0, "test", number))
+    return model.reparametrised(dataset, changes, make_stream(0, "test", number))
 
 
 def written_out(model, codes):

@@ -10,7 +10,7 @@ from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 
-from cfeval_cli.core import Subject
+from cfeval_cli.core import ModelSpec
 from cfeval_cli.core.fingerprint import of_component
 from cfeval_cli.errors import UserError
 from cfeval_cli.model.outside import LabelModel, ProbabilityModel
@@ -43,7 +43,7 @@ def kept(tmp_path, model):
 def test_probabilities_in_the_order_of_the_classes(tmp_path):
     model = fitted(LogisticRegression(max_iter=2000))
     settings = Skops(kept(tmp_path, model), batch_size=7)
-    assert Subject.of(DATASET, settings).kind is ProbabilityModel
+    assert ModelSpec.of(DATASET, settings).kind is ProbabilityModel
     made = settings.fit(DATASET, 0)
     wanted = model.predict_proba(DATASET.decode(CODES))
     assert made.predict_proba(CODES) == pytest.approx(wanted)
@@ -56,7 +56,7 @@ def test_probabilities_in_the_order_of_the_classes(tmp_path):
 def test_classes_by_number_and_a_model_of_classes_only(tmp_path):
     model = fitted(RidgeClassifier(), DATASET.train.labels)
     settings = Skops(kept(tmp_path, model))
-    assert settings.foresee(DATASET) is LabelModel
+    assert settings.output_type(DATASET) is LabelModel
     assert (settings.fit(DATASET, 0).predict(CODES) == model.predict(DATASET.decode(CODES))).all()
 
 
@@ -64,7 +64,7 @@ def test_a_model_that_knows_other_columns_or_classes_is_refused(tmp_path):
     table = DATASET.decode(DATASET.train.codes)[["debt"]].rename(columns={"debt": "debts"})
     strange = LogisticRegression().fit(table, NAMES)
     with pytest.raises(UserError, match=r"wants debts, and mixed has no such feature. Did you mean debt\?"):
-        Skops(kept(tmp_path, strange)).foresee(DATASET)
+        Skops(kept(tmp_path, strange)).output_type(DATASET)
 
 
 def test_other_classes_are_told(tmp_path):
@@ -94,8 +94,8 @@ def test_types_that_nobody_vouches_for_are_refused_until_the_user_does(tmp_path)
     with pytest.raises(
         UserError, match=r"not known to be harmless: tests\.model\.test_skops\.double.*model\.trusted=\["
     ):
-        Skops(path).foresee(DATASET)
-    assert Skops(path, trusted=["tests.model.test_skops.double"]).foresee(DATASET) is ProbabilityModel
+        Skops(path).output_type(DATASET)
+    assert Skops(path, trusted=["tests.model.test_skops.double"]).output_type(DATASET) is ProbabilityModel
 
 
 MINE = """
@@ -134,7 +134,7 @@ def test_the_code_of_trusted_types_is_part_of_its_identity(tmp_path, monkeypatch
 
 def test_what_is_no_model_is_refused(tmp_path):
     with pytest.raises(UserError, match="holds a StandardScaler, which is no classifier"):
-        Skops(kept(tmp_path, StandardScaler())).foresee(DATASET)
+        Skops(kept(tmp_path, StandardScaler())).output_type(DATASET)
     for name, body in {
         "a.skops": b"",
         "b.skops": b"PK\x03\x04junk",
@@ -142,9 +142,9 @@ def test_what_is_no_model_is_refused(tmp_path):
     }.items():
         (tmp_path / name).write_bytes(body)
         with pytest.raises(UserError, match="skops cannot open it"):
-            Skops(str(tmp_path / name)).foresee(DATASET)
+            Skops(str(tmp_path / name)).output_type(DATASET)
     with pytest.raises(UserError, match="is a pickle"):
-        Skops(str(tmp_path / "x.pkl")).foresee(DATASET)
+        Skops(str(tmp_path / "x.pkl")).output_type(DATASET)
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.tree import DecisionTreeClassifier
 
-from cfeval_cli.core import Probabilistic, Reading, Stored, Subject
-from cfeval_cli.core import Tree as IsTree
+from cfeval_cli.core import HasArrays, HasLeaves, HasReadFeatures, ModelSpec, Probabilistic
 from cfeval_cli.errors import UserError
 from cfeval_cli.model.encoding import columns
 from cfeval_cli.model.tree import Tree, TreeModel, compiled
@@ -70,8 +69,8 @@ def test_the_depth_is_the_one_that_the_validation_part_likes_best():
 
 
 def test_what_it_can_answer_is_known_before():
-    subject = Subject.of(make_dataset([2, 2]), Tree())
-    assert all(subject.can(ability) for ability in (IsTree, Reading, Probabilistic, Stored))
+    subject = ModelSpec.of(make_dataset([2, 2]), Tree())
+    assert all(subject.can(ability) for ability in (HasLeaves, HasReadFeatures, Probabilistic, HasArrays))
 
 
 def test_it_comes_back_from_its_arrays_and_nothing_else_does():

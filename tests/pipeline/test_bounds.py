@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cfeval_cli.core import ABSENT, Subject
+from cfeval_cli.core import ABSENT, ModelSpec
 from cfeval_cli.pipeline import bounds
 from cfeval_cli.pipeline.bounds import Bounds, Goal, Pool
 from cfeval_cli.pipeline.study import prepare
@@ -18,7 +18,7 @@ from tests.problems import logit, make_dataset, make_linear, sigmoid
 
 def study(dataset, model, *overrides):
     plan = planned("cache=off", "n_jobs=1", "explainer=[random,lr]", *overrides)
-    return prepare(plan.applied(Subject(dataset, type(model))), dataset, model)
+    return prepare(plan.applied(ModelSpec(dataset, type(model))), dataset, model)
 
 
 def truths(made):

@@ -9,7 +9,7 @@ import pytest
 
 from cfeval_cli.cache.disk import Disk
 from cfeval_cli.cache.off import Off
-from cfeval_cli.core import NONE, Access, Cost, Section, Subject, scratch
+from cfeval_cli.core import NO_FEATURE, Access, Cost, ModelSpec, Section, scratch
 from cfeval_cli.core.fingerprint import of_code, of_component
 from cfeval_cli.distance.euclidean import Euclidean
 from cfeval_cli.errors import Failure
@@ -57,7 +57,7 @@ CASES = {
 }
 
 
-class Explained:
+class ExplainerResult:
     """How each kind of result is computed and checked."""
 
     explainer = Lime(n_samples=200)
@@ -93,12 +93,14 @@ class Small(Discrete):
 class TruthComputed:
     def compute(self, model, executor, cache):
         chosen = ("truth=[shapley,contrast]", "gold=contrast", "explainer=[random]", "reference=null")
-        plan = inside.planned("cache=off", *chosen).applied(Subject(DATASET, Model))
+        plan = inside.planned("cache=off", *chosen).applied(ModelSpec(DATASET, Model))
         study = prepare(replace(plan, executor=executor), DATASET, model, cache)
         truths.find(replace(study, rows=ROWS, identity="the same"), lambda _: None)
 
 
-@pytest.mark.parametrize("kind", [Explained, Searched, SearchedByLabels, TruthComputed], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize(
+    "kind", [ExplainerResult, Searched, SearchedByLabels, TruthComputed], ids=lambda kind: kind.__name__
+)
 @pytest.mark.parametrize("case", CASES)
 def test_a_few_results_are_computed_again(kind, case, tmp_path):
     first, second, executor, message = CASES[case]
@@ -123,7 +125,7 @@ class Restless(Random):
 
 
 def test_an_explainer_that_does_not_declare_that_it_is_deterministic_is_not_compared():
-    class Comparing(Explained):
+    class Comparing(ExplainerResult):
         explainer = Restless()
 
     assert of_component(Restless()) is None
@@ -186,7 +188,7 @@ def test_parts_are_joined_whoever_computed_them_and_whenever(tmp_path, monkeypat
     squares = np.arange(SIZE) ** 2
     # a unit with places of two digits has a second column
     assert np.array_equal(plain.arrays["square"][:, 0], squares) and plain.arrays["square"].dtype == np.int64
-    assert np.array_equal(plain.arrays["square"][:, 1], np.where(np.arange(SIZE) < 8, NONE, squares))
+    assert np.array_equal(plain.arrays["square"][:, 1], np.where(np.arange(SIZE) < 8, NO_FEATURE, squares))
     assert plain.arrays["half"].tolist() == (np.arange(SIZE) / 2).tolist()
     assert plain.cost == Cost(SIZE, 13.0, 0.0, 0.0) and plain.notes == ["small", "large"]
     assert same(run(work(), WORKERS), plain)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from cfeval_cli.core import NONE, Access, Cost, Ledger, Subject
+from cfeval_cli.core import NO_FEATURE, Access, Cost, Ledger, ModelSpec
 from cfeval_cli.explainer.anchor import Anchor
 from cfeval_cli.explainer.decision_boundary import DecisionBoundary
 from cfeval_cli.explainer.gradient_input import GradientInput
@@ -51,7 +51,7 @@ def test_an_explainer_uses_about_as_many_evaluations_as_expected(dataset, explai
         pytest.importorskip("shap")
         settings = settings if dataset is TABLE else tuple(name for name in settings if name != "background")
     model, ledger = random_linear(dataset, 7, 3), Ledger()
-    subject = Subject(dataset, type(model))
+    subject = ModelSpec(dataset, type(model))
     explain = explainer.fit(dataset, ledger.gate(model, explainer.asks(subject), "test", padded=dataset.padded))
     ledger.rows.clear()
     explain(make_batch(dataset, model))
@@ -69,7 +69,7 @@ def test_what_looks_into_some_models_only_is_not_estimated():
 
     from cfeval_cli.model.estimator import Estimator
 
-    workload = Shap().workload(Subject.of(TABLE, Estimator(LogisticRegression())))
+    workload = Shap().workload(ModelSpec.of(TABLE, Estimator(LogisticRegression())))
     assert workload.evaluations is None and workload.settings == ("permutations", "background")
 
 
@@ -82,8 +82,8 @@ def test_what_looks_into_some_models_only_is_not_estimated():
 def test_a_search_uses_about_as_many_evaluations_as_expected(dataset, settings, k):
     model = random_linear(dataset, 7, 3)
     features = choose_features(dataset, k, 0)
-    features[:, 1:][::4] = NONE
-    features = np.where(np.take_along_axis(dataset.test.codes, features, axis=1) < 0, NONE, features)
+    features[:, 1:][::4] = NO_FEATURE
+    features = np.where(np.take_along_axis(dataset.test.codes, features, axis=1) < 0, NO_FEATURE, features)
     for search, access in ((Discrete(), Access.PROBABILITY), (Exact(), Access.GRADIENT)):
         task = make_task(dataset, model, features, access)
         search.find(task)
@@ -104,7 +104,7 @@ class BlackBox:
 
 def study(model, *overrides):
     plan = planned("cache=off", "n_jobs=1", *overrides)
-    return prepare(plan.applied(Subject(TABLE, type(model))), TABLE, model)
+    return prepare(plan.applied(ModelSpec(TABLE, type(model))), TABLE, model)
 
 
 def test_the_settings_are_named_by_their_keys():

@@ -13,7 +13,17 @@ from hypothesis import strategies as st
 
 from cfeval_cli.cache.disk import Disk
 from cfeval_cli.cache.off import Off
-from cfeval_cli.core import ABSENT, NONE, Access, Cost, Explained, Explainer, Explanation, Fingerprinted, scratch
+from cfeval_cli.core import (
+    ABSENT,
+    NO_FEATURE,
+    Access,
+    Cost,
+    Explainer,
+    ExplainerResult,
+    Explanation,
+    Fingerprinted,
+    scratch,
+)
 from cfeval_cli.core.fingerprint import of_code, of_component, of_subject
 from cfeval_cli.errors import Failure
 from cfeval_cli.executor.local import Local
@@ -71,7 +81,7 @@ def test_workers_and_cache_change_nothing_but_the_time(explainer, tmp_path):
 def test_what_is_put_aside_as_it_comes_in_is_what_would_stay_in_memory(tmp_path, monkeypatch):
     """Anchors name one feature or several, so that what is put aside has to widen."""
     plain, cache = run(job(Anchor())), Disk(str(tmp_path))
-    assert len(set((plain.explanation.features != NONE).sum(axis=1).tolist())) > 1
+    assert len(set((plain.explanation.features != NO_FEATURE).sum(axis=1).tolist())) > 1
     monkeypatch.setattr(scratch, "_SLAB", 7)
     monkeypatch.setattr(chunks, "LOOKUP_INSTANCES", 9)
     monkeypatch.setattr(chunks, "_HELD_BYTES", 40)
@@ -311,7 +321,7 @@ def test_what_goes_wrong_on_one_instance_is_recorded_and_the_rest_goes_on(way, e
     bad = BAD[way]
     told = run(replace(job(Faulty(way)), timeout=timeout), executor=executor, cache=cache)
     assert sorted(told.faults) == bad and all(REASONS[way] in reason for reason in told.faults.values())
-    assert (told.explanation.features[bad] == NONE).all()
+    assert (told.explanation.features[bad] == NO_FEATURE).all()
     good = np.setdiff1d(np.arange(70), bad)
     assert np.array_equal(told.explanation.features[good, 0], DATASET.test.ids[good] % 4)
     again = run(replace(job(Faulty(way)), timeout=timeout), cache=cache)
@@ -324,7 +334,7 @@ def test_strict_stops_at_the_first():
 
 
 def test_reasons_are_counted():
-    told = Explained(None, Cost(), 0, {1: "a", 2: "b", 3: "b", 4: "c", 5: "d"})
+    told = ExplainerResult(None, Cost(), 0, {1: "a", 2: "b", 3: "b", 4: "c", 5: "d"})
     assert told.reasons.startswith("b (2); ") and told.reasons.endswith("…")
 
 

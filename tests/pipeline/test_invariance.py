@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cfeval_cli.core import Cost, Explained, Explanation, Subject
+from cfeval_cli.core import Cost, ExplainerResult, Explanation, ModelSpec
 from cfeval_cli.errors import Failure
 from cfeval_cli.model.linear import LinearModel
 from cfeval_cli.pipeline import explanations, invariance
@@ -17,7 +17,7 @@ from cfeval_cli.pipeline.evaluate import edits_of
 from cfeval_cli.pipeline.study import prepare
 from cfeval_cli.report.page import build
 from cfeval_cli.results.read import read
-from cfeval_cli.seeding import stream
+from cfeval_cli.seeding import make_stream
 from cfeval_cli.statistics.findings import conclude
 from cfeval_cli.statistics.invariance import TOGETHER
 from cfeval_cli.statistics.resampled import Bootstrap
@@ -66,7 +66,7 @@ def searched(study, explained):
 def ran(dataset, model, *overrides):
     fixed = ["cache=off", "n_jobs=1", "explainer=[random,omission,lr]", "reparametrisations=2"]
     plan = planned(*fixed, *unless([SCORED], overrides), *overrides)
-    study = prepare(plan.applied(Subject(dataset, type(model))), dataset, model)
+    study = prepare(plan.applied(ModelSpec(dataset, type(model))), dataset, model)
     return searched(
         study, {name: explanations.explain_instances(study, name, {}, lambda _: None) for name in plan.explainers}
     )
@@ -92,7 +92,7 @@ def agreed(values, explainers, better, metric, variant, gold, agreement):
 def made_anew(run, changes, number):
     """The same explanations under explicitly built parameters, by everything that a run calls."""
     study = run.study
-    rng = stream(study.plan.settings.seed, "reparametrisation", number)
+    rng = make_stream(study.plan.settings.seed, "reparametrisation", number)
     model = study.model.reparametrised(study.dataset, changes, rng)
     return searched(prepare(study.plan, study.dataset, model), run.explained)
 
@@ -231,7 +231,7 @@ def test_a_large_run_is_sampled_with_the_seed_and_told_so(monkeypatch):
     one, two = run.found(), run.found()
     assert one.instances == 15 and (one.values == two.values).all()
     assert all((one.changed[name] == two.changed[name]).all() for name in one.changed)
-    sample = stream(0, "reparametrisation.instances").choice(N, 15, replace=False)
+    sample = make_stream(0, "reparametrisation.instances").choice(N, 15, replace=False)
     expected = values(replace(run, scores=Scores.of(run.scores.table(sample))))
     for i, row in enumerate(one.rows):
         mine = [expected.get((*row, name), np.nan) for name in one.explainers]
@@ -275,7 +275,7 @@ def test_a_model_without_such_changes_or_no_wish_for_them_has_none():
 
 def test_explainers_that_name_nothing_have_no_values_and_nothing_fails():
     run = ran(TABLE, random_linear(TABLE, 0, 2), "removal=[zero,mean,marginal]")
-    named = {name: Explained(Explanation(done.explanation.features * 0 - 1, done.explanation.scores), Cost(), 0)
+    named = {name: ExplainerResult(Explanation(done.explanation.features * 0 - 1, done.explanation.scores), Cost(), 0)
              for name, done in run.explained.items()}  # fmt: skip
     nobody = searched(run.study, named)
     found = nobody.found()

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cfeval_cli.core import NONE, Cost, Explained, Explanation, Subject, scratch
+from cfeval_cli.core import NO_FEATURE, Cost, ExplainerResult, Explanation, ModelSpec, scratch
 from cfeval_cli.pipeline import explanations
 from cfeval_cli.pipeline.evaluate import edits_of, find_explained
 from cfeval_cli.pipeline.score import score
@@ -24,13 +24,13 @@ SETTINGS = ("cache=off", "n_jobs=1", "explainer=[random,omission,lr]", "metric=f
 def scored(silent):
     """Scores, summary and account of three explainers, of which one is silent about some instances."""
     plan = planned(*SETTINGS)
-    study = prepare(plan.applied(Subject(DATASET, type(MODEL))), DATASET, MODEL)
+    study = prepare(plan.applied(ModelSpec(DATASET, type(MODEL))), DATASET, MODEL)
     explained = {
         name: explanations.explain_instances(study, name, {}, lambda _: None) for name in study.plan.explainers
     }
     told = explained["lr"].explanation
-    features = np.where(np.isin(np.arange(N), silent)[:, None], NONE, told.features)
-    explained["lr"] = Explained(Explanation(features, told.scores), Cost(), 0)
+    features = np.where(np.isin(np.arange(N), silent)[:, None], NO_FEATURE, told.features)
+    explained["lr"] = ExplainerResult(Explanation(features, told.scores), Cost(), 0)
     chosen = {name: explanations.select_top_k(study, name, done) for name, done in explained.items()}
     edits = {}
     for name, of in chosen.items():
@@ -77,7 +77,7 @@ def test_metrics_are_asked_about_the_instances_of_a_slab_and_know_how_many_there
 
     monkeypatch.setattr(scratch, "_SLAB", 8)
     plan = planned(*SETTINGS)
-    study = prepare(plan.applied(Subject(DATASET, type(MODEL))), DATASET, MODEL)
+    study = prepare(plan.applied(ModelSpec(DATASET, type(MODEL))), DATASET, MODEL)
     study = replace(study, plan=replace(study.plan, metrics={"coverage": Watching(study.plan.metrics["coverage"])}))
     done = {"random": explanations.explain_instances(study, "random", {}, lambda _: None)}
     chosen = {"random": explanations.select_top_k(study, "random", done["random"])}

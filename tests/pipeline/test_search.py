@@ -7,7 +7,7 @@ import pytest
 
 from cfeval_cli.cache.disk import Disk
 from cfeval_cli.cache.off import Off
-from cfeval_cli.core import NONE, Access, Counterfactuals, Section, scratch
+from cfeval_cli.core import NO_FEATURE, Access, Counterfactuals, Section, scratch
 from cfeval_cli.distance.euclidean import Euclidean
 from cfeval_cli.errors import Failure
 from cfeval_cli.executor.local import Local
@@ -152,7 +152,7 @@ def test_no_search_changes_what_may_not_change(search, seed):
     found = edits(run(Job(search, dataset, model, measure, access, 0, rows, asked)))
     for i, row in enumerate(dataset.test.codes):
         mine = [j for j in asked[i] if dataset.features[j].moves != "none"]
-        assert [j for j in found.features[i] if j != NONE] == mine
+        assert [j for j in found.features[i] if j != NO_FEATURE] == mine
         assert mine or (not found.flipped[i] and found.distance[i] == 0)
         if found.codes is not None:
             assert all(permitted(f, *pair) for f, *pair in zip(dataset.features, row, found.codes[i], strict=True))

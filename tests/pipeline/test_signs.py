@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cfeval_cli.core import ABSENT, Cost, Explained, Explanation, Subject
+from cfeval_cli.core import ABSENT, Cost, ExplainerResult, Explanation, ModelSpec
 from cfeval_cli.explainer.file import File
 from cfeval_cli.explainer.random import Random
 from cfeval_cli.pipeline.signs import find_reversed_signs
@@ -18,13 +18,13 @@ TABLE, TEXT = make_dataset([9] * 8, n=60, seed=2), make_text(width=8, words=30, 
 
 def study_of(dataset, explainer=None):
     model = random_linear(dataset, 7, 3)
-    plan = planned("cache=off", "n_jobs=1", "explainer=[random]").applied(Subject(dataset, type(model)))
+    plan = planned("cache=off", "n_jobs=1", "explainer=[random]").applied(ModelSpec(dataset, type(model)))
     return prepare(replace(plan, explainers={"mine": explainer or File("mine.csv")}), dataset, model)
 
 
 def explained(study, scores, present=True):
     there = (study.rows.codes != ABSENT) & present
-    return Explained(Explanation.ranked(scores, there), Cost(), 0)
+    return ExplainerResult(Explanation.ranked(scores, there), Cost(), 0)
 
 
 def effects_on_class_1(study):

@@ -5,7 +5,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cfeval_cli.core import NONE, Absent, Access, Cost, Explained, Explanation, Metric, Score, Subject
+from cfeval_cli.core import (
+    NO_FEATURE,
+    AbsentScore,
+    Access,
+    Cost,
+    ExplainerResult,
+    Explanation,
+    Metric,
+    ModelSpec,
+    Score,
+)
 from cfeval_cli.errors import Failure
 from cfeval_cli.pipeline import explanations, robustness
 from cfeval_cli.pipeline import run as pipeline
@@ -21,7 +31,7 @@ MODEL = make_linear(DATASET)
 @pytest.fixture(scope="module")
 def plan():
     made = planned("cache=off", "n_jobs=1", "explainer=[random,lr]", "k=2")
-    return made.applied(Subject(DATASET, type(MODEL)))
+    return made.applied(ModelSpec(DATASET, type(MODEL)))
 
 
 def changed(plan, **settings):
@@ -141,7 +151,7 @@ def test_a_metric_sees_no_more_than_it_declares(plan):
         def score(self, case):
             seen.append((case.model.access, case.probability is None))
             yield Score("all", np.ones(len(case)), np.ones(len(case)))
-            yield Absent("none", "no reason")
+            yield AbsentScore("none", "no reason")
 
     case = case_of(study, study.rows, FEATURES, np.ones(30, bool), {}, {})
     assert case.k == 2 and case.model.access is Access.NOTHING
@@ -158,15 +168,17 @@ def test_a_metric_sees_no_more_than_it_declares(plan):
 
 def test_incomplete_explanations_are_skipped_filled_or_kept(plan):
     features = FEATURES.copy()
-    features[:5, 1] = NONE
-    features[5] = NONE
-    done = Explained(Explanation(features, np.where(features == NONE, np.nan, 1.0)), Cost(), 0, {5: "failed"})
+    features[:5, 1] = NO_FEATURE
+    features[5] = NO_FEATURE
+    done = ExplainerResult(
+        Explanation(features, np.where(features == NO_FEATURE, np.nan, 1.0)), Cost(), 0, {5: "failed"}
+    )
     for how in ("skip", "random", "keep"):
         study = prepare(changed(plan, incomplete=how), DATASET, MODEL)
         chosen = explanations.select_top_k(study, "x", done)
-        assert (chosen[6:] == FEATURES[6:]).all() and (chosen[5] == NONE).all()
+        assert (chosen[6:] == FEATURES[6:]).all() and (chosen[5] == NO_FEATURE).all()
         if how == "skip":
-            assert (chosen[:6] == NONE).all() and len(pipeline.find_explained(chosen)) == 24
+            assert (chosen[:6] == NO_FEATURE).all() and len(pipeline.find_explained(chosen)) == 24
         elif how == "keep":
             assert (chosen == features).all() and len(pipeline.find_explained(chosen)) == 29
         else:
@@ -176,7 +188,7 @@ def test_incomplete_explanations_are_skipped_filled_or_kept(plan):
 
 def test_a_sample_is_explained_again_with_another_seed_and_searched_with_the_same():
     made = planned("cache=off", "n_jobs=1", "explainer=[random,lr,ladder]", "k=2", "noise=9")
-    made = made.applied(Subject(DATASET, type(MODEL)))
+    made = made.applied(ModelSpec(DATASET, type(MODEL)))
     study = prepare(made, DATASET, MODEL)
     part, rows = robustness.sample_instances(study)
     assert rows.tolist() == sorted(set(rows.tolist())) and len(rows) == 9

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from cfeval_cli.core import BlackBox, Foreseen, Rows, Subject
+from cfeval_cli.core import BlackBox, DeclaresOutputType, ModelSpec, Rows
 from cfeval_cli.errors import Failure
 from cfeval_cli.pipeline import trust
 from tests.problems import make_dataset, make_linear
@@ -150,13 +150,13 @@ def test_a_model_that_hangs_is_given_up():
         trust.try_out(Own(lambda codes: time.sleep(60)), DATASET, 0, 0.05)
 
 
-class Tried(Foreseen):
+class SingleEdit(DeclaresOutputType):
     """Settings that must try the model to know what it is."""
 
     def __init__(self, seconds):
         self.seconds = seconds
 
-    def foresee(self, dataset):
+    def output_type(self, dataset):
         time.sleep(self.seconds)
         return Own
 
@@ -165,10 +165,10 @@ class Tried(Foreseen):
 
 
 def test_what_a_model_can_answer_is_found_out_within_the_same_limit():
-    told = trust.foreseen(SimpleNamespace(model=Tried(0), settings=SimpleNamespace(timeout_model=60)), DATASET)
-    assert told == Subject(DATASET, Own)
+    told = trust.foreseen(SimpleNamespace(model=SingleEdit(0), settings=SimpleNamespace(timeout_model=60)), DATASET)
+    assert told == ModelSpec(DATASET, Own)
     with pytest.raises(Failure, match="set timeout_model"):
-        trust.foreseen(SimpleNamespace(model=Tried(60), settings=SimpleNamespace(timeout_model=0.05)), DATASET)
+        trust.foreseen(SimpleNamespace(model=SingleEdit(60), settings=SimpleNamespace(timeout_model=0.05)), DATASET)
     plain = SimpleNamespace(fit=lambda dataset, seed: None)
     assert (
         trust.foreseen(SimpleNamespace(model=plain, settings=SimpleNamespace(timeout_model=None)), DATASET).kind

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from cfeval_cli.cache.disk import Disk
-from cfeval_cli.core import Known, Subject
+from cfeval_cli.core import ModelSpec, TruthEstimate
 from cfeval_cli.executor.local import Local
 from cfeval_cli.pipeline import truths
 from cfeval_cli.pipeline.study import prepare
@@ -26,7 +26,7 @@ def studied(model, dataset, *overrides):
         "explainer=[random]",
         "truth.shapley.budget=60",
     )
-    plan = planned("cache=off", "n_jobs=1", *chosen, *overrides).applied(Subject(dataset, type(model)))
+    plan = planned("cache=off", "n_jobs=1", *chosen, *overrides).applied(ModelSpec(dataset, type(model)))
     return prepare(plan, dataset, model)
 
 
@@ -85,7 +85,11 @@ def test_values_of_which_some_are_sampled_have_errors_and_say_so(box, monkeypatc
     def found(self, dataset, gate, rows):
         is_first = rows.ids[0] == study.rows.ids[0]
         importance = np.ones(rows.codes.shape)
-        return Known(importance) if is_first else Known(importance, np.full(len(rows), 2.0), "sampled ünusually")
+        return (
+            TruthEstimate(importance)
+            if is_first
+            else TruthEstimate(importance, np.full(len(rows), 2.0), "sampled ünusually")
+        )
 
     monkeypatch.setattr(shapley, "found", found)
     known = truths.find(study, lambda _: None)["shapley"]

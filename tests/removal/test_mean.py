@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cfeval_cli.core import ABSENT, Access, BlackBox, Differentiable, Rows, Subject
+from cfeval_cli.core import ABSENT, Access, BlackBox, HasGradient, ModelSpec, Rows
 from cfeval_cli.core.without import without
 from cfeval_cli.explainer.omission import Omission
 from cfeval_cli.model.linear import LinearModel
@@ -23,7 +23,7 @@ def by_hand(dataset, model, row, gone):
     return z
 
 
-class Plain(Differentiable):
+class Plain(HasGradient):
     """The same model, without a gradient of its own: embeddings go through torch."""
 
     def __init__(self, model):
@@ -78,8 +78,8 @@ def test_omission_by_the_mean_is_the_drop_it_leaves():
 
 def test_only_a_model_that_takes_embeddings_can_be_asked():
     dataset = make_dataset([3, 2])
-    assert Mean().sits_out(Subject(dataset, LinearModel)) is None
-    assert "gradients in the embeddings" in Mean().sits_out(Subject(dataset, BlackBox))
+    assert Mean().sits_out(ModelSpec(dataset, LinearModel)) is None
+    assert "gradients in the embeddings" in Mean().sits_out(ModelSpec(dataset, BlackBox))
     empty = Rows(*(array[:0] for array in (dataset.test.ids, dataset.test.codes, dataset.test.labels)))
     stand_ins = Mean().fit(dataset, gate(make_linear(dataset), Access.GRADIENT))
     assert len(without(gate(make_linear(dataset)), empty, np.zeros((0, 2), bool), stand_ins)[0]) == 0

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cfeval_cli.core import ABSENT, BlackBox, Subject
+from cfeval_cli.core import ABSENT, BlackBox, ModelSpec
 from cfeval_cli.model.linear import LinearModel
 from cfeval_cli.removal.marginal import Marginal
 from cfeval_cli.removal.mask import Mask
@@ -20,8 +20,8 @@ def test_deletion_leaves_nothing_and_needs_embeddings():
     stand_ins = Zero().fit(make_dataset([3, 2]), None)
     values, weights = stand_ins.instead(np.array([0, 1]))
     assert stand_ins.value == ABSENT and values.tolist() == [[ABSENT, ABSENT]] and weights.tolist() == [1.0]
-    assert Zero().sits_out(Subject(make_dataset([3, 2]), LinearModel)) is None
-    assert "needs embeddings, which" in Zero().sits_out(Subject(make_dataset([3, 2]), BlackBox))
+    assert Zero().sits_out(ModelSpec(make_dataset([3, 2]), LinearModel)) is None
+    assert "needs embeddings, which" in Zero().sits_out(ModelSpec(make_dataset([3, 2]), BlackBox))
     assert Zero().arbitrary and not Mask().arbitrary and not Marginal().arbitrary
 
 
@@ -31,8 +31,8 @@ def test_the_mask_is_the_token_for_unknown_words_where_there_is_one():
     values, weights = stand_ins.instead(np.array([1]))
     assert stand_ins.value == 2 and values.tolist() == [[2]] and weights.tolist() == [1.0]
     for kind in (LinearModel, BlackBox):
-        assert Mask().sits_out(Subject(with_mask, kind)) is None
-        assert Mask().sits_out(Subject(make_dataset([3, 2]), kind)) == "toy has no mask token"
+        assert Mask().sits_out(ModelSpec(with_mask, kind)) is None
+        assert Mask().sits_out(ModelSpec(make_dataset([3, 2]), kind)) == "toy has no mask token"
 
 
 def shares(train, features):
@@ -92,7 +92,7 @@ def test_in_sentences_a_word_comes_from_anywhere_in_the_training_set():
 
 
 def test_any_model_can_be_asked_about_values_that_others_have():
-    assert Marginal().sits_out(Subject(make_dataset([3, 2]), BlackBox)) is None
+    assert Marginal().sits_out(ModelSpec(make_dataset([3, 2]), BlackBox)) is None
 
 
 @pytest.mark.parametrize("setting", [{"draws": 0}, {"draws": 1.5}, {"seed": -1}])

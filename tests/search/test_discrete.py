@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cfeval_cli.core import NONE, Access, Editable, Picking
+from cfeval_cli.core import NO_FEATURE, Access, SupportsBatchedEmbedding, SupportsEdits
 from cfeval_cli.errors import Failure, UserError
 from cfeval_cli.search.discrete import Discrete
 from tests.problems import (
@@ -104,11 +104,11 @@ def test_numbers_stay_while_another_feature_changes_and_constraints_are_kept(see
         return
     features = choose_features(dataset, k, seed)
     if k > 1:
-        features[::3, -1] = NONE
+        features[::3, -1] = NO_FEATURE
     found = search.find(make_task(dataset, model, features, access))
     meant = pick if pick != "auto" else ("first" if access == Access.LABEL else "largest_drop")
     for i, row in enumerate(dataset.test.codes):
-        mine = features[i][features[i] != NONE]
+        mine = features[i][features[i] != NO_FEATURE]
         expected = algorithm_1(dataset, model, row, mine, meant, access)
         for j in np.flatnonzero(found.codes[i] != row):
             assert j in mine and found.codes[i][j] in dataset.candidates[j]
@@ -148,7 +148,7 @@ def test_batches_never_exceed_the_bound_and_all_candidates_are_counted():
     model = make_linear(dataset)
     asked = []
 
-    class Spy(Editable, Picking):
+    class Spy(SupportsEdits, SupportsBatchedEmbedding):
         vectors, pick = model.vectors, model.pick
 
         def edited_positive(self, codes, features, rows, values):
@@ -178,7 +178,7 @@ def test_the_fallback_depends_on_the_seed_and_the_instance_but_not_on_who_explai
 def test_instances_with_fewer_features_are_searched_in_what_there_is():
     dataset = make_dataset([3, 3, 3], n=8)
     model = make_linear(dataset, seed=5)
-    two = np.array([[0, NONE]] * 4 + [[2, 1]] * 4)
+    two = np.array([[0, NO_FEATURE]] * 4 + [[2, 1]] * 4)
     found = Discrete().find(make_task(dataset, model, two, Access.PROBABILITY))
     alone = Discrete().find(make_task(dataset, model, np.array([[0]] * 8), Access.PROBABILITY))
     assert found.codes[:4].tolist() == alone.codes[:4].tolist()

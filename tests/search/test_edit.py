@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cfeval_cli.core import NONE, Access
+from cfeval_cli.core import NO_FEATURE, Access
 from cfeval_cli.search.edit import embedded, exchanged, moved
 from tests.problems import choose_features, kept, labels, make_task, problems
 
@@ -31,12 +31,14 @@ def test_exchanged_values_are_put_before_the_model_and_measured(problem, seed, a
 def test_embeddings_that_stay_where_they_are_change_nothing(problem, seed):
     dataset, model = problem
     features = choose_features(dataset, min(2, dataset.width), seed)
-    features[::2, 1:] = NONE
+    features[::2, 1:] = NO_FEATURE
     task = make_task(dataset, model, features, Access.GRADIENT)
     own = embedded(task)
     for i, row in enumerate(task.codes):
         for place, j in enumerate(features[i]):
-            assert own[i, place].tolist() == ([0.0] * own.shape[2] if j == NONE else model.tables[j][row[j]].tolist())
+            assert own[i, place].tolist() == (
+                [0.0] * own.shape[2] if j == NO_FEATURE else model.tables[j][row[j]].tolist()
+            )
     found = moved(task, own, np.ones(len(own), bool))
     assert found.distance == pytest.approx(np.zeros(len(own))) and found.converged.all() and found.steps is None
     assert found.probability == pytest.approx(kept(model, task.codes, task.labels))

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cfeval_cli.core import NONE, Access, Differentiable, Subject
+from cfeval_cli.core import NO_FEATURE, Access, HasGradient, ModelSpec
 from cfeval_cli.search.continuous import Continuous
 from cfeval_cli.search.discrete import Discrete
 from cfeval_cli.search.exact import Exact
@@ -27,7 +27,7 @@ def reached(model, row, features, vectors, alpha):
     """The relaxed objective at a counterfactual, written out."""
     z, gap = logit(model, row), 0.0
     for j, v in zip(features, vectors, strict=True):
-        if j != NONE:
+        if j != NO_FEATURE:
             own = model.tables[j][row[j]]
             z += float(model.weights[j] @ (v - own))
             gap += float(((v - own) ** 2).sum())
@@ -36,7 +36,7 @@ def reached(model, row, features, vectors, alpha):
 
 
 def named_weights(model, features):
-    return np.array([np.sqrt(sum((model.weights[j] ** 2).sum() for j in row if j != NONE)) for row in features])
+    return np.array([np.sqrt(sum((model.weights[j] ** 2).sum() for j in row if j != NO_FEATURE)) for row in features])
 
 
 @pytest.mark.parametrize("optimizer", ["descent", "adam"])
@@ -46,7 +46,7 @@ def test_continuous_comes_within_1_percent_of_the_global_optimum_and_never_below
     model = make_linear(dataset, seed=3, scale=1)
     small = type(model)(model.bias, model.weights / 2, model.tables, model.means / 2)
     features = choose_features(dataset, 2, 2)
-    features[::2, 1] = NONE  # one feature moves, or two do
+    features[::2, 1] = NO_FEATURE  # one feature moves, or two do
     found = Continuous(alpha=alpha, optimizer=optimizer).find(make_task(dataset, small, features, Access.GRADIENT))
     near = 0
     for i, row in enumerate(dataset.test.codes):
@@ -63,7 +63,7 @@ def test_continuous_comes_within_1_percent_of_the_global_optimum_and_never_below
 def test_exact_is_the_distance_to_the_boundary_and_flips_wherever_there_is_weight(problem, k, seed):
     dataset, model = problem
     features = choose_features(dataset, min(k, dataset.width), seed)
-    features[::2, 1:] = NONE
+    features[::2, 1:] = NO_FEATURE
     found = Exact().find(make_task(dataset, model, features, Access.GRADIENT))
     lengths = named_weights(model, features)
     for i, row in enumerate(dataset.test.codes):
@@ -90,13 +90,13 @@ def test_only_the_explained_features_move_and_labels_probabilities_and_distances
     dataset = make_dataset([3, 4, 2], n=30, seed=4)
     model = make_linear(dataset, seed=5, scale=1)
     features = choose_features(dataset, 2, 0)
-    features[::3, 1] = NONE
+    features[::3, 1] = NO_FEATURE
     for search in (Continuous(alpha=30.0), Exact()):
         found = search.find(make_task(dataset, model, features, Access.GRADIENT))
         for i, row in enumerate(dataset.test.codes):
             z, gap = logit(model, row), 0.0
             for place, j in enumerate(features[i]):
-                if j != NONE:
+                if j != NO_FEATURE:
                     step = found.vectors[i, place] - model.tables[j][row[j]]
                     z, gap = z + model.weights[j] @ step, gap + step @ step
             kept = sigmoid(z) if logit(model, row) > 0 else 1 - sigmoid(z)
@@ -134,10 +134,10 @@ def test_a_model_without_gradients_is_refused_in_words():
     class Black:
         predict_proba = model.predict_proba
 
-    class Sloping(Black, Differentiable):
+    class Sloping(Black, HasGradient):
         vectors, proba_embedded = model.vectors, model.proba_embedded
 
-    black, sloping, linear = (Subject(dataset, kind) for kind in (Black, Sloping, type(model)))
+    black, sloping, linear = (ModelSpec(dataset, kind) for kind in (Black, Sloping, type(model)))
     assert "needs gradients in the embeddings" in Continuous().refuses(black)
     assert Continuous().refuses(sloping) is None and Continuous().refuses(linear) is None
     assert "a logit that is linear in the embeddings" in Exact().refuses(sloping)
@@ -167,9 +167,9 @@ def test_bad_settings_are_named(make, key):
 def test_the_limit_of_continuous_is_the_global_optimum(problem, alpha, k):
     dataset, model = problem
     features = choose_features(dataset, min(k, dataset.width), 1)
-    features[0] = NONE
+    features[0] = NO_FEATURE
     for i, row in enumerate(dataset.test.codes):
-        features[i] = np.where(row[features[i]] == -1, NONE, features[i])
+        features[i] = np.where(row[features[i]] == -1, NO_FEATURE, features[i])
     task = make_task(dataset, model, features, Access.GRADIENT)
     found = Continuous(alpha=alpha).limit(task)
     lengths = named_weights(model, features)

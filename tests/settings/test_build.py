@@ -10,7 +10,7 @@ import pytest
 from hydra.utils import get_class
 from omegaconf import OmegaConf
 
-from cfeval_cli.core import Access, Additive, BlackBox, Subject
+from cfeval_cli.core import Access, BlackBox, HasAdditiveEffects, ModelSpec
 from cfeval_cli.errors import UserError
 from cfeval_cli.model.linear import LinearModel
 from cfeval_cli.settings import build
@@ -244,7 +244,7 @@ def test_moved_embeddings_go_neither_up_nor_down():
     dataset = make_mixed(0, n=12)
     number = next(j for j, feature in enumerate(dataset.features) if feature.kind == "number")
     features = [replace(f, moves="down" if j == number else "any") for j, f in enumerate(dataset.features)]
-    subject = Subject(replace(dataset, features=tuple(features)), LinearModel)
+    subject = ModelSpec(replace(dataset, features=tuple(features)), LinearModel)
     assert plan("search=discrete").applied(subject)
     name = features[number].name
     for search in ("continuous", "exact"):
@@ -388,7 +388,7 @@ def test_a_group_of_which_nothing_is_chosen_is_named(group):
 )
 def test_what_the_data_cannot_give_is_refused(overrides, message):
     with pytest.raises(UserError, match=message):
-        plan(*overrides).applied(Subject(make_dataset([4, 3, 2]), LinearModel))
+        plan(*overrides).applied(ModelSpec(make_dataset([4, 3, 2]), LinearModel))
 
 
 def test_an_abbreviation_of_ones_own_that_is_used_is_taken():
@@ -417,11 +417,11 @@ def test_the_field_is_all_that_apply_and_the_rest_sits_out_with_the_reason():
     yamls = {path.stem for path in YAMLS if path.parts[0] == "explainer"}
     assert yamls - field == {"paper", "field", "ladder", "file", "omission", "lime_package"} and field <= yamls
     table, text = make_dataset([4, 3, 2]), make_text()
-    made = plan("explainer=field").applied(Subject(table, LinearModel))
+    made = plan("explainer=field").applied(ModelSpec(table, LinearModel))
     assert len(made.explainers) == 16 and made.absent.explainers == {"omission_mask": "toy has no mask token"}
-    told = plan("explainer=field", "search=continuous").applied(Subject(text, LinearModel))
+    told = plan("explainer=field", "search=continuous").applied(ModelSpec(text, LinearModel))
     assert len(told.explainers) == 16 and list(told.absent.explainers) == ["nearest_gold"]
-    black = plan("explainer=field").applied(Subject(table, BlackBox))
+    black = plan("explainer=field").applied(ModelSpec(table, BlackBox))
     able = {
         "random",
         "omission_marginal",
@@ -442,7 +442,7 @@ def test_the_field_is_all_that_apply_and_the_rest_sits_out_with_the_reason():
 def test_a_model_made_elsewhere_is_explained_by_whom_it_can_answer(kind):
     from cfeval_cli.model import outside
 
-    made = plan().applied(Subject(make_dataset([4, 3, 2]), getattr(outside, kind)))
+    made = plan().applied(ModelSpec(make_dataset([4, 3, 2]), getattr(outside, kind)))
     able = ["random", "omission", "lime", "anchor", "decision_boundary"]
     assert list(made.explainers) == (able if kind == "ProbabilityModel" else ["random", "anchor", "decision_boundary"])
     reason = "but this model returns labels only" if kind == "LabelModel" else "which this model (ProbabilityModel)"
@@ -451,27 +451,27 @@ def test_a_model_made_elsewhere_is_explained_by_whom_it_can_answer(kind):
 
 
 def test_a_white_box_is_explained_by_all_and_only_what_the_data_have_not_is_left_out():
-    made = plan().applied(Subject(make_dataset([4, 3, 2]), LinearModel))
+    made = plan().applied(ModelSpec(make_dataset([4, 3, 2]), LinearModel))
     assert list(made.explainers) == SIX and list(made.metrics) == list(plan().metrics)
     truths = {"used": "is known of models that were trained without some of the features (model.blind) only"}
     truths["shapley"] = "is centered for this model"
     assert made.absent == Absences(removals={"mask": "toy has no mask token"}, truths=truths)
     assert made.golds == ("centered", "contrast")
-    subject = Subject(make_dataset([4, 3]), LinearModel)
+    subject = ModelSpec(make_dataset([4, 3]), LinearModel)
     alone = plan("truth=[shapley,contrast]", "gold=[shapley,contrast]").applied(subject)
-    assert alone.golds == ("shapley", "contrast") and alone.absent.truths == {} and subject.can(Additive)
+    assert alone.golds == ("shapley", "contrast") and alone.absent.truths == {} and subject.can(HasAdditiveEffects)
     assert made.levels == (Access.LABEL, Access.PROBABILITY)
 
 
 def test_a_black_box_is_explained_by_whom_it_can_answer():
-    made = plan().applied(Subject(make_dataset([4, 3, 2]), BlackBox))
+    made = plan().applied(ModelSpec(make_dataset([4, 3, 2]), BlackBox))
     assert list(made.explainers) == ["random", "omission", "lime", "anchor", "decision_boundary"]
     assert set(made.absent.explainers) == {"lr"} and set(made.absent.removals) == {"zero", "mask"}
     assert list(made.truths) == ["shapley", "contrast"] and made.golds == ("shapley", "contrast")
     assert set(made.absent.truths) == {"signed", "centered", "absolute", "used"} and made.absent.metrics == {}
     assert made.levels == (Access.LABEL, Access.PROBABILITY)
     assert all("black box" in made.absent.truths[name] for name in ("signed", "centered", "absolute"))
-    none = plan("truth=[signed,used]", "gold=signed").applied(Subject(make_dataset([4, 3, 2]), BlackBox))
+    none = plan("truth=[signed,used]", "gold=signed").applied(ModelSpec(make_dataset([4, 3, 2]), BlackBox))
     assert none.truths == {} and set(none.absent.metrics) == {"recall", "hit"}
     assert not {"recall", "hit"} & set(none.metrics)
 
@@ -484,7 +484,7 @@ class Silent:
 
 
 def test_a_model_that_only_predicts_is_searched_with_labels():
-    made = plan().applied(Subject(make_dataset([4, 3, 2]), Silent))
+    made = plan().applied(ModelSpec(make_dataset([4, 3, 2]), Silent))
     assert list(made.explainers) == ["random", "anchor", "decision_boundary"]
     assert made.levels == (Access.LABEL,)
     judged = {name for name, metric in made.metrics.items() if metric.role == "judged"}
@@ -503,7 +503,7 @@ def test_a_model_that_only_predicts_is_searched_with_labels():
     ],
 )
 def test_what_a_black_box_cannot_answer_is_refused(overrides, message):
-    subject = Subject(make_dataset([4, 3, 2]), BlackBox)
+    subject = ModelSpec(make_dataset([4, 3, 2]), BlackBox)
     if message is None:
         assert plan(*overrides).applied(subject).levels == (Access.PROBABILITY,)
         return

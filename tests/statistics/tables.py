@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from cfeval_cli.core import Quantity
-from cfeval_cli.seeding import stream
+from cfeval_cli.seeding import make_stream
 from cfeval_cli.statistics import findings, summary
 from cfeval_cli.statistics.scores import Scores
 
@@ -58,7 +58,7 @@ def drawn_rows(scores, resamples, seed):
     known = {i: {} for i in ids}
     for row in scores.itertuples():
         known[row.instance][row.metric, row.variant, row.explainer] = (row.numerator, row.denominator)
-    for drawn in stream(seed, "bootstrap").integers(0, len(ids), (resamples, len(ids))):
+    for drawn in make_stream(seed, "bootstrap").integers(0, len(ids), (resamples, len(ids))):
         yield [known[ids[i]] for i in drawn]
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cfeval_cli.seeding import stream
+from cfeval_cli.seeding import make_stream
 from cfeval_cli.statistics import bootstrap
 from cfeval_cli.statistics.bootstrap import deviation, draws, interval, ratios, sums
 from cfeval_cli.statistics.resampled import Bootstrap, Resampled, with_intervals
@@ -25,7 +25,7 @@ def test_every_resample_draws_as_many_instances_as_there_are(monkeypatch):
 
 
 def test_counts_are_those_of_the_draws_one_by_one():
-    rng = stream(5, "bootstrap")
+    rng = make_stream(5, "bootstrap")
     drawn = rng.integers(0, 6, (9, 6))
     expected = [[(row == i).sum() for i in range(6)] for row in drawn]
     assert np.concatenate(list(draws(6, 9, seed=5))).tolist() == expected
@@ -36,7 +36,7 @@ def test_sums_are_those_of_the_drawn_rows(seed):
     rng = np.random.default_rng(seed)
     matrices = [rng.normal(size=(5, 3)), rng.normal(size=(5, 2))]
     found = sums([m.__getitem__ for m in matrices], 5, 8, seed)
-    drawn = stream(seed, "bootstrap").integers(0, 5, (8, 5))
+    drawn = make_stream(seed, "bootstrap").integers(0, 5, (8, 5))
     for matrix, total in zip(matrices, found, strict=True):
         assert total == pytest.approx(np.array([sum(matrix[i] for i in row) for row in drawn]))
 
@@ -45,7 +45,7 @@ def test_sums_are_those_of_the_drawn_rows(seed):
 def test_sums_by_slabs_of_instances_and_blocks_of_resamples_are_those_of_all_at_once(monkeypatch, slab):
     rng = np.random.default_rng(slab)
     matrices = [rng.integers(-50, 50, size=(101, 3)) / 64, rng.integers(0, 9, size=(101, 2)).astype(float)]  # exact
-    drawn = stream(4, "bootstrap").integers(0, 101, (300, 101))
+    drawn = make_stream(4, "bootstrap").integers(0, 101, (300, 101))
     monkeypatch.setattr(bootstrap, "_SLAB", slab)
     for block in (1, 20 * 101, 1 << 22):
         bootstrap._once.cache_clear()

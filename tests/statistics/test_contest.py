@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from scipy.stats import norm
 
-from cfeval_cli.seeding import stream
+from cfeval_cli.seeding import make_stream
 from cfeval_cli.statistics.contest import contest
 from cfeval_cli.statistics.resampled import Bootstrap, enough
 from cfeval_cli.statistics.scores import Scores
@@ -43,7 +43,7 @@ def test_values_intervals_and_p_are_those_of_a_loop(seed, better):
     order = sorted(names, key=lambda name: -sign * real[name])
     assert list(found.values) == order and found.values == pytest.approx(real) and found.instances == 35
     times = max(500, enough(4, 0, 0))
-    drawn = stream(HOW.seed, "bootstrap").integers(0, 35, (times, 35))
+    drawn = make_stream(HOW.seed, "bootstrap").integers(0, 35, (times, 35))
     p, gaps = [], {}
     pairs = list(combinations(order, 2))
     for one, two in pairs:

@@ -128,9 +128,9 @@ def test_agreement_by_instance_counts_pairs_of_explainers(seed, gaps, controls):
             gain += sign(ours) * sign(truth) * (1 if better == "higher" else -1)
         return gain, pairs, ordered
 
-    from cfeval_cli.seeding import stream
+    from cfeval_cli.seeding import make_stream
 
-    resampled = stream(seed, "bootstrap").integers(0, len(ids), (20, len(ids)))
+    resampled = make_stream(seed, "bootstrap").integers(0, len(ids), (20, len(ids)))
     for metric, better in (("c", "higher"), ("sufficiency", "lower")):
         left = [name for name in EXPLAINERS if name not in controls]
         for subset, names in ((ALL_EXPLAINERS, EXPLAINERS), (WITHOUT_CONTROLS, left)):

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cfeval_cli.seeding import stream
+from cfeval_cli.seeding import make_stream
 from cfeval_cli.statistics.hierarchical import LEAST, Cells, levels, p_value
 
 
@@ -41,7 +41,7 @@ def test_the_mean_is_that_of_means_of_means_whatever_is_missing(seed):
 def drawn_by_loops(values, draws):
     """The same draws, and the means of means by loops over what was drawn, with repetition."""
     sets, judges, truths, seeds = values.shape
-    rng, there = stream(0, "hierarchical"), ~np.isnan(values)
+    rng, there = make_stream(0, "hierarchical"), ~np.isnan(values)
 
     def counts(some):
         size = int(some.sum())

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import sem
 
-from cfeval_cli.core import NONE, Cost, Explained, Explanation
+from cfeval_cli.core import NO_FEATURE, Cost, ExplainerResult, Explanation
 from cfeval_cli.statistics.noise import COLUMNS, Again, compared, moved, named, valued
 from cfeval_cli.statistics.resampled import Bootstrap
 from cfeval_cli.statistics.scores import Scores
@@ -20,11 +20,11 @@ LISTS = st.lists(st.permutations(range(4)).flatmap(lambda p: st.integers(0, 4).m
 
 def explained(rows, scores=None, faults=()):
     told = [[(j, float(-i)) for i, j in enumerate(row)] for row in rows] if scores is None else scores
-    return Explained(Explanation.ragged(told), Cost(), 0, dict.fromkeys(faults, "failed"))
+    return ExplainerResult(Explanation.ragged(told), Cost(), 0, dict.fromkeys(faults, "failed"))
 
 
 def padded(rows, k):
-    return np.array([[*row[:k], *[NONE] * (k - len(row))] for row in rows])
+    return np.array([[*row[:k], *[NO_FEATURE] * (k - len(row))] for row in rows])
 
 
 @given(LISTS, st.data(), st.integers(1, 4))

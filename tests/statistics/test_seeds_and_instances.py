@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from cfeval_cli.seeding import stream
+from cfeval_cli.seeding import make_stream
 from cfeval_cli.statistics.seeds import again
 from cfeval_cli.statistics.seeds_and_instances import _RESAMPLES, COLUMNS, judge
 
@@ -50,7 +50,7 @@ def test_every_column_written_out(number):
     values, draws = sweep(rng, seeds, rng.uniform(-0.5, 0.9, many), 0.2, 0.1)
     values, draws = np.column_stack([values, values[:, 0]]), [np.column_stack([d, d[:, 0]]) for d in draws]  # a twin
     found = judge(values, draws, "key")
-    drawn = again(values, draws, _RESAMPLES, stream(0, "seeds.key"))
+    drawn = again(values, draws, _RESAMPLES, make_stream(0, "seeds.key"))
     p = {}
     for j in range(many):
         beyond = min((drawn[:, j] <= 0).sum(), (drawn[:, j] >= 0).sum())

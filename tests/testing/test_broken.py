@@ -10,23 +10,23 @@ import pytest
 from cfeval_cli import testing
 from cfeval_cli.core import (
     ABSENT,
-    Absent,
+    AbsentScore,
     Access,
-    Additive,
     Counterfactuals,
     Distance,
-    Embedded,
     Explainer,
     Explanation,
     Fingerprinted,
-    Known,
-    Linear,
+    HasAdditiveEffects,
+    HasEmbeddings,
+    HasLinearLogit,
+    HasReadFeatures,
     Metric,
-    Reading,
     Removal,
     Score,
     Search,
     Truth,
+    TruthEstimate,
 )
 from cfeval_cli.core.counterfactual import ConstantMeasure
 from cfeval_cli.core.removal import SingleValue
@@ -204,12 +204,12 @@ class Asking(Share):
 
 class Silent(Share):
     def score(self, case):
-        yield Absent("all", " ")
+        yield AbsentScore("all", " ")
 
 
 class Never(Share):
     def score(self, case):
-        yield Absent("all", "no reason to")
+        yield AbsentScore("all", "no reason to")
 
 
 class Twice(Share):
@@ -281,7 +281,7 @@ class Ranked(Values):
 
 class Errors(Values):
     def found(self, dataset, model, rows):
-        return Known(self.known(dataset, model, rows), np.full(len(rows), -1.0), "guessed")
+        return TruthEstimate(self.known(dataset, model, rows), np.full(len(rows), -1.0), "guessed")
 
 
 class Everywhere(Values):
@@ -512,7 +512,7 @@ class Numbered(LinearModel, Fingerprinted):
     ],
 )
 def test_models(broken, message):
-    assert issubclass(LinearModel, (Additive, Embedded, Linear, Reading))
+    assert issubclass(LinearModel, (HasAdditiveEffects, HasEmbeddings, HasLinearLogit, HasReadFeatures))
     check_model(Settings())
     with pytest.raises(AssertionError, match=message):
         check_model(Settings(broken))
@@ -593,7 +593,7 @@ def test_executors(broken, message):
         check_executor(SimpleNamespace(prepare=lambda timeout: None, map=broken))
 
 
-class Memory:
+class AnswerCache:
     """A sound cache, which others break."""
 
     def __init__(self):
@@ -611,22 +611,22 @@ class Memory:
         return section.key, key
 
 
-class Mixed(Memory):
+class Mixed(AnswerCache):
     def place(self, section, key):
         return key
 
 
-class Stale(Memory):
+class Stale(AnswerCache):
     def put(self, section, entries):
         self.entries = {self.place(section, key): arrays for key, arrays in entries.items()} | self.entries
 
 
-class Rotten(Memory):
+class Rotten(AnswerCache):
     def get(self, section, keys):
         return {key: {**arrays, "a": arrays["a"] + 1} for key, arrays in super().get(section, keys).items()}
 
 
-class Careless(Memory):
+class Careless(AnswerCache):
     def put(self, section, entries):
         self.entries |= {self.place(section, key): arrays for key, arrays in entries.items()}
 
@@ -641,6 +641,6 @@ class Careless(Memory):
     ],
 )
 def test_caches(broken, message):
-    check_cache(Memory())
+    check_cache(AnswerCache())
     with pytest.raises(AssertionError, match=message):
         check_cache(broken())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cfeval_cli.core import Reading, Rows
+from cfeval_cli.core import HasReadFeatures, Rows
 from cfeval_cli.model.tree import TreeModel
 
 
@@ -23,7 +23,7 @@ class Twisted:
         return np.stack([-positive if (positive < 0).any() or (positive > 1).any() else 1 - positive, positive], axis=1)
 
 
-class _Hidden(Reading):
+class _Hidden(HasReadFeatures):
     def __init__(self, model):
         self.model = model
 

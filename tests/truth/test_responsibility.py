@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cfeval_cli.core import BlackBox, Subject
+from cfeval_cli.core import BlackBox, ModelSpec
 from cfeval_cli.model.linear import LinearModel
 from cfeval_cli.model.outside import LabelModel
 from cfeval_cli.model.tree import TreeModel
@@ -117,14 +117,14 @@ def test_how_many_rows_they_take_is_known_before_and_too_many_are_refused():
     dataset = make_dataset([3, 2, 4])
     assert cost(dataset) == 9 and cost(dataset, 2) == 6 + 12 + 8
     for truth in (Contrast(budget=8), Responsibility(budget=8)):
-        told = truth.sits_out(Subject(dataset, BlackBox))
+        told = truth.sits_out(ModelSpec(dataset, BlackBox))
         assert told == f"needs 9 model rows an instance, more than truth.{truth.name}.budget=8"
-    assert Contrast(budget=8).sits_out(Subject(dataset, LinearModel)) is None
-    assert Responsibility(budget=8).sits_out(Subject(dataset, TreeModel)) is None
-    assert "probabilities" in Contrast().sits_out(Subject(dataset, LabelModel))
-    assert Responsibility().sits_out(Subject(dataset, LabelModel)) is None
+    assert Contrast(budget=8).sits_out(ModelSpec(dataset, LinearModel)) is None
+    assert Responsibility(budget=8).sits_out(ModelSpec(dataset, TreeModel)) is None
+    assert "probabilities" in Contrast().sits_out(ModelSpec(dataset, LabelModel))
+    assert Responsibility().sits_out(ModelSpec(dataset, LabelModel)) is None
     long = make_text(width=40, words=2000)
-    assert "needs 79,960 model rows" in Contrast().sits_out(Subject(long, BlackBox))
+    assert "needs 79,960 model rows" in Contrast().sits_out(ModelSpec(long, BlackBox))
     for kind in (Contrast, Responsibility):
         with pytest.raises(ValueError, match="budget"):
             kind(budget=0)

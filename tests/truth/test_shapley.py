@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cfeval_cli.core import BlackBox, Rows, Subject
+from cfeval_cli.core import BlackBox, ModelSpec, Rows
 from cfeval_cli.model.linear import LinearModel
 from cfeval_cli.model.outside import LabelModel
 from cfeval_cli.model.tree import Tree, TreeModel
@@ -98,9 +98,9 @@ def test_of_an_additive_model_it_is_the_centred_effect_under_another_name():
     # the Shapley value of the logit, by all coalitions: a logit is asked for as if it were a probability
     values = of_coalitions(gate(Twisted(lambda codes: model.logits(codes))), dataset.train.codes, np.arange(3), rows)
     assert found.importance == pytest.approx(values)
-    subject = Subject(dataset, LinearModel)
-    assert Shapley().twin(subject) == "centered" and Shapley().twin(Subject(dataset, TreeModel)) is None
-    assert not Shapley().asks(subject) and Shapley().asks(Subject(dataset, BlackBox))
+    subject = ModelSpec(dataset, LinearModel)
+    assert Shapley().twin(subject) == "centered" and Shapley().twin(ModelSpec(dataset, TreeModel)) is None
+    assert not Shapley().asks(subject) and Shapley().asks(ModelSpec(dataset, BlackBox))
 
 
 def test_few_features_are_exact_and_a_budget_that_is_too_small_leads_to_a_sample():
@@ -187,10 +187,10 @@ def test_constant_models_and_single_features():
 
 def test_it_sits_out_where_it_makes_no_sense():
     dataset, text = make_dataset([3, 2]), make_text()
-    assert Shapley().sits_out(Subject(dataset, BlackBox)) is None
-    assert "probabilities" in Shapley().sits_out(Subject(dataset, LabelModel))
-    assert "words of one text" in Shapley().sits_out(Subject(text, BlackBox))
-    assert Shapley().sits_out(Subject(text, LinearModel)) is None
+    assert Shapley().sits_out(ModelSpec(dataset, BlackBox)) is None
+    assert "probabilities" in Shapley().sits_out(ModelSpec(dataset, LabelModel))
+    assert "words of one text" in Shapley().sits_out(ModelSpec(text, BlackBox))
+    assert Shapley().sits_out(ModelSpec(text, LinearModel)) is None
 
 
 @pytest.mark.parametrize(("setting", "value"), [("background", 0), ("error", 0), ("budget", 0.5)])

@@ -1,6 +1,6 @@
 import numpy as np
 
-from cfeval_cli.core import BlackBox, Subject
+from cfeval_cli.core import BlackBox, ModelSpec
 from cfeval_cli.model.outside import ProbabilityModel
 from cfeval_cli.model.tree import Tree
 from cfeval_cli.truth.used import Used
@@ -15,11 +15,11 @@ def test_what_a_model_was_not_shown_is_not_used():
     told = Used().importance(dataset, gate(model), asked(dataset, model))
     assert told.shape == (40, 4) and np.array_equal(told, np.tile(model.reads().astype(float), (40, 1)))
     assert not told[:, 1].any() and Used().question == "either"
-    assert Used().sits_out(Subject.of(dataset, settings)) is None and Subject.trained(dataset, model).blind
+    assert Used().sits_out(ModelSpec.of(dataset, settings)) is None and ModelSpec.trained(dataset, model).blind
 
 
 def test_of_others_it_is_not_known():
     dataset = make_dataset([3, 2])
-    for subject in (Subject.of(dataset, Tree()), Subject(dataset, BlackBox, blind=True)):
+    for subject in (ModelSpec.of(dataset, Tree()), ModelSpec(dataset, BlackBox, blind=True)):
         assert "model.blind" in Used().sits_out(subject)
-    assert Used().sits_out(Subject(dataset, ProbabilityModel, blind=True)) is None
+    assert Used().sits_out(ModelSpec(dataset, ProbabilityModel, blind=True)) is None

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from cfeval_cli.core import ABSENT, NONE, Codes, Floats, Ints
+from cfeval_cli.core import ABSENT, NO_FEATURE, Codes, Floats, Ints
 from cfeval_cli.core.ranking import top
 from cfeval_cli.report.titles import name_truths
 from cfeval_cli.results.read import Results
@@ -83,7 +83,7 @@ def _made(results: Results, ids: Sequence[int], names: Sequence[str], levels: Se
                 "at": [] if len(there) == data.width else there.tolist(),
                 "v": own(line, there, codes[i]),
                 "u": [] if data.unknown is None else np.flatnonzero(codes[i] == data.unknown).tolist(),
-                "gold": {name: [int(j) for j in top[i] if j != NONE] for name, top in golds.items()},
+                "gold": {name: [int(j) for j in top[i] if j != NO_FEATURE] for name, top in golds.items()},
                 "e": [_explained(told.get((number, name))) for name in names],
                 "c": [[_edited(found.get((number, name, level)), word) for level in levels] for name in names],
             }

@@ -22,7 +22,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Case:
+class ExampleInstance:
     """An instance."""
 
     title: str
@@ -35,7 +35,7 @@ class Examples:
     """Instances, and how they were chosen."""
 
     note: str
-    cases: Sequence[Case]
+    cases: Sequence[ExampleInstance]
 
 
 def choose(browser: Mapping[str, Any], questions: Mapping[str, str], told: Sequence[int] = ()) -> Examples:
@@ -75,7 +75,7 @@ def _features(told: Sequence[Any], k: int) -> list[int]:
     return list(told[: 2 * k : 2]) if len(told) > 1 else []
 
 
-def _case(one: Mapping[str, Any], browser: Mapping[str, Any], questions: Mapping[str, str]) -> Case:
+def _case(one: Mapping[str, Any], browser: Mapping[str, Any], questions: Mapping[str, str]) -> ExampleInstance:
     classes, words = browser["classes"], browser["words"]
     place = {feature: i for i, feature in enumerate(one["at"] or range(len(one["v"])))}
 
@@ -112,7 +112,7 @@ def _case(one: Mapping[str, Any], browser: Mapping[str, Any], questions: Mapping
     sure = "" if one["p"] is None else f" (P = {one['p']:.2f})"
     right = "" if one["true"] is None else f", the data say {classes[one['true']]}"
     named = [(name, ", ".join(shown(int(j)) for j in mine) or "not computed") for name, mine in golds.items()]
-    return Case(f"{said}{sure}{right}", named, lines)
+    return ExampleInstance(f"{said}{sure}{right}", named, lines)
 
 
 def _true_of(golds: Mapping[str, Sequence[int]], features: Sequence[int]) -> str:

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from markupsafe import Markup
 
-from cfeval_cli.errors import visible
+from cfeval_cli.errors import escape_controls
 from cfeval_cli.report.table import Cell, Row, Table, Title
 
 
@@ -38,7 +38,7 @@ def render_html(table: Table, define: _Define = lambda title: None, *, caption: 
         for block in table.blocks
     )
     across = Markup(" data-across") if table.ranked else ""
-    title = Markup("<caption>{}</caption>").format(visible(table.title)) if caption else ""
+    title = Markup("<caption>{}</caption>").format(escape_controls(table.title)) if caption else ""
     return Markup('<table class="sortable"{}>{}\n<thead><tr>{}</tr></thead>\n{}</table>').format(
         across, title, head, bodies
     )
@@ -46,7 +46,7 @@ def render_html(table: Table, define: _Define = lambda title: None, *, caption: 
 
 def render_notes(table: Table) -> Markup:
     """Write the notes below a table."""
-    return Markup("\n").join(Markup('<p class="note">{}</p>').format(visible(note)) for note in table.notes)
+    return Markup("\n").join(Markup('<p class="note">{}</p>').format(escape_controls(note)) for note in table.notes)
 
 
 def _row(row: Row, define: _Define) -> Markup:
@@ -56,14 +56,16 @@ def _row(row: Row, define: _Define) -> Markup:
 
 
 def _head(title: Title, scope: str, define: _Define) -> Markup:
-    entry, text = define(title), visible(title.text)
+    entry, text = define(title), escape_controls(title.text)
     number = "" if title.number is None else Markup(' data-value="{}"').format(title.number)
     if entry is None:
         return Markup('<th scope="{}"{}>{}</th>').format(scope, number, text)
     return Markup(
         '<th scope="{}"{} title="{what}">{} <a class="what" href="#{anchor}" title="{what}" '
         'aria-label="what {name} is">?</a></th>'
-    ).format(scope, number, text, what=visible(entry.what), anchor=entry.anchor, name=visible(entry.name))
+    ).format(
+        scope, number, text, what=escape_controls(entry.what), anchor=entry.anchor, name=escape_controls(entry.name)
+    )
 
 
 def _cell(cell: Cell) -> Markup:
@@ -71,7 +73,7 @@ def _cell(cell: Cell) -> Markup:
     if cell.number is not None:
         attributes += Markup(' data-value="{:.6g}"').format(cell.number)
     if cell.is_missing and cell.reason:
-        attributes += Markup(' title="{}"').format(visible(cell.reason))
+        attributes += Markup(' title="{}"').format(escape_controls(cell.reason))
     content = _content(cell)
     return Markup("<td{}>{}</td>").format(attributes, Markup("<b>{}</b>").format(content) if cell.bold else content)
 
@@ -79,13 +81,13 @@ def _cell(cell: Cell) -> Markup:
 def _content(cell: Cell) -> Markup:
     """Write the value, then the rank, then the interval, each in an element of its own."""
     if cell.is_range or isinstance(cell.value, str):
-        return Markup("{}").format(visible(cell.text))
+        return Markup("{}").format(escape_controls(cell.text))
     interval = cell.interval_text
-    parts = [Markup("{}").format(visible(cell.value_text + ("" if interval else cell.marks)))]
+    parts = [Markup("{}").format(escape_controls(cell.value_text + ("" if interval else cell.marks)))]
     if cell.is_missing:
         return parts[0]
     if cell.bracket:
-        parts.append(Markup('<span class="rank">{}</span>').format(visible(cell.bracket)))
+        parts.append(Markup('<span class="rank">{}</span>').format(escape_controls(cell.bracket)))
     if interval:
-        parts.append(Markup("<small>{}</small>").format(visible(interval + cell.marks)))
+        parts.append(Markup("<small>{}</small>").format(escape_controls(interval + cell.marks)))
     return Markup(" ").join(parts)

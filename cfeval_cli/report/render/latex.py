@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from cfeval_cli.errors import visible
+from cfeval_cli.errors import escape_controls
 from cfeval_cli.report.table import ARROWS, DASH, Cell, Table, Title
 
 # points: the width of a column and of a two-column page, the text being \footnotesize
@@ -84,8 +84,8 @@ def _floats(title: str, header: _Line, blocks: _Blocks, notes: Sequence[str]) ->
 
 def _width(cells: _Line) -> float:
     """Estimate the width of a column in points; a heading may stand in several lines."""
-    words = [_points(word) for word in visible(cells[0].text).split()]
-    return max([*words, *(_points(visible(cell.text), cell.bold) for cell in cells[1:])], default=0) + _BETWEEN
+    words = [_points(word) for word in escape_controls(cells[0].text).split()]
+    return max([*words, *(_points(escape_controls(cell.text), cell.bold) for cell in cells[1:])], default=0) + _BETWEEN
 
 
 def _points(text: str, bold: bool = False) -> float:
@@ -154,7 +154,7 @@ _SPECIAL = {
 
 def escape_latex(text: str) -> str:
     """Write text so that LaTeX prints it."""
-    return re.sub(r"[\\~^↑↓τΔαρ†‡§◦–…<>≤±&%$#_{}]", lambda m: _SPECIAL.get(m[0], "\\" + m[0]), visible(text))
+    return re.sub(r"[\\~^↑↓τΔαρ†‡§◦–…<>≤±&%$#_{}]", lambda m: _SPECIAL.get(m[0], "\\" + m[0]), escape_controls(text))
 
 
 # the characters and commands that a formula may have: a run folder from elsewhere could contain \input

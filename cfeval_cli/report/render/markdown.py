@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from cfeval_cli.errors import visible
+from cfeval_cli.errors import escape_controls
 from cfeval_cli.report.table import Table
 
 
@@ -28,7 +28,7 @@ def _line(cells: Sequence[str]) -> str:
 
 
 def _escape(text: str) -> str:
-    return re.sub(r"([\\`*_\[\]<>|&~$])", r"\\\1", visible(text))
+    return re.sub(r"([\\`*_\[\]<>|&~$])", r"\\\1", escape_controls(text))
 
 
 def _bold(text: str) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
-from cfeval_cli.errors import visible
+from cfeval_cli.errors import escape_controls
 from cfeval_cli.report.table import ARROWS, Cell, Row, Table, Title
 
 if TYPE_CHECKING:
@@ -37,10 +37,10 @@ def render_narrow(table: Table, width: int) -> list[Text]:
     from rich.text import Text
 
     columns, more = _fit(table, _make_columns(table), width)
-    lines = [Text(line, style="bold") for line in _wrap(visible(table.title), width)]
+    lines = [Text(line, style="bold") for line in _wrap(escape_controls(table.title), width)]
     if table.rows:
         lines += _write_table(table, columns, width)
-    notes = [line for note in (*more, *table.notes) for line in _wrap(visible(note), width)]
+    notes = [line for note in (*more, *table.notes) for line in _wrap(escape_controls(note), width)]
     return [*lines, *(Text(line, style="dim") for line in notes)]
 
 
@@ -63,7 +63,7 @@ def _make_columns(table: Table) -> list[_Column]:
 
 
 def _show(text: str) -> str:
-    return visible(text).replace(_NBSP, " ")
+    return escape_controls(text).replace(_NBSP, " ")
 
 
 def _split_title(title: Title) -> list[str]:
@@ -117,7 +117,7 @@ def _title_width(columns: Sequence[_Column], width: int) -> int:
 
 
 def _fits(table: Table, columns: Sequence[_Column], width: int) -> bool:
-    longest = max((len(word) for row in table.rows for word in visible(row.title.text).split()), default=0)
+    longest = max((len(word) for row in table.rows for word in escape_controls(row.title.text).split()), default=0)
     return _title_width(columns, width) >= max(_MIN_TITLE_WIDTH, longest)
 
 
@@ -166,11 +166,11 @@ def _write_row(number: int, title: _Lines, columns: Sequence[_Column], first: in
 
 def _wrap_title(row: Row, width: int) -> list[str]:
     """Write the title of a row; its details stand below the name if both do not fit one line."""
-    title, text = row.title, visible(row.title.text)
+    title, text = row.title, escape_controls(row.title.text)
     if len(text) <= width or not title.details:
         return _wrap(text, width)
-    name = f"{visible(title.name)}{title.marks}{_NBSP * (title.direction != 'none')}{ARROWS[title.direction]}"
-    return [*_wrap(name, width), *_wrap(visible(f"{title.bracket[1:]} {title.suffix}".strip()), width)]
+    name = f"{escape_controls(title.name)}{title.marks}{_NBSP * (title.direction != 'none')}{ARROWS[title.direction]}"
+    return [*_wrap(name, width), *_wrap(escape_controls(f"{title.bracket[1:]} {title.suffix}".strip()), width)]
 
 
 def _wrap(text: str, width: int) -> list[str]:

@@ -11,7 +11,7 @@ from itertools import product
 from pathlib import Path
 from statistics import median
 
-from cfeval_cli.errors import visible
+from cfeval_cli.errors import escape_controls
 
 _NAME = "seconds.json"
 _LONGEST = 300  # characters of a reason
@@ -72,7 +72,7 @@ def reason(runs: Path, job: Job) -> str:
         lines = (runs / job.place / "run.log").read_text(encoding="utf-8", errors="replace").strip().splitlines()
     except OSError:
         return "it failed before anything was computed"
-    return visible(f"it is not complete: {lines[-1][:_LONGEST] if lines else 'it left no word'}")
+    return escape_controls(f"it is not complete: {lines[-1][:_LONGEST] if lines else 'it left no word'}")
 
 
 def estimate(jobs: Iterable[Job], share: float, cores: int) -> float:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cfeval_cli.errors import visible
+from cfeval_cli.errors import escape_controls
 from cfeval_cli.report.plots import COLOURS, INK, WIDE, Plot, legend, make_figure, style
 from cfeval_cli.study.atlas.summary import Answer, Metric, Summary
 
@@ -54,7 +54,7 @@ def _forest(summary: Summary) -> Plot:
         axis.set_xlim(-1.05, 1.05)
         rows = max((one.rows for one in mine), default=0)
         axis.set_xlabel(f"{answer.question}: mean τ\nn up to {rows:,} rows", parse_math=False)
-    axes[0].set_yticks(range(len(places)), [visible(one.title) for one in order.values()], parse_math=False)
+    axes[0].set_yticks(range(len(places)), [escape_controls(one.title) for one in order.values()], parse_math=False)
     axes[0].set_ylim(max(1, len(places)) - 0.4, -0.6)
     legend(figure, axes[0])
     caption = (
@@ -121,6 +121,6 @@ def _dots(axis: Axes, answer: Answer) -> None:
         )  # fmt: skip
     for one in paying[:_NAMED]:
         axis.annotate(
-            visible(one.title), (one.model_rows, one.lead.mean), xytext=(4, 2), textcoords="offset points", fontsize=6,
-            color=INK, parse_math=False,
+            escape_controls(one.title), (one.model_rows, one.lead.mean), xytext=(4, 2), textcoords="offset points",
+            fontsize=6, color=INK, parse_math=False,
         )  # fmt: skip

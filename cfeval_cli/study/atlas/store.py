@@ -15,7 +15,7 @@ import pandas as pd
 
 from cfeval_cli import __version__
 from cfeval_cli.core.files import as_csv, whole_file
-from cfeval_cli.errors import UserError, visible
+from cfeval_cli.errors import UserError, escape_controls
 from cfeval_cli.results.validation import LARGEST, TOO_MUCH
 from cfeval_cli.study.atlas.rows import COLUMNS, KEY, TAUS, TYPES, rows
 
@@ -64,11 +64,13 @@ def gathered(folders: Sequence[Path], lost: Mapping[str, str] | None = None) -> 
         try:
             found = rows(folder)
         except UserError as error:
-            left.append(visible(str(error)))
+            left.append(escape_controls(str(error)))
             continue
         keys = set(found[["data", "judge", "seed", "k", "truth"]].itertuples(index=False, name=None))
         if twice := keys & set(seen):
-            left.append(visible(f"{folder}: the same data, judge, seed, k and truth as {seen[sorted(twice)[0]]}"))
+            left.append(
+                escape_controls(f"{folder}: the same data, judge, seed, k and truth as {seen[sorted(twice)[0]]}")
+            )
             continue
         seen |= dict.fromkeys(keys, folder)
         parts.append(found)

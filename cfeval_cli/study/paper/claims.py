@@ -30,7 +30,7 @@ _ERASURE: dict[Key, tuple[Pair, ...]] = {
 
 Scope = Literal["always", "mostly", "sometimes"]  # in how many seeds the claim has to be true
 Answer = tuple[bool, dict[str, float]] | None  # whether it is true, and its figures; None without figures
-Question = Callable[[View], Answer]
+ClaimTest = Callable[[View], Answer]
 
 
 @dataclass(frozen=True)
@@ -39,11 +39,11 @@ class Claim:
 
     id: str
     text: str
-    ask: Question
+    ask: ClaimTest
     scope: Scope = "mostly"
 
 
-def _ranks_exactly(key: Key, pair: Pair) -> Question:
+def _ranks_exactly(key: Key, pair: Pair) -> ClaimTest:
     """Ask whether a metric ranks the explainers as the ground truth does."""
 
     def ask(view: View) -> Answer:
@@ -53,7 +53,7 @@ def _ranks_exactly(key: Key, pair: Pair) -> Question:
     return ask
 
 
-def _exceeds(key: Key, pair: Pair, others: Sequence[Pair]) -> Question:
+def _exceeds(key: Key, pair: Pair, others: Sequence[Pair]) -> ClaimTest:
     """Ask whether τ and ρ of a metric are larger than those of all others."""
 
     def ask(view: View) -> Answer:
@@ -69,7 +69,7 @@ def _exceeds(key: Key, pair: Pair, others: Sequence[Pair]) -> Question:
     return ask
 
 
-def _all_of(*questions: Question) -> Question:
+def _all_of(*questions: ClaimTest) -> ClaimTest:
     """Ask whether several answers are all yes."""
 
     def ask(view: View) -> Answer:
@@ -90,7 +90,7 @@ def _has_no_true_rank(view: View) -> Answer:
     return right == 0, {"ranks right": float(right), "τ": view.coefficient(ADULTS, _DFR, "tau")}
 
 
-def _is_strongest(key: Key) -> Question:
+def _is_strongest(key: Key) -> ClaimTest:
     def ask(view: View) -> Answer:
         taus = {pair: view.coefficient(key, pair, "tau") for pair in _ERASURE[key]}
         tau = taus[_COMPREHENSIVENESS]
@@ -102,7 +102,7 @@ def _is_strongest(key: Key) -> Question:
     return ask
 
 
-def _ranks_alike(key: Key, first: Pair, second: Pair, wanted: bool = True) -> Question:
+def _ranks_alike(key: Key, first: Pair, second: Pair, wanted: bool = True) -> ClaimTest:
     def ask(view: View) -> Answer:
         one, other = (view.ranked(key, pair) for pair in (first, second))
         if not one or set(one) != set(other):
@@ -120,7 +120,7 @@ def _is_refined(view: View) -> Answer:
     return after > before + 1e-9, {"τ of validity_soft": before, "τ of C_soft": after}
 
 
-def _is_sparse(key: Key, explainers: Sequence[str]) -> Question:
+def _is_sparse(key: Key, explainers: Sequence[str]) -> ClaimTest:
     """Ask whether explainers select a second feature for under half of the instances."""
 
     def ask(view: View) -> Answer:

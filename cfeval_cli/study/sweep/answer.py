@@ -8,7 +8,7 @@ from math import factorial
 
 import pandas as pd
 
-from cfeval_cli.errors import visible
+from cfeval_cli.errors import escape_controls
 from cfeval_cli.report.page.verdict import listed
 from cfeval_cli.report.titles import make_metric_title, name_truths
 from cfeval_cli.statistics.correlation import GRADED
@@ -108,7 +108,7 @@ def _closest(sweep: Sweep, told: pd.DataFrame) -> tuple[str, list[str]]:
     found = found[[one == most_ranked(who) for one in who]]  # a τ over other explainers is another figure
     found = found.sort_values(["mean", "best"], ascending=False, kind="stable")
     pairs: list[_Pair] = list(found.index)
-    names = [visible(make_metric_title(*pair, record).plain) for pair in pairs]
+    names = [escape_controls(make_metric_title(*pair, record).plain) for pair in pairs]
     top = found.iloc[0]
     alike = [name for name, mean in zip(names, found["mean"], strict=True) if abs(mean - top["mean"]) < 1e-9]
     verb = "agrees" if len(alike) == 1 else "agree"

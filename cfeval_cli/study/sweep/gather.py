@@ -19,7 +19,7 @@ import pandas as pd
 
 from cfeval_cli.core import Floats
 from cfeval_cli.core.files import as_csv, make_folder, refuse_linked_path, whole_file
-from cfeval_cli.errors import UserError, visible
+from cfeval_cli.errors import UserError, escape_controls
 from cfeval_cli.report.render.latex import render_latex
 from cfeval_cli.report.render.markdown import render_markdown
 from cfeval_cli.report.table import Table
@@ -140,7 +140,7 @@ def gather(
 
 
 def _name(path: Path, into: Path) -> str:
-    return visible(Path(os.path.relpath(path.resolve(), into)).as_posix())
+    return escape_controls(Path(os.path.relpath(path.resolve(), into)).as_posix())
 
 
 def _natural(name: str) -> list[str | int]:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from cfeval_cli.errors import visible
+from cfeval_cli.errors import escape_controls
 from cfeval_cli.report.notes import MOVES_NOTE
 from cfeval_cli.report.page import build, glossary, methods
 from cfeval_cli.report.page.verdict import listed
@@ -41,7 +41,11 @@ def _title(taus: pd.DataFrame, pair: _Pair, record: RunRecord, between: str = " 
     lines = taus[(taus["metric"] == pair[0]) & (taus["variant"] == pair[1])]
     title = mark_moving(make_metric_title(*pair, record), bool((lines["moves"] == 1).any()))
     details = replace(title, name="").text.strip()
-    return visible(title.text) if not title.details else f"{visible(title.name)}{between}{visible(details)}"
+    return (
+        escape_controls(title.text)
+        if not title.details
+        else f"{escape_controls(title.name)}{between}{escape_controls(details)}"
+    )
 
 
 def _marks(told: pd.DataFrame) -> str:

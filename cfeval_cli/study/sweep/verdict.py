@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from cfeval_cli.errors import visible
+from cfeval_cli.errors import escape_controls
 from cfeval_cli.report.notes import MOVES_NOTE
 from cfeval_cli.report.page.verdict import listed, told_p
 from cfeval_cli.report.titles import make_metric_title, name_truths
@@ -82,6 +82,6 @@ def _of_others(others: pd.DataFrame, record: RunRecord) -> str:
 def _names(lines: pd.DataFrame, record: RunRecord, most: int = _NAMED) -> str:
     """Metrics as the tables call them, without arrows."""
     pairs = zip(lines["metric"], lines["variant"], strict=True)
-    names: Sequence[str] = [visible(make_metric_title(*pair, record).plain) for pair in pairs]
+    names: Sequence[str] = [escape_controls(make_metric_title(*pair, record).plain) for pair in pairs]
     some = [*names[:most], f"{len(names) - most} more"] if len(names) > most + 1 else names
     return listed(some)
