@@ -24,11 +24,11 @@ class Left(Metric):
     access = Access.PROBABILITY
     place = 45  # its order in the tables
 
-    def score(self, case):  # Σ numerator / Σ denominator is its value; one Score for each variant
+    def score(self, inputs):  # Σ numerator / Σ denominator is its value; one Score for each variant
         """The probability of the predicted class, of each counterfactual."""
-        for level, found in case.counterfactuals.items():
+        for level, found in inputs.counterfactuals.items():
             if found.probability is not None:
-                yield Score(level.name.lower(), found.probability, np.ones(len(case)))
+                yield Score(level.name.lower(), found.probability, np.ones(len(inputs)))
 
 
 rows = load_wine(as_frame=True).frame.iloc[:, 7:]  # six features and the label

@@ -119,5 +119,5 @@ class Metric(ABC):
         return set()
 
     @abstractmethod
-    def score(self, case: MetricInput) -> Iterable[Score | AbsentScore]:
+    def score(self, inputs: MetricInput) -> Iterable[Score | AbsentScore]:
         """One score for each variant of the metric, or the reason why there is none."""

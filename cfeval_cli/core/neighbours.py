@@ -42,6 +42,6 @@ def shares(squared: Floats, counts: Floats, size: int) -> Floats:
     return np.asarray((nearer + left * tied / tied.sum(axis=1, keepdims=True)) / size)
 
 
-def training_classes(case: MetricInput) -> Ints:
+def training_classes(inputs: MetricInput) -> Ints:
     """What the model predicts for the training rows."""
-    return case.memory.once("training classes", lambda: case.model.labels(case.dataset.train.codes))
+    return inputs.memory.once("training classes", lambda: inputs.model.labels(inputs.dataset.train.codes))

@@ -14,10 +14,10 @@ def top(importance: Floats, k: int) -> Ints:
     return Explanation.ranked(importance, np.isfinite(importance)).top(k)
 
 
-def _drawn(case: MetricInput, definition: str) -> tuple[Ints, Ints, Ints, Ints]:
+def _drawn(inputs: MetricInput, definition: str) -> tuple[Ints, Ints, Ints, Ints]:
     """Of each instance: named features that are surely gold, those tied for the rest, all and named, and the rest."""
-    there, truth = named(case.codes, case.features), case.truth[definition]
-    best = top(truth, case.k)
+    there, truth = named(inputs.codes, inputs.features), inputs.truth[definition]
+    best = top(truth, inputs.k)
     size = (best != NO_FEATURE).sum(axis=1)  # fewer than k are there of a short text
     last = np.take_along_axis(truth, np.take_along_axis(best, np.maximum(size - 1, 0)[:, None], axis=1), axis=1)
     sure, tied = truth > last, (truth == last) & np.isfinite(truth)
@@ -26,16 +26,16 @@ def _drawn(case: MetricInput, definition: str) -> tuple[Ints, Ints, Ints, Ints]:
     return first, second, third, fourth
 
 
-def shared(case: MetricInput, definition: str) -> Floats:
+def shared(inputs: MetricInput, definition: str) -> Floats:
     """How many of the k gold features the explanation names, on average over the orders of features that are tied."""
-    sure, tied, found, places = _drawn(case, definition)
+    sure, tied, found, places = _drawn(inputs, definition)
     return np.asarray(sure + found * (places / np.maximum(tied, 1)))
 
 
-def met(case: MetricInput, definition: str) -> Floats:
+def met(inputs: MetricInput, definition: str) -> Floats:
     """How likely at least one of the k gold features is named, over the orders of features that are tied."""
     from scipy.special import comb
 
-    sure, tied, found, places = _drawn(case, definition)
+    sure, tied, found, places = _drawn(inputs, definition)
     missed = comb(tied - found, places) / np.maximum(comb(tied, places), 1.0)  # all places go to others
     return np.where(sure > 0, 1.0, 1.0 - missed)

@@ -59,17 +59,17 @@ def tried(
     return SingleEdit(flips, value, left)
 
 
-def alone(case: MetricInput, rows: Ints, features: Ints, most: int) -> SingleEdit:
+def alone(inputs: MetricInput, rows: Ints, features: Ints, most: int) -> SingleEdit:
     """What changing one feature (m,) of some rows (m,) does, nothing else being changed; asked once for all metrics."""
 
     def answer(new: Ints) -> Floats:
         mine, these = rows[new], features[new]
-        own = case.codes[mine, these]
-        told = tried(case.dataset, case.model, case.codes[mine], case.labels[mine], own, these, most)
+        own = inputs.codes[mine, these]
+        told = tried(inputs.dataset, inputs.model, inputs.codes[mine], inputs.labels[mine], own, these, most)
         return np.stack([told.flips, told.value, told.left], axis=1).astype(np.float64)
 
-    chosen = np.zeros((len(rows), case.dataset.width), dtype=bool)
+    chosen = np.zeros((len(rows), inputs.dataset.width), dtype=bool)
     chosen[np.arange(len(rows)), features] = True
-    about = f"{most} values alone, access {case.model.access}"
-    flips, value, left = case.memory.ask(about, keys_of(chosen, case.ids[rows]), answer).T
+    about = f"{most} values alone, access {inputs.model.access}"
+    flips, value, left = inputs.memory.ask(about, keys_of(chosen, inputs.ids[rows]), answer).T
     return SingleEdit(flips > 0, value.astype(np.int32), left)

@@ -20,9 +20,9 @@ class Aopc(Curve):
     better = "higher"
     place = 33
 
-    def of(self, case: MetricInput, way: FittedRemoval) -> Score:
+    def of(self, inputs: MetricInput, way: FittedRemoval) -> Score:
         """The mean over i of p(ŷ|x) - p(ŷ|x without the first i)."""
-        return mean(way, self.drops(case, way, np.arange(len(case)), places(case)))
+        return mean(way, self.drops(inputs, way, np.arange(len(inputs)), places(inputs)))
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,6 @@ class AopcSufficiency(Curve):
     better = "lower"
     place = 34
 
-    def of(self, case: MetricInput, way: FittedRemoval) -> Score:
+    def of(self, inputs: MetricInput, way: FittedRemoval) -> Score:
         """The mean over i of p(ŷ|x) - p(ŷ|only the first i)."""
-        return mean(way, self.drops(case, way, np.arange(len(case)), places(case), keep=True))
+        return mean(way, self.drops(inputs, way, np.arange(len(inputs)), places(inputs), keep=True))

@@ -39,29 +39,29 @@ class Axe(Metric):
         """Sentences have no neighbours by position."""
         return "needs the columns of a table" if subject.dataset.padded else super().sits_out(subject)
 
-    def score(self, case: MetricInput) -> Iterator[Score]:
+    def score(self, inputs: MetricInput) -> Iterator[Score]:
         """1 where most votes are for ŷ; a tie of t classes counts 1/t."""
-        explained = named(case.codes, case.features)
-        told = case.memory.ask(
-            repr(self), keys_of(explained, case.ids), lambda new: self._right(case, new, explained[new])
+        explained = named(inputs.codes, inputs.features)
+        told = inputs.memory.ask(
+            repr(self), keys_of(explained, inputs.ids), lambda new: self._right(inputs, new, explained[new])
         )
-        yield Score("nearest", told, np.ones(len(case)))
+        yield Score("nearest", told, np.ones(len(inputs)))
 
-    def _right(self, case: MetricInput, rows: Ints, explained: Bools) -> Floats:
+    def _right(self, inputs: MetricInput, rows: Ints, explained: Bools) -> Floats:
         """The score of some rows, those with the same features together."""
-        train, classes = case.dataset.train.codes, training_classes(case)
+        train, classes = inputs.dataset.train.codes, training_classes(inputs)
         right = np.zeros(len(rows))
         sets, which = np.unique(keys_of(explained), return_inverse=True)
-        space = Scaled(case.dataset)
+        space = Scaled(inputs.dataset)
         for number in range(len(sets)):
             mine = np.flatnonzero(which.ravel() == number)
             features = np.flatnonzero(explained[mine[0]])
             kinds, kind = np.unique(train[:, features], axis=0, return_inverse=True)
-            counts = np.zeros((len(kinds), len(case.dataset.classes)))
+            counts = np.zeros((len(kinds), len(inputs.dataset.classes)))
             np.add.at(counts, (kind.ravel(), classes), 1.0)
-            own, of = np.unique(case.codes[rows[mine]][:, features], axis=0, return_inverse=True)
+            own, of = np.unique(inputs.codes[rows[mine]][:, features], axis=0, return_inverse=True)
             places = space.block(features, own), space.block(features, kinds)
-            right[mine] = _vote(nearest(*places, counts, self.neighbours)[of.ravel()], case.labels[rows[mine]])
+            right[mine] = _vote(nearest(*places, counts, self.neighbours)[of.ravel()], inputs.labels[rows[mine]])
         return right
 
 

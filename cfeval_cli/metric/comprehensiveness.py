@@ -24,6 +24,6 @@ class Comprehensiveness(Erasure):
         """What is lost most by this way of removing."""
         return {way.finds for way in removals.values() if way.variant == variant} - {""}
 
-    def of(self, case: MetricInput, way: FittedRemoval) -> Score:
+    def of(self, inputs: MetricInput, way: FittedRemoval) -> Score:
         """p(ŷ|x) - p(ŷ|x without e)."""
-        return mean(way, case.drops(removed(case, way)[1]))
+        return mean(way, inputs.drops(removed(inputs, way)[1]))

@@ -24,8 +24,8 @@ class Converged(Metric):
     place = 98
     needs = "counterfactual"
 
-    def score(self, case: MetricInput) -> Iterator[Score]:
+    def score(self, inputs: MetricInput) -> Iterator[Score]:
         """One for each level at which the search iterated."""
-        for level, found in case.counterfactuals.items():
+        for level, found in inputs.counterfactuals.items():
             if found.converged is not None:
                 yield Score(level.name.lower(), found.converged.astype(float), np.ones(len(found.converged)))

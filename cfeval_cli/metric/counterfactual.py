@@ -23,9 +23,9 @@ class Validity(Metric):
     needs = "counterfactual"
     quantity = Quantity.FLIPPED
 
-    def score(self, case: MetricInput) -> Iterator[Score]:
+    def score(self, inputs: MetricInput) -> Iterator[Score]:
         """One for each level at which the search ran."""
-        for level, found in case.counterfactuals.items():
+        for level, found in inputs.counterfactuals.items():
             yield Score(_name(level), found.flipped.astype(float), np.ones(len(found.distance)))
 
 
@@ -42,9 +42,9 @@ class Proximity(Metric):
     needs = "counterfactual"
     quantity = Quantity.DISTANCE
 
-    def score(self, case: MetricInput) -> Iterator[Score]:
+    def score(self, inputs: MetricInput) -> Iterator[Score]:
         """One for each level at which the search ran."""
-        for level, found in case.counterfactuals.items():
+        for level, found in inputs.counterfactuals.items():
             yield Score(_name(level), found.distance, np.ones(len(found.distance)))
 
 
@@ -61,9 +61,9 @@ class ProximityOfFlips(Metric):
     needs = "counterfactual"
     empty = "no counterfactual flips"
 
-    def score(self, case: MetricInput) -> Iterator[Score]:
+    def score(self, inputs: MetricInput) -> Iterator[Score]:
         """One for each level at which the search ran."""
-        for level, found in case.counterfactuals.items():
+        for level, found in inputs.counterfactuals.items():
             yield Score(_name(level), found.flipped.astype(float) * found.distance, found.flipped.astype(float))
 
 
@@ -81,9 +81,9 @@ class C(Metric):
     place = 60
     needs = "counterfactual"
 
-    def score(self, case: MetricInput) -> Iterator[Score]:
+    def score(self, inputs: MetricInput) -> Iterator[Score]:
         """One for each level at which the search ran."""
-        for level, found in case.counterfactuals.items():
+        for level, found in inputs.counterfactuals.items():
             yield Score(_name(level), found.flipped.astype(float), found.distance)
 
 
@@ -104,10 +104,10 @@ class ValiditySoft(Metric):
         """Of one feature it is the mean of the largest drop that another value causes."""
         return {"contrast"} if k == 1 else set()
 
-    def score(self, case: MetricInput) -> Iterator[Score]:
+    def score(self, inputs: MetricInput) -> Iterator[Score]:
         """One for each level at which the search saw probabilities."""
-        for level, found in _soft(case):
-            yield Score(_name(level), case.drops(found.probability), np.ones(len(found.distance)))
+        for level, found in _soft(inputs):
+            yield Score(_name(level), inputs.drops(found.probability), np.ones(len(found.distance)))
 
 
 @dataclass(frozen=True)
@@ -124,14 +124,14 @@ class CSoft(Metric):
     place = 60
     needs = "counterfactual"
 
-    def score(self, case: MetricInput) -> Iterator[Score]:
+    def score(self, inputs: MetricInput) -> Iterator[Score]:
         """One for each level at which the search saw probabilities."""
-        for level, found in _soft(case):
-            yield Score(_name(level), case.drops(found.probability), found.distance)
+        for level, found in _soft(inputs):
+            yield Score(_name(level), inputs.drops(found.probability), found.distance)
 
 
-def _soft(case: MetricInput) -> Iterator[tuple[Access, Counterfactuals]]:
-    return ((level, found) for level, found in case.counterfactuals.items() if found.probability is not None)
+def _soft(inputs: MetricInput) -> Iterator[tuple[Access, Counterfactuals]]:
+    return ((level, found) for level, found in inputs.counterfactuals.items() if found.probability is not None)
 
 
 def _name(level: Access) -> str:

@@ -25,6 +25,6 @@ class Coverage(Metric):
     access = Access.NOTHING
     place = 99
 
-    def score(self, case: MetricInput) -> Iterator[Score]:
+    def score(self, inputs: MetricInput) -> Iterator[Score]:
         """Over all instances."""
-        yield Score("all", case.complete.astype(float), np.ones(len(case.complete)), everyone=True)
+        yield Score("all", inputs.complete.astype(float), np.ones(len(inputs.complete)), everyone=True)

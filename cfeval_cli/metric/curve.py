@@ -31,33 +31,33 @@ class Curve(Erasure):
         for share in self.shares:
             check_float("shares", share, 0, 1, open_low=True)
 
-    def sizes(self, case: MetricInput, rows: Ints) -> Ints:
+    def sizes(self, inputs: MetricInput, rows: Ints) -> Ints:
         """How many features (n, S) are removed at each point; 0 where an instance has no such point."""
-        there = (case.codes[rows] != ABSENT).sum(axis=1)[:, None]
-        if case.dataset.padded:
+        there = (inputs.codes[rows] != ABSENT).sum(axis=1)[:, None]
+        if inputs.dataset.padded:
             # a share such as 0.1 of 30 words is 3, whatever its last digit
             return np.asarray(np.ceil(np.asarray(self.shares) * there - 1e-9), dtype=np.int64)
-        steps = np.arange(1, min(self.longest, case.dataset.width) + 1)
+        steps = np.arange(1, min(self.longest, inputs.dataset.width) + 1)
         return np.where(steps <= there, steps, 0)
 
-    def drops(self, case: MetricInput, way: FittedRemoval, rows: Ints, places: Ints, *, keep: bool = False) -> Floats:
+    def drops(self, inputs: MetricInput, way: FittedRemoval, rows: Ints, places: Ints, *, keep: bool = False) -> Floats:
         """The mean over all points of p(ŷ|x) - p(ŷ|x without the first), or with only those: (n,).
 
         `places` (n, M) says at which place of the order each feature stands. Where fewer are named than are to be
         removed, all that are named are.
         """
-        sizes = self.sizes(case, rows)
+        sizes = self.sizes(inputs, rows)
         which, points = np.nonzero(sizes)
         gone: Bools = places[which] < sizes[which, points][:, None]
-        left = erased(case, way, rows[which], ~gone if keep else gone).left
-        if case.probability is None or left is None:
+        left = erased(inputs, way, rows[which], ~gone if keep else gone).left
+        if inputs.probability is None or left is None:
             raise ValueError("a drop needs probabilities before and after the edit")
-        total = np.bincount(which, case.probability[rows[which]] - left, minlength=len(rows))
+        total = np.bincount(which, inputs.probability[rows[which]] - left, minlength=len(rows))
         return np.asarray(total / np.maximum(1, np.count_nonzero(sizes, axis=1)))
 
 
-def places(case: MetricInput) -> Ints:
+def places(inputs: MetricInput) -> Ints:
     """At which place (n, M) of the explanation each feature stands."""
-    if case.explanation is None:
+    if inputs.explanation is None:
         raise ValueError("a set of features has no order")
-    return case.explanation.places(case.dataset.width)
+    return inputs.explanation.places(inputs.dataset.width)

@@ -19,6 +19,6 @@ class Dfr(Erasure):
     access = Access.LABEL
     place = 30
 
-    def of(self, case: MetricInput, way: FittedRemoval) -> Score:
+    def of(self, inputs: MetricInput, way: FittedRemoval) -> Score:
         """Whether F(x without e) ≠ ŷ; of several draws, the share."""
-        return mean(way, removed(case, way)[0])
+        return mean(way, removed(inputs, way)[0])

@@ -37,31 +37,33 @@ class EditsToFlip(Metric):
         check_int("longest", self.longest, 1)
         check_int("values", self.values, 1)
 
-    def score(self, case: MetricInput) -> Iterator[Score | AbsentScore]:
+    def score(self, inputs: MetricInput) -> Iterator[Score | AbsentScore]:
         """By a search that goes down the list."""
-        if case.explanation is None:
+        if inputs.explanation is None:
             yield AbsentScore("greedy", SETS)
             return
-        most = min(self.longest, case.dataset.width)
-        edits = self._edits(case, case.explanation, most)
+        most = min(self.longest, inputs.dataset.width)
+        edits = self._edits(inputs, inputs.explanation, most)
         never = int((edits > most).sum())
         told = f"nothing flips within {most} features for {{never}} of {{all}} instances, which count {most + 1}"
-        counts = {"never": never, "all": len(case)}
-        yield Score("greedy", edits, np.ones(len(case)), remark=told if never else "", counts=counts)
+        counts = {"never": never, "all": len(inputs)}
+        yield Score("greedy", edits, np.ones(len(inputs)), remark=told if never else "", counts=counts)
 
-    def _edits(self, case: MetricInput, explanation: Explanation, most: int) -> Floats:
+    def _edits(self, inputs: MetricInput, explanation: Explanation, most: int) -> Floats:
         """How many features it takes (n,)."""
-        edits, codes = np.full(len(case), most + 1.0), case.codes.copy()
-        left = np.array(case.probability)
-        waiting = np.arange(len(case))
+        edits, codes = np.full(len(inputs), most + 1.0), inputs.codes.copy()
+        left = np.array(inputs.probability)
+        waiting = np.arange(len(inputs))
         for step, features in enumerate(explanation.top(most).T):
             waiting = waiting[features[waiting] != NO_FEATURE]  # who names no more has none that flips
             mine = features[waiting]
             if step:
-                own = case.codes[waiting, mine]
-                told = tried(case.dataset, case.model, codes[waiting], case.labels[waiting], own, mine, self.values)
+                own = inputs.codes[waiting, mine]
+                told = tried(
+                    inputs.dataset, inputs.model, codes[waiting], inputs.labels[waiting], own, mine, self.values
+                )
             else:
-                told = alone(case, waiting, mine, self.values)
+                told = alone(inputs, waiting, mine, self.values)
             edits[waiting[told.flips]] = step + 1
             better = told.left < left[waiting]
             codes[waiting[better], mine[better]], left[waiting[better]] = told.value[better], told.left[better]

@@ -27,22 +27,22 @@ class Erasure(Metric):
     block = "erasure"
     most = Access.GRADIENT  # removal by mean moves embeddings
 
-    def score(self, case: MetricInput) -> Iterator[Score | AbsentScore]:
+    def score(self, inputs: MetricInput) -> Iterator[Score | AbsentScore]:
         """One for each way of removing, or why there is none."""
-        for name, way in case.removals.items():
+        for name, way in inputs.removals.items():
             if self.only is not None and name not in self.only:
                 continue
             if way.stand_ins is None:
                 yield AbsentScore(way.removal.variant, way.reason)
-            elif way.stand_ins.vectors is not None and case.model.access < Access.GRADIENT:
+            elif way.stand_ins.vectors is not None and inputs.model.access < Access.GRADIENT:
                 yield AbsentScore(way.removal.variant, "access does not allow to move embeddings")
-            elif self.needs in ("order", "scores") and case.explanation is None:
+            elif self.needs in ("order", "scores") and inputs.explanation is None:
                 yield AbsentScore(way.removal.variant, SETS)
             else:
-                yield self.of(case, way)
+                yield self.of(inputs, way)
 
     @abstractmethod
-    def of(self, case: MetricInput, way: FittedRemoval) -> Score:
+    def of(self, inputs: MetricInput, way: FittedRemoval) -> Score:
         """The score of each instance by one way of removing."""
 
 
@@ -54,27 +54,27 @@ def mean(way: FittedRemoval, values: Floats) -> Score:
     return Score(way.removal.variant, values, np.ones(len(values)))
 
 
-def erased(case: MetricInput, way: FittedRemoval, rows: Ints, gone: Bools) -> RemovalEffect:
+def erased(inputs: MetricInput, way: FittedRemoval, rows: Ints, gone: Bools) -> RemovalEffect:
     """What becomes of the predictions of some rows (m,) without some features (m, M); asked once for all metrics."""
     stand_ins = way.stand_ins
     if stand_ins is None:
         raise ValueError(way.reason)
-    gone = gone & (case.codes[rows] != ABSENT)
+    gone = gone & (inputs.codes[rows] != ABSENT)
 
     def answer(new: Ints) -> Floats:
-        done = outcome(case.model, case.take(rows[new]), gone[new], stand_ins)
+        done = outcome(inputs.model, inputs.take(rows[new]), gone[new], stand_ins)
         nothing = np.full(len(new), np.nan)
         parts = (done.flips, done.left, done.apart)
         return np.stack([nothing if part is None else part for part in parts], axis=1)
 
-    told = case.probability is not None and case.model.access >= Access.PROBABILITY
+    told = inputs.probability is not None and inputs.model.access >= Access.PROBABILITY
     about = f"{way.removal!r}, {'probabilities' if told else 'labels'}"
-    flips, left, apart = case.memory.ask(about, keys_of(gone, case.ids[rows]), answer).T
+    flips, left, apart = inputs.memory.ask(about, keys_of(gone, inputs.ids[rows]), answer).T
     return RemovalEffect(flips, left, apart) if told else RemovalEffect(flips, None, None)
 
 
-def removed(case: MetricInput, way: FittedRemoval, *, keep: bool = False) -> tuple[Floats, Floats | None]:
+def removed(inputs: MetricInput, way: FittedRemoval, *, keep: bool = False) -> tuple[Floats, Floats | None]:
     """What became of the prediction when the explained features, or all but those, were removed."""
-    gone: Bools = named(case.codes, case.features)
-    done = erased(case, way, np.arange(len(case)), ~gone if keep else gone)
+    gone: Bools = named(inputs.codes, inputs.features)
+    done = erased(inputs, way, np.arange(len(inputs)), ~gone if keep else gone)
     return done.flips, done.left

@@ -23,9 +23,9 @@ class FaithfulnessCorrelation(Subsets):
     place = 39
     empty = "nothing varies between sets"
 
-    def of(self, case: MetricInput, way: FittedRemoval) -> Score:
+    def of(self, inputs: MetricInput, way: FittedRemoval) -> Score:
         """Pearson's correlation; an instance where one of both is constant has none."""
-        sums, drops = self.sums(case, way)
+        sums, drops = self.sums(inputs, way)
         parts = [side - side.mean(axis=1, keepdims=True) for side in (sums, drops)]
         sizes = [np.sqrt((part**2).mean(axis=1)) for part in parts]
         limits = [_CONSTANT * np.maximum(1e-300, np.abs(side).max(axis=1, initial=0.0)) for side in (sums, drops)]

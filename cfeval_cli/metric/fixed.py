@@ -26,12 +26,12 @@ class Fixed(Metric):
     access = Access.NOTHING
     place = 97
 
-    def score(self, case: MetricInput) -> Iterator[Score]:
+    def score(self, inputs: MetricInput) -> Iterator[Score]:
         """Over the instances with a usable explanation."""
-        if not case.dataset.constrained:
+        if not inputs.dataset.constrained:
             return
-        fixed = np.ones(len(case), dtype=bool)
-        for j in np.unique(case.features[case.features != NO_FEATURE]).tolist():
-            rows = np.flatnonzero((case.features == j).any(axis=1))
-            fixed[rows] &= ~case.dataset.allowed(j, case.codes[rows, j]).any(axis=1)
-        yield Score("all", fixed.astype(float), np.ones(len(case)))
+        fixed = np.ones(len(inputs), dtype=bool)
+        for j in np.unique(inputs.features[inputs.features != NO_FEATURE]).tolist():
+            rows = np.flatnonzero((inputs.features == j).any(axis=1))
+            fixed[rows] &= ~inputs.dataset.allowed(j, inputs.codes[rows, j]).any(axis=1)
+        yield Score("all", fixed.astype(float), np.ones(len(inputs)))

@@ -55,75 +55,75 @@ class Frozen(Metric):
         check_int("max_candidates", self.max_candidates, 1)
         check_int("values", self.values, 1)
 
-    def score(self, case: MetricInput) -> Iterator[Score | AbsentScore]:
+    def score(self, inputs: MetricInput) -> Iterator[Score | AbsentScore]:
         """By all sets, or by one that grows."""
-        size = min(case.k, case.dataset.width - case.k)  # there may not be as many others
+        size = min(inputs.k, inputs.dataset.width - inputs.k)  # there may not be as many others
         if not size:
-            yield Score("all sets", np.zeros(len(case)), np.ones(len(case)))
-        elif self._candidates(case, size) <= self.max_candidates:
-            yield Score("all sets", self._by_sets(case, size), np.ones(len(case)))
-        elif size > 1 and (case.model.access < Access.PROBABILITY or case.probability is None):
+            yield Score("all sets", np.zeros(len(inputs)), np.ones(len(inputs)))
+        elif self._candidates(inputs, size) <= self.max_candidates:
+            yield Score("all sets", self._by_sets(inputs, size), np.ones(len(inputs)))
+        elif size > 1 and (inputs.model.access < Access.PROBABILITY or inputs.probability is None):
             yield AbsentScore("greedy", "too many sets to try all, and labels do not tell which feature to begin with")
         else:
-            yield Score("greedy", self._growing(case, size), np.ones(len(case)))
+            yield Score("greedy", self._growing(inputs, size), np.ones(len(inputs)))
 
-    def _candidates(self, case: MetricInput, size: int) -> int:
+    def _candidates(self, inputs: MetricInput, size: int) -> int:
         """How many candidates all sets of so many features have together: the elementary symmetric polynomial."""
         sums = [1] + [0] * size
-        for values in case.dataset.candidates:
+        for values in inputs.dataset.candidates:
             for i in range(size, 0, -1):
                 sums[i] += sums[i - 1] * (len(values) + (size > 1))
             if sums[size] > self.max_candidates:
                 break
         return sums[size]
 
-    def _by_sets(self, case: MetricInput, size: int) -> Floats:
+    def _by_sets(self, inputs: MetricInput, size: int) -> Floats:
         """Whether one of the sets without any named feature flips."""
-        sets = np.array(list(combinations(range(case.dataset.width), size)), dtype=np.int64).reshape(-1, size)
-        explained = named(case.codes, case.features)
+        sets = np.array(list(combinations(range(inputs.dataset.width), size)), dtype=np.int64).reshape(-1, size)
+        explained = named(inputs.codes, inputs.features)
         about = f"sets of {size} that flip"
-        able = case.memory.ask(about, case.ids, lambda new: self._flipping(case, new, sets).astype(float)) > 0
+        able = inputs.memory.ask(about, inputs.ids, lambda new: self._flipping(inputs, new, sets).astype(float)) > 0
         free = ~explained[:, sets].any(axis=2)
         return np.asarray((able & free).any(axis=1), dtype=np.float64)
 
-    def _flipping(self, case: MetricInput, rows: Ints, sets: Ints) -> Bools:
+    def _flipping(self, inputs: MetricInput, rows: Ints, sets: Ints) -> Bools:
         """Which sets (S, k) flip some rows: (n, S)."""
         found = np.zeros((len(rows), len(sets)), dtype=bool)
         step = max(1, _AT_ONCE // max(1, len(sets)))
         for start in range(0, len(rows), step):
             some = rows[start : start + step]
             which, of = np.repeat(some, len(sets)), np.tile(sets, (len(some), 1))
-            features = np.where(case.codes[which[:, None], of] == ABSENT, NO_FEATURE, of)
+            features = np.where(inputs.codes[which[:, None], of] == ABSENT, NO_FEATURE, of)
             features = np.take_along_axis(features, np.argsort(features == NO_FEATURE, axis=1, kind="stable"), axis=1)
             task = SearchTask(
-                case.ids[which], case.codes[which], case.labels[which], seed=0, component=self.name,
-                features=editable(case.dataset, features), dataset=case.dataset, model=case.model,
+                inputs.ids[which], inputs.codes[which], inputs.labels[which], seed=0, component=self.name,
+                features=editable(inputs.dataset, features), dataset=inputs.dataset, model=inputs.model,
                 measure=ConstantMeasure(1.0),
             )  # fmt: skip
             found[start : start + step] = self.search.find(task).flipped.reshape(len(some), len(sets))
         return found
 
-    def _growing(self, case: MetricInput, size: int) -> Floats:
+    def _growing(self, inputs: MetricInput, size: int) -> Floats:
         """Whether a set flips that grows by one feature after the other."""
-        explained = named(case.codes, case.features)
+        explained = named(inputs.codes, inputs.features)
         about = f"{self!r}, growing to {size}"
-        keys = keys_of(explained, case.ids)
-        return case.memory.ask(about, keys, lambda new: self._grown(case, new, explained[new], size))
+        keys = keys_of(explained, inputs.ids)
+        return inputs.memory.ask(about, keys, lambda new: self._grown(inputs, new, explained[new], size))
 
-    def _grown(self, case: MetricInput, rows: Ints, explained: Bools, size: int) -> Floats:
-        open_ = ~explained & (case.codes[rows] != ABSENT)
-        codes, done = case.codes[rows].copy(), np.zeros(len(rows), dtype=bool)
+    def _grown(self, inputs: MetricInput, rows: Ints, explained: Bools, size: int) -> Floats:
+        open_ = ~explained & (inputs.codes[rows] != ABSENT)
+        codes, done = inputs.codes[rows].copy(), np.zeros(len(rows), dtype=bool)
         for step in range(size):
             where, features = np.nonzero(open_ & ~done[:, None])
             if not len(where):
                 break
-            own = case.codes[rows[where], features]
+            own = inputs.codes[rows[where], features]
             if step:
                 told = tried(
-                    case.dataset, case.model, codes[where], case.labels[rows[where]], own, features, self.values
+                    inputs.dataset, inputs.model, codes[where], inputs.labels[rows[where]], own, features, self.values
                 )
             else:
-                told = alone(case, rows[where], features, self.values)
+                told = alone(inputs, rows[where], features, self.values)
             np.logical_or.at(done, where, told.flips)
             left = np.full(open_.shape, np.inf)
             left[where, features] = told.left

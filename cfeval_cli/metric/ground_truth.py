@@ -11,9 +11,9 @@ from cfeval_cli.core import Access, Floats, Metric, MetricInput, Score
 from cfeval_cli.core.ranking import met, shared
 
 
-def _known(case: MetricInput, definition: str, values: Floats) -> Score:
+def _known(inputs: MetricInput, definition: str, values: Floats) -> Score:
     """A score of the instances of which this truth is known."""
-    some = np.flatnonzero(~np.isnan(case.truth[definition]).any(axis=1))
+    some = np.flatnonzero(~np.isnan(inputs.truth[definition]).any(axis=1))
     if len(some) == len(values):
         return Score(definition, values, np.ones(len(values)))
     return Score(definition, values[some], np.ones(len(some)), some=some)
@@ -33,10 +33,10 @@ class Recall(Metric):
     access = Access.WHITE_BOX
     place = 90
 
-    def score(self, case: MetricInput) -> Iterator[Score]:
+    def score(self, inputs: MetricInput) -> Iterator[Score]:
         """One for each definition of gold."""
-        for definition in case.truth:
-            yield _known(case, definition, shared(case, definition) / case.k)
+        for definition in inputs.truth:
+            yield _known(inputs, definition, shared(inputs, definition) / inputs.k)
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Hit(Metric):
     access = Access.WHITE_BOX
     place = 91
 
-    def score(self, case: MetricInput) -> Iterator[Score]:
+    def score(self, inputs: MetricInput) -> Iterator[Score]:
         """One for each definition of gold."""
-        for definition in case.truth:
-            yield _known(case, definition, met(case, definition))
+        for definition in inputs.truth:
+            yield _known(inputs, definition, met(inputs, definition))

@@ -21,9 +21,9 @@ class Infidelity(Subsets):
     range = (0.0, 1.0)
     place = 40
 
-    def of(self, case: MetricInput, way: FittedRemoval) -> Score:
+    def of(self, inputs: MetricInput, way: FittedRemoval) -> Score:
         """β is that of least squares through zero; scores of zero tell nothing, and leave the drops as they are."""
-        sums, drops = self.sums(case, way)
+        sums, drops = self.sums(inputs, way)
         squares = (sums**2).sum(axis=1)
         scale = np.divide((sums * drops).sum(axis=1), squares, out=np.zeros(len(sums)), where=squares > 0)
         return mean(way, ((scale[:, None] * sums - drops) ** 2).mean(axis=1))

@@ -59,25 +59,25 @@ class Lattice:
             return len(self.gone) * len(stand_ins.instead(np.arange(dataset.width))[1])
         return float(np.mean([self.edits.count(row) for row in dataset.test.codes[:_TYPICAL_ROWS]]))
 
-    def extremes(self, case: MetricInput, way: FittedRemoval, rows: Ints, sizes: Ints) -> Floats:
+    def extremes(self, inputs: MetricInput, way: FittedRemoval, rows: Ints, sizes: Ints) -> Floats:
         """Return the smallest and the largest AOPC (n, 2) of all orders; `sizes` (n, P) are the points of the curve.
 
         AOPC is a sum over the prefixes of an order, so that the best order of a set is the best order of one of its
         subsets with one feature less, and then that feature: dynamic programming over sets, size by size.
         """
-        if case.probability is None:
+        if inputs.probability is None:
             raise ValueError("a drop needs probabilities before and after the edit")
         longest, points = sizes.max(axis=1, initial=0), np.count_nonzero(sizes, axis=1)
         totals = np.zeros((len(rows), 2))
         step = max(1, _CELLS // self.gone.size)
         for start in range(0, len(rows), step):
             part = np.arange(start, min(start + step, len(rows)))
-            possible = ~((case.codes[rows[part]] == ABSENT) @ self.gone.T)
+            possible = ~((inputs.codes[rows[part]] == ABSENT) @ self.gone.T)
             # how often the curve has a point after so many features as a set has
             counted = (sizes[part][:, None] == self.gone.sum(axis=1)[:, None]).sum(axis=2)
             wanted = possible & (counted > 0)
             loss = np.where(
-                wanted, case.probability[rows[part]][:, None] - self._left(case, way, rows[part], wanted), 0
+                wanted, inputs.probability[rows[part]][:, None] - self._left(inputs, way, rows[part], wanted), 0
             )
             low, high, first = np.zeros((len(part), 1)), np.zeros((len(part), 1)), 0
             for size, (sets, parents) in enumerate(self.levels, start=1):
@@ -89,18 +89,18 @@ class Lattice:
                 totals[part[ends]] = np.stack([low[ends].min(axis=1), high[ends].max(axis=1)], axis=1)
         return np.asarray(totals / np.maximum(1, points)[:, None])
 
-    def _left(self, case: MetricInput, way: FittedRemoval, rows: Ints, wanted: Bools) -> Floats:
+    def _left(self, inputs: MetricInput, way: FittedRemoval, rows: Ints, wanted: Bools) -> Floats:
         """Return what is left of p(ŷ) (n, S) without each set that is wanted."""
         left = np.zeros(wanted.shape)
         if self.edits is None:
             which, sets = np.nonzero(wanted)
-            told = erased(case, way, rows[which], self.gone[sets]).left
+            told = erased(inputs, way, rows[which], self.gone[sets]).left
             if told is None:
                 raise ValueError("a drop needs probabilities before and after the edit")
             left[which, sets] = told
             return left
         for i, row in enumerate(rows):
-            left[i, wanted[i]] = self.edits.left(case.model, case.codes[row], int(case.labels[row]), wanted[i])
+            left[i, wanted[i]] = self.edits.left(inputs.model, inputs.codes[row], int(inputs.labels[row]), wanted[i])
         return left
 
 

@@ -50,30 +50,30 @@ class Naopc(Curve):
         check_int("rows", self.rows, 1)
         check_int("seed", self.seed, 0)
 
-    def of(self, case: MetricInput, way: FittedRemoval) -> Score:
+    def of(self, inputs: MetricInput, way: FittedRemoval) -> Score:
         """On all instances if the ends are known exactly, or cheap enough to find."""
         stand_ins = way.stand_ins
         if stand_ins is None:
             raise ValueError(way.reason)
-        linear = case.model.linear and (stand_ins.value is not None or stand_ins.vectors is not None)
-        lattice = None if linear else self._lattice(case, way, stand_ins)
-        search = way if linear or lattice is not None else self._coarse(case, way)
-        some = np.arange(len(case)) if linear else self._sample(case, search, lattice)
+        linear = inputs.model.linear and (stand_ins.value is not None or stand_ins.vectors is not None)
+        lattice = None if linear else self._lattice(inputs, way, stand_ins)
+        search = way if linear or lattice is not None else self._coarse(inputs, way)
+        some = np.arange(len(inputs)) if linear else self._sample(inputs, search, lattice)
 
         def ends(new: Ints) -> Floats:
             mine = some[new]
             if lattice is not None:
-                return lattice.extremes(case, way, mine, self.sizes(case, mine))
-            orders = self._sorted(case, stand_ins, mine) if linear else self._searched(case, search, mine)
-            return np.stack([self.drops(case, way, mine, order) for order in orders], axis=1)
+                return lattice.extremes(inputs, way, mine, self.sizes(inputs, mine))
+            orders = self._sorted(inputs, stand_ins, mine) if linear else self._searched(inputs, search, mine)
+            return np.stack([self.drops(inputs, way, mine, order) for order in orders], axis=1)
 
-        worst, best = case.memory.ask(f"{self!r}, {way.removal!r}", case.ids[some], ends).T
-        order = places(case)[some]
-        value = self.drops(case, way, some, order)
+        worst, best = inputs.memory.ask(f"{self!r}, {way.removal!r}", inputs.ids[some], ends).T
+        order = places(inputs)[some]
+        value = self.drops(inputs, way, some, order)
         for end in (worst, best):  # the same sum in another order differs by rounding
             value = np.where(np.abs(value - end) <= _SAME, end, value)
         if lattice is not None:  # a complete order is beyond the ends by rounding only
-            longest = self.sizes(case, some).max(axis=1, initial=0)
+            longest = self.sizes(inputs, some).max(axis=1, initial=0)
             is_complete = (order < longest[:, None]).sum(axis=1) >= longest
             value = np.where(is_complete, np.clip(value, worst, best), value)
         apart = best - worst > _SAME
@@ -85,7 +85,7 @@ class Naopc(Curve):
         elif not linear:
             how = f"worst and best order approximated by beam search (width {self.width}"
             how += f", {self.draws} draws)" if search is not way else ")"
-        how += ", on a sample of {sampled} instances" * (len(some) < len(case))
+        how += ", on a sample of {sampled} instances" * (len(some) < len(inputs))
         above = "{above} of {sampled} values exceed 1"
         if linear or lattice is not None:
             above = f"{above} (incomplete orders)" if counts["above"] else ""
@@ -93,21 +93,21 @@ class Naopc(Curve):
             way.removal.variant, values, apart.astype(np.float64), some=some, method=how, remark=above, counts=counts,
         )  # fmt: skip
 
-    def _longest_prefix(self, case: MetricInput) -> int:
+    def _longest_prefix(self, inputs: MetricInput) -> int:
         """Return how many features the longest prefix of an order has, at most."""
-        width = case.dataset.width
-        return ceil(max(self.shares) * width) if case.dataset.padded else min(self.longest, width)
+        width = inputs.dataset.width
+        return ceil(max(self.shares) * width) if inputs.dataset.padded else min(self.longest, width)
 
-    def _lattice(self, case: MetricInput, way: FittedRemoval, stand_ins: Replacement) -> Lattice | None:
+    def _lattice(self, inputs: MetricInput, way: FittedRemoval, stand_ins: Replacement) -> Lattice | None:
         """Return all sets of features, if `rows` allows to evaluate them for an instance."""
-        longest, width = self._longest_prefix(case), case.dataset.width
+        longest, width = self._longest_prefix(inputs), inputs.dataset.width
         if count_sets(width, longest) * _draws(stand_ins, width) > self.rows:
             return None
-        return case.memory.once(
-            f"{self!r}, {way.removal!r}, lattice", lambda: Lattice.of(case.dataset, stand_ins, longest)
+        return inputs.memory.once(
+            f"{self!r}, {way.removal!r}, lattice", lambda: Lattice.of(inputs.dataset, stand_ins, longest)
         )
 
-    def _sorted(self, case: MetricInput, stand_ins: Replacement, rows: Ints) -> list[Ints]:
+    def _sorted(self, inputs: MetricInput, stand_ins: Replacement, rows: Ints) -> list[Ints]:
         """At which place (n, M) each feature stands in the worst and in the best order, where the logit is a sum.
 
         Proof: p(ŷ|x without S) = σ(z - Σ_S δ_j), δ_j being what the stand-in takes from the logit of ŷ. σ grows, so of
@@ -115,49 +115,51 @@ class Naopc(Curve):
         and so one order, by falling δ, has the largest drop at every i at once, and the largest mean of them, whichever
         i are counted. By rising δ it has the smallest. (A mean of several σ, as with `marginal`, has no such order.)
         """
-        codes, width = case.codes[rows], case.dataset.width
-        _, slopes = case.model.line(codes[:0])
+        codes, width = inputs.codes[rows], inputs.dataset.width
+        _, slopes = inputs.model.line(codes[:0])
         instead = stand_ins.vectors
         if instead is None:
-            instead = case.model.embed(np.full((1, width), stand_ins.value, dtype=np.int32))[0]
-        sign = np.where(case.labels[rows] == 1, 1.0, -1.0)[:, None]
-        taken = np.stack([(case.model.vectors(j, codes[:, j]) - instead[j]) @ slopes[j] for j in range(width)], axis=1)
+            instead = inputs.model.embed(np.full((1, width), stand_ins.value, dtype=np.int32))[0]
+        sign = np.where(inputs.labels[rows] == 1, 1.0, -1.0)[:, None]
+        taken = np.stack(
+            [(inputs.model.vectors(j, codes[:, j]) - instead[j]) @ slopes[j] for j in range(width)], axis=1
+        )
         there = codes != ABSENT
         effects = [np.where(there, towards * sign * taken, -np.inf) for towards in (-1.0, 1.0)]
         orders = [np.argsort(-effect, axis=1, kind="stable") for effect in effects]
         return [np.argsort(order, axis=1, kind="stable") for order in orders]
 
-    def _coarse(self, case: MetricInput, way: FittedRemoval) -> FittedRemoval:
+    def _coarse(self, inputs: MetricInput, way: FittedRemoval) -> FittedRemoval:
         """The same removal with few draws."""
         coarse = way.removal.coarser(self.draws)
         if coarse == way.removal:
             return way
-        return case.memory.once(repr(coarse), lambda: FittedRemoval(coarse, coarse.fit(case.dataset, case.model)))
+        return inputs.memory.once(repr(coarse), lambda: FittedRemoval(coarse, coarse.fit(inputs.dataset, inputs.model)))
 
-    def _searched(self, case: MetricInput, way: FittedRemoval, rows: Ints) -> list[Ints]:
+    def _searched(self, inputs: MetricInput, way: FittedRemoval, rows: Ints) -> list[Ints]:
         """The same by beam search, a few instances at a time."""
         parts = [rows[start : start + _FEW] for start in range(0, len(rows), _FEW)]
-        nothing = np.zeros((0, case.dataset.width), dtype=np.int64)
+        nothing = np.zeros((0, inputs.dataset.width), dtype=np.int64)
         return [
-            np.concatenate([nothing, *(self._beam(case, way, part, sign) for part in parts)]) for sign in (-1.0, 1.0)
+            np.concatenate([nothing, *(self._beam(inputs, way, part, sign) for part in parts)]) for sign in (-1.0, 1.0)
         ]
 
-    def _beam(self, case: MetricInput, way: FittedRemoval, rows: Ints, sign: float) -> Ints:
+    def _beam(self, inputs: MetricInput, way: FittedRemoval, rows: Ints, sign: float) -> Ints:
         """The places (n, M) of the order of largest AOPC, or with sign -1 of smallest, among those that are kept."""
-        if case.probability is None:
+        if inputs.probability is None:
             raise ValueError("a drop needs probabilities before and after the edit")
-        sizes, before = self.sizes(case, rows), case.probability
+        sizes, before = self.sizes(inputs, rows), inputs.probability
         # a line for each order that is kept: its instance, at which place it removes what, and its drops so far
         member = np.arange(len(rows))
-        placed = np.full((len(rows), case.dataset.width), _LAST)
+        placed = np.full((len(rows), inputs.dataset.width), _LAST)
         total, best, found = np.zeros(len(rows)), np.full(len(rows), -np.inf), placed.copy()
         for size in range(1, int(sizes.max(initial=0)) + 1):
             on = sizes.max(axis=1)[member] >= size
             member, placed, total = member[on], placed[on], total[on]
-            line, feature = np.nonzero((placed == _LAST) & (case.codes[rows[member]] != ABSENT))
+            line, feature = np.nonzero((placed == _LAST) & (inputs.codes[rows[member]] != ABSENT))
             member, placed, total = member[line], placed[line], total[line]
             placed[np.arange(len(line)), feature] = size - 1
-            kept = erased(case, way, rows[member], placed != _LAST).left
+            kept = erased(inputs, way, rows[member], placed != _LAST).left
             if kept is None:
                 raise ValueError("a drop needs probabilities before and after the edit")
             drop = sign * (before[rows[member]] - kept)
@@ -171,27 +173,27 @@ class Naopc(Curve):
             best[whose[better]], found[whose[better]] = total[last[first[better]]], placed[last[first[better]]]
         return found
 
-    def _sample(self, case: MetricInput, way: FittedRemoval, lattice: Lattice | None) -> Ints:
+    def _sample(self, inputs: MetricInput, way: FittedRemoval, lattice: Lattice | None) -> Ints:
         """Return the instances whose ends are computed: all, or those that draw a small number, whoever explains them.
 
         Those that are explained a second time are fewer: their share is that of all.
         """
-        stand_ins, total = way.stand_ins, case.total or len(case.complete)
+        stand_ins, total = way.stand_ins, inputs.total or len(inputs.complete)
         if stand_ins is None:
             raise ValueError(way.reason)
 
         def share() -> float:
             if lattice is not None:
-                many = max(MIN_EXACT_INSTANCES, self.rows / lattice.evaluations(case.dataset, stand_ins))
+                many = max(MIN_EXACT_INSTANCES, self.rows / lattice.evaluations(inputs.dataset, stand_ins))
                 return many / max(1, total)
-            width, longest = case.dataset.width, self._longest_prefix(case)
+            width, longest = inputs.dataset.width, self._longest_prefix(inputs)
             grown = 2 * self.width * sum(width - size for size in range(longest))
             return self.rows / max(1, grown * _draws(stand_ins, width) * total)
 
-        drawn = case.memory.once(f"{self!r}, {way.removal!r}, share", share)
+        drawn = inputs.memory.once(f"{self!r}, {way.removal!r}, share", share)
         if drawn >= 1:
-            return np.arange(len(case))
-        return np.flatnonzero(draw_uniforms(self.seed, "metric.naopc", case.ids, 1)[:, 0] < drawn)
+            return np.arange(len(inputs))
+        return np.flatnonzero(draw_uniforms(self.seed, "metric.naopc", inputs.ids, 1)[:, 0] < drawn)
 
 
 def _draws(stand_ins: Replacement, width: int) -> int:

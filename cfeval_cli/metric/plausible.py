@@ -36,31 +36,31 @@ class Plausible(Metric):
         """Sentences have no neighbours by position."""
         return "needs the columns of a table" if subject.dataset.padded else super().sits_out(subject)
 
-    def score(self, case: MetricInput) -> Iterator[Score | AbsentScore]:
+    def score(self, inputs: MetricInput) -> Iterator[Score | AbsentScore]:
         """One for each level at which the search ran and exchanged values."""
-        for level, found in case.counterfactuals.items():
+        for level, found in inputs.counterfactuals.items():
             if found.codes is None:
                 yield AbsentScore(level.name.lower(), "a moved embedding is no row of a table")
             else:
-                yield Score(level.name.lower(), self._of(case, found, found.codes), found.flipped.astype(float))
+                yield Score(level.name.lower(), self._of(inputs, found, found.codes), found.flipped.astype(float))
 
-    def _of(self, case: MetricInput, found: Counterfactuals, edited: Codes) -> Floats:
+    def _of(self, inputs: MetricInput, found: Counterfactuals, edited: Codes) -> Floats:
         """For each flip the share of its own class, zero for the others."""
         rows = np.flatnonzero(found.flipped)
         keys = np.ascontiguousarray(np.pad(edited[rows] + 1, ((0, 0), (0, 1)), constant_values=1))  # no zero at the end
         keys = keys.astype(">i4").view(f"S{4 * keys.shape[1]}").ravel()
-        votes = case.memory.ask(repr(self), keys, lambda new: self._shares(case, edited[rows[new]]))
-        scores = np.zeros(len(case))
+        votes = inputs.memory.ask(repr(self), keys, lambda new: self._shares(inputs, edited[rows[new]]))
+        scores = np.zeros(len(inputs))
         scores[rows] = votes[np.arange(len(rows)), found.labels[rows]]
         return scores
 
-    def _shares(self, case: MetricInput, codes: Codes) -> Floats:
+    def _shares(self, inputs: MetricInput, codes: Codes) -> Floats:
         """The share of each class (n, C) among the nearest training rows."""
-        train, counts, space = case.memory.once("training rows", lambda: _train(case))
+        train, counts, space = inputs.memory.once("training rows", lambda: _train(inputs))
         return nearest(space.rows(codes), train, counts, self.neighbours)
 
 
-def _train(case: MetricInput) -> tuple[Floats, Floats, Scaled]:
+def _train(inputs: MetricInput) -> tuple[Floats, Floats, Scaled]:
     """The training rows as points, their predicted classes (N, C) as ones among zeros, and the space."""
-    space, codes = Scaled(case.dataset), case.dataset.train.codes
-    return space.rows(codes), np.eye(len(case.dataset.classes))[training_classes(case)], space
+    space, codes = Scaled(inputs.dataset), inputs.dataset.train.codes
+    return space.rows(codes), np.eye(len(inputs.dataset.classes))[training_classes(inputs)], space

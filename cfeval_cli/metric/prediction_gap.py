@@ -26,24 +26,26 @@ class PredictionGap(Metric):
     range = (0.0, 1.0)
     access = Access.PROBABILITY
 
-    def score(self, case: MetricInput) -> Iterator[Score]:
+    def score(self, inputs: MetricInput) -> Iterator[Score]:
         """By training rows; the draws are those of the same removal in the run, if it has that."""
-        taken = erased(case, self._way(case), np.arange(len(case)), self.exchanged(named(case.codes, case.features)))
+        taken = erased(
+            inputs, self._way(inputs), np.arange(len(inputs)), self.exchanged(named(inputs.codes, inputs.features))
+        )
         if taken.apart is None:
             raise ValueError("a prediction gap needs probabilities")
-        yield Score(self.removal.variant, taken.apart, np.ones(len(case)))
+        yield Score(self.removal.variant, taken.apart, np.ones(len(inputs)))
 
     @abstractmethod
     def exchanged(self, explained: Bools) -> Bools:
         """Which features (n, M) are exchanged, from which are explained."""
 
-    def _way(self, case: MetricInput) -> FittedRemoval:
+    def _way(self, inputs: MetricInput) -> FittedRemoval:
         """The run's own removal, if it draws the same."""
         same = self.removal
-        ways = [way for way in case.removals.values() if way.removal == same and way.stand_ins is not None]
+        ways = [way for way in inputs.removals.values() if way.removal == same and way.stand_ins is not None]
         if ways:
             return ways[0]
-        return case.memory.once(repr(same), lambda: FittedRemoval(same, same.fit(case.dataset, case.model)))
+        return inputs.memory.once(repr(same), lambda: FittedRemoval(same, same.fit(inputs.dataset, inputs.model)))
 
 
 @dataclass(frozen=True)

@@ -25,16 +25,16 @@ class _Counted(Metric):
     measures = False
     empty = "no counterfactual flips"
 
-    def score(self, case: MetricInput) -> Iterator[Score | AbsentScore]:
+    def score(self, inputs: MetricInput) -> Iterator[Score | AbsentScore]:
         """One for each level at which the search ran."""
-        for level, found in case.counterfactuals.items():
-            if found.codes is None and case.model.access < Access.GRADIENT:
+        for level, found in inputs.counterfactuals.items():
+            if found.codes is None and inputs.model.access < Access.GRADIENT:
                 yield AbsentScore(level.name.lower(), _EMBEDDINGS)
             else:
-                yield Score(level.name.lower(), self.count(case, found), found.flipped.astype(float))
+                yield Score(level.name.lower(), self.count(inputs, found), found.flipped.astype(float))
 
     @abstractmethod
-    def count(self, case: MetricInput, found: Counterfactuals) -> Floats:
+    def count(self, inputs: MetricInput, found: Counterfactuals) -> Floats:
         """How many features (n,) of each flip; 0 of what does not flip."""
 
 
@@ -46,9 +46,9 @@ class Sparsity(_Counted):
     title = "Sparsity"
     place = 53
 
-    def count(self, case: MetricInput, found: Counterfactuals) -> Floats:
+    def count(self, inputs: MetricInput, found: Counterfactuals) -> Floats:
         """Those that are changed."""
-        return np.asarray(found.flipped.astype(float) * changed(case, found).sum(axis=1))
+        return np.asarray(found.flipped.astype(float) * changed(inputs, found).sum(axis=1))
 
 
 @dataclass(frozen=True)
@@ -59,37 +59,37 @@ class Redundant(_Counted):
     title = "Redundant"
     place = 54
 
-    def count(self, case: MetricInput, found: Counterfactuals) -> Floats:
+    def count(self, inputs: MetricInput, found: Counterfactuals) -> Floats:
         """Those that can be put back, each alone."""
-        return _kept(case, found)
+        return _kept(inputs, found)
 
 
-def changed(case: MetricInput, found: Counterfactuals) -> Bools:
+def changed(inputs: MetricInput, found: Counterfactuals) -> Bools:
     """Which of the features (n, k) that were open to the edit it has changed."""
     there = found.features != NO_FEATURE
     features = np.where(there, found.features, 0)
-    own = np.take_along_axis(case.codes, features, axis=1)
+    own = np.take_along_axis(inputs.codes, features, axis=1)
     if found.codes is not None:
         return np.asarray(there & (np.take_along_axis(found.codes, features, axis=1) != own))
     if found.vectors is None:
         raise ValueError("an edit exchanges values or moves embeddings")
-    before = case.model.pick(features.ravel(), own.ravel()).reshape(found.vectors.shape)
+    before = inputs.model.pick(features.ravel(), own.ravel()).reshape(found.vectors.shape)
     return np.asarray(there & (before != found.vectors).any(axis=2))
 
 
-def _kept(case: MetricInput, found: Counterfactuals) -> Floats:
+def _kept(inputs: MetricInput, found: Counterfactuals) -> Floats:
     """How many changed features (n,) of each flip can be put back, each alone."""
-    moved = changed(case, found) & found.flipped[:, None]
+    moved = changed(inputs, found) & found.flipped[:, None]
     rows, places = np.nonzero(moved & (moved.sum(axis=1) > 1)[:, None])  # one alone leads back to x, which is no flip
-    features, labels = found.features[rows, places], case.labels[rows]
+    features, labels = found.features[rows, places], inputs.labels[rows]
     if found.codes is not None:
         reset = found.codes[rows]
-        reset[np.arange(len(rows)), features] = case.codes[rows, features]
-        after = case.model.labels(reset)
+        reset[np.arange(len(rows)), features] = inputs.codes[rows, features]
+        after = inputs.model.labels(reset)
     elif found.vectors is not None:
         left = found.features[rows].copy()
         left[np.arange(len(rows)), places] = NO_FEATURE
-        after = case.model.moved(case.codes[rows], left, found.vectors[rows], labels)[0]
+        after = inputs.model.moved(inputs.codes[rows], left, found.vectors[rows], labels)[0]
     else:
         raise ValueError("an edit exchanges values or moves embeddings")
-    return np.bincount(rows, after != labels, minlength=len(case)).astype(np.float64)
+    return np.bincount(rows, after != labels, minlength=len(inputs)).astype(np.float64)

@@ -29,37 +29,37 @@ class Subsets(Erasure):
         check_float("share", self.share, 0, 1, open_low=True)
         check_int("seed", self.seed, 0)
 
-    def sums(self, case: MetricInput, way: FittedRemoval) -> tuple[Floats, Floats]:
+    def sums(self, inputs: MetricInput, way: FittedRemoval) -> tuple[Floats, Floats]:
         """For each instance and set (n, R): the sum of its scores, and p(ŷ|x) - p(ŷ|x without it).
 
         Scores are in units of the instance's largest: their scale says nothing.
         """
-        if case.explanation is None or case.probability is None:
+        if inputs.explanation is None or inputs.probability is None:
             raise ValueError("needs scores and probabilities")
-        ids, first, which = np.unique(case.ids, return_index=True, return_inverse=True)
-        sets = self._sets(case, ids, first)
+        ids, first, which = np.unique(inputs.ids, return_index=True, return_inverse=True)
+        sets = self._sets(inputs, ids, first)
         rows = np.repeat(first, self.subsets)
-        left = erased(case, way, rows, sets.reshape(-1, case.dataset.width)).left
+        left = erased(inputs, way, rows, sets.reshape(-1, inputs.dataset.width)).left
         if left is None:
             raise ValueError("needs probabilities after the edit")
-        drops = (case.probability[rows] - left).reshape(len(ids), self.subsets)[which.ravel()]
-        told = case.explanation.table(case.dataset.width)
+        drops = (inputs.probability[rows] - left).reshape(len(ids), self.subsets)[which.ravel()]
+        told = inputs.explanation.table(inputs.dataset.width)
         told = np.where(np.isfinite(told), told, 0.0)  # an infinite score is of no use in a sum
         largest = np.abs(told).max(axis=1, keepdims=True, initial=0.0)
         told = told / np.where(largest > 0, largest, 1.0)  # squares are neither too large nor too small
         return np.einsum("nrm,nm->nr", sets[which.ravel()], told), drops
 
-    def _sets(self, case: MetricInput, ids: Ints, first: Ints) -> Bools:
+    def _sets(self, inputs: MetricInput, ids: Ints, first: Ints) -> Bools:
         """The sets (n, R, M) of each instance, the same whoever explains it and whatever is made of them."""
         about = f"subsets {self.subsets} {self.share} {self.seed}"
 
         def drawn(new: Ints) -> Bools:
-            sets = np.zeros((len(new), self.subsets, case.dataset.width), dtype=bool)
+            sets = np.zeros((len(new), self.subsets, inputs.dataset.width), dtype=bool)
             for place, i in enumerate(new.tolist()):
-                sets[place] = self._drawn(case.codes[first[i]] != ABSENT, int(ids[i]))
+                sets[place] = self._drawn(inputs.codes[first[i]] != ABSENT, int(ids[i]))
             return sets
 
-        return case.memory.ask(about, ids, drawn)
+        return inputs.memory.ask(about, ids, drawn)
 
     def _drawn(self, there: Bools, instance: int) -> Bools:
         """Sets (R, M) of the features that are there, uniformly, all of one size."""

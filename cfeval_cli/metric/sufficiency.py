@@ -19,6 +19,6 @@ class Sufficiency(Erasure):
     access = Access.PROBABILITY
     place = 20
 
-    def of(self, case: MetricInput, way: FittedRemoval) -> Score:
+    def of(self, inputs: MetricInput, way: FittedRemoval) -> Score:
         """p(ŷ|x) - p(ŷ|only e)."""
-        return mean(way, case.drops(removed(case, way, keep=True)[1]))
+        return mean(way, inputs.drops(removed(inputs, way, keep=True)[1]))

@@ -59,11 +59,11 @@ def check_metric(metric: Metric, problems: Sequence[Problem] | None = None) -> N
     _check_declarations(metric, name)
     has_score = False
     for problem in list_applicable(metric, problems):
-        case = _make_case(problem)
+        inputs = _make_inputs(problem)
         for level in _list_levels(metric, problem):
-            has_score |= _check_on(metric, problem, case, level)
+            has_score |= _check_on(metric, problem, inputs, level)
         if metric.role == "truth":
-            _check_direction(metric, case, f"{name} on {problem.name}")
+            _check_direction(metric, inputs, f"{name} on {problem.name}")
     require(has_score, f"{name} has no score on any of the problems, pass others.")
 
 
@@ -92,7 +92,7 @@ def _list_levels(metric: Metric, problem: Problem) -> list[Access]:
 
 
 @cache
-def _make_case(problem: Problem) -> MetricInput:
+def _make_inputs(problem: Problem) -> MetricInput:
     """Return all that a metric may look at, for random explanations."""
     rows, dataset, rng = problem.rows, problem.dataset, np.random.default_rng(0)
     pairs = []
@@ -118,15 +118,15 @@ def _make_case(problem: Problem) -> MetricInput:
     )  # fmt: skip
 
 
-def _take(case: MetricInput, order: Ints) -> MetricInput:
+def _take(inputs: MetricInput, order: Ints) -> MetricInput:
     """Return the case of some instances, with a memory of its own."""
-    rows = case.take(order)
+    rows = inputs.take(order)
     return replace(
-        case, ids=rows.ids, codes=rows.codes, labels=rows.labels, probability=rows.probability,
-        features=case.features[order], complete=case.complete[order],
-        counterfactuals={level: found.take(order) for level, found in case.counterfactuals.items()},
-        truth={name: values[order] for name, values in case.truth.items()},
-        explanation=None if case.explanation is None else case.explanation.take(order), memory=AnswerCache(),
+        inputs, ids=rows.ids, codes=rows.codes, labels=rows.labels, probability=rows.probability,
+        features=inputs.features[order], complete=inputs.complete[order],
+        counterfactuals={level: found.take(order) for level, found in inputs.counterfactuals.items()},
+        truth={name: values[order] for name, values in inputs.truth.items()},
+        explanation=None if inputs.explanation is None else inputs.explanation.take(order), memory=AnswerCache(),
     )  # fmt: skip
 
 
@@ -138,15 +138,15 @@ class _Values:
     denominator: Floats
 
 
-def _check_on(metric: Metric, problem: Problem, case: MetricInput, level: Access) -> bool:
+def _check_on(metric: Metric, problem: Problem, inputs: MetricInput, level: Access) -> bool:
     """Check the scores at one level of access; return whether there is any."""
     name = f"{type(metric).__name__} with {level.name.lower()} access on {problem.name}"
-    order = np.arange(len(case))
+    order = np.arange(len(inputs))
     is_likely = max(level, metric.access) >= Access.PROBABILITY
     seen = replace(
-        _take(case, order),
+        _take(inputs, order),
         model=problem.make_client(level),
-        probability=case.probability if is_likely else None,
+        probability=inputs.probability if is_likely else None,
     )
     with access_enforced(name), generator_untouched(name):
         before = seen.codes.copy(), seen.features.copy()
@@ -166,24 +166,25 @@ def _check_on(metric: Metric, problem: Problem, case: MetricInput, level: Access
     return bool(whole)
 
 
-def _check_direction(metric: Metric, case: MetricInput, name: str) -> None:
+def _check_direction(metric: Metric, inputs: MetricInput, name: str) -> None:
     """Require that the most important features have a better score of a ground truth than the least important ones."""
-    for truth, importance in case.truth.items():
+    for truth, importance in inputs.truth.items():
         means = []
         for values in (importance, np.where(np.isfinite(importance), -importance, -np.inf)):
-            score = _score(metric, replace(case, features=top(values, _K)), name)[truth]
+            score = _score(metric, replace(inputs, features=top(values, _K)), name)[truth]
             means.append(score.numerator.sum() / score.denominator.sum())
         best, worst = means if metric.better == "higher" else means[::-1]
         require(best > worst, f"{name}: better={metric.better!r} contradicts the scores of the ground truth {truth}.")
 
 
-def _score(metric: Metric, case: MetricInput, name: str) -> Mapping[str, _Values]:
+def _score(metric: Metric, inputs: MetricInput, name: str) -> Mapping[str, _Values]:
     """Return the scores of a case by variant, after checking their form."""
     values: dict[str, _Values] = {}
     variants = []
-    for score in metric.score(case):
+    for score in metric.score(inputs):
         require(
-            isinstance(score, Score | AbsentScore), f"{name} must yield Score or Absent, not {type(score).__name__}."
+            isinstance(score, Score | AbsentScore),
+            f"{name} must yield Score or AbsentScore, not {type(score).__name__}.",
         )
         require_text(score.variant, f"{name}: a variant")
         require(score.variant not in variants, f"{name} has the variant {score.variant} twice.")
@@ -191,14 +192,14 @@ def _score(metric: Metric, case: MetricInput, name: str) -> Mapping[str, _Values
         if isinstance(score, AbsentScore):
             require_text(score.reason, f"{name}: the reason why {score.variant} is absent")
             continue
-        some = np.arange(len(case)) if score.some is None else score.some
+        some = np.arange(len(inputs)) if score.some is None else score.some
         for field in ("numerator", "denominator"):
             require_array(getattr(score, field), (len(some),), "f", f"{name}, {score.variant}: {field}")
         require(np.isfinite(score.numerator).all(), f"{name}, {score.variant}: numerators must be finite.")
         require((score.denominator >= 0).all(), f"{name}, {score.variant}: denominators must not be negative.")
         fields = set(re.findall(r"{(\w+)}", score.method + score.remark))
         require(fields <= set(score.counts), f"{name}, {score.variant}: method or remark has fields without counts.")
-        dense = np.full((2, len(case)), np.nan)
+        dense = np.full((2, len(inputs)), np.nan)
         dense[:, some] = score.numerator, score.denominator
         values[score.variant] = _Values(*dense)
     return values

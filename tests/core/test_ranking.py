@@ -12,7 +12,7 @@ from cfeval_cli.core import ABSENT
 from cfeval_cli.core.ranking import met, shared
 
 
-def case_of(truth, named, k, absent=()):
+def make_inputs(truth, named, k, absent=()):
     codes = np.zeros((1, len(truth)), dtype=np.int32)
     codes[0, list(absent)] = ABSENT
     importance = np.where(codes == ABSENT, -np.inf, np.array([truth], dtype=float))
@@ -27,16 +27,16 @@ def test_recall_and_hit_are_means_over_the_orders(truth, seed):
     absent = rng.permutation(width)[: int(rng.integers(0, width))].tolist()
     there = [j for j in range(width) if j not in absent]
     named = rng.permutation(there)[:k].tolist()
-    case = case_of(truth, named + [-1] * (k - len(named)), k, absent)
+    inputs = make_inputs(truth, named + [-1] * (k - len(named)), k, absent)
     counts = []
     for order in permutations(there):
         gold = sorted(order, key=lambda j: -truth[j])[:k]  # stable: equal ones in this order
         counts.append(len({*gold} & {*named}))
-    assert shared(case, "t")[0] == pytest.approx(np.mean(counts))
-    assert met(case, "t")[0] == pytest.approx(np.mean([count > 0 for count in counts]))
+    assert shared(inputs, "t")[0] == pytest.approx(np.mean(counts))
+    assert met(inputs, "t")[0] == pytest.approx(np.mean([count > 0 for count in counts]))
 
 
 def test_without_ties_they_are_counts():
-    case = case_of([3.0, 1.0, 2.0], [0, 1], 2)
-    assert shared(case, "t").tolist() == [1.0] and met(case, "t").tolist() == [1.0]
-    assert shared(case_of([3.0, 1.0, 2.0], [1, -1], 2), "t").tolist() == [0.0]
+    inputs = make_inputs([3.0, 1.0, 2.0], [0, 1], 2)
+    assert shared(inputs, "t").tolist() == [1.0] and met(inputs, "t").tolist() == [1.0]
+    assert shared(make_inputs([3.0, 1.0, 2.0], [1, -1], 2), "t").tolist() == [0.0]

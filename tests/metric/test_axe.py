@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from cfeval_cli.core import NO_FEATURE, ModelSpec
 from cfeval_cli.core.space import Scaled
 from cfeval_cli.metric.axe import Axe
-from tests.metric.cases import Crossed, make_case, values
+from tests.metric.inputs import Crossed, make_inputs, values
 from tests.metric.test_plausible import expected_share
 from tests.problems import make_dataset, make_linear, make_mixed, make_text
 
@@ -20,18 +20,18 @@ def test_against_all_distances(seed, mixed, k, size):
     dataset = make_mixed(seed, n=25) if mixed else make_dataset([3, 4, 2], n=25, seed=seed)
     dataset = replace(dataset, classes=("a", "b", "c"))
     model = make_linear(dataset, seed) if mixed else Crossed(dataset, seed, 3)
-    case = make_case(dataset, model, k, seed, short=True)
-    found = values(Axe(size), case)["nearest"]
+    inputs = make_inputs(dataset, model, k, seed, short=True)
+    found = values(Axe(size), inputs)["nearest"]
     space, train = Scaled(dataset), dataset.train.codes
     classes = model.predict_proba(train).argmax(axis=1)
-    for i, chosen in enumerate(case.features):
+    for i, chosen in enumerate(inputs.features):
         named = chosen[chosen != NO_FEATURE]
         far = np.array([
-            space.squared_matrix(case.codes[i][None], named, row[None, named])[0, 0] for row in train
+            space.squared_matrix(inputs.codes[i][None], named, row[None, named])[0, 0] for row in train
         ])  # fmt: skip
         votes = np.array([expected_share(far, classes == c, size) for c in range(3)])
         winners = np.flatnonzero(votes >= votes.max() - 1e-9)
-        assert found[i] == pytest.approx((case.labels[i] in winners) / len(winners))
+        assert found[i] == pytest.approx((inputs.labels[i] in winners) / len(winners))
 
 
 def test_sentences_have_no_columns():

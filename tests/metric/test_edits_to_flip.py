@@ -8,17 +8,17 @@ from hypothesis import strategies as st
 from cfeval_cli.core import NO_FEATURE, AbsentScore
 from cfeval_cli.core.metric import with_counts
 from cfeval_cli.metric.edits_to_flip import EditsToFlip
-from tests.metric.cases import Crossed, make_case
+from tests.metric.inputs import Crossed, make_inputs
 from tests.metric.test_frozen import flips
 from tests.problems import make_dataset, make_linear, make_mixed, with_constraints
 
 
-def smallest(dataset, model, case, i, longest):
+def smallest(dataset, model, inputs, i, longest):
     """The smallest i for which some values of the first i features flip."""
-    order = case.explanation.features[i]
+    order = inputs.explanation.features[i]
     order = order[order != NO_FEATURE].tolist()
     sizes = (n for n in range(1, min(longest, len(order)) + 1)
-             if flips(dataset, model, case.codes[i], case.labels[i], order[:n]))  # fmt: skip
+             if flips(dataset, model, inputs.codes[i], inputs.labels[i], order[:n]))  # fmt: skip
     return next(sizes, longest + 1)
 
 
@@ -29,24 +29,24 @@ def test_exact_where_effects_add_up(seed, constrained, short, longest):
     else:
         dataset = make_dataset([2, 3, 2, 3], n=6, seed=seed, absent=0.2)
     model = make_linear(dataset, seed)
-    case = make_case(dataset, model, 1, seed, short=short)
-    (score,) = EditsToFlip(longest).score(case)
+    inputs = make_inputs(dataset, model, 1, seed, short=short)
+    (score,) = EditsToFlip(longest).score(inputs)
     most = min(longest, 4)
-    assert score.numerator.tolist() == [smallest(dataset, model, case, i, most) for i in range(len(case))]
+    assert score.numerator.tolist() == [smallest(dataset, model, inputs, i, most) for i in range(len(inputs))]
     never = int((score.numerator == most + 1).sum())
     told = with_counts(score.remark, score.counts)
     assert (f"for {never} of 6 instances, which count {most + 1}" in told) == (never > 0)
 
 
-def greedy(dataset, model, case, i, most):
+def greedy(dataset, model, inputs, i, most):
     """One feature after the other, each at the value that leaves least."""
-    row, label, kept = case.codes[i].copy(), case.labels[i], case.probability[i]
-    for step, j in enumerate(case.explanation.features[i].tolist()[:most]):
+    row, label, kept = inputs.codes[i].copy(), inputs.labels[i], inputs.probability[i]
+    for step, j in enumerate(inputs.explanation.features[i].tolist()[:most]):
         tries = []
         for value in dataset.candidates[j].tolist():
             edited = row.copy()
             edited[j] = value
-            if value != case.codes[i, j]:
+            if value != inputs.codes[i, j]:
                 told = model.predict_proba(edited[None])[0]
                 if told.argmax() != label:
                     return step + 1
@@ -60,18 +60,18 @@ def greedy(dataset, model, case, i, most):
 def test_one_after_the_other_elsewhere(seed, classes):
     dataset = make_dataset([3, 3, 2, 3], n=8, seed=seed)
     model = Crossed(dataset, seed, classes)
-    case = make_case(dataset, model, 1, seed)
-    (score,) = EditsToFlip().score(case)
-    assert score.numerator.tolist() == [greedy(dataset, model, case, i, 4) for i in range(len(case))]
-    assert all(n >= smallest(dataset, model, case, i, 4) for i, n in enumerate(score.numerator))
+    inputs = make_inputs(dataset, model, 1, seed)
+    (score,) = EditsToFlip().score(inputs)
+    assert score.numerator.tolist() == [greedy(dataset, model, inputs, i, 4) for i in range(len(inputs))]
+    assert all(n >= smallest(dataset, model, inputs, i, 4) for i, n in enumerate(score.numerator))
 
 
 def test_a_set_has_no_order_and_settings_are_checked():
     dataset = make_dataset([3, 2])
     model = make_linear(dataset)
-    case = make_case(dataset, model)
-    object.__setattr__(case, "explanation", None)
-    (score,) = EditsToFlip().score(case)
+    inputs = make_inputs(dataset, model)
+    object.__setattr__(inputs, "explanation", None)
+    (score,) = EditsToFlip().score(inputs)
     assert isinstance(score, AbsentScore) and "order" in score.reason
     for wrong in ({"longest": 0}, {"values": 0}):
         with pytest.raises(ValueError, match=next(iter(wrong))):

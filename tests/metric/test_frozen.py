@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from cfeval_cli.core import ABSENT, AbsentScore, Access
 from cfeval_cli.metric.frozen import Frozen
 from cfeval_cli.search.discrete import Discrete
-from tests.metric.cases import Crossed, make_case
+from tests.metric.inputs import Crossed, make_inputs
 from tests.problems import make_dataset, make_linear, make_mixed, permitted, with_constraints
 
 FIRST = Discrete("first")
@@ -39,21 +39,21 @@ def test_all_sets_of_others(seed, k, kind):
     else:
         dataset = make_dataset([2, 3, 2, 3], n=6, seed=seed, absent=0.2 if kind == "additive" else 0.0)
     model = Crossed(dataset, seed) if kind == "crossed" else make_linear(dataset, seed)
-    case = make_case(dataset, model, k, seed)
-    (score,) = Frozen(FIRST).score(case)
+    inputs = make_inputs(dataset, model, k, seed)
+    (score,) = Frozen(FIRST).score(inputs)
     assert score.variant == "all sets" and (score.denominator == 1).all()
-    for i, row in enumerate(case.codes):
-        others = [j for j in range(4) if j not in case.features[i]]
+    for i, row in enumerate(inputs.codes):
+        others = [j for j in range(4) if j not in inputs.features[i]]
         sets = combinations(others, min(k, 4 - k))
-        assert score.numerator[i] == any(flips(dataset, model, row, case.labels[i], one) for one in sets)
+        assert score.numerator[i] == any(flips(dataset, model, row, inputs.labels[i], one) for one in sets)
 
 
 @given(st.integers(0, 10_000), st.integers(1, 2))
 def test_growing_sets_are_the_best_where_effects_add_up(seed, k):
     dataset = make_dataset([2, 3, 2, 3, 2], n=6, seed=seed, absent=0.1)
     model = make_linear(dataset, seed)
-    case = make_case(dataset, model, k, seed)
-    (all_sets,), (grown,) = Frozen(FIRST).score(case), Frozen(FIRST, max_candidates=1).score(case)
+    inputs = make_inputs(dataset, model, k, seed)
+    (all_sets,), (grown,) = Frozen(FIRST).score(inputs), Frozen(FIRST, max_candidates=1).score(inputs)
     assert (all_sets.variant, grown.variant) == ("all sets", "greedy")
     assert grown.numerator.tolist() == all_sets.numerator.tolist()
 
@@ -61,21 +61,21 @@ def test_growing_sets_are_the_best_where_effects_add_up(seed, k):
 @given(st.integers(0, 10_000))
 def test_growing_sets_never_flip_what_no_set_does(seed):
     dataset = make_dataset([2, 3, 2, 3, 2], n=8, seed=seed)
-    case = make_case(dataset, Crossed(dataset, seed), 2, seed)
-    (all_sets,), (grown,) = Frozen(FIRST).score(case), Frozen(FIRST, max_candidates=1).score(case)
+    inputs = make_inputs(dataset, Crossed(dataset, seed), 2, seed)
+    (all_sets,), (grown,) = Frozen(FIRST).score(inputs), Frozen(FIRST, max_candidates=1).score(inputs)
     assert (grown.numerator <= all_sets.numerator).all()
 
 
 def test_labels_are_enough_for_all_sets_and_not_for_growing_ones():
     dataset = make_dataset([2, 3, 2, 3], n=20, seed=2)
     model = make_linear(dataset, 3)
-    full, labels = (make_case(dataset, model, 2, access=access) for access in (Access.PROBABILITY, Access.LABEL))
+    full, labels = (make_inputs(dataset, model, 2, access=access) for access in (Access.PROBABILITY, Access.LABEL))
     labels = replace(labels, probability=None)
     (one,), (two,) = Frozen(FIRST).score(full), Frozen(FIRST).score(labels)
     assert one.numerator.tolist() == two.numerator.tolist() and 0 < one.numerator.mean() < 1
     (none,) = Frozen(FIRST, max_candidates=1).score(labels)
     assert isinstance(none, AbsentScore) and "labels" in none.reason
-    single = make_case(dataset, model, 1, access=Access.LABEL)
+    single = make_inputs(dataset, model, 1, access=Access.LABEL)
     (alone,) = Frozen(FIRST, max_candidates=1).score(replace(single, probability=None))
     (every,) = Frozen(FIRST).score(replace(single, probability=None))
     assert alone.numerator.tolist() == every.numerator.tolist()
@@ -83,7 +83,7 @@ def test_labels_are_enough_for_all_sets_and_not_for_growing_ones():
 
 def test_where_there_are_no_others_nothing_flips():
     dataset = make_dataset([2, 3], n=8)
-    (score,) = Frozen(FIRST).score(make_case(dataset, make_linear(dataset), 2))
+    (score,) = Frozen(FIRST).score(make_inputs(dataset, make_linear(dataset), 2))
     assert not score.numerator.any() and np.all(score.denominator == 1)
     with pytest.raises(ValueError, match="max_candidates"):
         Frozen(FIRST, 0)

@@ -88,7 +88,7 @@ def probability(model, row, label):
 
 
 @st.composite
-def cases(draw, access=Access.WHITE_BOX, unknown=None, absent=0.2):
+def draw_inputs(draw, access=Access.WHITE_BOX, unknown=None, absent=0.2):
     dataset, model = draw(problems(absent=absent, unknown=unknown))
     rng = np.random.default_rng(draw(st.integers(0, 999)))
     codes = dataset.test.codes
@@ -109,10 +109,10 @@ def cases(draw, access=Access.WHITE_BOX, unknown=None, absent=0.2):
         Access.LABEL: Counterfactuals(features, after, after != rows.labels, distance, None, edited),
         Access.PROBABILITY: Counterfactuals(features, after, after != rows.labels, distance * 2, kept, edited),
     }
-    return model, make_case(dataset, model, features, found, access)
+    return model, make_inputs(dataset, model, features, found, access)
 
 
-def make_case(dataset, model, features, found, access=Access.WHITE_BOX):
+def make_inputs(dataset, model, features, found, access=Access.WHITE_BOX):
     rows = predicted(dataset, model)
     return MetricInput(
         rows.ids,
@@ -130,152 +130,156 @@ def make_case(dataset, model, features, found, access=Access.WHITE_BOX):
     )
 
 
-def deletion(model, case):
+def deletion(model, inputs):
     """The counterfactuals that taking the explained features away makes."""
-    edited = np.where(named(case.codes, case.features), np.int32(ABSENT), case.codes)
+    edited = np.where(named(inputs.codes, inputs.features), np.int32(ABSENT), inputs.codes)
     after = labels(model, edited)
-    kept = np.array([probability(model, row, label) for row, label in zip(edited, case.labels, strict=True)])
-    return Counterfactuals(case.features, after, after != case.labels, np.ones(len(edited)), kept, edited)
+    kept = np.array([probability(model, row, label) for row, label in zip(edited, inputs.labels, strict=True)])
+    return Counterfactuals(inputs.features, after, after != inputs.labels, np.ones(len(edited)), kept, edited)
 
 
-def reduced(metric, case):
+def reduced(metric, inputs):
     return {
-        s.variant: s.numerator.sum() / s.denominator.sum() for s in metric.score(case) if not isinstance(s, AbsentScore)
+        s.variant: s.numerator.sum() / s.denominator.sum()
+        for s in metric.score(inputs)
+        if not isinstance(s, AbsentScore)
     }
 
 
-@given(cases())
-def test_counterfactual_metrics(case_of):
-    model, case = case_of
-    n = len(case.codes)
-    found = case.counterfactuals
+@given(draw_inputs())
+def test_counterfactual_metrics(model_and_inputs):
+    model, inputs = model_and_inputs
+    n = len(inputs.codes)
+    found = inputs.counterfactuals
     edited = found[Access.LABEL].codes
-    flips = [(logit(model, edited[i]) > 0) != (logit(model, case.codes[i]) > 0) for i in range(n)]
+    flips = [(logit(model, edited[i]) > 0) != (logit(model, inputs.codes[i]) > 0) for i in range(n)]
     drops = [
-        probability(model, case.codes[i], case.labels[i]) - probability(model, edited[i], case.labels[i])
+        probability(model, inputs.codes[i], inputs.labels[i]) - probability(model, edited[i], inputs.labels[i])
         for i in range(n)
     ]
     one, two = found[Access.LABEL].distance, found[Access.PROBABILITY].distance
-    assert reduced(Validity(), case) == pytest.approx({"label": sum(flips) / n, "probability": sum(flips) / n})
-    assert reduced(Proximity(), case) == pytest.approx({"label": sum(one) / n, "probability": sum(two) / n})
+    assert reduced(Validity(), inputs) == pytest.approx({"label": sum(flips) / n, "probability": sum(flips) / n})
+    assert reduced(Proximity(), inputs) == pytest.approx({"label": sum(one) / n, "probability": sum(two) / n})
     if any(flips):
         near = [sum(d for d, flip in zip(far, flips, strict=True) if flip) / sum(flips) for far in (one, two)]
-        assert reduced(ProximityOfFlips(), case) == pytest.approx(
+        assert reduced(ProximityOfFlips(), inputs) == pytest.approx(
             dict(zip(("label", "probability"), near, strict=True))
         )
-    assert reduced(C(), case) == pytest.approx({"label": sum(flips) / sum(one), "probability": sum(flips) / sum(two)})
-    assert reduced(ValiditySoft(), case) == pytest.approx({"probability": sum(drops) / n})
-    assert reduced(CSoft(), case) == pytest.approx({"probability": sum(drops) / sum(two)})
+    assert reduced(C(), inputs) == pytest.approx({"label": sum(flips) / sum(one), "probability": sum(flips) / sum(two)})
+    assert reduced(ValiditySoft(), inputs) == pytest.approx({"probability": sum(drops) / n})
+    assert reduced(CSoft(), inputs) == pytest.approx({"probability": sum(drops) / sum(two)})
 
 
-def combinations(case, way, gone):
+def combinations(inputs, way, gone):
     """What takes the place of some features of a row, and how often: all that training rows have, or one value."""
     if way == "marginal":
-        counts = Counter(tuple(row[j] for j in gone) for row in case.dataset.train.codes.tolist())
-        return [(values, count / len(case.dataset.train)) for values, count in counts.items()]
-    return [((ABSENT if way == "del" else case.dataset.unknown,) * len(gone), 1.0)]
+        counts = Counter(tuple(row[j] for j in gone) for row in inputs.dataset.train.codes.tolist())
+        return [(values, count / len(inputs.dataset.train)) for values, count in counts.items()]
+    return [((ABSENT if way == "del" else inputs.dataset.unknown,) * len(gone), 1.0)]
 
 
-@given(st.one_of(cases(absent=0.0), cases(unknown=1, absent=0.0), cases(unknown=1)))
-def test_erasure_metrics(case_of):
-    model, case = case_of
-    n = len(case.codes)
-    ways = ["del", *([] if case.dataset.unknown is None else ["mask"]), "marginal"]
-    if (case.codes == ABSENT).any() or (case.dataset.train.codes == ABSENT).any():
+@given(st.one_of(draw_inputs(absent=0.0), draw_inputs(unknown=1, absent=0.0), draw_inputs(unknown=1)))
+def test_erasure_metrics(model_and_inputs):
+    model, inputs = model_and_inputs
+    n = len(inputs.codes)
+    ways = ["del", *([] if inputs.dataset.unknown is None else ["mask"]), "marginal"]
+    if (inputs.codes == ABSENT).any() or (inputs.dataset.train.codes == ABSENT).any():
         ways.remove("marginal")  # a table has no holes that could stand in
-        case = replace(case, removals={name: way for name, way in case.removals.items() if name != "marginal"})
+        inputs = replace(inputs, removals={name: way for name, way in inputs.removals.items() if name != "marginal"})
     comp, suff, flips = (dict.fromkeys(ways, 0.0) for _ in range(3))
     for how in ways:
-        for i, row in enumerate(case.codes):
+        for i, row in enumerate(inputs.codes):
             there = [j for j in range(len(row)) if row[j] != ABSENT]
-            before = probability(model, row, case.labels[i])
+            before = probability(model, row, inputs.labels[i])
             for gone, keep in (
-                ([j for j in there if j in case.features[i]], False),
-                ([j for j in there if j not in case.features[i]], True),
+                ([j for j in there if j in inputs.features[i]], False),
+                ([j for j in there if j not in inputs.features[i]], True),
             ):
-                for values, weight in combinations(case, how, gone):
+                for values, weight in combinations(inputs, how, gone):
                     edited = row.copy()
                     for j, value in zip(gone, values, strict=True):
                         edited[j] = value
-                    drop = before - probability(model, edited, case.labels[i])
+                    drop = before - probability(model, edited, inputs.labels[i])
                     (suff if keep else comp)[how] += weight * drop / n
                     if not keep:
                         flips[how] += weight * ((logit(model, edited) > 0) != (logit(model, row) > 0)) / n
-    assert reduced(Comprehensiveness(), case) == pytest.approx(comp)
-    assert reduced(Sufficiency(), case) == pytest.approx(suff)
-    assert reduced(Dfr(), case) == pytest.approx(flips)
-    seen = replace(case, model=gate(model, Access.LABEL), probability=None)
+    assert reduced(Comprehensiveness(), inputs) == pytest.approx(comp)
+    assert reduced(Sufficiency(), inputs) == pytest.approx(suff)
+    assert reduced(Dfr(), inputs) == pytest.approx(flips)
+    seen = replace(inputs, model=gate(model, Access.LABEL), probability=None)
     assert reduced(Dfr(), seen) == pytest.approx(flips)  # labels are enough
 
 
-@given(cases())
-def test_erasure_is_a_counterfactual_edit(case_of):
+@given(draw_inputs())
+def test_erasure_is_a_counterfactual_edit(model_and_inputs):
     """The paper's claim: comprehensiveness is validity_soft, and DFR validity, of the edit that deletes."""
-    model, case = case_of
-    as_edit = replace(case, counterfactuals={Access.PROBABILITY: deletion(model, case)})
+    model, inputs = model_and_inputs
+    as_edit = replace(inputs, counterfactuals={Access.PROBABILITY: deletion(model, inputs)})
     soft, hard = reduced(ValiditySoft(), as_edit)["probability"], reduced(Validity(), as_edit)["probability"]
-    assert reduced(Comprehensiveness(), case)["del"] == pytest.approx(soft)
-    assert reduced(Dfr(), case)["del"] == hard
-    flips, left = removed(case, case.removals["zero"])
-    assert (flips == deletion(model, case).flipped).all() and left == pytest.approx(deletion(model, case).probability)
-    only = replace(case, features=np.tile(np.arange(case.codes.shape[1]), (len(case), 1)))
+    assert reduced(Comprehensiveness(), inputs)["del"] == pytest.approx(soft)
+    assert reduced(Dfr(), inputs)["del"] == hard
+    flips, left = removed(inputs, inputs.removals["zero"])
+    assert (flips == deletion(model, inputs).flipped).all() and left == pytest.approx(
+        deletion(model, inputs).probability
+    )
+    only = replace(inputs, features=np.tile(np.arange(inputs.codes.shape[1]), (len(inputs), 1)))
     whole = replace(only, counterfactuals={Access.PROBABILITY: deletion(model, only)})
-    none = replace(case, features=np.full((len(case), 1), NO_FEATURE))
+    none = replace(inputs, features=np.full((len(inputs), 1), NO_FEATURE))
     assert reduced(Sufficiency(), none)["del"] == pytest.approx(reduced(ValiditySoft(), whole)["probability"])
 
 
 def test_a_metric_may_be_of_some_ways_of_removing_only():
-    _, case = _plain_case()
+    _, inputs = _plain_case()
     for metric in (Comprehensiveness, Sufficiency, Dfr):
-        assert [score.variant for score in metric().score(case)] == ["del", "mask", "marginal"]
-        assert [score.variant for score in metric(only=["marginal", "zero"]).score(case)] == ["del", "marginal"]
-        assert list(metric(only=[]).score(case)) == []
+        assert [score.variant for score in metric().score(inputs)] == ["del", "mask", "marginal"]
+        assert [score.variant for score in metric(only=["marginal", "zero"]).score(inputs)] == ["del", "marginal"]
+        assert list(metric(only=[]).score(inputs)) == []
 
 
 def test_what_cannot_be_removed_is_refused():
-    _, case = _plain_case()
+    _, inputs = _plain_case()
     with pytest.raises(ValueError, match="toy has no mask token"):
-        removed(case, case.removals["mask"])
+        removed(inputs, inputs.removals["mask"])
 
 
-@given(cases())
-def test_ground_truth(case_of):
-    _, case = case_of
-    for name, scores in case.truth.items():
+@given(draw_inputs())
+def test_ground_truth(model_and_inputs):
+    _, inputs = model_and_inputs
+    for name, scores in inputs.truth.items():
         recall = hit = 0.0
         for i, row in enumerate(scores):
             there = [j for j in range(len(row)) if np.isfinite(row[j])]
             orders = list(permutations(there))  # of features that are tied, the first of an order comes first
-            bests = [sorted(order, key=lambda j: -row[j])[: case.k] for order in orders]
-            common = np.array([len(set(best) & set(case.features[i])) for best in bests])
-            recall += common.mean() / case.k / len(scores)
+            bests = [sorted(order, key=lambda j: -row[j])[: inputs.k] for order in orders]
+            common = np.array([len(set(best) & set(inputs.features[i])) for best in bests])
+            recall += common.mean() / inputs.k / len(scores)
             hit += (common > 0).mean() / len(scores)
-        assert reduced(Recall(), case)[name] == pytest.approx(recall)
-        assert reduced(Hit(), case)[name] == pytest.approx(hit)
+        assert reduced(Recall(), inputs)[name] == pytest.approx(recall)
+        assert reduced(Hit(), inputs)[name] == pytest.approx(hit)
 
 
-@given(cases())
-def test_coverage_counts_complete_explanations_over_everyone(case_of):
-    _, case = case_of
-    (score,) = Coverage().score(case)
+@given(draw_inputs())
+def test_coverage_counts_complete_explanations_over_everyone(model_and_inputs):
+    _, inputs = model_and_inputs
+    (score,) = Coverage().score(inputs)
     assert score.everyone
-    assert score.numerator.sum() == sum(all(j != NO_FEATURE for j in row) for row in case.features)
+    assert score.numerator.sum() == sum(all(j != NO_FEATURE for j in row) for row in inputs.features)
 
 
 def test_converged_counts_where_a_search_iterated_and_is_silent_where_none_did():
-    model, case = _plain_case()
-    n = len(case.codes)
-    still = deletion(model, case)
+    model, inputs = _plain_case()
+    n = len(inputs.codes)
+    still = deletion(model, inputs)
     moving = replace(still, converged=np.arange(n) % 4 > 0)
-    both = replace(case, counterfactuals={Access.LABEL: still, Access.GRADIENT: moving})
+    both = replace(inputs, counterfactuals={Access.LABEL: still, Access.GRADIENT: moving})
     (score,) = Converged().score(both)
     assert score.variant == "gradient" and score.numerator.sum() == sum(i % 4 > 0 for i in range(n))
 
 
 def test_without_a_mask_token_the_masked_metrics_are_absent_with_the_reason():
-    _, case = _plain_case()
+    _, inputs = _plain_case()
     for metric in (Comprehensiveness(), Sufficiency()):
-        absent = [s for s in metric.score(case) if isinstance(s, AbsentScore)]
+        absent = [s for s in metric.score(inputs) if isinstance(s, AbsentScore)]
         assert [(s.variant, s.reason) for s in absent] == [("mask", "toy has no mask token")]
 
 
@@ -286,9 +290,9 @@ def test_an_explanation_is_fixed_if_none_of_its_features_may_take_another_value(
     features = np.stack([np.random.default_rng(seed + i).permutation(dataset.width)[:k] for i in range(6)])
     if k > 1:
         features[::2, -1] = NO_FEATURE
-    scores = list(Fixed().score(make_case(dataset, model, features, {})))
+    scores = list(Fixed().score(make_inputs(dataset, model, features, {})))
     assert len(scores) == any(feature.moves != "any" for feature in dataset.features)
-    assert not list(Fixed().score(make_case(plain, model, features, {})))
+    assert not list(Fixed().score(make_inputs(plain, model, features, {})))
     for score in scores:
         assert score.variant == "all" and (score.denominator == 1).all()
         for i, row in enumerate(dataset.test.codes):
@@ -304,7 +308,7 @@ def test_an_explanation_is_fixed_if_none_of_its_features_may_take_another_value(
 def _plain_case():
     dataset = make_dataset([2, 2])
     model = make_linear(dataset)
-    return model, make_case(dataset, model, np.zeros((len(dataset.test), 1), int), {})
+    return model, make_inputs(dataset, model, np.zeros((len(dataset.test), 1), int), {})
 
 
 def test_metrics_sit_out_where_the_model_cannot_answer_but_not_where_they_ask_nothing():

@@ -9,7 +9,7 @@ from cfeval_cli.core import AbsentScore, Access, Counterfactuals, ModelSpec
 from cfeval_cli.core.space import Scaled
 from cfeval_cli.metric.plausible import Plausible
 from cfeval_cli.search.discrete import Discrete
-from tests.metric.cases import make_case, values
+from tests.metric.inputs import make_inputs, values
 from tests.problems import make_dataset, make_linear, make_mixed, make_task, make_text
 
 
@@ -26,13 +26,13 @@ def expected_share(distances, same, size):
 def test_against_all_distances(seed, mixed, size):
     dataset = make_mixed(seed, n=25) if mixed else make_dataset([3, 2, 3], n=25, seed=seed)
     model = make_linear(dataset, seed)
-    case = make_case(dataset, model, 2, seed)
-    found = Discrete("first").find(make_task(dataset, model, case.features, Access.LABEL))
-    case = make_case(dataset, model, 2, seed, found={Access.LABEL: found})
-    score = values(Plausible(size), case)["label"]
+    inputs = make_inputs(dataset, model, 2, seed)
+    found = Discrete("first").find(make_task(dataset, model, inputs.features, Access.LABEL))
+    inputs = make_inputs(dataset, model, 2, seed, found={Access.LABEL: found})
+    score = values(Plausible(size), inputs)["label"]
     space, train = Scaled(dataset), dataset.train.codes
     classes = model.predict_proba(train).argmax(axis=1)
-    for i in range(len(case)):
+    for i in range(len(inputs)):
         if not found.flipped[i]:
             assert np.isnan(score[i])
             continue
@@ -46,7 +46,7 @@ def test_moved_embeddings_and_sentences_have_no_neighbours():
     moved = Counterfactuals(
         np.zeros((10, 1), int), np.zeros(10, int), np.zeros(10, bool), np.ones(10), vectors=np.zeros((10, 1, 2))
     )
-    (score,) = Plausible().score(make_case(dataset, model, found={Access.GRADIENT: moved}))
+    (score,) = Plausible().score(make_inputs(dataset, model, found={Access.GRADIENT: moved}))
     assert isinstance(score, AbsentScore) and "embedding" in score.reason
     assert "table" in Plausible().sits_out(ModelSpec(make_text(), type(model)))
     assert Plausible().sits_out(ModelSpec(dataset, type(model))) is None

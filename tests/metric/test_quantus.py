@@ -17,7 +17,7 @@ from cfeval_cli.metric.sufficiency import Sufficiency
 from cfeval_cli.removal.mask import Mask
 from cfeval_cli.removal.mean import Mean
 from cfeval_cli.removal.zero import Zero
-from tests.metric.cases import Crossed, make_case, sets_of, values
+from tests.metric.inputs import Crossed, make_inputs, sets_of, values
 from tests.problems import importance, make_dataset, random_linear
 
 quantus = pytest.importorskip("quantus", reason="quantus is not installed: `make test-compare` installs it")
@@ -45,14 +45,14 @@ class Told(torch.nn.Module):
 class Same:
     """One problem, put to both: numbers (n, M), and the number that Quantus puts in place of what is removed."""
 
-    case: MetricInput
+    inputs: MetricInput
     variant: str
     inputs: np.ndarray
     baseline: float
     model: Told
 
     def ours(self, metric):
-        return values(metric, self.case)[self.variant]
+        return values(metric, self.inputs)[self.variant]
 
     def theirs(self, name, *, scores=None, gold=None, **settings):
         """What a metric of Quantus says of the explanation of images, which have one row of pixels."""
@@ -62,7 +62,7 @@ class Same:
         return metric(
             self.model,
             self.inputs.reshape(shape),
-            self.case.labels,
+            self.inputs.labels,
             scores.reshape(shape),
             s_batch=None if gold is None else gold.reshape(shape),
             channel_first=True,
@@ -71,7 +71,7 @@ class Same:
 
     @property
     def scores(self):
-        return self.case.explanation.table(WIDTH)
+        return self.inputs.explanation.table(WIDTH)
 
 
 def embedded(seed):
@@ -79,16 +79,16 @@ def embedded(seed):
     dataset = make_dataset([5] * WIDTH, n=10, seed=seed)
     model = random_linear(dataset, seed, 1)
     model = replace(model, tables=tuple(table.astype(np.float32).astype(np.float64) for table in model.tables))
-    case = make_case(dataset, model, 2, seed, ways={"zero": Zero()})
-    inputs = np.stack([model.vectors(j, case.codes[:, j])[:, 0] for j in range(WIDTH)], axis=1)
-    return Same(case, "del", inputs, 0.0, Told(lambda numbers: model.proba_embedded(numbers[:, :, None])))
+    inputs = make_inputs(dataset, model, 2, seed, ways={"zero": Zero()})
+    inputs = np.stack([model.vectors(j, inputs.codes[:, j])[:, 0] for j in range(WIDTH)], axis=1)
+    return Same(inputs, "del", inputs, 0.0, Told(lambda numbers: model.proba_embedded(numbers[:, :, None])))
 
 
 def usual(seed):
     """A logistic model on codes, whose embeddings become their means where Quantus puts -1."""
     dataset = make_dataset([3, 4, 2, 3, 5, 3], n=10, seed=seed)
     model = random_linear(dataset, seed, 3)
-    case = make_case(dataset, model, 2, seed, ways={"mean": Mean()})
+    inputs = make_inputs(dataset, model, 2, seed, ways={"mean": Mean()})
     means = np.stack([dataset.frequencies[j] @ model.tables[j] for j in range(WIDTH)])
 
     def probabilities(numbers):
@@ -96,7 +96,7 @@ def usual(seed):
         vectors = np.stack([model.tables[j][codes[:, j]] for j in range(WIDTH)], axis=1)
         return model.proba_embedded(torch.as_tensor(np.where((codes == ABSENT)[:, :, None], means, vectors)))
 
-    return Same(case, "mean", case.codes.astype(float), float(ABSENT), Told(probabilities))
+    return Same(inputs, "mean", inputs.codes.astype(float), float(ABSENT), Told(probabilities))
 
 
 def crossed(seed):
@@ -104,9 +104,9 @@ def crossed(seed):
     dataset = make_dataset([4] * WIDTH, n=10, seed=seed)
     dataset = replace(dataset, unknown=4, features=tuple(replace(f, values=(*f.values, "?")) for f in dataset.features))
     model = Crossed(dataset, seed, 3)
-    case = make_case(dataset, model, 2, seed, ways={"mask": Mask()})
+    inputs = make_inputs(dataset, model, 2, seed, ways={"mask": Mask()})
     told = Told(lambda numbers: torch.as_tensor(model.predict_proba(numbers.numpy().astype(int))))
-    return Same(case, "mask", case.codes.astype(float), 4.0, told)
+    return Same(inputs, "mask", inputs.codes.astype(float), 4.0, told)
 
 
 problems = pytest.mark.parametrize("problem", [embedded, usual, crossed])
@@ -116,7 +116,7 @@ problems = pytest.mark.parametrize("problem", [embedded, usual, crossed])
 @pytest.mark.parametrize(("share", "size", "normalise"), [(0.1, 1, False), (0.5, 3, True), (0.8, 5, False)])
 def test_faithfulness_correlation(problem, seed, share, size, normalise, monkeypatch):
     same = problem(seed)
-    sets = [sets_of(row, 12, share, 3, int(i)) for row, i in zip(same.case.codes, same.case.ids, strict=True)]
+    sets = [sets_of(row, 12, share, 3, int(i)) for row, i in zip(same.inputs.codes, same.inputs.ids, strict=True)]
     # Quantus draws the first set of each instance, then the second of each
     draws = iter([sorted(mine[run]) for run in range(12) for mine in sets])
 
@@ -139,10 +139,10 @@ def test_faithfulness_correlation(problem, seed, share, size, normalise, monkeyp
 def test_infidelity_of_one_scale(problem, seed, monkeypatch):
     """Quantus has no β, weighs scores by how far a number moves, and removes blocks: these are given to it."""
     same = problem(seed)
-    sets = [sets_of(row, 12, 0.5, 3, int(i)) for row, i in zip(same.case.codes, same.case.ids, strict=True)]
+    sets = [sets_of(row, 12, 0.5, 3, int(i)) for row, i in zip(same.inputs.codes, same.inputs.ids, strict=True)]
     blocks = iter([[np.array([sorted(mine[run]) for mine in sets])] for run in range(12)])
     monkeypatch.setattr("quantus.helpers.utils.get_block_indices", lambda *_: next(blocks))
-    model, labels, rows = same.model, same.case.labels, np.arange(len(same.case.labels))
+    model, labels, rows = same.model, same.inputs.labels, np.arange(len(same.inputs.labels))
 
     def kept(numbers):
         return model(torch.as_tensor(numbers)).numpy()[rows, labels]
@@ -174,7 +174,7 @@ def test_aopc_is_the_mean_of_three_curves(problem, seed, longest):
     ]
     for curves in left:
         assert np.shape(curves) == (len(ours), WIDTH)
-        drops = same.case.probability[:, None] - np.array(curves)
+        drops = same.inputs.probability[:, None] - np.array(curves)
         assert ours == pytest.approx(drops[:, :longest].mean(axis=1), abs=1e-9)
     lost = same.theirs(
         "RegionPerturbation",
@@ -207,8 +207,8 @@ def test_dfr_is_what_road_leaves(problem, seed):
         percentages=list(sizes), perturb_func=quantus.baseline_replacement_by_indices,
         perturb_func_kwargs={"indexed_axes": [0, 1, 2], "perturb_baseline": same.baseline},
     )  # fmt: skip
-    cases = [replace(same.case, k=k, features=same.case.explanation.top(k)) for k in sizes.values()]
-    ours = [values(Dfr(), case)[same.variant].mean() for case in cases]
+    cases = [replace(same.inputs, k=k, features=same.inputs.explanation.top(k)) for k in sizes.values()]
+    ours = [values(Dfr(), inputs)[same.variant].mean() for inputs in cases]
     assert max(ours) > min(ours)
     assert ours == pytest.approx([1 - stay[percentage] for percentage in sizes], abs=1e-12)
 
@@ -217,14 +217,14 @@ def test_dfr_is_what_road_leaves(problem, seed):
 def test_recall_and_hit(seed, k):
     """Gold as Quantus' segmentation: the share of the first k that lie in it, and whether the first does."""
     same = embedded(seed)
-    dataset, model = same.case.dataset, random_linear(same.case.dataset, seed, 1)
-    truth = importance("signed", model, dataset, same.case.codes, same.case.labels)
-    case = replace(same.case, k=k, features=same.case.explanation.top(k), truth={"signed": truth})
+    dataset, model = same.inputs.dataset, random_linear(same.inputs.dataset, seed, 1)
+    truth = importance("signed", model, dataset, same.inputs.codes, same.inputs.labels)
+    inputs = replace(same.inputs, k=k, features=same.inputs.explanation.top(k), truth={"signed": truth})
     gold = (np.argsort(np.argsort(-truth, axis=1), axis=1) < k).astype(int)
-    ours = values(Recall(), case)["signed"]
+    ours = values(Recall(), inputs)["signed"]
     assert 0 < ours.mean() < 1
     assert ours == pytest.approx(np.array(same.theirs("TopKIntersection", k=k, gold=gold)), abs=1e-12)
     assert ours == pytest.approx(np.array(same.theirs("RelevanceRankAccuracy", gold=gold)), abs=1e-12)
     if k == 1:
         hits = np.array(same.theirs("PointingGame", gold=gold), dtype=float)
-        assert values(Hit(), case)["signed"] == pytest.approx(hits, abs=1e-12)
+        assert values(Hit(), inputs)["signed"] == pytest.approx(hits, abs=1e-12)

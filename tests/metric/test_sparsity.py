@@ -9,7 +9,7 @@ from cfeval_cli.core import ABSENT, NO_FEATURE, AbsentScore, Access
 from cfeval_cli.metric.sparsity import Redundant, Sparsity
 from cfeval_cli.search.discrete import Discrete
 from cfeval_cli.search.exact import Exact
-from tests.metric.cases import Crossed, make_case, make_explanation, values
+from tests.metric.inputs import Crossed, make_explanation, make_inputs, values
 from tests.problems import labels, make_dataset, make_linear, make_task
 
 
@@ -18,30 +18,30 @@ def test_of_exchanged_values(seed, additive, pick):
     dataset = make_dataset([3, 3, 2, 3], n=8, seed=seed, absent=0.2 if additive else 0.0)
     model = make_linear(dataset, seed) if additive else Crossed(dataset, seed)
     k = 3
-    case = make_case(dataset, model, k, seed)
+    inputs = make_inputs(dataset, model, k, seed)
     if additive:
-        found = Discrete(pick).find(make_task(dataset, model, case.features, Access.PROBABILITY))
+        found = Discrete(pick).find(make_task(dataset, model, inputs.features, Access.PROBABILITY))
     else:
-        rng, edited = np.random.default_rng(seed), case.codes.copy()
-        for i, chosen in enumerate(case.features):
+        rng, edited = np.random.default_rng(seed), inputs.codes.copy()
+        for i, chosen in enumerate(inputs.features):
             edited[i, chosen] = rng.integers(0, 2, k)
         after = model.predict_proba(edited).argmax(axis=1)
         from cfeval_cli.core import Counterfactuals
 
-        found = Counterfactuals(case.features, after, after != case.labels, np.ones(len(case)), None, edited)
-    case = make_case(dataset, model, k, seed, found={Access.LABEL: found})
-    counts, spare = values(Sparsity(), case)["label"], values(Redundant(), case)["label"]
-    for i in range(len(case)):
+        found = Counterfactuals(inputs.features, after, after != inputs.labels, np.ones(len(inputs)), None, edited)
+    inputs = make_inputs(dataset, model, k, seed, found={Access.LABEL: found})
+    counts, spare = values(Sparsity(), inputs)["label"], values(Redundant(), inputs)["label"]
+    for i in range(len(inputs)):
         if not found.flipped[i]:
             assert np.isnan(counts[i]) and np.isnan(spare[i])
             continue
-        changed = [j for j in range(4) if found.codes[i, j] != case.codes[i, j]]
+        changed = [j for j in range(4) if found.codes[i, j] != inputs.codes[i, j]]
         assert counts[i] == len(changed)
         kept = 0
         for j in changed:
             reset = found.codes[i].copy()
-            reset[j] = case.codes[i, j]
-            kept += int(model.predict_proba(reset[None]).argmax() != case.labels[i])
+            reset[j] = inputs.codes[i, j]
+            kept += int(model.predict_proba(reset[None]).argmax() != inputs.labels[i])
         assert spare[i] == kept
 
 
@@ -51,11 +51,11 @@ def test_of_moved_embeddings():
     features = make_explanation(dataset.test.codes, 3).top(2)
     features[::5, 1] = NO_FEATURE
     found = Exact().find(make_task(dataset, model, features, Access.GRADIENT))
-    case = make_case(dataset, model, 2, found={Access.GRADIENT: found})
-    counts, spare = values(Sparsity(), case)["gradient"], values(Redundant(), case)["gradient"]
+    inputs = make_inputs(dataset, model, 2, found={Access.GRADIENT: found})
+    counts, spare = values(Sparsity(), inputs)["gradient"], values(Redundant(), inputs)["gradient"]
     assert found.flipped.sum() > 10
     for i in np.flatnonzero(found.flipped):
-        own = [model.tables[j][case.codes[i, j]] for j in range(3)]
+        own = [model.tables[j][inputs.codes[i, j]] for j in range(3)]
         moved = {
             j: v
             for j, v in zip(features[i].tolist(), found.vectors[i], strict=True)
@@ -66,9 +66,9 @@ def test_of_moved_embeddings():
         for j in moved if len(moved) > 1 else ():
             now = [moved[m] if m in moved and m != j else own[m] for m in range(3)]
             total = model.bias + sum(float(model.weights[m] @ now[m]) for m in range(3))
-            kept += int((total > 0) != bool(case.labels[i]))
+            kept += int((total > 0) != bool(inputs.labels[i]))
         assert spare[i] == kept
-    blind = make_case(dataset, model, 2, found={Access.GRADIENT: found}, access=Access.PROBABILITY)
+    blind = make_inputs(dataset, model, 2, found={Access.GRADIENT: found}, access=Access.PROBABILITY)
     assert all(isinstance(score, AbsentScore) for metric in (Sparsity(), Redundant()) for score in metric.score(blind))
-    assert labels(model, case.codes).tolist() == case.labels.tolist() and (case.codes != ABSENT).all()
+    assert labels(model, inputs.codes).tolist() == inputs.labels.tolist() and (inputs.codes != ABSENT).all()
     assert counts[found.flipped] == pytest.approx(counts[found.flipped].round())

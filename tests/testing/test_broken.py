@@ -168,14 +168,14 @@ class Share(Metric):
     access = Access.NOTHING
     place = 1
 
-    def score(self, case):
-        yield Score("all", self.values(case), self.weights(case))
+    def score(self, inputs):
+        yield Score("all", self.values(inputs), self.weights(inputs))
 
-    def values(self, case):
-        return (case.features >= 0).sum(axis=1) / case.dataset.width
+    def values(self, inputs):
+        return (inputs.features >= 0).sum(axis=1) / inputs.dataset.width
 
-    def weights(self, case):
-        return np.ones(len(case))
+    def weights(self, inputs):
+        return np.ones(len(inputs))
 
 
 class Outside(Share):
@@ -183,38 +183,38 @@ class Outside(Share):
 
 
 class Relative(Share):
-    def values(self, case):
-        return super().values(case) / len(case)
+    def values(self, inputs):
+        return super().values(inputs) / len(inputs)
 
 
 class Negative(Share):
-    def weights(self, case):
-        return -np.ones(len(case))
+    def weights(self, inputs):
+        return -np.ones(len(inputs))
 
 
 class Short(Share):
-    def values(self, case):
-        return super().values(case)[:3]
+    def values(self, inputs):
+        return super().values(inputs)[:3]
 
 
 class Asking(Share):
-    def values(self, case):
-        return case.model.probabilities(case.codes)[:, 0]
+    def values(self, inputs):
+        return inputs.model.probabilities(inputs.codes)[:, 0]
 
 
 class Silent(Share):
-    def score(self, case):
+    def score(self, inputs):
         yield AbsentScore("all", " ")
 
 
 class Never(Share):
-    def score(self, case):
+    def score(self, inputs):
         yield AbsentScore("all", "no reason to")
 
 
 class Twice(Share):
-    def score(self, case):
-        yield from [*super().score(case), *super().score(case)]
+    def score(self, inputs):
+        yield from [*super().score(inputs), *super().score(inputs)]
 
 
 class Sideways(Share):
@@ -228,7 +228,7 @@ class Fact(Share):
 class Untitled(Metric):
     name = "untitled"
 
-    def score(self, case):
+    def score(self, inputs):
         yield from ()
 
 

@@ -50,7 +50,7 @@ def make_explanation(codes, seed, short=False):
     return Explanation.ragged(rows)
 
 
-def make_case(dataset, model, k=1, seed=0, ways=None, access=Access.WHITE_BOX, short=False, found=None, **more):
+def make_inputs(dataset, model, k=1, seed=0, ways=None, access=Access.WHITE_BOX, short=False, found=None, **more):
     """A case of all test instances; features are the first k of the explanation."""
     rows = rows_of(model, dataset.test.codes, dataset.test.ids)
     explanation = make_explanation(rows.codes, seed, short)
@@ -63,10 +63,10 @@ def make_case(dataset, model, k=1, seed=0, ways=None, access=Access.WHITE_BOX, s
     )  # fmt: skip
 
 
-def values(metric, case):
+def values(metric, inputs):
     """Numerator over denominator of each instance, by variant; NaN where there is nothing to divide by."""
     scores = {}
-    for score in metric.score(case):
+    for score in metric.score(inputs):
         with np.errstate(invalid="ignore"):
             scores[score.variant] = score.numerator / np.where(score.denominator == 0, np.nan, score.denominator)
     return scores
@@ -78,19 +78,19 @@ def stand_ins(way, features):
     return chosen.tolist(), weights.tolist()
 
 
-def left_without(model, case, way, i, gone):
+def left_without(model, inputs, way, i, gone):
     """p(ŷ) of one instance without some features, draw by draw: (weight, p)."""
-    gone = sorted(j for j in gone if case.codes[i, j] != ABSENT)
+    gone = sorted(j for j in gone if inputs.codes[i, j] != ABSENT)
     values, weights = stand_ins(way, gone)
-    rows = np.repeat(case.codes[i : i + 1], len(weights), axis=0)
+    rows = np.repeat(inputs.codes[i : i + 1], len(weights), axis=0)
     for row, chosen in zip(rows, values, strict=True):
         row[gone] = chosen
-    return list(zip(weights, model.predict_proba(rows)[:, case.labels[i]].tolist(), strict=True))
+    return list(zip(weights, model.predict_proba(rows)[:, inputs.labels[i]].tolist(), strict=True))
 
 
-def drop_without(model, case, way, i, gone):
+def drop_without(model, inputs, way, i, gone):
     """p(ŷ|x) - p(ŷ|x without some features)."""
-    return case.probability[i] - sum(weight * p for weight, p in left_without(model, case, way, i, gone))
+    return inputs.probability[i] - sum(weight * p for weight, p in left_without(model, inputs, way, i, gone))
 
 
 def sets_of(row, subsets, share, seed, instance):
