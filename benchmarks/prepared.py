@@ -8,8 +8,8 @@ from cfeval_cli.core import ModelSpec
 from cfeval_cli.core.ranking import top
 from cfeval_cli.pipeline import explanations
 from cfeval_cli.pipeline import run as pipeline
+from cfeval_cli.pipeline.context import prepare
 from cfeval_cli.pipeline.evaluate import edits_of
-from cfeval_cli.pipeline.study import prepare
 from cfeval_cli.settings import build, compose
 
 

@@ -44,7 +44,7 @@ ALLOWED = {
     ("random", "report.page.provenance"): "incomplete=random",
     ("constant", "core.model"): "a reparametrisation",
     ("constant", "model"): "a reparametrisation",
-    ("constant", "pipeline.invariance"): "a reparametrisation",
+    ("constant", "pipeline.reparametrisation"): "a reparametrisation",
     ("continuous", "model.additive"): "a kind of column",
     ("discrete", "search.exact"): "advice to choose another search",
     ("fixed", "report.numbers"): "a format of numbers",

@@ -34,8 +34,8 @@ def run_session(
     config_dir: str | Path | None = None,
 ) -> Path:
     """Compose a run, compute it and return its folder; `components` replace those of the config, by key."""
-    from cfeval_cli.pipeline.display import display_progress
     from cfeval_cli.pipeline.progress import Progress
+    from cfeval_cli.pipeline.progress_display import display_progress
     from cfeval_cli.results.store import RunFolder
     from cfeval_cli.settings.build import build_plan
 

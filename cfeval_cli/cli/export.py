@@ -22,7 +22,7 @@ _KINDS = (".csv", ".tsv", ".parquet")
 
 def export(overrides: list[str], config_dir: str | None, into: Path | None, *, force: bool) -> None:
     """Write them: the same data, seed and number as a run with these settings has."""
-    from cfeval_cli.pipeline.study import to_explain
+    from cfeval_cli.pipeline.context import to_explain
     from cfeval_cli.settings.build import make
     from cfeval_cli.settings.plan import check_size
 

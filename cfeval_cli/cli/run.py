@@ -123,7 +123,7 @@ class _Shown:
 def _compute(cfg: DictConfig, folder: RunFolder) -> _Shown:
     """Compute and write everything, and mark the run as complete."""
     from cfeval_cli.api.experiment import run_experiment
-    from cfeval_cli.pipeline.display import display_progress
+    from cfeval_cli.pipeline.progress_display import display_progress
     from cfeval_cli.settings.build import build_plan
 
     own = _own()

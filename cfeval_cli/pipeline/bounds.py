@@ -14,8 +14,8 @@ import pandas as pd
 
 from cfeval_cli.core import ABSENT, Bools, Codes, Floats, Ints, Metric, MetricInput, Score, SupportsEdits
 from cfeval_cli.core.ranking import shared
+from cfeval_cli.pipeline.context import Study
 from cfeval_cli.pipeline.evaluate import case_of, edits_of, scores_of
-from cfeval_cli.pipeline.study import Study
 from cfeval_cli.seeding import make_stream
 from cfeval_cli.statistics.scores import Row, Scores
 
@@ -181,7 +181,7 @@ def bounded(metric: Metric) -> bool:
     return metric.better != "none" and metric.needs in ("set", "counterfactual")
 
 
-def find(study: Study, gold: Mapping[str, Floats], advance: Callable[[int], None]) -> Bounds:
+def compute_bounds(study: Study, gold: Mapping[str, Floats], advance: Callable[[int], None]) -> Bounds:
     """Try all sets of k features, or as many as is feasible."""
     plan, everyone = study.plan, study.instances
     exact = min(plan.settings.k, 1 if study.dataset.padded else 2)

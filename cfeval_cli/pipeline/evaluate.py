@@ -27,8 +27,8 @@ from cfeval_cli.core import (
 from cfeval_cli.core.files import restore_working_directory
 from cfeval_cli.core.fingerprint import of_component, of_work
 from cfeval_cli.pipeline import search
-from cfeval_cli.pipeline.study import Study
-from cfeval_cli.pipeline.trust import tolerance_of
+from cfeval_cli.pipeline.context import Study
+from cfeval_cli.pipeline.model_checks import tolerance_of
 
 Edits = Mapping[Access, Counterfactuals]  # by the level of access at which they were searched
 

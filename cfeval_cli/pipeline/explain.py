@@ -36,9 +36,9 @@ from cfeval_cli.core import (
 from cfeval_cli.core.fingerprint import of_code, of_work
 from cfeval_cli.core.scratch import Scratch
 from cfeval_cli.errors import Failure, UserError, describe_error, refuse_system_exit
+from cfeval_cli.pipeline.batched_evaluation import Together
 from cfeval_cli.pipeline.chunks import ADVICE, Part, Work, draw_sample, map_chunks
-from cfeval_cli.pipeline.limit import TooLong, within
-from cfeval_cli.pipeline.together import Together
+from cfeval_cli.pipeline.time_limit import TooLong, within
 
 log = logging.getLogger("cfeval")
 

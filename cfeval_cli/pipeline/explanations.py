@@ -8,8 +8,8 @@ import numpy as np
 
 from cfeval_cli.core import ABSENT, NO_FEATURE, ExplainerResult, Explanation, Ints
 from cfeval_cli.core.fingerprint import of_code, of_component
-from cfeval_cli.pipeline import explain, trust
-from cfeval_cli.pipeline.study import Study
+from cfeval_cli.pipeline import explain, model_checks
+from cfeval_cli.pipeline.context import Study
 from cfeval_cli.seeding import make_stream
 
 
@@ -84,8 +84,8 @@ def check_unchanged(
 
     These evaluations are not part of any component's cost.
     """
-    trust.check_unchanged(study.model, study.dataset, study.rows, study.probabilities)
-    tolerance = trust.tolerance_of(study.probabilities)
+    model_checks.check_unchanged(study.model, study.dataset, study.rows, study.probabilities)
+    tolerance = model_checks.tolerance_of(study.probabilities)
     for name, done in explanations.items():
         explain.check_sample(jobs[name], done, tolerance)
         advance(1)

@@ -9,13 +9,13 @@ from math import isnan
 import numpy as np
 
 from cfeval_cli.core import ExplainerResult, Floats, Ints, Ledger
-from cfeval_cli.pipeline import bounds, invariance
-from cfeval_cli.pipeline.estimate import estimate_repetition
+from cfeval_cli.pipeline import bounds, reparametrisation
+from cfeval_cli.pipeline.context import Study
 from cfeval_cli.pipeline.evaluate import Edits, search_edits
 from cfeval_cli.pipeline.explanations import explain_instances, make_job, select_top_k
 from cfeval_cli.pipeline.progress import Progress
 from cfeval_cli.pipeline.score import score
-from cfeval_cli.pipeline.study import Study
+from cfeval_cli.pipeline.time_estimates import estimate_repetition
 from cfeval_cli.results.store import RunFolder
 from cfeval_cli.seeding import draw_seed, make_stream
 from cfeval_cli.statistics import noise
@@ -52,9 +52,9 @@ def assess_robustness(study: Study, evaluated: Evaluated, folder: RunFolder, pro
     extremes = None
     if study.plan.settings.bounds:
         with progress.stage("bounds") as advance:
-            extremes = bounds.find(study, evaluated.truth, advance)
+            extremes = bounds.compute_bounds(study, evaluated.truth, advance)
     with progress.stage("invariance") as advance:
-        reparametrised = invariance.find(
+        reparametrised = reparametrisation.compute_reparametrised_scores(
             study, evaluated.explanations, evaluated.chosen, evaluated.edits, evaluated.scores, advance
         )
     return Robustness(again, extremes, reparametrised)

@@ -10,15 +10,15 @@ import pandas as pd
 from cfeval_cli.core import DistilledModel, ExplainerResult, Ints, Model
 from cfeval_cli.core.files import restore_working_directory
 from cfeval_cli.core.fingerprint import of_component, of_work
-from cfeval_cli.pipeline import circular, trust, truths
-from cfeval_cli.pipeline.estimate import estimate_explainer, estimate_search
+from cfeval_cli.pipeline import circularity, model_checks
+from cfeval_cli.pipeline.context import Study, prepare
 from cfeval_cli.pipeline.evaluate import Edits, find_explained, search_edits
 from cfeval_cli.pipeline.explanations import check_unchanged, explain_instances, make_job, select_top_k
 from cfeval_cli.pipeline.progress import Progress
 from cfeval_cli.pipeline.robustness import Evaluated, assess_robustness
 from cfeval_cli.pipeline.score import score
-from cfeval_cli.pipeline.signs import find_reversed_signs
-from cfeval_cli.pipeline.study import Study, prepare
+from cfeval_cli.pipeline.sign_check import find_reversed_signs
+from cfeval_cli.pipeline.time_estimates import estimate_explainer, estimate_search
 from cfeval_cli.pipeline.train import (
     measure_fidelity,
     measure_quality,
@@ -26,6 +26,7 @@ from cfeval_cli.pipeline.train import (
     relabel_by_teacher,
     train_model,
 )
+from cfeval_cli.pipeline.truth import compute_truths
 from cfeval_cli.results.store import RunFolder
 from cfeval_cli.settings.plan import Plan
 from cfeval_cli.statistics.findings import Circular, Findings, conclude
@@ -57,23 +58,23 @@ def run(plan: Plan, folder: RunFolder, progress: Progress, teacher: Model | None
             return None
         plan.executor.prepare(settings.timeout_per_instance)
         dataset = read_texts_as_written(plan.model, plan.dataset.load(settings.data_dir, settings.seed))
-        plan = plan.applied(trust.foreseen(plan, dataset))
+        plan = plan.applied(model_checks.foreseen(plan, dataset))
     folder.begin(plan, dataset, inputs)
     cache = folder.open_cache(plan.cache, redo=settings.redo)
 
     with progress.stage("train"):
         learned = relabel_by_teacher(plan, dataset, cache, teacher)
         model = train_model(plan, learned, cache)
-        trust.try_out(model, dataset, settings.seed, settings.timeout_model)
+        model_checks.try_out(model, dataset, settings.seed, settings.timeout_model)
     quality, seconds_per_row = measure_quality(model, dataset)
-    folder.save_model(model, quality, trust.doubts(quality["accuracy"], dataset))
+    folder.save_model(model, quality, model_checks.doubts(quality["accuracy"], dataset))
     if isinstance(plan.model, DistilledModel):
         folder.save_fidelity(measure_fidelity(model, learned, settings.confidence))
     study = prepare(plan, dataset, model, cache, folder.scratch)
     folder.save_instances(dataset, study.instances, study.rows, study.probabilities)
 
     with progress.stage("truth", len(plan.truths)) as advance:
-        estimates = truths.find(study, advance)
+        estimates = compute_truths(study, advance)
     folder.save_truth(study.instances, estimates)
     truth = {name: estimate.importance for name, estimate in estimates.items()}
 
@@ -104,7 +105,7 @@ def run(plan: Plan, folder: RunFolder, progress: Progress, teacher: Model | None
         bootstrap = choose_bootstrap(plan, scores, order)
         findings = conclude(
             scores, order, bootstrap, plan.ladder_gold, robustness.extremes, robustness.reparametrised,
-            Circular(circular.pairs(plan, order), drop=settings.circular == "drop"),
+            Circular(circularity.pairs(plan, order), drop=settings.circular == "drop"),
             common=settings.support == "common",
         )  # fmt: skip
         if robustness.again is not None:

@@ -22,9 +22,9 @@ from cfeval_cli.core import (
 )
 from cfeval_cli.core.metric import with_counts
 from cfeval_cli.core.scratch import ScratchArrays, slabs
-from cfeval_cli.pipeline import circular
+from cfeval_cli.pipeline import circularity
+from cfeval_cli.pipeline.context import Study
 from cfeval_cli.pipeline.evaluate import Edits, as_slice, case_of, find_explained, scores_of
-from cfeval_cli.pipeline.study import Study
 from cfeval_cli.statistics.scores import Key, Part, Scores
 from cfeval_cli.statistics.support import common
 
@@ -63,7 +63,7 @@ def score(
         if (key, "numerator") in arrays
     }
     scores = Scores(parts, study.instances.ids, study.scratch)
-    summary["circular"] = circular.cells(plan, study.dataset, summary)
+    summary["circular"] = circularity.cells(plan, study.dataset, summary)
     return scores.marked(common(scores, summary)), summary
 
 

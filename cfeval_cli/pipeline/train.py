@@ -12,7 +12,7 @@ from cfeval_cli.core import Cache, Dataset, DistilledModel, HasArrays, Model, Re
 from cfeval_cli.core.files import restore_working_directory
 from cfeval_cli.core.fingerprint import of_component, of_work
 from cfeval_cli.model.outside import Given
-from cfeval_cli.pipeline.study import predicted
+from cfeval_cli.pipeline.context import predicted
 from cfeval_cli.settings.plan import Plan
 from cfeval_cli.statistics.auc import compute_auc
 from cfeval_cli.statistics.proportion import compute_proportion_interval

@@ -9,8 +9,8 @@ from cfeval_cli.core import ABSENT, Access, ModelSpec
 from cfeval_cli.core.ranking import top
 from cfeval_cli.errors import UserError
 from cfeval_cli.pipeline import train
+from cfeval_cli.pipeline.context import prepare
 from cfeval_cli.pipeline.evaluate import edits_of
-from cfeval_cli.pipeline.study import prepare
 from cfeval_cli.search.discrete import Discrete
 from cfeval_cli.search.exact import Exact
 from tests.inside import planned

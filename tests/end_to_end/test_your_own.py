@@ -14,7 +14,7 @@ import pytest
 
 from cfeval_cli.cli import data as data_command
 from cfeval_cli.errors import Failure, UserError
-from cfeval_cli.pipeline.study import to_explain
+from cfeval_cli.pipeline.context import to_explain
 from cfeval_cli.report.page import build
 from cfeval_cli.results.read import read
 from tests import inside

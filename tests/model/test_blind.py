@@ -11,7 +11,7 @@ from cfeval_cli.model.estimator import Estimator
 from cfeval_cli.model.logistic import Logistic
 from cfeval_cli.model.mlp import Mlp
 from cfeval_cli.model.tree import Tree
-from cfeval_cli.pipeline.trust import answers
+from cfeval_cli.pipeline.model_checks import answers
 from tests.problems import make_dataset, make_mixed, make_text
 
 RATES = {"learning_rate": {"tabular": 0.05, "text": 0.05}, "batch_size": {"tabular": 32, "text": 32}, "max_epochs": 4}

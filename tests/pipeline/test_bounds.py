@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from cfeval_cli.core import ABSENT, ModelSpec
 from cfeval_cli.pipeline import bounds
-from cfeval_cli.pipeline.bounds import Bounds, Goal, Pool
-from cfeval_cli.pipeline.study import prepare
+from cfeval_cli.pipeline.bounds import Bounds, Goal, Pool, compute_bounds
+from cfeval_cli.pipeline.context import prepare
 from tests.inside import planned
 from tests.problems import logit, make_dataset, make_linear, sigmoid
 
@@ -127,7 +127,7 @@ def test_all_sets_are_tried_and_scored_as_written_out(seed, k):
     dataset = make_dataset([2, 3, 2, 3], n=5, seed=seed, absent=0.2)
     model = make_linear(dataset, seed=seed + 1, dim=2)
     done = study(dataset, model, f"k={k}", "distance.space=embedding")
-    found = bounds.find(done, truths(done), lambda _: None)
+    found = compute_bounds(done, truths(done), lambda _: None)
     hand = by_hand(dataset, model, k)
     able = [i for i, row in enumerate(dataset.test.codes) if (row != ABSENT).sum() >= k]
     assert found.exact and found.instances.tolist() == able
@@ -167,10 +167,10 @@ def test_greedy_says_so_and_is_never_better_than_all_sets(monkeypatch):
     model = make_linear(dataset, seed=4)
     fixed = ("k=2", "removal=[zero,mask]", "metric=paper")  # what others have is drawn otherwise for texts
     done = study(dataset, model, *fixed)
-    truth = bounds.find(done, truths(done), lambda _: None).table()
+    truth = compute_bounds(done, truths(done), lambda _: None).table()
     text = study(dataset, model, *fixed)
     object.__setattr__(text.dataset, "kind", "text")  # pairs are enumerated for tables only
-    found = bounds.find(text, truths(text), lambda _: None)
+    found = compute_bounds(text, truths(text), lambda _: None)
     greedy = found.table()
     assert not found.exact and set(greedy["method"]) == {"greedy"} and set(truth["method"]) == {"enumerated"}
     assert len(found.pool.member) < 12 * 20  # of the 20 ordered pairs of an instance
@@ -187,14 +187,14 @@ def test_greedy_says_so_and_is_never_better_than_all_sets(monkeypatch):
 def test_large_data_is_sampled_so_that_memory_stays_bounded(monkeypatch):
     dataset = make_dataset([2, 2, 2], n=30)
     model = make_linear(dataset)
-    assert len(bounds.find(study(dataset, model, "bounds=7"), {}, lambda _: None).instances) == 7
+    assert len(compute_bounds(study(dataset, model, "bounds=7"), {}, lambda _: None).instances) == 7
     monkeypatch.setattr(bounds, "_MOST", 60)
-    assert len(bounds.find(study(dataset, model, "k=2"), {}, lambda _: None).instances) == 10  # 6 ordered pairs each
+    assert len(compute_bounds(study(dataset, model, "k=2"), {}, lambda _: None).instances) == 10  # 6 ordered pairs each
     whole = study(dataset, model)
     monkeypatch.setattr(bounds, "_MOST", 1 << 19)
-    expected = bounds.find(whole, truths(whole), lambda _: None).table()
+    expected = compute_bounds(whole, truths(whole), lambda _: None).table()
     monkeypatch.setattr(bounds, "_CHUNK", 7)
-    pd.testing.assert_frame_equal(bounds.find(whole, truths(whole), lambda _: None).table(), expected)
+    pd.testing.assert_frame_equal(compute_bounds(whole, truths(whole), lambda _: None).table(), expected)
 
 
 @pytest.mark.parametrize("arguments", [["k=1"], ["k=2"], ["k=1", "search=continuous"]], ids=" ".join)

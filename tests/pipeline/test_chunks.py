@@ -16,9 +16,9 @@ from cfeval_cli.errors import Failure
 from cfeval_cli.executor.local import Local
 from cfeval_cli.explainer.lime import Lime
 from cfeval_cli.explainer.random import Random
-from cfeval_cli.pipeline import chunks, explain, search, truths
+from cfeval_cli.pipeline import chunks, explain, search, truth
 from cfeval_cli.pipeline.chunks import Joined, Part, Work, map_chunks
-from cfeval_cli.pipeline.study import prepare
+from cfeval_cli.pipeline.context import prepare
 from cfeval_cli.search.discrete import Discrete
 from tests import inside
 from tests.problems import choose_features, make_dataset, make_linear, predicted
@@ -95,7 +95,7 @@ class TruthComputed:
         chosen = ("truth=[shapley,contrast]", "gold=contrast", "explainer=[random]", "reference=null")
         plan = inside.planned("cache=off", *chosen).applied(ModelSpec(DATASET, Model))
         study = prepare(replace(plan, executor=executor), DATASET, model, cache)
-        truths.find(replace(study, rows=ROWS, identity="the same"), lambda _: None)
+        truth.compute_truths(replace(study, rows=ROWS, identity="the same"), lambda _: None)
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ import pytest
 
 from cfeval_cli.core import NO_FEATURE, Cost, ExplainerResult, Explanation, ModelSpec, scratch
 from cfeval_cli.pipeline import explanations
+from cfeval_cli.pipeline.context import prepare
 from cfeval_cli.pipeline.evaluate import edits_of, find_explained
 from cfeval_cli.pipeline.score import score
-from cfeval_cli.pipeline.study import prepare
 from tests.inside import planned
 from tests.problems import make_dataset, random_linear
 

@@ -12,7 +12,7 @@ from cfeval_cli.core import Access, Metric
 from cfeval_cli.errors import Failure, refuse_exit, refuse_system_exit
 from cfeval_cli.executor.local import Local
 from cfeval_cli.explainer.random import Random
-from cfeval_cli.pipeline.limit import TooLong, within
+from cfeval_cli.pipeline.time_limit import TooLong, within
 from tests.conftest import cfeval
 from tests.executor.functions import leave
 from tests.tables import QUICK, loans, predict_proba

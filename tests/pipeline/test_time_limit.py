@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from cfeval_cli.pipeline.limit import TooLong, within
+from cfeval_cli.pipeline.time_limit import TooLong, within
 
 
 def test_what_never_ends_is_ended_and_signals_are_as_before():

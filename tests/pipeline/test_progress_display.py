@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from cfeval_cli.pipeline.display import display_progress
+from cfeval_cli.pipeline.progress_display import display_progress
 
 
 @pytest.mark.parametrize("quiet", [True, False])

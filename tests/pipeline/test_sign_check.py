@@ -8,8 +8,8 @@ import pytest
 from cfeval_cli.core import ABSENT, Cost, ExplainerResult, Explanation, ModelSpec
 from cfeval_cli.explainer.file import File
 from cfeval_cli.explainer.random import Random
-from cfeval_cli.pipeline.signs import find_reversed_signs
-from cfeval_cli.pipeline.study import prepare
+from cfeval_cli.pipeline.context import prepare
+from cfeval_cli.pipeline.sign_check import find_reversed_signs
 from tests.inside import planned
 from tests.problems import make_dataset, make_text, random_linear
 

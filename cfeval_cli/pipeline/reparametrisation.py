@@ -34,9 +34,9 @@ from cfeval_cli.core import (
 from cfeval_cli.core.explanation import named
 from cfeval_cli.core.without import without
 from cfeval_cli.errors import Failure
+from cfeval_cli.pipeline.context import Study, removed
 from cfeval_cli.pipeline.evaluate import Edits, case_of, scores_of
 from cfeval_cli.pipeline.search import stream_name
-from cfeval_cli.pipeline.study import Study, removed
 from cfeval_cli.seeding import make_stream
 from cfeval_cli.statistics.bootstrap import divided
 from cfeval_cli.statistics.invariance import TOGETHER, Reparametrised
@@ -51,7 +51,7 @@ _PROBE = 16  # explanations by which one sees how deep a part looks into the mod
 _CLOSE = 1e-9  # logits that differ by no more are the same
 
 
-def find(
+def compute_reparametrised_scores(
     study: Study,
     explanations: Mapping[str, ExplainerResult],
     chosen: Mapping[str, Ints],

@@ -11,7 +11,7 @@ import numpy as np
 from cfeval_cli.core import Access, Codes, Dataset, Floats, Ints, Ledger, Model, ModelSpec, Probabilistic, Rows
 from cfeval_cli.errors import Failure
 from cfeval_cli.model.outside import FEW, BadAnswer, as_probabilities, asked, blamed, of_row
-from cfeval_cli.pipeline.limit import TooLong, within
+from cfeval_cli.pipeline.time_limit import TooLong, within
 from cfeval_cli.seeding import make_stream
 from cfeval_cli.settings.plan import Plan
 

@@ -11,10 +11,10 @@ import pytest
 from cfeval_cli.core import Cost, ExplainerResult, Explanation, ModelSpec
 from cfeval_cli.errors import Failure
 from cfeval_cli.model.linear import LinearModel
-from cfeval_cli.pipeline import explanations, invariance
+from cfeval_cli.pipeline import explanations, reparametrisation
 from cfeval_cli.pipeline import run as pipeline
+from cfeval_cli.pipeline.context import prepare
 from cfeval_cli.pipeline.evaluate import edits_of
-from cfeval_cli.pipeline.study import prepare
 from cfeval_cli.report.page import build
 from cfeval_cli.results.read import read
 from cfeval_cli.seeding import make_stream
@@ -46,7 +46,9 @@ class Ran:
     order: pd.DataFrame
 
     def found(self):
-        return invariance.find(self.study, self.explained, self.chosen, self.edits, self.scores, lambda _: None)
+        return reparametrisation.compute_reparametrised_scores(
+            self.study, self.explained, self.chosen, self.edits, self.scores, lambda _: None
+        )
 
     def of(self, found):
         return conclude(self.scores, self.order, Bootstrap(0, resamples=0), reparametrised=found)
@@ -227,7 +229,7 @@ def test_a_change_of_predictions_is_a_failure(monkeypatch):
 
 def test_a_large_run_is_sampled_with_the_seed_and_told_so(monkeypatch):
     run = ran(TABLE, random_linear(TABLE, 5, 4), "k=2", "incomplete=skip")
-    monkeypatch.setattr(invariance, "_MOST", 15)
+    monkeypatch.setattr(reparametrisation, "_MOST", 15)
     one, two = run.found(), run.found()
     assert one.instances == 15 and (one.values == two.values).all()
     assert all((one.changed[name] == two.changed[name]).all() for name in one.changed)
@@ -240,8 +242,8 @@ def test_a_large_run_is_sampled_with_the_seed_and_told_so(monkeypatch):
 
 def test_searches_that_have_to_be_repeated_are_fewer(monkeypatch):
     run = ran(TABLE, random_linear(TABLE, 5, 4), "search.pick=nearest", "reparametrisations=5")
-    monkeypatch.setattr(invariance, "_FEW", 12)
-    monkeypatch.setattr(invariance, "_SEARCHES", 2)
+    monkeypatch.setattr(reparametrisation, "_FEW", 12)
+    monkeypatch.setattr(reparametrisation, "_SEARCHES", 2)
     found = run.found()
     assert found.instances == 12 and {len(values) for values in found.changed.values()} == {2}
     for settings in (["search=exact"], ["search.pick=largest_drop"]):
@@ -253,9 +255,9 @@ def test_distances_that_take_long_to_prepare_are_drawn_less_often(monkeypatch):
     run = ran(TABLE, random_linear(TABLE, 5, 4), "distance=mahalanobis", "reparametrisations=9")
     size = 5 * 4
     assert run.study.plan.distance.preparing(TABLE, run.study.model, 2) == size * size * (N + size)
-    monkeypatch.setattr(invariance, "_PREPARING", 3 * 4 * size * size * (N + size))
+    monkeypatch.setattr(reparametrisation, "_PREPARING", 3 * 4 * size * size * (N + size))
     assert run.found().changed["scale"].shape[0] == 3
-    monkeypatch.setattr(invariance, "_PREPARING", 1)
+    monkeypatch.setattr(reparametrisation, "_PREPARING", 1)
     assert run.found().changed["scale"].shape[0] == 2
 
 

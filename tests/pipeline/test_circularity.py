@@ -14,7 +14,7 @@ from cfeval_cli.explainer.shap import Shap
 from cfeval_cli.metric.comprehensiveness import Comprehensiveness
 from cfeval_cli.metric.counterfactual import Validity, ValiditySoft
 from cfeval_cli.metric.ground_truth import Recall
-from cfeval_cli.pipeline.circular import cells, pairs
+from cfeval_cli.pipeline.circularity import cells, pairs
 from tests.problems import REMOVALS, TRUTHS, WAYS, make_dataset
 from tests.statistics.tables import tau
 

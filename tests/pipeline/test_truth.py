@@ -10,8 +10,9 @@ import pytest
 from cfeval_cli.cache.disk import Disk
 from cfeval_cli.core import ModelSpec, TruthEstimate
 from cfeval_cli.executor.local import Local
-from cfeval_cli.pipeline import truths
-from cfeval_cli.pipeline.study import prepare
+from cfeval_cli.pipeline import truth as truth_stage
+from cfeval_cli.pipeline.context import prepare
+from cfeval_cli.pipeline.truth import compute_truths, select_instances
 from cfeval_cli.results import read as folders
 from cfeval_cli.truth.contrast import Contrast
 from tests.inside import planned
@@ -46,34 +47,34 @@ def same(one, two):
 def test_chunks_and_workers_give_what_one_call_gives(box, monkeypatch):
     model, dataset = box
     study = studied(Twisted.of(model), dataset)
-    whole = truths.find(study, lambda _: None)
+    whole = compute_truths(study, lambda _: None)
     assert not whole["shapley"].how.startswith("exact") and whole["shapley"].error.shape == (40,)
     for name, known in whole.items():
         assert np.array_equal(known.importance, study.truth(name))
-    monkeypatch.setattr(truths, "_CHUNK", 7)
-    monkeypatch.setattr(truths, "_SLAB", 9)
-    same(truths.find(study, lambda _: None), whole)
+    monkeypatch.setattr(truth_stage, "_CHUNK", 7)
+    monkeypatch.setattr(truth_stage, "_SLAB", 9)
+    same(compute_truths(study, lambda _: None), whole)
     two = replace(study, plan=replace(study.plan, executor=Local(n_jobs=2, min_seconds=0)))
-    same(truths.find(two, lambda _: None), whole)
+    same(compute_truths(two, lambda _: None), whole)
 
 
 def test_what_was_found_is_found_again_and_nothing_else(box, tmp_path, monkeypatch):
     model, dataset = box
     study = studied(model, dataset)
     kept = replace(study, cache=Disk(str(tmp_path)))
-    first = truths.find(kept, lambda _: None)
-    asked, compute = [], truths._compute
+    first = compute_truths(kept, lambda _: None)
+    asked, compute = [], truth_stage._compute_chunk
 
     def computed(job, places):
         asked.append((job.truth.name, len(places)))
         return compute(job, places)
 
-    monkeypatch.setattr(truths, "_compute", computed)
-    same(truths.find(kept, lambda _: None), first)
+    monkeypatch.setattr(truth_stage, "_compute_chunk", computed)
+    same(compute_truths(kept, lambda _: None), first)
     # two are read off a tree; contrast was stored, and a sample is checked
     assert asked == [("shapley", 40), ("contrast", 3), ("responsibility", 40)]
     other = replace(study, cache=kept.cache, plan=replace(study.plan, truths={"contrast": Contrast(budget=999)}))
-    truths.find(other, lambda _: None)
+    compute_truths(other, lambda _: None)
     assert {name for name, _ in asked[3:]} == {"contrast"} and len(asked) > 4  # another setting is another truth
 
 
@@ -92,7 +93,7 @@ def test_values_of_which_some_are_sampled_have_errors_and_say_so(box, monkeypatc
         )
 
     monkeypatch.setattr(shapley, "found", found)
-    known = truths.find(study, lambda _: None)["shapley"]
+    known = compute_truths(study, lambda _: None)["shapley"]
     assert known.error.tolist() == [0] * 16 + [2] * 24 and known.how == "exact; sampled ünusually"
 
 
@@ -134,23 +135,23 @@ def test_a_run_on_a_tree_and_on_a_blind_model_has_tables_by_question(toy, made):
 
 def test_what_is_asked_is_asked_of_a_seeded_part_and_the_part_does_not_depend_on_the_rest(box):
     model, dataset = box
-    whole = truths.find(studied(Twisted.of(model), dataset, "reference=null"), lambda _: None)
+    whole = compute_truths(studied(Twisted.of(model), dataset, "reference=null"), lambda _: None)
     study = studied(Twisted.of(model), dataset, "reference=20")
-    part = truths.find(study, lambda _: None)
+    part = compute_truths(study, lambda _: None)
     for name, known in part.items():
         there = np.flatnonzero(~np.isnan(known.importance).all(axis=1))
-        assert len(there) == 20 and np.array_equal(there, truths.referred(study, study.plan.truths[name]))
+        assert len(there) == 20 and np.array_equal(there, select_instances(study, study.plan.truths[name]))
         assert np.array_equal(known.importance[there], whole[name].importance[there])
         assert known.how == whole[name].how
         assert known.error is None or np.array_equal(known.error[there], whole[name].error[there], equal_nan=True)
     exact = studied(model, dataset, "reference=20")  # a tree is not asked
-    assert not np.isnan(truths.find(exact, lambda _: None)["shapley"].importance).any()
+    assert not np.isnan(compute_truths(exact, lambda _: None)["shapley"].importance).any()
 
 
 def test_the_budget_takes_instances_away_and_what_is_too_dear_for_one_sits_out(box):
     model, dataset = box
     study = studied(Twisted.of(model), dataset, "truth.budget=600")
-    assert len(truths.referred(study, study.plan.truths["shapley"])) == 10  # of 60 rows each
+    assert len(select_instances(study, study.plan.truths["shapley"])) == 10  # of 60 rows each
     with_less = studied(Twisted.of(model), dataset, "truth.budget=59")
     assert "shapley" not in with_less.plan.truths
     assert "truth.budget=59" in with_less.plan.absent.truths["shapley"]
@@ -159,7 +160,7 @@ def test_the_budget_takes_instances_away_and_what_is_too_dear_for_one_sits_out(b
 def test_the_time_is_told_before_with_the_setting_that_shortens_it(box, caplog):
     model, dataset = box
     with caplog.at_level("INFO", "cfeval"):
-        truths.find(studied(Twisted.of(model), dataset, "reference=7"), lambda _: None)
+        compute_truths(studied(Twisted.of(model), dataset, "reference=7"), lambda _: None)
     assert any("on 7 instances, about" in line and "reference (now 7)" in line for line in caplog.messages)
 
 

@@ -28,7 +28,7 @@ from cfeval_cli.core import (
 )
 from cfeval_cli.core.fingerprint import of_subject
 from cfeval_cli.core.scratch import Scratch, slabs
-from cfeval_cli.pipeline.trust import AT_ONCE, answers
+from cfeval_cli.pipeline.model_checks import AT_ONCE, answers
 from cfeval_cli.seeding import make_stream
 from cfeval_cli.settings.plan import Plan
 

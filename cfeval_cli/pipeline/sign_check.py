@@ -8,7 +8,7 @@ import numpy as np
 
 from cfeval_cli.core import NO_FEATURE, Access, Batch, ExplainerResult, Floats, Ints, Ledger, Probabilistic
 from cfeval_cli.explainer.omission import Omission
-from cfeval_cli.pipeline.study import Study
+from cfeval_cli.pipeline.context import Study
 from cfeval_cli.removal.marginal import Marginal
 from cfeval_cli.seeding import make_stream
 from cfeval_cli.statistics.student import t_interval

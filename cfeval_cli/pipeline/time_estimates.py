@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from cfeval_cli.core import HasAnalyticGradient, Ints, SupportsEdits
+from cfeval_cli.pipeline.context import Study
 from cfeval_cli.pipeline.progress import Estimate
-from cfeval_cli.pipeline.study import Study
 
 
 def estimate_explainer(study: Study, name: str, seconds_per_row: float) -> Estimate:

@@ -19,8 +19,8 @@ from cfeval_cli.core import (
 from cfeval_cli.errors import Failure
 from cfeval_cli.pipeline import explanations, robustness
 from cfeval_cli.pipeline import run as pipeline
+from cfeval_cli.pipeline.context import predicted, prepare
 from cfeval_cli.pipeline.evaluate import case_of, edits_of, scores_of
-from cfeval_cli.pipeline.study import predicted, prepare
 from tests.inside import planned
 from tests.problems import TRUTHS, importance, kept, labels, make_dataset, make_linear
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from cfeval_cli.errors import Failure
-from cfeval_cli.pipeline.together import Together
+from cfeval_cli.pipeline.batched_evaluation import Together
 
 WIDTH = 3
 
@@ -65,7 +65,7 @@ def test_the_results_are_those_of_each_alone_and_the_calls_as_many_as_the_longes
 
 
 def test_no_call_has_many_more_rows_than_one_of_them_asks_about(monkeypatch):
-    monkeypatch.setattr("cfeval_cli.pipeline.together._ROWS", 50)
+    monkeypatch.setattr("cfeval_cli.pipeline.batched_evaluation._ROWS", 50)
     model, together = Model(), Together()
     todo = works(together, model, 3, size=12)
     alone = [work() for work in todo]

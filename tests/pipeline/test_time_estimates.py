@@ -11,8 +11,8 @@ from cfeval_cli.explainer.integrated_gradients import IntegratedGradients
 from cfeval_cli.explainer.lime import Lime
 from cfeval_cli.explainer.omission import Omission
 from cfeval_cli.explainer.shap import Shap
-from cfeval_cli.pipeline.estimate import estimate_explainer, estimate_repetition, estimate_search
-from cfeval_cli.pipeline.study import prepare
+from cfeval_cli.pipeline.context import prepare
+from cfeval_cli.pipeline.time_estimates import estimate_explainer, estimate_repetition, estimate_search
 from cfeval_cli.search.continuous import Continuous
 from cfeval_cli.search.discrete import Discrete
 from cfeval_cli.search.exact import Exact

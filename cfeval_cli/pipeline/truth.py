@@ -13,9 +13,9 @@ from cfeval_cli.core import Dataset, Floats, Ints, Ledger, Model, Rows, Section,
 from cfeval_cli.core.fingerprint import of_component, of_work
 from cfeval_cli.errors import Failure
 from cfeval_cli.pipeline.chunks import ADVICE, Joined, Part, Work, draw_sample, map_chunks
+from cfeval_cli.pipeline.context import Study
 from cfeval_cli.pipeline.evaluate import as_slice
-from cfeval_cli.pipeline.study import Study
-from cfeval_cli.pipeline.trust import answers, tolerance_of
+from cfeval_cli.pipeline.model_checks import answers, tolerance_of
 from cfeval_cli.seeding import make_stream
 
 log = logging.getLogger("cfeval")
@@ -27,7 +27,7 @@ _LONG = 60  # seconds that people are warned of
 
 
 @dataclass(frozen=True)
-class Job:
+class TruthJob:
     """One definition, and what it is asked about."""
 
     truth: Truth
@@ -36,17 +36,17 @@ class Job:
     rows: Rows
 
 
-def find(study: Study, advance: Callable[[int], None]) -> dict[str, TruthEstimate]:
+def compute_truths(study: Study, advance: Callable[[int], None]) -> dict[str, TruthEstimate]:
     """All of them, by name."""
     found = {}
     for name, truth in study.plan.truths.items():
-        found[name] = _find(study, name, truth)
+        found[name] = _compute_truth(study, name, truth)
         study.scratch.release()
         advance(1)
     return found
 
 
-def referred(study: Study, truth: Truth) -> Ints:
+def select_instances(study: Study, truth: Truth) -> Ints:
     """The instances, as places, on which a truth that asks the model is computed: as many as the settings allow."""
     plan, size = study.plan, len(study.rows)
     most = min(
@@ -57,19 +57,19 @@ def referred(study: Study, truth: Truth) -> Ints:
     return np.sort(make_stream(plan.settings.seed, "reference").permutation(size)[: max(1, most)])
 
 
-def _find(study: Study, name: str, truth: Truth) -> TruthEstimate:
+def _compute_truth(study: Study, name: str, truth: Truth) -> TruthEstimate:
     """One of them: where it asks the model on some instances and NaN on all others, else on all."""
     asks, rows, identity = truth.asks(study.subject), study.rows, of_component(truth)
-    places = referred(study, truth) if asks else np.arange(len(rows))
+    places = select_instances(study, truth) if asks else np.arange(len(rows))
     if asks:
         _tell(study, name, truth, len(places))
         rows = rows.take(as_slice(places, len(rows)))
     # what is read off the model takes less time to compute again than to store
-    key = of_work(Job, identity, study.identity) if asks else None
+    key = of_work(TruthJob, identity, study.identity) if asks else None
     section = Section(key, f"{study.dataset.name}, truth.{name}")
-    job = Job(truth, study.dataset, study.model, rows)
+    job = TruthJob(truth, study.dataset, study.model, rows)
     inputs = (rows.ids, rows.labels, rows.codes)
-    work = Work(f"truth.{name}", job, _compute, inputs, section, _CHUNK if asks else _SLAB)
+    work = Work(f"truth.{name}", job, _compute_chunk, inputs, section, _CHUNK if asks else _SLAB)
     done = map_chunks(work, study.plan.executor, study.cache, lambda _: None, study.scratch)
     if identity is not None:  # else it may give other values each time
         _check_sample(study, job, work.name, done)
@@ -103,7 +103,7 @@ def _tell(study: Study, name: str, truth: Truth, many: int) -> None:
     )  # fmt: skip
 
 
-def _compute(job: Job, places: Ints) -> list[Part]:
+def _compute_chunk(job: TruthJob, places: Ints) -> list[Part]:
     """Of some instances, here or in another process; what a truth asks of the model is on nobody's account."""
     gate = Ledger().gate(job.model, job.truth.access, f"truth.{job.truth.name}", padded=job.dataset.padded)
     known = job.truth.found(job.dataset, gate, job.rows.take(places))
@@ -115,11 +115,11 @@ def _compute(job: Job, places: Ints) -> list[Part]:
     return [Part(arrays, note=known.how)]
 
 
-def _check_sample(study: Study, job: Job, name: str, done: Joined) -> None:
+def _check_sample(study: Study, job: TruthJob, name: str, done: Joined) -> None:
     """Recompute a few of the values from the cache and from worker processes; Failure if one differs."""
     tolerance = tolerance_of(study.probabilities)
     for origin, places in draw_sample(study.plan.settings.seed, name, done.cached, done.elsewhere).items():
-        before, now = done.arrays["importance"][places], _compute(job, places)[0].arrays["importance"]
+        before, now = done.arrays["importance"][places], _compute_chunk(job, places)[0].arrays["importance"]
         scale = np.abs(np.where(np.isfinite(now), now, 0.0)).max(axis=1, initial=1.0, keepdims=True)
         differs = ~np.isclose(before, now, rtol=0.0, atol=tolerance * scale, equal_nan=True)
         if differs.any():
