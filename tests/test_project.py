@@ -23,7 +23,7 @@ def test_the_version_stands_in_one_place_and_all_who_tell_it_agree():
     assert PROJECT["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "cfeval_cli.__version__"}
     assert version("cfeval") == cfeval_cli.__version__
     assert "version" not in yaml.safe_load((ROOT / "CITATION.cff").read_text())  # which would have to be kept in step
-    assert cfeval_cli.__version__ in methods.citation(cfeval_cli.__version__)
+    assert cfeval_cli.__version__ in methods.write_citation(cfeval_cli.__version__)
 
 
 def test_every_package_is_installed():

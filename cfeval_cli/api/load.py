@@ -64,9 +64,9 @@ class Run(Results):
     @cached_property
     def figures(self) -> dict[str, Figure]:
         """All figures by name, drawn anew, whether or not the run has files of them."""
-        from cfeval_cli.report.page.build import draw
+        from cfeval_cli.report.page.build import draw_figures
 
-        return {name: plot.figure for name, plot in draw(self).items()}
+        return {name: plot.figure for name, plot in draw_figures(self).items()}
 
     @property
     def report(self) -> Path | None:

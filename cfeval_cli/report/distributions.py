@@ -11,7 +11,17 @@ import pandas as pd
 
 from cfeval_cli.core import Floats
 from cfeval_cli.errors import escape_controls
-from cfeval_cli.report.plots import COLOURS, INK, WIDE, Plot, about, legend, looks, make_figure, style
+from cfeval_cli.report.plots import (
+    COLOURS,
+    INK,
+    WIDE,
+    Plot,
+    add_legend,
+    apply_style,
+    assign_looks,
+    describe_data,
+    make_figure,
+)
 from cfeval_cli.results.record import RunRecord
 
 if TYPE_CHECKING:
@@ -20,13 +30,13 @@ if TYPE_CHECKING:
 _MOST = 400  # dots of a panel
 
 
-def draw(
+def draw_distributions(
     instances: pd.DataFrame, counterfactuals: Iterable[pd.DataFrame], names: Sequence[str], record: RunRecord
 ) -> dict[str, Plot]:
     """By the names of their files, from the counterfactuals part by part."""
     found = _Found.of(instances, counterfactuals)
     drawn = {}
-    with style():
+    with apply_style():
         if found.values:
             drawn["distributions"] = _spread(found, names, record)
         if len(found.iterated):
@@ -70,7 +80,7 @@ def _spread(found: _Found, names: Sequence[str], record: RunRecord) -> Plot:
     """Boxes for each explainer: distances, and drops of the probability where a search saw them."""
     panels = [("distance", level) for level in record.levels]
     panels += [("drop", level) for level in record.levels if found.has("drop", level)]
-    titles, seen = {"distance": "distance", "drop": "drop of P(ŷ)"}, looks(names)
+    titles, seen = {"distance": "distance", "drop": "drop of P(ŷ)"}, assign_looks(names)
     figure = make_figure(WIDE, 0.6 + 0.26 * max(3, len(names)))
     axes: list[Axes] = np.atleast_1d(np.asarray(figure.subplots(1, len(panels), sharey=True))).tolist()
     for axis, (what, level) in zip(axes, panels, strict=True):
@@ -88,7 +98,7 @@ def _spread(found: _Found, names: Sequence[str], record: RunRecord) -> Plot:
     caption = (
         "Of single counterfactuals: their distance, and by how much they lower the probability of the class predicted "
         "before. Boxes hold the middle half, whiskers the middle 90 %, the line is the median and the dot the mean."
-        + about(record)
+        + describe_data(record)
     )
     return Plot(figure, "Distances and drops of the probability", caption)
 
@@ -112,7 +122,7 @@ def _convergence(mine: pd.DataFrame, names: Sequence[str], record: RunRecord) ->
             shares = np.arange(1, len(steps) + 1) / len(mine_too)
             drawn = np.linspace(0, len(steps) - 1, min(len(steps), _MOST)).round().astype(int)
             left.step(
-                [0, *steps[drawn]], [0, *shares[drawn]], where="post", lw=1.3, color=looks(names)[name].colour,
+                [0, *steps[drawn]], [0, *shares[drawn]], where="post", lw=1.3, color=assign_looks(names)[name].colour,
                 label=f"{escape_controls(record.explainers[name])} ({len(steps) / len(mine_too):.1%})",
             )  # fmt: skip
     left.set_xlim(left=0)
@@ -140,10 +150,10 @@ def _convergence(mine: pd.DataFrame, names: Sequence[str], record: RunRecord) ->
     right.set_ylabel("P(ŷ) after the search")
     right.set_ylim(-0.03, 1.03)
     right.grid()
-    legend(figure, right)
+    add_legend(figure, right)
     caption = (
         "How many searches came to rest after so many steps, by explainer, and where they ended: below the dotted "
         "line the prediction has flipped. At "
-        f"most {_MOST} dots of each kind are drawn." + about(record)
+        f"most {_MOST} dots of each kind are drawn." + describe_data(record)
     )
     return Plot(figure, "Convergence of the search", caption)

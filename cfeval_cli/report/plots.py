@@ -68,7 +68,7 @@ class Plot:
     caption: str
     _known: dict[str, bytes] = field(default_factory=dict)  # formats that were drawn
 
-    def drawn(self, kind: str) -> bytes:
+    def render(self, kind: str) -> bytes:
         """Return the figure as png, svg or pdf; it contains no date, so that the same figure has the same bytes."""
         if kind not in self._known:
             metadata = {
@@ -77,7 +77,7 @@ class Plot:
                 "pdf": {"Title": self.title, "Subject": self.caption, "CreationDate": None},
             }
             stream = BytesIO()
-            with style():
+            with apply_style():
                 if not self._known:
                     # A second layout would start from the first: a format would depend on those before it.
                     self.figure.draw_without_rendering()
@@ -107,7 +107,7 @@ class Look:
         return {"color": self.colour, "marker": self.mark} | ({"markerfacecolor": "white"} if self.hollow else {})
 
 
-def looks(names: Sequence[str]) -> dict[str, Look]:
+def assign_looks(names: Sequence[str]) -> dict[str, Look]:
     """How explainers look: by their names, whoever else is there.
 
     A user's own may by chance look as another does: then the later name is hollow.
@@ -122,7 +122,7 @@ def looks(names: Sequence[str]) -> dict[str, Look]:
 
 
 @contextmanager
-def style() -> Iterator[None]:
+def apply_style() -> Iterator[None]:
     """Give all plots the same look, whatever a matplotlibrc says."""
     if "matplotlib" not in sys.modules:
         with chdir(Path(__file__).parent):  # a matplotlibrc in the working directory may be someone else's
@@ -134,45 +134,47 @@ def style() -> Iterator[None]:
         yield
 
 
-def draw(findings: Findings, costs: pd.DataFrame, record: RunRecord) -> dict[str, Plot]:
+def draw_plots(findings: Findings, costs: pd.DataFrame, record: RunRecord) -> dict[str, Plot]:
     """All plots of values and their agreement, by the names of their files."""
     rungs = findings.metrics["rung"].notna()
     named = findings.metrics[~rungs]
-    valued = set(_pairs(named[named["value"].notna()]))
+    valued = set(_list_pairs(named[named["value"].notna()]))
     known = [truth for truth in list_leading_truths(record) if truth in valued]
     drawn = {}
-    with style():
+    with apply_style():
         if findings.correlations["tau"].notna().any():
-            drawn["correlations"] = _correlations(findings.correlations, record)
-        if known and any(not is_truth(pair[0], record) for pair, _ in _shown(named, record)):
+            drawn["correlations"] = _draw_correlations(findings.correlations, record)
+        if known and any(not is_truth(pair[0], record) for pair, _ in _group_by_metric(named, record)):
             for place, truth in enumerate(known):
                 name = "truth" if place == 0 else f"truth_{truth[1]}"
-                drawn[name] = _against_truth(named, select_subset(findings.correlations), record, truth)
+                drawn[name] = _draw_against_truth(named, select_subset(findings.correlations), record, truth)
         if named["rank"].notna().any() and named["explainer"].nunique() > 1:
-            drawn["ranks"] = _ranks(named, record)
+            drawn["ranks"] = _draw_ranks(named, record)
         if len(named) and "truth" not in drawn:  # which shows the same values
-            drawn["scores"] = _scores(named, record)
+            drawn["scores"] = _draw_scores(named, record)
         if rungs.any():
-            drawn["graded"] = _graded(findings.metrics[rungs], record)
+            drawn["graded"] = _draw_graded(findings.metrics[rungs], record)
         flips, distances = (
             select_quantity(named[named["value"].notna()], quantity, record)
             for quantity in (Quantity.FLIPPED, Quantity.DISTANCE)
         )
         if len(flips) and len(distances):
-            drawn["counterfactuals"] = _counterfactuals(flips, distances, record)
+            drawn["counterfactuals"] = _draw_counterfactuals(flips, distances, record)
         if known:
-            drawn["costs"] = _costs(named, costs, record, known)
+            drawn["costs"] = _draw_costs(named, costs, record, known)
     return drawn
 
 
-def _pairs(metrics: pd.DataFrame) -> list[tuple[str, str]]:
+def _list_pairs(metrics: pd.DataFrame) -> list[tuple[str, str]]:
     return list(dict.fromkeys(zip(metrics["metric"], metrics["variant"], strict=True)))
 
 
-def _shown(metrics: pd.DataFrame, record: RunRecord) -> list[tuple[tuple[str, str], pd.DataFrame]]:
+def _group_by_metric(metrics: pd.DataFrame, record: RunRecord) -> list[tuple[tuple[str, str], pd.DataFrame]]:
     """The rows of Table 1 that have values: of the truths only the leading ones."""
     shown = metrics[(metrics["better"] != "none") & metrics["value"].notna()]
-    pairs = [pair for pair in _pairs(shown) if not is_truth(pair[0], record) or pair in list_leading_truths(record)]
+    pairs = [
+        pair for pair in _list_pairs(shown) if not is_truth(pair[0], record) or pair in list_leading_truths(record)
+    ]
     return [(pair, shown[(shown["metric"] == pair[0]) & (shown["variant"] == pair[1])]) for pair in pairs]
 
 
@@ -183,7 +185,7 @@ def make_figure(width: float, height: float) -> Figure:
     return Figure(figsize=(width, height), dpi=_DPI, layout="constrained")
 
 
-def grid(size: int, height: float) -> tuple[Figure, list[Axes]]:
+def make_panels(size: int, height: float) -> tuple[Figure, list[Axes]]:
     """So many small panels, four in a row."""
     across = min(4, max(1, size))
     down = -(-size // across)
@@ -194,7 +196,7 @@ def grid(size: int, height: float) -> tuple[Figure, list[Axes]]:
     return figure, axes[:size]
 
 
-def about(record: RunRecord, bars: str = "") -> str:
+def describe_data(record: RunRecord, bars: str = "") -> str:
     """What every caption ends with."""
     settings, count = record.settings, record.instances
     some = f"{count:,} instance{'s' * (count != 1)}"
@@ -203,7 +205,7 @@ def about(record: RunRecord, bars: str = "") -> str:
     return escape_controls(f"{told} {where[:1].upper() + where[1:]}.")
 
 
-def legend(figure: Figure, axis: Axes, where: str = "lower center") -> None:
+def add_legend(figure: Figure, axis: Axes, where: str = "lower center") -> None:
     """Outside the panels; names are no formulas."""
     handles, labels = axis.get_legend_handles_labels()
     wide = [len(label) + 6 for label in labels]
@@ -216,7 +218,7 @@ def legend(figure: Figure, axis: Axes, where: str = "lower center") -> None:
         text.set_parse_math(False)
 
 
-def _name(axis: Axes, pair: tuple[str, str], record: RunRecord, more: str = "") -> None:
+def _set_title(axis: Axes, pair: tuple[str, str], record: RunRecord, more: str = "") -> None:
     """A panel's metric, on two lines if it has details."""
     title = make_metric_title(*pair, record)
     lines = [title.name, f"{title.bracket[1:]} {ARROWS[title.direction]}".strip()] if title.details else [title.text]
@@ -226,7 +228,7 @@ def _name(axis: Axes, pair: tuple[str, str], record: RunRecord, more: str = "") 
     axis.set_title("\n".join(lines), parse_math=False)
 
 
-def _apart(limits: tuple[float, float]) -> tuple[float, float]:
+def _widen_limits(limits: tuple[float, float]) -> tuple[float, float]:
     """Limits of an axis on which values that differ by rounding alone look the same."""
     low, high = limits
     middle = (low + high) / 2
@@ -236,15 +238,15 @@ def _apart(limits: tuple[float, float]) -> tuple[float, float]:
     )
 
 
-def _bars(lines: pd.DataFrame, name: str) -> Any:
+def _compute_error_bars(lines: pd.DataFrame, name: str) -> Any:
     """Distances from a value to both ends of its interval; none where there is none."""
     ends = np.stack([lines[name] - lines[f"{name}_low"], lines[f"{name}_high"] - lines[name]])
     return np.nan_to_num(np.maximum(ends.astype(float), 0))
 
 
-def _crosses(axis: Axes, x: Any, y: Any, across: Any, up: Any, names: Sequence[str], record: RunRecord) -> None:
+def _draw_crosses(axis: Axes, x: Any, y: Any, across: Any, up: Any, names: Sequence[str], record: RunRecord) -> None:
     """A mark for each explainer, by which x and y are indexed, with bars both ways."""
-    seen = looks(names)
+    seen = assign_looks(names)
     colours = [seen[name].colour for name in x.index]
     axis.hlines(y, x - across[0], x + across[1], colors=colours, lw=0.9)
     axis.vlines(x, y - up[0], y + up[1], colors=colours, lw=0.9)
@@ -252,16 +254,16 @@ def _crosses(axis: Axes, x: Any, y: Any, across: Any, up: Any, names: Sequence[s
         axis.plot(x[name], y[name], ls="", ms=4, label=escape_controls(record.explainers[name]), **seen[name].marked)
 
 
-def _scores(metrics: pd.DataFrame, record: RunRecord) -> Plot:
+def _draw_scores(metrics: pd.DataFrame, record: RunRecord) -> Plot:
     """A panel for each metric, a dot for each explainer."""
     names = list(dict.fromkeys(metrics["explainer"]))
     titles = [escape_controls(record.explainers[name]) for name in names]
-    shown, seen = _shown(metrics, record), looks(names)
-    figure, axes = grid(len(shown), 0.6 + 0.16 * max(2, len(names)))
+    shown, seen = _group_by_metric(metrics, record), assign_looks(names)
+    figure, axes = make_panels(len(shown), 0.6 + 0.16 * max(2, len(names)))
     for i, (axis, (pair, lines)) in enumerate(zip(axes, shown, strict=True)):
         places = [names.index(name) for name in lines["explainer"]]
         colours = [seen[name].colour for name in lines["explainer"]]
-        below, above = _bars(lines, "value")
+        below, above = _compute_error_bars(lines, "value")
         axis.hlines(places, lines["value"] - below, lines["value"] + above, colors=colours, lw=1.2)
         for place, value, name in zip(places, lines["value"], lines["explainer"], strict=True):
             axis.plot(value, place, ls="", ms=3.5, **seen[name].marked)
@@ -270,50 +272,52 @@ def _scores(metrics: pd.DataFrame, record: RunRecord) -> Plot:
         axis.margins(x=0.12)
         axis.grid(axis="x")
         axis.locator_params(axis="x", nbins=4)
-        axis.set_xlim(*_apart(axis.get_xlim()))
-        _name(axis, pair, record)
-    return Plot(figure, "Scores of the explainers", "Each metric's value for each explainer." + about(record, "Bars"))
+        axis.set_xlim(*_widen_limits(axis.get_xlim()))
+        _set_title(axis, pair, record)
+    return Plot(
+        figure, "Scores of the explainers", "Each metric's value for each explainer." + describe_data(record, "Bars")
+    )
 
 
-def _against_truth(
+def _draw_against_truth(
     metrics: pd.DataFrame, correlations: pd.DataFrame, record: RunRecord, truth: tuple[str, str]
 ) -> Plot:
     """A panel for each metric: its value for each explainer against how much of the gold that explainer finds."""
     agreement, gold = truth
     names = list(dict.fromkeys(metrics["explainer"]))
-    shown = {pair: lines.set_index("explainer") for pair, lines in _shown(metrics, record)}
+    shown = {pair: lines.set_index("explainer") for pair, lines in _group_by_metric(metrics, record)}
     true = shown[truth]
     shown = {pair: lines for pair, lines in shown.items() if pair not in list_leading_truths(record)}
     lead = correlations[(correlations["gold"] == gold) & (correlations["agreement"] == agreement)]
     tau = lead.set_index(["metric", "variant"])["tau"].to_dict()
-    figure, axes = grid(len(shown), 1.35)
+    figure, axes = make_panels(len(shown), 1.35)
     for axis, (pair, lines) in zip(axes, shown.items(), strict=True):
         both = [name for name in names if name in lines.index and name in true.index]
-        across, up = _bars(true.loc[both], "value"), _bars(lines.loc[both], "value")
-        _crosses(axis, true.loc[both, "value"], lines.loc[both, "value"], across, up, names, record)
+        across, up = _compute_error_bars(true.loc[both], "value"), _compute_error_bars(lines.loc[both], "value")
+        _draw_crosses(axis, true.loc[both, "value"], lines.loc[both, "value"], across, up, names, record)
         axis.set_xlim(-0.06, 1.06)
         axis.grid()
         axis.locator_params(axis="y", nbins=4)
-        axis.set_ylim(*_apart(axis.get_ylim()))
+        axis.set_ylim(*_widen_limits(axis.get_ylim()))
         if record.metrics[pair[0]].better == "lower":
             axis.invert_yaxis()  # up is better everywhere
-        _name(axis, pair, record, "" if pd.isna(tau.get(pair, np.nan)) else f", τ = {tau[pair]:.2f}")
+        _set_title(axis, pair, record, "" if pd.isna(tau.get(pair, np.nan)) else f", τ = {tau[pair]:.2f}")
     figure.supxlabel(f"ground truth ({agreement}, gold: {gold})", fontsize=8, parse_math=False)
-    legend(figure, max(axes, key=lambda axis: len(axis.lines)), "upper center")
+    add_legend(figure, max(axes, key=lambda axis: len(axis.lines)), "upper center")
     caption = (
         "What each metric says of an explainer, against how much of the gold that explainer finds. Up is better in "
         "every panel (axes of metrics that should be low are turned over): a metric that tells the truth rises from "
-        "left to right." + about(record, "Bars")
+        "left to right." + describe_data(record, "Bars")
     )
     asked = name_truths([gold], record)[gold]
     return Plot(figure, f"Metric against ground truth{'' if asked == gold else f': {asked}'}", caption)
 
 
-def _ranks(metrics: pd.DataFrame, record: RunRecord) -> Plot:
+def _draw_ranks(metrics: pd.DataFrame, record: RunRecord) -> Plot:
     """A line for each explainer through its ranks by all metrics, the truth first."""
     truths = list_leading_truths(record)
     names = list(dict.fromkeys(metrics["explainer"]))
-    shown = sorted((pair for pair, lines in _shown(metrics, record)), key=lambda pair: pair not in truths)
+    shown = sorted((pair for pair, lines in _group_by_metric(metrics, record)), key=lambda pair: pair not in truths)
     ranks = metrics.set_index(["metric", "variant", "explainer"])["rank"].to_dict()
     high = 1.5 + 0.22 * min(len(names), 20) + (len(shown) > _SLANTED)
     figure = make_figure(WIDE, high)
@@ -321,7 +325,7 @@ def _ranks(metrics: pd.DataFrame, record: RunRecord) -> Plot:
     first = sum(pair in truths for pair in shown)
     if first:
         axis.axvspan(-0.4, first - 0.6, color=GRID, lw=0, zorder=0)
-    seen = looks(names)
+    seen = assign_looks(names)
     for place, name in enumerate(names):
         mine = [ranks.get((*pair, name), np.nan) for pair in shown]
         shift = 0.09 * (place % 5 - 2) * min(1, len(names) / 6)  # tied explainers stay apart
@@ -339,16 +343,16 @@ def _ranks(metrics: pd.DataFrame, record: RunRecord) -> Plot:
     axis.set_yticks(range(1, len(names) + 1, max(1, len(names) // 10)))
     axis.set_ylabel("rank")
     axis.grid(axis="y")
-    legend(figure, axis, "right center")
+    add_legend(figure, axis, "right center")
     told = "the shaded truth comes first" if first else "there is no truth among them"
     caption = (
         f"Rank of each explainer (1 is the best) under each metric; {told}. A metric that agrees with the truth has "
-        "its lines in the same order; tied explainers share the mean of their places." + about(record)
+        "its lines in the same order; tied explainers share the mean of their places." + describe_data(record)
     )
     return Plot(figure, "Ranks across metrics", caption)
 
 
-def _counterfactuals(flips: pd.DataFrame, distances: pd.DataFrame, record: RunRecord) -> Plot:
+def _draw_counterfactuals(flips: pd.DataFrame, distances: pd.DataFrame, record: RunRecord) -> Plot:
     """Draw the share of flips against the distance, a panel for each level of access."""
     names = [name for name in record.explainers if name in set(flips["explainer"])]
     levels = [level for level in record.levels if level in set(flips["variant"])]
@@ -358,25 +362,25 @@ def _counterfactuals(flips: pd.DataFrame, distances: pd.DataFrame, record: RunRe
     for axis, level in zip(axes, levels, strict=True):
         valid, near = (frame[frame["variant"] == level].set_index("explainer") for frame in (flips, distances))
         both = [name for name in names if name in valid.index and name in near.index]
-        across, up = _bars(near.loc[both], "value"), _bars(valid.loc[both], "value")
-        _crosses(axis, near.loc[both, "value"], valid.loc[both, "value"], across, up, names, record)
+        across, up = _compute_error_bars(near.loc[both], "value"), _compute_error_bars(valid.loc[both], "value")
+        _draw_crosses(axis, near.loc[both, "value"], valid.loc[both, "value"], across, up, names, record)
         axis.set_ylim(-0.06, 1.06)
-        axis.set_xlim(*_apart(axis.get_xlim()))
+        axis.set_xlim(*_widen_limits(axis.get_xlim()))
         axis.grid()
         axis.set_xlabel(f"{distances_title} ({level}), lower is better")
     axes[0].set_ylabel(flips_title)
-    legend(figure, max(axes, key=lambda axis: len(axis.lines)))
+    add_legend(figure, max(axes, key=lambda axis: len(axis.lines)))
     caption = (
         "Share of instances with a counterfactual that flips the label, against its mean distance: the upper left is "
-        "best." + about(record, "Bars")
+        "best." + describe_data(record, "Bars")
     )
     return Plot(figure, f"{flips_title} against {distances_title.lower()}", caption)
 
 
-def _graded(metrics: pd.DataFrame, record: RunRecord) -> Plot:
+def _draw_graded(metrics: pd.DataFrame, record: RunRecord) -> Plot:
     """A panel for each metric: its value against how often a rung names the gold."""
-    shown = _shown(metrics, record)
-    figure, axes = grid(len(shown), 1.3)
+    shown = _group_by_metric(metrics, record)
+    figure, axes = make_panels(len(shown), 1.3)
     for axis, (pair, lines) in zip(axes, shown, strict=True):
         lines = lines.sort_values("rung")
         if len(lines) > _SMOOTH:
@@ -386,19 +390,19 @@ def _graded(metrics: pd.DataFrame, record: RunRecord) -> Plot:
         axis.plot(lines["rung"], lines["value"], "o-" if len(lines) < 30 else "-", ms=2, lw=1, color=COLOURS[0])
         axis.grid()
         axis.locator_params(axis="y", nbins=4)
-        axis.set_ylim(*_apart(axis.get_ylim()))
-        _name(axis, pair, record)
+        axis.set_ylim(*_widen_limits(axis.get_ylim()))
+        _set_title(axis, pair, record)
     figure.supxlabel("share of instances for which the gold is named", fontsize=8)
     rungs = metrics["explainer"].nunique()
     some = f", of which {_SMOOTH} are drawn" if rungs > _SMOOTH else ""
     caption = (
         f"Each metric's value for {rungs} explainers of known order{some}, against how often they name the gold."
-        + about(record, "Bands")
+        + describe_data(record, "Bands")
     )
     return Plot(figure, "Score against how often the gold is named", caption)
 
 
-def _correlations(correlations: pd.DataFrame, record: RunRecord) -> Plot:
+def _draw_correlations(correlations: pd.DataFrame, record: RunRecord) -> Plot:
     """τ and ρ of each metric with their p, against the leading truths and on a ladder."""
     agreement = record.settings.agreement
     chosen = correlations[correlations["agreement"] == agreement]
@@ -411,7 +415,7 @@ def _correlations(correlations: pd.DataFrame, record: RunRecord) -> Plot:
     sides.append((GRADED, correlations[correlations["family"] == GRADED]))
     sides = [(title, side[~side["metric"].isin(list_truth_metrics(record))]) for title, side in sides]
     sides = [(title, side) for title, side in sides if side["tau"].notna().any()]
-    pairs = list(dict.fromkeys(pair for _, side in sides for pair in _pairs(side[side["tau"].notna()])))
+    pairs = list(dict.fromkeys(pair for _, side in sides for pair in _list_pairs(side[side["tau"].notna()])))
     figure = make_figure(WIDE, 0.9 + 0.25 * len(pairs))
     axes = np.atleast_1d(np.asarray(figure.subplots(1, max(1, len(sides)), sharey=True)))
     for axis, (title, side) in zip(axes, sides, strict=False):
@@ -420,7 +424,7 @@ def _correlations(correlations: pd.DataFrame, record: RunRecord) -> Plot:
             lines = select_subset(ranked, subset)
             if lines[of].isna().all() or (subset == WITHOUT_CONTROLS and not has_controls(side)):
                 continue
-            place, bars = np.array([pairs.index(pair) for pair in _pairs(lines)]), _bars(lines, of)
+            place, bars = np.array([pairs.index(pair) for pair in _list_pairs(lines)]), _compute_error_bars(lines, of)
             axis.errorbar(lines[of], place + shift, xerr=bars, fmt=mark, ms=3.8, lw=1.2, color=colour, label=name)
             column = [(-0.85, f"p({sign})")]
             for at, p in zip(place, lines[f"p_{of}"], strict=True):
@@ -441,12 +445,12 @@ def _correlations(correlations: pd.DataFrame, record: RunRecord) -> Plot:
         range(len(pairs)), [escape_controls(make_metric_title(*pair, record).text) for pair in pairs], parse_math=False
     )
     axes[0].set_ylim(len(pairs) - 0.5, -0.6)
-    legend(figure, axes[0])
+    add_legend(figure, axes[0])
     caption = (
         "Kendall's τ, with and without controls (explainers that name chance or the gold itself), and Spearman's ρ "
         "between each metric's ranking and the truth. p: how often a random order "
         "would agree with the truth as well (all orders are tried for up to eight explainers; one-sided, for each "
-        "metric by itself)." + about(record, "Bars")
+        "metric by itself)." + describe_data(record, "Bars")
     )
     return Plot(figure, "Agreement of each metric with the truth", caption)
 
@@ -459,9 +463,11 @@ _COEFFICIENTS = (
 )
 
 
-def _costs(metrics: pd.DataFrame, costs: pd.DataFrame, record: RunRecord, truths: Sequence[tuple[str, str]]) -> Plot:
+def _draw_costs(
+    metrics: pd.DataFrame, costs: pd.DataFrame, record: RunRecord, truths: Sequence[tuple[str, str]]
+) -> Plot:
     """How much of the gold an explainer finds, against what it costs."""
-    seen = looks(list(dict.fromkeys(metrics["explainer"])))
+    seen = assign_looks(list(dict.fromkeys(metrics["explainer"])))
     spent = costs[costs["part"] == "explainer"].set_index("name")
     figure = make_figure(WIDE, 0.6 + 2.2 * len(truths))
     kinds = (
@@ -473,7 +479,7 @@ def _costs(metrics: pd.DataFrame, costs: pd.DataFrame, record: RunRecord, truths
         mine = metrics[(metrics["metric"] == truth[0]) & (metrics["variant"] == truth[1]) & metrics["value"].notna()]
         row[0].set_ylabel(f"{truth[0]} (gold: {truth[1]})", parse_math=False)
         for axis, (of, label, least) in zip(row, kinds, strict=True):
-            for line, bar in zip(mine.to_dict("records"), _bars(mine, "value").T, strict=True):
+            for line, bar in zip(mine.to_dict("records"), _compute_error_bars(mine, "value").T, strict=True):
                 cost = float(spent.loc[line["explainer"], of]) / record.instances * (1000 if of == "seconds" else 1)
                 look: dict[str, Any] = {"ls": "", "ms": 4.5, "elinewidth": 1.2, **seen[line["explainer"]].marked}
                 title = escape_controls(record.explainers[line["explainer"]])
@@ -485,6 +491,8 @@ def _costs(metrics: pd.DataFrame, costs: pd.DataFrame, record: RunRecord, truths
             axis.grid()
             if truth == truths[-1]:
                 axis.set_xlabel(label)
-    legend(figure, figure.axes[0])
-    caption = "How much of the gold an explainer finds, against what its explanations cost." + about(record, "Bars")
+    add_legend(figure, figure.axes[0])
+    caption = "How much of the gold an explainer finds, against what its explanations cost." + describe_data(
+        record, "Bars"
+    )
     return Plot(figure, "Cost against faithfulness", caption)

@@ -27,7 +27,7 @@ class Recommendation:
     disagree: Sequence[int] = ()  # instances about which the explainers disagree most
 
 
-def tell(results: Results) -> Recommendation | None:
+def write_recommendation(results: Results) -> Recommendation | None:
     """What the run recommends; None of the paper's white box, which nobody asks about."""
     try:
         advice = results.recommendation_record

@@ -15,7 +15,7 @@ import pytest
 
 from cfeval_cli.errors import Failure, UserError
 from cfeval_cli.report.page import build
-from cfeval_cli.report.page.verdict import tell
+from cfeval_cli.report.verdict import write_verdict
 from cfeval_cli.results import read as folders
 from tests import inside
 from tests.conftest import SCORED, unless
@@ -108,7 +108,7 @@ OF_SUMS = ["truth=[signed,centered]", "gold=signed"]  # truths that other models
 def headline(folder):
     """What the command says in the end."""
     found = folders.read(folder)
-    return tell(found.findings, found.record).headline
+    return write_verdict(found.findings, found.record).headline
 
 
 def page_of(folder):

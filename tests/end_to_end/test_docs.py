@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cfeval_cli.report.page.verdict import tell
+from cfeval_cli.report.verdict import write_verdict
 from cfeval_cli.results.read import read
 from tests import inside
 from tests.conftest import SCORED, unless
@@ -65,7 +65,7 @@ def test_what_a_page_tells_to_write_and_run_works(page, toy, kept, tmp_path, mon
         inside.run(tmp_path / "run", *words, folder=tmp_path / "conf")
     made = read(tmp_path / "run")
     metrics = made.findings.metrics
-    assert metrics["value"].notna().sum() > 5 and tell(made.findings, made.record).headline
+    assert metrics["value"].notna().sum() > 5 and write_verdict(made.findings, made.record).headline
     shown = {
         "explainer": metrics["explainer"], "metric": metrics["metric"], "truth": metrics["variant"],
         "removal": metrics["variant"],

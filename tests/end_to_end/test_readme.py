@@ -9,8 +9,7 @@ from textwrap import wrap
 import pandas as pd
 import pytest
 
-from cfeval_cli.report import plots, recommendation
-from cfeval_cli.report.page import verdict
+from cfeval_cli.report import plots, recommendation, verdict
 from cfeval_cli.results.recommendation import parse_recommendation
 from cfeval_cli.statistics.findings import Findings
 from tests.conftest import cfeval, only_run
@@ -102,15 +101,15 @@ def adults_kept():
 
 
 def test_the_verdict_that_is_shown_follows_from_the_figures_that_are_kept(adults_kept):
-    told = lines_of(f"Verdict: {verdict.tell(*adults_kept).headline}.")
+    told = lines_of(f"Verdict: {verdict.write_verdict(*adults_kept).headline}.")
     assert printed("cfeval run dataset=adults")[1] == told
 
 
 def test_the_picture_is_drawn_from_the_figures_that_are_kept(adults_kept):
     findings, record = adults_kept
-    with plots.style():
-        figure = plots._correlations(findings.correlations, record)
-    same_figure(figure.drawn("svg"), (ROOT / "docs" / "pictures" / "adults.svg").read_bytes())
+    with plots.apply_style():
+        figure = plots._draw_correlations(findings.correlations, record)
+    same_figure(figure.render("svg"), (ROOT / "docs" / "pictures" / "adults.svg").read_bytes())
     assert "figures/correlations.svg` of `make run`" in README
 
 

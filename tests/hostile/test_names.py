@@ -199,10 +199,10 @@ def test_names_in_figures_are_text():
     record = change_record(RUN, data={"name": name}, explainers=dict.fromkeys(RUN.explainers, name), metrics=metrics)
     scores, order = build(4, n=30)
     findings = conclude(Scores.of(scores), order, Bootstrap(0, resamples=50, least=1), "signed")
-    figures = list(plots.draw(findings, COSTS, record).values())
+    figures = list(plots.draw_plots(findings, COSTS, record).values())
     for figure in figures:
-        xml.etree.ElementTree.fromstring(figure.drawn("svg"))  # whole, without control characters
-    assert figures[0].drawn("png")
+        xml.etree.ElementTree.fromstring(figure.render("svg"))  # whole, without control characters
+    assert figures[0].render("png")
 
 
 def test_messages_are_shown_not_obeyed(capsys):

@@ -128,7 +128,7 @@ def test_no_command_writes_through_a_link(toy, run, tmp_path, command):
         with pytest.raises(UserError, match="is a symbolic link"):
             command(main, *words)
     with pytest.raises(UserError, match="is a symbolic link"):  # as for a sweep and the atlas
-        build.save({"ranks": Plot(make_figure(1, 1), "", "")}, tmp_path / "gathered", ["png"])
+        build.save_figures({"ranks": Plot(make_figure(1, 1), "", "")}, tmp_path / "gathered", ["png"])
     with pytest.raises(UserError, match="figures is a symbolic link"), RunFolder(run, []).opened():
         raise AssertionError
     assert {path.name: path.read_text() for path in outside.iterdir()} == dict.fromkeys(

@@ -51,7 +51,7 @@ def reports(toy, toy_text, made):
     for number, seed in enumerate((1, 2)):
         shutil.copytree(made(toy, *SWEPT, f"seed={seed}"), sweep / str(number))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(build, "save", lambda *_: None)  # figures are in the page, too
+        patch.setattr(build, "save_figures", lambda *_: None)  # figures are in the page, too
         gather([sweep], sweep, {sweep / "2": [f"seed={EVIL}"]}, page=True)
     return {"table": table / "report.html", "text": text / "report.html", "sweep": sweep / "report.html"}
 

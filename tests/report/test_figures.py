@@ -24,14 +24,14 @@ def test_distances_and_drops_are_drawn_where_a_search_saw_probabilities(iterates
         for i in range(4) for name in "ab" for level in RECORD.levels
     ]  # fmt: skip
     whole = pd.DataFrame(lines)
-    drawn = distributions.draw(instances, [whole], ["a", "b"], RECORD)
+    drawn = distributions.draw_distributions(instances, [whole], ["a", "b"], RECORD)
     assert list(drawn) == ["distributions", *(["convergence"] if iterates else [])]
     labels = [axis.get_xlabel() for axis in drawn["distributions"].figure.axes]
     assert labels == ["distance (label)", "distance (probability)", "drop of P(ŷ) (probability)"]
-    assert drawn["distributions"].drawn("svg").startswith(b"<?xml")
-    in_parts = distributions.draw(instances, [whole[:3], whole[3:3], whole[3:]], ["a", "b"], RECORD)
-    assert {name: plot.drawn("svg") for name, plot in in_parts.items()} == {
-        name: plot.drawn("svg") for name, plot in drawn.items()
+    assert drawn["distributions"].render("svg").startswith(b"<?xml")
+    in_parts = distributions.draw_distributions(instances, [whole[:3], whole[3:3], whole[3:]], ["a", "b"], RECORD)
+    assert {name: plot.render("svg") for name, plot in in_parts.items()} == {
+        name: plot.render("svg") for name, plot in drawn.items()
     }
     boxes = {one.get_ydata()[0]: one.get_xdata()[0] for one in drawn["distributions"].figure.axes[0].lines[2::3]}
     assert boxes == {0: 2.5, 1: 2.5}  # the mean distance of either
@@ -42,6 +42,6 @@ def test_a_figure_takes_on_the_colours_of_the_page_and_its_names_are_its_own():
         '<?xml version="1.0"?><!-- c --><svg viewBox="0 0 1 1" width="9"><metadata>x</metadata><g id="used"></g>'
         '<g id="not"></g><use href="#used"/><path style="fill: #0072B2; font-family: X;"/></svg>'
     )
-    made = svg.inline(text, "one", "<title>", "desc")
+    made = svg.make_inline_svg(text, "one", "<title>", "desc")
     assert 'id="one-used"' in made and 'href="#one-used"' in made and 'id="not"' not in made and "metadata" not in made
     assert "var(--c0)" in made and "font-family" not in made and "&lt;title&gt;" in made

@@ -16,9 +16,9 @@ from cfeval_cli.cli import report
 from cfeval_cli.errors import UserError
 from cfeval_cli.report import distributions
 from cfeval_cli.report.page import build, instances, provenance
-from cfeval_cli.report.page.verdict import _Judged, tell
 from cfeval_cli.report.render.csv_text import render_csv
 from cfeval_cli.report.table import Cell, Row, Table, Title
+from cfeval_cli.report.verdict import _Judged, write_verdict
 from cfeval_cli.results.read import read
 from cfeval_cli.statistics.subsets import WITHOUT_CONTROLS
 from cfeval_cli.study.sweep.gather import gather
@@ -44,7 +44,7 @@ def opened(folder):
 
 def page(folder, figures=True):
     told = opened(folder)
-    return build.Report(told).page(build.draw(told) if figures else {}, [])
+    return build.Report(told).page(build.draw_figures(told) if figures else {}, [])
 
 
 def embedded(html, name):
@@ -166,7 +166,7 @@ def test_names_with_markup_stay_names(toy, made):
     described["features"][0]["name"] = described["values"][0][0] = EVIL
     (folder / "dataset.json").write_text(json.dumps(described))
     told = opened(folder)
-    drawn = distributions.draw(told.predicted, told.edits(), told.shown, told.record)
+    drawn = distributions.draw_distributions(told.predicted, told.edits(), told.shown, told.record)
     html = check(build.Report(told).page(drawn, []))  # of the others tests/hostile/test_names.py has such names
     assert "<svg" in html
     assert "<img" not in html and html.count("</script>") == 3 and "49" not in re.findall(r"\$x.{30}", html)[0]
@@ -210,7 +210,7 @@ def test_unusual_runs_have_sane_reports(toy, made, overrides, expected):
     folder = made(toy, *overrides, "model.max_epochs=10")
     few = overrides[-1].startswith("metric=")  # little to be drawn, and that is tried below
     said = unescape(text_of(check(page(folder, figures=not few))))
-    assert not few or "correlations" not in build.draw(opened(folder))
+    assert not few or "correlations" not in build.draw_figures(opened(folder))
     assert all(text in said for text in expected) and not re.search(r"\bnan\b|\bNone \[|inf\b", said)
 
 
@@ -258,15 +258,15 @@ def test_a_ladder_of_500_rungs_stays_light(toy, made):
 
 def test_the_browser_holds_some_instances_spread_over_the_predictions():
     probability = np.random.default_rng(0).random(5000)
-    some = instances.pick(probability, 300)
+    some = instances.select_spread(probability, 300)
     assert len(set(some)) == 300 and (np.diff(some) > 0).all()
     assert probability[some].max() == probability.max() and abs(np.median(probability[some]) - 0.5) < 0.02
-    assert instances.pick(probability[:10], 300).tolist() == list(range(10))
+    assert instances.select_spread(probability[:10], 300).tolist() == list(range(10))
 
 
 def test_what_the_browser_shows_is_what_the_files_say(toy, made):
     folder = made(toy, FOUR)
-    data = instances.gather(opened(folder))
+    data = instances.build_browser(opened(folder))
     scores = pd.read_parquet(folder / "scores.parquet").set_index(["metric", "variant", "explainer", "instance"])
     scores = scores["numerator"].to_dict()
     found = {
@@ -293,7 +293,7 @@ def test_what_the_browser_shows_is_what_the_files_say(toy, made):
 def test_too_many_bytes_make_fewer_instances(toy, made, monkeypatch):
     folder = read(made(toy, FOUR))
     monkeypatch.setattr(instances, "_BYTES", 12_000)
-    data = instances.gather(folder)
+    data = instances.build_browser(folder)
     assert 1 <= len(data["instances"]) < 40 and len(json.dumps(data["instances"])) < 20_000
 
 
@@ -305,7 +305,7 @@ def verdict_of(folder, many=2, **columns):
     for name, value in columns.items():
         lines.loc[rest & lines["tau"].notna(), name] = value
     lines.loc[rest, "explainers"] = many
-    return tell(told.findings, told.record)
+    return write_verdict(told.findings, told.record)
 
 
 def test_the_verdict_claims_no_more_than_p_allows(toy, made):
@@ -355,7 +355,7 @@ def test_the_verdict_compares_metrics_that_rank_the_same_explainers(toy, made, g
     lines.loc[rest, "tau"] = np.where(known, np.where(fewer[rest], 1.0, 0.5), np.nan)
     lines.loc[rest, "p_tau"] = 0.2
     lines.loc[rest & (lines["metric"] == "dfr") & lines["tau"].notna(), "tau"] = -0.25
-    said = tell(told.findings, told.record)
+    said = write_verdict(told.findings, told.record)
     assert "Comp. (del.)" in said.headline
     assert not any(name in said.headline for name in ("C (disc.", "DFR", "Validity (label)"))
     (point,) = (point for point in said.points if point.startswith("Ranked fewer explainers"))
@@ -377,7 +377,7 @@ def test_the_verdict_compares_metrics_that_rank_the_same_explainers(toy, made, g
 def test_controls_alone_give_no_verdict(toy, made):
     told = opened(made(toy, "explainer=[random,lr]", FEW))
     assert told.findings.correlations["tau"].notna().any()
-    said = tell(told.findings, told.record)
+    said = write_verdict(told.findings, told.record)
     assert said.headline == "This run cannot tell which metric agrees with the truth" and not said.sure
     assert (
         "without the controls (Random and LR), which name features at random or the gold itself (centered, whichever "
@@ -388,7 +388,7 @@ def test_controls_alone_give_no_verdict(toy, made):
 @pytest.mark.parametrize(("count", "few"), [(1, "One instance is"), (29, "29 instances are"), (30, None)])
 def test_of_a_handful_of_instances_nothing_is_claimed(toy, made, count, few):
     told = opened(made(toy, FOUR))
-    found = tell(told.findings, change_record(told.record, instances=count))
+    found = write_verdict(told.findings, change_record(told.record, instances=count))
     if few:
         assert found.headline == f"{few} too few to tell which explainer or which metric is right" and not found.sure
     assert ("closest" in found.headline.lower() or "best" in found.headline) == (few is None)
@@ -396,7 +396,7 @@ def test_of_a_handful_of_instances_nothing_is_claimed(toy, made, count, few):
 
 def test_only_effects_are_coloured(toy, made):
     folder = opened(made(toy, FOUR))
-    told = instances.gather(folder)
+    told = instances.build_browser(folder)
     assert dict(zip(told["explainers"], told["effects"], strict=True)) == {
         folder.record.explainers[name]: name != "random" for name in folder.shown
     }
@@ -412,8 +412,8 @@ def test_faults_are_told_if_there_are_any(toy, made):
     told["fault"] = None
     told.loc[(told["explainer"] == "decision_boundary") & (told.index % 2 == 0), "fault"] = "it broke"
     told.to_parquet(folder / "explanations.parquet", index=False)
-    assert "Instances that were not explained: DecisionBoundary 7." in provenance.warnings(opened(folder))
-    assert any(one["e"][2] == ["it broke"] for one in instances.gather(opened(folder))["instances"])
+    assert "Instances that were not explained: DecisionBoundary 7." in provenance.list_warnings(opened(folder))
+    assert any(one["e"][2] == ["it broke"] for one in instances.build_browser(opened(folder))["instances"])
 
 
 def test_a_folder_without_a_complete_run_has_no_report(toy, made, tmp_path, monkeypatch):
@@ -444,13 +444,13 @@ def test_a_sweep_has_a_report_that_names_what_varies_and_what_failed(toy, made, 
         record = json.loads((tmp_path / str(number) / "run.json").read_text())
         (tmp_path / str(number) / "run.json").write_text(json.dumps(record | {"overrides": overrides}))
     (tmp_path / "0" / "report.html").touch()
-    save, wanted = build.save, []
+    save, wanted = build.save_figures, []
 
     def only_svg(drawn, into, kinds):  # which the page has, too
         wanted.extend(kinds)
         save(drawn, into, ["svg"])
 
-    monkeypatch.setattr(build, "save", only_svg)
+    monkeypatch.setattr(build, "save_figures", only_svg)
     done = gather([tmp_path], tmp_path, {tmp_path / "9": ["seed=<b>", "k=99"]}, page=True)
     html = check((tmp_path / "report.html").read_text())
     said = unescape(text_of(html))
@@ -472,7 +472,7 @@ def test_too_few_resamples_are_said_and_only_then(toy, made, resamples):
     least = 2 / (resamples + 1) * judged.hypotheses * (judged.hypotheses - 1) / 2
     assert bool(judged.blunt) == (least >= 0.05) == (resamples == 100)
     assert judged.differences["p_holm"].min() >= min(1.0, least) - 1e-12  # no p can be smaller
-    said = " ".join(tell(told.findings, told.record).points)
+    said = " ".join(write_verdict(told.findings, told.record).points)
     assert ("too few to be sure" in said) == bool(judged.blunt)
 
 
@@ -485,5 +485,5 @@ def test_metrics_that_share_the_lead_do_not_share_an_interval(toy, made):
     lines.loc[lead, ["tau", "tau_high"]] = 1.0
     lines.loc[lead & (lines["metric"] == "dfr"), "tau_low"] = 0.25
     lines.loc[lead & (lines["metric"] == "c"), "tau_low"] = 0.75
-    said = tell(told.findings, told.record).points[0]
+    said = write_verdict(told.findings, told.record).points[0]
     assert "DFR (del.) [0.250, 1.000]" in said and "DFR (marginal) [0.250, 1.000]" in said and "[0.750, 1.000]" in said

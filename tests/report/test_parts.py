@@ -6,7 +6,7 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from cfeval_cli.report.page import glossary, instances, methods, why
+from cfeval_cli.report.page import examples, glossary, instances, methods
 from cfeval_cli.report.page.build import Report
 from cfeval_cli.report.table import Title
 from cfeval_cli.report.titles import name_truths
@@ -43,8 +43,8 @@ def _of(frame, number, name):
 
 def test_the_three_instances_are_those_of_most_disagreement_and_say_what_the_files_say(folder):
     questions = name_truths(folder.record.settings.gold, folder.record)
-    browser = instances.gather(folder)
-    cases = why.choose(browser, questions).cases
+    browser = instances.build_browser(folder)
+    cases = examples.select_examples(browser, questions).cases
     told = {name: pd.read_parquet(folder.folder / f"{name}.parquet") for name in ("explanations", "counterfactuals")}
     named = (
         told["explanations"]
@@ -55,7 +55,7 @@ def test_the_three_instances_are_those_of_most_disagreement_and_say_what_the_fil
     ids = [int(re.match(r"Instance (\d+):", case.title)[1]) for case in cases]
     assert len(ids) == 3 and sorted(named.loc[ids]) == sorted(most.iloc[:3])
     first = [browser["instances"][at]["id"] for at in (-1, 2)]  # whom the recommendation names comes first
-    assert [case.title.partition(":")[0] for case in why.choose(browser, questions, first).cases][:2] == [
+    assert [case.title.partition(":")[0] for case in examples.select_examples(browser, questions, first).cases][:2] == [
         f"Instance {number}" for number in first
     ]
     features = folder.described.features
@@ -81,7 +81,7 @@ def test_the_three_instances_are_those_of_most_disagreement_and_say_what_the_fil
 
 
 def test_every_head_of_a_row_leads_to_a_definition_which_the_classes_give(folder, page):
-    known = {term.name: term for term in glossary.terms(folder.record)}
+    known = {term.name: term for term in glossary.list_terms(folder.record)}
     assert known["Validity"].what == "Share of instances whose label changed."
     assert known["Omission"].what == "The drop in p(ŷ) when a feature is removed."
     assert known["GroundTruth"].what.startswith("recall: Mean share") and "hit: Share" in known["GroundTruth"].what
@@ -106,25 +106,25 @@ def test_a_head_is_explained_by_its_term_or_name(title, name):
 
 def test_a_folder_that_defines_nothing_has_the_usual_words_only(folder):
     record = folder.record.model_copy(update={"definitions": DefinitionsEntry()})
-    names = {term.name for term in glossary.terms(record)}
+    names = {term.name for term in glossary.list_terms(record)}
     assert "τ" in names and "Validity" not in names
-    assert len({term.anchor for term in glossary.terms(folder.record)}) == len(glossary.terms(folder.record))
+    assert len({term.anchor for term in glossary.list_terms(folder.record)}) == len(glossary.list_terms(folder.record))
 
 
 def test_the_methods_are_those_of_the_settings(folder):
-    text, settings = methods.paragraph(folder.record), folder.record.settings
+    text, settings = methods.write_methods(folder.record), folder.record.settings
     assert f"on {folder.record.instances:,} test instances of toy by Random, Omission, DecisionBoundary and LR" in text
     assert "name k = 2 features" in text and folder.record.setup in text and f"seed {settings.seed}." in text
     assert "centered (contribution; exact) and contrast (change; exact)" in text
     assert "95 % bootstrap intervals over 100 resamples" in text and "Kendall's τ" in text
     bare = change_record(folder.record, truths={}, resampled=0)
-    assert "No truth is known" in methods.paragraph(bare) and "bootstrap" not in methods.paragraph(bare)
-    cited = methods.citation("9.9")
+    assert "No truth is known" in methods.write_methods(bare) and "bootstrap" not in methods.write_methods(bare)
+    cited = methods.write_citation("9.9")
     assert "version = {9.9}" in cited and "2109.01962" in cited and cited.count("{") == cited.count("}")
 
 
 def test_what_is_copied_is_escaped(folder):
     record = change_record(folder.record, explainers=dict.fromkeys(folder.record.explainers, "<b>x"))
-    assert "<b>x" in methods.paragraph(record)
+    assert "<b>x" in methods.write_methods(record)
     html = Report(replace(folder, record=record)).page({}, [])
     assert "<b>x" not in re.sub(r"<script.*?</script>", "", html, flags=re.S) and "&lt;b&gt;x" in html

@@ -36,7 +36,7 @@ def drawn(rungs=False):
     if rungs:
         order["rung"] = order["explainer"].map({"a": 1.0, "b": 0.5, "c": 0.25, "d": 0.0})
     findings = conclude(Scores.of(scores), order, Bootstrap(0, resamples=50, least=1), "signed")
-    return findings, plots.draw(findings, COSTS, RUN)
+    return findings, plots.draw_plots(findings, COSTS, RUN)
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +55,7 @@ def test_scores_have_a_dot_and_an_interval_for_each_explainer(shown):
     findings, figures = shown
     assert list(figures) == ["correlations", "truth", "ranks", "costs"]
     other = change_record(RUN, settings={"gold": ["absolute"]})  # a truth that was not computed
-    figure = plots.draw(findings, COSTS, other)["scores"].figure
+    figure = plots.draw_plots(findings, COSTS, other)["scores"].figure
     panels = {re.sub(r"\n", " ", axis.get_title()): axis for axis in figure.axes if axis.get_visible()}
     panel = panels["C (disc., label) ↑"]
     mine = findings.metrics[findings.metrics["metric"] == "c"]
@@ -82,10 +82,10 @@ def test_each_metric_is_drawn_against_the_truth_and_ranks_begin_with_it(shown):
 
 @pytest.mark.parametrize("pair", [("c", "probability"), ("proximity", "probability"), ("comprehensiveness", "del")])
 def test_a_title_with_its_tau_has_room_in_the_last_panel(pair):
-    figure, axes = plots.grid(4, 1.35)
-    with plots.style():
-        plots._name(axes[-1], pair, RECORD, ", τ = -0.07")
-        plots.Plot(figure, "", "").drawn("svg")  # which finds the places
+    figure, axes = plots.make_panels(4, 1.35)
+    with plots.apply_style():
+        plots._set_title(axes[-1], pair, RECORD, ", τ = -0.07")
+        plots.Plot(figure, "", "").render("svg")  # which finds the places
         box = axes[-1].title.get_window_extent()
     assert "τ = -0.07" in axes[-1].get_title() and box.x1 <= figure.bbox.x1 + 1
 
@@ -129,15 +129,15 @@ def test_costs_are_told_for_each_instance(shown):
 def test_the_same_figure_has_the_same_bytes_and_names_are_no_markup(shown):
     one, two = shown[1], drawn()[1]
     for kind, names in (("svg", list(one)), ("pdf", list(one)), ("png", ["truth"])):  # dots take long
-        bodies = {name: one[name].drawn(kind) for name in names}
-        assert bodies == {name: two[name].drawn(kind) for name in names}
+        bodies = {name: one[name].render(kind) for name in names}
+        assert bodies == {name: two[name].render(kind) for name in names}
         if kind == "svg":
             assert not any(b"<b>" in text for text in bodies.values()) and b"$x^2$ &lt;b&gt;" in bodies["truth"]
 
 
 def test_values_that_differ_by_rounding_alone_look_the_same():
-    low, high = plots._apart((1.4142135623730951, 1.4142135623730954))
-    assert low < 1.3 and high > 1.5 and plots._apart((0.1, 0.2)) == (0.1, 0.2)
+    low, high = plots._widen_limits((1.4142135623730951, 1.4142135623730954))
+    assert low < 1.3 and high > 1.5 and plots._widen_limits((0.1, 0.2)) == (0.1, 0.2)
 
 
 def test_a_run_draws_what_it_was_asked_for_and_counts_seconds_and_rows(toy, made):
@@ -174,11 +174,11 @@ def test_a_run_draws_what_it_was_asked_for_and_counts_seconds_and_rows(toy, made
 
 def test_colour_and_mark_belong_to_a_name_and_no_two_explainers_that_there_are_look_alike():
     names = sorted({path.stem for path in (CONF / "explainer").glob("*.yaml")})
-    together = plots.looks(names)
+    together = plots.assign_looks(names)
     assert len({(look.colour, look.mark) for look in together.values()}) == len(names)
     assert not any(look.hollow for look in together.values())
     for name in names:
-        assert plots.looks([name])[name] == together[name] == plots.looks(names[::-1])[name]
+        assert plots.assign_looks([name])[name] == together[name] == plots.assign_looks(names[::-1])[name]
     six = [together[name] for name in ("random", "omission", "lime", "anchor", "decision_boundary", "lr")]
     assert len({look.colour for look in six}) == len({look.mark for look in six}) == 6
     field = [together[name] for name in names if name not in ("paper", "field", "file", "ladder", "lime_package")]
@@ -188,11 +188,11 @@ def test_colour_and_mark_belong_to_a_name_and_no_two_explainers_that_there_are_l
 def test_a_users_own_explainer_that_looks_as_another_does_is_hollow():
     """Of a hundred names some must: then the later one of two is, whichever others are there."""
     names = [f"mine_{i}" for i in range(100)]
-    seen = plots.looks(names)
+    seen = plots.assign_looks(names)
     pairs = [(a, b) for a, b in combinations(sorted(names), 2) if _shape(seen[a]) == _shape(seen[b])]
     assert pairs
     for a, b in pairs[:20]:
-        both = plots.looks([b, a])
+        both = plots.assign_looks([b, a])
         assert not both[a].hollow and both[b].hollow and _shape(both[a]) == _shape(seen[a])
 
 
@@ -204,7 +204,7 @@ def test_figures_do_not_obey_a_matplotlibrc():
     import matplotlib
 
     with matplotlib.rc_context({"text.usetex": True, "lines.linewidth": 9.0, "font.family": ["cursive"]}):
-        with plots.style():
+        with plots.apply_style():
             assert not matplotlib.rcParams["text.usetex"] and matplotlib.rcParams["lines.linewidth"] == 1.5
             assert matplotlib.rcParams["font.size"] == 8
         assert matplotlib.rcParams["text.usetex"]

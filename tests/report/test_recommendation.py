@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from cfeval_cli.errors import UserError
-from cfeval_cli.report.recommendation import tell
+from cfeval_cli.report.recommendation import write_recommendation
 from cfeval_cli.results.recommendation import parse_recommendation
 from tests.records import make_metric, make_record
 
@@ -42,7 +42,7 @@ def said(**changes):
         record=RECORD,
         described=SimpleNamespace(features=["age", "sex"]),
     )
-    return tell(folder)
+    return write_recommendation(folder)
 
 
 def test_who_is_as_good_as_the_best_and_cheaper_is_to_be_used():
@@ -99,6 +99,6 @@ def test_what_is_damaged_is_named_and_what_is_not_there_is_nothing():
         folder=Path("x"),
     )
     with pytest.raises(UserError, match=r"recommendation\.json is damaged"):
-        tell(folder)  # features that the data do not have
+        write_recommendation(folder)  # features that the data do not have
     folder.recommendation_record = None
-    assert tell(folder) is None
+    assert write_recommendation(folder) is None

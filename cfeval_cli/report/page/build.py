@@ -17,12 +17,12 @@ from markupsafe import Markup
 
 from cfeval_cli import __version__
 from cfeval_cli.core.files import make_subfolder, whole_file
-from cfeval_cli.report import distributions, plots, recommendation
+from cfeval_cli.report import distributions, plots, recommendation, verdict
 from cfeval_cli.report.build_brief import build_brief
 from cfeval_cli.report.build_costs import build_costs
 from cfeval_cli.report.build_tables import build_tables, select_metrics
 from cfeval_cli.report.notes import describe_baselines
-from cfeval_cli.report.page import glossary, instances, methods, provenance, stages, svg, verdict, why
+from cfeval_cli.report.page import examples, glossary, instances, methods, provenance, stages, svg
 from cfeval_cli.report.plots import NARROW, Plot
 from cfeval_cli.report.render.csv_text import render_csv
 from cfeval_cli.report.render.html import render_html
@@ -34,7 +34,7 @@ from cfeval_cli.results.read import Results
 from cfeval_cli.results.record import RunRecord
 from cfeval_cli.statistics.findings import Findings
 
-NAME = "report.html"
+PAGE_FILE = "report.html"
 
 
 def _plain(table: pd.DataFrame) -> pd.DataFrame:
@@ -73,12 +73,12 @@ class Report:
     @cached_property
     def recommendation(self) -> recommendation.Recommendation | None:
         """Which explainer is to be used on the model."""
-        return recommendation.tell(self.results)
+        return recommendation.write_recommendation(self.results)
 
     @cached_property
     def verdict(self) -> verdict.Verdict:
         """Which metric or explainer is to be believed."""
-        return verdict.tell(self._findings, self.results.record)
+        return verdict.write_verdict(self._findings, self.results.record)
 
     @property
     def answer(self) -> list[str]:
@@ -105,50 +105,50 @@ class Report:
 
     def files(self, figures: Sequence[str], page: bool = True) -> Iterator[tuple[str, bytes]]:
         """The figures in so many formats, and the page, by the names of their files."""
-        drawn = draw(self.results) if figures or page else {}
+        drawn = draw_figures(self.results) if figures or page else {}
         for kind in figures:
             for name, plot in drawn.items():
-                yield f"figures/{name}.{kind}", plot.drawn(kind)
+                yield f"figures/{name}.{kind}", plot.render(kind)
         if page:
-            yield NAME, self.page(drawn, figures).encode()
+            yield PAGE_FILE, self.page(drawn, figures).encode()
 
     def page(self, drawn: Mapping[str, Plot], figures: Sequence[str]) -> str:
         """All of it, to be opened in a browser."""
         results, record = self.results, self.results.record
         settings, data, count = record.settings, record.data, record.instances
         disagree = () if self.recommendation is None else self.recommendation.disagree
-        browser = instances.gather(results, disagree)
+        browser = instances.build_browser(results, disagree)
         facts = [
             ("data", data.name), ("instances", f"{count:,}"), ("explainers", str(len(record.explainers))),
             ("k", str(settings.k)), ("seed", str(settings.seed)), ("search", record.search),
             ("gold", ", ".join(settings.gold) if record.truths else "not known"),
             ("test accuracy", f"{record.accuracy['test']:.1%}{describe_baselines(record)}"),
         ]  # fmt: skip
-        return render(
+        return render_page(
             "run.html",
             [*self._shown, build_costs(results.costs, results.record)],
-            glossary.terms(record),
+            glossary.list_terms(record),
             title=_title(record, advised=self.recommendation is not None),
             facts=facts,
             verdict=self.verdict,
             recommendation=self.recommendation,
-            warnings=provenance.warnings(results),
-            plots=embedded(drawn, figures),
-            examples=why.choose(browser, name_truths(settings.gold, record), disagree),
+            warnings=provenance.list_warnings(results),
+            plots=embed_figures(drawn, figures),
+            examples=examples.select_examples(browser, name_truths(settings.gold, record), disagree),
             browser_note=_browser_note(browser),
-            methods=methods.paragraph(record),
-            citation=methods.citation(record.cfeval),
+            methods=methods.write_methods(record),
+            citation=methods.write_citation(record.cfeval),
             data=browser,
-            provenance=provenance.provenance(record),
+            provenance=provenance.list_provenance(record),
             command=shlex.join(record.command),
-            stages=stages.bar(record.seconds, record.stages, results.costs),
+            stages=stages.compute_stage_bar(record.seconds, record.stages, results.costs),
         )
 
 
-def draw(results: Results) -> dict[str, Plot]:
+def draw_figures(results: Results) -> dict[str, Plot]:
     """All figures of a run, in the order of the page."""
-    drawn = plots.draw(results.findings, results.costs, results.record)
-    drawn |= distributions.draw(results.predicted, results.edits(), results.shown, results.record)
+    drawn = plots.draw_plots(results.findings, results.costs, results.record)
+    drawn |= distributions.draw_distributions(results.predicted, results.edits(), results.shown, results.record)
     order = [name for names in _PARTS.values() for name in names]
     return dict(sorted(drawn.items(), key=lambda item: order.index(item[0].partition("_")[0])))
 
@@ -161,14 +161,14 @@ _PARTS = {
 }
 
 
-def save(drawn: Mapping[str, Plot], into: Path, kinds: Iterable[str]) -> None:
+def save_figures(drawn: Mapping[str, Plot], into: Path, kinds: Iterable[str]) -> None:
     """Each figure in each format."""
     for kind in kinds:
         for name, plot in drawn.items():
-            put(plot.drawn(kind), make_subfolder(into, "figures") / f"{name}.{kind}")
+            write_file(plot.render(kind), make_subfolder(into, "figures") / f"{name}.{kind}")
 
 
-def put(what: str | bytes, path: Path) -> None:
+def write_file(what: str | bytes, path: Path) -> None:
     """Write a file whole or not at all."""
     with whole_file(path) as partial:
         partial.write_bytes(what.encode() if isinstance(what, str) else what)
@@ -185,7 +185,7 @@ def _title(record: RunRecord, *, advised: bool) -> str:
     return f"{name}: which metric tells the truth about {len(explainers):,} explainers?"
 
 
-def render(
+def render_page(
     template: str,
     made: Sequence[Table],
     known: Sequence[glossary.Term],
@@ -219,14 +219,14 @@ def render(
     )
 
 
-def embedded(drawn: Mapping[str, Plot], files: Sequence[str]) -> list[dict[str, Any]]:
+def embed_figures(drawn: Mapping[str, Plot], files: Sequence[str]) -> list[dict[str, Any]]:
     """Figures as the templates take them."""
     return [
         {
             "name": name,
             "title": plot.title,
             "caption": plot.caption,
-            "svg": svg.inline(plot.drawn("svg").decode(), name, plot.title, plot.caption),
+            "svg": svg.make_inline_svg(plot.render("svg").decode(), name, plot.title, plot.caption),
             "files": files,
             "part": next((part for part, names in _PARTS.items() if name.partition("_")[0] in names), "trust"),
             "wide": plot.figure.get_figwidth() > NARROW,

@@ -42,7 +42,7 @@ class Term:
         return "term-" + "".join(sign if sign.isascii() and sign.isalnum() else f"-{ord(sign):x}" for sign in self.name)
 
 
-def terms(record: RunRecord) -> list[Term]:
+def list_terms(record: RunRecord) -> list[Term]:
     """The metrics, explainers, truths and removals of a run as it defines them, and the words of all reports."""
     told = record.definitions
     metrics = _metrics(record, told.metric)

@@ -21,24 +21,24 @@ _FEATURES = 30  # of an explanation, the most important ones
 _CELLS = 20_000_000  # distances that are computed at once
 
 
-def pick(probability: Floats, most: int) -> Ints:
+def select_spread(probability: Floats, most: int) -> Ints:
     """Some instances, spread evenly over what the model predicts, in the order of the file."""
     order = np.argsort(probability, kind="stable")
     some = np.linspace(0, len(order) - 1, min(most, len(order))).round().astype(int)
     return np.asarray(np.sort(order[some]))
 
 
-def gather(results: Results, named: Sequence[int] = ()) -> dict[str, Any]:
+def build_browser(results: Results, named: Sequence[int] = ()) -> dict[str, Any]:
     """Return what the page's instance browser is given, the named instances included: names once, then numbers."""
     names = results.shown[:_EXPLAINERS]
     levels = list(results.record.levels)
     ids, likely = results.predicted["instance"].to_numpy(), _likely(results.predicted)
     always = np.flatnonzero(np.isin(ids, named))
-    rows = np.union1d(pick(likely, MOST), always)
+    rows = np.union1d(select_spread(likely, MOST), always)
     made = _made(results, ids[rows].tolist(), names, levels)
     size = len(json.dumps(made["instances"], ensure_ascii=False).encode())
     if size > _BYTES:
-        rows = np.union1d(pick(likely, max(1, int(len(rows) * _BYTES / size))), always)
+        rows = np.union1d(select_spread(likely, max(1, int(len(rows) * _BYTES / size))), always)
         made = _made(results, ids[rows].tolist(), names, levels)
     return made
 

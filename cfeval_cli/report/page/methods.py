@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cfeval_cli.report.notes import describe_fidelity, describe_method
-from cfeval_cli.report.page.verdict import listed
+from cfeval_cli.report.wording import join_names
 from cfeval_cli.results.record import RunRecord
 
 METHOD = """\
@@ -18,7 +18,7 @@ METHOD = """\
 }"""  # noqa: E501  as it is copied
 
 
-def paragraph(record: RunRecord) -> str:
+def write_methods(record: RunRecord) -> str:
     """How it was done, in sentences that can stand in a paper."""
     settings, data, count = record.settings, record.data, record.instances
     k, names = settings.k, list(record.explainers.values())
@@ -42,7 +42,7 @@ def _model(record: RunRecord) -> str:
 
 
 def _some(names: Sequence[str], most: int = 25) -> str:
-    return listed(names) if len(names) <= most else listed([*names[:most], f"{len(names) - most} more"])
+    return join_names(names) if len(names) <= most else join_names([*names[:most], f"{len(names) - most} more"])
 
 
 def _metrics(record: RunRecord) -> list[str]:
@@ -62,7 +62,7 @@ def _truth(record: RunRecord) -> list[str]:
         facts = truths[gold]
         told.append(f"{gold} ({facts.question}; {describe_method(facts, record)})")
     return [
-        f"What truly matters is defined by {listed(told)}; an explainer's truth is its {settings.agreement} of the "
+        f"What truly matters is defined by {join_names(told)}; an explainer's truth is its {settings.agreement} of the "
         f"k features that matter most, and a metric is judged by Kendall's τ between its ranking of the explainers and "
         "that of the truth, over all explainers and without controls."
     ]
@@ -83,7 +83,7 @@ def _sure(record: RunRecord) -> list[str]:
     ]
 
 
-def citation(version: str) -> str:
+def write_citation(version: str) -> str:
     """What to cite, as BibTeX: the software, and the paper whose method it implements."""
     software = (
         "@software{cfeval,\n  title   = {cfeval: counterfactual evaluation of explanations},\n"

@@ -16,7 +16,7 @@ from cfeval_cli.results.record import RunRecord
 _NAMED = 20  # explainers that are named one by one
 
 
-def warnings(results: Results) -> list[str]:
+def list_warnings(results: Results) -> list[str]:
     """Partial data, low coverage, searches and explainers that failed, what is not there."""
     record, metrics = results.record, results.findings.metrics
     settings, data = record.settings, record.data
@@ -68,7 +68,7 @@ def _shares(lines: pd.DataFrame, record: RunRecord) -> str:
     return shares + (f" and {len(pairs) - _NAMED} more" if len(pairs) > _NAMED else "")
 
 
-def provenance(record: RunRecord) -> list[tuple[str, str]]:
+def list_provenance(record: RunRecord) -> list[tuple[str, str]]:
     """Data, settings, versions and time, as pairs of name and text."""
     data, settings = record.data, record.settings.model_dump(exclude_unset=True)
     rows = f"{data.rows_used:,} used, of {data.rows_read:,} read"

@@ -12,7 +12,7 @@ from cfeval_cli.results.record import StageEntry
 _LEAST = 0.01  # of the whole: what is shorter is put together
 _COLOURS = 8  # that the page has
 _PARTS = {"explain": "explainer", "search": "search", "score": "metric"}  # stages whose work is told by costs.csv
-MODEL, OTHER = "the model’s answers", "other work"
+MODEL_STAGE, OTHER_STAGE = "the model’s answers", "other work"
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Stage:
     colour: int
 
 
-def bar(total: float, entries: Sequence[StageEntry], costs: pd.DataFrame) -> list[Stage]:
+def compute_stage_bar(total: float, entries: Sequence[StageEntry], costs: pd.DataFrame) -> list[Stage]:
     """The stages of a run in their order, those of one kind together, and apart from them the model's own answers.
 
     What is no stage, such as starting and writing, and what is too short to be seen, is `other work`.
@@ -42,10 +42,10 @@ def bar(total: float, entries: Sequence[StageEntry], costs: pd.DataFrame) -> lis
         inside = kinds.get(kind, 0.0) * _share(costs, part)
         if inside:
             kinds[kind], answers = kinds[kind] - inside, answers + inside
-    told = {name: value for name, value in (kinds | {MODEL: answers}).items() if value >= _LEAST * whole}
+    told = {name: value for name, value in (kinds | {MODEL_STAGE: answers}).items() if value >= _LEAST * whole}
     rest = whole - sum(told.values())
     made, start = [], 0.0
-    for place, (name, value) in enumerate([*told.items(), *([(OTHER, rest)] if rest > 1e-9 * whole else [])]):
+    for place, (name, value) in enumerate([*told.items(), *([(OTHER_STAGE, rest)] if rest > 1e-9 * whole else [])]):
         width = 100 * value / whole
         made.append(Stage(name, value, start, width, place % _COLOURS))
         start += width

@@ -16,7 +16,7 @@ _PALETTE = {colour.lower(): f"var(--c{i})" for i, colour in enumerate(COLOURS)} 
 }
 
 
-def inline(text: str, name: str, title: str, caption: str) -> Markup:
+def make_inline_svg(text: str, name: str, title: str, caption: str) -> Markup:
     """A figure's svg file as an element among others, with a description for those who do not see it."""
     text = re.sub(r"<!--.*?-->", "", text, flags=re.S)
     text = text[text.index("<svg") :]

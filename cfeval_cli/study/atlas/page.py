@@ -48,10 +48,10 @@ def write(atlas: Atlas, into: Path) -> tuple[Summary, list[Claim]]:
     claims = answered(summary)
     make_folder(into)
     keep(atlas, into / NAME)
-    build.put(tables.markdown(summary, claims), into / TEXT)
+    build.write_file(tables.markdown(summary, claims), into / TEXT)
     drawn = draw(summary)
-    build.save(drawn, into, ("svg",))
-    build.put(page(summary, claims, drawn), into / PAGE)
+    build.save_figures(drawn, into, ("svg",))
+    build.write_file(page(summary, claims, drawn), into / PAGE)
     return summary, claims
 
 
@@ -61,7 +61,7 @@ def page(summary: Summary, claims: Sequence[Claim], drawn: Mapping[str, Plot]) -
     sure = {answer.question for answer in summary.answers if answer.best is not None and answer.sure}
     for answer in summary.answers:
         heats += [heat(tables.by(summary, answer.question, factor)) for factor in _HEAT]
-    return build.render(
+    return build.render_page(
         "atlas.html",
         tables.make(summary, claims),
         [Term(name, what) for name, what in _WORDS.items()],
@@ -81,7 +81,7 @@ def page(summary: Summary, claims: Sequence[Claim], drawn: Mapping[str, Plot]) -
         claims=[{"name": one.name, "text": one.text, "of": one.of, "verdict": one.verdict} for one in claims],
         left=list(summary.atlas.left),
         heats=heats,
-        plots=build.embedded(drawn, ("svg",)),
+        plots=build.embed_figures(drawn, ("svg",)),
         data=cells(summary),
     )  # fmt: skip
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cfeval_cli.errors import escape_controls
-from cfeval_cli.report.plots import COLOURS, INK, WIDE, Plot, legend, make_figure, style
+from cfeval_cli.report.plots import COLOURS, INK, WIDE, Plot, add_legend, apply_style, make_figure
 from cfeval_cli.study.atlas.summary import Answer, Metric, Summary
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ _NAMED = 1  # metrics whose names stand in the figure of costs: more would cover
 
 def draw(summary: Summary) -> dict[str, Plot]:
     """All of them, by name."""
-    with style():
+    with apply_style():
         drawn = {"forest": _forest(summary)}
         if len(summary.variance):
             drawn["shares"] = _shares(summary)
@@ -56,7 +56,7 @@ def _forest(summary: Summary) -> Plot:
         axis.set_xlabel(f"{answer.question}: mean τ\nn up to {rows:,} rows", parse_math=False)
     axes[0].set_yticks(range(len(places)), [escape_controls(one.title) for one in order.values()], parse_math=False)
     axes[0].set_ylim(max(1, len(places)) - 0.4, -0.6)
-    legend(figure, axes[0])
+    add_legend(figure, axes[0])
     caption = (
         "Mean τ of each metric with the truth, by question, with 95 % intervals over data sets, judges, truths and "
         "seeds: without controls, and also without rows and explainers that are right by construction. Metrics in the "
@@ -80,7 +80,7 @@ def _shares(summary: Summary) -> Plot:
     axis.set_ylim(len(questions) - 0.4, -0.6)
     axis.set_xlim(0, 1)
     axis.set_xlabel("share of the variance of τ")
-    legend(figure, axis)
+    add_legend(figure, axis)
     many = ", ".join(f"{one}: {int(found.loc[found['question'] == one, 'rows'].max()):,} rows" for one in questions)
     caption = f"How much of the variance of τ without controls each factor explains ({many})."
     return Plot(figure, "What τ depends on", caption)
@@ -100,7 +100,7 @@ def _cost(summary: Summary) -> Plot:
         axis.grid()
         axis.set_xlabel(f"{answer.question}: model rows for one explanation", parse_math=False)
     axes[0].set_ylabel("mean τ without controls")
-    legend(figure, axes[0])
+    add_legend(figure, axes[0])
     many = sum(one.rows for answer in answers for one in answer.compared)
     caption = (
         f"How far a metric agrees with the truth, against what it asks of the model ({many:,} rows); what another "

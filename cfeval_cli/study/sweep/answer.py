@@ -9,8 +9,8 @@ from math import factorial
 import pandas as pd
 
 from cfeval_cli.errors import escape_controls
-from cfeval_cli.report.page.verdict import listed
 from cfeval_cli.report.titles import make_metric_title, name_truths
+from cfeval_cli.report.wording import join_names
 from cfeval_cli.statistics.correlation import GRADED
 from cfeval_cli.statistics.subsets import WITHOUT_CONTROLS
 from cfeval_cli.study.sweep.runs import Sweep, most_ranked, ranked_alike, taus
@@ -113,7 +113,9 @@ def _closest(sweep: Sweep, told: pd.DataFrame) -> tuple[str, list[str]]:
     alike = [name for name, mean in zip(names, found["mean"], strict=True) if abs(mean - top["mean"]) < 1e-9]
     verb = "agrees" if len(alike) == 1 else "agree"
     more = [f"{len(alike) - 3} more"] if len(alike) > 4 else alike[3:]
-    headline = f"{listed([*alike[:3], *more])} {verb} best with the truth on average over {many} run{'s' * (many != 1)}"
+    headline = (
+        f"{join_names([*alike[:3], *more])} {verb} best with the truth on average over {many} run{'s' * (many != 1)}"
+    )
     points = [
         f"Mean τ {top['mean']:.3f}, from {top['low']:.3f} to {top['high']:.3f}; the largest τ of all metrics (ties "
         f"included) in {int(top['best'])} of {many} runs.",
@@ -121,5 +123,5 @@ def _closest(sweep: Sweep, told: pd.DataFrame) -> tuple[str, list[str]]:
     if len(found) > len(alike):
         after = found.iloc[len(alike)]
         next_ = [name for name, mean in zip(names, found["mean"], strict=True) if abs(mean - after["mean"]) < 1e-9]
-        points.append(f"Next: {listed(next_)}, mean τ {after['mean']:.3f}.")
+        points.append(f"Next: {join_names(next_)}, mean τ {after['mean']:.3f}.")
     return headline, points

@@ -14,10 +14,10 @@ import pandas as pd
 from cfeval_cli.errors import escape_controls
 from cfeval_cli.report.notes import MOVES_NOTE
 from cfeval_cli.report.page import build, glossary, methods
-from cfeval_cli.report.page.verdict import listed
-from cfeval_cli.report.plots import COLOURS, INK, MARKS, WIDE, Plot, grid, legend, make_figure, style
+from cfeval_cli.report.plots import COLOURS, INK, MARKS, WIDE, Plot, add_legend, apply_style, make_figure, make_panels
 from cfeval_cli.report.table import MOVES, Table
 from cfeval_cli.report.titles import make_metric_title, mark_moving
+from cfeval_cli.report.wording import join_names
 from cfeval_cli.results.record import RunRecord
 from cfeval_cli.settings.run_settings import FIGURE_FORMATS
 from cfeval_cli.study.sweep.answer import Answer, asked, contended
@@ -32,8 +32,8 @@ _Pair = tuple[str, str]  # metric and variant
 def write(sweep: Sweep, lines: pd.DataFrame, answer: Answer, made: Sequence[Table], into: Path) -> None:
     """The figures and the report of some runs; `lines` are those of sweep.csv."""
     drawn = _draw(sweep, contended(sweep))
-    build.save(drawn, into, FIGURE_FORMATS)
-    build.put(_page(sweep, lines, made, answer, drawn, into), into / build.NAME)
+    build.save_figures(drawn, into, FIGURE_FORMATS)
+    build.write_file(_page(sweep, lines, made, answer, drawn, into), into / build.PAGE_FILE)
 
 
 def _title(taus: pd.DataFrame, pair: _Pair, record: RunRecord, between: str = " ") -> str:
@@ -75,20 +75,20 @@ def _page(
     varied = [(key, _values(sweep, key)) for key in sweep.keys]
     if len(seeds) > 1:
         varied.append(("seed", [str(seed) for seed in seeds]))
-    return build.render(
+    return build.render_page(
         "sweep.html",
         [table for table in made if table.part != RUNS],
-        glossary.terms(merged(sweep.runs)),
-        title=f"{listed(names)}: {len(sweep.runs)} runs together",
+        glossary.list_terms(merged(sweep.runs)),
+        title=f"{join_names(names)}: {len(sweep.runs)} runs together",
         headline=answer.headline,
         points=answer.points,
         varied=varied,
         others=[f"{run.name}: {why}" for run, why in sweep.others],
         head=["Run", "seed", *sweep.keys, "status", "test accuracy", "instances"],
         runs=runs,
-        plots=build.embedded(drawn, FIGURE_FORMATS),
+        plots=build.embed_figures(drawn, FIGURE_FORMATS),
         methods=_methods(sweep),
-        citation=methods.citation(sweep.runs[0].record.cfeval),
+        citation=methods.write_citation(sweep.runs[0].record.cfeval),
     )
 
 
@@ -99,15 +99,16 @@ def _methods(sweep: Sweep) -> str:
     varied += [f"seed ({', '.join(map(str, seeds))})"] if len(seeds) > 1 else []
     first, many = sweep.runs[0], len(sweep.runs)
     if many == 1 or not varied:
-        return methods.paragraph(first.record)
-    more = f"This was done {many} times, varying {listed(varied)}; figures given for one run are those of {first.name}."
-    return f"{methods.paragraph(first.record)} {more}"
+        return methods.write_methods(first.record)
+    more = f"This was done {many} times, varying {join_names(varied)}"
+    more += f"; figures given for one run are those of {first.name}."
+    return f"{methods.write_methods(first.record)} {more}"
 
 
 def _link(folder: str, into: Path) -> str:
     """Where a run's own report is, if it has one; only folders below, since others may move."""
     inside = not folder.startswith(("..", "/")) and re.fullmatch(r"[\w./=,+-]+", folder)
-    return f"{folder}/{build.NAME}" if inside and (into / folder / build.NAME).exists() else ""
+    return f"{folder}/{build.PAGE_FILE}" if inside and (into / folder / build.PAGE_FILE).exists() else ""
 
 
 def _values(sweep: Sweep, key: str) -> list[str]:
@@ -120,7 +121,7 @@ def _draw(sweep: Sweep, told: pd.DataFrame) -> dict[str, Plot]:
     if told.empty:
         return {}
     drawn = {}
-    with style():
+    with apply_style():
         for place, (gold, name) in enumerate(asked(sweep, told).items()):
             mine, more = told[told["gold"] == gold], f"_{gold}" * (place > 0)
             if len(sweep.groups) <= _GROUPS:
@@ -160,7 +161,7 @@ def _by_group(sweep: Sweep, told: pd.DataFrame, asked: str) -> Plot:
     axes[0].set_yticks(range(len(pairs)), [_title(told, pair, record) for pair in pairs], parse_math=False)
     axes[0].set_ylim(len(pairs) - 0.5, -0.5)
     figure.supxlabel(f"Kendall's τ with the ground truth ({asked}), without controls", fontsize=8, parse_math=False)
-    legend(figure, axes[0], "upper center")
+    add_legend(figure, axes[0], "upper center")
     caption = (
         f"Agreement of each metric with the ground truth ({asked}), controls left out: a dot for each seed, a bar at "
         "their mean"
@@ -176,7 +177,7 @@ def _by_value(sweep: Sweep, told: pd.DataFrame, key: str, asked: str) -> Plot:
     place = sweep.keys.index(key)
     of_run = [values.index(sweep.values(run)[place]) for run in sweep.runs]
     pairs = list(dict.fromkeys(zip(told["metric"], told["variant"], strict=True)))
-    figure, axes = grid(len(pairs), 1.35)
+    figure, axes = make_panels(len(pairs), 1.35)
     for i, (axis, pair) in enumerate(zip(axes, pairs, strict=True)):
         mine = told[(told["metric"] == pair[0]) & (told["variant"] == pair[1])]
         at = np.array([of_run[run] for run in mine["run"]])
@@ -193,7 +194,7 @@ def _by_value(sweep: Sweep, told: pd.DataFrame, key: str, asked: str) -> Plot:
         axis.set_title(_title(told, pair, record, "\n"), parse_math=False)
     figure.supylabel(f"τ ({asked})", fontsize=8, parse_math=False)
     figure.supxlabel(key, fontsize=8, parse_math=False)
-    legend(figure, axes[0], "upper center")
+    add_legend(figure, axes[0], "upper center")
     caption = (
         f"Kendall's τ of each metric with the ground truth, without controls, under each value of {key}: a dot for "
         f"each run, whatever else it varies, and the line of their means.{_marks(told)}"

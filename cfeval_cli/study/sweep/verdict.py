@@ -8,8 +8,8 @@ import pandas as pd
 
 from cfeval_cli.errors import escape_controls
 from cfeval_cli.report.notes import MOVES_NOTE
-from cfeval_cli.report.page.verdict import listed, told_p
 from cfeval_cli.report.titles import make_metric_title, name_truths
+from cfeval_cli.report.wording import format_p_value, join_names
 from cfeval_cli.results.record import RunRecord
 from cfeval_cli.statistics.resampled import SURE
 from cfeval_cli.statistics.subsets import WITHOUT_CONTROLS, select_subset
@@ -51,7 +51,8 @@ def over_seeds(lines: pd.DataFrame, record: RunRecord) -> tuple[str, list[str]]:
         headline = f"no metric can be told from chance with {seeds} seeds; {who} {verb} closest"
     points = [
         f"{who}: mean τ {best['mean']:.3f} [{best['low']:.3f}, {best['high']:.3f}] over seeds and, within them, "
-        f"instances; p = {told_p(best['p'])}, {told_p(best['p_holm'])} after Holm's correction over the metrics."
+        f"instances; {format_p_value(best['p'])}, {format_p_value(best['p_holm'])} after Holm's correction over the "
+        "metrics."
     ]
     if best["p_holm"] >= SURE and best["mean"] > 0:
         points.append(f"To tell it from chance would take about {int(best['needed']):,} seeds of this spread.")
@@ -84,4 +85,4 @@ def _names(lines: pd.DataFrame, record: RunRecord, most: int = _NAMED) -> str:
     pairs = zip(lines["metric"], lines["variant"], strict=True)
     names: Sequence[str] = [escape_controls(make_metric_title(*pair, record).plain) for pair in pairs]
     some = [*names[:most], f"{len(names) - most} more"] if len(names) > most + 1 else names
-    return listed(some)
+    return join_names(some)

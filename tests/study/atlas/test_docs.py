@@ -133,7 +133,7 @@ def test_it_is_small():
 
 def test_its_figures_are_drawn_from_the_rows(drawn):
     for name, plot in drawn.items():
-        assert (PLACE / "figures" / f"{name}.svg").read_bytes() == plot.drawn("svg")
+        assert (PLACE / "figures" / f"{name}.svg").read_bytes() == plot.render("svg")
 
 
 def main():
@@ -141,7 +141,7 @@ def main():
     drawn, text = plots.draw(summary), PAGE.read_text(encoding="utf-8")
     before, after = text.partition(BEGIN)[0], text.partition(END)[2]
     PAGE.write_text(before + BEGIN + found(summary, drawn) + END + after, encoding="utf-8")
-    build.save(drawn, PLACE, ("svg",))
+    build.save_figures(drawn, PLACE, ("svg",))
 
 
 if __name__ == "__main__":

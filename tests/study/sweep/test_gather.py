@@ -183,7 +183,7 @@ def test_low_coverage_is_marked_in_the_means_over_seeds(tmp_path):
 
 
 def test_what_other_parameters_of_the_model_move_is_counted_and_marked(tmp_path, monkeypatch):
-    monkeypatch.setattr("cfeval_cli.report.page.build.save", lambda *_: None)  # figures are in the page, too
+    monkeypatch.setattr("cfeval_cli.report.page.build.save_figures", lambda *_: None)  # figures are in the page, too
     moving = {0: {("c", "a"), ("c", "signed")}, 1: {("c", "signed"), ("proximity", "signed", "less")}}
     rng = np.random.default_rng(0)
     values = {(metric, name): (float(rng.normal()), 0.1) for metric in ("c", "proximity") for name in "abc"}

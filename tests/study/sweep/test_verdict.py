@@ -25,7 +25,7 @@ def lines(**changed):
 def test_what_is_sure_is_said_and_what_is_not_is_not():
     headline, points = over_seeds(lines(), RECORD)
     assert headline == "A agrees with the truth better than chance over 5 seeds"
-    assert "mean τ 0.600 [0.200, 0.900]" in points[0] and "p = 0.010, 0.030 after Holm" in points[0]
+    assert "mean τ 0.600 [0.200, 0.900]" in points[0] and "p = 0.010, p = 0.030 after Holm" in points[0]
     assert points[1:] == ["Further from the truth for sure: C.", "Not told apart from A: B."]
     headline, _ = over_seeds(lines(p_holm=[0.03, 0.04, 0.01]), RECORD)  # C is surely below zero
     assert headline == "A and B agree with the truth better than chance over 5 seeds"

@@ -38,7 +38,7 @@ class Examples:
     cases: Sequence[ExampleInstance]
 
 
-def choose(browser: Mapping[str, Any], questions: Mapping[str, str], told: Sequence[int] = ()) -> Examples:
+def select_examples(browser: Mapping[str, Any], questions: Mapping[str, str], told: Sequence[int] = ()) -> Examples:
     """Choose the instances of a browser about which the explainers disagree most, of equals the first.
 
     `questions` are the golds that the run leads with, by what they ask; `told` are instances that the recommendation

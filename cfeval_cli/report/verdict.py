@@ -12,6 +12,7 @@ import pandas as pd
 
 from cfeval_cli.report.build_scores import compute_mean_ranks
 from cfeval_cli.report.notes import describe_controls
+from cfeval_cli.report.numbers import P_VALUE
 from cfeval_cli.report.titles import (
     list_contenders,
     list_truth_metrics,
@@ -19,6 +20,7 @@ from cfeval_cli.report.titles import (
     mark_low_coverage,
     name_truths,
 )
+from cfeval_cli.report.wording import format_p_value, join_names
 from cfeval_cli.results.record import RunRecord
 from cfeval_cli.statistics.correlation import GRADED
 from cfeval_cli.statistics.findings import Findings
@@ -83,7 +85,7 @@ class _Judged:
         """Several metrics, in words."""
         shown = [self.name(pair) for pair in pairs[:most]]
         more = len(pairs) - len(shown)
-        return listed([*shown, f"{more} more"] if more else shown)
+        return join_names([*shown, f"{more} more"] if more else shown)
 
     def between(self, one: _Pair, other: _Pair) -> Mapping[Any, Any] | None:
         """How much the τ of two metrics differ, if that is known."""
@@ -147,7 +149,7 @@ class _Judged:
         return f"{resamples:,} resamples are too few to be sure of any of {tested} differences between metrics."
 
 
-def tell(findings: Findings, record: RunRecord) -> Verdict:
+def write_verdict(findings: Findings, record: RunRecord) -> Verdict:
     """The verdict on a run; of a handful of instances nothing is claimed."""
     found = _verdict(findings, record)
     few = record.instances
@@ -231,9 +233,9 @@ def _brief(findings: Findings, judged: _Judged) -> list[str]:
         text = f"τ = {judged.best['tau']:.3f}: {told}{' …' * (len(ends) > _NAMED)}"
     if judged.controls:
         text += f", with the controls {_of_all(lines)}"
-    text += f"; p = {told_p(judged.best['p_tau'])}"
+    text += f"; {format_p_value(judged.best['p_tau'])}"
     if judged.hypotheses > 1:
-        text += f", {told_p(judged.corrected)} as the best of {judged.hypotheses} metrics"
+        text += f", {format_p_value(judged.corrected)} as the best of {judged.hypotheses} metrics"
     first = [f"{text}.", *_moving(findings, judged), *_apart(judged, brief=True)]
     found = _found(findings.metrics, judged.record, judged.gold)
     return [" ".join(first), " ".join([*_families(judged), *found])]
@@ -259,7 +261,7 @@ def _fewer(questions: Mapping[str, _Judged]) -> list[str]:
         pairs = list(dict.fromkeys(pair for of in lines.values() for pair in _pairs(of)))
         absent = [title for title in judged.left if title not in who]
         ends = [f"{name} {_from_to(list(of['tau']))}".strip() for name, of in lines.items()]
-        without = f", without {listed(absent)}" if absent else ""
+        without = f", without {join_names(absent)}" if absent else ""
         told.append(f"{judged.names(pairs)} ({len(who)} explainers{without}): τ {', '.join(ends)}")
     if not told:
         return []
@@ -273,7 +275,7 @@ def _nobody(everyone: Sequence[_Judged]) -> str:
         left = f"{judged.left[0]} alone" if judged.left else "nobody"
         what = describe_controls(judged.controls, judged.record)
         return (
-            f"without the controls ({listed(judged.controls)}), {what}, {left} is left, and a ranking needs two "
+            f"without the controls ({join_names(judged.controls)}), {what}, {left} is left, and a ranking needs two "
             "explainers"
         )
     return "no metric has values for two explainers that the truth could rank"
@@ -292,14 +294,14 @@ def _without_truth(findings: Findings, record: RunRecord) -> Verdict:
     for block, mean in found.items():
         best = [name for name in mean.index if mean["mean"][name] == mean["mean"].min()]
         many = "comes" if len(best) == 1 else "come"
-        who = f"{listed([record.explainers[name] for name in best])} {many} first"
+        who = f"{join_names([record.explainers[name] for name in best])} {many} first"
         firsts.setdefault(who, []).append(f"by {block} metrics")
     points = [f"No correlations: {record.correlations_absent}."]
     for block, mean in found.items():
         ranks = ", ".join(f"{record.explainers[name]} {mean['mean'][name]:.2f}" for name in mean.index)
         points.append(f"Mean rank over {mean['count'].max()} {block} metrics: {ranks}.")
     return Verdict(
-        "No truth is known of this model: " + ", ".join(f"{who} {listed(kinds)}" for who, kinds in firsts.items()),
+        "No truth is known of this model: " + ", ".join(f"{who} {join_names(kinds)}" for who, kinds in firsts.items()),
         False,
         [*points, *_each_other(findings, record)],
     )
@@ -372,18 +374,18 @@ def _strength(judged: _Judged) -> str:
             for p, low, high in zip(alike[:_NAMED], lines["tau_low"], lines["tau_high"], strict=False)
         )
         interval = f" ({100 * settings.confidence:g} % intervals: {told}{' …' * (len(alike) > _NAMED)})"
-    exact = "exact p" if judged.ranked <= _ALL_ORDERS else "p, from 20,000 random orders,"
+    exact = "exact test" if judged.ranked <= _ALL_ORDERS else "test by 20,000 random orders"
     whose = f"{judged.name(alike[0])} has" if len(alike) == 1 else "They have"
     text = (
         f"{whose} Kendall's τ = {best['tau']:.3f}{interval} with the ground truth ({settings.agreement}, gold: "
-        f"{judged.gold}) over {_who(judged, judged.ranked)}; {exact} = {told_p(best['p_tau'])}, one-sided."
+        f"{judged.gold}) over {_who(judged, judged.ranked)}; {exact}: {format_p_value(best['p_tau'])}, one-sided."
     )
     if judged.hypotheses > 1:
-        text += f" Corrected for being the best of {judged.hypotheses} different metrics: p = "
-        text += f"{told_p(judged.corrected)}."
+        text += f" Corrected for being the best of {judged.hypotheses} different metrics: "
+        text += f"{format_p_value(judged.corrected)}."
     text += _orders(judged)
     if judged.controls:
-        text += f" With the controls ({listed(judged.controls)}) τ is {_of_all(lines)}."
+        text += f" With the controls ({join_names(judged.controls)}) τ is {_of_all(lines)}."
     return text
 
 
@@ -395,13 +397,13 @@ def _orders(judged: _Judged) -> str:
     least = 1 / factorial(many)
     text = f" {many} explainers have only {factorial(many):,} orders"
     if least >= SURE:
-        return f"{text}: no p can be below {told_p(least)}, and nothing can be significant."
+        return f"{text}: no p can be below {P_VALUE.write(least)}, and nothing can be significant."
     if not judged.able:
         return (
-            f"{text}: the smallest p is {told_p(least)}, too large to be significant among {judged.hypotheses} "
+            f"{text}: the smallest p is {P_VALUE.write(least)}, too large to be significant among {judged.hypotheses} "
             "metrics. More explainers would help, more instances would not."
         )
-    return f"{text}, so that the smallest p is {told_p(least)}."
+    return f"{text}, so that the smallest p is {P_VALUE.write(least)}."
 
 
 def _of_all(lines: pd.DataFrame) -> str:
@@ -431,7 +433,7 @@ def _moving(findings: Findings, judged: _Judged) -> list[str]:
 
 def _who(judged: _Judged, many: int) -> str:
     """Which explainers were ranked."""
-    named = f" ({listed(judged.left)})" if many == len(judged.left) else ""
+    named = f" ({join_names(judged.left)})" if many == len(judged.left) else ""
     return f"{many} explainers{' that are no controls' * bool(judged.controls)}{named}"
 
 
@@ -476,7 +478,7 @@ def _families(judged: _Judged) -> list[str]:
     line = judged.between(a, b)
     if line is None:
         return [f"{text}."]
-    told = f"p = {told_p(line['p_holm'])} after Holm's correction"
+    told = f"{format_p_value(line['p_holm'])} after Holm's correction"
     if abs(tau[a] - tau[b]) < 1e-9:
         return [f"{text}: no difference."]
     if judged.blunt:
@@ -549,13 +551,3 @@ def _ladder(correlations: pd.DataFrame, record: RunRecord) -> list[str]:
 def _interval(low: float, high: float, confidence: float | None = None) -> str:
     level = f" ({100 * confidence:g} % interval)" if confidence else ""
     return "" if pd.isna(low) else f" [{low:.3f}, {high:.3f}]{level}"
-
-
-def told_p(p: float) -> str:
-    """A p as it is written."""
-    return "<0.001" if p < 0.001 else f"{p:.3f}"
-
-
-def listed(names: Sequence[str]) -> str:
-    """a, b and c."""
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
