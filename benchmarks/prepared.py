@@ -52,5 +52,5 @@ def explain(study, name):
 
 def find(study, name, features):
     used = pipeline.find_explained(features)
-    asker = f"search.{name}.{{level}}"
-    return edits_of(study, study.rows.take(used), features[used], asker, lambda _: None, keep=False)
+    component = f"search.{name}.{{level}}"
+    return edits_of(study, study.rows.take(used), features[used], component, lambda _: None, keep=False)

@@ -129,8 +129,8 @@ def make_linear(dataset, seed=0, dim=2, scale=2, bias=None):
     return LinearModel(float(rng.integers(-3, 4)) if bias is None else bias, weights, tables, means)
 
 
-def gate(model, access=Access.WHITE_BOX, *, padded=False):
-    return Ledger().gate(model, access, "test", padded=padded)
+def open_client(model, access=Access.WHITE_BOX, *, padded=False):
+    return Ledger().open_client(model, access, "test", padded=padded)
 
 
 def labels(model, codes):
@@ -152,15 +152,15 @@ def predicted(dataset, model):
 
 def importance(name, model, dataset, codes, said):
     """How much each feature matters under one definition; -inf where it is absent."""
-    return TRUTHS[name].known(dataset, gate(model), Rows(np.arange(len(codes)), codes, said))
+    return TRUTHS[name].known(dataset, open_client(model), Rows(np.arange(len(codes)), codes, said))
 
 
 def ready(dataset, model, ways=None):
     """Ways to remove features, ready for the data, or with the reason why there is none."""
-    subject = ModelSpec(dataset, type(model))
-    told = {name: (way, way.sits_out(subject)) for name, way in (ways or REMOVALS).items()}
+    spec = ModelSpec(dataset, type(model))
+    told = {name: (way, way.not_applicable_reason(spec)) for name, way in (ways or REMOVALS).items()}
     return {
-        name: FittedRemoval(way, None, no) if no else FittedRemoval(way, way.fit(dataset, gate(model)))
+        name: FittedRemoval(way, None, no) if no else FittedRemoval(way, way.fit(dataset, open_client(model)))
         for name, (way, no) in told.items()
     }
 
@@ -203,7 +203,7 @@ def make_task(dataset, model, features, access, seed=0):
         component="search",
         features=features,
         dataset=dataset,
-        model=Ledger().gate(model, access, "search"),
+        model=Ledger().open_client(model, access, "search"),
         measure=Euclidean("embedding").fit(dataset, model, access),
     )
 

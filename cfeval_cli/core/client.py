@@ -68,48 +68,48 @@ class Ledger:
         self.seconds: defaultdict[str, float] = defaultdict(float)
         self.inside: defaultdict[str, float] = defaultdict(float)
 
-    def book(self, asker: str, cost: Cost) -> None:
-        """Write work that was done elsewhere to an asker's account."""
-        self.rows[asker] += cost.rows
-        self.calls[asker] += cost.calls
-        self.seconds[asker] += cost.seconds
-        self.inside[asker] += cost.inside
+    def book(self, component: str, cost: Cost) -> None:
+        """Write work that was done elsewhere to a component's account."""
+        self.rows[component] += cost.rows
+        self.calls[component] += cost.calls
+        self.seconds[component] += cost.seconds
+        self.inside[component] += cost.inside
 
-    def add(self, asker: str, other: Ledger) -> None:
+    def add(self, component: str, other: Ledger) -> None:
         """Write all that another ledger has to one account."""
         for one in list(other.rows):
-            self.book(asker, other.cost(one))
+            self.book(component, other.cost(one))
 
-    def cost(self, asker: str) -> Cost:
-        """What stands on an asker's account."""
-        return Cost(self.rows[asker], self.calls[asker], self.seconds[asker], self.inside[asker])
+    def cost(self, component: str) -> Cost:
+        """What stands on a component's account."""
+        return Cost(self.rows[component], self.calls[component], self.seconds[component], self.inside[component])
 
-    def look(self, asker: str, depth: InspectionDepth) -> None:
-        """Write down how deep an asker looked."""
-        self.depths[asker] = max(depth, self.depth(asker))
+    def look(self, component: str, depth: InspectionDepth) -> None:
+        """Write down how deep a component looked."""
+        self.depths[component] = max(depth, self.depth(component))
 
-    def depth(self, asker: str) -> InspectionDepth:
+    def depth(self, component: str) -> InspectionDepth:
         """How deep an asker has looked."""
-        return self.depths.get(asker, InspectionDepth.PREDICTIONS)
+        return self.depths.get(component, InspectionDepth.PREDICTIONS)
 
     @contextmanager
-    def clock(self, asker: str) -> Iterator[None]:
-        """Write the time that passes to an asker's account."""
+    def clock(self, component: str) -> Iterator[None]:
+        """Write the time that passes to a component's account."""
         begun = time.perf_counter()
         yield
-        self.book(asker, Cost(seconds=time.perf_counter() - begun))
+        self.book(component, Cost(seconds=time.perf_counter() - begun))
 
-    def gate(self, model: Model, access: Access, asker: str, *, padded: bool = False) -> ModelClient:
-        """A gate whose rows are written to the asker's account; rows are `padded` if they may end early."""
-        self.rows[asker] += 0
-        return ModelClient(model, access, self, asker, padded=padded)
+    def open_client(self, model: Model, access: Access, component: str, *, padded: bool = False) -> ModelClient:
+        """A gate whose rows are written to the component's account; rows are `padded` if they may end early."""
+        self.rows[component] += 0
+        return ModelClient(model, access, self, component, padded=padded)
 
 
 class ModelClient:
     """A model as one component sees it. A class is a number; `of` names one for each row, mostly the predicted one."""
 
-    def __init__(self, model: Model, access: Access, ledger: Ledger, asker: str, *, padded: bool = False) -> None:
-        self._model, self.access, self._ledger, self._asker = model, access, ledger, asker
+    def __init__(self, model: Model, access: Access, ledger: Ledger, component: str, *, padded: bool = False) -> None:
+        self._model, self.access, self._ledger, self._component = model, access, ledger, component
         self._binary = model if isinstance(model, BinaryModel) else None
         self._editable = model if isinstance(model, SupportsEdits) else None
         self._likely = isinstance(model, BinaryModel | Probabilistic)
@@ -162,7 +162,7 @@ class ModelClient:
         self._permit(Access.PROBABILITY)
         _, probability = self.predict(codes, of)
         if probability is None:
-            raise Failure(f"{self._asker} asked for probabilities that there are not.")
+            raise Failure(f"{self._component} asked for probabilities that there are not.")
         return probability
 
     def edited(self, codes: Codes, features: Ints, rows: Ints, values: Codes, of: Ints) -> tuple[Bools, Floats | None]:
@@ -317,38 +317,38 @@ class ModelClient:
         """The model, as one that has an ability."""
         if not isinstance(self._model, ability):
             what = DESCRIPTIONS[ability]
-            raise Failure(f"{self._asker} asked for {what}, which this model does not give.")
+            raise Failure(f"{self._component} asked for {what}, which this model does not give.")
         return self._model
 
     def _permit(self, needed: Access) -> None:
         if self.access < needed:
             raise Failure(
-                f"{self._asker} declares {self.access.name.lower()} access but asked for {needed.name.lower()} access."
+                f"{self._component} declares {self.access.name.lower()} access but uses {needed.name.lower()} access."
             )
         if self._ledger.watching and needed in _DEPTHS:
-            self._ledger.look(self._asker, _DEPTHS[needed])
+            self._ledger.look(self._component, _DEPTHS[needed])
 
     def _ask(self, needed: Access, rows: int) -> None:
         self._permit(needed)
-        self._ledger.rows[self._asker] += rows
+        self._ledger.rows[self._component] += rows
 
     def _timed(self, function: Callable[..., _Answer], *arguments: Any) -> _Answer:
-        """What the model answers in one call, which goes with its time on the asker's account."""
+        """What the model answers in one call, which goes with its time on the component's account."""
         begun = time.perf_counter()
         answer = function(*arguments)
-        self._ledger.calls[self._asker] += 1
-        self._ledger.inside[self._asker] += time.perf_counter() - begun
+        self._ledger.calls[self._component] += 1
+        self._ledger.inside[self._component] += time.perf_counter() - begun
         return answer
 
     def _check(self, codes: Codes) -> None:
         """Keep the code for "absent" from a model that has no embedding for it; a text may end early."""
         if not isinstance(self._model, HasEmbeddings) and self._deleted(codes):
-            raise Failure(f"{self._asker} deletes features of an input, and this model has no embedding for that.")
+            raise Failure(f"{self._component} deletes features of an input, and this model has no embedding for that.")
 
     def _watch(self, codes: Codes) -> None:
         """Write down if features of an input are deleted, of which no prediction of a whole input tells."""
         if self._ledger.watching and self._deleted(codes):
-            self._ledger.look(self._asker, InspectionDepth.EFFECTS)
+            self._ledger.look(self._component, InspectionDepth.EFFECTS)
 
     def _deleted(self, codes: Codes) -> bool:
         """Whether features are absent that no whole input lacks; one that may end early lacks the last ones."""

@@ -135,9 +135,9 @@ class Search(ABC):
         """Whether distances have a say in which edit is taken, and are not only told of it."""
         return True
 
-    def refuses(self, subject: ModelSpec) -> str | None:
+    def not_applicable_reason(self, spec: ModelSpec) -> str | None:
         """Why it cannot search such a model, and the way out; None if it can, at one of its levels at least."""
-        reasons = [subject.refuses(level) for level in self.levels]
+        reasons = [spec.missing_access_reason(level) for level in self.levels]
         return None if None in reasons else f"{reasons[0]}. Use search=discrete"
 
     def check(self, dataset: Dataset, k: int) -> None:  # noqa: B027  most have nothing to object to
@@ -171,7 +171,7 @@ class Distance(ABC):
     def label(self) -> str:
         """What captions say of it."""
 
-    def refuses(self, subject: ModelSpec, search: Search) -> str | None:
+    def not_applicable_reason(self, spec: ModelSpec, search: Search) -> str | None:
         """Why it cannot measure what a search finds on such a model; None if it can."""
         return None
 

@@ -145,9 +145,9 @@ class Explainer(ABC):
         """The explainers that it stands for, by name: itself, or the rungs of a ladder."""
         return {key: self}
 
-    def sits_out(self, subject: ModelSpec) -> str | None:
+    def not_applicable_reason(self, spec: ModelSpec) -> str | None:
         """Why it says nothing of such a model or such data; None if it does."""
-        return subject.refuses(self._least)
+        return spec.missing_access_reason(self._least)
 
     def estimates(self, dataset: Dataset) -> set[str]:
         """The truths that it names, or estimates, by construction: that it finds them tells nothing."""
@@ -157,15 +157,15 @@ class Explainer(ABC):
         """The metrics, with the variant or "" for all, that it is (nearly) the best of by construction."""
         return set()
 
-    def check(self, subject: ModelSpec) -> None:  # noqa: B027  most have nothing to object to
+    def check(self, spec: ModelSpec) -> None:  # noqa: B027  most have nothing to object to
         """Refuse settings that do not go with the data or the model, with a ValueError."""
 
-    def asks(self, subject: ModelSpec) -> Access:
+    def asks(self, spec: ModelSpec) -> Access:
         """What it asks of such a model: as much as it wants and the model can answer."""
         levels = [level for level in Access if self._least <= level <= self.access]
-        return max(level for level in levels if subject.refuses(level) is None)
+        return max(level for level in levels if spec.missing_access_reason(level) is None)
 
-    def workload(self, subject: ModelSpec) -> Workload:
+    def workload(self, spec: ModelSpec) -> Workload:
         """Return what it is expected to ask of such a model; settings by their names below the explainer's own key."""
         return Workload()
 

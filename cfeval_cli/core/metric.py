@@ -110,9 +110,9 @@ class Metric(ABC):
     place: ClassVar[int]  # its order in the tables
     empty: ClassVar[str] = "every distance is zero"  # what it means if there is nothing to divide by
 
-    def sits_out(self, subject: ModelSpec) -> str | None:
+    def not_applicable_reason(self, spec: ModelSpec) -> str | None:
         """Why it cannot be computed for such a model or such data; None if it can."""
-        return subject.refuses(self.access) if self.role == "judged" else None
+        return spec.missing_access_reason(self.access) if self.role == "judged" else None
 
     def rewards(self, variant: str, k: int, removals: Mapping[str, Removal]) -> set[str]:
         """The truths that it is (nearly) the best at by construction, with explanations of k features."""

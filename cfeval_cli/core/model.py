@@ -306,7 +306,7 @@ class ModelSpec:
     blind: bool = False  # whether it is trained without some of the features
 
     @staticmethod
-    def of(dataset: Dataset, model: Trainable) -> ModelSpec:
+    def from_settings(dataset: Dataset, model: Trainable) -> ModelSpec:
         """What the model's settings say of it: by `foresee`, the annotation of `fit`, or because they are the model."""
         blind = isinstance(model, SupportsFeatureSubset) and bool(model.blind)
         if isinstance(model, DeclaresOutputType):
@@ -320,28 +320,28 @@ class ModelSpec:
         return ModelSpec(dataset, kind, blind)
 
     @staticmethod
-    def trained(dataset: Dataset, model: Model) -> ModelSpec:
+    def from_model(dataset: Dataset, model: Model) -> ModelSpec:
         """The same of a model that is there."""
         return ModelSpec(dataset, type(model), isinstance(model, HasReadFeatures) and not model.reads().all())
 
-    def can(self, ability: type) -> bool:
+    def supports(self, ability: type) -> bool:
         """Whether the model will have an ability, which is one of the protocols of this module."""
         return issubclass(self.kind, ability)
 
-    def lacks(self, *abilities: type) -> str | None:
+    def missing_ability_reason(self, *abilities: type) -> str | None:
         """Why something that needs these abilities cannot be done; None if it can."""
-        missing = next((ability for ability in abilities if not self.can(ability)), None)
+        missing = next((ability for ability in abilities if not self.supports(ability)), None)
         if missing is None:
             return None
-        if missing in (Probabilistic, HasAdditiveEffects) and not self.can(Probabilistic):
+        if missing in (Probabilistic, HasAdditiveEffects) and not self.supports(Probabilistic):
             return (
                 f"needs {DESCRIPTIONS[missing]}, but this model returns labels only: pass predict_proba to compute more"
             )
         return f"needs {DESCRIPTIONS[missing]}, which this model ({self.name}) does not give"
 
-    def refuses(self, access: Access) -> str | None:
+    def missing_access_reason(self, access: Access) -> str | None:
         """Why a component that asks so much of the model cannot be answered; None if it can."""
-        return self.lacks(_ASKED[access]) if access in _ASKED else None
+        return self.missing_ability_reason(_ASKED[access]) if access in _ASKED else None
 
     @property
     def name(self) -> str:

@@ -26,7 +26,7 @@ class Replacement(Protocol):
         """The embedding (M, d) that stands for each feature, if it is no value's."""
         ...
 
-    def instead(self, features: Ints) -> tuple[Codes, Floats]:
+    def sample(self, features: Ints) -> tuple[Codes, Floats]:
         """Values (s, k) that take the place of some features (k,) together, and the weight (s,) of each."""
         ...
 
@@ -38,7 +38,7 @@ class SingleValue:
     value: int
     vectors: None = None
 
-    def instead(self, features: Ints) -> tuple[Codes, Floats]:
+    def sample(self, features: Ints) -> tuple[Codes, Floats]:
         """Return that value, with all of the weight."""
         return np.full((1, len(features)), self.value, dtype=np.int32), np.ones(1)
 
@@ -55,7 +55,7 @@ class Removal(ABC):
     finds: ClassVar[str] = ""  # the truth that what is lost by it comes nearest to, if there is one
 
     @abstractmethod
-    def sits_out(self, subject: ModelSpec) -> str | None:
+    def not_applicable_reason(self, spec: ModelSpec) -> str | None:
         """Why features of such data, or for such a model, cannot be removed in this way; None if they can."""
 
     @abstractmethod

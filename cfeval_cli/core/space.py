@@ -238,11 +238,11 @@ class Spaced(Distance):
         """Refuse a space that there is not."""
         check_option("space", self.space, SPACES)
 
-    def refuses(self, subject: ModelSpec, search: Search) -> str | None:
+    def not_applicable_reason(self, spec: ModelSpec, search: Search) -> str | None:
         """No embeddings, or embeddings that are moved and have no place in the other spaces."""
         if search.moves and self.space in ("onehot", "scaled"):
             return f"distance.space={self.space} cannot measure moved embeddings. Use distance.space=auto or embedding."
-        if self.space == "embedding" and (reason := subject.lacks(HasEmbeddings)):
+        if self.space == "embedding" and (reason := spec.missing_ability_reason(HasEmbeddings)):
             return f"distance.space=embedding {reason}. Use distance.space=auto, scaled or onehot."
         return None
 

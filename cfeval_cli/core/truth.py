@@ -23,7 +23,7 @@ class TruthEstimate:
     importance: Floats  # (n, M), -inf where a feature is absent; NaN of a row that it is not known of
     # (n,) the largest standard error among the features of each row, NaN if it is not known; None: the values are exact
     error: Floats | None = None
-    how: str = "exact"  # how it was found, in words
+    method: str = "exact"  # how it was computed, for the report
 
 
 class Truth(ABC):
@@ -36,19 +36,19 @@ class Truth(ABC):
     also: ClassVar[str] = ""  # another name, under which explainers and metrics may know it
     access: ClassVar[Access] = Access.WHITE_BOX
 
-    def sits_out(self, subject: ModelSpec) -> str | None:
+    def not_applicable_reason(self, spec: ModelSpec) -> str | None:
         """Why such a model has no such truth; None if it has."""
-        return subject.refuses(self.access)
+        return spec.missing_access_reason(self.access)
 
-    def twin(self, subject: ModelSpec) -> str | None:
+    def twin(self, spec: ModelSpec) -> str | None:
         """The name of another truth that is the same for such a model, and is told instead if both are chosen."""
         return None
 
-    def asks(self, subject: ModelSpec) -> bool:
+    def asks(self, spec: ModelSpec) -> bool:
         """Whether it puts many rows before such a model, so that instances are shared out among the workers."""
         return False
 
-    def cost(self, subject: ModelSpec) -> int:
+    def cost(self, spec: ModelSpec) -> int:
         """How many rows an instance takes at most, where it asks the model."""
         return 1
 

@@ -76,7 +76,7 @@ def _batches(rows: Rows, gone: Bools, stand_ins: Replacement) -> Iterator[list[_
     size = 0
     for removed, mine in zip(*_grouped(gone), strict=True):
         features = np.flatnonzero(removed)
-        values, weights = stand_ins.instead(features)
+        values, weights = stand_ins.sample(features)
         step = max(1, _AT_ONCE // len(values))
         for start in range(0, len(mine), step):
             part = _Part(mine[start : start + step], features, values, weights)

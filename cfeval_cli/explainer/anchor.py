@@ -58,7 +58,7 @@ class Anchor(Explainer):
             check_float(name, getattr(self, name), 0, 1, open_low=True)
         check_int("batch_size", self.batch_size, 1)
 
-    def workload(self, subject: ModelSpec) -> Workload:
+    def workload(self, spec: ModelSpec) -> Workload:
         """Return a rough figure: how many samples the beam search draws depends on the instance."""
         return Workload(_BATCHES * self.batch_size, ("threshold",))
 

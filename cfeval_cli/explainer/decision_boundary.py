@@ -49,7 +49,7 @@ class DecisionBoundary(Explainer):
             check_int("max_edits", self.max_edits, 1)
         check_int("n_neighbours", self.n_neighbours, 1)
 
-    def workload(self, subject: ModelSpec) -> Workload:
+    def workload(self, spec: ModelSpec) -> Workload:
         """Return the number of samples, each of which is one model evaluation."""
         return Workload(self.n_samples, ("n_samples",))
 

@@ -60,9 +60,9 @@ class File(Explainer):
             made[name] = replace(self, path=str(file))
         return made
 
-    def check(self, subject: ModelSpec) -> None:
+    def check(self, spec: ModelSpec) -> None:
         """Read all of it before anything is computed."""
-        self._told(subject.dataset)
+        self._told(spec.dataset)
 
     def fit(self, dataset: Dataset, model: ModelClient) -> Callable[[Batch], Explanation]:
         """Read it; an instance that it does not tell of, or not rightly, is not explained."""

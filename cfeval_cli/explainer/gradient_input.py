@@ -22,7 +22,7 @@ class GradientInput(ByGradient):
     def __post_init__(self) -> None:
         self.check_removal()
 
-    def workload(self, subject: ModelSpec) -> Workload:
+    def workload(self, spec: ModelSpec) -> Workload:
         """Return one gradient."""
         return Workload(1)
 

@@ -39,9 +39,9 @@ class ByGradient(Explainer):
         """Refuse a removal that there is not."""
         check_option("removal", self.removal, ("auto", *self.ways))
 
-    def check(self, subject: ModelSpec) -> None:
+    def check(self, spec: ModelSpec) -> None:
         """Refuse a removal that does not go with the data."""
-        if reason := self._way(subject.dataset).sits_out(subject):
+        if reason := self._way(spec.dataset).not_applicable_reason(spec):
             raise ValueError(f"removal={self.removal}: {reason}. Use removal=auto.")
 
     def _way(self, dataset: Dataset) -> Removal:
@@ -72,5 +72,5 @@ def _baselines(stand_ins: Replacement, dataset: Dataset, model: ModelClient) -> 
     """Embeddings (s, M, d) in which all features are removed, and their weights (s,)."""
     if stand_ins.vectors is not None:
         return stand_ins.vectors[None], np.ones(1)
-    codes, weights = stand_ins.instead(np.arange(dataset.width))
+    codes, weights = stand_ins.sample(np.arange(dataset.width))
     return model.embed(codes), weights

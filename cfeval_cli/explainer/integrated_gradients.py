@@ -31,9 +31,9 @@ class IntegratedGradients(ByGradient):
         self.check_removal()
         check_int("steps", self.steps, 1)
 
-    def workload(self, subject: ModelSpec) -> Workload:
+    def workload(self, spec: ModelSpec) -> Workload:
         """Return the number of steps from all baselines."""
-        dataset, way = subject.dataset, self._way(subject.dataset)
+        dataset, way = spec.dataset, self._way(spec.dataset)
         settings = ("steps", *(f"ways.{way.name}.{key}" for key in way.cost_settings))
         return Workload(self.steps * way.replacements(dataset, dataset.width), settings)
 

@@ -23,11 +23,11 @@ class Rung(Explainer):
     place = 70
     effects = False  # some are random numbers
 
-    def sits_out(self, subject: ModelSpec) -> str | None:
+    def not_applicable_reason(self, spec: ModelSpec) -> str | None:
         """Models that have this truth have this explainer."""
-        return self.truth.sits_out(subject)
+        return self.truth.not_applicable_reason(spec)
 
-    def asks(self, subject: ModelSpec) -> Access:
+    def asks(self, spec: ModelSpec) -> Access:
         """Whatever the truth asks."""
         return self.truth.access
 

@@ -53,7 +53,7 @@ class Lime(Explainer):
             check_float("kernel_width", self.kernel_width, 0, open_low=True)
         check_option("order", self.order, ("signed", "absolute"))
 
-    def workload(self, subject: ModelSpec) -> Workload:
+    def workload(self, spec: ModelSpec) -> Workload:
         """Return the number of samples, each of which is one model evaluation."""
         return Workload(self.n_samples, ("n_samples",))
 

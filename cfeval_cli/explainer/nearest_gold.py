@@ -41,11 +41,11 @@ class NearestGold(Explainer):
     place = 58
     control = True
 
-    def sits_out(self, subject: ModelSpec) -> str | None:
+    def not_applicable_reason(self, spec: ModelSpec) -> str | None:
         """The third word of another sentence is another feature."""
-        if subject.dataset.padded:
+        if spec.dataset.padded:
             return "needs features that mean the same in every row, and the words of a text do not"
-        return super().sits_out(subject)
+        return super().not_applicable_reason(spec)
 
     def fit(self, dataset: Dataset, model: ModelClient) -> Callable[[Batch], Explanation]:
         """Put the training rows where they lie."""

@@ -38,16 +38,16 @@ class Omission(Explainer):
         check_option("removal", self.removal, ("auto", *self.ways))
         check_option("inapplicable", self.inapplicable, ("refuse", "sit_out"))
 
-    def sits_out(self, subject: ModelSpec) -> str | None:
+    def not_applicable_reason(self, spec: ModelSpec) -> str | None:
         """No probabilities, or, if that is the setting, a way that does not apply."""
-        reason = super().sits_out(subject)
+        reason = super().not_applicable_reason(spec)
         if reason is None and self.inapplicable == "sit_out":
-            reason = self._way(subject.dataset).sits_out(subject)
+            reason = self._way(spec.dataset).not_applicable_reason(spec)
         return reason
 
-    def check(self, subject: ModelSpec) -> None:
+    def check(self, spec: ModelSpec) -> None:
         """Refuse a way that does not go with the data or the model."""
-        if reason := self._way(subject.dataset).sits_out(subject):
+        if reason := self._way(spec.dataset).not_applicable_reason(spec):
             raise ValueError(f"removal={self.removal}: {reason}. Use removal=auto.")
 
     def estimates(self, dataset: Dataset) -> set[str]:
@@ -58,9 +58,9 @@ class Omission(Explainer):
         """It names the feature that costs most if it is removed in this way."""
         return {("comprehensiveness", self._way(dataset).variant)}
 
-    def workload(self, subject: ModelSpec) -> Workload:
+    def workload(self, spec: ModelSpec) -> Workload:
         """Return the number of values that take the place of all features, one feature after the other."""
-        dataset, way = subject.dataset, self._way(subject.dataset)
+        dataset, way = spec.dataset, self._way(spec.dataset)
         settings = tuple(f"ways.{way.name}.{key}" for key in way.cost_settings)
         return Workload(1 + float(dataset.lengths.mean()) * way.replacements(dataset, 1), settings)
 
@@ -71,7 +71,7 @@ class Omission(Explainer):
     def fit(self, dataset: Dataset, model: ModelClient) -> Callable[[Batch], Explanation]:
         """Settle which values stand for a removed feature, and with which weights."""
         ready = self._way(dataset).fit(dataset, model)
-        stand_ins = [ready.instead(np.array([j])) for j in range(dataset.width)]
+        stand_ins = [ready.sample(np.array([j])) for j in range(dataset.width)]
 
         def explain(batch: Batch) -> Explanation:
             before = model.probability(batch.codes, batch.labels)

@@ -68,25 +68,25 @@ class Shap(Explainer):
         """What it is a sample of, or of a text, with the mask for what is not known, something near it."""
         return {"shapley"}
 
-    def check(self, subject: ModelSpec) -> None:
+    def check(self, spec: ModelSpec) -> None:
         """Refuse an algorithm that cannot be had of such a model, or without the package."""
-        if self.algorithm in _NEEDS and (reason := subject.lacks(_NEEDS[self.algorithm])):
+        if self.algorithm in _NEEDS and (reason := spec.missing_ability_reason(_NEEDS[self.algorithm])):
             raise ValueError(f"algorithm={self.algorithm}: {reason}. Use algorithm=auto.")
-        if self._looks_inside(subject):
+        if self._looks_inside(spec):
             check_installed("shap", "shap")
 
-    def asks(self, subject: ModelSpec) -> Access:
+    def asks(self, spec: ModelSpec) -> Access:
         """Everything where it looks into the model, else probabilities."""
-        return Access.WHITE_BOX if self._looks_inside(subject) else Access.PROBABILITY
+        return Access.WHITE_BOX if self._looks_inside(spec) else Access.PROBABILITY
 
-    def workload(self, subject: ModelSpec) -> Workload:
+    def workload(self, spec: ModelSpec) -> Workload:
         """Return the number of sets of features times that of background rows; none where it looks into the model.
 
         Unknown with algorithm=auto and an estimator, of which only those of trees are looked into.
         """
         if self.algorithm in _NEEDS:
             return Workload(0)
-        dataset = subject.dataset
+        dataset = spec.dataset
         sizes = dataset.lengths
         if self.algorithm == "kernel":
             sets, settings = 2 + (2 * sizes + 2**11 if self.n_samples is None else self.n_samples), ["n_samples"]
@@ -95,10 +95,10 @@ class Shap(Explainer):
         rows = 1 if dataset.padded else min(self.background, len(dataset.train))
         settings += [] if dataset.padded else ["background"]  # of a text it is the mask token
         evaluations = rows * float(np.minimum(sets, 2.0 ** np.minimum(sizes, _MOST)).mean())
-        return Workload(None if self._looks_inside(subject) else evaluations, tuple(settings))
+        return Workload(None if self._looks_inside(spec) else evaluations, tuple(settings))
 
-    def _looks_inside(self, subject: ModelSpec) -> bool:
-        return self.algorithm in _NEEDS or (self.algorithm == "auto" and subject.can(HasEncodedEstimator))
+    def _looks_inside(self, spec: ModelSpec) -> bool:
+        return self.algorithm in _NEEDS or (self.algorithm == "auto" and spec.supports(HasEncodedEstimator))
 
     def fit(self, dataset: Dataset, model: ModelClient) -> Callable[[Batch], Explanation]:
         """Draw the background, and find the way."""

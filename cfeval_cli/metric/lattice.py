@@ -56,7 +56,7 @@ class Lattice:
     def evaluations(self, dataset: Dataset, stand_ins: Replacement) -> float:
         """Return about how many different rows the model is asked about for one instance."""
         if self.edits is None:
-            return len(self.gone) * len(stand_ins.instead(np.arange(dataset.width))[1])
+            return len(self.gone) * len(stand_ins.sample(np.arange(dataset.width))[1])
         return float(np.mean([self.edits.count(row) for row in dataset.test.codes[:_TYPICAL_ROWS]]))
 
     def extremes(self, inputs: MetricInput, way: FittedRemoval, rows: Ints, sizes: Ints) -> Floats:
@@ -125,10 +125,10 @@ class Edits:
         digits = [len(feature.values) + 1 for feature in dataset.features]
         if stand_ins.vectors is not None or prod(digits) > _LARGEST or not len(gone):
             return None
-        if len(gone) * len(stand_ins.instead(np.arange(dataset.width))[1]) > _MOST_EDITS:
+        if len(gone) * len(stand_ins.sample(np.arange(dataset.width))[1]) > _MOST_EDITS:
             return None
         units = np.array([prod(digits[:j]) for j in range(len(digits))], dtype=np.int64)
-        drawn = [stand_ins.instead(np.flatnonzero(one)) for one in gone]
+        drawn = [stand_ins.sample(np.flatnonzero(one)) for one in gone]
         numbers = [(values.astype(np.int64) + 1) @ units[one] for (values, _), one in zip(drawn, gone, strict=True)]
         weights = np.concatenate([weights for _, weights in drawn])
         counts = np.array([len(weights) for _, weights in drawn])

@@ -198,7 +198,7 @@ class Naopc(Curve):
 
 def _draws(stand_ins: Replacement, width: int) -> int:
     """Return how many rows stand for one without some features, at most."""
-    return len(stand_ins.instead(np.arange(width))[1])
+    return len(stand_ins.sample(np.arange(width))[1])
 
 
 def _widest(width: int, member: Ints, gone: Bools, worth: Floats) -> Ints:

@@ -32,9 +32,9 @@ class Plausible(Metric):
     def __post_init__(self) -> None:
         check_int("neighbours", self.neighbours, 1)
 
-    def sits_out(self, subject: ModelSpec) -> str | None:
+    def not_applicable_reason(self, spec: ModelSpec) -> str | None:
         """Sentences have no neighbours by position."""
-        return "needs the columns of a table" if subject.dataset.padded else super().sits_out(subject)
+        return "needs the columns of a table" if spec.dataset.padded else super().not_applicable_reason(spec)
 
     def score(self, inputs: MetricInput) -> Iterator[Score | AbsentScore]:
         """One for each level at which the search ran and exchanged values."""

@@ -1,1 +1,1 @@
-"""Models, and the gate through which everything else sees them."""
+"""Models: training, loading, and the abilities that they declare."""

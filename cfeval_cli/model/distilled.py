@@ -39,7 +39,7 @@ class Distilled(DistilledModel, DeclaresOutputType, SupportsFeatureSubset, Resto
 
     def output_type(self, dataset: Dataset) -> type:
         """It is what the student is."""
-        return ModelSpec.of(dataset, self.student).kind
+        return ModelSpec.from_settings(dataset, self.student).kind
 
     def fit(self, dataset: Dataset, seed: int) -> Model:
         """Train the student on data whose labels are the teacher's."""

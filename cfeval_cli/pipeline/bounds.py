@@ -210,7 +210,7 @@ def _sample(study: Study, exact: int) -> Ints:
     sets = max(1, perm(int(present.max(initial=1)), exact))
     most = min(plan.settings.bounds, max(1, _MOST // sets))
     if any(way.stand_ins is not None and way.stand_ins.value is None for way in study.removals.values()):
-        rows = _ROWS if study.subject.can(SupportsEdits) else _ROWS // 8
+        rows = _ROWS if study.spec.supports(SupportsEdits) else _ROWS // 8
         most = min(most, max(1, rows // (sets * _DRAWN)))
     if plan.settings.k > exact:
         most = min(most, _GREEDY)

@@ -40,7 +40,7 @@ class Study:
     plan: Plan
     dataset: Dataset
     model: Model
-    subject: ModelSpec
+    spec: ModelSpec
     instances: Split  # to be explained
     rows: Rows  # the same, with what the model predicts
     probabilities: Floats | None  # (N, C), of a model that gives them
@@ -52,15 +52,15 @@ class Study:
     memory: AnswerCache = field(default_factory=AnswerCache)  # what metrics asked about these instances
     scratch: Scratch = field(default_factory=Scratch)  # where what grows with their number is put aside
 
-    def gate(self, access: Access, asker: str) -> ModelClient:
+    def open_client(self, access: Access, component: str) -> ModelClient:
         """The model as a component may see it."""
-        return self.ledger.gate(self.model, access, asker, padded=self.dataset.padded)
+        return self.ledger.open_client(self.model, access, component, padded=self.dataset.padded)
 
     def truth(self, name: str) -> Floats:
         """How much each feature of each instance truly matters (N, M), under one definition."""
         truth = self.plan.truths[name]
-        gate = Ledger().gate(self.model, truth.access, f"truth.{name}", padded=self.dataset.padded)
-        return truth.known(self.dataset, gate, self.rows)
+        client = Ledger().open_client(self.model, truth.access, f"truth.{name}", padded=self.dataset.padded)
+        return truth.known(self.dataset, client, self.rows)
 
 
 def to_explain(dataset: Dataset, seed: int, n_explain: int | None) -> Split:
@@ -82,7 +82,7 @@ def prepare(
         plan=plan,
         dataset=dataset,
         model=model,
-        subject=ModelSpec.trained(dataset, model),
+        spec=ModelSpec.from_model(dataset, model),
         instances=instances,
         rows=Rows(instances.ids, instances.codes, labels, kept),
         probabilities=probabilities,
@@ -100,7 +100,9 @@ def removed(plan: Plan, dataset: Dataset, model: Model, name: str, ledger: Ledge
     if name in plan.absent.removals:
         return FittedRemoval(way, None, plan.absent.removals[name])
     most = Access.GRADIENT if isinstance(model, HasEmbeddings) else Access.LABEL
-    return FittedRemoval(way, way.fit(dataset, ledger.gate(model, most, f"removal.{name}", padded=dataset.padded)))
+    return FittedRemoval(
+        way, way.fit(dataset, ledger.open_client(model, most, f"removal.{name}", padded=dataset.padded))
+    )
 
 
 def predicted(model: Model, dataset: Dataset, codes: Codes) -> tuple[Ints, Floats | None]:

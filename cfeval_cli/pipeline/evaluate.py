@@ -43,14 +43,14 @@ def as_slice(rows: Ints, size: int) -> Ints | slice:
     return rows if len(rows) < size else slice(None)
 
 
-def search_edits(study: Study, features: Ints, asker: str, advance: Callable[[int], None]) -> Edits:
+def search_edits(study: Study, features: Ints, component: str, advance: Callable[[int], None]) -> Edits:
     """Return counterfactuals of the explained instances, of which the selected features (N, k) may be edited."""
     places = as_slice(find_explained(features), len(features))
-    return edits_of(study, study.rows.take(places), features[places], asker, advance, keep=True)
+    return edits_of(study, study.rows.take(places), features[places], component, advance, keep=True)
 
 
 def edits_of(
-    study: Study, rows: Rows, features: Ints, asker: str, advance: Callable[[int], None], *, keep: bool
+    study: Study, rows: Rows, features: Ints, component: str, advance: Callable[[int], None], *, keep: bool
 ) -> Edits:
     """Counterfactuals of some instances at each level of access that the search has; `keep` them for later runs."""
     plan, found = study.plan, {}
@@ -62,7 +62,7 @@ def edits_of(
         done = search.find(job, plan.executor, study.cache, advance, section=section, scratch=study.scratch)
         search.check_sample(job, done, tolerance_of(study.probabilities))
         found[level] = Counterfactuals(**done.arrays)
-        study.ledger.book(asker.format(level=level.name.lower()), done.cost)
+        study.ledger.book(component.format(level=level.name.lower()), done.cost)
     return found
 
 
@@ -86,7 +86,7 @@ def case_of(
         rows.labels,
         rows.probability,
         dataset=study.dataset,
-        model=Ledger().gate(study.model, Access.NOTHING, "nobody"),
+        model=Ledger().open_client(study.model, Access.NOTHING, "nobody"),
         features=features,
         k=features.shape[1],
         complete=complete,
@@ -99,15 +99,15 @@ def case_of(
 
 
 @restore_working_directory()
-def scores_of(study: Study, case: MetricInput, metric: Metric, asker: str) -> Iterator[Score | AbsentScore]:
+def scores_of(study: Study, case: MetricInput, metric: Metric, component: str) -> Iterator[Score | AbsentScore]:
     """What one metric says of a case, which it sees with no more access than it declares."""
     access = _access(study, metric)
     seen = replace(
         case,
-        model=study.gate(access, asker),
+        model=study.open_client(access, component),
         probability=case.probability if max(access, metric.access) >= Access.PROBABILITY else None,
     )
-    with study.ledger.clock(asker):
+    with study.ledger.clock(component):
         found = list(metric.score(seen))
     return iter(found)
 
@@ -117,5 +117,5 @@ def _access(study: Study, metric: Metric) -> Access:
     if metric.role != "judged":
         return Access.NOTHING
     wanted = [level for level in Access if metric.access < level <= (metric.most or metric.access)]
-    able = [level for level in wanted if level <= study.plan.access and study.subject.refuses(level) is None]
+    able = [level for level in wanted if level <= study.plan.access and study.spec.missing_access_reason(level) is None]
     return max([metric.access, *able])

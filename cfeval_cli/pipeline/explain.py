@@ -61,7 +61,7 @@ class Job:
     model: Model
     identity: str | None  # a hash of the explainer's settings and code, if it has one
     code: str  # of its code alone
-    subject: str | None  # a hash of data and model
+    subject_hash: str | None  # a hash of data and model
     seed: int
     rows: Rows
     timeout: float | None = None  # seconds for each instance
@@ -79,7 +79,7 @@ class Job:
     @property
     def section(self) -> Section:
         """Where its explanations are stored."""
-        key = of_work(Job, self.subject, self.identity, self.component, self.seed)
+        key = of_work(Job, self.subject_hash, self.identity, self.component, self.seed)
         return Section(key, f"{self.dataset.name}, {self.component}, seed {self.seed}")
 
     @property
@@ -99,8 +99,8 @@ class Job:
         if self.identity is not None and of_code(self.explainer.__class__) != self.code:
             raise Failure(f"the source of {self.component} was changed during the run. Start it again.")
         ledger, begun = Ledger(ask=self.together.ask), time.perf_counter()
-        gate = ledger.gate(self.model, self.access, self.component, padded=self.dataset.padded)
-        function = self.explainer.fit(self.dataset, gate)
+        client = ledger.open_client(self.model, self.access, self.component, padded=self.dataset.padded)
+        function = self.explainer.fit(self.dataset, client)
         ledger.book(self.component, Cost(seconds=time.perf_counter() - begun))
         return function, ledger, ledger.cost(self.component)
 

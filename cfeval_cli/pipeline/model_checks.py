@@ -27,7 +27,7 @@ _ALONE = 5  # rows that are also asked about one by one
 def foreseen(plan: Plan, dataset: Dataset) -> ModelSpec:
     """What the model will be able to answer; some must be tried for that."""
     with _limited(plan.settings.timeout_model):
-        return ModelSpec.of(dataset, plan.model)
+        return ModelSpec.from_settings(dataset, plan.model)
 
 
 def try_out(model: Model, dataset: Dataset, seed: int, patience: float | None) -> None:
@@ -47,8 +47,8 @@ def try_out(model: Model, dataset: Dataset, seed: int, patience: float | None) -
 def answers(model: Model, dataset: Dataset, codes: Codes) -> Floats:
     """Probabilities (n, C); of a model that tells classes only, 1 for the class."""
     likely = isinstance(model, Probabilistic)
-    gate = Ledger().gate(model, Access.PROBABILITY if likely else Access.LABEL, "model", padded=dataset.padded)
-    ask: Callable[[Codes], Floats | Ints] = gate.probabilities if likely else gate.labels
+    client = Ledger().open_client(model, Access.PROBABILITY if likely else Access.LABEL, "model", padded=dataset.padded)
+    ask: Callable[[Codes], Floats | Ints] = client.probabilities if likely else client.labels
     told = asked(ask, codes, dataset, "the model")
     try:
         if likely:

@@ -50,7 +50,7 @@ def read_judge(name: str, folder: RunFolder) -> Judge:
 
 def is_recommended(outcome: RunOutcome) -> bool:
     """Whether users ask about the model: it is not the paper's white box."""
-    return not outcome.study.subject.can(HasLinearLogit)
+    return not outcome.study.spec.supports(HasLinearLogit)
 
 
 def recommend_explainer(outcome: RunOutcome, questions: Mapping[str, str], judges: list[Judge]) -> dict[str, Any]:

@@ -255,15 +255,15 @@ class _Trial:
         component = stream_name(level)
         return SearchTask(
             rows.ids, rows.codes, rows.labels, seed=plan.settings.seed, component=component,
-            features=self.features[some], dataset=dataset, model=study.gate(level, component), measure=measure,
+            features=self.features[some], dataset=dataset, model=study.open_client(level, component), measure=measure,
         )  # fmt: skip
 
     def check(self, study: Study) -> None:
         """Refuse parameters that change a prediction of the sample, or whose embeddings give other effects."""
         codes = self.study.rows.codes[self.sample]
-        gate = study.gate(Access.GRADIENT, "reparametrisation")
-        logits, slopes = gate.line(codes)
-        sums = np.sum([gate.vectors(j, codes[:, j]) @ slope for j, slope in enumerate(slopes)], axis=0)
+        client = study.open_client(Access.GRADIENT, "reparametrisation")
+        logits, slopes = client.line(codes)
+        sums = np.sum([client.vectors(j, codes[:, j]) @ slope for j, slope in enumerate(slopes)], axis=0)
         bias = logits - sums  # of every input the same
         apart = max(np.abs(logits - self._logits).max(initial=0.0), np.abs(bias - bias[:1]).max(initial=0.0))
         if not apart <= _CLOSE * max(1.0, np.abs(self._logits).max(initial=0.0)):
@@ -275,8 +275,8 @@ class _Trial:
     @cached_property
     def _logits(self) -> Floats:
         """Of the sample, by the model as it is."""
-        gate = Ledger().gate(self.study.model, Access.GRADIENT, "reparametrisation")
-        return gate.line(self.study.rows.codes[self.sample])[0]
+        client = Ledger().open_client(self.study.model, Access.GRADIENT, "reparametrisation")
+        return client.line(self.study.rows.codes[self.sample])[0]
 
     def parts(self, least: InspectionDepth) -> _Parts:
         """The parts that look so deep into the model, and the metrics that those or their own questions may move."""
@@ -334,9 +334,9 @@ class _Trial:
         for name in plan.removals:
             way = removed(plan, dataset, model, name, ledger)
             if way.stand_ins is not None:
-                without(watched.gate(Access.GRADIENT, f"removal.{name}"), few, gone, way.stand_ins)
+                without(watched.open_client(Access.GRADIENT, f"removal.{name}"), few, gone, way.stand_ins)
         for name, truth in plan.truths.items():
-            truth.known(dataset, watched.gate(truth.access, f"truth.{name}"), few)
+            truth.known(dataset, watched.open_client(truth.access, f"truth.{name}"), few)
         for level, measure in self.study.measures.items():
             plan.search.find(self._task(watched, level, measure, slice(0, _PROBE)))
         return ledger

@@ -79,11 +79,11 @@ def check_sample(job: Job, done: Joined, tolerance: float) -> None:
     every = Counterfactuals(**done.arrays)
     for origin, places in draw_sample(job.seed, job.component, done.cached, done.elsewhere).items():
         some, edits = job.rows.take(places), every.take(places)
-        gate = Ledger().gate(job.model, job.access, job.component, padded=job.dataset.padded)
+        client = Ledger().open_client(job.model, job.access, job.component, padded=job.dataset.padded)
         if edits.codes is not None:
-            labels, probability = gate.predict(edits.codes, some.labels)
+            labels, probability = client.predict(edits.codes, some.labels)
         elif edits.vectors is not None:
-            labels, probability = gate.moved(some.codes, edits.features, edits.vectors, some.labels)
+            labels, probability = client.moved(some.codes, edits.features, edits.vectors, some.labels)
         else:
             continue
         before, now = (np.array(job.dataset.classes)[one].tolist() for one in (edits.labels, labels))
@@ -111,7 +111,7 @@ def _find(job: Job, places: Ints) -> list[Part]:
         component=job.component,
         features=editable(job.dataset, job.features[places]),
         dataset=job.dataset,
-        model=ledger.gate(job.model, job.access, job.component, padded=job.dataset.padded),
+        model=ledger.open_client(job.model, job.access, job.component, padded=job.dataset.padded),
         measure=job.measure,
     )
     found = job.search.find(task)

@@ -67,9 +67,9 @@ def _sample(study: Study, name: str, done: ExplainerResult) -> Ints:
 
 def _drops(study: Study, rows: Ints) -> Floats:
     """Return the drop (n, M) in the probability of the predicted class when each feature is removed."""
-    gate = Ledger().gate(study.model, Access.PROBABILITY, "signs", padded=study.dataset.padded)
+    client = Ledger().open_client(study.model, Access.PROBABILITY, "signs", padded=study.dataset.padded)
     some, way = study.rows.take(rows), Marginal(draws=_DRAWS)
-    explain = Omission({way.name: way}, removal=way.name).fit(study.dataset, gate)
+    explain = Omission({way.name: way}, removal=way.name).fit(study.dataset, client)
     batch = Batch(some.ids, some.codes, some.labels, seed=study.plan.settings.seed, component="signs")
     return explain(batch).table(study.dataset.width)
 

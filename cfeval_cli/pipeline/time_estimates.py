@@ -9,7 +9,7 @@ from cfeval_cli.pipeline.progress import Estimate
 
 def estimate_explainer(study: Study, name: str, seconds_per_row: float) -> Estimate:
     """Return the estimate for one explainer, whose items are instances."""
-    workload = study.plan.explainers[name].workload(study.subject)
+    workload = study.plan.explainers[name].workload(study.spec)
     settings = [f"explainer.{name}.{key}" for key in workload.settings]
     seconds = None if workload.evaluations is None else workload.evaluations * seconds_per_row
     return Estimate(" or ".join([*settings, "n_explain"]), seconds)
@@ -27,6 +27,10 @@ def estimate_search(study: Study, features: Ints, seconds_per_row: float) -> Est
 
 def estimate_repetition(study: Study) -> Estimate:
     """Return the estimate for explaining again, whose items are instances of each explainer."""
-    costs = [study.ledger.cost(asker) for asker in study.ledger.rows if asker.startswith(("explainer.", "search."))]
+    costs = [
+        study.ledger.cost(component)
+        for component in study.ledger.rows
+        if component.startswith(("explainer.", "search."))
+    ]
     items = len(study.plan.explainers) * max(1, len(study.instances))
     return Estimate("noise", sum(cost.seconds for cost in costs) / items)

@@ -52,14 +52,14 @@ def select_instances(study: Study, truth: Truth) -> Ints:
     most = min(
         size,
         size if plan.settings.reference is None else plan.settings.reference,
-        plan.settings.budget // max(1, truth.cost(study.subject)),
+        plan.settings.budget // max(1, truth.cost(study.spec)),
     )
     return np.sort(make_stream(plan.settings.seed, "reference").permutation(size)[: max(1, most)])
 
 
 def _compute_truth(study: Study, name: str, truth: Truth) -> TruthEstimate:
     """One of them: where it asks the model on some instances and NaN on all others, else on all."""
-    asks, rows, identity = truth.asks(study.subject), study.rows, of_component(truth)
+    asks, rows, identity = truth.asks(study.spec), study.rows, of_component(truth)
     places = select_instances(study, truth) if asks else np.arange(len(rows))
     if asks:
         _tell(study, name, truth, len(places))
@@ -90,7 +90,7 @@ def _spread(values: Floats, places: Ints, size: int) -> Floats:
 
 def _tell(study: Study, name: str, truth: Truth, many: int) -> None:
     """How long it may take, by a few rows that the model is asked about: for people only, no result depends on it."""
-    rows = many * truth.cost(study.subject)
+    rows = many * truth.cost(study.spec)
     codes = study.dataset.train.codes[:_TRIED]
     begun = time.perf_counter()
     answers(study.model, study.dataset, codes)
@@ -105,14 +105,14 @@ def _tell(study: Study, name: str, truth: Truth, many: int) -> None:
 
 def _compute_chunk(job: TruthJob, places: Ints) -> list[Part]:
     """Of some instances, here or in another process; what a truth asks of the model is on nobody's account."""
-    gate = Ledger().gate(job.model, job.truth.access, f"truth.{job.truth.name}", padded=job.dataset.padded)
-    known = job.truth.found(job.dataset, gate, job.rows.take(places))
+    client = Ledger().open_client(job.model, job.truth.access, f"truth.{job.truth.name}", padded=job.dataset.padded)
+    known = job.truth.found(job.dataset, client, job.rows.take(places))
     arrays = {
         "importance": known.importance,
         "error": np.zeros(len(places)) if known.error is None else known.error,
         "sampled": np.full(len(places), known.error is not None),
     }
-    return [Part(arrays, note=known.how)]
+    return [Part(arrays, note=known.method)]
 
 
 def _check_sample(study: Study, job: TruthJob, name: str, done: Joined) -> None:

@@ -33,7 +33,7 @@ class Marginal(Removal):
         check_int("draws", self.draws, 1)
         check_int("seed", self.seed, 0)
 
-    def sits_out(self, subject: ModelSpec) -> str | None:
+    def not_applicable_reason(self, spec: ModelSpec) -> str | None:
         """Any model can be asked about values that others have."""
         return None
 
@@ -66,7 +66,7 @@ class _Drawn:
     _known: dict[bytes, tuple[Codes, Floats] | None] = field(default_factory=dict)  # None: too many to list them
     _words: dict[int, Codes] = field(default_factory=dict)
 
-    def instead(self, features: Ints) -> tuple[Codes, Floats]:
+    def sample(self, features: Ints) -> tuple[Codes, Floats]:
         key = features.astype(np.int64).tobytes()
         if key not in self._known:
             if len(self._known) >= _KNOWN:

@@ -17,9 +17,9 @@ class Mask(Removal):
     variant = "mask"
     title = "mask"
 
-    def sits_out(self, subject: ModelSpec) -> str | None:
+    def not_applicable_reason(self, spec: ModelSpec) -> str | None:
         """Data without a mask token."""
-        return f"{subject.dataset.name} has no mask token" if subject.dataset.unknown is None else None
+        return f"{spec.dataset.name} has no mask token" if spec.dataset.unknown is None else None
 
     def fit(self, dataset: Dataset, model: ModelClient) -> Replacement:
         """Nothing to prepare."""

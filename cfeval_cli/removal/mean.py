@@ -30,9 +30,9 @@ class Mean(Removal):
     title = "mean"
     finds = "shapley"
 
-    def sits_out(self, subject: ModelSpec) -> str | None:
+    def not_applicable_reason(self, spec: ModelSpec) -> str | None:
         """An embedding that is no value's can be put only before a model that takes embeddings."""
-        return subject.lacks(HasGradient)
+        return spec.missing_ability_reason(HasGradient)
 
     def fit(self, dataset: Dataset, model: ModelClient) -> Replacement:
         """The means."""
@@ -48,6 +48,6 @@ class _Usual:
     vectors: Floats  # (M, d)
     value: None = None
 
-    def instead(self, features: Ints) -> tuple[Codes, Floats]:
+    def sample(self, features: Ints) -> tuple[Codes, Floats]:
         """No value stands for them."""
         return np.full((1, len(features)), ABSENT, dtype=np.int32), np.ones(1)

@@ -19,9 +19,9 @@ class Zero(Removal):
     arbitrary = True
     finds = "signed"
 
-    def sits_out(self, subject: ModelSpec) -> str | None:
+    def not_applicable_reason(self, spec: ModelSpec) -> str | None:
         """A model without embeddings has no zero."""
-        return subject.lacks(HasEmbeddings)
+        return spec.missing_ability_reason(HasEmbeddings)
 
     def fit(self, dataset: Dataset, model: ModelClient) -> Replacement:
         """Nothing to prepare."""

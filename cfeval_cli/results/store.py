@@ -357,7 +357,7 @@ class RunFolder:
         entries = self._record.to_dict()["truths"]
         for name, known in truth.items():
             many = self._many_known(known.importance)
-            entries[name] |= {"exact": known.error is None, "how": known.how, "instances": many}
+            entries[name] |= {"exact": known.error is None, "how": known.method, "instances": many}
             if known.error is not None and not np.isnan(known.error).all():
                 told = {"error": float(np.nanmean(known.error)), "largest_error": float(np.nanmax(known.error))}
                 entries[name] |= told
@@ -658,7 +658,7 @@ def _why_no_invariance(plan: Plan, dataset: Dataset) -> str:
     """Why it is not told what other parameters of the model move; nothing if it is."""
     if not plan.settings.reparametrisations:
         return "reparametrisations=0"
-    return ModelSpec.of(dataset, plan.model).lacks(Reparametrisable) or ""
+    return ModelSpec.from_settings(dataset, plan.model).missing_ability_reason(Reparametrisable) or ""
 
 
 def _describe_spellings(spellings: Spellings, stored: Sequence[Codes]) -> dict[str, Any]:
@@ -725,11 +725,11 @@ def _put(body: bytes, path: Path) -> None:
 def costs_of(ledger: Ledger, record: RunRecord) -> pd.DataFrame:
     """Rows of costs.csv: who took how long, and asked how much of the model."""
     lines = []
-    for asker in list(ledger.rows):
-        part, _, name = asker.partition(".")
+    for component in list(ledger.rows):
+        part, _, name = component.partition(".")
         name, access = name.rsplit(".", 1) if part == "search" else (name, "")
         known = record.explained[name].known if part == "explainer" else ""
-        cost = ledger.cost(asker)
+        cost = ledger.cost(component)
         told = (round(cost.seconds, 4), cost.rows, round(cost.inside, 4), round(cost.calls))
         lines.append((part, name, access, known, *told))
     columns = ["part", "name", "access", "known", "seconds", "model_rows", "model_seconds", "model_calls"]

@@ -70,9 +70,9 @@ class Discrete(Search):
         """Only the nearest is chosen by it."""
         return self.pick == "nearest"
 
-    def refuses(self, subject: ModelSpec) -> str | None:
+    def not_applicable_reason(self, spec: ModelSpec) -> str | None:
         """A largest drop needs probabilities; labels are enough for the rest."""
-        reason = subject.refuses(min(self.levels))
+        reason = spec.missing_access_reason(min(self.levels))
         return f"{reason}. Use search.pick=auto" if reason else None
 
     def check(self, dataset: Dataset, k: int) -> None:

@@ -43,10 +43,10 @@ class Exact(Search):
         """What captions say of it."""
         return "exact search"
 
-    def refuses(self, subject: ModelSpec) -> str | None:
+    def not_applicable_reason(self, spec: ModelSpec) -> str | None:
         """Only linear models have a closed form."""
-        reason = subject.lacks(HasLinearLogit)
-        accepted = "discrete" if subject.refuses(Access.GRADIENT) else "continuous or search=discrete"
+        reason = spec.missing_ability_reason(HasLinearLogit)
+        accepted = "discrete" if spec.missing_access_reason(Access.GRADIENT) else "continuous or search=discrete"
         return f"{reason}. Use search={accepted}" if reason else None
 
     def workload(self, dataset: Dataset, features: Ints) -> Workload:

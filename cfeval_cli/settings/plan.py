@@ -72,14 +72,14 @@ class Plan:
         }  # fmt: skip
         return one | {f"{group}.{name}": one for group, made in several.items() for name, one in made.items()}
 
-    def applied(self, subject: ModelSpec) -> Plan:
+    def applied(self, spec: ModelSpec) -> Plan:
         """The plan for some data and a kind of model: what does not apply is left out with the reason, or refused."""
-        dataset = subject.dataset
+        dataset = spec.dataset
         if self.settings.k > dataset.width:
             raise UserError(f"k={self.settings.k} is more than the {dataset.width} features of {dataset.name}.")
         check_size(dataset, self.settings.n_explain)
         self.search.check(dataset, self.settings.k)
-        if reason := self.search.refuses(subject):
+        if reason := self.search.not_applicable_reason(spec):
             raise UserError(f"search: {self.search.label} {reason}.")
         one_way = next((feature for feature in dataset.features if feature.moves in ("up", "down")), None)
         if self.search.moves and one_way is not None:
@@ -87,17 +87,17 @@ class Plan:
                 f"dataset.only.{one_way.name}={one_way.moves}: a moved embedding goes neither up nor down. Use "
                 "search=discrete, or dataset.immutable."
             )
-        if reason := self.distance.refuses(subject, self.search):
+        if reason := self.distance.not_applicable_reason(spec, self.search):
             raise UserError(reason)
         out = Absences(
-            explainers=_reasons(self.explainers, subject),
-            metrics={**self.absent.metrics, **_reasons(self.metrics, subject)},
-            truths=_reasons(self.truths, subject),
-            removals=_reasons(self.removals, subject),
+            explainers=_reasons(self.explainers, spec),
+            metrics={**self.absent.metrics, **_reasons(self.metrics, spec)},
+            truths=_reasons(self.truths, spec),
+            removals=_reasons(self.removals, spec),
         )
-        out = replace(out, truths={**out.truths, **self._too_dear(subject, out.truths)})
+        out = replace(out, truths={**out.truths, **self._too_dear(spec, out.truths)})
         apply = [name for name in self.truths if name not in out.truths]
-        twins = {name: twin for name in apply if (twin := self.truths[name].twin(subject)) in apply}
+        twins = {name: twin for name in apply if (twin := self.truths[name].twin(spec)) in apply}
         out = replace(out, truths={**out.truths, **{name: f"is {twin} for this model" for name, twin in twins.items()}})
         truths = {name: truth for name, truth in self.truths.items() if name not in out.truths}
         if not truths:
@@ -111,7 +111,7 @@ class Plan:
             golds=tuple(gold for gold in self.golds if gold in truths) or tuple(truths)[:1],
             explainers={name: one for name, one in self.explainers.items() if name not in out.explainers},
             metrics={name: metric for name, metric in self.metrics.items() if name not in out.metrics},
-            levels=tuple(level for level in self.levels if subject.refuses(level) is None),
+            levels=tuple(level for level in self.levels if spec.missing_access_reason(level) is None),
             absent=out,
         )  # fmt: skip
         if not plan.explainers:
@@ -122,15 +122,15 @@ class Plan:
             raise UserError(f"metric=[…] leaves nothing to be judged: {told}.")
         for name, explainer in plan.explainers.items():
             try:
-                explainer.check(subject)
+                explainer.check(spec)
             except ValueError as error:
                 raise UserError(f"explainer.{name}: {error}") from error
         return plan
 
-    def _too_dear(self, subject: ModelSpec, out: Mapping[str, str]) -> dict[str, str]:
+    def _too_dear(self, spec: ModelSpec, out: Mapping[str, str]) -> dict[str, str]:
         """The truths that take more model rows for one instance than they may take in all."""
-        asked = {name: one for name, one in self.truths.items() if name not in out and one.asks(subject)}
-        rows = {name: one.cost(subject) for name, one in asked.items()}
+        asked = {name: one for name, one in self.truths.items() if name not in out and one.asks(spec)}
+        rows = {name: one.cost(spec) for name, one in asked.items()}
         return {
             name: f"may take {many:,} model rows for one instance, more than truth.budget={self.settings.budget} in all"
             for name, many in rows.items()
@@ -147,7 +147,7 @@ def check_size(dataset: Dataset, n_explain: int | None) -> None:
         )
 
 
-def _reasons(components: Mapping[str, Any], subject: ModelSpec) -> dict[str, str]:
+def _reasons(components: Mapping[str, Any], spec: ModelSpec) -> dict[str, str]:
     """Those that sit out, with the reasons."""
-    asked = ((name, component.sits_out(subject)) for name, component in components.items())
+    asked = ((name, component.not_applicable_reason(spec)) for name, component in components.items())
     return {name: reason for name, reason in asked if reason is not None}

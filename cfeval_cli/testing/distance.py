@@ -31,12 +31,15 @@ def check_distance(distance: Distance, problems: Sequence[Problem] | None = None
     applicable = [
         problem
         for problem in (make_problems() if problems is None else problems)
-        if require_reason(distance.refuses(problem.subject, Discrete()), f"{name}.refuses() on {problem.name}")
+        if require_reason(
+            distance.not_applicable_reason(problem.spec, Discrete()),
+            f"{name}.not_applicable_reason() on {problem.name}",
+        )
     ]
     require(applicable, f"{name} refuses all of the problems, pass others.")
     for problem in applicable:
         for level in _LEVELS:
-            if problem.subject.refuses(level) is None:
+            if problem.spec.missing_access_reason(level) is None:
                 _check_on(distance, problem, level)
 
 

@@ -36,7 +36,7 @@ def check_explainer(explainer: Explainer, problems: Sequence[Problem] | None = N
         require_text(key, f"{name}.members(): a name")
         _check_declarations(member)
         applicable = [problem for problem in list_applicable(member, problems) if _accepts(member, problem)]
-        require(applicable, f"{name}.check() refuses every problem that sits_out() accepts.")
+        require(applicable, f"{name}.check() refuses every problem that not_applicable_reason() accepts.")
         for problem in applicable:
             _check_on(member, problem, tolerance)
 
@@ -55,7 +55,7 @@ def _check_declarations(explainer: Explainer) -> None:
 def _accepts(explainer: Explainer, problem: Problem) -> bool:
     """Return whether `check` accepts the data and the model; a refusal must have a text."""
     try:
-        explainer.check(problem.subject)
+        explainer.check(problem.spec)
     except (ValueError, UserError) as error:
         require_reason(str(error), f"{type(explainer).__name__}.check() on {problem.name}: the message")
         return False
@@ -64,9 +64,9 @@ def _accepts(explainer: Explainer, problem: Problem) -> bool:
 
 def _check_on(explainer: Explainer, problem: Problem, tolerance: float) -> None:
     name = f"{type(explainer).__name__} on {problem.name}"
-    access, dataset = explainer.asks(problem.subject), problem.dataset
+    access, dataset = explainer.asks(problem.spec), problem.dataset
     require(access in list(Access), f"{name}: asks() must return an Access, not {access!r}.")
-    workload = explainer.workload(problem.subject)
+    workload = explainer.workload(problem.spec)
     require(isinstance(workload, Workload), f"{name}: workload() must return a Workload, not {workload!r}.")
     for names in (explainer.estimates(dataset), {metric for metric, _ in explainer.maximises(dataset)}):
         require(all(isinstance(one, str) for one in names), f"{name}: estimates() and maximises() must have names.")

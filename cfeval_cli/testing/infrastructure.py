@@ -28,8 +28,11 @@ def check_judge(judge: JudgeSettings, problems: Sequence[Problem] | None = None)
     name = type(judge).__name__
     model = judge.trainable(TreeSettings())
     require(isinstance(model, Trainable), f"{name}.trainable() must return settings with fit(dataset, seed).")
-    subjects = [ModelSpec.of(problem.dataset, model) for problem in (make_problems() if problems is None else problems)]
-    is_known = any(subject.can(HasAdditiveEffects) or subject.can(HasLeaves) or subject.blind for subject in subjects)
+    subjects = [
+        ModelSpec.from_settings(problem.dataset, model)
+        for problem in (make_problems() if problems is None else problems)
+    ]
+    is_known = any(spec.supports(HasAdditiveEffects) or spec.supports(HasLeaves) or spec.blind for spec in subjects)
     require(is_known, f"{name}: the truth of its model is not known. It must be Additive, a Tree, or blind.")
 
 

@@ -88,7 +88,7 @@ def _list_levels(metric: Metric, problem: Problem) -> list[Access]:
     if metric.role != "judged":
         return [Access.NOTHING]
     more = [level for level in Access if metric.access < level <= (metric.most or metric.access)]
-    return [metric.access, *(level for level in more if problem.subject.refuses(level) is None)]
+    return [metric.access, *(level for level in more if problem.spec.missing_access_reason(level) is None)]
 
 
 @cache
@@ -101,16 +101,18 @@ def _make_inputs(problem: Problem) -> MetricInput:
         pairs.append(list(zip(own.tolist(), np.sort(rng.normal(size=len(own)))[::-1].tolist(), strict=True)))
     explanation = Explanation.ragged(pairs)
     features = explanation.top(_K)
-    levels = [level for level in (Access.LABEL, Access.PROBABILITY) if problem.subject.refuses(level) is None]
+    levels = [
+        level for level in (Access.LABEL, Access.PROBABILITY) if problem.spec.missing_access_reason(level) is None
+    ]
     edits = {level: find_counterfactuals(Discrete(), problem, features, level) for level in levels}
-    if problem.subject.can(HasLinearLogit):
+    if problem.spec.supports(HasLinearLogit):
         search = Continuous(steps=50, restarts=2)
         edits[Access.GRADIENT] = find_counterfactuals(search, problem, features, Access.GRADIENT)
     client, removals = problem.make_client(Access.WHITE_BOX), {}
     for removal in (Zero(), Mask(), Mean(), Marginal(draws=8)):
-        reason = removal.sits_out(problem.subject)
+        reason = removal.not_applicable_reason(problem.spec)
         removals[removal.name] = FittedRemoval(removal, None if reason else removal.fit(dataset, client), reason or "")
-    truths = [Centered(), Contrast()] if problem.subject.can(HasAdditiveEffects) else []
+    truths = [Centered(), Contrast()] if problem.spec.supports(HasAdditiveEffects) else []
     return MetricInput(
         rows.ids, rows.codes, rows.labels, rows.probability, dataset=dataset, model=client, features=features, k=_K,
         complete=(features != NO_FEATURE).all(axis=1), counterfactuals=edits, removals=removals,

@@ -54,7 +54,7 @@ def check_model(model: Trainable, datasets: Sequence[Dataset] | None = None) -> 
     for dataset in (make_table(), make_text()) if datasets is None else datasets:
         about = f"{name} on {dataset.name}"
         try:
-            subject = ModelSpec.of(dataset, model)
+            spec = ModelSpec.from_settings(dataset, model)
             with generator_untouched(about):
                 trained, again = model.fit(dataset, 3), model.fit(dataset, 3)
         except UserError as error:
@@ -62,8 +62,8 @@ def check_model(model: Trainable, datasets: Sequence[Dataset] | None = None) -> 
             continue
         n_checked += 1
         require(
-            subject.kind is BlackBox or isinstance(trained, subject.kind),
-            f"{about}: fit() returns {type(trained).__name__}, and was to return {subject.kind.__name__}.",
+            spec.kind is BlackBox or isinstance(trained, spec.kind),
+            f"{about}: fit() returns {type(trained).__name__}, and was to return {spec.kind.__name__}.",
         )
         codes = dataset.test.codes
         same = np.array_equal(_predict(trained, codes), _predict(again, codes))
@@ -79,7 +79,7 @@ def _predict(model: Model, codes: Codes) -> Floats:
     """Return probabilities (n, C), or labels (n, 1) of a model that has no more."""
     if isinstance(model, Probabilistic):
         return np.asarray(model.predict_proba(codes))
-    client = Ledger().gate(model, Access.LABEL, "check_model")
+    client = Ledger().open_client(model, Access.LABEL, "check_model")
     return client.labels(codes).astype(np.float64)[:, None]
 
 

@@ -40,9 +40,9 @@ class Problem:
     model: Model
 
     @cached_property
-    def subject(self) -> ModelSpec:
+    def spec(self) -> ModelSpec:
         """What components are told before they are used."""
-        return ModelSpec.trained(self.dataset, self.model)
+        return ModelSpec.from_model(self.dataset, self.model)
 
     @cached_property
     def rows(self) -> Rows:
@@ -56,7 +56,7 @@ class Problem:
 
     def make_client(self, access: Access) -> ModelClient:
         """Return a client of the model that refuses more than a level of access."""
-        return Ledger().gate(self.model, access, "The component", padded=self.dataset.padded)
+        return Ledger().open_client(self.model, access, "The component", padded=self.dataset.padded)
 
     def make_batch(self, order: Ints, seed: int = 0) -> Batch:
         """Return some test instances to be explained."""

@@ -39,7 +39,7 @@ def _check_on(removal: Removal, problem: Problem) -> None:
         for features in sets:
             _check_replacements(ready, problem, features, name)
         for features in reversed(sets):
-            (values, weights), (other_values, other_weights) = ready.instead(features), other.instead(features)
+            (values, weights), (other_values, other_weights) = ready.sample(features), other.sample(features)
             message = f"{name} replaces features otherwise after other questions."
             require_equal(values, other_values, message)
             require_equal(weights, other_weights, message)
@@ -54,7 +54,7 @@ def _check_on(removal: Removal, problem: Problem) -> None:
 
 
 def _check_replacements(ready: Replacement, problem: Problem, features: Ints, name: str) -> None:
-    values, weights = ready.instead(features)
+    values, weights = ready.sample(features)
     require_array(values, (len(values), len(features)), "i", f"{name}: values")
     require_array(weights, (len(values),), "f", f"{name}: weights")
     require(len(values), f"{name} puts nothing in the place of features.")

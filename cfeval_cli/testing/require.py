@@ -17,7 +17,7 @@ from cfeval_cli.testing.problems import TOLERANCE, Problem, make_problems
 class Optional(Protocol):
     """A component that may not apply to some data or models."""
 
-    def sits_out(self, subject: ModelSpec) -> str | None:
+    def not_applicable_reason(self, spec: ModelSpec) -> str | None:
         """Why it does not apply; None if it does."""
         ...
 
@@ -64,8 +64,8 @@ def list_applicable(component: Optional, problems: Sequence[Problem] | None) -> 
     name = type(component).__name__
     applicable, reasons = [], []
     for problem in make_problems() if problems is None else problems:
-        reason = component.sits_out(problem.subject)
-        if require_reason(reason, f"{name}.sits_out() on {problem.name}"):
+        reason = component.not_applicable_reason(problem.spec)
+        if require_reason(reason, f"{name}.not_applicable_reason() on {problem.name}"):
             applicable.append(problem)
         else:
             reasons.append(f"{problem.name}: {reason}")

@@ -35,14 +35,16 @@ def check_search(search: Search, problems: Sequence[Problem] | None = None) -> N
     applicable = [
         problem
         for problem in (make_problems() if problems is None else problems)
-        if require_reason(search.refuses(problem.subject), f"{name}.refuses() on {problem.name}")
+        if require_reason(
+            search.not_applicable_reason(problem.spec), f"{name}.not_applicable_reason() on {problem.name}"
+        )
     ]
     require(applicable, f"{name} refuses all of the problems, pass others.")
     for problem in applicable:
         search.check(problem.dataset, 2)
         require(search.chunk(problem.dataset, 2) >= 1, f"{name}.chunk() must be at least 1.")
         for level in search.levels:
-            if problem.subject.refuses(level) is None:
+            if problem.spec.missing_access_reason(level) is None:
                 _check_on(search, problem, level)
 
 

@@ -38,9 +38,9 @@ def check_truth(truth: Truth, problems: Sequence[Problem] | None = None) -> None
 
 def _check_on(truth: Truth, problem: Problem) -> None:
     name = f"{type(truth).__name__} on {problem.name}"
-    require_reason(truth.twin(problem.subject), f"{name}: twin()")
-    require(isinstance(truth.asks(problem.subject), bool), f"{name}: asks() must return True or False.")
-    cost = truth.cost(problem.subject)
+    require_reason(truth.twin(problem.spec), f"{name}: twin()")
+    require(isinstance(truth.asks(problem.spec), bool), f"{name}: asks() must return True or False.")
+    cost = truth.cost(problem.spec)
     require(isinstance(cost, int) and cost >= 0, f"{name}: cost() must be a number of model evaluations, not {cost!r}.")
     order = np.arange(len(problem.rows))
     with access_enforced(name), generator_untouched(name):
@@ -67,5 +67,5 @@ def _compute(truth: Truth, problem: Problem, order: Ints, name: str) -> TruthEst
     if found.error is not None:
         require_array(found.error, (len(rows),), "f", f"{name}: error")
         require(not (found.error < 0).any(), f"{name}: standard errors must not be negative.")
-    require_text(found.how, f"{name}: how")
+    require_text(found.method, f"{name}: how")
     return found

@@ -38,21 +38,21 @@ class Contrast(Truth):
     def __post_init__(self) -> None:
         check_int("budget", self.budget, 1)
 
-    def sits_out(self, subject: ModelSpec) -> str | None:
+    def not_applicable_reason(self, spec: ModelSpec) -> str | None:
         """Any model that tells probabilities, if the values are not too many."""
-        if subject.can(HasAdditiveEffects):
+        if spec.supports(HasAdditiveEffects):
             return None
-        if (rows := cost(subject.dataset)) > self.budget:
+        if (rows := cost(spec.dataset)) > self.budget:
             return f"needs {rows:,} model rows an instance, more than truth.contrast.budget={self.budget}"
-        return subject.lacks(Probabilistic)
+        return spec.missing_ability_reason(Probabilistic)
 
-    def asks(self, subject: ModelSpec) -> bool:
+    def asks(self, spec: ModelSpec) -> bool:
         """Where nothing is known but predictions."""
-        return not subject.can(HasAdditiveEffects)
+        return not spec.supports(HasAdditiveEffects)
 
-    def cost(self, subject: ModelSpec) -> int:
+    def cost(self, spec: ModelSpec) -> int:
         """Every other value of every feature."""
-        return cost(subject.dataset)
+        return cost(spec.dataset)
 
     def importance(self, dataset: Dataset, model: ModelClient, rows: Rows) -> Floats:
         """What there is of x_j less the lowest of another value."""

@@ -44,20 +44,20 @@ class Responsibility(Truth):
     def __post_init__(self) -> None:
         check_int("budget", self.budget, 1)
 
-    def sits_out(self, subject: ModelSpec) -> str | None:
+    def not_applicable_reason(self, spec: ModelSpec) -> str | None:
         """Any model, if the values are not too many."""
-        rows = cost(subject.dataset)
-        if subject.can(HasLeaves) or rows <= self.budget:
+        rows = cost(spec.dataset)
+        if spec.supports(HasLeaves) or rows <= self.budget:
             return None
         return f"needs {rows:,} model rows an instance, more than truth.responsibility.budget={self.budget}"
 
-    def asks(self, subject: ModelSpec) -> bool:
+    def asks(self, spec: ModelSpec) -> bool:
         """Where nothing is known but predictions."""
-        return not subject.can(HasLeaves)
+        return not spec.supports(HasLeaves)
 
-    def cost(self, subject: ModelSpec) -> int:
+    def cost(self, spec: ModelSpec) -> int:
         """Every other value of every feature, and of two if that is allowed."""
-        single, both = cost(subject.dataset), cost(subject.dataset, _PAIRS)
+        single, both = cost(spec.dataset), cost(spec.dataset, _PAIRS)
         return single + both if single + both <= self.budget else single
 
     def importance(self, dataset: Dataset, model: ModelClient, rows: Rows) -> Floats:

@@ -57,23 +57,23 @@ class Shapley(Truth):
         check_float("error", self.error, 0, open_low=True)
         check_int("budget", self.budget, 1)
 
-    def sits_out(self, subject: ModelSpec) -> str | None:
+    def not_applicable_reason(self, spec: ModelSpec) -> str | None:
         """Any model that tells probabilities of tables."""
-        if subject.can(HasAdditiveEffects) or subject.can(HasLeaves):
+        if spec.supports(HasAdditiveEffects) or spec.supports(HasLeaves):
             return None
-        if subject.dataset.kind == "text":
+        if spec.dataset.kind == "text":
             return "would put words of one text into another, of which only a sum or a tree can be asked"
-        return subject.lacks(Probabilistic)
+        return spec.missing_ability_reason(Probabilistic)
 
-    def twin(self, subject: ModelSpec) -> str | None:
+    def twin(self, spec: ModelSpec) -> str | None:
         """Of an additive model it is the centred effect."""
-        return "centered" if subject.can(HasAdditiveEffects) else None
+        return "centered" if spec.supports(HasAdditiveEffects) else None
 
-    def asks(self, subject: ModelSpec) -> bool:
+    def asks(self, spec: ModelSpec) -> bool:
         """Where nothing is known but predictions."""
-        return not subject.can(HasAdditiveEffects) and not subject.can(HasLeaves)
+        return not spec.supports(HasAdditiveEffects) and not spec.supports(HasLeaves)
 
-    def cost(self, subject: ModelSpec) -> int:
+    def cost(self, spec: ModelSpec) -> int:
         """What it may take."""
         return self.budget
 
@@ -95,7 +95,9 @@ class Shapley(Truth):
         cost = _coalition_rows(background, players) if len(players) <= _MOST else self.budget + 1
         if cost <= self.budget:
             values[:, players] = of_coalitions(model, background, players, rows)
-            return TruthEstimate(_without_noise(values), how=f"exact, {len(background):,} training rows as background")
+            return TruthEstimate(
+                _without_noise(values), method=f"exact, {len(background):,} training rows as background"
+            )
         values[:, players], errors = self._sampled(model, background, players, rows)
         return TruthEstimate(
             _without_noise(values),

@@ -16,9 +16,9 @@ class Signed(Truth):
     question = "paper"
     arbitrary = True
 
-    def sits_out(self, subject: ModelSpec) -> str | None:
+    def not_applicable_reason(self, spec: ModelSpec) -> str | None:
         """Sums of effects that begin at an origin, which embeddings have."""
-        return subject.lacks(HasAdditiveEffects, HasEmbeddings)
+        return spec.missing_ability_reason(HasAdditiveEffects, HasEmbeddings)
 
     def importance(self, dataset: Dataset, model: ModelClient, rows: Rows) -> Floats:
         """s·c_j(x_j)."""

@@ -17,9 +17,9 @@ class Used(Truth):
     place = 60
     question = "either"
 
-    def sits_out(self, subject: ModelSpec) -> str | None:
+    def not_applicable_reason(self, spec: ModelSpec) -> str | None:
         """Models that were trained blind."""
-        if subject.blind and subject.can(HasReadFeatures):
+        if spec.blind and spec.supports(HasReadFeatures):
             return None
         return "is known of models that were trained without some of the features (model.blind) only"
 

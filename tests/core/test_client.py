@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from cfeval_cli.core import ABSENT, NO_FEATURE, Access, Cost, HasGradient, InspectionDepth, Ledger
 from cfeval_cli.core.client import apply_edits, embed, pick
 from cfeval_cli.errors import Failure
-from tests.problems import gate, kept, labels, make_dataset, make_linear, problems
+from tests.problems import kept, labels, make_dataset, make_linear, open_client, problems
 
 DATASET = make_dataset([3, 2])
 MODEL = make_linear(DATASET)
@@ -75,28 +75,28 @@ class ThreeClasses:
 
 @pytest.mark.parametrize("level", list(Access))
 def test_a_gate_lets_through_its_level_and_no_more(level):
-    made = Ledger().gate(MODEL, level, "someone")
+    made = Ledger().open_client(MODEL, level, "someone")
     for needed, calls in CALLS.items():
         for call in calls:
             if needed <= level:
                 call(made)
             else:
-                with pytest.raises(Failure, match=f"someone declares {level.name.lower()} access but asked for"):
+                with pytest.raises(Failure, match=f"someone declares {level.name.lower()} access but uses"):
                     call(made)
 
 
 def test_label_access_shows_no_probability():
-    made = gate(MODEL, Access.LABEL)
+    made = open_client(MODEL, Access.LABEL)
     assert made.predict(CODES, OF)[1] is None and made.edited(*EDITS)[1] is None
     assert (made.predict(CODES, OF)[0] == OF).all() and (made.labels(CODES) == OF).all()
-    pairs = gate(Pairs(MODEL), Access.LABEL)
+    pairs = open_client(Pairs(MODEL), Access.LABEL)
     assert pairs.predict(CODES, OF)[1] is None and pairs.edited(*EDITS)[1] is None
 
 
 @pytest.mark.parametrize("model", [MODEL, Pairs(MODEL)], ids=["binary", "pairs"])
 def test_every_row_is_counted_on_the_askers_account(model):
     ledger = Ledger()
-    made = ledger.gate(model, Access.GRADIENT, "a")
+    made = ledger.open_client(model, Access.GRADIENT, "a")
     counted = calls = 0
     for rows, call in (
         (20, lambda: made.labels(CODES)),
@@ -113,7 +113,7 @@ def test_every_row_is_counted_on_the_askers_account(model):
         counted += rows
         calls += rows > 0
         assert (ledger.rows["a"], ledger.calls["a"]) == (counted, calls)
-    ledger.gate(model, Access.LABEL, "b")
+    ledger.open_client(model, Access.LABEL, "b")
     assert ledger.rows["b"] == 0
     ledger.book("b", Cost(3, 1.5, 0.5, 0.25))
     ledger.book("b", Cost(4, 2, 1.0, 0.5))
@@ -131,7 +131,7 @@ def test_two_classes_as_one_number_or_as_two_give_the_same_answers(problem, seed
     of = rng.integers(0, 2, n)  # not the predicted class only
     features = np.stack([rng.permutation(dataset.width)[:k] for _ in codes])
     features[rng.random(features.shape) < 0.2] = NO_FEATURE
-    one, two = gate(model, Access.GRADIENT), gate(Pairs(model), Access.GRADIENT)
+    one, two = open_client(model, Access.GRADIENT), open_client(Pairs(model), Access.GRADIENT)
 
     assert (one.labels(codes) == two.labels(codes)).all()
     for told in (one.predict(codes, of), two.predict(codes, of)):
@@ -173,7 +173,7 @@ def test_two_classes_as_one_number_or_as_two_give_the_same_answers(problem, seed
 
 
 def test_the_gradient_is_that_of_small_steps():
-    made = gate(MODEL, Access.GRADIENT)
+    made = open_client(MODEL, Access.GRADIENT)
     slope = made.slope(CODES, FEATURES, OF, 3.0)
     _, gradient = slope(ROWS, VECTORS)
     for place, d in np.ndindex(2, 2):
@@ -185,7 +185,7 @@ def test_the_gradient_is_that_of_small_steps():
 
 def test_a_black_box_of_three_classes_answers_all_that_needs_no_embeddings():
     model = ThreeClasses()
-    made = gate(model, Access.PROBABILITY)
+    made = open_client(model, Access.PROBABILITY)
     told = model.predict_proba(CODES)
     of = ROWS % 3
     assert made.probabilities(CODES) == pytest.approx(told)
@@ -201,9 +201,9 @@ def test_a_black_box_of_three_classes_answers_all_that_needs_no_embeddings():
     assert not made.embeds
     for call in (lambda g: g.embed(CODES), lambda g: g.slope(CODES, FEATURES, of, 1.0), lambda g: g.line(CODES)):
         with pytest.raises(Failure, match=r"test asked for .*embeddings, which this model does not give"):
-            call(gate(model, Access.GRADIENT))
+            call(open_client(model, Access.GRADIENT))
     with pytest.raises(Failure, match=r"a sum of effects, .*, which this model does not give"):
-        gate(model, Access.WHITE_BOX).effects(CODES, of)
+        open_client(model, Access.WHITE_BOX).effects(CODES, of)
 
 
 def test_of_equally_likely_classes_the_first_is_predicted():
@@ -211,8 +211,8 @@ def test_of_equally_likely_classes_the_first_is_predicted():
         def predict_proba(self, codes):
             return np.full((len(codes), 4), 0.25)
 
-    assert (gate(Even(), Access.LABEL).labels(CODES) == 0).all()
-    assert (gate(Even(), Access.PROBABILITY).predict(CODES, OF)[0] == 0).all()
+    assert (open_client(Even(), Access.LABEL).labels(CODES) == 0).all()
+    assert (open_client(Even(), Access.PROBABILITY).predict(CODES, OF)[0] == 0).all()
 
 
 def test_a_model_that_only_predicts_gives_labels_and_flips():
@@ -220,14 +220,14 @@ def test_a_model_that_only_predicts_gives_labels_and_flips():
         def predict(self, codes):
             return (codes.sum(axis=1) % 3).astype(np.int8)
 
-    made = gate(Silent(), Access.LABEL)
+    made = open_client(Silent(), Access.LABEL)
     assert made.labels(CODES).dtype == np.int64 and (made.labels(CODES) == CODES.sum(axis=1) % 3).all()
     said, none = made.predict(CODES, OF)
     assert (said == CODES.sum(axis=1) % 3).all() and none is None
     flips, none = made.edited(*EDITS)
     assert (flips == (apply_edits(*EDITS[:4]).sum(axis=1) % 3 != OF[[1, 4, 4]])).all() and none is None
     with pytest.raises(Failure, match="probabilities, which this model does not give"):
-        gate(Silent(), Access.PROBABILITY).probabilities(CODES)
+        open_client(Silent(), Access.PROBABILITY).probabilities(CODES)
 
 
 GONE = np.array([[0, ABSENT, 1], [1, 1, 2]], dtype=np.int32)  # a hole
@@ -247,7 +247,7 @@ def test_a_deleted_feature_never_reaches_a_model_without_embeddings(access):
     gone = np.full((2, 1), ABSENT, dtype=np.int32)
     for asked in [model, Silent()] if access is Access.LABEL else [model]:
         for padded, codes in ((False, GONE), (False, ENDS), (True, GONE)):
-            made = gate(asked, access, padded=padded)
+            made = open_client(asked, access, padded=padded)
             calls = [lambda: made.labels(codes), lambda: made.predict(codes, of)]  # noqa: B023
             calls += [lambda: made.edited(np.maximum(codes, 0), features, rows, gone, of)]  # noqa: B023
             if access is Access.PROBABILITY:
@@ -256,7 +256,7 @@ def test_a_deleted_feature_never_reaches_a_model_without_embeddings(access):
                 with pytest.raises(Failure, match="test deletes features of an input, and this model has no embedding"):
                     call()
         assert model.asked == []
-        through = gate(asked, access, padded=True)
+        through = open_client(asked, access, padded=True)
         through.labels(ENDS)
         through.predict(ENDS, of)
         assert len(model.asked) == 2 and all((codes == ENDS).all() for codes in model.asked)
@@ -266,8 +266,8 @@ def test_a_deleted_feature_never_reaches_a_model_without_embeddings(access):
 def test_a_model_with_embeddings_is_asked_about_deleted_features():
     for model in (MODEL, Pairs(MODEL)):
         codes = np.where(ROWS[:, None] % 2 == [0, 1], ABSENT, CODES).astype(np.int32)
-        assert (gate(model).labels(codes) == labels(MODEL, codes)).all()
-        assert gate(model).probability(codes, OF) == pytest.approx(kept(MODEL, codes, OF))
+        assert (open_client(model).labels(codes) == labels(MODEL, codes)).all()
+        assert open_client(model).probability(codes, OF) == pytest.approx(kept(MODEL, codes, OF))
 
 
 @given(problems(absent=0.3), st.integers(0, 99))
@@ -279,20 +279,20 @@ def test_single_values_are_embedded_as_in_whole_rows(problem, seed):
     expected = embed(model, codes)[rows, features]
     for known in (model, Pairs(model)):
         assert (pick(known, features, codes[rows, features]) == expected).all()
-        assert (gate(known).pick(features, codes[rows, features]) == expected).all()
-        assert (gate(known).embed(codes)[rows, features] == expected).all()
-        assert (gate(known).vectors(0, codes[:, 0]) == embed(model, codes)[:, 0]).all()
+        assert (open_client(known).pick(features, codes[rows, features]) == expected).all()
+        assert (open_client(known).embed(codes)[rows, features] == expected).all()
+        assert (open_client(known).vectors(0, codes[:, 0]) == embed(model, codes)[:, 0]).all()
 
 
 def test_a_linear_model_tells_its_line():
-    logits, slopes = gate(MODEL, Access.GRADIENT).line(CODES)
+    logits, slopes = open_client(MODEL, Access.GRADIENT).line(CODES)
     assert (logits == MODEL.logits(CODES)).all() and (slopes == MODEL.weights).all()
 
 
 def looked(call, access=Access.WHITE_BOX, model=MODEL, padded=False):
     """How deep a call looks."""
     ledger = Ledger(watching=True)
-    call(ledger.gate(model, access, "who", padded=padded))
+    call(ledger.open_client(model, access, "who", padded=padded))
     return ledger.depth("who")
 
 
@@ -321,10 +321,10 @@ def test_a_watching_ledger_knows_how_deep_an_asker_looked():
 
     assert looked(both) == InspectionDepth.EMBEDDINGS  # the deepest counts
     ledger = Ledger()
-    ledger.gate(MODEL, Access.WHITE_BOX, "who").embed(CODES)
+    ledger.open_client(MODEL, Access.WHITE_BOX, "who").embed(CODES)
     assert ledger.depths == {}  # who does not watch sees nothing
 
 
 def test_a_gate_says_whether_the_model_is_a_line():
-    assert gate(MODEL, Access.GRADIENT).linear and not gate(MODEL, Access.PROBABILITY).linear
-    assert not gate(Pairs(MODEL), Access.GRADIENT).linear
+    assert open_client(MODEL, Access.GRADIENT).linear and not open_client(MODEL, Access.PROBABILITY).linear
+    assert not open_client(Pairs(MODEL), Access.GRADIENT).linear

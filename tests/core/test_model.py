@@ -109,8 +109,8 @@ class Stronger(Itself):
     ids=lambda one: type(one).__name__,
 )
 def test_the_kind_of_model_is_known_before_training(settings, kind, name):
-    subject = ModelSpec.of(DATASET, settings)
-    assert subject.kind is kind and subject.name == name and subject.dataset is DATASET
+    spec = ModelSpec.from_settings(DATASET, settings)
+    assert spec.kind is kind and spec.name == name and spec.dataset is DATASET
 
 
 ABILITIES = {
@@ -132,7 +132,7 @@ ABILITIES = {
 @pytest.mark.parametrize("kind", ABILITIES, ids=lambda kind: kind.__name__)
 def test_abilities_are_those_that_the_class_has(kind):
     every = set().union(*ABILITIES.values())
-    assert {ability for ability in every if ModelSpec(DATASET, kind).can(ability)} == ABILITIES[kind]
+    assert {ability for ability in every if ModelSpec(DATASET, kind).supports(ability)} == ABILITIES[kind]
 
 
 class Lookalike(Chances):
@@ -155,10 +155,10 @@ def test_methods_with_the_names_of_abilities_grant_nothing():
         core.Fingerprinted,
     ]  # fmt: skip
     model = Lookalike()
-    subject = ModelSpec.trained(DATASET, model)
-    assert not [ability for ability in abilities if isinstance(model, ability) or subject.can(ability)]
-    assert not subject.blind and of_subject(DATASET, model) is None
-    client = core.Ledger().gate(model, Access.WHITE_BOX, "test")
+    spec = ModelSpec.from_model(DATASET, model)
+    assert not [ability for ability in abilities if isinstance(model, ability) or spec.supports(ability)]
+    assert not spec.blind and of_subject(DATASET, model) is None
+    client = core.Ledger().open_client(model, Access.WHITE_BOX, "test")
     assert not client.embeds and not client.sums and not client.branches and client.reads() is None
 
 
@@ -183,12 +183,13 @@ def test_settings_with_the_names_of_abilities_grant_nothing():
 
     kinds = core.DeclaresOutputType, core.SupportsFeatureSubset, core.DistilledModel, core.Restorable
     assert not isinstance(Settings(), kinds)
-    assert ModelSpec.of(DATASET, Settings()) == ModelSpec(DATASET, Labels)
+    assert ModelSpec.from_settings(DATASET, Settings()) == ModelSpec(DATASET, Labels)
 
 
 def test_what_a_model_cannot_answer_is_refused_with_the_reason():
     answers = {
-        kind: {level for level in Access if ModelSpec(DATASET, kind).refuses(level) is None} for kind in ABILITIES
+        kind: {level for level in Access if ModelSpec(DATASET, kind).missing_access_reason(level) is None}
+        for kind in ABILITIES
     }
     assert answers == {
         Labels: {Access.NOTHING, Access.LABEL},
@@ -197,15 +198,15 @@ def test_what_a_model_cannot_answer_is_refused_with_the_reason():
         LinearModel: set(Access),
     }
     black = ModelSpec(DATASET, BlackBox)
-    assert black.lacks(Probabilistic) is None and black.lacks() is None
-    assert black.lacks(Probabilistic, HasLinearLogit, HasAdditiveEffects) == (
+    assert black.missing_ability_reason(Probabilistic) is None and black.missing_ability_reason() is None
+    assert black.missing_ability_reason(Probabilistic, HasLinearLogit, HasAdditiveEffects) == (
         "needs a logit that is linear in the embeddings, which this model (a black box) does not give"
     )
     for level in (Access.PROBABILITY, Access.WHITE_BOX):
-        reason = ModelSpec(DATASET, Labels).refuses(level)
+        reason = ModelSpec(DATASET, Labels).missing_access_reason(level)
         assert reason.endswith(", but this model returns labels only: pass predict_proba to compute more"), reason
         assert "LabelModel" not in reason and "value_effects" not in reason
-    assert "(Chances)" in ModelSpec(DATASET, Chances).refuses(Access.GRADIENT)
+    assert "(Chances)" in ModelSpec(DATASET, Chances).missing_access_reason(Access.GRADIENT)
 
 
 def test_a_black_box_is_a_kind_and_not_a_model():

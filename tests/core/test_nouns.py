@@ -173,7 +173,7 @@ def test_what_a_component_leaves_open_has_a_sensible_value():
     plain = Plain()
     black = ModelSpec(make_dataset([2, 2]), BlackBox)
     assert plain.title is None and plain.members("mine") == {"mine": plain} and plain.rung != plain.rung
-    assert "needs gradients" in plain.sits_out(black) and plain.check(black) is None
+    assert "needs gradients" in plain.not_applicable_reason(black) and plain.check(black) is None
     assert issubclass(MetricInput, Rows)
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cfeval_cli.core import ABSENT, Access, single
-from tests.problems import gate, kept, labels, make_dataset, make_linear, make_mixed, permitted, with_constraints
+from tests.problems import kept, labels, make_dataset, make_linear, make_mixed, open_client, permitted, with_constraints
 
 
 @given(st.integers(0, 10_000), st.booleans(), st.sampled_from([Access.LABEL, Access.PROBABILITY]))
@@ -22,7 +22,7 @@ def test_the_value_that_leaves_least(seed, constrained, access):
     other = (features + 1) % dataset.width
     codes[np.arange(12), other] = np.where(codes[np.arange(12), other] == ABSENT, ABSENT, 0)
     own = whole[np.arange(12), features]
-    found = single.tried(dataset, gate(model, access), codes, said, own, features, 100)
+    found = single.tried(dataset, open_client(model, access), codes, said, own, features, 100)
     for i, j in enumerate(features):
         tries = []
         for value in dataset.candidates[j].tolist() if own[i] != ABSENT else ():
@@ -44,7 +44,7 @@ def test_parts_make_no_difference(monkeypatch):
     model = make_linear(dataset, 2)
     codes, features = dataset.test.codes, np.arange(30) % 3
     given_ = (codes, labels(model, codes), codes[np.arange(30), features], features, 100)
-    whole = single.tried(dataset, gate(model), *given_)
+    whole = single.tried(dataset, open_client(model), *given_)
     monkeypatch.setattr(single, "_AT_ONCE", 7)
-    parts = single.tried(dataset, gate(model), *given_)
+    parts = single.tried(dataset, open_client(model), *given_)
     assert whole.value.tolist() == parts.value.tolist() and whole.left.tolist() == parts.left.tolist()

@@ -193,10 +193,13 @@ def test_what_cannot_be_measured_is_refused_before_anything_is_trained():
     dataset = make_dataset([3, 3])
     black, white = ModelSpec(dataset, BlackBox), ModelSpec(dataset, type(make_linear(dataset)))
     for kind in (Euclidean, Cosine, Mahalanobis):
-        assert "distance.space=embedding needs embeddings" in kind("embedding").refuses(black, Discrete())
-        assert "cannot measure moved embeddings" in kind("onehot").refuses(white, Exact())
-        assert kind("auto").refuses(black, Discrete()) is None and kind("embedding").refuses(white, Exact()) is None
-    assert Constant().refuses(black, Discrete()) is None
+        assert "distance.space=embedding needs embeddings" in kind("embedding").not_applicable_reason(black, Discrete())
+        assert "cannot measure moved embeddings" in kind("onehot").not_applicable_reason(white, Exact())
+        assert (
+            kind("auto").not_applicable_reason(black, Discrete()) is None
+            and kind("embedding").not_applicable_reason(white, Exact()) is None
+        )
+    assert Constant().not_applicable_reason(black, Discrete()) is None
 
 
 @pytest.mark.parametrize(

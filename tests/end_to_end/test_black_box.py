@@ -282,7 +282,7 @@ from cfeval_cli.core import Removal
 class Careless(Removal):
     name = variant = title = "careless"
 
-    def sits_out(self, subject):
+    def not_applicable_reason(self, subject):
         return None
 
     def fit(self, dataset, model):

@@ -6,7 +6,7 @@ import pytest
 from cfeval_cli.core import ABSENT, BlackBox, ModelSpec
 from cfeval_cli.explainer.against import Against
 from cfeval_cli.explainer.lr import Lr
-from tests.problems import TRUTHS, gate, make_batch, make_dataset, make_text, random_linear
+from tests.problems import TRUTHS, make_batch, make_dataset, make_text, open_client, random_linear
 
 
 @pytest.mark.parametrize("truth", TRUTHS)
@@ -14,7 +14,7 @@ from tests.problems import TRUTHS, gate, make_batch, make_dataset, make_text, ra
 def test_it_names_the_features_of_lr_in_the_other_order(truth, dataset):
     model = random_linear(dataset, 1, 2)
     batch = make_batch(dataset, model)
-    told, gold = (one(TRUTHS[truth], truth).fit(dataset, gate(model))(batch) for one in (Against, Lr))
+    told, gold = (one(TRUTHS[truth], truth).fit(dataset, open_client(model))(batch) for one in (Against, Lr))
     for i, codes in enumerate(batch.codes):
         many = int((codes != ABSENT).sum())
         assert told.features[i, :many].tolist() == gold.features[i, :many][::-1].tolist()
@@ -23,7 +23,7 @@ def test_it_names_the_features_of_lr_in_the_other_order(truth, dataset):
 
 
 def test_without_a_truth_there_is_nothing_to_reverse():
-    assert "needs a logit that is a sum of effects" in Against(TRUTHS["centered"]).sits_out(
+    assert "needs a logit that is a sum of effects" in Against(TRUTHS["centered"]).not_applicable_reason(
         ModelSpec(make_dataset([2, 2]), BlackBox)
     )
     assert Against.control

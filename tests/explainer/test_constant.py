@@ -9,12 +9,12 @@ from cfeval_cli.explainer.constant import Constant
 from tests.problems import (
     TRUTHS,
     by_feature,
-    gate,
     importance,
     labels,
     make_batch,
     make_dataset,
     make_text,
+    open_client,
     random_linear,
 )
 
@@ -25,7 +25,7 @@ def test_the_scores_are_means_over_the_training_rows_that_have_the_feature(truth
     monkeypatch.setattr(constant, "_AT_ONCE", 7)
     model = random_linear(dataset, 1, 2)
     batch = make_batch(dataset, model)
-    told = by_feature(Constant(TRUTHS[truth], truth).fit(dataset, gate(model))(batch), dataset.width)
+    told = by_feature(Constant(TRUTHS[truth], truth).fit(dataset, open_client(model))(batch), dataset.width)
     train = dataset.train.codes
     every = importance(truth, model, dataset, train, labels(model, train))
     for j in range(dataset.width):
@@ -38,6 +38,9 @@ def test_the_scores_are_means_over_the_training_rows_that_have_the_feature(truth
 def test_everybody_of_a_table_gets_the_same_order():
     dataset = make_dataset([3, 2, 4, 5], n=30)
     model = random_linear(dataset, 1, 2)
-    told = Constant(TRUTHS["centered"]).fit(dataset, gate(model))(make_batch(dataset, model))
+    told = Constant(TRUTHS["centered"]).fit(dataset, open_client(model))(make_batch(dataset, model))
     assert (told.features == told.features[0]).all() and (np.diff(told.scores[0]) <= 0).all()
-    assert "needs a logit" in Constant(TRUTHS["centered"]).sits_out(ModelSpec(dataset, BlackBox)) and Constant.control
+    assert (
+        "needs a logit" in Constant(TRUTHS["centered"]).not_applicable_reason(ModelSpec(dataset, BlackBox))
+        and Constant.control
+    )

@@ -9,13 +9,13 @@ from cfeval_cli.core import ABSENT, NO_FEATURE, Access, ModelSpec
 from cfeval_cli.explainer.decision_boundary import DecisionBoundary, _another_value, _drawn
 from cfeval_cli.model.linear import LinearModel
 from tests.problems import (
-    gate,
     labels,
     logit,
     make_batch,
     make_dataset,
     make_linear,
     make_mixed,
+    open_client,
     permitted,
     problems,
     sigmoid,
@@ -25,7 +25,7 @@ from tests.problems import (
 
 def explain(explainer, dataset, model, access=Access.GRADIENT):
     batch = make_batch(dataset, model)
-    return batch, explainer.fit(dataset, gate(model, access))(batch)
+    return batch, explainer.fit(dataset, open_client(model, access))(batch)
 
 
 def mixed(seed):
@@ -125,7 +125,7 @@ def test_without_embeddings_the_first_of_the_smallest_flips_is_taken(problem, ac
 
     explainer = DecisionBoundary(n_samples=60)
     batch = make_batch(dataset, model)
-    told = explainer.fit(dataset, gate(Black(), access))(batch)
+    told = explainer.fit(dataset, open_client(Black(), access))(batch)
     for i, row in enumerate(batch.codes):
         samples = explainer._samples(row, _drawn(dataset), batch.rng(i), dataset.free)
         flips = samples[labels(model, samples) != batch.labels[i]]
@@ -158,7 +158,7 @@ def test_it_asks_as_much_as_the_model_can_answer():
     dataset = make_dataset([3, 3])
     asked = {kind: DecisionBoundary().asks(ModelSpec(dataset, kind)) for kind in (Silent, Black, LinearModel)}
     assert asked == {Silent: Access.LABEL, Black: Access.PROBABILITY, LinearModel: Access.GRADIENT}
-    assert DecisionBoundary().sits_out(ModelSpec(dataset, Silent)) is None
+    assert DecisionBoundary().not_applicable_reason(ModelSpec(dataset, Silent)) is None
 
 
 @pytest.mark.parametrize("setting", [{"n_samples": 0}, {"max_edits": 0}, {"n_neighbours": 0}])

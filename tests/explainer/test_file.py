@@ -15,7 +15,7 @@ from cfeval_cli.errors import UserError
 from cfeval_cli.explainer.file import File
 from cfeval_cli.explainer.scores import read
 from cfeval_cli.model.linear import LinearModel
-from tests.problems import gate, make_batch, make_dataset, make_linear
+from tests.problems import make_batch, make_dataset, make_linear, open_client
 
 DATASET = make_dataset([3, 4, 2], n=12)
 MODEL = make_linear(DATASET)
@@ -45,7 +45,7 @@ def kept(tmp_path, frame, name="shap.csv", **options):
 def explained(settings, dataset=DATASET, rows=slice(None)):
     settings.check(ModelSpec(dataset, LinearModel))
     (one,) = settings.members("file").values()
-    return one.fit(dataset, gate(MODEL, Access.NOTHING))(make_batch(dataset, MODEL, rows=rows))
+    return one.fit(dataset, open_client(MODEL, Access.NOTHING))(make_batch(dataset, MODEL, rows=rows))
 
 
 def by_hand(scores, order):

@@ -9,7 +9,7 @@ from cfeval_cli.explainer.gradient_input import GradientInput
 from cfeval_cli.explainer.gradients import ByGradient
 from cfeval_cli.explainer.integrated_gradients import IntegratedGradients
 from cfeval_cli.model.linear import LinearModel
-from tests.problems import WAYS, by_feature, gate, make_dataset
+from tests.problems import WAYS, by_feature, make_dataset, open_client
 
 BOTH = [GradientInput, IntegratedGradients]
 
@@ -67,7 +67,7 @@ def by_hand(dataset, model, codes, way):
     elif way == "mask":
         starts, weights = [np.stack([table[dataset.mask] for table in model.tables])], [1.0]
     else:
-        rows, weights = WAYS["marginal"].fit(dataset, None).instead(np.arange(dataset.width))
+        rows, weights = WAYS["marginal"].fit(dataset, None).sample(np.arange(dataset.width))
         starts = [np.stack([t[v] for t, v in zip(model.tables, row, strict=True)]) for row in rows]
     there = (codes != ABSENT)[:, None]
     return whole, [np.where(there, start, 0.0) for start in starts], weights
@@ -79,7 +79,7 @@ def test_a_model_of_several_classes_that_tells_probabilities_alone_is_explained_
     """Integrated gradients sum to the difference that they explain; gradient times input is a difference quotient."""
     dataset = make_dataset([3, 2, 4, 5], n=30, seed=seed)
     model, batch = bent(dataset)
-    told = by_feature(explainer(WAYS, "zero").fit(dataset, gate(model, Access.GRADIENT))(batch), 4)
+    told = by_feature(explainer(WAYS, "zero").fit(dataset, open_client(model, Access.GRADIENT))(batch), 4)
     for i, codes in enumerate(batch.codes):
         forward = against_the_others(model, int(batch.labels[i]))
         whole, (start,), _ = by_hand(dataset, model, codes, "zero")
@@ -101,7 +101,7 @@ def test_a_removal_that_does_not_apply_is_refused(explainer):
         explainer(WAYS, "mask").check(ModelSpec(table, LinearModel))
     for way in ("auto", "zero", "mean", "marginal"):
         explainer(WAYS, way).check(ModelSpec(table, LinearModel))
-    assert "needs gradients in the embeddings" in explainer(WAYS).sits_out(ModelSpec(table, BlackBox))
+    assert "needs gradients in the embeddings" in explainer(WAYS).not_applicable_reason(ModelSpec(table, BlackBox))
     with pytest.raises(ValueError, match="removal must be one of"):
         explainer(WAYS, "burn")
 

@@ -7,7 +7,7 @@ import torch
 from cfeval_cli.core import ABSENT, Access
 from cfeval_cli.explainer.integrated_gradients import IntegratedGradients
 from tests.explainer.test_gradients import against_the_others, bent, by_hand
-from tests.problems import WAYS, by_feature, gate, importance, make_batch, make_dataset, make_text, random_linear
+from tests.problems import WAYS, by_feature, importance, make_batch, make_dataset, make_text, open_client, random_linear
 
 
 @pytest.mark.parametrize("steps", [50, 7])
@@ -17,7 +17,7 @@ def test_captum_called_by_hand_gives_the_same(way, steps):
     dataset = make_text(width=5, words=9, n=30, seed=1) if way == "mask" else make_dataset([3, 2, 4, 3], n=30, seed=1)
     model, batch = bent(dataset, 3)
     told = by_feature(
-        IntegratedGradients(WAYS, way, steps).fit(dataset, gate(model, Access.GRADIENT))(batch), dataset.width
+        IntegratedGradients(WAYS, way, steps).fit(dataset, open_client(model, Access.GRADIENT))(batch), dataset.width
     )
     for i, codes in enumerate(batch.codes):
         package = captum.IntegratedGradients(against_the_others(model, int(batch.labels[i])))
@@ -36,7 +36,7 @@ def test_from_zero_it_is_gold_signed_and_from_the_mean_of_a_table_centered(datas
     pairs = {"zero": "signed"} if dataset.padded else {"zero": "signed", "auto": "centered", "marginal": "centered"}
     for way, gold in pairs.items():
         told = by_feature(
-            IntegratedGradients(WAYS, way).fit(dataset, gate(model, Access.GRADIENT))(batch), len(there[0])
+            IntegratedGradients(WAYS, way).fit(dataset, open_client(model, Access.GRADIENT))(batch), len(there[0])
         )
         expected = importance(gold, model, dataset, batch.codes, batch.labels)
         assert told[there] == pytest.approx(expected[there], abs=1e-9)
@@ -48,7 +48,7 @@ def test_a_prediction_that_is_as_sure_as_can_be_is_explained():
     model = random_linear(dataset, 2, 3, scale=300.0)
     batch = make_batch(dataset, model)
     assert (model.positive(batch.codes).round(15) % 1 == 0).any()
-    told = by_feature(IntegratedGradients(WAYS, "zero").fit(dataset, gate(model, Access.GRADIENT))(batch), 3)
+    told = by_feature(IntegratedGradients(WAYS, "zero").fit(dataset, open_client(model, Access.GRADIENT))(batch), 3)
     assert told == pytest.approx(importance("signed", model, dataset, batch.codes, batch.labels), rel=1e-9)
 
 

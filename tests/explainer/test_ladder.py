@@ -7,14 +7,14 @@ import pytest
 from cfeval_cli.explainer.ladder import Ladder, Rung
 from cfeval_cli.explainer.lr import Lr
 from tests.conftest import only_run
-from tests.problems import TRUTHS, gate, make_batch, make_dataset, make_linear
+from tests.problems import TRUTHS, make_batch, make_dataset, make_linear, open_client
 
 SIGNED = TRUTHS["signed"]
 
 
 def explain(explainer, dataset, model, component):
     batch = make_batch(dataset, model, component=f"explainer.{component}")
-    return explainer.fit(dataset, gate(model, explainer.access))(batch)
+    return explainer.fit(dataset, open_client(model, explainer.access))(batch)
 
 
 def test_a_rung_names_the_gold_with_its_probability_and_random_features_otherwise():

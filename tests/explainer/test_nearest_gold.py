@@ -8,7 +8,7 @@ from cfeval_cli.explainer import nearest_gold
 from cfeval_cli.explainer.lr import Lr
 from cfeval_cli.explainer.nearest_gold import NearestGold
 from cfeval_cli.model.linear import LinearModel
-from tests.problems import TRUTHS, gate, labels, make_batch, make_dataset, make_mixed, make_text, random_linear
+from tests.problems import TRUTHS, labels, make_batch, make_dataset, make_mixed, make_text, open_client, random_linear
 
 
 def nearest(dataset, row):
@@ -35,16 +35,16 @@ def test_the_neighbour_is_the_one_by_the_definition_and_its_gold_is_told(dataset
     monkeypatch.setattr(nearest_gold, "_AT_ONCE", 3 * len(dataset.train))
     model = random_linear(dataset, 1, 2)
     batch = make_batch(dataset, model)
-    told = NearestGold(TRUTHS["centered"]).fit(dataset, gate(model))(batch)
+    told = NearestGold(TRUTHS["centered"]).fit(dataset, open_client(model))(batch)
     rows = [nearest(dataset, row) for row in batch.codes]
     codes = dataset.train.codes[rows]
     others = Batch(dataset.train.ids[rows], codes, labels(model, codes), seed=0, component="x")
-    gold = Lr(TRUTHS["centered"]).fit(dataset, gate(model))(others)
+    gold = Lr(TRUTHS["centered"]).fit(dataset, open_client(model))(others)
     assert np.array_equal(told.features, gold.features) and np.array_equal(told.scores, gold.scores)
 
 
-def test_it_sits_out_where_positions_mean_nothing_and_where_no_truth_is_known():
+def test_it_not_applicable_reason_where_positions_mean_nothing_and_where_no_truth_is_known():
     explainer = NearestGold(TRUTHS["centered"])
-    assert "the words of a text do not" in explainer.sits_out(ModelSpec(make_text(), LinearModel))
-    assert "needs a logit" in explainer.sits_out(ModelSpec(make_dataset([2, 2]), BlackBox))
-    assert explainer.sits_out(ModelSpec(make_dataset([2, 2]), LinearModel)) is None and explainer.control
+    assert "the words of a text do not" in explainer.not_applicable_reason(ModelSpec(make_text(), LinearModel))
+    assert "needs a logit" in explainer.not_applicable_reason(ModelSpec(make_dataset([2, 2]), BlackBox))
+    assert explainer.not_applicable_reason(ModelSpec(make_dataset([2, 2]), LinearModel)) is None and explainer.control

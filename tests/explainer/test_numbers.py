@@ -13,7 +13,7 @@ from cfeval_cli.explainer.anchor import Anchor, _once
 from cfeval_cli.explainer.lime import Lime
 from cfeval_cli.explainer.quartiles import binned
 from cfeval_cli.seeding import draw_seed, make_stream
-from tests.problems import gate, labels, make_batch, make_linear, make_mixed
+from tests.problems import labels, make_batch, make_linear, make_mixed, open_client
 
 ABOVE = 1e6  # where a missing number is put for the packages
 
@@ -63,7 +63,7 @@ def packages(dataset, missing):
 def test_lime_gives_the_packages_coefficients(seed, missing):
     dataset = make_mixed(seed, categories=2, numbers=3, missing=missing)
     model = make_linear(dataset, seed=seed, scale=1)
-    told = Lime(n_samples=400).fit(dataset, gate(model))(make_batch(dataset, model, 7, "explainer.x", slice(6)))
+    told = Lime(n_samples=400).fit(dataset, open_client(model))(make_batch(dataset, model, 7, "explainer.x", slice(6)))
     for i, row in enumerate(dataset.test.codes[:6]):
         random = np.random.RandomState(draw_seed(make_stream(7, "explainer.x", int(dataset.test.ids[i]))))
         train, categories, discretizer = packages(dataset, missing)
@@ -130,7 +130,7 @@ def test_anchor_gives_the_packages_rule(seed, missing):
     dataset = make_mixed(seed, categories=2, numbers=3, missing=missing, n=60)
     model = make_linear(dataset, seed=seed, scale=1)
     settings = {"threshold": 0.9, "delta": 0.2, "tau": 0.3, "batch_size": 37}
-    told = Anchor(**settings).fit(dataset, gate(model))(make_batch(dataset, model, 7, "explainer.x", slice(4)))
+    told = Anchor(**settings).fit(dataset, open_client(model))(make_batch(dataset, model, 7, "explainer.x", slice(4)))
     train, categories, discretizer = packages(dataset, missing)
     names = {j: list(dataset.features[j].values) for j in categories}
     for i, row in enumerate(dataset.test.codes[:4]):

@@ -17,7 +17,7 @@ from cfeval_cli.explainer.omission import Omission
 from cfeval_cli.explainer.random import Random
 from cfeval_cli.model.linear import LinearModel
 from cfeval_cli.seeding import draw_seed, make_stream
-from tests.problems import REMOVALS, TRUTHS, gate, labels, make_batch
+from tests.problems import REMOVALS, TRUTHS, labels, make_batch, open_client
 
 WORDS = ("good", "n't", "--", "don't", "film", ".", ",", "bad", "it's", "the")
 MASK = len(WORDS)
@@ -88,7 +88,7 @@ def from_strings(texts):
 
 @pytest.mark.parametrize("explainer", ALL, ids=str)
 def test_positions_are_real_tokens_and_both_places_of_a_repeated_word_can_be_named(explainer):
-    told = explainer.fit(DATASET, gate(MODEL, explainer.access))(batch())
+    told = explainer.fit(DATASET, open_client(MODEL, explainer.access))(batch())
     for named, row in zip(told.features, DATASET.test.codes, strict=True):
         named = named[named != NO_FEATURE]
         assert len(set(named)) == len(named) and (row[named] != ABSENT).all()
@@ -111,7 +111,7 @@ def test_a_removed_word_never_shifts_the_others(explainer):
             return super().edited_positive(codes, features, rows, values)
 
     spy = Spy(MODEL.bias, MODEL.weights, MODEL.tables, MODEL.means)
-    function = explainer.fit(DATASET, gate(spy, explainer.access))
+    function = explainer.fit(DATASET, open_client(spy, explainer.access))
     for i in range(len(SENTENCES)):
         seen.clear()
         one = batch()
@@ -126,7 +126,7 @@ def test_a_removed_word_never_shifts_the_others(explainer):
 
 
 def test_lime_gives_the_coefficients_of_the_package_on_strings():
-    told = Lime(n_samples=400, kernel_width=20.0).fit(DATASET, gate(MODEL))(batch())
+    told = Lime(n_samples=400, kernel_width=20.0).fit(DATASET, open_client(MODEL))(batch())
     for i, sentence in enumerate(SENTENCES):
         label = int(batch().labels[i])
         package = LimeTextExplainer(
@@ -160,7 +160,7 @@ def test_anchor_finds_the_rules_that_the_package_finds_on_strings():
 
     package = AnchorText(nlp, ["no", "yes"], use_unk_distribution=True, mask_string="UNKWORDZ")
     # the package sets room aside for 10,000 batches each time: small ones
-    told_by = [Anchor(batch_size=10).fit(DATASET, gate(MODEL, Access.LABEL))(batch(seed)) for seed in range(10)]
+    told_by = [Anchor(batch_size=10).fit(DATASET, open_client(MODEL, Access.LABEL))(batch(seed)) for seed in range(10)]
     for i in (0, 1, 2):
         ours, theirs = {}, {}
         for seed, told in enumerate(told_by):
@@ -185,7 +185,7 @@ def test_decision_boundary_exchanges_words_for_their_nearest_neighbours():
             return super().positive(codes)
 
     spy = Spy(MODEL.bias, MODEL.weights, MODEL.tables, MODEL.means)
-    explainer.fit(DATASET, gate(spy, explainer.access))(batch())
+    explainer.fit(DATASET, open_client(spy, explainer.access))(batch())
     table = MODEL.tables[0]
     for row, samples in zip(DATASET.test.codes, seen, strict=True):
         for j, own in enumerate(row):
@@ -196,7 +196,7 @@ def test_decision_boundary_exchanges_words_for_their_nearest_neighbours():
             assert set(samples[:, j].tolist()) - {int(own)} == near
     seen.clear()
     everything = DecisionBoundary(n_samples=2000, n_neighbours=99, max_edits=1)  # more than there are words
-    everything.fit(DATASET, gate(spy, everything.access))(batch())
+    everything.fit(DATASET, open_client(spy, everything.access))(batch())
     for row, samples in zip(DATASET.test.codes, seen, strict=True):
         assert ((samples != row).sum(axis=1) == 1).all()  # a word is never its own neighbour
         assert set(samples[:, 0].tolist()) | {int(row[0])} == set(range(MASK))
@@ -207,7 +207,7 @@ def test_a_sentence_of_unknown_words_only_and_one_of_a_single_token_are_explaine
     codes[0, :3], codes[1, 0] = MASK, 2
     both = Batch(np.arange(2), codes, labels(MODEL, codes), seed=0, component="x")
     for explainer in ALL:
-        told = explainer.fit(replace(DATASET), gate(MODEL, explainer.access))(both)
+        told = explainer.fit(replace(DATASET), open_client(MODEL, explainer.access))(both)
         assert set(told.features[1][told.features[1] != NO_FEATURE].tolist()) <= {0}
         assert set(told.features[0][told.features[0] != NO_FEATURE].tolist()) <= {0, 1, 2}
         if not isinstance(explainer, Anchor | DecisionBoundary):

@@ -9,7 +9,7 @@ from cfeval_cli.core import NO_FEATURE, Batch
 from cfeval_cli.explainer.anchor import Anchor
 from cfeval_cli.explainer.lime import Lime, _place
 from cfeval_cli.seeding import draw_seed, make_stream
-from tests.problems import gate, labels, make_batch, make_dataset, make_linear
+from tests.problems import labels, make_batch, make_dataset, make_linear, open_client
 
 DATASET = make_dataset([3, 4, 2, 3, 5], n=60, seed=3)
 MODEL = make_linear(DATASET, seed=4, scale=1)
@@ -27,7 +27,7 @@ def test_both_classes_are_predicted():
 
 @pytest.mark.parametrize("order", ["absolute", "signed"])
 def test_lime_gives_the_packages_coefficients(order):
-    told = Lime(n_samples=500, kernel_width=1.1, order=order).fit(DATASET, gate(MODEL))(batch())
+    told = Lime(n_samples=500, kernel_width=1.1, order=order).fit(DATASET, open_client(MODEL))(batch())
     for i, row in enumerate(CODES):
         package = LimeTabularExplainer(
             DATASET.train.codes.astype(float),
@@ -57,7 +57,7 @@ def test_lime_recovers_the_effects_of_a_nearly_linear_model():
     model = make_linear(DATASET, seed=4, scale=1)
     small = type(model)(model.bias / 40, model.weights / 40, model.tables, model.means / 40)
     codes = DATASET.test.codes[:20]
-    told = Lime(n_samples=4000).fit(DATASET, gate(small))(make_batch(DATASET, small, 0, "l", slice(20)))
+    told = Lime(n_samples=4000).fit(DATASET, open_client(small))(make_batch(DATASET, small, 0, "l", slice(20)))
     for i, row in enumerate(codes):
         sign = 1 if labels(small, codes)[i] else -1
         for j, score in zip(told.features[i], told.scores[i], strict=True):
@@ -70,7 +70,7 @@ def test_lime_recovers_the_effects_of_a_nearly_linear_model():
 
 def test_anchor_gives_the_packages_rule():
     settings = {"threshold": 0.9, "delta": 0.2, "tau": 0.3, "batch_size": 37}
-    told = Anchor(**settings).fit(DATASET, gate(MODEL))(batch())
+    told = Anchor(**settings).fit(DATASET, open_client(MODEL))(batch())
     names = {j: list(feature.values) for j, feature in enumerate(DATASET.features)}
     for i, row in enumerate(CODES):
         np.random.seed(draw_seed(make_stream(7, "explainer.x", int(DATASET.test.ids[i]))))  # noqa: NPY002
@@ -92,7 +92,7 @@ def test_lime_finds_the_part_of_many_values_as_of_few():
 
 def test_anchor_of_a_model_that_always_says_the_same_is_empty():
     constant = make_linear(DATASET, bias=1000.0)
-    told = Anchor().fit(DATASET, gate(constant))(make_batch(DATASET, constant, 0, "a", slice(3)))
+    told = Anchor().fit(DATASET, open_client(constant))(make_batch(DATASET, constant, 0, "a", slice(3)))
     assert (told.top(1) == NO_FEATURE).all()
 
 

@@ -16,13 +16,13 @@ from cfeval_cli.model.linear import LinearModel
 from cfeval_cli.seeding import draw_seed, make_stream
 from tests.problems import (
     by_feature,
-    gate,
     importance,
     kept,
     make_batch,
     make_dataset,
     make_mixed,
     make_text,
+    open_client,
     random_linear,
 )
 
@@ -66,7 +66,9 @@ def asked(dataset, model, batch, i, background):
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_permutation_gives_the_packages_values(name):
     dataset, model, batch = setting(name)
-    told = by_feature(Shap("permutation", 30, 5).fit(dataset, gate(model, Access.PROBABILITY))(batch), dataset.width)
+    told = by_feature(
+        Shap("permutation", 30, 5).fit(dataset, open_client(model, Access.PROBABILITY))(batch), dataset.width
+    )
     for i, codes in enumerate(batch.codes):
         function, rows, seed = asked(dataset, model, batch, i, coalitions.background(dataset, 30, 0))
         vary = int((rows != codes).any(axis=0).sum())
@@ -80,7 +82,7 @@ def test_permutation_gives_the_packages_values(name):
 def test_kernel_gives_the_packages_values(name, samples):
     dataset, model, batch = setting(name, 2)
     explainer = Shap("kernel", background=20, n_samples=samples)
-    told = by_feature(explainer.fit(dataset, gate(model, Access.PROBABILITY))(batch), dataset.width)
+    told = by_feature(explainer.fit(dataset, open_client(model, Access.PROBABILITY))(batch), dataset.width)
     for i, codes in enumerate(batch.codes):
         function, rows, seed = asked(dataset, model, batch, i, coalitions.background(dataset, 20, 0))
         np.random.seed(seed)  # noqa: NPY002
@@ -108,7 +110,7 @@ def test_with_all_sets_or_very_many_orders_it_is_the_shapley_value(algorithm):
     dataset = make_dataset([3, 4, 2, 3, 5], n=60, seed=3)
     model = random_linear(dataset, 4, 2)
     batch = make_batch(dataset, model, rows=slice(3))
-    told = by_feature(Shap(algorithm, 15, 3000).fit(dataset, gate(model, Access.PROBABILITY))(batch), 5)
+    told = by_feature(Shap(algorithm, 15, 3000).fit(dataset, open_client(model, Access.PROBABILITY))(batch), 5)
     rows = coalitions.background(dataset, 15, 0)
     for i, codes in enumerate(batch.codes):
 
@@ -126,7 +128,7 @@ def test_rows_that_come_out_alike_are_asked_about_once():
     dataset = PROBLEMS["few"]
     model, rows = random_linear(dataset, 1, 3), coalitions.background(dataset, 40, 2)
     for codes in dataset.test.codes[:5]:
-        door, features = gate(model, Access.PROBABILITY), coalitions.differing(codes, rows)
+        door, features = open_client(model, Access.PROBABILITY), coalitions.differing(codes, rows)
         sets = rng.random((600, len(features))) < 0.5
         told = coalitions.values(door, codes, 1, rows, features, sets)
         for found, own in zip(told, sets, strict=True):
@@ -139,7 +141,7 @@ def test_rows_that_come_out_alike_are_asked_about_once():
 @pytest.mark.parametrize("name", ["few", "text"])
 def test_linear_is_the_contribution_to_the_logit_that_gold_calls_centered(name):
     dataset, model, batch = setting(name, 10)
-    told = by_feature(Shap("linear").fit(dataset, gate(model))(batch), dataset.width)
+    told = by_feature(Shap("linear").fit(dataset, open_client(model))(batch), dataset.width)
     gold = importance("centered", model, dataset, batch.codes, batch.labels)
     there = batch.codes != ABSENT
     assert told[there] == pytest.approx(gold[there], abs=1e-9)
@@ -147,7 +149,7 @@ def test_linear_is_the_contribution_to_the_logit_that_gold_calls_centered(name):
 
 def test_linear_is_the_packages_on_embeddings():
     dataset, model, batch = setting("numbers", 6)
-    told = by_feature(Shap("linear").fit(dataset, gate(model))(batch), dataset.width)
+    told = by_feature(Shap("linear").fit(dataset, open_client(model))(batch), dataset.width)
 
     def embedded(codes):
         return np.concatenate([model.vectors(j, codes[:, j]) for j in range(dataset.width)], axis=1)
@@ -182,15 +184,15 @@ def test_tree_is_the_packages_and_auto_takes_it_wherever_it_tells_the_truth(name
     estimator = getattr(pytest.importorskip(package), kind)(**CLASSIFIERS[name])
     dataset = make_mixed(1, n=80, categories=categories, numbers=4)
     model, batch = trained(estimator, dataset)
-    auto = by_feature(Shap("auto", 40).fit(dataset, gate(model))(batch), dataset.width)
+    auto = by_feature(Shap("auto", 40).fit(dataset, open_client(model))(batch), dataset.width)
     rows = coalitions.background(dataset, 40, 0)
     whole = model.predict_proba(batch.codes) - model.predict_proba(rows).mean(axis=0)
     assert auto.sum(axis=1) == pytest.approx(whole[np.arange(6), batch.labels], abs=2e-4)
     if categories and not set(np.unique(model.encode(rows)[:, :2]).tolist()) <= {0.0, 1.0} and _native(model):
-        expected = Shap("permutation", 40).fit(dataset, gate(model, Access.PROBABILITY))(batch)
+        expected = Shap("permutation", 40).fit(dataset, open_client(model, Access.PROBABILITY))(batch)
         assert auto == pytest.approx(by_feature(expected, dataset.width), abs=1e-12)  # the package knows no categories
         with pytest.raises(UserError, match=r"explainer\.shap\.algorithm=tree.*algorithm=auto"):
-            Shap("tree", 40).fit(dataset, gate(model))
+            Shap("tree", 40).fit(dataset, open_client(model))
         return
     exact = model.encode(rows)
     if type(estimator).__module__.startswith(("sklearn.tree", "sklearn.ensemble._forest", "sklearn.ensemble._gb")):
@@ -211,7 +213,7 @@ def test_trees_that_are_not_shown_some_features_are_looked_into_by_those_that_th
     dataset = make_mixed(4, n=80, categories=0, numbers=4)
     blind = [dataset.features[j].name for j in hidden]
     model, batch = trained(RandomForestClassifier(6, max_depth=4), dataset, blind=blind)
-    told = by_feature(Shap("tree", 20).fit(dataset, gate(model))(batch), dataset.width)
+    told = by_feature(Shap("tree", 20).fit(dataset, open_client(model))(batch), dataset.width)
     rows = coalitions.background(dataset, 20, 0)
     sets = [frozenset(some) for many in range(dataset.width + 1) for some in combinations(range(dataset.width), many)]
     for i, codes in enumerate(batch.codes):
@@ -235,8 +237,8 @@ def test_auto_takes_permutations_for_what_is_no_tree():
     model, batch = trained(LogisticRegression(), dataset)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        auto = Shap("auto", 20).fit(dataset, gate(model))(batch)
-    expected = Shap("permutation", 20).fit(dataset, gate(model, Access.PROBABILITY))(batch)
+        auto = Shap("auto", 20).fit(dataset, open_client(model))(batch)
+    expected = Shap("permutation", 20).fit(dataset, open_client(model, Access.PROBABILITY))(batch)
     assert np.array_equal(auto.scores, expected.scores)
 
 
@@ -245,17 +247,17 @@ def test_it_asks_no_more_than_its_way_needs_and_refuses_one_that_cannot_be(monke
 
     dataset = make_mixed(1)
     white, black = ModelSpec(dataset, LinearModel), ModelSpec(dataset, BlackBox)
-    tree = ModelSpec.of(dataset, Estimator(DecisionTreeClassifier()))
+    tree = ModelSpec.from_settings(dataset, Estimator(DecisionTreeClassifier()))
     ways = ("auto", "permutation", "kernel")
     assert [Shap(way).asks(white) for way in ways] == [Access.PROBABILITY] * 3
     assert Shap("linear").asks(white) == Shap("auto").asks(tree) == Shap("tree").asks(tree) == Access.WHITE_BOX
-    for way, subject in (("linear", black), ("tree", white), ("linear", tree)):
+    for way, spec in (("linear", black), ("tree", white), ("linear", tree)):
         with pytest.raises(ValueError, match=rf"algorithm={way}: needs .*Use algorithm=auto"):
-            Shap(way).check(subject)
+            Shap(way).check(spec)
     monkeypatch.setitem(__import__("sys").modules, "shap", None)
-    for subject, way in ((white, "linear"), (tree, "auto")):
+    for spec, way in ((white, "linear"), (tree, "auto")):
         with pytest.raises(ValueError, match=r"needs the package shap: pip install 'cfeval\[shap\]'"):
-            Shap(way).check(subject)
+            Shap(way).check(spec)
     Shap().check(white)  # permutations are computed here
 
 

@@ -16,12 +16,12 @@ from tests.problems import (
     REMOVALS,
     TRUTHS,
     WAYS,
-    gate,
     importance,
     logit,
     make_batch,
     make_dataset,
     make_linear,
+    open_client,
     problems,
     sigmoid,
 )
@@ -31,7 +31,7 @@ LR = Lr(TRUTHS["signed"])
 
 def explain(explainer, dataset, model, access=None):
     batch = make_batch(dataset, model)
-    return explainer.fit(dataset, gate(model, explainer.access if access is None else access))(batch)
+    return explainer.fit(dataset, open_client(model, explainer.access if access is None else access))(batch)
 
 
 @given(problems(absent=0.3))
@@ -53,7 +53,7 @@ def test_random_is_uniform_and_the_same_for_an_instance_wherever_it_stands():
     for place in range(4):
         shares = np.bincount(told.features[:, place], minlength=4) / 4000
         assert np.abs(shares - 0.25).max() < 0.03
-    function = Random().fit(dataset, gate(model, Access.NOTHING))
+    function = Random().fit(dataset, open_client(model, Access.NOTHING))
     backwards = function(make_batch(dataset, model, rows=slice(None, None, -1)))
     assert (backwards.features[::-1] == told.features).all()
     assert (function(make_batch(dataset, model, seed=1)).features != told.features).any()
@@ -101,10 +101,10 @@ def test_omission_defaults_to_the_marginal_on_tables_and_refuses_a_mask_that_is_
     text = replace(make_dataset([3, 2], unknown=1), kind="text")
     auto, mask = (explain(Omission(REMOVALS, way), text, model) for way in ("auto", "mask"))
     assert (auto.scores == mask.scores).all() and (auto.scores != marginal.scores).any()
-    subject = ModelSpec(dataset, LinearModel)
-    Omission(REMOVALS).check(subject)
+    spec = ModelSpec(dataset, LinearModel)
+    Omission(REMOVALS).check(spec)
     with pytest.raises(ValueError, match=r"removal=mask.*toy"):
-        Omission(REMOVALS, "mask").check(subject)
+        Omission(REMOVALS, "mask").check(spec)
     with pytest.raises(ValueError, match=r"removal=zero.*embeddings.*removal=auto"):
         Omission(REMOVALS, "zero").check(ModelSpec(dataset, BlackBox))
 
@@ -126,11 +126,11 @@ def test_bad_settings_are_named():
         Omission(REMOVALS, inapplicable="perhaps")
 
 
-def test_omission_by_a_way_that_does_not_apply_sits_out_if_it_is_told_to():
+def test_omission_by_a_way_that_does_not_apply_not_applicable_reason_if_it_is_told_to():
     dataset, table = make_dataset([3, 2]), ModelSpec(make_dataset([3, 2]), LinearModel)
-    assert Omission(WAYS, "mask", "sit_out").sits_out(table) == "toy has no mask token"
-    assert Omission(WAYS, "mask").sits_out(table) is None  # it is refused
+    assert Omission(WAYS, "mask", "sit_out").not_applicable_reason(table) == "toy has no mask token"
+    assert Omission(WAYS, "mask").not_applicable_reason(table) is None  # it is refused
     for way in ("zero", "mean"):
-        assert Omission(WAYS, way, "sit_out").sits_out(table) is None
-        assert "needs" in Omission(WAYS, way, "sit_out").sits_out(ModelSpec(dataset, BlackBox))
-    assert Omission(WAYS, "marginal", "sit_out").sits_out(ModelSpec(dataset, BlackBox)) is None
+        assert Omission(WAYS, way, "sit_out").not_applicable_reason(table) is None
+        assert "needs" in Omission(WAYS, way, "sit_out").not_applicable_reason(ModelSpec(dataset, BlackBox))
+    assert Omission(WAYS, "marginal", "sit_out").not_applicable_reason(ModelSpec(dataset, BlackBox)) is None

@@ -63,7 +63,7 @@ def test_damaged_skops_files_are_refused_or_are_models(tmp_path, numbers):
         path = tmp_path / f"model{seed}.skops"
         path.write_bytes(mutated(body, np.random.default_rng(seed), 4))
         try:
-            ModelSpec.of(DATASET, Skops(str(path)))
+            ModelSpec.from_settings(DATASET, Skops(str(path)))
         except (UserError, Failure) as error:
             assert str(path) in str(error), seed
         path.unlink()
@@ -83,7 +83,7 @@ def test_damaged_onnx_files_are_refused_or_are_models(tmp_path, numbers, capfd):
         path = tmp_path / f"model{seed}.onnx"
         path.write_bytes(mutated(body, np.random.default_rng(seed), 4))
         try:
-            ModelSpec.of(DATASET, Onnx(str(path)))
+            ModelSpec.from_settings(DATASET, Onnx(str(path)))
             opened += 1
         except (UserError, Failure) as error:
             assert str(path) in str(error), seed

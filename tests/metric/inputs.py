@@ -6,7 +6,7 @@ import numpy as np
 
 from cfeval_cli.core import ABSENT, NO_FEATURE, Access, Explanation, MetricInput, Rows
 from cfeval_cli.seeding import make_stream
-from tests.problems import gate, ready
+from tests.problems import open_client, ready
 
 
 class Crossed:
@@ -57,7 +57,7 @@ def make_inputs(dataset, model, k=1, seed=0, ways=None, access=Access.WHITE_BOX,
     features = explanation.top(k)
     return MetricInput(
         rows.ids, rows.codes, rows.labels, rows.probability, dataset=dataset,
-        model=gate(model, access, padded=dataset.padded), features=features, k=k,
+        model=open_client(model, access, padded=dataset.padded), features=features, k=k,
         complete=(features != NO_FEATURE).all(axis=1), counterfactuals=found or {},
         removals=ready(dataset, model, ways), truth={}, explanation=explanation, **more,
     )  # fmt: skip
@@ -74,7 +74,7 @@ def values(metric, inputs):
 
 def stand_ins(way, features):
     """Values and weights, as lists."""
-    chosen, weights = way.stand_ins.instead(np.array(sorted(features), dtype=np.int64))
+    chosen, weights = way.stand_ins.sample(np.array(sorted(features), dtype=np.int64))
     return chosen.tolist(), weights.tolist()
 
 

@@ -36,6 +36,6 @@ def test_against_all_distances(seed, mixed, k, size):
 
 def test_sentences_have_no_columns():
     dataset = make_text()
-    assert "table" in Axe().sits_out(ModelSpec(dataset, type(make_linear(dataset))))
+    assert "table" in Axe().not_applicable_reason(ModelSpec(dataset, type(make_linear(dataset))))
     with pytest.raises(ValueError, match="neighbours"):
         Axe(0)

@@ -36,13 +36,13 @@ from cfeval_cli.removal.marginal import Marginal
 from cfeval_cli.search.discrete import Discrete
 from tests.problems import (
     TRUTHS,
-    gate,
     importance,
     labels,
     logit,
     make_dataset,
     make_linear,
     make_mixed,
+    open_client,
     permitted,
     predicted,
     problems,
@@ -120,7 +120,7 @@ def make_inputs(dataset, model, features, found, access=Access.WHITE_BOX):
         rows.labels,
         rows.probability,
         dataset=dataset,
-        model=gate(model, access),
+        model=open_client(model, access),
         features=features,
         k=features.shape[1],
         complete=(features != NO_FEATURE).all(axis=1),
@@ -206,7 +206,7 @@ def test_erasure_metrics(model_and_inputs):
     assert reduced(Comprehensiveness(), inputs) == pytest.approx(comp)
     assert reduced(Sufficiency(), inputs) == pytest.approx(suff)
     assert reduced(Dfr(), inputs) == pytest.approx(flips)
-    seen = replace(inputs, model=gate(model, Access.LABEL), probability=None)
+    seen = replace(inputs, model=open_client(model, Access.LABEL), probability=None)
     assert reduced(Dfr(), seen) == pytest.approx(flips)  # labels are enough
 
 
@@ -316,10 +316,10 @@ def test_metrics_sit_out_where_the_model_cannot_answer_but_not_where_they_ask_no
         def predict(self, codes):
             raise AssertionError
 
-    subject = ModelSpec(make_dataset([2, 2]), Silent)
-    out = {metric().name for metric in METRICS if metric().sits_out(subject)}
+    spec = ModelSpec(make_dataset([2, 2]), Silent)
+    out = {metric().name for metric in METRICS if metric().not_applicable_reason(spec)}
     assert out == {
         "comprehensiveness", "sufficiency", "validity_soft", "c_soft", "pgi", "pgu", "aopc", "aopc_suff", "naopc",
         "edits_to_flip", "faithfulness_correlation", "infidelity",
     }  # fmt: skip
-    assert not any(metric().sits_out(ModelSpec(subject.dataset, LinearModel)) for metric in METRICS)
+    assert not any(metric().not_applicable_reason(ModelSpec(spec.dataset, LinearModel)) for metric in METRICS)

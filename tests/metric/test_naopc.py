@@ -21,7 +21,7 @@ from cfeval_cli.removal.mask import Mask
 from cfeval_cli.removal.mean import Mean
 from cfeval_cli.removal.zero import Zero
 from tests.metric.inputs import Crossed, drop_without, make_inputs, values
-from tests.problems import gate, make_dataset, make_text, random_linear
+from tests.problems import make_dataset, make_text, open_client, random_linear
 
 
 def all_orders(model, inputs, way, i, sizes):
@@ -229,7 +229,7 @@ def test_edits_that_are_the_same_are_evaluated_once():
     model = Crossed(dataset, 1)
     inputs = make_inputs(dataset, model, 1, ways={"marginal": Marginal(100)})
     ledger = Ledger()
-    object.__setattr__(inputs, "model", ledger.gate(model, Access.PROBABILITY, "naopc"))
+    object.__setattr__(inputs, "model", ledger.open_client(model, Access.PROBABILITY, "naopc"))
     (score,) = Naopc(rows=150_000).score(inputs)
     assert len(score.some) == len(inputs)  # of which each has 1,023 sets, with up to 100 draws
     ends = 2**10 * len(inputs)  # all rows that there are
@@ -275,7 +275,7 @@ def test_the_sample_belongs_to_the_instances_and_the_rows_are_bounded(subsets):
     assert f"on a sample of {len(score.some)} instances" in with_counts(score.method, score.counts)
     ledger = Ledger()
     half = make_inputs(dataset, model, 1, seed=7, ways={"marginal": Marginal(10)})
-    object.__setattr__(half, "model", ledger.gate(model, Access.PROBABILITY, "naopc"))
+    object.__setattr__(half, "model", ledger.open_client(model, Access.PROBABILITY, "naopc"))
     (other,) = metric.score(half)  # whoever explains
     assert other.some.tolist() == score.some.tolist() and ledger.rows["naopc"] < 2 * rows
     (again,) = Naopc(rows=rows, width=2, seed=1).score(inputs)
@@ -290,11 +290,11 @@ def test_best_and_worst_are_searched_once_for_all_explainers():
     list(Naopc(width=5).score(inputs))
     ledger = Ledger()
     next_one = make_inputs(dataset, model, 1, seed=9, ways=ways, memory=inputs.memory)
-    object.__setattr__(next_one, "model", ledger.gate(model, Access.PROBABILITY, "naopc"))
+    object.__setattr__(next_one, "model", ledger.open_client(model, Access.PROBABILITY, "naopc"))
     (score,) = Naopc(width=5).score(next_one)
     # the order itself: at most three sets of each instance, with up to five draws
     assert ledger.rows["naopc"] <= len(inputs) * 3 * 5 and score.denominator.all()
-    assert gate(model, Access.PROBABILITY).linear is False
+    assert open_client(model, Access.PROBABILITY).linear is False
 
 
 @pytest.mark.parametrize("wrong", [{"width": 0}, {"draws": 0}, {"rows": 0}, {"seed": -1}, {"longest": 0}])

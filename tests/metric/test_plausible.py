@@ -48,5 +48,5 @@ def test_moved_embeddings_and_sentences_have_no_neighbours():
     )
     (score,) = Plausible().score(make_inputs(dataset, model, found={Access.GRADIENT: moved}))
     assert isinstance(score, AbsentScore) and "embedding" in score.reason
-    assert "table" in Plausible().sits_out(ModelSpec(make_text(), type(model)))
-    assert Plausible().sits_out(ModelSpec(dataset, type(model))) is None
+    assert "table" in Plausible().not_applicable_reason(ModelSpec(make_text(), type(model)))
+    assert Plausible().not_applicable_reason(ModelSpec(dataset, type(model))) is None

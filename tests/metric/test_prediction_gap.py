@@ -37,7 +37,7 @@ def test_the_draws_of_the_runs_own_removal_are_asked_once():
         list(Comprehensiveness().score(inputs))
         ledger = Ledger()
         seen = make_inputs(dataset, model, 1, 2, memory=inputs.memory)
-        object.__setattr__(seen, "model", ledger.gate(model, seen.model.access, "pgi"))
+        object.__setattr__(seen, "model", ledger.open_client(model, seen.model.access, "pgi"))
         list(Pgi(Marginal(draws, 0)).score(seen))
         assert (ledger.rows["pgi"] > 0) == (again > 0)
 

@@ -87,7 +87,7 @@ def test_neither_scale_nor_explainer_changes_the_sets():
             assert one[variant] == pytest.approx(two[variant], abs=1e-9, nan_ok=True)
     ledger = Ledger()
     other = make_inputs(dataset, model, 1, seed=8, ways=WAYS, memory=inputs.memory)
-    object.__setattr__(other, "model", ledger.gate(model, Access.GRADIENT, "x"))
+    object.__setattr__(other, "model", ledger.open_client(model, Access.GRADIENT, "x"))
     values(Infidelity(), other)
     assert ledger.rows["x"] == 0  # the same sets, asked before by another metric for another explainer
 

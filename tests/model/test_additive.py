@@ -20,7 +20,7 @@ from cfeval_cli.model.encoding import columns
 from cfeval_cli.seeding import draw_seed, make_stream
 from cfeval_cli.truth.shapley import of_coalitions
 from tests.model.test_tree import with_classes
-from tests.problems import gate, make_dataset, make_mixed, make_text
+from tests.problems import make_dataset, make_mixed, make_text, open_client
 
 LITTLE = Additive(bags=2, max_rounds=60)
 
@@ -75,17 +75,17 @@ def test_centred_effects_are_the_shapley_values_of_that_logit(fitted):
             logs = np.log(model.predict_proba(codes))
             return np.stack([logs[:, 0] - logs[:, 1:].mean(axis=1)] * logs.shape[1], axis=1)
 
-    values = of_coalitions(gate(Logit()), dataset.train.codes, np.arange(dataset.width), rows)
+    values = of_coalitions(open_client(Logit()), dataset.train.codes, np.arange(dataset.width), rows)
     assert model.effects(rows.codes, rows.labels) - model.mean_effects()[0] == pytest.approx(values, abs=1e-9)
 
 
 def test_what_it_can_answer_is_known_before(fitted):
     dataset, model = fitted
-    subject = ModelSpec.of(dataset, LITTLE)
-    assert subject.kind is type(model) and all(
-        subject.can(ability) for ability in (HasAdditiveEffects, HasReadFeatures, HasArrays)
+    spec = ModelSpec.from_settings(dataset, LITTLE)
+    assert spec.kind is type(model) and all(
+        spec.supports(ability) for ability in (HasAdditiveEffects, HasReadFeatures, HasArrays)
     )
-    assert not subject.can(HasEmbeddings) and subject.can(SupportsEdits) == (len(dataset.classes) == 2)
+    assert not spec.supports(HasEmbeddings) and spec.supports(SupportsEdits) == (len(dataset.classes) == 2)
     assert type(model) is (AdditiveModel if len(dataset.classes) == 2 else AdditiveClasses)
 
 

@@ -58,8 +58,8 @@ def test_changing_what_it_is_not_shown_moves_no_prediction(kind, blind):
     for j in shown:
         codes[:, j] = rng.integers(0, len(dataset.features[j].values), len(codes))
     assert not np.array_equal(answers(model, dataset, codes), answers(model, dataset, dataset.test.codes))
-    assert isinstance(settings, SupportsFeatureSubset) and ModelSpec.of(dataset, settings).blind
-    assert not ModelSpec.of(dataset, KINDS[kind]()).blind
+    assert isinstance(settings, SupportsFeatureSubset) and ModelSpec.from_settings(dataset, settings).blind
+    assert not ModelSpec.from_settings(dataset, KINDS[kind]()).blind
 
 
 def test_names_and_shares():

@@ -44,9 +44,9 @@ def test_it_is_given_the_teachers_predictions_for_labels_and_nothing_else_change
 
 def test_it_is_what_the_student_is():
     dataset, taught, student = learned()
-    subject = ModelSpec.of(dataset, student)
-    assert subject.can(HasLeaves) and not subject.blind
-    assert ModelSpec.of(dataset, Distilled(Tree(blind=["f1"]), Parity())).blind
+    spec = ModelSpec.from_settings(dataset, student)
+    assert spec.supports(HasLeaves) and not spec.blind
+    assert ModelSpec.from_settings(dataset, Distilled(Tree(blind=["f1"]), Parity())).blind
     model = student.fit(taught, 0)
     again = student.restore(model.arrays())
     assert (again.predict_proba(taught.test.codes) == model.predict_proba(taught.test.codes)).all()

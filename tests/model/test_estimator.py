@@ -99,7 +99,7 @@ def test_a_class_that_has_no_probabilities_tells_classes(classes):
     settings = Estimator(RidgeClassifier())
     model = settings.fit(data, 0)
     assert isinstance(settings, DeclaresOutputType) and settings.output_type(data) is type(model) is LabelModel
-    assert ModelSpec.of(data, settings).kind is LabelModel
+    assert ModelSpec.from_settings(data, settings).kind is LabelModel
     assert set(model.predict(data.test.codes)) == set(range(len(classes)))
     assert (model.predict(data.test.codes) == data.test.labels).mean() > 1 / len(classes)
     assert Estimator(SVC(probability=False)).output_type(data) is LabelModel

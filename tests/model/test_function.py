@@ -73,7 +73,7 @@ def expected(codes):
 @pytest.mark.parametrize("name", ["table", "positive", "frame"])
 def test_probabilities_in_any_form(place, name):
     settings = Function(f"{place / 'score.py'}:{name}", batch_size=7)
-    assert ModelSpec.of(DATASET, settings).kind is ProbabilityModel
+    assert ModelSpec.from_settings(DATASET, settings).kind is ProbabilityModel
     model = settings.fit(DATASET, 0)
     assert model.predict_proba(CODES)[:, 1] == pytest.approx(expected(CODES))
     again = pickle.loads(pickle.dumps(model))  # to other processes

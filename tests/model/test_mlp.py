@@ -17,7 +17,7 @@ from cfeval_cli.core.client import embed
 from cfeval_cli.model.embedding import check_kinds
 from cfeval_cli.model.mlp import Mlp, MlpModel
 from tests.model.test_tree import with_classes
-from tests.problems import gate, make_dataset, make_mixed, make_text
+from tests.problems import make_dataset, make_mixed, make_text, open_client
 
 SETTINGS = {
     "learning_rate": {"tabular": 0.02, "text": 0.02}, "batch_size": {"tabular": 32, "text": 32}, "max_epochs": 5,
@@ -64,7 +64,7 @@ def test_embeddings_get_the_same_answer_and_gradients_are_finite_differences(fit
     vectors = embed(model, codes)
     assert model.proba_embedded(torch.as_tensor(vectors)).numpy() == pytest.approx(model.predict_proba(codes))
     features, of = np.zeros((4, 1), dtype=np.int64), np.ones(4, dtype=np.int64)
-    slope = gate(model).slope(codes, features, of, 1.0)
+    slope = open_client(model).slope(codes, features, of, 1.0)
     start = vectors[:, :1]
     _, gradient = slope(np.arange(4), start)
     for place in range(start.shape[2]):
@@ -102,10 +102,10 @@ def test_it_comes_back_from_its_arrays_and_nothing_else_does(fitted):
 
 
 def test_what_it_can_answer_is_known_before():
-    subject = ModelSpec.of(make_dataset([2, 2]), Mlp(**SETTINGS))
-    assert subject.kind is MlpModel
+    spec = ModelSpec.from_settings(make_dataset([2, 2]), Mlp(**SETTINGS))
+    assert spec.kind is MlpModel
     assert all(
-        subject.can(ability)
+        spec.supports(ability)
         for ability in (HasGradient, SupportsBatchedEmbedding, Probabilistic, HasReadFeatures, HasArrays)
     )
 

@@ -75,7 +75,7 @@ def place(tmp_path_factory, trained):
 @pytest.mark.parametrize("name", ["columns.onnx", "mapped.onnx"])
 def test_columns_by_name_and_probabilities_in_the_order_of_the_classes(place, trained, name):
     settings = Onnx(str(place / name), batch_size=7)
-    assert ModelSpec.of(DATASET, settings).kind is ProbabilityModel
+    assert ModelSpec.from_settings(DATASET, settings).kind is ProbabilityModel
     model = settings.fit(DATASET, 0)
     wanted = trained.predict_proba(rows_of(CODES))
     assert model.predict_proba(CODES) == pytest.approx(wanted, abs=1e-5)

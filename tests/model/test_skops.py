@@ -43,7 +43,7 @@ def kept(tmp_path, model):
 def test_probabilities_in_the_order_of_the_classes(tmp_path):
     model = fitted(LogisticRegression(max_iter=2000))
     settings = Skops(kept(tmp_path, model), batch_size=7)
-    assert ModelSpec.of(DATASET, settings).kind is ProbabilityModel
+    assert ModelSpec.from_settings(DATASET, settings).kind is ProbabilityModel
     made = settings.fit(DATASET, 0)
     wanted = model.predict_proba(DATASET.decode(CODES))
     assert made.predict_proba(CODES) == pytest.approx(wanted)

@@ -69,8 +69,8 @@ def test_the_depth_is_the_one_that_the_validation_part_likes_best():
 
 
 def test_what_it_can_answer_is_known_before():
-    subject = ModelSpec.of(make_dataset([2, 2]), Tree())
-    assert all(subject.can(ability) for ability in (HasLeaves, HasReadFeatures, Probabilistic, HasArrays))
+    spec = ModelSpec.from_settings(make_dataset([2, 2]), Tree())
+    assert all(spec.supports(ability) for ability in (HasLeaves, HasReadFeatures, Probabilistic, HasArrays))
 
 
 def test_it_comes_back_from_its_arrays_and_nothing_else_does():

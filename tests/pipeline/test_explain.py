@@ -121,7 +121,7 @@ def test_a_sample_of_cached_explanations_is_computed_again(explainer, tmp_path):
     for done in (plain, mixed, warm):
         check_sample(first, done, 1e-6)
     if isinstance(explainer, Lime):  # which depends on the model: another one with the same cache key
-        stale = replace(job(explainer, model=make_linear(DATASET, seed=5, scale=1)), subject=first.subject)
+        stale = replace(job(explainer, model=make_linear(DATASET, seed=5, scale=1)), subject_hash=first.subject_hash)
         with pytest.raises(
             Failure, match=r"explainer.x, instance \d+: the explanation from the cache gives .* a score of "
         ):
@@ -366,7 +366,7 @@ class BlackBox:
 def test_instances_that_wait_for_a_model_together_are_explained_as_alone(explainer, monkeypatch):
     model = BlackBox()
     labels = model.predict_proba(DATASET.test.codes).argmax(axis=1)
-    made = replace(job(explainer, model=model), subject=None, access=Access.PROBABILITY)
+    made = replace(job(explainer, model=model), subject_hash=None, access=Access.PROBABILITY)
     made = replace(made, rows=replace(ROWS, labels=labels))
     told, calls = {}, {}
     for together in (True, False):
@@ -386,16 +386,16 @@ def test_an_instance_that_goes_wrong_does_not_take_down_those_beside_it():
     class Picky(Explainer):
         access = Access.LABEL
 
-        def fit(self, dataset, gate):
+        def fit(self, dataset, client):
             def explain(batch):
-                label = gate.labels(batch.codes)
+                label = client.labels(batch.codes)
                 if batch.ids[0] % 5 == 0:
                     raise KeyError("not this one")
                 return Explanation(np.full((1, 1), int(label[0])), np.ones((1, 1)))
 
             return explain
 
-    made = replace(job(Picky(), model=model), subject=None)
+    made = replace(job(Picky(), model=model), subject_hash=None)
     done = explain(replace(made, rows=ROWS.take(slice(0, 32))), HERE, Off(), lambda _: None)
     assert set(done.faults) == {row for row in range(32) if ROWS.ids[row] % 5 == 0}
     assert all("not this one" in reason for reason in done.faults.values()) and len(model.calls) == 3  # four at first
@@ -409,16 +409,16 @@ def test_rows_of_who_draws_from_a_shared_generator_count_once():
     class Careless(Explainer):
         access = Access.LABEL
 
-        def fit(self, dataset, gate):
+        def fit(self, dataset, client):
             def explain(batch):
                 for _ in range(3):
-                    gate.labels(batch.codes)
+                    client.labels(batch.codes)
                     np.random.random()  # noqa: NPY002
                 return Explanation(np.zeros((1, 1), dtype=np.int64), np.ones((1, 1)))
 
             return explain
 
-    made = replace(job(Careless(), model=model), subject=None, access=Access.LABEL)
+    made = replace(job(Careless(), model=model), subject_hash=None, access=Access.LABEL)
     assert run(made, slice(0, 40)).cost.rows == 3 * 40
     assert sum(model.calls) > 3 * 40  # otherwise nothing was begun anew
 

@@ -51,11 +51,11 @@ def test_an_explainer_uses_about_as_many_evaluations_as_expected(dataset, explai
         pytest.importorskip("shap")
         settings = settings if dataset is TABLE else tuple(name for name in settings if name != "background")
     model, ledger = random_linear(dataset, 7, 3), Ledger()
-    subject = ModelSpec(dataset, type(model))
-    explain = explainer.fit(dataset, ledger.gate(model, explainer.asks(subject), "test", padded=dataset.padded))
+    spec = ModelSpec(dataset, type(model))
+    explain = explainer.fit(dataset, ledger.open_client(model, explainer.asks(spec), "test", padded=dataset.padded))
     ledger.rows.clear()
     explain(make_batch(dataset, model))
-    workload, used = explainer.workload(subject), ledger.rows["test"] / len(dataset.test)
+    workload, used = explainer.workload(spec), ledger.rows["test"] / len(dataset.test)
     assert workload.settings == settings
     if isinstance(explainer, Anchor):
         assert workload.evaluations == 5000 and used < 50_000  # a rough figure
@@ -69,7 +69,7 @@ def test_what_looks_into_some_models_only_is_not_estimated():
 
     from cfeval_cli.model.estimator import Estimator
 
-    workload = Shap().workload(ModelSpec.of(TABLE, Estimator(LogisticRegression())))
+    workload = Shap().workload(ModelSpec.from_settings(TABLE, Estimator(LogisticRegression())))
     assert workload.evaluations is None and workload.settings == ("permutations", "background")
 
 

@@ -39,7 +39,7 @@ def box():
 
 def same(one, two):
     for name, known in one.items():
-        assert np.array_equal(known.importance, two[name].importance) and known.how == two[name].how
+        assert np.array_equal(known.importance, two[name].importance) and known.method == two[name].method
         assert (known.error is None) == (two[name].error is None)
         assert known.error is None or np.array_equal(known.error, two[name].error, equal_nan=True)
 
@@ -48,7 +48,7 @@ def test_chunks_and_workers_give_what_one_call_gives(box, monkeypatch):
     model, dataset = box
     study = studied(Twisted.of(model), dataset)
     whole = compute_truths(study, lambda _: None)
-    assert not whole["shapley"].how.startswith("exact") and whole["shapley"].error.shape == (40,)
+    assert not whole["shapley"].method.startswith("exact") and whole["shapley"].error.shape == (40,)
     for name, known in whole.items():
         assert np.array_equal(known.importance, study.truth(name))
     monkeypatch.setattr(truth_stage, "_CHUNK", 7)
@@ -83,7 +83,7 @@ def test_values_of_which_some_are_sampled_have_errors_and_say_so(box, monkeypatc
     study = studied(Twisted.of(model), dataset)
     shapley = type(study.plan.truths["shapley"])
 
-    def found(self, dataset, gate, rows):
+    def found(self, dataset, client, rows):
         is_first = rows.ids[0] == study.rows.ids[0]
         importance = np.ones(rows.codes.shape)
         return (
@@ -94,7 +94,7 @@ def test_values_of_which_some_are_sampled_have_errors_and_say_so(box, monkeypatc
 
     monkeypatch.setattr(shapley, "found", found)
     known = compute_truths(study, lambda _: None)["shapley"]
-    assert known.error.tolist() == [0] * 16 + [2] * 24 and known.how == "exact; sampled ünusually"
+    assert known.error.tolist() == [0] * 16 + [2] * 24 and known.method == "exact; sampled ünusually"
 
 
 def test_a_run_on_a_tree_and_on_a_blind_model_has_tables_by_question(toy, made):
@@ -142,13 +142,13 @@ def test_what_is_asked_is_asked_of_a_seeded_part_and_the_part_does_not_depend_on
         there = np.flatnonzero(~np.isnan(known.importance).all(axis=1))
         assert len(there) == 20 and np.array_equal(there, select_instances(study, study.plan.truths[name]))
         assert np.array_equal(known.importance[there], whole[name].importance[there])
-        assert known.how == whole[name].how
+        assert known.method == whole[name].method
         assert known.error is None or np.array_equal(known.error[there], whole[name].error[there], equal_nan=True)
     exact = studied(model, dataset, "reference=20")  # a tree is not asked
     assert not np.isnan(compute_truths(exact, lambda _: None)["shapley"].importance).any()
 
 
-def test_the_budget_takes_instances_away_and_what_is_too_dear_for_one_sits_out(box):
+def test_the_budget_takes_instances_away_and_what_is_too_dear_for_one_not_applicable_reason(box):
     model, dataset = box
     study = studied(Twisted.of(model), dataset, "truth.budget=600")
     assert len(select_instances(study, study.plan.truths["shapley"])) == 10  # of 60 rows each

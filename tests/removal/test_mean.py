@@ -10,7 +10,7 @@ from cfeval_cli.core.without import without
 from cfeval_cli.explainer.omission import Omission
 from cfeval_cli.model.linear import LinearModel
 from cfeval_cli.removal.mean import Mean
-from tests.problems import gate, logit, make_batch, make_dataset, make_linear, predicted, problems, sigmoid
+from tests.problems import logit, make_batch, make_dataset, make_linear, open_client, predicted, problems, sigmoid
 
 
 def by_hand(dataset, model, row, gone):
@@ -45,7 +45,7 @@ def test_it_leaves_what_the_mean_effect_leaves(problem, seed):
     rows = predicted(dataset, model)
     gone = np.random.default_rng(seed).random(rows.codes.shape) < 0.5
     for one in (model, Plain(model)):
-        flips, left = without(gate(one), rows, gone, Mean().fit(dataset, gate(one)))
+        flips, left = without(open_client(one), rows, gone, Mean().fit(dataset, open_client(one)))
         for i, row in enumerate(rows.codes):
             z = by_hand(dataset, model, row, gone[i])
             assert left[i] == pytest.approx(sigmoid(z if rows.labels[i] == 1 else -z), abs=1e-9)
@@ -60,14 +60,14 @@ def test_it_does_not_depend_on_where_the_constant_stands():
     shifted = LinearModel(model.bias - 9.0, np.c_[model.weights, np.ones(3)], tables, means)
     rows = predicted(dataset, model)
     gone = np.random.default_rng(0).random(rows.codes.shape) < 0.5
-    left = [without(gate(one), rows, gone, Mean().fit(dataset, gate(one)))[1] for one in (model, shifted)]
+    left = [without(open_client(one), rows, gone, Mean().fit(dataset, open_client(one)))[1] for one in (model, shifted)]
     assert left[0] == pytest.approx(left[1]) and not Mean().arbitrary
 
 
 def test_omission_by_the_mean_is_the_drop_it_leaves():
     dataset = make_dataset([3, 4, 2])
     model = make_linear(dataset)
-    told = Omission({"mean": Mean()}, "mean").fit(dataset, gate(model))(make_batch(dataset, model))
+    told = Omission({"mean": Mean()}, "mean").fit(dataset, open_client(model))(make_batch(dataset, model))
     for i, row in enumerate(dataset.test.codes):
         label = int(logit(model, row) > 0)
         for named, score in zip(told.features[i], told.scores[i], strict=True):
@@ -78,8 +78,8 @@ def test_omission_by_the_mean_is_the_drop_it_leaves():
 
 def test_only_a_model_that_takes_embeddings_can_be_asked():
     dataset = make_dataset([3, 2])
-    assert Mean().sits_out(ModelSpec(dataset, LinearModel)) is None
-    assert "gradients in the embeddings" in Mean().sits_out(ModelSpec(dataset, BlackBox))
+    assert Mean().not_applicable_reason(ModelSpec(dataset, LinearModel)) is None
+    assert "gradients in the embeddings" in Mean().not_applicable_reason(ModelSpec(dataset, BlackBox))
     empty = Rows(*(array[:0] for array in (dataset.test.ids, dataset.test.codes, dataset.test.labels)))
-    stand_ins = Mean().fit(dataset, gate(make_linear(dataset), Access.GRADIENT))
-    assert len(without(gate(make_linear(dataset)), empty, np.zeros((0, 2), bool), stand_ins)[0]) == 0
+    stand_ins = Mean().fit(dataset, open_client(make_linear(dataset), Access.GRADIENT))
+    assert len(without(open_client(make_linear(dataset)), empty, np.zeros((0, 2), bool), stand_ins)[0]) == 0

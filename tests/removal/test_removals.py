@@ -18,21 +18,21 @@ from tests.problems import make_dataset
 
 def test_deletion_leaves_nothing_and_needs_embeddings():
     stand_ins = Zero().fit(make_dataset([3, 2]), None)
-    values, weights = stand_ins.instead(np.array([0, 1]))
+    values, weights = stand_ins.sample(np.array([0, 1]))
     assert stand_ins.value == ABSENT and values.tolist() == [[ABSENT, ABSENT]] and weights.tolist() == [1.0]
-    assert Zero().sits_out(ModelSpec(make_dataset([3, 2]), LinearModel)) is None
-    assert "needs embeddings, which" in Zero().sits_out(ModelSpec(make_dataset([3, 2]), BlackBox))
+    assert Zero().not_applicable_reason(ModelSpec(make_dataset([3, 2]), LinearModel)) is None
+    assert "needs embeddings, which" in Zero().not_applicable_reason(ModelSpec(make_dataset([3, 2]), BlackBox))
     assert Zero().arbitrary and not Mask().arbitrary and not Marginal().arbitrary
 
 
 def test_the_mask_is_the_token_for_unknown_words_where_there_is_one():
     with_mask = make_dataset([3, 3], unknown=2)
     stand_ins = Mask().fit(with_mask, None)
-    values, weights = stand_ins.instead(np.array([1]))
+    values, weights = stand_ins.sample(np.array([1]))
     assert stand_ins.value == 2 and values.tolist() == [[2]] and weights.tolist() == [1.0]
     for kind in (LinearModel, BlackBox):
-        assert Mask().sits_out(ModelSpec(with_mask, kind)) is None
-        assert Mask().sits_out(ModelSpec(make_dataset([3, 2]), kind)) == "toy has no mask token"
+        assert Mask().not_applicable_reason(ModelSpec(with_mask, kind)) is None
+        assert Mask().not_applicable_reason(ModelSpec(make_dataset([3, 2]), kind)) == "toy has no mask token"
 
 
 def shares(train, features):
@@ -47,7 +47,7 @@ def test_the_marginal_of_tables_is_all_combinations_of_training_rows_with_their_
     rng = np.random.default_rng(seed)
     features = rng.permutation(len(sizes))[: rng.integers(1, len(sizes) + 1)]
     stand_ins = Marginal().fit(dataset, None)
-    values, weights = stand_ins.instead(features)
+    values, weights = stand_ins.sample(features)
     told = {tuple(row): weight for row, weight in zip(values.tolist(), weights.tolist(), strict=True)}
     assert stand_ins.value is None and len(told) == len(values)  # each once
     assert told == pytest.approx(shares(dataset.train.codes, features))
@@ -58,17 +58,17 @@ def test_of_too_many_combinations_so_many_training_rows_are_drawn_from_a_seed():
     dataset = make_dataset([9, 9, 9], n=300)
     there = shares(dataset.train.codes, [2, 0])
     assert len(there) > 40
-    values, weights = Marginal(draws=40).fit(dataset, None).instead(np.array([2, 0]))
+    values, weights = Marginal(draws=40).fit(dataset, None).sample(np.array([2, 0]))
     assert values.shape == (40, 2) and weights == pytest.approx(np.full(40, 1 / 40))
     assert {tuple(row) for row in values.tolist()} <= set(there)  # values of one row stay together
-    again = Marginal(draws=40).fit(dataset, None).instead(np.array([2, 0]))
+    again = Marginal(draws=40).fit(dataset, None).sample(np.array([2, 0]))
     assert (again[0] == values).all()
-    other = Marginal(draws=40, seed=1).fit(dataset, None).instead(np.array([2, 0]))
+    other = Marginal(draws=40, seed=1).fit(dataset, None).sample(np.array([2, 0]))
     assert (other[0] != values).any()
-    assert len(Marginal(draws=len(there)).fit(dataset, None).instead(np.array([2, 0]))[0]) == len(there)
+    assert len(Marginal(draws=len(there)).fit(dataset, None).sample(np.array([2, 0]))[0]) == len(there)
     # with many draws the shares are those of the training set
     large = make_dataset([9] * 5, n=9500)
-    many, _ = Marginal(draws=4000).fit(large, None).instead(np.arange(4))
+    many, _ = Marginal(draws=4000).fit(large, None).sample(np.arange(4))
     assert many.shape == (4000, 4)
     assert np.bincount(many[:, 0], minlength=9) / 4000 == pytest.approx(large.frequencies[0], abs=0.02)
 
@@ -78,21 +78,21 @@ def test_in_sentences_a_word_comes_from_anywhere_in_the_training_set():
     words = table.train.codes[table.train.codes != ABSENT]
     shared = np.bincount(words, minlength=6) / len(words)
     text = replace(table, kind="text", frequencies=(shared,) * 3)
-    values, weights = Marginal().fit(text, None).instead(np.array([2]))
+    values, weights = Marginal().fit(text, None).sample(np.array([2]))
     assert dict(zip(values.ravel().tolist(), weights, strict=True)) == pytest.approx(dict(enumerate(shared)))
-    values, weights = Marginal(draws=4000).fit(text, None).instead(np.array([0, 2]))
+    values, weights = Marginal(draws=4000).fit(text, None).sample(np.array([0, 2]))
     assert values.shape == (4000, 2) and weights == pytest.approx(np.full(4000, 1 / 4000))
     for column in values.T:
         assert np.bincount(column, minlength=6) / 4000 == pytest.approx(shared, abs=0.03)
     both = ((values[:, 0] == 0) & (values[:, 1] == 0)).mean()
     assert both == pytest.approx(shared[0] ** 2, abs=0.02)  # one word says nothing of the other
-    few, weights = Marginal(draws=3).fit(text, None).instead(np.array([1]))
+    few, weights = Marginal(draws=3).fit(text, None).sample(np.array([1]))
     assert few.shape == (3, 1) and weights == pytest.approx(np.full(3, 1 / 3))
-    assert (Marginal(draws=3).fit(text, None).instead(np.array([1]))[0] == few).all()
+    assert (Marginal(draws=3).fit(text, None).sample(np.array([1]))[0] == few).all()
 
 
 def test_any_model_can_be_asked_about_values_that_others_have():
-    assert Marginal().sits_out(ModelSpec(make_dataset([3, 2]), BlackBox)) is None
+    assert Marginal().not_applicable_reason(ModelSpec(make_dataset([3, 2]), BlackBox)) is None
 
 
 @pytest.mark.parametrize("setting", [{"draws": 0}, {"draws": 1.5}, {"seed": -1}])

@@ -138,11 +138,11 @@ def test_a_model_without_gradients_is_refused_in_words():
         vectors, proba_embedded = model.vectors, model.proba_embedded
 
     black, sloping, linear = (ModelSpec(dataset, kind) for kind in (Black, Sloping, type(model)))
-    assert "needs gradients in the embeddings" in Continuous().refuses(black)
-    assert Continuous().refuses(sloping) is None and Continuous().refuses(linear) is None
-    assert "a logit that is linear in the embeddings" in Exact().refuses(sloping)
-    assert Exact().refuses(linear) is None
-    assert all(Discrete().refuses(subject) is None for subject in (black, sloping, linear))
+    assert "needs gradients in the embeddings" in Continuous().not_applicable_reason(black)
+    assert Continuous().not_applicable_reason(sloping) is None and Continuous().not_applicable_reason(linear) is None
+    assert "a logit that is linear in the embeddings" in Exact().not_applicable_reason(sloping)
+    assert Exact().not_applicable_reason(linear) is None
+    assert all(Discrete().not_applicable_reason(spec) is None for spec in (black, sloping, linear))
 
 
 @pytest.mark.parametrize(

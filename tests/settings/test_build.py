@@ -244,12 +244,12 @@ def test_moved_embeddings_go_neither_up_nor_down():
     dataset = make_mixed(0, n=12)
     number = next(j for j, feature in enumerate(dataset.features) if feature.kind == "number")
     features = [replace(f, moves="down" if j == number else "any") for j, f in enumerate(dataset.features)]
-    subject = ModelSpec(replace(dataset, features=tuple(features)), LinearModel)
-    assert plan("search=discrete").applied(subject)
+    spec = ModelSpec(replace(dataset, features=tuple(features)), LinearModel)
+    assert plan("search=discrete").applied(spec)
     name = features[number].name
     for search in ("continuous", "exact"):
         with pytest.raises(UserError, match=rf"dataset\.only\.{name}=down: a moved embedding.*search=discrete"):
-            plan(f"search={search}").applied(subject)
+            plan(f"search={search}").applied(spec)
 
 
 def test_settings_reach_the_components():
@@ -411,7 +411,7 @@ def test_where_hydra_knows_it_the_file_is_named():
                 plan(override)
 
 
-def test_the_field_is_all_that_apply_and_the_rest_sits_out_with_the_reason():
+def test_the_field_is_all_that_apply_and_the_rest_not_applicable_reason_with_the_reason():
     """Whatever explainer there is, but for those that stand for others, are made from the same, or need a file."""
     field = set(plan("explainer=field").explainers)
     yamls = {path.stem for path in YAMLS if path.parts[0] == "explainer"}
@@ -457,9 +457,9 @@ def test_a_white_box_is_explained_by_all_and_only_what_the_data_have_not_is_left
     truths["shapley"] = "is centered for this model"
     assert made.absent == Absences(removals={"mask": "toy has no mask token"}, truths=truths)
     assert made.golds == ("centered", "contrast")
-    subject = ModelSpec(make_dataset([4, 3]), LinearModel)
-    alone = plan("truth=[shapley,contrast]", "gold=[shapley,contrast]").applied(subject)
-    assert alone.golds == ("shapley", "contrast") and alone.absent.truths == {} and subject.can(HasAdditiveEffects)
+    spec = ModelSpec(make_dataset([4, 3]), LinearModel)
+    alone = plan("truth=[shapley,contrast]", "gold=[shapley,contrast]").applied(spec)
+    assert alone.golds == ("shapley", "contrast") and alone.absent.truths == {} and spec.supports(HasAdditiveEffects)
     assert made.levels == (Access.LABEL, Access.PROBABILITY)
 
 
@@ -503,9 +503,9 @@ def test_a_model_that_only_predicts_is_searched_with_labels():
     ],
 )
 def test_what_a_black_box_cannot_answer_is_refused(overrides, message):
-    subject = ModelSpec(make_dataset([4, 3, 2]), BlackBox)
+    spec = ModelSpec(make_dataset([4, 3, 2]), BlackBox)
     if message is None:
-        assert plan(*overrides).applied(subject).levels == (Access.PROBABILITY,)
+        assert plan(*overrides).applied(spec).levels == (Access.PROBABILITY,)
         return
     with pytest.raises(UserError, match=message):
-        plan(*overrides).applied(subject)
+        plan(*overrides).applied(spec)

@@ -124,12 +124,12 @@ class Vandal(Order):
 
 
 class NoReason(Order):
-    def sits_out(self, subject):
+    def not_applicable_reason(self, spec):
         return True
 
 
 class Nowhere(Order):
-    def sits_out(self, subject):
+    def not_applicable_reason(self, spec):
         return "needs images"
 
 
@@ -143,7 +143,7 @@ class Unknown(Order):
         (Padding, "selects a feature that is absent"),
         (ByPlace, "gives another explanation when an instance is explained in another order"),
         (FromGlobal, "gives another explanation|global generator"),
-        (Greedy, "declares nothing access but asked for probability access"),
+        (Greedy, "declares nothing access but uses probability access"),
         (Blank, "every selected feature must have a finite score"),
         (Few, "explains 1 of 10 instances"),
         (Vandal, "changes the codes that it is given"),
@@ -243,7 +243,7 @@ class Missed(Recall):
         (Relative, "gives other scores for some of the instances alone"),
         (Negative, "denominators must not be negative"),
         (Short, r"numerator must have the shape \(10,\), not \(3,\)"),
-        (Asking, "declares nothing access but asked for probability access"),
+        (Asking, "declares nothing access but uses probability access"),
         (Silent, "reason why all is absent must be a text that is not empty"),
         (Never, "has no score on any of the problems"),
         (Twice, "has the variant all twice"),
@@ -309,7 +309,7 @@ class First(Removal):
 
     name = variant = title = "first"
 
-    def sits_out(self, subject):
+    def not_applicable_reason(self, spec):
         return None
 
     def fit(self, dataset, model):
@@ -318,7 +318,7 @@ class First(Removal):
 
 class Heavy(First):
     def fit(self, dataset, model):
-        return SimpleNamespace(value=None, vectors=None, instead=lambda features: (
+        return SimpleNamespace(value=None, vectors=None, sample=lambda features: (
             np.zeros((2, len(features)), dtype=np.int32), np.ones(2)))  # fmt: skip
 
 
@@ -331,11 +331,11 @@ class Counting(First):
     def fit(self, dataset, model):
         asked = []
 
-        def instead(features):
+        def sample(features):
             asked.append(features)
             return np.full((1, len(features)), len(asked) % 3, dtype=np.int32), np.ones(1)
 
-        return SimpleNamespace(value=None, vectors=None, instead=instead)
+        return SimpleNamespace(value=None, vectors=None, sample=sample)
 
 
 @pytest.mark.parametrize(

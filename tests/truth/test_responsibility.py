@@ -15,7 +15,7 @@ from cfeval_cli.model.tree import TreeModel
 from cfeval_cli.truth.alternatives import cost
 from cfeval_cli.truth.contrast import Contrast
 from cfeval_cli.truth.responsibility import Responsibility
-from tests.problems import gate, make_dataset, make_mixed, make_text, permitted, with_constraints
+from tests.problems import make_dataset, make_mixed, make_text, open_client, permitted, with_constraints
 from tests.truth.models import Twisted, asked, random_tree
 
 
@@ -52,15 +52,15 @@ def test_a_tree_against_all_inputs(seed):
         dataset = with_constraints(dataset, seed)
     model = random_tree(dataset, seed, classes=2 + seed % 2)
     rows = asked(dataset, model)
-    found = Responsibility().found(dataset, gate(model), rows)
-    assert found.how == "exact" and found.error is None
-    pairs = Responsibility().found(dataset, gate(Twisted.of(model)), rows)
+    found = Responsibility().found(dataset, open_client(model), rows)
+    assert found.method == "exact" and found.error is None
+    pairs = Responsibility().found(dataset, open_client(Twisted.of(model)), rows)
     enough = int(dataset.free.sum())
-    assert pairs.how == ("searched up to sets of two" if enough > 2 else "exact")
+    assert pairs.method == ("searched up to sets of two" if enough > 2 else "exact")
     assert (pairs.error is None) == (enough <= 2) and (pairs.error is None or np.isnan(pairs.error).all())
     # Where nothing may change there is nothing to try.
-    single = Responsibility(budget=max(1, cost(dataset))).found(dataset, gate(Twisted.of(model)), rows)
-    assert single.how == "searched single features only" or enough < 2
+    single = Responsibility(budget=max(1, cost(dataset))).found(dataset, open_client(Twisted.of(model)), rows)
+    assert single.method == "searched single features only" or enough < 2
     for i in range(2):
         row, label = rows.codes[i], rows.labels[i]
         assert found.importance[i].tolist() == pytest.approx(written_out(dataset, model, row, label, dataset.width))
@@ -77,7 +77,7 @@ def test_contrast_of_any_model_is_the_largest_drop(seed):
         dataset = with_constraints(dataset, seed)
     model = random_tree(dataset, seed, classes=2 + seed % 2)
     rows = asked(dataset, model)
-    found = Contrast().importance(dataset, gate(model), rows)
+    found = Contrast().importance(dataset, open_client(model), rows)
     for i, row in enumerate(rows.codes):
         for j in range(dataset.width):
             drops = []
@@ -94,8 +94,8 @@ def test_where_nothing_may_change_nothing_is_responsible():
     model = random_tree(fixed, 3)
     rows = asked(fixed, model)
     for hidden in (model, Twisted.of(model)):
-        assert not Responsibility().importance(fixed, gate(hidden), rows).any()
-        assert not Contrast().importance(fixed, gate(hidden), rows).any()
+        assert not Responsibility().importance(fixed, open_client(hidden), rows).any()
+        assert not Contrast().importance(fixed, open_client(hidden), rows).any()
 
 
 def test_labels_are_enough_for_responsibility():
@@ -109,22 +109,22 @@ def test_labels_are_enough_for_responsibility():
     dataset = make_dataset([3, 2, 2, 3], n=8, seed=4)
     model = random_tree(dataset, 8)
     rows = asked(dataset, model)
-    ours = Responsibility().importance(dataset, gate(Labels(model)), rows)
-    assert np.array_equal(ours, Responsibility().importance(dataset, gate(Twisted.of(model)), rows))
+    ours = Responsibility().importance(dataset, open_client(Labels(model)), rows)
+    assert np.array_equal(ours, Responsibility().importance(dataset, open_client(Twisted.of(model)), rows))
 
 
 def test_how_many_rows_they_take_is_known_before_and_too_many_are_refused():
     dataset = make_dataset([3, 2, 4])
     assert cost(dataset) == 9 and cost(dataset, 2) == 6 + 12 + 8
     for truth in (Contrast(budget=8), Responsibility(budget=8)):
-        told = truth.sits_out(ModelSpec(dataset, BlackBox))
+        told = truth.not_applicable_reason(ModelSpec(dataset, BlackBox))
         assert told == f"needs 9 model rows an instance, more than truth.{truth.name}.budget=8"
-    assert Contrast(budget=8).sits_out(ModelSpec(dataset, LinearModel)) is None
-    assert Responsibility(budget=8).sits_out(ModelSpec(dataset, TreeModel)) is None
-    assert "probabilities" in Contrast().sits_out(ModelSpec(dataset, LabelModel))
-    assert Responsibility().sits_out(ModelSpec(dataset, LabelModel)) is None
+    assert Contrast(budget=8).not_applicable_reason(ModelSpec(dataset, LinearModel)) is None
+    assert Responsibility(budget=8).not_applicable_reason(ModelSpec(dataset, TreeModel)) is None
+    assert "probabilities" in Contrast().not_applicable_reason(ModelSpec(dataset, LabelModel))
+    assert Responsibility().not_applicable_reason(ModelSpec(dataset, LabelModel)) is None
     long = make_text(width=40, words=2000)
-    assert "needs 79,960 model rows" in Contrast().sits_out(ModelSpec(long, BlackBox))
+    assert "needs 79,960 model rows" in Contrast().not_applicable_reason(ModelSpec(long, BlackBox))
     for kind in (Contrast, Responsibility):
         with pytest.raises(ValueError, match="budget"):
             kind(budget=0)

@@ -14,7 +14,7 @@ from cfeval_cli.model.tree import Tree, TreeModel
 from cfeval_cli.truth import shapley
 from cfeval_cli.truth.centered import Centered
 from cfeval_cli.truth.shapley import Shapley, of_coalitions, of_tree
-from tests.problems import gate, make_dataset, make_mixed, make_text, predicted, random_linear
+from tests.problems import make_dataset, make_mixed, make_text, open_client, predicted, random_linear
 from tests.truth.models import Twisted, asked, random_tree
 
 
@@ -41,7 +41,7 @@ def test_trees_and_coalitions_give_the_mean_over_all_orders(seed):
     model = random_tree(dataset, seed, classes=2 + seed % 2)
     rows = asked(dataset, model)
     by_leaf = of_tree(model.leaves(), dataset.train.codes, rows)
-    by_coalition = of_coalitions(gate(model), dataset.train.codes, np.arange(dataset.width), rows)
+    by_coalition = of_coalitions(open_client(model), dataset.train.codes, np.arange(dataset.width), rows)
     for i in range(2):
         wanted = written_out(model, dataset.train.codes, rows.codes[i], rows.labels[i])
         assert by_leaf[i] == pytest.approx(wanted, abs=1e-12)
@@ -54,7 +54,7 @@ def test_leaves_and_coalitions_agree(seed):
     model = random_tree(dataset, seed, classes=2 + seed % 3)
     rows = asked(dataset, model)
     by_leaf = of_tree(model.leaves(), dataset.train.codes, rows)
-    by_coalition = of_coalitions(gate(model), dataset.train.codes, np.arange(dataset.width), rows)
+    by_coalition = of_coalitions(open_client(model), dataset.train.codes, np.arange(dataset.width), rows)
     assert by_leaf == pytest.approx(by_coalition, abs=1e-12)
     # what all features add together is what tells the prediction from the usual one
     of = np.arange(len(rows)), rows.labels
@@ -93,14 +93,16 @@ def test_of_an_additive_model_it_is_the_centred_effect_under_another_name():
     dataset = make_dataset([3, 4, 2], n=10, seed=3)
     model = random_linear(dataset, 1, 2)
     rows = predicted(dataset, model)
-    found = Shapley().found(dataset, gate(model), rows)
-    assert np.array_equal(found.importance, Centered().known(dataset, gate(model), rows)) and found.error is None
+    found = Shapley().found(dataset, open_client(model), rows)
+    assert np.array_equal(found.importance, Centered().known(dataset, open_client(model), rows)) and found.error is None
     # the Shapley value of the logit, by all coalitions: a logit is asked for as if it were a probability
-    values = of_coalitions(gate(Twisted(lambda codes: model.logits(codes))), dataset.train.codes, np.arange(3), rows)
+    values = of_coalitions(
+        open_client(Twisted(lambda codes: model.logits(codes))), dataset.train.codes, np.arange(3), rows
+    )
     assert found.importance == pytest.approx(values)
-    subject = ModelSpec(dataset, LinearModel)
-    assert Shapley().twin(subject) == "centered" and Shapley().twin(ModelSpec(dataset, TreeModel)) is None
-    assert not Shapley().asks(subject) and Shapley().asks(ModelSpec(dataset, BlackBox))
+    spec = ModelSpec(dataset, LinearModel)
+    assert Shapley().twin(spec) == "centered" and Shapley().twin(ModelSpec(dataset, TreeModel)) is None
+    assert not Shapley().asks(spec) and Shapley().asks(ModelSpec(dataset, BlackBox))
 
 
 def test_few_features_are_exact_and_a_budget_that_is_too_small_leads_to_a_sample():
@@ -109,10 +111,10 @@ def test_few_features_are_exact_and_a_budget_that_is_too_small_leads_to_a_sample
     rows = asked(dataset, model)
     wanted = of_tree(model.leaves(), dataset.train.codes, rows)
     black = Twisted.of(model)
-    exact = Shapley().found(dataset, gate(black), rows)
-    assert exact.error is None and exact.how.startswith("exact") and exact.importance == pytest.approx(wanted)
-    sampled = Shapley(budget=10).found(dataset, gate(black), rows)
-    assert sampled.error.shape == (len(rows),) and sampled.how.startswith("sampled")
+    exact = Shapley().found(dataset, open_client(black), rows)
+    assert exact.error is None and exact.method.startswith("exact") and exact.importance == pytest.approx(wanted)
+    sampled = Shapley(budget=10).found(dataset, open_client(black), rows)
+    assert sampled.error.shape == (len(rows),) and sampled.method.startswith("sampled")
     assert np.abs(sampled.importance - wanted).max() <= 1.0 and not np.array_equal(sampled.importance, wanted)
 
 
@@ -123,12 +125,12 @@ def test_a_sample_grows_until_its_error_is_small_enough_or_the_budget_ends(error
     rows = asked(dataset, model)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(shapley, "_MOST", 0)  # no coalitions
-        found = Shapley(error=error, budget=200_000 if error == 0.05 else 300).found(dataset, gate(model), rows)
+        found = Shapley(error=error, budget=200_000 if error == 0.05 else 300).found(dataset, open_client(model), rows)
         if error == 0.05:
             assert (found.error <= error).all()
         else:
             assert (found.error > error).any()  # and it is told
-        counted = gate(model)
+        counted = open_client(model)
         Shapley(error=1e-9, budget=2_000).found(dataset, counted, rows)
     rounds = 10  # in each of which the row itself is asked about once more
     assert counted._ledger.rows["test"] <= len(rows) * (2_000 + rounds)
@@ -140,11 +142,11 @@ def test_an_instance_draws_the_same_whoever_is_explained_beside_it(monkeypatch):
     model = Twisted.of(random_tree(dataset, 6))
     rows = asked(dataset, model)
     truth = Shapley(budget=200, seed=3)
-    whole = truth.found(dataset, gate(model), rows)
-    part = truth.found(dataset, gate(model), rows.take(np.array([7, 2])))
-    assert whole.how.startswith("sampled")
+    whole = truth.found(dataset, open_client(model), rows)
+    part = truth.found(dataset, open_client(model), rows.take(np.array([7, 2])))
+    assert whole.method.startswith("sampled")
     assert np.array_equal(part.importance, whole.importance[[7, 2]]) and np.array_equal(part.error, whole.error[[7, 2]])
-    other = Shapley(budget=200, seed=4).found(dataset, gate(model), rows)
+    other = Shapley(budget=200, seed=4).found(dataset, open_client(model), rows)
     assert not np.array_equal(other.importance, whole.importance)
 
 
@@ -157,7 +159,7 @@ def test_intervals_of_sampled_values_cover_the_exact_ones_as_often_as_they_claim
         rows = asked(dataset, model).take(slice(0, 10))
         exact = of_tree(model.leaves(), dataset.train.codes, rows)
         values, errors = Shapley(error=0.02, seed=seed)._sampled(
-            gate(Twisted.of(model)), dataset.train.codes, np.arange(dataset.width), rows
+            open_client(Twisted.of(model)), dataset.train.codes, np.arange(dataset.width), rows
         )
         moves = errors > 0
         covered += (np.abs(values - exact) <= 1.96 * errors)[moves].sum()
@@ -171,7 +173,7 @@ def test_features_that_are_not_read_get_nothing_and_cost_nothing():
     model = Tree(min_leaf=2, blind=[dataset.features[0].name, dataset.features[3].name]).fit(dataset, 0)
     black = Twisted.of(model)
     rows = asked(dataset, model)
-    found = Shapley(budget=10**6).found(dataset, gate(black), rows)
+    found = Shapley(budget=10**6).found(dataset, open_client(black), rows)
     assert found.importance == pytest.approx(of_tree(model.leaves(), dataset.train.codes, rows))
     assert not found.importance[:, [0, 3]].any()
 
@@ -181,16 +183,16 @@ def test_constant_models_and_single_features():
     constant = Twisted(lambda codes: np.full(len(codes), 0.3))
     rows = Rows(dataset.test.ids, dataset.test.codes, np.zeros(10, dtype=np.int64))
     for truth in (Shapley(), Shapley(budget=1)):
-        found = truth.found(dataset, gate(constant), rows)
+        found = truth.found(dataset, open_client(constant), rows)
         assert not found.importance.any() and (found.error is None or not found.error.any())
 
 
-def test_it_sits_out_where_it_makes_no_sense():
+def test_it_not_applicable_reason_where_it_makes_no_sense():
     dataset, text = make_dataset([3, 2]), make_text()
-    assert Shapley().sits_out(ModelSpec(dataset, BlackBox)) is None
-    assert "probabilities" in Shapley().sits_out(ModelSpec(dataset, LabelModel))
-    assert "words of one text" in Shapley().sits_out(ModelSpec(text, BlackBox))
-    assert Shapley().sits_out(ModelSpec(text, LinearModel)) is None
+    assert Shapley().not_applicable_reason(ModelSpec(dataset, BlackBox)) is None
+    assert "probabilities" in Shapley().not_applicable_reason(ModelSpec(dataset, LabelModel))
+    assert "words of one text" in Shapley().not_applicable_reason(ModelSpec(text, BlackBox))
+    assert Shapley().not_applicable_reason(ModelSpec(text, LinearModel)) is None
 
 
 @pytest.mark.parametrize(("setting", "value"), [("background", 0), ("error", 0), ("budget", 0.5)])

@@ -116,8 +116,8 @@ def test_effects_are_asked_of_sums_and_an_origin_of_embeddings():
 
     dataset = make_dataset([3, 2])
     for name, truth in TRUTHS.items():
-        assert truth.access is Access.WHITE_BOX and truth.sits_out(ModelSpec(dataset, LinearModel)) is None
-        reason = truth.sits_out(ModelSpec(dataset, Black))
+        assert truth.access is Access.WHITE_BOX and truth.not_applicable_reason(ModelSpec(dataset, LinearModel)) is None
+        reason = truth.not_applicable_reason(ModelSpec(dataset, Black))
         assert reason is None if name == "contrast" else "a sum of effects" in reason
-        sums = truth.sits_out(ModelSpec(dataset, AdditiveModel))  # which have no embeddings
+        sums = truth.not_applicable_reason(ModelSpec(dataset, AdditiveModel))  # which have no embeddings
         assert "embeddings" in sums if truth.arbitrary else sums is None

@@ -4,7 +4,7 @@ from cfeval_cli.core import BlackBox, ModelSpec
 from cfeval_cli.model.outside import ProbabilityModel
 from cfeval_cli.model.tree import Tree
 from cfeval_cli.truth.used import Used
-from tests.problems import gate, make_dataset
+from tests.problems import make_dataset, open_client
 from tests.truth.models import asked
 
 
@@ -12,14 +12,17 @@ def test_what_a_model_was_not_shown_is_not_used():
     dataset = make_dataset([3, 3, 3, 3], n=40, seed=1)
     settings = Tree(blind=["f1"], min_leaf=1)
     model = settings.fit(dataset, 0)
-    told = Used().importance(dataset, gate(model), asked(dataset, model))
+    told = Used().importance(dataset, open_client(model), asked(dataset, model))
     assert told.shape == (40, 4) and np.array_equal(told, np.tile(model.reads().astype(float), (40, 1)))
     assert not told[:, 1].any() and Used().question == "either"
-    assert Used().sits_out(ModelSpec.of(dataset, settings)) is None and ModelSpec.trained(dataset, model).blind
+    assert (
+        Used().not_applicable_reason(ModelSpec.from_settings(dataset, settings)) is None
+        and ModelSpec.from_model(dataset, model).blind
+    )
 
 
 def test_of_others_it_is_not_known():
     dataset = make_dataset([3, 2])
-    for subject in (ModelSpec.of(dataset, Tree()), ModelSpec(dataset, BlackBox, blind=True)):
-        assert "model.blind" in Used().sits_out(subject)
-    assert Used().sits_out(ModelSpec(dataset, ProbabilityModel, blind=True)) is None
+    for spec in (ModelSpec.from_settings(dataset, Tree()), ModelSpec(dataset, BlackBox, blind=True)):
+        assert "model.blind" in Used().not_applicable_reason(spec)
+    assert Used().not_applicable_reason(ModelSpec(dataset, ProbabilityModel, blind=True)) is None
