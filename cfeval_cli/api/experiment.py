@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from cfeval_cli.report.page.build import Report
     from cfeval_cli.results.store import RunFolder
     from cfeval_cli.settings.plan import Plan
-    from cfeval_cli.statistics.recommendation import Judge
+    from cfeval_cli.statistics.recommendation import JudgeEvidence
 
 log = logging.getLogger("cfeval")
 
@@ -40,7 +40,7 @@ def run_experiment(plan: Plan, folder: RunFolder, progress: Progress) -> Report 
     return report
 
 
-def _run_judge(name: str, plan: Plan, outcome: RunOutcome, folder: RunFolder, progress: Progress) -> Judge:
+def _run_judge(name: str, plan: Plan, outcome: RunOutcome, folder: RunFolder, progress: Progress) -> JudgeEvidence:
     """Run a judge like any other model, in a folder of its own below the run's; return what it says."""
     from cfeval_cli.pipeline.recommend import plan_judge, read_judge
     from cfeval_cli.pipeline.run import run as run_pipeline

@@ -17,7 +17,7 @@ from cfeval_cli.core.ranking import shared
 from cfeval_cli.pipeline.context import Study
 from cfeval_cli.pipeline.evaluate import case_of, edits_of, scores_of
 from cfeval_cli.seeding import make_stream
-from cfeval_cli.statistics.scores import Row, Scores
+from cfeval_cli.statistics.scores import MetricKey, Scores
 
 COLUMNS = ["metric", "variant", "better", "method", "instances", "sets", "worst", "best", "optima", "telling"]
 _ENDS = ("", "_telling")  # of columns: over all instances, and over those that tell sets apart
@@ -34,7 +34,7 @@ _SAME = 1e-12  # scores that differ by no more are equally good
 class Goal:
     """A metric's variant, of which the extremes are wanted."""
 
-    row: Row
+    row: MetricKey
     better: str
 
 

@@ -14,7 +14,14 @@ from cfeval_cli.pipeline.run import RunOutcome
 from cfeval_cli.results import validation as checked
 from cfeval_cli.results.store import RunFolder
 from cfeval_cli.settings.plan import Plan
-from cfeval_cli.statistics.recommendation import Costs, Judge, Rule, View, disagreements, recommend
+from cfeval_cli.statistics.recommendation import (
+    ExplainerProperties,
+    JudgeEvidence,
+    PreferredMetrics,
+    RunEvidence,
+    find_disagreements,
+    recommend,
+)
 from cfeval_cli.statistics.scores import Scores
 
 # what the run of a judge leaves out
@@ -36,16 +43,16 @@ def plan_judge(plan: Plan, judge: JudgeSettings) -> Plan:
     )
 
 
-def read_judge(name: str, folder: RunFolder) -> Judge:
+def read_judge(name: str, folder: RunFolder) -> JudgeEvidence:
     """Return what the folder of a judge says."""
     record = checked.read_record(folder.path)
     settings = record.settings
-    view = View(
+    view = RunEvidence(
         Scores.of(pd.read_parquet(folder.path / "scores.parquet")),
         checked.table(folder.path / "metrics.csv"),
         record.questions, settings.gold, record.arbitrary_removals, settings.agreement,
     )  # fmt: skip
-    return Judge(name, view, None if record.fidelity is None else record.fidelity.model_dump())
+    return JudgeEvidence(name, view, None if record.fidelity is None else record.fidelity.model_dump())
 
 
 def is_recommended(outcome: RunOutcome) -> bool:
@@ -53,18 +60,20 @@ def is_recommended(outcome: RunOutcome) -> bool:
     return not outcome.study.spec.supports(HasLinearLogit)
 
 
-def recommend_explainer(outcome: RunOutcome, questions: Mapping[str, str], judges: list[Judge]) -> dict[str, Any]:
+def recommend_explainer(
+    outcome: RunOutcome, questions: Mapping[str, str], judges: list[JudgeEvidence]
+) -> dict[str, Any]:
     """Return the content of recommendation.json."""
     study, scores, findings, chosen = outcome.study, outcome.scores, outcome.findings, outcome.chosen
     plan, ids = study.plan, study.instances.ids
     arbitrary = {way.variant for way in plan.removals.values() if way.arbitrary}
-    view = View(scores, findings.metrics, questions, plan.golds, arbitrary, plan.settings.agreement)
+    view = RunEvidence(scores, findings.metrics, questions, plan.golds, arbitrary, plan.settings.agreement)
     covered = findings.metrics.drop_duplicates("explainer")
     noise = findings.noise
-    costs = Costs(
+    costs = ExplainerProperties(
         rows={name: study.ledger.rows[f"explainer.{name}"] / max(1, len(ids)) for name in plan.explainers},
         coverage=dict(zip(covered["explainer"], covered["coverage"], strict=True)),
         stability={} if noise is None else dict(zip(noise["explainer"], noise["same_features"], strict=True)),
-        disagree=disagreements({name: chosen[name] for name in view.contenders}, ids, study.dataset.width),
+        disagree=find_disagreements({name: chosen[name] for name in view.contenders}, ids, study.dataset.width),
     )
-    return recommend(view, judges, Rule.shipped(), costs, outcome.bootstrap)
+    return recommend(view, judges, PreferredMetrics.shipped(), costs, outcome.bootstrap)

@@ -38,9 +38,9 @@ from cfeval_cli.pipeline.context import Study, removed
 from cfeval_cli.pipeline.evaluate import Edits, case_of, scores_of
 from cfeval_cli.pipeline.search import stream_name
 from cfeval_cli.seeding import make_stream
-from cfeval_cli.statistics.bootstrap import divided
-from cfeval_cli.statistics.invariance import TOGETHER, Reparametrised
-from cfeval_cli.statistics.scores import Row, Scores
+from cfeval_cli.statistics.bootstrap import divide_or_nan
+from cfeval_cli.statistics.invariance import TOGETHER, ReparametrisedValues
+from cfeval_cli.statistics.scores import MetricKey, Scores
 
 _MOST = 500  # instances
 _FEW = 100  # instances where every edit has to be searched again
@@ -58,7 +58,7 @@ def compute_reparametrised_scores(
     edits: Mapping[str, Edits],
     scores: Scores,
     advance: Callable[[int], None],
-) -> Reparametrised | None:
+) -> ReparametrisedValues | None:
     """The metrics' values under each change alone and under all together; None for a model without such changes."""
     model = study.model
     if not study.plan.settings.reparametrisations or not isinstance(model, Reparametrisable):
@@ -95,7 +95,7 @@ def compute_reparametrised_scores(
         changed[change] = under([change], effects if change == "constant" else embeddings, base.values)
     if len(changes) > 1:
         changed[TOGETHER] = under(changes, embeddings, changed.get("constant", base.values))
-    return Reparametrised(base.rows, base.explainers, base.values, changed, len(trial.sample))
+    return ReparametrisedValues(base.rows, base.explainers, base.values, changed, len(trial.sample))
 
 
 def _compared(study: Study, chosen: Mapping[str, Ints]) -> Ints:
@@ -122,11 +122,11 @@ def _sample(study: Study, everyone: Ints, most: int) -> Ints:
 class _Values:
     """A table of values by row and explainer."""
 
-    rows: list[Row]
+    rows: list[MetricKey]
     explainers: list[str]
     values: Floats  # (R, E)
 
-    def write(self, found: Mapping[Row, Floats]) -> None:
+    def write(self, found: Mapping[MetricKey, Floats]) -> None:
         """Put rows (E,) into their places; one that nobody has a score of has none."""
         for row in set(self.rows) & set(found):
             self.values[self.rows.index(row)] = found[row]
@@ -140,7 +140,7 @@ class _Parts:
     removals: tuple[str, ...]
     truths: tuple[str, ...]
     metrics: tuple[str, ...]
-    said: Mapping[Row, Floats] = field(default_factory=dict)  # what those say (E,) with the model as it is
+    said: Mapping[MetricKey, Floats] = field(default_factory=dict)  # what those say (E,) with the model as it is
 
 
 @dataclass(frozen=True)
@@ -211,7 +211,7 @@ class _Trial:
         scores.scratch.release()
         return _Values(rows, self.names, values)
 
-    def values(self, study: Study, parts: _Parts) -> Iterator[tuple[Row, Floats]]:
+    def values(self, study: Study, parts: _Parts) -> Iterator[tuple[MetricKey, Floats]]:
         """What the metrics say of each explainer (E,) from these parts alone, made for the study's model."""
         plan, dataset, model = study.plan, study.dataset, study.model
         made = replace(
@@ -233,7 +233,7 @@ class _Trial:
                         np.bincount(self.owner[some], of * ordered[some], len(self.names)).astype(float)
                         for of in (score.numerator, score.denominator)
                     )
-                    yield (plan.metrics[name].name, score.variant), divided(above, below)
+                    yield (plan.metrics[name].name, score.variant), divide_or_nan(above, below)
 
     @cached_property
     def _ordered(self) -> Bools:

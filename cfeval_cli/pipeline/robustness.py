@@ -19,7 +19,7 @@ from cfeval_cli.pipeline.time_estimates import estimate_repetition
 from cfeval_cli.results.store import RunFolder
 from cfeval_cli.seeding import draw_seed, make_stream
 from cfeval_cli.statistics import noise
-from cfeval_cli.statistics.invariance import Reparametrised
+from cfeval_cli.statistics.invariance import ReparametrisedValues
 from cfeval_cli.statistics.scores import Scores
 
 MAX_REPEATED = 100  # instances that are explained a second time, unless a run says how many
@@ -31,7 +31,7 @@ class Robustness:
 
     again: noise.Again | None
     extremes: bounds.Bounds | None
-    reparametrised: Reparametrised | None
+    reparametrised: ReparametrisedValues | None
 
 
 @dataclass(frozen=True)

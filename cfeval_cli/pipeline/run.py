@@ -29,8 +29,8 @@ from cfeval_cli.pipeline.train import (
 from cfeval_cli.pipeline.truth import compute_truths
 from cfeval_cli.results.store import RunFolder
 from cfeval_cli.settings.plan import Plan
-from cfeval_cli.statistics.findings import Circular, Findings, conclude
-from cfeval_cli.statistics.resampled import USUAL, Bootstrap, enough
+from cfeval_cli.statistics.bootstrap import DEFAULT_RESAMPLES, Bootstrap, choose_n_resamples
+from cfeval_cli.statistics.findings import CircularRelations, Findings, compute_findings
 from cfeval_cli.statistics.scores import Scores
 
 
@@ -103,9 +103,9 @@ def run(plan: Plan, folder: RunFolder, progress: Progress, teacher: Model | None
     robustness = assess_robustness(study, Evaluated(truth, explanations, chosen, edits, scores), folder, progress)
     with progress.stage("conclude"):
         bootstrap = choose_bootstrap(plan, scores, order)
-        findings = conclude(
+        findings = compute_findings(
             scores, order, bootstrap, plan.ladder_gold, robustness.extremes, robustness.reparametrised,
-            Circular(circularity.pairs(plan, order), drop=settings.circular == "drop"),
+            CircularRelations(circularity.pairs(plan, order), drop=settings.circular == "drop"),
             common=settings.support == "common",
         )  # fmt: skip
         if robustness.again is not None:
@@ -133,4 +133,9 @@ def choose_bootstrap(plan: Plan, scores: Scores, order: pd.DataFrame) -> Bootstr
     if plan.settings.resamples != "auto":
         return Bootstrap(plan.settings.seed, plan.settings.resamples, plan.settings.confidence)
     judged = order[(order["role"] == "judged") & (order["note"] == "")].groupby(["metric", "variant"]).ngroups
-    return Bootstrap(plan.settings.seed, enough(judged, len(scores), len(order)), plan.settings.confidence, most=USUAL)
+    return Bootstrap(
+        plan.settings.seed,
+        choose_n_resamples(judged, len(scores), len(order)),
+        plan.settings.confidence,
+        max_interval_resamples=DEFAULT_RESAMPLES,
+    )

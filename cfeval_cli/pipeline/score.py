@@ -25,8 +25,8 @@ from cfeval_cli.core.scratch import ScratchArrays, slabs
 from cfeval_cli.pipeline import circularity
 from cfeval_cli.pipeline.context import Study
 from cfeval_cli.pipeline.evaluate import Edits, as_slice, case_of, find_explained, scores_of
-from cfeval_cli.statistics.scores import Key, Part, Scores
-from cfeval_cli.statistics.support import common
+from cfeval_cli.statistics.common_support import find_common_instances
+from cfeval_cli.statistics.scores import ScoreKey, Scores, ScoreSeries
 
 
 def score(
@@ -40,7 +40,7 @@ def score(
     plan, size = study.plan, len(study.instances)
     everyone = np.arange(size)
     members = {name: _Member.of(features, everyone) for name, features in chosen.items()}
-    room, results = ScratchArrays[tuple[Key, str]](study.scratch, size), dict[Key, _Result]()
+    room, results = ScratchArrays[tuple[ScoreKey, str]](study.scratch, size), dict[ScoreKey, _Result]()
     for slab in slabs(size):
         if slab.start:
             study.memory.forget()  # nobody asks about the instances of another slab
@@ -58,13 +58,13 @@ def score(
     summary = arranged([result.row(key) for key, result in results.items()])
     arrays = room.arrays()
     parts = {
-        key: Part(arrays[key, "numerator"], arrays[key, "denominator"], result.places(everyone, members[key[1]]))
+        key: ScoreSeries(arrays[key, "numerator"], arrays[key, "denominator"], result.places(everyone, members[key[1]]))
         for key, result in results.items()
         if (key, "numerator") in arrays
     }
     scores = Scores(parts, study.instances.ids, study.scratch)
     summary["circular"] = circularity.cells(plan, study.dataset, summary)
-    return scores.marked(common(scores, summary)), summary
+    return scores.marked(find_common_instances(scores, summary)), summary
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ class _Result:
             parts.append(whole[kind])
         return np.concatenate(parts)
 
-    def row(self, key: Key) -> dict[str, object]:
+    def row(self, key: ScoreKey) -> dict[str, object]:
         """A row of the summary, with what explainer and metric say of themselves."""
         metric, explainer = self.metric, self.explainer
         low, high = metric.range

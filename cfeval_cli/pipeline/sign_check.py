@@ -11,7 +11,7 @@ from cfeval_cli.explainer.omission import Omission
 from cfeval_cli.pipeline.context import Study
 from cfeval_cli.removal.marginal import Marginal
 from cfeval_cli.seeding import make_stream
-from cfeval_cli.statistics.student import t_interval
+from cfeval_cli.statistics.student_t import compute_t_interval
 
 log = logging.getLogger("cfeval")
 
@@ -37,7 +37,7 @@ def find_reversed_signs(study: Study, name: str, done: ExplainerResult) -> str |
     means = {}
     for label in np.unique(study.rows.labels[rows]).tolist():
         values = agreement[study.rows.labels[rows] == label]
-        mean = t_interval(values[np.isfinite(values)], _CONFIDENCE)
+        mean = compute_t_interval(values[np.isfinite(values)], _CONFIDENCE)
         if mean.low > 0 or mean.high < 0:
             means[label] = mean.mean
     agreeing, turned = ([label for label, mean in means.items() if mean * sign > 0] for sign in (1, -1))

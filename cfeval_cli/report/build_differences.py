@@ -14,7 +14,7 @@ from cfeval_cli.report.table import BLANK, DASH, STAR, Cell, Row, Table, Title
 from cfeval_cli.report.titles import Pair, list_contenders, make_metric_title, name_truths
 from cfeval_cli.results.record import RunRecord
 from cfeval_cli.statistics.findings import Findings
-from cfeval_cli.statistics.resampled import SURE, too_few
+from cfeval_cli.statistics.hypothesis_tests import SIGNIFICANCE_LEVEL, is_underpowered
 from cfeval_cli.statistics.subsets import WITHOUT_CONTROLS, select_subset
 
 _PairOfPairs = tuple[Pair, Pair]
@@ -77,7 +77,7 @@ def _build_triangle(differences: pd.DataFrame, record: RunRecord, about: str) ->
     if incomparable:
         notes.append(f"{DASH}: the two rank unlike explainers, and their τ cannot be compared.")
     hypotheses = len(order) * (len(order) - 1) // 2 - len(incomparable)
-    if too_few(record.resampled, hypotheses):
+    if is_underpowered(record.resampled, hypotheses):
         notes.append(f"With {record.resampled:,} resamples no p of {hypotheses} can be small enough: raise resamples.")
     header = _number_columns(len(order))
     return Table(f"Which metric is closer to the truth than which{about}", header, [rows], notes, detail=True)
@@ -86,7 +86,7 @@ def _build_triangle(differences: pd.DataFrame, record: RunRecord, about: str) ->
 def _difference_cell(line: Mapping[Any, Any] | None) -> Cell:
     if line is None:
         return BLANK
-    is_significant = bool(line["p_holm"] < SURE)
+    is_significant = bool(line["p_holm"] < SIGNIFICANCE_LEVEL)
     return Cell(line["difference"], marks=STAR * is_significant, bold=is_significant, form=fixed(3))
 
 
@@ -97,8 +97,8 @@ def _number_columns(count: int) -> list[Title]:
 def _triangle_notes(differences: pd.DataFrame, record: RunRecord, equal: Mapping[Pair, Sequence[Pair]]) -> list[str]:
     notes = [
         "τ of the row's metric less τ of the column's, against the ground truth "
-        f"({differences['agreement'].iloc[0]}, gold: {differences['gold'].iloc[0]}); * p < {SURE} after Holm's "
-        "correction over all pairs. Paired: both metrics see the "
+        f"({differences['agreement'].iloc[0]}, gold: {differences['gold'].iloc[0]}); * p < {SIGNIFICANCE_LEVEL} after "
+        "Holm's correction over all pairs. Paired: both metrics see the "
         f"same {record.resampled:,} resamples of the instances; the explainers are what they are."
     ]
     if equal:

@@ -18,7 +18,7 @@ from cfeval_cli.report.titles import (
     merge_rows,
 )
 from cfeval_cli.results.record import RunRecord
-from cfeval_cli.statistics.resampled import LEAST
+from cfeval_cli.statistics.bootstrap import MIN_INSTANCES
 
 _HEADER = ("Explainer", "same features", "overlap", "same order", "instances")
 
@@ -77,7 +77,7 @@ def _build_values(
         "How far each explainer's value moves with another seed of the explainer, on the instances that it explains "
         f"with both ({each}).{write_exceptions(counts, usual, record, record.explainers)} In brackets the standard "
         "error that its own noise makes, of the standard error over the same instances, which contains it; none from "
-        f"fewer than {LEAST}. Explainers that draw nothing are left out."
+        f"fewer than {MIN_INSTANCES}. Explainers that draw nothing are left out."
     )
     title = "What another seed of the explainer does to each metric's value"
     rows, left_out = merge_rows(blocks)

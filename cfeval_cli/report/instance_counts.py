@@ -9,7 +9,7 @@ import pandas as pd
 
 from cfeval_cli.report.titles import Pair, make_metric_title
 from cfeval_cli.results.record import RunRecord
-from cfeval_cli.statistics.resampled import LEAST
+from cfeval_cli.statistics.bootstrap import MIN_INSTANCES
 
 
 def support_notes(metrics: pd.DataFrame, record: RunRecord, hidden: Container[Pair] = ()) -> list[str]:
@@ -39,8 +39,8 @@ def support_notes(metrics: pd.DataFrame, record: RunRecord, hidden: Container[Pa
     else:
         first = f"Scored on all {total:,} instances."
     few = (
-        f" Fewer than {LEAST} instances allow no intervals: leave out the explainer with the lowest coverage, or set "
-        "support=own." * (is_unequal and shared < LEAST)
+        f" Fewer than {MIN_INSTANCES} instances allow no intervals: leave out the explainer with the lowest coverage, "
+        "or set support=own." * (is_unequal and shared < MIN_INSTANCES)
     )
     return [f"{first}{exceptions}{few}"]
 

@@ -9,7 +9,7 @@ import pandas as pd
 from cfeval_cli.report.table import CIRCULAR, LOW_COVERAGE_MARK, MOVES, Title
 from cfeval_cli.report.titles import LOW_COVERAGE, list_truth_metrics, make_metric_title, mark_moving
 from cfeval_cli.results.record import RunRecord, TruthEntry
-from cfeval_cli.statistics.resampled import LEAST, USUAL
+from cfeval_cli.statistics.bootstrap import DEFAULT_RESAMPLES, MIN_INSTANCES
 
 HALF = 0.5  # explainers that cover fewer instances are named
 MOVES_NOTE = "depends on an arbitrary constant of the model, not on its predictions"
@@ -61,9 +61,12 @@ def interval_note(record: RunRecord, *, without_differences: bool = False) -> st
     if not count:
         return ""
     if without_differences and settings.resamples == "auto":
-        count = min(count, USUAL)
+        count = min(count, DEFAULT_RESAMPLES)
     level = f"{100 * settings.confidence:.4g}"
-    return f" In brackets: {level} % intervals over {count:,} resamples of the instances; none from fewer than {LEAST}."
+    return (
+        f" In brackets: {level} % intervals over {count:,} resamples of the instances; "
+        f"none from fewer than {MIN_INSTANCES}."
+    )
 
 
 def coverage_notes(low_coverage: Mapping[str, float], record: RunRecord) -> list[str]:

@@ -22,9 +22,10 @@ from cfeval_cli.report.titles import (
 )
 from cfeval_cli.report.wording import format_p_value, join_names
 from cfeval_cli.results.record import RunRecord
+from cfeval_cli.statistics.bootstrap import MIN_INSTANCES
 from cfeval_cli.statistics.correlation import GRADED
 from cfeval_cli.statistics.findings import Findings
-from cfeval_cli.statistics.resampled import LEAST, SURE, too_few
+from cfeval_cli.statistics.hypothesis_tests import SIGNIFICANCE_LEVEL, is_underpowered
 from cfeval_cli.statistics.subsets import WITHOUT_CONTROLS, select_subset
 
 _NAMED = 4  # metrics whose intervals are told
@@ -116,7 +117,7 @@ class _Judged:
     @property
     def able(self) -> bool:
         """Whether so many explainers have enough orders for a perfect one to be significant among the metrics."""
-        return self.ranked > _ALL_ORDERS or self.hypotheses / factorial(self.ranked) < SURE
+        return self.ranked > _ALL_ORDERS or self.hypotheses / factorial(self.ranked) < SIGNIFICANCE_LEVEL
 
     @property
     def corrected(self) -> float:
@@ -126,7 +127,7 @@ class _Judged:
     @property
     def sure(self) -> bool:
         """Whether the best is better than chance."""
-        return bool(self.best["tau"] > 0 and self.able and self.corrected < SURE)
+        return bool(self.best["tau"] > 0 and self.able and self.corrected < SIGNIFICANCE_LEVEL)
 
     @cached_property
     def hypotheses(self) -> int:
@@ -144,7 +145,7 @@ class _Judged:
         resamples = self.record.resampled
         many = [self.hypotheses, *(self._different(_pairs(lines)) for lines in self.fewer.values())]
         tested = sum(one * (one - 1) // 2 for one in many)  # all are corrected together
-        if not too_few(resamples, tested):
+        if not is_underpowered(resamples, tested):
             return ""
         return f"{resamples:,} resamples are too few to be sure of any of {tested} differences between metrics."
 
@@ -153,7 +154,7 @@ def write_verdict(findings: Findings, record: RunRecord) -> Verdict:
     """The verdict on a run; of a handful of instances nothing is claimed."""
     found = _verdict(findings, record)
     few = record.instances
-    if few >= LEAST:
+    if few >= MIN_INSTANCES:
         return found
     many = "One instance is" if few == 1 else f"{few} instances are"
     return Verdict(f"{many} too few to tell which explainer or which metric is right", False, found.points)
@@ -196,7 +197,7 @@ def _headline(judged: _Judged) -> str:
         return f"{told}; {who} {'come' if many else 'comes'} closest"
     if judged.sure:
         return f"{who} {'agree' if many else 'agrees'} best with the truth, and better than chance"
-    if judged.best["p_tau"] < SURE:
+    if judged.best["p_tau"] < SIGNIFICANCE_LEVEL:
         more = "but one of so many metrics may do so by chance"
         return f"{who} {'agree' if many else 'agrees'} best with the truth, {more}"
     return f"no metric can be told from chance; {who} {'come' if many else 'comes'} closest to the truth"
@@ -396,7 +397,7 @@ def _orders(judged: _Judged) -> str:
         return ""
     least = 1 / factorial(many)
     text = f" {many} explainers have only {factorial(many):,} orders"
-    if least >= SURE:
+    if least >= SIGNIFICANCE_LEVEL:
         return f"{text}: no p can be below {P_VALUE.write(least)}, and nothing can be significant."
     if not judged.able:
         return (
@@ -448,14 +449,15 @@ def _apart(judged: _Judged, *, brief: bool = False) -> list[str]:
         return ["How sure the differences between metrics are is not known: too few instances, or resamples=0."]
     if judged.blunt:
         return [judged.blunt]
-    worse = [other for other, line in known.items() if line["p_holm"] < SURE]
+    worse = [other for other, line in known.items() if line["p_holm"] < SIGNIFICANCE_LEVEL]
     close = [other for other in others if other not in worse]
     if brief:
         text = f"{len(worse)} of {len(others)} other metrics are further from the truth whichever instances are drawn"
         return [f"{text}; not told apart: {judged.names(close)}." if close else f"{text}."]
     text = (
         f"With these very explainers, {len(worse)} of {len(others)} other metrics are further from the truth "
-        f"whichever instances are drawn (p < {SURE} after Holm's correction); other explainers may give another order."
+        f"whichever instances are drawn (p < {SIGNIFICANCE_LEVEL} after Holm's correction); other explainers may give "
+        "another order."
     )
     if close:
         text += f" Not told apart: {judged.names(close)}."
@@ -483,7 +485,11 @@ def _families(judged: _Judged) -> list[str]:
         return [f"{text}: no difference."]
     if judged.blunt:
         return [f"{text}."]
-    sure = "a difference that other instances would hardly undo" if line["p_holm"] < SURE else "not a sure difference"
+    sure = (
+        "a difference that other instances would hardly undo"
+        if line["p_holm"] < SIGNIFICANCE_LEVEL
+        else "not a sure difference"
+    )
     return [f"{text}: {sure} ({told})."]
 
 

@@ -16,7 +16,7 @@ from cfeval_cli.errors import UserError
 from cfeval_cli.results import validation as checked
 from cfeval_cli.results.recommendation import RecommendationRecord, parse_recommendation
 from cfeval_cli.results.record import RunRecord
-from cfeval_cli.statistics.findings import OPTIONAL, Findings, file_of
+from cfeval_cli.statistics.findings import OPTIONAL_TABLES, Findings, get_file_name
 
 MADE = ("report.html", "figures/")  # what can be made anew from the rest
 
@@ -170,8 +170,8 @@ def read(path: Path, record: RunRecord | None = None) -> Results:
     record = checked.read(path, but=MADE) if record is None else record
     try:
         checked.complete(record, _RECORD)
-        told = {one.name: path / file_of(one) for one in fields(Findings) if file_of(one).endswith(".csv")}
-        told = {name: file for name, file in told.items() if name not in OPTIONAL or file.name in record.files}
+        told = {one.name: path / get_file_name(one) for one in fields(Findings) if get_file_name(one).endswith(".csv")}
+        told = {name: file for name, file in told.items() if name not in OPTIONAL_TABLES or file.name in record.files}
         for name in (*(file.name for file in told.values()), "costs.csv", "dataset.json", *_FRAMES):
             checked.listed(record, name)
         findings = Findings(**{name: checked.table(file) for name, file in told.items()})

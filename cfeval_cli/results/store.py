@@ -56,7 +56,7 @@ from cfeval_cli.errors import Failure, UserError
 from cfeval_cli.results import validation as checked
 from cfeval_cli.results.record import RunRecord, parse_record
 from cfeval_cli.settings.plan import Plan
-from cfeval_cli.statistics.findings import Findings, file_of
+from cfeval_cli.statistics.findings import Findings, get_file_name
 from cfeval_cli.statistics.scores import Scores
 
 log = logging.getLogger(__name__)
@@ -450,7 +450,7 @@ class RunFolder:
         parts = [partial(scores.frame, part.start, part.stop) for part in _parts(len(scores), _ROWS)]
         self._write_parts("scores.parquet", parts)
         for field in fields(findings):
-            table, file = getattr(findings, field.name), file_of(field)
+            table, file = getattr(findings, field.name), get_file_name(field)
             if table is not None and file.endswith(".csv"):
                 self._write_text(file, as_csv(table))
             elif table is not None:

@@ -3,97 +3,153 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from math import ceil
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cfeval_cli.core import Floats
+from cfeval_cli.core import Bools, Floats
 from cfeval_cli.core.scratch import slabs
 from cfeval_cli.seeding import make_stream
+from cfeval_cli.statistics.hypothesis_tests import SIGNIFICANCE_LEVEL
 
-Counts = NDArray[np.uint8]  # nobody is drawn 256 times: the chance of that is below 1e-500
+DEFAULT_RESAMPLES = 2000  # intervals need no more
+MIN_INSTANCES = 30  # a smaller sample has no intervals
 
-_BLOCK = 1 << 22  # draws made at once, 32 MB
-_FEW = 64  # resamples drawn at once, and held at least: whatever is added up is read once for so many
-_SLAB = 1 << 16  # instances added up at once
+DrawCounts = NDArray[np.uint8]  # an instance is drawn 256 times with a probability below 1e-500
+
+_RESAMPLES_FACTOR = 2  # times the smallest number at which one resample against a difference does not undo it
+_MAX_ADDITIONS = 1 << 32  # scores added up over all resamples
+_MAX_VALUES = 1 << 25  # values of all resamples held at once, 256 MB
+_MAX_DRAWS_PER_BLOCK = 1 << 22  # 32 MB
+_MIN_RESAMPLES_PER_BLOCK = 64  # the scores are read once for each block
+_INSTANCES_PER_SLAB = 1 << 16  # added up at once
 
 
-def draws(size: int, resamples: int, seed: int) -> Iterator[Counts]:
-    """How often each of `size` instances is drawn, in blocks (b, N) of resamples."""
-    if resamples * size <= _BLOCK:
-        yield _once(size, resamples, seed)
+def choose_n_resamples(n_metrics: int, n_scores: int, n_values: int) -> int:
+    """Return so many resamples that a difference between two metrics can be significant after Holm's correction.
+
+    The smallest p of B resamples is 2 / (B + 1), and Holm multiplies it by the number of pairs. The number of scores
+    and of values (of metrics for explainers) limits it to bound the time, but never below the default.
+    """
+    n_pairs = n_metrics * (n_metrics - 1) // 2
+    affordable = min(_MAX_ADDITIONS // max(1, n_scores), _MAX_VALUES // max(1, n_values))
+    return max(DEFAULT_RESAMPLES, min(ceil(_RESAMPLES_FACTOR * 2 * n_pairs / SIGNIFICANCE_LEVEL), affordable))
+
+
+@dataclass(frozen=True)
+class Bootstrap:
+    """The settings of a bootstrap over instances."""
+
+    seed: int
+    resamples: int = DEFAULT_RESAMPLES  # 0: no intervals
+    confidence: float = 0.95
+    min_instances: int = MIN_INSTANCES
+    max_interval_resamples: int | None = None  # of what is not tested with a correction; None: all resamples
+
+    @property
+    def for_intervals(self) -> Bootstrap:
+        """The settings for intervals of values that are not tested with a correction: the first of the resamples."""
+        if self.max_interval_resamples is None:
+            return self
+        return replace(self, resamples=min(self.resamples, self.max_interval_resamples))
+
+    def compute_interval(self, values: Floats, is_sufficient: Bools | bool = True) -> tuple[Floats, Floats, Floats]:
+        """Return both ends of the interval, and the standard error, of values resampled along the first axis.
+
+        NaN where the number of instances is not sufficient.
+        """
+        if not len(values):
+            empty = np.full(values.shape[1:], np.nan)
+            return empty, empty, empty
+        low, high = compute_percentile_interval(values, self.confidence)
+        return (
+            np.where(is_sufficient, low, np.nan),
+            np.where(is_sufficient, high, np.nan),
+            np.where(is_sufficient, compute_standard_deviation(values), np.nan),
+        )
+
+
+def draw_counts(size: int, resamples: int, seed: int) -> Iterator[DrawCounts]:
+    """Yield how often each of `size` instances is drawn, in blocks (b, N) of resamples."""
+    if resamples * size <= _MAX_DRAWS_PER_BLOCK:
+        yield _draw_single_block(size, resamples, seed)
         return
     rng = make_stream(seed, "bootstrap")
-    step = max(_FEW, _BLOCK // max(1, size))
+    step = max(_MIN_RESAMPLES_PER_BLOCK, _MAX_DRAWS_PER_BLOCK // max(1, size))
     for start in range(0, resamples, step):
-        yield _counts(rng, size, min(step, resamples - start))
+        yield _draw_block(rng, size, min(step, resamples - start))
 
 
 @lru_cache(maxsize=1)
-def _once(size: int, resamples: int, seed: int) -> Counts:
-    """All draws, if they fit into one block: several parts of a run ask for the same."""
-    return _counts(make_stream(seed, "bootstrap"), size, resamples)
+def _draw_single_block(size: int, resamples: int, seed: int) -> DrawCounts:
+    """Draw all resamples at once; several parts of a run use the same."""
+    return _draw_block(make_stream(seed, "bootstrap"), size, resamples)
 
 
-def _counts(rng: np.random.Generator, size: int, resamples: int) -> Counts:
+def _draw_block(rng: np.random.Generator, size: int, resamples: int) -> DrawCounts:
     counts = np.empty((resamples, size), dtype=np.uint8)
-    most = max(1, min(_FEW, _BLOCK // max(1, size)))
-    for start in range(0, resamples, most):  # memory that is touched for the first time costs more than the draws
-        few = min(most, resamples - start)
-        drawn = rng.integers(0, size, (few, size))
-        drawn += np.arange(few)[:, None] * size
-        counts[start : start + few] = np.bincount(drawn.ravel(), minlength=few * size).reshape(few, size)
+    # Few resamples at a time: memory that is touched for the first time costs more than the draws.
+    step = max(1, min(_MIN_RESAMPLES_PER_BLOCK, _MAX_DRAWS_PER_BLOCK // max(1, size)))
+    for start in range(0, resamples, step):
+        n_rows = min(step, resamples - start)
+        draws = rng.integers(0, size, (n_rows, size))
+        draws += np.arange(n_rows)[:, None] * size
+        counts[start : start + n_rows] = np.bincount(draws.ravel(), minlength=n_rows * size).reshape(n_rows, size)
     return counts
 
 
-def sums(matrices: Sequence[Callable[[slice], Floats]], size: int, resamples: int, seed: int) -> list[Floats]:
-    """For each matrix (N, C) the sums (B, C) of its columns over every resample of its rows.
+def compute_resampled_sums(
+    matrices: Sequence[Callable[[slice], Floats]], size: int, resamples: int, seed: int
+) -> list[Floats]:
+    """Return for each matrix (N, C) the sums (B, C) of its columns over every resample of its rows.
 
-    Some rows of a matrix are made when they are needed, so that few are in memory at once.
+    A matrix is a function that returns some of its rows, so that few are in memory at once.
     """
-    found = [[np.zeros((0, matrix(slice(0, 0)).shape[1]))] for matrix in matrices]
-    for counts in draws(size, resamples, seed):
-        for slab in slabs(size, _SLAB):
-            times = counts[:, slab].astype(np.float64)
-            for kept, matrix in zip(found, matrices, strict=True):
-                added = times @ matrix(slab)
+    sums = [[np.zeros((0, matrix(slice(0, 0)).shape[1]))] for matrix in matrices]
+    for counts in draw_counts(size, resamples, seed):
+        for slab in slabs(size, _INSTANCES_PER_SLAB):
+            weights = counts[:, slab].astype(np.float64)
+            for blocks, matrix in zip(sums, matrices, strict=True):
+                summand = weights @ matrix(slab)
                 if slab.start:
-                    kept[-1] += added
+                    blocks[-1] += summand
                 else:
-                    kept.append(added)
-        del counts, times  # before the next ones are drawn
-    return [np.concatenate(kept) for kept in found]
+                    blocks.append(summand)
+        del counts, weights  # before the next ones are drawn
+    return [np.concatenate(blocks) for blocks in sums]
 
 
-def ratios(totals: Floats) -> Floats:
-    """Numerators over denominators, which are the second half of the last axis; NaN where nothing was drawn."""
+def divide_halves(totals: Floats) -> Floats:
+    """Divide the first half of the last axis by the second; NaN where the denominator is zero."""
     numerator, denominator = np.split(totals, 2, axis=-1)
-    return divided(numerator, denominator)
+    return divide_or_nan(numerator, denominator)
 
 
-def divided(numerator: Floats, denominator: Floats) -> Floats:
-    """NaN where the denominator is zero."""
+def divide_or_nan(numerator: Floats, denominator: Floats) -> Floats:
+    """Divide; NaN where the denominator is zero."""
     return np.asarray(np.divide(numerator, denominator, out=np.full(numerator.shape, np.nan), where=denominator != 0))
 
 
-def interval(values: Floats, confidence: float) -> tuple[Floats, Floats]:
-    """The percentile interval over the first axis, linearly interpolated; NaN are left out."""
+def compute_percentile_interval(values: Floats, confidence: float) -> tuple[Floats, Floats]:
+    """Return both ends of the percentile interval over the first axis, linearly interpolated; NaN are left out."""
     ordered = np.sort(values, axis=0)  # NaN last
-    there = (~np.isnan(values)).sum(axis=0)
+    n_defined = (~np.isnan(values)).sum(axis=0)
     ends = []
-    for share in ((1 - confidence) / 2, (1 + confidence) / 2):
-        place = np.maximum(there - 1, 0) * share
-        below = np.floor(place).astype(int)
-        above = np.minimum(below + 1, np.maximum(there - 1, 0))
-        low, high = (np.take_along_axis(ordered, at[None], axis=0)[0] for at in (below, above))
-        ends.append(low + (high - low) * (place - below))
+    for quantile in ((1 - confidence) / 2, (1 + confidence) / 2):
+        position = np.maximum(n_defined - 1, 0) * quantile
+        below = np.floor(position).astype(int)
+        above = np.minimum(below + 1, np.maximum(n_defined - 1, 0))
+        low, high = (np.take_along_axis(ordered, index[None], axis=0)[0] for index in (below, above))
+        ends.append(low + (high - low) * (position - below))
     return ends[0], ends[1]
 
 
-def deviation(values: Floats) -> Floats:
-    """The standard deviation over the first axis; NaN are left out."""
-    there = (~np.isnan(values)).sum(axis=0)
-    mean = np.nansum(values, axis=0) / np.maximum(there, 1)
+def compute_standard_deviation(values: Floats) -> Floats:
+    """Return the standard deviation over the first axis; NaN are left out."""
+    n_defined = (~np.isnan(values)).sum(axis=0)
+    mean = np.nansum(values, axis=0) / np.maximum(n_defined, 1)
     squares = np.nansum((values - mean) ** 2, axis=0)
-    return np.asarray(np.sqrt(divided(squares, np.maximum(there - 1.0, 0.0))))
+    return np.asarray(np.sqrt(divide_or_nan(squares, np.maximum(n_defined - 1.0, 0.0))))

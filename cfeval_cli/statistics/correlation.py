@@ -10,9 +10,10 @@ import numpy as np
 import pandas as pd
 
 from cfeval_cli.core import Bools, Floats, Ints
-from cfeval_cli.statistics.permutation import p_values
-from cfeval_cli.statistics.ranking import agreement, ranks
-from cfeval_cli.statistics.resampled import Bootstrap, Resampled
+from cfeval_cli.statistics.bootstrap import Bootstrap
+from cfeval_cli.statistics.permutation import compute_permutation_p_values
+from cfeval_cli.statistics.ranking import compute_rank_correlations, compute_ranks
+from cfeval_cli.statistics.resampled_values import ResampledValues
 from cfeval_cli.statistics.subsets import ALL_EXPLAINERS, WITHOUT_CONTROLS
 
 COLUMNS = [
@@ -27,7 +28,7 @@ _ALL_CONTROLS = "without controls fewer than two explainers are left"
 
 
 @dataclass(frozen=True)
-class Truth:
+class ReferenceRanking:
     """What metrics are judged by."""
 
     gold: str
@@ -36,18 +37,18 @@ class Truth:
 
 
 @dataclass(frozen=True)
-class Family:
+class RankedFamily:
     """Explainers that are ranked among themselves, and the metrics that are judged by how they do it."""
 
     name: str
     explainers: Ints
     judged: list[int]  # rows
-    truths: list[Truth]
+    truths: list[ReferenceRanking]
     barred: frozenset[tuple[int, int]] = frozenset()  # places among the judged and the truths that have no τ
     subset: str = ALL_EXPLAINERS
     controls: Ints = field(default_factory=lambda: np.array([], dtype=int))  # explainers that the subset leaves out
 
-    def barring(self, pairs: Collection[tuple[str, str, str]], drawn: Resampled) -> Family:
+    def barring(self, pairs: Collection[tuple[str, str, str]], drawn: ResampledValues) -> RankedFamily:
         """The same without the τ of metrics with truths that they are best at by construction."""
         if self.name == GRADED:  # whose order is known, whatever it is made from
             return self
@@ -56,7 +57,7 @@ class Family:
             if (*drawn.rows[row], truth.gold) in pairs
         ))  # fmt: skip
 
-    def without(self, controls: Bools) -> Family:
+    def without(self, controls: Bools) -> RankedFamily:
         """The same without the explainers that name chance or the gold itself."""
         left_out = controls[self.explainers]
         return replace(
@@ -67,23 +68,25 @@ class Family:
         )
 
 
-def families(drawn: Resampled, ladder_gold: str) -> Iterator[Family]:
+def list_families(drawn: ResampledValues, ladder_gold: str) -> Iterator[RankedFamily]:
     """The explainers, and the rungs of a ladder."""
     ranked = [row for row, better in enumerate(drawn.better) if better != "none"]
-    truths = [Truth(drawn.rows[row][1], drawn.rows[row][0], row) for row in ranked if drawn.roles[row] == "truth"]
+    truths = [
+        ReferenceRanking(drawn.rows[row][1], drawn.rows[row][0], row) for row in ranked if drawn.roles[row] == "truth"
+    ]
     judged = [row for row in ranked if drawn.roles[row] == "judged"]
     rung = ~np.isnan(drawn.rungs)
     if not rung.all():
-        yield Family("explainers", np.flatnonzero(~rung), judged, truths)
+        yield RankedFamily("explainers", np.flatnonzero(~rung), judged, truths)
     if rung.any():
-        yield Family(GRADED, np.flatnonzero(rung), ranked, [Truth(ladder_gold, "order", None)])
+        yield RankedFamily(GRADED, np.flatnonzero(rung), ranked, [ReferenceRanking(ladder_gold, "order", None)])
 
 
 @dataclass(frozen=True)
-class Agreements:
+class RankCorrelations:
     """τ and ρ of every metric with every truth of a family."""
 
-    family: Family
+    family: RankedFamily
     there: Bools  # (J, T, E) explainers that have a value on both sides
     tau: Floats  # (1 + B, J, T): the real one, then those of every resample
     rho: Floats
@@ -92,27 +95,27 @@ class Agreements:
     enough: Bools  # (J, T) every explainer was scored on as many instances as intervals need
 
     @staticmethod
-    def of(drawn: Resampled, family: Family, how: Bootstrap, *, chance: bool = True) -> Agreements:
+    def of(drawn: ResampledValues, family: RankedFamily, how: Bootstrap, *, chance: bool = True) -> RankCorrelations:
         """Metrics that lack the same explainers are judged together; p, what `chance` would give, on demand."""
         there = _there(drawn, family)
         shape = there.shape[:2]
         tau, rho = (np.full((len(drawn.values), *shape), np.nan) for _ in range(2))
         p_tau, p_rho = np.full(shape, np.nan), np.full(shape, np.nan)
         for mine, draws, sides in _ranked(drawn, family, there):
-            for whole, part in zip((tau, rho), agreement(*sides), strict=True):
+            for whole, part in zip((tau, rho), compute_rank_correlations(*sides), strict=True):
                 whole[draws, mine] = part[:, mine]
             if chance and draws.start == 0:
-                p = p_values(sides[0][0], sides[1][0])
+                p = compute_permutation_p_values(sides[0][0], sides[1][0])
                 p_tau[mine], p_rho[mine] = p[0][mine], p[1][mine]
-        many = drawn.instances[:, family.explainers][family.judged] >= how.least
-        return Agreements(family, there, tau, rho, p_tau, p_rho, np.asarray((many[:, None] | ~there).all(axis=2)))
+        many = drawn.instances[:, family.explainers][family.judged] >= how.min_instances
+        return RankCorrelations(family, there, tau, rho, p_tau, p_rho, np.asarray((many[:, None] | ~there).all(axis=2)))
 
-    def lines(self, drawn: Resampled, how: Bootstrap) -> Iterator[dict[str, Any]]:
+    def lines(self, drawn: ResampledValues, how: Bootstrap) -> Iterator[dict[str, Any]]:
         """Rows of correlations.csv; ρ is reported of all explainers only."""
         coefficients = {"tau": (self.tau, self.p_tau)}
         if self.family.subset == ALL_EXPLAINERS:
             coefficients["rho"] = (self.rho, self.p_rho)
-        spreads = {name: how.spread(values[1:], self.enough) for name, (values, _) in coefficients.items()}
+        spreads = {name: how.compute_interval(values[1:], self.enough) for name, (values, _) in coefficients.items()}
         for j, row in enumerate(self.family.judged):
             for t, truth in enumerate(self.family.truths):
                 told: dict[str, Any] = {
@@ -128,7 +131,7 @@ class Agreements:
                         told |= {f"{name}_{end}": of[j, t] for end, of in ends}
                 yield told
 
-    def _note(self, drawn: Resampled, j: int, t: int) -> str:
+    def _note(self, drawn: ResampledValues, j: int, t: int) -> str:
         """Which explainers are left out, or why there is no figure."""
         there, row = self.there[j, t], self.family.truths[t].row
         if (j, t) in self.family.barred:
@@ -146,11 +149,11 @@ class Agreements:
         return "; ".join(notes)
 
 
-DRAWS = ["draw", "metric", "variant", "gold", "agreement", "subset", "tau"]
+TAU_RESAMPLES_COLUMNS = ["draw", "metric", "variant", "gold", "agreement", "subset", "tau"]
 _KEPT = 500  # resamples, of which seeds are put together
 
 
-def draws(agreements: Sequence[Agreements], drawn: Resampled) -> pd.DataFrame:
+def tabulate_tau_resamples(agreements: Sequence[RankCorrelations], drawn: ResampledValues) -> pd.DataFrame:
     """Return tau_resamples.parquet: every τ of a family in the first resamples, by subset of its explainers.
 
     A resample in which τ over all explainers, the first of the subsets, is undefined counts in none of them.
@@ -170,26 +173,28 @@ def draws(agreements: Sequence[Agreements], drawn: Resampled) -> pd.DataFrame:
         columns[name] = pd.Categorical.from_codes(
             np.array([names.index(label) for label in labels])[codes], pd.Index(names)
         )
-    table = pd.DataFrame(columns)[DRAWS]
+    table = pd.DataFrame(columns)[TAU_RESAMPLES_COLUMNS]
     return pd.DataFrame(table[table["tau"].notna()]).reset_index(drop=True)
 
 
-def of_circular(correlations: pd.DataFrame, pairs: Collection[tuple[str, str, str]]) -> list[bool]:
+def find_circular_rows(correlations: pd.DataFrame, pairs: Collection[tuple[str, str, str]]) -> list[bool]:
     """For each row of correlations.csv whether the metric is best at the truth by construction."""
     keys = correlations[["metric", "variant", "gold"]].itertuples(index=False, name=None)
     return [tuple(key) in pairs for key in keys]
 
 
-def taus(drawn: Resampled, family: Family) -> Floats:
+def compute_kendall_tau(drawn: ResampledValues, family: RankedFamily) -> Floats:
     """Kendall's τ alone (draws, J, T); explainers without a value on either side are left out, by the first draw."""
     there = _there(drawn, family)
     tau = np.full((len(drawn.values), *there.shape[:2]), np.nan)
     for mine, draws, sides in _ranked(drawn, family, there):
-        tau[draws, mine] = agreement(*sides)[0][:, mine]
+        tau[draws, mine] = compute_rank_correlations(*sides)[0][:, mine]
     return tau
 
 
-def _ranked(drawn: Resampled, family: Family, there: Bools) -> Iterator[tuple[Bools, slice, tuple[Floats, Floats]]]:
+def _ranked(
+    drawn: ResampledValues, family: RankedFamily, there: Bools
+) -> Iterator[tuple[Bools, slice, tuple[Floats, Floats]]]:
     """Metrics and truths (J, T) that lack the same explainers, some draws, and the ranks of both sides in these."""
     for pattern in np.unique(there.reshape(-1, there.shape[2]), axis=0) if there.size else ():
         if pattern.sum() < 2:
@@ -201,7 +206,7 @@ def _ranked(drawn: Resampled, family: Family, there: Bools) -> Iterator[tuple[Bo
             yield (there == pattern).all(axis=2), draws, _standings(drawn, family, explainers, draws)
 
 
-def _there(drawn: Resampled, family: Family) -> Bools:
+def _there(drawn: ResampledValues, family: RankedFamily) -> Bools:
     value = drawn.values[0][:, family.explainers]
     known = drawn.rungs[family.explainers]
     truths = np.stack([known if truth.row is None else value[truth.row] for truth in family.truths])
@@ -211,11 +216,11 @@ def _there(drawn: Resampled, family: Family) -> Bools:
     return there
 
 
-def _standings(drawn: Resampled, family: Family, explainers: Ints, draws: slice) -> tuple[Floats, Floats]:
+def _standings(drawn: ResampledValues, family: RankedFamily, explainers: Ints, draws: slice) -> tuple[Floats, Floats]:
     """Ranks by the metrics (b, J, E) and by the truths (b, T, E) among some explainers."""
     ours = drawn.standing(family.judged, explainers, draws)
     rows = [truth.row for truth in family.truths if truth.row is not None]
     if rows:
         return ours, drawn.standing(rows, explainers, draws)
-    known = ranks(drawn.rungs[explainers], "higher")
+    known = compute_ranks(drawn.rungs[explainers], "higher")
     return ours, np.broadcast_to(known, (len(ours), 1, len(known)))

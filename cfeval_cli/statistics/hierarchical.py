@@ -15,17 +15,17 @@ import pandas as pd
 
 from cfeval_cli.core import Bools, Floats
 from cfeval_cli.seeding import make_stream
-from cfeval_cli.statistics.bootstrap import divided, interval
+from cfeval_cli.statistics.bootstrap import compute_percentile_interval, divide_or_nan
 
 FACTORS = ["data", "judge", "truth", "seed"]
-LEAST = 3  # data sets, and judges, below which nothing is said of others
-DRAWS = 2000
+MIN_FACTOR_LEVELS = 3  # data sets, and judges, below which nothing is said of others
+N_RESAMPLES = 2000
 
-Levels = Sequence[Sequence[object]]  # the values of each factor
+FactorLevels = Sequence[Sequence[object]]  # the values of each factor
 
 
 @dataclass(frozen=True)
-class Told:
+class HierarchicalMean:
     """A mean with its interval, and what it is taken over."""
 
     mean: float
@@ -41,34 +41,34 @@ class Told:
         return not np.isnan(self.low)
 
 
-def levels(rows: pd.DataFrame) -> Levels:
+def list_factor_levels(rows: pd.DataFrame) -> FactorLevels:
     """The values of each factor that some rows have, in order."""
     return [sorted(set(rows[name])) for name in FACTORS]
 
 
 @dataclass(frozen=True)
-class Cells:
+class CrossedValues:
     """Values by data set, judge, truth and seed (D, J, T, S); NaN where there is none."""
 
     values: Floats
     rows: int = 0
 
     @staticmethod
-    def of(rows: pd.DataFrame, name: str, among: Levels | None = None) -> Cells:
+    def of(rows: pd.DataFrame, name: str, among: FactorLevels | None = None) -> CrossedValues:
         """From rows with a value each; what they differ in beyond the four factors, such as k, is averaged.
 
         Cells among the same levels are drawn alike, so that their differences are paired.
         """
         figures = rows[name].to_numpy(float)
         known = ~np.isnan(figures)
-        among = levels(rows[known]) if among is None else among
+        among = list_factor_levels(rows[known]) if among is None else among
         shape = [len(level) for level in among]
         columns = [rows[factor].to_numpy(object)[known] for factor in FACTORS]
         places = [_places(level, one) for level, one in zip(among, columns, strict=True)]
         flat = np.ravel_multi_index(tuple(places), shape) if known.any() else np.zeros(0, dtype=np.int64)
         size = int(np.prod(shape))
         totals, counts = (np.bincount(flat, of, size).astype(float) for of in (figures[known], None))
-        return Cells(divided(totals, counts).reshape(shape), int(known.sum()))
+        return CrossedValues(divide_or_nan(totals, counts).reshape(shape), int(known.sum()))
 
     @property
     def there(self) -> Bools:
@@ -91,14 +91,14 @@ class Cells:
         once = (np.ones((1, sets)), np.ones((1, judges)), np.ones((1, judges, truths)), np.ones((1, sets, seeds)))
         return float(_nested(self.values, *once)[0])
 
-    def told(self, seed: int = 0, confidence: float = 0.95, draws: int = DRAWS) -> Told:
+    def told(self, seed: int = 0, confidence: float = 0.95, draws: int = N_RESAMPLES) -> HierarchicalMean:
         """The mean with its interval; none of fewer data sets or judges than say anything of others."""
         low = high = float("nan")
-        if draws and min(self.sets, self.judges) >= LEAST:
-            low, high = (float(end) for end in interval(self.drawn(seed, draws), confidence))
-        return Told(self.mean(), low, high, self.rows, self.sets, self.judges)
+        if draws and min(self.sets, self.judges) >= MIN_FACTOR_LEVELS:
+            low, high = (float(end) for end in compute_percentile_interval(self.drawn(seed, draws), confidence))
+        return HierarchicalMean(self.mean(), low, high, self.rows, self.sets, self.judges)
 
-    def drawn(self, seed: int = 0, draws: int = DRAWS) -> Floats:
+    def drawn(self, seed: int = 0, draws: int = N_RESAMPLES) -> Floats:
         """The mean (B,) when data sets, judges, truths within judges and seeds within data sets are drawn again.
 
         NaN where nothing that is there was drawn.
@@ -157,7 +157,7 @@ def _by_set(seeds: Floats, values: Floats) -> Floats:
     return np.asarray(sums.swapaxes(0, 1).reshape(seeds.shape[1], sets, judges, truths))
 
 
-def p_value(drawn: Floats, at: float = 0.0) -> float:
+def compute_resampling_p_value(drawn: Floats, at: float = 0.0) -> float:
     """Two-sided: how often a mean that is drawn lies beyond a value, on the rarer side; NaN of nothing."""
     known = drawn[~np.isnan(drawn)]
     if not len(known):

@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 
 from cfeval_cli.core import Bools, Floats
-from cfeval_cli.statistics.correlation import Family, taus
-from cfeval_cli.statistics.resampled import Resampled
-from cfeval_cli.statistics.scores import Row
+from cfeval_cli.statistics.correlation import RankedFamily, compute_kendall_tau
+from cfeval_cli.statistics.resampled_values import ResampledValues
+from cfeval_cli.statistics.scores import MetricKey
 from cfeval_cli.statistics.subsets import ALL_EXPLAINERS
 
 COLUMNS = [
@@ -26,10 +26,10 @@ _SAME = 1e-9  # values that differ by no more are the same: parameters of anothe
 
 
 @dataclass(frozen=True)
-class Reparametrised:
+class ReparametrisedValues:
     """The values of a run's metrics on some instances, of the model as it is and in other parameters."""
 
-    rows: list[Row]
+    rows: list[MetricKey]
     explainers: list[str]
     values: Floats  # (R, E) of the model as it is
     changed: Mapping[str, Floats]  # (B, R, E) by the change that was made
@@ -47,7 +47,7 @@ class Reparametrised:
             moved |= _differs(values, self.values).any(axis=0)
         return moved
 
-    def drawn(self, like: Resampled) -> tuple[Resampled, dict[str, slice]]:
+    def drawn(self, like: ResampledValues) -> tuple[ResampledValues, dict[str, slice]]:
         """All values where a run has its resamples: of the model as it is, then of each change, and where those are."""
         parts = [self.values[None], *self.changed.values()]
         whole = np.full((sum(map(len, parts)), len(like.rows), len(like.explainers)), np.nan)
@@ -60,10 +60,12 @@ class Reparametrised:
         return replace(like, values=whole), dict(zip(self.changed, places, strict=True))
 
 
-def lines(found: Reparametrised, like: Resampled, family: Family) -> Iterator[dict[str, Any]]:
+def tabulate_tau_ranges(
+    found: ReparametrisedValues, like: ResampledValues, family: RankedFamily
+) -> Iterator[dict[str, Any]]:
     """Rows of invariance.csv: for each metric and truth the range of τ, and of all explainers what alone moves it."""
     drawn, places = found.drawn(like)
-    tau = taus(drawn, family)
+    tau = compute_kendall_tau(drawn, family)
     differs = {change: np.asarray(_differs(tau[place], tau[0]).any(axis=0)) for change, place in places.items()}
     lowest, highest = (np.asarray(end.reduce(tau, axis=0)) for end in (np.fmin, np.fmax))
     for j, row in enumerate(family.judged):
@@ -81,14 +83,18 @@ def lines(found: Reparametrised, like: Resampled, family: Family) -> Iterator[di
             }  # fmt: skip
 
 
-def table(found: Reparametrised, like: Resampled, families: Sequence[Family]) -> pd.DataFrame:
+def build_tau_ranges(
+    found: ReparametrisedValues, like: ResampledValues, families: Sequence[RankedFamily]
+) -> pd.DataFrame:
     """invariance.csv."""
-    return pd.DataFrame([line for family in families for line in lines(found, like, family)], columns=COLUMNS)
+    return pd.DataFrame(
+        [line for family in families for line in tabulate_tau_ranges(found, like, family)], columns=COLUMNS
+    )
 
 
-def of_values(metrics: pd.DataFrame, found: Reparametrised | None) -> pd.Series:
+def find_moved_values(metrics: pd.DataFrame, found: ReparametrisedValues | None) -> pd.Series:
     """For each row of metrics.csv whether its value moves; nothing where that is not known."""
-    known: dict[tuple[Row, str], bool] = {}
+    known: dict[tuple[MetricKey, str], bool] = {}
     if found is not None:
         moved, there = found.moved(), ~np.isnan(found.values)
         known = {
@@ -100,7 +106,7 @@ def of_values(metrics: pd.DataFrame, found: Reparametrised | None) -> pd.Series:
     return pd.Series([known.get(key) for key in keys], index=metrics.index, dtype=object)
 
 
-def of_taus(correlations: pd.DataFrame, ranges: pd.DataFrame | None) -> pd.Series:
+def find_moved_taus(correlations: pd.DataFrame, ranges: pd.DataFrame | None) -> pd.Series:
     """For each row of correlations.csv whether its τ moves; nothing where that is not known."""
     keys = ["metric", "variant", "gold", "agreement", "subset"]
     known: dict[Any, bool] = {}

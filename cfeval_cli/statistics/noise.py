@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 
 from cfeval_cli.core import NO_FEATURE, Bools, ExplainerResult, Explanation, Floats, Ints
+from cfeval_cli.statistics.bootstrap import Bootstrap
 from cfeval_cli.statistics.proportion import compute_proportion_interval
-from cfeval_cli.statistics.resampled import Bootstrap
 from cfeval_cli.statistics.scores import Scores
 
 COLUMNS = ["explainer", "asked", "instances", "same_features", "low", "high", "overlap", "same_order", "deterministic"]
@@ -36,7 +36,7 @@ class Again:
         """By the names of their files, from what was explained and scored the first time."""
         return {
             "noise": named(first, self.explanations, self.rows, k, how.confidence),
-            "noise_metrics": valued(scores.table(self.rows), self.scores.frame(), order, how.least),
+            "noise_metrics": valued(scores.table(self.rows), self.scores.frame(), order, how.min_instances),
         }
 
 

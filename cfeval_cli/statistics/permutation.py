@@ -9,7 +9,7 @@ import numpy as np
 
 from cfeval_cli.core import Floats, Ints
 from cfeval_cli.seeding import make_stream
-from cfeval_cli.statistics.ranking import agreement
+from cfeval_cli.statistics.ranking import compute_rank_correlations
 
 EXACT = 8  # so many explainers have 40,320 orders; of more, some are drawn
 _DRAWS = 20_000
@@ -17,17 +17,17 @@ _SAME = 1e-9  # as large as the observed one, but for rounding; two coefficients
 _BLOCK = 1 << 19  # pairs held at once, which stay in the processor's own memory
 
 
-def p_values(ours: Floats, theirs: Floats) -> tuple[Floats, Floats]:
+def compute_permutation_p_values(ours: Floats, theirs: Floats) -> tuple[Floats, Floats]:
     """One-sided p (R, T) of τ and of ρ, for ranks (R, E) against ranks (T, E).
 
     p is the share of orders of `theirs` that agree with `ours` at least as well as the real one does. Ties stay tied in
     every order. NaN where the coefficient is undefined.
     """
-    observed = [coefficient - _SAME for coefficient in agreement(ours, theirs)]
+    observed = [coefficient - _SAME for coefficient in compute_rank_correlations(ours, theirs)]
     hits = [np.zeros(observed[0].shape), np.zeros(observed[0].shape)]
     tried = 0
     for orders in _orders(theirs.shape[-1], len(theirs)):
-        drawn = agreement(ours, theirs[:, orders].swapaxes(0, 1))
+        drawn = compute_rank_correlations(ours, theirs[:, orders].swapaxes(0, 1))
         tried += len(orders)
         for hit, coefficient, least in zip(hits, drawn, observed, strict=True):
             hit += (coefficient >= least).sum(axis=0)

@@ -11,7 +11,7 @@ from cfeval_cli.core import Floats
 _TOLERANCE = 1e-12  # relative, and absolute below 1e-3 of that: noise in the last bits of a sum
 
 
-def ranks(values: Floats, better: Literal["higher", "lower"]) -> Floats:
+def compute_ranks(values: Floats, better: Literal["higher", "lower"]) -> Floats:
     """Ranks from 1, the best; ties share the mean of their places; NaN stays NaN.
 
     Values that differ by no more than noise are tied, so that the order of a sum decides no rank.
@@ -34,7 +34,7 @@ def ranks(values: Floats, better: Literal["higher", "lower"]) -> Floats:
     return np.where(there, result, np.nan)
 
 
-def agreement(ours: Floats, theirs: Floats) -> tuple[Floats, Floats]:
+def compute_rank_correlations(ours: Floats, theirs: Floats) -> tuple[Floats, Floats]:
     """τ and ρ (…, R, T) of ranks (…, R, E) with other ranks (…, T, E), each with each.
 
     τ is (concordant - discordant) / all pairs, a tied pair being neither. ρ is the correlation of average ranks,

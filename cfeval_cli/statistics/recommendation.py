@@ -13,8 +13,8 @@ import pandas as pd
 
 from cfeval_cli.core import NO_FEATURE, Floats, Ints
 from cfeval_cli.core.scratch import slabs
-from cfeval_cli.statistics.contest import Contest, contest
-from cfeval_cli.statistics.resampled import LEAST, Bootstrap
+from cfeval_cli.statistics.bootstrap import MIN_INSTANCES, Bootstrap
+from cfeval_cli.statistics.explainer_comparison import ExplainerComparison, compare_explainers
 from cfeval_cli.statistics.scores import Scores
 
 QUESTIONS = ("contribution", "change")
@@ -22,21 +22,21 @@ _SHOWN = 3  # instances on which explainers disagree most
 
 
 @dataclass(frozen=True)
-class Rule:
+class PreferredMetrics:
     """Which metrics are believed for which question, and on whose word."""
 
     source: str
     believed: Mapping[str, Sequence[str]]  # question: metrics, the first that a run has counts
 
     @staticmethod
-    def shipped() -> Rule:
+    def shipped() -> PreferredMetrics:
         """The one that comes with cfeval."""
         told = json.loads(resources.files("cfeval_cli.statistics").joinpath("rule.json").read_text(encoding="utf-8"))
-        return Rule(told["source"], told["believed"])
+        return PreferredMetrics(told["source"], told["believed"])
 
 
 @dataclass(frozen=True)
-class View:
+class RunEvidence:
     """What a run tells: scores by instance, their summary, and what its truths and removals depend on."""
 
     scores: Scores  # scores.parquet
@@ -56,14 +56,14 @@ class View:
         """The truth that answers a question: one that the run leads with, or else any that depends on no constant."""
         return next((name for name in [*self.golds, *self.questions] if self.questions.get(name) == question), None)
 
-    def reference(self, question: str, how: Bootstrap) -> Contest | None:
+    def reference(self, question: str, how: Bootstrap) -> ExplainerComparison | None:
         """Who is best by the truth."""
         gold = self.truth(question)
         if gold is None:
             return None
-        return contest(self.scores, (self.agreement, gold), self.contenders, "higher", how)
+        return compare_explainers(self.scores, (self.agreement, gold), self.contenders, "higher", how)
 
-    def by_rule(self, question: str, rule: Rule, how: Bootstrap) -> Contest | None:
+    def by_rule(self, question: str, rule: PreferredMetrics, how: Bootstrap) -> ExplainerComparison | None:
         """Who is best by the first metric of the rule that the run has; removal by an arbitrary constant is none."""
         for metric in rule.believed.get(question, ()):
             mine = self.metrics[(self.metrics["metric"] == metric) & self.metrics["value"].notna()]
@@ -71,23 +71,23 @@ class View:
                 if variant in self.arbitrary_removals:
                     continue
                 better = str(mine.loc[mine["variant"] == variant, "better"].iloc[0])
-                found = contest(self.scores, (metric, variant), self.contenders, better, how)
+                found = compare_explainers(self.scores, (metric, variant), self.contenders, better, how)
                 if found is not None:
                     return found
         return None
 
 
 @dataclass(frozen=True)
-class Judge:
+class JudgeEvidence:
     """A model of known truth on the same data, explained by the same explainers."""
 
     name: str
-    view: View
+    view: RunEvidence
     fidelity: Mapping[str, float] | None = None  # of one that learned the user's model
 
 
 @dataclass(frozen=True)
-class Costs:
+class ExplainerProperties:
     """What is to be known of each explainer besides being right."""
 
     rows: Mapping[str, float]  # model rows an instance
@@ -96,7 +96,13 @@ class Costs:
     disagree: Sequence[Mapping[str, Any]] = field(default_factory=tuple)
 
 
-def recommend(view: View, judges: Sequence[Judge], rule: Rule, costs: Costs, how: Bootstrap) -> dict[str, Any]:
+def recommend(
+    view: RunEvidence,
+    judges: Sequence[JudgeEvidence],
+    rule: PreferredMetrics,
+    costs: ExplainerProperties,
+    how: Bootstrap,
+) -> dict[str, Any]:
     """The answer to each question, with all that it rests on, as plain values."""
     answers = {question: _answer(question, view, judges, rule, costs, how) for question in QUESTIONS}
     return {
@@ -118,7 +124,12 @@ def _plain(value: float | None) -> float | None:
 
 
 def _answer(
-    question: str, view: View, judges: Sequence[Judge], rule: Rule, costs: Costs, how: Bootstrap
+    question: str,
+    view: RunEvidence,
+    judges: Sequence[JudgeEvidence],
+    rule: PreferredMetrics,
+    costs: ExplainerProperties,
+    how: Bootstrap,
 ) -> dict[str, Any]:
     reference, by_rule = view.reference(question, how), view.by_rule(question, rule, how)
     checked = [one for one in (_checked(judge, question, rule, how) for judge in judges) if one is not None]
@@ -128,11 +139,11 @@ def _answer(
         contradictions.append("reference")
     if against and 2 * len(against) >= len(checked):
         contradictions.append("judges")
-    believed = "reference" if reference is not None and reference.instances >= LEAST else ""
-    if not believed and by_rule is not None and by_rule.instances >= LEAST:
+    believed = "reference" if reference is not None and reference.instances >= MIN_INSTANCES else ""
+    if not believed and by_rule is not None and by_rule.instances >= MIN_INSTANCES:
         believed = "rule"
     found = {"reference": reference, "rule": by_rule}.get(believed)
-    chosen = cheapest(found, costs.rows) if found is not None else None
+    chosen = select_cheapest(found, costs.rows) if found is not None else None
     return {
         "explainer": chosen if found is not None and found.decides else None,
         "cheapest": chosen,
@@ -146,12 +157,12 @@ def _answer(
     }
 
 
-def cheapest(found: Contest, rows: Mapping[str, float]) -> str:
+def select_cheapest(found: ExplainerComparison, rows: Mapping[str, float]) -> str:
     """Of those that cannot be told from the best, the one that asks least of the model; of equal ones the better."""
     return min(found.tied, key=lambda name: (rows.get(name, np.inf), list(found.values).index(name)))
 
 
-def _contradicts(truth: Contest, metric: Contest) -> bool:
+def _contradicts(truth: ExplainerComparison, metric: ExplainerComparison) -> bool:
     """Whether the truth surely puts somebody before everyone that a metric puts first."""
     duels = truth.against_best()
     return all(name in duels and duels[name].sure for name in metric.tied if name in truth.values) and any(
@@ -159,7 +170,7 @@ def _contradicts(truth: Contest, metric: Contest) -> bool:
     )
 
 
-def _checked(judge: Judge, question: str, rule: Rule, how: Bootstrap) -> dict[str, Any] | None:
+def _checked(judge: JudgeEvidence, question: str, rule: PreferredMetrics, how: Bootstrap) -> dict[str, Any] | None:
     """Whether the rule holds on a judge: whom it picks there, and how much worse that one truly is than the best."""
     truth, metric = judge.view.reference(question, how), judge.view.by_rule(question, rule, how)
     if truth is None or metric is None or metric.best not in truth.values:
@@ -173,21 +184,21 @@ def _checked(judge: Judge, question: str, rule: Rule, how: Bootstrap) -> dict[st
     }  # fmt: skip
 
 
-def _because(view: View, reference: Contest | None, by_rule: Contest | None) -> str:
+def _because(view: RunEvidence, reference: ExplainerComparison | None, by_rule: ExplainerComparison | None) -> str:
     """Why the believed is believed, or why nothing is."""
     if len(view.contenders) < 2:
         return "there are not two explainers to choose between"
-    if reference is not None and reference.instances >= LEAST:
+    if reference is not None and reference.instances >= MIN_INSTANCES:
         return "the truth of this very model comes before any metric"
-    short = "" if reference is None else f"the reference has {reference.instances} instances, under {LEAST}; "
-    if by_rule is not None and by_rule.instances >= LEAST:
+    short = "" if reference is None else f"the reference has {reference.instances} instances, under {MIN_INSTANCES}; "
+    if by_rule is not None and by_rule.instances >= MIN_INSTANCES:
         return f"{short or 'no truth of this model is known; '}the rule is what is left"
     if reference is None and by_rule is None:
         return "neither the truth nor a metric of the rule has a value for two explainers on the same instances"
-    return f"fewer than {LEAST} instances are no sample"
+    return f"fewer than {MIN_INSTANCES} instances are no sample"
 
 
-def disagreements(named: Mapping[str, Ints], ids: Ints, width: int) -> list[dict[str, Any]]:
+def find_disagreements(named: Mapping[str, Ints], ids: Ints, width: int) -> list[dict[str, Any]]:
     """The instances on which explainers, which name features (N, k), disagree most.
 
     By the mean over pairs of explainers of 1 - features in common / features of either.

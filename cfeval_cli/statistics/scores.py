@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from cfeval_cli.core import Bools, Floats, Ints
 from cfeval_cli.core.scratch import Scratch
 
-Row = tuple[str, str]  # metric and variant
-Key = tuple[Row, str]  # and explainer
+MetricKey = tuple[str, str]  # metric and variant
+ScoreKey = tuple[MetricKey, str]  # and explainer
 
 
 @dataclass(frozen=True)
-class Part:
+class ScoreSeries:
     """The scores of one metric, variant and explainer."""
 
     numerator: Floats
@@ -35,12 +35,12 @@ class Part:
         """How many count."""
         return len(self) if self.common is None or not self.only else int(self.common.sum())
 
-    def sorted(self) -> Part:
+    def sorted(self) -> ScoreSeries:
         """By place; without a copy if it is so already, as parts of a run are."""
         if (np.diff(self.places) > 0).all():
             return self
         order = np.argsort(self.places, kind="stable")
-        return Part(self.numerator[order], self.denominator[order], self.places[order])
+        return ScoreSeries(self.numerator[order], self.denominator[order], self.places[order])
 
     def counted(self, start: int = 0, stop: int | None = None) -> tuple[Floats, Floats, Ints]:
         """Numerators, denominators and places of what counts, of the instances from one place to another."""
@@ -58,7 +58,7 @@ class Part:
 class Scores:
     """Numerator and denominator by row (metric and variant), explainer and instance."""
 
-    parts: Mapping[Key, Part]  # in the order of scores.parquet
+    parts: Mapping[ScoreKey, ScoreSeries]  # in the order of scores.parquet
     ids: Ints  # (N,) of the instances
     scratch: Scratch = field(default_factory=Scratch)  # where what grows with them is put aside
 
@@ -95,11 +95,11 @@ class Scores:
             metric, variant, explainer = (some[code[start]] for some, code in zip(names, codes, strict=True))
             if not np.array_equal(last[0], ids[start:end]):  # mostly the same instances as in the part before
                 last = (ids[start:end], everyone.get_indexer(pd.Index(ids[start:end])))
-            part = Part(numerator[start:end], denominator[start:end], last[1])
+            part = ScoreSeries(numerator[start:end], denominator[start:end], last[1])
             parts[(metric, variant), explainer] = part.sorted()
         return Scores(parts, everyone.to_numpy())
 
-    def marked(self, common: Mapping[Key, Bools]) -> Scores:
+    def marked(self, common: Mapping[ScoreKey, Bools]) -> Scores:
         """The same, with what is common where not all are."""
         return replace(self, parts={key: replace(part, common=common.get(key)) for key, part in self.parts.items()})
 
@@ -130,7 +130,7 @@ class Scores:
         kept = {key: part for key, part in self.parts.items() if (*key[0], key[1]) not in gone}
         return replace(self, parts=kept)
 
-    def columns(self, explainer: str, rows: list[Row], some: slice = slice(None)) -> Floats:
+    def columns(self, explainer: str, rows: list[MetricKey], some: slice = slice(None)) -> Floats:
         """Numerators, then denominators (n, 2R) of one explainer for some instances, zero where it has no score."""
         start, stop, _ = some.indices(self.size)
         both = np.zeros((2, len(rows), stop - start))
@@ -142,7 +142,7 @@ class Scores:
         self.scratch.release()
         return both.reshape(2 * len(rows), stop - start).T
 
-    def values(self, start: int, stop: int, rows: list[Row], explainers: list[str]) -> Floats:
+    def values(self, start: int, stop: int, rows: list[MetricKey], explainers: list[str]) -> Floats:
         """The score (n, R, E) of some instances, each by itself; NaN where there is none."""
         result = np.full((min(stop, self.size) - start, len(rows), len(explainers)), np.nan)
         for i, row in enumerate(rows):
@@ -170,7 +170,7 @@ class Scores:
         """The same, of some instances, by their places."""
         return self._table({key: np.flatnonzero(np.isin(part.places, some)) for key, part in self.parts.items()})
 
-    def _table(self, chosen: Mapping[Key, slice | Ints]) -> pd.DataFrame:
+    def _table(self, chosen: Mapping[ScoreKey, slice | Ints]) -> pd.DataFrame:
         columns: dict[str, list[NDArray[Any]]] = {
             "instance": [np.zeros(0, dtype=np.int64)], "numerator": [np.zeros(0)], "denominator": [np.zeros(0)],
             "common": [np.zeros(0, dtype=bool)],

@@ -16,7 +16,7 @@ from cfeval_cli.pipeline import explain as explain_stage
 from cfeval_cli.pipeline import run as pipeline
 from cfeval_cli.pipeline.progress import Progress
 from cfeval_cli.results.store import RunFolder
-from cfeval_cli.statistics.seeds_and_instances import COLUMNS
+from cfeval_cli.statistics.metrics_over_seeds import COLUMNS
 from cfeval_cli.study.sweep.gather import gather
 from tests import inside
 from tests.conftest import SCORED, only_run

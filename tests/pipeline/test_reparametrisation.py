@@ -18,9 +18,9 @@ from cfeval_cli.pipeline.evaluate import edits_of
 from cfeval_cli.report.page import build
 from cfeval_cli.results.read import read
 from cfeval_cli.seeding import make_stream
-from cfeval_cli.statistics.findings import conclude
+from cfeval_cli.statistics.bootstrap import Bootstrap
+from cfeval_cli.statistics.findings import compute_findings
 from cfeval_cli.statistics.invariance import TOGETHER
-from cfeval_cli.statistics.resampled import Bootstrap
 from cfeval_cli.statistics.scores import Scores
 from tests.conftest import SCORED, unless
 from tests.inside import planned
@@ -51,7 +51,7 @@ class Ran:
         )
 
     def of(self, found):
-        return conclude(self.scores, self.order, Bootstrap(0, resamples=0), reparametrised=found)
+        return compute_findings(self.scores, self.order, Bootstrap(0, resamples=0), reparametrised=found)
 
 
 def searched(study, explained):

@@ -12,8 +12,8 @@ from matplotlib.collections import LineCollection
 from cfeval_cli.report import plots
 from cfeval_cli.report.build_costs import build_costs
 from cfeval_cli.report.render.markdown import render_markdown
-from cfeval_cli.statistics.findings import conclude
-from cfeval_cli.statistics.resampled import Bootstrap
+from cfeval_cli.statistics.bootstrap import Bootstrap
+from cfeval_cli.statistics.findings import compute_findings
 from cfeval_cli.statistics.scores import Scores
 from cfeval_cli.statistics.subsets import ALL_EXPLAINERS, WITHOUT_CONTROLS, select_subset
 from tests.inside import CONF
@@ -35,7 +35,7 @@ def drawn(rungs=False):
     scores, order = build(4, n=30, controls=("d",))
     if rungs:
         order["rung"] = order["explainer"].map({"a": 1.0, "b": 0.5, "c": 0.25, "d": 0.0})
-    findings = conclude(Scores.of(scores), order, Bootstrap(0, resamples=50, least=1), "signed")
+    findings = compute_findings(Scores.of(scores), order, Bootstrap(0, resamples=50, min_instances=1), "signed")
     return findings, plots.draw_plots(findings, COSTS, RUN)
 
 

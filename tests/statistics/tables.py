@@ -7,7 +7,7 @@ import pandas as pd
 
 from cfeval_cli.core import Quantity
 from cfeval_cli.seeding import make_stream
-from cfeval_cli.statistics import findings, summary
+from cfeval_cli.statistics import findings, metric_summary
 from cfeval_cli.statistics.scores import Scores
 
 EXPLAINERS = ["a", "b", "c", "d"]
@@ -44,12 +44,12 @@ def build(seed, n=5, gaps=False, controls=()):
 
 def summarise(scores, order):
     """The summary of a table of scores."""
-    return summary.summarise(Scores.of(scores), order)
+    return metric_summary.summarise_scores(Scores.of(scores), order)
 
 
 def conclude(scores, *more, **others):
     """All that follows from a table of scores."""
-    return findings.conclude(Scores.of(scores), *more, **others)
+    return findings.compute_findings(Scores.of(scores), *more, **others)
 
 
 def drawn_rows(scores, resamples, seed):

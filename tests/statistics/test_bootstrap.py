@@ -8,34 +8,41 @@ from hypothesis import strategies as st
 
 from cfeval_cli.seeding import make_stream
 from cfeval_cli.statistics import bootstrap
-from cfeval_cli.statistics.bootstrap import deviation, draws, interval, ratios, sums
-from cfeval_cli.statistics.resampled import Bootstrap, Resampled, with_intervals
+from cfeval_cli.statistics.bootstrap import (
+    Bootstrap,
+    compute_percentile_interval,
+    compute_resampled_sums,
+    compute_standard_deviation,
+    divide_halves,
+    draw_counts,
+)
+from cfeval_cli.statistics.resampled_values import ResampledValues, insert_intervals
 from cfeval_cli.statistics.scores import Scores
 from tests.statistics.tables import EXPLAINERS, build, drawn_rows, summarise
 
 
 def test_every_resample_draws_as_many_instances_as_there_are(monkeypatch):
-    whole = np.concatenate(list(draws(7, 50, seed=3)))
+    whole = np.concatenate(list(draw_counts(7, 50, seed=3)))
     assert whole.shape == (50, 7) and (whole.sum(axis=1) == 7).all()
     assert len(np.unique(whole, axis=0)) > 40 and whole.mean(axis=0) == pytest.approx(np.ones(7), abs=0.4)
-    monkeypatch.setattr(bootstrap, "_BLOCK", 20)
-    monkeypatch.setattr(bootstrap, "_FEW", 2)  # blocks of two
-    assert (np.concatenate(list(draws(7, 50, seed=3))) == whole).all()
-    assert not (np.concatenate(list(draws(7, 50, seed=4))) == whole).all()
+    monkeypatch.setattr(bootstrap, "_MAX_DRAWS_PER_BLOCK", 20)
+    monkeypatch.setattr(bootstrap, "_MIN_RESAMPLES_PER_BLOCK", 2)  # blocks of two
+    assert (np.concatenate(list(draw_counts(7, 50, seed=3))) == whole).all()
+    assert not (np.concatenate(list(draw_counts(7, 50, seed=4))) == whole).all()
 
 
 def test_counts_are_those_of_the_draws_one_by_one():
     rng = make_stream(5, "bootstrap")
     drawn = rng.integers(0, 6, (9, 6))
     expected = [[(row == i).sum() for i in range(6)] for row in drawn]
-    assert np.concatenate(list(draws(6, 9, seed=5))).tolist() == expected
+    assert np.concatenate(list(draw_counts(6, 9, seed=5))).tolist() == expected
 
 
 @given(st.integers(0, 10_000))
 def test_sums_are_those_of_the_drawn_rows(seed):
     rng = np.random.default_rng(seed)
     matrices = [rng.normal(size=(5, 3)), rng.normal(size=(5, 2))]
-    found = sums([m.__getitem__ for m in matrices], 5, 8, seed)
+    found = compute_resampled_sums([m.__getitem__ for m in matrices], 5, 8, seed)
     drawn = make_stream(seed, "bootstrap").integers(0, 5, (8, 5))
     for matrix, total in zip(matrices, found, strict=True):
         assert total == pytest.approx(np.array([sum(matrix[i] for i in row) for row in drawn]))
@@ -46,38 +53,45 @@ def test_sums_by_slabs_of_instances_and_blocks_of_resamples_are_those_of_all_at_
     rng = np.random.default_rng(slab)
     matrices = [rng.integers(-50, 50, size=(101, 3)) / 64, rng.integers(0, 9, size=(101, 2)).astype(float)]  # exact
     drawn = make_stream(4, "bootstrap").integers(0, 101, (300, 101))
-    monkeypatch.setattr(bootstrap, "_SLAB", slab)
+    monkeypatch.setattr(bootstrap, "_INSTANCES_PER_SLAB", slab)
     for block in (1, 20 * 101, 1 << 22):
-        bootstrap._once.cache_clear()
-        monkeypatch.setattr(bootstrap, "_BLOCK", block)
-        for matrix, total in zip(matrices, sums([m.__getitem__ for m in matrices], 101, 300, 4), strict=True):
+        bootstrap._draw_single_block.cache_clear()
+        monkeypatch.setattr(bootstrap, "_MAX_DRAWS_PER_BLOCK", block)
+        for matrix, total in zip(
+            matrices, compute_resampled_sums([m.__getitem__ for m in matrices], 101, 300, 4), strict=True
+        ):
             assert (total == matrix[drawn].sum(axis=1)).all()
-    bootstrap._once.cache_clear()
+    bootstrap._draw_single_block.cache_clear()
 
 
 @given(st.lists(st.one_of(st.floats(-5, 5), st.just(np.nan)), min_size=2, max_size=30), st.floats(0.5, 0.999))
 def test_intervals_are_percentiles_without_what_is_missing(values, confidence):
     column = np.array(values)[:, None]
-    low, high = interval(column, confidence)
+    low, high = compute_percentile_interval(column, confidence)
     there = column[~np.isnan(column)]
     if len(there):
         expected = np.quantile(there, [(1 - confidence) / 2, (1 + confidence) / 2])
         assert (low[0], high[0]) == pytest.approx(tuple(expected))
     else:
         assert np.isnan(low[0]) and np.isnan(high[0])
-    assert deviation(column)[0] == pytest.approx(there.std(ddof=1) if len(there) > 1 else np.nan, nan_ok=True)
+    assert compute_standard_deviation(column)[0] == pytest.approx(
+        there.std(ddof=1) if len(there) > 1 else np.nan, nan_ok=True
+    )
 
 
 def test_nothing_drawn_is_no_ratio():
-    assert np.isnan(ratios(np.array([3.0, 1.0, 0.0, 2.0]))[0]) and ratios(np.array([3.0, 1.0, 0.0, 2.0]))[1] == 0.5
+    assert (
+        np.isnan(divide_halves(np.array([3.0, 1.0, 0.0, 2.0]))[0])
+        and divide_halves(np.array([3.0, 1.0, 0.0, 2.0]))[1] == 0.5
+    )
 
 
 @given(st.integers(0, 10_000))
 def test_resampled_values_are_ratios_of_sums_over_the_same_draws_for_all(seed):
     scores, order = build(seed, gaps=True)
     metrics = summarise(scores, order)
-    how = Bootstrap(seed, resamples=12, confidence=0.8, least=1)
-    drawn = Resampled.of(Scores.of(scores), metrics, how)
+    how = Bootstrap(seed, resamples=12, confidence=0.8, min_instances=1)
+    drawn = ResampledValues.of(Scores.of(scores), metrics, how)
     for number, chosen in enumerate(drawn_rows(scores, 12, seed), 1):
         for row, (metric, variant) in enumerate(drawn.rows):
             for column, explainer in enumerate(EXPLAINERS):
@@ -87,7 +101,7 @@ def test_resampled_values_are_ratios_of_sums_over_the_same_draws_for_all(seed):
                 if np.isnan(drawn.values[0, row, column]):
                     expected = np.nan
                 assert drawn.values[number, row, column] == pytest.approx(expected, nan_ok=True)
-    table = with_intervals(metrics, drawn, how)
+    table = insert_intervals(metrics, drawn, how)
     line = table[(table["metric"] == "c") & (table["explainer"] == "b")].iloc[0]
     mine = drawn.values[1:, drawn.rows.index(("c", "label")), 1]
     mine = mine[~np.isnan(mine)]
@@ -99,7 +113,7 @@ def test_an_explainers_bits_do_not_depend_on_the_others():
     scores, order = build(1, n=200)
     alone = scores[scores["explainer"] == "c"], order[order["explainer"] == "c"]
     values = [
-        Resampled.of(Scores.of(s), summarise(s, o), Bootstrap(0, resamples=30, least=1)).values
+        ResampledValues.of(Scores.of(s), summarise(s, o), Bootstrap(0, resamples=30, min_instances=1)).values
         for s, o in ((scores, order), alone)
     ]
     assert (values[0][..., [2]] == values[1]).all()
@@ -129,9 +143,9 @@ def test_scores_in_pieces_and_in_any_order_are_the_same_scores():
 
 def test_without_resamples_there_are_no_intervals():
     scores, order = build(1)
-    how = Bootstrap(0, resamples=0, least=1)
+    how = Bootstrap(0, resamples=0, min_instances=1)
     metrics = summarise(scores, order)
-    table = with_intervals(metrics, Resampled.of(Scores.of(scores), metrics, how), how)
+    table = insert_intervals(metrics, ResampledValues.of(Scores.of(scores), metrics, how), how)
     assert table["value"].notna().all() and table[["value_low", "value_high", "value_se"]].isna().all(axis=None)
 
 
@@ -176,6 +190,6 @@ def test_intervals_cover_a_known_truth_at_the_nominal_rate(kind):
         order = pd.DataFrame([row | facts])
         how = Bootstrap(trial, resamples=1000)
         metrics = summarise(frame, order)
-        line = with_intervals(metrics, Resampled.of(Scores.of(frame), metrics, how), how).iloc[0]
+        line = insert_intervals(metrics, ResampledValues.of(Scores.of(frame), metrics, how), how).iloc[0]
         held += line["value_low"] <= truth <= line["value_high"]
     assert abs(held / trials - 0.95) <= 3 * np.sqrt(0.95 * 0.05 / trials), f"{held} of {trials}"

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from cfeval_cli.statistics.difference import holm, two_sided
-from cfeval_cli.statistics.resampled import USUAL, Bootstrap, enough, too_few
+from cfeval_cli.statistics.bootstrap import DEFAULT_RESAMPLES, Bootstrap, choose_n_resamples
+from cfeval_cli.statistics.hypothesis_tests import adjust_holm, compute_bootstrap_p_values, is_underpowered
 from cfeval_cli.statistics.subsets import ALL_EXPLAINERS, WITHOUT_CONTROLS, has_controls, select_subset
 from tests.statistics.tables import EXPLAINERS, build, conclude, drawn_rows, tau
 
-HOW = {"resamples": 25, "confidence": 0.8, "least": 1}
+HOW = {"resamples": 25, "confidence": 0.8, "min_instances": 1}
 
 
 def values(chosen, metric, names, better="higher"):
@@ -115,36 +115,46 @@ def test_a_ladder_has_no_controls():
 
 @given(st.integers(2, 40))
 def test_enough_resamples_let_a_difference_pass_holm_even_if_one_resample_is_against_it(metrics):
-    many, pairs = enough(metrics, 1000, 100), metrics * (metrics - 1) // 2
-    assert many >= USUAL and not too_few(many, pairs)
+    many, pairs = choose_n_resamples(metrics, 1000, 100), metrics * (metrics - 1) // 2
+    assert many >= DEFAULT_RESAMPLES and not is_underpowered(many, pairs)
     gaps = np.ones((many, 1))
     gaps[0] = -1.0
     p = np.ones(pairs)
-    p[0] = two_sided(gaps)[0]
-    assert holm(p)[0] < 0.05
-    p[0] = two_sided(np.ones((many, 1)))[0]
-    assert holm(p)[0] < 0.05
+    p[0] = compute_bootstrap_p_values(gaps)[0]
+    assert adjust_holm(p)[0] < 0.05
+    p[0] = compute_bootstrap_p_values(np.ones((many, 1)))[0]
+    assert adjust_holm(p)[0] < 0.05
 
 
 @given(st.integers(1, 3000), st.integers(1, 300))
 def test_too_few_resamples_are_those_with_which_nothing_can_pass(resamples, pairs):
     p = np.ones(pairs)
-    p[0] = two_sided(np.ones((resamples, 1)))[0]
-    assert too_few(resamples, pairs) == (min(1.0, 2 / (resamples + 1)) * pairs >= 0.05) == (holm(p)[0] >= 0.05)
+    p[0] = compute_bootstrap_p_values(np.ones((resamples, 1)))[0]
+    assert (
+        is_underpowered(resamples, pairs)
+        == (min(1.0, 2 / (resamples + 1)) * pairs >= 0.05)
+        == (adjust_holm(p)[0] >= 0.05)
+    )
 
 
 def test_many_scores_or_values_are_resampled_less_often_but_never_less_than_usual():
-    free = enough(16, 1000, 100)
+    free = choose_n_resamples(16, 1000, 100)
     assert free == 9600
-    assert USUAL < enough(16, 1_000_000, 100) < free and enough(16, 10**9, 100) == USUAL
-    assert USUAL < enough(16, 1000, 10_000) < free and enough(16, 1000, 10**9) == USUAL
-    assert enough(0, 0, 0) == enough(1, 1, 1) == USUAL
+    assert (
+        DEFAULT_RESAMPLES < choose_n_resamples(16, 1_000_000, 100) < free
+        and choose_n_resamples(16, 10**9, 100) == DEFAULT_RESAMPLES
+    )
+    assert (
+        DEFAULT_RESAMPLES < choose_n_resamples(16, 1000, 10_000) < free
+        and choose_n_resamples(16, 1000, 10**9) == DEFAULT_RESAMPLES
+    )
+    assert choose_n_resamples(0, 0, 0) == choose_n_resamples(1, 1, 1) == DEFAULT_RESAMPLES
 
 
 def test_what_has_no_differences_takes_the_first_resamples_only():
     scores, order = build(5, n=40, controls=("a",))
-    few, many = Bootstrap(0, resamples=30, least=1), Bootstrap(0, resamples=90, least=1)
-    both = Bootstrap(0, resamples=90, least=1, most=30)
+    few, many = Bootstrap(0, resamples=30, min_instances=1), Bootstrap(0, resamples=90, min_instances=1)
+    both = Bootstrap(0, resamples=90, min_instances=1, max_interval_resamples=30)
     of_few, of_many, of_both = (conclude(scores, order, how) for how in (few, many, both))
     for name in ("instance_agreement", "metric_agreement"):
         assert getattr(of_both, name).to_csv() == getattr(of_few, name).to_csv()

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cfeval_cli.statistics import correlation, instancewise
-from cfeval_cli.statistics.difference import holm, twins, two_sided
-from cfeval_cli.statistics.resampled import Bootstrap
+from cfeval_cli.statistics import correlation, instance_agreement
+from cfeval_cli.statistics.bootstrap import Bootstrap
+from cfeval_cli.statistics.hypothesis_tests import adjust_holm, compute_bootstrap_p_values
 from cfeval_cli.statistics.subsets import ALL_EXPLAINERS, WITHOUT_CONTROLS, select_subset
+from cfeval_cli.statistics.tau_differences import find_identical_metrics
 from tests.statistics.tables import EXPLAINERS, build, conclude, drawn_rows, sign, tau
 
 
@@ -28,7 +29,7 @@ def values(chosen, metric, variant, better="higher"):
 @given(st.integers(0, 10_000))
 def test_intervals_of_tau_are_those_of_a_loop_over_resamples(seed):
     scores, order = build(seed, n=8, gaps=True)
-    found = conclude(scores, order, Bootstrap(seed, resamples=25, confidence=0.8, least=1))
+    found = conclude(scores, order, Bootstrap(seed, resamples=25, confidence=0.8, min_instances=1))
     taus = {}
     for metric, variant, better in (("c", "label", "higher"), ("sufficiency", "del", "lower")):
         drawn = []
@@ -53,7 +54,7 @@ def test_intervals_of_tau_are_those_of_a_loop_over_resamples(seed):
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=9))
 def test_holm_rejects_step_by_step(p):
     """A hypothesis is rejected at level a exactly if its adjusted p is at most a: the procedure, run at each level."""
-    adjusted = holm(np.array(p))
+    adjusted = adjust_holm(np.array(p))
     for level in [*adjusted.tolist(), 0.05, 0.5]:
         rejected, left = set(), sorted(range(len(p)), key=lambda i: p[i])
         while left and p[left[0]] * len(left) <= level * (1 + 1e-12):
@@ -63,18 +64,20 @@ def test_holm_rejects_step_by_step(p):
 
 
 def test_holm_by_hand():
-    assert holm(np.array([0.01, 0.04, 0.03])).tolist() == pytest.approx([0.03, 0.06, 0.06])
+    assert adjust_holm(np.array([0.01, 0.04, 0.03])).tolist() == pytest.approx([0.03, 0.06, 0.06])
 
 
 def test_metrics_that_always_agree_are_one_hypothesis():
     tau = np.array([[0.5, 0.5, 0.1, 0.5], [0.4, 0.4, 0.2, 0.4], [np.nan, np.nan, 0.2, 0.1]])
-    twin = twins(tau).tolist()
+    twin = find_identical_metrics(tau).tolist()
     assert twin[0] == twin[1] and len({twin[0], twin[2], twin[3]}) == 3
     scores, order = build(3, n=30)
     double = scores[scores["metric"] == "c"].assign(variant="probability")
     more = order[order["metric"] == "c"].assign(variant="probability")
     found = conclude(
-        pd.concat([scores, double]), pd.concat([order, more], ignore_index=True), Bootstrap(0, resamples=200, least=1)
+        pd.concat([scores, double]),
+        pd.concat([order, more], ignore_index=True),
+        Bootstrap(0, resamples=200, min_instances=1),
     ).differences
     found = select_subset(found)
     same = found[found["same"]].iloc[0]
@@ -84,8 +87,8 @@ def test_metrics_that_always_agree_are_one_hypothesis():
 
 
 def test_no_p_is_zero_and_none_is_over_one():
-    assert two_sided(np.array([[1.0], [1.0], [2.0]])).tolist() == [0.5]
-    assert two_sided(np.zeros((5, 1))).tolist() == [1.0]
+    assert compute_bootstrap_p_values(np.array([[1.0], [1.0], [2.0]])).tolist() == [0.5]
+    assert compute_bootstrap_p_values(np.zeros((5, 1))).tolist() == [1.0]
 
 
 def test_metrics_that_rank_unlike_explainers_are_not_compared():
@@ -106,13 +109,13 @@ def test_metrics_that_rank_unlike_explainers_are_not_compared():
     without = [frame[frame["explainer"] != "b"] for frame in (scores, order)]
     (part,) = select_subset(conclude(*without, how).differences)[figures].to_numpy().tolist()
     assert found.loc[like & (found["variant"].isin(variants.values())), figures].to_numpy().tolist() == [part]
-    assert found.loc[like, "p_holm"].tolist() == pytest.approx(holm(found.loc[like, "p"].to_numpy()).tolist())
+    assert found.loc[like, "p_holm"].tolist() == pytest.approx(adjust_holm(found.loc[like, "p"].to_numpy()).tolist())
 
 
 @given(st.integers(0, 10_000), st.booleans(), st.sampled_from([(), ("a",), ("b", "d"), ("a", "b", "c")]))
 def test_agreement_by_instance_counts_pairs_of_explainers(seed, gaps, controls):
     scores, order = build(seed, n=7, gaps=gaps, controls=controls)
-    found = conclude(scores, order, Bootstrap(seed, resamples=20, confidence=0.8, least=1)).instance_agreement
+    found = conclude(scores, order, Bootstrap(seed, resamples=20, confidence=0.8, min_instances=1)).instance_agreement
     ids = sorted(scores["instance"].unique())
     known = {(r.metric, r.explainer, r.instance): r.numerator / r.denominator for r in scores.itertuples()}
 
@@ -155,10 +158,10 @@ def test_agreement_by_instance_counts_pairs_of_explainers(seed, gaps, controls):
 
 def test_blocks_do_not_change_a_bit(monkeypatch):
     scores, order = build(5, n=40, gaps=True)
-    whole = conclude(scores, order, Bootstrap(0, resamples=50, least=1))
+    whole = conclude(scores, order, Bootstrap(0, resamples=50, min_instances=1))
     monkeypatch.setattr(correlation, "_BLOCK", 300)
-    monkeypatch.setattr(instancewise, "_BLOCK", 100)
-    parts = conclude(scores, order, Bootstrap(0, resamples=50, least=1))
+    monkeypatch.setattr(instance_agreement, "_BLOCK", 100)
+    parts = conclude(scores, order, Bootstrap(0, resamples=50, min_instances=1))
     for name in ("metrics", "correlations", "differences", "instance_agreement"):
         assert getattr(whole, name).to_csv() == getattr(parts, name).to_csv()
 

@@ -7,7 +7,12 @@ import pandas as pd
 import pytest
 
 from cfeval_cli.seeding import make_stream
-from cfeval_cli.statistics.hierarchical import LEAST, Cells, levels, p_value
+from cfeval_cli.statistics.hierarchical import (
+    MIN_FACTOR_LEVELS,
+    CrossedValues,
+    compute_resampling_p_value,
+    list_factor_levels,
+)
 
 
 def some_rows(seed, missing=0.2, sizes=(4, 3, 2, 3), ks=(1, 3)):
@@ -32,10 +37,10 @@ def nested(rows, names=("data", "judge", "truth", "seed")):
 @pytest.mark.parametrize("seed", range(5))
 def test_the_mean_is_that_of_means_of_means_whatever_is_missing(seed):
     rows = some_rows(seed)
-    assert Cells.of(rows, "value").mean() == pytest.approx(nested(rows.dropna()))
-    more = [*levels(rows)]
+    assert CrossedValues.of(rows, "value").mean() == pytest.approx(nested(rows.dropna()))
+    more = [*list_factor_levels(rows)]
     more[0] = [*more[0], "nobody's"]
-    assert Cells.of(rows, "value", more).mean() == pytest.approx(nested(rows.dropna()))
+    assert CrossedValues.of(rows, "value", more).mean() == pytest.approx(nested(rows.dropna()))
 
 
 def drawn_by_loops(values, draws):
@@ -72,36 +77,38 @@ def drawn_by_loops(values, draws):
 
 @pytest.mark.parametrize("missing", [0.0, 0.3])
 def test_what_is_drawn_is_averaged_as_loops_do(missing):
-    cells = Cells.of(some_rows(3, missing), "value")
+    cells = CrossedValues.of(some_rows(3, missing), "value")
     assert cells.drawn(draws=60) == pytest.approx(drawn_by_loops(cells.values, 60), nan_ok=True)
 
 
 def test_draws_are_the_same_each_time_and_paired_among_the_same_levels():
     rows = some_rows(1, 0.0)
     rows["other"] = rows["value"] + 0.25
-    among = levels(rows)
+    among = list_factor_levels(rows)
     rows = rows.dropna()
-    one, two = (Cells.of(rows, name, among).drawn(draws=50) for name in ("value", "other"))
+    one, two = (CrossedValues.of(rows, name, among).drawn(draws=50) for name in ("value", "other"))
     assert two - one == pytest.approx(np.full(50, 0.25))
 
 
 def test_without_spread_the_interval_is_a_point_and_of_few_there_is_none():
     rows = some_rows(2, 0.0).assign(value=0.5)
-    told = Cells.of(rows, "value").told(draws=200)
+    told = CrossedValues.of(rows, "value").told(draws=200)
     assert (told.mean, told.low, told.high, told.known) == (0.5, 0.5, 0.5, True)
     for name in ("data", "judge"):
-        few = rows[rows[name].isin(sorted(set(rows[name]))[: LEAST - 1])]
-        told = Cells.of(few, "value").told(draws=200)
+        few = rows[rows[name].isin(sorted(set(rows[name]))[: MIN_FACTOR_LEVELS - 1])]
+        told = CrossedValues.of(few, "value").told(draws=200)
         assert not told.known and told.mean == 0.5 and told.rows == len(few)
-    nothing = Cells.of(rows.assign(value=np.nan), "value").told()
-    assert np.isnan(Cells.of(rows.assign(value=np.nan), "value").drawn(draws=5)).all()
+    nothing = CrossedValues.of(rows.assign(value=np.nan), "value").told()
+    assert np.isnan(CrossedValues.of(rows.assign(value=np.nan), "value").drawn(draws=5)).all()
     assert math.isnan(nothing.mean) and (nothing.rows, nothing.data, nothing.judges) == (0, 0, 0)
 
 
 def test_p_is_two_sided_and_never_zero():
-    assert p_value(np.arange(1.0, 100.0)) == pytest.approx(2 / 100)
-    assert p_value(np.array([-1.0, 1.0, np.nan])) == 1.0 and math.isnan(p_value(np.array([np.nan])))
-    assert p_value(np.arange(1.0, 100.0), 50.0) == 1.0
+    assert compute_resampling_p_value(np.arange(1.0, 100.0)) == pytest.approx(2 / 100)
+    assert compute_resampling_p_value(np.array([-1.0, 1.0, np.nan])) == 1.0 and math.isnan(
+        compute_resampling_p_value(np.array([np.nan]))
+    )
+    assert compute_resampling_p_value(np.arange(1.0, 100.0), 50.0) == 1.0
 
 
 WORLDS = {  # deviations between data sets, judges, truths, seeds, data sets by judges, and of all else
@@ -119,6 +126,6 @@ def test_the_interval_covers_the_mean_of_a_world_of_many_data_sets_and_judges(wo
         values = 0.3 + rng.normal(0, rest, (7, 4, 2, 5)) + rng.normal(0, of_set, (7, 1, 1, 1))
         values += rng.normal(0, of_judge, (1, 4, 1, 1)) + rng.normal(0, of_truth, (1, 4, 2, 1))
         values += rng.normal(0, of_seed, (7, 1, 1, 5)) + rng.normal(0, of_both, (7, 4, 1, 1))
-        told = Cells(values, values.size).told(draws=500)
+        told = CrossedValues(values, values.size).told(draws=500)
         hits += told.low <= 0.3 <= told.high
     assert hits / 300 >= 0.86  # 0.95 is meant; with four judges a little less is had, and docs/statistics.md says so

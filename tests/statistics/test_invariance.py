@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cfeval_cli.statistics import correlation, invariance
-from cfeval_cli.statistics.correlation import families
-from cfeval_cli.statistics.invariance import TOGETHER, Reparametrised
-from cfeval_cli.statistics.resampled import Bootstrap, Resampled
+from cfeval_cli.statistics.bootstrap import Bootstrap
+from cfeval_cli.statistics.correlation import list_families
+from cfeval_cli.statistics.invariance import TOGETHER, ReparametrisedValues
+from cfeval_cli.statistics.resampled_values import ResampledValues
 from cfeval_cli.statistics.scores import Scores
 from cfeval_cli.statistics.subsets import ALL_EXPLAINERS, WITHOUT_CONTROLS, select_subset
 from tests.statistics.tables import EXPLAINERS, KINDS, build, conclude, summarise
@@ -33,13 +34,13 @@ def made(seed, draws=4, gaps=False):
         changed[name] = np.repeat(values[None], draws, axis=0)
         some = rng.random(changed[name].shape) < 0.1
         changed[name] += some * rng.integers(-2, 3, some.shape)
-    return Reparametrised(ROWS, list(EXPLAINERS), values, changed, 7)
+    return ReparametrisedValues(ROWS, list(EXPLAINERS), values, changed, 7)
 
 
 @cache
 def drawn():
     scores, order = build(0)
-    return Resampled.of(Scores.of(scores), summarise(scores, order), HOW)
+    return ResampledValues.of(Scores.of(scores), summarise(scores, order), HOW)
 
 
 def by_hand(ours, theirs, better):
@@ -55,7 +56,7 @@ def by_hand(ours, theirs, better):
 @given(st.integers(0, 100_000), st.booleans())
 def test_ranges_are_those_of_all_draws_counted_one_by_one(seed, gaps):
     found, like = made(seed, gaps=gaps), drawn()
-    table = invariance.table(found, like, list(families(like, "")))
+    table = invariance.build_tau_ranges(found, like, list(list_families(like, "")))
     lines = table.set_index(["metric", "variant"])
     for row, (metric, variant, better) in enumerate(KINDS[:2]):
         real = by_hand(found.values[row], found.values[2], better)
@@ -79,10 +80,10 @@ def test_ranges_are_those_of_all_draws_counted_one_by_one(seed, gaps):
 @given(st.integers(0, 100_000))
 def test_tau_can_be_had_among_some_of_the_explainers(seed):
     found, like = made(seed), drawn()
-    (family,) = families(like, "")
+    (family,) = list_families(like, "")
     whole, _ = found.drawn(like)
     some = np.array([0, 2, 3])
-    tau = correlation.taus(whole, replace(family, explainers=some))
+    tau = correlation.compute_kendall_tau(whole, replace(family, explainers=some))
     for j, (_, _, better) in enumerate(KINDS[:2]):
         for draw, values in enumerate(whole.values):
             at = [like.rows.index(row) for row in ROWS]
@@ -96,7 +97,7 @@ def test_what_moves_stands_beside_values_and_correlations_and_rounding_moves_not
     changed = {name: np.repeat(values[None], 2, axis=0) for name in (TOGETHER, "scale")}
     changed["scale"][1, 0] = [2, 1, 3, 4]  # C of a and b
     changed["scale"][0, 1] *= 1 + 1e-13
-    found = Reparametrised(ROWS, list(EXPLAINERS), values, changed, 3)
+    found = ReparametrisedValues(ROWS, list(EXPLAINERS), values, changed, 3)
     done = conclude(scores, order, HOW, reparametrised=found)
     moves = done.metrics.groupby("metric")["moves"].agg(list)
     assert moves["c"] == [True, True, False, False]
@@ -120,11 +121,11 @@ def test_without_reparametrisations_nothing_is_said():
 
 def test_a_ladder_is_judged_by_its_known_order():
     like = drawn()
-    rungs = Resampled(**{**vars(like), "rungs": np.array([0.0, 0.3, 0.6, 1.0])})
+    rungs = ResampledValues(**{**vars(like), "rungs": np.array([0.0, 0.3, 0.6, 1.0])})
     values = np.array([[1.0, 2, 3, 4], [1, 2, 3, 4], [4, 3, 2, 1]])
     changed = {"scale": np.stack([values, values[:, [1, 0, 2, 3]]])}
-    found = Reparametrised(ROWS, list(EXPLAINERS), values, changed, 5)
-    table = invariance.table(found, rungs, list(families(rungs, "signed"))).set_index("metric")
+    found = ReparametrisedValues(ROWS, list(EXPLAINERS), values, changed, 5)
+    table = invariance.build_tau_ranges(found, rungs, list(list_families(rungs, "signed"))).set_index("metric")
     assert set(table["agreement"]) == {"order"} and set(table["moved_by"]) == {"scale"}
     assert table.loc["c", ["tau", "tau_lowest", "tau_highest"]].tolist() == pytest.approx([1, 2 / 3, 1])
     assert table.loc["sufficiency", ["tau", "tau_lowest", "tau_highest"]].tolist() == pytest.approx([-1, -1, -2 / 3])

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from scipy.stats import sem
 
 from cfeval_cli.core import NO_FEATURE, Cost, ExplainerResult, Explanation
+from cfeval_cli.statistics.bootstrap import Bootstrap
 from cfeval_cli.statistics.noise import COLUMNS, Again, compared, moved, named, valued
-from cfeval_cli.statistics.resampled import Bootstrap
 from cfeval_cli.statistics.scores import Scores
 
 LISTS = st.lists(st.permutations(range(4)).flatmap(lambda p: st.integers(0, 4).map(lambda size: p[:size])), min_size=1)

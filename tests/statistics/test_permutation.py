@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from cfeval_cli.statistics import permutation
-from cfeval_cli.statistics.ranking import ranks
+from cfeval_cli.statistics.ranking import compute_ranks
 
 
 def p_values(u, v):
     """Of two lists of values."""
-    p_tau, p_rho = permutation.p_values(*(ranks(side[None], "lower") for side in (u, v)))
+    p_tau, p_rho = permutation.compute_permutation_p_values(*(compute_ranks(side[None], "lower") for side in (u, v)))
     return p_tau[0, 0], p_rho[0, 0]
 
 
@@ -83,10 +83,10 @@ def test_beyond_eight_orders_are_drawn_and_no_p_is_zero():
 def test_many_metrics_and_truths_at_once_are_each_by_itself(monkeypatch):
     rng = np.random.default_rng(0)
     for size in (5, 9):
-        ours, theirs = (ranks(rng.integers(0, 4, (n, size)).astype(float), "higher") for n in (3, 2))
-        p_tau, p_rho = permutation.p_values(ours, theirs)
+        ours, theirs = (compute_ranks(rng.integers(0, 4, (n, size)).astype(float), "higher") for n in (3, 2))
+        p_tau, p_rho = permutation.compute_permutation_p_values(ours, theirs)
         for i in range(3):
             for j in range(2):
                 assert (p_tau[i, j], p_rho[i, j]) == pytest.approx(p_values(ours[i], theirs[j]))
     monkeypatch.setattr(permutation, "_BLOCK", 2 * 81 * 700)  # in blocks of 700, the last one of fewer
-    assert permutation.p_values(ours, theirs)[0] == pytest.approx(p_tau)
+    assert permutation.compute_permutation_p_values(ours, theirs)[0] == pytest.approx(p_tau)

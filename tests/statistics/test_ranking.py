@@ -6,12 +6,12 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy import stats
 
-from cfeval_cli.statistics.ranking import agreement, ranks
+from cfeval_cli.statistics.ranking import compute_rank_correlations, compute_ranks
 
 
 def coefficients(u, v):
     """τ and ρ of two lists of values."""
-    tau, rho = agreement(*(ranks(side, "lower")[None] for side in (u, v)))
+    tau, rho = compute_rank_correlations(*(compute_ranks(side, "lower")[None] for side in (u, v)))
     return tau[0, 0], rho[0, 0]
 
 
@@ -75,16 +75,16 @@ def test_spearman_of_a_constant_is_undefined_and_kendall_is_zero():
 def test_ranks_count_the_better_ones(xs):
     for better, beats in (("higher", lambda a, b: a > b), ("lower", lambda a, b: a < b)):
         expected = [1 + sum(beats(y, x) for y in xs) + (xs.count(x) - 1) / 2 for x in xs]
-        assert ranks(np.array(xs), better).tolist() == expected
+        assert compute_ranks(np.array(xs), better).tolist() == expected
 
 
 def test_noise_in_the_last_bits_is_a_tie_and_nan_has_no_rank():
-    assert ranks(np.array([0.1 + 0.2, 0.3, np.nan, 0.1]), "higher").tolist()[:2] == [1.5, 1.5]
-    assert np.isnan(ranks(np.array([0.3, np.nan]), "higher")[1])
-    assert ranks(np.array([1e-17, -1e-17, 0.0, 0.5]), "higher").tolist() == [3, 3, 3, 1]
+    assert compute_ranks(np.array([0.1 + 0.2, 0.3, np.nan, 0.1]), "higher").tolist()[:2] == [1.5, 1.5]
+    assert np.isnan(compute_ranks(np.array([0.3, np.nan]), "higher")[1])
+    assert compute_ranks(np.array([1e-17, -1e-17, 0.0, 0.5]), "higher").tolist() == [3, 3, 3, 1]
     edge = 0.1234567890125  # wherever a rounding edge lies, neighbours are tied
-    assert ranks(np.array([edge, np.nextafter(edge, 1), np.nextafter(edge, 0)]), "lower").tolist() == [2, 2, 2]
-    assert ranks(np.array([0.1, 0.1 + 1e-10]), "lower").tolist() == [1, 2]
+    assert compute_ranks(np.array([edge, np.nextafter(edge, 1), np.nextafter(edge, 0)]), "lower").tolist() == [2, 2, 2]
+    assert compute_ranks(np.array([0.1, 0.1 + 1e-10]), "lower").tolist() == [1, 2]
 
 
 # Table 1 of the paper, Adults: values of Random, Omission, LIME, Anchor, DecisionBoundary, LogisticRegression,

@@ -6,13 +6,21 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cfeval_cli.statistics.contest import contest
-from cfeval_cli.statistics.recommendation import Costs, Judge, Rule, View, cheapest, disagreements, recommend
-from cfeval_cli.statistics.resampled import Bootstrap
+from cfeval_cli.statistics.bootstrap import Bootstrap
+from cfeval_cli.statistics.explainer_comparison import compare_explainers
+from cfeval_cli.statistics.recommendation import (
+    ExplainerProperties,
+    JudgeEvidence,
+    PreferredMetrics,
+    RunEvidence,
+    find_disagreements,
+    recommend,
+    select_cheapest,
+)
 from cfeval_cli.statistics.scores import Scores
 
 HOW = Bootstrap(0, 500)
-RULE = Rule("a test", {"contribution": ["comprehensiveness", "aopc"], "change": ["validity_soft"]})
+RULE = PreferredMetrics("a test", {"contribution": ["comprehensiveness", "aopc"], "change": ["validity_soft"]})
 QUESTIONS = {"shapley": "contribution", "contrast": "change"}
 
 
@@ -25,7 +33,7 @@ def view(cells, n=60, questions=QUESTIONS, seed=0):
             values = mean + rng.normal(0, 0.1, n)
             scores += [(i, name, metric, variant, value, 1.0) for i, value in enumerate(values)]
             metrics.append((metric, variant, name, np.nan, name == "random", "higher", values.mean()))
-    return View(
+    return RunEvidence(
         Scores.of(
             pd.DataFrame(scores, columns=["instance", "explainer", "metric", "variant", "numerator", "denominator"])
         ),
@@ -38,7 +46,7 @@ def people(a, b, c, random=5.0):
     return {"a": a, "b": b, "c": c, "random": random}
 
 
-COSTS = Costs({"a": 10.0, "b": 2.0, "c": 1.0, "random": 0.0}, {"a": 1.0}, {"b": 0.5})
+COSTS = ExplainerProperties({"a": 10.0, "b": 2.0, "c": 1.0, "random": 0.0}, {"a": 1.0}, {"b": 0.5})
 FULL = {
     ("recall", "signed"): people(0, 0, 9), ("recall", "shapley"): people(1, 1, 0),
     ("comprehensiveness", "del"): people(0, 0, 9), ("comprehensiveness", "marginal"): people(1, 1, 0),
@@ -79,7 +87,7 @@ def test_judges_check_the_rule_and_contradict_it_if_half_of_them_do():
     right, wrong = view(FULL), view(FULL | {("recall", "shapley"): people(0, 0, 1)})
     said = {}
     for many in (0, 1, 2, 3):
-        judges = [Judge(f"j{i}", wrong if i < many else right) for i in range(3)]
+        judges = [JudgeEvidence(f"j{i}", wrong if i < many else right) for i in range(3)]
         said[many] = recommend(right, judges, RULE, COSTS, HOW)["questions"]["contribution"]
         assert [one["holds"] for one in said[many]["judges"]] == [i >= many for i in range(3)]
     assert [said[many]["contradictions"] for many in range(4)] == [[], [], ["judges"], ["judges"]]
@@ -101,9 +109,11 @@ def test_nothing_is_recommended_where_nothing_can_be_told():
 
 
 def test_equally_cheap_ones_go_by_their_worth():
-    found = contest(view({("m", "v"): people(1, 1.01, 0)}).scores, ("m", "v"), ["a", "b", "c"], "higher", HOW)
-    assert cheapest(found, {"a": 1.0, "b": 1.0, "c": 0.0}) == found.best
-    assert cheapest(found, {"a": 1.0}) == "a"
+    found = compare_explainers(
+        view({("m", "v"): people(1, 1.01, 0)}).scores, ("m", "v"), ["a", "b", "c"], "higher", HOW
+    )
+    assert select_cheapest(found, {"a": 1.0, "b": 1.0, "c": 0.0}) == found.best
+    assert select_cheapest(found, {"a": 1.0}) == "a"
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -119,13 +129,13 @@ def test_the_instances_that_explainers_disagree_about_are_those_of_a_loop(seed):
         return np.mean([1 - len(x & y) / len(x | y) for x, y in pairs])
 
     wanted = sorted(range(30), key=lambda i: (-round(apart(i), 6), ids[i]))[:3]
-    found = disagreements(named, ids, 6)
+    found = find_disagreements(named, ids, 6)
     assert [one["instance"] for one in found] == [ids[i] for i in wanted]
     assert [one["apart"] for one in found] == pytest.approx([apart(i) for i in wanted], abs=1e-6)
-    assert disagreements({"a": named["a"]}, ids, 6) == []
-    assert disagreements({"a": named["a"], "b": named["a"]}, ids, 6) == []
+    assert find_disagreements({"a": named["a"]}, ids, 6) == []
+    assert find_disagreements({"a": named["a"], "b": named["a"]}, ids, 6) == []
 
 
 def test_the_rule_that_is_shipped_answers_both_questions_and_says_where_it_is_from():
-    rule = Rule.shipped()
+    rule = PreferredMetrics.shipped()
     assert set(rule.believed) == {"contribution", "change"} and all(rule.believed.values()) and rule.source

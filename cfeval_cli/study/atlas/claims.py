@@ -12,9 +12,15 @@ import numpy as np
 import pandas as pd
 
 from cfeval_cli.core import Floats
-from cfeval_cli.statistics.bootstrap import interval
-from cfeval_cli.statistics.difference import holm
-from cfeval_cli.statistics.hierarchical import LEAST, Cells, Levels, levels, p_value
+from cfeval_cli.statistics.bootstrap import compute_percentile_interval
+from cfeval_cli.statistics.hierarchical import (
+    MIN_FACTOR_LEVELS,
+    CrossedValues,
+    FactorLevels,
+    compute_resampling_p_value,
+    list_factor_levels,
+)
+from cfeval_cli.statistics.hypothesis_tests import adjust_holm
 from cfeval_cli.study.atlas.summary import RUN, SURE, WHOLE, Summary, by_run, differences
 
 HOLDS, FAILS, OPEN = "holds", "does not hold", "open"
@@ -36,7 +42,7 @@ class Figure:
     @property
     def known(self) -> bool:
         """Whether anything is to be said of other data sets and judges."""
-        return min(self.sets, self.judges) >= LEAST and not np.isnan(self.value)
+        return min(self.sets, self.judges) >= MIN_FACTOR_LEVELS and not np.isnan(self.value)
 
 
 @dataclass(frozen=True)
@@ -69,10 +75,10 @@ def answered(summary: Summary) -> list[Claim]:
     """Each claim with its answer."""
     every = fixed()
     found = [_TESTS[claim["test"]](summary.rows, claim) for claim in every]
-    raw = np.array([p_value(one.drawn) if one.known else 1.0 for one in found])
+    raw = np.array([compute_resampling_p_value(one.drawn) if one.known else 1.0 for one in found])
     return [
         Claim(told["name"], told["of"], told["text"], told["limit"], figure, float(p))
-        for told, figure, p in zip(every, found, holm(raw), strict=True)
+        for told, figure, p in zip(every, found, adjust_holm(raw), strict=True)
     ]
 
 
@@ -88,10 +94,10 @@ def _asked(rows: pd.DataFrame, claim: Mapping[str, Any]) -> pd.DataFrame:
     return mine[~mine["circular"]] if claim.get("clean") else mine
 
 
-def _figure(cells: Cells, limit: float = 0.0, sign: float = 1.0) -> Figure:
+def _figure(cells: CrossedValues, limit: float = 0.0, sign: float = 1.0) -> Figure:
     """Of a mean that must be above a limit, or with the other sign below it."""
     mean, drawn = cells.mean(), cells.drawn()
-    low, high = interval(drawn, 0.95)
+    low, high = compute_percentile_interval(drawn, 0.95)
     return Figure(
         sign * (mean - limit),
         sign * (drawn - limit),
@@ -107,14 +113,14 @@ def _difference(rows: pd.DataFrame, claim: Mapping[str, Any]) -> Figure:
     """The mean of some metrics less that of others, in the same runs."""
     mine, name = _asked(rows, claim), claim["figure"]
     gaps = differences(by_run(mine, name), _chosen(mine, claim["one"]), _chosen(mine, claim["two"]), name)
-    return _figure(Cells.of(gaps, name), claim["limit"])
+    return _figure(CrossedValues.of(gaps, name), claim["limit"])
 
 
 def _moves(rows: pd.DataFrame, claim: Mapping[str, Any]) -> Figure:
     """How far the figure of some metrics is from that of others, whichever is larger."""
     mine, name = _asked(rows, claim), claim["figure"]
     gaps = differences(by_run(mine, name), _chosen(mine, claim["one"]), _chosen(mine, claim["two"]), name)
-    return _figure(Cells.of(gaps.assign(**{name: gaps[name].abs()}), name), claim["limit"])
+    return _figure(CrossedValues.of(gaps.assign(**{name: gaps[name].abs()}), name), claim["limit"])
 
 
 def _interaction(rows: pd.DataFrame, claim: Mapping[str, Any]) -> Figure:
@@ -127,25 +133,25 @@ def _interaction(rows: pd.DataFrame, claim: Mapping[str, Any]) -> Figure:
         sides.append(gaps.groupby(["data", "judge", "seed", "k"])[name].mean())
     both = pd.concat(sides, axis=1, join="inner", keys=list(_ASKED)).dropna()
     gaps = (both[_ASKED[0]] - both[_ASKED[1]]).rename(name).reset_index().assign(truth="")
-    return _figure(Cells.of(gaps, name), claim["limit"])
+    return _figure(CrossedValues.of(gaps, name), claim["limit"])
 
 
 def _best(rows: pd.DataFrame, claim: Mapping[str, Any]) -> Figure:
     """How far the mean of some metrics is above the highest of all others."""
     mine, name = _asked(rows, claim), claim["figure"]
     chosen = _chosen(mine, claim["one"])
-    among, others = levels(mine), [pair for pair in _complete(mine) if pair not in chosen]
+    among, others = list_factor_levels(mine), [pair for pair in _complete(mine) if pair not in chosen]
     figures = by_run(mine, name)
-    gaps = [Cells.of(differences(figures, chosen, [pair], name), name, among) for pair in others]
+    gaps = [CrossedValues.of(differences(figures, chosen, [pair], name), name, among) for pair in others]
     return _least(gaps, len(mine), among)
 
 
 def _reaches(rows: pd.DataFrame, claim: Mapping[str, Any]) -> Figure:
     """How far the highest mean of all metrics is below a limit."""
     mine, name = _asked(rows, claim), claim["figure"]
-    among = levels(mine)
-    cells = [Cells.of(_of(mine, pair), name, among) for pair in _complete(mine)]
-    below = [Cells(claim["limit"] - one.values, one.rows) for one in cells]
+    among = list_factor_levels(mine)
+    cells = [CrossedValues.of(_of(mine, pair), name, among) for pair in _complete(mine)]
+    below = [CrossedValues(claim["limit"] - one.values, one.rows) for one in cells]
     found = _least(below, len(mine), among)
     ends = (claim["limit"] - found.ends[1], claim["limit"] - found.ends[0])
     return Figure(found.value, found.drawn, found.rows, found.sets, found.judges, claim["limit"] - found.shown, ends)
@@ -159,16 +165,16 @@ def _opposed(rows: pd.DataFrame, claim: Mapping[str, Any]) -> Figure:
     counts = leaning.groupby(RUN)[["up", "down"]].sum().astype(float)
     pairs = (counts["up"] + counts["down"]) * (counts["up"] + counts["down"] - 1) / 2
     opposite = (counts["up"] * counts["down"] / pairs.where(pairs > 0)).rename(name).reset_index()
-    return _figure(Cells.of(opposite, name), claim["limit"])
+    return _figure(CrossedValues.of(opposite, name), claim["limit"])
 
 
-def _least(cells: Sequence[Cells], rows: int, among: Levels) -> Figure:
+def _least(cells: Sequence[CrossedValues], rows: int, among: FactorLevels) -> Figure:
     """The lowest of several means, in what is given and in every draw."""
     if not cells:
         return Figure(float("nan"), np.zeros(0), rows, 0, 0, float("nan"), (float("nan"), float("nan")))
     value = min(one.mean() for one in cells)
     drawn = np.stack([one.drawn() for one in cells]).min(axis=0)
-    low, high = interval(drawn, 0.95)
+    low, high = compute_percentile_interval(drawn, 0.95)
     sets, judges = min(one.sets for one in cells), min(one.judges for one in cells)
     return Figure(value, drawn, rows, sets, judges, value, (float(low), float(high)))
 

@@ -14,7 +14,7 @@ from cfeval_cli.errors import UserError
 from cfeval_cli.report.titles import make_metric_title
 from cfeval_cli.results import validation as checked
 from cfeval_cli.results.record import RunRecord
-from cfeval_cli.statistics.ranking import ranks
+from cfeval_cli.statistics.ranking import compute_ranks
 from cfeval_cli.statistics.subsets import ALL_EXPLAINERS, WITHOUT_CONTROLS, select_subset
 
 KEY = ["data", "judge", "truth", "seed", "k", "metric", "variant"]
@@ -131,7 +131,7 @@ def _by_key(table: pd.DataFrame, agreed: str) -> dict[tuple[Any, ...], dict[Any,
 def signs(values: Floats) -> Floats:
     """Which explainer of each pair has the larger value (R, P): 1, -1, or 0 for a tie; NaN where one has none."""
     first, second = np.triu_indices(values.shape[1], 1)
-    places = ranks(values, "lower")
+    places = compute_ranks(values, "lower")
     return np.asarray(np.sign(places[:, first] - places[:, second]))
 
 

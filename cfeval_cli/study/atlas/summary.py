@@ -14,12 +14,18 @@ import numpy as np
 import pandas as pd
 
 from cfeval_cli.core import Floats
-from cfeval_cli.statistics.difference import holm
-from cfeval_cli.statistics.hierarchical import DRAWS, Cells, Levels, Told, levels
 from cfeval_cli.statistics.hierarchical import FACTORS as NESTED
-from cfeval_cli.statistics.ranking import agreement, ranks
-from cfeval_cli.statistics.shares import shares, together
-from cfeval_cli.statistics.student import t_interval
+from cfeval_cli.statistics.hierarchical import (
+    N_RESAMPLES,
+    CrossedValues,
+    FactorLevels,
+    HierarchicalMean,
+    list_factor_levels,
+)
+from cfeval_cli.statistics.hypothesis_tests import adjust_holm
+from cfeval_cli.statistics.ranking import compute_rank_correlations, compute_ranks
+from cfeval_cli.statistics.student_t import compute_t_interval
+from cfeval_cli.statistics.variance_decomposition import compute_interaction_share, decompose_variance
 from cfeval_cli.study.atlas.rows import TAUS, TYPES
 from cfeval_cli.study.atlas.store import Atlas
 
@@ -47,16 +53,16 @@ class Metric:
     block: str
     arbitrary: bool  # it depends on a constant that no prediction depends on
     compared: bool  # it has nearly all cells of the question, and depends on no such constant
-    taus: dict[str, Told]  # by column
-    clean: Told  # without controls and without what is so by construction: cells, and explainers
-    diagnosticity: Told
-    agreement: Told
+    taus: dict[str, HierarchicalMean]  # by column
+    clean: HierarchicalMean  # without controls and without what is so by construction: cells, and explainers
+    diagnosticity: HierarchicalMean
+    agreement: HierarchicalMean
     model_rows: float
     circular: int  # rows in which it is the best by construction
     rows: int
 
     @property
-    def lead(self) -> Told:
+    def lead(self) -> HierarchicalMean:
         """What it is ranked by."""
         return self.taus[LEAD]
 
@@ -124,7 +130,7 @@ class Summary:
 
     def _answer(self, question: str) -> Answer:
         mine = self.asked(question)
-        among, cells = levels(mine), mine.groupby(RUN).ngroups
+        among, cells = list_factor_levels(mine), mine.groupby(RUN).ngroups
         found = [
             _metric(part, among, cells, (str(metric), str(variant)))
             for (metric, variant), part in mine.groupby(["metric", "variant"], sort=False)
@@ -142,11 +148,11 @@ class Summary:
             if len(mine) < 2:
                 continue
             mine = mine.assign(metric=mine["metric"] + " " + mine["variant"])
-            alone = shares(mine, LEAD, FACTORS)
+            alone = decompose_variance(mine, LEAD, FACTORS)
             rest = 1 - sum(alone.values())
             lines += [(question, factor, share, len(mine)) for factor, share in alone.items()]
             for factor in ("judge", "data"):
-                more = together(mine, LEAD, FACTORS, ("metric", factor))
+                more = compute_interaction_share(mine, LEAD, FACTORS, ("metric", factor))
                 lines.append((question, f"metric × {factor}", more, len(mine)))
             lines.append((question, "all else", rest, len(mine)))
         return pd.DataFrame(lines, columns=["question", "factor", "share", "rows"])
@@ -168,7 +174,7 @@ class Summary:
         """For every two truths, how alike they rank the metrics that both rank, and that depend on no constant."""
         free = self.rows[~self.rows["arbitrary"]]
         means = {
-            str(truth): {key: Cells.of(part, LEAD).mean() for key, part in mine.groupby(["metric", "variant"])}
+            str(truth): {key: CrossedValues.of(part, LEAD).mean() for key, part in mine.groupby(["metric", "variant"])}
             for truth, mine in free.groupby("truth")
         }
         lines = []
@@ -190,7 +196,7 @@ class Summary:
         return counted.reset_index()
 
 
-def _metric(part: pd.DataFrame, among: Levels, cells: int, pair: Pair) -> Metric:
+def _metric(part: pd.DataFrame, among: FactorLevels, cells: int, pair: Pair) -> Metric:
     arbitrary = bool(part["arbitrary"].any())
     free = part[~part["circular"]]
     return Metric(
@@ -199,10 +205,12 @@ def _metric(part: pd.DataFrame, among: Levels, cells: int, pair: Pair) -> Metric
         block=str(part["block"].iloc[0]),
         arbitrary=arbitrary,
         compared=not arbitrary and len(part) >= WHOLE * cells,
-        taus={name: Cells.of(part, name, among).told(draws=DRAWS if name == LEAD else 0) for name in TAUS},
-        clean=Cells.of(free, "tau_without_circular", among).told(),
-        diagnosticity=Cells.of(part, "diagnosticity", among).told(),
-        agreement=Cells.of(part, "agreement", among).told(draws=0),
+        taus={
+            name: CrossedValues.of(part, name, among).told(draws=N_RESAMPLES if name == LEAD else 0) for name in TAUS
+        },
+        clean=CrossedValues.of(free, "tau_without_circular", among).told(),
+        diagnosticity=CrossedValues.of(part, "diagnosticity", among).told(),
+        agreement=CrossedValues.of(part, "agreement", among).told(draws=0),
         model_rows=float(part["model_rows"].mean()),
         circular=int(part["circular"].sum()),
         rows=len(part),
@@ -230,10 +238,10 @@ def _behind(mine: pd.DataFrame, best: Metric, found: Sequence[Metric]) -> dict[P
     told, p = {}, []
     for one in found:
         if one.compared and one is not best:
-            gap = t_interval(_of_data(figures, best.pair, one.pair))
+            gap = compute_t_interval(_of_data(figures, best.pair, one.pair))
             told[one.pair] = (gap.mean, gap.low, gap.high)
             p.append(1.0 if np.isnan(gap.p) else gap.p)
-    adjusted: Floats = holm(np.array(p)) if p else np.zeros(0)
+    adjusted: Floats = adjust_holm(np.array(p)) if p else np.zeros(0)
     return {pair: (*gap, float(one)) for (pair, gap), one in zip(told.items(), adjusted, strict=True)}
 
 
@@ -248,5 +256,5 @@ def _of_data(figures: pd.DataFrame, one: Pair, two: Pair) -> Floats:
 
 
 def _alike(one: Floats, two: Floats) -> float:
-    sides = [ranks(side, "higher")[None] for side in (one, two)]
-    return float(agreement(*sides)[0][0, 0])
+    sides = [compute_ranks(side, "higher")[None] for side in (one, two)]
+    return float(compute_rank_correlations(*sides)[0][0, 0])

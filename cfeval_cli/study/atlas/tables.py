@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from cfeval_cli.report.numbers import COUNT, P_VALUE, TENTH_PERCENT, fixed
 from cfeval_cli.report.render.markdown import render_markdown
 from cfeval_cli.report.table import CIRCULAR, MOVES, Cell, Row, Table, Title
-from cfeval_cli.statistics.hierarchical import LEAST, Told
+from cfeval_cli.statistics.hierarchical import MIN_FACTOR_LEVELS, HierarchicalMean
 from cfeval_cli.study.atlas.claims import Claim
 from cfeval_cli.study.atlas.summary import Answer, Metric, Summary
 
@@ -28,7 +28,7 @@ def headlines(summary: Summary) -> list[tuple[str, str, list[str]]]:
 def _say(answer: Answer) -> tuple[str, list[str]]:
     best, clean = answer.best, answer.clean
     if best is None:
-        few = f"fewer than {LEAST} data sets or judges say nothing of others"
+        few = f"fewer than {MIN_FACTOR_LEVELS} data sets or judges say nothing of others"
         first = next(iter(answer.compared), None)
         more = (
             [] if first is None else [f"In these runs {first.title} has the highest mean τ, {number(first.lead.mean)}."]
@@ -48,7 +48,7 @@ def _say(answer: Answer) -> tuple[str, list[str]]:
         else "Every other metric is significantly worse.",
     ]
     if clean is not None and clean is not best:
-        among = f"among metrics with at least {LEAST} data sets and {LEAST} judges"
+        among = f"among metrics with at least {MIN_FACTOR_LEVELS} data sets and {MIN_FACTOR_LEVELS} judges"
         text = f"Highest without what is right by construction, {among}: {clean.title}, {spread(clean.clean)}."
         if not best.clean.known and best.clean.rows:
             few = f"{best.clean.data} data sets, {best.clean.judges} judges, no interval"
@@ -71,12 +71,12 @@ def number(value: float) -> str:
     return Cell(value, form=_TWO_DIGITS).text
 
 
-def spread(estimate: Told) -> str:
+def spread(estimate: HierarchicalMean) -> str:
     """Write a mean with its interval, if it has one."""
     return _estimate_cell(estimate).text
 
 
-def _estimate_cell(estimate: Told, *, bold: bool = False) -> Cell:
+def _estimate_cell(estimate: HierarchicalMean, *, bold: bool = False) -> Cell:
     return Cell(estimate.mean, estimate.low, estimate.high, bold=bold, form=_TWO_DIGITS)
 
 

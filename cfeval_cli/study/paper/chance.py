@@ -8,8 +8,8 @@ from itertools import permutations
 
 import numpy as np
 
-from cfeval_cli.statistics.difference import holm
-from cfeval_cli.statistics.permutation import p_values
+from cfeval_cli.statistics.hypothesis_tests import adjust_holm
+from cfeval_cli.statistics.permutation import compute_permutation_p_values
 from cfeval_cli.study.paper.finding import (
     COUNTERFACTUAL,
     Finding,
@@ -34,7 +34,7 @@ def check_significance(paper: Published) -> Iterator[Result]:
         tests.setdefault((table, dataset, tuple(one.figure.value for one in row)), []).extend(row)
     sizes = [len(truth.figures) for (first, *_) in tests.values() if (truth := paper.truth(first.source)) is not None]
     p = [max(_compute_p(one, size) for one in group) for group, size in zip(tests.values(), sizes, strict=True)]
-    corrected = holm(np.nan_to_num(np.array(p), nan=1.0)).tolist()
+    corrected = adjust_holm(np.nan_to_num(np.array(p), nan=1.0)).tolist()
     for (table, dataset, values), size, before, after in zip(tests, sizes, p, corrected, strict=True):
         group = tests[table, dataset, values]
         word = "Significantly" if after < _LEVEL else "Not significantly"
@@ -52,7 +52,7 @@ def _compute_p(one: Coefficient, size: int) -> float:
     for order in permutations(identity):
         ranking = {str(i): rank for i, rank in enumerate(order)}
         if one.figure.allows(correlate(ranking, truth)[one.kind]):
-            tau, rho = p_values(np.array([order]), np.array([identity]))
+            tau, rho = compute_permutation_p_values(np.array([order]), np.array([identity]))
             return float((tau if one.kind == "tau" else rho)[0, 0])
     return math.nan
 

@@ -15,7 +15,7 @@ from cfeval_cli.core import Floats
 from cfeval_cli.core.files import as_csv, make_folder, refuse_linked_path, whole_file
 from cfeval_cli.errors import UserError
 from cfeval_cli.report.table import Table
-from cfeval_cli.statistics.ranking import ranks
+from cfeval_cli.statistics.ranking import compute_ranks
 from cfeval_cli.study.paper import comparison_tables, document
 from cfeval_cli.study.paper.audit import audit_paper
 from cfeval_cli.study.paper.published import Better, Pair, Published, load, read
@@ -112,7 +112,7 @@ def _list_values(published: Published, views: Sequence[Computed]) -> Iterator[di
 
 def _rank_means(seeds: Mapping[str, Floats], better: Better) -> dict[str, float]:
     means = np.array([values.mean() if len(values) else np.nan for values in seeds.values()])
-    return dict(zip(seeds, ranks(means, better).tolist(), strict=True))
+    return dict(zip(seeds, compute_ranks(means, better).tolist(), strict=True))
 
 
 def _list_coefficients(published: Published, views: Sequence[Computed]) -> Iterator[dict[str, Any]]:

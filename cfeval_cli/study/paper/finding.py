@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from cfeval_cli.statistics.ranking import agreement, ranks
+from cfeval_cli.statistics.ranking import compute_rank_correlations, compute_ranks
 from cfeval_cli.study.paper.published import DATASETS, EXPLAINERS, Figure, Series
 
 Kind = Literal["misprint", "table", "text", "method", "significance"]
@@ -52,7 +52,7 @@ Result = Finding | None  # None: a check that passed
 def rank_values(series: Series) -> dict[str, float]:
     """Rank the explainers by the printed values; a smaller distance is better, although no arrow is printed."""
     values = np.array([figure.value for figure in series.figures.values()])
-    return dict(zip(series.figures, ranks(values, series.better or "lower").tolist(), strict=True))
+    return dict(zip(series.figures, compute_ranks(values, series.better or "lower").tolist(), strict=True))
 
 
 def get_printed_ranks(series: Series) -> dict[str, float]:
@@ -63,8 +63,8 @@ def get_printed_ranks(series: Series) -> dict[str, float]:
 
 def correlate(ranking: Mapping[str, float], truth: Mapping[str, float]) -> dict[str, float]:
     """Compute τ and ρ of two rankings of the same explainers."""
-    sides = [ranks(np.array([side[name] for name in ranking]), "lower")[None] for side in (ranking, truth)]
-    tau, rho = agreement(*sides)
+    sides = [compute_ranks(np.array([side[name] for name in ranking]), "lower")[None] for side in (ranking, truth)]
+    tau, rho = compute_rank_correlations(*sides)
     return {"tau": float(tau[0, 0]), "rho": float(rho[0, 0])}
 
 

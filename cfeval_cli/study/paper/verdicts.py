@@ -17,7 +17,7 @@ from typing import Literal
 import numpy as np
 from scipy.stats import binom, binomtest
 
-from cfeval_cli.statistics.difference import holm
+from cfeval_cli.statistics.hypothesis_tests import adjust_holm
 from cfeval_cli.statistics.proportion import compute_proportion_interval
 from cfeval_cli.study.paper.claims import CLAIMS, Claim
 from cfeval_cli.study.paper.published import Published
@@ -91,7 +91,7 @@ def judge(published: Published, views: Sequence[Computed]) -> list[Verdict]:
 def correct(verdicts: Sequence[Verdict]) -> list[Verdict]:
     """Correct p by Holm over all verdicts that have seeds."""
     p = [verdict.p for verdict in verdicts if verdict.seeds]
-    corrected = iter(holm(np.array(p)).tolist())
+    corrected = iter(adjust_holm(np.array(p)).tolist())
     return [replace(one, tests=len(p), corrected=next(corrected)) if one.seeds else one for one in verdicts]
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from cfeval_cli.errors import UserError
-from cfeval_cli.statistics.ranking import ranks
+from cfeval_cli.statistics.ranking import compute_ranks
 from cfeval_cli.statistics.subsets import select_subset
 from cfeval_cli.study.paper.finding import correlate, rank_values
 from cfeval_cli.study.paper.published import EXPLAINERS, TRUTH, Key, Pair, Published
@@ -94,7 +94,9 @@ class Computed:
         lines = self._lines(key, pair)
         if lines.empty:
             return {}
-        return dict(zip(lines["explainer"], ranks(lines["value"].to_numpy(), lines["better"].iloc[0]), strict=True))
+        return dict(
+            zip(lines["explainer"], compute_ranks(lines["value"].to_numpy(), lines["better"].iloc[0]), strict=True)
+        )
 
     def coefficient(self, key: Key, pair: Pair, name: str) -> float:
         """From correlations.csv."""

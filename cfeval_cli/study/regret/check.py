@@ -16,8 +16,8 @@ from cfeval_cli.report.render.markdown import render_markdown
 from cfeval_cli.report.table import Cell, Row, Table, Title
 from cfeval_cli.results import validation as checked
 from cfeval_cli.results.record import RunRecord
-from cfeval_cli.statistics.hierarchical import LEAST
-from cfeval_cli.statistics.recommendation import Rule
+from cfeval_cli.statistics.hierarchical import MIN_FACTOR_LEVELS
+from cfeval_cli.statistics.recommendation import PreferredMetrics
 from cfeval_cli.study.regret.regret import STRATEGIES, Trial, regrets, summary, trials
 from cfeval_cli.study.sweep.gather import find
 
@@ -48,7 +48,7 @@ def check(folders: Sequence[Path], into: Path) -> Check:
         arbitrary |= record.arbitrary_removals
     if not everyone:
         raise UserError("none of these runs is complete and of a model whose truth is known.")
-    lost = regrets(everyone, Rule.shipped(), arbitrary)
+    lost = regrets(everyone, PreferredMetrics.shipped(), arbitrary)
     means = summary(lost)
     told = _tables(lost, means)
     make_folder(into)
@@ -91,8 +91,8 @@ def headline(means: pd.DataFrame) -> str:
     if "rule" in lost and len(lost["rule"]):
         chance = f"one chosen by chance {_range(lost['chance'])}"
         told = f"An explainer that the rule chooses is {_range(lost['rule'])} below the best in true score, {chance}"
-    if every["data"].max() < LEAST:
-        return f"{told}; fewer than {LEAST} data sets say nothing of others"
+    if every["data"].max() < MIN_FACTOR_LEVELS:
+        return f"{told}; fewer than {MIN_FACTOR_LEVELS} data sets say nothing of others"
     better = every[[_mark(one) == _LESS for one in every.to_dict("records")]]
     names = [STRATEGIES[name] for name in dict.fromkeys(better["strategy"])]
     return (
@@ -114,7 +114,7 @@ _MORE, _LESS = "↑", "↓"
 
 def _mark(one: Mapping[Any, Any]) -> str:
     """Whether it loses significantly more or less than the rule: of too few data sets nothing is told."""
-    if one["data"] < LEAST:
+    if one["data"] < MIN_FACTOR_LEVELS:
         return ""
     return _MORE if one["more_low"] > 0 else _LESS if one["more_high"] < 0 else ""
 
@@ -130,7 +130,7 @@ def _brief(means: pd.DataFrame, about: str) -> Table:
     rows = [Row(Title(STRATEGIES[name]), [column.get(name, Cell()) for column in columns]) for name in names]
     marks = (
         f" {_MORE} significantly more, {_LESS} significantly less than the rule's."
-        if some["data"].max() >= LEAST
+        if some["data"].max() >= MIN_FACTOR_LEVELS
         else ""
     )
     notes = [
@@ -180,7 +180,7 @@ def _tables(lost: pd.DataFrame, means: pd.DataFrame) -> list[Table]:
 
 
 def _few(sets: int) -> str:
-    return "" if sets >= LEAST else f", which takes at least {LEAST} data sets"
+    return "" if sets >= MIN_FACTOR_LEVELS else f", which takes at least {MIN_FACTOR_LEVELS} data sets"
 
 
 def _table(means: pd.DataFrame, circular: str, title: str, columns: list[tuple[str, int]], notes: list[str]) -> Table:

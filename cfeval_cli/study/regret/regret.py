@@ -16,9 +16,9 @@ import pandas as pd
 
 from cfeval_cli.core import Floats
 from cfeval_cli.results.record import RunRecord
-from cfeval_cli.statistics.ranking import agreement, ranks
-from cfeval_cli.statistics.recommendation import QUESTIONS, Rule
-from cfeval_cli.statistics.student import t_interval
+from cfeval_cli.statistics.ranking import compute_rank_correlations, compute_ranks
+from cfeval_cli.statistics.recommendation import QUESTIONS, PreferredMetrics
+from cfeval_cli.statistics.student_t import compute_t_interval
 
 # Metrics by which a user could always choose, and whether only by variants that no parametrisation moves.
 _METRICS: list[dict[str, Any]] = json.loads(
@@ -83,15 +83,15 @@ class Trial:
         for r, values in enumerate(self.values):
             there = ~np.isnan(values)
             if there.sum() >= 2:
-                ours, true = ranks(values[there], "higher"), ranks(self.truth[there], "higher")
-                found[r] = agreement(ours[None], true[None])[0][0, 0]
+                ours, true = compute_ranks(values[there], "higher"), compute_ranks(self.truth[there], "higher")
+                found[r] = compute_rank_correlations(ours[None], true[None])[0][0, 0]
         return found
 
     def regret(self, values: Floats) -> float:
         """What is lost if the best by some values (E,) is chosen, each of several equally often."""
         if np.isnan(values).all():
             return float("nan")
-        best = ranks(values, "higher") == np.nanmin(ranks(values, "higher"))
+        best = compute_ranks(values, "higher") == np.nanmin(compute_ranks(values, "higher"))
         return float(self.truth.max() - self.truth[best].mean())
 
     def by(self, metric: str, arbitrary: set[str]) -> int | None:
@@ -133,7 +133,7 @@ def trials(record: RunRecord, metrics: pd.DataFrame) -> list[Trial]:
     return found
 
 
-def regrets(everyone: Sequence[Trial], rule: Rule, arbitrary: set[str]) -> pd.DataFrame:
+def regrets(everyone: Sequence[Trial], rule: PreferredMetrics, arbitrary: set[str]) -> pd.DataFrame:
     """One row for each trial and strategy that has an answer."""
     rows = list(dict.fromkeys(row for trial in everyone for row in trial.rows))
     place = {row: at for at, row in enumerate(rows)}
@@ -162,7 +162,7 @@ def regrets(everyone: Sequence[Trial], rule: Rule, arbitrary: set[str]) -> pd.Da
         }
         whole = trial.values[allowed & ~np.isnan(trial.values).any(axis=1)]
         if len(whole):
-            told["mean rank"] = ("", ""), trial.regret(-ranks(whole, "higher").mean(axis=0))
+            told["mean rank"] = ("", ""), trial.regret(-compute_ranks(whole, "higher").mean(axis=0))
         told["chance"] = ("", ""), float(trial.truth.max() - trial.truth.mean())
         about = (trial.data, trial.judge, trial.seed, trial.k, trial.question, trial.circular)
         lines += [(*about, name, *row, len(trial.truth), lost) for name, (row, lost) in told.items()]
@@ -201,5 +201,5 @@ def _told(cells: pd.Series) -> tuple[float, float, float]:
     A percentile bootstrap of five data sets covers too little: 73 to 87 % instead of 95 %.
     """
     sets = cells.dropna().groupby(level="data", sort=False).mean().to_numpy(float)
-    found = t_interval(sets)
+    found = compute_t_interval(sets)
     return found.mean, found.low, found.high

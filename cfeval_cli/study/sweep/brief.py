@@ -13,8 +13,8 @@ from cfeval_cli.report.numbers import SHORT, fixed
 from cfeval_cli.report.table import MOVES, Cell, Row, Table, Title
 from cfeval_cli.report.titles import Pair, find_low_coverage, get_block, make_metric_title, name_truths
 from cfeval_cli.results.record import RunRecord
-from cfeval_cli.statistics.ranking import ranks
-from cfeval_cli.statistics.stability import ALL
+from cfeval_cli.statistics.ranking import compute_ranks
+from cfeval_cli.statistics.ranking_stability import ANY_SETTING
 from cfeval_cli.statistics.subsets import ALL_EXPLAINERS, WITHOUT_CONTROLS, select_subset
 from cfeval_cli.study.sweep.runs import Run, Sweep
 from cfeval_cli.study.sweep.tables import counts_note, list_range_columns, merged
@@ -44,7 +44,7 @@ def _seeds(runs: Sequence[Run], metrics: pd.DataFrame, correlations: pd.DataFram
     for (metric, _), mine in lines.groupby(["metric", "variant"], sort=False):
         there, better = mine[mine["value"].notna()], record.metrics[str(metric)].better
         if len(there) and better != "none":
-            lines.loc[there.index, "rank"] = ranks(there["value"].to_numpy(float), better)
+            lines.loc[there.index, "rank"] = compute_ranks(there["value"].to_numpy(float), better)
     taus = _taus(correlations, first)
     hidden = find_arbitrary(lines, record)
     table = build_brief_scores(_about(runs), lines, record, find_low_coverage(lines, record), taus, hidden)
@@ -90,7 +90,7 @@ def _settings(sweep: Sweep, stability: pd.DataFrame) -> Table:
     header = [Title("Metric"), Title("same\u00a0order", ("lowest",))]
     header += [Title(f"τ {questions.get(gold, gold)}") for gold in ranges]
     blocks: dict[str, list[Row]] = {}
-    for line in stability[(stability["key"] == ALL) & (stability["pairs"] > 0)].to_dict("records"):
+    for line in stability[(stability["key"] == ANY_SETTING) & (stability["pairs"] > 0)].to_dict("records"):
         cells = [Cell(line["tau"], detail=form.write(line["tau_lowest"]), form=form)]
         cells += [Cell(low=line[low], high=line[high], is_range=True, form=form) for low, high in ranges.values()]
         row = Row(make_metric_title(line["metric"], line["variant"], record), cells)

@@ -27,10 +27,10 @@ from cfeval_cli.report.titles import list_truth_metrics
 from cfeval_cli.results import validation as checked
 from cfeval_cli.results.record import RunRecord, SettingsEntry
 from cfeval_cli.results.store import JUDGES
-from cfeval_cli.statistics.correlation import DRAWS
-from cfeval_cli.statistics.seeds import over_seeds
-from cfeval_cli.statistics.seeds_and_instances import COLUMNS, judge
-from cfeval_cli.statistics.stability import ALL, Likeness, Pairs
+from cfeval_cli.statistics.correlation import TAU_RESAMPLES_COLUMNS
+from cfeval_cli.statistics.metrics_over_seeds import COLUMNS, compare_metrics_over_seeds
+from cfeval_cli.statistics.ranking_stability import ANY_SETTING, RankingStability, RunPairs
+from cfeval_cli.statistics.seeds import aggregate_over_seeds
 from cfeval_cli.statistics.subsets import ALL_EXPLAINERS, WITHOUT_CONTROLS, select_subset
 from cfeval_cli.study.sweep import brief
 from cfeval_cli.study.sweep import tables as report
@@ -172,11 +172,11 @@ def read(path: Path, name: str) -> Run:
 def _draws(path: Path, record: RunRecord) -> pd.DataFrame:
     """τ in resamples of the run's instances, if it has any."""
     if RESAMPLES not in record.files:
-        return pd.DataFrame(columns=DRAWS)
-    table = pd.read_parquet(path / RESAMPLES, columns=DRAWS)
+        return pd.DataFrame(columns=TAU_RESAMPLES_COLUMNS)
+    table = pd.read_parquet(path / RESAMPLES, columns=TAU_RESAMPLES_COLUMNS)
     numbers = {"draw": "int64", "tau": "float64"}
-    table = table.astype({**dict.fromkeys(DRAWS, "str"), **numbers})
-    if table.duplicated([name for name in DRAWS if name != "tau"]).any() or (table["draw"] < 0).any():
+    table = table.astype({**dict.fromkeys(TAU_RESAMPLES_COLUMNS, "str"), **numbers})
+    if table.duplicated([name for name in TAU_RESAMPLES_COLUMNS if name != "tau"]).any() or (table["draw"] < 0).any():
         raise ValueError(f"{RESAMPLES} has two lines of the same draw")
     return table
 
@@ -235,7 +235,7 @@ def _seeds_metrics(sweep: Sweep) -> pd.DataFrame:
     rows = _stacked(sweep, "metrics")
     by = ["metric", "variant", "explainer"]
     rungs = rows.drop_duplicates(by).set_index(by)["rung"]
-    found = over_seeds(rows, ["group", *by], "value", "value_se")
+    found = aggregate_over_seeds(rows, ["group", *by], "value", "value_se")
     found.insert(4, "rung", rungs.loc[pd.MultiIndex.from_frame(found[by])].to_numpy())
     found["moves"] = _moving(rows, ["group", *by], "moves")
     return _with_settings(sweep, found)
@@ -251,7 +251,7 @@ def _seeds_correlations(sweep: Sweep) -> pd.DataFrame:
     by = ["group", "metric", "variant", "family", "gold", "agreement"]
     keys = [*by, "subset"]
     tau, rho = (
-        over_seeds(some, keys, name, f"{name}_se").assign(coefficient=name)
+        aggregate_over_seeds(some, keys, name, f"{name}_se").assign(coefficient=name)
         for name, some in zip(_COEFFICIENTS, (rows, select_subset(rows)), strict=True)
     )
     tau["moves"], rho["moves"] = _moving(rows, keys, "moves"), pd.array([pd.NA] * len(rho), "Int64")
@@ -278,7 +278,9 @@ def _together(sweep: Sweep, found: pd.DataFrame) -> pd.DataFrame:
             pairs = pd.MultiIndex.from_frame(lines[["metric", "variant"]])
             values = np.stack([_by_pair(run.correlations, run, str(gold), str(subset), pairs)[0] for run in runs])
             draws = [_by_pair(run.draws, run, str(gold), str(subset), pairs) for run in runs]
-            told = judge(values, draws, f"{gold}.{_STREAMS[str(subset)]}", lines["ranked"].tolist())
+            told = compare_metrics_over_seeds(
+                values, draws, f"{gold}.{_STREAMS[str(subset)]}", lines["ranked"].tolist()
+            )
             found.loc[lines.index, COLUMNS] = told[COLUMNS].to_numpy()
     return found
 
@@ -309,11 +311,11 @@ def _by_pair(table: pd.DataFrame, run: Run, gold: str, subset: str, pairs: pd.Mu
 
 
 def _stability(sweep: Sweep) -> pd.DataFrame:
-    pairs = Pairs.of(sweep.numbered)
+    pairs = RunPairs.of(sweep.numbered)
     varied = [*sweep.keys, "seed"]
     chosen = {key: pairs.only(place) for place, key in enumerate(varied) if pairs.differ[:, place].any()}
     if len(pairs.one):
-        chosen[ALL] = np.ones(len(pairs.one), dtype=bool)
+        chosen[ANY_SETTING] = np.ones(len(pairs.one), dtype=bool)
     rows = _stacked(sweep, "metrics")
     rows = rows[(rows["better"] != "none") & rows["rung"].isna()]
     controls = {str(name) for name in rows.loc[rows["control"] == 1, "explainer"]}
@@ -323,7 +325,7 @@ def _stability(sweep: Sweep) -> pd.DataFrame:
         values = mine.pivot(index="run", columns="explainer", values="value").reindex(range(len(sweep.runs)))
         by_subset = {ALL_EXPLAINERS: values, WITHOUT_CONTROLS: values.drop(columns=controls & set(values))}
         for subset, of_subset in by_subset.items():
-            likeness = Likeness.of(of_subset.to_numpy(float), mine["better"].iloc[0], pairs)
+            likeness = RankingStability.of(of_subset.to_numpy(float), mine["better"].iloc[0], pairs)
             ranges = truths.get((metric, variant, subset), {})
             for key, some in chosen.items():
                 names = {"metric": metric, "variant": variant, "subset": subset, "key": key}

@@ -27,7 +27,7 @@ from cfeval_cli.report.titles import (
     name_truths,
 )
 from cfeval_cli.results.record import RunRecord
-from cfeval_cli.statistics.stability import ALL
+from cfeval_cli.statistics.ranking_stability import ANY_SETTING
 from cfeval_cli.statistics.subsets import ALL_EXPLAINERS, SUBSETS, WITHOUT_CONTROLS, select_subset
 from cfeval_cli.study.sweep.runs import Run, Sweep, most_ranked, taus
 from cfeval_cli.study.sweep.verdict import by_question
@@ -207,13 +207,13 @@ def _stability(stability: pd.DataFrame, sweep: Sweep, subset: str) -> Table:
     record, ranges = merged(sweep.runs), list_range_columns(stability.columns.astype(str))
     keys = list(dict.fromkeys(stability["key"]))
     if len(keys) == 2:
-        keys.remove(ALL)  # the same as the only setting that varies
+        keys.remove(ANY_SETTING)  # the same as the only setting that varies
     header = [Title("Metric"), *map(Title, keys), *(Title(f"τ with {gold}", term="τ") for gold in ranges)]
     lines, moving = _keyed(stability, "key"), _moving(sweep, subset)
     blocks: dict[str, list[Row]] = {}
     leading = {run.record.settings.agreement for run in sweep.runs}
     compared = stability["pairs"] + stability["left_out"]
-    pairs = _pairs(stability[(stability["key"] == ALL) & (compared > 0)], record, leading)
+    pairs = _pairs(stability[(stability["key"] == ANY_SETTING) & (compared > 0)], record, leading)
     for pair in pairs:
         cells = []
         for key in keys:
@@ -222,7 +222,7 @@ def _stability(stability: pd.DataFrame, sweep: Sweep, subset: str) -> Table:
             has_pairs = bool(line["pairs"])
             cells.append(Cell(line["tau"], detail=form.write(lowest), form=form) if has_pairs else Cell())
         for gold, columns in ranges.items():
-            low, high = (lines[*pair, ALL][column] for column in columns)
+            low, high = (lines[*pair, ANY_SETTING][column] for column in columns)
             marks = MOVES * ((*pair, gold) in moving)
             cells.append(Cell(low=low, high=high, is_range=True, marks=marks, form=fixed(3)))
         row = Row(make_metric_title(*pair, record), cells)
@@ -232,14 +232,16 @@ def _stability(stability: pd.DataFrame, sweep: Sweep, subset: str) -> Table:
     has_moving = any(MOVES in cell.marks for rows in blocks.values() for row in rows for cell in row.cells)
     notes = [
         "Kendall's τ between the two rankings of the explainers by the same metric in two runs that differ in this "
-        f"setting only{' (all: in anything)' * (ALL in keys)}: mean over the pairs of runs (lowest). 1: the same "
-        f"order; a pair of explainers that is tied in one of them counts 0. Pairs of runs: {counts}.",
+        f"setting only{' (all: in anything)' * (ANY_SETTING in keys)}: mean over the pairs of runs (lowest). 1: the "
+        f"same order; a pair of explainers that is tied in one of them counts 0. Pairs of runs: {counts}.",
         f"τ with a truth, controls {'left out' if without else 'included'}: lowest to highest over the runs that lead "
         "with it.",
         *_moves_notes("τ", has_moving),
     ]
     out = [
-        f"{make_metric_title(*pair, record).text} {many:,}" for pair in pairs if (many := lines[*pair, ALL]["left_out"])
+        f"{make_metric_title(*pair, record).text} {many:,}"
+        for pair in pairs
+        if (many := lines[*pair, ANY_SETTING]["left_out"])
     ]
     if out:
         notes.append(

@@ -11,7 +11,7 @@ from cfeval_cli.report.notes import MOVES_NOTE
 from cfeval_cli.report.titles import make_metric_title, name_truths
 from cfeval_cli.report.wording import format_p_value, join_names
 from cfeval_cli.results.record import RunRecord
-from cfeval_cli.statistics.resampled import SURE
+from cfeval_cli.statistics.hypothesis_tests import SIGNIFICANCE_LEVEL
 from cfeval_cli.statistics.subsets import WITHOUT_CONTROLS, select_subset
 from cfeval_cli.study.sweep.runs import Run, most_ranked
 
@@ -40,7 +40,7 @@ def over_seeds(lines: pd.DataFrame, record: RunRecord) -> tuple[str, list[str]]:
     seeds, best = int(lines["seeds"].max()), lines.iloc[0]
     alike = lines[(lines["behind"] < 1e-9)]
     who = _names(alike, record)
-    better = lines[(lines["p_holm"] < SURE) & (lines["mean"] > 0)]
+    better = lines[(lines["p_holm"] < SIGNIFICANCE_LEVEL) & (lines["mean"] > 0)]
     verb = "come" if len(alike) > 1 else "comes"
     if len(better):
         many = "agrees" if len(better) == 1 else "agree"
@@ -54,15 +54,15 @@ def over_seeds(lines: pd.DataFrame, record: RunRecord) -> tuple[str, list[str]]:
         f"instances; {format_p_value(best['p'])}, {format_p_value(best['p_holm'])} after Holm's correction over the "
         "metrics."
     ]
-    if best["p_holm"] >= SURE and best["mean"] > 0:
+    if best["p_holm"] >= SIGNIFICANCE_LEVEL and best["mean"] > 0:
         points.append(f"To tell it from chance would take about {int(best['needed']):,} seeds of this spread.")
     moving = alike[alike["moves"].fillna(0) > 0]
     if len(moving):
         points.append(
             f"{_names(moving, record)} {MOVES_NOTE}, in {int(moving['moves'].max())} of {seeds} seeds."
         )  # fmt: skip
-    behind = lines[lines["p_behind"] < SURE]
-    close = lines[(lines["p_behind"] >= SURE)]
+    behind = lines[lines["p_behind"] < SIGNIFICANCE_LEVEL]
+    close = lines[(lines["p_behind"] >= SIGNIFICANCE_LEVEL)]
     if len(behind):
         points.append(f"Further from the truth for sure: {_names(behind, record, 6)}.")
     if len(close):

@@ -5,12 +5,12 @@ import pandas as pd
 import pytest
 from scipy.stats import ttest_1samp
 
-from cfeval_cli.statistics.recommendation import Rule
+from cfeval_cli.statistics.recommendation import PreferredMetrics
 from cfeval_cli.study.regret.regret import STRATEGIES, Trial, regrets, summary, trials
 from tests.records import change_record, make_record
 from tests.statistics.tables import tau
 
-RULE = Rule("a test", {"contribution": ["aopc", "comprehensiveness"], "change": ["validity_soft"]})
+RULE = PreferredMetrics("a test", {"contribution": ["aopc", "comprehensiveness"], "change": ["validity_soft"]})
 ROWS = [("comprehensiveness", "del"), ("comprehensiveness", "marginal"), ("validity_soft", "probability"),
         ("c_soft", "gradient")]  # fmt: skip
 

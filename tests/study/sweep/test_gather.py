@@ -20,7 +20,7 @@ from cfeval_cli.cli.gather import main
 from cfeval_cli.cli.main import _overrides_last
 from cfeval_cli.errors import UserError
 from cfeval_cli.report.render.narrow import render_narrow
-from cfeval_cli.statistics.seeds_and_instances import judge
+from cfeval_cli.statistics.metrics_over_seeds import compare_metrics_over_seeds
 from cfeval_cli.study.sweep.gather import gather
 from tests.conftest import reseal, seal
 
@@ -615,7 +615,7 @@ def test_what_seeds_say_together_rests_on_seeds_and_instances(tmp_path):
     found = found.set_index(["coefficient", "subset", "metric"]).sort_index()
     # the ends of the keys of random streams never change
     for subset, stream, share in (("all", "tau", 1), ("without_controls", "tau_without_controls", 0.5)):
-        expected = judge(
+        expected = compare_metrics_over_seeds(
             share * np.array([*values.values()]), [share * one for one in draws.values()], f"signed.{stream}"
         )
         for j, metric in enumerate(("c", "proximity")):

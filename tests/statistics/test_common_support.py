@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cfeval_cli.statistics.findings import conclude
-from cfeval_cli.statistics.resampled import Bootstrap
+from cfeval_cli.statistics.bootstrap import Bootstrap
+from cfeval_cli.statistics.common_support import NO_COMMON_INSTANCE, find_common_instances
+from cfeval_cli.statistics.findings import compute_findings
+from cfeval_cli.statistics.metric_summary import summarise_scores
 from cfeval_cli.statistics.scores import Scores
-from cfeval_cli.statistics.summary import summarise
-from cfeval_cli.statistics.support import NOWHERE, common
 from tests.statistics.tables import EXPLAINERS, build
 
-QUICK = Bootstrap(0, resamples=20, confidence=0.8, least=1)
+QUICK = Bootstrap(0, resamples=20, confidence=0.8, min_instances=1)
 
 
 def thinned(seed, n=12, rungs=(), lost=0.3):
@@ -34,7 +34,7 @@ def thinned(seed, n=12, rungs=(), lost=0.3):
 def marked(scores, order):
     """The same scores, with what is common."""
     whole = Scores.of(scores)
-    return whole.marked(common(whole, order))
+    return whole.marked(find_common_instances(whole, order))
 
 
 def by_hand(scores, order):
@@ -67,7 +67,7 @@ def test_what_all_explainers_cover_is_the_intersection_of_their_instances(seed, 
 def test_values_are_over_the_common_instances_and_own_ones_stand_beside_them(seed, rungs):
     scores, order = thinned(seed, rungs=rungs)
     counted = by_hand(scores, order)
-    found = conclude(marked(scores, order), order, QUICK, "signed", common=True).metrics
+    found = compute_findings(marked(scores, order), order, QUICK, "signed", common=True).metrics
     everything = list(scores.itertuples())
     for row in found.itertuples():
         own = [one for one in everything if (one.metric, one.explainer) == (row.metric, row.explainer)]
@@ -78,7 +78,7 @@ def test_values_are_over_the_common_instances_and_own_ones_stand_beside_them(see
             expected = sum(one.numerator for one in part) / below if below else np.nan
             assert value == pytest.approx(expected, nan_ok=True)
         if len(own) and not len(mine):
-            assert row.note == NOWHERE and np.isnan(row.value)
+            assert row.note == NO_COMMON_INSTANCE and np.isnan(row.value)
         elif not len(own):
             assert row.note == "no usable explanation"
 
@@ -93,7 +93,7 @@ def test_everything_else_is_that_of_scores_filtered_by_hand(nobody):
     assert 0 < told["common"].sum() < len(scores)
     filtered = Scores.of(told[told["common"]])
     assert (filtered.size < whole.size) == nobody
-    ours, theirs = conclude(whole, order, QUICK, common=True), conclude(filtered, order, QUICK)
+    ours, theirs = compute_findings(whole, order, QUICK, common=True), compute_findings(filtered, order, QUICK)
     for name in ("correlations", "differences", "instance_agreement", "metric_agreement"):
         pd.testing.assert_frame_equal(getattr(ours, name), getattr(theirs, name), check_exact=True)
     columns = [name for name in ours.metrics if not name.startswith("own_")]
@@ -103,8 +103,8 @@ def test_everything_else_is_that_of_scores_filtered_by_hand(nobody):
 def test_an_explainer_that_covers_nothing_leaves_the_others_their_values():
     scores, order = build(1, n=30)
     without = scores[(scores["explainer"] != "b") | (scores["metric"] == "coverage")]
-    assert not common(Scores.of(without), order)  # all is common
-    found = summarise(Scores.of(without), order).set_index(["metric", "explainer"])
+    assert not find_common_instances(Scores.of(without), order)  # all is common
+    found = summarise_scores(Scores.of(without), order).set_index(["metric", "explainer"])
     assert found.loc[("c", "a"), "n"] == 30 and found.loc[("c", "b"), "note"] == "no usable explanation"
 
 
@@ -112,15 +112,19 @@ def test_explainers_that_share_no_instance_have_own_values_and_a_reason_why_ther
     scores, order = build(1, n=30)
     part = scores["explainer"].isin(["a", "b"]) == (scores["instance"] < 15)
     scores = scores[part | (scores["metric"] == "coverage")]
-    found = conclude(marked(scores, order), order, QUICK, common=True)
+    found = compute_findings(marked(scores, order), order, QUICK, common=True)
     judged = found.metrics[found.metrics["metric"] != "coverage"]
-    assert judged["value"].isna().all() and judged["own_value"].notna().all() and (judged["note"] == NOWHERE).all()
-    assert found.correlations["tau"].isna().all() and (found.correlations["note"] == NOWHERE).all()
+    assert (
+        judged["value"].isna().all()
+        and judged["own_value"].notna().all()
+        and (judged["note"] == NO_COMMON_INSTANCE).all()
+    )
+    assert found.correlations["tau"].isna().all() and (found.correlations["note"] == NO_COMMON_INSTANCE).all()
 
 
 def test_where_all_cover_the_same_nothing_changes():
     scores, order = build(7, n=30)
-    ours = conclude(marked(scores, order), order, QUICK, common=True)
-    theirs = conclude(Scores.of(scores), order, QUICK)
+    ours = compute_findings(marked(scores, order), order, QUICK, common=True)
+    theirs = compute_findings(Scores.of(scores), order, QUICK)
     assert ours.metrics.to_csv() == theirs.metrics.to_csv()
     assert (ours.metrics["own_value"] == ours.metrics["value"]).all()

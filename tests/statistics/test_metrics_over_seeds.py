@@ -5,8 +5,8 @@ import pytest
 from scipy import stats
 
 from cfeval_cli.seeding import make_stream
-from cfeval_cli.statistics.seeds import again
-from cfeval_cli.statistics.seeds_and_instances import _RESAMPLES, COLUMNS, judge
+from cfeval_cli.statistics.metrics_over_seeds import _RESAMPLES, COLUMNS, compare_metrics_over_seeds
+from cfeval_cli.statistics.seeds import resample_seed_means
 
 
 def sweep(rng, seeds, mean, between, within, draws=60):
@@ -21,7 +21,7 @@ def test_where_nothing_is_there_hardly_anything_is_found():
     rng = np.random.default_rng(0)
     wrong = 0
     for number in range(120):
-        found = judge(*sweep(rng, 9, np.zeros(8), 0.3, 0.1), str(number))
+        found = compare_metrics_over_seeds(*sweep(rng, 9, np.zeros(8), 0.3, 0.1), str(number))
         wrong += bool((found["p_holm"] < 0.05).any())
     assert wrong <= 12
 
@@ -29,7 +29,7 @@ def test_where_nothing_is_there_hardly_anything_is_found():
 def test_what_is_there_is_found_and_what_comes_first_is_told_apart():
     rng = np.random.default_rng(1)
     mean = np.array([0.9, 0.3, 0.0])
-    found = judge(*sweep(rng, 15, mean, 0.1, 0.05), "x")
+    found = compare_metrics_over_seeds(*sweep(rng, 15, mean, 0.1, 0.05), "x")
     assert (found["p_holm"][:2] < 0.05).all() and found["p_holm"][2] > 0.05
     assert (found["low"] < found["high"]).all() and found["low"][0] > found["high"][1]
     assert found["behind"][0] == 0 and np.isnan(found["p_behind"][0]) and (found["p_behind"][1:] < 0.05).all()
@@ -39,7 +39,7 @@ def test_what_is_there_is_found_and_what_comes_first_is_told_apart():
 @pytest.mark.parametrize("left", [0.0, 1e-11])
 def test_seeds_that_cancel_out_need_no_number_or_a_very_large_one(left):
     values = np.array([[0.1, 0.4], [0.2, 0.5], [-0.3 + left, 0.6]])
-    found = judge(values, [np.repeat(value[None], 5, axis=0) for value in values], "x")
+    found = compare_metrics_over_seeds(values, [np.repeat(value[None], 5, axis=0) for value in values], "x")
     assert found["p"].notna().all() and (np.isnan(found["needed"][0]) if not left else found["needed"][0] > 1e18)
 
 
@@ -49,8 +49,8 @@ def test_every_column_written_out(number):
     seeds, many = int(rng.integers(2, 12)), int(rng.integers(1, 6))
     values, draws = sweep(rng, seeds, rng.uniform(-0.5, 0.9, many), 0.2, 0.1)
     values, draws = np.column_stack([values, values[:, 0]]), [np.column_stack([d, d[:, 0]]) for d in draws]  # a twin
-    found = judge(values, draws, "key")
-    drawn = again(values, draws, _RESAMPLES, make_stream(0, "seeds.key"))
+    found = compare_metrics_over_seeds(values, draws, "key")
+    drawn = resample_seed_means(values, draws, _RESAMPLES, make_stream(0, "seeds.key"))
     p = {}
     for j in range(many):
         beyond = min((drawn[:, j] <= 0).sum(), (drawn[:, j] >= 0).sum())
@@ -74,9 +74,9 @@ def test_every_column_written_out(number):
 
 def test_one_seed_and_metrics_without_a_figure_say_nothing():
     values = np.array([[0.5, np.nan], [0.4, 0.1], [0.6, 0.2]])
-    found = judge(values, [np.empty((0, 2))] * 3, "x")
+    found = compare_metrics_over_seeds(values, [np.empty((0, 2))] * 3, "x")
     assert found.loc[1].isna().all() and found.loc[0, "p"] == 0.25
-    assert judge(values[:1], [np.empty((0, 2))], "x").isna().all(axis=None)
+    assert compare_metrics_over_seeds(values[:1], [np.empty((0, 2))], "x").isna().all(axis=None)
 
 
 def test_only_metrics_that_rank_the_same_explainers_are_compared():
@@ -84,18 +84,20 @@ def test_only_metrics_that_rank_the_same_explainers_are_compared():
     rng = np.random.default_rng(5)
     values, draws = sweep(rng, 10, np.array([0.9, 0.5, 0.1, 0.6, 0.2]), 0.1, 0.05)
     ranked = ["a b c", "a b", "a b c", "a b", "a b"]
-    found = judge(values, draws, "x", ranked)
+    found = compare_metrics_over_seeds(values, draws, "x", ranked)
     mean = values.mean(axis=0)
     assert found["behind"].to_numpy() == pytest.approx(
         [0, max(mean[[1, 3, 4]]) - mean[1], mean[0] - mean[2], max(mean[[1, 3, 4]]) - mean[3], mean[3] - mean[4]]
     )
     assert np.isnan(found["p_behind"]).tolist() == [True, False, False, True, False]
-    everyone = judge(values, draws, "x")
+    everyone = compare_metrics_over_seeds(values, draws, "x")
     assert (found[["low", "high", "p", "p_holm", "needed"]] == everyone[["low", "high", "p", "p_holm", "needed"]]).all(
         axis=None
     )
     # the same τ over other explainers is no twin
     values, draws = np.column_stack([values, values[:, 0]]), [np.column_stack([d, d[:, 0]]) for d in draws]
-    found = judge(values, draws, "x", [*ranked, "a b"])
-    assert found["p_holm"][2] == pytest.approx(min(1, judge(values[:, :5], [d[:, :5] for d in draws], "x")["p"][2]))
+    found = compare_metrics_over_seeds(values, draws, "x", [*ranked, "a b"])
+    assert found["p_holm"][2] == pytest.approx(
+        min(1, compare_metrics_over_seeds(values[:, :5], [d[:, :5] for d in draws], "x")["p"][2])
+    )
     assert found["behind"][5] == 0 and found["behind"][3] == pytest.approx(mean[0] - mean[3])

@@ -6,7 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cfeval_cli.statistics.shares import r_squared, shares, together
+from cfeval_cli.statistics.variance_decomposition import (
+    compute_interaction_share,
+    compute_r_squared,
+    decompose_variance,
+)
 
 
 def fitted(rows, names):
@@ -33,21 +37,26 @@ def test_shares_are_the_mean_gain_over_all_orders_and_sum_to_what_all_explain(se
     for order in permutations(names):
         for place, name in enumerate(order):
             expected[name] += (fitted(rows, order[: place + 1]) - fitted(rows, order[:place])) / 6
-    found = shares(rows, "y", names)
+    found = decompose_variance(rows, "y", names)
     assert found == pytest.approx(expected, abs=1e-9)
     assert sum(found.values()) == pytest.approx(fitted(rows, names))
     both = rows.assign(ab=rows["a"].astype(str) + rows["b"])
-    assert together(rows, "y", names, ("a", "b")) == pytest.approx(fitted(both, [*names, "ab"]) - fitted(rows, names))
+    assert compute_interaction_share(rows, "y", names, ("a", "b")) == pytest.approx(
+        fitted(both, [*names, "ab"]) - fitted(rows, names)
+    )
 
 
 def test_of_a_balanced_table_each_share_is_that_between_its_means():
     rows = some_rows(1, kept=2.0)
     total = ((rows["y"] - rows["y"].mean()) ** 2).sum()
-    for name, share in shares(rows, "y", ["a", "b", "c"]).items():
+    for name, share in decompose_variance(rows, "y", ["a", "b", "c"]).items():
         means = rows.groupby(name)["y"].transform("mean")
         assert share == pytest.approx(((means - rows["y"].mean()) ** 2).sum() / total)
 
 
 def test_without_variance_nothing_is_explained():
     rows = some_rows(0).assign(y=1.0)
-    assert shares(rows, "y", ["a", "b"]) == {"a": 0.0, "b": 0.0} and r_squared(np.ones(3), [np.eye(3)]) == 0.0
+    assert (
+        decompose_variance(rows, "y", ["a", "b"]) == {"a": 0.0, "b": 0.0}
+        and compute_r_squared(np.ones(3), [np.eye(3)]) == 0.0
+    )

@@ -12,7 +12,7 @@ import pandas as pd
 from cfeval_cli.core import Floats
 
 
-def shares(rows: pd.DataFrame, name: str, factors: Sequence[str]) -> dict[str, float]:
+def decompose_variance(rows: pd.DataFrame, name: str, factors: Sequence[str]) -> dict[str, float]:
     """For each factor what it adds to R² of a sum of effects, on average over the orders in which factors could enter.
 
     They sum to the R² of all of them, whatever the design; 0 for each if there is no variance.
@@ -23,7 +23,7 @@ def shares(rows: pd.DataFrame, name: str, factors: Sequence[str]) -> dict[str, f
     values = known[name].to_numpy(float)
     for size in range(len(factors) + 1):
         for some in combinations(factors, size):
-            explained[frozenset(some)] = r_squared(values, [sets[factor] for factor in some])
+            explained[frozenset(some)] = compute_r_squared(values, [sets[factor] for factor in some])
     found, many = dict.fromkeys(factors, 0.0), len(factors)
     for factor in factors:
         others = [one for one in factors if one != factor]
@@ -34,12 +34,12 @@ def shares(rows: pd.DataFrame, name: str, factors: Sequence[str]) -> dict[str, f
     return found
 
 
-def together(rows: pd.DataFrame, name: str, factors: Sequence[str], pair: tuple[str, str]) -> float:
+def compute_interaction_share(rows: pd.DataFrame, name: str, factors: Sequence[str], pair: tuple[str, str]) -> float:
     """What two factors together add to R² beyond the sum of all effects: how far the one depends on the other."""
     known = rows[rows[name].notna()]
     values, alone = known[name].to_numpy(float), [_dummies(known[factor]) for factor in factors]
     both = _dummies(known[pair[0]].astype(str) + "\0" + known[pair[1]].astype(str))
-    return r_squared(values, [*alone, both]) - r_squared(values, alone)
+    return compute_r_squared(values, [*alone, both]) - compute_r_squared(values, alone)
 
 
 def _dummies(column: pd.Series) -> Floats:
@@ -47,7 +47,7 @@ def _dummies(column: pd.Series) -> Floats:
     return np.eye(len(names))[codes]
 
 
-def r_squared(values: Floats, columns: Sequence[Floats]) -> float:
+def compute_r_squared(values: Floats, columns: Sequence[Floats]) -> float:
     """Of the least squares on a constant and some columns (n, c)."""
     centred = values - values.mean() if len(values) else values
     total = float(centred @ centred)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cfeval_cli.statistics.stability import Likeness, Pairs
+from cfeval_cli.statistics.ranking_stability import RankingStability, RunPairs
 
 
 def sign(x):
@@ -17,8 +17,8 @@ def test_likeness_of_every_two_runs_written_out(seed, runs, explainers, better):
     rng = np.random.default_rng(seed)
     values = rng.integers(0, 4, (runs, explainers)).astype(float)
     values[rng.random(values.shape) < 0.15] = np.nan
-    pairs = Pairs.of(rng.integers(0, 2, (runs, 2)))
-    found = Likeness.of(values, better, pairs)
+    pairs = RunPairs.of(rng.integers(0, 2, (runs, 2)))
+    found = RankingStability.of(values, better, pairs)
     for place, (one, other) in enumerate(combinations(range(runs), 2)):
         assert (pairs.one[place], pairs.other[place]) == (one, other)
         both = [e for e in range(explainers) if not np.isnan(values[[one, other], e]).any()]
@@ -38,12 +38,12 @@ def test_likeness_of_every_two_runs_written_out(seed, runs, explainers, better):
 
 
 def test_pairs_that_differ_in_one_setting_only():
-    pairs = Pairs.of(np.array([[0, 0], [0, 1], [1, 1]]))
+    pairs = RunPairs.of(np.array([[0, 0], [0, 1], [1, 1]]))
     assert pairs.only(0).tolist() == [False, False, True] and pairs.only(1).tolist() == [True, False, False]
 
 
 def test_a_line_tells_of_some_of_the_pairs():
-    likeness = Likeness(
+    likeness = RankingStability(
         np.array([True, True, True, False]), np.array([1.0, 0.0, np.nan, np.nan]),
         np.array([True, False, False, False]), np.array([True, True, False, False]),
     )  # fmt: skip

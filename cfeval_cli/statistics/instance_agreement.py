@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from cfeval_cli.core import Bools, Floats, Ints
 from cfeval_cli.core.scratch import Scratch, ScratchArrays, slabs
-from cfeval_cli.statistics.bootstrap import ratios, sums
-from cfeval_cli.statistics.correlation import Family
-from cfeval_cli.statistics.ranking import ranks
-from cfeval_cli.statistics.resampled import Bootstrap, Resampled
+from cfeval_cli.statistics.bootstrap import Bootstrap, compute_resampled_sums, divide_halves
+from cfeval_cli.statistics.correlation import RankedFamily
+from cfeval_cli.statistics.ranking import compute_ranks
+from cfeval_cli.statistics.resampled_values import ResampledValues
 from cfeval_cli.statistics.scores import Scores
 from cfeval_cli.statistics.subsets import ALL_EXPLAINERS, WITHOUT_CONTROLS
 
@@ -28,7 +28,9 @@ _SLAB = 1 << 16  # instances looked at at once
 COLUMNS = [*_KEYS, *_FIGURES]
 
 
-def lines(scores: Scores, drawn: Resampled, family: Family, how: Bootstrap) -> Iterator[dict[str, Any]]:
+def tabulate_instance_agreement(
+    scores: Scores, drawn: ResampledValues, family: RankedFamily, how: Bootstrap
+) -> Iterator[dict[str, Any]]:
     """Rows of instance_agreement.csv: its order of an instance's explainers and the gold's, with and without controls.
 
     Without controls there is no row where fewer than two explainers are left.
@@ -62,7 +64,7 @@ class _Pairs:
     scratch: Scratch  # where they are
 
     @staticmethod
-    def of(scores: Scores, drawn: Resampled, family: Family, sides: list[Bools]) -> list[_Pairs]:
+    def of(scores: Scores, drawn: ResampledValues, family: RankedFamily, sides: list[Bools]) -> list[_Pairs]:
         """Among some of the explainers (E,) on each side; by slabs of instances, so that memory stays bounded."""
         first, second = np.triu_indices(len(family.explainers), 1)
         numbers = [*family.judged, *(truth.row for truth in family.truths if truth.row is not None)]
@@ -72,7 +74,7 @@ class _Pairs:
         step = max(1, _BLOCK // (len(rows) * len(first)))
         for start in range(0, scores.size, step):
             values = scores.values(start, start + step, rows, names)
-            places = ranks(np.where(lower, values, -values), "lower")
+            places = compute_ranks(np.where(lower, values, -values), "lower")
             signs = np.sign(places[..., first] - places[..., second]).astype(np.float32)
             for room, some in zip(rooms, sides, strict=True):
                 for name, part in _counted(signs[..., some[first] & some[second]], len(family.judged)).items():
@@ -100,7 +102,7 @@ class _Pairs:
 
     def real(self, t: int) -> Floats:
         """What the columns add up to, and so both figures (2J,)."""
-        return ratios(np.sum([self.columns(t, slab).sum(axis=0) for slab in self.slabs], axis=0))
+        return divide_halves(np.sum([self.columns(t, slab).sum(axis=0) for slab in self.slabs], axis=0))
 
     def there(self, name: str) -> Ints:
         """For how many instances something is counted (J, T)."""
@@ -146,12 +148,15 @@ class _Figures:
         alike = [side.alike() for side in sides]
         wanted = [(side, t) for side, some in zip(sides, alike, strict=True) for t in dict.fromkeys(some)]
         makers = [partial(side.columns, t) for side, t in wanted]
-        drawn = iter(sums(makers, sides[0].size, how.resamples, how.seed))
+        drawn = iter(compute_resampled_sums(makers, sides[0].size, how.resamples, how.seed))
         found = []
         for side, some in zip(sides, alike, strict=True):
             there = side.there("pairs")
             truths = dict.fromkeys(some)
-            ends = {t: how.spread(ratios(next(drawn)), np.tile(there[:, t] >= how.least, 2))[:2] for t in truths}
+            ends = {
+                t: how.compute_interval(divide_halves(next(drawn)), np.tile(there[:, t] >= how.min_instances, 2))[:2]
+                for t in truths
+            }
             real = {t: side.real(t) for t in truths}
             told = np.stack([real[t] for t in some]), [ends[t] for t in some]
             found.append(_Figures(*told, there, side.there("ordered")))

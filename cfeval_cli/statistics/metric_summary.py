@@ -8,15 +8,15 @@ import numpy as np
 import pandas as pd
 
 from cfeval_cli.core import Quantity
-from cfeval_cli.statistics.ranking import ranks
-from cfeval_cli.statistics.scores import Part, Scores
-from cfeval_cli.statistics.support import NOWHERE
+from cfeval_cli.statistics.common_support import NO_COMMON_INSTANCE
+from cfeval_cli.statistics.ranking import compute_ranks
+from cfeval_cli.statistics.scores import Scores, ScoreSeries
 
 _KEYS = ["metric", "variant", "explainer"]
 _TOGETHER = 1 << 20  # scores that are added up at once: 16 MB
 
 
-def summarise(scores: Scores, order: pd.DataFrame, own: Scores | None = None) -> pd.DataFrame:
+def summarise_scores(scores: Scores, order: pd.DataFrame, own: Scores | None = None) -> pd.DataFrame:
     """One row for each metric, variant and explainer.
 
     `order` has the rows that there should be, in their order, with what the metric says of itself and, as a note,
@@ -37,7 +37,7 @@ def summarise(scores: Scores, order: pd.DataFrame, own: Scores | None = None) ->
     better, rank = table["better"].tolist(), np.full(len(table), np.nan)
     for places in groups.values():
         if better[places[0]] != "none":
-            rank[places] = ranks(value[places], better[places[0]])
+            rank[places] = compute_ranks(value[places], better[places[0]])
     table["rank"] = rank
     sums = zip(table["note"], table["empty"], table["n"], table["denominator"], table["own_n"], strict=True)
     notes = [_note(*told) for told in sums]
@@ -51,7 +51,7 @@ def _note(note: str, empty: str, many: int, denominator: float, own: int) -> str
     """Why there is no value, if there is none."""
     if many:
         return note if denominator else empty
-    return note or (NOWHERE if own else "no usable explanation")
+    return note or (NO_COMMON_INSTANCE if own else "no usable explanation")
 
 
 def _values(scores: Scores, order: pd.DataFrame) -> pd.DataFrame:
@@ -84,7 +84,7 @@ def _batches(sizes: Sequence[int]) -> Iterator[slice]:
     yield slice(start, len(sizes))
 
 
-def _added(parts: Sequence[Part]) -> tuple[list[float], list[float]]:
+def _added(parts: Sequence[ScoreSeries]) -> tuple[list[float], list[float]]:
     """The sums of what counts of each, by pandas, which carries along what a sum of floats loses."""
     if not parts:
         return [], []

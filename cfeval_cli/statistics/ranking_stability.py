@@ -8,13 +8,13 @@ from typing import Any, Literal
 import numpy as np
 
 from cfeval_cli.core import Bools, Floats, Ints
-from cfeval_cli.statistics.ranking import agreement, ranks
+from cfeval_cli.statistics.ranking import compute_rank_correlations, compute_ranks
 
-ALL = "all"  # pairs of runs that differ in anything
+ANY_SETTING = "all"  # pairs of runs that differ in anything
 
 
 @dataclass(frozen=True)
-class Pairs:
+class RunPairs:
     """Every two runs, and the settings in which they differ."""
 
     one: Ints  # (P,)
@@ -22,10 +22,10 @@ class Pairs:
     differ: Bools  # (P, K)
 
     @staticmethod
-    def of(settings: Ints) -> Pairs:
+    def of(settings: Ints) -> RunPairs:
         """From the settings (R, K) of the runs, each value as a number."""
         one, other = np.triu_indices(len(settings), 1)
-        return Pairs(one, other, settings[one] != settings[other])
+        return RunPairs(one, other, settings[one] != settings[other])
 
     def only(self, key: int) -> Bools:
         """The pairs (P,) that differ in one setting and in no other."""
@@ -40,7 +40,7 @@ def _tied_in_both(standing: Floats, one: Ints, other: Ints) -> Floats:
 
 
 @dataclass(frozen=True)
-class Likeness:
+class RankingStability:
     """How alike one metric ranks the explainers in every two runs."""
 
     there: Bools  # (P,) both runs have the metric
@@ -49,7 +49,7 @@ class Likeness:
     same_best: Bools  # (P,)
 
     @staticmethod
-    def of(values: Floats, better: Literal["higher", "lower"], pairs: Pairs) -> Likeness:
+    def of(values: Floats, better: Literal["higher", "lower"], pairs: RunPairs) -> RankingStability:
         """From a metric's values (R, E), NaN for none; two runs are compared by the explainers that both have."""
         has = ~np.isnan(values)
         common = has[pairs.one] & has[pairs.other]
@@ -60,16 +60,16 @@ class Likeness:
                 continue
             mine = (common == pattern).all(axis=1)
             one, other = pairs.one[mine], pairs.other[mine]
-            standing = ranks(values[:, pattern], better)
+            standing = compute_ranks(values[:, pattern], better)
             tied = np.asarray((standing == standing[:, :1]).all(axis=1))
             best = standing == standing.min(axis=1, keepdims=True)
             # two rankings that say nothing do not contradict each other, though their τ is 0
-            like = agreement(standing, standing)[0][one, other] + _tied_in_both(standing, one, other)
+            like = compute_rank_correlations(standing, standing)[0][one, other] + _tied_in_both(standing, one, other)
             tau[mine] = np.where(tied[one] & tied[other], np.nan, like)
             same[mine] = (standing[one] == standing[other]).all(axis=1)
             same_best[mine] = (best[one] == best[other]).all(axis=1)
         present = np.asarray(has.any(axis=1))
-        return Likeness(present[pairs.one] & present[pairs.other], tau, same, same_best)
+        return RankingStability(present[pairs.one] & present[pairs.other], tau, same, same_best)
 
     def line(self, some: Bools) -> dict[str, Any]:
         """The part of a row of stability.csv that tells of some of the pairs."""

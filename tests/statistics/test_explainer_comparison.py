@@ -8,8 +8,8 @@ import pytest
 from scipy.stats import norm
 
 from cfeval_cli.seeding import make_stream
-from cfeval_cli.statistics.contest import contest
-from cfeval_cli.statistics.resampled import Bootstrap, enough
+from cfeval_cli.statistics.bootstrap import Bootstrap, choose_n_resamples
+from cfeval_cli.statistics.explainer_comparison import compare_explainers
 from cfeval_cli.statistics.scores import Scores
 
 ROW = ("recall", "shapley")
@@ -36,13 +36,13 @@ def test_values_intervals_and_p_are_those_of_a_loop(seed, better):
     values = {name: rng.integers(0, 2, n) * 1.0 + 0.3 * i for i, name in enumerate(names)}
     weights = {name: rng.integers(1, 4, n) * 1.0 for name in names}
     values["b"][:5] = np.nan  # not all cover all
-    found = contest(table(values, weights=weights), ROW, names, better, HOW)
+    found = compare_explainers(table(values, weights=weights), ROW, names, better, HOW)
     shared = np.arange(5, n)
     sign = 1 if better == "higher" else -1
     real = {name: values[name][shared].sum() / weights[name][shared].sum() for name in names}
     order = sorted(names, key=lambda name: -sign * real[name])
     assert list(found.values) == order and found.values == pytest.approx(real) and found.instances == 35
-    times = max(500, enough(4, 0, 0))
+    times = max(500, choose_n_resamples(4, 0, 0))
     drawn = make_stream(HOW.seed, "bootstrap").integers(0, 35, (times, 35))
     p, gaps = [], {}
     pairs = list(combinations(order, 2))
@@ -69,7 +69,7 @@ def test_values_intervals_and_p_are_those_of_a_loop(seed, better):
 def test_as_many_instances_as_it_says_would_show_the_difference_four_times_in_five():
     rng = np.random.default_rng(0)
     a, b = rng.normal(0.1, 1, 100), rng.normal(0, 1, 100)
-    found = contest(table({"a": a, "b": b}), ROW, ["a", "b"], "higher", HOW)
+    found = compare_explainers(table({"a": a, "b": b}), ROW, ["a", "b"], "higher", HOW)
     (duel,) = found.duels
     spread = np.std(a - b, ddof=1) if duel.better == "a" else np.std(b - a, ddof=1)
     seen = 0
@@ -81,17 +81,17 @@ def test_as_many_instances_as_it_says_would_show_the_difference_four_times_in_fi
 
 def test_who_is_silent_about_most_is_left_out_and_leaves_the_others_theirs():
     values = {"a": np.ones(40), "b": np.zeros(40), "c": np.where(np.arange(40) < 19, 1.0, np.nan)}
-    found = contest(table(values), ROW, ["a", "b", "c"], "higher", HOW)
+    found = compare_explainers(table(values), ROW, ["a", "b", "c"], "higher", HOW)
     assert found.left_out == ["c"] and found.instances == 40 and found.tied == ["a"] and found.decides
 
 
 def test_what_cannot_be_told_is_not():
-    same = contest(table({"a": np.ones(40), "b": np.ones(40)}), ROW, ["a", "b"], "higher", HOW)
+    same = compare_explainers(table({"a": np.ones(40), "b": np.ones(40)}), ROW, ["a", "b"], "higher", HOW)
     assert same.tied == ["a", "b"] and not same.decides and same.needed is None
-    few = contest(table({"a": np.ones(29), "b": np.zeros(29)}), ROW, ["a", "b"], "higher", HOW)
+    few = compare_explainers(table({"a": np.ones(29), "b": np.zeros(29)}), ROW, ["a", "b"], "higher", HOW)
     assert not few.decides
-    none = contest(table({"a": np.ones(40), "b": np.zeros(40)}), ROW, ["a", "b"], "higher", Bootstrap(0, 0))
+    none = compare_explainers(table({"a": np.ones(40), "b": np.zeros(40)}), ROW, ["a", "b"], "higher", Bootstrap(0, 0))
     assert not none.decides
-    assert contest(table({"a": np.ones(40)}), ROW, ["a", "b"], "higher", HOW) is None
+    assert compare_explainers(table({"a": np.ones(40)}), ROW, ["a", "b"], "higher", HOW) is None
     apart = {"a": np.where(np.arange(40) < 20, 1.0, np.nan), "b": np.where(np.arange(40) < 20, np.nan, 1.0)}
-    assert contest(table(apart), ROW, ["a", "b"], "higher", HOW) is None
+    assert compare_explainers(table(apart), ROW, ["a", "b"], "higher", HOW) is None

@@ -12,17 +12,24 @@ from typing import Any
 import numpy as np
 
 from cfeval_cli.core import Floats
-from cfeval_cli.statistics.bootstrap import deviation, divided, interval, sums
-from cfeval_cli.statistics.difference import holm, two_sided
-from cfeval_cli.statistics.resampled import LEAST, SURE, Bootstrap, enough
-from cfeval_cli.statistics.scores import Row, Scores
+from cfeval_cli.statistics.bootstrap import (
+    MIN_INSTANCES,
+    Bootstrap,
+    choose_n_resamples,
+    compute_percentile_interval,
+    compute_resampled_sums,
+    compute_standard_deviation,
+    divide_or_nan,
+)
+from cfeval_cli.statistics.hypothesis_tests import SIGNIFICANCE_LEVEL, adjust_holm, compute_bootstrap_p_values
+from cfeval_cli.statistics.scores import MetricKey, Scores
 
 _SAME = 1e-12  # values that differ by no more are the same: sums in another order
 _POWER = 0.8  # how often a difference of this size would be seen with as many instances as are told
 
 
 @dataclass(frozen=True)
-class Duel:
+class PairwiseDifference:
     """How much better one explainer is than another, in the same instances."""
 
     better: str
@@ -36,18 +43,18 @@ class Duel:
     @property
     def sure(self) -> bool:
         """Whether other instances would hardly undo it."""
-        return self.p < SURE
+        return self.p < SIGNIFICANCE_LEVEL
 
 
 @dataclass(frozen=True)
-class Contest:
+class ExplainerComparison:
     """Who is best by one metric or truth."""
 
     metric: str
     variant: str
     instances: int
     values: dict[str, float]  # by explainer, the best first
-    duels: list[Duel]
+    duels: list[PairwiseDifference]
     left_out: list[str] = field(default_factory=list)  # explainers with a value for under half of the instances
 
     @property
@@ -55,7 +62,7 @@ class Contest:
         """The first; of equal ones the first of the tables."""
         return next(iter(self.values))
 
-    def against_best(self) -> dict[str, Duel]:
+    def against_best(self) -> dict[str, PairwiseDifference]:
         """The best against each other one, by the other's name."""
         return {duel.worse: duel for duel in self.duels if duel.better == self.best}
 
@@ -84,7 +91,7 @@ class Contest:
         }  # fmt: skip
 
 
-def _line(duel: Duel) -> dict[str, float | None]:
+def _line(duel: PairwiseDifference) -> dict[str, float | None]:
     ends = {"low": duel.low, "high": duel.high, "p": duel.p}
     return {"difference": duel.difference} | {name: _plain(value) for name, value in ends.items()}
 
@@ -93,7 +100,9 @@ def _plain(value: float) -> float | None:
     return None if np.isnan(value) else float(value)
 
 
-def contest(scores: Scores, row: Row, explainers: Sequence[str], better: str, how: Bootstrap) -> Contest | None:
+def compare_explainers(
+    scores: Scores, row: MetricKey, explainers: Sequence[str], better: str, how: Bootstrap
+) -> ExplainerComparison | None:
     """By one metric and variant; None if fewer than two explainers have a value on instances that all of these have."""
     wide = {name: scores.parts[row, name] for name in explainers if (row, name) in scores.parts}
     most = max((len(part) for part in wide.values()), default=0)
@@ -110,7 +119,7 @@ def contest(scores: Scores, row: Row, explainers: Sequence[str], better: str, ho
     parts = np.stack(both, axis=1)  # (n, E, 2)
     scores.scratch.release()
     total = parts.sum(axis=0)
-    real = divided(total[:, 0], total[:, 1])
+    real = divide_or_nan(total[:, 0], total[:, 1])
     if np.isnan(real).any():
         return None
     sign = 1.0 if better == "higher" else -1.0
@@ -121,31 +130,33 @@ def contest(scores: Scores, row: Row, explainers: Sequence[str], better: str, ho
     gaps[np.abs(gaps) < _SAME] = 0.0
     duels = _duels(there, pairs, sign * real, gaps, len(shared), how)
     values = {there[e]: float(real[e]) for e in order}
-    return Contest(*row, len(shared), values, duels, [name for name in explainers if name not in there])
+    return ExplainerComparison(*row, len(shared), values, duels, [name for name in explainers if name not in there])
 
 
 def _resampled(parts: Floats, how: Bootstrap) -> Floats:
     """Values (B, E) in as many resamples as some pair needs to be told apart."""
     size, many = parts.shape[:2]
-    times = max(how.resamples, enough(many, 0, 0)) if how.resamples else 0
+    times = max(how.resamples, choose_n_resamples(many, 0, 0)) if how.resamples else 0
     flat = parts.transpose(0, 2, 1).reshape(size, -1)
-    (whole,) = sums([flat.__getitem__], size, times, how.seed)
-    return divided(whole[:, :many], whole[:, many:])
+    (whole,) = compute_resampled_sums([flat.__getitem__], size, times, how.seed)
+    return divide_or_nan(whole[:, :many], whole[:, many:])
 
 
 def _duels(
     names: Sequence[str], pairs: Sequence[tuple[int, int]], real: Floats, gaps: Floats, size: int, how: Bootstrap
-) -> list[Duel]:
-    able = bool(len(gaps)) and size >= LEAST
+) -> list[PairwiseDifference]:
+    able = bool(len(gaps)) and size >= MIN_INSTANCES
     blank = np.full(len(pairs), np.nan)
-    low, high = interval(gaps, how.confidence) if able else (blank, blank)
-    p = holm(two_sided(gaps)) if able else np.ones(len(pairs))
-    spread = deviation(gaps) if len(gaps) > 1 else blank
+    low, high = compute_percentile_interval(gaps, how.confidence) if able else (blank, blank)
+    p = adjust_holm(compute_bootstrap_p_values(gaps)) if able else np.ones(len(pairs))
+    spread = compute_standard_deviation(gaps) if len(gaps) > 1 else blank
     found = []
     for i, (a, b) in enumerate(pairs):
         difference = float(real[a] - real[b])
         needed = _needed(difference, float(spread[i]), size, len(pairs))
-        found.append(Duel(names[a], names[b], difference, float(low[i]), float(high[i]), float(p[i]), needed))
+        found.append(
+            PairwiseDifference(names[a], names[b], difference, float(low[i]), float(high[i]), float(p[i]), needed)
+        )
     return found
 
 
@@ -155,5 +166,5 @@ def _needed(difference: float, spread: float, size: int, pairs: int) -> int | No
 
     if np.isnan(spread) or spread == 0 or abs(difference) < 1e-12:
         return None
-    wanted = float(ndtri(1 - SURE / (2 * pairs)) + ndtri(_POWER))
-    return max(LEAST, ceil(size * (wanted * spread / difference) ** 2))
+    wanted = float(ndtri(1 - SIGNIFICANCE_LEVEL / (2 * pairs)) + ndtri(_POWER))
+    return max(MIN_INSTANCES, ceil(size * (wanted * spread / difference) ** 2))

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cfeval_cli.statistics import between
-from cfeval_cli.statistics.resampled import Bootstrap
+from cfeval_cli.statistics import metric_agreement
+from cfeval_cli.statistics.bootstrap import Bootstrap
 from tests.statistics.tables import EXPLAINERS, build, conclude, summarise
 
 
@@ -19,8 +19,8 @@ def sign(x):
 @given(st.integers(0, 10_000))
 def test_every_two_metrics_are_compared(seed):
     scores, order = build(seed, n=8)
-    found = conclude(scores, order, Bootstrap(0, resamples=20, least=1)).metric_agreement
-    assert list(found.columns) == between.COLUMNS
+    found = conclude(scores, order, Bootstrap(0, resamples=20, min_instances=1)).metric_agreement
+    assert list(found.columns) == metric_agreement.COLUMNS
     metrics = summarise(scores, order)
     value = {(row.metric, row.explainer): row.value for row in metrics.itertuples()}
     ours, theirs = ({e: sg * value[m, e] for e in EXPLAINERS} for m, sg in (("c", 1), ("sufficiency", -1)))
@@ -36,13 +36,17 @@ def test_every_two_metrics_are_compared(seed):
 
 def test_the_truth_is_not_among_them_and_nothing_is_known_of_one_explainer():
     scores, order = build(3)
-    found = conclude(scores, order, Bootstrap(0, resamples=20, least=1)).metric_agreement
+    found = conclude(scores, order, Bootstrap(0, resamples=20, min_instances=1)).metric_agreement
     assert "recall" not in {*found["metric"], *found["other_metric"]}
     one = conclude(
-        scores[scores["explainer"] == "a"], order[order["explainer"] == "a"], Bootstrap(0, resamples=20, least=1)
+        scores[scores["explainer"] == "a"],
+        order[order["explainer"] == "a"],
+        Bootstrap(0, resamples=20, min_instances=1),
     )
     assert one.metric_agreement.empty
     no_truth = conclude(
-        scores[scores["metric"] != "recall"], order[order["metric"] != "recall"], Bootstrap(0, resamples=20, least=1)
+        scores[scores["metric"] != "recall"],
+        order[order["metric"] != "recall"],
+        Bootstrap(0, resamples=20, min_instances=1),
     )
     assert no_truth.correlations.empty and len(no_truth.metric_agreement) == len(found)

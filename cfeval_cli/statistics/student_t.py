@@ -12,7 +12,7 @@ _ROUNDING = 1e-12  # a standard error below which all units agree
 
 
 @dataclass(frozen=True)
-class Mean:
+class MeanEstimate:
     """A mean over units, its confidence interval, and the two-sided p of its being zero."""
 
     mean: float
@@ -21,17 +21,17 @@ class Mean:
     p: float
 
 
-def t_interval(values: Floats, confidence: float = 0.95) -> Mean:
+def compute_t_interval(values: Floats, confidence: float = 0.95) -> MeanEstimate:
     """Return the mean of the units (n,) with its t-interval; fewer than two units have no interval."""
     from scipy.stats import t
 
     if not len(values):
-        return Mean(*[float("nan")] * 4)
+        return MeanEstimate(*[float("nan")] * 4)
     mean = float(values.mean())
     if len(values) < 2:
-        return Mean(mean, float("nan"), float("nan"), float("nan"))
+        return MeanEstimate(mean, float("nan"), float("nan"), float("nan"))
     error = float(values.std(ddof=1)) / np.sqrt(len(values))
     if error < _ROUNDING:
-        return Mean(mean, mean, mean, 1.0 if abs(mean) < _ROUNDING else 0.0)
+        return MeanEstimate(mean, mean, mean, 1.0 if abs(mean) < _ROUNDING else 0.0)
     half = float(t.ppf((1 + confidence) / 2, len(values) - 1)) * error
-    return Mean(mean, mean - half, mean + half, float(2 * t.sf(abs(mean) / error, len(values) - 1)))
+    return MeanEstimate(mean, mean - half, mean + half, float(2 * t.sf(abs(mean) / error, len(values) - 1)))

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from cfeval_cli.core import Bools, Floats, Ints
-from cfeval_cli.statistics.bootstrap import interval
-from cfeval_cli.statistics.correlation import GRADED, Agreements
-from cfeval_cli.statistics.resampled import Bootstrap, Resampled
+from cfeval_cli.statistics.bootstrap import Bootstrap, compute_percentile_interval
+from cfeval_cli.statistics.correlation import GRADED, RankCorrelations
+from cfeval_cli.statistics.hypothesis_tests import adjust_holm, compute_bootstrap_p_values
+from cfeval_cli.statistics.resampled_values import ResampledValues
 
 _FEW = 16  # pairs whose resamples are looked at together: so many stay in the processor's own memory
 _FIGURES = ("difference", "low", "high", "p", "p_holm", "same")
@@ -20,7 +21,9 @@ COLUMNS = [
 ]  # fmt: skip
 
 
-def lines(agreements: Sequence[Agreements], drawn: Resampled, how: Bootstrap) -> Iterator[dict[str, Any]]:
+def tabulate_tau_differences(
+    agreements: Sequence[RankCorrelations], drawn: ResampledValues, how: Bootstrap
+) -> Iterator[dict[str, Any]]:
     """Rows of differences.csv: for every two metrics, the difference of their τ, by subset of the explainers.
 
     The metric with the larger τ over all explainers, the first of the subsets, comes first in the rows of each subset.
@@ -50,7 +53,7 @@ def lines(agreements: Sequence[Agreements], drawn: Resampled, how: Bootstrap) ->
                 }  # fmt: skip
 
 
-def _compared(found: Agreements, t: int, pairs: Ints, how: Bootstrap) -> tuple[Floats | Bools, ...]:
+def _compared(found: RankCorrelations, t: int, pairs: Ints, how: Bootstrap) -> tuple[Floats | Bools, ...]:
     """For each pair of metrics: the gap between their τ with one truth, its interval, p, p after Holm, whether none.
 
     Two τ over unlike explainers, or from too few instances for an interval, have no gap.
@@ -65,34 +68,19 @@ def _compared(found: Agreements, t: int, pairs: Ints, how: Bootstrap) -> tuple[F
     known = np.flatnonzero(~absent)
     for some in (known[start : start + _FEW] for start in range(0, len(known), _FEW)):
         gaps = (drawn[first[some]] - drawn[second[some]]).T
-        low[some], high[some] = interval(gaps, how.confidence)
-        p[some] = two_sided(gaps)
-    twin = twins(np.concatenate([tau, there.T]))
+        low[some], high[some] = compute_percentile_interval(gaps, how.confidence)
+        p[some] = compute_bootstrap_p_values(gaps)
+    twin = find_identical_metrics(np.concatenate([tau, there.T]))
     same = ~absent & (twin[first] == twin[second])
     # metrics that agree in every resample are one hypothesis, not several
     of = [frozenset(pair) for pair in zip(twin[first].tolist(), twin[second].tolist(), strict=True)]
     hypotheses = {of[i]: i for i in np.flatnonzero(~same & ~np.isnan(p)).tolist()}
-    adjusted = dict(zip(hypotheses, holm(p[list(hypotheses.values())]), strict=True))
+    adjusted = dict(zip(hypotheses, adjust_holm(p[list(hypotheses.values())]), strict=True))
     p_holm = np.where(absent, np.nan, [adjusted.get(one, 1.0) for one in of])
     return gap, low, high, p, p_holm, same
 
 
-def two_sided(gaps: Floats) -> Floats:
-    """Twice the share of resamples on the other side of zero; the real sample counts as one more, so no p is zero."""
-    beyond = np.minimum((gaps <= 0).sum(axis=0), (gaps >= 0).sum(axis=0))
-    there = (~np.isnan(gaps)).sum(axis=0)
-    return np.asarray(np.minimum(1.0, 2 * (1 + beyond) / (1 + there)))
-
-
-def holm(p: Floats) -> Floats:
-    """Holm's step-down adjustment: what is small after it is so for all of them together."""
-    order = np.argsort(p, kind="stable")
-    result = np.empty(len(p))
-    result[order] = np.maximum.accumulate(np.minimum(1.0, p[order] * (len(p) - np.arange(len(p)))))
-    return result
-
-
-def twins(tau: Floats) -> Ints:
+def find_identical_metrics(tau: Floats) -> Ints:
     """For each metric the first one that has the same τ (1 + B, J) in every resample."""
     first: dict[bytes, int] = {}
     columns = np.ascontiguousarray(np.nan_to_num(tau, nan=-9.0).T) + 0.0  # no -0

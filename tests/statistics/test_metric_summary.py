@@ -6,12 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from cfeval_cli.statistics import summary
-from cfeval_cli.statistics.resampled import Bootstrap
+from cfeval_cli.statistics import metric_summary
+from cfeval_cli.statistics.bootstrap import Bootstrap
 from cfeval_cli.statistics.subsets import select_subset
 from tests.statistics.tables import EXPLAINERS, build, conclude, summarise
 
-QUICK = Bootstrap(0, resamples=3, least=1)
+QUICK = Bootstrap(0, resamples=3, min_instances=1)
 
 
 def parts(scores):
@@ -88,7 +88,7 @@ def test_how_many_are_added_up_at_once_changes_no_bit(seed, together):
     scores["numerator"] = np.random.default_rng(seed).lognormal(0, 8, len(scores))
     whole = summarise(scores, order)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(summary, "_TOGETHER", together)
+        patch.setattr(metric_summary, "_TOGETHER", together)
         some = summarise(scores, order)
     assert whole.equals(some)
     mine = parts(scores)
