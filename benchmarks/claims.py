@@ -26,32 +26,32 @@ SUFFICIENCY, COMPREHENSIVENESS = ("sufficiency", "marginal"), ("comprehensivenes
 VALIDITY_SOFT = ("validity_soft", "probability")
 
 
-def interval(values: np.ndarray) -> tuple[float, float, float]:
+def compute_interval(values: np.ndarray) -> tuple[float, float, float]:
     """Return the mean with the ends of its t-interval."""
     half = t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values))
     return values.mean(), values.mean() - half, values.mean() + half
 
 
-def written(values: np.ndarray, digits: int = 2) -> str:
+def write_interval(values: np.ndarray, digits: int = 2) -> str:
     """Return the mean and its interval as text."""
-    mean, low, high = (f"{value:.{digits}f}".replace("-", "−") for value in interval(values))
+    mean, low, high = (f"{value:.{digits}f}".replace("-", "−") for value in compute_interval(values))
     return f"{mean} [{low}, {high}]"
 
 
-def by_data(cells: pd.Series) -> np.ndarray:
+def average_by_data_set(cells: pd.Series) -> np.ndarray:
     """Return one mean for each data set: over judges, of means over truths, over seeds, over k."""
-    for left in range(len(CELL) - 1, 0, -1):
-        cells = cells.groupby(level=CELL[:left]).mean()
+    for n_levels in range(len(CELL) - 1, 0, -1):
+        cells = cells.groupby(level=CELL[:n_levels]).mean()
     return cells.to_numpy(float)
 
 
-def lead(rows: pd.DataFrame, one: tuple[str, str], two: tuple[str, str]) -> str:
+def write_lead(rows: pd.DataFrame, first: tuple[str, str], second: tuple[str, str]) -> str:
     """Return how much larger the τ of one metric is than that of another."""
     taus = rows.groupby([*CELL, "metric", "variant"])[TAU].mean().unstack(["metric", "variant"])
-    return written(by_data((taus[one] - taus[two]).dropna()))
+    return write_interval(average_by_data_set((taus[first] - taus[second]).dropna()))
 
 
-def atlas_figures(rows: pd.DataFrame) -> str:
+def write_atlas_statements(rows: pd.DataFrame) -> str:
     """Return the statements about which metric ranks first."""
     contribution, change = (rows[rows["question"] == name] for name in ("contribution", "change"))
     unique = ["data", "judge", "k"]
@@ -62,12 +62,15 @@ def atlas_figures(rows: pd.DataFrame) -> str:
     optimal = is_contrast & (is_additive | (change["k"] == 1))  # by construction
     parts = {
         "all": change, "optimal": change[optimal], "unflagged": change[is_contrast & is_additive & (change["k"] > 1)],
-        "left": change[~optimal], "contrast": change[~optimal & is_contrast],
+        "rest": change[~optimal], "contrast": change[~optimal & is_contrast],
         "responsibility": change[~is_contrast],
     }  # fmt: skip
-    n = {name: count_rows(some, VALIDITY_SOFT) for name, some in parts.items()}
-    leads = {name: lead(parts[name], VALIDITY_SOFT, SUFFICIENCY) for name in ("left", "contrast", "responsibility")}
-    leads["contribution"] = lead(contribution, SUFFICIENCY, COMPREHENSIVENESS)
+    p = compute_adjusted_p()
+    n = {name: count_rows(rows, VALIDITY_SOFT) for name, rows in parts.items()}
+    leads = {
+        name: write_lead(parts[name], VALIDITY_SOFT, SUFFICIENCY) for name in ("rest", "contrast", "responsibility")
+    }
+    leads["contribution"] = write_lead(contribution, SUFFICIENCY, COMPREHENSIVENESS)
     return "\n".join(
         [
             f"- Contribution: sufficiency leads comprehensiveness by {leads['contribution']} in τ, and has the highest "
@@ -75,9 +78,9 @@ def atlas_figures(rows: pd.DataFrame) -> str:
             "- Change: the maximum of `validity_soft` is at the top features of `contrast` by definition at k = 1, and "
             f"on additive models at every k: in {n['optimal']} of its {n['all']} rows. The {n['unflagged']} rows of "
             "additive models at k = 3 were not flagged in the runs; the page now counts them as optimal by "
-            f"construction. On the {n['left']} remaining rows its lead over sufficiency is {leads['left']}, which is "
-            f"not significant after Holm's correction over all metrics (p = {adjusted_p():.3f}, the table below). The "
-            f"{n['contrast']} of these rows with `contrast` (other judges, k = 3) give {leads['contrast']}, the "
+            f"construction. On the {n['rest']} remaining rows its lead over sufficiency is {leads['rest']}, which is "
+            f"not significant after Holm's correction over all metrics (p = {p:.3f}, the table below). "
+            f"The {n['contrast']} of these rows with `contrast` (other judges, k = 3) give {leads['contrast']}, the "
             f"{n['responsibility']} with `responsibility` (trees) {leads['responsibility']}.",
             "",
         ]
@@ -89,51 +92,54 @@ def count_rows(rows: pd.DataFrame, metric: tuple[str, str]) -> int:
     return int(((rows["metric"] == metric[0]) & (rows["variant"] == metric[1])).sum())
 
 
-def adjusted_p() -> float:
+def compute_adjusted_p() -> float:
     """Return the p of the lead of validity_soft over sufficiency, after Holm's correction over all metrics."""
     summary = Summary(store.read(DOCS / "atlas" / store.NAME))
     (answer,) = (one for one in summary.answers if one.question == "change")
     return answer.behind[SUFFICIENCY][3]
 
 
-def regret_figures(lost: pd.DataFrame) -> str:
-    """Return the statements about what each way to choose an explainer loses."""
-    marks = []
-    for (question, k, circular), some in lost.groupby(["question", "k", "circular"], sort=False):
+def write_regret_statements(regrets: pd.DataFrame) -> str:
+    """Return the statements about the regret of each strategy."""
+    differences = []
+    for (question, k, circular), rows in regrets.groupby(["question", "k", "circular"], sort=False):
         if (question, circular) == ("change", "drop"):
             continue  # the same explainers as with `keep`
-        cells = some.groupby(["data", "seed", "strategy"])["regret"].mean().unstack()
+        cells = rows.groupby(["data", "seed", "strategy"])["regret"].mean().unstack()
         for name in cells.columns.drop("rule"):
             gaps = (cells[name] - cells["rule"]).dropna().groupby(level="data").mean().to_numpy(float)
-            marks.append((name, question, k, circular, *interval(gaps)))
-    found = pd.DataFrame(marks, columns=["strategy", "question", "k", "circular", "mean", "low", "high"])
-    more = found[found["low"] > 0].groupby("strategy").size()
-    columns = found.groupby("strategy").size()
-    less = int((found["high"] < 0).sum())
-    other = lost[(lost["strategy"] == "other data") & ~((lost["question"] == "change") & (lost["circular"] == "drop"))]
+            differences.append((name, question, k, circular, *compute_interval(gaps)))
+    columns = ["strategy", "question", "k", "circular", "mean", "low", "high"]
+    comparisons = pd.DataFrame(differences, columns=columns)
+    more = comparisons[comparisons["low"] > 0].groupby("strategy").size()
+    totals = comparisons.groupby("strategy").size()
+    less = int((comparisons["high"] < 0).sum())
+    is_repeated = (regrets["question"] == "change") & (regrets["circular"] == "drop")
+    other = regrets[(regrets["strategy"] == "other data") & ~is_repeated]
     words = {
-        "c_soft": "always C\\_soft",
+        "c_soft": "always C\\_soft (paper)",
         "chance": "chance",
-        "mean rank": "the mean rank over all metrics",
-        "same data": "choosing by other judges of the same data",
-        "other data": "choosing by judges of other data",
+        "mean rank": "mean rank over all metrics",
+        "same data": "best metric on other judges, same data",
+        "other data": "best metric on judges of other data",
         "comprehensiveness": "always comprehensiveness",
     }
-    listed = "; ".join(f"{text} in {more.get(name, 0)} of {columns[name]} columns" for name, text in words.items())
+    listed = "; ".join(f"{text} in {more.get(name, 0)} of {totals[name]} columns" for name, text in words.items())
     return (
-        "- More is lost than by the rule's metric, with a t-interval over data sets that excludes 0: "
-        f"{listed}. Less is lost in {less}. No correction for {len(found)} comparisons.\n"
-        f"- In {int((other['variant'] == 'del').sum())} of {len(other)} rows the choice by judges of other data was a "
-        "variant by `zero` (*del.*), which the rule may not use. The two are not comparable there; whether it pays to "
-        "choose by judges is open.\n"
+        "- Significantly more regret than the metric-based ranking (the t-interval of the difference over data sets "
+        f"excludes 0): {listed}. Significantly less regret: {less} columns. Not corrected for {len(comparisons)} "
+        "comparisons.\n"
+        f"- In {int((other['variant'] == 'del').sum())} of {len(other)} rows, the best metric on judges of other data "
+        "was a variant by `zero` (*del.*), which the metric-based ranking may not use. The two are not comparable "
+        "there. Whether a choice by judges is better is inconclusive.\n"
     )
 
 
-def pages() -> dict[Path, str]:
+def write_pages() -> dict[Path, str]:
     """Return the text that belongs into each page."""
     return {
-        DOCS / "atlas.md": atlas_figures(pd.read_parquet(DOCS / "atlas" / "atlas.parquet")),
-        DOCS / "judges.md": regret_figures(pd.read_parquet(DOCS / "judges" / "regret.parquet")),
+        DOCS / "atlas.md": write_atlas_statements(pd.read_parquet(DOCS / "atlas" / "atlas.parquet")),
+        DOCS / "judges.md": write_regret_statements(pd.read_parquet(DOCS / "judges" / "regret.parquet")),
     }
 
 
@@ -142,7 +148,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write", action="store_true", help="write the figures into docs/atlas.md and docs/judges.md")
     write = parser.parse_args().write
-    for path, text in pages().items():
+    for path, text in write_pages().items():
         if not write:
             print(f"{path.relative_to(DOCS.parent)}\n\n{text}")
             continue

@@ -94,14 +94,14 @@ def _write(atlas: Atlas, into: Path) -> None:
 def _add() -> None:
     """Take more runs into an atlas that there is."""
     from cfeval_cli.study.atlas import store
-    from cfeval_cli.study.sweep.gather import find
+    from cfeval_cli.study.run_folders import find_run_folders
 
     parser = Parser("cfeval atlas add", description="Check run folders and add their rows to an atlas that there is.")
     parser.add_argument("folders", nargs="+", type=Path, metavar="FOLDER", help="of a run, or one with runs below it")
     parser.add_argument("--into", type=Path, default=_INTO, metavar="FOLDER", help="the folder of the atlas")
     arguments = parser.parse_args()
     atlas = store.read(arguments.into / store.NAME)
-    atlas, told = store.added(atlas, find(arguments.folders))
+    atlas, told = store.added(atlas, find_run_folders(arguments.folders))
     _write(atlas, arguments.into)
     sys.stdout.write(escape_controls(told) + "\n")
 

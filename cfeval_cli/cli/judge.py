@@ -1,4 +1,4 @@
-"""`cfeval judge`: what is lost by choosing an explainer by a metric."""
+"""`cfeval judge`: the regret of choosing an explainer by a metric."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from pathlib import Path
 
 from cfeval_cli.cli.main import Parser
 
-_HELP = "What is lost by choosing an explainer by a metric, on models whose truth is known."
-_CHECK = """Each judge in turn plays the user's model with its truth hidden. How much truth is lost by the explainer
-that is chosen by the rule, by metrics that were right on other judges, by one metric always, by the mean rank, or by
-chance?
-Reads stored runs of judges only. They are made by a sweep such as: cfeval run --multirun experiment=judges
-dataset=adults,german,compas,heloc,pima model=logistic,additive,tree 'seed=range(10)' k=1,3"""
+_HELP = "The regret of choosing an explainer by a metric, on models with known ground truth."
+_CHECK = """How much worse is the explainer that a metric prefers than the best one? For each judge, the reference
+attributions are hidden, and an explainer is chosen by the metric-based ranking, by the metric that was best on other
+judges, by one fixed metric, by the mean rank over all metrics, or by chance. Reads stored runs of judges only. A sweep
+makes them: cfeval run --multirun experiment=judges dataset=adults,german,compas,heloc,pima model=logistic,additive,tree
+'seed=range(10)' k=1,3"""
 
 
 def main() -> None:
-    """Pick the action."""
+    """Parse the arguments and run the action."""
     parser = Parser("cfeval judge", description=_HELP)
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    check = actions.add_parser("check", help="what each way to choose an explainer loses", description=_CHECK)
+    check = actions.add_parser("check", help="compare strategies to choose an explainer", description=_CHECK)
     check.add_argument(
         "folders", nargs="+", type=Path, metavar="RUN", help="folder of a run, or one that has such folders below it"
     )
@@ -35,8 +35,8 @@ def main() -> None:
 
 def _check(folders: list[Path], into: Path) -> None:
     from cfeval_cli.cli import screen
-    from cfeval_cli.study.regret.check import check
+    from cfeval_cli.study.regret.check import compare_strategies
 
-    done = check(folders, into)
-    told = [done.said, f"Written: {into.resolve()}: regret.parquet, regret.md"]
-    screen.answer([f"Verdict: {done.answer}."], done.brief, done.tables, told)
+    comparison = compare_strategies(folders, into)
+    notes = [comparison.scope, f"Written: {into.resolve()}: regret.parquet, regret.md"]
+    screen.answer([f"Verdict: {comparison.verdict}."], comparison.brief, comparison.tables, notes)

@@ -15,7 +15,8 @@ from cfeval_cli.core.files import as_csv
 from cfeval_cli.errors import UserError
 from cfeval_cli.report.render.latex import render_latex
 from cfeval_cli.study.paper.compare import compare
-from cfeval_cli.study.sweep.gather import find, gather
+from cfeval_cli.study.run_folders import find_run_folders
+from cfeval_cli.study.sweep.gather import gather
 from cfeval_cli.study.sweep.runs import SETTING
 from tests.conftest import reseal
 from tests.hostile.amounts import few_calls, inputs
@@ -110,8 +111,8 @@ def test_a_run_folder_is_gathered_or_refused_by_name_and_nothing_in_it_is_made(c
     for i in range(3):
         write_run(runs / str(i), i, [f"seed={i}"], some_values(rng), some_taus(rng))
     write_runs(papers, 0)
-    experiments = find([papers])
-    for path in (*find([runs]), *experiments):
+    experiments = find_run_folders([papers])
+    for path in (*find_run_folders([runs]), *experiments):
         arm(path)
     before, gathered, refused = everything_in(canary), 0, 0
     for seed in numbers:
@@ -177,7 +178,7 @@ def test_pipes_devices_and_loops_are_not_followed(canary):
     (canary / "runs" / "0" / "self").symlink_to(canary / "runs" / "0" / "self")
     (canary / "runs" / "dangling").mkdir()
     (canary / "runs" / "dangling" / "run.json").symlink_to(canary / "runs" / "dangling" / "run.json")
-    assert find([canary / "runs"]) == [canary / "runs" / "0"]
+    assert find_run_folders([canary / "runs"]) == [canary / "runs" / "0"]
     assert len(gather([canary / "runs"], canary / "into").sweep.runs) == 1
     for name in ("run.json", "metrics.csv"):
         path = canary / "runs" / "0" / name
@@ -209,7 +210,7 @@ def test_folders_whose_names_are_no_text_can_be_gathered(canary, capsys, monkeyp
 
 def test_explanations_that_cannot_be_read_are_named(tmp_path):
     write_runs(tmp_path, 0, keys=[("1", "adults")])
-    path = find([tmp_path])[0] / "explanations.parquet"
+    path = find_run_folders([tmp_path])[0] / "explanations.parquet"
     body = path.read_bytes()
     for other in (b"", b"PAR1" * 20, body[:-20], body.replace(b"features", b"featurez")):
         path.write_bytes(other)
@@ -239,7 +240,7 @@ def test_settings_of_another_hand_are_no_formulas_and_no_codes_in_what_is_gather
 def test_a_claim_is_not_judged_where_an_explainer_has_no_value(tmp_path):
     """Which is so too if a metric could not be computed for it."""
     write_runs(tmp_path, 0)
-    for path in find([tmp_path]):
+    for path in find_run_folders([tmp_path]):
         table = pd.read_csv(path / "metrics.csv")
         table.loc[(table["metric"] != "dfr") & (table["explainer"] == "lime"), "value"] = math.nan
         table.to_csv(path / "metrics.csv", index=False)

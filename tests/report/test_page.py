@@ -435,7 +435,7 @@ def test_a_folder_without_a_complete_run_has_no_report(toy, made, tmp_path, monk
     with pytest.raises(UserError, match=r"metrics\.csv is missing"):
         read(folder)
     done = cfeval("report", str(tmp_path), cwd=tmp_path, code=2)
-    assert "holds no run" in done.stderr and done.stderr.startswith("cfeval: ")
+    assert "contains a run.json" in done.stderr and done.stderr.startswith("cfeval: ")
 
 
 def test_a_sweep_has_a_report_that_names_what_varies_and_what_failed(toy, made, tmp_path, monkeypatch):

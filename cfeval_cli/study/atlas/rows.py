@@ -10,12 +10,12 @@ import numpy as np
 import pandas as pd
 
 from cfeval_cli.core import Bools, Floats
-from cfeval_cli.errors import UserError
 from cfeval_cli.report.titles import make_metric_title
 from cfeval_cli.results import validation as checked
 from cfeval_cli.results.record import RunRecord
 from cfeval_cli.statistics.ranking import compute_ranks
 from cfeval_cli.statistics.subsets import ALL_EXPLAINERS, WITHOUT_CONTROLS, select_subset
+from cfeval_cli.study.run_folders import read_table, report_damage
 
 KEY = ["data", "judge", "truth", "seed", "k", "metric", "variant"]
 TAUS = ["tau", "tau_without_controls", "tau_without_circular", "tau_without_weak"]
@@ -38,40 +38,27 @@ _CORRELATIONS = ("metric", "variant", "family", "gold", "agreement", "subset", "
 _INSTANCES = ("metric", "variant", "gold", "agreement", "subset", "tau", "d")
 
 
-def rows(folder: Path) -> pd.DataFrame:
-    """The rows of a run folder; UserError says why it has none."""
+def read_rows(folder: Path) -> pd.DataFrame:
+    """Return the rows of a run folder; UserError if it has none."""
     record = checked.read(folder)
-    try:
+    with report_damage(f"{folder} is not taken into the atlas"):
         checked.complete(record, _RECORD)
         if not record.truths:
-            raise ValueError("no truth is known of its model")
+            raise ValueError("its model has no ground truth")
         tables = {
-            name: _table(folder, record, f"{name}.csv", columns)
+            name: read_table(folder, record, f"{name}.csv", columns)
             for name, columns in (
-                ("metrics", _METRICS),
-                ("correlations", _CORRELATIONS),
-                ("instance_agreement", _INSTANCES),
+                ("metrics", _METRICS), ("correlations", _CORRELATIONS), ("instance_agreement", _INSTANCES),
             )
-        }
+        }  # fmt: skip
         checked.check_tables(record, tables["metrics"], tables["correlations"])
-        found = _rows(record, **tables)
-        if found.empty:
-            raise ValueError("none of its metrics ranks two explainers that the truth ranks")
-        return found.astype(TYPES)[COLUMNS]
-    except (OSError, ValueError, TypeError, LookupError, AttributeError, *checked.TOO_MUCH) as error:
-        reason = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
-        raise UserError(f"{folder} is not taken into the atlas: {' '.join(reason.split())}.") from error
+        rows = _compute_rows(record, **tables)
+        if rows.empty:
+            raise ValueError("none of its metrics ranks two explainers that the ground truth ranks")
+        return rows.astype(TYPES)[COLUMNS]
 
 
-def _table(folder: Path, record: RunRecord, name: str, columns: tuple[str, ...]) -> pd.DataFrame:
-    checked.listed(record, name)
-    table = checked.table(folder / name)
-    if absent := [column for column in columns if column not in table]:
-        raise ValueError(f"{name} has no column {', '.join(absent)}; another version of cfeval wrote it")
-    return table
-
-
-def _rows(
+def _compute_rows(
     record: RunRecord,
     metrics: pd.DataFrame,
     correlations: pd.DataFrame,

@@ -17,7 +17,7 @@ from cfeval_cli import __version__
 from cfeval_cli.core.files import as_csv, whole_file
 from cfeval_cli.errors import UserError, escape_controls
 from cfeval_cli.results.validation import LARGEST, TOO_MUCH
-from cfeval_cli.study.atlas.rows import COLUMNS, KEY, TAUS, TYPES, rows
+from cfeval_cli.study.atlas.rows import COLUMNS, KEY, TAUS, TYPES, read_rows
 
 NAME = "atlas.parquet"
 _DIGITS = {**dict.fromkeys(TAUS, 6), "diagnosticity": 4, "agreement": 4, "model_rows": 1}
@@ -62,7 +62,7 @@ def gathered(folders: Sequence[Path], lost: Mapping[str, str] | None = None) -> 
     parts, left, seen = [], [f"{name}: {why}" for name, why in (lost or {}).items()], dict[tuple[Any, ...], Path]()
     for folder in folders:
         try:
-            found = rows(folder)
+            found = read_rows(folder)
         except UserError as error:
             left.append(escape_controls(str(error)))
             continue

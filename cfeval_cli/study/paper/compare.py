@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from cfeval_cli.core import Floats
-from cfeval_cli.core.files import as_csv, make_folder, refuse_linked_path, whole_file
+from cfeval_cli.core.files import as_csv, refuse_linked_path
 from cfeval_cli.errors import UserError
 from cfeval_cli.report.table import Table
 from cfeval_cli.statistics.ranking import compute_ranks
@@ -21,6 +21,7 @@ from cfeval_cli.study.paper.audit import audit_paper
 from cfeval_cli.study.paper.published import Better, Pair, Published, load, read
 from cfeval_cli.study.paper.verdicts import Verdict, Word, judge, list_golds
 from cfeval_cli.study.paper.views import Computed, Printed, computed
+from cfeval_cli.study.run_folders import write_texts
 
 CELLS = [
     "table", "dataset", "metric", "variant", "explainer", "coefficient", "gold", "seeds", "cfeval", "deviation",
@@ -73,11 +74,8 @@ def compare(folders: Sequence[Path], into: Path, tables: Sequence[str] = ("1", "
     built.append(comparison_tables.build_claims(verdicts))
     # the audit is a detail: it is in the files, and `cfeval paper audit` shows it
     built += [replace(table, detail=True) for table in audit_paper().build_tables()]
-    make_folder(into)
     lines = pd.DataFrame([_describe_verdict(verdict) for verdict in verdicts], columns=VERDICTS)
-    for name, text in {"paper.csv": as_csv(cells), "claims.csv": as_csv(lines), **document.write(built)}.items():
-        with whole_file(into / name) as partial:
-            partial.write_text(text, encoding="utf-8")
+    write_texts(into, {"paper.csv": as_csv(cells), "claims.csv": as_csv(lines), **document.write(built)})
     return Comparison(cells, verdicts, built)
 
 

@@ -16,7 +16,8 @@ from cfeval_cli.statistics.ranking import compute_ranks
 from cfeval_cli.statistics.subsets import select_subset
 from cfeval_cli.study.paper.finding import correlate, rank_values
 from cfeval_cli.study.paper.published import EXPLAINERS, TRUTH, Key, Pair, Published
-from cfeval_cli.study.sweep.gather import find, read
+from cfeval_cli.study.run_folders import find_run_folders
+from cfeval_cli.study.sweep.gather import read_run
 from cfeval_cli.study.sweep.runs import Run
 
 EXPERIMENTS: dict[Key, str] = {
@@ -150,8 +151,8 @@ def computed(folders: Sequence[Path]) -> list[Computed]:
     """Sort runs by gold and seed, and by the experiment that they are; others are refused."""
     found: dict[tuple[str, int], dict[Key, tuple[Run, Path]]] = {}
     alike: dict[Key, tuple[dict[str, Any], Path]] = {}  # what all runs of an experiment must share
-    for path in find(folders):
-        run = read(path, str(path))
+    for path in find_run_folders(folders):
+        run = read_run(path, str(path))
         if run.record.status != "complete":
             raise UserError(f"{path} is not complete ({run.record.status}). Run it again, or leave it out.")
         key = _experiment(run)

@@ -1,1 +1,1 @@
-"""How much is lost by an explainer that is chosen by a metric, on models whose truth is known."""
+"""The regret of choosing an explainer by a metric, on models with known ground truth."""

@@ -1,205 +1,209 @@
-"""What is lost by choosing an explainer by a metric: each judge plays the user's model with its truth hidden.
+"""The regret of choosing an explainer by a metric: for each judge, its reference attributions are hidden.
 
-For each run of a judge, question and strategy: how much truth is lost by the explainer that the strategy chooses.
+The regret is the true score of the best explainer less that of the chosen one, for each run of a judge, question and
+strategy.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
-from dataclasses import dataclass
-from importlib import resources
-from typing import Any
+from collections.abc import Sequence, Set
+from dataclasses import astuple, dataclass
 
 import numpy as np
 import pandas as pd
 
-from cfeval_cli.core import Floats
+from cfeval_cli.core import Bools, Floats
 from cfeval_cli.results.record import RunRecord
 from cfeval_cli.statistics.ranking import compute_rank_correlations, compute_ranks
 from cfeval_cli.statistics.recommendation import QUESTIONS, PreferredMetrics
 from cfeval_cli.statistics.student_t import compute_t_interval
-
-# Metrics by which a user could always choose, and whether only by variants that no parametrisation moves.
-_METRICS: list[dict[str, Any]] = json.loads(
-    resources.files("cfeval_cli.study.regret").joinpath("metrics.json").read_text(encoding="utf-8")
-)
-STRATEGIES = {
-    "rule": "the rule",
-    "same data": "what was right on other judges of the same data",
-    "other data": "what was right on judges of other data",
-    **{entry["metric"]: entry["title"] for entry in _METRICS},
-    "mean rank": "the mean rank over all metrics",
-    "chance": "chance",
-}
-COLUMNS = [
-    "data",
-    "judge",
-    "seed",
-    "k",
-    "question",
-    "circular",
-    "strategy",
-    "metric",
-    "variant",
-    "explainers",
-    "regret",
-]
-SUMMARY = [
-    "question",
-    "k",
-    "circular",
-    "strategy",
-    "runs",
-    "data",
-    "seeds",
-    "regret",
-    "low",
-    "high",
-    "more",
-    "more_low",
-    "more_high",
-]
+from cfeval_cli.study.definitions import load_definitions
 
 
 @dataclass(frozen=True)
-class Trial:
-    """One run of a judge: what each metric and the truth say of each explainer."""
+class FixedMetric:
+    """A metric that a user could choose by in every run."""
+
+    metric: str
+    title: str
+    identifiable_only: bool  # only variants that do not depend on the parametrisation of the model
+
+
+_FIXED_METRICS = load_definitions("cfeval_cli.study.regret", "metrics.json", tuple[FixedMetric, ...])
+STRATEGIES = {
+    "rule": "metric-based ranking",
+    "same data": "best metric on other judges, same data",
+    "other data": "best metric on judges of other data",
+    **{fixed.metric: fixed.title for fixed in _FIXED_METRICS},
+    "mean rank": "mean rank over all metrics",
+    "chance": "chance",
+}
+_KEY = ["data", "judge", "seed", "k", "question", "circular"]
+COLUMNS = [*_KEY, "strategy", "metric", "variant", "explainers", "regret"]
+SUMMARY = [
+    "question", "k", "circular", "strategy", "runs", "data", "seeds", "regret", "low", "high", "more", "more_low",
+    "more_high",
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Setup:
+    """The run and question that an explainer is chosen for."""
 
     data: str
     judge: str
     seed: int
     k: int
     question: str
-    circular: str  # keep or drop: whether explainers that are made for the truth are among them
-    truth: Floats  # (E,) the higher the better
-    values: Floats  # (R, E) of the metrics, turned so that the higher is the better; NaN where there is none
-    rows: Sequence[tuple[str, str]]  # (R,) metrics and variants
+    circular: str  # keep or drop: whether explainers that are circular with the ground truth are candidates
 
     @property
-    def taus(self) -> Floats:
-        """τ (R,) of each metric with the truth over the explainers that it has a value of; NaN for fewer than two."""
-        found = np.full(len(self.rows), np.nan)
-        for r, values in enumerate(self.values):
-            there = ~np.isnan(values)
-            if there.sum() >= 2:
-                ours, true = compute_ranks(values[there], "higher"), compute_ranks(self.truth[there], "higher")
-                found[r] = compute_rank_correlations(ours[None], true[None])[0][0, 0]
-        return found
+    def task(self) -> tuple[int, str, str]:
+        """Return what two setups must share for a metric to be chosen on one and used on the other."""
+        return self.k, self.question, self.circular
 
-    def regret(self, values: Floats) -> float:
-        """What is lost if the best by some values (E,) is chosen, each of several equally often."""
-        if np.isnan(values).all():
+
+@dataclass(frozen=True)
+class ExplainerChoice:
+    """The candidates of one setup: their scores by each metric and by the ground truth."""
+
+    setup: Setup
+    truth: Floats  # (E,) higher is better
+    values: Floats  # (R, E) scores by metric, signed so that higher is better; NaN where a metric has no value
+    rows: Sequence[tuple[str, str]]  # (R,) metrics and variants
+
+    def compute_taus(self) -> Floats:
+        """Return τ (R,) of each metric with the ground truth; NaN for metrics with fewer than two values."""
+        taus = np.full(len(self.rows), np.nan)
+        for row, values in enumerate(self.values):
+            has_value = ~np.isnan(values)
+            if has_value.sum() >= 2:
+                by_metric, by_truth = (
+                    compute_ranks(values[has_value], "higher"),
+                    compute_ranks(self.truth[has_value], "higher"),
+                )
+                taus[row] = compute_rank_correlations(by_metric[None], by_truth[None])[0][0, 0]
+        return taus
+
+    def compute_regret(self, scores: Floats) -> float:
+        """Return the expected regret of choosing by scores (E,), with ties broken at random."""
+        if np.isnan(scores).all():
             return float("nan")
-        best = compute_ranks(values, "higher") == np.nanmin(compute_ranks(values, "higher"))
-        return float(self.truth.max() - self.truth[best].mean())
+        ranking = compute_ranks(scores, "higher")
+        is_best = ranking == np.nanmin(ranking)
+        return float(self.truth.max() - self.truth[is_best].mean())
 
-    def by(self, metric: str, arbitrary: set[str]) -> int | None:
-        """The row of a metric by name: the first variant that depends on no constant, with values for all if any."""
-        mine = [r for r, row in enumerate(self.rows) if row[0] == metric and row[1] not in arbitrary]
-        whole = [r for r in mine if not np.isnan(self.values[r]).any()]
-        return next(iter(whole or [r for r in mine if (~np.isnan(self.values[r])).sum() >= 2]), None)
+    def find_row(self, metric: str, excluded_variants: Set[str]) -> int | None:
+        """Return the row of a metric's first variant, preferably one that scores all explainers."""
+        rows = [i for i, row in enumerate(self.rows) if row[0] == metric and row[1] not in excluded_variants]
+        complete = [row for row in rows if not np.isnan(self.values[row]).any()]
+        return next(iter(complete or [row for row in rows if (~np.isnan(self.values[row])).sum() >= 2]), None)
 
 
-def trials(record: RunRecord, metrics: pd.DataFrame) -> list[Trial]:
-    """What one run tells, by question, with and without the explainers that are made for the truth."""
-    settings, questions, found = record.settings, record.questions, []
-    some = metrics[metrics["rung"].isna() & ~metrics["control"].astype(bool)]
+def list_choices(record: RunRecord, metrics: pd.DataFrame) -> list[ExplainerChoice]:
+    """Return the choices that a run poses: by question, with and without circular explainers."""
+    settings, questions, choices = record.settings, record.questions, []
+    candidates = metrics[metrics["rung"].isna() & ~metrics["control"].astype(bool)]
     for question in QUESTIONS:
         golds = [gold for gold in [*settings.gold, *questions] if gold in questions]
-        asks = (question, "either")  # a truth of this very question before one that answers both
-        gold = next((gold for ask in asks for gold in golds if questions[gold] == ask), None)
+        # a truth of this very question comes before one that answers both
+        gold = next((gold for wanted in (question, "either") for gold in golds if questions[gold] == wanted), None)
         if gold is None:
             continue
-        true = some[(some["metric"] == settings.agreement) & (some["variant"] == gold) & some["value"].notna()]
+        is_true_score = (candidates["metric"] == settings.agreement) & (candidates["variant"] == gold)
+        true_scores = candidates[is_true_score & candidates["value"].notna()]
         for circular in ("keep", "drop"):
-            names = true.loc[~true["circular"].astype(bool) | (circular == "keep"), "explainer"].tolist()
+            is_kept = ~true_scores["circular"].astype(bool) | (circular == "keep")
+            names = true_scores.loc[is_kept, "explainer"].tolist()
             if len(names) < 2:
                 continue
-            judged = some[(some["role"] == "judged") & some["explainer"].isin(names)]
-            sign = judged["better"].map({"higher": 1.0, "lower": -1.0})
-            wide = judged.assign(value=judged["value"] * sign).pivot_table(
+            scores = candidates[(candidates["role"] == "judged") & candidates["explainer"].isin(names)]
+            sign = scores["better"].map({"higher": 1.0, "lower": -1.0})
+            wide = scores.assign(value=scores["value"] * sign).pivot_table(
                 index=["metric", "variant"], columns="explainer", values="value", dropna=False, sort=False
             )
             wide = wide.reindex(columns=names).dropna(how="all")
-            truth = true.set_index("explainer")["value"].reindex(names).to_numpy(float)
-            found.append(
-                Trial(
-                    record.data.name, record.model.name, settings.seed, settings.k,
-                    question, circular, truth, wide.to_numpy(float),
-                    [(str(metric), str(variant)) for metric, variant in wide.index],
-                )
-            )  # fmt: skip
-    return found
+            truth = true_scores.set_index("explainer")["value"].reindex(names).to_numpy(float)
+            setup = Setup(record.data.name, record.model.name, settings.seed, settings.k, question, circular)
+            rows = [(str(metric), str(variant)) for metric, variant in wide.index]
+            choices.append(ExplainerChoice(setup, truth, wide.to_numpy(float), rows))
+    return choices
 
 
-def regrets(everyone: Sequence[Trial], rule: PreferredMetrics, arbitrary: set[str]) -> pd.DataFrame:
-    """One row for each trial and strategy that has an answer."""
-    rows = list(dict.fromkeys(row for trial in everyone for row in trial.rows))
-    place = {row: at for at, row in enumerate(rows)}
-    taus = np.full((len(everyone), len(rows)), np.nan)
-    for i, trial in enumerate(everyone):
-        taus[i, [place[row] for row in trial.rows]] = trial.taus
-    asked = [(trial.k, trial.question, trial.circular) for trial in everyone]
-    data, seeds, judges = (np.array([getattr(trial, name) for trial in everyone]) for name in ("data", "seed", "judge"))
-    alike = {key: np.array([one == key for one in asked]) for key in dict.fromkeys(asked)}
+def compute_regrets(
+    choices: Sequence[ExplainerChoice], preferred: PreferredMetrics, arbitrary: Set[str]
+) -> pd.DataFrame:
+    """Return one row for each choice and applicable strategy; `arbitrary` variants are not identifiable."""
+    places = {row: i for i, row in enumerate(dict.fromkeys(row for choice in choices for row in choice.rows))}
+    taus = np.full((len(choices), len(places)), np.nan)
+    for i, choice in enumerate(choices):
+        taus[i, [places[row] for row in choice.rows]] = choice.compute_taus()
+    setups = [choice.setup for choice in choices]
+    data, seeds, judges = (np.array([getattr(setup, name) for setup in setups]) for name in ("data", "seed", "judge"))
+    tasks = [setup.task for setup in setups]
+    has_task: dict[tuple[int, str, str], Bools] = {
+        task: np.array([other == task for other in tasks]) for task in dict.fromkeys(tasks)
+    }
     lines = []
-    for trial, key in zip(everyone, asked, strict=True):
-        here = data == trial.data
-        # every strategy may use the same metrics: none of a variant that the rule may not use
-        allowed = np.array([row[1] not in arbitrary for row in trial.rows])
-        mine = [place[row] for row in trial.rows]
-        others = np.where(allowed, taus[:, mine], np.nan)
-        chosen: dict[str, int | None] = {
-            "rule": next((r for m in rule.believed[trial.question] if (r := trial.by(m, arbitrary)) is not None), None),
-            "same data": _right(others[alike[key] & here & (seeds == trial.seed) & (judges != trial.judge)]),
-            "other data": _right(others[alike[key] & ~here]),
+    for choice in choices:
+        setup = choice.setup
+        is_same_data = data == setup.data
+        is_same_split = is_same_data & (seeds == setup.seed)
+        # every strategy may use the same metrics: none of a variant that the metric-based ranking may not use
+        is_allowed = np.array([row[1] not in arbitrary for row in choice.rows])
+        known_taus = np.where(is_allowed, taus[:, [places[row] for row in choice.rows]], np.nan)
+        ranked = (choice.find_row(metric, arbitrary) for metric in preferred.believed[setup.question])
+        selected: dict[str, int | None] = {
+            "rule": next((row for row in ranked if row is not None), None),
+            "same data": _select_metric(known_taus[has_task[setup.task] & is_same_split & (judges != setup.judge)]),
+            "other data": _select_metric(known_taus[has_task[setup.task] & ~is_same_data]),
         }
-        for entry in _METRICS:
-            chosen[entry["metric"]] = trial.by(entry["metric"], arbitrary if entry["identifiable_only"] else set())
-        told: dict[str, tuple[tuple[str, str], float]] = {
-            name: (trial.rows[row], trial.regret(trial.values[row])) for name, row in chosen.items() if row is not None
-        }
-        whole = trial.values[allowed & ~np.isnan(trial.values).any(axis=1)]
-        if len(whole):
-            told["mean rank"] = ("", ""), trial.regret(-compute_ranks(whole, "higher").mean(axis=0))
-        told["chance"] = ("", ""), float(trial.truth.max() - trial.truth.mean())
-        about = (trial.data, trial.judge, trial.seed, trial.k, trial.question, trial.circular)
-        lines += [(*about, name, *row, len(trial.truth), lost) for name, (row, lost) in told.items()]
+        for fixed in _FIXED_METRICS:
+            excluded = arbitrary if fixed.identifiable_only else set()
+            selected[fixed.metric] = choice.find_row(fixed.metric, excluded)
+        outcomes: dict[str, tuple[tuple[str, str], float]] = {
+            name: (choice.rows[row], choice.compute_regret(choice.values[row]))
+            for name, row in selected.items() if row is not None
+        }  # fmt: skip
+        complete = choice.values[is_allowed & ~np.isnan(choice.values).any(axis=1)]
+        if len(complete):
+            outcomes["mean rank"] = ("", ""), choice.compute_regret(-compute_ranks(complete, "higher").mean(axis=0))
+        outcomes["chance"] = ("", ""), float(choice.truth.max() - choice.truth.mean())
+        lines += [(*astuple(setup), name, *row, len(choice.truth), regret) for name, (row, regret) in outcomes.items()]
     return pd.DataFrame(lines, columns=COLUMNS)
 
 
-def _right(taus: Floats) -> int | None:
-    """The metric of the highest mean τ (T, R) elsewhere; the first of equal ones, None if no τ is known."""
-    known = ~np.isnan(taus)
-    many = known.sum(axis=0)
-    if not many.any():
+def _select_metric(taus: Floats) -> int | None:
+    """Return the first column with the highest mean of τ (T, R) over other runs; None if no τ is known."""
+    is_known = ~np.isnan(taus)
+    counts = is_known.sum(axis=0)
+    if not counts.any():
         return None
-    means = np.where(many > 0, np.where(known, taus, 0.0).sum(axis=0) / np.maximum(many, 1), -np.inf)
+    means = np.where(counts > 0, np.where(is_known, taus, 0.0).sum(axis=0) / np.maximum(counts, 1), -np.inf)
     return int(np.argmax(np.round(means, 12)))
 
 
-def summary(lost: pd.DataFrame) -> pd.DataFrame:
-    """The mean regret of each strategy and by how much it is more than the rule's, with 95 % intervals.
+def summarise_regrets(regrets: pd.DataFrame) -> pd.DataFrame:
+    """Return the mean regret of each strategy, and its difference to the metric-based ranking, with 95 % t-intervals.
 
-    t-intervals over data sets, of the means over their seeds; more than the rule's where both have an answer.
+    The units are data sets, each with the mean over its seeds. The difference is over runs in which both apply.
     """
     lines = []
-    for asked, some in lost.groupby(["question", "k", "circular"], sort=False):
-        cells = some.groupby(["data", "seed", "strategy"])["regret"].mean().unstack()
-        for name in dict.fromkeys(some["strategy"]):
-            mine = some[some["strategy"] == name]
-            many = (len(mine), mine["data"].nunique(), mine["seed"].nunique())
+    for task, rows in regrets.groupby(["question", "k", "circular"], sort=False):
+        cells = rows.groupby(["data", "seed", "strategy"])["regret"].mean().unstack()
+        for name in dict.fromkeys(rows["strategy"]):
+            of_strategy = rows[rows["strategy"] == name]
+            counts = (len(of_strategy), of_strategy["data"].nunique(), of_strategy["seed"].nunique())
             more = cells[name] - cells["rule"] if "rule" in cells else cells[name] * np.nan
-            lines.append((*asked, name, *many, *_told(cells[name]), *_told(more)))
+            lines.append((*task, name, *counts, *_average_data_sets(cells[name]), *_average_data_sets(more)))
     return pd.DataFrame(lines, columns=SUMMARY)
 
 
-def _told(cells: pd.Series) -> tuple[float, float, float]:
-    """The mean over data sets of the mean over their seeds, with its t-interval over data sets.
+def _average_data_sets(cells: pd.Series) -> tuple[float, float, float]:
+    """Return the mean over data sets of the means over their seeds, with its t-interval.
 
     A percentile bootstrap of five data sets covers too little: 73 to 87 % instead of 95 %.
     """
-    sets = cells.dropna().groupby(level="data", sort=False).mean().to_numpy(float)
-    found = compute_t_interval(sets)
-    return found.mean, found.low, found.high
+    means = cells.dropna().groupby(level="data", sort=False).mean().to_numpy(float)
+    result = compute_t_interval(means)
+    return result.mean, result.low, result.high

@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from cfeval_cli.core import Floats
-from cfeval_cli.core.files import as_csv, make_folder, refuse_linked_path, whole_file
+from cfeval_cli.core.files import as_csv, refuse_linked_path
 from cfeval_cli.errors import UserError, escape_controls
 from cfeval_cli.report.render.latex import render_latex
 from cfeval_cli.report.render.markdown import render_markdown
@@ -26,12 +26,12 @@ from cfeval_cli.report.table import Table
 from cfeval_cli.report.titles import list_truth_metrics
 from cfeval_cli.results import validation as checked
 from cfeval_cli.results.record import RunRecord, SettingsEntry
-from cfeval_cli.results.store import JUDGES
 from cfeval_cli.statistics.correlation import TAU_RESAMPLES_COLUMNS
 from cfeval_cli.statistics.metrics_over_seeds import COLUMNS, compare_metrics_over_seeds
 from cfeval_cli.statistics.ranking_stability import ANY_SETTING, RankingStability, RunPairs
 from cfeval_cli.statistics.seeds import aggregate_over_seeds
 from cfeval_cli.statistics.subsets import ALL_EXPLAINERS, WITHOUT_CONTROLS, select_subset
+from cfeval_cli.study.run_folders import find_run_folders, read_table, report_damage, write_texts
 from cfeval_cli.study.sweep import brief
 from cfeval_cli.study.sweep import tables as report
 from cfeval_cli.study.sweep.answer import Answer, say
@@ -76,28 +76,6 @@ class Gathered:
         return brief.of_sweep(self.sweep, *self.frames.values())
 
 
-def _of_judge(folder: Path) -> bool:
-    """Whether a run is that of a judge, which belongs to the run above it."""
-    return folder.parent.name == JUDGES and (folder.parent.parent / "run.json").exists()
-
-
-def find(folders: Sequence[Path], *, judges: bool = False) -> list[Path]:
-    """The run folders among these folders and below them, those of judges beside a run too if they are wanted."""
-    found: dict[Path, None] = {}
-    for folder in folders:
-        if not folder.is_dir():
-            raise UserError(f"there is no folder {folder}.")
-        inside = (
-            [folder]
-            if (folder / "run.json").exists()
-            else sorted(path.parent for path in folder.rglob("run.json") if judges or not _of_judge(path.parent))
-        )
-        if not inside:
-            raise UserError(f"{folder} has no run.json, and no folder below it has one: it holds no run of cfeval.")
-        found |= dict.fromkeys(path.resolve() for path in inside)
-    return list(found)
-
-
 def gather(
     folders: Sequence[Path], into: Path, lost: Mapping[Path, Sequence[str]] | None = None, *, page: bool = False
 ) -> Gathered:
@@ -109,7 +87,7 @@ def gather(
     if (into / "run.json").exists():
         raise UserError(f"{into} is the folder of a run, whose own tables would be lost: name another with --into.")
     into = into.resolve()
-    runs = [read(path, _name(path, into)) for path in find(folders)]
+    runs = [read_run(path, _name(path, into)) for path in find_run_folders(folders)]
     for path, overrides in (lost or {}).items():
         assigned = _assigned(overrides)
         settings = SettingsEntry(seed=int(assigned["seed"])) if assigned.get("seed", "").isdigit() else SettingsEntry()
@@ -124,13 +102,10 @@ def gather(
         "stability": _stability(sweep),
     }
     tables = report.make(sweep, *frames.values())
-    make_folder(into)
     texts = {f"{name}.csv": as_csv(frame) for name, frame in frames.items()}
     texts |= {"tables.md": "\n".join(map(render_markdown, tables))}
     texts |= {"tables.tex": "\n".join(map(render_latex, tables))}
-    for name, text in texts.items():
-        with whole_file(into / name) as partial:
-            partial.write_text(text, encoding="utf-8")
+    write_texts(into, texts)
     done = Gathered(into, sweep, tables, frames, into / NAME if page else None)
     if page:
         from cfeval_cli.study.sweep import page as pages  # here: it draws, which not everyone waits for
@@ -148,25 +123,20 @@ def _natural(name: str) -> list[str | int]:
     return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", name)]
 
 
-def read(path: Path, name: str) -> Run:
-    """What a folder tells of its run."""
+def read_run(path: Path, name: str) -> Run:
+    """Read a run folder under the name that the sweep shows."""
     record = checked.read(path)
-    try:
-        overrides = record.overrides
-        if overrides is None:
-            raise ValueError("run.json does not tell the overrides")
+    with report_damage(f"{path} cannot be gathered"):
+        if record.overrides is None:
+            raise ValueError("run.json has no overrides")
+        overrides = _assigned(record.overrides)
         if record.status != "complete":
-            return Run(name, record, _assigned(overrides))
+            return Run(name, record, overrides)
         checked.tells(record, (*_RECORD, *(f"settings.{key}" for key in _SETTINGS)))
-        for file in ("metrics.csv", "correlations.csv"):
-            checked.listed(record, file)
-        tables = _table(path / "metrics.csv", _METRICS), _table(path / "correlations.csv", _CORRELATIONS)
-        checked.check_tables(record, *tables)
-        draws = _draws(path, record)
-    except (OSError, ValueError, TypeError, LookupError, AttributeError, *checked.TOO_MUCH) as error:
-        reason = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
-        raise UserError(f"{path} cannot be gathered: {' '.join(reason.split())}.") from error
-    return Run(name, record, _assigned(overrides), *tables, draws)
+        metrics = _read_table(path, record, "metrics.csv", _METRICS)
+        correlations = _read_table(path, record, "correlations.csv", _CORRELATIONS)
+        checked.check_tables(record, metrics, correlations)
+        return Run(name, record, overrides, metrics, correlations, _draws(path, record))
 
 
 def _draws(path: Path, record: RunRecord) -> pd.DataFrame:
@@ -181,12 +151,9 @@ def _draws(path: Path, record: RunRecord) -> pd.DataFrame:
     return table
 
 
-def _table(path: Path, columns: list[str]) -> pd.DataFrame:
-    table = checked.table(path)
-    absent = [column for column in columns if column not in table]
-    if absent:
-        raise ValueError(f"{path.name} has no column {', '.join(absent)}; another version of cfeval wrote it")
-    # words as Python has them: among so few lines they are found in half the time
+def _read_table(path: Path, record: RunRecord, name: str, columns: list[str]) -> pd.DataFrame:
+    table = read_table(path, record, name, columns)
+    # pandas groups Python strings in half the time, among so few rows
     return pd.DataFrame(table[columns]).astype({of: object if of in checked.WORDS else float for of in columns})
 
 

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from cfeval_cli.errors import UserError
-from cfeval_cli.study.atlas.rows import COLUMNS, rows, signs
+from cfeval_cli.study.atlas.rows import COLUMNS, read_rows, signs
 from cfeval_cli.study.atlas.store import added, gathered, write
 from cfeval_cli.study.atlas.summary import Summary
 from tests.conftest import reseal
@@ -55,7 +55,7 @@ def test_a_wrong_figure_is_seen_by_the_outsider(judged, atlas, tmp_path):
 
 
 def test_what_a_row_says_of_itself(judged):
-    found = rows(judged[0]).set_index(["truth", "metric", "variant"])
+    found = read_rows(judged[0]).set_index(["truth", "metric", "variant"])
     record = json.loads((judged[0] / "run.json").read_text())
     line = found.loc["contrast", "validity_soft", "probability"]
     assert (line["question"], line["block"], line["instances"]) == ("change", "counterfactual", 20)
@@ -101,7 +101,7 @@ DAMAGES = {
     ),
     "a file": (lambda f: (f / "correlations.csv").unlink(), "missing"),
     "half a run": (lambda f: told(f, status="failed"), "not complete: its status is failed"),
-    "no truth": (lambda f: told(f, truths={}), "no truth is known"),
+    "no truth": (lambda f: told(f, truths={}), "has no ground truth"),
     "no model": (lambda f: told(f, model="gone"), "does not tell model"),
     "odd levels": (lambda f: told(f, levels=3), "damaged"),
     "odd costs": (lambda f: told(f, model_rows={"metric.c_soft": "many"}), "metric.c_soft must be a whole number"),
@@ -114,7 +114,7 @@ def test_damaged_folders_are_named_left_out_and_counted_and_change_no_mean(judge
         shutil.copytree(judged[1], tmp_path / damage)
         change(tmp_path / damage)
         with pytest.raises(UserError, match=reason):
-            rows(tmp_path / damage)
+            read_rows(tmp_path / damage)
     atlas = gathered([judged[0], *(tmp_path / damage for damage in DAMAGES)], {"pima/atlas_tree/0-1": "it failed"})
     assert len(atlas.left) == 1 + len(DAMAGES) and atlas.about["left"] == atlas.left
     for damage, line in zip(DAMAGES, atlas.left[1:], strict=True):

@@ -1,4 +1,4 @@
-"""What each way to choose an explainer loses, against loops written out on random tables."""
+"""The regret of each strategy, compared with loops on random tables."""
 
 import numpy as np
 import pandas as pd
@@ -6,7 +6,14 @@ import pytest
 from scipy.stats import ttest_1samp
 
 from cfeval_cli.statistics.recommendation import PreferredMetrics
-from cfeval_cli.study.regret.regret import STRATEGIES, Trial, regrets, summary, trials
+from cfeval_cli.study.regret.regret import (
+    STRATEGIES,
+    ExplainerChoice,
+    Setup,
+    compute_regrets,
+    list_choices,
+    summarise_regrets,
+)
 from tests.records import change_record, make_record
 from tests.statistics.tables import tau
 
@@ -15,105 +22,108 @@ ROWS = [("comprehensiveness", "del"), ("comprehensiveness", "marginal"), ("valid
         ("c_soft", "gradient")]  # fmt: skip
 
 
-def some(seed, gaps=False):
-    """Trials of three judges on three data sets, two seeds each; few different values, so that ties are real."""
+def draw_choices(seed, with_gaps=False):
+    """Choices for three judges on three data sets with two seeds each; few distinct values, so that ties occur."""
     rng = np.random.default_rng(seed)
-    found = []
+    choices = []
     for data in ("d", "e", "f"):
         for judge in ("tree", "additive", "logistic"):
-            for draw in (0, 1):
+            for split in (0, 1):
                 for question in ("contribution", "change"):
                     values = rng.integers(0, 4, (len(ROWS), 4)).astype(float)
-                    if gaps:
+                    if with_gaps:
                         values[rng.random(values.shape) < 0.2] = np.nan
                     truth = rng.integers(0, 5, 4) / 4
-                    found.append(Trial(data, judge, draw, 1, question, "keep", truth, values, ROWS))
-    return found
+                    choices.append(ExplainerChoice(Setup(data, judge, split, 1, question, "keep"), truth, values, ROWS))
+    return choices
 
 
-def looped(trial, everyone):
+def compute_regrets_by_loop(choice, choices):
     """The regret of every strategy, one explainer at a time."""
 
-    def lost(values):
+    def regret(values):
         best = max(v for v in values if not np.isnan(v))
-        chosen = [t for t, v in zip(trial.truth, values, strict=True) if abs(v - best) < 1e-12]
-        return max(trial.truth) - sum(chosen) / len(chosen)
+        chosen = [t for t, v in zip(choice.truth, values, strict=True) if abs(v - best) < 1e-12]
+        return max(choice.truth) - sum(chosen) / len(chosen)
 
-    def right(others):
+    def best_metric(others):
         means = []
         for r in range(len(ROWS)):
             taus = []
             for other in others:
-                there = [e for e in range(4) if not np.isnan(other.values[r][e])]
-                if len(there) >= 2:
-                    taus.append(tau([other.values[r][e] for e in there], [other.truth[e] for e in there]))
-            means.append(sum(taus) / len(taus) if taus and ROWS[r][1] != "del" else -9)  # which the rule may not use
+                scored = [e for e in range(4) if not np.isnan(other.values[r][e])]
+                if len(scored) >= 2:
+                    taus.append(tau([other.values[r][e] for e in scored], [other.truth[e] for e in scored]))
+            means.append(sum(taus) / len(taus) if taus and ROWS[r][1] != "del" else -9)  # `del` is not identifiable
         return next(r for r in range(len(ROWS)) if means[r] >= max(means) - 1e-12)
 
-    like = [other for other in everyone if other.question == trial.question]
-    same = [o for o in like if o.data == trial.data and o.seed == trial.seed and o.judge != trial.judge]
+    own = choice.setup
+    alike = [other for other in choices if other.setup.question == own.question]
+    same_data = [
+        other for other in alike
+        if other.setup.data == own.data and other.setup.seed == own.seed and other.setup.judge != own.judge
+    ]  # fmt: skip
     return {
-        "rule": lost(trial.values[1 if trial.question == "contribution" else 2]),
-        "same data": lost(trial.values[right(same)]),
-        "other data": lost(trial.values[right([o for o in like if o.data != trial.data])]),
-        "comprehensiveness": lost(trial.values[1]), "c_soft": lost(trial.values[3]),
-        "chance": max(trial.truth) - sum(trial.truth) / 4,
+        "rule": regret(choice.values[1 if own.question == "contribution" else 2]),
+        "same data": regret(choice.values[best_metric(same_data)]),
+        "other data": regret(choice.values[best_metric([other for other in alike if other.setup.data != own.data])]),
+        "comprehensiveness": regret(choice.values[1]), "c_soft": regret(choice.values[3]),
+        "chance": max(choice.truth) - sum(choice.truth) / 4,
     }  # fmt: skip
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
-def test_regrets_are_those_of_a_loop(seed):
-    everyone = some(seed)
-    lost = regrets(everyone, RULE, {"del"})
-    assert list(dict.fromkeys(lost["strategy"])) == list(STRATEGIES)
-    keys = ["data", "judge", "seed", "question"]
-    known = lost.set_index([*keys, "strategy"])["regret"]
-    for trial in everyone:
-        mine = known.loc[(trial.data, trial.judge, trial.seed, trial.question)]
-        wanted = looped(trial, everyone)
-        assert mine[list(wanted)].to_dict() == pytest.approx(wanted)
-        places = [
+def test_regrets_equal_those_of_loop(seed):
+    choices = draw_choices(seed)
+    regrets = compute_regrets(choices, RULE, {"del"})
+    assert list(dict.fromkeys(regrets["strategy"])) == list(STRATEGIES)
+    by_strategy = regrets.set_index(["data", "judge", "seed", "question", "strategy"])["regret"].sort_index()
+    for choice in choices:
+        setup = choice.setup
+        computed = by_strategy.loc[(setup.data, setup.judge, setup.seed, setup.question)]
+        expected = compute_regrets_by_loop(choice, choices)
+        assert computed[list(expected)].to_dict() == pytest.approx(expected)
+        ranks = [
             [sum(v > w for v in row) + (sum(v == w for v in row) + 1) / 2 for w in row]
-            for row, (_, variant) in zip(trial.values, ROWS, strict=True) if variant != "del"
+            for row, (_, variant) in zip(choice.values, ROWS, strict=True) if variant != "del"
         ]  # fmt: skip
-        mean = np.round(np.mean(places, axis=0), 9)
-        chosen = trial.truth[mean == mean.min()]
-        assert mine["mean rank"] == pytest.approx(trial.truth.max() - chosen.mean())
+        mean_rank = np.round(np.mean(ranks, axis=0), 9)
+        chosen = choice.truth[mean_rank == mean_rank.min()]
+        assert computed["mean rank"] == pytest.approx(choice.truth.max() - chosen.mean())
 
 
-def test_a_metric_without_a_value_chooses_nobody_and_no_regret_is_negative():
-    lost = regrets(some(5, gaps=True), RULE, {"del"})
-    assert (lost["regret"].dropna() >= 0).all() and lost["regret"].notna().all()
-    alone = Trial("d", "tree", 0, 1, "change", "keep", np.array([0.0, 1.0]), np.full((4, 2), np.nan), ROWS)
-    told = regrets([alone], RULE, set())
-    assert list(told["strategy"]) == ["chance"] and told["regret"].tolist() == [0.5]
+def test_metric_without_value_is_skipped_and_regret_is_not_negative():
+    regrets = compute_regrets(draw_choices(5, with_gaps=True), RULE, {"del"})
+    assert (regrets["regret"].dropna() >= 0).all() and regrets["regret"].notna().all()
+    setup = Setup("d", "tree", 0, 1, "change", "keep")
+    without_values = ExplainerChoice(setup, np.array([0.0, 1.0]), np.full((4, 2), np.nan), ROWS)
+    regrets = compute_regrets([without_values], RULE, set())
+    assert list(regrets["strategy"]) == ["chance"] and regrets["regret"].tolist() == [0.5]
 
 
-def test_the_mean_and_its_t_interval_are_over_data_sets():
-    lost = regrets(some(1), RULE, {"del"})
-    told = summary(lost)
-    for line in told.itertuples():
-        mine = lost[(lost["question"] == line.question) & (lost["strategy"] == line.strategy)]
-        sets = [group.groupby("seed")["regret"].mean().mean() for _, group in mine.groupby("data")]
-        assert line.regret == pytest.approx(np.mean(sets)) and line.low <= line.regret <= line.high
-        ends = ttest_1samp(sets, 0.0).confidence_interval(0.95) if np.ptp(sets) > 1e-9 else (line.regret, line.regret)
+def test_mean_and_t_interval_are_over_data_sets():
+    regrets = compute_regrets(draw_choices(1), RULE, {"del"})
+    summary = summarise_regrets(regrets)
+    for line in summary.itertuples():
+        rows = regrets[(regrets["question"] == line.question) & (regrets["strategy"] == line.strategy)]
+        means = [group.groupby("seed")["regret"].mean().mean() for _, group in rows.groupby("data")]
+        assert line.regret == pytest.approx(np.mean(means)) and line.low <= line.regret <= line.high
+        has_spread = np.ptp(means) > 1e-9
+        ends = ttest_1samp(means, 0.0).confidence_interval(0.95) if has_spread else (line.regret, line.regret)
         assert (line.low, line.high) == pytest.approx(tuple(ends))
-        assert (line.runs, line.data, line.seeds) == (len(mine), 3, 2)
-        rule = told[(told["question"] == line.question) & (told["strategy"] == "rule")]["regret"].item()
-        assert (
-            line.more == pytest.approx(line.regret - rule)
-            and line.more_low <= line.more + 1e-12 <= line.more_high + 1e-9
-        )
-    pd.testing.assert_frame_equal(told, summary(lost))
-    flat = summary(lost.assign(regret=0.25))
-    assert (flat[["regret", "low", "high"]] == 0.25).all().all()
-    shifted = summary(lost.assign(regret=np.where(lost["strategy"] == "chance", lost["regret"] + 3, lost["regret"])))
-    assert (
-        shifted.set_index("strategy").loc["chance", "more_low"] > 1
-    ).all()  # paired: what both vary in does not count
+        assert (line.runs, line.data, line.seeds) == (len(rows), 3, 2)
+        is_rule = (summary["question"] == line.question) & (summary["strategy"] == "rule")
+        assert line.more == pytest.approx(line.regret - summary[is_rule]["regret"].item())
+        assert line.more_low <= line.more + 1e-12 <= line.more_high + 1e-9
+    constant = summarise_regrets(regrets.assign(regret=0.25))
+    assert (constant[["regret", "low", "high"]] == 0.25).all().all()
+    # the difference is paired: what both strategies vary in does not widen its interval
+    is_chance = regrets["strategy"] == "chance"
+    shifted = summarise_regrets(regrets.assign(regret=regrets["regret"] + 3.0 * is_chance))
+    assert (shifted.set_index("strategy").loc["chance", "more_low"] > 1).all()
 
 
-def test_a_run_is_tried_by_question_with_and_without_who_is_made_for_the_truth():
+def test_choices_are_listed_by_question_with_and_without_circular_explainers():
     record = make_record(
         settings={"gold": ["shapley"], "agreement": "recall", "seed": 3, "k": 2}, data={"name": "d"},
         model={"name": "Tree"},
@@ -126,15 +136,15 @@ def test_a_run_is_tried_by_question_with_and_without_who_is_made_for_the_truth()
                               "role": "truth", "circular": name == "shap"})  # fmt: skip
         lines.append(facts | {"metric": "sufficiency", "variant": "del", "value": drop, "better": "lower",
                               "role": "judged", "circular": False})  # fmt: skip
-    keep, drop = trials(record, pd.DataFrame(lines))
-    assert (keep.circular, drop.circular) == ("keep", "drop") and keep.question == "contribution"
+    keep, drop = list_choices(record, pd.DataFrame(lines))
+    assert (keep.setup.circular, drop.setup.circular) == ("keep", "drop") and keep.setup.question == "contribution"
     assert keep.truth.tolist() == [0.9, 0.5, 1.0] and drop.truth.tolist() == [0.9, 0.5]
     assert keep.values.tolist() == [[-0.1, -0.2, -0.3]] and keep.rows == [("sufficiency", "del")]
-    assert keep.regret(keep.values[0]) == pytest.approx(0.1) and drop.regret(drop.values[0]) == 0.0
-    assert keep.taus.tolist() == pytest.approx([-1 / 3]) and keep.judge == "Tree"
+    assert keep.compute_regret(keep.values[0]) == pytest.approx(0.1) and drop.compute_regret(drop.values[0]) == 0.0
+    assert keep.compute_taus().tolist() == pytest.approx([-1 / 3]) and keep.setup.judge == "Tree"
 
 
-def test_which_features_a_model_reads_answers_both_questions_unless_a_truth_of_the_question_is_there():
+def test_truth_for_either_question_is_used_unless_question_has_its_own():
     record = make_record(
         settings={"gold": ["used"], "agreement": "recall", "seed": 0, "k": 1}, data={"name": "d"},
         model={"name": "Estimator, blind"}, truths={"used": {"question": "either"}},
@@ -145,9 +155,9 @@ def test_which_features_a_model_reads_answers_both_questions_unless_a_truth_of_t
         for name, value in (("a", 0.9), ("b", 0.5))
         for metric, variant, role in (("recall", "used", "truth"), ("recall", "contrast", "truth"), ("c", "", "judged"))
     ]  # fmt: skip
-    both = trials(record, pd.DataFrame(lines))
-    assert [one.question for one in both] == ["contribution", "contribution", "change", "change"]
+    choices = list_choices(record, pd.DataFrame(lines))
+    assert [choice.setup.question for choice in choices] == ["contribution", "contribution", "change", "change"]
     lines = [line | {"value": 1 - line["value"]} if line["variant"] == "contrast" else line for line in lines]
     record = change_record(record, truths={"used": {"question": "either"}, "contrast": {"question": "change"}})
-    told = {one.question: one.truth.tolist() for one in trials(record, pd.DataFrame(lines))}
-    assert told == {"contribution": [0.9, 0.5], "change": pytest.approx([0.1, 0.5])}
+    truths = {choice.setup.question: choice.truth.tolist() for choice in list_choices(record, pd.DataFrame(lines))}
+    assert truths == {"contribution": [0.9, 0.5], "change": pytest.approx([0.1, 0.5])}

@@ -406,7 +406,7 @@ def test_nothing_in_a_folder_is_made(tmp_path, monkeypatch):
         ("run.json", '{"status": "complete", "schema": 1}', "written by another version of cfeval"),
         ("run.json", '{"status": "complete", "schema": 6}', "no list of files"),
         ("run.json", '{"status": "complete", "schema": 6, "files": {"../0/run.json": "x"}}', "not in the run's folder"),
-        ("run.json", '{"status": "complete", "schema": 6, "files": {}}', "does not tell the overrides"),
+        ("run.json", '{"status": "complete", "schema": 6, "files": {}}', "run.json has no overrides"),
         ("run.json", '{"status": "complete", "schema": 6, "files": {}, "overrides": [[]]}', "overrides.0 must be"),
         ("run.json", '{"status": "complete", "schema": 6, "files": {}, "overrides": []}', "not tell settings, expl"),
         ("metrics.csv", None, "metrics.csv is missing, or a link"),
@@ -452,7 +452,7 @@ def test_wrong_folders_are_one_message(tmp_path):
     write_run(tmp_path / "ended" / "0", 0, [], status="stopped")
     (tmp_path / "empty").mkdir()
     for folder, into, message in (
-        ("empty", "empty", "empty has no run.json, and no folder below it has one"),
+        ("empty", "empty", "empty nor a folder below it contains a run.json"),
         ("ended", "ended", r"no run is complete. Not gathered: 0 \(stopped\)\."),
         ("run", "run", "run is the folder of a run, whose own tables would be lost"),
         ("nowhere", "else", "there is no folder .*nowhere"),

@@ -1,0 +1,63 @@
+"""Run folders of a study: find them, read their tables, and write the files that a study makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pandas as pd
+
+from cfeval_cli.core.files import make_folder, whole_file
+from cfeval_cli.errors import UserError
+from cfeval_cli.results import validation as checked
+from cfeval_cli.results.record import RunRecord
+from cfeval_cli.results.store import JUDGES
+
+RECORD = "run.json"
+
+
+def find_run_folders(folders: Sequence[Path], *, with_judges: bool = False) -> list[Path]:
+    """Return the run folders among and below some folders; those of judges beside a run only on request."""
+    found: dict[Path, None] = {}
+    for folder in folders:
+        if not folder.is_dir():
+            raise UserError(f"there is no folder {folder}.")
+        below = sorted(path.parent for path in folder.rglob(RECORD))
+        runs = [folder] if (folder / RECORD).exists() else [run for run in below if with_judges or not _is_judge(run)]
+        if not runs:
+            raise UserError(f"neither {folder} nor a folder below it contains a run.json. Name a folder of runs.")
+        found |= dict.fromkeys(run.resolve() for run in runs)
+    return list(found)
+
+
+def _is_judge(folder: Path) -> bool:
+    """Return whether a run is a judge that belongs to the run above it."""
+    return folder.parent.name == JUDGES and (folder.parent.parent / RECORD).exists()
+
+
+def read_table(folder: Path, record: RunRecord, name: str, columns: Sequence[str]) -> pd.DataFrame:
+    """Return a table of a run; ValueError if the record does not list it or a column is missing."""
+    checked.listed(record, name)
+    table = checked.table(folder / name)
+    if missing := [column for column in columns if column not in table]:
+        raise ValueError(f"{name} has no column {', '.join(missing)}; another version of cfeval wrote it")
+    return table
+
+
+@contextmanager
+def report_damage(problem: str) -> Iterator[None]:
+    """Turn any error that damaged files cause into a UserError that begins with the problem."""
+    try:
+        yield
+    except (OSError, ValueError, TypeError, LookupError, AttributeError, *checked.TOO_MUCH) as error:
+        reason = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
+        raise UserError(f"{problem}: {' '.join(reason.split())}.") from error
+
+
+def write_texts(folder: Path, texts: Mapping[str, str]) -> None:
+    """Write text files by name; each is complete or keeps its earlier content."""
+    make_folder(folder)
+    for name, text in texts.items():
+        with whole_file(folder / name) as partial:
+            partial.write_text(text, encoding="utf-8")
