@@ -19,7 +19,7 @@ _WORD = "another meaning of the word"
 ALLOWED = {
     ("converged", "results"): _COLUMN,
     ("converged", "report.distributions"): _COLUMN,
-    ("converged", "report.page.instances"): _COLUMN,
+    ("converged", "report.page.instance_browser"): _COLUMN,
     ("coverage", "results.schema"): _COLUMN,
     ("coverage", "statistics.metric_summary"): _COLUMN,
     ("coverage", "statistics.recommendation"): _COLUMN,
@@ -53,7 +53,6 @@ ALLOWED = {
     ("lime", "results.store"): "a package",
     ("c", "executor.local"): "an argument of joblib",
     ("c", "model.estimator"): "an argument of XGBoost",
-    ("c", "report.page"): "a key of the data of the page",
     ("zero", "explainer.gradient_input"): "one of the `ways` of its yaml",
     ("mask", "explainer.gradients"): "one of the `ways` of its yaml",
     ("mean", "explainer.gradients"): "one of the `ways` of its yaml",

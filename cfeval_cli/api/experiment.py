@@ -63,14 +63,14 @@ def _add_tables(folder: RunFolder) -> Report:
     from cfeval_cli.results.read import read
 
     report = Report(read(folder.path, folder.finished))
-    folder.add(report.texts())
+    folder.add(report.make_texts())
     return report
 
 
 def _add_page(folder: RunFolder, plan: Plan, report: Report) -> None:
     """Write figures and page; a run does not fail because of them."""
     try:
-        folder.add(list(report.files(plan.settings.figures, plan.settings.report)))
+        folder.add(list(report.make_files(plan.settings.figures, plan.settings.report)))
     except OSError:
         raise
     except Exception as error:

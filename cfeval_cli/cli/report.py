@@ -60,5 +60,7 @@ def _of_run(path: Path, formats: Sequence[str] | None) -> None:
 
     results = read(path)
     made = build.Report(results)
-    RunFolder.remake(path, results.record, made.files(results.record.settings.figures if formats is None else formats))
-    screen.answer(made.answer, made.brief, made.tables, [f"Report: {path / build.PAGE_FILE}"])
+    RunFolder.remake(
+        path, results.record, made.make_files(results.record.settings.figures if formats is None else formats)
+    )
+    screen.answer(made.headlines, made.brief, made.tables, [f"Report: {path / build.PAGE_FILE}"])

@@ -164,7 +164,7 @@ def _own() -> list[str]:
 def _answer(made: Report) -> tuple[Sequence[str], Table, Sequence[Table]] | None:
     """What the screen is to have; a run is not lost for want of it."""
     try:
-        return made.answer, made.brief, made.tables
+        return made.headlines, made.brief, made.tables
     except Exception as error:
         log.exception("no answer")
         log.warning("the answer could not be told (%s); all else is complete", error)

@@ -24,7 +24,7 @@ class Recommendation:
     headlines: Sequence[str]
     points: Sequence[str]
     table: Table
-    disagree: Sequence[int] = ()  # instances about which the explainers disagree most
+    disagreements: Sequence[int] = ()  # instances about which the explainers disagree most
 
 
 def write_recommendation(results: Results) -> Recommendation | None:

@@ -113,7 +113,7 @@ def headline(folder):
 
 def page_of(folder):
     """The report, without its figures."""
-    return build.Report(folders.read(folder)).page({}, [])
+    return build.Report(folders.read(folder)).render_page({}, [])
 
 
 def read(place):

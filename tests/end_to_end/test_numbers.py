@@ -59,7 +59,7 @@ def run(loans, made):
 
 def page(folder):
     """The report, without its figures."""
-    return build.Report(read(folder)).page({}, [])
+    return build.Report(read(folder)).render_page({}, [])
 
 
 def test_an_outsider_recomputes_every_figure(run):

@@ -49,7 +49,7 @@ def test_the_recommendation_leads_and_rests_on_the_truth_the_rule_and_the_judge(
     first = (run / "tables.md").read_text().splitlines()[0]
     assert first == "**Which explainer to use on this model**"
     report = Report(folders.read(run))
-    assert len(report.recommendation.headlines) == 2 and "What contributed?" in report.page({}, [])
+    assert len(report.recommendation.headlines) == 2 and "What contributed?" in report.render_page({}, [])
 
 
 def test_the_explained_model_is_trained_once_and_what_a_judge_has_finished_is_not_computed_again(

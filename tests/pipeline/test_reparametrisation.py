@@ -309,7 +309,7 @@ def test_a_run_writes_the_ranges_and_marks_what_moves(toy, made):
     assert by["proximity", "probability"] and by["c_soft", "probability"] and by["comprehensiveness", "del"]
     assert not by["validity_soft", "probability"] and not by["comprehensiveness", "marginal"]
     tables, tex = ((folder / name).read_text() for name in ("tables.md", "tables.tex"))
-    page = build.Report(read(folder)).page({}, [])
+    page = build.Report(read(folder)).render_page({}, [])
     for text in (tables, tex, page):
         assert "depends on an arbitrary constant of the model, not on its predictions" in text
         assert "What an arbitrary constant of the model moves" in text

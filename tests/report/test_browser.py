@@ -46,7 +46,7 @@ def reports(toy, toy_text, made):
     text = made(toy_text, "explainer=[random,omission,lr]", SCORED, "gold=signed", "resamples=0", *moved, copy=True)
     for folder in (table, text):
         reseal(folder)
-        RunFolder.remake(folder, read(folder).record, build.Report(read(folder)).files([]))
+        RunFolder.remake(folder, read(folder).record, build.Report(read(folder)).make_files([]))
     sweep = table.parent / "sweep"
     for number, seed in enumerate((1, 2)):
         shutil.copytree(made(toy, *SWEPT, f"seed={seed}"), sweep / str(number))
@@ -90,7 +90,7 @@ ODD = {
 def test_sweeps_and_odd_runs_make_sane_pages(opened, reports, made, toy, name):
     if name in ODD:
         odd = made(toy, *ODD[name], copy=True)
-        RunFolder.remake(odd, read(odd).record, build.Report(read(odd)).files([]))
+        RunFolder.remake(odd, read(odd).record, build.Report(read(odd)).make_files([]))
         reports[name] = odd / "report.html"
     page = opened(name)
     assert page.locator("h1").is_visible() and page.locator("figure svg").count() >= 1
@@ -127,15 +127,19 @@ def test_it_opens_without_an_error_and_fits_a_phone(opened, name):
     assert page.locator("figure svg").count() >= 6
     assert page.locator("img").count() == 0
     if name == "text":
-        check_sentences(page.locator("#case"))
+        check_sentences(page.locator("#instance-details"))
     assert width_on_a_phone(page) <= 390
 
 
 def check_sentences(case):
     """They are coloured, and edits are marked."""
-    assert case.locator(".told").count() == 3 and case.locator(".words .top").count() == 3
-    assert case.locator("del").count() == 3 and case.locator("ins").count() == 3 and case.locator(".gold").count() == 3
-    assert re.search(r"score -?[\d.e-]+, number 1", case.locator(".top").first.get_attribute("title"))
+    assert case.locator(".explanation").count() == 3 and case.locator(".words .top-k").count() == 3
+    assert (
+        case.locator("del").count() == 3
+        and case.locator("ins").count() == 3
+        and case.locator(".reference").count() == 3
+    )
+    assert re.search(r"score -?[\d.e-]+, rank 1", case.locator(".top-k").first.get_attribute("title"))
 
 
 def test_rows_sort_by_a_column_and_explainers_by_a_metric(opened):
@@ -165,27 +169,27 @@ def test_rows_sort_by_a_column_and_explainers_by_a_metric(opened):
 
 def test_instances_are_browsed_by_mouse_and_by_keyboard(opened):
     page = opened("table")
-    case, place = page.locator("#case"), page.locator("#place")
-    assert place.text_content() == "1 of 40" and page.locator("#before").is_disabled()
+    case, place = page.locator("#instance-details"), page.locator("#position")
+    assert place.text_content() == "1 of 40" and page.locator("#previous").is_disabled()
     first = case.text_content()
     assert EVIL in first and "Counterfactual" in first and re.search(r"(flips to|stays)", first)
-    page.locator("#after").click()
+    page.locator("#next").click()
     assert place.text_content() == "2 of 40" and case.text_content() != first
     page.keyboard.press("ArrowRight")
     page.keyboard.press("PageDown")
     assert place.text_content() == "13 of 40"
     page.keyboard.press("ArrowLeft")
     assert place.text_content() == "12 of 40"
-    page.locator("#pick").select_option("0")
+    page.locator("#instance").select_option("0")
     assert case.text_content() == first
-    page.locator("#filter").select_option("disagree")
+    page.locator("#instance-filter").select_option("disagree")
     assert re.fullmatch(r"1 of \d+", place.text_content()) and place.text_content() != "1 of 40"
-    page.locator("#filter").select_option("all")
-    page.locator("#golds").select_option("contrast")
-    assert "gold (contrast)" in case.text_content() and case.locator(".gold").count() == 1
-    page.locator("#level").select_option("0")
+    page.locator("#instance-filter").select_option("all")
+    page.locator("#truth").select_option("contrast")
+    assert "ground truth (contrast)" in case.text_content() and case.locator(".reference").count() == 1
+    page.locator("#access-level").select_option("0")
     assert "P(" not in case.locator(".edits").text_content()  # with labels alone no probability is seen
-    assert case.locator("td.top").count() == 3  # each explainer names k = 1
+    assert case.locator("td.top-k").count() == 3  # each explainer selects k = 1
 
 
 def luminance(colour):
@@ -210,7 +214,9 @@ def test_light_and_dark_have_contrast(opened):
         papers.append(paper)
         for selector in ("h1", ".lead", ".note", "figcaption", "nav a", "td small", "td .rank"):
             assert contrast(page.locator(selector).first.evaluate(STYLE)[0], paper) >= 4.5, (scheme, selector)
-        for cell in page.locator("#case td[class*=p], #case td[class*=n], td.agrees").all()[:20]:
+        for cell in page.locator("#instance-details td[class*=p], #instance-details td[class*=n], td.agrees").all()[
+            :20
+        ]:
             ink, back, _ = cell.evaluate(STYLE)
             under = paper if back == "rgba(0, 0, 0, 0)" else back  # what is not coloured shows the paper
             assert contrast(ink, under) >= 4.5, (scheme, back)
@@ -221,17 +227,17 @@ def test_light_and_dark_have_contrast(opened):
 
 
 def test_tables_and_the_command_are_copied(opened, reports):
-    texts = json.loads(re.search(r'id="texts">(.*?)</script>', reports["table"].read_text(), re.S)[1])
+    texts = json.loads(re.search(r'id="table-texts">(.*?)</script>', reports["table"].read_text(), re.S)[1])
     page = opened("table", permissions=["clipboard-read", "clipboard-write"])
     for form in ("latex", "markdown", "csv"):
         page.locator(f"button[data-copy={form}]").first.click()
-        playwright.expect(page.locator("#scores .said").first).to_have_text("copied")
+        playwright.expect(page.locator("#scores .status").first).to_have_text("copied")
         assert page.evaluate("navigator.clipboard.readText()") == texts[0][form]
-        page.evaluate("document.querySelector('#scores .said').textContent = ''")
+        page.evaluate("document.querySelector('#scores .status').textContent = ''")
     # and where the page may not use the clipboard by itself
     page.evaluate("void (navigator.clipboard.writeText = () => Promise.reject(new Error('no')))")
     page.locator("button[data-copy=command]").click()
-    playwright.expect(page.locator("#provenance .said")).to_have_text("copied")
+    playwright.expect(page.locator("#provenance .status")).to_have_text("copied")
     assert page.evaluate("navigator.clipboard.readText()") == page.locator("#command").text_content()
 
 

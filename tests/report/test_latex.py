@@ -69,7 +69,7 @@ def test_chosen_metrics_have_rows_and_others_have_not(toy, made):
     folder = made(toy, *three, "tables.metrics=[comprehensiveness,validity_soft]", "model.max_epochs=10")
     told = read(folder)
     whole = replace(told, record=change_record(told.record, settings={"tables": {"metrics": None}}))  # all
-    chosen, everything = (folder / "tables.tex").read_text(), dict(Report(whole).texts())["tables.tex"].decode()
+    chosen, everything = (folder / "tables.tex").read_text(), dict(Report(whole).make_texts())["tables.tex"].decode()
     assert "Comp. (del.)" in chosen and "soft" in chosen and "GroundTruth" in chosen
     assert "Suff." in everything and "Suff." not in chosen and "Proximity" not in chosen
     assert "Suff." in (folder / "tables.md").read_text()  # which has all
@@ -91,7 +91,7 @@ def test_a_choice_that_is_none_is_refused(wanted):
 
 @pytest.mark.skipif(not shutil.which("pdflatex"), reason="no pdflatex")
 def test_the_tables_of_a_run_are_compiled_and_none_is_wider_than_its_place(toy, made, tmp_path):
-    text = dict(Report(read(made(toy))).texts())["tables.tex"].decode()
+    text = dict(Report(read(made(toy))).make_texts())["tables.tex"].decode()
     text += "".join(render_latex(table(n, 50, f"{n} columns", ["A note."])) for n in (2, 6, 16))
     page = r"\documentclass[twocolumn]{article}\usepackage[margin=2cm]{geometry}\usepackage{booktabs}\begin{document}"
     text = re.sub(r"(\\end\{table\*?\})", r"\1\\clearpage", text)

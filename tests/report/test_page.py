@@ -15,7 +15,7 @@ import pytest
 from cfeval_cli.cli import report
 from cfeval_cli.errors import UserError
 from cfeval_cli.report import distributions
-from cfeval_cli.report.page import build, instances, provenance
+from cfeval_cli.report.page import build, instance_browser, provenance
 from cfeval_cli.report.render.csv_text import render_csv
 from cfeval_cli.report.table import Cell, Row, Table, Title
 from cfeval_cli.report.verdict import _Judged, write_verdict
@@ -44,7 +44,7 @@ def opened(folder):
 
 def page(folder, figures=True):
     told = opened(folder)
-    return build.Report(told).page(build.draw_figures(told) if figures else {}, [])
+    return build.Report(told).render_page(build.draw_figures(told) if figures else {}, [])
 
 
 def embedded(html, name):
@@ -98,8 +98,10 @@ def test_a_run_has_a_report_with_everything_in_it(toy, made):
     for name in ("correlations", "truth", "ranks", "distributions", "counterfactuals", "costs"):
         assert f'id="figure-{name}"' in html
     assert re.search(r"\d+ used, of 600 read", said) and "SHA-256" in said and "cfeval run 'explainer=" in said
-    data = embedded(html, "data")
-    assert len(data["instances"]) == 40 and data["golds"][:2] == ["centered", "contrast"] and "All 40 instances" in said
+    data = embedded(html, "browser-data")
+    assert (
+        len(data["instances"]) == 40 and data["truths"][:2] == ["centered", "contrast"] and "All 40 instances" in said
+    )
     assert re.findall(r"<svg[^>]*role=\"img\"", html) and html.count("<desc") == html.count("<svg")
 
 
@@ -167,15 +169,15 @@ def test_names_with_markup_stay_names(toy, made):
     (folder / "dataset.json").write_text(json.dumps(described))
     told = opened(folder)
     drawn = distributions.draw_distributions(told.predicted, told.edits(), told.shown, told.record)
-    html = check(build.Report(told).page(drawn, []))  # of the others tests/hostile/test_names.py has such names
+    html = check(build.Report(told).render_page(drawn, []))  # of the others tests/hostile/test_names.py has such names
     assert "<svg" in html
     assert "<img" not in html and html.count("</script>") == 3 and "49" not in re.findall(r"\$x.{30}", html)[0]
-    assert embedded(html, "data")["classes"] == [EVIL, "</script>"]
+    assert embedded(html, "browser-data")["classes"] == [EVIL, "</script>"]
     assert EVIL in unescape(text_of(html))
 
 
 def test_every_table_can_be_copied_in_three_forms(undrawn):
-    texts = embedded(undrawn, "texts")
+    texts = embedded(undrawn, "table-texts")
     buttons = re.findall(r'data-copy="(latex|markdown|csv)" data-table="(\d+)"', undrawn)
     assert {int(number) for _, number in buttons} == set(range(len(texts)))
     assert texts[0]["latex"].startswith(r"\begin{table*}") and texts[0]["markdown"].startswith("**Scores")
@@ -219,11 +221,12 @@ def test_sentences_and_moved_embeddings(toy_text, made):
     folder = made(toy_text, "explainer=[random,omission,lr]", "search=continuous", "search.steps=2")
     html = check(page(folder))
     said = unescape(text_of(html))
-    data = embedded(html, "data")
-    assert 'id="figure-convergence"' in html and "Not all searches converged" in said and data["moved"]
+    data = embedded(html, "browser-data")
+    assert 'id="figure-convergence"' in html and "Not all searches converged" in said and data["moves_embeddings"]
     kept = pd.read_parquet(folder / "instances.parquet").set_index("instance")
-    for one in data["instances"]:
-        assert " ".join(data["words"][word] for word in one["v"]) == " ".join(kept.loc[one["id"], "text"].split())
+    for instance in data["instances"]:
+        words = [data["value_names"][value] for value in instance["values"]]
+        assert " ".join(words) == " ".join(kept.loc[instance["id"], "text"].split())
 
 
 def test_no_counterfactual_flips(toy, made):
@@ -253,20 +256,20 @@ def test_a_ladder_of_500_rungs_stays_light(toy, made):
     (folder / "run.json").write_text(json.dumps(record))
     html = check(page(folder))
     assert len(html) < 1_500_000 and "11 of 500 rungs" in text_of(html) and "101 are drawn" in html
-    assert embedded(html, "data")["explainers"] == ["Random", "Omission", "LR"]
+    assert embedded(html, "browser-data")["explainers"] == ["Random", "Omission", "LR"]
 
 
 def test_the_browser_holds_some_instances_spread_over_the_predictions():
     probability = np.random.default_rng(0).random(5000)
-    some = instances.select_spread(probability, 300)
+    some = instance_browser.select_spread(probability, 300)
     assert len(set(some)) == 300 and (np.diff(some) > 0).all()
     assert probability[some].max() == probability.max() and abs(np.median(probability[some]) - 0.5) < 0.02
-    assert instances.select_spread(probability[:10], 300).tolist() == list(range(10))
+    assert instance_browser.select_spread(probability[:10], 300).tolist() == list(range(10))
 
 
 def test_what_the_browser_shows_is_what_the_files_say(toy, made):
     folder = made(toy, FOUR)
-    data = instances.build_browser(opened(folder))
+    browser = instance_browser.build_browser(opened(folder))
     scores = pd.read_parquet(folder / "scores.parquet").set_index(["metric", "variant", "explainer", "instance"])
     scores = scores["numerator"].to_dict()
     found = {
@@ -274,27 +277,27 @@ def test_what_the_browser_shows_is_what_the_files_say(toy, made):
         for line in pd.read_parquet(folder / "counterfactuals.parquet").itertuples()
     }
     names = list(json.loads((folder / "run.json").read_text())["explainers"])
-    for one in data["instances"]:
-        for name, told, edits in zip(names, one["e"], one["c"], strict=True):
-            for gold in data["golds"]:
-                if told:
-                    hit = float(told[0] in one["gold"][gold])
-                    assert hit == scores["recall", gold, name, one["id"]]
-            if not told:
-                assert edits == [None] * len(data["levels"])
+    for instance in browser.instances:
+        for name, explanation, edits in zip(names, instance.explanations, instance.counterfactuals, strict=True):
+            if not explanation.features:
+                assert edits == [None] * len(browser.access_levels)
                 continue
-            for level, (features, _, label, p, distance, rested) in zip(data["levels"], edits, strict=True):
-                line = found[name, level, one["id"]]
-                assert features == line.features.tolist() and label == line.label and rested is None
-                assert distance == pytest.approx(line.distance, rel=1e-3)
-                assert p is None if level == "label" else p == pytest.approx(line.probability, rel=1e-3)
+            for truth in browser.truths:
+                hit = float(explanation.features[0] in instance.reference[truth])
+                assert hit == scores["recall", truth, name, instance.id]
+            for level, edit in zip(browser.access_levels, edits, strict=True):
+                line = found[name, level, instance.id]
+                assert edit.features == line.features.tolist() and edit.label == line.label and edit.converged is None
+                assert edit.distance == pytest.approx(line.distance, rel=1e-3)
+                probability = None if level == "label" else pytest.approx(line.probability, rel=1e-3)
+                assert edit.probability == probability
 
 
 def test_too_many_bytes_make_fewer_instances(toy, made, monkeypatch):
     folder = read(made(toy, FOUR))
-    monkeypatch.setattr(instances, "_BYTES", 12_000)
-    data = instances.build_browser(folder)
-    assert 1 <= len(data["instances"]) < 40 and len(json.dumps(data["instances"])) < 20_000
+    monkeypatch.setattr(instance_browser, "_MAX_BYTES", 12_000)
+    instances = instance_browser.build_browser(folder).to_dict()["instances"]
+    assert 1 <= len(instances) < 40 and len(json.dumps(instances)) < 20_000
 
 
 def verdict_of(folder, many=2, **columns):
@@ -396,8 +399,8 @@ def test_of_a_handful_of_instances_nothing_is_claimed(toy, made, count, few):
 
 def test_only_effects_are_coloured(toy, made):
     folder = opened(made(toy, FOUR))
-    told = instances.build_browser(folder)
-    assert dict(zip(told["explainers"], told["effects"], strict=True)) == {
+    browser = instance_browser.build_browser(folder)
+    assert dict(zip(browser.explainers, browser.has_effects, strict=True)) == {
         folder.record.explainers[name]: name != "random" for name in folder.shown
     }
     assert folder.record.effects["random"] is False
@@ -413,7 +416,8 @@ def test_faults_are_told_if_there_are_any(toy, made):
     told.loc[(told["explainer"] == "decision_boundary") & (told.index % 2 == 0), "fault"] = "it broke"
     told.to_parquet(folder / "explanations.parquet", index=False)
     assert "Instances that were not explained: DecisionBoundary 7." in provenance.list_warnings(opened(folder))
-    assert any(one["e"][2] == ["it broke"] for one in instances.build_browser(opened(folder))["instances"])
+    browser = instance_browser.build_browser(opened(folder))
+    assert any(instance.explanations[2].missing_reason == "it broke" for instance in browser.instances)
 
 
 def test_a_folder_without_a_complete_run_has_no_report(toy, made, tmp_path, monkeypatch):

@@ -6,8 +6,10 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from cfeval_cli.report.page import examples, glossary, instances, methods
+from cfeval_cli.report.page import glossary, methods
 from cfeval_cli.report.page.build import Report
+from cfeval_cli.report.page.examples import select_examples
+from cfeval_cli.report.page.instance_browser import build_browser
 from cfeval_cli.report.table import Title
 from cfeval_cli.report.titles import name_truths
 from cfeval_cli.results.read import read
@@ -25,7 +27,7 @@ def folder(toy, made):
 
 @pytest.fixture(scope="module")
 def page(folder):
-    return Report(folder).page({}, [])
+    return Report(folder).render_page({}, [])
 
 
 def test_the_order_is_answer_why_scores_trust_cost_appendix(page):
@@ -34,7 +36,7 @@ def test_the_order_is_answer_why_scores_trust_cost_appendix(page):
     parts = re.split(r'<section id="(scores|trust|cost|appendix)">', page)
     told = {name: text_of(html) for name, html in zip(parts[1::2], parts[2::2], strict=True)}
     assert "Scores and ranks of the explainers" in told["scores"] and "ground truth" in told["trust"]
-    assert "What it cost" in told["cost"] and "Glossary" in told["appendix"] and "To cite" in told["appendix"]
+    assert "What it cost" in told["cost"] and "Glossary" in told["appendix"] and "How to cite" in told["appendix"]
 
 
 def _of(frame, number, name):
@@ -43,53 +45,52 @@ def _of(frame, number, name):
 
 def test_the_three_instances_are_those_of_most_disagreement_and_say_what_the_files_say(folder):
     questions = name_truths(folder.record.settings.gold, folder.record)
-    browser = instances.build_browser(folder)
-    cases = examples.select_examples(browser, questions).cases
+    browser = build_browser(folder)
+    shown = select_examples(browser, questions).examples
     told = {name: pd.read_parquet(folder.folder / f"{name}.parquet") for name in ("explanations", "counterfactuals")}
     named = (
         told["explanations"]
         .groupby("instance")["features"]
         .agg(lambda of: len({tuple(sorted(features[:2])) for features in of if len(features)}))
     )
-    most = named.loc[[one["id"] for one in browser["instances"]]].sort_values(ascending=False)
-    ids = [int(re.match(r"Instance (\d+):", case.title)[1]) for case in cases]
+    most = named.loc[[instance.id for instance in browser.instances]].sort_values(ascending=False)
+    ids = [int(re.match(r"Instance (\d+):", example.title)[1]) for example in shown]
     assert len(ids) == 3 and sorted(named.loc[ids]) == sorted(most.iloc[:3])
-    first = [browser["instances"][at]["id"] for at in (-1, 2)]  # whom the recommendation names comes first
-    assert [case.title.partition(":")[0] for case in examples.select_examples(browser, questions, first).cases][:2] == [
-        f"Instance {number}" for number in first
-    ]
     features = folder.described.features
-    for number, case in zip(ids, cases, strict=True):
+    for number, example in zip(ids, shown, strict=True):
         known = folder.instances.set_index("instance").loc[number]
-        for line in case.lines:
-            name = next(n for n, title in folder.record.explainers.items() if title == line.explainer)
+        for row in example.rows:
+            name = next(n for n, title in folder.record.explainers.items() if title == row.explainer)
             mine = _of(told["explanations"], number, name).iloc[0]
-            assert [part.partition(" = ")[0] for part in line.named.split(", ")] == [
+            assert [part.partition(" = ")[0] for part in row.selected.split(", ")] == [
                 features[j] for j in mine["features"][:2]
             ]
             edits = _of(told["counterfactuals"], number, name).set_index("access")
             after = edits["label"].get("probability", known["predicted"])  # an incomplete explanation has none
-            assert line.flips == bool(after != known["predicted"])
-            if line.flips:
-                assert line.outcome.startswith("flips") and "→" in line.edit
+            assert row.flips == bool(after != known["predicted"])
+            if row.flips:
+                assert row.outcome.startswith("flips") and "→" in row.edit
         truth = folder.told("truth.parquet", [number]).query("truth == 'contrast'")
         importance = truth["importance"].iloc[0]
         top = sorted(range(len(importance)), key=lambda j: -importance[j])[:2]
-        assert {part.partition(" = ")[0] for part in dict(case.golds)["change"].split(", ")} == {
+        assert {part.partition(" = ")[0] for part in dict(example.reference)["change"].split(", ")} == {
             features[j] for j in top
         }
 
 
 def test_every_head_of_a_row_leads_to_a_definition_which_the_classes_give(folder, page):
     known = {term.name: term for term in glossary.list_terms(folder.record)}
-    assert known["Validity"].what == "Share of instances whose label changed."
-    assert known["Omission"].what == "The drop in p(ŷ) when a feature is removed."
-    assert known["GroundTruth"].what.startswith("recall: Mean share") and "hit: Share" in known["GroundTruth"].what
-    for anchor in re.findall(r'class="what" href="#([^"]+)"', page):
+    assert known["Validity"].definition == "Share of instances whose label changed."
+    assert known["Omission"].definition == "The drop in p(ŷ) when a feature is removed."
+    assert (
+        known["GroundTruth"].definition.startswith("recall: Mean share")
+        and "hit: Share" in known["GroundTruth"].definition
+    )
+    for anchor in re.findall(r'class="definition" href="#([^"]+)"', page):
         assert f'<dt id="{anchor}"' in page
     heads = re.findall(r'<th scope="row"[^>]*>(.*?)</th>', page)
     scored = [head for head in heads if "↑" in head or "↓" in head]
-    assert scored and all('class="what"' in head and 'title="' in head for head in scored)
+    assert scored and all('class="definition"' in head and 'title="' in head for head in scored)
 
 
 @pytest.mark.parametrize(
@@ -126,5 +127,5 @@ def test_the_methods_are_those_of_the_settings(folder):
 def test_what_is_copied_is_escaped(folder):
     record = change_record(folder.record, explainers=dict.fromkeys(folder.record.explainers, "<b>x"))
     assert "<b>x" in methods.write_methods(record)
-    html = Report(replace(folder, record=record)).page({}, [])
+    html = Report(replace(folder, record=record)).render_page({}, [])
     assert "<b>x" not in re.sub(r"<script.*?</script>", "", html, flags=re.S) and "&lt;b&gt;x" in html

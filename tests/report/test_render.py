@@ -95,7 +95,7 @@ def test_text_is_escaped_wherever_it_stands(name):
 
 
 class Entry:
-    name = what = EVIL
+    name = definition = EVIL
     anchor = "term-x"
 
 

@@ -1,130 +1,144 @@
-"""Three instances on which explainers select the most different features, and what each selected."""
+"""The three instances on which the explainers disagree most, as tables of the page."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-MANY = 3
+from cfeval_cli.report.page.instance_browser import InstanceBrowser, ShownCounterfactual, ShownInstance
+
+MAX_EXAMPLES = 3
 
 
 @dataclass(frozen=True)
-class Line:
-    """What one explainer said of an instance, and where the search went with it."""
+class ExampleRow:
+    """The features that one explainer selects for an instance, and what the search makes of them."""
 
     explainer: str
-    named: str
-    gold: str  # the questions whose reference features it selected
+    selected: str
+    agrees_with: str  # the questions whose reference features are among the selected ones
     edit: str
     outcome: str
     flips: bool
 
 
 @dataclass(frozen=True)
-class ExampleInstance:
-    """An instance."""
+class Example:
+    """One instance: its reference features by question, and a row for each explainer."""
 
     title: str
-    golds: Sequence[tuple[str, str]]  # question and features
-    lines: Sequence[Line]
+    reference: Sequence[tuple[str, str]]  # question and features
+    rows: Sequence[ExampleRow]
 
 
 @dataclass(frozen=True)
 class Examples:
-    """Instances, and how they were chosen."""
+    """Instances, and how they were selected."""
 
     note: str
-    cases: Sequence[ExampleInstance]
+    examples: Sequence[Example]
 
 
-def select_examples(browser: Mapping[str, Any], questions: Mapping[str, str], told: Sequence[int] = ()) -> Examples:
-    """Choose the instances of a browser about which the explainers disagree most, of equals the first.
+def select_examples(browser: InstanceBrowser, questions: Mapping[str, str], preferred: Sequence[int] = ()) -> Examples:
+    """Select the instances on which the explainers select the most different features, the first of equal ones.
 
-    `questions` are the golds that the run leads with, by what they ask; `told` are instances that the recommendation
-    names, which come before all others. Instances without a reference come last.
+    Preferred instances come before all others, and instances without reference features last.
+
+    Parameters
+    ----------
+    questions
+        The question of each ground truth that the run leads with.
+    preferred
+        The instances that the recommendation names.
     """
-    k = browser["k"]
 
-    def named(one: Mapping[str, Any]) -> set[tuple[int, ...]]:
-        return {tuple(sorted(_features(told, k))) for told in one["e"] if len(told) > 1}
+    def lacks_reference(instance: ShownInstance) -> bool:
+        return any(not instance.reference[truth] for truth in questions if truth in instance.reference)
 
-    def lacks_reference(one: Mapping[str, Any]) -> bool:
-        return any(not one["gold"][gold] for gold in questions if gold in one["gold"])
+    def count_selections(instance: ShownInstance) -> int:
+        explained = [explanation.features for explanation in instance.explanations if not explanation.missing_reason]
+        return len({tuple(sorted(features[: browser.k])) for features in explained if features})
 
-    first = {instance: place for place, instance in enumerate(told)}
+    ranks = {instance: rank for rank, instance in enumerate(preferred)}
     order = sorted(
-        browser["instances"],
-        key=lambda one: (lacks_reference(one), first.get(one["id"], len(first)), -len(named(one)), one["id"]),
+        browser.instances,
+        key=lambda i: (lacks_reference(i), ranks.get(i.id, len(ranks)), -count_selections(i), i.id),
     )
-    shown, total = order[:MANY], browser["total"]
-    known = [one for one in browser["instances"] if not lacks_reference(one)]
-    among = ""
-    if known and len(known) < len(browser["instances"]):
-        among = "Of the instances with a computed truth, those"
+    shown, n_available = order[:MAX_EXAMPLES], len(browser.instances)
+    n_with_reference = sum(not lacks_reference(instance) for instance in browser.instances)
+    if 0 < n_with_reference < n_available:
+        scope = "among those with a computed ground truth"
         if any(map(lacks_reference, shown)):
-            among = "The instances with a computed truth first, then those"
-    elif len(browser["instances"]) < total:
-        among = f"Of the {len(browser['instances']):,} instances on this page, those"
-    note = f"{among or 'The instances'} about which the explainers disagree most. Below them, all others can be seen."
-    return Examples(note, [_case(one, browser, questions) for one in shown])
+            scope = "those with a computed ground truth first"
+    elif n_available < browser.n_instances:
+        scope = f"among the {n_available:,} on this page"
+    else:
+        scope = ""
+    note = f"The instances on which the explainers disagree most{', ' * bool(scope)}{scope}. All others are below."
+    return Examples(note, [_make_example(instance, browser, questions) for instance in shown])
 
 
-def _features(told: Sequence[Any], k: int) -> list[int]:
-    """The k features that were named; none if there is a reason instead."""
-    return list(told[: 2 * k : 2]) if len(told) > 1 else []
+def _make_example(instance: ShownInstance, browser: InstanceBrowser, questions: Mapping[str, str]) -> Example:
+    values = dict(zip(browser.get_features(instance), instance.values, strict=True))
 
+    def get_value(feature: int) -> str:
+        return browser.value_names[values[feature]] if feature in values else ""
 
-def _case(one: Mapping[str, Any], browser: Mapping[str, Any], questions: Mapping[str, str]) -> ExampleInstance:
-    classes, words = browser["classes"], browser["words"]
-    place = {feature: i for i, feature in enumerate(one["at"] or range(len(one["v"])))}
+    def describe_feature(feature: int) -> str:
+        if browser.kind == "text":
+            return get_value(feature)
+        return f"{browser.features[feature]} = {get_value(feature)}"
 
-    def value(feature: int) -> str:
-        return str(words[one["v"][place[feature]]]) if feature in place else ""
+    def describe_edit(edit: ShownCounterfactual) -> str:
+        changes = []
+        for feature, number in zip(edit.features, edit.values, strict=False):
+            after = "removed" if number is None else browser.value_names[number]
+            if after != get_value(feature):
+                changes.append(f"{describe_feature(feature)} → {after}")
+        return ", ".join(changes) or "nothing"
 
-    def shown(feature: int) -> str:
-        return value(feature) if browser["kind"] == "text" else f"{browser['features'][feature]} = {value(feature)}"
-
-    golds = {name: one["gold"][gold] for gold, name in questions.items() if gold in one["gold"]}
-    lines = []
-    for title, told, edits in zip(browser["explainers"], one["e"], one["c"], strict=True):
-        features = _features(told, browser["k"])
-        found = next((edit for edit in reversed(edits) if edit is not None), None)
-        changed = []
-        if found is not None:
-            for feature, word in zip(found[0], found[1], strict=False):
-                after = "nothing" if word < 0 else str(words[word])
-                if after != value(feature):
-                    changed.append(f"{shown(feature)} → {after}")
-        flips = found is not None and found[2] != one["said"]
-        outcome = "" if found is None else f"{'flips' if flips else 'stays'}{_falls(one['p'], found[3])}"
-        lines.append(
-            Line(
-                title,
-                ", ".join(map(shown, features)) or "nothing",
-                _true_of(golds, features),
-                ", ".join(changed) or "nothing",
-                outcome,
-                flips,
+    reference = {name: instance.reference[truth] for truth, name in questions.items() if truth in instance.reference}
+    rows = []
+    for title, explanation, edits in zip(
+        browser.explainers, instance.explanations, instance.counterfactuals, strict=True
+    ):
+        features = explanation.features[: browser.k]
+        edit = next((edit for edit in reversed(edits) if edit is not None), None)
+        rows.append(
+            ExampleRow(
+                explainer=title,
+                selected=", ".join(map(describe_feature, features)) or "nothing",
+                agrees_with=_describe_agreement(reference, features),
+                edit="nothing" if edit is None else describe_edit(edit),
+                outcome="" if edit is None else _describe_outcome(instance, edit),
+                flips=edit is not None and edit.label != instance.predicted,
             )
         )
-    said = f"Instance {one['id']}: the model says {classes[one['said']]}"
-    sure = "" if one["p"] is None else f" (P = {one['p']:.2f})"
-    right = "" if one["true"] is None else f", the data say {classes[one['true']]}"
-    named = [(name, ", ".join(shown(int(j)) for j in mine) or "not computed") for name, mine in golds.items()]
-    return ExampleInstance(f"{said}{sure}{right}", named, lines)
+    described = [
+        (name, ", ".join(map(describe_feature, features)) or "not computed") for name, features in reference.items()
+    ]
+    return Example(_describe_instance(instance, browser.classes), described, rows)
 
 
-def _true_of(golds: Mapping[str, Sequence[int]], features: Sequence[int]) -> str:
-    """Return the questions whose reference features are among some features, and those that have no reference."""
-    hits = [name for name, reference in golds.items() if set(reference) & set(features)]
-    absent = [name for name, reference in golds.items() if not reference]
+def _describe_instance(instance: ShownInstance, classes: Sequence[str]) -> str:
+    probability = "" if instance.probability is None else f" (P = {instance.probability:.2f})"
+    label = "" if instance.label is None else f", true class {classes[instance.label]}"
+    return f"Instance {instance.id}: predicted class {classes[instance.predicted]}{probability}{label}"
+
+
+def _describe_agreement(reference: Mapping[str, Sequence[int]], features: Sequence[int]) -> str:
+    """Return the questions whose reference features are among some features, and those without a reference."""
+    hits = [name for name, of_question in reference.items() if set(of_question) & set(features)]
+    absent = [name for name, of_question in reference.items() if not of_question]
     if not absent:
         return ", ".join(hits) or "–"
-    if len(absent) == len(golds):
+    if len(absent) == len(reference):
         return "not computed"
     return f"{', '.join(hits) or '–'}; {', '.join(absent)} not computed"
 
 
-def _falls(before: float | None, after: float | None) -> str:
-    return "" if before is None or after is None else f": P(ŷ) {before:.2f} → {after:.2f}"
+def _describe_outcome(instance: ShownInstance, edit: ShownCounterfactual) -> str:
+    outcome = "stays" if edit.label == instance.predicted else "flips"
+    if instance.probability is None or edit.probability is None:
+        return outcome
+    return f"{outcome}: P(ŷ) {instance.probability:.2f} → {edit.probability:.2f}"

@@ -34,7 +34,7 @@ class Term:
     """A word and what it means."""
 
     name: str
-    what: str
+    definition: str
 
     @property
     def anchor(self) -> str:

@@ -11,7 +11,7 @@ from cfeval_cli.errors import escape_controls
 from cfeval_cli.report.table import Cell, Row, Table, Title
 
 
-class Definition(Protocol):
+class GlossaryEntry(Protocol):
     """An entry of a glossary."""
 
     @property
@@ -19,15 +19,15 @@ class Definition(Protocol):
         """The word."""
 
     @property
-    def what(self) -> str:
-        """What it means."""
+    def definition(self) -> str:
+        """The meaning of the word."""
 
     @property
     def anchor(self) -> str:
-        """Where the glossary has it."""
+        """The id of the entry in the page."""
 
 
-_Define = Callable[[Title], Definition | None]
+_Define = Callable[[Title], GlossaryEntry | None]
 
 
 def render_html(table: Table, define: _Define = lambda title: None, *, caption: bool = False) -> Markup:
@@ -61,10 +61,15 @@ def _head(title: Title, scope: str, define: _Define) -> Markup:
     if entry is None:
         return Markup('<th scope="{}"{}>{}</th>').format(scope, number, text)
     return Markup(
-        '<th scope="{}"{} title="{what}">{} <a class="what" href="#{anchor}" title="{what}" '
-        'aria-label="what {name} is">?</a></th>'
+        '<th scope="{}"{} title="{definition}">{} <a class="definition" href="#{anchor}" title="{definition}" '
+        'aria-label="definition of {name}">?</a></th>'
     ).format(
-        scope, number, text, what=escape_controls(entry.what), anchor=entry.anchor, name=escape_controls(entry.name)
+        scope,
+        number,
+        text,
+        definition=escape_controls(entry.definition),
+        anchor=entry.anchor,
+        name=escape_controls(entry.name),
     )
 
 

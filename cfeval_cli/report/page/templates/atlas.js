@@ -1,68 +1,68 @@
-
-// all cells of the atlas: filtered, sorted and copied
-const atlas = parsed("atlas");
-if (atlas) {
-  const shown = 200;
-  const keys = atlas.keys.length;
-  const heads = [...atlas.keys, ...atlas.figures];
-  const text = (row, i) => (i < keys ? atlas.names[i][row[i]] : row[i] === null ? "–" : String(row[i]));
-  const state = { at: keys, down: true };
-  const picks = atlas.keys.map((key, i) => {
-    const label = made("label", `${key} `);
-    const pick = made("select");
-    pick.append(new Option("all", ""));
-    atlas.names[i].forEach((name, place) => pick.append(new Option(name, String(place))));
-    pick.addEventListener("change", fill);
-    label.append(pick);
+// The table of all cells of the atlas is filtered, sorted and copied here.
+const atlasData = readJson("atlas-data");
+if (atlasData) {
+  const MAX_SHOWN_ROWS = 200;
+  const nKeys = atlasData.keys.length;
+  const headings = [...atlasData.keys, ...atlasData.figures];
+  const formatCell = (row, i) => (i < nKeys ? atlasData.names[i][row[i]] : row[i] === null ? "–" : String(row[i]));
+  const state = { column: nKeys, descending: true };
+  const selects = atlasData.keys.map((key, i) => {
+    const label = makeElement("label", `${key} `);
+    const select = makeElement("select");
+    select.append(new Option("all", ""));
+    atlasData.names[i].forEach((name, number) => select.append(new Option(name, String(number))));
+    select.addEventListener("change", fillTable);
+    label.append(select);
     byId("filters").append(label);
-    return pick;
+    return select;
   });
-  const chosen = () => {
-    const rows = atlas.rows.filter((row) => picks.every((pick, i) => pick.value === "" || row[i] === Number(pick.value)));
-    const sign = state.down ? -1 : 1;
+  const selectRows = () => {
+    const rows = atlasData.rows.filter((row) =>
+      selects.every((select, i) => select.value === "" || row[i] === Number(select.value)));
+    const sign = state.descending ? -1 : 1;
     return rows.sort((a, b) => {
-      const one = a[state.at];
-      const two = b[state.at];
-      return one === null ? 1 : two === null ? -1 : sign * (one - two);
+      const [x, y] = [a[state.column], b[state.column]];
+      return x === null ? 1 : y === null ? -1 : sign * (x - y);
     });
   };
-  function fill() {
-    const rows = chosen();
-    const head = made("tr");
-    heads.forEach((name, i) => {
-      const cell = Object.assign(made("th"), { scope: "col" });
-      const button = made("button", name, "sort");
+  function fillTable() {
+    const rows = selectRows();
+    const headRow = makeElement("tr");
+    headings.forEach((name, i) => {
+      const cell = makeHeading("col");
+      const button = makeElement("button", name, "sort");
       button.type = "button";
       button.addEventListener("click", () => {
-        state.down = state.at === i ? !state.down : i >= keys;
-        state.at = i;
-        fill();
+        state.descending = state.column === i ? !state.descending : i >= nKeys;
+        state.column = i;
+        fillTable();
       });
-      if (state.at === i) cell.setAttribute("aria-sort", state.down ? "descending" : "ascending");
+      if (state.column === i) cell.setAttribute("aria-sort", state.descending ? "descending" : "ascending");
       cell.append(button);
-      head.append(cell);
+      headRow.append(cell);
     });
-    const body = made("tbody");
-    for (const row of rows.slice(0, shown)) {
-      const line = made("tr");
-      heads.forEach((_, i) => line.append(made("td", text(row, i))));
+    const body = makeElement("tbody");
+    for (const row of rows.slice(0, MAX_SHOWN_ROWS)) {
+      const line = makeElement("tr");
+      headings.forEach((_, i) => line.append(makeElement("td", formatCell(row, i))));
       body.append(line);
     }
-    const top = made("thead");
-    top.append(head);
-    byId("grid").replaceChildren(top, body);
-    byId("many").textContent = `${rows.length} cells${rows.length > shown ? `, the first ${shown} shown` : ""}`;
+    const head = makeElement("thead");
+    head.append(headRow);
+    byId("cell-table").replaceChildren(head, body);
+    const limit = rows.length > MAX_SHOWN_ROWS ? `, the first ${MAX_SHOWN_ROWS} shown` : "";
+    byId("cell-status").textContent = `${rows.length} cells${limit}`;
   }
   byId("copy-cells").addEventListener("click", async () => {
-    const quoted = (one) => (/[",\n]/.test(one) ? `"${one.replaceAll('"', '""')}"` : one);
-    const lines = [heads, ...chosen().map((row) => heads.map((_, i) => text(row, i)))];
+    const quote = (text) => (/[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
+    const lines = [headings, ...selectRows().map((row) => headings.map((_, i) => formatCell(row, i)))];
     try {
-      await copy(lines.map((line) => line.map(quoted).join(",")).join("\n") + "\n");
-      byId("many").textContent = "copied";
+      await copyText(lines.map((line) => line.map(quote).join(",")).join("\n") + "\n");
+      byId("cell-status").textContent = "copied";
     } catch (error) {
-      byId("many").textContent = String(error.message || error);
+      byId("cell-status").textContent = String(error.message || error);
     }
   });
-  byId("browse").hidden = false;
-  fill();
+  byId("cell-browser").hidden = false;
+  fillTable();
 }

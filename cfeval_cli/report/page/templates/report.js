@@ -1,296 +1,306 @@
 "use strict";
 const byId = (id) => document.getElementById(id);
-const parsed = (id) => (byId(id) ? JSON.parse(byId(id).textContent) : null);
-const made = (tag, text, kind) => {
+const readJson = (id) => (byId(id) ? JSON.parse(byId(id).textContent) : null);
+const makeElement = (tag, text, className) => {
   const element = document.createElement(tag);
   if (text !== undefined) element.textContent = text;
-  if (kind) element.className = kind;
+  if (className) element.className = className;
   return element;
 };
+const makeHeading = (scope, text) => Object.assign(makeElement("th", text), { scope });
 document.documentElement.classList.add("js");
 
-// the theme: the system's, until the reader chooses
+// The theme is that of the system until the reader chooses one.
 byId("theme").hidden = false;
 byId("theme").addEventListener("click", () => {
   const root = document.documentElement;
-  const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
-  root.dataset.theme = dark ? "light" : "dark";
+  const isDark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  root.dataset.theme = isDark ? "light" : "dark";
 });
 
-// paper has no way to open what is closed
-addEventListener("beforeprint", () => { for (const part of document.querySelectorAll("details")) part.open = true; });
+// Paper cannot open what is closed.
+addEventListener("beforeprint", () => { for (const element of document.querySelectorAll("details")) element.open = true; });
 
-// copying; a page that is opened as a file may not have the clipboard's interface
-async function copy(text) {
+// A page that is opened as a file may not have the clipboard interface.
+async function copyText(text) {
   try {
     await navigator.clipboard.writeText(text);
   } catch {
-    const area = made("textarea", text);
+    const area = makeElement("textarea", text);
     area.setAttribute("readonly", "");
     area.style.position = "fixed";
     area.style.opacity = "0";
     document.body.append(area);
     area.select();
-    const done = document.execCommand("copy");
+    const isCopied = document.execCommand("copy");
     area.remove();
-    if (!done) throw new Error("the browser does not let this page copy");
+    if (!isCopied) throw new Error("the browser does not let this page copy");
   }
 }
-const texts = parsed("texts") || [];
+const tableTexts = readJson("table-texts") || [];
 for (const button of document.querySelectorAll("button[data-copy]")) {
   button.hidden = false;
   button.addEventListener("click", async () => {
-    const { copy: form, table } = button.dataset;
-    const said = button.parentElement.querySelector(".said");
+    const { copy: source, table } = button.dataset;
+    const status = button.parentElement.querySelector(".status");
     const focused = document.activeElement;
     try {
-      await copy(table === undefined ? byId(form).textContent : texts[Number(table)][form]);
-      said.textContent = "copied";
+      await copyText(table === undefined ? byId(source).textContent : tableTexts[Number(table)][source]);
+      status.textContent = "copied";
     } catch (error) {
-      said.textContent = String(error.message || error);
+      status.textContent = String(error.message || error);
     }
     focused.focus();
-    setTimeout(() => { said.textContent = ""; }, 2000);
+    setTimeout(() => { status.textContent = ""; }, 2000);
   });
 }
 
-// sorting: rows by a column, and columns by a row where these are the explainers
-const value = (cell) => (cell.dataset.value === undefined ? null : Number(cell.dataset.value));
-const compare = (down) => (a, b) => {
-  const [x, y] = [value(a), value(b)];
-  if (x === null && y === null) return a.textContent.localeCompare(b.textContent) * (down ? -1 : 1);
-  if (x === null || y === null) return x === null ? 1 : -1; // what has no value comes last
-  return down ? y - x : x - y;
+// Rows are sorted by a column, and columns by a row where the columns are explainers.
+const getValue = (cell) => (cell.dataset.value === undefined ? null : Number(cell.dataset.value));
+const compareCells = (descending) => (a, b) => {
+  const [x, y] = [getValue(a), getValue(b)];
+  if (x === null && y === null) return a.textContent.localeCompare(b.textContent) * (descending ? -1 : 1);
+  if (x === null || y === null) return x === null ? 1 : -1; // missing values come last
+  return descending ? y - x : x - y;
 };
 for (const table of document.querySelectorAll("table.sortable")) {
-  const head = table.tHead.rows[0];
+  const headRow = table.tHead.rows[0];
   const bodies = [...table.tBodies];
-  const original = bodies.map((body) => [...body.rows]);
-  const forget = (but) => {
-    for (const cell of table.querySelectorAll("[aria-sort]")) if (cell !== but) cell.removeAttribute("aria-sort");
+  const originalRows = bodies.map((body) => [...body.rows]);
+  const clearSorting = (keptCell) => {
+    for (const cell of table.querySelectorAll("[aria-sort]")) if (cell !== keptCell) cell.removeAttribute("aria-sort");
   };
-  const press = (cell, what) => {
-    const ways = [...cell.querySelectorAll("a.what")]; // to the glossary, which stay
-    for (const way of ways) way.remove();
-    const button = made("button", cell.textContent.trim(), "sort");
+  const addSortButton = (cell, onClick) => {
+    const links = [...cell.querySelectorAll("a.definition")];
+    for (const link of links) link.remove();
+    const button = makeElement("button", cell.textContent.trim(), "sort");
     button.type = "button";
-    cell.replaceChildren(button, ...ways);
-    button.addEventListener("click", what);
+    cell.replaceChildren(button, ...links);
+    button.addEventListener("click", onClick);
   };
-  const rowsBy = (cell) => {
+  const sortRows = (cell) => {
     const state = cell.getAttribute("aria-sort");
-    forget(cell);
-    if (state === "ascending") { // the third time: as it was
+    clearSorting(cell);
+    if (state === "ascending") { // the third click restores the original order
       cell.removeAttribute("aria-sort");
-      bodies.forEach((body, i) => body.append(...original[i]));
+      bodies.forEach((body, i) => body.append(...originalRows[i]));
       return;
     }
-    const text = cell.cellIndex === 0;
-    const down = text ? state === "descending" : !state;
-    const next = state ? "ascending" : "descending";
-    cell.setAttribute("aria-sort", next);
-    const rows = original.flat();
-    const order = compare(text ? next !== "descending" : down);
-    bodies[0].append(...rows.sort((a, b) => order(a.cells[cell.cellIndex], b.cells[cell.cellIndex])));
+    const isTitle = cell.cellIndex === 0;
+    const nextState = state ? "ascending" : "descending";
+    cell.setAttribute("aria-sort", nextState);
+    const descending = isTitle ? state === "descending" : !state;
+    const compare = compareCells(descending);
+    const rows = originalRows.flat();
+    bodies[0].append(...rows.sort((a, b) => compare(a.cells[cell.cellIndex], b.cells[cell.cellIndex])));
   };
-  for (const cell of head.cells) press(cell, () => rowsBy(cell));
+  for (const cell of headRow.cells) addSortButton(cell, () => sortRows(cell));
   if (table.dataset.across === undefined) continue;
-  const first = [...head.cells].slice(1);
-  const mine = new Map([head, ...original.flat()].map((row) => [row, [...row.cells].slice(1)]));
-  for (const row of original.flat()) {
-    press(row.cells[0], () => {
-      const again = row.cells[0].classList.contains("by");
-      for (const cell of table.querySelectorAll("th.by")) cell.classList.remove("by");
-      let order = first.map((_, i) => i);
-      if (!again) {
-        row.cells[0].classList.add("by");
-        const better = compare(row.dataset.direction !== "lower");
-        order.sort((a, b) => better(mine.get(row)[a], mine.get(row)[b]));
+  const originalHeadings = [...headRow.cells].slice(1);
+  const originalCells = new Map([headRow, ...originalRows.flat()].map((row) => [row, [...row.cells].slice(1)]));
+  for (const row of originalRows.flat()) {
+    addSortButton(row.cells[0], () => {
+      const wasSorted = row.cells[0].classList.contains("sorted-by");
+      for (const cell of table.querySelectorAll("th.sorted-by")) cell.classList.remove("sorted-by");
+      const order = originalHeadings.map((_, i) => i);
+      if (!wasSorted) {
+        row.cells[0].classList.add("sorted-by");
+        const compare = compareCells(row.dataset.direction !== "lower");
+        order.sort((a, b) => compare(originalCells.get(row)[a], originalCells.get(row)[b]));
       }
-      for (const [line, cells] of mine) line.append(...order.map((i) => cells[i]));
+      for (const [line, cells] of originalCells) line.append(...order.map((i) => cells[i]));
     });
   }
 }
 
-// the instance browser
-const data = parsed("data");
-if (data && data.instances.length) browse(data);
+const browserData = readJson("browser-data");
+if (browserData && browserData.instances.length) startBrowser(browserData);
 
-function browse(data) {
-  const box = byId("browser");
-  box.hidden = false;
-  const chosen = { at: 0, level: data.levels.length - 1, gold: data.golds[0], filter: "all" };
-  const top = (told) => (typeof told[0] === "string" ? [] : told.filter((_, i) => i % 2 === 0).slice(0, data.k));
-  const flips = (one) => one.c.map((c) => c[chosen.level]).filter(Boolean).map((c) => c[2] !== one.said);
+// The fields of `data` are those of InstanceBrowser in instance_browser.py.
+function startBrowser(data) {
+  const browser = byId("browser");
+  browser.hidden = false;
+  const state = { position: 0, level: data.access_levels.length - 1, truth: data.truths[0], filter: "all" };
+  const getTopFeatures = (explanation) => explanation.features.slice(0, data.k);
+  const listFlips = (instance) =>
+    instance.counterfactuals.map((edits) => edits[state.level]).filter(Boolean).map((edit) => edit.label !== instance.predicted);
+  const countSelections = (instance) => new Set(instance.explanations.map((e) => String(getTopFeatures(e).sort()))).size;
   const filters = {
     all: ["all", () => true],
-    disagree: ["explainers name different features", (one) => new Set(one.e.map((e) => String([...top(e)].sort()))).size > 1],
-    some: ["some counterfactuals flip, some do not", (one) => new Set(flips(one)).size > 1],
-    none: ["no counterfactual flips", (one) => !flips(one).includes(true)],
-    wrong: ["wrongly predicted", (one) => one.said !== one.true],
-    missed: ["an explainer has no explanation", (one) => one.e.some((e) => top(e).length < data.k)],
+    disagree: ["explainers select different features", (instance) => countSelections(instance) > 1],
+    some: ["some counterfactuals flip, some do not", (instance) => new Set(listFlips(instance)).size > 1],
+    none: ["no counterfactual flips", (instance) => !listFlips(instance).includes(true)],
+    wrong: ["wrongly predicted", (instance) => instance.predicted !== instance.label],
+    missed: ["an explanation is missing or incomplete", (instance) => instance.explanations.some((e) => getTopFeatures(e).length < data.k)],
   };
-  const select = (id, options) => {
-    for (const [name, text] of options) {
-      const option = made("option", text);
-      option.value = name;
-      byId(id).append(option);
-    }
+  const fillSelect = (id, options) => {
+    for (const [value, text] of options) byId(id).append(new Option(text, value));
     byId(id).closest("label").hidden = options.length < 2;
   };
-  select("filter", Object.entries(filters).map(([name, [text]]) => [name, text]));
-  select("level", data.levels.map((name, i) => [i, name]));
-  select("golds", data.golds.map((name) => [name, name]));
-  byId("level").value = String(chosen.level);
-  let some = [];
+  fillSelect("instance-filter", Object.entries(filters).map(([name, [text]]) => [name, text]));
+  fillSelect("access-level", data.access_levels.map((name, i) => [i, name]));
+  fillSelect("truth", data.truths.map((name) => [name, name]));
+  byId("access-level").value = String(state.level);
+  let instances = [];
 
-  const refill = () => {
-    const before = some[chosen.at];
-    some = data.instances.filter(filters[chosen.filter][1]);
-    byId("pick").replaceChildren(...some.map((one, i) => {
-      const option = made("option", `${one.id}: ${data.classes[one.said]}`);
-      option.value = i;
-      return option;
-    }));
-    chosen.at = Math.max(0, some.indexOf(before));
-    show();
+  const applyFilter = () => {
+    const previous = instances[state.position];
+    instances = data.instances.filter(filters[state.filter][1]);
+    byId("instance").replaceChildren(
+      ...instances.map((instance, i) => new Option(`${instance.id}: ${data.classes[instance.predicted]}`, i)),
+    );
+    state.position = Math.max(0, instances.indexOf(previous));
+    showInstance();
   };
-  const go = (step) => {
-    if (!some.length) return;
-    chosen.at = Math.min(some.length - 1, Math.max(0, chosen.at + step));
-    show();
+  const move = (step) => {
+    if (!instances.length) return;
+    state.position = Math.min(instances.length - 1, Math.max(0, state.position + step));
+    showInstance();
   };
-  byId("before").addEventListener("click", () => go(-1));
-  byId("after").addEventListener("click", () => go(1));
-  byId("pick").addEventListener("change", (event) => { chosen.at = Number(event.target.value); show(); });
-  byId("filter").addEventListener("change", (event) => { chosen.filter = event.target.value; refill(); });
-  byId("level").addEventListener("change", (event) => { chosen.level = Number(event.target.value); refill(); });
-  byId("golds").addEventListener("change", (event) => { chosen.gold = event.target.value; show(); });
-  box.addEventListener("keydown", (event) => {
+  byId("previous").addEventListener("click", () => move(-1));
+  byId("next").addEventListener("click", () => move(1));
+  byId("instance").addEventListener("change", (event) => { state.position = Number(event.target.value); showInstance(); });
+  byId("instance-filter").addEventListener("change", (event) => { state.filter = event.target.value; applyFilter(); });
+  byId("access-level").addEventListener("change", (event) => { state.level = Number(event.target.value); applyFilter(); });
+  byId("truth").addEventListener("change", (event) => { state.truth = event.target.value; showInstance(); });
+  browser.addEventListener("keydown", (event) => {
     if (event.target.tagName === "SELECT" || event.altKey || event.ctrlKey || event.metaKey) return;
     const step = { ArrowRight: 1, ArrowLeft: -1, PageDown: 10, PageUp: -10 }[event.key];
-    if (step) { go(step); event.preventDefault(); }
+    if (step) { move(step); event.preventDefault(); }
   });
 
-  const percent = (p) => `${(100 * p).toFixed(1)} %`;
-  const places = (one) => (one.at.length ? one.at : data.features.map((_, i) => i));
-  const scores = (told) => {
-    const found = new Map();
-    if (typeof told[0] === "string") return found;
-    for (let i = 0; i < told.length; i += 2) found.set(told[i], [told[i + 1], i / 2 + 1]);
-    return found;
+  const formatPercent = (probability) => `${(100 * probability).toFixed(1)} %`;
+  const getFeatures = (instance) => (instance.features.length ? instance.features : instance.values.map((_, i) => i));
+  const getValueName = (instance, i) => data.value_names[instance.values[i]];
+  const getReference = (instance) => instance.reference[state.truth] || [];
+  // the score and the rank of each feature
+  const getScores = (explanation) =>
+    new Map(explanation.features.map((feature, i) => [feature, { score: explanation.scores[i], rank: i + 1 }]));
+  // the precision of a rule, or a random number, is no effect of a feature and has no colour
+  const findLargest = (scores, explainer) =>
+    (data.has_effects[explainer] ? Math.max(0, ...[...scores.values()].map(({ score }) => Math.abs(score))) : 0);
+  const colourByScore = (element, entry, largest) => {
+    if (entry === undefined) return;
+    const size = largest > 0 ? Math.min(5, Math.ceil((5 * Math.abs(entry.score)) / largest)) : 0;
+    if (size) element.classList.add((entry.score < 0 ? "n" : "p") + size);
+    if (entry.rank <= data.k) element.classList.add("top-k");
   };
-  // a rule's precision, or a random number, says nothing of how much a feature does, and has no colour
-  const largest = (found, e) => (data.effects[e] ? Math.max(0, ...[...found.values()].map(([s]) => Math.abs(s))) : 0);
-  const paint = (element, score, most) => {
-    if (score === undefined) return;
-    const size = most > 0 ? Math.min(5, Math.ceil((5 * Math.abs(score[0])) / most)) : 0;
-    if (size) element.classList.add((score[0] < 0 ? "n" : "p") + size);
-    if (score[1] <= data.k) element.classList.add("top");
-  };
-  const named = (j) => (data.kind === "text" ? `position ${Number(j) + 1}` : data.features[j]);
+  const describePosition = (feature) => (data.kind === "text" ? `position ${Number(feature) + 1}` : data.features[feature]);
 
-  function edit(one, e) {
-    const line = made("p", undefined, "edit");
-    const c = one.c[e][chosen.level];
-    if (!c) {
-      const fault = typeof one.e[e][0] === "string" ? `: ${one.e[e][0]}` : "";
-      line.append(made("span", `no counterfactual was searched: no usable explanation${fault}`, "note"));
+  function describeNewValue(value, ownName) {
+    if (value === undefined || value === null) return "moved";
+    const name = data.value_names[value];
+    if (!data.moves_embeddings) return name;
+    return name === ownName ? "moved, still nearest to itself" : `near ${name}`;
+  }
+
+  function makeEdit(instance, explainer) {
+    const line = makeElement("p", undefined, "edit");
+    const edit = instance.counterfactuals[explainer][state.level];
+    if (!edit) {
+      const reason = instance.explanations[explainer].missing_reason;
+      line.append(makeElement("span", `no counterfactual: no usable explanation${reason ? `: ${reason}` : ""}`, "note"));
       return line;
     }
-    const [features, values, label, p, distance, rested] = c;
-    const own = new Map(places(one).map((j, i) => [j, data.words[one.v[i]]]));
-    if (!features.length) line.append(made("span", "nothing that the explanation names may change", "note"));
-    features.forEach((j, i) => {
+    const ownNames = new Map(getFeatures(instance).map((feature, i) => [feature, getValueName(instance, i)]));
+    if (!edit.features.length) line.append(makeElement("span", "none of the selected features may change", "note"));
+    edit.features.forEach((feature, i) => {
       if (i) line.append(", ");
-      if (data.kind !== "text") line.append(`${data.features[j]}: `);
-      const to = values[i] === undefined || values[i] < 0 ? "moved" : data.words[values[i]];
-      line.append(made("del", own.get(j)), " → ", made("ins", !data.moved ? to : to === own.get(j) ? "moved, still nearest to itself" : `near ${to}`));
+      if (data.kind !== "text") line.append(`${data.features[feature]}: `);
+      const ownName = ownNames.get(feature);
+      line.append(makeElement("del", ownName), " → ", makeElement("ins", describeNewValue(edit.values[i], ownName)));
     });
-    const before = one.p;
-    const flipped = label !== one.said;
-    line.append(made("br"));
-    line.append(made("span", flipped ? `flips to ${data.classes[label]}` : `stays ${data.classes[label]}`, "outcome"));
-    line.append(p === null ? "" : ` · P(${data.classes[one.said]}) ${percent(before)} → ${percent(p)}`);
-    line.append(` · distance ${distance}`, rested === 0 ? " · not converged" : "");
+    const flips = edit.label !== instance.predicted;
+    line.append(makeElement("br"));
+    line.append(makeElement("span", flips ? `flips to ${data.classes[edit.label]}` : `stays ${data.classes[edit.label]}`, "outcome"));
+    if (edit.probability !== null) {
+      line.append(` · P(${data.classes[instance.predicted]}) ${formatPercent(instance.probability)} → ${formatPercent(edit.probability)}`);
+    }
+    line.append(` · distance ${edit.distance}`, edit.converged === false ? " · not converged" : "");
     return line;
   }
 
-  function table(one) {
-    const golds = new Set(one.gold[chosen.gold] || []);
-    const made_ = made("table");
-    const head = made_.createTHead().insertRow();
-    for (const text of ["Feature", ...data.explainers]) head.append(Object.assign(made("th", text), { scope: "col" }));
-    const body = made_.createTBody();
-    const told = one.e.map(scores);
-    const most = told.map(largest);
-    places(one).forEach((j, i) => {
+  function makeTable(instance) {
+    const reference = new Set(getReference(instance));
+    const table = makeElement("table");
+    const headRow = table.createTHead().insertRow();
+    for (const text of ["Feature", ...data.explainers]) headRow.append(makeHeading("col", text));
+    const body = table.createTBody();
+    const scores = instance.explanations.map(getScores);
+    const largest = scores.map(findLargest);
+    getFeatures(instance).forEach((feature, i) => {
       const row = body.insertRow();
-      const name = Object.assign(made("th"), { scope: "row" });
-      const label = made("span", data.features[j], golds.has(j) ? "gold" : "");
-      name.append(label, " = ", made("b", data.words[one.v[i]]), golds.has(j) ? " ★" : "");
-      row.append(name);
-      told.forEach((found, e) => {
+      const heading = makeHeading("row");
+      const isReference = reference.has(feature);
+      const name = makeElement("span", data.features[feature], isReference ? "reference" : "");
+      heading.append(name, " = ", makeElement("b", getValueName(instance, i)), isReference ? " ★" : "");
+      row.append(heading);
+      scores.forEach((ofExplainer, explainer) => {
         const cell = row.insertCell();
-        const score = found.get(j);
-        if (score) cell.append(String(score[0]), made("small", ` #${score[1]}`));
-        paint(cell, score, most[e]);
+        const entry = ofExplainer.get(feature);
+        if (entry) cell.append(String(entry.score), makeElement("small", ` #${entry.rank}`));
+        colourByScore(cell, entry, largest[explainer]);
       });
     });
-    const last = body.insertRow();
-    last.className = "edits";
-    last.append(Object.assign(made("th", "Counterfactual"), { scope: "row" }));
-    one.e.forEach((_, e) => last.insertCell().append(edit(one, e)));
-    const wide = made("div", undefined, "wide");
-    wide.tabIndex = 0;
-    wide.append(made_);
-    return [wide];
+    const lastRow = body.insertRow();
+    lastRow.className = "edits";
+    lastRow.append(makeHeading("row", "Counterfactual"));
+    data.explainers.forEach((_, explainer) => lastRow.insertCell().append(makeEdit(instance, explainer)));
+    const wrapper = makeElement("div", undefined, "wide");
+    wrapper.tabIndex = 0;
+    wrapper.append(table);
+    return [wrapper];
   }
 
-  function sentences(one) {
-    const golds = new Set(one.gold[chosen.gold] || []);
-    const unknown = new Set(one.u || []);
-    return one.e.map((told, e) => {
-      const part = made("div", undefined, "told");
-      const found = scores(told);
-      const most = largest(found, e);
-      const line = made("div", undefined, "words");
-      places(one).forEach((j, i) => {
-        const word = made("span", data.words[one.v[i]], golds.has(j) ? "gold" : "");
-        const score = found.get(j);
-        paint(word, score, most);
-        if (unknown.has(j)) word.classList.add("unknown");
-        const facts = [named(j), score ? `score ${score[0]}, number ${score[1]}` : "not named"];
-        if (golds.has(j)) facts.push("gold");
-        if (unknown.has(j)) facts.push("unknown to the model");
+  function makeTexts(instance) {
+    const reference = new Set(getReference(instance));
+    const unknown = new Set(instance.unknown);
+    return instance.explanations.map((explanation, explainer) => {
+      const section = makeElement("div", undefined, "explanation");
+      const scores = getScores(explanation);
+      const largest = findLargest(scores, explainer);
+      const text = makeElement("div", undefined, "words");
+      getFeatures(instance).forEach((feature, i) => {
+        const isReference = reference.has(feature);
+        const isUnknown = unknown.has(feature);
+        const word = makeElement("span", getValueName(instance, i), isReference ? "reference" : "");
+        const entry = scores.get(feature);
+        colourByScore(word, entry, largest);
+        if (isUnknown) word.classList.add("unknown");
+        const facts = [describePosition(feature), entry ? `score ${entry.score}, rank ${entry.rank}` : "not selected"];
+        if (isReference) facts.push("reference feature");
+        if (isUnknown) facts.push("not in the vocabulary of the model");
         word.title = facts.join(", ");
-        if (score && score[1] <= data.k) word.append(made("small", ` ${score[0]}`));
-        line.append(word, " ");
+        if (entry && entry.rank <= data.k) word.append(makeElement("small", ` ${entry.score}`));
+        text.append(word, " ");
       });
-      part.append(made("h4", data.explainers[e]), line, edit(one, e));
-      return part;
+      section.append(makeElement("h4", data.explainers[explainer]), text, makeEdit(instance, explainer));
+      return section;
     });
   }
 
-  function show() {
-    const one = some[chosen.at];
-    byId("before").disabled = chosen.at <= 0;
-    byId("after").disabled = chosen.at >= some.length - 1;
-    byId("place").textContent = some.length ? `${chosen.at + 1} of ${some.length}` : "no such instance";
-    if (!one) { byId("case").replaceChildren(); return; }
-    byId("pick").value = String(chosen.at);
-    const line = made("div", undefined, "case");
-    const fact = (name, text) => {
-      const part = made("span", `${name} `);
-      part.append(made("b", text));
-      line.append(part);
+  function showInstance() {
+    const instance = instances[state.position];
+    byId("previous").disabled = state.position <= 0;
+    byId("next").disabled = state.position >= instances.length - 1;
+    byId("position").textContent = instances.length ? `${state.position + 1} of ${instances.length}` : "no such instance";
+    if (!instance) { byId("instance-details").replaceChildren(); return; }
+    byId("instance").value = String(state.position);
+    const line = makeElement("div", undefined, "instance-facts");
+    const addFact = (name, text) => {
+      const fact = makeElement("span", `${name} `);
+      fact.append(makeElement("b", text));
+      line.append(fact);
     };
-    fact("Instance", String(one.id));
-    fact("predicted", data.classes[one.said] + (one.p === null ? "" : ` (${percent(one.p)})`));
-    fact("true", data.classes[one.true] + (one.true === one.said ? "" : " ✗"));
-    const golds = (one.gold[chosen.gold] || []).map((j) => (data.kind === "text" ? data.words[one.v[places(one).indexOf(j)]] : data.features[j]));
-    if (golds.length) fact(`gold (${chosen.gold})`, golds.join(", "));
-    byId("case").replaceChildren(line, ...(data.kind === "text" ? sentences(one) : table(one)));
+    const probability = instance.probability === null ? "" : ` (${formatPercent(instance.probability)})`;
+    addFact("Instance", String(instance.id));
+    addFact("predicted", data.classes[instance.predicted] + probability);
+    addFact("true", data.classes[instance.label] + (instance.label === instance.predicted ? "" : " ✗"));
+    const features = getFeatures(instance);
+    const reference = getReference(instance).map((feature) =>
+      (data.kind === "text" ? getValueName(instance, features.indexOf(feature)) : data.features[feature]));
+    if (reference.length) addFact(`ground truth (${state.truth})`, reference.join(", "));
+    byId("instance-details").replaceChildren(line, ...(data.kind === "text" ? makeTexts(instance) : makeTable(instance)));
   }
-  refill();
+  applyFilter();
 }
