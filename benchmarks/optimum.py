@@ -44,7 +44,7 @@ def measure(dataset_name, k, kind):
     found = prepared.find(study, "bench", features)[Access.GRADIENT]
     named = features[used]
     length = np.sqrt((model.weights[named] ** 2).sum(axis=(1, 2)))
-    best = oracle(made.search.alpha, np.abs(model.logits(codes[used])), length)
+    best = oracle(made.search.alpha, np.abs(model.compute_logits(codes[used])), length)
     reached = found.distance**2 + made.search.alpha * found.probability
     within = (reached <= 1.01 * best).mean()
     below = (reached < best - 1e-9 * made.search.alpha).sum()

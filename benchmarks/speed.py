@@ -79,14 +79,14 @@ class Timed(LinearModel):
     def of(model):
         return Timed(model.bias, model.weights, model.tables, model.means)
 
-    def positive(self, codes):
-        return self._timed(super().positive, codes)
+    def predict_positive(self, codes):
+        return self._timed(super().predict_positive, codes)
 
-    def edited_positive(self, *edits):
-        return self._timed(super().edited_positive, *edits)
+    def predict_edited(self, *edits):
+        return self._timed(super().predict_edited, *edits)
 
-    def slope(self, *features):
-        made = super().slope(*features)
+    def make_gradient_function(self, *features):
+        made = super().make_gradient_function(*features)
         return lambda *moved: self._timed(made, *moved)
 
     def _timed(self, function, *arguments):
@@ -200,7 +200,7 @@ def throughput(case, made, features):
     candidates = np.concatenate(parts)
     n = len(candidates)
     duel = Duel.run(
-        lambda: made.model.positive(candidates),
+        lambda: made.model.predict_positive(candidates),
         lambda study: find(study, "lr", features),
         made, 5, (n, n),
     )  # fmt: skip

@@ -20,7 +20,7 @@ from lime.lime_text import LimeTextExplainer
 from scipy.stats import ConstantInputWarning, rankdata, spearmanr
 
 from cfeval_cli.core import ABSENT
-from cfeval_cli.core.client import embed
+from cfeval_cli.core.client import embed_rows
 from cfeval_cli.seeding import draw_seed, make_stream
 
 MASK = "UNKWORDZ"  # for the packages that mask words in strings; no word of the vocabulary
@@ -44,18 +44,18 @@ class Problem:
 
     def probability(self, row, label):
         """Of a label, for one row."""
-        positive = float(self.model.positive(row[None])[0])
+        positive = float(self.model.predict_positive(row[None])[0])
         return positive if label == 1 else 1.0 - positive
 
     def label(self, row):
         return int(self.labelled(row[None])[0])
 
     def labelled(self, rows):
-        return (self.model.positive(rows) > 0.5).astype(int)
+        return (self.model.predict_positive(rows) > 0.5).astype(int)
 
     def both(self, rows):
         """Probabilities of both classes, from codes or from sentences."""
-        positive = self.model.positive(self.encoded(rows))
+        positive = self.model.predict_positive(self.encoded(rows))
         return np.column_stack([1 - positive, positive])
 
     def encoded(self, rows):
@@ -150,7 +150,7 @@ def shap_values(problem, kernel, background):
     for i, (row, label) in problem.rows():
 
         def kept(rows, label=label):
-            positive = problem.model.positive(rows.astype(np.int32, copy=False))
+            positive = problem.model.predict_positive(rows.astype(np.int32, copy=False))
             return positive if label == 1 else 1.0 - positive
 
         seed = draw_seed(problem.rng("explainer.shap_kernel" if kernel else "explainer.shap", i))
@@ -342,9 +342,9 @@ def first_flip(problem, i, features):
 def descent(problem, search, i, features):
     """Algorithm 2 for one instance: all its starts in one small batch, gradients by torch."""
     model, label = problem.model, int(problem.labels[i])
-    own = torch.tensor(embed(model, problem.instances.codes[i : i + 1])[:, features])
+    own = torch.tensor(embed_rows(model, problem.instances.codes[i : i + 1])[:, features])
     weights = torch.tensor(model.weights[features])
-    rest = float(model.logits(problem.instances.codes[i : i + 1])[0]) - float((own * weights).sum())
+    rest = float(model.compute_logits(problem.instances.codes[i : i + 1])[0]) - float((own * weights).sum())
 
     def kept(vectors):
         positive = torch.sigmoid((vectors * weights).sum(dim=(1, 2)) + rest)

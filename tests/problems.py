@@ -135,12 +135,12 @@ def open_client(model, access=Access.WHITE_BOX, *, padded=False):
 
 def labels(model, codes):
     """What a model of two classes predicts."""
-    return (model.positive(codes) > 0.5).astype(int)
+    return (model.predict_positive(codes) > 0.5).astype(int)
 
 
 def kept(model, codes, of):
     """The probability of each row's class."""
-    return np.where(of == 1, model.positive(codes), 1 - model.positive(codes))
+    return np.where(of == 1, model.predict_positive(codes), 1 - model.predict_positive(codes))
 
 
 def predicted(dataset, model):

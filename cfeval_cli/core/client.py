@@ -114,7 +114,7 @@ class ModelClient:
         self._editable = model if isinstance(model, SupportsEdits) else None
         self._likely = isinstance(model, BinaryModel | Probabilistic)
         self._padded = padded
-        self.embeds = isinstance(model, HasEmbeddings) and access >= Access.GRADIENT
+        self.has_embeddings = isinstance(model, HasEmbeddings) and access >= Access.GRADIENT
         # made once: questions that are the same are put together
         self._answer: Query | None = None
         if isinstance(model, Probabilistic):
@@ -123,33 +123,33 @@ class ModelClient:
             self._answer = partial(self._timed, asked_once, model.predict)
 
     @property
-    def linear(self) -> bool:
+    def has_linear_logit(self) -> bool:
         """Whether `line` may be asked."""
         return isinstance(self._model, HasLinearLogit) and self.access >= Access.GRADIENT
 
-    def labels(self, codes: Codes) -> Ints:
+    def predict_labels(self, codes: Codes) -> Ints:
         """Predicted classes of (n, M) codes."""
         self._ask(Access.LABEL, len(codes))
         self._watch(codes)
         if self._binary is not None:
-            return (self._timed(self._binary.positive, codes) > 0.5).astype(np.int64)
+            return (self._timed(self._binary.predict_positive, codes) > 0.5).astype(np.int64)
         self._check(codes)
         answer = self._ledger.ask(self._answer or self._of(Classifier).predict, codes)
         return _likeliest(answer) if isinstance(self._model, Probabilistic) else np.asarray(answer, dtype=np.int64)
 
-    def predict(self, codes: Codes, of: Ints) -> tuple[Ints, Floats | None]:
+    def predict_with_proba(self, codes: Codes, of: Ints) -> tuple[Ints, Floats | None]:
         """Predicted classes (n,) and the probability of each row's class `of`, if it may be asked and there is one."""
         if self.access < Access.PROBABILITY or not self._likely:
-            return self.labels(codes), None
+            return self.predict_labels(codes), None
         if self._binary is not None:
             self._ask(Access.PROBABILITY, len(codes))
             self._watch(codes)
-            positive = self._timed(self._binary.positive, codes)
+            positive = self._timed(self._binary.predict_positive, codes)
             return (positive > 0.5).astype(np.int64), _probability_of(of, positive)
-        probabilities = self.probabilities(codes)
+        probabilities = self.predict_proba(codes)
         return _likeliest(probabilities), probabilities[np.arange(len(codes)), of]
 
-    def probabilities(self, codes: Codes) -> Floats:
+    def predict_proba(self, codes: Codes) -> Floats:
         """The probabilities (n, C) of all classes."""
         self._ask(Access.PROBABILITY, len(codes))
         self._watch(codes)
@@ -157,15 +157,17 @@ class ModelClient:
         answer = self._answer if isinstance(self._model, Probabilistic) else None
         return np.asarray(self._ledger.ask(answer or self._of(Probabilistic).predict_proba, codes), dtype=np.float64)
 
-    def probability(self, codes: Codes, of: Ints) -> Floats:
+    def predict_class_proba(self, codes: Codes, of: Ints) -> Floats:
         """The probability (n,) of each row's class `of`."""
         self._permit(Access.PROBABILITY)
-        _, probability = self.predict(codes, of)
+        _, probability = self.predict_with_proba(codes, of)
         if probability is None:
             raise Failure(f"{self._component} asked for probabilities that there are not.")
         return probability
 
-    def edited(self, codes: Codes, features: Ints, rows: Ints, values: Codes, of: Ints) -> tuple[Bools, Floats | None]:
+    def evaluate_edits(
+        self, codes: Codes, features: Ints, rows: Ints, values: Codes, of: Ints
+    ) -> tuple[Bools, Floats | None]:
         """Of edits: whether each (m,) is predicted otherwise than `of` (n,), and the probability of that class.
 
         The features (n, k) of some rows (m,) get the values (m, k). `rows` may be (1,) if all edits are of one row;
@@ -173,32 +175,34 @@ class ModelClient:
         """
         if self._editable is None:
             everyone = np.broadcast_to(rows, len(values))
-            labels, probability = self.predict(apply_edits(codes, features, everyone, values), of.take(everyone))
+            labels, probability = self.predict_with_proba(
+                apply_edits(codes, features, everyone, values), of.take(everyone)
+            )
             return labels != of.take(everyone), probability
         self._ask(Access.LABEL, len(values))
         if self._ledger.watching:
             self._watch(apply_edits(codes, features, np.broadcast_to(rows, len(values)), values))
-        positive = self._timed(self._editable.edited_positive, codes, features, rows, values)
+        positive = self._timed(self._editable.predict_edited, codes, features, rows, values)
         was = (of == 1).take(rows)
         flips = (positive > 0.5) != was
         return flips, None if self.access < Access.PROBABILITY else np.where(was, positive, 1.0 - positive)
 
-    def vectors(self, feature: int, codes: Codes) -> Floats:
+    def embed_values(self, feature: int, codes: Codes) -> Floats:
         """Embeddings (n, d) of values of one feature."""
         self._permit(Access.GRADIENT)
-        return self._of(HasEmbeddings).vectors(feature, codes)
+        return self._of(HasEmbeddings).embed_values(feature, codes)
 
-    def pick(self, features: Ints, codes: Codes) -> Floats:
+    def embed_features(self, features: Ints, codes: Codes) -> Floats:
         """Embeddings (n, d) of one value (n,) each, of any features (n,)."""
         self._permit(Access.GRADIENT)
-        return pick(self._of(HasEmbeddings), features, codes)
+        return embed_features(self._of(HasEmbeddings), features, codes)
 
-    def embed(self, codes: Codes) -> Floats:
+    def embed_rows(self, codes: Codes) -> Floats:
         """Embeddings (n, M, d) of whole rows."""
         self._permit(Access.GRADIENT)
-        return embed(self._of(HasEmbeddings), codes)
+        return embed_rows(self._of(HasEmbeddings), codes)
 
-    def slope(self, codes: Codes, features: Ints, of: Ints, times: float) -> GradientFunction:
+    def make_gradient_function(self, codes: Codes, features: Ints, of: Ints, times: float) -> GradientFunction:
         """A function of (rows, vectors (n, k, d)): the probability of `of` with those rows' features moved there.
 
         And `times` its gradient.
@@ -206,7 +210,7 @@ class ModelClient:
         self._permit(Access.GRADIENT)
         if not isinstance(self._model, HasAnalyticGradient):
             return self._derived(codes, features, of, times)
-        known = self._model.slope(codes, features)
+        known = self._model.make_gradient_function(codes, features)
         signs = np.where(of == 1, times, -times)
 
         def counted(rows: Ints, vectors: Floats) -> tuple[Floats, Floats]:
@@ -217,28 +221,32 @@ class ModelClient:
 
         return counted
 
-    def moved(self, codes: Codes, features: Ints, vectors: Floats, of: Ints) -> tuple[Ints, Floats]:
+    def evaluate_moved(self, codes: Codes, features: Ints, vectors: Floats, of: Ints) -> tuple[Ints, Floats]:
         """Predicted classes (n,) with the features (n, k) moved to vectors (n, k, d), and the probability of `of`."""
         self._ask(Access.GRADIENT, len(vectors))
         if isinstance(self._model, HasAnalyticGradient):
-            positive, _ = self._timed(self._model.slope(codes, features), np.arange(len(vectors)), vectors)
+            positive, _ = self._timed(
+                self._model.make_gradient_function(codes, features), np.arange(len(vectors)), vectors
+            )
             return (positive > 0.5).astype(np.int64), _probability_of(of, positive)
         import torch
 
-        whole = self._moved(torch.as_tensor(embed(self._of(HasEmbeddings), codes)), features, torch.as_tensor(vectors))
-        probabilities = self._timed(self._of(HasGradient).proba_embedded, whole).detach().numpy()
+        whole = self._moved(
+            torch.as_tensor(embed_rows(self._of(HasEmbeddings), codes)), features, torch.as_tensor(vectors)
+        )
+        probabilities = self._timed(self._of(HasGradient).predict_proba_embedded, whole).detach().numpy()
         return _likeliest(probabilities), probabilities[np.arange(len(vectors)), of]
 
     def _derived(self, codes: Codes, features: Ints, of: Ints, times: float) -> GradientFunction:
         """By autograd on whole rows, for models that do not know their gradient."""
         import torch
 
-        whole, model = torch.as_tensor(embed(self._of(HasEmbeddings), codes)), self._of(HasGradient)
+        whole, model = torch.as_tensor(embed_rows(self._of(HasEmbeddings), codes)), self._of(HasGradient)
 
         def slope(rows: Ints, vectors: Floats) -> tuple[Floats, Floats]:
             self._ask(Access.GRADIENT, len(rows))
             variable = torch.tensor(vectors, requires_grad=True)
-            probabilities = model.proba_embedded(self._moved(whole[rows], features[rows], variable))
+            probabilities = model.predict_proba_embedded(self._moved(whole[rows], features[rows], variable))
             chosen = probabilities[torch.arange(len(rows)), torch.as_tensor(of[rows])]
             (gradient,) = torch.autograd.grad(chosen.sum(), variable)
             return chosen.detach().numpy(), times * gradient.numpy()
@@ -254,62 +262,62 @@ class ModelClient:
         at = (torch.as_tensor(here), torch.as_tensor(features[here, places]))
         return whole.index_put(at, vectors[here, places])
 
-    def gradient(self, vectors: Floats, of: int) -> Floats:
+    def compute_logit_gradient(self, vectors: Floats, of: int) -> Floats:
         """The gradient (n, M, d), at embeddings (n, M, d), of the logit of a class less the mean of the others'."""
         self._ask(Access.GRADIENT, len(vectors))
         import torch
 
         variable = torch.tensor(vectors, requires_grad=True)
         if isinstance(self._model, HasLogits):
-            logits = self._timed(self._model.logits_embedded, variable)
+            logits = self._timed(self._model.compute_logits_embedded, variable)
         else:
-            logits = torch.log(self._timed(self._of(HasGradient).proba_embedded, variable))
+            logits = torch.log(self._timed(self._of(HasGradient).predict_proba_embedded, variable))
         others = torch.arange(logits.shape[1]) != of
         (found,) = torch.autograd.grad((logits[:, of] - logits[:, others].mean(dim=1)).sum(), variable)
         return np.asarray(found.numpy())
 
-    def encoded(self) -> HasEncodedEstimator:
+    def get_encoded_estimator(self) -> HasEncodedEstimator:
         """What stands behind the encoder of an estimator; what is done with it is not counted."""
         self._permit(Access.WHITE_BOX)
         return self._of(HasEncodedEstimator)
 
-    def line(self, codes: Codes) -> tuple[Floats, Floats]:
+    def compute_linear_logits(self, codes: Codes) -> tuple[Floats, Floats]:
         """Logits (n,) and their slopes ∂ logit / ∂ embedding (M, d), of a linear model."""
         self._ask(Access.GRADIENT, len(codes))
-        return self._timed(self._of(HasLinearLogit).logits, codes), self._of(HasLinearLogit).slopes()
+        return self._timed(self._of(HasLinearLogit).compute_logits, codes), self._of(HasLinearLogit).get_slopes()
 
-    def effects(self, codes: Codes, of: Ints) -> Floats:
+    def compute_effects(self, codes: Codes, of: Ints) -> Floats:
         """Effects (n, M) of the values on the logit of each row's class `of`."""
         self._permit(Access.WHITE_BOX)
-        return self._of(HasAdditiveEffects).effects(codes, of)
+        return self._of(HasAdditiveEffects).compute_effects(codes, of)
 
-    def value_effects(self, feature: int, of: int) -> Floats:
+    def compute_value_effects(self, feature: int, of: int) -> Floats:
         """Effects of every value of one feature on the logit of one class."""
         self._permit(Access.WHITE_BOX)
-        return self._of(HasAdditiveEffects).value_effects(feature, of)
+        return self._of(HasAdditiveEffects).compute_value_effects(feature, of)
 
-    def mean_effects(self) -> Floats:
+    def compute_mean_effects(self) -> Floats:
         """Mean effect (C, M) of each feature on each class over the training set."""
         self._permit(Access.WHITE_BOX)
-        return self._of(HasAdditiveEffects).mean_effects()
+        return self._of(HasAdditiveEffects).compute_mean_effects()
 
-    def leaves(self) -> Leaves:
+    def get_leaves(self) -> Leaves:
         """All that a decision tree says."""
         self._permit(Access.WHITE_BOX)
-        return self._of(HasLeaves).leaves()
+        return self._of(HasLeaves).get_leaves()
 
-    def reads(self) -> Bools | None:
+    def get_used_features(self) -> Bools | None:
         """Whether each feature (M,) is read; None if the model does not know."""
         self._permit(Access.WHITE_BOX)
-        return self._model.reads() if isinstance(self._model, HasReadFeatures) else None
+        return self._model.get_used_features() if isinstance(self._model, HasReadFeatures) else None
 
     @property
-    def sums(self) -> bool:
+    def has_effects(self) -> bool:
         """Whether effects may be asked."""
         return isinstance(self._model, HasAdditiveEffects) and self.access >= Access.WHITE_BOX
 
     @property
-    def branches(self) -> bool:
+    def has_leaves(self) -> bool:
         """Whether leaves may be asked."""
         return isinstance(self._model, HasLeaves) and self.access >= Access.WHITE_BOX
 
@@ -368,20 +376,20 @@ def apply_edits(codes: Codes, features: Ints, rows: Ints, values: Codes) -> Code
     return edited
 
 
-def embed(model: HasEmbeddings, codes: Codes) -> Floats:
+def embed_rows(model: HasEmbeddings, codes: Codes) -> Floats:
     """Embeddings (n, M, d) of whole rows."""
-    return np.stack([model.vectors(j, codes[:, j]) for j in range(codes.shape[1])], axis=1)
+    return np.stack([model.embed_values(j, codes[:, j]) for j in range(codes.shape[1])], axis=1)
 
 
-def pick(model: HasEmbeddings, features: Ints, codes: Codes) -> Floats:
+def embed_features(model: HasEmbeddings, features: Ints, codes: Codes) -> Floats:
     """Embeddings (n, d) of one value (n,) each, of any features (n,)."""
     if isinstance(model, SupportsBatchedEmbedding):
-        return model.pick(features, codes)
-    dim = model.vectors(0, np.zeros(1, dtype=np.int32)).shape[1]
+        return model.embed_features(features, codes)
+    dim = model.embed_values(0, np.zeros(1, dtype=np.int32)).shape[1]
     picked = np.zeros((len(codes), dim))
     for j in np.unique(features):
         rows = features == j
-        picked[rows] = model.vectors(int(j), codes[rows])
+        picked[rows] = model.embed_values(int(j), codes[rows])
     return picked
 
 

@@ -116,7 +116,7 @@ def of_subject(dataset: Dataset, model: Model) -> str | None:
     if not isinstance(model, HasArrays):
         return None
     digest = sha256(f"{dataset.fingerprint} {of_code(kind)}".encode())
-    for name, array in sorted(model.arrays().items()):
+    for name, array in sorted(model.to_arrays().items()):
         digest.update(f"{name} {array.dtype} {array.shape}".encode())
         digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()

@@ -69,7 +69,7 @@ class BinaryModel(ABC):
     """Two classes and one number; the prediction is 1 exactly where that is over 0.5."""
 
     @abstractmethod
-    def positive(self, codes: Codes) -> Floats:
+    def predict_positive(self, codes: Codes) -> Floats:
         """P(1|x) of (n, M) codes."""
 
 
@@ -77,7 +77,7 @@ class SupportsEdits(BinaryModel):
     """Evaluates edits without making every row."""
 
     @abstractmethod
-    def edited_positive(self, codes: Codes, features: Ints, rows: Ints, values: Codes) -> Floats:
+    def predict_edited(self, codes: Codes, features: Ints, rows: Ints, values: Codes) -> Floats:
         """P(1|x) (m,) of edits: the features (n, k) of some rows (m,) get the values (m, k).
 
         `rows` may be (1,) if all edits are of one row; where no feature is named, the value is ABSENT.
@@ -88,7 +88,7 @@ class HasEmbeddings(ABC):
     """Gives each value a vector; an absent feature is zero."""
 
     @abstractmethod
-    def vectors(self, feature: int, codes: Codes) -> Floats:
+    def embed_values(self, feature: int, codes: Codes) -> Floats:
         """Embeddings (n, d) of values of one feature."""
 
 
@@ -96,7 +96,7 @@ class SupportsBatchedEmbedding(HasEmbeddings):
     """Finds the vectors of many features at once."""
 
     @abstractmethod
-    def pick(self, features: Ints, codes: Codes) -> Floats:
+    def embed_features(self, features: Ints, codes: Codes) -> Floats:
         """Embeddings (n, d) of one value (n,) each, of any features (n,)."""
 
 
@@ -104,7 +104,7 @@ class HasGradient(HasEmbeddings):
     """Can be asked about embeddings that are no value's."""
 
     @abstractmethod
-    def proba_embedded(self, vectors: torch.Tensor) -> torch.Tensor:
+    def predict_proba_embedded(self, vectors: torch.Tensor) -> torch.Tensor:
         """Probabilities (n, C) of embeddings (n, M, d), differentiable."""
 
 
@@ -112,7 +112,7 @@ class HasLogits(HasGradient):
     """Tells what its probabilities are made of, exactly where those round to 0 or 1."""
 
     @abstractmethod
-    def logits_embedded(self, vectors: torch.Tensor) -> torch.Tensor:
+    def compute_logits_embedded(self, vectors: torch.Tensor) -> torch.Tensor:
         """Logits (n, C) of embeddings (n, M, d), differentiable, whose softmax is the probabilities."""
 
 
@@ -120,7 +120,7 @@ class HasAnalyticGradient(BinaryModel, HasEmbeddings):
     """Knows its gradient without automatic differentiation."""
 
     @abstractmethod
-    def slope(self, codes: Codes, features: Ints) -> GradientFunction:
+    def make_gradient_function(self, codes: Codes, features: Ints) -> GradientFunction:
         """P(1|x) and its gradient where some features' embeddings are moved."""
 
 
@@ -128,11 +128,11 @@ class HasLinearLogit(HasEmbeddings):
     """Two classes, the logit linear in the embeddings."""
 
     @abstractmethod
-    def logits(self, codes: Codes) -> Floats:
+    def compute_logits(self, codes: Codes) -> Floats:
         """log P(1|x) - log P(0|x)."""
 
     @abstractmethod
-    def slopes(self) -> Floats:
+    def get_slopes(self) -> Floats:
         """∂ logit / ∂ embedding (M, d)."""
 
 
@@ -140,15 +140,15 @@ class HasAdditiveEffects(ABC):
     """A judge whose logit of a class, against the others, is a sum of one effect for each feature."""
 
     @abstractmethod
-    def effects(self, codes: Codes, of: Ints) -> Floats:
+    def compute_effects(self, codes: Codes, of: Ints) -> Floats:
         """Effects (n, M) of the values on the logit of each row's class `of` (n,)."""
 
     @abstractmethod
-    def value_effects(self, feature: int, of: int) -> Floats:
+    def compute_value_effects(self, feature: int, of: int) -> Floats:
         """Effects of every value of one feature on the logit of one class."""
 
     @abstractmethod
-    def mean_effects(self) -> Floats:
+    def compute_mean_effects(self) -> Floats:
         """Mean effect (C, M) of each feature on each class over the training set."""
 
 
@@ -159,7 +159,7 @@ class Leaves:
     boxes: tuple[Bools, ...]  # for each feature, which of its values (L, V) a leaf takes
     probabilities: Floats  # (L, C)
 
-    def takes(self, feature: int, codes: Codes) -> Bools:
+    def accepts(self, feature: int, codes: Codes) -> Bools:
         """Whether each leaf takes each of some values (n,) of a feature: (n, L)."""
         return self.boxes[feature].T[codes]
 
@@ -168,7 +168,7 @@ class HasLeaves(ABC):
     """A judge that is one decision tree."""
 
     @abstractmethod
-    def leaves(self) -> Leaves:
+    def get_leaves(self) -> Leaves:
         """All that it says, leaf by leaf."""
 
 
@@ -176,7 +176,7 @@ class HasReadFeatures(ABC):
     """Knows which features it looks at."""
 
     @abstractmethod
-    def reads(self) -> Bools:
+    def get_used_features(self) -> Bools:
         """Whether each feature (M,) is read; no prediction depends on one that is not."""
 
 
@@ -184,7 +184,7 @@ class HasEncodedEstimator(ABC):
     """An object of some library behind an encoder: a package that knows the library can look into it."""
 
     @abstractmethod
-    def inside(self) -> object:
+    def get_estimator(self) -> object:
         """The object itself."""
 
     @abstractmethod
@@ -192,11 +192,11 @@ class HasEncodedEstimator(ABC):
         """What it is given (n, W) for (n, M) codes."""
 
     @abstractmethod
-    def owners(self) -> Ints:
+    def get_column_features(self) -> Ints:
         """The feature (W,) that each column belongs to."""
 
     @abstractmethod
-    def known_classes(self) -> Ints:
+    def get_estimator_classes(self) -> Ints:
         """The classes that it tells probabilities of, in its own order."""
 
 
@@ -204,11 +204,11 @@ class Reparametrisable(HasLinearLogit):
     """Can be written in other parameters that give every input the same prediction."""
 
     @abstractmethod
-    def changes(self, *, padded: bool) -> tuple[ParameterChange, ...]:
+    def list_changes(self, *, padded: bool) -> tuple[ParameterChange, ...]:
         """What can be changed; rows are `padded` if they may end early."""
 
     @abstractmethod
-    def reparametrised(self, dataset: Dataset, changes: Collection[ParameterChange], rng: np.random.Generator) -> Model:
+    def reparametrise(self, dataset: Dataset, changes: Collection[ParameterChange], rng: np.random.Generator) -> Model:
         """The same predictions from other parameters; a change is drawn alike whichever others are made with it."""
 
 
@@ -216,7 +216,7 @@ class HasArrays(ABC):
     """Says all of itself in plain arrays."""
 
     @abstractmethod
-    def arrays(self) -> dict[str, NDArray[Any]]:
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
         """What is written to model.npz."""
 
 
@@ -322,7 +322,9 @@ class ModelSpec:
     @staticmethod
     def from_model(dataset: Dataset, model: Model) -> ModelSpec:
         """The same of a model that is there."""
-        return ModelSpec(dataset, type(model), isinstance(model, HasReadFeatures) and not model.reads().all())
+        return ModelSpec(
+            dataset, type(model), isinstance(model, HasReadFeatures) and not model.get_used_features().all()
+        )
 
     def supports(self, ability: type) -> bool:
         """Whether the model will have an ability, which is one of the protocols of this module."""

@@ -44,4 +44,4 @@ def shares(squared: Floats, counts: Floats, size: int) -> Floats:
 
 def training_classes(inputs: MetricInput) -> Ints:
     """What the model predicts for the training rows."""
-    return inputs.memory.once("training classes", lambda: inputs.model.labels(inputs.dataset.train.codes))
+    return inputs.memory.once("training classes", lambda: inputs.model.predict_labels(inputs.dataset.train.codes))

@@ -49,7 +49,7 @@ def tried(
             allowed = dataset.features[j].may(own[mine, None], values[None]) & (own[mine, None] != values)
             edits = np.tile(values, len(mine))[:, None]
             which = np.repeat(np.arange(len(mine)), len(values))
-            turned, remains = model.edited(codes[mine], features[mine, None], which, edits, labels[mine])
+            turned, remains = model.evaluate_edits(codes[mine], features[mine, None], which, edits, labels[mine])
             flips[mine] = (turned.reshape(allowed.shape) & allowed).any(axis=1)
             if remains is not None and len(values):
                 cost = np.where(allowed, remains.reshape(allowed.shape), np.inf)

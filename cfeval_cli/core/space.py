@@ -8,7 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
-from cfeval_cli.core.client import embed, pick
+from cfeval_cli.core.client import embed_features, embed_rows
 from cfeval_cli.core.counterfactual import Distance, Search
 from cfeval_cli.core.data import ABSENT, NO_FEATURE, Codes, Dataset, Floats, Ints
 from cfeval_cli.core.model import Access, HasEmbeddings, Model, ModelSpec
@@ -186,13 +186,15 @@ class Embedding:
     def squared(self, codes: Codes, edited: Codes) -> Floats:
         """The squared length of the difference, to which only exchanged values add."""
         rows, features = np.divmod(np.flatnonzero(codes != edited), codes.shape[1])
-        gap = pick(self.model, features, edited[rows, features]) - pick(self.model, features, codes[rows, features])
+        gap = embed_features(self.model, features, edited[rows, features]) - embed_features(
+            self.model, features, codes[rows, features]
+        )
         squared = np.einsum("nd,nd->n", gap, gap)
         return np.bincount(rows, squared, minlength=len(codes)).astype(np.float64, copy=False)
 
     def norms(self, codes: Codes) -> Floats:
         """The squared length."""
-        return _in_parts(lambda a: (embed(self.model, a) ** 2).sum(axis=(1, 2)), codes)
+        return _in_parts(lambda a: (embed_rows(self.model, a) ** 2).sum(axis=(1, 2)), codes)
 
     def squared_matrix(self, codes: Codes, features: Ints, values: Codes) -> Floats:
         """By matrix products, which may round to 1e-8 where vectors are nearly the same."""
@@ -207,21 +209,21 @@ class Embedding:
 
     def gap(self, codes: Codes, features: Ints, vectors: Floats) -> Floats:
         """How far each feature (n, k) of each row has been moved: (n, k, d), zero where there is none."""
-        own = pick(self.model, features.ravel(), np.take_along_axis(codes, features, axis=1).ravel())
+        own = embed_features(self.model, features.ravel(), np.take_along_axis(codes, features, axis=1).ravel())
         return np.where((features == NO_FEATURE)[:, :, None], 0.0, vectors - own.reshape(vectors.shape))
 
     @property
     def dim(self) -> int:
         """The length of an embedding."""
-        return int(self.model.vectors(0, np.zeros(1, dtype=np.int32)).shape[1])
+        return int(self.model.embed_values(0, np.zeros(1, dtype=np.int32)).shape[1])
 
     def rows(self, codes: Codes) -> Floats:
         """Rows as vectors (n, M·d)."""
-        return embed(self.model, codes).reshape(len(codes), -1)
+        return embed_rows(self.model, codes).reshape(len(codes), -1)
 
     def block(self, features: Ints, values: Codes) -> Floats:
         """Values of some features as vectors (n, k·d)."""
-        return np.concatenate([self.model.vectors(int(j), values[:, i]) for i, j in enumerate(features)], axis=1)
+        return np.concatenate([self.model.embed_values(int(j), values[:, i]) for i, j in enumerate(features)], axis=1)
 
     def columns(self, features: Ints) -> Ints:
         """Where the vectors of some features stand in a row's."""

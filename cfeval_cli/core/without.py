@@ -37,7 +37,7 @@ def outcome(model: ModelClient, rows: Rows, gone: Bools, stand_ins: Replacement)
     """The same, and how far the draws take p(ŷ) from where it was, either way."""
     if stand_ins.value is not None:
         edited = np.where(gone & (rows.codes != ABSENT), np.int32(stand_ins.value), rows.codes)
-        labels, probability = model.predict(edited, rows.labels)
+        labels, probability = model.predict_with_proba(edited, rows.labels)
         return _one((labels != rows.labels).astype(float), probability, rows)
     if stand_ins.vectors is not None:
         return _one(*_moved(model, rows, gone & (rows.codes != ABSENT), stand_ins.vectors), rows)
@@ -46,7 +46,7 @@ def outcome(model: ModelClient, rows: Rows, gone: Bools, stand_ins: Replacement)
     for batch in _batches(rows, gone, stand_ins):
         edited = np.concatenate([_edited(rows.codes[part.rows], part.features, part.values) for part in batch])
         before = np.concatenate([np.repeat(rows.labels[part.rows], len(part.values)) for part in batch])
-        labels, probability = model.predict(edited, before)
+        labels, probability = model.predict_with_proba(edited, before)
         told = told and probability is not None
         start = 0
         for part in batch:
@@ -109,7 +109,7 @@ def _moved(model: ModelClient, rows: Rows, gone: Bools, vectors: Floats) -> tupl
     for some in (slice(start, start + step) for start in range(0, len(rows), step)):
         order = np.argsort(~gone[some], axis=1, kind="stable")[:, : max(1, int(gone[some].sum(axis=1).max(initial=0)))]
         features = np.where(np.take_along_axis(gone[some], order, axis=1), order, NO_FEATURE)
-        labels, left[some] = model.moved(rows.codes[some], features, vectors[features], rows.labels[some])
+        labels, left[some] = model.evaluate_moved(rows.codes[some], features, vectors[features], rows.labels[some])
         flips[some] = labels != rows.labels[some]
     return flips, left
 

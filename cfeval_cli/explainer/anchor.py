@@ -75,7 +75,7 @@ class Anchor(Explainer):
 
                 def sample(parts: list[int], size: int, draw: Draw = draw, label: int = label) -> tuple[Bools, Bools]:
                     holds, rows = draw(parts, size)
-                    return holds, model.labels(rows()) == label
+                    return holds, model.predict_labels(rows()) == label
 
                 coverage, _ = draw([], n_coverage)
                 rules.append(_once([(int(places[part]), p) for part, p in search.find(sample, coverage)]))

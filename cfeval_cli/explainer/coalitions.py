@@ -76,7 +76,7 @@ def _answers(model: ModelClient, codes: Codes, label: int, columns: Codes, featu
     """p(label) (n,) of rows, given as columns (M, n), in which some features (m, n) become the instance's own."""
     for j, mine in zip(features.tolist(), own, strict=True):
         np.copyto(columns[j], codes[j], where=mine)
-    return model.probability(columns.T, np.full(columns.shape[1], label))
+    return model.predict_class_proba(columns.T, np.full(columns.shape[1], label))
 
 
 def permutation(model: ModelClient, codes: Codes, label: int, rows: Codes, times: int, random: Any) -> Floats:

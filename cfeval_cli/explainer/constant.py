@@ -27,7 +27,7 @@ class Constant(Explainer):
         sums, counts = np.zeros(dataset.width), np.zeros(dataset.width)
         for start in range(0, len(dataset.train), _AT_ONCE):
             codes = dataset.train.codes[start : start + _AT_ONCE]
-            rows = Rows(dataset.train.ids[start : start + _AT_ONCE], codes, model.labels(codes))
+            rows = Rows(dataset.train.ids[start : start + _AT_ONCE], codes, model.predict_labels(codes))
             there = codes != ABSENT
             sums += np.where(there, self.truth.importance(dataset, model, rows), 0.0).sum(axis=0)
             counts += there.sum(axis=0)

@@ -59,14 +59,16 @@ class DecisionBoundary(Explainer):
 
     def fit(self, dataset: Dataset, model: ModelClient) -> Callable[[Batch], Explanation]:
         """Lay out what a value may be exchanged for: the training distribution, or the nearest words."""
-        another = _nearest(dataset, model, self.n_neighbours) if dataset.padded and model.embeds else _drawn(dataset)
+        another = (
+            _nearest(dataset, model, self.n_neighbours) if dataset.padded and model.has_embeddings else _drawn(dataset)
+        )
 
         def explain(batch: Batch) -> Explanation:
             rows: list[list[tuple[int, float]]] = []
             for i in range(len(batch)):
                 codes = batch.codes[i]
                 samples = self._samples(codes, another, batch.rng(i), dataset.free)
-                flips = samples[model.labels(samples) != batch.labels[i]]
+                flips = samples[model.predict_labels(samples) != batch.labels[i]]
                 rows.append(_explained(codes, int(batch.labels[i]), flips, model) if len(flips) else [])
             return Explanation.ragged(rows)
 
@@ -123,13 +125,13 @@ def _one_way(dataset: Dataset, feature: int, own: int, uniform: Floats) -> Codes
 def _nearest(dataset: Dataset, model: ModelClient, size: int) -> Another:
     """Words among the nearest in the embedding space, never the mask."""
     words = dataset.values(0)
-    vectors = model.vectors(0, words)
+    vectors = model.embed_values(0, words)
     norms = (vectors**2).sum(axis=1)
     known: dict[int, Codes] = {}
 
     def neighbours(own: int) -> Codes:
         if own not in known:
-            vector = model.vectors(0, np.array([own], dtype=np.int32))[0]
+            vector = model.embed_values(0, np.array([own], dtype=np.int32))[0]
             gaps = np.where(words == own, np.inf, norms - 2.0 * vectors @ vector)
             few = min(size, int(np.isfinite(gaps).sum()))
             near = np.argpartition(gaps, few - 1)[:few]
@@ -162,7 +164,7 @@ def _explained(codes: Codes, label: int, flips: Codes, model: ModelClient) -> li
     features = np.flatnonzero(best != codes)
     alone = np.tile(codes, (len(features) + 1, 1))  # the last row is x itself
     alone[np.arange(len(features)), features] = best[features]
-    labels, probability = model.predict(alone, np.full(len(alone), label))
+    labels, probability = model.predict_with_proba(alone, np.full(len(alone), label))
     kept = (labels == label).astype(float) if probability is None else probability
     drops = kept[-1] - kept[:-1]
     order = np.argsort(-drops, kind="stable")
@@ -171,6 +173,6 @@ def _explained(codes: Codes, label: int, flips: Codes, model: ModelClient) -> li
 
 def _nearest_of(edits: Codes, codes: Codes, model: ModelClient) -> int:
     """The edit whose embeddings are nearest to those of the instance; the first, without embeddings."""
-    if not model.embeds:
+    if not model.has_embeddings:
         return 0
-    return int(((model.embed(edits) - model.embed(codes[None])) ** 2).sum(axis=(1, 2)).argmin())
+    return int(((model.embed_rows(edits) - model.embed_rows(codes[None])) ** 2).sum(axis=(1, 2)).argmin())

@@ -28,4 +28,4 @@ class GradientInput(ByGradient):
 
     def slope(self, model: ModelClient, vectors: Floats, baselines: Floats, label: int) -> Floats:
         """The same from every baseline."""
-        return model.gradient(vectors[None], label)
+        return model.compute_logit_gradient(vectors[None], label)

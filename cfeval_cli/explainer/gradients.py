@@ -59,7 +59,9 @@ class ByGradient(Explainer):
         def explain(batch: Batch) -> Explanation:
             scores, there = np.zeros(batch.codes.shape), batch.codes != ABSENT
             with use_one_thread():
-                for i, vectors in enumerate(model.embed(batch.codes)):  # one by one: who else is asked changes no bit
+                for i, vectors in enumerate(
+                    model.embed_rows(batch.codes)
+                ):  # one by one: who else is asked changes no bit
                     starts = np.where(there[i][:, None], baselines, 0.0)
                     slope = self.slope(model, vectors, starts, int(batch.labels[i]))
                     scores[i] = weights @ (slope * (vectors - starts)).sum(axis=2)
@@ -73,4 +75,4 @@ def _baselines(stand_ins: Replacement, dataset: Dataset, model: ModelClient) -> 
     if stand_ins.vectors is not None:
         return stand_ins.vectors[None], np.ones(1)
     codes, weights = stand_ins.sample(np.arange(dataset.width))
-    return model.embed(codes), weights
+    return model.embed_rows(codes), weights

@@ -43,7 +43,7 @@ class IntegratedGradients(ByGradient):
         means = []
         for start in baselines:
             path = start + points[:, None, None] * (vectors - start)
-            means.append((weights[:, None, None] * model.gradient(path, label)).sum(axis=0))
+            means.append((weights[:, None, None] * model.compute_logit_gradient(path, label)).sum(axis=0))
         return np.stack(means)
 
 

@@ -73,7 +73,7 @@ class Lime(Explainer):
             for i in range(len(batch)):
                 there = np.flatnonzero(batch.codes[i] != ABSENT)
                 kept, samples = draw(batch.codes[i], np.random.RandomState(draw_seed(batch.rng(i))))
-                target = model.probability(samples, np.full(len(samples), batch.labels[i]))
+                target = model.predict_class_proba(samples, np.full(len(samples), batch.labels[i]))
                 weights = kernel(np.arange(len(there) + 1.0))[np.count_nonzero(kept, axis=0)]
                 rows.append(self._ordered(there, _ridge(kept.astype(float), target, weights)))
             return Explanation.ragged(rows)

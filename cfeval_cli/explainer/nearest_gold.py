@@ -54,7 +54,7 @@ class NearestGold(Explainer):
         def explain(batch: Batch) -> Explanation:
             rows = near.row_of(batch.codes)
             codes = train.codes[rows]
-            others = Rows(train.ids[rows], codes, model.labels(codes))
+            others = Rows(train.ids[rows], codes, model.predict_labels(codes))
             importance = self.truth.importance(dataset, model, others)
             return Explanation.ranked(importance, np.ones(importance.shape, dtype=bool))
 

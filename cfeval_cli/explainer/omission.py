@@ -74,7 +74,7 @@ class Omission(Explainer):
         stand_ins = [ready.sample(np.array([j])) for j in range(dataset.width)]
 
         def explain(batch: Batch) -> Explanation:
-            before = model.probability(batch.codes, batch.labels)
+            before = model.predict_class_proba(batch.codes, batch.labels)
             drops = np.zeros(batch.codes.shape)
             if ready.vectors is not None:
                 for j in range(dataset.width):
@@ -86,7 +86,7 @@ class Omission(Explainer):
                 rows = np.flatnonzero(batch.codes[:, j] != ABSENT)
                 n, size = len(rows), len(values)
                 edits = (np.full((n, 1), j), np.repeat(np.arange(n), size), np.tile(values, (n, 1)))
-                _, after = model.edited(batch.codes[rows], *edits, batch.labels[rows])
+                _, after = model.evaluate_edits(batch.codes[rows], *edits, batch.labels[rows])
                 if after is None:
                     raise ValueError("omission needs probabilities")
                 weighted = after.reshape(n, size) * weights

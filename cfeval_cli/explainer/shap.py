@@ -152,13 +152,13 @@ def _linear(dataset: Dataset, model: ModelClient) -> Scores:
 
     train = dataset.train.codes
     means = np.stack([_mean(model, j, train[:, j]) for j in range(dataset.width)])
-    logits, slopes = model.line(train[:1])
-    bias = float(logits[0] - (model.embed(train[:1])[0] * slopes).sum())
+    logits, slopes = model.compute_linear_logits(train[:1])
+    bias = float(logits[0] - (model.embed_rows(train[:1])[0] * slopes).sum())
     masker = shap.maskers.Independent({"mean": means.ravel(), "cov": np.zeros((1, 1))})
     package = shap.LinearExplainer((slopes.ravel(), bias), masker)
 
     def scores(batch: Batch) -> Floats:
-        told = package.shap_values(model.embed(batch.codes).reshape(len(batch), -1))
+        told = package.shap_values(model.embed_rows(batch.codes).reshape(len(batch), -1))
         towards = np.where(batch.labels == 1, 1.0, -1.0)[:, None]
         return np.asarray(towards * told.reshape(len(batch), dataset.width, -1).sum(axis=2))
 
@@ -168,22 +168,22 @@ def _linear(dataset: Dataset, model: ModelClient) -> Scores:
 def _mean(model: ModelClient, feature: int, codes: Codes) -> Floats:
     values, counts = np.unique(codes[codes != ABSENT], return_counts=True)
     if not len(values):
-        return np.zeros(model.vectors(feature, np.zeros(1, dtype=np.int32)).shape[1])
-    return np.asarray(counts @ model.vectors(feature, values.astype(np.int32)) / counts.sum())
+        return np.zeros(model.embed_values(feature, np.zeros(1, dtype=np.int32)).shape[1])
+    return np.asarray(counts @ model.embed_values(feature, values.astype(np.int32)) / counts.sum())
 
 
 def _tree(model: ModelClient, rows: Codes) -> Scores | str:
     """By the package, on the columns that the trees are given; a feature has the sum of its columns. Or why not."""
-    encoded = model.encoded()
-    columns, owners, classes = encoded.encode(rows), encoded.owners(), encoded.known_classes()
+    encoded = model.get_encoded_estimator()
+    columns, owners, classes = encoded.encode(rows), encoded.get_column_features(), encoded.get_estimator_classes()
     try:
-        package = _package(encoded.inside(), columns)
+        package = _package(encoded.get_estimator(), columns)
         # it rounds what is explained to the numbers that the trees read, and forgets the background
-        package = _package(encoded.inside(), columns.astype(package.model.input_dtype).astype(np.float64))
+        package = _package(encoded.get_estimator(), columns.astype(package.model.input_dtype).astype(np.float64))
         values = _of_classes(package.shap_values(columns, check_additivity=False), len(classes))
     except Exception as error:  # whatever kind of model the package does not know, and says so in whatever way
         return f"the package says: {' '.join(str(error).split())[:200]}"
-    known = model.probabilities(rows)[:, classes]
+    known = model.predict_proba(rows)[:, classes]
     apart = np.abs(values.sum(axis=1) - (known - known.mean(axis=0))).max()
     if not apart <= _NEAR:  # as with splits by category, which the package takes for numbers
         return f"the values do not sum to the model's probabilities: they are {apart:.2g} away"

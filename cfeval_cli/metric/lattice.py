@@ -144,7 +144,7 @@ class Edits:
 
         which, different = pd.factorize(self._numbered(row, wanted))
         codes = (different[:, None] // self.units % self.digits - 1).astype(np.int32)
-        _, probability = model.predict(codes, np.full(len(codes), label))
+        _, probability = model.predict_with_proba(codes, np.full(len(codes), label))
         if probability is None:
             raise ValueError("a drop needs probabilities before and after the edit")
         weights = self.weights if wanted.all() else self.weights[np.repeat(wanted, self.counts)]

@@ -55,7 +55,7 @@ class Naopc(Curve):
         stand_ins = way.stand_ins
         if stand_ins is None:
             raise ValueError(way.reason)
-        linear = inputs.model.linear and (stand_ins.value is not None or stand_ins.vectors is not None)
+        linear = inputs.model.has_linear_logit and (stand_ins.value is not None or stand_ins.vectors is not None)
         lattice = None if linear else self._lattice(inputs, way, stand_ins)
         search = way if linear or lattice is not None else self._coarse(inputs, way)
         some = np.arange(len(inputs)) if linear else self._sample(inputs, search, lattice)
@@ -116,13 +116,13 @@ class Naopc(Curve):
         i are counted. By rising δ it has the smallest. (A mean of several σ, as with `marginal`, has no such order.)
         """
         codes, width = inputs.codes[rows], inputs.dataset.width
-        _, slopes = inputs.model.line(codes[:0])
+        _, slopes = inputs.model.compute_linear_logits(codes[:0])
         instead = stand_ins.vectors
         if instead is None:
-            instead = inputs.model.embed(np.full((1, width), stand_ins.value, dtype=np.int32))[0]
+            instead = inputs.model.embed_rows(np.full((1, width), stand_ins.value, dtype=np.int32))[0]
         sign = np.where(inputs.labels[rows] == 1, 1.0, -1.0)[:, None]
         taken = np.stack(
-            [(inputs.model.vectors(j, codes[:, j]) - instead[j]) @ slopes[j] for j in range(width)], axis=1
+            [(inputs.model.embed_values(j, codes[:, j]) - instead[j]) @ slopes[j] for j in range(width)], axis=1
         )
         there = codes != ABSENT
         effects = [np.where(there, towards * sign * taken, -np.inf) for towards in (-1.0, 1.0)]

@@ -73,7 +73,7 @@ def changed(inputs: MetricInput, found: Counterfactuals) -> Bools:
         return np.asarray(there & (np.take_along_axis(found.codes, features, axis=1) != own))
     if found.vectors is None:
         raise ValueError("an edit exchanges values or moves embeddings")
-    before = inputs.model.pick(features.ravel(), own.ravel()).reshape(found.vectors.shape)
+    before = inputs.model.embed_features(features.ravel(), own.ravel()).reshape(found.vectors.shape)
     return np.asarray(there & (before != found.vectors).any(axis=2))
 
 
@@ -85,11 +85,11 @@ def _kept(inputs: MetricInput, found: Counterfactuals) -> Floats:
     if found.codes is not None:
         reset = found.codes[rows]
         reset[np.arange(len(rows)), features] = inputs.codes[rows, features]
-        after = inputs.model.labels(reset)
+        after = inputs.model.predict_labels(reset)
     elif found.vectors is not None:
         left = found.features[rows].copy()
         left[np.arange(len(rows)), places] = NO_FEATURE
-        after = inputs.model.moved(inputs.codes[rows], left, found.vectors[rows], labels)[0]
+        after = inputs.model.evaluate_moved(inputs.codes[rows], left, found.vectors[rows], labels)[0]
     else:
         raise ValueError("an edit exchanges values or moves embeddings")
     return np.bincount(rows, after != labels, minlength=len(inputs)).astype(np.float64)

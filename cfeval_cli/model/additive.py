@@ -43,37 +43,37 @@ class AdditiveModel(SupportsEdits, core.HasAdditiveEffects, HasReadFeatures, Has
 
     linear: LinearModel  # whose embeddings are the effects themselves
 
-    def positive(self, codes: Codes) -> Floats:
+    def predict_positive(self, codes: Codes) -> Floats:
         """P(1|x) of (n, M) codes."""
-        return self.linear.positive(codes)
+        return self.linear.predict_positive(codes)
 
     def predict_proba(self, codes: Codes) -> Floats:
         """Probabilities (n, 2) of (n, M) codes."""
         return self.linear.predict_proba(codes)
 
-    def edited_positive(self, codes: Codes, features: Ints, rows: Ints, values: Codes) -> Floats:
+    def predict_edited(self, codes: Codes, features: Ints, rows: Ints, values: Codes) -> Floats:
         """P(1|x) (m,) of edits: the features (n, k) of some rows (m,) get the values (m, k)."""
-        return self.linear.edited_positive(codes, features, rows, values)
+        return self.linear.predict_edited(codes, features, rows, values)
 
-    def effects(self, codes: Codes, of: Ints) -> Floats:
+    def compute_effects(self, codes: Codes, of: Ints) -> Floats:
         """Effects (n, M) of the values on the logit of each row's class."""
-        return self.linear.effects(codes, of)
+        return self.linear.compute_effects(codes, of)
 
-    def value_effects(self, feature: int, of: int) -> Floats:
+    def compute_value_effects(self, feature: int, of: int) -> Floats:
         """Effects of every value of one feature on the logit of one class."""
-        return self.linear.value_effects(feature, of)
+        return self.linear.compute_value_effects(feature, of)
 
-    def mean_effects(self) -> Floats:
+    def compute_mean_effects(self) -> Floats:
         """Mean effect (2, M) of each feature on each class over the training set."""
-        return self.linear.mean_effects()
+        return self.linear.compute_mean_effects()
 
-    def reads(self) -> Bools:
+    def get_used_features(self) -> Bools:
         """The features (M,) that it was trained on."""
-        return self.linear.reads()
+        return self.linear.get_used_features()
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
         """What is written to model.npz."""
-        return self.linear.arrays()
+        return self.linear.to_arrays()
 
 
 @dataclass(frozen=True)
@@ -93,24 +93,24 @@ class AdditiveClasses(core.HasAdditiveEffects, HasReadFeatures, HasArrays):
         raised = np.exp(logits - logits.max(axis=1, keepdims=True))
         return np.asarray(raised / raised.sum(axis=1, keepdims=True))
 
-    def effects(self, codes: Codes, of: Ints) -> Floats:
+    def compute_effects(self, codes: Codes, of: Ints) -> Floats:
         """Effects (n, M) of the values on the logit of each row's class, against the others'."""
         told = np.stack([against(table)[codes[:, j], of] for j, table in enumerate(self.tables)], axis=1)
         return np.asarray(told)
 
-    def value_effects(self, feature: int, of: int) -> Floats:
+    def compute_value_effects(self, feature: int, of: int) -> Floats:
         """Effects of every value of one feature on the logit of one class, against the others'."""
         return np.asarray(against(self.tables[feature])[:, of])
 
-    def mean_effects(self) -> Floats:
+    def compute_mean_effects(self) -> Floats:
         """Mean effect (C, M) of each feature on each class over the training set."""
         return np.asarray(against(self.means).T)
 
-    def reads(self) -> Bools:
+    def get_used_features(self) -> Bools:
         """The features (M,) that it was trained on."""
         return self.shown
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
         """What is written to model.npz."""
         sizes = np.array([len(table) for table in self.tables])
         return {

@@ -258,7 +258,7 @@ class TableModel(ProbabilityModel, HasEncodedEstimator):
 
     source: _Trained
 
-    def inside(self) -> object:
+    def get_estimator(self) -> object:
         """The classifier itself."""
         return self.source.estimator
 
@@ -266,13 +266,13 @@ class TableModel(ProbabilityModel, HasEncodedEstimator):
         """The columns (n, W) that it is given."""
         return np.asarray(self.source.rows(codes))
 
-    def owners(self) -> Ints:
+    def get_column_features(self) -> Ints:
         """The feature (W,) that each column belongs to."""
         if not isinstance(self.source.encoder, Columns):
             raise TypeError("a text has no columns")
         return self.source.columns[self.source.encoder.owners]
 
-    def known_classes(self) -> Ints:
+    def get_estimator_classes(self) -> Ints:
         """The classes that the training part has, in the classifier's order."""
         return self.source.classes
 

@@ -96,20 +96,20 @@ class LinearModel(
             logits = logits + self._effects.take(begin.take(rows) + values[:, i])  # rows may be (1,)
         return np.asarray(logits)
 
-    def positive(self, codes: Codes) -> Floats:
+    def predict_positive(self, codes: Codes) -> Floats:
         """P(1|x) of (n, M) codes."""
         return _sigmoid(self._logits(codes))
 
     def predict_proba(self, codes: Codes) -> Floats:
         """Probabilities (n, 2) of (n, M) codes."""
-        positive = self.positive(codes)
+        positive = self.predict_positive(codes)
         return np.stack([1.0 - positive, positive], axis=1)
 
-    def edited_positive(self, codes: Codes, features: Ints, rows: Ints, values: Codes) -> Floats:
+    def predict_edited(self, codes: Codes, features: Ints, rows: Ints, values: Codes) -> Floats:
         """P(1|x) (m,) of edits: the features (n, k) of some rows (m,) get the values (m, k)."""
         return _sigmoid(self._edited_logits(codes, features, rows, values))
 
-    def vectors(self, feature: int, codes: Codes) -> Floats:
+    def embed_values(self, feature: int, codes: Codes) -> Floats:
         """Embeddings (n, d) of values of one feature; zero where absent."""
         return np.where((codes == ABSENT)[:, None], 0.0, self.tables[feature][codes])
 
@@ -121,19 +121,19 @@ class LinearModel(
         starts = np.array([ends[id(table)] - len(table) for table in self.tables])
         return np.concatenate([*shared.values(), np.zeros((1, self.weights.shape[1]))]), starts
 
-    def pick(self, features: Ints, codes: Codes) -> Floats:
+    def embed_features(self, features: Ints, codes: Codes) -> Floats:
         """Embeddings (n, d) of one value (n,) each, of any features (n,); zero where absent."""
         table, starts = self._table
         return np.asarray(table.take(np.where(codes == ABSENT, -1, starts.take(features) + codes), axis=0))
 
-    def proba_embedded(self, vectors: torch.Tensor) -> torch.Tensor:
+    def predict_proba_embedded(self, vectors: torch.Tensor) -> torch.Tensor:
         """Probabilities (n, 2) of embeddings (n, M, d), differentiable."""
         import torch
 
         positive = torch.sigmoid(self._logit_embedded(vectors))
         return torch.stack([1.0 - positive, positive], dim=1)
 
-    def logits_embedded(self, vectors: torch.Tensor) -> torch.Tensor:
+    def compute_logits_embedded(self, vectors: torch.Tensor) -> torch.Tensor:
         """Logits (n, 2), of class 0 always zero."""
         import torch
 
@@ -145,7 +145,7 @@ class LinearModel(
 
         return torch.einsum("nmd,md->n", vectors, torch.as_tensor(self.weights)) + self.bias
 
-    def slope(self, codes: Codes, features: Ints) -> Callable[[Ints, Floats], tuple[Floats, Floats]]:
+    def make_gradient_function(self, codes: Codes, features: Ints) -> Callable[[Ints, Floats], tuple[Floats, Floats]]:
         """A function of (rows, vectors (n, k, d)): P(1|x) with those rows' features moved there, and its gradient."""
         named = features != NO_FEATURE
         weights = self.weights[features] * named[:, :, None]
@@ -161,11 +161,11 @@ class LinearModel(
 
         return slope
 
-    def logits(self, codes: Codes) -> Floats:
+    def compute_logits(self, codes: Codes) -> Floats:
         """log P(1|x) - log P(0|x), exact where P rounds to 0 or 1."""
         return self._logits(codes)
 
-    def slopes(self) -> Floats:
+    def get_slopes(self) -> Floats:
         """∂ logit / ∂ embedding (M, d), the same everywhere: what makes a model linear."""
         return self.weights
 
@@ -173,21 +173,21 @@ class LinearModel(
         """Effects (n, M) of the values on the logit of class 1."""
         return np.stack([self._effects[j][codes[:, j]] for j in range(codes.shape[1])], axis=1)
 
-    def effects(self, codes: Codes, of: Ints) -> Floats:
+    def compute_effects(self, codes: Codes, of: Ints) -> Floats:
         """Effects (n, M) of the values on the logit of each row's class."""
         return np.asarray(np.where(of == 1, 1.0, -1.0)[:, None] * self._own_effects(codes))
 
-    def value_effects(self, feature: int, of: int) -> Floats:
+    def compute_value_effects(self, feature: int, of: int) -> Floats:
         """Effects of every value of one feature on the logit of one class."""
         effects = self._effects[feature, : len(self.tables[feature])]
         return effects if of == 1 else -effects
 
-    def mean_effects(self) -> Floats:
+    def compute_mean_effects(self) -> Floats:
         """Mean effect (2, M) of each feature on each class over the training set."""
         means = (self.means * self.weights).sum(axis=1)
         return np.stack([-means, means])
 
-    def reads(self) -> Bools:
+    def get_used_features(self) -> Bools:
         """The features (M,) that have a weight."""
         return np.asarray(self.weights.any(axis=1))
 
@@ -196,11 +196,11 @@ class LinearModel(
         """The features by the table that they have."""
         return Group.all(self.tables, self.weights, self.means)
 
-    def changes(self, *, padded: bool) -> tuple[ParameterChange, ...]:
+    def list_changes(self, *, padded: bool) -> tuple[ParameterChange, ...]:
         """What can be changed without changing a prediction."""
         return reparametrisation.changes(self._groups, padded=padded)
 
-    def reparametrised(
+    def reparametrise(
         self, dataset: Dataset, changes: Collection[ParameterChange], rng: np.random.Generator
     ) -> LinearModel:
         """The same predictions from other parameters."""
@@ -216,7 +216,7 @@ class LinearModel(
             vars(model)["_effects"] = self._effects
         return model
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
         """What is stored, as plain arrays; a table that features share is stored once."""
         table, starts = self._table
         return {

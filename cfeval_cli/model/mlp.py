@@ -63,9 +63,9 @@ class MlpModel(SupportsBatchedEmbedding, HasGradient, HasReadFeatures, HasArrays
 
     def _embedded(self, codes: Codes) -> Floats:
         """The embeddings (n, m·d) of the features that it was shown, one after the other."""
-        return np.concatenate([self.vectors(j, codes[:, j]) for j in np.flatnonzero(self.shown).tolist()], axis=1)
+        return np.concatenate([self.embed_values(j, codes[:, j]) for j in np.flatnonzero(self.shown).tolist()], axis=1)
 
-    def vectors(self, feature: int, codes: Codes) -> Floats:
+    def embed_values(self, feature: int, codes: Codes) -> Floats:
         """Embeddings (n, d) of values of one feature; zero where absent."""
         return np.where((codes == ABSENT)[:, None], 0.0, self.tables[feature][codes])
 
@@ -77,12 +77,12 @@ class MlpModel(SupportsBatchedEmbedding, HasGradient, HasReadFeatures, HasArrays
         starts = np.array([ends[id(table)] - len(table) for table in self.tables])
         return np.concatenate([*shared.values(), np.zeros((1, self.tables[0].shape[1]))]), starts
 
-    def pick(self, features: Ints, codes: Codes) -> Floats:
+    def embed_features(self, features: Ints, codes: Codes) -> Floats:
         """Embeddings (n, d) of one value (n,) each, of any features (n,); zero where absent."""
         table, starts = self._table
         return np.asarray(table.take(np.where(codes == ABSENT, -1, starts.take(features) + codes), axis=0))
 
-    def proba_embedded(self, vectors: torch.Tensor) -> torch.Tensor:
+    def predict_proba_embedded(self, vectors: torch.Tensor) -> torch.Tensor:
         """Probabilities (n, C) of embeddings (n, M, d), differentiable."""
         import torch
 
@@ -90,11 +90,11 @@ class MlpModel(SupportsBatchedEmbedding, HasGradient, HasReadFeatures, HasArrays
         seen = vectors if self.shown.all() else vectors[:, torch.as_tensor(np.flatnonzero(self.shown))]
         return torch.softmax(_forward(seen, layers), dim=1)
 
-    def reads(self) -> Bools:
+    def get_used_features(self) -> Bools:
         """The features (M,) that it was trained on."""
         return self.shown
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
         """What is stored, as plain arrays; a table that features share is stored once."""
         table, starts = self._table
         layers = {f"weights_{i}": weights for i, (weights, _) in enumerate(self.layers)}

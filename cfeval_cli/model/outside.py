@@ -76,7 +76,7 @@ class LabelModel(HasReadFeatures, Fingerprinted):
         """Classes (n,)."""
         return self.source.told(codes, as_labels) if len(codes) else np.zeros(0, dtype=np.int64)
 
-    def reads(self) -> Bools:
+    def get_used_features(self) -> Bools:
         """The features (M,) that it may look at."""
         return self.source.reads
 
@@ -97,7 +97,7 @@ class ProbabilityModel(HasReadFeatures, Fingerprinted):
             return np.zeros((0, len(self.source.dataset.classes)))
         return self.source.told(codes, as_probabilities)
 
-    def reads(self) -> Bools:
+    def get_used_features(self) -> Bools:
         """The features (M,) that it may look at."""
         return self.source.reads
 

@@ -79,15 +79,15 @@ class TreeModel(core.HasLeaves, HasReadFeatures, HasArrays):
         taken = tuple(np.stack([ends[node][j] for node in whole_ones]) for j in range(len(self.sizes)))
         return Leaves(taken, self.probabilities[whole_ones])
 
-    def leaves(self) -> Leaves:
+    def get_leaves(self) -> Leaves:
         """The leaves that an input can fall into."""
         return self._leaves
 
-    def reads(self) -> Bools:
+    def get_used_features(self) -> Bools:
         """The features that some node looks at."""
         return blindness.marked(len(self.sizes), np.unique(self.feature[self.feature != _LEAF]))
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
         """What is written to model.npz."""
         return {
             "feature": self.feature, "left": self.left, "right": self.right, "tests": self.tests,

@@ -48,7 +48,7 @@ def answers(model: Model, dataset: Dataset, codes: Codes) -> Floats:
     """Probabilities (n, C); of a model that tells classes only, 1 for the class."""
     likely = isinstance(model, Probabilistic)
     client = Ledger().open_client(model, Access.PROBABILITY if likely else Access.LABEL, "model", padded=dataset.padded)
-    ask: Callable[[Codes], Floats | Ints] = client.probabilities if likely else client.labels
+    ask: Callable[[Codes], Floats | Ints] = client.predict_proba if likely else client.predict_labels
     told = asked(ask, codes, dataset, "the model")
     try:
         if likely:

@@ -65,7 +65,7 @@ def compute_reparametrised_scores(
         return None
     study = replace(study, ledger=Ledger())  # an account of its own
     short = study.dataset.padded or bool((study.rows.codes == ABSENT).any())
-    changes = model.changes(padded=short)
+    changes = model.list_changes(padded=short)
     everyone = _compared(study, chosen)
     told = {name: done.explanation for name, done in explanations.items()}
     trial = _Trial.of(study, _sample(study, everyone, _MOST), told, chosen, edits)
@@ -85,7 +85,7 @@ def compute_reparametrised_scores(
         tables = np.broadcast_to(start, (draws, *base.values.shape)).copy()
         for i in range(draws if parts.metrics else 0):
             rng = make_stream(study.plan.settings.seed, "reparametrisation", i)
-            other = replace(study, model=model.reparametrised(study.dataset, wanted, rng), ledger=Ledger())
+            other = replace(study, model=model.reparametrise(study.dataset, wanted, rng), ledger=Ledger())
             trial.check(other)
             replace(base, values=tables[i]).write(dict(trial.values(other, parts)))
             advance(1)
@@ -262,8 +262,8 @@ class _Trial:
         """Refuse parameters that change a prediction of the sample, or whose embeddings give other effects."""
         codes = self.study.rows.codes[self.sample]
         client = study.open_client(Access.GRADIENT, "reparametrisation")
-        logits, slopes = client.line(codes)
-        sums = np.sum([client.vectors(j, codes[:, j]) @ slope for j, slope in enumerate(slopes)], axis=0)
+        logits, slopes = client.compute_linear_logits(codes)
+        sums = np.sum([client.embed_values(j, codes[:, j]) @ slope for j, slope in enumerate(slopes)], axis=0)
         bias = logits - sums  # of every input the same
         apart = max(np.abs(logits - self._logits).max(initial=0.0), np.abs(bias - bias[:1]).max(initial=0.0))
         if not apart <= _CLOSE * max(1.0, np.abs(self._logits).max(initial=0.0)):
@@ -276,7 +276,7 @@ class _Trial:
     def _logits(self) -> Floats:
         """Of the sample, by the model as it is."""
         client = Ledger().open_client(self.study.model, Access.GRADIENT, "reparametrisation")
-        return client.line(self.study.rows.codes[self.sample])[0]
+        return client.compute_linear_logits(self.study.rows.codes[self.sample])[0]
 
     def parts(self, least: InspectionDepth) -> _Parts:
         """The parts that look so deep into the model, and the metrics that those or their own questions may move."""

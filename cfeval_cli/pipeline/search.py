@@ -81,9 +81,9 @@ def check_sample(job: Job, done: Joined, tolerance: float) -> None:
         some, edits = job.rows.take(places), every.take(places)
         client = Ledger().open_client(job.model, job.access, job.component, padded=job.dataset.padded)
         if edits.codes is not None:
-            labels, probability = client.predict(edits.codes, some.labels)
+            labels, probability = client.predict_with_proba(edits.codes, some.labels)
         elif edits.vectors is not None:
-            labels, probability = client.moved(some.codes, edits.features, edits.vectors, some.labels)
+            labels, probability = client.evaluate_moved(some.codes, edits.features, edits.vectors, some.labels)
         else:
             continue
         before, now = (np.array(job.dataset.classes)[one].tolist() for one in (edits.labels, labels))

@@ -51,7 +51,7 @@ def train_model(plan: Plan, dataset: Dataset, cache: Cache) -> Model:
             return plan.model.restore(entry)
     model = plan.model.fit(dataset, seed)
     if isinstance(model, HasArrays):
-        cache.put(section, {_MODEL: model.arrays()})
+        cache.put(section, {_MODEL: model.to_arrays()})
     return model
 
 

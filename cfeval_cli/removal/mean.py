@@ -39,7 +39,7 @@ class Mean(Removal):
         means = []
         for j in range(dataset.width):
             seen = np.flatnonzero(dataset.frequencies[j]).astype(np.int32)
-            means.append(dataset.frequencies[j][seen] @ model.vectors(j, seen))
+            means.append(dataset.frequencies[j][seen] @ model.embed_values(j, seen))
         return _Usual(np.stack(means))
 
 

@@ -296,7 +296,7 @@ class RunFolder:
         """How good the trained model is, what to doubt of it, and the model as plain arrays, if there are such."""
         self._add_entries(**{name: dict(by_split) for name, by_split in quality.items()}, doubts=list(doubts))
         if isinstance(model, HasArrays):
-            self._write("model.npz", lambda path: _savez(path, model.arrays()))
+            self._write("model.npz", lambda path: _savez(path, model.to_arrays()))
         theirs = self._record.reference.test_accuracy
         accuracy, majority, area = quality["accuracy"]["test"], quality["majority"]["test"], quality["auc"].get("test")
         paper = f" (paper: {100 * theirs:.2f} %)" if theirs else ""

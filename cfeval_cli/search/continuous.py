@@ -78,9 +78,9 @@ class Continuous(Search):
 
     def limit(self, task: SearchTask) -> Counterfactuals | None:
         """On a linear model the optimum lies along w, and how far is a problem in one dimension."""
-        if not task.model.linear:
+        if not task.model.has_linear_logit:
             return None
-        logits, slopes = task.model.line(task.codes)
+        logits, slopes = task.model.compute_linear_logits(task.codes)
         weights = np.where((task.features != NO_FEATURE)[:, :, None], slopes[task.features], 0.0)
         length = np.sqrt((weights**2).sum(axis=(1, 2)))
         towards = np.where(task.labels == 1, -1.0, 1.0)  # away from the predicted class
@@ -94,7 +94,7 @@ class Continuous(Search):
         noise = np.stack([task.rng(i).normal(size=(self.restarts, *own.shape[1:])) for i in range(len(own))])
         noise *= (task.features != NO_FEATURE)[:, None, :, None]
         rows = np.repeat(np.arange(len(own)), self.restarts)
-        slope = task.model.slope(task.codes, task.features, task.labels, self.alpha)
+        slope = task.model.make_gradient_function(task.codes, task.features, task.labels, self.alpha)
 
         def objective(vectors: Floats, starts: Ints) -> tuple[Floats, Floats]:
             """Value and gradient of some starts; only the explained features' embeddings are free."""

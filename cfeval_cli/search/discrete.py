@@ -125,7 +125,7 @@ class Discrete(Search):
         for i in range(1, values.shape[1]):
             allowed |= values[:, i] != line.own[i].take(rows)
         asked = (task.codes[part.some], task.features[part.some], part.member, values)
-        flipping, remaining = task.model.edited(*asked, task.labels[part.some])
+        flipping, remaining = task.model.evaluate_edits(*asked, task.labels[part.some])
         pick = self.pick
         if pick == "auto":
             pick = "first" if remaining is None else "largest_drop"

@@ -10,7 +10,7 @@ from cfeval_cli.core import ABSENT, NO_FEATURE, Access, Bools, Codes, Counterfac
 def exchanged(task: SearchTask, edited: Codes, max_batch_rows: int) -> Counterfactuals:
     """Counterfactuals made by exchanging values, put before the model so many at a time."""
     parts = [slice(start, start + max_batch_rows) for start in range(0, len(edited), max_batch_rows)]
-    told = [task.model.predict(edited[part], task.labels[part]) for part in parts]
+    told = [task.model.predict_with_proba(edited[part], task.labels[part]) for part in parts]
     labels = np.concatenate([np.zeros(0, dtype=np.int64), *(after for after, _ in told)])
     kept = [probability for _, probability in told if probability is not None]
     return Counterfactuals(
@@ -25,7 +25,7 @@ def exchanged(task: SearchTask, edited: Codes, max_batch_rows: int) -> Counterfa
 
 def moved(task: SearchTask, vectors: Floats, converged: Bools, steps: Ints | None = None) -> Counterfactuals:
     """Counterfactuals made by moving the embeddings (n, k, d) of the explained features."""
-    labels, probability = task.model.moved(task.codes, task.features, vectors, task.labels)
+    labels, probability = task.model.evaluate_moved(task.codes, task.features, vectors, task.labels)
     return Counterfactuals(
         features=task.features,
         labels=labels,
@@ -43,5 +43,5 @@ def embedded(task: SearchTask) -> Floats:
     named = task.features != NO_FEATURE
     features = np.where(named, task.features, 0)
     codes = np.where(named, np.take_along_axis(task.codes, features, axis=1), np.int32(ABSENT))
-    picked = task.model.pick(features.ravel(), codes.ravel())
+    picked = task.model.embed_features(features.ravel(), codes.ravel())
     return picked.reshape(*features.shape, picked.shape[1])

@@ -59,7 +59,7 @@ class Exact(Search):
 
     def find(self, task: SearchTask) -> Counterfactuals:
         """One step along w for all instances."""
-        logits, slopes = task.model.line(task.codes)
+        logits, slopes = task.model.compute_linear_logits(task.codes)
         weights = np.where((task.features != NO_FEATURE)[:, :, None], slopes[task.features], 0.0)
         squared = (weights**2).sum(axis=(1, 2))
         target = np.where(task.labels == 1, -self.margin, self.margin)

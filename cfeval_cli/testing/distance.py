@@ -75,7 +75,7 @@ def _check_measure(
     require_equal(matrix.ravel(), between, f"{name}: matrix() and between() disagree.", _CLOSE)
     if is_moved and isinstance(problem.model, HasEmbeddings):
         first = edited[:, 0]
-        vectors = np.stack([problem.model.vectors(j, first[:, j]) for j in features.tolist()], axis=1)
+        vectors = np.stack([problem.model.embed_values(j, first[:, j]) for j in features.tolist()], axis=1)
         moved = measure.moved(codes, np.tile(features, (len(codes), 1)), vectors)
         require_array(moved, (len(codes),), "f", f"{name}: moved()")
         require_equal(

@@ -34,7 +34,7 @@ from cfeval_cli.core import (
     SupportsEdits,
     Trainable,
 )
-from cfeval_cli.core.client import apply_edits, embed
+from cfeval_cli.core.client import apply_edits, embed_rows
 from cfeval_cli.errors import UserError
 from cfeval_cli.testing.problems import make_table, make_text
 from cfeval_cli.testing.require import generator_untouched, require, require_array, require_equal
@@ -80,7 +80,7 @@ def _predict(model: Model, codes: Codes) -> Floats:
     if isinstance(model, Probabilistic):
         return np.asarray(model.predict_proba(codes))
     client = Ledger().open_client(model, Access.LABEL, "check_model")
-    return client.labels(codes).astype(np.float64)[:, None]
+    return client.predict_labels(codes).astype(np.float64)[:, None]
 
 
 def _check_predictions(model: Model, dataset: Dataset, name: str) -> None:
@@ -100,20 +100,21 @@ def _check_predictions(model: Model, dataset: Dataset, name: str) -> None:
     require(np.allclose(whole, reverse, atol=_CLOSE), f"{name} predicts otherwise in another order.")
     require(np.allclose(whole[2:3], alone, atol=_CLOSE), f"{name} predicts otherwise for a row alone.")
     if isinstance(model, BinaryModel) and isinstance(model, Probabilistic):
-        same = np.allclose(model.positive(codes), whole[:, 1], atol=_CLOSE)
-        require(same, f"{name}: positive() and predict_proba() disagree.")
+        same = np.allclose(model.predict_positive(codes), whole[:, 1], atol=_CLOSE)
+        require(same, f"{name}: predict_positive() and predict_proba() disagree.")
     if isinstance(model, SupportsEdits):
         rows, features = np.arange(n), np.tile([0, 1], (n, 1))
         values = np.zeros((n, 2), dtype=np.int32)
-        edited = model.edited_positive(codes, features, rows, values)
-        expected = model.positive(apply_edits(codes, features, rows, values))
-        require(np.allclose(edited, expected, atol=_CLOSE), f"{name}: edited_positive() and positive() disagree.")
+        edited = model.predict_edited(codes, features, rows, values)
+        expected = model.predict_positive(apply_edits(codes, features, rows, values))
+        same = np.allclose(edited, expected, atol=_CLOSE)
+        require(same, f"{name}: predict_edited() and predict_positive() disagree.")
     if isinstance(model, HasReadFeatures):
         _check_reads(model, dataset, name)
 
 
 def _check_reads(model: HasReadFeatures, dataset: Dataset, name: str) -> None:
-    reads = model.reads()
+    reads = model.get_used_features()
     require_array(reads, (dataset.width,), "b", f"{name}: reads()")
     if not isinstance(model, Classifier | Probabilistic | BinaryModel):
         raise AssertionError(f"{name} has neither predict() nor predict_proba().")
@@ -122,63 +123,68 @@ def _check_reads(model: HasReadFeatures, dataset: Dataset, name: str) -> None:
         present = edited[:, j] != ABSENT
         edited[present, j] = (edited[present, j] + 1) % len(dataset.features[j].values)
         same = np.allclose(_predict(model, edited), _predict(model, dataset.test.codes), atol=_CLOSE)
-        require(same, f"{name}: predictions depend on a feature that reads() denies.")
+        require(same, f"{name}: predictions depend on a feature that get_used_features() excludes.")
 
 
 def _check_embeddings(model: Model, dataset: Dataset, name: str) -> None:
     if not isinstance(model, HasEmbeddings):
         return
     codes = dataset.test.codes
-    gone = model.vectors(0, np.array([ABSENT], dtype=np.int32))
+    gone = model.embed_values(0, np.array([ABSENT], dtype=np.int32))
     require((gone == 0).all(), f"{name}: the embedding of an absent feature must be zero.")
-    whole = embed(model, codes)
+    whole = embed_rows(model, codes)
     require_array(whole, (*codes.shape, gone.shape[1]), "f", f"{name}: vectors()")
     if isinstance(model, SupportsBatchedEmbedding):
         rows, features = np.nonzero(codes != ABSENT)
-        require_equal(model.pick(features, codes[rows, features]), whole[rows, features],
-                      f"{name}: pick() and vectors() disagree.")  # fmt: skip
+        require_equal(model.embed_features(features, codes[rows, features]), whole[rows, features],
+                      f"{name}: embed_features() and embed_values() disagree.")  # fmt: skip
     if not isinstance(model, HasGradient):
         return
     import torch
 
     vectors = torch.as_tensor(whole).requires_grad_()
-    probabilities = model.proba_embedded(vectors)
+    probabilities = model.predict_proba_embedded(vectors)
     same = np.allclose(probabilities.detach().numpy(), _predict(model, codes), atol=_CLOSE)
-    require(same, f"{name}: proba_embedded() of the embeddings of values and predict_proba() disagree.")
+    require(same, f"{name}: predict_proba_embedded() of the embeddings of values and predict_proba() disagree.")
     probabilities[:, 0].sum().backward()
     require(vectors.grad is not None and bool(torch.isfinite(vectors.grad).all()), f"{name} has no finite gradient.")
     if isinstance(model, HasLogits):
-        logits = model.logits_embedded(torch.as_tensor(whole))
+        logits = model.compute_logits_embedded(torch.as_tensor(whole))
         same = bool(torch.allclose(torch.softmax(logits, dim=1), probabilities.detach(), atol=_CLOSE))
-        require(same, f"{name}: logits_embedded() and proba_embedded() disagree.")
+        require(same, f"{name}: compute_logits_embedded() and predict_proba_embedded() disagree.")
 
 
 def _check_white_box(model: Model, dataset: Dataset, name: str) -> None:
     codes, of = dataset.test.codes, np.zeros(len(dataset.test), dtype=np.int64)
     if isinstance(model, HasLinearLogit):
         expected = np.log(_predict(model, codes))
-        same = np.allclose(model.logits(codes), expected[:, 1] - expected[:, 0], atol=_CLOSE)
-        require(same, f"{name}: logits() and predict_proba() disagree.")
-        require(np.asarray(model.slopes()).shape[0] == dataset.width, f"{name}: slopes() must have a row a feature.")
+        same = np.allclose(model.compute_logits(codes), expected[:, 1] - expected[:, 0], atol=_CLOSE)
+        require(same, f"{name}: compute_logits() and predict_proba() disagree.")
+        require(
+            np.asarray(model.get_slopes()).shape[0] == dataset.width, f"{name}: get_slopes() must have a row a feature."
+        )
     if isinstance(model, HasAdditiveEffects):
-        effects = model.effects(codes, of)
+        effects = model.compute_effects(codes, of)
         require_array(effects, codes.shape, "f", f"{name}: effects()")
         for j, column in enumerate(codes.T):
             there = column != ABSENT
-            expected = model.value_effects(j, 0)[column[there]]
-            require_equal(effects[there, j], expected, f"{name}: effects() and value_effects() disagree.")
-        require_array(model.mean_effects(), (len(dataset.classes), dataset.width), "f", f"{name}: mean_effects()")
+            expected = model.compute_value_effects(j, 0)[column[there]]
+            message = f"{name}: compute_effects() and compute_value_effects() disagree."
+            require_equal(effects[there, j], expected, message)
+        require_array(
+            model.compute_mean_effects(), (len(dataset.classes), dataset.width), "f", f"{name}: mean_effects()"
+        )
     if isinstance(model, HasLeaves):
-        leaves = model.leaves()
-        takes = np.stack([leaves.takes(j, column) for j, column in enumerate(codes.T)]).all(axis=0)
+        leaves = model.get_leaves()
+        takes = np.stack([leaves.accepts(j, column) for j, column in enumerate(codes.T)]).all(axis=0)
         require((takes.sum(axis=1) == 1).all(), f"{name}: a row must fall into exactly one leaf.")
         same = np.allclose(leaves.probabilities[takes.argmax(axis=1)], _predict(model, codes), atol=_CLOSE)
-        require(same, f"{name}: leaves() and predict_proba() disagree.")
+        require(same, f"{name}: get_leaves() and predict_proba() disagree.")
     if isinstance(model, Reparametrisable):
-        changes = model.changes(padded=dataset.padded)
-        other = model.reparametrised(dataset, changes, np.random.default_rng(0))
+        changes = model.list_changes(padded=dataset.padded)
+        other = model.reparametrise(dataset, changes, np.random.default_rng(0))
         same = np.allclose(_predict(other, codes), _predict(model, codes), atol=_CLOSE)
-        require(same, f"{name}: reparametrised() changes predictions.")
+        require(same, f"{name}: reparametrise() changes predictions.")
 
 
 def _check_storage(settings: Trainable, model: Model, dataset: Dataset, name: str) -> None:
@@ -188,6 +194,6 @@ def _check_storage(settings: Trainable, model: Model, dataset: Dataset, name: st
             is_valid = fingerprint is None or isinstance(fingerprint, str)
             require(is_valid, f"{name}: fingerprint() must return a text or None, not {fingerprint!r}.")
     if isinstance(model, HasArrays) and isinstance(settings, Restorable):
-        restored = settings.restore(model.arrays())
+        restored = settings.restore(model.to_arrays())
         codes = dataset.test.codes
         require_equal(_predict(restored, codes), _predict(model, codes), f"{name}: restore() gives another model.")

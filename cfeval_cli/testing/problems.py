@@ -48,10 +48,10 @@ class Problem:
     def rows(self) -> Rows:
         """The test instances with the model's predictions."""
         codes = self.dataset.test.codes
-        labels = self.make_client(Access.LABEL).labels(codes)
+        labels = self.make_client(Access.LABEL).predict_labels(codes)
         if not isinstance(self.model, Probabilistic):
             return Rows(self.dataset.test.ids, codes, labels)
-        probability = self.make_client(Access.PROBABILITY).probability(codes, labels)
+        probability = self.make_client(Access.PROBABILITY).predict_class_proba(codes, labels)
         return Rows(self.dataset.test.ids, codes, labels, probability)
 
     def make_client(self, access: Access) -> ModelClient:
@@ -165,7 +165,7 @@ class _Labels:
     model: LinearModel
 
     def predict(self, codes: Codes) -> Ints:
-        return (self.model.positive(codes) > 0.5).astype(np.int64)
+        return (self.model.predict_positive(codes) > 0.5).astype(np.int64)
 
 
 def _split(codes: Codes, labels: Ints) -> tuple[Split, Split, Split]:

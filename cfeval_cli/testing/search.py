@@ -132,7 +132,9 @@ def _check_exchanged(found: Counterfactuals, task: SearchTask, name: str) -> Non
     require_array(codes, task.codes.shape, "i", f"{name}: codes")
     if codes is None:
         return
-    require((task.model.labels(codes) == found.labels).all(), f"{name}: labels are not those of the edited rows.")
+    require(
+        (task.model.predict_labels(codes) == found.labels).all(), f"{name}: labels are not those of the edited rows."
+    )
     rows, features = np.nonzero(codes != task.codes)
     is_open = (task.features[rows] == features[:, None]).any(axis=1)
     require(is_open.all(), f"{name} changes features that were not open to the edit.")

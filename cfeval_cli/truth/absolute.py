@@ -24,4 +24,4 @@ class Absolute(Truth):
 
     def importance(self, dataset: Dataset, model: ModelClient, rows: Rows) -> Floats:
         """|c_j(x_j)|."""
-        return np.abs(model.effects(rows.codes, rows.labels))
+        return np.abs(model.compute_effects(rows.codes, rows.labels))

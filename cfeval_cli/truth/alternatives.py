@@ -40,7 +40,7 @@ def tried(
         # only what is allowed is asked
         who, which = np.nonzero(allowed)
         named = np.broadcast_to(np.array(features), (len(some), len(features)))
-        flips, after = model.edited(some.codes, named, who, values[which], some.labels)
+        flips, after = model.evaluate_edits(some.codes, named, who, values[which], some.labels)
         flipped, kept = np.zeros(allowed.shape, dtype=bool), np.ones(allowed.shape)
         flipped[who, which] = flips
         kept[who, which] = 1.0 - flips if after is None else after

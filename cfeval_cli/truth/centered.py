@@ -18,4 +18,4 @@ class Centered(Truth):
 
     def importance(self, dataset: Dataset, model: ModelClient, rows: Rows) -> Floats:
         """s·(c_j(x_j) - mean of c_j)."""
-        return model.effects(rows.codes, rows.labels) - model.mean_effects()[rows.labels]
+        return model.compute_effects(rows.codes, rows.labels) - model.compute_mean_effects()[rows.labels]

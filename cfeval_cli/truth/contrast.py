@@ -56,7 +56,7 @@ class Contrast(Truth):
 
     def importance(self, dataset: Dataset, model: ModelClient, rows: Rows) -> Floats:
         """What there is of x_j less the lowest of another value."""
-        if not model.sums:
+        if not model.has_effects:
             return _drops(dataset, model, rows)
         lowest = [
             _lowest_allowed(dataset, model, j, rows)
@@ -64,12 +64,12 @@ class Contrast(Truth):
             else _lowest_other(model, j, dataset.alternatives(j), rows.codes[:, j], rows.labels)
             for j in range(dataset.width)
         ]
-        return model.effects(rows.codes, rows.labels) - np.stack(lowest, axis=1)
+        return model.compute_effects(rows.codes, rows.labels) - np.stack(lowest, axis=1)
 
 
 def _drops(dataset: Dataset, model: ModelClient, rows: Rows) -> Floats:
     """The largest drop (n, M) of the predicted class's probability; 0 where nothing may change."""
-    before = model.probability(rows.codes, rows.labels)
+    before = model.predict_class_proba(rows.codes, rows.labels)
     drops = np.zeros(rows.codes.shape)
     for j in range(dataset.width):
         for some, allowed, _, after in tried(dataset, model, rows, (j,)):
@@ -82,7 +82,7 @@ def _lowest_other(model: ModelClient, feature: int, values: Codes, own: Codes, l
     """For each row the lowest effect among the values other than its own; its own where there is no other."""
     lowest = np.empty(len(own))
     for label in np.unique(labels).tolist():
-        effects = model.value_effects(feature, label)[values]
+        effects = model.compute_value_effects(feature, label)[values]
         order = np.argsort(effects, kind="stable")[:2]
         best, second = order[0], order[-1]
         rows = labels == label
@@ -95,7 +95,7 @@ def _lowest_allowed(dataset: Dataset, model: ModelClient, feature: int, rows: Ro
     own, values = rows.codes[:, feature], dataset.alternatives(feature)
     lowest = np.empty(len(own))
     for label in np.unique(rows.labels).tolist():
-        effects, some = model.value_effects(feature, label), rows.labels == label
+        effects, some = model.compute_value_effects(feature, label), rows.labels == label
         others = np.where(dataset.allowed(feature, own[some]), effects[values], np.inf).min(axis=1, initial=np.inf)
         lowest[some] = np.where(np.isinf(others), effects[own[some]], others)
     return lowest

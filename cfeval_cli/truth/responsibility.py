@@ -66,8 +66,8 @@ class Responsibility(Truth):
 
     def found(self, dataset: Dataset, model: ModelClient, rows: Rows) -> TruthEstimate:
         """From the leaves of a tree, or by trying every value."""
-        if model.branches:
-            return TruthEstimate(of_tree(dataset, model.leaves(), rows))
+        if model.has_leaves:
+            return TruthEstimate(of_tree(dataset, model.get_leaves(), rows))
         alone = _alone(dataset, model, rows)
         values = alone.astype(np.float64)
         pairs = cost(dataset) + cost(dataset, _PAIRS) <= self.budget
@@ -108,7 +108,7 @@ def of_tree(dataset: Dataset, leaves: Leaves, rows: Rows) -> Floats:
     step = max(1, _CELLS // (len(classes) * max(len(classes), width)))
     for start in range(0, len(rows), step):
         some = rows.take(slice(start, start + step))
-        apart = np.stack([~leaves.takes(j, some.codes[:, j]) for j in range(width)], axis=2)  # (n, L, M)
+        apart = np.stack([~leaves.accepts(j, some.codes[:, j]) for j in range(width)], axis=2)  # (n, L, M)
         open_to = np.stack([_reachable(dataset, leaves, j, some) for j in range(width)], axis=2)
         can = (classes != some.labels[:, None]) & (open_to | ~apart).all(axis=2)
         sets = apart.astype(np.float32)

@@ -83,13 +83,13 @@ class Shapley(Truth):
 
     def found(self, dataset: Dataset, model: ModelClient, rows: Rows) -> TruthEstimate:
         """By the cheapest way that is exact, else from a sample of orders."""
-        if model.sums:
-            centred = model.effects(rows.codes, rows.labels) - model.mean_effects()[rows.labels]
+        if model.has_effects:
+            centred = model.compute_effects(rows.codes, rows.labels) - model.compute_mean_effects()[rows.labels]
             return TruthEstimate(np.where(rows.codes == ABSENT, -np.inf, centred))
-        if model.branches:
-            return TruthEstimate(_without_noise(of_tree(model.leaves(), dataset.train.codes, rows)))
+        if model.has_leaves:
+            return TruthEstimate(_without_noise(of_tree(model.get_leaves(), dataset.train.codes, rows)))
         background = self._background(dataset)
-        reads = model.reads()
+        reads = model.get_used_features()
         players = np.arange(dataset.width) if reads is None else np.flatnonzero(reads)
         values = np.zeros(rows.codes.shape)
         cost = _coalition_rows(background, players) if len(players) <= _MOST else self.budget + 1
@@ -161,9 +161,11 @@ def _pairs(
     own = np.broadcast_to(rows.codes[:, None, None, None], hybrids.shape)
     hybrids[..., players] = np.where(known, own[..., players], hybrids[..., players])
     of = np.broadcast_to(rows.labels[:, None, None, None], shape).ravel()
-    inner = model.probability(hybrids.reshape(-1, background.shape[1]), of).reshape(shape)
-    first = model.probability(background[others].reshape(-1, background.shape[1]), np.repeat(rows.labels, rounds))
-    last = model.probability(rows.codes, rows.labels)
+    inner = model.predict_class_proba(hybrids.reshape(-1, background.shape[1]), of).reshape(shape)
+    first = model.predict_class_proba(
+        background[others].reshape(-1, background.shape[1]), np.repeat(rows.labels, rounds)
+    )
+    last = model.predict_class_proba(rows.codes, rows.labels)
     ends = np.broadcast_to(first.reshape(many, rounds, 1, 1), (many, rounds, 2, 1))
     goal = np.broadcast_to(last.reshape(many, 1, 1, 1), (many, rounds, 2, 1))
     steps = np.diff(np.concatenate([ends, inner, goal], axis=3), axis=3)
@@ -200,7 +202,7 @@ def of_coalitions(model: ModelClient, background: Codes, players: Ints, rows: Ro
             some = rows.take(slice(start, start + step))
             mixed = np.repeat(others[None], len(some), axis=0)
             mixed[:, :, inside] = some.codes[:, None, inside]
-            told = model.probability(mixed.reshape(-1, others.shape[1]), np.repeat(some.labels, len(others)))
+            told = model.predict_class_proba(mixed.reshape(-1, others.shape[1]), np.repeat(some.labels, len(others)))
             worth[coalition, start : start + step] = told.reshape(len(some), -1) @ shares
     every = np.arange(1 << size)
     sizes = np.array([bin(coalition).count("1") for coalition in every.tolist()])

@@ -22,4 +22,4 @@ class Signed(Truth):
 
     def importance(self, dataset: Dataset, model: ModelClient, rows: Rows) -> Floats:
         """s·c_j(x_j)."""
-        return model.effects(rows.codes, rows.labels)
+        return model.compute_effects(rows.codes, rows.labels)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cfeval_cli.core import ABSENT, NO_FEATURE, Access, Cost, HasGradient, InspectionDepth, Ledger
-from cfeval_cli.core.client import apply_edits, embed, pick
+from cfeval_cli.core.client import apply_edits, embed_features, embed_rows
 from cfeval_cli.errors import Failure
 from tests.problems import kept, labels, make_dataset, make_linear, open_client, problems
 
@@ -24,23 +24,27 @@ VECTORS = np.random.default_rng(0).normal(size=(20, 2, 2))
 
 CALLS = {
     Access.LABEL: [
-        lambda g: g.labels(CODES),
-        lambda g: g.predict(CODES, OF),
-        lambda g: g.edited(*EDITS),
+        lambda g: g.predict_labels(CODES),
+        lambda g: g.predict_with_proba(CODES, OF),
+        lambda g: g.evaluate_edits(*EDITS),
     ],
     Access.PROBABILITY: [
-        lambda g: g.probabilities(CODES),
-        lambda g: g.probability(CODES, OF),
+        lambda g: g.predict_proba(CODES),
+        lambda g: g.predict_class_proba(CODES, OF),
     ],
     Access.GRADIENT: [
-        lambda g: g.embed(CODES),
-        lambda g: g.vectors(0, CODES[:, 0]),
-        lambda g: g.pick(CODES[:, 0] * 0, CODES[:, 0]),
-        lambda g: g.slope(CODES, FEATURES, OF, 1.0)(ROWS, VECTORS),
-        lambda g: g.moved(CODES, FEATURES, VECTORS, OF),
-        lambda g: g.line(CODES),
+        lambda g: g.embed_rows(CODES),
+        lambda g: g.embed_values(0, CODES[:, 0]),
+        lambda g: g.embed_features(CODES[:, 0] * 0, CODES[:, 0]),
+        lambda g: g.make_gradient_function(CODES, FEATURES, OF, 1.0)(ROWS, VECTORS),
+        lambda g: g.evaluate_moved(CODES, FEATURES, VECTORS, OF),
+        lambda g: g.compute_linear_logits(CODES),
     ],
-    Access.WHITE_BOX: [lambda g: g.effects(CODES, OF), lambda g: g.value_effects(0, 1), lambda g: g.mean_effects()],
+    Access.WHITE_BOX: [
+        lambda g: g.compute_effects(CODES, OF),
+        lambda g: g.compute_value_effects(0, 1),
+        lambda g: g.compute_mean_effects(),
+    ],
 }
 
 
@@ -53,11 +57,11 @@ class Pairs(HasGradient):
     def predict_proba(self, codes):
         return self._model.predict_proba(codes)
 
-    def vectors(self, feature, codes):
-        return self._model.vectors(feature, codes)
+    def embed_values(self, feature, codes):
+        return self._model.embed_values(feature, codes)
 
-    def proba_embedded(self, vectors):
-        return self._model.proba_embedded(vectors)
+    def predict_proba_embedded(self, vectors):
+        return self._model.predict_proba_embedded(vectors)
 
 
 class ThreeClasses:
@@ -87,10 +91,10 @@ def test_a_gate_lets_through_its_level_and_no_more(level):
 
 def test_label_access_shows_no_probability():
     made = open_client(MODEL, Access.LABEL)
-    assert made.predict(CODES, OF)[1] is None and made.edited(*EDITS)[1] is None
-    assert (made.predict(CODES, OF)[0] == OF).all() and (made.labels(CODES) == OF).all()
+    assert made.predict_with_proba(CODES, OF)[1] is None and made.evaluate_edits(*EDITS)[1] is None
+    assert (made.predict_with_proba(CODES, OF)[0] == OF).all() and (made.predict_labels(CODES) == OF).all()
     pairs = open_client(Pairs(MODEL), Access.LABEL)
-    assert pairs.predict(CODES, OF)[1] is None and pairs.edited(*EDITS)[1] is None
+    assert pairs.predict_with_proba(CODES, OF)[1] is None and pairs.evaluate_edits(*EDITS)[1] is None
 
 
 @pytest.mark.parametrize("model", [MODEL, Pairs(MODEL)], ids=["binary", "pairs"])
@@ -99,15 +103,15 @@ def test_every_row_is_counted_on_the_askers_account(model):
     made = ledger.open_client(model, Access.GRADIENT, "a")
     counted = calls = 0
     for rows, call in (
-        (20, lambda: made.labels(CODES)),
-        (20, lambda: made.predict(CODES, OF)),
-        (3, lambda: made.probability(CODES[:3], OF[:3])),
-        (4, lambda: made.probabilities(CODES[:4])),
-        (3, lambda: made.edited(*EDITS)),
-        (0, lambda: made.embed(CODES)),
-        (0, lambda: made.slope(CODES, FEATURES, OF, 1.0)),
-        (5, lambda: made.slope(CODES, FEATURES, OF, 1.0)(ROWS[:5], VECTORS[:5])),
-        (20, lambda: made.moved(CODES, FEATURES, VECTORS, OF)),
+        (20, lambda: made.predict_labels(CODES)),
+        (20, lambda: made.predict_with_proba(CODES, OF)),
+        (3, lambda: made.predict_class_proba(CODES[:3], OF[:3])),
+        (4, lambda: made.predict_proba(CODES[:4])),
+        (3, lambda: made.evaluate_edits(*EDITS)),
+        (0, lambda: made.embed_rows(CODES)),
+        (0, lambda: made.make_gradient_function(CODES, FEATURES, OF, 1.0)),
+        (5, lambda: made.make_gradient_function(CODES, FEATURES, OF, 1.0)(ROWS[:5], VECTORS[:5])),
+        (20, lambda: made.evaluate_moved(CODES, FEATURES, VECTORS, OF)),
     ):
         call()
         counted += rows
@@ -133,12 +137,12 @@ def test_two_classes_as_one_number_or_as_two_give_the_same_answers(problem, seed
     features[rng.random(features.shape) < 0.2] = NO_FEATURE
     one, two = open_client(model, Access.GRADIENT), open_client(Pairs(model), Access.GRADIENT)
 
-    assert (one.labels(codes) == two.labels(codes)).all()
-    for told in (one.predict(codes, of), two.predict(codes, of)):
+    assert (one.predict_labels(codes) == two.predict_labels(codes)).all()
+    for told in (one.predict_with_proba(codes, of), two.predict_with_proba(codes, of)):
         assert (told[0] == labels(model, codes)).all() and told[1] == pytest.approx(kept(model, codes, of))
-    assert one.probability(codes, of) == pytest.approx(two.probability(codes, of))
-    assert one.probabilities(codes) == pytest.approx(two.probabilities(codes))
-    assert (one.probabilities(codes).argmax(axis=1) == one.labels(codes)).all()
+    assert one.predict_class_proba(codes, of) == pytest.approx(two.predict_class_proba(codes, of))
+    assert one.predict_proba(codes) == pytest.approx(two.predict_proba(codes))
+    assert (one.predict_proba(codes).argmax(axis=1) == one.predict_labels(codes)).all()
 
     for rows in (rng.integers(0, n, 7), rng.integers(0, n, 1)):  # edits of several rows, and of one
         everyone = np.broadcast_to(rows, 7)
@@ -149,24 +153,24 @@ def test_two_classes_as_one_number_or_as_two_give_the_same_answers(problem, seed
                     values[edit, place] = rng.integers(-1, len(dataset.candidates[j]))
         whole = apply_edits(codes, features, everyone, values)
         for made in (one, two):
-            flips, left = made.edited(codes, features, rows, values, of)
+            flips, left = made.evaluate_edits(codes, features, rows, values, of)
             assert (flips == (labels(model, whole) != of[everyone])).all()
             assert left == pytest.approx(kept(model, whole, of[everyone]))
 
     rows = rng.integers(0, n, 5)
     vectors = rng.normal(size=(5, k, 2))
-    told = [made.slope(codes, features, of, times)(rows, vectors) for made in (one, two)]
+    told = [made.make_gradient_function(codes, features, of, times)(rows, vectors) for made in (one, two)]
     assert told[0][0] == pytest.approx(told[1][0]) and told[0][1] == pytest.approx(told[1][1])
     assert (told[0][1][features[rows] == NO_FEATURE] == 0).all()  # a feature that is not named is not moved
-    whole = embed(model, codes[rows])
+    whole = embed_rows(model, codes[rows])
     for i, row in enumerate(rows):
         for place, j in enumerate(features[row]):
             if j != NO_FEATURE:
                 whole[i, j] = vectors[i, place]
-    expected = model.proba_embedded(torch.as_tensor(whole)).numpy()
+    expected = model.predict_proba_embedded(torch.as_tensor(whole)).numpy()
     assert told[0][0] == pytest.approx(expected[np.arange(5), of[rows]])
     for made in (one, two):
-        said, left = made.moved(codes[rows], features[rows], vectors, of[rows])
+        said, left = made.evaluate_moved(codes[rows], features[rows], vectors, of[rows])
         assert left == pytest.approx(expected[np.arange(5), of[rows]])
         clear = np.abs(expected[:, 1] - 0.5) > 1e-9
         assert (said[clear] == expected.argmax(axis=1)[clear]).all()
@@ -174,7 +178,7 @@ def test_two_classes_as_one_number_or_as_two_give_the_same_answers(problem, seed
 
 def test_the_gradient_is_that_of_small_steps():
     made = open_client(MODEL, Access.GRADIENT)
-    slope = made.slope(CODES, FEATURES, OF, 3.0)
+    slope = made.make_gradient_function(CODES, FEATURES, OF, 3.0)
     _, gradient = slope(ROWS, VECTORS)
     for place, d in np.ndindex(2, 2):
         step = np.zeros_like(VECTORS)
@@ -188,22 +192,30 @@ def test_a_black_box_of_three_classes_answers_all_that_needs_no_embeddings():
     made = open_client(model, Access.PROBABILITY)
     told = model.predict_proba(CODES)
     of = ROWS % 3
-    assert made.probabilities(CODES) == pytest.approx(told)
-    assert (made.labels(CODES) == told.argmax(axis=1)).all() and set(made.labels(CODES).tolist()) <= {0, 1, 2}
-    said, left = made.predict(CODES, of)
+    assert made.predict_proba(CODES) == pytest.approx(told)
+    assert (made.predict_labels(CODES) == told.argmax(axis=1)).all() and set(made.predict_labels(CODES).tolist()) <= {
+        0,
+        1,
+        2,
+    }
+    said, left = made.predict_with_proba(CODES, of)
     assert (said == told.argmax(axis=1)).all() and left == pytest.approx(told[ROWS, of])
-    assert made.probability(CODES, of) == pytest.approx(told[ROWS, of])
+    assert made.predict_class_proba(CODES, of) == pytest.approx(told[ROWS, of])
     edits = (CODES, np.array([[0, NO_FEATURE]] * 2 + [[1, 0]] * 18), np.array([1, 4, 4]), EDITS[3], of)
-    flips, left = made.edited(*edits)
+    flips, left = made.evaluate_edits(*edits)
     after = model.predict_proba(apply_edits(*edits[:4]))
     assert (flips == (after.argmax(axis=1) != of[[1, 4, 4]])).all()
     assert left == pytest.approx(after[np.arange(3), of[[1, 4, 4]]])
-    assert not made.embeds
-    for call in (lambda g: g.embed(CODES), lambda g: g.slope(CODES, FEATURES, of, 1.0), lambda g: g.line(CODES)):
+    assert not made.has_embeddings
+    for call in (
+        lambda g: g.embed_rows(CODES),
+        lambda g: g.make_gradient_function(CODES, FEATURES, of, 1.0),
+        lambda g: g.compute_linear_logits(CODES),
+    ):
         with pytest.raises(Failure, match=r"test asked for .*embeddings, which this model does not give"):
             call(open_client(model, Access.GRADIENT))
     with pytest.raises(Failure, match=r"a sum of effects, .*, which this model does not give"):
-        open_client(model, Access.WHITE_BOX).effects(CODES, of)
+        open_client(model, Access.WHITE_BOX).compute_effects(CODES, of)
 
 
 def test_of_equally_likely_classes_the_first_is_predicted():
@@ -211,8 +223,8 @@ def test_of_equally_likely_classes_the_first_is_predicted():
         def predict_proba(self, codes):
             return np.full((len(codes), 4), 0.25)
 
-    assert (open_client(Even(), Access.LABEL).labels(CODES) == 0).all()
-    assert (open_client(Even(), Access.PROBABILITY).predict(CODES, OF)[0] == 0).all()
+    assert (open_client(Even(), Access.LABEL).predict_labels(CODES) == 0).all()
+    assert (open_client(Even(), Access.PROBABILITY).predict_with_proba(CODES, OF)[0] == 0).all()
 
 
 def test_a_model_that_only_predicts_gives_labels_and_flips():
@@ -221,13 +233,13 @@ def test_a_model_that_only_predicts_gives_labels_and_flips():
             return (codes.sum(axis=1) % 3).astype(np.int8)
 
     made = open_client(Silent(), Access.LABEL)
-    assert made.labels(CODES).dtype == np.int64 and (made.labels(CODES) == CODES.sum(axis=1) % 3).all()
-    said, none = made.predict(CODES, OF)
+    assert made.predict_labels(CODES).dtype == np.int64 and (made.predict_labels(CODES) == CODES.sum(axis=1) % 3).all()
+    said, none = made.predict_with_proba(CODES, OF)
     assert (said == CODES.sum(axis=1) % 3).all() and none is None
-    flips, none = made.edited(*EDITS)
+    flips, none = made.evaluate_edits(*EDITS)
     assert (flips == (apply_edits(*EDITS[:4]).sum(axis=1) % 3 != OF[[1, 4, 4]])).all() and none is None
     with pytest.raises(Failure, match="probabilities, which this model does not give"):
-        open_client(Silent(), Access.PROBABILITY).probabilities(CODES)
+        open_client(Silent(), Access.PROBABILITY).predict_proba(CODES)
 
 
 GONE = np.array([[0, ABSENT, 1], [1, 1, 2]], dtype=np.int32)  # a hole
@@ -248,17 +260,17 @@ def test_a_deleted_feature_never_reaches_a_model_without_embeddings(access):
     for asked in [model, Silent()] if access is Access.LABEL else [model]:
         for padded, codes in ((False, GONE), (False, ENDS), (True, GONE)):
             made = open_client(asked, access, padded=padded)
-            calls = [lambda: made.labels(codes), lambda: made.predict(codes, of)]  # noqa: B023
-            calls += [lambda: made.edited(np.maximum(codes, 0), features, rows, gone, of)]  # noqa: B023
+            calls = [lambda: made.predict_labels(codes), lambda: made.predict_with_proba(codes, of)]  # noqa: B023
+            calls += [lambda: made.evaluate_edits(np.maximum(codes, 0), features, rows, gone, of)]  # noqa: B023
             if access is Access.PROBABILITY:
-                calls += [lambda: made.probabilities(codes), lambda: made.probability(codes, of)]  # noqa: B023
+                calls += [lambda: made.predict_proba(codes), lambda: made.predict_class_proba(codes, of)]  # noqa: B023
             for call in calls:
                 with pytest.raises(Failure, match="test deletes features of an input, and this model has no embedding"):
                     call()
         assert model.asked == []
         through = open_client(asked, access, padded=True)
-        through.labels(ENDS)
-        through.predict(ENDS, of)
+        through.predict_labels(ENDS)
+        through.predict_with_proba(ENDS, of)
         assert len(model.asked) == 2 and all((codes == ENDS).all() for codes in model.asked)
         model.asked.clear()
 
@@ -266,8 +278,8 @@ def test_a_deleted_feature_never_reaches_a_model_without_embeddings(access):
 def test_a_model_with_embeddings_is_asked_about_deleted_features():
     for model in (MODEL, Pairs(MODEL)):
         codes = np.where(ROWS[:, None] % 2 == [0, 1], ABSENT, CODES).astype(np.int32)
-        assert (open_client(model).labels(codes) == labels(MODEL, codes)).all()
-        assert open_client(model).probability(codes, OF) == pytest.approx(kept(MODEL, codes, OF))
+        assert (open_client(model).predict_labels(codes) == labels(MODEL, codes)).all()
+        assert open_client(model).predict_class_proba(codes, OF) == pytest.approx(kept(MODEL, codes, OF))
 
 
 @given(problems(absent=0.3), st.integers(0, 99))
@@ -276,17 +288,17 @@ def test_single_values_are_embedded_as_in_whole_rows(problem, seed):
     rng = np.random.default_rng(seed)
     codes = dataset.test.codes
     rows, features = rng.integers(0, len(codes), 9), rng.integers(0, dataset.width, 9)
-    expected = embed(model, codes)[rows, features]
+    expected = embed_rows(model, codes)[rows, features]
     for known in (model, Pairs(model)):
-        assert (pick(known, features, codes[rows, features]) == expected).all()
-        assert (open_client(known).pick(features, codes[rows, features]) == expected).all()
-        assert (open_client(known).embed(codes)[rows, features] == expected).all()
-        assert (open_client(known).vectors(0, codes[:, 0]) == embed(model, codes)[:, 0]).all()
+        assert (embed_features(known, features, codes[rows, features]) == expected).all()
+        assert (open_client(known).embed_features(features, codes[rows, features]) == expected).all()
+        assert (open_client(known).embed_rows(codes)[rows, features] == expected).all()
+        assert (open_client(known).embed_values(0, codes[:, 0]) == embed_rows(model, codes)[:, 0]).all()
 
 
 def test_a_linear_model_tells_its_line():
-    logits, slopes = open_client(MODEL, Access.GRADIENT).line(CODES)
-    assert (logits == MODEL.logits(CODES)).all() and (slopes == MODEL.weights).all()
+    logits, slopes = open_client(MODEL, Access.GRADIENT).compute_linear_logits(CODES)
+    assert (logits == MODEL.compute_logits(CODES)).all() and (slopes == MODEL.weights).all()
 
 
 def looked(call, access=Access.WHITE_BOX, model=MODEL, padded=False):
@@ -304,27 +316,34 @@ def test_a_watching_ledger_knows_how_deep_an_asker_looked():
         assert [looked(call) for call in calls] == [expected] * len(calls)
     gone = CODES.copy()
     gone[3, 1] = ABSENT
-    for call in (lambda g: g.labels(gone), lambda g: g.predict(gone, OF), lambda g: g.probabilities(gone)):
+    for call in (
+        lambda g: g.predict_labels(gone),
+        lambda g: g.predict_with_proba(gone, OF),
+        lambda g: g.predict_proba(gone),
+    ):
         assert looked(call) == InspectionDepth.EFFECTS
         assert looked(call, padded=True) == InspectionDepth.PREDICTIONS  # a sentence that ends early is a sentence
     gone[3] = [ABSENT, 0]
-    assert looked(lambda g: g.labels(gone), padded=True) == InspectionDepth.EFFECTS
+    assert looked(lambda g: g.predict_labels(gone), padded=True) == InspectionDepth.EFFECTS
     away = (CODES, np.array([[0]] * 20), np.array([2]), np.array([[ABSENT]], np.int32), OF)
-    assert looked(lambda g: g.edited(*away)) == InspectionDepth.EFFECTS
+    assert looked(lambda g: g.evaluate_edits(*away)) == InspectionDepth.EFFECTS
     none = (CODES, np.array([[NO_FEATURE]] * 20), np.array([2]), np.array([[ABSENT]], np.int32), OF)
-    assert looked(lambda g: g.edited(*none)) == InspectionDepth.PREDICTIONS
+    assert looked(lambda g: g.evaluate_edits(*none)) == InspectionDepth.PREDICTIONS
 
     def both(g):
-        g.vectors(0, CODES[:, 0])
-        g.effects(CODES, OF)
-        g.labels(CODES)
+        g.embed_values(0, CODES[:, 0])
+        g.compute_effects(CODES, OF)
+        g.predict_labels(CODES)
 
     assert looked(both) == InspectionDepth.EMBEDDINGS  # the deepest counts
     ledger = Ledger()
-    ledger.open_client(MODEL, Access.WHITE_BOX, "who").embed(CODES)
+    ledger.open_client(MODEL, Access.WHITE_BOX, "who").embed_rows(CODES)
     assert ledger.depths == {}  # who does not watch sees nothing
 
 
 def test_a_gate_says_whether_the_model_is_a_line():
-    assert open_client(MODEL, Access.GRADIENT).linear and not open_client(MODEL, Access.PROBABILITY).linear
-    assert not open_client(Pairs(MODEL), Access.GRADIENT).linear
+    assert (
+        open_client(MODEL, Access.GRADIENT).has_linear_logit
+        and not open_client(MODEL, Access.PROBABILITY).has_linear_logit
+    )
+    assert not open_client(Pairs(MODEL), Access.GRADIENT).has_linear_logit

@@ -159,12 +159,17 @@ def test_methods_with_the_names_of_abilities_grant_nothing():
     assert not [ability for ability in abilities if isinstance(model, ability) or spec.supports(ability)]
     assert not spec.blind and of_subject(DATASET, model) is None
     client = core.Ledger().open_client(model, Access.WHITE_BOX, "test")
-    assert not client.embeds and not client.sums and not client.branches and client.reads() is None
+    assert (
+        not client.has_embeddings
+        and not client.has_effects
+        and not client.has_leaves
+        and client.get_used_features() is None
+    )
 
 
 def test_a_declared_ability_without_its_methods_is_refused():
     class Half(core.HasAdditiveEffects, Chances):
-        def effects(self, codes, of):
+        def compute_effects(self, codes, of):
             raise AssertionError
 
     with pytest.raises(TypeError, match="mean_effects"):

@@ -63,7 +63,7 @@ def test_erasing_touches_the_named_features_or_all_others_and_never_padding(prob
     seen = []
 
     class Spy(HasEmbeddings):
-        vectors = model.vectors
+        embed_values = model.embed_values
 
         def predict_proba(self, asked):
             seen.append(asked)
@@ -97,13 +97,13 @@ def test_the_mean_over_draws_is_weighted_and_asked_in_parts(monkeypatch):
         values, weights = stand_ins.sample(features)
         edited = np.tile(rows.codes[i], (len(values), 1))
         edited[:, features] = values
-        p = model.positive(edited) if rows.labels[i] == 1 else 1 - model.positive(edited)
+        p = model.predict_positive(edited) if rows.labels[i] == 1 else 1 - model.predict_positive(edited)
         assert left[i] == pytest.approx((p * weights).sum())
         assert flips[i] == pytest.approx(((labels(model, edited) != rows.labels[i]) * weights).sum())
     asked = []
 
     class Spy(HasEmbeddings):
-        vectors = model.vectors
+        embed_values = model.embed_values
 
         def predict_proba(self, codes):
             asked.append(len(codes))

@@ -55,7 +55,7 @@ def test_continuous_is_within_1_percent_of_the_optimum_and_exact_is_a_lower_boun
         reached = moved.distance**2 + alpha * moved.probability
         lengths = np.linalg.norm(model.weights[features[:, 0]], axis=1)
         best = []
-        for size, length in zip(np.abs(model.logits(codes)), lengths, strict=True):
+        for size, length in zip(np.abs(model.compute_logits(codes)), lengths, strict=True):
             t = np.linspace(0, alpha**0.5, 40_001)
             best.append((t**2 + alpha / (1 + np.exp(-(size - length * t)))).min())
         best = np.array(best)
@@ -64,7 +64,7 @@ def test_continuous_is_within_1_percent_of_the_optimum_and_exact_is_a_lower_boun
         assert moved.converged.mean() > 0.99
         exact = found_by(study, Exact(), features, Access.GRADIENT)
         assert exact.flipped.all()
-        assert exact.distance == pytest.approx(np.abs(model.logits(codes)) / lengths, abs=1e-7)
+        assert exact.distance == pytest.approx(np.abs(model.compute_logits(codes)) / lengths, abs=1e-7)
         nearest = found_by(study, Discrete(pick="nearest"), features, Access.PROBABILITY)
         for other in (moved, nearest):
             assert (other.distance[other.flipped] >= exact.distance[other.flipped] - 1e-7).all()

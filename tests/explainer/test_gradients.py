@@ -25,18 +25,18 @@ class Bent(HasGradient):
         self.first = torch.as_tensor(rng.normal(size=(dataset.width * dim, 5)))
         self.second = torch.as_tensor(rng.normal(size=(5, 3)))
 
-    def vectors(self, feature, codes):
+    def embed_values(self, feature, codes):
         return np.where((codes == ABSENT)[:, None], 0.0, self.tables[feature][codes])
 
     def inner(self, vectors):
         return torch.tanh(vectors.flatten(1) @ self.first) @ self.second
 
-    def proba_embedded(self, vectors):
+    def predict_proba_embedded(self, vectors):
         return torch.softmax(self.inner(vectors), dim=1)
 
     def predict_proba(self, codes):
-        vectors = np.stack([self.vectors(j, codes[:, j]) for j in range(codes.shape[1])], axis=1)
-        return self.proba_embedded(torch.as_tensor(vectors)).numpy()
+        vectors = np.stack([self.embed_values(j, codes[:, j]) for j in range(codes.shape[1])], axis=1)
+        return self.predict_proba_embedded(torch.as_tensor(vectors)).numpy()
 
 
 def bent(dataset, rows=6):
@@ -58,7 +58,7 @@ def against_the_others(model, label):
 
 def by_hand(dataset, model, codes, way):
     """The embeddings of an instance, and of what stands in its place, with weights."""
-    whole = np.stack([model.vectors(j, codes[j : j + 1])[0] for j in range(dataset.width)])
+    whole = np.stack([model.embed_values(j, codes[j : j + 1])[0] for j in range(dataset.width)])
     if way == "zero":
         starts, weights = [np.zeros_like(whole)], [1.0]
     elif way == "mean":

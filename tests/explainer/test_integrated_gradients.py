@@ -47,7 +47,7 @@ def test_a_prediction_that_is_as_sure_as_can_be_is_explained():
     dataset = make_dataset([3, 4, 2], n=10)
     model = random_linear(dataset, 2, 3, scale=300.0)
     batch = make_batch(dataset, model)
-    assert (model.positive(batch.codes).round(15) % 1 == 0).any()
+    assert (model.predict_positive(batch.codes).round(15) % 1 == 0).any()
     told = by_feature(IntegratedGradients(WAYS, "zero").fit(dataset, open_client(model, Access.GRADIENT))(batch), 3)
     assert told == pytest.approx(importance("signed", model, dataset, batch.codes, batch.labels), rel=1e-9)
 

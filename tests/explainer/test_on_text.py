@@ -102,13 +102,13 @@ def test_a_removed_word_never_shifts_the_others(explainer):
     seen = []
 
     class Spy(LinearModel):
-        def positive(self, codes):
+        def predict_positive(self, codes):
             seen.append(codes)
-            return super().positive(codes)
+            return super().predict_positive(codes)
 
-        def edited_positive(self, codes, features, rows, values):
+        def predict_edited(self, codes, features, rows, values):
             seen.append(apply_edits(codes, features, rows, values))
-            return super().edited_positive(codes, features, rows, values)
+            return super().predict_edited(codes, features, rows, values)
 
     spy = Spy(MODEL.bias, MODEL.weights, MODEL.tables, MODEL.means)
     function = explainer.fit(DATASET, open_client(spy, explainer.access))
@@ -179,10 +179,10 @@ def test_decision_boundary_exchanges_words_for_their_nearest_neighbours():
     seen = []
 
     class Spy(LinearModel):
-        def positive(self, codes):
+        def predict_positive(self, codes):
             if len(codes) in (300, 2000):  # the samples
                 seen.append(codes)
-            return super().positive(codes)
+            return super().predict_positive(codes)
 
     spy = Spy(MODEL.bias, MODEL.weights, MODEL.tables, MODEL.means)
     explainer.fit(DATASET, open_client(spy, explainer.access))(batch())

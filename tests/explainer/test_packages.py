@@ -61,7 +61,7 @@ def test_lime_recovers_the_effects_of_a_nearly_linear_model():
     for i, row in enumerate(codes):
         sign = 1 if labels(small, codes)[i] else -1
         for j, score in zip(told.features[i], told.scores[i], strict=True):
-            effects = small.value_effects(j, 1)
+            effects = small.compute_value_effects(j, 1)
             others = DATASET.frequencies[j].copy()
             others[row[j]] = 0
             contrast = effects[row[j]] - others @ effects / others.sum()  # LIME compares with the other values

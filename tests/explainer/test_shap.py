@@ -134,7 +134,7 @@ def test_rows_that_come_out_alike_are_asked_about_once():
         for found, own in zip(told, sets, strict=True):
             edited = rows.copy()
             edited[:, features[own]] = codes[features[own]]
-            assert found == pytest.approx(model.positive(edited).mean(), abs=1e-12)
+            assert found == pytest.approx(model.predict_positive(edited).mean(), abs=1e-12)
         assert door._ledger.rows["test"] < 0.5 * sets.shape[0] * len(rows)
 
 
@@ -152,7 +152,7 @@ def test_linear_is_the_packages_on_embeddings():
     told = by_feature(Shap("linear").fit(dataset, open_client(model))(batch), dataset.width)
 
     def embedded(codes):
-        return np.concatenate([model.vectors(j, codes[:, j]) for j in range(dataset.width)], axis=1)
+        return np.concatenate([model.embed_values(j, codes[:, j]) for j in range(dataset.width)], axis=1)
 
     masker = shap.maskers.Independent(embedded(dataset.train.codes), max_samples=1000)
     values = shap.LinearExplainer((model.weights.ravel(), model.bias), masker).shap_values(embedded(batch.codes))
@@ -198,11 +198,11 @@ def test_tree_is_the_packages_and_auto_takes_it_wherever_it_tells_the_truth(name
     if type(estimator).__module__.startswith(("sklearn.tree", "sklearn.ensemble._forest", "sklearn.ensemble._gb")):
         exact = exact.astype(np.float32).astype(float)  # as these trees read it, which the package forgets
     masker = shap.maskers.Independent(exact, max_samples=40)
-    package = shap.TreeExplainer(model.inside(), masker, model_output="probability")
+    package = shap.TreeExplainer(model.get_estimator(), masker, model_output="probability")
     values = np.asarray(package.shap_values(model.encode(batch.codes), check_additivity=False))
     for i, label in enumerate(batch.labels):
         mine = values[i, :, label] if values.ndim == 3 else values[i] * (1 if label else -1)
-        expected = [mine[model.owners() == j].sum() for j in range(dataset.width)]
+        expected = [mine[model.get_column_features() == j].sum() for j in range(dataset.width)]
         assert auto[i] == pytest.approx(expected, abs=1e-9)
 
 

@@ -39,15 +39,15 @@ def saved(arrays, compressed=False):
 
 
 def same(one, other):
-    return all(np.array_equal(one.arrays()[name], other.arrays()[name]) for name in one.arrays())
+    return all(np.array_equal(one.to_arrays()[name], other.to_arrays()[name]) for name in one.to_arrays())
 
 
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("compressed", [False, True])
 def test_a_model_comes_back_to_the_bit(model, compressed):
-    found = restored(saved(model.arrays(), compressed))
+    found = restored(saved(model.to_arrays(), compressed))
     codes = np.stack([RNG.integers(0, len(table), 20) for table in model.tables], axis=1)
-    assert same(found, model) and np.array_equal(found.positive(codes), model.positive(codes))
+    assert same(found, model) and np.array_equal(found.predict_positive(codes), model.predict_positive(codes))
 
 
 @inputs("model files (npz)")
@@ -57,7 +57,7 @@ def test_a_model_is_whole_or_refused(numbers):
     for seed in numbers:
         rng = np.random.default_rng(seed)
         model = MODELS[seed % 2]
-        body = saved(model.arrays(), compressed=seed % 4 < 2)
+        body = saved(model.to_arrays(), compressed=seed % 4 < 2)
         try:
             found = restored(mutated(body, rng, 2))
         except ValueError as error:
@@ -69,7 +69,7 @@ def test_a_model_is_whole_or_refused(numbers):
 
 
 def changed(**arrays):
-    return saved({**MODELS[0].arrays(), **arrays})
+    return saved({**MODELS[0].to_arrays(), **arrays})
 
 
 @pytest.mark.parametrize(
@@ -104,9 +104,9 @@ def test_arrays_that_do_not_fit_together_are_refused(body, reason):
 def test_nothing_in_a_model_is_executed(tmp_path):
     canary = Canary(tmp_path / "made")
     body = canary.pickled()
-    for name in MODELS[0].arrays():
+    for name in MODELS[0].to_arrays():
         stream = io.BytesIO()
-        np.savez(stream, **{**MODELS[0].arrays(), name: np.array(canary, dtype=object)})
+        np.savez(stream, **{**MODELS[0].to_arrays(), name: np.array(canary, dtype=object)})
         assert not canary.path.exists()
         with np.load(io.BytesIO(stream.getvalue()), allow_pickle=True) as arrays:
             arrays[name]
@@ -114,7 +114,7 @@ def test_nothing_in_a_model_is_executed(tmp_path):
         canary.path.unlink()
         with pytest.raises(ValueError, match="no plain array"):
             restored(stream.getvalue())
-    for pickled in (body, body + saved(MODELS[0].arrays())[:100]):
+    for pickled in (body, body + saved(MODELS[0].to_arrays())[:100]):
         with pytest.raises(ValueError, match="damaged"):
             restored(pickled)
     assert not canary.path.exists()

@@ -294,7 +294,7 @@ def test_best_and_worst_are_searched_once_for_all_explainers():
     (score,) = Naopc(width=5).score(next_one)
     # the order itself: at most three sets of each instance, with up to five draws
     assert ledger.rows["naopc"] <= len(inputs) * 3 * 5 and score.denominator.all()
-    assert open_client(model, Access.PROBABILITY).linear is False
+    assert open_client(model, Access.PROBABILITY).has_linear_logit is False
 
 
 @pytest.mark.parametrize("wrong", [{"width": 0}, {"draws": 0}, {"rows": 0}, {"seed": -1}, {"longest": 0}])

@@ -80,8 +80,8 @@ def embedded(seed):
     model = random_linear(dataset, seed, 1)
     model = replace(model, tables=tuple(table.astype(np.float32).astype(np.float64) for table in model.tables))
     inputs = make_inputs(dataset, model, 2, seed, ways={"zero": Zero()})
-    inputs = np.stack([model.vectors(j, inputs.codes[:, j])[:, 0] for j in range(WIDTH)], axis=1)
-    return Same(inputs, "del", inputs, 0.0, Told(lambda numbers: model.proba_embedded(numbers[:, :, None])))
+    inputs = np.stack([model.embed_values(j, inputs.codes[:, j])[:, 0] for j in range(WIDTH)], axis=1)
+    return Same(inputs, "del", inputs, 0.0, Told(lambda numbers: model.predict_proba_embedded(numbers[:, :, None])))
 
 
 def usual(seed):
@@ -94,7 +94,7 @@ def usual(seed):
     def probabilities(numbers):
         codes = numbers.numpy().astype(int)
         vectors = np.stack([model.tables[j][codes[:, j]] for j in range(WIDTH)], axis=1)
-        return model.proba_embedded(torch.as_tensor(np.where((codes == ABSENT)[:, :, None], means, vectors)))
+        return model.predict_proba_embedded(torch.as_tensor(np.where((codes == ABSENT)[:, :, None], means, vectors)))
 
     return Same(inputs, "mean", inputs.codes.astype(float), float(ABSENT), Told(probabilities))
 

@@ -54,13 +54,13 @@ def test_infidelity_is_captums():
     model = random_linear(dataset, 4, 1)
     inputs = make_inputs(dataset, model, 1, ways={"zero": Zero()})
     ours = values(Infidelity(subsets=20, share=0.4, seed=1), inputs)["del"]
-    vectors = torch.as_tensor(np.stack([model.vectors(j, inputs.codes[:, j])[:, 0] for j in range(5)], axis=1))
+    vectors = torch.as_tensor(np.stack([model.embed_values(j, inputs.codes[:, j])[:, 0] for j in range(5)], axis=1))
     sets = [sets_of(row, 20, 0.4, 1, int(i)) for row, i in zip(inputs.codes, inputs.ids, strict=True)]
     # captum repeats each input so many times, one after the other
     gone = torch.tensor([[j in one for j in range(5)] for mine in sets for one in mine], dtype=torch.float64)
 
     def forward(inputs, target):
-        return model.proba_embedded(inputs[:, :, None])[torch.arange(len(inputs)), target]
+        return model.predict_proba_embedded(inputs[:, :, None])[torch.arange(len(inputs)), target]
 
     theirs = infidelity(
         lambda inputs, target: forward(inputs, target.flatten()),
@@ -96,7 +96,7 @@ def test_the_gold_of_a_sum_is_faithful_and_scores_of_zero_tell_nothing():
     dataset = make_dataset([3, 3, 3, 3], n=10, seed=2)
     model = make_linear(dataset, 3, scale=1)
     inputs = make_inputs(dataset, model, 1, ways={"zero": Zero()})
-    effects = model.effects(inputs.codes, inputs.labels)
+    effects = model.compute_effects(inputs.codes, inputs.labels)
     from cfeval_cli.core import Explanation
 
     gold = Explanation.ranked(effects, np.ones_like(inputs.codes, dtype=bool))

@@ -57,13 +57,13 @@ def test_the_effects_sum_to_the_logit_of_a_class_against_the_others(fitted):
     for label in range(classes):
         of = np.full(len(codes), label)
         others = np.delete(logs, label, axis=1).mean(axis=1)
-        effects = model.effects(codes, of)
+        effects = model.compute_effects(codes, of)
         gap = logs[:, label] - others - effects.sum(axis=1)
         assert np.ptp(gap) < 1e-9  # but for the bias
         for j in range(dataset.width):
-            assert np.array_equal(model.value_effects(j, label)[codes[:, j]], effects[:, j])
-        usual = model.effects(dataset.train.codes, np.full(len(dataset.train), label)).mean(axis=0)
-        assert model.mean_effects()[label] == pytest.approx(usual)
+            assert np.array_equal(model.compute_value_effects(j, label)[codes[:, j]], effects[:, j])
+        usual = model.compute_effects(dataset.train.codes, np.full(len(dataset.train), label)).mean(axis=0)
+        assert model.compute_mean_effects()[label] == pytest.approx(usual)
 
 
 def test_centred_effects_are_the_shapley_values_of_that_logit(fitted):
@@ -76,7 +76,9 @@ def test_centred_effects_are_the_shapley_values_of_that_logit(fitted):
             return np.stack([logs[:, 0] - logs[:, 1:].mean(axis=1)] * logs.shape[1], axis=1)
 
     values = of_coalitions(open_client(Logit()), dataset.train.codes, np.arange(dataset.width), rows)
-    assert model.effects(rows.codes, rows.labels) - model.mean_effects()[0] == pytest.approx(values, abs=1e-9)
+    assert model.compute_effects(rows.codes, rows.labels) - model.compute_mean_effects()[0] == pytest.approx(
+        values, abs=1e-9
+    )
 
 
 def test_what_it_can_answer_is_known_before(fitted):
@@ -91,11 +93,11 @@ def test_what_it_can_answer_is_known_before(fitted):
 
 def test_it_comes_back_from_its_arrays_and_nothing_else_does(fitted):
     dataset, model = fitted
-    again = LITTLE.restore(model.arrays())
+    again = LITTLE.restore(model.to_arrays())
     assert type(again) is type(model)
     assert np.array_equal(again.predict_proba(dataset.test.codes), model.predict_proba(dataset.test.codes))
-    assert np.array_equal(again.reads(), model.reads())
-    good = model.arrays()
+    assert np.array_equal(again.get_used_features(), model.get_used_features())
+    good = model.to_arrays()
     for name, array in good.items():
         with pytest.raises(ValueError, match=r"\w"):
             LITTLE.restore({**good, name: array[:-1] if array.ndim else np.array(np.nan)})

@@ -47,7 +47,7 @@ def test_changing_what_it_is_not_shown_moves_no_prediction(kind, blind):
     dataset = make_mixed(7, n=60, categories=2, numbers=2, missing=0.1)
     settings = KINDS[kind](blind=blind)
     model = settings.fit(dataset, 3)
-    hidden = np.flatnonzero(~model.reads())
+    hidden = np.flatnonzero(~model.get_used_features())
     shown = read(dataset, blind, 3)
     assert set(hidden) >= set(range(4)) - set(shown)  # a tree may leave out more
     rng = np.random.default_rng(0)

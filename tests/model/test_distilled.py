@@ -48,7 +48,7 @@ def test_it_is_what_the_student_is():
     assert spec.supports(HasLeaves) and not spec.blind
     assert ModelSpec.from_settings(dataset, Distilled(Tree(blind=["f1"]), Parity())).blind
     model = student.fit(taught, 0)
-    again = student.restore(model.arrays())
+    again = student.restore(model.to_arrays())
     assert (again.predict_proba(taught.test.codes) == model.predict_proba(taught.test.codes)).all()
 
 

@@ -179,10 +179,10 @@ def test_what_is_no_classifier_is_refused(settings, message):
 def test_what_stands_behind_the_columns_of_a_table_can_be_looked_into():
     data = mixed()
     model = Estimator(LogisticRegression()).fit(data, 0)
-    assert isinstance(model, HasEncodedEstimator) and isinstance(model.inside(), LogisticRegression)
-    columns, owners = model.encode(data.test.codes), model.owners()
-    told = model.inside().predict_proba(columns)
-    assert np.array_equal(told, model.predict_proba(data.test.codes)[:, model.known_classes()])
+    assert isinstance(model, HasEncodedEstimator) and isinstance(model.get_estimator(), LogisticRegression)
+    columns, owners = model.encode(data.test.codes), model.get_column_features()
+    told = model.get_estimator().predict_proba(columns)
+    assert np.array_equal(told, model.predict_proba(data.test.codes)[:, model.get_estimator_classes()])
     for j, feature in enumerate(data.features):  # to change a feature changes its own columns alone
         other = data.test.codes.copy()
         other[:, j] = (other[:, j] + 1) % len(feature.values)

@@ -20,7 +20,7 @@ from cfeval_cli.core import (
     SupportsBatchedEmbedding,
     SupportsEdits,
 )
-from cfeval_cli.core.client import apply_edits, embed
+from cfeval_cli.core.client import apply_edits, embed_rows
 from cfeval_cli.errors import UserError
 from cfeval_cli.model.embedding import adam as adam_of
 from cfeval_cli.model.embedding import bins as bins_of
@@ -35,14 +35,14 @@ def test_predictions_are_the_sum_written_out(problem):
     dataset, model = problem
     codes = dataset.test.codes
     logits = [logit(model, row) for row in codes]
-    assert model.positive(codes) == pytest.approx([sigmoid(z) for z in logits])
+    assert model.predict_positive(codes) == pytest.approx([sigmoid(z) for z in logits])
     assert model.predict_proba(codes) == pytest.approx(np.array([[sigmoid(-z), sigmoid(z)] for z in logits]))
     assert labels(model, codes).tolist() == [int(z > 0) for z in logits]
     ones = np.ones(len(codes), int)
     for i, row in enumerate(codes):
         parts = [0.0 if c == ABSENT else model.weights[j] @ model.tables[j][c] for j, c in enumerate(row)]
-        assert model.effects(codes, ones)[i] == pytest.approx(parts)
-        assert model.effects(codes, 1 - ones)[i] == pytest.approx(np.negative(parts))
+        assert model.compute_effects(codes, ones)[i] == pytest.approx(parts)
+        assert model.compute_effects(codes, 1 - ones)[i] == pytest.approx(np.negative(parts))
 
 
 def test_a_row_gets_the_same_bits_in_any_company(monkeypatch):
@@ -51,27 +51,27 @@ def test_a_row_gets_the_same_bits_in_any_company(monkeypatch):
     tables = tuple(rng.normal(size=(len(feature.values), 3)) for feature in dataset.features)
     model = LinearModel(0.3, rng.normal(size=(30, 3)), tables, np.zeros((30, 3)))
     codes = dataset.test.codes
-    at_once = model.positive(codes)
+    at_once = model.predict_positive(codes)
     monkeypatch.setattr("cfeval_cli.model.linear._FEW", 0)
-    by_column = model.positive(codes)
+    by_column = model.predict_positive(codes)
     assert (at_once == by_column).all()
     monkeypatch.setattr("cfeval_cli.model.linear._FEW", 60)
-    assert (np.concatenate([model.positive(row[None]) for row in codes]) == at_once).all()
+    assert (np.concatenate([model.predict_positive(row[None]) for row in codes]) == at_once).all()
 
 
 @given(problems(absent=0.3))
 def test_embeddings_give_the_same_predictions_and_the_right_gradient(problem):
     dataset, model = problem
     codes = dataset.test.codes
-    vectors = torch.tensor(embed(model, codes), requires_grad=True)
-    both = model.proba_embedded(vectors)
+    vectors = torch.tensor(embed_rows(model, codes), requires_grad=True)
+    both = model.predict_proba_embedded(vectors)
     assert both.detach().numpy() == pytest.approx(model.predict_proba(codes))
     p = both[:, 1]
-    assert p.detach().numpy() == pytest.approx(model.positive(codes))
+    assert p.detach().numpy() == pytest.approx(model.predict_positive(codes))
     p.sum().backward()
-    slope = model.positive(codes) * (1 - model.positive(codes))
+    slope = model.predict_positive(codes) * (1 - model.predict_positive(codes))
     assert vectors.grad.numpy() == pytest.approx(slope[:, None, None] * model.weights)
-    assert (embed(model, codes)[codes == ABSENT] == 0).all()
+    assert (embed_rows(model, codes)[codes == ABSENT] == 0).all()
 
 
 @given(problems(absent=0.2), st.integers(0, 99))
@@ -92,20 +92,22 @@ def test_edits_are_evaluated_as_if_every_row_were_made(problem, seed):
                     expected[edit, j] = values[edit, place]
         everyone = np.broadcast_to(rows, 7)
         assert (apply_edits(codes, features, everyone, values) == expected).all()
-        assert model.edited_positive(codes, features, rows, values) == pytest.approx(model.positive(expected))
+        assert model.predict_edited(codes, features, rows, values) == pytest.approx(model.predict_positive(expected))
 
 
 def test_mean_effects_are_averages_over_the_training_rows():
     dataset = make_dataset([3, 4, 2], n=50)
     model = make_linear(dataset)
     for of in (0, 1):
-        means = model.effects(dataset.train.codes, np.full(50, of)).mean(axis=0)
-        assert model.mean_effects()[of] == pytest.approx(means)
+        means = model.compute_effects(dataset.train.codes, np.full(50, of)).mean(axis=0)
+        assert model.compute_mean_effects()[of] == pytest.approx(means)
         for j in range(3):
             values = np.arange(len(dataset.features[j].values))
             codes = np.zeros((len(values), 3), dtype=np.int32)
             codes[:, j] = values
-            assert model.value_effects(j, of) == pytest.approx(model.effects(codes, np.full(len(values), of))[:, j])
+            assert model.compute_value_effects(j, of) == pytest.approx(
+                model.compute_effects(codes, np.full(len(values), of))[:, j]
+            )
 
 
 def make(**changes):
@@ -122,14 +124,14 @@ def noisy(n=400, seed=0):
     truth = make_linear(dataset, seed=seed, scale=1)
     rng = np.random.default_rng(seed)
     for split in (dataset.train, dataset.validation, dataset.test):
-        split.labels[:] = rng.random(len(split)) < truth.positive(split.codes)
+        split.labels[:] = rng.random(len(split)) < truth.predict_positive(split.codes)
     return dataset, truth
 
 
 def test_training_comes_near_the_model_that_made_the_labels():
     dataset, truth = noisy(2000)
     model = make().fit(dataset, 0)
-    off = np.abs(model.positive(dataset.test.codes) - truth.positive(dataset.test.codes)).mean()
+    off = np.abs(model.predict_positive(dataset.test.codes) - truth.predict_positive(dataset.test.codes)).mean()
     best = (labels(truth, dataset.test.codes) == dataset.test.labels).mean()
     assert (labels(model, dataset.test.codes) == dataset.test.labels).mean() > best - 0.03
     assert off < 0.05
@@ -159,8 +161,8 @@ def test_numbers_are_embedded_as_the_categories_that_their_bins_are(missing):
     }
     by_hand = make(max_epochs=3).fit(replace(dataset, features=tuple(features), **splits), 1)
     model = make(max_epochs=3).fit(dataset, 1)
-    assert np.array_equal(model.positive(dataset.test.codes), by_hand.positive(tables[2]))
-    assert model.mean_effects() == pytest.approx(by_hand.mean_effects())
+    assert np.array_equal(model.predict_positive(dataset.test.codes), by_hand.predict_positive(tables[2]))
+    assert model.compute_mean_effects() == pytest.approx(by_hand.compute_mean_effects())
     assert [len(table) for table in model.tables] == [len(feature.values) for feature in dataset.features]
 
 
@@ -188,17 +190,17 @@ def test_words_trained_from_nothing_have_one_vector_wherever_they_stand_and_the_
     start[2] = 0.0
     given = make(dim=5, max_epochs=4)._fit(replace(text, pretrained=start.numpy()), generator)
     assert model.tables[0][:2] == pytest.approx(given.tables[0][:2])
-    assert model.positive(codes["test"]) == pytest.approx(given.positive(codes["test"]))
+    assert model.predict_positive(codes["test"]) == pytest.approx(given.predict_positive(codes["test"]))
 
 
 def test_the_same_seed_gives_the_same_bits_and_another_seed_another_model():
     dataset, _ = noisy()
-    first, again, other = (make(max_epochs=3).fit(dataset, seed).arrays() for seed in (0, 0, 1))
+    first, again, other = (make(max_epochs=3).fit(dataset, seed).to_arrays() for seed in (0, 0, 1))
     assert all(np.array_equal(first[name], again[name]) for name in first)
     assert not np.array_equal(first["weights"], other["weights"])
     torch.set_num_threads(2)
     assert all(
-        np.array_equal(first[name], array) for name, array in make(max_epochs=3).fit(dataset, 0).arrays().items()
+        np.array_equal(first[name], array) for name, array in make(max_epochs=3).fit(dataset, 0).to_arrays().items()
     )
     assert torch.get_num_threads() == 2
 
@@ -207,7 +209,7 @@ def test_early_stopping_keeps_the_epoch_with_the_lowest_validation_loss():
     dataset, _ = noisy(60)
 
     def loss(model):
-        p = model.positive(dataset.validation.codes)
+        p = model.predict_positive(dataset.validation.codes)
         return -np.where(dataset.validation.labels == 1, np.log(p), np.log(1 - p)).mean()
 
     rate = {
@@ -248,9 +250,9 @@ def test_pretrained_vectors_are_shared_tuned_or_frozen_and_padding_stays_zero():
     assert all(np.array_equal(table, text.pretrained) for table in frozen.tables)
     assert tuned.tables[0] is tuned.tables[2] and not np.array_equal(tuned.tables[0], text.pretrained)
     for model in (frozen, tuned):
-        assert model.arrays()["embeddings"].shape == (4, 5)  # stored once
-        back = LinearModel.from_arrays(model.arrays())
-        assert np.array_equal(back.positive(text.test.codes), model.positive(text.test.codes))
+        assert model.to_arrays()["embeddings"].shape == (4, 5)  # stored once
+        back = LinearModel.from_arrays(model.to_arrays())
+        assert np.array_equal(back.predict_positive(text.test.codes), model.predict_positive(text.test.codes))
         there = text.train.codes[:, 2] != ABSENT
         assert model.means[2] == pytest.approx(model.tables[2][text.train.codes[there, 2]].mean(axis=0))
 
@@ -258,10 +260,13 @@ def test_pretrained_vectors_are_shared_tuned_or_frozen_and_padding_stays_zero():
 @given(problems())
 def test_a_stored_model_is_the_same_model(problem):
     dataset, model = problem
-    back = LinearModel.from_arrays(model.arrays())
-    assert (back.positive(dataset.test.codes) == model.positive(dataset.test.codes)).all()
-    assert (back.mean_effects() == model.mean_effects()).all()
-    assert (make().restore(model.arrays()).positive(dataset.test.codes) == model.positive(dataset.test.codes)).all()
+    back = LinearModel.from_arrays(model.to_arrays())
+    assert (back.predict_positive(dataset.test.codes) == model.predict_positive(dataset.test.codes)).all()
+    assert (back.compute_mean_effects() == model.compute_mean_effects()).all()
+    assert (
+        make().restore(model.to_arrays()).predict_positive(dataset.test.codes)
+        == model.predict_positive(dataset.test.codes)
+    ).all()
 
 
 @pytest.mark.parametrize(

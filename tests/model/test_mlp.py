@@ -13,7 +13,7 @@ from cfeval_cli.core import (
     Probabilistic,
     SupportsBatchedEmbedding,
 )
-from cfeval_cli.core.client import embed
+from cfeval_cli.core.client import embed_rows
 from cfeval_cli.model.embedding import check_kinds
 from cfeval_cli.model.mlp import Mlp, MlpModel
 from tests.model.test_tree import with_classes
@@ -61,10 +61,10 @@ def test_a_row_gets_the_same_bits_among_any_others(fitted):
 def test_embeddings_get_the_same_answer_and_gradients_are_finite_differences(fitted):
     dataset, model = fitted
     codes = dataset.test.codes[:4]
-    vectors = embed(model, codes)
-    assert model.proba_embedded(torch.as_tensor(vectors)).numpy() == pytest.approx(model.predict_proba(codes))
+    vectors = embed_rows(model, codes)
+    assert model.predict_proba_embedded(torch.as_tensor(vectors)).numpy() == pytest.approx(model.predict_proba(codes))
     features, of = np.zeros((4, 1), dtype=np.int64), np.ones(4, dtype=np.int64)
-    slope = open_client(model).slope(codes, features, of, 1.0)
+    slope = open_client(model).make_gradient_function(codes, features, of, 1.0)
     start = vectors[:, :1]
     _, gradient = slope(np.arange(4), start)
     for place in range(start.shape[2]):
@@ -91,9 +91,9 @@ def test_the_same_seed_gives_the_same_model(fitted):
 
 def test_it_comes_back_from_its_arrays_and_nothing_else_does(fitted):
     dataset, model = fitted
-    again = Mlp(**SETTINGS).restore(model.arrays())
+    again = Mlp(**SETTINGS).restore(model.to_arrays())
     assert np.array_equal(again.predict_proba(dataset.test.codes), model.predict_proba(dataset.test.codes))
-    good = model.arrays()
+    good = model.to_arrays()
     for name, array in good.items():
         with pytest.raises(ValueError, match=r"\w"):
             Mlp(**SETTINGS).restore({**good, name: array[:-1] if name != "embeddings" else array * np.nan})

@@ -16,7 +16,7 @@ ALL = ("constant", "orthogonal", "scale")
 
 
 def drawn(model, dataset, changes, number=0):
-    return model.reparametrised(dataset, changes, make_stream(0, "test", number))
+    return model.reparametrise(dataset, changes, make_stream(0, "test", number))
 
 
 def written_out(model, codes):
@@ -37,13 +37,13 @@ def test_no_prediction_moves_under_any_changes_of_tables_and_texts(seed, dim, te
     dataset = make_text(width=4, words=9, seed=seed) if text else make_dataset([3, 2, 4], seed=seed)
     model = random_linear(dataset, seed, dim)
     assert isinstance(model, Reparametrisable)
-    changes = [change for change in model.changes(padded=text) if change in wanted]
+    changes = [change for change in model.list_changes(padded=text) if change in wanted]
     codes = np.concatenate([dataset.train.codes, dataset.validation.codes, dataset.test.codes])
     before = written_out(model, codes)
     for number in range(3):
         other = drawn(model, dataset, changes, number)
         assert np.abs(written_out(other, codes) - before).max() < 1e-9  # from embeddings, weights and bias
-        assert np.abs(other.logits(codes) - before).max() < 1e-9  # as the model adds up its effects
+        assert np.abs(other.compute_logits(codes) - before).max() < 1e-9  # as the model adds up its effects
         assert (labels(other, codes) == labels(model, codes)).all()
         assert other.means == pytest.approx(means(dataset, other.tables), abs=1e-9)
         assert len({id(table) for table in other.tables}) == len({id(table) for table in model.tables})
@@ -96,9 +96,9 @@ def test_the_orthogonal_part_is_redrawn_with_the_spread_that_it_had():
 def test_numbers_of_a_bin_keep_one_vector_and_no_prediction_moves():
     dataset = make_mixed(4, n=60, categories=1, numbers=2, missing=0.2)
     model = Logistic({"tabular": 0.1, "text": 0.1}, {"tabular": 20, "text": 20}, max_epochs=2).fit(dataset, 0)
-    other = model.reparametrised(dataset, model.changes(padded=False), np.random.default_rng(0))
+    other = model.reparametrise(dataset, model.list_changes(padded=False), np.random.default_rng(0))
     codes = dataset.test.codes
-    assert other.positive(codes) == pytest.approx(model.positive(codes)) and other.bias != model.bias
+    assert other.predict_positive(codes) == pytest.approx(model.predict_positive(codes)) and other.bias != model.bias
     for j, (before, after) in enumerate(zip(model.tables, other.tables, strict=True)):
         pairs = [tuple(before[a]) == tuple(before[b]) for a in range(len(before)) for b in range(a)]
         assert pairs == [tuple(after[a]) == tuple(after[b]) for a in range(len(after)) for b in range(a)]
@@ -148,16 +148,16 @@ def test_a_change_is_drawn_alike_whichever_others_are_made():
 
 def test_what_can_be_changed_depends_on_rows_and_weights():
     table, text = make_dataset([3, 2]), make_text(width=4, words=6)
-    assert random_linear(table, 0, 3).changes(padded=False) == ALL
-    assert random_linear(table, 0, 1).changes(padded=False) == (
+    assert random_linear(table, 0, 3).list_changes(padded=False) == ALL
+    assert random_linear(table, 0, 1).list_changes(padded=False) == (
         "constant",
         "scale",
     )  # nothing is orthogonal to a number
-    assert random_linear(text, 0, 3).changes(padded=True) == ("scale",)  # four weights look everywhere
-    assert random_linear(text, 0, 6).changes(padded=True) == ("orthogonal", "scale")
+    assert random_linear(text, 0, 3).list_changes(padded=True) == ("scale",)  # four weights look everywhere
+    assert random_linear(text, 0, 6).list_changes(padded=True) == ("orthogonal", "scale")
     model = random_linear(table, 0, 2)
     blind = LinearModel(model.bias, np.zeros_like(model.weights), model.tables, model.means)
-    assert blind.changes(padded=False) == ("orthogonal", "scale")
+    assert blind.list_changes(padded=False) == ("orthogonal", "scale")
     other = drawn(blind, table, ALL)
     assert other.bias == blind.bias and not other.weights.any() and (other.tables[0] != blind.tables[0]).all()
 

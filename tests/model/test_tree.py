@@ -44,8 +44,8 @@ def test_every_input_falls_into_one_leaf_which_says_what_the_tree_says(seed):
     dataset = make_dataset([3, 2, 4], n=30, seed=seed)
     model = Tree(min_leaf=1).fit(dataset, seed)
     every = np.array(list(product(range(3), range(2), range(4))), dtype=np.int32)
-    leaves = model.leaves()
-    inside = np.stack([leaves.takes(j, every[:, j]) for j in range(3)], axis=2).all(axis=2)
+    leaves = model.get_leaves()
+    inside = np.stack([leaves.accepts(j, every[:, j]) for j in range(3)], axis=2).all(axis=2)
     assert (inside.sum(axis=1) == 1).all() and inside.any(axis=0).all()
     assert np.array_equal(leaves.probabilities[inside.argmax(axis=1)], model.predict_proba(every))
 
@@ -76,9 +76,9 @@ def test_what_it_can_answer_is_known_before():
 def test_it_comes_back_from_its_arrays_and_nothing_else_does():
     dataset = make_mixed(5, n=40)
     model = Tree(min_leaf=2).fit(dataset, 0)
-    again = Tree().restore(model.arrays())
+    again = Tree().restore(model.to_arrays())
     assert np.array_equal(again.predict_proba(dataset.test.codes), model.predict_proba(dataset.test.codes))
-    good = model.arrays()
+    good = model.to_arrays()
     around = good["left"].copy()
     around[0] = 0  # a node that is its own child
     for change in (
@@ -97,7 +97,7 @@ def test_one_class_is_a_tree_of_one_leaf():
     same = [replace(split, labels=split.labels * 0) for split in (dataset.train, dataset.validation)]
     model = Tree().fit(replace(dataset, train=same[0], validation=same[1]), 0)
     assert model.predict_proba(dataset.test.codes).tolist() == [[1.0, 0.0]] * 20
-    assert len(model.leaves().probabilities) == 1 and not model.reads().any()
+    assert len(model.get_leaves().probabilities) == 1 and not model.get_used_features().any()
     assert model.predict_proba(dataset.test.codes[:0]).shape == (0, 2)
 
 

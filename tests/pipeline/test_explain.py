@@ -158,12 +158,12 @@ class Counting(Explainer, Fingerprinted):
         return ""
 
     def fit(self, dataset, model):
-        model.labels(dataset.train.codes[:11])
+        model.predict_labels(dataset.train.codes[:11])
 
         def function(batch):
             self.calls.append(len(batch))
             for _ in range(3):
-                model.labels(batch.codes)
+                model.predict_labels(batch.codes)
             return Explanation(np.zeros((len(batch), 1), int), np.ones((len(batch), 1)))
 
         return function
@@ -344,7 +344,7 @@ def test_a_mistake_in_the_explainer_as_a_whole_is_not_blamed_on_instances():
         access = Access.LABEL
 
         def fit(self, dataset, model):
-            return lambda batch: model.probability(batch.codes, batch.labels)
+            return lambda batch: model.predict_class_proba(batch.codes, batch.labels)
 
     with pytest.raises(Failure, match="declares label access"):
         run(job(Curious()))
@@ -388,7 +388,7 @@ def test_an_instance_that_goes_wrong_does_not_take_down_those_beside_it():
 
         def fit(self, dataset, client):
             def explain(batch):
-                label = client.labels(batch.codes)
+                label = client.predict_labels(batch.codes)
                 if batch.ids[0] % 5 == 0:
                     raise KeyError("not this one")
                 return Explanation(np.full((1, 1), int(label[0])), np.ones((1, 1)))
@@ -412,7 +412,7 @@ def test_rows_of_who_draws_from_a_shared_generator_count_once():
         def fit(self, dataset, client):
             def explain(batch):
                 for _ in range(3):
-                    client.labels(batch.codes)
+                    client.predict_labels(batch.codes)
                     np.random.random()  # noqa: NPY002
                 return Explanation(np.zeros((1, 1), dtype=np.int64), np.ones((1, 1)))
 

@@ -95,7 +95,7 @@ def made_anew(run, changes, number):
     """The same explanations under explicitly built parameters, by everything that a run calls."""
     study = run.study
     rng = make_stream(study.plan.settings.seed, "reparametrisation", number)
-    model = study.model.reparametrised(study.dataset, changes, rng)
+    model = study.model.reparametrise(study.dataset, changes, rng)
     return searched(prepare(study.plan, study.dataset, model), run.explained)
 
 
@@ -118,7 +118,7 @@ IDS = [" ".join([dataset.kind, str(dim), *settings]) for dataset, dim, settings,
 def test_values_and_ranges_are_those_of_runs_made_anew(dataset, dim, settings, close):
     run = ran(dataset, random_linear(dataset, 7, dim), *settings)
     found = run.found()
-    changes = run.study.model.changes(padded=dataset.padded)
+    changes = run.study.model.list_changes(padded=dataset.padded)
     expected = {TOGETHER, *changes} if len(changes) > 1 else set(changes)
     assert set(found.changed) == expected and found.instances == len(dataset.test)
     base = values(run)
@@ -195,7 +195,7 @@ def test_nothing_that_only_predictions_decide_is_computed_again(monkeypatch):
     run = ran(TABLE, random_linear(TABLE, 0, 4), "access=label", "removal=[marginal]",
               "truth=[contrast]", "gold=contrast")  # fmt: skip
     asked = []
-    real = LinearModel.reparametrised
+    real = LinearModel.reparametrise
     monkeypatch.setattr(LinearModel, "reparametrised", lambda *of: asked.append(of[2]) or real(*of))
     found = run.found()
     assert {tuple(one) for one in asked} == {("constant",)}  # contrast asks for effects, and nothing for embeddings
@@ -205,7 +205,7 @@ def test_nothing_that_only_predictions_decide_is_computed_again(monkeypatch):
 
 def test_a_change_of_predictions_is_a_failure(monkeypatch):
     run = ran(TABLE, random_linear(TABLE, 0, 3))
-    real = LinearModel.reparametrised
+    real = LinearModel.reparametrise
 
     def wrong(self, *of):
         other = real(self, *of)

@@ -30,7 +30,7 @@ def explained(study, scores, present=True):
 def effects_on_class_1(study):
     """What each value adds to the logit of class 1, less the mean."""
     codes, everywhere = study.rows.codes, np.ones(len(study.rows), dtype=np.int64)
-    return study.model.effects(codes, everywhere) - study.model.mean_effects()[1]
+    return study.model.compute_effects(codes, everywhere) - study.model.compute_mean_effects()[1]
 
 
 @pytest.mark.parametrize("dataset", [TABLE, TEXT], ids=["table", "text"])
@@ -70,6 +70,6 @@ def test_what_cannot_be_compared_is_left_alone():
 
     class Labels:
         def predict(self, codes):
-            return study.model.positive(codes) > 0.5
+            return study.model.predict_positive(codes) > 0.5
 
     assert find_reversed_signs(replace(study, model=Labels()), "mine", explained(study, scores)) is None

@@ -29,11 +29,11 @@ class Plain(HasGradient):
     def __init__(self, model):
         self.model = model
 
-    def vectors(self, feature, codes):
-        return self.model.vectors(feature, codes)
+    def embed_values(self, feature, codes):
+        return self.model.embed_values(feature, codes)
 
-    def proba_embedded(self, vectors):
-        return self.model.proba_embedded(vectors)
+    def predict_proba_embedded(self, vectors):
+        return self.model.predict_proba_embedded(vectors)
 
     def predict_proba(self, codes):
         return self.model.predict_proba(codes)

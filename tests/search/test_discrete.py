@@ -149,15 +149,15 @@ def test_batches_never_exceed_the_bound_and_all_candidates_are_counted():
     asked = []
 
     class Spy(SupportsEdits, SupportsBatchedEmbedding):
-        vectors, pick = model.vectors, model.pick
+        embed_values, embed_features = model.embed_values, model.embed_features
 
-        def edited_positive(self, codes, features, rows, values):
+        def predict_edited(self, codes, features, rows, values):
             asked.append(len(values))
-            return model.edited_positive(codes, features, rows, values)
+            return model.predict_edited(codes, features, rows, values)
 
-        def positive(self, codes):
+        def predict_positive(self, codes):
             asked.append(len(codes))
-            return model.positive(codes)
+            return model.predict_positive(codes)
 
     task = make_task(dataset, Spy(), np.tile([0, 2], (50, 1)), Access.PROBABILITY)
     asked.clear()  # by the test itself

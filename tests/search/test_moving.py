@@ -135,7 +135,7 @@ def test_a_model_without_gradients_is_refused_in_words():
         predict_proba = model.predict_proba
 
     class Sloping(Black, HasGradient):
-        vectors, proba_embedded = model.vectors, model.proba_embedded
+        embed_values, predict_proba_embedded = model.embed_values, model.predict_proba_embedded
 
     black, sloping, linear = (ModelSpec(dataset, kind) for kind in (Black, Sloping, type(model)))
     assert "needs gradients in the embeddings" in Continuous().not_applicable_reason(black)

@@ -104,7 +104,7 @@ class FromGlobal(Order):
 
 class Greedy(Order):
     def scores(self, batch, model):
-        return model.probabilities(batch.codes)[:, :1] + np.arange(batch.codes.shape[1])
+        return model.predict_proba(batch.codes)[:, :1] + np.arange(batch.codes.shape[1])
 
 
 class Blank(Order):
@@ -199,7 +199,7 @@ class Short(Share):
 
 class Asking(Share):
     def values(self, inputs):
-        return inputs.model.probabilities(inputs.codes)[:, 0]
+        return inputs.model.predict_proba(inputs.codes)[:, 0]
 
 
 class Silent(Share):
@@ -379,7 +379,7 @@ class Elsewhere(Search1):
         last = (codes != ABSENT).sum(axis=1) - 1
         rows = np.arange(len(codes))
         codes[rows, last] = (codes[rows, last] + 1) % 3
-        labels = task.model.labels(codes)
+        labels = task.model.predict_labels(codes)
         return replace(found, codes=codes, labels=labels, flipped=labels != task.labels)
 
 
@@ -475,23 +475,23 @@ class Company(LinearModel):
 
 
 class Blind(LinearModel):
-    def reads(self):
+    def get_used_features(self):
         return np.zeros(len(self.weights), dtype=bool)
 
 
 class Shifted(LinearModel):
-    def logits(self, codes):
-        return super().logits(codes) + 1
+    def compute_logits(self, codes):
+        return super().compute_logits(codes) + 1
 
 
 class Halved(LinearModel):
-    def value_effects(self, feature, of):
-        return super().value_effects(feature, of) / 2
+    def compute_value_effects(self, feature, of):
+        return super().compute_value_effects(feature, of) / 2
 
 
 class Ghost(LinearModel):
-    def vectors(self, feature, codes):
-        return super().vectors(feature, np.maximum(codes, 0))
+    def embed_values(self, feature, codes):
+        return super().embed_values(feature, np.maximum(codes, 0))
 
 
 class Numbered(LinearModel, Fingerprinted):
@@ -504,9 +504,9 @@ class Numbered(LinearModel, Fingerprinted):
     [
         (Loud, "probabilities must be between 0 and 1"),
         (Company, "predicts otherwise for a row alone"),
-        (Blind, r"depend on a feature that reads\(\) denies"),
-        (Shifted, r"logits\(\) and predict_proba\(\) disagree"),
-        (Halved, r"effects\(\) and value_effects\(\) disagree"),
+        (Blind, r"depend on a feature that get_used_features\(\) excludes"),
+        (Shifted, r"compute_logits\(\) and predict_proba\(\) disagree"),
+        (Halved, r"compute_effects\(\) and compute_value_effects\(\) disagree"),
         (Ghost, "embedding of an absent feature must be zero"),
         (Numbered, r"fingerprint\(\) must return a text or None, not 3"),
     ],

@@ -30,8 +30,8 @@ class _Hidden(HasReadFeatures):
     def predict_proba(self, codes):
         return self.model.predict_proba(codes)
 
-    def reads(self):
-        return self.model.reads()
+    def get_used_features(self):
+        return self.model.get_used_features()
 
 
 def random_tree(dataset, seed, splits=6, classes=2):

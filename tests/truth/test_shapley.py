@@ -40,7 +40,7 @@ def test_trees_and_coalitions_give_the_mean_over_all_orders(seed):
     dataset = make_mixed(seed, n=5, categories=2, numbers=2, missing=0.2 * (seed % 2))
     model = random_tree(dataset, seed, classes=2 + seed % 2)
     rows = asked(dataset, model)
-    by_leaf = of_tree(model.leaves(), dataset.train.codes, rows)
+    by_leaf = of_tree(model.get_leaves(), dataset.train.codes, rows)
     by_coalition = of_coalitions(open_client(model), dataset.train.codes, np.arange(dataset.width), rows)
     for i in range(2):
         wanted = written_out(model, dataset.train.codes, rows.codes[i], rows.labels[i])
@@ -53,7 +53,7 @@ def test_leaves_and_coalitions_agree(seed):
     dataset = make_mixed(seed, n=12, categories=2, numbers=3, missing=0.1 * (seed % 3))
     model = random_tree(dataset, seed, classes=2 + seed % 3)
     rows = asked(dataset, model)
-    by_leaf = of_tree(model.leaves(), dataset.train.codes, rows)
+    by_leaf = of_tree(model.get_leaves(), dataset.train.codes, rows)
     by_coalition = of_coalitions(open_client(model), dataset.train.codes, np.arange(dataset.width), rows)
     assert by_leaf == pytest.approx(by_coalition, abs=1e-12)
     # what all features add together is what tells the prediction from the usual one
@@ -76,7 +76,7 @@ def test_a_trees_values_are_those_of_the_package_shap():
     grown = DecisionTreeClassifier(max_depth=5, random_state=0).fit(train, dataset.train.labels)
     model = compiled(grown, encoder, dataset, np.arange(dataset.width))
     rows = asked(dataset, model)
-    ours = of_tree(model.leaves(), dataset.train.codes, rows)
+    ours = of_tree(model.get_leaves(), dataset.train.codes, rows)
     explainer = shap.TreeExplainer(grown, train, feature_perturbation="interventional", model_output="probability")
     theirs = explainer.shap_values(encoder.rows(rows.codes), check_additivity=False)
     assert ours == pytest.approx(theirs[np.arange(len(rows)), :, rows.labels], abs=1e-6)
@@ -86,7 +86,7 @@ def test_a_trees_values_are_those_of_the_package_shap():
     )
     told = exact(encoder.rows(rows.codes[:3])).values
     sign = np.where(rows.labels[:3] == 1, 1, -1)[:, None]
-    assert of_tree(model.leaves(), few, rows)[:3] == pytest.approx(sign * told, abs=1e-9)
+    assert of_tree(model.get_leaves(), few, rows)[:3] == pytest.approx(sign * told, abs=1e-9)
 
 
 def test_of_an_additive_model_it_is_the_centred_effect_under_another_name():
@@ -97,7 +97,7 @@ def test_of_an_additive_model_it_is_the_centred_effect_under_another_name():
     assert np.array_equal(found.importance, Centered().known(dataset, open_client(model), rows)) and found.error is None
     # the Shapley value of the logit, by all coalitions: a logit is asked for as if it were a probability
     values = of_coalitions(
-        open_client(Twisted(lambda codes: model.logits(codes))), dataset.train.codes, np.arange(3), rows
+        open_client(Twisted(lambda codes: model.compute_logits(codes))), dataset.train.codes, np.arange(3), rows
     )
     assert found.importance == pytest.approx(values)
     spec = ModelSpec(dataset, LinearModel)
@@ -109,7 +109,7 @@ def test_few_features_are_exact_and_a_budget_that_is_too_small_leads_to_a_sample
     dataset = make_dataset([3, 2, 3], n=30, seed=2)
     model = random_tree(dataset, 5)
     rows = asked(dataset, model)
-    wanted = of_tree(model.leaves(), dataset.train.codes, rows)
+    wanted = of_tree(model.get_leaves(), dataset.train.codes, rows)
     black = Twisted.of(model)
     exact = Shapley().found(dataset, open_client(black), rows)
     assert exact.error is None and exact.method.startswith("exact") and exact.importance == pytest.approx(wanted)
@@ -157,7 +157,7 @@ def test_intervals_of_sampled_values_cover_the_exact_ones_as_often_as_they_claim
         dataset = make_mixed(seed, n=40, categories=2, numbers=4)
         model = random_tree(dataset, seed)
         rows = asked(dataset, model).take(slice(0, 10))
-        exact = of_tree(model.leaves(), dataset.train.codes, rows)
+        exact = of_tree(model.get_leaves(), dataset.train.codes, rows)
         values, errors = Shapley(error=0.02, seed=seed)._sampled(
             open_client(Twisted.of(model)), dataset.train.codes, np.arange(dataset.width), rows
         )
@@ -174,7 +174,7 @@ def test_features_that_are_not_read_get_nothing_and_cost_nothing():
     black = Twisted.of(model)
     rows = asked(dataset, model)
     found = Shapley(budget=10**6).found(dataset, open_client(black), rows)
-    assert found.importance == pytest.approx(of_tree(model.leaves(), dataset.train.codes, rows))
+    assert found.importance == pytest.approx(of_tree(model.get_leaves(), dataset.train.codes, rows))
     assert not found.importance[:, [0, 3]].any()
 
 

@@ -83,7 +83,7 @@ def test_centered_and_contrast_do_not_depend_on_where_the_constant_stands(proble
     shifted = LinearModel(model.bias - delta, weights, tables, means)
     codes = dataset.test.codes
     said = labels(model, codes)
-    assert shifted.positive(codes) == pytest.approx(model.positive(codes))
+    assert shifted.predict_positive(codes) == pytest.approx(model.predict_positive(codes))
     for name in ("centered", "contrast"):
         a, b = (importance(name, m, dataset, codes, said) for m in (model, shifted))
         assert a == pytest.approx(b)

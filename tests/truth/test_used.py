@@ -13,7 +13,7 @@ def test_what_a_model_was_not_shown_is_not_used():
     settings = Tree(blind=["f1"], min_leaf=1)
     model = settings.fit(dataset, 0)
     told = Used().importance(dataset, open_client(model), asked(dataset, model))
-    assert told.shape == (40, 4) and np.array_equal(told, np.tile(model.reads().astype(float), (40, 1)))
+    assert told.shape == (40, 4) and np.array_equal(told, np.tile(model.get_used_features().astype(float), (40, 1)))
     assert not told[:, 1].any() and Used().question == "either"
     assert (
         Used().not_applicable_reason(ModelSpec.from_settings(dataset, settings)) is None
