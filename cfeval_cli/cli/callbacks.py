@@ -1,4 +1,4 @@
-"""What Hydra calls around the jobs of a sweep."""
+"""Callbacks of Hydra around runs and sweeps."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ from cfeval_cli.settings.compose import quote
 
 
 class Gather(Callback):
-    """Gives runs and sweeps folders of their own, and gathers the runs of a sweep in the sweep's."""
+    """Give each run and sweep its own folder, and gather the runs of a sweep at its end."""
 
-    running: Gather | None = None  # the one whose sweep has begun and is not gathered yet
+    running: Gather | None = None  # the instance whose sweep is not gathered yet
 
     def __init__(self) -> None:
         self._folder = Path()
-        self._page = True
-        self._jobs: dict[Path, tuple[bool, list[str]]] = {}  # folder: failed or not, overrides
+        self._writes_page = True
+        self._jobs: dict[Path, tuple[bool, list[str]]] = {}  # by folder: whether it failed, and its overrides
 
     def on_run_start(self, config: DictConfig, **_: Any) -> None:
-        """A folder of its own, even if another run starts in the same second."""
+        """Make a new folder, even if another run starts in the same second."""
         _exit_if_linked(Path(config.hydra.run.dir))
-        claim(config.hydra.run)
+        claim_folder(config.hydra.run)
 
     def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
-        """A folder of its own, and remember the sweep: Hydra tells its end only if all jobs succeed."""
+        """Make a new folder and register the sweep: Hydra announces its end only if all jobs succeed."""
         _exit_if_linked(Path(config.hydra.sweep.dir))
-        claimed = claim(config.hydra.sweep)
-        if claimed is not None:
-            with read_write(config.hydra):  # for the jobs, whose configs are composed anew
-                config.hydra.overrides.hydra.append(f"hydra.sweep.dir={quote(claimed)}")
+        folder = claim_folder(config.hydra.sweep)
+        if folder is not None:
+            with read_write(config.hydra):  # for the jobs, whose configs are composed again
+                config.hydra.overrides.hydra.append(f"hydra.sweep.dir={quote(folder)}")
         self._folder = Path(config.hydra.sweep.dir).absolute()
-        self._page = config.get("report") is not False
+        self._writes_page = config.get("report") is not False
         Gather.running = self
 
     def on_job_start(self, config: DictConfig, **_: Any) -> None:
@@ -51,71 +51,73 @@ class Gather(Callback):
             return
         folder, sweep = (Path(path).resolve() for path in (config.hydra.runtime.output_dir, config.hydra.sweep.dir))
         if not folder.is_relative_to(sweep):
-            told = f"hydra.sweep.subdir={config.hydra.sweep.subdir} leads out of {sweep}, the folder of the sweep."
-            _exit(UserError(told))
+            subdir = config.hydra.sweep.subdir
+            _exit_with_error(UserError(f"hydra.sweep.subdir={subdir} is outside {sweep}, the folder of the sweep."))
 
     def on_job_end(self, config: DictConfig, job_return: JobReturn, **_: Any) -> None:
-        """Remember the job: one that fails early leaves no folder to be named by."""
+        """Register the job: one that fails early leaves no folder."""
         failed = job_return.status == JobStatus.FAILED
         self._jobs[Path(config.hydra.runtime.output_dir)] = failed, list(config.hydra.overrides.task)
 
     def on_multirun_end(self, config: DictConfig, **_: Any) -> None:
-        """Gather; if that fails, the exit code says so (Hydra makes a warning of anything but an exit)."""
+        """Gather the runs; exit if that fails, because Hydra turns any other error into a warning."""
         code = self.gather()
         if code:
             sys.exit(code)
 
     def gather(self) -> int:
-        """Write and show what the runs say together; returns the exit code."""
-        from cfeval_cli.cli.gather import show
-        from cfeval_cli.cli.main import complain
+        """Aggregate the runs, print the result and return the exit code."""
+        from cfeval_cli.cli.gather import print_gathered
+        from cfeval_cli.cli.main import print_error
         from cfeval_cli.study.sweep.gather import gather
 
         Gather.running = None
         if all(failed for failed, _ in self._jobs.values()) and not any(self._folder.rglob("run.json")):
-            return 0  # nothing to gather, and every job, or the sweep itself, has said why
-        lost = {
+            return 0  # there is nothing to gather, and each job has printed its error
+        missing = {
             path: overrides
             for path, (failed, overrides) in self._jobs.items()
             if failed and not (path / "run.json").exists()
         }
         try:
-            show(gather(self._mine() or [self._folder], self._folder, lost, page=self._page))
+            print_gathered(
+                gather(self._list_job_folders() or [self._folder], self._folder, missing, page=self._writes_page)
+            )
         except Exception as error:
             if screen.get_options().traceback:
                 traceback.print_exc()
-            complain(error, job="the runs are intact, but could not be gathered:")
+            print_error(error, job="the runs are intact, but could not be gathered:")
             return 1
         return 0
 
-    def _mine(self) -> list[Path]:
-        """The folders of this sweep's jobs, not of others beside them; none, if other processes did the jobs."""
+    def _list_job_folders(self) -> list[Path]:
+        """Return the folders of this sweep's jobs; an empty list if other processes ran them."""
         return [path for path in self._jobs if (path / "run.json").exists()]
 
 
 def _exit_if_linked(folder: Path) -> None:
-    """End with a message before Hydra writes through links in a folder."""
+    """Exit with a message before Hydra writes through links in a folder."""
     try:
         refuse_links(folder)
     except UserError as error:
-        _exit(error)
+        _exit_with_error(error)
 
 
-def _exit(error: UserError) -> NoReturn:
-    """End with a message; Hydra makes a warning of any other error of a callback."""
-    from cfeval_cli.cli.main import complain
+def _exit_with_error(error: UserError) -> NoReturn:
+    """Exit with a message; Hydra turns any other error of a callback into a warning."""
+    from cfeval_cli.cli.main import print_error
 
-    sys.exit(complain(error))
+    sys.exit(print_error(error))
 
 
-def claim(node: DictConfig) -> Path | None:
-    """Make the folder that a node of Hydra's config names by the time, or if it is there, the same with a number."""
+def claim_folder(node: DictConfig) -> Path | None:
+    """Make the time-stamped folder of a node of Hydra's config, with a number appended if it exists."""
     if "${now:" not in str(OmegaConf.to_container(node, resolve=False)["dir"]):  # type: ignore[index, call-overload]
-        return None  # the user's own choice
+        return None  # the user chose the folder
     try:
         folder = make_new_folder(Path(str(node.dir)))
     except OSError:
-        return None  # Hydra will find out, and say so
+        return None  # Hydra reports the problem
     with read_write(node):
         node.dir = str(folder)
     return folder

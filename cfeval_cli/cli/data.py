@@ -1,4 +1,4 @@
-"""`cfeval data`: describing a file of one's own, writing what is to be explained, getting and checking data."""
+"""`cfeval data`: describe a data file, export instances, fetch and verify data, manage the cache."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 from omegaconf import DictConfig, OmegaConf
 
 from cfeval_cli.cli import screen
-from cfeval_cli.cli.export import export
-from cfeval_cli.cli.init import init
+from cfeval_cli.cli.export import export_instances
+from cfeval_cli.cli.init import init_dataset
 from cfeval_cli.cli.main import Parser
 from cfeval_cli.cli.own_configs import find_conf_folder, is_own_config
 from cfeval_cli.core import Loadable
@@ -22,42 +22,42 @@ from cfeval_cli.dataset.sources import File, Installed, Tar, Url, Wheel
 from cfeval_cli.errors import UserError, did_you_mean, escape_controls, refuse_exit
 from cfeval_cli.settings import compose
 
-_HELP = """Where data files are, and what can be done about it. data_dir=PATH chooses the folder.
-`cfeval data ACTION --help` shows the help of one action."""
+_HELP = """Manage data files; data_dir=PATH sets their folder. `cfeval data ACTION --help` shows the help of one
+action."""
 
-# by action: its arguments, and what it does
+# by action: its arguments and its description
 _ACTIONS = {
     "init": (
         "FILE --label COLUMN",
-        "Write conf/dataset/FILE.yaml, the description of a table or of texts of your own. The kind of each column is "
-        "detected, and problems of the data are reported in one line each.",
+        "Write conf/dataset/FILE.yaml, the description of your table or texts. The kind of each column is detected "
+        "and problems of the data are reported in one line each.",
     ),
     "export": (
         "KEY=VALUE ... --into FILE",
         "Write the instances that a run with the same settings explains, such as dataset=NAME seed=1 n_explain=50.",
     ),
-    "list": ("[NAME ...]", "Show the files of data sets, their state and their sources; without a name, of all."),
+    "list": ("[NAME ...]", "Show the files of data sets, their state and their sources; without a name, those of all."),
     "fetch": ("NAME ...", "Download the files of data sets into the data folder."),
     "verify": (
         "[NAME ...]",
-        "Compare the files that are there with their checksums; without a name, of all data sets. The exit code is 1 "
-        "if one is damaged.",
+        "Compare the existing files with their checksums; without a name, those of all data sets. The exit code is 1 "
+        "if a file is damaged.",
     ),
-    "cache": ("[KEY=VALUE ...]", "Show which explanations are kept for later runs, or remove them with --clear."),
+    "cache": ("[KEY=VALUE ...]", "Show which results are stored for later runs, or remove them with --clear."),
 }
 
-# by option: the actions that it goes with, and its description
+# by option: the actions that accept it, and its description
 _OPTIONS: Mapping[str, tuple[tuple[str, ...], Mapping[str, Any]]] = {
     "config-dir": (
         tuple(_ACTIONS),
-        {"metavar": "FOLDER", "help": "configs of your own (default: ./conf, if it is there)"},
+        {"metavar": "FOLDER", "help": "your own configs (default: ./conf, if it exists)"},
     ),
-    "clear": (("cache",), {"action": "store_true", "help": "remove all that is kept"}),
-    "label": (("init",), {"metavar": "COLUMN", "help": "what is to be predicted, by name or place"}),
-    "text": (("init",), {"metavar": "COLUMN", "help": "the texts, where a file has other columns too"}),
-    "name": (("init",), {"help": "of the dataset, if not the file's"}),
+    "clear": (("cache",), {"action": "store_true", "help": "remove all stored results"}),
+    "label": (("init",), {"metavar": "COLUMN", "help": "the column to predict, by name or position"}),
+    "text": (("init",), {"metavar": "COLUMN", "help": "the column of texts, if the file has other columns too"}),
+    "name": (("init",), {"help": "name of the dataset (default: that of the file)"}),
     "into": (("export",), {"type": Path, "metavar": "FILE", "help": "csv, tsv or parquet"}),
-    "force": (("init", "export"), {"action": "store_true", "help": "write over a file that is there"}),
+    "force": (("init", "export"), {"action": "store_true", "help": "replace an existing file"}),
 }
 
 
@@ -68,7 +68,7 @@ def _parser() -> Parser:
         "action", choices=tuple(_ACTIONS), help="; ".join(f"{name} {words[0]}" for name, words in _ACTIONS.items())
     )
     parser.add_argument(
-        "names", nargs="*", metavar="NAME", help="a file, data sets, or settings, as the action has them"
+        "names", nargs="*", metavar="NAME", help="a file, data sets or settings, depending on the action"
     )
     for option, (actions, settings) in _OPTIONS.items():
         where = "" if len(actions) == len(_ACTIONS) else f" ({', '.join(actions)})"
@@ -88,7 +88,7 @@ def _action_help(action: str) -> str:
 
 
 def main() -> None:
-    """Show, fetch or verify data files."""
+    """Parse the arguments and run the action."""
     words = sys.argv[1:]
     action = next((word for word in words if word in _ACTIONS), None)
     if action is not None and ("-h" in words or "--help" in words):
@@ -99,7 +99,7 @@ def main() -> None:
     for option, (actions, _) in _OPTIONS.items():
         if getattr(arguments, option.replace("-", "_")) and arguments.action not in actions:
             where = " and ".join(actions)
-            raise UserError(f"--{option} goes with {where} only. See cfeval data --help.")
+            raise UserError(f"--{option} applies to {where} only. See cfeval data --help.")
     overrides = [name for name in arguments.names if "=" in name]
     names = [name for name in arguments.names if "=" not in name]
     if arguments.action == "init":
@@ -109,37 +109,40 @@ def main() -> None:
     if arguments.action == "export":
         if names:
             raise UserError(f"export takes settings of a run, such as dataset=NAME, not {names[0]}.")
-        export(overrides, arguments.config_dir, arguments.into, force=arguments.force)
+        export_instances(overrides, arguments.config_dir, arguments.into, force=arguments.force)
         return
     if arguments.action == "cache":
         if names:
             raise UserError(f"cache takes no names, only settings such as data_dir=PATH: {', '.join(names)}")
         _cache(overrides, arguments.config_dir, arguments.clear)
         return
-    known = _known(arguments.config_dir)
+    all_names = _list_datasets(arguments.config_dir)
     for name in names:
-        if name not in known:
-            raise UserError(f"there is no dataset {name}.{did_you_mean(name, known)} There is: {', '.join(known)}.")
+        if name not in all_names:
+            options = f"{did_you_mean(name, all_names)} There is: {', '.join(all_names)}."
+            raise UserError(f"there is no dataset {name}.{options}")
     if arguments.action == "fetch" and not names:
-        raise UserError(f"name what to fetch: cfeval data fetch {' '.join(known)}")
-    data_dir, files, datasets = _files(names or known, overrides, arguments.config_dir, is_chosen=bool(names))
+        raise UserError(f"name the data sets to fetch: cfeval data fetch {' '.join(all_names)}")
+    data_dir, files, datasets = _compose_datasets(
+        names or all_names, overrides, arguments.config_dir, is_chosen=bool(names)
+    )
     if arguments.action == "fetch":
         _fetch(data_dir, list(datasets.values()))
         return
     with refuse_exit():
-        code = (_list if arguments.action == "list" else _verify)(data_dir, files)
+        code = (_print_files if arguments.action == "list" else _verify)(data_dir, files)
     if code:
         sys.exit(code)
 
 
 def _init(arguments: argparse.Namespace, names: list[str], overrides: list[str]) -> None:
-    """One file, which may have an equals sign in its name."""
+    """Describe one file, whose name may contain an equals sign."""
     files = [*names, *(word for word in overrides if not word.startswith("data_dir="))]
     if len(files) != 1:
         raise UserError("name one file: cfeval data init loans.csv --label default")
     with compose.packaged_configs():
         cfg = compose.compose_run([word for word in overrides if word.startswith("data_dir=")])
-    init(
+    init_dataset(
         files[0], arguments.label, text=arguments.text, name=arguments.name, config_dir=arguments.config_dir,
         data_dir=Path(str(cfg.data_dir)).expanduser(), force=arguments.force,
     )  # fmt: skip
@@ -157,7 +160,7 @@ def _cache(overrides: list[str], config_dir: str | None, clear: bool) -> None:
     with compose.packaged_configs():
         cache: object = make(compose.compose_run(overrides, config_dir), "cache")
     if not isinstance(cache, Disk):
-        raise UserError("cache=off keeps nothing. Leave that setting out to see what is there.")
+        raise UserError("cache=off stores nothing. Leave that setting out to see what is stored.")
     sections = cache.sections()
     total = f"{sum(entries for _, entries, _, _ in sections):,} entries"
     if clear:
@@ -168,34 +171,34 @@ def _cache(overrides: list[str], config_dir: str | None, clear: bool) -> None:
     if not sections:
         return
     table = Table()
-    for title in ("of", "entries", "kB", "last used"):
+    for title in ("section", "entries", "kB", "last used"):
         table.add_column(title, justify="right" if title in ("entries", "kB") else "left")
     for label, entries, size, used in sections:
         try:
-            when = datetime.fromtimestamp(used).strftime("%Y-%m-%d %H:%M")
+            last_used = datetime.fromtimestamp(used).strftime("%Y-%m-%d %H:%M")
         except (TypeError, ValueError, OverflowError, OSError):  # the file may be damaged
-            when = "?"
-        table.add_row(Text(escape_controls(label)), f"{entries:,}", f"{size / 1000:,.0f}", when)
-    screen.console().print(table)
+            last_used = "?"
+        table.add_row(Text(escape_controls(label)), f"{entries:,}", f"{size / 1000:,.0f}", last_used)
+    screen.make_console().print(table)
 
 
-def _known(config_dir: str | None) -> list[str]:
-    """The datasets that are described; UserError if one of the user's own is called as ours is."""
+def _list_datasets(config_dir: str | None) -> list[str]:
+    """Return the names of all datasets; UserError if a user's dataset has the name of a packaged one."""
     with compose.packaged_configs():
-        known = compose.list_options("dataset", config_dir)
-    for name in known if config_dir is not None else ():
+        names = compose.list_options("dataset", config_dir)
+    for name in names if config_dir is not None else ():
         is_own_config(f"dataset/{name}", str(config_dir))
-    return known
+    return names
 
 
-# of a run's config only the data are looked at: few files of the rest are read
-_FEW = ("explainer=[random]", "metric=[validity]", "truth=[signed]", "removal=[zero]")
+# Only the data of the composed config are used: these choices keep the rest small.
+_MINIMAL_CHOICES = ("explainer=[random]", "metric=[validity]", "truth=[signed]", "removal=[zero]")
 
 
 _SOURCES = {f"{kind.__module__}.{kind.__name__}" for kind in (File, Installed, Tar, Url, Wheel)}
 
 
-def _files(
+def _compose_datasets(
     names: Sequence[str], overrides: list[str], config_dir: str | None, *, is_chosen: bool
 ) -> tuple[Path, dict[str, list[File]], dict[str, DictConfig]]:
     """Return the data folder, and the files and configs of datasets.
@@ -204,17 +207,17 @@ def _files(
     """
     from cfeval_cli.settings.build import find_targets, instantiate_node
 
-    few = [] if any(word.partition("=")[0] != "data_dir" for word in overrides) else _FEW
+    choices = [] if any(word.partition("=")[0] != "data_dir" for word in overrides) else _MINIMAL_CHOICES
     files: dict[str, list[File]] = {}
     datasets: dict[str, DictConfig] = {}
     with compose.packaged_configs():
         for name in names:
-            cfg = datasets[name] = compose.compose_run([f"dataset={name}", *few, *overrides], config_dir)
+            cfg = datasets[name] = compose.compose_run([f"dataset={name}", *choices, *overrides], config_dir)
             nodes = _file_nodes(cfg.dataset)
             targets = {*find_targets([OmegaConf.to_container(node, resolve=True) for node in nodes])}
             if not is_chosen and (others := targets - _SOURCES):
-                reason = f"its config uses {min(others)}, which is not a source of cfeval. To include it, name it"
-                sys.stderr.write(escape_controls(f"cfeval: dataset {name} is left out: {reason}.") + "\n")
+                reason = f"its config uses {min(others)}, which is not a source of cfeval. To include it, give its name"
+                sys.stderr.write(escape_controls(f"cfeval: dataset {name} is omitted: {reason}.") + "\n")
                 continue
             with refuse_exit():
                 files[name] = [instantiate_node(node) for node in nodes]
@@ -222,41 +225,41 @@ def _files(
 
 
 def _file_nodes(node: Any) -> list[Any]:
-    """All descriptions of files below a node of a config."""
+    """Return all descriptions of files below a node of a config."""
     if OmegaConf.is_list(node):
-        return [found for item in node for found in _file_nodes(item)]
+        return [file for item in node for file in _file_nodes(item)]
     if not OmegaConf.is_dict(node):
         return []
     if node.get("_target_") == f"{File.__module__}.{File.__name__}":
         return [node]
-    return [found for key in node for found in _file_nodes(node.get(key))]
+    return [file for key in node for file in _file_nodes(node.get(key))]
 
 
-def _list(data_dir: Path, files: dict[str, list[File]]) -> int:
+def _print_files(data_dir: Path, files: dict[str, list[File]]) -> int:
     from rich.table import Table
     from rich.text import Text
 
-    out = screen.console()
-    screen.tell(out, f"Data in {data_dir.absolute()}")
+    console = screen.make_console()
+    screen.print_line(console, f"Data in {data_dir.absolute()}")
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
     for title in ("dataset", "file", "state", "sources, in order"):
         table.add_column(title, overflow="fold")
-    for name, wanted in files.items():
-        for file in wanted:
-            sources = [source.label if screen.full() else _host(source.label) for source in file.sources]
+    for name, files_of_dataset in files.items():
+        for file in files_of_dataset:
+            sources = [source.label if screen.is_full() else _shorten_source(source.label) for source in file.sources]
             cells = name, file.name, file.state(data_dir), "\n".join(dict.fromkeys(sources))
             table.add_row(*(Text(escape_controls(cell, keep="\n")) for cell in cells))
-    out.print(table)
+    console.print(table)
     return 0
 
 
-def _host(source: str) -> str:
-    """Of an address the host, of a file in a package the package; --full has the whole."""
+def _shorten_source(source: str) -> str:
+    """Return the host of an address, or the package of a file in a package; --full shows the whole source."""
     return urlsplit(source).hostname or source.partition(": ")[0]
 
 
 def _fetch(data_dir: Path, datasets: list[DictConfig]) -> None:
-    """As a run does it: what cannot be had is replaced by what the dataset has in its stead."""
+    """Fetch files as a run does: a file that is not available is replaced by its alternative."""
     from cfeval_cli.core.logs import SafeFormatter
     from cfeval_cli.settings.build import make
 
@@ -266,14 +269,15 @@ def _fetch(data_dir: Path, datasets: list[DictConfig]) -> None:
     for cfg in datasets:
         dataset: Loadable = make(cfg, "dataset")
         with refuse_exit():
-            fetched = list(dataset.fetch(data_dir))
-        for found in fetched:
-            sys.stdout.write(escape_controls(f"{found.path}: from {found.source}, sha256 {found.sha256}") + "\n")
+            files = list(dataset.fetch(data_dir))
+        for file in files:
+            sys.stdout.write(escape_controls(f"{file.path}: from {file.source}, sha256 {file.sha256}") + "\n")
 
 
 def _verify(data_dir: Path, files: dict[str, list[File]]) -> int:
-    """Exit code 1 if a file that is there is not what it should be."""
-    states = [(file.place(data_dir), file.state(data_dir)) for wanted in files.values() for file in wanted]
+    """Print the state of each file; return exit code 1 if one is damaged."""
+    every_file = [file for files_of_dataset in files.values() for file in files_of_dataset]
+    states = [(file.place(data_dir), file.state(data_dir)) for file in every_file]
     for path, state in states:
         sys.stdout.write(escape_controls(f"{path}: {'sha256 ok' if state == 'present' else state}") + "\n")
     return int(any(state == "damaged" for _, state in states))

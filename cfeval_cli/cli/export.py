@@ -1,4 +1,4 @@
-"""`cfeval data export`: the instances that a run explains, for explanations that are made elsewhere."""
+"""`cfeval data export`: write the instances that a run explains, for explanations made elsewhere."""
 
 from __future__ import annotations
 
@@ -17,34 +17,34 @@ from cfeval_cli.settings import compose
 if TYPE_CHECKING:
     import pandas as pd
 
-_KINDS = (".csv", ".tsv", ".parquet")
+_FILE_FORMATS = (".csv", ".tsv", ".parquet")
 
 
-def export(overrides: list[str], config_dir: str | None, into: Path | None, *, force: bool) -> None:
-    """Write them: the same data, seed and number as a run with these settings has."""
+def export_instances(overrides: list[str], config_dir: str | None, into: Path | None, *, force: bool) -> None:
+    """Write the instances that a run with these settings explains."""
     from cfeval_cli.pipeline.context import to_explain
     from cfeval_cli.settings.build import make
     from cfeval_cli.settings.plan import check_size
 
-    path = _checked(into, force)
+    path = _check_target(into, force)
     with compose.packaged_configs():
         cfg = compose.compose_run(overrides, config_dir)
         if config_dir is not None:
             list_used_configs(overrides, config_dir)
         settings: Loadable = make(cfg, "dataset")
-    seed, size = _numbers(cfg)
+    seed, size = _read_sample_settings(cfg)
     with refuse_exit():
         dataset = settings.load(Path(str(cfg.data_dir)).expanduser(), seed)
     check_size(dataset, size)
     instances = to_explain(dataset, seed, size)
-    _write(table(dataset, instances), path)
-    told = f"{len(instances):,} instances of {dataset.name} (seed {seed}): {path}"
-    back = "A score for each, by instance and feature, comes back with explainer=[…,file] explainer.file.path=FILE"
-    sys.stdout.write(escape_controls(f"{told}\n{back}", keep="\n") + "\n")
+    _write_table(build_table(dataset, instances), path)
+    summary = f"{len(instances):,} instances of {dataset.name} (seed {seed}): {path}"
+    hint = "To evaluate your scores of these instances: cfeval run explainer=[…,file] explainer.file.path=FILE"
+    sys.stdout.write(escape_controls(f"{summary}\n{hint}", keep="\n") + "\n")
 
 
-def table(dataset: Dataset, instances: Split) -> pd.DataFrame:
-    """Return a row for each instance: its number, then what the model reads; of a text also its words."""
+def build_table(dataset: Dataset, instances: Split) -> pd.DataFrame:
+    """Return a row for each instance: its number and the input of the model; for texts also the words."""
     import pandas as pd
 
     if instances.texts is not None:
@@ -56,26 +56,26 @@ def table(dataset: Dataset, instances: Split) -> pd.DataFrame:
         raise TypeError("a table has columns")
     if "instance" in rows:
         raise UserError(
-            f"a feature of {dataset.name} is called instance, as the column is that numbers the instances. Rename it."
+            f"a feature of {dataset.name} is called instance, the name of the column of instance numbers. Rename it."
         )
     rows.insert(0, "instance", instances.ids)
     return rows
 
 
-def _checked(into: Path | None, force: bool) -> Path:
+def _check_target(into: Path | None, force: bool) -> Path:
     if into is None:
-        raise UserError("say where to write the instances: cfeval data export dataset=adults --into explain_me.csv")
-    if into.suffix.lower() not in _KINDS:
-        raise UserError(f"--into {into}: the name must end in {', '.join(_KINDS)}.")
+        raise UserError("--into is missing: cfeval data export dataset=adults --into explain_me.csv")
+    if into.suffix.lower() not in _FILE_FORMATS:
+        raise UserError(f"--into {into}: the name must end in {', '.join(_FILE_FORMATS)}.")
     refuse_linked_path(into.parent)
     if into.exists() and not force:
-        raise UserError(f"--into {into} is there already. Take another name, or say --force to write over it.")
+        raise UserError(f"--into {into} exists. Choose another name, or use --force to replace it.")
     if not into.absolute().parent.is_dir():
-        raise UserError(f"--into {into}: there is no folder {into.parent}.")
+        raise UserError(f"--into {into}: the folder {into.parent} does not exist.")
     return into
 
 
-def _numbers(cfg: DictConfig) -> tuple[int, int | None]:
+def _read_sample_settings(cfg: DictConfig) -> tuple[int, int | None]:
     try:
         check_int("seed", cfg.seed, 0)
         if cfg.n_explain is not None:
@@ -85,7 +85,7 @@ def _numbers(cfg: DictConfig) -> tuple[int, int | None]:
     return int(cfg.seed), cfg.n_explain
 
 
-def _write(rows: pd.DataFrame, path: Path) -> None:
+def _write_table(rows: pd.DataFrame, path: Path) -> None:
     with whole_file(path) as partial:
         if path.suffix.lower() == ".parquet":
             rows.to_parquet(partial, index=False)

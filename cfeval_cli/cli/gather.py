@@ -1,4 +1,4 @@
-"""`cfeval gather`: what several runs say together."""
+"""`cfeval gather`: aggregate several runs."""
 
 from __future__ import annotations
 
@@ -10,43 +10,43 @@ from cfeval_cli.cli.main import Parser
 if TYPE_CHECKING:
     from cfeval_cli.study.sweep.gather import Gathered
 
-_HELP = """Several runs in one table: means and deviations over seeds, and how stable each metric's ranking of the
-explainers is under the settings that differ between the runs. A sweep (cfeval run --multirun) ends with this by itself;
-use it to gather anew, or runs that were started one by one. Nothing is computed again."""
+_HELP = """Aggregate several runs: means and standard deviations over seeds, and the stability of each metric's ranking
+of the explainers under the settings that differ between the runs. A sweep (cfeval run --multirun) ends with this step.
+Use the command to repeat it, or for runs that were started one by one. Nothing is computed again."""
 
 
 def main() -> None:
-    """Gather the runs in the folders that are named."""
+    """Aggregate the runs in the named folders."""
     parser = Parser("cfeval gather", description=_HELP)
     parser.add_argument(
         "folders", nargs="+", type=Path, metavar="FOLDER",
-        help="of a run, or of a sweep, which stands for all runs below it; unfinished runs are named and left out",
+        help="folder of a run, or of a sweep for all runs below it; unfinished runs are listed and left out",
     )  # fmt: skip
     parser.add_argument(
         "--into", type=Path, metavar="FOLDER",
-        help="where sweep.csv, seeds_metrics.csv, seeds_correlations.csv, stability.csv, tables.md, tables.tex, "
-        "report.html and figures/ go; "
-        "they replace earlier ones (default: the sweep's folder if one is named and nothing else, otherwise gathered/ "
+        help="folder for sweep.csv, seeds_metrics.csv, seeds_correlations.csv, stability.csv, tables.md, tables.tex, "
+        "report.html and figures/, "
+        "which replace earlier ones (default: the sweep's folder if one is named and nothing else, otherwise gathered/ "
         "below the current folder)",
     )  # fmt: skip
     arguments = parser.parse_args()
-    show(together(arguments.folders, arguments.into))
+    print_gathered(gather_folders(arguments.folders, arguments.into))
 
 
-def together(folders: list[Path], into: Path | None) -> Gathered:
-    """Gather into the folder that is named, or that of the one sweep, or a new one."""
+def gather_folders(folders: list[Path], into: Path | None) -> Gathered:
+    """Gather into the given folder, else into that of the one sweep, else into ./gathered."""
     from cfeval_cli.study.sweep.gather import gather
 
-    alone = len(folders) == 1 and not (folders[0] / "run.json").exists()
-    return gather(folders, into or (folders[0] if alone else Path("gathered")), page=True)
+    is_one_sweep = len(folders) == 1 and not (folders[0] / "run.json").exists()
+    return gather(folders, into or (folders[0] if is_one_sweep else Path("gathered")), page=True)
 
 
-def show(gathered: Gathered) -> None:
-    """Print as a run does, and what was left out."""
+def print_gathered(gathered: Gathered) -> None:
+    """Print the answer, the tables and the runs that were left out."""
     from cfeval_cli.cli import screen
 
-    runs = len(gathered.sweep.runs)
-    told = [f"Gathered {runs} {'run' if runs == 1 else 'runs'}: {gathered.folder}"]
-    told += [] if gathered.page is None else [f"Report: {gathered.page}"]
-    told += [f"Not gathered: {gathered.sweep.left_out}"] if gathered.sweep.others else []
-    screen.answer([f"Verdict: {gathered.answer.headline}."], gathered.brief, gathered.tables, told)
+    n_runs = len(gathered.sweep.runs)
+    lines = [f"Gathered {n_runs} {'run' if n_runs == 1 else 'runs'}: {gathered.folder}"]
+    lines += [] if gathered.page is None else [f"Report: {gathered.page}"]
+    lines += [f"Not gathered: {gathered.sweep.left_out}"] if gathered.sweep.others else []
+    screen.print_answer([f"Verdict: {gathered.answer.headline}."], gathered.brief, gathered.tables, lines)

@@ -1,4 +1,4 @@
-"""`cfeval data init`: the config of a dataset, written from what a file seems to hold."""
+"""`cfeval data init`: write the config of a dataset from the contents of a file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from cfeval_cli.errors import UserError, escape_controls
 from cfeval_cli.settings import compose
 
 
-def init(
+def init_dataset(
     file: str,
     label: str | None,
     *,
@@ -27,28 +27,28 @@ def init(
     data_dir: Path,
     force: bool,
 ) -> None:
-    """Look at the file, write the config if it can be loaded, and show what was found."""
+    """Detect the columns of the file, write the config if it loads, and print what was detected."""
     path = Path(file).expanduser()
     if label is None:
         raise UserError(
-            f"say which column is to be predicted: {shlex.join(['cfeval', 'data', 'init', file])} --label NAME"
+            f"say which column is to be predicted: {shlex.join(['cfeval', 'data', 'init_dataset', file])} --label NAME"
         )
     name = name or re.sub(r"[^\w-]+", "_", path.stem).strip("-_") or "mine"
     if not re.fullmatch(r"\w[\w-]*", name):
-        raise UserError(f"--name {name}: a name is of letters, digits, _ and -, and does not begin with -.")
-    target = _target(name, config_dir, force)
-    found = guess(path, label, text)
-    if not found.features and found.text is None:
-        told = "; ".join(f"{column.name}: {column.left_out}" for column in found.left_out)
-        raise UserError(f"{path} has no column that could be a feature ({told}).")
+        raise UserError(f"--name {name}: use letters, digits, _ and -, with no - at the beginning.")
+    target = _choose_target(name, config_dir, force)
+    detected = guess(path, label, text)
+    if not detected.features and detected.text is None:
+        reasons = "; ".join(f"{column.name}: {column.left_out}" for column in detected.left_out)
+        raise UserError(f"{path} has no column that could be a feature ({reasons}).")
     command = shlex.join(["cfeval", "data", "init", file, "--label", label, *(["--text", text] if text else [])])
     body = "\n".join(
         [
-            f"# Written by {escape_controls(command)}: change what is not as it should be.",
-            *format_config(found, name, data_dir),
+            f"# Written by {escape_controls(command)}: correct what is wrong.",
+            *format_config(detected, name, data_dir),
         ]
     )
-    rows = _tried(body, data_dir)
+    rows = _count_split_rows(body, data_dir)
     try:
         make_folder(target.parent.parent)
         make_subfolder(target.parent.parent, target.parent.name)
@@ -56,28 +56,28 @@ def init(
             partial.write_text(body + "\n", encoding="utf-8")
     except OSError as error:
         raise UserError(f"{target} cannot be written ({error.strerror or error}).") from error
-    _show(found, rows)
+    _print_guess(detected, rows)
     own = [] if config_dir is None else ["--config-dir", config_dir]
-    following = shlex.join(["cfeval", "run", *own, f"dataset={name}", *([] if found.text else ["model=estimator"])])
-    sys.stdout.write(escape_controls(f"Written: {target}\nNext:    {following}", keep="\n") + "\n")
+    command = shlex.join(["cfeval", "run", *own, f"dataset={name}", *([] if detected.text else ["model=estimator"])])
+    sys.stdout.write(escape_controls(f"Written: {target}\nNext:    {command}", keep="\n") + "\n")
 
 
-def _target(name: str, config_dir: str | None, force: bool) -> Path:
-    """The file to write, which is none of cfeval's own and none that is there."""
-    ours = compose.get_package_folder() / "dataset" / f"{name}.yaml"
+def _choose_target(name: str, config_dir: str | None, force: bool) -> Path:
+    """Return the file to write; UserError if it exists or has the name of a packaged config."""
+    packaged = compose.get_package_folder() / "dataset" / f"{name}.yaml"
     target = Path(config_dir or OWN_FOLDER) / "dataset" / f"{name}.yaml"
     refuse_linked_path(target)
-    if ours.is_file() and ours.resolve() != target.resolve():
+    if packaged.is_file() and packaged.resolve() != target.resolve():
         raise UserError(
-            f"cfeval has a dataset {name} itself ({ours}), and one of yours never takes its place: --name my_{name}"
+            f"cfeval has a dataset {name} of its own ({packaged}), which cannot be replaced. Use --name my_{name}"
         )
     if target.exists() and not force:
-        raise UserError(f"{target} is there already. Say --force to write over it, or --name for another.")
+        raise UserError(f"{target} exists. Use --force to replace it, or --name for another name.")
     return target
 
 
-def _tried(body: str, data_dir: Path) -> tuple[int, int, int]:
-    """Load the data as a run will, before anything is written; how many rows each part has."""
+def _count_split_rows(body: str, data_dir: Path) -> tuple[int, int, int]:
+    """Load the data as a run would, and return the number of rows of each split."""
     from omegaconf import OmegaConf
 
     from cfeval_cli.settings.build import make
@@ -87,28 +87,30 @@ def _tried(body: str, data_dir: Path) -> tuple[int, int, int]:
     return len(dataset.train), len(dataset.validation), len(dataset.test)
 
 
-def _show(found: Guess, parts: tuple[int, int, int]) -> None:
+def _print_guess(detected: Guess, split_sizes: tuple[int, int, int]) -> None:
+    """Print the detected columns, the splits and the problems of the data."""
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=Text(escape_controls(str(found.path)), style="table.title"), title_justify="left")
-    for title in ("column", "kind", "what it holds"):
+    table = Table(title=Text(escape_controls(str(detected.path)), style="table.title"), title_justify="left")
+    for title in ("column", "kind", "values"):
         table.add_column(title, overflow="fold")
-    rows = [(found.label, "label", describe_shares(found))]
-    if found.text is not None:
-        rows.append((found.text, "texts", "each word of a text is a feature"))
+    rows = [(detected.label, "label", describe_shares(detected))]
+    if detected.text is not None:
+        rows.append((detected.text, "texts", "each word of a text is a feature"))
     else:
-        rows += [(column.name, column.kind, column.holds) for column in found.features]
-    rows += [(column.name or "(no name)", "left out", column.left_out) for column in found.left_out]
+        rows += [(column.name, column.kind, column.holds) for column in detected.features]
+    rows += [(column.name or "(no name)", "left out", column.left_out) for column in detected.left_out]
     for row in rows:
         table.add_row(*(Text(escape_controls(cell)) for cell in row))
-    if not screen.quiet():
-        screen.console().print(table)
-    told = [f"Training, validation and test: {parts[0]:,}, {parts[1]:,} and {parts[2]:,} rows (dataset.split)."]
-    if found.markers:
-        told.append(f"Missing, besides empty cells: {', '.join(found.markers)}")
-    if found.suspects:
-        pairs = "; ".join(f"{name}: {', '.join(values)}" for name, values in found.suspects.items())
-        told.append(f"Perhaps missing too ({pairs}): if so, replace `missing` in the config by the line below it.")
-    told += [escape_controls(line) for line in found.checks]
-    sys.stdout.write(escape_controls("\n".join(told), keep="\n") + "\n")
+    if not screen.is_quiet():
+        screen.make_console().print(table)
+    train, validation, test = split_sizes
+    lines = [f"Training, validation and test: {train:,}, {validation:,} and {test:,} rows (dataset.split)."]
+    if detected.markers:
+        lines.append(f"Missing, besides empty cells: {', '.join(detected.markers)}")
+    if detected.suspects:
+        pairs = "; ".join(f"{name}: {', '.join(values)}" for name, values in detected.suspects.items())
+        lines.append(f"Possibly missing too ({pairs}): if so, replace `missing` in the config by the line below it.")
+    lines += [escape_controls(line) for line in detected.checks]
+    sys.stdout.write(escape_controls("\n".join(lines), keep="\n") + "\n")

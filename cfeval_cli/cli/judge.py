@@ -27,16 +27,16 @@ def main() -> None:
         type=Path,
         default=Path(),
         metavar="FOLDER",
-        help="where regret.parquet and regret.md go (default: here)",
+        help="folder for regret.parquet and regret.md (default: the current folder)",
     )
     arguments = parser.parse_args()
-    _check(arguments.folders, arguments.into)
+    _print_regret(arguments.folders, arguments.into)
 
 
-def _check(folders: list[Path], into: Path) -> None:
+def _print_regret(folders: list[Path], into: Path) -> None:
     from cfeval_cli.cli import screen
     from cfeval_cli.study.regret.check import compare_strategies
 
     comparison = compare_strategies(folders, into)
     notes = [comparison.scope, f"Written: {into.resolve()}: regret.parquet, regret.md"]
-    screen.answer([f"Verdict: {comparison.verdict}."], comparison.brief, comparison.tables, notes)
+    screen.print_answer([f"Verdict: {comparison.verdict}."], comparison.brief, comparison.tables, notes)

@@ -1,4 +1,4 @@
-"""The `cfeval` command: picks the sub-command, hands the rest to it, and turns errors into one message."""
+"""The `cfeval` command: choose the sub-command, run it, and report an error in one message."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import os
 import re
 import signal
 import sys
+from itertools import pairwise
 from typing import NoReturn
 
 from cfeval_cli import __version__
@@ -24,160 +25,179 @@ from cfeval_cli.errors import (
 )
 
 COMMANDS = {
-    "run": "train, explain, search, score: one run, or a sweep with --multirun",
-    "gather": "several runs in one table: means over seeds, stability of rankings",
-    "report": "report.html of a run or a sweep, made anew from its folder",
-    "judge": "what each way to choose an explainer loses, where truth is known",
-    "atlas": "which metric may be believed, over many data sets and judges",
-    "paper": "the paper's printed figures: audited, and compared with runs",
-    "data": "describe data of your own; list, fetch, verify, export; the cache",
+    "run": "train, explain, search and score: one run, or a sweep with --multirun",
+    "gather": "aggregate runs: means over seeds, stability of rankings",
+    "report": "remake report.html of a run or a sweep from its folder",
+    "judge": "regret of each policy for choosing an explainer (known truth)",
+    "atlas": "compare metrics over many data sets and models with known truth",
+    "paper": "audit the paper's printed figures and compare them with runs",
+    "data": "describe your data; list, fetch, verify, export; manage the cache",
 }
 
 _USAGE = """\
-cfeval {version}: which explanation method tells the truth about a model, and which
-metric can be trusted to say so?
+cfeval {version}: evaluate explanation methods (SHAP, LIME, …) on a model, and the
+metrics that score them.
 
 usage: cfeval COMMAND [ARGUMENTS]
 
 {commands}
 
   cfeval run dataset=adults search=discrete
-  cfeval COMMAND --help tells more; --quiet prints the answer, --full all tables
+  cfeval COMMAND --help shows more; --quiet prints the answer only, --full all tables
   HYDRA_FULL_ERROR=1 shows the traceback of an error
 """
 
 
-def print_any_character() -> None:
-    """Write characters that the terminal's encoding lacks as escapes, so that printing cannot fail for them."""
+def escape_unencodable_characters() -> None:
+    """Escape characters that the terminal's encoding lacks, so that printing never fails."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
 
 
 def main() -> None:
-    """Entry point of the console script."""
-    print_any_character()
+    """Run the sub-command that the command line names."""
+    escape_unencodable_characters()
     screen.protect_streams()
     arguments = sys.argv[1:]
     if arguments[:1] in (["-sc"], ["--shell-completion"]):
-        arguments = _completion(arguments)
+        arguments = _complete_command(arguments)
     if not arguments or arguments[0] in ("-h", "--help", "help"):
-        commands = "\n".join(f"  {name:<6} {what}" for name, what in COMMANDS.items())
+        commands = "\n".join(f"  {name:<6} {description}" for name, description in COMMANDS.items())
         sys.stdout.write(_USAGE.format(version=__version__, commands=commands))
         return
     if arguments[0] == "--version":
         sys.stdout.write(f"cfeval {__version__}\n")
         return
     command, *rest = arguments
-    if problem := describe_encoding_problem(*rest):
-        sys.exit(complain(UserError(problem)))
-    if command not in COMMANDS:
-        sys.exit(
-            complain(UserError(f"there is no command {command!r}.{did_you_mean(command, COMMANDS)} See cfeval --help."))
-        )
-    if any(argument.startswith("--experimental-rerun") for argument in rest):
-        sys.exit(
-            complain(UserError("--experimental-rerun unpickles a file, which could run anything in it: not supported."))
-        )
-    if odd := [argument for argument in rest if argument.startswith("-") and escape_controls(argument) != argument]:
-        sys.exit(complain(UserError(f"there is no option {odd[0]}. See cfeval {command} --help.")))
+    if problem := _find_problem(command, rest):
+        sys.exit(print_error(UserError(problem)))
     wants_traceback = os.environ.get("HYDRA_FULL_ERROR") == "1"
     screen.set_options(screen.Options("--quiet" in rest, "--full" in rest, wants_traceback))
     rest = [word for word in rest if word not in ("--quiet", "--full")]
-    sys.argv = [sys.argv[0], *_overrides_last(rest)]  # Hydra and argparse read it
-    # Worker processes would import from the working directory first, and it may be someone else's.
-    os.environ["PYTHONSAFEPATH"] = "1"
-    for library in ("OMP", "OPENBLAS", "MKL"):
-        # one thread a process: the same bits on any number of cores, and no fight over them between workers
-        os.environ[f"{library}_NUM_THREADS"] = "1"
-    os.environ["HYDRA_FULL_ERROR"] = "1"  # so that Hydra passes errors on instead of printing them
-    signal.signal(signal.SIGTERM, _terminate)
-    logging.raiseExceptions = False  # a log that cannot be written, on a full disk, is not what to tell the user
+    sys.argv = [sys.argv[0], *move_overrides_last(rest)]  # Hydra and argparse read it
+    _prepare_process()
     try:
         importlib.import_module(f"cfeval_cli.cli.{command}").main()
         if command != "run" and screen.is_output_lost():  # the product of a run is its folder
             sys.exit(1)
     except KeyboardInterrupt as error:
         sys.stderr.write("cfeval: stopped\n")
-        sys.exit(stopped(error))
+        sys.exit(get_interrupt_exit_code(error))
     except Exception as error:
         if wants_traceback:
             raise
-        sys.exit(complain(error))
+        sys.exit(print_error(error))
+
+
+def _find_problem(command: str, arguments: list[str]) -> str | None:
+    """Return why a command line is refused; None if it is not."""
+    if problem := describe_encoding_problem(*arguments):
+        return problem
+    if command not in COMMANDS:
+        return f"there is no command {command!r}.{did_you_mean(command, COMMANDS)} See cfeval --help."
+    if any(word.startswith("--experimental-rerun") for word in arguments):
+        return "--experimental-rerun is not supported: it unpickles a file, which could run any code."
+    options = [word for word in arguments if word.startswith("-")]
+    if unreadable := [option for option in options if escape_controls(option) != option]:
+        return f"there is no option {unreadable[0]}. See cfeval {command} --help."
+    return None
+
+
+def _prepare_process() -> None:
+    """Set what all commands and their worker processes share: imports, threads, signals and errors."""
+    # Worker processes would import from the working directory first, and it may be someone else's.
+    os.environ["PYTHONSAFEPATH"] = "1"
+    for library in ("OMP", "OPENBLAS", "MKL"):
+        # One thread in each process gives the same bits on any number of cores and keeps workers from competing.
+        os.environ[f"{library}_NUM_THREADS"] = "1"
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then raises errors instead of printing them.
+    signal.signal(signal.SIGTERM, _raise_interrupt)
+    logging.raiseExceptions = False  # A log that cannot be written, on a full disk, must not hide the message.
 
 
 class Parser(argparse.ArgumentParser):
-    """Escapes control characters of the command line in messages about it."""
+    """Argument parser whose messages escape control characters of the command line."""
 
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
         """End the process, with a message to standard error if there is one."""
         super().exit(status, message and escape_controls(message, keep="\n"))
 
 
-def _terminate(*_: object) -> None:
-    """What `kill` sends ends a run as Ctrl-C does, so that no worker and no temporary folder stays behind."""
+def _raise_interrupt(*_: object) -> None:
+    """End a run on SIGTERM as on Ctrl-C, so that no worker and no temporary folder stays behind."""
     raise KeyboardInterrupt("terminated")
 
 
-def stopped(error: KeyboardInterrupt) -> int:
-    """The exit code that a shell would give: 128 and the number of the signal."""
+def get_interrupt_exit_code(error: KeyboardInterrupt) -> int:
+    """Return the exit code that a shell would give: 128 plus the number of the signal."""
     return 143 if str(error) == "terminated" else 130
 
 
-def _overrides_last(arguments: list[str]) -> list[str]:
-    """Let options stand between overrides, where Hydra's parser would not take what follows them."""
-    takes_value = ("--config-dir", "-cd", "--config-path", "-cp", "--config-name", "-cn", "--package", "-p", "--into",
-                   "--resume", "--csv", "--md", "--label", "--text", "--name", "--scale")  # fmt: skip
-    before = ["", *arguments]
-    overrides = [
-        i
-        for i, word in enumerate(arguments)
-        if (("=" in word and word[0] != "-") or word.startswith("~")) and before[i] not in takes_value
-    ]
-    kept = [word for i, word in enumerate(arguments) if i not in overrides]
-    return [*kept, *(arguments[i] for i in overrides)]
+def move_overrides_last(arguments: list[str]) -> list[str]:
+    """Move overrides behind all options, because Hydra's parser rejects an override between two options."""
+    options_with_value = (
+        "--config-dir", "-cd", "--config-path", "-cp", "--config-name", "-cn", "--package", "-p", "--into", "--resume",
+        "--csv", "--md", "--label", "--text", "--name", "--scale",
+    )  # fmt: skip
+    options, overrides = list[str](), list[str]()
+    for previous, word in pairwise(["", *arguments]):
+        is_override = ("=" in word and word[0] != "-") or word.startswith("~")
+        (overrides if is_override and previous not in options_with_value else options).append(word)
+    return [*options, *overrides]
 
 
-def complain(error: Exception, kept: str = "", job: str = "") -> int:
-    """Write one message to standard error; returns the exit code. `kept` says what a failure has left intact."""
+def print_error(error: Exception, kept: str = "", job: str = "") -> int:
+    """Write one message to standard error and return the exit code.
+
+    `kept` names the results that a failure has left intact.
+    """
+    if not isinstance(error, UserError | Failure) and isinstance(error.__cause__, OSError):
+        error = error.__cause__  # Hydra could not write its own files.
+    message, code = _describe(error)
+    parts = (job, message, kept if code == 1 else "")
+    # Names and cells from outside are in the message.
+    sys.stderr.write(escape_controls("cfeval: " + " ".join(part for part in parts if part), keep="\n") + "\n")
+    return code
+
+
+def _describe(error: Exception) -> tuple[str, int]:
+    """Return the message and the exit code for an error."""
     from omegaconf.errors import OmegaConfBaseException
 
     from cfeval_cli.cli import own_configs
     from cfeval_cli.settings.compose import explain_hydra_error
 
-    if not isinstance(error, UserError | Failure) and isinstance(error.__cause__, OSError):
-        error = error.__cause__  # Hydra could not write its own files
-    message, code = str(error).strip(), 1
+    message = str(error).strip()
     if isinstance(error, UserError):
-        code, kept = 2, ""
-    elif type(error).__module__.startswith("hydra") or isinstance(error, OmegaConfBaseException) or _of_hydra(error):
-        message, code, kept = (
-            explain_hydra_error(error, own_configs.get_overrides(), own_configs.find_own_folder()),
-            2,
-            "",
-        )
-    elif isinstance(error, OSError) and error.filename:
-        message = f"{error.filename}: {error.strerror or error}."
-        if "hydra.core.hydra_config" in sys.modules:
-            message += " Results go to hydra.run.dir, by default below the current folder."
-    elif not isinstance(error, Failure):
-        message = f"{describe_error(error)}. HYDRA_FULL_ERROR=1 shows the traceback."
-    told = "cfeval: " + " ".join(part for part in (job, message, kept) if part)
-    sys.stderr.write(escape_controls(told, keep="\n") + "\n")  # names and cells from outside are in it
-    return code
+        return message, 2
+    if isinstance(error, Failure):
+        return message, 1
+    if isinstance(error, OmegaConfBaseException) or _is_hydra_error(error):
+        return explain_hydra_error(error, own_configs.get_overrides(), own_configs.find_own_folder()), 2
+    if isinstance(error, OSError) and error.filename:
+        is_run = "hydra.core.hydra_config" in sys.modules
+        hint = " Results go to hydra.run.dir, by default below the current folder." if is_run else ""
+        return f"{error.filename}: {error.strerror or error}.{hint}", 1
+    return f"{describe_error(error)}. HYDRA_FULL_ERROR=1 shows the traceback.", 1
 
 
-def _of_hydra(error: Exception) -> bool:
-    """Whether Hydra objects to something with an error that is not one of its own."""
-    place = error.__traceback__
-    while place is not None and place.tb_next is not None:
-        place = place.tb_next
-    where = "" if place is None else str(place.tb_frame.f_globals.get("__name__"))
-    return isinstance(error, ValueError) and where.startswith(("hydra.", "omegaconf."))
+def _is_hydra_error(error: Exception) -> bool:
+    """Return whether an error is Hydra's own, or a ValueError that Hydra raised."""
+    if type(error).__module__.startswith("hydra"):
+        return True
+    frame = error.__traceback__
+    while frame is not None and frame.tb_next is not None:
+        frame = frame.tb_next
+    module = "" if frame is None else str(frame.tb_frame.f_globals.get("__name__"))
+    return isinstance(error, ValueError) and module.startswith(("hydra.", "omegaconf."))
 
 
-def _completion(arguments: list[str]) -> list[str]:
-    """Hydra's shell hook leaves the sub-command in COMP_LINE: take it from there."""
+def _complete_command(arguments: list[str]) -> list[str]:
+    """Print the completions of a sub-command, or return the arguments with which Hydra completes `run`.
+
+    Hydra's shell hook leaves the sub-command in COMP_LINE.
+    """
     line = os.environ.get("COMP_LINE", "")
     words = line.split()
     command = words[1] if len(words) > 1 else ""

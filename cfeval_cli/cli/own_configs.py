@@ -1,4 +1,4 @@
-"""The user's own folder of configs: found in the working directory or named on the command line."""
+"""The user's own folder of configs: ./conf, or the one that the command line names."""
 
 from __future__ import annotations
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 from cfeval_cli.cli.main import Parser
 
-_HELP = "The figures that the paper printed: are they consistent, and does cfeval reproduce them?"
+_HELP = "Audit the figures that the paper printed, and compare them with runs of cfeval."
 _AUDIT = """Recomputes the figures of the paper that follow from other figures (ranks, quotients, correlations, sums,
 counts) and compares the text with the tables. Lists each contradiction: its place, the printed and the recomputed
 figure, and its meaning. Needs no data and no run."""
 
 _COMPARE = """Compares every cell of the paper's tables with runs of cfeval, and judges each of the paper's claims under
-each definition of gold, over the seeds of the runs. Reads stored runs only; `make paper` makes them. Writes paper.md,
+each truth, over the seeds of the runs. Reads stored runs only; `make paper` makes them. Writes paper.md,
 paper.tex and paper.html, paper.csv (every cell) and claims.csv (every verdict with its figures)."""
 
 
@@ -21,8 +21,8 @@ def main() -> None:
     parser = Parser("cfeval paper", description=_HELP)
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     audit = actions.add_parser("audit", help="check the paper's figures against each other", description=_AUDIT)
-    audit.add_argument("--csv", type=Path, metavar="FILE", help="also write the findings there, one row each")
-    audit.add_argument("--md", type=Path, metavar="FILE", help="also write the tables there, as Markdown")
+    audit.add_argument("--csv", type=Path, metavar="FILE", help="also write the findings to a CSV file")
+    audit.add_argument("--md", type=Path, metavar="FILE", help="also write the tables to a Markdown file")
     compare = actions.add_parser(
         "compare", help="compare the paper's tables and claims with runs", description=_COMPARE
     )
@@ -30,7 +30,13 @@ def main() -> None:
         "folders", nargs="+", type=Path, metavar="RUN",
         help="folder of a run (cfeval run experiment=table1_adults, …), or one that has such folders below it",
     )  # fmt: skip
-    compare.add_argument("--into", type=Path, default=Path(), metavar="FOLDER", help="where to write (default: here)")
+    compare.add_argument(
+        "--into",
+        type=Path,
+        default=Path(),
+        metavar="FOLDER",
+        help="folder for the results (default: the current folder)",
+    )
     compare.add_argument(
         "--tables", nargs="+", default=["1", "2", "3"], choices=["1", "2", "3"], metavar="N", help="only these of 1 2 3"
     )
@@ -45,9 +51,9 @@ def _compare(folders: list[Path], into: Path, tables: list[str]) -> None:
     from cfeval_cli.cli import screen
     from cfeval_cli.study.paper.compare import compare
 
-    done = compare(folders, into, tables)
-    told = f"Written: {into.resolve()}: paper.md, paper.tex, paper.html, paper.csv, claims.csv"
-    screen.answer([f"Verdict: {done.answer}."], done.brief, done.tables, [told])
+    comparison = compare(folders, into, tables)
+    written = f"Written: {into.resolve()}: paper.md, paper.tex, paper.html, paper.csv, claims.csv"
+    screen.print_answer([f"Verdict: {comparison.answer}."], comparison.brief, comparison.tables, [written])
 
 
 def _audit(csv: Path | None, md: Path | None) -> None:
@@ -55,10 +61,10 @@ def _audit(csv: Path | None, md: Path | None) -> None:
     from cfeval_cli.core.files import whole_file
     from cfeval_cli.study.paper.audit import audit_paper
 
-    done = audit_paper()
-    for path, text in ((csv, done.build_frame().to_csv(index=False)), (md, done.write_markdown())):
+    findings = audit_paper()
+    for path, text in ((csv, findings.build_frame().to_csv(index=False)), (md, findings.write_markdown())):
         if path is not None:
             with whole_file(path) as file:
                 file.write_text(text, encoding="utf-8")
-    lines = done.write_lines() if screen.full() else []
-    screen.answer([f"Verdict: {done.summary}.", *lines], done.build_brief(), [], [])
+    lines = findings.write_lines() if screen.is_full() else []
+    screen.print_answer([f"Verdict: {findings.summary}.", *lines], findings.build_brief(), [], [])

@@ -1,4 +1,4 @@
-"""`cfeval report`: reports of stored runs, made anew."""
+"""`cfeval report`: remake the report of stored runs."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from cfeval_cli.cli.gather import show, together
+from cfeval_cli.cli.gather import gather_folders, print_gathered
 from cfeval_cli.cli.main import Parser
 
-_HELP = """Make report.html and the figures anew from stored runs. Nothing is computed again. One run: in its own
-folder. A sweep, or several runs: one report of what they say together, as at the end of a sweep."""
+_HELP = """Remake report.html and the figures from stored runs. Nothing is computed again. The report of one run is
+written to its folder. Several runs, or a sweep, get one report of their aggregated results."""
 
 
 def main() -> None:
-    """Report on the runs in the folders that are named."""
+    """Remake the report of the named folders."""
     parser = Parser("cfeval report", description=_HELP)
     parser.add_argument(
         "folders", nargs="+", type=Path, metavar="RUN",
-        help="folder of a run, or of a sweep, which stands for all runs below it",
+        help="folder of a run, or of a sweep for all runs below it",
     )  # fmt: skip
     parser.add_argument(
         "--into", type=Path, metavar="FOLDER",
@@ -33,12 +33,12 @@ def main() -> None:
     first = arguments.folders[0]
     if len(arguments.folders) == 1 and (first / "run.json").exists():
         if arguments.into is not None:
-            parser.error("the report of one run goes into its own folder: --into is for several")
-        _of_run(first, arguments.figures)
+            parser.error("the report of one run is written to its own folder. Use --into with several runs")
+        _remake_report(first, arguments.figures)
     else:
         if arguments.figures is not None:
-            parser.error("--figures is for the report of one run")
-        show(together(arguments.folders, arguments.into))
+            parser.error("--figures applies to the report of one run only")
+        print_gathered(gather_folders(arguments.folders, arguments.into))
 
 
 def _parse_formats(text: str) -> list[str]:
@@ -51,16 +51,15 @@ def _parse_formats(text: str) -> list[str]:
     return formats
 
 
-def _of_run(path: Path, formats: Sequence[str] | None) -> None:
-    """Remake the report and the figures of one run, by default in its own formats, and print the answer."""
+def _remake_report(path: Path, formats: Sequence[str] | None) -> None:
+    """Remake the report and figures of one run, by default in the formats of the run, and print the answer."""
     from cfeval_cli.cli import screen
     from cfeval_cli.report.page import build
     from cfeval_cli.results.read import read
     from cfeval_cli.results.store import RunFolder
 
     results = read(path)
-    made = build.Report(results)
-    RunFolder.remake(
-        path, results.record, made.make_files(results.record.settings.figures if formats is None else formats)
-    )
-    screen.answer(made.headlines, made.brief, made.tables, [f"Report: {path / build.PAGE_FILE}"])
+    report = build.Report(results)
+    files = report.make_files(results.record.settings.figures if formats is None else formats)
+    RunFolder.remake(path, results.record, files)
+    screen.print_answer(report.headlines, report.brief, report.tables, [f"Report: {path / build.PAGE_FILE}"])

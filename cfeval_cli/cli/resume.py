@@ -1,7 +1,7 @@
-"""`cfeval run --resume FOLDER`: the arguments that the folder's run, or sweep, was started with.
+"""`cfeval run --resume FOLDER`: the arguments that the run or sweep in a folder was started with.
 
-A folder may come from anybody. Only an allow-list of its overrides is accepted: choices of packaged configs, and
-settings of these configs with plain values. Everything else, a path for example, must be repeated on the command line.
+The folder may come from anyone. Of its overrides, only choices of packaged configs and their settings with plain values
+are accepted. Everything else, such as a path, must be repeated on the command line.
 """
 
 from __future__ import annotations
@@ -32,47 +32,57 @@ _SUBDIR = re.compile(
 )
 
 
-def arguments(folder: Path, own: Sequence[str]) -> list[str] | None:
-    """Hydra's arguments, the user's own ones last; None if nothing is left to do."""
+def read_resume_arguments(folder: Path, own: Sequence[str]) -> list[str] | None:
+    """Return Hydra's arguments, those of the user (`own`) last; None if the run is complete."""
     if not folder.is_dir():
         raise UserError(f"--resume {folder}: there is no such folder.")
     refuse_links(folder)
     if (folder / "run.json").exists():
-        return _of_run(folder, own)
+        return _read_run_arguments(folder, own)
     if (folder / "multirun.yaml").exists():
-        return _of_sweep(folder, own)
-    raise UserError(f"--resume {folder}: it has no run.json, so that nothing had begun. Start the run again.")
+        return _read_sweep_arguments(folder, own)
+    raise UserError(f"--resume {folder}: it has no run.json, so no run was started in it. Start the run again.")
 
 
-def _of_run(folder: Path, own: Sequence[str]) -> list[str] | None:
+def _read_run_arguments(folder: Path, own: Sequence[str]) -> list[str] | None:
     from cfeval_cli.results.validation import read, read_record
 
-    again = "redo=true" in own
-    record = read_record(folder) if again else read(folder)
-    if record.status == "complete" and not again:
+    is_redone = "redo=true" in own
+    record = read_record(folder) if is_redone else read(folder)
+    if record.status == "complete" and not is_redone:
         return None
     if record.command and (call := re.match(r"(evaluate|run)\(", record.command[0])):
-        raise UserError(f"--resume {folder}: {call[1]}(…) made it. Call that again, with into={str(folder)!r}.")
-    overrides = _texts(record.overrides, folder / "run.json")
-    _require_repeated([*_config_dir_words(_configs_of(record), own), *words_to_repeat(overrides, own)], own, folder)
-    return [*_merged(overrides, own), f"hydra.run.dir={quote(folder)}"]
+        raise UserError(
+            f"--resume {folder}: it was written by {call[1]}(…). Call {call[1]}(…) again with into={str(folder)!r}."
+        )
+    overrides = _check_texts(record.overrides, folder / "run.json")
+    _require_repeated(
+        [*_build_config_dir_option(_find_run_config_dir(record), own), *list_overrides_to_repeat(overrides, own)],
+        own,
+        folder,
+    )
+    return [*_merge_overrides(overrides, own), f"hydra.run.dir={quote(folder)}"]
 
 
-def _of_sweep(folder: Path, own: Sequence[str]) -> list[str]:
+def _read_sweep_arguments(folder: Path, own: Sequence[str]) -> list[str]:
     task, hydra = _sweep_overrides(folder)
     accepted, refused = list[str](), list[str]()
     for override in hydra:
         key, _, value = override.partition("=")
         if key in ("hydra.mode", "hydra.sweep.dir") or override == QUIET:
-            continue  # said again below, or by the user
+            continue  # given again below, or by the user
         if key == "hydra.sweep.subdir" and _SUBDIR.fullmatch(value) and ".." not in value and value[:1] != "/":
             accepted.append(override)
         elif override not in own:
             refused.append(override)
-    needed = [*_config_dir_words(_sources(folder), own), *refused, *words_to_repeat(task, own)]
+    needed = [
+        *_build_config_dir_option(_find_sweep_config_dir(folder), own),
+        *refused,
+        *list_overrides_to_repeat(task, own),
+    ]
     _require_repeated(needed, own, folder)
     first = [] if {"-m", "--multirun"} & set(own) else ["--multirun"]
-    return [*first, *_merged(task, own), *accepted, f"hydra.sweep.dir={quote(folder)}"]
+    return [*first, *_merge_overrides(task, own), *accepted, f"hydra.sweep.dir={quote(folder)}"]
 
 
 def sweep_task_overrides(folder: Path) -> list[str]:
@@ -86,32 +96,34 @@ def _sweep_overrides(folder: Path) -> tuple[list[str], list[str]]:
     file = folder / "multirun.yaml"
     try:
         overrides = yaml.safe_load(file.read_text(encoding="utf-8"))["hydra"]["overrides"]
-        return _texts(overrides["task"], file), _texts(overrides["hydra"], file)
+        return _check_texts(overrides["task"], file), _check_texts(overrides["hydra"], file)
     except (OSError, ValueError, TypeError, KeyError, RecursionError, yaml.YAMLError) as error:
-        raise UserError(f"{file} does not tell how the sweep was started. Start it again, into this folder.") from error
+        raise UserError(
+            f"{file} has no valid list of the sweep's overrides. Start it again with hydra.sweep.dir={folder}."
+        ) from error
 
 
-def _merged(overrides: Sequence[str], own: Sequence[str]) -> list[str]:
-    """The user's options, and the overrides of both; a key keeps its place, by which a sweep numbers its jobs."""
-    mine = {_key(word): word for word in own if _is_override(word)}
+def _merge_overrides(overrides: Sequence[str], own: Sequence[str]) -> list[str]:
+    """Return the user's options and the overrides of both; keys keep their order, by which a sweep numbers its jobs."""
+    own_by_key = {_get_key(word): word for word in own if _is_override(word)}
     options = [word for word in own if not _is_override(word)]
-    placed = [mine.pop(_key(text)) if _key(text) in mine else text for text in overrides]
-    return [*options, *(text for text in placed if text in own or not _is_replaced(text, own)), *mine.values()]
+    merged = [own_by_key.pop(_get_key(text), text) for text in overrides]
+    return [*options, *(text for text in merged if text in own or not _is_replaced(text, own)), *own_by_key.values()]
 
 
-def words_to_repeat(overrides: Sequence[str], own: Sequence[str] = ()) -> list[str]:
+def list_overrides_to_repeat(overrides: Sequence[str], own: Sequence[str] = ()) -> list[str]:
     """Return the overrides of a folder that are not accepted from it and that the user has not repeated."""
     return [text for text in overrides if not _is_replaced(text, own) and not _is_accepted(text)]
 
 
 def _is_replaced(text: str, own: Sequence[str]) -> bool:
-    """Whether the user has given another value; another executor replaces all settings of the first."""
-    given = {_key(word) for word in own if _is_override(word)}
-    return _key(text) in given or ("executor" in given and _key(text).startswith("executor."))
+    """Return whether the user has given another value; another executor replaces all settings of the first."""
+    own_keys = {_get_key(word) for word in own if _is_override(word)}
+    return _get_key(text) in own_keys or ("executor" in own_keys and _get_key(text).startswith("executor."))
 
 
 def _is_accepted(text: str) -> bool:
-    """Whether an override chooses packaged configs, or gives one of their settings a plain value."""
+    """Return whether an override chooses packaged configs, or gives one of their settings a plain value."""
     from hydra.core.override_parser.overrides_parser import OverridesParser
     from hydra.core.override_parser.types import ChoiceSweep, RangeSweep
     from hydra.errors import HydraException
@@ -127,37 +139,37 @@ def _is_accepted(text: str) -> bool:
     key = override.key_or_group
     is_group = key in compose.list_packaged_groups()
     if override.is_delete():
-        return is_group or bool(_defaults(key))
+        return is_group or bool(_get_defaults(key))
     if isinstance(value, RangeSweep):
-        return not is_group and bool(_defaults(key))
+        return not is_group and bool(_get_defaults(key))
     values = value.list if isinstance(value, ChoiceSweep) else [value]
-    return all(_is_packaged_choice(key, one) if is_group else _is_plain_setting(key, one) for one in values)
+    return all(_is_packaged_choice(key, item) if is_group else _is_plain_setting(key, item) for item in values)
 
 
-def _defaults(key: str) -> list[Any]:
-    """Return the defaults that the packaged configs have for a setting; nothing if it names a file or a server."""
+def _get_defaults(key: str) -> list[Any]:
+    """Return the packaged defaults of a setting; an empty list if the setting names a file or a server."""
     if key.rpartition(".")[2] in _UNSAFE_SETTINGS:
         return []
     return compose.get_packaged_defaults(key.partition(".")[0]).get(key, [])
 
 
 def _is_packaged_choice(group: str, value: Any) -> bool:
-    """Whether a value names configs of a group that are part of cfeval."""
+    """Return whether a value names packaged configs of a group."""
     if isinstance(value, list):
-        return all(_is_packaged_choice(group, one) for one in value)
+        return all(_is_packaged_choice(group, item) for item in value)
     if value is None:
         return True
-    name = str(_text(value))
+    name = str(_unquote(value))
     return bool(_CONFIG_NAME.fullmatch(name)) and (compose.get_package_folder() / group / f"{name}.yaml").is_file()
 
 
 def _is_plain_setting(key: str, value: Any) -> bool:
-    """Whether a key is a setting of a packaged config and a value is of a type that its default allows."""
-    defaults = _defaults(key)
+    """Return whether a key is a setting of a packaged config and its default allows the type of the value."""
+    defaults = _get_defaults(key)
     if isinstance(value, dict) and any(defaults):
-        return all(_is_plain_setting(f"{key}.{_text(name)}", one) for name, one in value.items())
+        return all(_is_plain_setting(f"{key}.{_unquote(name)}", item) for name, item in value.items())
     if isinstance(value, dict):
-        return {} in defaults and all(_is_plain(one) for pair in value.items() for one in pair)
+        return {} in defaults and all(_is_plain(item) for pair in value.items() for item in pair)
     if all(isinstance(default, int | float) for default in defaults):
         return bool(defaults) and _is_number(value)
     return _is_plain(value)
@@ -168,53 +180,53 @@ def _is_number(value: Any) -> bool:
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether a value is a number, a word that is not a path, or a list of these."""
+    """Return whether a value is a number, a word that is not a path, or a list of these."""
     if isinstance(value, list):
         return all(map(_is_plain, value))
-    word = _text(value)
+    word = _unquote(value)
     if not isinstance(word, str):
         return _is_number(word)
     return not word.startswith(("_", "~", ".")) and "/" not in word and not Path(word).is_file()
 
 
-def _text(value: Any) -> Any:
+def _unquote(value: Any) -> Any:
     """Return the text of a word in quotation marks, and any other value as it is."""
     from hydra.core.override_parser.types import QuotedString
 
     return value.text if isinstance(value, QuotedString) else value
 
 
-def _configs_of(record: RunRecord) -> str | None:
-    """The folder of configs that a run was started with."""
+def _find_run_config_dir(record: RunRecord) -> str | None:
+    """Return the folder of configs that a run was started with."""
     return get_config_dir(record.command)
 
 
-def _sources(folder: Path) -> str | None:
-    """The folder of configs that a sweep was started with, as one of its jobs tells."""
+def _find_sweep_config_dir(folder: Path) -> str | None:
+    """Return the folder of configs that a sweep was started with, from the record of one of its jobs."""
     from cfeval_cli.results.validation import read_record
 
     for file in sorted(folder.rglob("run.json")):
         with suppress(UserError):
-            return _configs_of(read_record(file.parent))
+            return _find_run_config_dir(read_record(file.parent))
     return None
 
 
-def _config_dir_words(place: str | None, own: Sequence[str]) -> list[str]:
-    """Return the option for the folder of configs of a run, unless the user has given it or is beside it."""
-    if place is None or get_config_dir(own) is not None:
+def _build_config_dir_option(config_dir: str | None, own: Sequence[str]) -> list[str]:
+    """Return the option for a run's folder of configs, unless the user gives it or it is ./conf."""
+    if config_dir is None or get_config_dir(own) is not None:
         return []
-    beside = find_conf_folder()
-    if beside is not None and Path(place).absolute() == Path(beside):
+    conf_folder = find_conf_folder()
+    if conf_folder is not None and Path(config_dir).absolute() == Path(conf_folder):
         return []
-    return ["--config-dir", place]
+    return ["--config-dir", config_dir]
 
 
 def _require_repeated(words: Sequence[str], own: Sequence[str], folder: Path) -> None:
     """Raise UserError, with the full command, if words of a folder must be repeated by the user."""
     if words:
         raise UserError(
-            f"{folder} was started with {shlex.join(words)}. This is not accepted from a folder, because it could "
-            "load code or files, or replace results. If you trust it, repeat it: "
+            f"{folder} was started with {shlex.join(words)}. These words are not accepted from a folder, because they "
+            "could load code or files, or replace results. If you trust them, repeat them: "
             + shlex.join(["cfeval", "run", "--resume", str(folder), *own, *words])
         )
 
@@ -223,11 +235,11 @@ def _is_override(word: str) -> bool:
     return word.startswith("~") or ("=" in word and not word.startswith("-"))
 
 
-def _key(override: str) -> str:
+def _get_key(override: str) -> str:
     return override.partition("=")[0].lstrip("+~")
 
 
-def _texts(told: Any, file: Path) -> list[str]:
-    if not isinstance(told, list) or not all(isinstance(one, str) for one in told):
-        raise UserError(f"{file} does not tell how it was started. Start it again.")
-    return told
+def _check_texts(overrides: Any, file: Path) -> list[str]:
+    if not isinstance(overrides, list) or not all(isinstance(text, str) for text in overrides):
+        raise UserError(f"{file} has no valid list of overrides. Start the run again.")
+    return overrides

@@ -1,4 +1,4 @@
-"""What commands print: the answer, a table that fits the screen, and where the rest is."""
+"""What commands print: the answer, a table that fits the screen, and the files that were written."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from cfeval_cli.report.table import Table
 
-_WIDE = 160  # columns of output that is no terminal: it is for files, and should not be folded to 80
+_FILE_COLUMNS = 160  # output that is not a terminal goes to files and is not folded to 80 columns
 
 
 class LossyStream:
@@ -73,9 +73,9 @@ def is_output_lost() -> bool:
 
 @dataclass(frozen=True)
 class Options:
-    """How much the user wants to see."""
+    """How much a command prints."""
 
-    quiet: bool = False  # --quiet: results and complaints only
+    quiet: bool = False  # --quiet: results and errors only
     full: bool = False  # --full: all tables
     traceback: bool = False  # HYDRA_FULL_ERROR=1: the traceback of an error
 
@@ -94,59 +94,63 @@ def get_options() -> Options:
     return _options
 
 
-def quiet() -> bool:
-    """Whether the user wants results and complaints only (--quiet)."""
+def is_quiet() -> bool:
+    """Return whether only results and errors are printed (--quiet)."""
     return _options.quiet
 
 
-def console() -> Console:
-    """Standard output; rich leaves colours out where there is no terminal, or NO_COLOR is set."""
-    from rich.console import Console
-
-    told = os.environ.get("COLUMNS", "")
-    width = None if sys.stdout.isatty() else int(told) if told.isdecimal() and int(told) else _WIDE
-    return Console(width=width)
-
-
-def full() -> bool:
-    """Whether the user wants all tables on the screen (--full)."""
+def is_full() -> bool:
+    """Return whether all tables are printed (--full)."""
     return _options.full
 
 
-def show(tables: Iterable[Table], said: str) -> None:
-    """The tables but their details, which files have and --full shows, and what is to be known in any case."""
+def make_console() -> Console:
+    """Return a console on standard output; rich omits colours without a terminal or if NO_COLOR is set."""
+    from rich.console import Console
+
+    return Console(width=None if sys.stdout.isatty() else _get_columns() or _FILE_COLUMNS)
+
+
+def _get_columns() -> int:
+    """Return the width that the environment variable COLUMNS sets; 0 if it sets none."""
+    text = os.environ.get("COLUMNS", "")
+    return int(text) if text.isdecimal() else 0
+
+
+def print_tables(tables: Iterable[Table], closing: str) -> None:
+    """Print tables and closing lines; detail tables only with --full, no table with --quiet."""
     from cfeval_cli.report.render.terminal import render_terminal
 
-    out = console()
-    if not quiet():
+    console = make_console()
+    if not is_quiet():
         for table in tables:
-            if full() or not table.detail:
-                out.print()
-                out.print(render_terminal(table, out.width))
-    if said:
-        if not quiet():
-            out.print()
-        out.print(escape_controls(said, keep="\n"), markup=False, highlight=False, soft_wrap=True)
+            if is_full() or not table.detail:
+                console.print()
+                console.print(render_terminal(table, console.width))
+    if closing:
+        if not is_quiet():
+            console.print()
+        console.print(escape_controls(closing, keep="\n"), markup=False, highlight=False, soft_wrap=True)
 
 
-def answer(told: Sequence[str], brief: Table, tables: Iterable[Table], said: Sequence[str]) -> None:
-    """The answer first; then one table, or all if the user wants that; then where the files are, if that is known."""
+def print_answer(answer: Sequence[str], brief: Table, tables: Iterable[Table], closing: Sequence[str]) -> None:
+    """Print the answer, then the brief table (with --full all tables), then closing lines such as file names."""
     from cfeval_cli.report.render.narrow import render_narrow
 
-    out = console()
-    for line in told:
-        tell(out, line)
-    if not quiet() and not full():
-        out.print()
-        for text in render_narrow(brief, out.width):
-            out.print(text, soft_wrap=True)
-    show(tables if full() else [], "\n".join(said))
+    console = make_console()
+    for sentence in answer:
+        print_line(console, sentence)
+    if not is_quiet() and not is_full():
+        console.print()
+        for text in render_narrow(brief, console.width):
+            console.print(text, soft_wrap=True)
+    print_tables(tables if is_full() else [], "\n".join(closing))
 
 
-def tell(out: Console, line: str) -> None:
-    """A sentence in lines that fit, no word parted; in one line where it is for no screen."""
-    whole = not sys.stdout.isatty() and not os.environ.get("COLUMNS", "").isdecimal()
-    text = escape_controls(line)
-    lines = [text] if whole else wrap(text, out.width, break_long_words=False, break_on_hyphens=False) or [""]
-    for one in lines:
-        out.print(one, markup=False, highlight=False, soft_wrap=True)
+def print_line(console: Console, sentence: str) -> None:
+    """Print a sentence, wrapped at spaces on a terminal and on one line otherwise."""
+    text = escape_controls(sentence)
+    is_wrapped = sys.stdout.isatty() or _get_columns()
+    lines = wrap(text, console.width, break_long_words=False, break_on_hyphens=False) or [""]
+    for line in lines if is_wrapped else [text]:
+        console.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""`cfeval run --help`: a screen of it, and a page for each group of components and for the settings."""
+"""`cfeval run --help`: an overview, and a page for each config group and for the settings."""
 
 from __future__ import annotations
 
@@ -14,109 +14,118 @@ from cfeval_cli.errors import UserError, did_you_mean, escape_controls
 from cfeval_cli.settings import compose
 
 SETTINGS = "settings"
-_LONG = 6  # values of a list that are shown
-_MOST = 100  # columns, beyond which lines are tiresome to read
+_MAX_LIST_VALUES = 6
+_MAX_COLUMNS = 100  # longer lines are hard to read
 
 _PAGE = """\
 cfeval run: train a model, explain its predictions, search for counterfactuals,
-score the explainers, and report which of them to use and which metric to trust.
+score the explainers, and report which explainer to use and which metric to trust.
 
   cfeval run dataset=adults search=discrete
   cfeval run explainer=[lr,lime] explainer.lime.n_samples=1000 n_explain=200 k=2
   cfeval run --multirun seed=1,2,3
   cfeval run --resume FOLDER     # a run or sweep that was killed or failed
 
-What can be chosen, GROUP=NAME or GROUP=[NAME,NAME]; to list the names with what
-they are and their settings: cfeval run --help GROUP
+Config groups, GROUP=NAME or GROUP=[NAME,NAME]; the names of a group with their
+descriptions and settings: cfeval run --help GROUP
 {groups}
 
 All other settings, KEY=VALUE: cfeval run --help settings
 
-  --full           all tables on the screen; the files have them in any case
-  --quiet          the answer and nothing else
-  --config-dir D   configs of your own, besides those in ./conf
+  --full           print all tables (they are in the run folder in any case)
+  --quiet          print the answer only
+  --config-dir D   your own configs, in addition to ./conf
   --cfg job        show the composed config; --hydra-help: Hydra's own options
 Tab completion: eval "$(cfeval run -sc install=bash)"
 """
 
 
-def asked(words: Sequence[str]) -> str | None:
-    """What a command line wants to know, a group or an empty word; None if it wants no help."""
-    for place, word in enumerate(words):
+def find_help_topic(words: Sequence[str]) -> str | None:
+    """Return the group that a command line asks help for, "" for all of them, None if it asks for no help."""
+    for position, word in enumerate(words):
         if word in ("--help", "-h"):
-            return next((one for one in words[place + 1 :] if not one.startswith("-")), "")
+            return next((topic for topic in words[position + 1 :] if not topic.startswith("-")), "")
     return None
 
 
-def show(topic: str) -> None:
-    """Print what there is to choose, of one group or in all."""
-    width = min(_MOST, shutil.get_terminal_size().columns)
-    sys.stdout.write(escape_controls("\n".join(page(topic, width, find_own_folder())), keep="\n").rstrip() + "\n")
+def print_help(topic: str) -> None:
+    """Print the help page of one group, or the overview."""
+    width = min(_MAX_COLUMNS, shutil.get_terminal_size().columns)
+    lines = build_help_page(topic, width, find_own_folder())
+    sys.stdout.write(escape_controls("\n".join(lines), keep="\n").rstrip() + "\n")
 
 
-def page(topic: str, width: int, own: str | None) -> list[str]:
-    """The lines of a page."""
-    groups = _groups()
+def build_help_page(topic: str, width: int, own: str | None) -> list[str]:
+    """Return the lines of a help page; `own` is the folder of the user's configs."""
+    groups = _list_groups()
     if not topic:
-        listed = _indented(" ".join(groups), width, "  ")
-        return _PAGE.format(groups="\n".join(listed)).splitlines()
+        return _PAGE.format(groups="\n".join(_wrap_text(" ".join(groups), width, "  "))).splitlines()
     if topic == SETTINGS:
-        return list(_settings(width))
+        return list(_format_run_settings(width))
     group = topic.partition("=")[0]
     if group not in groups:
-        there = [*groups, SETTINGS]
-        raise UserError(f"there is no help on {topic!r}.{did_you_mean(topic, there)} There is: {', '.join(there)}.")
-    return list(_group(group, width, own))
+        topics = [*groups, SETTINGS]
+        raise UserError(f"there is no help on {topic!r}.{did_you_mean(topic, topics)} There is: {', '.join(topics)}.")
+    return list(_format_group(group, width, own))
 
 
-def _groups() -> list[str]:
-    """In the order of run.yaml."""
-    defaults = _read(compose.get_package_folder() / "run.yaml")["defaults"]
-    return [name for one in defaults if isinstance(one, dict) for name in one]
+def _list_groups() -> list[str]:
+    """Return the config groups in the order of run.yaml."""
+    return [name for entry in _read_defaults() for name in entry]
 
 
-def _group(group: str, width: int, own: str | None) -> Iterator[str]:
-    """Each option: its name, the first comment of its yaml, its settings with their defaults."""
-    chosen = next(one[group] for one in _read(compose.get_package_folder() / "run.yaml")["defaults"] if group in one)
-    yield from _indented(f"{group}=NAME; by default {'none' if chosen is None else _value(chosen)}", width, "", "  ")
-    for place in dict.fromkeys([compose.get_package_folder(), *([Path(own)] if own else [])]):
-        for file in sorted((place / group).glob("*.yaml")):
+def _read_defaults() -> list[dict[str, Any]]:
+    """Return the entries of run.yaml's defaults that choose from a group."""
+    defaults = _read_yaml(compose.get_package_folder() / "run.yaml")["defaults"]
+    return [entry for entry in defaults if isinstance(entry, dict)]
+
+
+def _format_group(group: str, width: int, own: str | None) -> Iterator[str]:
+    """Yield the lines about each option of a group: name, description, settings with their defaults."""
+    default = next(entry[group] for entry in _read_defaults() if group in entry)
+    shown = "none" if default is None else _format_default(default)
+    yield from _wrap_text(f"{group}=NAME; by default {shown}", width, "", "  ")
+    for folder in dict.fromkeys([compose.get_package_folder(), *([Path(own)] if own else [])]):
+        for file in sorted((folder / group).glob("*.yaml")):
             yield ""
-            yield from _indented(f"{file.stem}: {_comment(file)}", width, "", "  ")
-            told = [f"{key}={_value(value)}" for key, value in _fields(group, file.stem, _read(file))]
-            yield from _indented("  ".join(told), width, "    ")
+            yield from _wrap_text(f"{file.stem}: {_read_first_comment(file)}", width, "", "  ")
+            settings = _list_settings(group, file.stem, _read_yaml(file))
+            yield from _wrap_text(
+                "  ".join(f"{key}={_format_default(value)}" for key, value in settings), width, "    "
+            )
 
 
-def _indented(text: str, width: int, first: str, then: str | None = None) -> list[str]:
+def _wrap_text(text: str, width: int, indent: str, subsequent_indent: str | None = None) -> list[str]:
     return wrap(
-        text, width, initial_indent=first, subsequent_indent=first if then is None else then, break_long_words=False,
-        break_on_hyphens=False,
+        text, width, initial_indent=indent, break_long_words=False, break_on_hyphens=False,
+        subsequent_indent=indent if subsequent_indent is None else subsequent_indent,
     )  # fmt: skip
 
 
-def _comment(file: Path) -> str:
-    """The first comment of a yaml that is no directive."""
+def _read_first_comment(file: Path) -> str:
+    """Return the first comment of a yaml that is not a directive."""
     for line in file.read_text(encoding="utf-8").splitlines():
         if line.startswith("#") and not line.startswith("# @package"):
             return line.lstrip("# ").strip()
     return ""
 
 
-def _read(file: Path) -> dict[str, Any]:
+def _read_yaml(file: Path) -> dict[str, Any]:
     import yaml  # type: ignore[import-untyped]
 
-    told = yaml.safe_load(file.read_text(encoding="utf-8"))
-    return told if isinstance(told, dict) else {}
+    content = yaml.safe_load(file.read_text(encoding="utf-8"))
+    return content if isinstance(content, dict) else {}
 
 
-def _fields(group: str, name: str, told: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """What can be set of an option: its keys that are values, as they stand on the command line."""
-    inner = told.get(name)
-    prefix, node = (
-        (f"{group}.{name}.", inner) if isinstance(inner, dict) and "_target_" in inner else (f"{group}.", told)
-    )
+def _list_settings(group: str, option: str, content: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Return the settings of an option with their defaults, by the key that the command line takes."""
+    component = content.get(option)
+    if isinstance(component, dict) and "_target_" in component:
+        prefix, node = f"{group}.{option}.", component
+    else:
+        prefix, node = f"{group}.", dict(content)
     if group == "experiment" or "_target_" not in node:
-        return []  # it chooses others
+        return []  # a preset, which chooses other options
     return [
         (f"{prefix}{key}", value)
         for key, value in node.items()
@@ -124,31 +133,31 @@ def _fields(group: str, name: str, told: Mapping[str, Any]) -> list[tuple[str, A
     ]
 
 
-def _value(value: Any) -> str:
-    """As one would type it, without blanks, so that no line is broken in it."""
+def _format_default(value: Any) -> str:
+    """Return a value as one types it; non-breaking spaces keep it on one line."""
     if isinstance(value, list):
-        some = value if len(value) <= _LONG else [*value[:2], "…"]
-        return f"[{','.join(map(_value, some))}]"
+        items = value if len(value) <= _MAX_LIST_VALUES else [*value[:2], "…"]
+        return f"[{','.join(map(_format_default, items))}]"
     text = "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
     return f"'{text}'".replace(" ", "\u00a0") if " " in text else text
 
 
-def _settings(width: int) -> Iterator[str]:
-    """The settings of run.yaml that belong to no group, with their defaults and what they mean."""
+def _format_run_settings(width: int) -> Iterator[str]:
+    """Yield the lines about the settings of run.yaml that belong to no group."""
     file = compose.get_package_folder() / "run.yaml"
-    descriptions = _descriptions(file)
+    descriptions = _read_descriptions(file)
     yield "KEY=VALUE; the defaults are shown"
     yield ""
-    for name, setting in _read(file).items():
+    for name, setting in _read_yaml(file).items():
         if name in ("defaults", "hydra"):
             continue
         defaults = {f"{name}.{key}": value for key, value in setting.items()} if isinstance(setting, dict) else None
         for key, value in (defaults or {name: setting}).items():
             description = descriptions[key.rpartition(".")[2]]
-            yield from _indented(f"{key}={_value(value)}  {description}".rstrip(), width, "", "    ")
+            yield from _wrap_text(f"{key}={_format_default(value)}  {description}".rstrip(), width, "", "    ")
 
 
-def _descriptions(file: Path) -> dict[str, str]:
+def _read_descriptions(file: Path) -> dict[str, str]:
     """Return the comment behind each key of a yaml."""
     lines = (line.partition("#") for line in file.read_text(encoding="utf-8").splitlines())
     return {setting.partition(":")[0].strip(): comment.strip() for setting, _, comment in lines}

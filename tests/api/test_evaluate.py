@@ -21,7 +21,7 @@ from omegaconf import OmegaConf
 
 import cfeval_cli
 from cfeval_cli.api import Run, evaluate
-from cfeval_cli.cli.resume import arguments
+from cfeval_cli.cli.resume import read_resume_arguments
 from cfeval_cli.core import Access, Metric, Score
 from cfeval_cli.errors import Failure, UserError
 from cfeval_cli.explainer.random import Random
@@ -100,11 +100,11 @@ def test_the_record_tells_how_it_was_called_and_nothing_is_resumed_without_the_f
     (call,) = found.record.command
     assert call.startswith("evaluate(predict_proba, train, test, label='paid', k=2, n_explain=15, seed=3")
     assert "attributions=['mine']" in call
-    assert arguments(found.folder, []) is None  # complete
+    assert read_resume_arguments(found.folder, []) is None  # complete
     record = json.loads((found.folder / "run.json").read_text()) | {"status": "failed"}
     (tmp_path / "run.json").write_text(json.dumps(record))
     with pytest.raises(UserError, match=r"evaluate\(…\) made it\. Call that again, with into="):
-        arguments(tmp_path, [])
+        read_resume_arguments(tmp_path, [])
 
 
 @dataclass(frozen=True)

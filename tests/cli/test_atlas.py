@@ -107,9 +107,9 @@ def test_a_failed_run_is_named_the_others_are_gathered_and_the_page_made_anew(mo
     place = tmp_path / "runs" / jobs[0].place
     place.parent.mkdir(parents=True)
     shutil.copytree(judged[0], place)
-    lost = atlas.make([dict.fromkeys(atlas._AXES, "0")], jobs, tmp_path / "runs", [])
+    lost = atlas.run_sweeps([dict.fromkeys(atlas._AXES, "0")], jobs, tmp_path / "runs", [])
     assert list(lost) == ["toy/atlas_tree/0-3"]
-    atlas.gather(jobs, tmp_path, lost)
+    atlas.gather_jobs(jobs, tmp_path, lost)
     kept = store.read(tmp_path / "atlas.parquet")
     assert kept.runs == 1 and kept.left == ["toy/atlas_tree/0-3: it failed before anything was computed"]
     assert "1 left out" in capsys.readouterr().out

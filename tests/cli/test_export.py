@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from cfeval_cli.cli import data as data_command
-from cfeval_cli.cli.export import table
+from cfeval_cli.cli.export import build_table
 from cfeval_cli.errors import UserError
 from cfeval_cli.explainer.scores import read
 from tests.inside import planned
@@ -83,10 +83,10 @@ def test_texts_are_texts_whose_words_are_the_features(export, toy_text, tmp_path
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([], "say where to write the instances"),
+        ([], "--into is missing"),
         (["--into", "mine.txt"], r"must end in \.csv, \.tsv, \.parquet"),
         (["--into", "there.csv"], r"there\.csv is there already.*--force"),
-        (["--into", "no/such/mine.csv"], "there is no folder no/such"),
+        (["--into", "no/such/mine.csv"], "the folder no/such does not exist"),
         (["--into", "mine.csv", "n_explain=0"], "n_explain must be a whole number of at least 1"),
         (["--into", "mine.csv", "n_explain=9999"], "n_explain=9999 is more than the 57 test instances"),
         (["--into", "mine.csv", "seed=x"], "seed must be a whole number"),
@@ -112,4 +112,4 @@ def test_a_feature_called_as_the_number_of_the_instance_is():
     first, second = dataset.features
     renamed = replace(dataset, features=(replace(first, name="instance"), second))
     with pytest.raises(UserError, match=r"a feature of .* is called instance"):
-        table(renamed, renamed.test)
+        build_table(renamed, renamed.test)

@@ -200,15 +200,15 @@ def test_strange_names_and_classes_are_written_so_that_they_are_read(data, tmp_p
     [
         (["init"], "name one file"),
         (["init", "a.csv", "b.csv"], "name one file"),
-        (["init", "loans.csv"], r"say which column is to be predicted: cfeval data init loans\.csv --label NAME"),
+        (["init", "loans.csv"], r"--label is missing, the column to be predicted: cfeval data init loans\.csv --label NAME"),
         (["init", "nope.csv", "--label", "y"], r"there is no file nope\.csv"),
         (["init", "loans.csv", "--label", "defalt"], r"no column defalt\. Did you mean default\?"),
-        (["init", "loans.csv", "--label", "default", "--name", "../x"], r"--name \.\./x: a name is of letters"),
+        (["init", "loans.csv", "--label", "default", "--name", "../x"], r"--name \.\./x: use letters"),
         (["init", "only.csv", "--label", "default"], "no column that could be a feature"),
         (["init", "few.csv", "--label", "default"], "too few for a split"),
-        (["list", "--label", "y"], "--label goes with init only"),
-        (["list", "--force"], "--force goes with init and export only"),
-        (["export", "--clear"], "--clear goes with cache only"),
+        (["list", "--label", "y"], "--label applies to init only"),
+        (["list", "--force"], "--force applies to init and export only"),
+        (["export", "--clear"], "--clear applies to cache only"),
     ],
 )
 def test_mistakes_are_one_message_and_nothing_is_written(data, tmp_path, words, message):

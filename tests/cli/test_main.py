@@ -18,7 +18,7 @@ from hydra.errors import HydraException
 
 from cfeval_cli.cli import data as data_command
 from cfeval_cli.cli import main as cli
-from cfeval_cli.cli.main import _overrides_last, complain
+from cfeval_cli.cli.main import move_overrides_last, print_error
 from cfeval_cli.cli.own_configs import get_config_dir
 from cfeval_cli.errors import UserError, describe_encoding_problem
 from cfeval_cli.settings import compose
@@ -135,14 +135,14 @@ def test_what_is_meant_is_guessed(override, message, capsys, monkeypatch):
 
 def test_a_deletion_is_an_override_like_others():
     words = ["~dataset.split", "--cfg", "job", "+dataset.split={column:part}"]
-    assert _overrides_last(words) == ["--cfg", "job", "~dataset.split", "+dataset.split={column:part}"]
+    assert move_overrides_last(words) == ["--cfg", "job", "~dataset.split", "+dataset.split={column:part}"]
 
 
 def refused(override, monkeypatch):
     """The exit code that Hydra's objection to an override leads to."""
     with pytest.raises(HydraException) as caught, compose.packaged_configs():
         compose.compose_run([override, *FEW], get_config_dir())
-    return complain(caught.value)
+    return print_error(caught.value)
 
 
 def test_without_data_and_network_the_message_says_which_file_to_put_where(tmp_path, monkeypatch):
@@ -196,7 +196,7 @@ def test_a_component_that_cannot_be_imported_says_why_and_where_on_request(tmp_p
 
 
 def test_an_output_folder_that_cannot_be_written_is_named(capsys):
-    assert complain(OSError(errno.ENOENT, "No such file or directory", "/proc/nowhere")) == 1
+    assert print_error(OSError(errno.ENOENT, "No such file or directory", "/proc/nowhere")) == 1
     told = capsys.readouterr().err
     assert told.startswith("cfeval: /proc/nowhere: No such file or directory.") and "hydra.run.dir" in told
 
@@ -398,7 +398,7 @@ def test_an_ascii_terminal_gets_escapes_instead_of_an_error(monkeypatch):
 
     written = BytesIO()
     monkeypatch.setattr(sys, "stdout", TextIOWrapper(written, encoding="ascii"))
-    cli.print_any_character()
+    cli.escape_unencodable_characters()
     sys.stdout.write("τ = 0.5\n")
     sys.stdout.flush()
     assert written.getvalue() == b"\\u03c4 = 0.5\n"

@@ -26,9 +26,9 @@ def test_the_folder_that_the_command_line_names(monkeypatch):
 
 def test_a_folder_by_the_time_is_claimed_once_and_a_users_own_never(tmp_path):
     OmegaConf.register_new_resolver("now", lambda form: "then", replace=True)
-    made = [callbacks.claim(OmegaConf.create({"dir": f"{tmp_path}/${{now:%H}}"})) for _ in range(3)]
+    made = [callbacks.claim_folder(OmegaConf.create({"dir": f"{tmp_path}/${{now:%H}}"})) for _ in range(3)]
     assert [path.name for path in made] == ["then", "then-2", "then-3"] and all(path.is_dir() for path in made)
-    assert callbacks.claim(OmegaConf.create({"dir": str(tmp_path / "own")})) is None
+    assert callbacks.claim_folder(OmegaConf.create({"dir": str(tmp_path / "own")})) is None
     assert not (tmp_path / "own").exists()
 
 

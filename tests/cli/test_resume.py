@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cfeval_cli.cli.resume import arguments, words_to_repeat
+from cfeval_cli.cli.resume import list_overrides_to_repeat, read_resume_arguments
 from cfeval_cli.cli.run import main
 from cfeval_cli.errors import UserError
 from cfeval_cli.model.function import Function
@@ -33,7 +33,7 @@ REFUSAL = "not accepted from a folder, because it could load code or files"
     ],
 )  # fmt: skip
 def test_settings_and_choices_of_the_package_are_accepted(override):
-    assert words_to_repeat([override]) == []
+    assert list_overrides_to_repeat([override]) == []
 
 
 @pytest.mark.parametrize(
@@ -59,8 +59,8 @@ def test_settings_and_choices_of_the_package_are_accepted(override):
     ],
 )  # fmt: skip
 def test_anything_else_must_be_repeated_by_the_user(override):
-    assert words_to_repeat(["k=2", override]) == [override]
-    assert words_to_repeat(["k=2", override], [override]) == [] or "=" not in override
+    assert list_overrides_to_repeat(["k=2", override]) == [override]
+    assert list_overrides_to_repeat(["k=2", override], [override]) == [] or "=" not in override
 
 
 def test_no_packaged_setting_of_a_file_is_accepted():
@@ -69,35 +69,35 @@ def test_no_packaged_setting_of_a_file_is_accepted():
     for group in compose.list_packaged_groups():
         for key in compose.get_packaged_defaults(group):
             if name.search(key.rpartition(".")[2]) and not key.startswith("dataset.features."):
-                assert words_to_repeat([f"{key}=word"]) == [f"{key}=word"]
+                assert list_overrides_to_repeat([f"{key}=word"]) == [f"{key}=word"]
 
 
 def test_another_executor_replaces_the_settings_of_the_first(tmp_path):
     dask = ["executor=dask", "executor.scheduler=tcp://127.0.0.1:1", "executor.wait=5"]
     seal(tmp_path, {"status": "running"}, ["k=2", *dask])
-    assert arguments(tmp_path, ["executor=local"])[:-1] == ["k=2", "executor=local"]
+    assert read_resume_arguments(tmp_path, ["executor=local"])[:-1] == ["k=2", "executor=local"]
     with pytest.raises(UserError, match=r"executor\.scheduler"):
-        arguments(tmp_path, ["n_jobs=1"])
+        read_resume_arguments(tmp_path, ["n_jobs=1"])
     seal(tmp_path, {"status": "running"}, ["k=2", "executor.min_seconds=0"])
-    assert arguments(tmp_path, dask)[:-1] == ["k=2", *dask]
+    assert read_resume_arguments(tmp_path, dask)[:-1] == ["k=2", *dask]
 
 
 def test_a_word_that_is_a_file_is_not_accepted(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert words_to_repeat(["explainer.lime.title=notes"]) == []
+    assert list_overrides_to_repeat(["explainer.lime.title=notes"]) == []
     (tmp_path / "notes").touch()
-    assert words_to_repeat(["explainer.lime.title=notes"]) == ["explainer.lime.title=notes"]
+    assert list_overrides_to_repeat(["explainer.lime.title=notes"]) == ["explainer.lime.title=notes"]
 
 
 def test_the_refusal_gives_the_full_command(tmp_path):
     overrides = ["k=2", "model=function", "model.path=my model.py:predict", "dataset=loans"]
     seal(tmp_path, {"status": "running", "command": ["cfeval", "run", "--config-dir", "a b", *overrides]}, overrides)
     with pytest.raises(UserError, match=REFUSAL) as refusal:
-        arguments(tmp_path, ["n_jobs=1"])
+        read_resume_arguments(tmp_path, ["n_jobs=1"])
     words = shlex.split(str(refusal.value).partition("repeat it: ")[2])
     repeated = ["--config-dir", "a b", "model.path=my model.py:predict", "dataset=loans"]
     assert words == ["cfeval", "run", "--resume", str(tmp_path), "n_jobs=1", *repeated]
-    assert arguments(tmp_path, words[4:]) == [
+    assert read_resume_arguments(tmp_path, words[4:]) == [
         "--config-dir", "a b", "k=2", "model=function", *repeated[2:], "n_jobs=1", f"hydra.run.dir='{tmp_path}'"
     ]  # fmt: skip
 
@@ -118,20 +118,20 @@ def write(folder, **record):
 
 def test_a_folder_with_nothing_to_resume(tmp_path, monkeypatch):
     with pytest.raises(UserError, match="there is no such folder"):
-        arguments(tmp_path / "nowhere", [])
+        read_resume_arguments(tmp_path / "nowhere", [])
     with pytest.raises(UserError, match=r"no run\.json, so that nothing had begun"):
-        arguments(tmp_path, [])
+        read_resume_arguments(tmp_path, [])
     write(tmp_path, overrides="k=2")
     with pytest.raises(UserError, match=r"run\.json is damaged: .*overrides must be a list"):
-        arguments(tmp_path, [])
+        read_resume_arguments(tmp_path, [])
     write(tmp_path, status="complete")
-    assert arguments(tmp_path, []) is None
-    assert arguments(tmp_path, ["redo=true"]) == ["k=2", "redo=true", f"hydra.run.dir='{tmp_path}'"]
-    again = arguments(tmp_path, ["--config-dir", "a", "redo=true", "k=3"])
+    assert read_resume_arguments(tmp_path, []) is None
+    assert read_resume_arguments(tmp_path, ["redo=true"]) == ["k=2", "redo=true", f"hydra.run.dir='{tmp_path}'"]
+    again = read_resume_arguments(tmp_path, ["--config-dir", "a", "redo=true", "k=3"])
     assert again == ["--config-dir", "a", "k=3", "redo=true", f"hydra.run.dir='{tmp_path}'"]
     (tmp_path / "run.json").write_text("{")
     with pytest.raises(UserError, match="damaged"):
-        arguments(tmp_path, [])
+        read_resume_arguments(tmp_path, [])
     monkeypatch.setattr("sys.argv", ["cfeval", "--resume"])
     with pytest.raises(UserError, match="--resume needs the folder"):
         main()
@@ -143,16 +143,16 @@ def test_the_folder_of_configs_that_a_run_was_started_with_is_named(tmp_path, mo
     for command in (["--config-dir", "my conf"], ["--config-dir=my conf"], ["-cd", "my conf"]):
         write(run, command=["cfeval", "run", *command, "k=2"])
         with pytest.raises(UserError, match=f"was started with --config-dir 'my conf'. This is {REFUSAL}") as told:
-            arguments(run, [])
+            read_resume_arguments(run, [])
         assert str(told.value).endswith(f"cfeval run --resume '{run}' --config-dir 'my conf'")
         for own in (["--config-dir", "x"], ["--config-dir=x"], ["-cd", "x"]):
-            assert arguments(run, own) == [*own, "k=2", f"hydra.run.dir='{run}'"]
+            assert read_resume_arguments(run, own) == [*own, "k=2", f"hydra.run.dir='{run}'"]
     sweep = tmp_path / "sweep"
     write(sweep / "0", command=["cfeval", "run", "--config-dir", "conf"])
     (sweep / "multirun.yaml").write_text(json.dumps({"hydra": {"overrides": {"task": ["k=1,2"], "hydra": []}}}))
     with pytest.raises(UserError, match=r"--resume \S+ --config-dir conf$"):
-        arguments(sweep, [])
-    assert arguments(sweep, ["--config-dir", "conf"])[:2] == ["--multirun", "--config-dir"]
+        read_resume_arguments(sweep, [])
+    assert read_resume_arguments(sweep, ["--config-dir", "conf"])[:2] == ["--multirun", "--config-dir"]
 
 
 def test_the_folder_conf_of_where_one_is_need_not_be_said_again(tmp_path, monkeypatch):
@@ -162,12 +162,12 @@ def test_the_folder_conf_of_where_one_is_need_not_be_said_again(tmp_path, monkey
     write(run, command=["cfeval", "run", "--config-dir", str(place), "k=2"])
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError, match=rf"--config-dir {place}$"):
-        arguments(run, [])
+        read_resume_arguments(run, [])
     monkeypatch.chdir(tmp_path / "here")
-    assert arguments(run, []) == ["k=2", f"hydra.run.dir='{run}'"]
+    assert read_resume_arguments(run, []) == ["k=2", f"hydra.run.dir='{run}'"]
     write(run, command=["cfeval", "run", "--config-dir", "/elsewhere", "k=2"])
     with pytest.raises(UserError, match=r"--config-dir /elsewhere$"):  # here is another
-        arguments(run, [])
+        read_resume_arguments(run, [])
 
 
 def test_a_complete_run_whose_files_were_changed_is_not_called_complete(tmp_path):
@@ -175,7 +175,7 @@ def test_a_complete_run_whose_files_were_changed_is_not_called_complete(tmp_path
     write(tmp_path, status="complete")
     (tmp_path / "metrics.csv").write_text("b")
     with pytest.raises(UserError, match=re.escape(f"{tmp_path / 'metrics.csv'} is not as the run left it")):
-        arguments(tmp_path, [])
+        read_resume_arguments(tmp_path, [])
 
 
 @pytest.mark.parametrize(
@@ -199,11 +199,11 @@ def test_a_sweep_is_resumed_by_what_it_was_started_with(tmp_path, hydra, good):
     (tmp_path / "multirun.yaml").write_text(json.dumps({"hydra": {"overrides": {"task": ["k=1,2"], "hydra": hydra}}}))
     if not good:
         with pytest.raises(UserError, match=REFUSAL):
-            arguments(tmp_path, [])
-    assert arguments(tmp_path, hydra)[:1] == ["--multirun"]
+            read_resume_arguments(tmp_path, [])
+    assert read_resume_arguments(tmp_path, hydra)[:1] == ["--multirun"]
     if good:
         kept = [one for one in hydra if "subdir" in one]
-        assert arguments(tmp_path, ["n_jobs=1"]) == [
+        assert read_resume_arguments(tmp_path, ["n_jobs=1"]) == [
             "--multirun", "k=1,2", "n_jobs=1", *kept, f"hydra.sweep.dir='{tmp_path}'",
         ]  # fmt: skip
 
@@ -215,7 +215,7 @@ def test_a_sweep_that_does_not_tell_how_it_was_started(tmp_path, text, monkeypat
     monkeypatch.chdir(tmp_path)
     (tmp_path / "multirun.yaml").write_text(text)
     with pytest.raises(UserError, match="does not tell how"):
-        arguments(tmp_path, [])
+        read_resume_arguments(tmp_path, [])
     assert not (tmp_path / "made").exists()
 
 
@@ -236,11 +236,18 @@ def test_a_foreign_target_in_a_run_folder_is_never_made(toy, tmp_path):
     ):
         seal(run, {"status": "running", "overrides": overrides}, [])
         with pytest.raises(UserError, match=REFUSAL):
-            arguments(run, [])
+            read_resume_arguments(run, [])
     done = cfeval("run", "--resume", "run", cwd=tmp_path, code=2)
     assert REFUSAL in done.stderr and "Traceback" not in done.stderr
     seal(run, {"status": "running"}, ["n_explain=10", "explainer=[random,lr]", "resamples=0"])
-    own = [*toy.arguments, "cache=off", "figures=[]", "report=false", "metric=[c,recall]", "reparametrisations=0"]
+    own = [
+        *toy.arguments,
+        "cache=off",
+        "figures=[]",
+        "report=false",
+        "metric=[c,recall]",
+        "reparametrisations=0",
+    ]
     own += ["truth=[signed]", "gold=signed", "noise=0", "bounds=0"]
     cfeval("run", "--resume", "run", *own, cwd=tmp_path)
     assert not list(tmp_path.rglob("made")) and (run / "metrics.csv").exists()
@@ -275,13 +282,13 @@ def test_a_folder_with_links_is_refused_before_anything_is_written(tmp_path, nam
     (tmp_path / "run" / name).symlink_to(tmp_path / "outside")
     seal(tmp_path / "run", {"status": "running", "inputs": "x", "files": {"figures/precious.txt": "x"}}, [])
     with pytest.raises(UserError, match="is a symbolic link"):
-        arguments(tmp_path / "run", [])
+        read_resume_arguments(tmp_path / "run", [])
     assert (tmp_path / "outside" / "precious.txt").read_text() == "mine"
 
 
 def test_the_users_value_replaces_that_of_the_folder(tmp_path):
     seal(tmp_path, {"status": "running"}, ["k=2", "seed=1", "data_dir=/a"])
-    assert arguments(tmp_path, ["k=3", "data_dir=/b"])[:3] == ["k=3", "seed=1", "data_dir=/b"]
+    assert read_resume_arguments(tmp_path, ["k=3", "data_dir=/b"])[:3] == ["k=3", "seed=1", "data_dir=/b"]
 
 
 @pytest.mark.parametrize("suffix", [".pyc", ".so"])
@@ -295,7 +302,7 @@ def test_a_compiled_model_named_by_a_folder_is_not_loaded(tmp_path, monkeypatch,
     (tmp_path / f"m{suffix}:predict_proba").touch()  # so that the whole value names a file
     seal(tmp_path, {"status": "running"}, ["model=function", f"model.path=m{suffix}:predict_proba"])
     with pytest.raises(UserError, match=REFUSAL):
-        arguments(tmp_path, [])
+        read_resume_arguments(tmp_path, [])
     with pytest.raises(UserError, match=rf"m{suffix} is not a \.py file\. model=function loads Python source only"):
         Function(f"m{suffix}:predict_proba").fingerprint()
     assert not (tmp_path / "loaded").exists()

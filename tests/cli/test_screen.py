@@ -15,7 +15,7 @@ TABLE = Table("A title", HEADER, [[Row(Title("x"), [Cell("x")] * 30)]], ["a note
 def test_tables_fit_the_width_that_is_told(monkeypatch, capsys):
     for columns, widest in (("60", 60), ("100", 100), ("0", 160), ("wide", 160)):
         monkeypatch.setenv("COLUMNS", columns)
-        screen.show([TABLE], "Results: here")
+        screen.print_tables([TABLE], "Results: here")
         lines = capsys.readouterr().out.splitlines()
         assert widest - 20 < max(map(len, lines)) <= widest and lines[-1] == "Results: here"
 
@@ -24,29 +24,29 @@ def test_the_answer_comes_first_then_one_table_and_all_of_them_if_that_is_wanted
     monkeypatch.setenv("COLUMNS", "80")
     header = [Title("Metric"), Title("Random", is_explainer=True)]
     rows = Table("A brief title", header, [[Row(Title("C", ["disc."], "higher"), [Cell(0.123, rank=1)])]])
-    screen.answer(["Verdict: " + "word " * 40 + "end."], rows, [TABLE], ["Report: there", "Results: here"])
+    screen.print_answer(["Verdict: " + "word " * 40 + "end."], rows, [TABLE], ["Report: there", "Results: here"])
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("Verdict: word") and max(map(len, lines)) <= 80
     assert {word for line in lines[:3] for word in line.split()} == {"Verdict:", "word", "end."}
     assert "A brief title" in lines and "A title" not in lines and lines[-2:] == ["Report: there", "Results: here"]
     monkeypatch.setattr(screen, "_options", screen.Options(full=True))
     detail = replace(TABLE, title="Another", detail=True)
-    screen.answer(["Verdict: x."], rows, [TABLE, detail], ["Results: here"])
+    screen.print_answer(["Verdict: x."], rows, [TABLE, detail], ["Results: here"])
     text = capsys.readouterr().out
     assert text.startswith("Verdict: x.\n") and "A title" in text and "Another" in text and "brief" not in text
-    screen.show([detail], "here")
+    screen.print_tables([detail], "here")
     assert "Another" in capsys.readouterr().out
     monkeypatch.setattr(screen, "_options", screen.Options())
-    screen.show([detail], "here")
+    screen.print_tables([detail], "here")
     assert "Another" not in capsys.readouterr().out
     monkeypatch.delenv("COLUMNS")  # for a file or another program: a line for each sentence
-    screen.answer(["Verdict: " + "word " * 40 + "end."], rows, [], ["Results: here"])
+    screen.print_answer(["Verdict: " + "word " * 40 + "end."], rows, [], ["Results: here"])
     assert capsys.readouterr().out.splitlines()[0].endswith("end.")
 
 
 def test_quiet_leaves_results_and_complaints(monkeypatch, capsys, toy, tmp_path):
     monkeypatch.setattr(screen, "_options", screen.Options(quiet=True))
-    screen.show([TABLE], "Results: here")
+    screen.print_tables([TABLE], "Results: here")
     assert capsys.readouterr().out == "Results: here\n"
     monkeypatch.setattr(screen, "_options", screen.Options())
     few = ["explainer=[random,lr]", "n_explain=20", "resamples=0", "metric=[c,recall]", "truth=[signed]",
@@ -87,7 +87,7 @@ def test_no_color_means_none(monkeypatch):
         monkeypatch.setenv("TERM", "xterm-256color")
         out = Terminal()
         monkeypatch.setattr(sys, "stdout", out)
-        console = screen.console()
+        console = screen.make_console()
         console.print("[red]x[/] 12", soft_wrap=True)
         colours[value] = bool(re.search(r"\x1b\[(?:\d+;)*[34]\d", out.text))
     assert colours == {"": True, "1": False}

@@ -3,7 +3,7 @@
 import pytest
 import yaml
 
-from cfeval_cli.cli.usage import SETTINGS, asked, page
+from cfeval_cli.cli.usage import SETTINGS, build_help_page, find_help_topic
 from cfeval_cli.errors import UserError
 from cfeval_cli.settings import compose
 
@@ -12,14 +12,14 @@ GROUPS = sorted(path.name for path in CONF.iterdir() if path.is_dir() and any(pa
 
 
 def test_the_first_page_fits_a_screen_and_names_every_group():
-    lines = page("", 80, None)
+    lines = build_help_page("", 80, None)
     assert len(lines) <= 24 and max(map(len, lines)) <= 80
     assert set(GROUPS) <= set(" ".join(lines).split()) and "cfeval run --help settings" in "\n".join(lines)
 
 
 @pytest.mark.parametrize("group", GROUPS)
 def test_the_page_of_a_group_has_every_option_with_its_comment_and_settings(group):
-    text = page(group, 80, None)
+    text = build_help_page(group, 80, None)
     words = " ".join(" ".join(text).split())
     assert max(map(len, text)) <= 80
     for file in (CONF / group).glob("*.yaml"):
@@ -36,7 +36,7 @@ def test_the_page_of_a_group_has_every_option_with_its_comment_and_settings(grou
 
 
 def test_the_page_of_settings_has_every_key_of_run_yaml():
-    text = page(SETTINGS, 80, None)
+    text = build_help_page(SETTINGS, 80, None)
     assert max(map(len, text)) <= 80
     told = yaml.safe_load((CONF / "run.yaml").read_text())
     for key, value in told.items():
@@ -50,21 +50,25 @@ def test_the_page_of_settings_has_every_key_of_run_yaml():
 def test_options_of_a_users_own_are_listed_too(tmp_path):
     (tmp_path / "metric").mkdir()
     (tmp_path / "metric" / "mine.yaml").write_text("# What I want.\nmine:\n  _target_: mine.Mine\n  depth: 3\n")
-    text = "\n".join(page("metric", 80, str(tmp_path)))
+    text = "\n".join(build_help_page("metric", 80, str(tmp_path)))
     assert "\nmine: What I want.\n    metric.mine.depth=3" in text
 
 
 def test_an_unknown_topic_names_those_there_are():
     with pytest.raises(UserError, match=r"no help on 'datset'. Did you mean dataset\? There is: dataset, model"):
-        page("datset", 80, None)
+        build_help_page("datset", 80, None)
 
 
 def test_what_is_asked():
-    assert asked(["k=2"]) is None and asked(["k=2", "--help"]) == "" and asked(["-h", "--quiet", "model"]) == "model"
+    assert (
+        find_help_topic(["k=2"]) is None
+        and find_help_topic(["k=2", "--help"]) == ""
+        and find_help_topic(["-h", "--quiet", "model"]) == "model"
+    )
 
 
 def test_a_users_own_datasets_are_among_the_options(tmp_path):
     (tmp_path / "dataset").mkdir()
     (tmp_path / "dataset" / "loans.yaml").write_text("# Loans.\n_target_: x.Y\nlabel: default\n")
-    text = "\n".join(page("dataset", 80, str(tmp_path)))
+    text = "\n".join(build_help_page("dataset", 80, str(tmp_path)))
     assert "loans: Loans.\n    dataset.label=default" in text and "\npima: Pima" in text

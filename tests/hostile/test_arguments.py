@@ -83,7 +83,7 @@ def test_a_command_line_is_understood_or_refused_in_one_message(here, capsys, mo
                     cfg = compose.compose_run(given)
                 build_plan(cfg)
             except Exception as error:
-                code = cli.complain(error)
+                code = cli.print_error(error)
                 assert code == 2, (seed, given, error)
         else:
             command = list(COMMANDS)[seed // 2 % 3]

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 import yaml
+from cfeval_cli.cli.init_dataset import init_dataset
 from hydra.utils import instantiate
 
-from cfeval_cli.cli.init import init
 from cfeval_cli.dataset.guess import guess
 from cfeval_cli.errors import UserError
 from tests.dataset.test_guess import table
@@ -28,7 +28,9 @@ def test_damaged_files_are_refused_or_described_so_that_they_load(tmp_path, numb
     for seed in numbers:
         (tmp_path / "a.csv").write_bytes(mutated(bodies[seed % 3], np.random.default_rng(seed), 3))
         try:
-            init("a.csv", "default", text=None, name=None, config_dir=None, data_dir=tmp_path / "data", force=True)
+            init_dataset(
+                "a.csv", "default", text=None, name=None, config_dir=None, data_dir=tmp_path / "data", force=True
+            )
         except UserError as error:
             refused += 1
             assert "a.csv" in str(error) or "cannot stand in a config" in str(error), seed
@@ -47,7 +49,7 @@ def test_names_of_columns_are_shown_and_not_obeyed(tmp_path, monkeypatch, capsys
     monkeypatch.chdir(tmp_path)
     frame = table()[["default", "age", "branch"]].rename(columns={"age": name, "branch": f"{name}2"})
     frame.to_csv("a.csv", index=False)
-    init("a.csv", "default", text=None, name=None, config_dir=None, data_dir=tmp_path, force=False)
+    init_dataset("a.csv", "default", text=None, name=None, config_dir=None, data_dir=tmp_path, force=False)
     shown, body = capsys.readouterr().out, (tmp_path / "conf" / "dataset" / "a.yaml").read_text(encoding="utf-8")
     assert "\x1b" not in shown + body and "\u202e" not in shown
     assert list(yaml.safe_load(body)["features"]) == [name]

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from rich.console import Console
 
-from cfeval_cli.cli.main import complain
+from cfeval_cli.cli.main import print_error
 from cfeval_cli.errors import UserError, escape_controls
 from cfeval_cli.pipeline.progress import Progress
 from cfeval_cli.report import plots
@@ -206,7 +206,7 @@ def test_names_in_figures_are_text():
 
 
 def test_messages_are_shown_not_obeyed(capsys):
-    code = complain(UserError("bad \x1b[2J\x9b\u202e\r name\nsecond line"))
+    code = print_error(UserError("bad \x1b[2J\x9b\u202e\r name\nsecond line"))
     assert code == 2 and capsys.readouterr().err == "cfeval: bad \\x1b[2J\\x9b\\u202e\\r name\nsecond line\n"
 
 

@@ -62,5 +62,5 @@ def test_streams_that_are_closed_are_replaced(monkeypatch):
     monkeypatch.setattr("sys.stdout", None)
     monkeypatch.setattr("sys.stderr", None)
     screen.protect_streams()
-    screen.show([], "Results: here")
+    screen.print_tables([], "Results: here")
     assert not screen.is_output_lost()

@@ -17,7 +17,7 @@ from omegaconf import OmegaConf
 
 from cfeval_cli.cli.callbacks import Gather
 from cfeval_cli.cli.gather import main
-from cfeval_cli.cli.main import _overrides_last
+from cfeval_cli.cli.main import move_overrides_last
 from cfeval_cli.errors import UserError
 from cfeval_cli.report.render.narrow import render_narrow
 from cfeval_cli.statistics.metrics_over_seeds import compare_metrics_over_seeds
@@ -476,7 +476,7 @@ def test_where_the_files_go(tmp_path, monkeypatch, capsys):
         "k=1": ["--into", "k=1", "sweep/0"],  # no setting, though it looks like one
     }
     for into, arguments in ways.items():
-        monkeypatch.setattr("sys.argv", ["cfeval", *_overrides_last(arguments)])
+        monkeypatch.setattr("sys.argv", ["cfeval", *move_overrides_last(arguments)])
         main()
         assert f": {tmp_path / into}\n" in capsys.readouterr().out
         assert set(FILES) <= {path.name for path in (tmp_path / into).iterdir()}
