@@ -90,7 +90,7 @@ def _write(atlas: Atlas, into: Path) -> None:
     answers = [
         f"{name.capitalize()}: {headline}. {' '.join(points)}" for name, headline, points in tables.headlines(summary)
     ]
-    lines = [f"{len(atlas.left)} runs left out, listed in {into / page.TEXT}"] if atlas.left else []
+    lines = [f"runs left out: {len(atlas.left)}, listed in {into / page.TEXT}"] if atlas.left else []
     lines.append(f"Written: {into.resolve()}: {store.NAME}, {page.TEXT}, {page.PAGE}")
     screen.print_answer(answers, brief.of_atlas(summary), tables.make(summary, claims), lines)
 

@@ -30,9 +30,8 @@ def init_dataset(
     """Detect the columns of the file, write the config if it loads, and print what was detected."""
     path = Path(file).expanduser()
     if label is None:
-        raise UserError(
-            f"say which column is to be predicted: {shlex.join(['cfeval', 'data', 'init_dataset', file])} --label NAME"
-        )
+        command = shlex.join(["cfeval", "data", "init", file])
+        raise UserError(f"--label is missing, the column to be predicted: {command} --label NAME")
     name = name or re.sub(r"[^\w-]+", "_", path.stem).strip("-_") or "mine"
     if not re.fullmatch(r"\w[\w-]*", name):
         raise UserError(f"--name {name}: use letters, digits, _ and -, with no - at the beginning.")

@@ -28,22 +28,22 @@ COMMANDS = {
     "run": "train, explain, search and score: one run, or a sweep with --multirun",
     "gather": "aggregate runs: means over seeds, stability of rankings",
     "report": "remake report.html of a run or a sweep from its folder",
-    "judge": "regret of each policy for choosing an explainer (known truth)",
+    "judge": "regret of each strategy to choose an explainer",
     "atlas": "compare metrics over many data sets and models with known truth",
     "paper": "audit the paper's printed figures and compare them with runs",
-    "data": "describe your data; list, fetch, verify, export; manage the cache",
+    "data": "describe your data; list, fetch, verify, export; the cache",
 }
 
 _USAGE = """\
-cfeval {version}: evaluate explanation methods (SHAP, LIME, …) on a model, and the
-metrics that score them.
+cfeval {version}: evaluate explanation methods (SHAP, LIME, …) on a model, and
+the metrics that score them.
 
 usage: cfeval COMMAND [ARGUMENTS]
 
 {commands}
 
   cfeval run dataset=adults search=discrete
-  cfeval COMMAND --help shows more; --quiet prints the answer only, --full all tables
+  cfeval COMMAND --help shows more. --quiet prints the answer, --full all tables.
   HYDRA_FULL_ERROR=1 shows the traceback of an error
 """
 

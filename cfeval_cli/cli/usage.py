@@ -19,7 +19,7 @@ _MAX_COLUMNS = 100  # longer lines are hard to read
 
 _PAGE = """\
 cfeval run: train a model, explain its predictions, search for counterfactuals,
-score the explainers, and report which explainer to use and which metric to trust.
+score the explainers, report which explainer to use and which metric to trust.
 
   cfeval run dataset=adults search=discrete
   cfeval run explainer=[lr,lime] explainer.lime.n_samples=1000 n_explain=200 k=2

@@ -103,7 +103,7 @@ def test_the_record_tells_how_it_was_called_and_nothing_is_resumed_without_the_f
     assert read_resume_arguments(found.folder, []) is None  # complete
     record = json.loads((found.folder / "run.json").read_text()) | {"status": "failed"}
     (tmp_path / "run.json").write_text(json.dumps(record))
-    with pytest.raises(UserError, match=r"evaluate\(…\) made it\. Call that again, with into="):
+    with pytest.raises(UserError, match=r"Call evaluate\(…\) again with into="):
         read_resume_arguments(tmp_path, [])
 
 

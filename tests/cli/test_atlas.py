@@ -34,7 +34,7 @@ def runs(monkeypatch):
         made.append(sys.argv[1:])
 
     monkeypatch.setattr(run, "main", main)
-    monkeypatch.setattr(atlas, "gather", lambda *_: None)
+    monkeypatch.setattr(atlas, "gather_jobs", lambda *_: None)
     return made
 
 
@@ -85,11 +85,11 @@ def test_a_small_one_and_the_users_own_settings(monkeypatch, runs, tmp_path):
     ("words", "reason"),
     [
         (["--scale", "huge"], "--scale must be one of full, small"),
-        (["experiment=atlas_nobody"], "no judge of the atlas. There is: atlas_additive"),
+        (["experiment=atlas_nobody"], "not a judge of the atlas. There is: atlas_additive"),
         (["dataset=iris"], "dataset=iris is not in the atlas"),
         (["dataset=movie_reviews", "experiment=atlas_tree"], "is not in the atlas"),
         (["seed=one"], "seed=one must be whole numbers"),
-        (["pima"], "is no setting"),
+        (["pima"], "is not a setting"),
     ],
 )
 def test_what_there_is_not_is_refused_before_anything_runs(monkeypatch, runs, tmp_path, words, reason):
@@ -112,7 +112,7 @@ def test_a_failed_run_is_named_the_others_are_gathered_and_the_page_made_anew(mo
     atlas.gather_jobs(jobs, tmp_path, lost)
     kept = store.read(tmp_path / "atlas.parquet")
     assert kept.runs == 1 and kept.left == ["toy/atlas_tree/0-3: it failed before anything was computed"]
-    assert "1 left out" in capsys.readouterr().out
+    assert "runs left out: 1" in capsys.readouterr().out
     called(monkeypatch, "page", tmp_path / "atlas.parquet", "--into", tmp_path / "again")
     assert (tmp_path / "again" / "atlas.html").read_bytes() == (tmp_path / "atlas.html").read_bytes()
 

@@ -85,7 +85,7 @@ def test_texts_are_texts_whose_words_are_the_features(export, toy_text, tmp_path
     [
         ([], "--into is missing"),
         (["--into", "mine.txt"], r"must end in \.csv, \.tsv, \.parquet"),
-        (["--into", "there.csv"], r"there\.csv is there already.*--force"),
+        (["--into", "there.csv"], r"there\.csv exists.*--force"),
         (["--into", "no/such/mine.csv"], "the folder no/such does not exist"),
         (["--into", "mine.csv", "n_explain=0"], "n_explain must be a whole number of at least 1"),
         (["--into", "mine.csv", "n_explain=9999"], "n_explain=9999 is more than the 57 test instances"),

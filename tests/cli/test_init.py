@@ -121,12 +121,12 @@ def test_nothing_is_written_over_and_no_name_of_the_package_is_taken(data, tmp_p
     data("init", "loans.csv", "--label", "default")
     file = tmp_path / "conf" / "dataset" / "loans.yaml"
     file.write_text("mine")
-    with pytest.raises(UserError, match=r"conf/dataset/loans\.yaml is there already.*--force"):
+    with pytest.raises(UserError, match=r"conf/dataset/loans\.yaml exists.*--force"):
         data("init", "loans.csv", "--label", "default")
     assert file.read_text() == "mine"
     data("init", "loans.csv", "--label", "default", "--force")
     assert file.read_text() != "mine"
-    with pytest.raises(UserError, match=r"cfeval has a dataset german itself .*german\.yaml.* --name my_german$"):
+    with pytest.raises(UserError, match=r"cfeval has a dataset german of its own .*german\.yaml.* --name my_german$"):
         data("init", "german.csv", "--label", "default")
     data("init", "german.csv", "--label", "default", "--name", "my_german")
     data("init", "german.csv", "--label", "default", "--name", "loans", "--config-dir", "other")
@@ -200,7 +200,10 @@ def test_strange_names_and_classes_are_written_so_that_they_are_read(data, tmp_p
     [
         (["init"], "name one file"),
         (["init", "a.csv", "b.csv"], "name one file"),
-        (["init", "loans.csv"], r"--label is missing, the column to be predicted: cfeval data init loans\.csv --label NAME"),
+        (
+            ["init", "loans.csv"],
+            r"--label is missing.*: cfeval data init loans\.csv --label NAME",
+        ),
         (["init", "nope.csv", "--label", "y"], r"there is no file nope\.csv"),
         (["init", "loans.csv", "--label", "defalt"], r"no column defalt\. Did you mean default\?"),
         (["init", "loans.csv", "--label", "default", "--name", "../x"], r"--name \.\./x: use letters"),
@@ -324,5 +327,5 @@ def test_the_general_help_names_every_action(data, capsys):
     output = " ".join(capsys.readouterr().out.split())
     assert (
         "init FILE --label COLUMN; export KEY=VALUE ... --into FILE;" in output
-        and "--label COLUMN what is to be predicted" in output
+        and "--label COLUMN the column to predict" in output
     )

@@ -272,7 +272,7 @@ def test_the_cache_is_listed_and_cleared(toy, tmp_path, data, capsys):
     assert "removed" in told and ": 0 entries" in told
     for words, message in (
         (["list", "--clear"], "cache only"), (["cache", "toy"], "takes no names"),
-        (["cache", "cache=off"], "cache=off keeps nothing"),
+        (["cache", "cache=off"], "cache=off stores nothing"),
     ):  # fmt: skip
         with pytest.raises(UserError, match=message):
             data(*words)
@@ -367,7 +367,7 @@ def test_data_list_fetch_and_verify(toy, tmp_path, data, capsys):
     listed = capsys.readouterr().out
     assert "adult.data" in listed and "missing" in listed and "mglearn==0.2.0" in listed
     assert max(map(len, listed.splitlines()[1:])) <= 80  # with all names whole
-    for words, message in ((["adlts"], "there is no dataset adlts"), ([], "name what to fetch")):
+    for words, message in ((["adlts"], "there is no dataset adlts"), ([], "name the data sets to fetch")):
         with pytest.raises(UserError, match=message):
             data("fetch", *words, here)
     data("verify", here)

@@ -18,7 +18,7 @@ from cfeval_cli.settings import compose
 from cfeval_cli.settings.compose import quote
 from tests.conftest import cfeval, seal
 
-REFUSAL = "not accepted from a folder, because it could load code or files"
+REFUSAL = "not accepted from a folder, because they could load code or files"
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_the_refusal_gives_the_full_command(tmp_path):
     seal(tmp_path, {"status": "running", "command": ["cfeval", "run", "--config-dir", "a b", *overrides]}, overrides)
     with pytest.raises(UserError, match=REFUSAL) as refusal:
         read_resume_arguments(tmp_path, ["n_jobs=1"])
-    words = shlex.split(str(refusal.value).partition("repeat it: ")[2])
+    words = shlex.split(str(refusal.value).partition("repeat them: ")[2])
     repeated = ["--config-dir", "a b", "model.path=my model.py:predict", "dataset=loans"]
     assert words == ["cfeval", "run", "--resume", str(tmp_path), "n_jobs=1", *repeated]
     assert read_resume_arguments(tmp_path, words[4:]) == [
@@ -119,7 +119,7 @@ def write(folder, **record):
 def test_a_folder_with_nothing_to_resume(tmp_path, monkeypatch):
     with pytest.raises(UserError, match="there is no such folder"):
         read_resume_arguments(tmp_path / "nowhere", [])
-    with pytest.raises(UserError, match=r"no run\.json, so that nothing had begun"):
+    with pytest.raises(UserError, match=r"no run\.json, so no run was started in it"):
         read_resume_arguments(tmp_path, [])
     write(tmp_path, overrides="k=2")
     with pytest.raises(UserError, match=r"run\.json is damaged: .*overrides must be a list"):
@@ -214,7 +214,7 @@ def test_a_sweep_is_resumed_by_what_it_was_started_with(tmp_path, hydra, good):
 def test_a_sweep_that_does_not_tell_how_it_was_started(tmp_path, text, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "multirun.yaml").write_text(text)
-    with pytest.raises(UserError, match="does not tell how"):
+    with pytest.raises(UserError, match="has no valid list of"):
         read_resume_arguments(tmp_path, [])
     assert not (tmp_path / "made").exists()
 

@@ -53,7 +53,7 @@ def test_quiet_leaves_results_and_complaints(monkeypatch, capsys, toy, tmp_path)
            "gold=signed"]  # fmt: skip
     done = toy.run("--quiet", *few, "hydra.run.dir=run", cwd=tmp_path)
     result, results, training = done.stdout.splitlines()
-    assert training == "Contains training data (training.parquet); training=0 leaves it out."
+    assert training == "Contains training data (training.parquet). training=0 leaves it out."
     assert result.startswith("Verdict: ") and results == f"Results: {tmp_path / 'run'}" and done.stderr == ""
     assert "train: done in" in (tmp_path / "run" / "run.log").read_text()  # the log has it all
     assert "there is no folder" in cfeval("gather", "nowhere", "--quiet", cwd=tmp_path, code=2).stderr

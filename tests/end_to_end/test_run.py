@@ -358,7 +358,7 @@ def test_what_is_printed_is_what_is_stored(toy, tmp_path):
     assert "explain: random: 20 to do" in done.stderr and "train: done in" in done.stderr
     assert "\x1b" not in done.stderr + done.stdout
     assert done.stdout.startswith("Verdict: ") and "τ contribution" in done.stdout
-    note = "Contains training data (training.parquet); training=0 leaves it out."
+    note = "Contains training data (training.parquet). training=0 leaves it out."
     assert done.stdout.endswith(f"Results: {folder}\n{note}\n")
     for text in ((folder / "tables.md").read_text(), (folder / "tables.tex").read_text()):
         assert f"{c['value']:.4f}" in text

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 import yaml
-from cfeval_cli.cli.init_dataset import init_dataset
 from hydra.utils import instantiate
 
+from cfeval_cli.cli.init import init_dataset
 from cfeval_cli.dataset.guess import guess
 from cfeval_cli.errors import UserError
 from tests.dataset.test_guess import table

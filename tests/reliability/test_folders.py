@@ -228,7 +228,7 @@ def test_the_jobs_of_a_sweep_stay_in_its_folder(toy, run, tmp_path):
         "hydra.sweep.subdir=${hydra:runtime.cwd}/run",
     ]
     done = toy.run(*SMALL, *words, cwd=tmp_path, code=2)
-    assert f"leads out of {tmp_path / 'sweep'}, the folder of the sweep." in done.stderr
+    assert f"is outside {tmp_path / 'sweep'}, the folder of the sweep." in done.stderr
     assert (run / "metrics.csv").read_bytes() == before
 
 
@@ -247,5 +247,5 @@ def test_the_way_to_go_on_is_said_in_full(toy, tmp_path):
     words = shlex.split(done.stderr.splitlines()[-1].partition("To continue: ")[2])
     assert words[:3] == ["cfeval", "run", "--resume"] and words[-1] == "strict=false" and own in words
     told = cfeval(*words[1:], cwd=tmp_path, code=1).stderr
-    assert "explainer.bad failed on every instance" in told and "The rest is complete." in told
+    assert "explainer.bad failed on every instance" in told and "All other results are complete." in told
     assert read(tmp_path / "run").explained["bad"].faults == 20

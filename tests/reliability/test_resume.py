@@ -195,7 +195,7 @@ def test_killed_with_its_workers_and_again_and_again(bench):
     # a run that is complete is left alone
     stamps = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
     printed = cfeval(*words, cwd=bench.folder).stdout
-    assert printed == f"Nothing is left to do, the run is complete. Results: {folder}\n"
+    assert printed == f"The run is complete. Results: {folder}\n"
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == stamps
 
 
