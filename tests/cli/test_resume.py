@@ -142,7 +142,8 @@ def test_the_folder_of_configs_that_a_run_was_started_with_is_named(tmp_path, mo
     run = tmp_path / "a run"
     for command in (["--config-dir", "my conf"], ["--config-dir=my conf"], ["-cd", "my conf"]):
         write(run, command=["cfeval", "run", *command, "k=2"])
-        with pytest.raises(UserError, match=f"was started with --config-dir 'my conf'. These words are {REFUSAL}") as told:
+        match = f"was started with --config-dir 'my conf'. These words are {REFUSAL}"
+        with pytest.raises(UserError, match=match) as told:
             read_resume_arguments(run, [])
         assert str(told.value).endswith(f"cfeval run --resume '{run}' --config-dir 'my conf'")
         for own in (["--config-dir", "x"], ["--config-dir=x"], ["-cd", "x"]):
