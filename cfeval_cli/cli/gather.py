@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from cfeval_cli.cli.main import Parser
 
 if TYPE_CHECKING:
-    from cfeval_cli.study.sweep.gather import Gathered
+    from cfeval_cli.study.sweep.gather import SweepResults
 
 _HELP = """Aggregate several runs: means and standard deviations over seeds, and the stability of each metric's ranking
 of the explainers under the settings that differ between the runs. A sweep (cfeval run --multirun) ends with this step.
@@ -33,7 +33,7 @@ def main() -> None:
     print_gathered(gather_folders(arguments.folders, arguments.into))
 
 
-def gather_folders(folders: list[Path], into: Path | None) -> Gathered:
+def gather_folders(folders: list[Path], into: Path | None) -> SweepResults:
     """Gather into the given folder, else into that of the one sweep, else into ./gathered."""
     from cfeval_cli.study.sweep.gather import gather
 
@@ -41,12 +41,12 @@ def gather_folders(folders: list[Path], into: Path | None) -> Gathered:
     return gather(folders, into or (folders[0] if is_one_sweep else Path("gathered")), page=True)
 
 
-def print_gathered(gathered: Gathered) -> None:
-    """Print the answer, the tables and the runs that were left out."""
+def print_gathered(results: SweepResults) -> None:
+    """Print the conclusion, the tables and the runs that were excluded."""
     from cfeval_cli.cli import screen
+    from cfeval_cli.study.words import write_count
 
-    n_runs = len(gathered.sweep.runs)
-    lines = [f"Gathered {n_runs} {'run' if n_runs == 1 else 'runs'}: {gathered.folder}"]
-    lines += [] if gathered.page is None else [f"Report: {gathered.page}"]
-    lines += [f"Not gathered: {gathered.sweep.left_out}"] if gathered.sweep.others else []
-    screen.print_answer([f"Verdict: {gathered.answer.headline}."], gathered.brief, gathered.tables, lines)
+    sweep, lines = results.sweep, [f"Gathered {write_count(len(results.sweep.runs), 'run')}: {results.folder}"]
+    lines += [] if results.page is None else [f"Report: {results.page}"]
+    lines += [f"Not gathered: {sweep.describe_excluded()}"] if sweep.excluded else []
+    screen.print_answer([f"Verdict: {results.conclusion.headline}."], results.brief, results.tables, lines)

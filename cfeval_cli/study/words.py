@@ -8,9 +8,10 @@ from cfeval_cli.report.wording import join_names
 
 
 def join_first_names(names: Sequence[str], max_shown: int) -> str:
-    """Write "a, b and c", or "a, b, c and 4 more" if there are more names than the maximum."""
-    more = [f"{len(names) - max_shown} more"] if len(names) > max_shown else []
-    return join_names([*names[:max_shown], *more])
+    """Write "a, b and c", or "a, b, c and 4 more" if at least two names are beyond the maximum."""
+    if len(names) <= max_shown + 1:
+        return join_names(names)
+    return join_names([*names[:max_shown], f"{len(names) - max_shown} more"])
 
 
 def write_count(count: int, noun: str) -> str:

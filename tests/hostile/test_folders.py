@@ -17,12 +17,12 @@ from cfeval_cli.report.render.latex import render_latex
 from cfeval_cli.study.paper.compare import compare
 from cfeval_cli.study.run_folders import find_run_folders
 from cfeval_cli.study.sweep.gather import gather
-from cfeval_cli.study.sweep.runs import SETTING
+from cfeval_cli.study.sweep.runs import SETTING_PREFIX
 from tests.conftest import reseal
 from tests.hostile.amounts import few_calls, inputs
 from tests.hostile.mutations import Canary, everything_in, mutated
 from tests.study.paper.test_compare import write_runs
-from tests.study.sweep.test_gather import FILES, some_taus, some_values, write_run
+from tests.study.sweep.test_gather import FILES, draw_taus, draw_values, write_run
 
 VALUES = [
     None, True, -1, 0, 1.5, 10**18, 10**400, math.nan, math.inf, "", "x", "=cmd|' /C calc'!A0", "\x1b[2J", "\ud800",
@@ -109,7 +109,7 @@ def test_a_run_folder_is_gathered_or_refused_by_name_and_nothing_in_it_is_made(c
     runs, into, papers = canary / "runs", canary / "into", canary / "papers"
     rng = np.random.default_rng(0)
     for i in range(3):
-        write_run(runs / str(i), i, [f"seed={i}"], some_values(rng), some_taus(rng))
+        write_run(runs / str(i), i, [f"seed={i}"], draw_values(rng), draw_taus(rng))
     write_runs(papers, 0)
     experiments = find_run_folders([papers])
     for path in (*find_run_folders([runs]), *experiments):
@@ -160,7 +160,7 @@ def test_a_run_folder_is_gathered_or_refused_by_name_and_nothing_in_it_is_made(c
 def test_what_is_wrong_with_a_folder_is_said_soon(canary, name, body, reason):
     rng = np.random.default_rng(0)
     for i in range(2):
-        write_run(canary / "runs" / str(i), i, [f"seed={i}"], some_values(rng), some_taus(rng))
+        write_run(canary / "runs" / str(i), i, [f"seed={i}"], draw_values(rng), draw_taus(rng))
     path = canary / "runs" / "1"
     (path / name).write_bytes(body)
     if name != "run.json":
@@ -173,7 +173,7 @@ def test_what_is_wrong_with_a_folder_is_said_soon(canary, name, body, reason):
 
 def test_pipes_devices_and_loops_are_not_followed(canary):
     rng = np.random.default_rng(0)
-    write_run(canary / "runs" / "0", 0, [], some_values(rng), some_taus(rng))
+    write_run(canary / "runs" / "0", 0, [], draw_values(rng), draw_taus(rng))
     (canary / "runs" / "loop").symlink_to(canary / "runs")
     (canary / "runs" / "0" / "self").symlink_to(canary / "runs" / "0" / "self")
     (canary / "runs" / "dangling").mkdir()
@@ -197,7 +197,7 @@ def test_folders_whose_names_are_no_text_can_be_gathered(canary, capsys, monkeyp
 
     rng = np.random.default_rng(0)
     for i, name in enumerate((b"\xff\x1b[2J", b"=cmd|' ,C calc'!A0", b"<b>|[x](y)\n")):
-        write_run(canary / "runs" / os.fsdecode(name), i, [], some_values(rng), some_taus(rng))
+        write_run(canary / "runs" / os.fsdecode(name), i, [], draw_values(rng), draw_taus(rng))
     monkeypatch.setattr("sys.argv", ["cfeval", str(canary / "runs"), "--into", str(canary / "into")])
     main()
     said = capsys.readouterr()
@@ -229,12 +229,12 @@ def test_a_cell_that_looks_like_a_formula_is_text_in_a_spreadsheet(cell):
 def test_settings_of_another_hand_are_no_formulas_and_no_codes_in_what_is_gathered(canary):
     rng = np.random.default_rng(0)
     for i, setup in enumerate(("=cmd|' /C calc'!A0", "\x1b[2J")):
-        write_run(canary / "runs" / str(i), i, [f"search={setup}"], some_values(rng), some_taus(rng), gold=[setup])
+        write_run(canary / "runs" / str(i), i, [f"search={setup}"], draw_values(rng), draw_taus(rng), gold=[setup])
     gather([canary / "runs"], canary / "into")
     rows = list(csv.DictReader((canary / "into" / "sweep.csv").open(encoding="utf-8")))
     assert [row["setting.search"] for row in rows] == ["'=cmd|' /C calc'!A0", "\\x1b[2J"]
     assert [row["setting.gold"] for row in rows] == ["'=cmd|' /C calc'!A0", "\\x1b[2J"]
-    assert SETTING == "setting."  # before each key, so that no heading is one either
+    assert SETTING_PREFIX == "setting."  # before each key, so that no heading is one either
 
 
 def test_a_claim_is_not_judged_where_an_explainer_has_no_value(tmp_path):
@@ -252,7 +252,7 @@ def test_a_claim_is_not_judged_where_an_explainer_has_no_value(tmp_path):
 @pytest.mark.parametrize("key", ["accuracy", "data"])
 def test_a_complete_run_tells_what_the_tables_need(canary, key):
     rng = np.random.default_rng(0)
-    write_run(canary / "runs" / "0", 0, [], some_values(rng), some_taus(rng))
+    write_run(canary / "runs" / "0", 0, [], draw_values(rng), draw_taus(rng))
     path = canary / "runs" / "0" / "run.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), key: {}}))
     with pytest.raises(UserError, match=f"run.json: {key}"):

@@ -22,7 +22,7 @@ from cfeval_cli.report.verdict import _Judged, write_verdict
 from cfeval_cli.results.read import read
 from cfeval_cli.statistics.subsets import WITHOUT_CONTROLS
 from cfeval_cli.study.sweep.gather import gather
-from cfeval_cli.study.sweep.page import write
+from cfeval_cli.study.sweep.page import write_page
 from tests.conftest import cfeval, reseal
 from tests.records import change_record
 from tests.report.conftest import text_of
@@ -464,7 +464,7 @@ def test_a_sweep_has_a_report_that_names_what_varies_and_what_failed(toy, made, 
         f"{name}.svg" for name in ("agreement", "varied_k", "agreement_contrast", "varied_k_contrast")
     }
     first = (tmp_path / "report.html").read_bytes()
-    write(done.sweep, done.frames["sweep"], done.answer, done.tables, tmp_path)
+    write_page(done.sweep, done.frames, done.conclusion, done.tables, tmp_path)
     assert (tmp_path / "report.html").read_bytes() == first
 
 

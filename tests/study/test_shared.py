@@ -41,7 +41,7 @@ def test_packaged_definitions_are_validated():
 
 
 def test_long_lists_are_cut_and_counts_have_plurals():
-    assert join_first_names(["a", "b", "c"], 3) == "a, b and c"
+    assert join_first_names(["a", "b", "c"], 2) == "a, b and c"
     assert join_first_names(["a", "b", "c", "d"], 2) == "a, b and 2 more"
     assert (write_count(1, "run"), write_count(2000, "run")) == ("1 run", "2,000 runs")
     assert (write_range([0.25, 0.5], "{:.2f}"), write_range([0.5, 0.501], "{:.1f}")) == ("0.25 to 0.50", "0.5")

@@ -17,8 +17,8 @@ from cfeval_cli.statistics.subsets import select_subset
 from cfeval_cli.study.paper.finding import correlate, rank_values
 from cfeval_cli.study.paper.published import EXPLAINERS, TRUTH, Key, Pair, Published
 from cfeval_cli.study.run_folders import find_run_folders
-from cfeval_cli.study.sweep.gather import read_run
-from cfeval_cli.study.sweep.runs import Run
+from cfeval_cli.study.sweep.read import read_run
+from cfeval_cli.study.sweep.runs import SweepRun
 
 EXPERIMENTS: dict[Key, str] = {
     ("1", "adults"): "table1_adults",
@@ -82,7 +82,7 @@ class Computed:
 
     seed: int
     gold: str
-    runs: Mapping[Key, Run]
+    runs: Mapping[Key, SweepRun]
     paths: Mapping[Key, Path]
 
     def values(self, key: Key, pair: Pair) -> dict[str, float]:
@@ -149,7 +149,7 @@ class Computed:
 
 def computed(folders: Sequence[Path]) -> list[Computed]:
     """Sort runs by gold and seed, and by the experiment that they are; others are refused."""
-    found: dict[tuple[str, int], dict[Key, tuple[Run, Path]]] = {}
+    found: dict[tuple[str, int], dict[Key, tuple[SweepRun, Path]]] = {}
     alike: dict[Key, tuple[dict[str, Any], Path]] = {}  # what all runs of an experiment must share
     for path in find_run_folders(folders):
         run = read_run(path, str(path))
@@ -184,7 +184,7 @@ def computed(folders: Sequence[Path]) -> list[Computed]:
     ]
 
 
-def _described(run: Run) -> dict[str, Any]:
+def _described(run: SweepRun) -> dict[str, Any]:
     """The settings that may not differ between seeds."""
     settings, record = run.record.settings, run.record
     told = {"k": settings.k, "n_explain": settings.n_explain}
@@ -197,7 +197,7 @@ DEFINED = {"support": "own", "incomplete": "skip", "agreement": "recall", "acces
 CHOSEN = {"distance": "euclidean", "distance.space": "auto", "search.pick": "auto"}
 
 
-def _undefined(run: Run) -> tuple[str, str, str] | None:
+def _undefined(run: SweepRun) -> tuple[str, str, str] | None:
     """The first setting by which a run is not what the paper defines, what it is and what it should be."""
     settings = run.record.settings
     told = {name: str(getattr(settings, name)) for name in DEFINED}
@@ -212,7 +212,7 @@ def _undefined(run: Run) -> tuple[str, str, str] | None:
 _COMPONENTS = ("dataset", "model", "explainer", "search", "distance", "metric")
 
 
-def _experiment(run: Run) -> Key | None:
+def _experiment(run: SweepRun) -> Key | None:
     """By what it did, whatever it was called."""
     for table, dataset in EXPERIMENTS:
         record = run.record

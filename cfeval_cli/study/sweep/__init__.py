@@ -1,1 +1,1 @@
-"""What several runs say together."""
+"""Sweeps: several runs in one set of tables."""

@@ -1,4 +1,4 @@
-"""The one table of a sweep that a screen is shown."""
+"""The table of a sweep for the screen."""
 
 from __future__ import annotations
 
@@ -16,57 +16,59 @@ from cfeval_cli.results.record import RunRecord
 from cfeval_cli.statistics.ranking import compute_ranks
 from cfeval_cli.statistics.ranking_stability import ANY_SETTING
 from cfeval_cli.statistics.subsets import ALL_EXPLAINERS, WITHOUT_CONTROLS, select_subset
-from cfeval_cli.study.sweep.runs import Run, Sweep
-from cfeval_cli.study.sweep.tables import counts_note, list_range_columns, merged
+from cfeval_cli.study.sweep.frames import SweepFrames, list_range_columns
+from cfeval_cli.study.sweep.runs import Sweep, SweepRun, merge_records
+from cfeval_cli.study.sweep.tables import write_counts_notes
+from cfeval_cli.study.words import write_count
 
 
-def of_sweep(
-    sweep: Sweep, lines: pd.DataFrame, metrics: pd.DataFrame, correlations: pd.DataFrame, stability: pd.DataFrame
-) -> Table:
-    """Means over seeds if nothing else varies; otherwise how far rankings and τ move over the runs."""
+def build_brief(sweep: Sweep, frames: SweepFrames) -> Table:
+    """Build the means over seeds if only the seed varies; otherwise how much rankings and τ vary over the runs."""
     if len(sweep.groups) == 1:
-        return _seeds(sweep.runs, metrics, correlations)
-    return _settings(sweep, stability)
+        return _build_means(sweep.runs, frames.seeds_metrics, frames.seeds_correlations)
+    return _build_stability(sweep, frames.stability)
 
 
-def _about(runs: Sequence[Run]) -> str:
+def _write_title(runs: Sequence[SweepRun]) -> str:
     names = ", ".join(dict.fromkeys(run.record.data.name for run in runs))
-    return f"{names}: {len(runs)} run{'s' * (len(runs) != 1)}"
+    return f"{names}: {write_count(len(runs), 'run')}"
 
 
-def _seeds(runs: Sequence[Run], metrics: pd.DataFrame, correlations: pd.DataFrame) -> Table:
-    """As of one run: mean values, their ranks, and the mean τ with its interval over seeds and instances."""
+def _build_means(runs: Sequence[SweepRun], metrics: pd.DataFrame, correlations: pd.DataFrame) -> Table:
+    """Build the table of one run from means: values, their ranks, and τ with its interval."""
     first = runs[0].record
     lines = metrics[metrics["rung"].isna()].rename(columns={"mean": "value"})
     lines = lines.assign(rank=np.nan, low_end=lines["value"] - lines["deviation"], moves=lines["moves"].fillna(0) > 0)
     lines["high_end"] = lines["value"] + lines["deviation"]
-    record = merged(runs)
-    for (metric, _), mine in lines.groupby(["metric", "variant"], sort=False):
-        there, better = mine[mine["value"].notna()], record.metrics[str(metric)].better
-        if len(there) and better != "none":
-            lines.loc[there.index, "rank"] = compute_ranks(there["value"].to_numpy(float), better)
-    taus = _taus(correlations, first)
+    record = merge_records(runs)
+    for (metric, _), rows in lines.groupby(["metric", "variant"], sort=False):
+        with_value, better = rows[rows["value"].notna()], record.metrics[str(metric)].better
+        if len(with_value) and better != "none":
+            lines.loc[with_value.index, "rank"] = compute_ranks(with_value["value"].to_numpy(float), better)
+    taus = _build_tau_cells(correlations, first)
     hidden = find_arbitrary(lines, record)
-    table = build_brief_scores(_about(runs), lines, record, find_low_coverage(lines, record), taus, hidden)
+    table = build_brief_scores(_write_title(runs), lines, record, find_low_coverage(lines, record), taus, hidden)
     seeds = ", ".join(str(run.seed) for run in runs)
-    apart = "they are less than their standard deviations over seeds apart"
-    notes = [f"Means over {len(runs)} seeds ({seeds}).", marks_note(table, apart)]
+    close = "the difference is smaller than the sum of their standard deviations over seeds"
+    notes = [f"Means over {len(runs)} seeds ({seeds}).", marks_note(table, close)]
     if taus:
-        of = "without controls" if correlations["subset"].eq(WITHOUT_CONTROLS).any() else "all explainers"
-        notes.append(f"τ: mean, {of}; in brackets its interval over seeds and instances.")
-    notes += [*table.notes, *hidden_notes(hidden, record), *counts_note(runs, hidden)]
+        has_subset = correlations["subset"].eq(WITHOUT_CONTROLS).any()
+        explainers = "without controls" if has_subset else "over all explainers"
+        notes.append(f"τ: mean, {explainers}; in brackets its 95 % CI over seeds and instances.")
+    notes += [*table.notes, *hidden_notes(hidden, record), *write_counts_notes(runs, hidden)]
     return replace(table, notes=[note for note in notes if note])
 
 
-def _taus(correlations: pd.DataFrame, record: RunRecord) -> dict[str, dict[Pair, Cell]]:
+def _build_tau_cells(correlations: pd.DataFrame, record: RunRecord) -> dict[str, dict[Pair, Cell]]:
+    """Return the cells of mean τ with each leading truth, by the name of its question."""
     settings = record.settings
-    mine = correlations[(correlations["family"] == "explainers") & (correlations["agreement"] == settings.agreement)]
-    mine = mine[mine["coefficient"] == "tau"]
-    rest = select_subset(mine, WITHOUT_CONTROLS)
-    mine = rest if rest["mean"].notna().any() else select_subset(mine)
+    is_leading = (correlations["family"] == "explainers") & (correlations["agreement"] == settings.agreement)
+    rows = correlations[is_leading & (correlations["coefficient"] == "tau")]
+    without_controls = select_subset(rows, WITHOUT_CONTROLS)
+    rows = without_controls if without_controls["mean"].notna().any() else select_subset(rows)
     by_question: dict[str, dict[Pair, Cell]] = {}
     for gold, name in name_truths(settings.gold, record).items():
-        lines = mine[(mine["gold"] == gold) & mine["mean"].notna()]
+        lines = rows[(rows["gold"] == gold) & rows["mean"].notna()]
         if len(lines):
             by_question[name] = {
                 (line["metric"], line["variant"]): Cell(
@@ -78,10 +80,11 @@ def _taus(correlations: pd.DataFrame, record: RunRecord) -> dict[str, dict[Pair,
     return by_question
 
 
-def _settings(sweep: Sweep, stability: pd.DataFrame) -> Table:
-    """How alike two runs rank the explainers, and the range of τ with each truth."""
-    record = merged(sweep.runs)
-    subset = WITHOUT_CONTROLS if select_subset(stability, WITHOUT_CONTROLS)["pairs"].sum() else ALL_EXPLAINERS
+def _build_stability(sweep: Sweep, stability: pd.DataFrame) -> Table:
+    """Build the stability of each metric's ranking, and the range of τ with each truth."""
+    record = merge_records(sweep.runs)
+    has_pairs = bool(select_subset(stability, WITHOUT_CONTROLS)["pairs"].sum())
+    subset = WITHOUT_CONTROLS if has_pairs else ALL_EXPLAINERS
     stability, ranges = select_subset(stability, subset), list_range_columns(stability.columns.astype(str))
     questions: dict[str, str] = {}
     for run in sweep.runs:
@@ -95,10 +98,9 @@ def _settings(sweep: Sweep, stability: pd.DataFrame) -> Table:
         cells += [Cell(low=line[low], high=line[high], is_range=True, form=form) for low, high in ranges.values()]
         row = Row(make_metric_title(line["metric"], line["variant"], record), cells)
         blocks.setdefault(get_block(line["variant"], record.metrics[line["metric"]]), []).append(row)
-    whose = ", controls left out" * (subset == WITHOUT_CONTROLS)
     notes = [
-        f"What varies: {', '.join(sweep.keys) or 'the seed'}. Same order: Kendall's τ between the rankings of the "
-        f"explainers by the same metric in two runs{whose}, on average over pairs of runs (the lowest). τ: with the "
-        "truth, lowest to highest over the runs."
+        f"What varies: {', '.join(sweep.varied) or 'the seed'}. Same order: Kendall's τ between the rankings of the "
+        f"explainers by the same metric in two runs{', without controls' * has_pairs}: mean over pairs of runs "
+        "(lowest). τ: with the ground truth, lowest to highest over the runs."
     ]
-    return Table(_about(sweep.runs), header, list(blocks.values()), notes)
+    return Table(_write_title(sweep.runs), header, list(blocks.values()), notes)

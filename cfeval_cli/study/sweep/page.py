@@ -1,4 +1,4 @@
-"""The report of a sweep: what was varied, how each metric's agreement with the truth moved, means over seeds."""
+"""The report of a sweep: what was varied, how each metric's agreement with the truth varies, and means over seeds."""
 
 from __future__ import annotations
 
@@ -16,187 +16,183 @@ from cfeval_cli.report.notes import MOVES_NOTE
 from cfeval_cli.report.page import build, glossary, methods
 from cfeval_cli.report.plots import COLOURS, INK, MARKS, WIDE, Plot, add_legend, apply_style, make_figure, make_panels
 from cfeval_cli.report.table import MOVES, Table
-from cfeval_cli.report.titles import make_metric_title, mark_moving
+from cfeval_cli.report.titles import Pair, make_metric_title, mark_moving
 from cfeval_cli.report.wording import join_names
 from cfeval_cli.results.record import RunRecord
 from cfeval_cli.settings.run_settings import FIGURE_FORMATS
-from cfeval_cli.study.sweep.answer import Answer, asked, contended
-from cfeval_cli.study.sweep.runs import Sweep
-from cfeval_cli.study.sweep.tables import RUNS, merged, run_cells
+from cfeval_cli.study.sweep.conclusion import name_leading_truths
+from cfeval_cli.study.sweep.frames import SweepFrames
+from cfeval_cli.study.sweep.runs import Sweep, collect_taus_without_controls, merge_records
+from cfeval_cli.study.sweep.seed_conclusion import Conclusion
+from cfeval_cli.study.sweep.tables import RUNS_PART, build_run_cells
 
-_GROUPS = 12  # that one figure has room for
-_VALUES = 12  # of a setting
-_Pair = tuple[str, str]  # metric and variant
-
-
-def write(sweep: Sweep, lines: pd.DataFrame, answer: Answer, made: Sequence[Table], into: Path) -> None:
-    """The figures and the report of some runs; `lines` are those of sweep.csv."""
-    drawn = _draw(sweep, contended(sweep))
-    build.save_figures(drawn, into, FIGURE_FORMATS)
-    build.write_file(_page(sweep, lines, made, answer, drawn, into), into / build.PAGE_FILE)
+_MAX_PANELS = 12  # groups of seeds in one figure
+_MAX_SHOWN_VALUES = 12  # of a setting, on one axis
 
 
-def _title(taus: pd.DataFrame, pair: _Pair, record: RunRecord, between: str = " ") -> str:
-    """Return a metric's name and its details, with a § if the parametrisation of the model moves its τ in some run."""
+def write_page(sweep: Sweep, frames: SweepFrames, conclusion: Conclusion, tables: Sequence[Table], into: Path) -> None:
+    """Write the figures and the report of a sweep."""
+    plots = draw_figures(sweep)
+    build.save_figures(plots, into, FIGURE_FORMATS)
+    build.write_file(_render(sweep, frames.sweep, conclusion, tables, plots, into), into / build.PAGE_FILE)
+
+
+def _write_metric_title(taus: pd.DataFrame, pair: Pair, record: RunRecord, separator: str = " ") -> str:
+    """Write a metric's name and details, with a mark if its τ depends on the parametrisation in some run."""
     lines = taus[(taus["metric"] == pair[0]) & (taus["variant"] == pair[1])]
     title = mark_moving(make_metric_title(*pair, record), bool((lines["moves"] == 1).any()))
+    if not title.details:
+        return escape_controls(title.text)
     details = replace(title, name="").text.strip()
-    return (
-        escape_controls(title.text)
-        if not title.details
-        else f"{escape_controls(title.name)}{between}{escape_controls(details)}"
-    )
+    return f"{escape_controls(title.name)}{separator}{escape_controls(details)}"
 
 
-def _marks(told: pd.DataFrame) -> str:
-    """What a § in a figure means, if there is one."""
-    return f" {MOVES} {MOVES_NOTE}." * bool((told["moves"] == 1).any())
+def _explain_marks(taus: pd.DataFrame) -> str:
+    """Explain the mark of τ that is not identifiable, if there is one."""
+    return f" {MOVES} {MOVES_NOTE}." * bool((taus["moves"] == 1).any())
 
 
-def _page(
-    sweep: Sweep,
-    lines: pd.DataFrame,
-    made: Sequence[Table],
-    answer: Answer,
-    drawn: Mapping[str, Plot],
+def _render(
+    sweep: Sweep, lines: pd.DataFrame, conclusion: Conclusion, tables: Sequence[Table], plots: Mapping[str, Plot],
     into: Path,
-) -> str:
+) -> str:  # fmt: skip
     names = list(dict.fromkeys(run.record.data.name for run in sweep.runs))
-    seeds = sorted({run.seed for run in sweep.runs})
     runs = [
         {
             "folder": line["folder"],
-            "report": _link(line["folder"], into),
-            "cells": run_cells(line),
+            "report": find_report(line["folder"], into),
+            "cells": build_run_cells(line),
             "bad": line["status"] != "complete",
         }
         for line in lines.to_dict("records")
     ]
-    varied = [(key, _values(sweep, key)) for key in sweep.keys]
-    if len(seeds) > 1:
-        varied.append(("seed", [str(seed) for seed in seeds]))
     return build.render_page(
         "sweep.html",
-        [table for table in made if table.part != RUNS],
-        glossary.list_terms(merged(sweep.runs)),
+        [table for table in tables if table.part != RUNS_PART],
+        glossary.list_terms(merge_records(sweep.runs)),
         title=f"{join_names(names)}: {len(sweep.runs)} runs together",
-        headline=answer.headline,
-        points=answer.points,
-        varied=varied,
-        others=[f"{run.name}: {why}" for run, why in sweep.others],
-        head=["Run", "seed", *sweep.keys, "status", "test accuracy", "instances"],
+        headline=conclusion.headline,
+        points=conclusion.points,
+        varied=_list_varied(sweep),
+        others=[f"{run.name}: {reason}" for run, reason in sweep.excluded],
+        head=["Run", "seed", *sweep.varied, "status", "test accuracy", "instances"],
         runs=runs,
-        plots=build.embed_figures(drawn, FIGURE_FORMATS),
-        methods=_methods(sweep),
+        plots=build.embed_figures(plots, FIGURE_FORMATS),
+        methods=_write_methods(sweep),
         citation=methods.write_citation(sweep.runs[0].record.cfeval),
     )
 
 
-def _methods(sweep: Sweep) -> str:
-    """How the first run was made, and what the others have otherwise."""
-    varied = [f"{key} ({', '.join(_values(sweep, key))})" for key in sweep.keys]
+def _list_varied(sweep: Sweep) -> list[tuple[str, list[str]]]:
+    """List the varied settings with their values, and the seeds if there are several."""
     seeds = sorted({run.seed for run in sweep.runs})
-    varied += [f"seed ({', '.join(map(str, seeds))})"] if len(seeds) > 1 else []
-    first, many = sweep.runs[0], len(sweep.runs)
-    if many == 1 or not varied:
+    varied = [(key, sweep.list_values(key)) for key in sweep.varied]
+    return [*varied, ("seed", [str(seed) for seed in seeds])] if len(seeds) > 1 else varied
+
+
+def _write_methods(sweep: Sweep) -> str:
+    """Write how the first run was made, and what the other runs vary."""
+    varied = [f"{key} ({', '.join(values)})" for key, values in _list_varied(sweep)]
+    first, n_runs = sweep.runs[0], len(sweep.runs)
+    if n_runs == 1 or not varied:
         return methods.write_methods(first.record)
-    more = f"This was done {many} times, varying {join_names(varied)}"
-    more += f"; figures given for one run are those of {first.name}."
-    return f"{methods.write_methods(first.record)} {more}"
+    return (
+        f"{methods.write_methods(first.record)} There are {n_runs} such runs, which vary {join_names(varied)}. Figures "
+        f"of one run are those of {first.name}."
+    )
 
 
-def _link(folder: str, into: Path) -> str:
-    """Where a run's own report is, if it has one; only folders below, since others may move."""
-    inside = not folder.startswith(("..", "/")) and re.fullmatch(r"[\w./=,+-]+", folder)
-    return f"{folder}/{build.PAGE_FILE}" if inside and (into / folder / build.PAGE_FILE).exists() else ""
+def find_report(folder: str, into: Path) -> str:
+    """Return the link to a run's own report, if it has one below the sweep; other folders may be moved."""
+    is_below = not folder.startswith(("..", "/")) and re.fullmatch(r"[\w./=,+-]+", folder)
+    return f"{folder}/{build.PAGE_FILE}" if is_below and (into / folder / build.PAGE_FILE).exists() else ""
 
 
-def _values(sweep: Sweep, key: str) -> list[str]:
-    place = sweep.keys.index(key)
-    return list(dict.fromkeys(sweep.values(run)[place] for run in sweep.runs))
-
-
-def _draw(sweep: Sweep, told: pd.DataFrame) -> dict[str, Plot]:
-    """τ by metric in each group of seeds, and against each setting that varies."""
-    if told.empty:
+def draw_figures(sweep: Sweep) -> dict[str, Plot]:
+    """Draw τ by metric in each group of seeds, and against each varied setting."""
+    taus = collect_taus_without_controls(sweep)
+    if taus.empty:
         return {}
-    drawn = {}
+    plots = {}
     with apply_style():
-        for place, (gold, name) in enumerate(asked(sweep, told).items()):
-            mine, more = told[told["gold"] == gold], f"_{gold}" * (place > 0)
-            if len(sweep.groups) <= _GROUPS:
-                drawn[f"agreement{more}"] = _by_group(sweep, mine, name)
-            for key in sweep.keys:
-                if 1 < len(_values(sweep, key)) <= _VALUES:
-                    drawn[f"varied_{re.sub(r'[^A-Za-z0-9_.-]', '_', key)}{more}"] = _by_value(sweep, mine, key, name)
-    return drawn
+        for number, (gold, question) in enumerate(name_leading_truths(sweep, taus).items()):
+            rows, suffix = taus[taus["gold"] == gold], f"_{gold}" * (number > 0)
+            if len(sweep.groups) <= _MAX_PANELS:
+                plots[f"agreement{suffix}"] = _plot_groups(sweep, rows, question)
+            for key in sweep.varied:
+                if 1 < len(sweep.list_values(key)) <= _MAX_SHOWN_VALUES:
+                    name = re.sub(r"[^A-Za-z0-9_.-]", "_", key)
+                    plots[f"varied_{name}{suffix}"] = _plot_setting(sweep, rows, key, question)
+    return plots
 
 
-def _by_group(sweep: Sweep, told: pd.DataFrame, asked: str) -> Plot:
-    """A panel for each group: dots for seeds, a bar for their mean."""
-    record = merged(sweep.runs)
-    pairs = list(dict.fromkeys(zip(told["metric"], told["variant"], strict=True)))
-    place = {pair: i for i, pair in enumerate(pairs)}
-    group = {values: i for i, values in enumerate(sweep.groups)}
-    across = min(3, len(group))
-    down = -(-len(group) // across)
-    figure = make_figure(WIDE, 0.5 + down * (0.45 + 0.17 * len(pairs)))
-    axes = np.asarray(figure.subplots(down, across, sharex=True, sharey=True, squeeze=False)).ravel().tolist()
-    of_run = [group[sweep.values(run)] for run in sweep.runs]
-    for axis, values, number in zip(axes, group, range(len(group)), strict=False):
-        mine = told[[of_run[run] == number for run in told["run"]]]
-        rows = np.array([place[pair] for pair in zip(mine["metric"], mine["variant"], strict=True)])
-        axis.plot(mine["tau"], rows, "o", ms=3.2, alpha=0.55, color=COLOURS[0], label="a seed", mew=0)
-        means = mine.assign(row=rows).groupby("row")["tau"].mean()
+def _list_metrics(taus: pd.DataFrame) -> list[Pair]:
+    return list(dict.fromkeys(zip(taus["metric"], taus["variant"], strict=True)))
+
+
+def _plot_groups(sweep: Sweep, taus: pd.DataFrame, question: str) -> Plot:
+    """Draw a panel for each group: dots for seeds, a bar for their mean."""
+    record, pairs = merge_records(sweep.runs), _list_metrics(taus)
+    row_of = {pair: row for row, pair in enumerate(pairs)}
+    groups = {values: number for number, values in enumerate(sweep.groups)}
+    n_columns = min(3, len(groups))
+    n_rows = -(-len(groups) // n_columns)
+    figure = make_figure(WIDE, 0.5 + n_rows * (0.45 + 0.17 * len(pairs)))
+    grid = figure.subplots(n_rows, n_columns, sharex=True, sharey=True, squeeze=False)
+    axes = np.asarray(grid).ravel().tolist()
+    group_of_run = [groups[sweep.get_values(run)] for run in sweep.runs]
+    for axis, values, number in zip(axes, groups, range(len(groups)), strict=False):
+        of_group = taus[[group_of_run[run] == number for run in taus["run"]]]
+        rows = np.array([row_of[pair] for pair in zip(of_group["metric"], of_group["variant"], strict=True)])
+        axis.plot(of_group["tau"], rows, "o", ms=3.2, alpha=0.55, color=COLOURS[0], label="a seed", mew=0)
+        means = of_group.assign(row=rows).groupby("row")["tau"].mean()
         axis.plot(means, means.index, "|", ms=9, mew=1.8, color=COLOURS[3], label="mean")
-        axis.set_title(
-            ", ".join(f"{key}={value}" for key, value in zip(sweep.keys, values, strict=True)), parse_math=False
-        )
+        axis.set_title(sweep.describe_group(values), parse_math=False)
         axis.axvline(0, color=INK, lw=0.6)
         axis.set_xlim(-1.08, 1.08)
         axis.set_xticks((-1, -0.5, 0, 0.5, 1))
         axis.grid(axis="x")
-    for axis in axes[len(group) :]:
+    for axis in axes[len(groups) :]:
         axis.set_visible(False)
-    axes[0].set_yticks(range(len(pairs)), [_title(told, pair, record) for pair in pairs], parse_math=False)
+    titles = [_write_metric_title(taus, pair, record) for pair in pairs]
+    axes[0].set_yticks(range(len(pairs)), titles, parse_math=False)
     axes[0].set_ylim(len(pairs) - 0.5, -0.5)
-    figure.supxlabel(f"Kendall's τ with the ground truth ({asked}), without controls", fontsize=8, parse_math=False)
+    figure.supxlabel(f"Kendall's τ with the ground truth ({question}), without controls", fontsize=8, parse_math=False)
     add_legend(figure, axes[0], "upper center")
+    panels = ", a panel for each combination of the varied settings." if len(groups) > 1 else "."
     caption = (
-        f"Agreement of each metric with the ground truth ({asked}), controls left out: a dot for each seed, a bar at "
-        "their mean"
-        + (", a panel for each choice of the settings that vary." if len(group) > 1 else ".")
-        + _marks(told)
+        f"Kendall's τ of each metric with the ground truth ({question}), without controls: a dot for each seed, a bar "
+        f"for their mean{panels}{_explain_marks(taus)}"
     )
-    return Plot(figure, f"Agreement with the truth ({asked}), by seed", caption)
+    return Plot(figure, f"Agreement with the ground truth ({question}), by seed", caption)
 
 
-def _by_value(sweep: Sweep, told: pd.DataFrame, key: str, asked: str) -> Plot:
-    """A panel for each metric: τ of every run against its value of one setting."""
-    record, values = merged(sweep.runs), _values(sweep, key)
-    place = sweep.keys.index(key)
-    of_run = [values.index(sweep.values(run)[place]) for run in sweep.runs]
-    pairs = list(dict.fromkeys(zip(told["metric"], told["variant"], strict=True)))
+def _plot_setting(sweep: Sweep, taus: pd.DataFrame, key: str, question: str) -> Plot:
+    """Draw a panel for each metric: τ of every run against its value of one setting."""
+    record, values, pairs = merge_records(sweep.runs), sweep.list_values(key), _list_metrics(taus)
+    place = sweep.varied.index(key)
+    value_of_run = [values.index(sweep.get_values(run)[place]) for run in sweep.runs]
     figure, axes = make_panels(len(pairs), 1.35)
     for i, (axis, pair) in enumerate(zip(axes, pairs, strict=True)):
-        mine = told[(told["metric"] == pair[0]) & (told["variant"] == pair[1])]
-        at = np.array([of_run[run] for run in mine["run"]])
-        axis.plot(at, mine["tau"], "o", ms=3, alpha=0.5, mew=0, color=COLOURS[0], label="a run")
-        means = mine.assign(at=at).groupby("at")["tau"].mean()
+        of_metric = taus[(taus["metric"] == pair[0]) & (taus["variant"] == pair[1])]
+        x = np.array([value_of_run[run] for run in of_metric["run"]])
+        axis.plot(x, of_metric["tau"], "o", ms=3, alpha=0.5, mew=0, color=COLOURS[0], label="a run")
+        means = of_metric.assign(x=x).groupby("x")["tau"].mean()
         axis.plot(means.index, means, MARKS[1] + "-", ms=3.5, lw=1.2, color=COLOURS[3], label="mean")
         axis.set_ylim(-1.08, 1.08)
         axis.axhline(0, color=INK, lw=0.6)
         axis.grid(axis="y")
         axis.set_xlim(-0.5, len(values) - 0.5)
-        last = i >= len(pairs) - 4
+        is_last_row = i >= len(pairs) - 4
         slanted: dict[str, Any] = {"rotation": 30, "ha": "right"} if max(map(len, values)) > 6 else {}
-        axis.set_xticks(range(len(values)), values if last else [""] * len(values), parse_math=False, **slanted)
-        axis.set_title(_title(told, pair, record, "\n"), parse_math=False)
-    figure.supylabel(f"τ ({asked})", fontsize=8, parse_math=False)
+        labels = values if is_last_row else [""] * len(values)
+        axis.set_xticks(range(len(values)), labels, parse_math=False, **slanted)
+        axis.set_title(_write_metric_title(taus, pair, record, "\n"), parse_math=False)
+    figure.supylabel(f"τ ({question})", fontsize=8, parse_math=False)
     figure.supxlabel(key, fontsize=8, parse_math=False)
     add_legend(figure, axes[0], "upper center")
     caption = (
-        f"Kendall's τ of each metric with the ground truth, without controls, under each value of {key}: a dot for "
-        f"each run, whatever else it varies, and the line of their means.{_marks(told)}"
+        f"Kendall's τ of each metric with the ground truth ({question}), without controls, by value of {key}: a dot "
+        f"for each run, whatever its other settings, and a line through the means.{_explain_marks(taus)}"
     )
-    return Plot(figure, f"Agreement with the truth ({asked}) against {key}", caption)
+    return Plot(figure, f"Agreement with the ground truth ({question}) against {key}", caption)

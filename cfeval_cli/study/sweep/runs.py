@@ -1,4 +1,4 @@
-"""Runs that belong together, as their folders tell of them."""
+"""The runs of a sweep: their settings, their groups of seeds, and the explainers that each metric ranks."""
 
 from __future__ import annotations
 
@@ -16,18 +16,20 @@ from cfeval_cli.core import Ints
 from cfeval_cli.report.titles import list_truth_metrics
 from cfeval_cli.results.record import RunRecord
 from cfeval_cli.statistics.correlation import GRADED
+from cfeval_cli.statistics.subsets import WITHOUT_CONTROLS
 
-_COLUMNS = ["metric", "variant", "family", "gold", "subset", "explainers", "tau", "moves"]
-DEFAULT = "default"  # what a run has that another one overrides
-SETTING = "setting."  # before the names of settings in columns, since gold is a setting and a column
+DEFAULT = "default"  # the value of a setting that other runs override
+SETTING_PREFIX = "setting."  # of columns with settings, since gold is a setting and a column
 _IRRELEVANT = re.compile(r"(n_jobs|data_dir|figures|report|training|strict|redo|cache|executor|hydra)([./@].*)?")
+_TAU_COLUMNS = ["metric", "variant", "family", "gold", "subset", "explainers", "tau", "moves"]
+_RUN_SEPARATOR = " | "
 
 
 @dataclass(frozen=True)
-class Run:
-    """A run as its folder tells of it."""
+class SweepRun:
+    """One run of a sweep, as its folder describes it."""
 
-    name: str  # the folder, as seen from where the runs are gathered
+    name: str  # the folder, relative to the folder of the sweep
     record: RunRecord  # run.json
     overrides: Mapping[str, str]
     metrics: pd.DataFrame = field(default_factory=pd.DataFrame)
@@ -36,116 +38,153 @@ class Run:
 
     @property
     def seed(self) -> Any:
-        """The replicate; None of a run that ended before it was known."""
+        """The seed; None if the run ended before its seed was recorded."""
         settings = self.record.settings
         return settings.seed if "seed" in settings.model_fields_set else None
 
     @cached_property
     def settings(self) -> dict[str, str]:
-        """All settings that are known but the seed, and that can matter for results, as one would type them.
+        """All recorded settings that results can depend on, without the seed, as a user types them.
 
-        run.json is believed before the overrides: it also has what was left at its default.
+        run.json precedes the overrides: it also has settings that were left at their defaults.
         """
-        known = {name: _typed(value) for name, value in self.record.settings.model_dump(exclude_unset=True).items()}
-        told = {**self.overrides, **known}
-        return {key: value for key, value in told.items() if key != "seed" and not _IRRELEVANT.fullmatch(key)}
+        recorded = self.record.settings.model_dump(exclude_unset=True)
+        settings = {**self.overrides, **{name: _format_setting(value) for name, value in recorded.items()}}
+        return {key: value for key, value in settings.items() if key != "seed" and not _IRRELEVANT.fullmatch(key)}
 
 
-def _typed(value: Any) -> str:
-    """A setting's value as one would type it; a list of one as that one."""
+def _format_setting(value: Any) -> str:
+    """Write a setting as a user types it; a list with one item as the item."""
     if isinstance(value, list):
-        return _typed(value[0]) if len(value) == 1 else f"[{','.join(map(_typed, value))}]"
+        return _format_setting(value[0]) if len(value) == 1 else f"[{','.join(map(_format_setting, value))}]"
     return value if isinstance(value, str) else json.dumps(value)
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """Runs that belong together."""
+    """Complete runs that are compared, and runs that are not, with the reasons."""
 
-    runs: list[Run]  # complete, and no two alike
-    others: list[tuple[Run, str]]  # with the reason why they are not gathered
+    runs: list[SweepRun]  # no two with the same settings and seed
+    excluded: list[tuple[SweepRun, str]]
 
     @staticmethod
-    def of(runs: Sequence[Run]) -> Sweep:
-        """Sort out what cannot be gathered, and what would count twice."""
-        kept: dict[Any, Run] = {}
-        others = []
+    def from_runs(runs: Sequence[SweepRun]) -> Sweep:
+        """Exclude runs that are not complete, and duplicates."""
+        included: dict[Any, SweepRun] = {}
+        excluded = []
         for run in runs:
             if run.record.status != "complete":
-                others.append((run, str(run.record.status)))
+                excluded.append((run, str(run.record.status)))
                 continue
-            same = kept.setdefault((run.seed, tuple(sorted(run.settings.items()))), run)
-            if same is not run:
-                others.append((run, f"same settings and seed as {same.name}"))
-        return Sweep(list(kept.values()), others)
+            first = included.setdefault((run.seed, tuple(sorted(run.settings.items()))), run)
+            if first is not run:
+                excluded.append((run, f"same settings and seed as {first.name}"))
+        return Sweep(list(included.values()), excluded)
 
-    @property
-    def left_out(self) -> str:
-        """The runs that are not gathered, with the reasons."""
-        told = {"running": "running, or killed: cfeval run --resume"}
-        return ", ".join(f"{run.name} ({told.get(why, why)})" for run, why in self.others)
-
-    @cached_property
-    def keys(self) -> list[str]:
-        """The settings that vary, the seed apart."""
-        known = dict.fromkeys(key for run in self.runs for key in run.settings)
-        return sorted(key for key in known if len({run.settings.get(key, DEFAULT) for run in self.runs}) > 1)
-
-    def values(self, run: Run) -> tuple[str, ...]:
-        """What a run has for the settings that vary."""
-        return tuple(run.settings.get(key, DEFAULT) for key in self.keys)
+    def describe_excluded(self) -> str:
+        """List the excluded runs with the reasons."""
+        advice = {"running": "running, or killed: cfeval run --resume"}
+        return ", ".join(f"{run.name} ({advice.get(reason, reason)})" for run, reason in self.excluded)
 
     @cached_property
-    def groups(self) -> dict[tuple[str, ...], list[Run]]:
-        """Runs that agree in everything but the seed."""
-        found: dict[tuple[str, ...], list[Run]] = {}
+    def varied(self) -> list[str]:
+        """The settings that differ between runs, without the seed."""
+        keys = dict.fromkeys(key for run in self.runs for key in run.settings)
+        return sorted(key for key in keys if len({run.settings.get(key, DEFAULT) for run in self.runs}) > 1)
+
+    def get_values(self, run: SweepRun) -> tuple[str, ...]:
+        """Return the values of the varied settings in a run."""
+        return tuple(run.settings.get(key, DEFAULT) for key in self.varied)
+
+    def list_values(self, key: str) -> list[str]:
+        """Return the values of one varied setting, in the order of the runs."""
+        return list(dict.fromkeys(run.settings.get(key, DEFAULT) for run in self.runs))
+
+    @cached_property
+    def groups(self) -> dict[tuple[str, ...], list[SweepRun]]:
+        """Runs that differ in the seed only, by the values of the varied settings."""
+        groups: dict[tuple[str, ...], list[SweepRun]] = {}
         for run in self.runs:
-            found.setdefault(self.values(run), []).append(run)
-        return found
+            groups.setdefault(self.get_values(run), []).append(run)
+        return groups
 
-    def columns(self, run: Run) -> dict[str, str]:
-        """The settings that vary, as columns."""
-        return {f"{SETTING}{key}": value for key, value in zip(self.keys, self.values(run), strict=True)}
+    def describe_group(self, values: Sequence[str]) -> str:
+        """Write the settings of a group as `key=value, …`."""
+        return ", ".join(f"{key}={value}" for key, value in zip(self.varied, values, strict=True))
 
-    @cached_property
-    def numbered(self) -> Ints:
-        """The settings that vary, and then the seed (R, K), each value as a number."""
-        rows = [[*self.values(run), str(run.seed)] for run in self.runs]
+    def make_columns(self, run: SweepRun) -> dict[str, str]:
+        """Return the values of the varied settings, by the names of their columns."""
+        return {f"{SETTING_PREFIX}{key}": value for key, value in zip(self.varied, self.get_values(run), strict=True)}
+
+    def select_group(self, frame: pd.DataFrame, values: Sequence[str]) -> pd.DataFrame:
+        """Select the rows of one group from a table with columns of settings."""
+        for key, value in zip(self.varied, values, strict=True):
+            frame = frame[frame[f"{SETTING_PREFIX}{key}"] == value]
+        return frame
+
+    def encode_settings(self) -> Ints:
+        """Return the varied settings and then the seed (R, K), each value as a number."""
+        rows = [[*self.get_values(run), str(run.seed)] for run in self.runs]
         return np.stack([pd.factorize(np.array(column, dtype=object))[0] for column in zip(*rows, strict=True)], axis=1)
 
 
-def ranked(run: Run, gold: str, *, controls: bool) -> dict[tuple[str, str], str]:
-    """The explainers that each metric and variant ranks, as the truth does too; with or without controls."""
+def merge_records(runs: Sequence[SweepRun]) -> RunRecord:
+    """Return the record of the first run with the explainers, metrics, searches and removals of all runs."""
+    records = [run.record for run in runs]
+    entries = {
+        "explainers": {name: title for record in reversed(records) for name, title in record.explainers.items()},
+        "metrics": {name: metric for record in records for name, metric in record.metrics.items()},
+        "search": " / ".join(dict.fromkeys(record.search for record in records)),
+        "removals": {name: removal for record in records for name, removal in record.removals.items()},
+    }
+    return records[0].model_copy(update=entries)
+
+
+def find_ranked_explainers(run: SweepRun, gold: str, *, controls: bool) -> dict[tuple[str, str], str]:
+    """Return the explainers that each metric and variant ranks, of those that the truth ranks too."""
     rows = run.metrics[run.metrics["rung"].isna() & run.metrics["value"].notna()]
     rows = rows if controls else rows[rows["control"] != 1]
     names: dict[tuple[str, str], set[str]] = {}
     for metric, variant, explainer in zip(rows["metric"], rows["variant"], rows["explainer"], strict=True):
         names.setdefault((metric, variant), set()).add(explainer)
-    true = names.get((run.record.settings.agreement, gold), set())
-    return {pair: " ".join(sorted(mine & true)) for pair, mine in names.items()}
+    ranked_by_truth = names.get((run.record.settings.agreement, gold), set())
+    return {pair: " ".join(sorted(ranked & ranked_by_truth)) for pair, ranked in names.items()}
 
 
-def ranked_alike(runs: Sequence[Run], gold: str, pairs: Iterable[tuple[str, str]], *, controls: bool) -> list[str]:
-    """For each of some metrics whom it ranks in the runs, told once if that is the same in all."""
-    told = [ranked(run, gold, controls=controls) for run in runs]
-    return [" | ".join(dict.fromkeys(of.get(pair, "") for of in told)) for pair in pairs]
+def describe_ranked_explainers(
+    runs: Sequence[SweepRun], gold: str, pairs: Iterable[tuple[str, str]], *, controls: bool
+) -> list[str]:
+    """Return the explainers that each metric ranks: once if they are the same in all runs, otherwise for each run."""
+    by_run = [find_ranked_explainers(run, gold, controls=controls) for run in runs]
+    return [_RUN_SEPARATOR.join(dict.fromkeys(ranked.get(pair, "") for ranked in by_run)) for pair in pairs]
 
 
-def most_ranked(who: Sequence[str]) -> str:
-    """Of what metrics rank, the most explainers, and of those what the most metrics rank: these are compared."""
-    return max(
-        dict.fromkeys(who), key=lambda one: (min(len(part.split()) for part in one.split(" | ")), who.count(one))
-    )
+def select_largest_ranking(rankings: Sequence[str]) -> str:
+    """Select the ranked explainers whose metrics are compared: the most explainers, and then the most metrics."""
+
+    def count(ranking: str) -> tuple[int, int]:
+        return min(len(names.split()) for names in ranking.split(_RUN_SEPARATOR)), rankings.count(ranking)
+
+    return max(dict.fromkeys(rankings), key=count)
 
 
-def taus(sweep: Sweep) -> pd.DataFrame:
-    """For each run, metric and subset, τ with the truths that the run leads with; on a ladder if there is no other."""
+def collect_taus(sweep: Sweep) -> pd.DataFrame:
+    """Return τ of each run, metric and subset with the run's leading truths; over graded controls if it has no other.
+
+    The column `run` has the number of the run.
+    """
     parts = []
     for number, run in enumerate(sweep.runs):
         rows, settings = run.correlations, run.record.settings
-        lead = (rows["family"] == "explainers") & rows["gold"].isin(settings.gold)
-        lead &= rows["agreement"] == settings.agreement
-        mine = rows[lead] if lead.any() else rows[rows["family"] == GRADED]
-        mine = mine[~mine["metric"].isin(list_truth_metrics(run.record))]
-        parts.append(mine[_COLUMNS].assign(run=number))
+        is_leading = (rows["family"] == "explainers") & rows["gold"].isin(settings.gold)
+        is_leading &= rows["agreement"] == settings.agreement
+        rows = rows[is_leading] if is_leading.any() else rows[rows["family"] == GRADED]
+        rows = rows[~rows["metric"].isin(list_truth_metrics(run.record))]
+        parts.append(rows[_TAU_COLUMNS].assign(run=number))
     return pd.DataFrame(pd.concat(parts, ignore_index=True))
+
+
+def collect_taus_without_controls(sweep: Sweep) -> pd.DataFrame:
+    """Return τ without controls; graded controls have no such subset and keep all."""
+    rows = collect_taus(sweep)
+    return rows[(rows["family"] == GRADED) | (rows["subset"] == WITHOUT_CONTROLS)].dropna(subset="tau")

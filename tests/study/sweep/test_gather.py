@@ -19,6 +19,7 @@ from cfeval_cli.cli.callbacks import Gather
 from cfeval_cli.cli.gather import main
 from cfeval_cli.cli.main import move_overrides_last
 from cfeval_cli.errors import UserError
+from cfeval_cli.report.notes import MOVES_NOTE
 from cfeval_cli.report.render.narrow import render_narrow
 from cfeval_cli.statistics.metrics_over_seeds import compare_metrics_over_seeds
 from cfeval_cli.study.sweep.gather import gather
@@ -103,7 +104,7 @@ def write_run(
     seal(folder, record, list(overrides))
 
 
-def some_values(rng, explainers=("a", "b", "c", "d"), missing=0.0, coarse=False):
+def draw_values(rng, explainers=("a", "b", "c", "d"), missing=0.0, coarse=False):
     """Values and standard errors; coarse ones are often tied."""
     found = {}
     for metric, name in itertools.product(METRICS, explainers):
@@ -112,7 +113,7 @@ def some_values(rng, explainers=("a", "b", "c", "d"), missing=0.0, coarse=False)
     return found
 
 
-def some_taus(rng, missing=0.0):
+def draw_taus(rng, missing=0.0):
     found = {}
     for metric, gold in itertools.product(("c", "proximity"), ("signed", "absolute")):
         gone = rng.random() < missing
@@ -143,15 +144,15 @@ def check_seeds(line, figures):
 @pytest.fixture
 def undrawn(monkeypatch):
     """Pages without figures, at which tests/report/test_page.py looks."""
-    monkeypatch.setattr("cfeval_cli.study.sweep.page._draw", lambda *_: {})
+    monkeypatch.setattr("cfeval_cli.study.sweep.page.draw_figures", lambda *_: {})
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_tau_without_controls_has_a_table_and_decides_who_comes_closest(tmp_path):
+def test_conclusion_is_drawn_without_controls(tmp_path):
     taus = {("c", "signed"): (0.9, 0.1, 0.9), ("proximity", "signed"): (0.8, 0.1, 0.8)}
     for seed in range(2):
         folder = tmp_path / str(seed)
-        write_run(folder, seed, [f"seed={seed}"], some_values(np.random.default_rng(seed)), taus)
+        write_run(folder, seed, [f"seed={seed}"], draw_values(np.random.default_rng(seed)), taus)
         lines = pd.read_csv(folder / "correlations.csv")
         lines.loc[lines["subset"] == "without_controls", "tau"] = [-0.3, 0.4]
         lines.to_csv(folder / "correlations.csv", index=False)
@@ -165,12 +166,12 @@ def test_tau_without_controls_has_a_table_and_decides_who_comes_closest(tmp_path
     text = (tmp_path / "tables.md").read_text()
     assert "0.900 ± 0.000" in text and "-0.300 ± 0.000" in text
     page = (tmp_path / "report.html").read_text()
-    assert "No metric can be told from chance with 2 seeds; Proximity (label) comes closest" in page
-    assert "To tell it from chance would take about 7 seeds of this spread." in page
-    assert "τ is taken without controls, over 3 explainers." in page
+    assert "no metric is significantly better than chance; Proximity (label) has the highest mean τ" in page
+    assert "Required sample size: about 7 seeds with this mean and spread." in page
+    assert "τ is computed without controls, over 3 explainers." in page
 
 
-def test_low_coverage_is_marked_in_the_means_over_seeds(tmp_path):
+def test_low_coverage_is_marked_in_means_over_seeds(tmp_path):
     shares = {0: {"a": 1.0, "b": 0.8, "c": 0.3}, 1: {"a": 1.0, "b": 0.9, "c": 0.5}}
     for seed, share in shares.items():
         values = {("c", name): (1.0, 0.1) for name in share}
@@ -182,7 +183,7 @@ def test_low_coverage_is_marked_in_the_means_over_seeds(tmp_path):
     assert "under 90% of the instances: B 85.0%, C 40.0%. C: for under half of the instances." in text
 
 
-def test_what_other_parameters_of_the_model_move_is_counted_and_marked(tmp_path, monkeypatch):
+def test_values_changed_by_reparametrisation_are_counted_and_marked(tmp_path, monkeypatch):
     monkeypatch.setattr("cfeval_cli.report.page.build.save_figures", lambda *_: None)  # figures are in the page, too
     moving = {0: {("c", "a"), ("c", "signed")}, 1: {("c", "signed"), ("proximity", "signed", "less")}}
     rng = np.random.default_rng(0)
@@ -202,12 +203,12 @@ def test_what_other_parameters_of_the_model_move_is_counted_and_marked(tmp_path,
               ("proximity", "without_controls"): 1}  # fmt: skip
     assert told.to_dict() == counts
     text = (tmp_path / "tables.md").read_text()
-    assert text.count("depends on an arbitrary constant of the model, not on its predictions, in one of the runs") == 5
+    assert text.count(f"{MOVES_NOTE}, in at least one run") == 5
     for part in ("| C (disc., label) ↑ § |", "0.500 ± 0.000§",
                  "0.400 ± 0.000§", "0.500§", "0.400§"):  # fmt: skip
         assert part in text, part
     assert "Proximity (label) ↓ §" not in text and "0.800 ± 0.000§" not in text and "0.250 ± 0.000§" not in text
-    assert "Proximity (label) depends on an arbitrary constant of the model, not on its predictions, in 1 of 3" in text
+    assert f"Proximity (label) {MOVES_NOTE}, in 1 of 3" in text
     page = (tmp_path / "report.html").read_text()
     assert "Proximity (label) ↓ §" in page and "C (disc., label) ↑ §" in page
     none = tmp_path / "none"
@@ -250,8 +251,8 @@ def test_means_over_seeds_and_stability_of_rankings(tmp_path_factory, number, si
     runs = []
     options = (range(sizes[0]), ["default", "x", "y"][: sizes[1]], ["signed", "absolute"][: sizes[2]])
     for i, (seed, distance, gold) in enumerate(itertools.product(*options)):
-        values = some_values(rng, ("a", "b", "c", "rung")[: rng.integers(3, 5)], missing=0.2, coarse=coarse)
-        taus = some_taus(rng, missing=0.3)
+        values = draw_values(rng, ("a", "b", "c", "rung")[: rng.integers(3, 5)], missing=0.2, coarse=coarse)
+        taus = draw_taus(rng, missing=0.3)
         overrides = [f"seed={seed}", f"n_jobs={i}", "cache=off", f"cache.max_mb={i}", f"gold={gold}"]
         overrides += [f"distance={distance}"] * (distance != "default")
         write_run(folder / str(i), seed, overrides, values, taus, rungs=["rung"], gold=[gold], controls=["b"])
@@ -330,7 +331,7 @@ def check_stability(folder, runs):
             same(line[f"truth_tau_highest_{gold}"], share * max(truths, default=math.nan))
 
 
-def test_a_metric_that_ties_all_is_not_compared_with_itself_but_with_others(tmp_path):
+def test_rankings_that_tie_all_explainers_are_compared_with_other_rankings_only(tmp_path):
     flat, steep = {"a": 1.0, "b": 1.0, "c": 1.0}, {"a": 1.0, "b": 2.0, "c": 3.0}
     for i, values in enumerate((flat, flat, steep)):
         write_run(tmp_path / str(i), i, [f"seed={i}"], {("c", name): (value, 0.1) for name, value in values.items()})
@@ -339,11 +340,11 @@ def test_a_metric_that_ties_all_is_not_compared_with_itself_but_with_others(tmp_
     assert (line["pairs"], line["left_out"], line["tau"]) == (2, 1, 0)
 
 
-def test_what_varies_is_told_by_the_settings_that_matter(tmp_path):
+def test_varied_settings_are_those_that_results_depend_on(tmp_path):
     rng = np.random.default_rng(0)
     more = [["k=1"], [], ["++explainer.lime.n_samples=10", "~metric.hit", "executor=local", "hydra.verbose=true"]]
     for i, overrides in enumerate(more):
-        write_run(tmp_path / str(i), i, [f"seed={i}", f"data_dir=/{i}", *overrides], some_values(rng))
+        write_run(tmp_path / str(i), i, [f"seed={i}", f"data_dir=/{i}", *overrides], draw_values(rng))
     gather([tmp_path], tmp_path)
     lines = pd.read_csv(tmp_path / "sweep.csv")
     assert list(lines) == [
@@ -355,11 +356,11 @@ def test_what_varies_is_told_by_the_settings_that_matter(tmp_path):
     assert lines["test_accuracy"].tolist() == pytest.approx([0.80, 0.81, 0.82])
 
 
-def test_runs_in_order_of_their_numbers_and_the_same_bytes_from_anywhere(tmp_path):
+def test_runs_are_sorted_by_number_and_files_do_not_depend_on_location(tmp_path):
     rng, numbers = np.random.default_rng(0), [1, 2, 10]
     for i in numbers:
         taus = {("c", "signed"): (float(rng.uniform(-1, 1)), 0.1, 0.5)}
-        write_run(tmp_path / "sweep" / str(i), i, [f"seed={i}"], some_values(rng, "abc"), taus)
+        write_run(tmp_path / "sweep" / str(i), i, [f"seed={i}"], draw_values(rng, "abc"), taus)
     gather([tmp_path / "sweep"], tmp_path / "sweep")
     first = {name: (tmp_path / "sweep" / name).read_bytes() for name in FILES}
     assert pd.read_csv(tmp_path / "sweep" / "sweep.csv")["folder"].tolist() == numbers
@@ -372,15 +373,15 @@ def test_runs_in_order_of_their_numbers_and_the_same_bytes_from_anywhere(tmp_pat
     assert (tmp_path / "else" / "seeds_metrics.csv").read_bytes() == first["seeds_metrics.csv"]
 
 
-def test_runs_that_cannot_be_gathered_are_named(tmp_path):
+def test_excluded_runs_are_listed_with_reason(tmp_path):
     rng = np.random.default_rng(0)
     for i, seed in enumerate((0, 1, 1)):
-        write_run(tmp_path / str(i), seed, [], some_values(rng))
+        write_run(tmp_path / str(i), seed, [], draw_values(rng))
     write_run(tmp_path / "3", 3, ["k=2"], status="failed")
     write_run(tmp_path / "4", 4, [], status="running")
     done = gather([tmp_path], tmp_path, {tmp_path / "5": ["seed=7", "k=99"]})
     told = "2 (same settings and seed as 1), 3 (failed), 4 (running, or killed: cfeval run --resume), 5 (failed)"
-    assert done.sweep.left_out == told and f"Not gathered: {told}." in (tmp_path / "tables.md").read_text()
+    assert done.sweep.describe_excluded() == told and f"Not gathered: {told}." in (tmp_path / "tables.md").read_text()
     lines = pd.read_csv(tmp_path / "sweep.csv")
     assert lines["seed"].tolist() == [0, 1, 1, 3, 4, 7]
     same_as = "same settings and seed as 1"
@@ -388,10 +389,10 @@ def test_runs_that_cannot_be_gathered_are_named(tmp_path):
     assert pd.read_csv(tmp_path / "seeds_metrics.csv")["seeds"].eq(2).all()
 
 
-def test_nothing_in_a_folder_is_made(tmp_path, monkeypatch):
+def test_components_in_run_folder_are_not_instantiated(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)
-    write_run(tmp_path / "0", 0, ["+x={_target_:os.mkdir,path:made}"], some_values(rng))
+    write_run(tmp_path / "0", 0, ["+x={_target_:os.mkdir,path:made}"], draw_values(rng))
     (tmp_path / "0" / ".hydra" / "overrides.yaml").write_text("- !!python/object/apply:os.mkdir [made]\n")
     gather([tmp_path], tmp_path)
     assert not (tmp_path / "made").exists()
@@ -414,7 +415,7 @@ def test_nothing_in_a_folder_is_made(tmp_path, monkeypatch):
         ("correlations.csv", None, "correlations.csv is missing, or a link"),
     ],
 )
-def test_a_folder_that_is_not_as_the_run_left_it_is_named(tmp_path, name, text, message):
+def test_changed_run_folder_is_reported(tmp_path, name, text, message):
     assert_refused(tmp_path, name, text, message)
 
 
@@ -428,7 +429,7 @@ def test_a_folder_that_is_not_as_the_run_left_it_is_named(tmp_path, name, text, 
         ("correlations.csv", None, "run.json does not list correlations.csv"),
     ],
 )
-def test_a_folder_that_never_was_right_is_named(tmp_path, name, text, message):
+def test_run_folder_with_invalid_table_is_reported(tmp_path, name, text, message):
     assert_refused(tmp_path, name, text, message, reseal)  # by who knows how
 
 
@@ -436,7 +437,7 @@ def assert_refused(folder, name, text, message, then=lambda folder: None):
     """Two runs of which one is changed: it is named, and nothing is written."""
     rng = np.random.default_rng(0)
     for i in range(2):
-        write_run(folder / str(i), i, [], some_values(rng), some_taus(rng))
+        write_run(folder / str(i), i, [], draw_values(rng), draw_taus(rng))
     path = folder / "1" / name
     path.unlink() if text is None else path.write_text(text)
     then(folder / "1")
@@ -446,15 +447,15 @@ def assert_refused(folder, name, text, message, then=lambda folder: None):
     assert sorted(path.name for path in folder.iterdir()) == ["0", "1"]
 
 
-def test_wrong_folders_are_one_message(tmp_path):
+def test_folder_without_complete_run_is_reported(tmp_path):
     rng = np.random.default_rng(0)
-    write_run(tmp_path / "run", 0, [], some_values(rng), some_taus(rng))
+    write_run(tmp_path / "run", 0, [], draw_values(rng), draw_taus(rng))
     write_run(tmp_path / "ended" / "0", 0, [], status="stopped")
     (tmp_path / "empty").mkdir()
     for folder, into, message in (
         ("empty", "empty", "empty nor a folder below it contains a run.json"),
         ("ended", "ended", r"no run is complete. Not gathered: 0 \(stopped\)\."),
-        ("run", "run", "run is the folder of a run, whose own tables would be lost"),
+        ("run", "run", "run is the folder of a run, whose tables would be overwritten"),
         ("nowhere", "else", "there is no folder .*nowhere"),
     ):
         with pytest.raises(UserError, match=message):
@@ -462,13 +463,13 @@ def test_wrong_folders_are_one_message(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["empty", "ended", "run"]
 
 
-def test_where_the_files_go(tmp_path, monkeypatch, capsys):
+def test_output_folder_is_that_of_the_sweep_or_into(tmp_path, monkeypatch, capsys):
     rng = np.random.default_rng(0)
     for i in range(2):
-        write_run(tmp_path / "sweep" / str(i), i, [], some_values(rng))
+        write_run(tmp_path / "sweep" / str(i), i, [], draw_values(rng))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(
-        "cfeval_cli.study.sweep.page.write", lambda *_: None
+        "cfeval_cli.study.sweep.page.write_page", lambda *_: None
     )  # tests/report/test_page.py looks at pages
     ways = {
         "sweep": ["sweep"],
@@ -487,7 +488,7 @@ def sweep_of(cwd) -> Path:
     return folder
 
 
-def test_a_sweep_over_seeds_with_a_job_that_fails_from_end_to_end(toy, tmp_path):
+def test_sweep_with_failed_job_gathers_the_others(toy, tmp_path):
     """The others are gathered, the failed ones named, and the exit code is that of the sweep."""
     little = ("metric=[c,recall]", "resamples=100")
     done = toy.run("--multirun", "gold=signed", "seed=-1,0,1", *QUICK, *little, cwd=tmp_path, code=2)
@@ -520,7 +521,7 @@ def test_a_sweep_over_seeds_with_a_job_that_fails_from_end_to_end(toy, tmp_path)
     assert {name: (folder / name).read_bytes() for name in names} == first
 
 
-def test_runs_over_choices_say_how_alike_they_rank(toy, made, tmp_path):
+def test_runs_with_other_component_are_compared_by_ranking(toy, made, tmp_path):
     for distance in ("euclidean", "cosine"):
         chosen = [f"distance={distance}"]
         shutil.copytree(
@@ -551,11 +552,11 @@ def sweep_with(folder, jobs):
     callback.on_multirun_end(config)
 
 
-def test_when_gathering_fails_the_runs_are_intact_and_the_exit_code_tells(tmp_path, capsys):
+def test_failure_of_gathering_leaves_runs_intact_and_sets_exit_code(tmp_path, capsys):
     rng = np.random.default_rng(0)
-    write_run(tmp_path / "0", 0, [], some_values(rng), some_taus(rng))
+    write_run(tmp_path / "0", 0, [], draw_values(rng), draw_taus(rng))
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    write_run(tmp_path / "1", 1, [], some_values(rng), some_taus(rng))
+    write_run(tmp_path / "1", 1, [], draw_values(rng), draw_taus(rng))
     (tmp_path / "1" / "run.json").write_text("{")
     (tmp_path / "old").mkdir()
     (tmp_path / "old" / "run.json").write_text("{")  # of another sweep: not looked at
@@ -569,13 +570,13 @@ def test_when_gathering_fails_the_runs_are_intact_and_the_exit_code_tells(tmp_pa
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_a_sweep_of_one_job_and_one_of_which_all_fail(tmp_path, capsys):
+def test_sweep_of_one_job_and_sweep_of_failed_jobs(tmp_path, capsys):
     rng = np.random.default_rng(0)
-    write_run(tmp_path / "one" / "0", 0, [], some_values(rng), some_taus(rng))
+    write_run(tmp_path / "one" / "0", 0, [], draw_values(rng), draw_taus(rng))
     sweep_with(tmp_path / "one", {"0": JobStatus.COMPLETED})
     # nothing that it could be compared with
     shown = capsys.readouterr().out
-    assert "cannot tell" in shown or "on average over 1 run" in shown
+    assert "Inconclusive" in shown or "over 1 run" in shown
     assert shown.endswith(f"\nGathered 1 run: {tmp_path / 'one'}\nReport: {tmp_path / 'one' / 'report.html'}\n")
     assert pd.read_csv(tmp_path / "one" / "stability.csv").empty
     (tmp_path / "none").mkdir()
@@ -583,7 +584,7 @@ def test_a_sweep_of_one_job_and_one_of_which_all_fail(tmp_path, capsys):
     assert capsys.readouterr() == ("", "") and not list((tmp_path / "none").iterdir())
 
 
-def test_what_seeds_say_together_rests_on_seeds_and_instances(tmp_path):
+def test_tests_over_seeds_use_seeds_and_instances(tmp_path):
     rng = np.random.default_rng(3)
     values, draws = {}, {}
     for seed in range(8):
@@ -606,7 +607,7 @@ def test_what_seeds_say_together_rests_on_seeds_and_instances(tmp_path):
             tmp_path / str(7 - seed),  # seeds come in their order, whatever the folders are called
             seed,
             [f"seed={seed}"],
-            some_values(rng),
+            draw_values(rng),
             taus,
             draws=table.sample(frac=1, random_state=0),
         )
@@ -623,10 +624,13 @@ def test_what_seeds_say_together_rests_on_seeds_and_instances(tmp_path):
                 same(found.loc[("tau", subset, metric), column], expected[column][j])
     assert found.loc["rho"][[*expected]].isna().all(axis=None)
     (table,) = (table for table in done.tables if table.title.startswith("Agreement") and "controls" in table.title)
-    assert any("C (disc., label) agrees with the truth better than chance over 8 seeds" in note for note in table.notes)
+    assert any(
+        "C (disc., label) agrees with the ground truth significantly better than chance over 8 seeds" in note
+        for note in table.notes
+    )
 
 
-def test_resamples_that_are_none_are_refused(tmp_path):
+def test_invalid_resamples_are_refused(tmp_path):
     rng = np.random.default_rng(3)
     twice = pd.DataFrame({"draw": [0, 0], "metric": "c", "variant": "label", "gold": "signed", "agreement": "recall",
                           "subset": "all", "tau": 0.1})  # fmt: skip
@@ -635,16 +639,16 @@ def test_resamples_that_are_none_are_refused(tmp_path):
         ("words", twice.head(1).assign(tau="much")),
         ("less", twice.head(1).drop(columns="tau")),
     ):
-        write_run(tmp_path / name, 0, [], some_values(rng), some_taus(rng), draws=draws)
+        write_run(tmp_path / name, 0, [], draw_values(rng), draw_taus(rng), draws=draws)
         with pytest.raises(UserError, match="cannot be gathered"):
             gather([tmp_path / name], tmp_path / "into")
 
 
-def test_the_tables_of_a_sweep_state_the_n_of_rows_that_differ(tmp_path):
+def test_rows_with_other_number_of_instances_are_noted(tmp_path):
     def told(*counts):
         for seed, n in enumerate(counts):
             folder = tmp_path / str(n) / str(seed)
-            write_run(folder, seed, values=some_values(np.random.default_rng(seed)))
+            write_run(folder, seed, values=draw_values(np.random.default_rng(seed)))
             table = pd.read_csv(folder / "metrics.csv")
             table.loc[table["metric"] == "c", "n"] = n
             table.to_csv(folder / "metrics.csv", index=False)

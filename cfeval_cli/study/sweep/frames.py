@@ -1,0 +1,213 @@
+"""The tables of a sweep as data frames; docs/run-folder.md documents every file and column."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from cfeval_cli.core import Floats
+from cfeval_cli.report.titles import list_truth_metrics
+from cfeval_cli.statistics.metrics_over_seeds import COLUMNS, compare_metrics_over_seeds
+from cfeval_cli.statistics.ranking_stability import ANY_SETTING, RankingStability, RunPairs
+from cfeval_cli.statistics.seeds import aggregate_over_seeds
+from cfeval_cli.statistics.subsets import ALL_EXPLAINERS, WITHOUT_CONTROLS, select_subset
+from cfeval_cli.study.sweep.runs import Sweep, SweepRun, collect_taus, describe_ranked_explainers, merge_records
+
+_STABILITY = ["metric", "variant", "subset", "key", "pairs", "left_out", "tau", "tau_lowest", "same", "same_best"]
+# parts of the keys of random streams, which never change
+_STREAMS = {ALL_EXPLAINERS: "tau", WITHOUT_CONTROLS: "tau_without_controls"}
+
+
+@dataclass(frozen=True)
+class SweepFrames:
+    """The tables that a sweep writes; each field is the name of a file."""
+
+    sweep: pd.DataFrame
+    seeds_metrics: pd.DataFrame
+    seeds_correlations: pd.DataFrame
+    stability: pd.DataFrame
+
+
+def compute_frames(sweep: Sweep) -> SweepFrames:
+    """Compute all tables of a sweep."""
+    return SweepFrames(
+        _list_runs(sweep),
+        _aggregate_metrics(sweep),
+        _aggregate_correlations(sweep),
+        _compute_stability(sweep),
+    )
+
+
+def sort_key(name: str) -> list[str | int]:
+    """Return a key by which folder 2 comes before folder 10."""
+    return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", name)]
+
+
+def make_range_columns(gold: str) -> tuple[str, str]:
+    """Return the columns of stability.csv that have the range of τ with a truth."""
+    return f"truth_tau_lowest_{gold}", f"truth_tau_highest_{gold}"
+
+
+def list_range_columns(columns: Iterable[str]) -> dict[str, tuple[str, str]]:
+    """Return the columns of stability.csv that have the range of τ, by truth."""
+    prefix, _ = make_range_columns("")
+    golds = [name.removeprefix(prefix) for name in columns if name.startswith(prefix)]
+    return {gold: make_range_columns(gold) for gold in golds}
+
+
+def _list_runs(sweep: Sweep) -> pd.DataFrame:
+    runs = [(run, "complete") for run in sweep.runs] + sweep.excluded
+    return pd.DataFrame(
+        [
+            {
+                "folder": run.name,
+                "seed": run.seed,
+                **sweep.make_columns(run),
+                "status": status,
+                "test_accuracy": run.record.accuracy.get("test"),
+                "instances": run.record.instances or None,
+            }
+            for run, status in sorted(runs, key=lambda item: sort_key(item[0].name))
+        ]
+    ).astype({"seed": "Int64", "instances": "Int64"})
+
+
+def _concatenate(sweep: Sweep, table: str) -> pd.DataFrame:
+    """Concatenate the metrics or the correlations of all runs, with the numbers of the run and of its group."""
+    groups = {values: number for number, values in enumerate(sweep.groups)}
+    frames: list[pd.DataFrame] = [
+        getattr(run, table).assign(run=number, group=groups[sweep.get_values(run)])
+        for number, run in enumerate(sweep.runs)
+    ]
+    return pd.concat(frames, ignore_index=True)
+
+
+def _replace_group_by_settings(sweep: Sweep, rows: pd.DataFrame) -> pd.DataFrame:
+    """Replace the number of the group by the values of the varied settings."""
+    rows = rows.sort_values("group", kind="stable", ignore_index=True)
+    by_group = pd.DataFrame([sweep.make_columns(runs[0]) for runs in sweep.groups.values()])
+    settings = by_group.iloc[rows["group"]].reset_index(drop=True)
+    return pd.concat([settings, rows.drop(columns="group")], axis=1)
+
+
+def _aggregate_metrics(sweep: Sweep) -> pd.DataFrame:
+    rows = _concatenate(sweep, "metrics")
+    keys = ["metric", "variant", "explainer"]
+    rungs = rows.drop_duplicates(keys).set_index(keys)["rung"]
+    means = aggregate_over_seeds(rows, ["group", *keys], "value", "value_se")
+    means.insert(4, "rung", rungs.loc[pd.MultiIndex.from_frame(means[keys])].to_numpy())
+    means["moves"] = _count_moves(rows, ["group", *keys])
+    return _replace_group_by_settings(sweep, means)
+
+
+def _count_moves(rows: pd.DataFrame, keys: Sequence[str]) -> pd.Series:
+    """Count the runs in which a reparametrisation of the model changes the value, by key; empty if none was tried."""
+    return rows.groupby(list(keys), sort=False)["moves"].sum(min_count=1).reset_index(drop=True).astype("Int64")
+
+
+def _aggregate_correlations(sweep: Sweep) -> pd.DataFrame:
+    rows = _concatenate(sweep, "correlations")
+    metric_keys = ["group", "metric", "variant", "family", "gold", "agreement"]
+    keys = [*metric_keys, "subset"]
+    tau, rho = (
+        aggregate_over_seeds(part, keys, name, f"{name}_se").assign(coefficient=name)
+        for name, part in (("tau", rows), ("rho", select_subset(rows)))
+    )
+    tau["moves"], rho["moves"] = _count_moves(rows, keys), pd.array([pd.NA] * len(rho), "Int64")
+    means = pd.concat([tau, rho], ignore_index=True)
+    # the rows of a metric stand together
+    by_metric = means.groupby(metric_keys, sort=False).ngroup()
+    means = means.iloc[np.argsort(by_metric, kind="stable")].reset_index(drop=True)
+    means.insert(len(keys), "coefficient", means.pop("coefficient"))
+    means = _add_tests(sweep, _add_ranked_explainers(sweep, means))
+    return _replace_group_by_settings(sweep, means[[*means.columns.drop(["moves", "ranked"]), "moves", "ranked"]])
+
+
+def _add_ranked_explainers(sweep: Sweep, means: pd.DataFrame) -> pd.DataFrame:
+    """Add the explainers that each metric ranks."""
+    means = means.assign(ranked="")
+    groups = list(sweep.groups.values())
+    rows = means[means["family"] == "explainers"]
+    for (group, gold, subset), lines in rows.groupby(["group", "gold", "subset"], sort=False):
+        pairs = zip(lines["metric"], lines["variant"], strict=True)
+        has_controls = subset == ALL_EXPLAINERS
+        ranked = describe_ranked_explainers(groups[int(str(group))], str(gold), pairs, controls=has_controls)
+        means.loc[lines.index, "ranked"] = ranked
+    return means
+
+
+def _add_tests(sweep: Sweep, means: pd.DataFrame) -> pd.DataFrame:
+    """Add intervals and tests of each mean τ over seeds and their instances, under the leading agreement."""
+    means = means.assign(**dict.fromkeys(COLUMNS, np.nan))
+    for number, group in enumerate(sweep.groups.values()):
+        if len(group) < 2:
+            continue
+        # by seed, so that results do not depend on the names of folders
+        runs = sorted(group, key=lambda run: run.record.settings.seed)
+        is_tested = (means["group"] == number) & (means["family"] == "explainers") & (means["coefficient"] != "rho")
+        is_tested &= means["agreement"] == runs[0].record.settings.agreement
+        is_tested &= ~means["metric"].isin(list_truth_metrics(merge_records(runs)))
+        for (gold, subset), lines in means[is_tested].groupby(["gold", "subset"], sort=False):
+            pairs = pd.MultiIndex.from_frame(lines[["metric", "variant"]])
+            by_run = [_pivot_taus(run.correlations, run, str(gold), str(subset), pairs)[0] for run in runs]
+            draws = [_pivot_taus(run.draws, run, str(gold), str(subset), pairs) for run in runs]
+            stream = f"{gold}.{_STREAMS[str(subset)]}"
+            tests = compare_metrics_over_seeds(np.stack(by_run), draws, stream, lines["ranked"].tolist())
+            means.loc[lines.index, COLUMNS] = tests[COLUMNS].to_numpy()
+    return means
+
+
+def _pivot_taus(table: pd.DataFrame, run: SweepRun, gold: str, subset: str, pairs: pd.MultiIndex) -> Floats:
+    """Return τ with a column for each metric, and a row for each resample, or one row for the run itself."""
+    is_wanted = (table["gold"] == gold) & (table["agreement"] == run.record.settings.agreement)
+    is_wanted &= table["subset"] == subset
+    is_wanted = is_wanted & (table["family"] == "explainers") if "family" in table else is_wanted
+    lines = np.flatnonzero(is_wanted)
+    draw = table["draw"].to_numpy()[lines] if "draw" in table else np.zeros(len(lines), dtype=int)
+    draws, rows = np.unique(draw, return_inverse=True)
+    columns = pairs.get_indexer(pd.MultiIndex.from_arrays([table[name].to_numpy()[lines] for name in pairs.names]))
+    # get_indexer returns -1 for metrics that are not among the pairs: they go to a spare last column
+    wide = np.full((len(draws), len(pairs) + 1), np.nan)
+    wide[rows, columns] = table["tau"].to_numpy(float)[lines]
+    return wide[:, :-1]
+
+
+def _compute_stability(sweep: Sweep) -> pd.DataFrame:
+    pairs = RunPairs.of(sweep.encode_settings())
+    settings = [*sweep.varied, "seed"]
+    selected = {key: pairs.only(place) for place, key in enumerate(settings) if pairs.differ[:, place].any()}
+    if len(pairs.one):
+        selected[ANY_SETTING] = np.ones(len(pairs.one), dtype=bool)
+    rows = _concatenate(sweep, "metrics")
+    rows = rows[(rows["better"] != "none") & rows["rung"].isna()]
+    controls = {str(name) for name in rows.loc[rows["control"] == 1, "explainer"]}
+    ranges = _compute_tau_ranges(sweep)
+    lines = []
+    for (metric, variant), of_metric in rows.groupby(["metric", "variant"], sort=False):
+        values = of_metric.pivot(index="run", columns="explainer", values="value").reindex(range(len(sweep.runs)))
+        by_subset = {ALL_EXPLAINERS: values, WITHOUT_CONTROLS: values.drop(columns=controls & set(values))}
+        for subset, of_subset in by_subset.items():
+            stability = RankingStability.of(of_subset.to_numpy(float), of_metric["better"].iloc[0], pairs)
+            of_truths = ranges.get((metric, variant, subset), {})
+            for key, is_selected in selected.items():
+                names = {"metric": metric, "variant": variant, "subset": subset, "key": key}
+                lines.append({**names, **stability.line(is_selected), **of_truths})
+    golds = dict.fromkeys(gold for run in sweep.runs for gold in run.record.settings.gold)
+    range_columns = [column for gold in golds for column in make_range_columns(gold)]
+    return pd.DataFrame(lines, columns=[*_STABILITY, *range_columns])
+
+
+def _compute_tau_ranges(sweep: Sweep) -> Mapping[Any, Mapping[str, float]]:
+    """Return the lowest and highest τ over the runs with each leading truth, by metric, variant and subset."""
+    rows = collect_taus(sweep)
+    rows = rows[rows["family"] == "explainers"]
+    ranges: dict[Any, dict[str, float]] = {}
+    for (metric, variant, subset, gold), tau in rows.groupby(["metric", "variant", "subset", "gold"])["tau"]:
+        lowest, highest = make_range_columns(str(gold))
+        ranges.setdefault((metric, variant, subset), {}).update({lowest: float(tau.min()), highest: float(tau.max())})
+    return ranges
