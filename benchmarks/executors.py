@@ -24,7 +24,7 @@ def main():
 
     from cfeval_cli.executor.dask import Dask
     from cfeval_cli.executor.local import Local
-    from cfeval_cli.pipeline import explanations
+    from cfeval_cli.pipeline import explain as explain_stage
 
     made = plan("adults", f"n_explain={options.people}")
     study = ready(made, *trained("adults"))
@@ -36,7 +36,7 @@ def main():
         for name, executor in executors.items():
             here = replace(study, plan=replace(study.plan, executor=executor))
             begun = time.perf_counter()
-            told[name] = explanations.explain_instances(here, options.explainer, {}, lambda _: None).explanation
+            told[name] = explain_stage.explain_instances(here, options.explainer, {}, lambda _: None).explanation
             if turn:  # the first starts workers, and lets them import what they need
                 seconds[name].append(time.perf_counter() - begun)
         one, two = told.values()

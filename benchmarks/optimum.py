@@ -13,7 +13,7 @@ import numpy as np
 import prepared
 
 from cfeval_cli.core import Access
-from cfeval_cli.pipeline import run as pipeline
+from cfeval_cli.pipeline.search import find_explained
 
 
 def oracle(alpha, size, length):
@@ -29,19 +29,19 @@ def oracle(alpha, size, length):
 
 
 def measure(dataset_name, k, kind):
-    study = prepared.study(dataset_name, "search=continuous", "explainer=[lr]", f"k={k}")
-    made, model = study.plan, study.model
-    codes = study.instances.codes
+    context = prepared.study(dataset_name, "search=continuous", "explainer=[lr]", f"k={k}")
+    made, model = context.plan, context.model
+    codes = context.instances.codes
     if kind == "lr":
-        features = prepared.gold_features(study, k)
+        features = prepared.gold_features(context, k)
     else:
         rng = np.random.default_rng(0)
         features = np.stack(
             [np.pad(rng.permutation(np.flatnonzero(row >= 0))[:k], (0, k), constant_values=-1)[:k] for row in codes]
         )
     features = np.where((features < 0).any(axis=1)[:, None], -1, features)
-    used = pipeline.find_explained(features)
-    found = prepared.find(study, "bench", features)[Access.GRADIENT]
+    used = find_explained(features)
+    found = prepared.find(context, "bench", features)[Access.GRADIENT]
     named = features[used]
     length = np.sqrt((model.weights[named] ** 2).sum(axis=(1, 2)))
     best = oracle(made.search.alpha, np.abs(model.compute_logits(codes[used])), length)

@@ -6,10 +6,9 @@ from functools import cache
 
 from cfeval_cli.core import ModelSpec
 from cfeval_cli.core.ranking import top
-from cfeval_cli.pipeline import explanations
-from cfeval_cli.pipeline import run as pipeline
-from cfeval_cli.pipeline.context import prepare
-from cfeval_cli.pipeline.evaluate import edits_of
+from cfeval_cli.pipeline import explain as explain_stage
+from cfeval_cli.pipeline.context import create_context
+from cfeval_cli.pipeline.search import find_explained, search_counterfactuals
 from cfeval_cli.settings import build, compose
 
 
@@ -35,7 +34,7 @@ def study(name, *overrides):
 
 def ready(made, dataset, model):
     """The same of a plan."""
-    return prepare(made.applied(ModelSpec(dataset, type(model))), dataset, model)
+    return create_context(made.applied(ModelSpec(dataset, type(model))), dataset, model)
 
 
 def gold_features(study, k):
@@ -47,10 +46,10 @@ def gold_features(study, k):
 
 
 def explain(study, name):
-    return explanations.explain_instances(study, name, {}, lambda _: None).explanation
+    return explain_stage.explain_instances(study, name, {}, lambda _: None).explanation
 
 
 def find(study, name, features):
-    used = pipeline.find_explained(features)
+    used = find_explained(features)
     component = f"search.{name}.{{level}}"
-    return edits_of(study, study.rows.take(used), features[used], component, lambda _: None, keep=False)
+    return search_counterfactuals(study, study.rows.take(used), features[used], component, lambda _: None, keep=False)

@@ -75,23 +75,23 @@ def prepared(made, dataset, model, name, n):
     """A function that runs a stage on n synthetic instances."""
     from prepared import explain, find, gold_features, ready
 
-    from cfeval_cli.pipeline import explanations
-    from cfeval_cli.pipeline import run as pipeline
+    from cfeval_cli.pipeline import explain as explain_stage
+    from cfeval_cli.pipeline.score import compute_scores
 
-    study = ready(made, replace(dataset, test=rows_like(dataset, n)), model)
-    features = gold_features(study, made.settings.k)
+    context = ready(made, replace(dataset, test=rows_like(dataset, n)), model)
+    features = gold_features(context, made.settings.k)
     if name in ("discrete", "continuous"):
-        return lambda: find(study, "lr", features)
+        return lambda: find(context, "lr", features)
     if name == "scoring":
         told = {
-            explainer: explanations.explain_instances(study, explainer, {}, lambda _: None)
+            explainer: explain_stage.explain_instances(context, explainer, {}, lambda _: None)
             for explainer in ("random", "lr")
         }
-        usable = {explainer: explanations.select_top_k(study, explainer, done) for explainer, done in told.items()}
-        found = {explainer: find(study, explainer, named) for explainer, named in usable.items()}
-        truth = {definition: study.truth(definition) for definition in study.plan.truths}
-        return lambda: pipeline.score(study, truth, told, usable, found)
-    return lambda: explain(study, name)
+        usable = {explainer: explain_stage.select_top_k(context, explainer, done) for explainer, done in told.items()}
+        found = {explainer: find(context, explainer, named) for explainer, named in usable.items()}
+        truth = {definition: context.truth(definition) for definition in context.plan.truths}
+        return lambda: compute_scores(context, truth, told, usable, found)
+    return lambda: explain(context, name)
 
 
 def rows_like(dataset, n):

@@ -40,7 +40,7 @@ ALLOWED = {
     ("file", "statistics.findings"): "the name of a result's file in the metadata of a field",
     ("random", "core.fingerprint"): "a module of Python",
     ("random", "settings"): "incomplete=random",
-    ("random", "pipeline.explanations"): "incomplete=random",
+    ("random", "pipeline.explain"): "incomplete=random",
     ("random", "report.page.provenance"): "incomplete=random",
     ("constant", "core.model"): "a reparametrisation",
     ("constant", "model"): "a reparametrisation",

@@ -48,8 +48,8 @@ def _run_judge(name: str, plan: Plan, outcome: RunOutcome, folder: RunFolder, pr
     below = folder.below(name)
     try:
         with below.opened():
-            part = progress.part(f"judge {name}")
-            if run_pipeline(plan_judge(plan, plan.judges[name]), below, part, teacher=outcome.study.model):
+            part = progress.create_nested(f"judge {name}")
+            if run_pipeline(plan_judge(plan, plan.judges[name]), below, part, teacher=outcome.context.model):
                 _add_tables(below)
                 below.finish()
     except (UserError, Failure) as error:

@@ -22,7 +22,7 @@ _FILE_FORMATS = (".csv", ".tsv", ".parquet")
 
 def export_instances(overrides: list[str], config_dir: str | None, into: Path | None, *, force: bool) -> None:
     """Write the instances that a run with these settings explains."""
-    from cfeval_cli.pipeline.context import to_explain
+    from cfeval_cli.pipeline.context import select_explained_instances
     from cfeval_cli.settings.build import make
     from cfeval_cli.settings.plan import check_size
 
@@ -36,7 +36,7 @@ def export_instances(overrides: list[str], config_dir: str | None, into: Path | 
     with refuse_exit():
         dataset = settings.load(Path(str(cfg.data_dir)).expanduser(), seed)
     check_size(dataset, size)
-    instances = to_explain(dataset, seed, size)
+    instances = select_explained_instances(dataset, seed, size)
     _write_table(build_table(dataset, instances), path)
     summary = f"{len(instances):,} instances of {dataset.name} (seed {seed}): {path}"
     hint = "To evaluate your scores of these instances: cfeval run explainer=[…,file] explainer.file.path=FILE"

@@ -104,10 +104,10 @@ class ExplainerResult:
 
     explanation: Explanation
     cost: Cost
-    known: int  # instances whose explanation was known from before
+    n_cached: int  # instances whose explanation was in the cache
     faults: Mapping[int, str] = field(default_factory=dict)  # row of an instance that has none: the reason
-    cached: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))  # rows of those known from before
-    elsewhere: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))  # rows that other processes explained
+    cached: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))  # their rows
+    from_workers: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))  # rows from other processes
 
     @property
     def reasons(self) -> str:

@@ -1,4 +1,4 @@
-"""Work on many instances side by side: those that wait for the model at the same time are answered by one call."""
+"""Evaluation of a model in batches across tasks: the queries that several tasks wait for are answered by one call."""
 
 from __future__ import annotations
 
@@ -14,138 +14,146 @@ from numpy.typing import NDArray
 
 from cfeval_cli.core import Codes, Query
 
-_ROWS = 10_000  # in one call: more would need more memory, and hardly be answered faster
+_MAX_ROWS = 10_000  # in one call: more rows would need more memory and would hardly be faster
 
-_T = TypeVar("_T")
+_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True)
-class _Waiting:
-    """One of those who work side by side, and what it asks the model."""
+class _PendingQuery:
+    """A query of a task that is suspended until the model has answered."""
 
-    place: int
-    worker: greenlet
-    question: Query
+    task: greenlet
+    query: Query
     codes: Codes
 
 
-class Together:
-    """Does pieces of work side by side; whenever all of them wait, their questions are put to the model at once."""
+class BatchedEvaluation:
+    """Runs tasks concurrently; whenever all of them wait for the model, their queries are answered together."""
 
     def __init__(self) -> None:
-        self._places: dict[greenlet, int] = {}  # of those at work
-        self._apart = False  # whether they are in each other's way
+        self._positions: dict[greenlet, int] = {}  # of the running tasks
+        self._must_run_alone = False  # whether the tasks draw from random generators that they share
 
-    def ask(self, question: Query, codes: Codes) -> NDArray[Any]:
-        """The model's answer, which one of those who work side by side gets when the others have asked too."""
-        worker = getcurrent()
-        if worker not in self._places or worker.parent is None:
-            return question(codes)
-        answer = worker.parent.switch(_Waiting(self._places[worker], worker, question, codes))
+    def evaluate(self, query: Query, codes: Codes) -> NDArray[Any]:
+        """Return the model's answer; within a task of `run`, wait until the other tasks have queries too."""
+        task = getcurrent()
+        if task not in self._positions or task.parent is None:
+            return query(codes)
+        answer = task.parent.switch(_PendingQuery(task, query, codes))
         if isinstance(answer, Exception):
             raise answer
         return np.asarray(answer)
 
-    def run(self, works: Sequence[Callable[[], _T]], again: Callable[[], None] = lambda: None) -> list[_T]:
-        """The result of each piece of work: what it is if it is done alone; `again` is called if all is begun anew."""
-        if len(works) > 1 and not self._apart:
-            before = _Generators()
+    def run(
+        self, tasks: Sequence[Callable[[], _Result]], on_restart: Callable[[], None] = lambda: None
+    ) -> list[_Result]:
+        """Return the result of each task, equal to that of the task run alone.
+
+        Tasks that draw from NumPy's or Python's global generator are run again, one after the other. `on_restart` is
+        called before.
+        """
+        if len(tasks) > 1 and not self._must_run_alone:
+            generators = _GlobalGenerators()
             try:
-                results = self._side_by_side(works, before)
-                before.compare()
+                results = self._run_concurrently(tasks, generators)
+                generators.check_unchanged()
                 return results
-            except _Moved:  # from generators that all share, one would draw what another left
-                before.restore()
-                again()
-                self._apart = True
-        return [work() for work in works]
+            except _GeneratorsChanged:  # a task would draw what another one left
+                generators.restore()
+                on_restart()
+                self._must_run_alone = True
+        return [task() for task in tasks]
 
-    def _side_by_side(self, works: Sequence[Callable[[], _T]], before: _Generators) -> list[_T]:
-        results: dict[int, _T] = {}
-        waiting: list[_Waiting] = []
+    def _run_concurrently(
+        self, functions: Sequence[Callable[[], _Result]], generators: _GlobalGenerators
+    ) -> list[_Result]:
+        results: dict[int, _Result] = {}
+        pending: list[_PendingQuery] = []
 
-        def go_on(worker: greenlet, *answer: object) -> None:
-            told = worker.switch(*answer)
-            if isinstance(told, _Waiting):
-                waiting.append(told)
+        def resume(task: greenlet, *answer: object) -> None:
+            output = task.switch(*answer)
+            if isinstance(output, _PendingQuery):
+                pending.append(output)
             else:
-                results[self._places.pop(worker)] = told
+                results[self._positions.pop(task)] = output
 
-        def answer_all() -> None:
-            now, waiting[:] = list(waiting), []
-            for one, told in _answered(now):
-                go_on(one.worker, told)
+        def answer_pending() -> None:
+            queries, pending[:] = list(pending), []
+            for query, answer in _answer_queries(queries):
+                resume(query.task, answer)
 
         try:
-            for place, work in enumerate(works):
-                worker = greenlet(work)
-                worker.gr_context = copy_context()
-                self._places[worker] = place
-                go_on(worker)
-                before.compare()  # who seeds a generator and puts it back has seeded it by now
-                while sum(len(one.codes) for one in waiting) > _ROWS:  # before there are more of them
-                    answer_all()
-            while waiting:
-                answer_all()
+            for position, function in enumerate(functions):
+                task = greenlet(function)
+                task.gr_context = copy_context()
+                self._positions[task] = position
+                resume(task)
+                # A task that seeds a generator and restores it later has seeded it by now.
+                generators.check_unchanged()
+                while sum(len(query.codes) for query in pending) > _MAX_ROWS:
+                    answer_pending()
+            while pending:
+                answer_pending()
         finally:
-            for worker in list(self._places):  # something went wrong: nobody goes on
-                if worker is not getcurrent():
-                    worker.throw()
-            self._places.clear()
-        return [results[place] for place in range(len(works))]
+            for task in list(self._positions):  # tasks that are left after an error
+                if task is not getcurrent():
+                    task.throw()
+            self._positions.clear()
+        return [results[position] for position in range(len(functions))]
 
 
-class _Moved(Exception):
-    """Somebody drew from a generator that all share."""
+class _GeneratorsChanged(Exception):
+    """A task drew from a global random generator."""
 
 
-class _Generators:
-    """The state of the generators that all share, NumPy's and Python's."""
+class _GlobalGenerators:
+    """The states of NumPy's and Python's global random generators."""
 
     def __init__(self) -> None:
-        self._numpy: Any = np.random.get_state()  # noqa: NPY002  it is looked at, not drawn from
+        self._numpy: Any = np.random.get_state()  # noqa: NPY002  the state is compared, nothing is drawn
         self._python = random.getstate()
 
-    def compare(self) -> None:
-        """Raise if they are in another state now."""
-        now: Any = np.random.get_state()  # noqa: NPY002
-        same = np.array_equal(now[1], self._numpy[1]) and now[2:] == self._numpy[2:]
-        if not same or random.getstate() != self._python:
-            raise _Moved
+    def check_unchanged(self) -> None:
+        """Raise _GeneratorsChanged if the states are others now."""
+        numpy: Any = np.random.get_state()  # noqa: NPY002
+        is_same = np.array_equal(numpy[1], self._numpy[1]) and numpy[2:] == self._numpy[2:]
+        if not is_same or random.getstate() != self._python:
+            raise _GeneratorsChanged
 
     def restore(self) -> None:
-        """Put them back."""
+        """Set the generators to these states."""
         np.random.set_state(self._numpy)  # noqa: NPY002
         random.setstate(self._python)
 
 
-def _answered(waiting: Sequence[_Waiting]) -> Iterator[tuple[_Waiting, NDArray[Any] | Exception]]:
-    """Everyone's answer, from as few calls of the model as may be."""
-    for question in dict.fromkeys(one.question for one in waiting):
-        group: list[_Waiting] = []
-        for one in (one for one in waiting if one.question == question):
-            if group and sum(len(other.codes) for other in group) + len(one.codes) > _ROWS:
-                yield from zip(group, _answers(question, group), strict=True)
+def _answer_queries(pending: Sequence[_PendingQuery]) -> Iterator[tuple[_PendingQuery, NDArray[Any] | Exception]]:
+    """Yield the answer to each query, from as few calls of the model as possible."""
+    for function in dict.fromkeys(query.query for query in pending):
+        group: list[_PendingQuery] = []
+        for query in (query for query in pending if query.query == function):
+            if group and sum(len(member.codes) for member in group) + len(query.codes) > _MAX_ROWS:
+                yield from zip(group, _answer_group(function, group), strict=True)
                 group = []
-            group.append(one)
-        yield from zip(group, _answers(question, group), strict=True)
+            group.append(query)
+        yield from zip(group, _answer_group(function, group), strict=True)
 
 
-def _answers(question: Query, group: Sequence[_Waiting]) -> Sequence[NDArray[Any] | Exception]:
-    """One call for all of a group; one for each if that fails, so that who is not to blame has an answer."""
+def _answer_group(function: Query, group: Sequence[_PendingQuery]) -> Sequence[NDArray[Any] | Exception]:
+    """Answer all queries of a group by one call; by one call each if that fails, so that each gets its own error."""
     if len(group) > 1:
-        every = np.concatenate([one.codes for one in group])
+        codes = np.concatenate([query.codes for query in group])
         try:
-            answer = question(every)
+            answer = function(codes)
         except Exception:
             answer = None
-        if answer is not None and len(answer) == len(every):
-            return np.split(answer, np.cumsum([len(one.codes) for one in group])[:-1])
-    return [_answer(question, one.codes) for one in group]
+        if answer is not None and len(answer) == len(codes):
+            return np.split(answer, np.cumsum([len(query.codes) for query in group])[:-1])
+    return [_answer_query(function, query.codes) for query in group]
 
 
-def _answer(question: Query, codes: Codes) -> NDArray[Any] | Exception:
+def _answer_query(function: Query, codes: Codes) -> NDArray[Any] | Exception:
     try:
-        return question(codes)
+        return function(codes)
     except Exception as error:
         return error

@@ -14,8 +14,9 @@ import pandas as pd
 
 from cfeval_cli.core import ABSENT, Bools, Codes, Floats, Ints, Metric, MetricInput, Score, SupportsEdits
 from cfeval_cli.core.ranking import shared
-from cfeval_cli.pipeline.context import Study
-from cfeval_cli.pipeline.evaluate import case_of, edits_of, scores_of
+from cfeval_cli.pipeline.context import RunContext
+from cfeval_cli.pipeline.score import create_metric_input, evaluate_metric
+from cfeval_cli.pipeline.search import search_counterfactuals
 from cfeval_cli.seeding import make_stream
 from cfeval_cli.statistics.scores import MetricKey, Scores
 
@@ -112,7 +113,7 @@ def _firsts(chosen: Bools, starts: Ints) -> Ints:
 
 
 @dataclass(frozen=True)
-class Bounds:
+class FeatureSetBounds:
     """Extremes of every metric on some of the instances."""
 
     pool: Pool
@@ -181,13 +182,13 @@ def bounded(metric: Metric) -> bool:
     return metric.better != "none" and metric.needs in ("set", "counterfactual")
 
 
-def compute_bounds(study: Study, gold: Mapping[str, Floats], advance: Callable[[int], None]) -> Bounds:
+def compute_bounds(context: RunContext, gold: Mapping[str, Floats], advance: Callable[[int], None]) -> FeatureSetBounds:
     """Try all sets of k features, or as many as is feasible."""
-    plan, everyone = study.plan, study.instances
-    exact = min(plan.settings.k, 1 if study.dataset.padded else 2)
-    some = _sample(study, exact)
+    plan, everyone = context.plan, context.instances
+    exact = min(plan.settings.k, 1 if context.dataset.padded else 2)
+    some = _sample(context, exact)
     codes = everyone.codes[some]
-    trial = _Trial(study, some, {name: importance[some] for name, importance in gold.items()}, advance)
+    trial = _Trial(context, some, {name: importance[some] for name, importance in gold.items()}, advance)
     member, features = np.arange(len(some)), np.zeros((len(some), 0), dtype=np.int64)
     pool = None
     for size in range(1, plan.settings.k + 1):
@@ -199,18 +200,18 @@ def compute_bounds(study: Study, gold: Mapping[str, Floats], advance: Callable[[
             member, features = _kept(pool, len(some))
     if pool is None:
         raise ValueError("k is at least 1")
-    return Bounds(pool, list(pool.scores), some, exact == plan.settings.k)
+    return FeatureSetBounds(pool, list(pool.scores), some, exact == plan.settings.k)
 
 
-def _sample(study: Study, exact: int) -> Ints:
+def _sample(context: RunContext, exact: int) -> Ints:
     """The instances to try: all that have k features, or a seeded sample of them."""
-    plan = study.plan
-    present = (study.instances.codes != ABSENT).sum(axis=1)
+    plan = context.plan
+    present = (context.instances.codes != ABSENT).sum(axis=1)
     able = np.flatnonzero(present >= plan.settings.k)
     sets = max(1, perm(int(present.max(initial=1)), exact))
     most = min(plan.settings.bounds, max(1, _MOST // sets))
-    if any(way.stand_ins is not None and way.stand_ins.value is None for way in study.removals.values()):
-        rows = _ROWS if study.spec.supports(SupportsEdits) else _ROWS // 8
+    if any(way.stand_ins is not None and way.stand_ins.value is None for way in context.removals.values()):
+        rows = _ROWS if context.spec.supports(SupportsEdits) else _ROWS // 8
         most = min(most, max(1, rows // (sets * _DRAWN)))
     if plan.settings.k > exact:
         most = min(most, _GREEDY)
@@ -255,21 +256,21 @@ def _everywhere(score: Score, size: int) -> tuple[Floats, Floats]:
 class _Trial:
     """Search and metrics, ready to be given sets of features."""
 
-    study: Study
+    context: RunContext
     instances: Ints
     gold: Mapping[str, Floats]
     advance: Callable[[int], None]
 
     def evaluate(self, member: Ints, features: Ints) -> Pool:
         """What each set scores, chunk by chunk."""
-        plan = self.study.plan
+        plan = self.context.plan
         parts: dict[Goal, list[tuple[Floats, Floats]]] = {}
         gold: dict[str, list[Floats]] = {name: [] for name in self.gold}
         for start in range(0, len(member), _CHUNK):
             some = slice(start, start + _CHUNK)
             case = self._case(member[some], features[some])
             for metric in (metric for metric in plan.metrics.values() if bounded(metric)):
-                scored = scores_of(self.study, case, metric, "bounds")
+                scored = evaluate_metric(self.context, case, metric, "bounds")
                 for score in (score for score in scored if isinstance(score, Score)):
                     goal = Goal((metric.name, score.variant), metric.better)
                     parts.setdefault(goal, []).append(_everywhere(score, len(case)))
@@ -284,7 +285,7 @@ class _Trial:
         return Pool(member, features, scores, {name: np.concatenate(kept) for name, kept in gold.items()})
 
     def _case(self, member: Ints, features: Ints) -> MetricInput:
-        rows = self.study.rows.take(self.instances[member])
-        edits = edits_of(self.study, rows, features, "bounds", lambda _: None, keep=False)
+        rows = self.context.rows.take(self.instances[member])
+        edits = search_counterfactuals(self.context, rows, features, "bounds", lambda _: None, keep=False)
         gold = {name: importance[member] for name, importance in self.gold.items()}
-        return case_of(self.study, rows, features, np.ones(len(rows), dtype=bool), edits, gold)
+        return create_metric_input(self.context, rows, features, np.ones(len(rows), dtype=bool), edits, gold)

@@ -8,7 +8,7 @@ from cfeval_cli.core import Bools, Dataset
 from cfeval_cli.settings.plan import Plan
 
 
-def cells(plan: Plan, dataset: Dataset, order: pd.DataFrame) -> Bools:
+def mark_circular_rows(plan: Plan, dataset: Dataset, order: pd.DataFrame) -> Bools:
     """For each row of a summary (metric, variant, explainer) whether its explainer is made for the metric, or truth."""
     estimated = {name: explainer.estimates(dataset) for name, explainer in plan.explainers.items()}
     made_for = {name: explainer.maximises(dataset) for name, explainer in plan.explainers.items()}
@@ -24,7 +24,7 @@ def cells(plan: Plan, dataset: Dataset, order: pd.DataFrame) -> Bools:
     return pd.array(told, dtype=bool).to_numpy()
 
 
-def pairs(plan: Plan, order: pd.DataFrame) -> set[tuple[str, str, str]]:
+def find_circular_truths(plan: Plan, order: pd.DataFrame) -> set[tuple[str, str, str]]:
     """Metrics and variants with the truths that they are best at by construction."""
     found = set()
     for metric, variant in dict.fromkeys(zip(order["metric"], order["variant"], strict=True)):

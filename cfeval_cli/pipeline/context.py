@@ -1,4 +1,4 @@
-"""What all stages after training share."""
+"""The context of a run: what all stages after training share."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from cfeval_cli.core import (
     Access,
     AnswerCache,
     Cache,
-    Codes,
     Dataset,
     FittedDistance,
     FittedRemoval,
@@ -22,90 +21,87 @@ from cfeval_cli.core import (
     Model,
     ModelClient,
     ModelSpec,
-    Probabilistic,
     Rows,
     Split,
 )
 from cfeval_cli.core.fingerprint import of_subject
-from cfeval_cli.core.scratch import Scratch, slabs
-from cfeval_cli.pipeline.model_checks import AT_ONCE, answers
+from cfeval_cli.core.scratch import Scratch
+from cfeval_cli.pipeline.model_checks import compute_predictions
 from cfeval_cli.seeding import make_stream
 from cfeval_cli.settings.plan import Plan
 
 
 @dataclass(frozen=True)
-class Study:
-    """A trained model, the instances to be explained, and who is to do what with them."""
+class RunContext:
+    """A trained model, the instances to be explained, and the fitted components of a plan."""
 
     plan: Plan
     dataset: Dataset
     model: Model
     spec: ModelSpec
     instances: Split  # to be explained
-    rows: Rows  # the same, with what the model predicts
-    probabilities: Floats | None  # (N, C), of a model that gives them
-    measures: Mapping[Access, FittedDistance]  # the distance at each level of the search
+    rows: Rows  # the same instances with the predictions of the model
+    probabilities: Floats | None  # (N, C); None if the model gives labels only
+    distances: Mapping[Access, FittedDistance]  # by level of the search
     removals: Mapping[str, FittedRemoval]  # by name
-    identity: str | None  # a hash of data and model, by which finished work is found again
-    cache: Cache  # of this run, over what all runs share
+    subject_hash: str | None  # of data and model, a part of cache keys; None: results are not cached
+    cache: Cache  # of this run, in front of the cache that all runs share
     ledger: Ledger = field(default_factory=Ledger)
-    memory: AnswerCache = field(default_factory=AnswerCache)  # what metrics asked about these instances
-    scratch: Scratch = field(default_factory=Scratch)  # where what grows with their number is put aside
+    answer_cache: AnswerCache = field(default_factory=AnswerCache)  # of the model, for queries of several metrics
+    scratch: Scratch = field(default_factory=Scratch)  # files for arrays that grow with the number of instances
 
     def open_client(self, access: Access, component: str) -> ModelClient:
-        """The model as a component may see it."""
+        """Return the model as a component may use it; its evaluations are counted in the ledger."""
         return self.ledger.open_client(self.model, access, component, padded=self.dataset.padded)
 
     def truth(self, name: str) -> Floats:
-        """How much each feature of each instance truly matters (N, M), under one definition."""
+        """Return the importance (N, M) of each feature of each instance under one definition of the truth."""
         truth = self.plan.truths[name]
         client = Ledger().open_client(self.model, truth.access, f"truth.{name}", padded=self.dataset.padded)
         return truth.known(self.dataset, client, self.rows)
 
 
-def to_explain(dataset: Dataset, seed: int, n_explain: int | None) -> Split:
-    """All of the test set, or a seeded sample."""
+def create_context(
+    plan: Plan, dataset: Dataset, model: Model, cache: Cache | None = None, scratch: Scratch | None = None
+) -> RunContext:
+    """Select the instances to be explained, predict them, and fit distances and removals."""
+    instances = select_explained_instances(dataset, plan.settings.seed, plan.settings.n_explain)
+    labels, probabilities = compute_predictions(model, dataset, instances.codes)
+    predicted_probability = None if probabilities is None else probabilities[np.arange(len(labels)), labels]
+    return RunContext(
+        plan=plan,
+        dataset=dataset,
+        model=model,
+        spec=ModelSpec.from_model(dataset, model),
+        instances=instances,
+        rows=Rows(instances.ids, instances.codes, labels, predicted_probability),
+        probabilities=probabilities,
+        distances={level: plan.distance.fit(dataset, model, level) for level in plan.levels},
+        removals={name: fit_removal(plan, dataset, model, name, Ledger()) for name in plan.removals},
+        subject_hash=of_subject(dataset, model),
+        cache=cache or plan.cache,
+        scratch=scratch or Scratch(),
+    )
+
+
+def select_explained_instances(dataset: Dataset, seed: int, n_explain: int | None) -> Split:
+    """Return the test set, or a random sample of it."""
     if n_explain is None:
         return dataset.test
     rows = make_stream(seed, "instances").choice(len(dataset.test), n_explain, replace=False)
     return dataset.test.take(np.sort(rows))
 
 
-def prepare(
-    plan: Plan, dataset: Dataset, model: Model, cache: Cache | None = None, scratch: Scratch | None = None
-) -> Study:
-    """Choose the instances and predict them."""
-    instances = to_explain(dataset, plan.settings.seed, plan.settings.n_explain)
-    labels, probabilities = predicted(model, dataset, instances.codes)
-    kept = None if probabilities is None else probabilities[np.arange(len(labels)), labels]
-    return Study(
-        plan=plan,
-        dataset=dataset,
-        model=model,
-        spec=ModelSpec.from_model(dataset, model),
-        instances=instances,
-        rows=Rows(instances.ids, instances.codes, labels, kept),
-        probabilities=probabilities,
-        measures={level: plan.distance.fit(dataset, model, level) for level in plan.levels},
-        removals={name: removed(plan, dataset, model, name, Ledger()) for name in plan.removals},
-        identity=of_subject(dataset, model),
-        cache=cache or plan.cache,
-        scratch=scratch or Scratch(),
-    )
-
-
-def removed(plan: Plan, dataset: Dataset, model: Model, name: str, ledger: Ledger) -> FittedRemoval:
-    """One way to remove features, ready for a model, or with the reason why there is none."""
-    way = plan.removals[name]
+def fit_removal(plan: Plan, dataset: Dataset, model: Model, name: str, ledger: Ledger) -> FittedRemoval:
+    """Return a removal fitted to a model, or with the reason why it does not apply."""
+    removal = plan.removals[name]
     if name in plan.absent.removals:
-        return FittedRemoval(way, None, plan.absent.removals[name])
-    most = Access.GRADIENT if isinstance(model, HasEmbeddings) else Access.LABEL
-    return FittedRemoval(
-        way, way.fit(dataset, ledger.open_client(model, most, f"removal.{name}", padded=dataset.padded))
-    )
+        return FittedRemoval(removal, None, plan.absent.removals[name])
+    access = Access.GRADIENT if isinstance(model, HasEmbeddings) else Access.LABEL
+    client = ledger.open_client(model, access, f"removal.{name}", padded=dataset.padded)
+    return FittedRemoval(removal, removal.fit(dataset, client))
 
 
-def predicted(model: Model, dataset: Dataset, codes: Codes) -> tuple[Ints, Floats | None]:
-    """Classes (n,) and, of a model that gives them, probabilities (n, C), if they are what they should be."""
-    told = np.concatenate([answers(model, dataset, codes[slab]) for slab in slabs(len(codes), AT_ONCE)])
-    return np.argmax(told, axis=1).astype(np.int64), told if isinstance(model, Probabilistic) else None
+def index_without_copy(rows: Ints, size: int) -> Ints | slice:
+    """Return a slice if the rows are all of `size` rows, because indexing with a slice copies nothing."""
+    return rows if len(rows) < size else slice(None)

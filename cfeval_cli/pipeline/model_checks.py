@@ -9,9 +9,10 @@ from contextlib import contextmanager
 import numpy as np
 
 from cfeval_cli.core import Access, Codes, Dataset, Floats, Ints, Ledger, Model, ModelSpec, Probabilistic, Rows
+from cfeval_cli.core.scratch import slabs
 from cfeval_cli.errors import Failure
 from cfeval_cli.model.outside import FEW, BadAnswer, as_probabilities, asked, blamed, of_row
-from cfeval_cli.pipeline.time_limit import TooLong, within
+from cfeval_cli.pipeline.time_limit import TimeLimitExceeded, limit_time
 from cfeval_cli.seeding import make_stream
 from cfeval_cli.settings.plan import Plan
 
@@ -20,31 +21,31 @@ log = logging.getLogger("cfeval")
 _ALIKE = 1e-5  # answers to one row may differ by so much: small numbers sum up in another order among other rows
 _SAME = 1e-6  # an answer at the end of a run may differ by so much from that at the start
 _SAME_FLOAT32 = 1e-4  # likewise, if the answers are float32 numbers
-AT_ONCE = 1 << 16  # rows that are put before the model at once
+MAX_ROWS_PER_CALL = 1 << 16  # rows that are put before the model at once
 _ALONE = 5  # rows that are also asked about one by one
 
 
-def foreseen(plan: Plan, dataset: Dataset) -> ModelSpec:
+def determine_model_spec(plan: Plan, dataset: Dataset) -> ModelSpec:
     """What the model will be able to answer; some must be tried for that."""
     with _limited(plan.settings.timeout_model):
         return ModelSpec.from_settings(dataset, plan.model)
 
 
-def try_out(model: Model, dataset: Dataset, seed: int, patience: float | None) -> None:
+def check_model(model: Model, dataset: Dataset, seed: int, patience: float | None) -> None:
     """Refuse a model whose answers are none, or are not the same for the same row."""
     some = make_stream(seed, "trust").permutation(len(dataset.test))[:FEW]
     codes = dataset.test.codes[np.sort(some)]
     backwards, alone = np.arange(len(codes))[::-1], np.arange(min(_ALONE, len(codes)))
     with _limited(patience):
-        first = answers(model, dataset, codes)
-        _compare(first, answers(model, dataset, codes), codes, dataset, "asked twice")
-        _compare(first[backwards], answers(model, dataset, codes[backwards]), codes[backwards], dataset,
+        first = evaluate_model(model, dataset, codes)
+        _compare(first, evaluate_model(model, dataset, codes), codes, dataset, "asked twice")
+        _compare(first[backwards], evaluate_model(model, dataset, codes[backwards]), codes[backwards], dataset,
                  "asked in another order")  # fmt: skip
-        single = np.concatenate([answers(model, dataset, codes[row][None]) for row in alone])
+        single = np.concatenate([evaluate_model(model, dataset, codes[row][None]) for row in alone])
         _compare(first[alone], single, codes[alone], dataset, "asked among other rows, and alone")
 
 
-def answers(model: Model, dataset: Dataset, codes: Codes) -> Floats:
+def evaluate_model(model: Model, dataset: Dataset, codes: Codes) -> Floats:
     """Probabilities (n, C); of a model that tells classes only, 1 for the class."""
     likely = isinstance(model, Probabilistic)
     client = Ledger().open_client(model, Access.PROBABILITY if likely else Access.LABEL, "model", padded=dataset.padded)
@@ -56,6 +57,14 @@ def answers(model: Model, dataset: Dataset, codes: Codes) -> Floats:
         return np.eye(len(dataset.classes))[_labels(told, len(codes), dataset)]
     except BadAnswer as bad:
         raise Failure(blamed("the model", bad, codes, dataset)) from bad
+
+
+def compute_predictions(model: Model, dataset: Dataset, codes: Codes) -> tuple[Ints, Floats | None]:
+    """Return the predicted classes (n,), and the probabilities (n, C) unless the model gives labels only."""
+    batches = slabs(len(codes), MAX_ROWS_PER_CALL)
+    probabilities = np.concatenate([evaluate_model(model, dataset, codes[batch]) for batch in batches])
+    labels = np.argmax(probabilities, axis=1).astype(np.int64)
+    return labels, probabilities if isinstance(model, Probabilistic) else None
 
 
 def _probabilities(told: Floats | Ints, size: int, dataset: Dataset) -> Floats:
@@ -80,7 +89,7 @@ def _labels(told: Floats | Ints, size: int, dataset: Dataset) -> Ints:
     return told.astype(np.int64)
 
 
-def tolerance_of(probabilities: Floats | None) -> float:
+def get_tolerance(probabilities: Floats | None) -> float:
     """Return by how much a repeated answer may differ; float32 models sum in less precise numbers."""
     # the last column, since that of class 0 may be computed from it, as 1 - P(1), in float64
     single = probabilities is not None and (probabilities[:, -1] == probabilities[:, -1].astype(np.float32)).all()
@@ -88,13 +97,13 @@ def tolerance_of(probabilities: Floats | None) -> float:
 
 
 def check_unchanged(
-    model: Model, dataset: Dataset, rows: Rows, probabilities: Floats | None, batch_size: int = AT_ONCE
+    model: Model, dataset: Dataset, rows: Rows, probabilities: Floats | None, batch_size: int = MAX_ROWS_PER_CALL
 ) -> None:
     """Evaluate the explained instances again, in the same batches; Failure if a label or a probability has changed."""
-    tolerance = tolerance_of(probabilities)
+    tolerance = get_tolerance(probabilities)
     for start in range(0, len(rows), batch_size):
         part = slice(start, start + batch_size)
-        again = answers(model, dataset, rows.codes[part])
+        again = evaluate_model(model, dataset, rows.codes[part])
         labels = again.argmax(axis=1)
         changed = labels != rows.labels[part]
         if probabilities is not None:
@@ -116,7 +125,7 @@ def check_unchanged(
             )
 
 
-def doubts(accuracy: Mapping[str, float], dataset: Dataset) -> list[str]:
+def find_accuracy_warnings(accuracy: Mapping[str, float], dataset: Dataset) -> list[str]:
     """What is to be doubted of a model that is right less often than a guess: a word for people, no reason to end."""
     chance = 1 / len(dataset.classes)
     if accuracy["test"] >= chance:
@@ -143,9 +152,9 @@ def _compare(first: Floats, again: Floats, codes: Codes, dataset: Dataset, when:
 @contextmanager
 def _limited(seconds: float | None) -> Iterator[None]:
     try:
-        with within(seconds):
+        with limit_time(seconds):
             yield
-    except TooLong:
+    except TimeLimitExceeded:
         raise Failure(
             f"the model gave no answer to {FEW} rows within {seconds:g} s. If it needs more time, set timeout_model."
         ) from None

@@ -1,4 +1,4 @@
-"""How far a run is: its stages and their seconds."""
+"""The progress of a run: its stages and their seconds."""
 
 from __future__ import annotations
 
@@ -16,100 +16,101 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("cfeval")
 
-_EVERY = 9.0  # seconds between plain lines of one stage
-_POLL = 0.5  # seconds between looks at whether a line is due: no stage is silent for ten seconds
-_LONG = 60.0  # seconds of work left that are announced
+_LINE_SECONDS = 9.0  # between two lines of a stage
+_POLL_SECONDS = 0.5  # between checks whether a line is due
+_MIN_ANNOUNCED_SECONDS = 60.0  # of remaining work
 
 
-class Estimate(NamedTuple):
-    """How long the items of a stage are expected to take, and the settings that shorten it."""
+class TimeEstimate(NamedTuple):
+    """How long an item of a stage is expected to take, and the settings that shorten the stage."""
 
-    shorten: str
+    settings: str
     seconds_per_item: float | None = None  # in one process; None: unknown
 
 
 class Progress:
-    """Runs stages, shows them and keeps their seconds."""
+    """Shows the stages of a run and records their seconds."""
 
-    def __init__(self, live: RichProgress | None = None, before: str = "") -> None:
+    def __init__(self, live: RichProgress | None = None, prefix: str = "") -> None:
         self.seconds: dict[tuple[str, str], float] = {}  # by stage and component
         self._live = live
-        self._before = before  # in front of every title
+        self._prefix = prefix  # of every title
 
-    def part(self, name: str) -> Progress:
-        """For a run within the run, which keeps its own seconds."""
-        return Progress(self._live, f"{self._before}{name}: ")
+    def create_nested(self, name: str) -> Progress:
+        """Return the progress of a run within this run, with seconds of its own."""
+        return Progress(self._live, f"{self._prefix}{name}: ")
 
     @contextmanager
     def stage(
-        self, name: str, total: int | None = None, estimate: Estimate | None = None, *, component: str = ""
+        self, name: str, total: int | None = None, estimate: TimeEstimate | None = None, *, component: str = ""
     ) -> Iterator[Callable[[int], None]]:
-        """A stage of `total` items, or its part of a component; call what it gives with the number of items just done.
+        """Show a stage of `total` items, or its part for one component.
 
-        With an estimate, the time left and the settings that shorten it are printed once if it is more than a minute:
-        before the work starts, or if the time for an item is unknown, by the first items.
+        The context is a function to be called with the number of items that were just completed. With an estimate, a
+        remaining time of more than a minute is announced once, with the settings that shorten it: before the work
+        starts, or after the first items if the time for an item is unknown.
         """
-        title = f"{self._before}{name}" + (f": {component}" if component else "")
+        title = f"{self._prefix}{name}" + (f": {component}" if component else "")
         log.info("%s%s", title, "" if total is None else f": {total:,} to do")
-        begun = spoken = time.perf_counter()
+        started = last_line = time.perf_counter()
         done = 0
-        announced = estimate is None
+        is_announced = estimate is None
         lock, ended = threading.Lock(), threading.Event()
-        # when the first and the last items were done: the first were known from before, which says nothing of the speed
-        base: tuple[float, int] | None = None
-        last = begun
+        # Time and number of the first items: they may come from the cache and do not tell the speed.
+        first: tuple[float, int] | None = None
+        last = started
         task = self._live.add_task(escape_controls(title), total=total, count="") if self._live else None
 
         def advance(items: int) -> None:
-            nonlocal base, done, last
+            nonlocal first, done, last
             done += items
             last = time.perf_counter()
-            base = base or (last, done)
+            first = first or (last, done)
             if self._live and task is not None:
                 self._live.update(task, advance=items, count=f"{done:,}/{total:,}" if total else "")
-            announce()
-            speak()
+            announce_remaining_time()
+            write_line()
 
-        def announce() -> None:
-            """Print once how long the rest will take and how to shorten it."""
-            nonlocal announced
-            if announced or estimate is None or not total or base is None:
+        def announce_remaining_time() -> None:
+            nonlocal is_announced
+            if is_announced or estimate is None or not total or first is None:
                 return
-            measured = done > base[1]
-            each = (last - base[0]) / (done - base[1]) if measured else estimate.seconds_per_item
-            announced = measured
-            if each is not None and each * (total - done) > _LONG:
-                announced = True
-                amount = f"{each * (total - done):.0f} s {'left' if measured else 'in one process'}"
-                log.warning("%s: about %s. To shorten it, lower %s.", title, amount, estimate.shorten)
+            is_measured = done > first[1]
+            seconds_per_item = (last - first[0]) / (done - first[1]) if is_measured else estimate.seconds_per_item
+            is_announced = is_measured
+            if seconds_per_item is not None and seconds_per_item * (total - done) > _MIN_ANNOUNCED_SECONDS:
+                is_announced = True
+                amount = f"{seconds_per_item * (total - done):.0f} s {'left' if is_measured else 'in one process'}"
+                log.warning("%s: about %s. To shorten it, lower %s.", title, amount, estimate.settings)
 
-        def speak() -> None:
-            """Write a line if none was written for some seconds."""
-            nonlocal spoken
+        def write_line() -> None:
+            """Write a line, unless the last one is only a few seconds old."""
+            nonlocal last_line
             with lock:
                 now = time.perf_counter()
-                if now - spoken < _EVERY or (total and done >= total):
+                if now - last_line < _LINE_SECONDS or (total and done >= total):
                     return
-                spoken = now
-                count, rest = f"{done:,} of {total:,}, " if total else "", f"{now - begun:.0f} s elapsed"
-                if total and base is not None and base[1] < done and base[0] < last:
-                    speed = (done - base[1]) / (last - base[0])  # not until now: items are done in chunks
-                    left = (total - done) / speed - (now - last)
+                last_line = now
+                count, time_text = f"{done:,} of {total:,}, " if total else "", f"{now - started:.0f} s elapsed"
+                if total and first is not None and first[1] < done and first[0] < last:
+                    # Measured up to the last items, not up to now, because items are completed in chunks.
+                    speed = (done - first[1]) / (last - first[0])
+                    remaining_seconds = (total - done) / speed - (now - last)
                     count += f"{speed:,.0f}/s, " if speed >= 100 else f"{speed:.3g}/s, "
-                    rest = f"about {left:.0f} s left" if left > 0 else rest
-                log.info("%s: %s%s", title, count, rest)
+                    time_text = f"about {remaining_seconds:.0f} s left" if remaining_seconds > 0 else time_text
+                log.info("%s: %s%s", title, count, time_text)
 
-        def watch() -> None:
-            while not ended.wait(_POLL):
-                speak()
+        def write_lines() -> None:
+            while not ended.wait(_POLL_SECONDS):
+                write_line()
 
-        # one call of a model or an explainer may take minutes
-        threading.Thread(target=watch, name="cfeval-progress", daemon=True).start()
+        # One call of a model or an explainer may take minutes.
+        threading.Thread(target=write_lines, name="cfeval-progress", daemon=True).start()
         try:
             yield advance
         finally:
             ended.set()
-        self.seconds[name, component] = self.seconds.get((name, component), 0.0) + time.perf_counter() - begun
+        self.seconds[name, component] = self.seconds.get((name, component), 0.0) + time.perf_counter() - started
         if self._live and task is not None:
             self._live.update(task, total=total or 1, completed=total or 1)
-        log.info("%s: done in %.1f s", title, time.perf_counter() - begun)
+        log.info("%s: done in %.1f s", title, time.perf_counter() - started)

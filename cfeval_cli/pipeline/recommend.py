@@ -57,23 +57,23 @@ def read_judge(name: str, folder: RunFolder) -> JudgeEvidence:
 
 def is_recommended(outcome: RunOutcome) -> bool:
     """Whether users ask about the model: it is not the paper's white box."""
-    return not outcome.study.spec.supports(HasLinearLogit)
+    return not outcome.context.spec.supports(HasLinearLogit)
 
 
 def recommend_explainer(
     outcome: RunOutcome, questions: Mapping[str, str], judges: list[JudgeEvidence]
 ) -> dict[str, Any]:
     """Return the content of recommendation.json."""
-    study, scores, findings, chosen = outcome.study, outcome.scores, outcome.findings, outcome.chosen
-    plan, ids = study.plan, study.instances.ids
+    context, scores, findings, chosen = outcome.context, outcome.scores, outcome.findings, outcome.selected
+    plan, ids = context.plan, context.instances.ids
     arbitrary = {way.variant for way in plan.removals.values() if way.arbitrary}
     view = RunEvidence(scores, findings.metrics, questions, plan.golds, arbitrary, plan.settings.agreement)
     covered = findings.metrics.drop_duplicates("explainer")
     noise = findings.noise
     costs = ExplainerProperties(
-        rows={name: study.ledger.rows[f"explainer.{name}"] / max(1, len(ids)) for name in plan.explainers},
+        rows={name: context.ledger.rows[f"explainer.{name}"] / max(1, len(ids)) for name in plan.explainers},
         coverage=dict(zip(covered["explainer"], covered["coverage"], strict=True)),
         stability={} if noise is None else dict(zip(noise["explainer"], noise["same_features"], strict=True)),
-        disagree=find_disagreements({name: chosen[name] for name in view.contenders}, ids, study.dataset.width),
+        disagree=find_disagreements({name: chosen[name] for name in view.contenders}, ids, context.dataset.width),
     )
     return recommend(view, judges, PreferredMetrics.shipped(), costs, outcome.bootstrap)

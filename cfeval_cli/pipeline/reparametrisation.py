@@ -34,9 +34,10 @@ from cfeval_cli.core import (
 from cfeval_cli.core.explanation import named
 from cfeval_cli.core.without import without
 from cfeval_cli.errors import Failure
-from cfeval_cli.pipeline.context import Study, removed
-from cfeval_cli.pipeline.evaluate import Edits, case_of, scores_of
-from cfeval_cli.pipeline.search import stream_name
+from cfeval_cli.pipeline.context import RunContext, fit_removal
+from cfeval_cli.pipeline.score import create_metric_input, evaluate_metric
+from cfeval_cli.pipeline.search import Edits
+from cfeval_cli.pipeline.search_job import stream_name
 from cfeval_cli.seeding import make_stream
 from cfeval_cli.statistics.bootstrap import divide_or_nan
 from cfeval_cli.statistics.invariance import TOGETHER, ReparametrisedValues
@@ -52,7 +53,7 @@ _CLOSE = 1e-9  # logits that differ by no more are the same
 
 
 def compute_reparametrised_scores(
-    study: Study,
+    context: RunContext,
     explanations: Mapping[str, ExplainerResult],
     chosen: Mapping[str, Ints],
     edits: Mapping[str, Edits],
@@ -60,17 +61,17 @@ def compute_reparametrised_scores(
     advance: Callable[[int], None],
 ) -> ReparametrisedValues | None:
     """The metrics' values under each change alone and under all together; None for a model without such changes."""
-    model = study.model
-    if not study.plan.settings.reparametrisations or not isinstance(model, Reparametrisable):
+    model = context.model
+    if not context.plan.settings.reparametrisations or not isinstance(model, Reparametrisable):
         return None
-    study = replace(study, ledger=Ledger())  # an account of its own
-    short = study.dataset.padded or bool((study.rows.codes == ABSENT).any())
+    context = replace(context, ledger=Ledger())  # an account of its own
+    short = context.dataset.padded or bool((context.rows.codes == ABSENT).any())
     changes = model.list_changes(padded=short)
-    everyone = _compared(study, chosen)
+    everyone = _compared(context, chosen)
     told = {name: done.explanation for name, done in explanations.items()}
-    trial = _Trial.of(study, _sample(study, everyone, _MOST), told, chosen, edits)
+    trial = _Trial.of(context, _sample(context, everyone, _MOST), told, chosen, edits)
     if trial.repeats:
-        trial = _Trial.of(study, _sample(study, everyone, _FEW), told, chosen, edits)
+        trial = _Trial.of(context, _sample(context, everyone, _FEW), told, chosen, edits)
     # effects of single values, and what is left without them, depend on the constant alone
     embeddings = trial.parts(InspectionDepth.EMBEDDINGS)
     effects = trial.parts(InspectionDepth.EFFECTS) if "constant" in changes else embeddings
@@ -84,8 +85,8 @@ def compute_reparametrised_scores(
         """The values (draws, R, E) under some changes; what none of the parts can move is as at the start."""
         tables = np.broadcast_to(start, (draws, *base.values.shape)).copy()
         for i in range(draws if parts.metrics else 0):
-            rng = make_stream(study.plan.settings.seed, "reparametrisation", i)
-            other = replace(study, model=model.reparametrise(study.dataset, wanted, rng), ledger=Ledger())
+            rng = make_stream(context.plan.settings.seed, "reparametrisation", i)
+            other = replace(context, model=model.reparametrise(context.dataset, wanted, rng), ledger=Ledger())
             trial.check(other)
             replace(base, values=tables[i]).write(dict(trial.values(other, parts)))
             advance(1)
@@ -98,23 +99,25 @@ def compute_reparametrised_scores(
     return ReparametrisedValues(base.rows, base.explainers, base.values, changed, len(trial.sample))
 
 
-def _compared(study: Study, chosen: Mapping[str, Ints]) -> Ints:
+def _compared(context: RunContext, chosen: Mapping[str, Ints]) -> Ints:
     """The instances that all explainers cover, if these are compared; a rung or who covers none limits nobody."""
     covers = [
         (features != NO_FEATURE).any(axis=1)
         for name, features in chosen.items()
-        if np.isnan(study.plan.explainers[name].rung) and (features != NO_FEATURE).any()
+        if np.isnan(context.plan.explainers[name].rung) and (features != NO_FEATURE).any()
     ]
-    common = np.logical_and.reduce(covers) if covers else np.ones(len(study.instances), dtype=bool)
-    return np.flatnonzero(common if study.plan.settings.support == "common" and common.any() else np.ones_like(common))
+    common = np.logical_and.reduce(covers) if covers else np.ones(len(context.instances), dtype=bool)
+    return np.flatnonzero(
+        common if context.plan.settings.support == "common" and common.any() else np.ones_like(common)
+    )
 
 
-def _sample(study: Study, everyone: Ints, most: int) -> Ints:
+def _sample(context: RunContext, everyone: Ints, most: int) -> Ints:
     """Of some instances all, or a seeded sample."""
     if len(everyone) <= most:
         return everyone
     return np.sort(
-        make_stream(study.plan.settings.seed, "reparametrisation.instances").choice(everyone, most, replace=False)
+        make_stream(context.plan.settings.seed, "reparametrisation.instances").choice(everyone, most, replace=False)
     )
 
 
@@ -147,7 +150,7 @@ class _Parts:
 class _Trial:
     """The explanations of a sample of the instances, those of all explainers one below the other."""
 
-    study: Study
+    context: RunContext
     sample: Ints  # (n,) places among all instances, ascending
     names: list[str]
     owner: Ints  # (m,) the explainer of each explanation
@@ -158,7 +161,7 @@ class _Trial:
 
     @staticmethod
     def of(
-        study: Study,
+        context: RunContext,
         sample: Ints,
         explanations: Mapping[str, Explanation],
         chosen: Mapping[str, Ints],
@@ -166,7 +169,7 @@ class _Trial:
     ) -> _Trial:
         """The sample's part of what a run has."""
         owner, place, features, told = [], [], [], []
-        found: dict[Access, list[Counterfactuals]] = {level: [] for level in study.measures}
+        found: dict[Access, list[Counterfactuals]] = {level: [] for level in context.distances}
         for number, (name, explained) in enumerate(chosen.items()):
             usable = (explained != NO_FEATURE).any(axis=1)
             here = np.flatnonzero(usable[sample])
@@ -176,24 +179,24 @@ class _Trial:
             told.append(explanations[name].take(sample[here]))
             counted = np.cumsum(usable) - 1  # edits are of usable explanations only
             for level, parts in found.items():
-                study.scratch.release()  # scattered rows bring all that lies near them into memory
+                context.scratch.release()  # scattered rows bring all that lies near them into memory
                 parts.append(edits[name][level].take(counted[sample[here]]))
-            study.scratch.release()
+            context.scratch.release()
         stacked = {level: Counterfactuals.concatenate(parts) for level, parts in found.items()}
         return _Trial(
-            study, sample, list(chosen), np.concatenate(owner), np.concatenate(place), np.concatenate(features),
+            context, sample, list(chosen), np.concatenate(owner), np.concatenate(place), np.concatenate(features),
             Explanation.concatenate(told), stacked,
         )  # fmt: skip
 
     @cached_property
     def rows(self) -> Rows:
         """The instance (m,) of each explanation."""
-        return self.study.rows.take(self.sample[self.place])
+        return self.context.rows.take(self.sample[self.place])
 
     def draws(self, kinds: int) -> int:
         """How often each change is drawn: as often as wanted, unless distances or searches take too long for that."""
-        plan, dataset, model = self.study.plan, self.study.dataset, self.study.model
-        levels = [level for level in self.study.measures if plan.distance.embeds(model, level)]
+        plan, dataset, model = self.context.plan, self.context.dataset, self.context.model
+        levels = [level for level in self.context.distances if plan.distance.embeds(model, level)]
         each = kinds * sum(plan.distance.preparing(dataset, model, level) for level in levels)
         most = _SEARCHES if self.repeats else plan.settings.reparametrisations
         return min(plan.settings.reparametrisations, most, max(_FEWEST, _PREPARING // max(1, each)))
@@ -211,22 +214,22 @@ class _Trial:
         scores.scratch.release()
         return _Values(rows, self.names, values)
 
-    def values(self, study: Study, parts: _Parts) -> Iterator[tuple[MetricKey, Floats]]:
+    def values(self, context: RunContext, parts: _Parts) -> Iterator[tuple[MetricKey, Floats]]:
         """What the metrics say of each explainer (E,) from these parts alone, made for the study's model."""
-        plan, dataset, model = study.plan, study.dataset, study.model
+        plan, dataset, model = context.plan, context.dataset, context.model
         made = replace(
-            study,
-            rows=study.rows.take(self.sample),
-            measures={level: plan.distance.fit(dataset, model, level) for level in parts.levels},
-            removals={name: removed(plan, dataset, model, name, Ledger()) for name in parts.removals},
+            context,
+            rows=context.rows.take(self.sample),
+            distances={level: plan.distance.fit(dataset, model, level) for level in parts.levels},
+            removals={name: fit_removal(plan, dataset, model, name, Ledger()) for name in parts.removals},
         )
         truth = {name: made.truth(name)[self.place] for name in parts.truths}
-        edits = {level: self._edited(made, level, measure) for level, measure in made.measures.items()}
+        edits = {level: self._edited(made, level, measure) for level, measure in made.distances.items()}
         complete = np.ones(len(self.sample), dtype=bool)
-        case = case_of(made, self.rows, self.features, complete, edits, truth, self.explanation)
+        case = create_metric_input(made, self.rows, self.features, complete, edits, truth, self.explanation)
         for name in parts.metrics:
             ordered = self._ordered if plan.metrics[name].needs in ("order", "scores") else np.ones_like(self._ordered)
-            for score in scores_of(made, case, plan.metrics[name], f"metric.{name}"):
+            for score in evaluate_metric(made, case, plan.metrics[name], f"metric.{name}"):
                 if isinstance(score, Score):
                     some = np.arange(len(self.owner)) if score.some is None else score.some
                     above, below = (
@@ -238,30 +241,32 @@ class _Trial:
     @cached_property
     def _ordered(self) -> Bools:
         """Which explanations (m,) are of explainers that put features in an order."""
-        gives = [self.study.plan.explainers[name].gives == "scores" for name in self.names]
+        gives = [self.context.plan.explainers[name].gives == "scores" for name in self.names]
         return np.array(gives, dtype=bool)[self.owner]
 
-    def _edited(self, study: Study, level: Access, measure: FittedDistance) -> Counterfactuals:
+    def _edited(self, context: RunContext, level: Access, measure: FittedDistance) -> Counterfactuals:
         """The run's own edits, measured anew; searched anew where the search could have found others."""
-        found, search = self.edits[level], study.plan.search
+        found, search = self.edits[level], context.plan.search
         if found.codes is not None and level not in self._searched:
             return replace(found, distance=measure.between(self.rows.codes, found.codes))
-        task = self._task(study, level, measure)
+        task = self._task(context, level, measure)
         return search.limit(task) or search.find(task)
 
-    def _task(self, study: Study, level: Access, measure: FittedDistance, some: slice = slice(None)) -> SearchTask:
+    def _task(
+        self, context: RunContext, level: Access, measure: FittedDistance, some: slice = slice(None)
+    ) -> SearchTask:
         """The search as a run has it, with the same random numbers."""
-        plan, dataset, rows = study.plan, study.dataset, self.rows.take(some)
+        plan, dataset, rows = context.plan, context.dataset, self.rows.take(some)
         component = stream_name(level)
         return SearchTask(
             rows.ids, rows.codes, rows.labels, seed=plan.settings.seed, component=component,
-            features=self.features[some], dataset=dataset, model=study.open_client(level, component), measure=measure,
+            features=self.features[some], dataset=dataset, model=context.open_client(level, component), measure=measure,
         )  # fmt: skip
 
-    def check(self, study: Study) -> None:
+    def check(self, context: RunContext) -> None:
         """Refuse parameters that change a prediction of the sample, or whose embeddings give other effects."""
-        codes = self.study.rows.codes[self.sample]
-        client = study.open_client(Access.GRADIENT, "reparametrisation")
+        codes = self.context.rows.codes[self.sample]
+        client = context.open_client(Access.GRADIENT, "reparametrisation")
         logits, slopes = client.compute_linear_logits(codes)
         sums = np.sum([client.embed_values(j, codes[:, j]) @ slope for j, slope in enumerate(slopes)], axis=0)
         bias = logits - sums  # of every input the same
@@ -275,26 +280,26 @@ class _Trial:
     @cached_property
     def _logits(self) -> Floats:
         """Of the sample, by the model as it is."""
-        client = Ledger().open_client(self.study.model, Access.GRADIENT, "reparametrisation")
-        return client.compute_linear_logits(self.study.rows.codes[self.sample])[0]
+        client = Ledger().open_client(self.context.model, Access.GRADIENT, "reparametrisation")
+        return client.compute_linear_logits(self.context.rows.codes[self.sample])[0]
 
     def parts(self, least: InspectionDepth) -> _Parts:
         """The parts that look so deep into the model, and the metrics that those or their own questions may move."""
-        study, plan, looked = self.study, self.study.plan, self._looked
-        embeds = [level for level in study.measures if plan.distance.embeds(study.model, level)]
+        context, plan, looked = self.context, self.context.plan, self._looked
+        embeds = [level for level in context.distances if plan.distance.embeds(context.model, level)]
         parts = _Parts(
             tuple(
-                one for one in study.measures if one in embeds or looked.depth(f"search.{one.name.lower()}") >= least
+                one for one in context.distances if one in embeds or looked.depth(f"search.{one.name.lower()}") >= least
             ),
-            tuple(name for name in study.removals if looked.depth(f"removal.{name}") >= least),
+            tuple(name for name in context.removals if looked.depth(f"removal.{name}") >= least),
             tuple(name for name in plan.truths if looked.depth(f"truth.{name}") >= least),
             tuple(name for name, metric in plan.metrics.items() if metric.role != "fact"),
         )
         given = bool(parts.levels or parts.removals or parts.truths)
         ledger = Ledger(watching=True)
-        said = dict(self.values(replace(study, ledger=ledger), parts))
+        said = dict(self.values(replace(context, ledger=ledger), parts))
         # what is said without any of these parts does not depend on them
-        alone = dict(self.values(study, _Parts((), (), (), parts.metrics))) if given else {}
+        alone = dict(self.values(context, _Parts((), (), (), parts.metrics))) if given else {}
         deep = {plan.metrics[key].name for key in parts.metrics if ledger.depth(f"metric.{key}") >= least}
         searched = any(level in self._searched for level in parts.levels)
         keys = {
@@ -309,34 +314,34 @@ class _Trial:
     @cached_property
     def repeats(self) -> bool:
         """Whether edits have to be searched again, their end not being known."""
-        study, few = self.study, slice(0, _PROBE)
-        searched = [(level, study.measures[level]) for level in self._searched]
-        return any(study.plan.search.limit(self._task(study, *one, few)) is None for one in searched)
+        context, few = self.context, slice(0, _PROBE)
+        searched = [(level, context.distances[level]) for level in self._searched]
+        return any(context.plan.search.limit(self._task(context, *one, few)) is None for one in searched)
 
     @cached_property
     def _searched(self) -> set[Access]:
         """The levels at which another edit may be found in other parameters."""
-        study, search = self.study, self.study.plan.search
+        context, search = self.context, self.context.plan.search
         return {
-            level for level in study.measures
+            level for level in context.distances
             if self._looked.depth(f"search.{level.name.lower()}") > InspectionDepth.PREDICTIONS
-            or (search.by_distance and study.plan.distance.embeds(study.model, level))
+            or (search.by_distance and context.plan.distance.embeds(context.model, level))
         }  # fmt: skip
 
     @cached_property
     def _looked(self) -> Ledger:
         """How deep searches, removals and truths look, by trying each."""
-        plan, dataset, model = self.study.plan, self.study.dataset, self.study.model
+        plan, dataset, model = self.context.plan, self.context.dataset, self.context.model
         ledger = Ledger(watching=True)
-        watched = replace(self.study, ledger=ledger)
+        watched = replace(self.context, ledger=ledger)
         few = self.rows.take(slice(0, _PROBE))
         gone = named(few.codes, self.features[:_PROBE])
         for name in plan.removals:
-            way = removed(plan, dataset, model, name, ledger)
+            way = fit_removal(plan, dataset, model, name, ledger)
             if way.stand_ins is not None:
                 without(watched.open_client(Access.GRADIENT, f"removal.{name}"), few, gone, way.stand_ins)
         for name, truth in plan.truths.items():
             truth.known(dataset, watched.open_client(truth.access, f"truth.{name}"), few)
-        for level, measure in self.study.measures.items():
+        for level, measure in self.context.distances.items():
             plan.search.find(self._task(watched, level, measure, slice(0, _PROBE)))
         return ledger

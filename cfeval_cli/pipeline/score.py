@@ -12,49 +12,56 @@ import pandas as pd
 from cfeval_cli.core import (
     NO_FEATURE,
     AbsentScore,
+    Access,
+    AnswerCache,
+    Bools,
     Explainer,
     ExplainerResult,
+    Explanation,
     Floats,
     Ints,
+    Ledger,
     Metric,
     MetricInput,
+    Rows,
     Score,
-)
+)  # fmt: skip
+from cfeval_cli.core.files import restore_working_directory
 from cfeval_cli.core.metric import with_counts
 from cfeval_cli.core.scratch import ScratchArrays, slabs
-from cfeval_cli.pipeline import circularity
-from cfeval_cli.pipeline.context import Study
-from cfeval_cli.pipeline.evaluate import Edits, as_slice, case_of, find_explained, scores_of
+from cfeval_cli.pipeline.circularity import mark_circular_rows
+from cfeval_cli.pipeline.context import RunContext, index_without_copy
+from cfeval_cli.pipeline.search import Edits, find_explained
 from cfeval_cli.statistics.common_support import find_common_instances
 from cfeval_cli.statistics.scores import ScoreKey, Scores, ScoreSeries
 
 
-def score(
-    study: Study,
+def compute_scores(
+    context: RunContext,
     truth: Mapping[str, Floats],
     explanations: Mapping[str, ExplainerResult],
     chosen: Mapping[str, Ints],
     edits: Mapping[str, Edits],
 ) -> tuple[Scores, pd.DataFrame]:
     """Scores per instance, and the rows that their summary should have."""
-    plan, size = study.plan, len(study.instances)
+    plan, size = context.plan, len(context.instances)
     everyone = np.arange(size)
     members = {name: _Member.of(features, everyone) for name, features in chosen.items()}
-    room, results = ScratchArrays[tuple[ScoreKey, str]](study.scratch, size), dict[ScoreKey, _Result]()
+    room, results = ScratchArrays[tuple[ScoreKey, str]](context.scratch, size), dict[ScoreKey, _Result]()
     for slab in slabs(size):
         if slab.start:
-            study.memory.forget()  # nobody asks about the instances of another slab
+            context.answer_cache.forget()  # nobody asks about the instances of another slab
         cases = {}
         for name, member in members.items():
-            cases[name] = _case(study, name, member, slab, truth, explanations[name], edits[name])
-        for metric, name, found in _scored(study, cases):
+            cases[name] = _case(context, name, member, slab, truth, explanations[name], edits[name])
+        for metric, name, found in _scored(context, cases):
             key = ((metric.name, found.variant), name)
             result = results.setdefault(key, _Result(metric, plan.explainers[name]))
             result.add(found, members[name], slab)
             if isinstance(found, Score):
                 room.add((key, "numerator"), found.numerator)
                 room.add((key, "denominator"), found.denominator)
-        study.scratch.release()
+        context.scratch.release()
     summary = arranged([result.row(key) for key, result in results.items()])
     arrays = room.arrays()
     parts = {
@@ -62,8 +69,8 @@ def score(
         for key, result in results.items()
         if (key, "numerator") in arrays
     }
-    scores = Scores(parts, study.instances.ids, study.scratch)
-    summary["circular"] = circularity.cells(plan, study.dataset, summary)
+    scores = Scores(parts, context.instances.ids, context.scratch)
+    summary["circular"] = mark_circular_rows(plan, context.dataset, summary)
     return scores.marked(find_common_instances(scores, summary)), summary
 
 
@@ -85,7 +92,7 @@ class _Member:
 
 
 def _case(
-    study: Study,
+    context: RunContext,
     name: str,
     member: _Member,
     slab: slice,
@@ -94,27 +101,27 @@ def _case(
     edits: Edits,
 ) -> MetricInput:
     """What the metrics are given of one explainer's explanations of the instances of a slab."""
-    plan, told = study.plan, done.explanation.take(slab)
+    plan, told = context.plan, done.explanation.take(slab)
     mine = member.within(slab)
-    rows = as_slice(member.places[mine] - slab.start, slab.stop - slab.start)
-    case = case_of(
-        study,
-        study.rows.take(slab).take(rows),
+    rows = index_without_copy(member.places[mine] - slab.start, slab.stop - slab.start)
+    case = create_metric_input(
+        context,
+        context.rows.take(slab).take(rows),
         member.features[slab][rows],
         (told.top(plan.settings.k) != NO_FEATURE).all(axis=1),
         {level: found.take(mine) for level, found in edits.items()},
         {definition: importance[slab][rows] for definition, importance in truth.items()},
         told.take(rows) if plan.explainers[name].gives == "scores" else None,
-        study.memory,
+        context.answer_cache,
     )
-    return replace(case, total=len(study.instances))
+    return replace(case, total=len(context.instances))
 
 
-def _scored(study: Study, cases: Mapping[str, MetricInput]) -> Iterator[tuple[Metric, str, Score | AbsentScore]]:
+def _scored(context: RunContext, cases: Mapping[str, MetricInput]) -> Iterator[tuple[Metric, str, Score | AbsentScore]]:
     """What each metric says of each explainer."""
-    for metric in study.plan.metrics.values():
+    for metric in context.plan.metrics.values():
         for name, case in cases.items():
-            for found in scores_of(study, case, metric, f"metric.{metric.name}"):
+            for found in evaluate_metric(context, case, metric, f"metric.{metric.name}"):
                 yield metric, name, found
 
 
@@ -179,3 +186,62 @@ def arranged(order: list[dict[str, object]]) -> pd.DataFrame:
     place = {key: i for i, key in enumerate(dict.fromkeys(zip(table["metric"], table["variant"], strict=True)))}
     keys = [place[key] for key in zip(table["metric"], table["variant"], strict=True)]
     return table.iloc[np.argsort(keys, kind="stable")].reset_index(drop=True)
+
+
+def create_metric_input(
+    context: RunContext,
+    rows: Rows,
+    features: Ints,
+    complete: Bools,
+    edits: Edits,
+    truth: Mapping[str, Floats],
+    explanation: Explanation | None = None,
+    memory: AnswerCache | None = None,
+) -> MetricInput:
+    """What the metrics are given of one explainer; `truth` is that of these instances.
+
+    `explanation` is all that it named, in order, if it has an order. Cases of the same instances share a `memory`.
+    """
+    return MetricInput(
+        rows.ids,
+        rows.codes,
+        rows.labels,
+        rows.probability,
+        dataset=context.dataset,
+        model=Ledger().open_client(context.model, Access.NOTHING, "nobody"),
+        features=features,
+        k=features.shape[1],
+        complete=complete,
+        counterfactuals=edits,
+        removals=context.removals,
+        truth=truth,
+        explanation=explanation,
+        memory=memory or AnswerCache(),
+    )
+
+
+@restore_working_directory()
+def evaluate_metric(
+    context: RunContext, case: MetricInput, metric: Metric, component: str
+) -> Iterator[Score | AbsentScore]:
+    """What one metric says of a case, which it sees with no more access than it declares."""
+    access = _access(context, metric)
+    seen = replace(
+        case,
+        model=context.open_client(access, component),
+        probability=case.probability if max(access, metric.access) >= Access.PROBABILITY else None,
+    )
+    with context.ledger.clock(component):
+        found = list(metric.score(seen))
+    return iter(found)
+
+
+def _access(context: RunContext, metric: Metric) -> Access:
+    """What a metric may ask: what it needs, and of what else it could use as much as model and user allow."""
+    if metric.role != "judged":
+        return Access.NOTHING
+    wanted = [level for level in Access if metric.access < level <= (metric.most or metric.access)]
+    able = [
+        level for level in wanted if level <= context.plan.access and context.spec.missing_access_reason(level) is None
+    ]
+    return max([metric.access, *able])

@@ -1,130 +1,47 @@
-"""The counterfactuals of many instances by one search."""
+"""Counterfactuals of the explained instances, at each level of access that the search uses."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from cfeval_cli.core import (
-    Access,
-    Cache,
-    Codes,
-    Cost,
-    Counterfactuals,
-    Dataset,
-    Executor,
-    FittedDistance,
-    Ints,
-    Ledger,
-    Model,
-    Rows,
-    Search,
-    SearchTask,
-    Section,
-)
-from cfeval_cli.core.counterfactual import editable
-from cfeval_cli.core.scratch import Scratch
-from cfeval_cli.errors import Failure
-from cfeval_cli.pipeline.chunks import ADVICE, Joined, Part, Work, draw_sample, map_chunks
+from cfeval_cli.core import NO_FEATURE, Access, Counterfactuals, Ints, Rows, Section
+from cfeval_cli.core.fingerprint import of_component, of_work
+from cfeval_cli.pipeline.context import RunContext, index_without_copy
+from cfeval_cli.pipeline.model_checks import get_tolerance
+from cfeval_cli.pipeline.search_job import SearchJob, check_counterfactuals, find_counterfactuals
+
+Edits = Mapping[Access, Counterfactuals]  # by the level of access at which they were searched
 
 
-def stream_name(access: Access) -> str:
-    """Return the name under which a search draws: without the explainer, so that equal features get equal edits."""
-    return f"search.{access.name.lower()}"
+def find_explained(features: Ints) -> Ints:
+    """Return the instances for which any features (N, k) are selected."""
+    return np.flatnonzero((features != NO_FEATURE).any(axis=1))
 
 
-@dataclass(frozen=True)
-class Job:
-    """One search's work on some instances at one level of access."""
-
-    search: Search
-    dataset: Dataset
-    model: Model
-    measure: FittedDistance
-    access: Access
-    seed: int
-    rows: Rows
-    features: Ints  # (N, k) of each instance that may be edited
-
-    @property
-    def component(self) -> str:
-        """Under which name it asks the model, and draws."""
-        return stream_name(self.access)
+def search_explained_instances(
+    context: RunContext, features: Ints, component: str, advance: Callable[[int], None]
+) -> Edits:
+    """Return counterfactuals of the explained instances, of which the selected features (N, k) may be edited."""
+    places = index_without_copy(find_explained(features), len(features))
+    return search_counterfactuals(context, context.rows.take(places), features[places], component, advance, keep=True)
 
 
-def find(
-    job: Job,
-    executor: Executor,
-    cache: Cache,
-    advance: Callable[[int], None],
-    *,
-    section: Section,
-    scratch: Scratch | None = None,
-) -> Joined:
-    """Search counterfactuals of all instances; the arrays are the fields of `Counterfactuals`."""
-    step = job.search.chunk(job.dataset, job.features.shape[1])
-    inputs = (job.rows.ids, job.rows.labels, job.rows.codes, job.features)
-    work = Work(job.component, job, _find, inputs, section, step)
-    return map_chunks(work, executor, cache, advance, scratch or Scratch())
-
-
-def check_sample(job: Job, done: Joined, tolerance: float) -> None:
-    """Ask the model again about a few counterfactuals from the cache and from worker processes; Failure if it differs.
-
-    These evaluations are not part of any component's cost.
-    """
-    every = Counterfactuals(**done.arrays)
-    for origin, places in draw_sample(job.seed, job.component, done.cached, done.elsewhere).items():
-        some, edits = job.rows.take(places), every.take(places)
-        client = Ledger().open_client(job.model, job.access, job.component, padded=job.dataset.padded)
-        if edits.codes is not None:
-            labels, probability = client.predict_with_proba(edits.codes, some.labels)
-        elif edits.vectors is not None:
-            labels, probability = client.evaluate_moved(some.codes, edits.features, edits.vectors, some.labels)
-        else:
-            continue
-        before, now = (np.array(job.dataset.classes)[one].tolist() for one in (edits.labels, labels))
-        differs = labels != edits.labels
-        if probability is not None and edits.probability is not None:
-            differs = np.abs(probability - edits.probability) > tolerance
-            before, now = ([f"{p:.8g}" for p in one] for one in (edits.probability, probability))
-        if differs.any():
-            row = int(differs.argmax())
-            what = "class" if probability is None else f"P({job.dataset.classes[some.labels[row]]})"
-            raise Failure(
-                f"{job.component}, instance {some.ids[row]}: the counterfactual {origin} has {what} = {before[row]}, "
-                f"and evaluated again {what} = {now[row]}. {ADVICE[origin]}"
-            )
-
-
-def _find(job: Job, places: Ints) -> list[Part]:
-    """A chunk of instances, here or in another process."""
-    begun, ledger, rows = time.perf_counter(), Ledger(), job.rows.take(places)
-    task = SearchTask(
-        rows.ids,
-        rows.codes,
-        rows.labels,
-        seed=job.seed,
-        component=job.component,
-        features=editable(job.dataset, job.features[places]),
-        dataset=job.dataset,
-        model=ledger.open_client(job.model, job.access, job.component, padded=job.dataset.padded),
-        measure=job.measure,
-    )
-    found = job.search.find(task)
-    _check(job, rows.codes, found)
-    columns = {field.name: getattr(found, field.name) for field in fields(found)}
-    arrays = {name: array for name, array in columns.items() if array is not None}
-    return [Part(arrays, ledger.cost(job.component) + Cost(seconds=time.perf_counter() - begun))]
-
-
-def _check(job: Job, codes: Codes, found: Counterfactuals) -> None:
-    """Believe no search, a user's own may be among them, that it keeps what may not change."""
-    if found.codes is None or not job.dataset.constrained:
-        return
-    for j, feature in enumerate(job.dataset.features):
-        if not feature.may(codes[:, j], found.codes[:, j]).all():
-            raise Failure(f"{type(job.search).__name__} changed {feature.name} as the dataset does not allow.")
+def search_counterfactuals(
+    context: RunContext, rows: Rows, features: Ints, component: str, advance: Callable[[int], None], *, keep: bool
+) -> Edits:
+    """Counterfactuals of some instances at each level of access that the search has; `keep` them for later runs."""
+    plan, found = context.plan, {}
+    for level, measure in context.distances.items():
+        job = SearchJob(plan.search, context.dataset, context.model, measure, level, plan.settings.seed, rows, features)
+        parts = (context.subject_hash, of_component(plan.search), of_component(plan.distance), level.name, job.seed)
+        key = of_work(SearchJob, *parts) if keep else None
+        section = Section(key, f"{context.dataset.name}, {job.component}, seed {job.seed}")
+        done = find_counterfactuals(
+            job, plan.executor, context.cache, advance, section=section, scratch=context.scratch
+        )
+        check_counterfactuals(job, done, get_tolerance(context.probabilities))
+        found[level] = Counterfactuals(**done.arrays)
+        context.ledger.book(component.format(level=level.name.lower()), done.cost)
+    return found

@@ -8,7 +8,7 @@ import numpy as np
 
 from cfeval_cli.core import NO_FEATURE, Access, Batch, ExplainerResult, Floats, Ints, Ledger, Probabilistic
 from cfeval_cli.explainer.omission import Omission
-from cfeval_cli.pipeline.context import Study
+from cfeval_cli.pipeline.context import RunContext
 from cfeval_cli.removal.marginal import Marginal
 from cfeval_cli.seeding import make_stream
 from cfeval_cli.statistics.student_t import compute_t_interval
@@ -21,30 +21,30 @@ _DRAWS = 5  # values that take the place of a removed feature
 _CONFIDENCE = 0.99
 
 
-def find_reversed_signs(study: Study, name: str, done: ExplainerResult) -> str | None:
+def find_reversed_signs(context: RunContext, name: str, done: ExplainerResult) -> str | None:
     """Return a warning if scores agree with the model for one predicted class and are reversed for another.
 
     The scores of a sample are compared with the drops in probability when single features are removed. These
     evaluations are not part of any component's cost.
     """
-    explainer = study.plan.explainers[name]
-    if explainer.portable or not explainer.effects or not isinstance(study.model, Probabilistic):
+    explainer = context.plan.explainers[name]
+    if explainer.portable or not explainer.effects or not isinstance(context.model, Probabilistic):
         return None
-    rows = _sample(study, name, done)
+    rows = _sample(context, name, done)
     if not len(rows):
         return None
-    agreement = _agreement(done, rows, _drops(study, rows))
+    agreement = _agreement(done, rows, _drops(context, rows))
     means = {}
-    for label in np.unique(study.rows.labels[rows]).tolist():
-        values = agreement[study.rows.labels[rows] == label]
+    for label in np.unique(context.rows.labels[rows]).tolist():
+        values = agreement[context.rows.labels[rows] == label]
         mean = compute_t_interval(values[np.isfinite(values)], _CONFIDENCE)
         if mean.low > 0 or mean.high < 0:
             means[label] = mean.mean
     agreeing, turned = ([label for label, mean in means.items() if mean * sign > 0] for sign in (1, -1))
     if not agreeing or not turned:
         return None
-    said = {label: f"{study.dataset.classes[label]} ({mean:+.2f})" for label, mean in means.items()}
-    those = ", ".join(study.dataset.classes[label] for label in turned)
+    said = {label: f"{context.dataset.classes[label]} ({mean:+.2f})" for label, mean in means.items()}
+    those = ", ".join(context.dataset.classes[label] for label in turned)
     warning = (
         f"explainer.{name}: the scores seem to have the wrong sign where the model predicts {those}. Their mean rank "
         "correlation with the drop in probability when a feature is removed, by predicted class: "
@@ -56,22 +56,22 @@ def find_reversed_signs(study: Study, name: str, done: ExplainerResult) -> str |
     return warning
 
 
-def _sample(study: Study, name: str, done: ExplainerResult) -> Ints:
+def _sample(context: RunContext, name: str, done: ExplainerResult) -> Ints:
     """Return rows of explained instances, as many of each predicted class, without classes that have too few."""
-    order = make_stream(study.plan.settings.seed, f"signs.{name}").permutation(len(study.rows))
+    order = make_stream(context.plan.settings.seed, f"signs.{name}").permutation(len(context.rows))
     explained = order[(done.explanation.features[order] != NO_FEATURE).sum(axis=1) > 1]
-    labels = study.rows.labels[explained]
+    labels = context.rows.labels[explained]
     parts = [explained[labels == label][:_SAMPLE] for label in np.unique(labels)]
     return np.sort(np.concatenate([explained[:0], *(part for part in parts if len(part) >= _LEAST)]))
 
 
-def _drops(study: Study, rows: Ints) -> Floats:
+def _drops(context: RunContext, rows: Ints) -> Floats:
     """Return the drop (n, M) in the probability of the predicted class when each feature is removed."""
-    client = Ledger().open_client(study.model, Access.PROBABILITY, "signs", padded=study.dataset.padded)
-    some, way = study.rows.take(rows), Marginal(draws=_DRAWS)
-    explain = Omission({way.name: way}, removal=way.name).fit(study.dataset, client)
-    batch = Batch(some.ids, some.codes, some.labels, seed=study.plan.settings.seed, component="signs")
-    return explain(batch).table(study.dataset.width)
+    client = Ledger().open_client(context.model, Access.PROBABILITY, "signs", padded=context.dataset.padded)
+    some, way = context.rows.take(rows), Marginal(draws=_DRAWS)
+    explain = Omission({way.name: way}, removal=way.name).fit(context.dataset, client)
+    batch = Batch(some.ids, some.codes, some.labels, seed=context.plan.settings.seed, component="signs")
+    return explain(batch).table(context.dataset.width)
 
 
 def _agreement(done: ExplainerResult, rows: Ints, drops: Floats) -> Floats:

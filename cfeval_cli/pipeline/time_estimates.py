@@ -3,34 +3,34 @@
 from __future__ import annotations
 
 from cfeval_cli.core import HasAnalyticGradient, Ints, SupportsEdits
-from cfeval_cli.pipeline.context import Study
-from cfeval_cli.pipeline.progress import Estimate
+from cfeval_cli.pipeline.context import RunContext
+from cfeval_cli.pipeline.progress import TimeEstimate
 
 
-def estimate_explainer(study: Study, name: str, seconds_per_row: float) -> Estimate:
+def estimate_explainer(context: RunContext, name: str, seconds_per_row: float) -> TimeEstimate:
     """Return the estimate for one explainer, whose items are instances."""
-    workload = study.plan.explainers[name].workload(study.spec)
+    workload = context.plan.explainers[name].workload(context.spec)
     settings = [f"explainer.{name}.{key}" for key in workload.settings]
     seconds = None if workload.evaluations is None else workload.evaluations * seconds_per_row
-    return Estimate(" or ".join([*settings, "n_explain"]), seconds)
+    return TimeEstimate(" or ".join([*settings, "n_explain"]), seconds)
 
 
-def estimate_search(study: Study, features: Ints, seconds_per_row: float) -> Estimate:
+def estimate_search(context: RunContext, features: Ints, seconds_per_row: float) -> TimeEstimate:
     """Return the estimate for the search, whose items are instances at each level of access."""
-    search = study.plan.search
-    workload = search.workload(study.dataset, features)
+    search = context.plan.search
+    workload = search.workload(context.dataset, features)
     # Such models evaluate edits in a fraction of the time that whole rows take.
-    is_fast = isinstance(study.model, HasAnalyticGradient if search.moves else SupportsEdits)
+    is_fast = isinstance(context.model, HasAnalyticGradient if search.moves else SupportsEdits)
     seconds = None if workload.evaluations is None or is_fast else workload.evaluations * seconds_per_row
-    return Estimate(" or ".join([*workload.settings, "n_explain"]), seconds)
+    return TimeEstimate(" or ".join([*workload.settings, "n_explain"]), seconds)
 
 
-def estimate_repetition(study: Study) -> Estimate:
+def estimate_repetition(context: RunContext) -> TimeEstimate:
     """Return the estimate for explaining again, whose items are instances of each explainer."""
     costs = [
-        study.ledger.cost(component)
-        for component in study.ledger.rows
+        context.ledger.cost(component)
+        for component in context.ledger.rows
         if component.startswith(("explainer.", "search."))
     ]
-    items = len(study.plan.explainers) * max(1, len(study.instances))
-    return Estimate("noise", sum(cost.seconds for cost in costs) / items)
+    items = len(context.plan.explainers) * max(1, len(context.instances))
+    return TimeEstimate("noise", sum(cost.seconds for cost in costs) / items)

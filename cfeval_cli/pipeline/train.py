@@ -8,11 +8,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from cfeval_cli.core import Cache, Dataset, DistilledModel, HasArrays, Model, Restorable, Section, Trainable
+from cfeval_cli.core import Cache, Dataset, DistilledModel, HasArrays, Model, Restorable, Section
 from cfeval_cli.core.files import restore_working_directory
 from cfeval_cli.core.fingerprint import of_component, of_work
-from cfeval_cli.model.outside import Given
-from cfeval_cli.pipeline.context import predicted
+from cfeval_cli.pipeline.data import restore_original_texts
+from cfeval_cli.pipeline.model_checks import compute_predictions
 from cfeval_cli.settings.plan import Plan
 from cfeval_cli.statistics.auc import compute_auc
 from cfeval_cli.statistics.proportion import compute_proportion_interval
@@ -20,21 +20,16 @@ from cfeval_cli.statistics.proportion import compute_proportion_interval
 _MODEL = b"model"  # in the place of an instance
 
 
-def read_texts_as_written(model: Trainable, dataset: Dataset) -> Dataset:
-    """Return the dataset as the model reads it: a model made elsewhere gets the original texts."""
-    return dataset.with_spellings() if isinstance(model, Given) else dataset
-
-
 def relabel_by_teacher(plan: Plan, dataset: Dataset, cache: Cache, teacher: Model | None = None) -> Dataset:
     """Return the data that the model learns from; a distilled model learns its teacher's predictions."""
     if not isinstance(plan.model, DistilledModel):
         return dataset
-    shown = read_texts_as_written(plan.model.teacher, dataset)
+    shown = restore_original_texts(plan.model.teacher, dataset)
     if teacher is None:
         theirs = replace(plan, model=plan.model.teacher)
         teacher = train_model(theirs, relabel_by_teacher(theirs, shown, cache), cache)
     parts = {name: getattr(dataset, name) for name in ("train", "validation", "test")}
-    labels = {name: predicted(teacher, shown, getattr(shown, name).codes)[0] for name in parts}
+    labels = {name: compute_predictions(teacher, shown, getattr(shown, name).codes)[0] for name in parts}
     return replace(dataset, **{name: replace(part, labels=labels[name]) for name, part in parts.items()})
 
 
@@ -63,7 +58,7 @@ def measure_quality(model: Model, dataset: Dataset) -> tuple[dict[str, dict[str,
     started = time.perf_counter()
     quality: dict[str, dict[str, float]] = {"accuracy": {}, "majority": {}, "auc": {}}
     for name, split in (("train", dataset.train), ("validation", dataset.validation), ("test", dataset.test)):
-        labels, probabilities = predicted(model, dataset, split.codes)
+        labels, probabilities = compute_predictions(model, dataset, split.codes)
         quality["accuracy"][name] = float((labels == split.labels).mean())
         quality["majority"][name] = float(np.bincount(split.labels).max() / len(split))
         area = float("nan") if probabilities is None else compute_auc(split.labels, probabilities)
@@ -75,7 +70,7 @@ def measure_quality(model: Model, dataset: Dataset) -> tuple[dict[str, dict[str,
 
 def measure_fidelity(model: Model, learned: Dataset, confidence: float) -> dict[str, float]:
     """Return the share of test rows on which the model agrees with its teacher, with its exact interval."""
-    said = predicted(model, learned, learned.test.codes)[0]
+    said = compute_predictions(model, learned, learned.test.codes)[0]
     alike, rows = int((said == learned.test.labels).sum()), len(learned.test)
     low, high = compute_proportion_interval(alike, rows, confidence)
     return {"test": alike / rows, "low": low, "high": high, "rows": rows}

@@ -12,10 +12,16 @@ import numpy as np
 from cfeval_cli.core import Dataset, Floats, Ints, Ledger, Model, Rows, Section, Truth, TruthEstimate
 from cfeval_cli.core.fingerprint import of_component, of_work
 from cfeval_cli.errors import Failure
-from cfeval_cli.pipeline.chunks import ADVICE, Joined, Part, Work, draw_sample, map_chunks
-from cfeval_cli.pipeline.context import Study
-from cfeval_cli.pipeline.evaluate import as_slice
-from cfeval_cli.pipeline.model_checks import answers, tolerance_of
+from cfeval_cli.pipeline.chunks import (
+    ADVICE,
+    ChunkedComputation,
+    JoinedResults,
+    UnitResult,
+    compute_in_chunks,
+    draw_verified_instances,
+)
+from cfeval_cli.pipeline.context import RunContext, index_without_copy
+from cfeval_cli.pipeline.model_checks import evaluate_model, get_tolerance
 from cfeval_cli.seeding import make_stream
 
 log = logging.getLogger("cfeval")
@@ -36,48 +42,48 @@ class TruthJob:
     rows: Rows
 
 
-def compute_truths(study: Study, advance: Callable[[int], None]) -> dict[str, TruthEstimate]:
+def compute_truths(context: RunContext, advance: Callable[[int], None]) -> dict[str, TruthEstimate]:
     """All of them, by name."""
     found = {}
-    for name, truth in study.plan.truths.items():
-        found[name] = _compute_truth(study, name, truth)
-        study.scratch.release()
+    for name, truth in context.plan.truths.items():
+        found[name] = _compute_truth(context, name, truth)
+        context.scratch.release()
         advance(1)
     return found
 
 
-def select_instances(study: Study, truth: Truth) -> Ints:
+def select_instances(context: RunContext, truth: Truth) -> Ints:
     """The instances, as places, on which a truth that asks the model is computed: as many as the settings allow."""
-    plan, size = study.plan, len(study.rows)
+    plan, size = context.plan, len(context.rows)
     most = min(
         size,
         size if plan.settings.reference is None else plan.settings.reference,
-        plan.settings.budget // max(1, truth.cost(study.spec)),
+        plan.settings.budget // max(1, truth.cost(context.spec)),
     )
     return np.sort(make_stream(plan.settings.seed, "reference").permutation(size)[: max(1, most)])
 
 
-def _compute_truth(study: Study, name: str, truth: Truth) -> TruthEstimate:
+def _compute_truth(context: RunContext, name: str, truth: Truth) -> TruthEstimate:
     """One of them: where it asks the model on some instances and NaN on all others, else on all."""
-    asks, rows, identity = truth.asks(study.spec), study.rows, of_component(truth)
-    places = select_instances(study, truth) if asks else np.arange(len(rows))
+    asks, rows, identity = truth.asks(context.spec), context.rows, of_component(truth)
+    places = select_instances(context, truth) if asks else np.arange(len(rows))
     if asks:
-        _tell(study, name, truth, len(places))
-        rows = rows.take(as_slice(places, len(rows)))
+        _tell(context, name, truth, len(places))
+        rows = rows.take(index_without_copy(places, len(rows)))
     # what is read off the model takes less time to compute again than to store
-    key = of_work(TruthJob, identity, study.identity) if asks else None
-    section = Section(key, f"{study.dataset.name}, truth.{name}")
-    job = TruthJob(truth, study.dataset, study.model, rows)
+    key = of_work(TruthJob, identity, context.subject_hash) if asks else None
+    section = Section(key, f"{context.dataset.name}, truth.{name}")
+    job = TruthJob(truth, context.dataset, context.model, rows)
     inputs = (rows.ids, rows.labels, rows.codes)
-    work = Work(f"truth.{name}", job, _compute_chunk, inputs, section, _CHUNK if asks else _SLAB)
-    done = map_chunks(work, study.plan.executor, study.cache, lambda _: None, study.scratch)
+    work = ChunkedComputation(f"truth.{name}", job, _compute_chunk, inputs, section, _CHUNK if asks else _SLAB)
+    done = compute_in_chunks(work, context.plan.executor, context.cache, lambda _: None, context.scratch)
     if identity is not None:  # else it may give other values each time
-        _check_sample(study, job, work.name, done)
+        _check_sample(context, job, work.name, done)
     importance = done.arrays["importance"]
     error = done.arrays["error"] if done.arrays["sampled"].any() else None
-    if len(rows) < len(study.rows):
-        importance = study.scratch.keep({"importance": _spread(importance, places, len(study.rows))})["importance"]
-        error = None if error is None else _spread(error, places, len(study.rows))
+    if len(rows) < len(context.rows):
+        importance = context.scratch.keep({"importance": _spread(importance, places, len(context.rows))})["importance"]
+        error = None if error is None else _spread(error, places, len(context.rows))
     return TruthEstimate(importance, error, "; ".join(done.notes))
 
 
@@ -88,22 +94,22 @@ def _spread(values: Floats, places: Ints, size: int) -> Floats:
     return spread
 
 
-def _tell(study: Study, name: str, truth: Truth, many: int) -> None:
+def _tell(context: RunContext, name: str, truth: Truth, many: int) -> None:
     """How long it may take, by a few rows that the model is asked about: for people only, no result depends on it."""
-    rows = many * truth.cost(study.spec)
-    codes = study.dataset.train.codes[:_TRIED]
+    rows = many * truth.cost(context.spec)
+    codes = context.dataset.train.codes[:_TRIED]
     begun = time.perf_counter()
-    answers(study.model, study.dataset, codes)
+    evaluate_model(context.model, context.dataset, codes)
     seconds = rows * (time.perf_counter() - begun) / max(1, len(codes))
     log.log(
         logging.WARNING if seconds > _LONG else logging.INFO,
         "truth.%s: up to %s model rows on %s instances, about %.0f s of one core at most; a smaller reference "
         "(now %s) or truth.budget (now %s) shortens it",
-        name, f"{rows:,}", f"{many:,}", seconds, study.plan.settings.reference, study.plan.settings.budget,
+        name, f"{rows:,}", f"{many:,}", seconds, context.plan.settings.reference, context.plan.settings.budget,
     )  # fmt: skip
 
 
-def _compute_chunk(job: TruthJob, places: Ints) -> list[Part]:
+def _compute_chunk(job: TruthJob, places: Ints) -> list[UnitResult]:
     """Of some instances, here or in another process; what a truth asks of the model is on nobody's account."""
     client = Ledger().open_client(job.model, job.truth.access, f"truth.{job.truth.name}", padded=job.dataset.padded)
     known = job.truth.found(job.dataset, client, job.rows.take(places))
@@ -112,13 +118,15 @@ def _compute_chunk(job: TruthJob, places: Ints) -> list[Part]:
         "error": np.zeros(len(places)) if known.error is None else known.error,
         "sampled": np.full(len(places), known.error is not None),
     }
-    return [Part(arrays, note=known.method)]
+    return [UnitResult(arrays, note=known.method)]
 
 
-def _check_sample(study: Study, job: TruthJob, name: str, done: Joined) -> None:
+def _check_sample(context: RunContext, job: TruthJob, name: str, done: JoinedResults) -> None:
     """Recompute a few of the values from the cache and from worker processes; Failure if one differs."""
-    tolerance = tolerance_of(study.probabilities)
-    for origin, places in draw_sample(study.plan.settings.seed, name, done.cached, done.elsewhere).items():
+    tolerance = get_tolerance(context.probabilities)
+    for origin, places in draw_verified_instances(
+        context.plan.settings.seed, name, done.cached, done.from_workers
+    ).items():
         before, now = done.arrays["importance"][places], _compute_chunk(job, places)[0].arrays["importance"]
         scale = np.abs(np.where(np.isfinite(now), now, 0.0)).max(axis=1, initial=1.0, keepdims=True)
         differs = ~np.isclose(before, now, rtol=0.0, atol=tolerance * scale, equal_nan=True)
@@ -126,6 +134,6 @@ def _check_sample(study: Study, job: TruthJob, name: str, done: Joined) -> None:
             row, feature = (int(one[0]) for one in np.nonzero(differs))
             raise Failure(
                 f"{name}, instance {job.rows.ids[places[row]]}: the value {origin} gives "
-                f"{study.dataset.features[feature].name} an importance of {before[row, feature]:.8g}, and computed "
+                f"{context.dataset.features[feature].name} an importance of {before[row, feature]:.8g}, and computed "
                 f"again it is {now[row, feature]:.8g}. {ADVICE[origin]}"
             )

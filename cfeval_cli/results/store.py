@@ -379,7 +379,7 @@ class RunFolder:
         """All explanations so far, and what they cost."""
         entries = {
             name: {
-                "known": done.known,
+                "known": done.n_cached,
                 "seconds": round(done.cost.seconds, 3),
                 "faults": len(done.faults),
                 "reasons": done.reasons,

@@ -9,8 +9,8 @@ from cfeval_cli.core import ABSENT, Access, ModelSpec
 from cfeval_cli.core.ranking import top
 from cfeval_cli.errors import UserError
 from cfeval_cli.pipeline import train
-from cfeval_cli.pipeline.context import prepare
-from cfeval_cli.pipeline.evaluate import edits_of
+from cfeval_cli.pipeline.context import create_context
+from cfeval_cli.pipeline.search import search_counterfactuals
 from cfeval_cli.search.discrete import Discrete
 from cfeval_cli.search.exact import Exact
 from tests.inside import planned
@@ -33,14 +33,14 @@ def study(request, adults):
         pytest.skip(f"no source has the data: {error}")
     dataset = made.dataset.load(made.settings.data_dir, made.settings.seed)
     model = made.model.fit(dataset, made.settings.seed)
-    return prepare(made.applied(ModelSpec(dataset, type(model))), dataset, model)
+    return create_context(made.applied(ModelSpec(dataset, type(model))), dataset, model)
 
 
 def found_by(study, search, features, level):
     other = replace(study, plan=replace(study.plan, search=search, levels=(level,)))
     measures = {level: study.plan.distance.fit(study.dataset, study.model, level)}
     made = replace(other, measures=measures)
-    return edits_of(made, study.rows, features, "test", lambda _: None, keep=False)[level]
+    return search_counterfactuals(made, study.rows, features, "test", lambda _: None, keep=False)[level]
 
 
 def test_continuous_is_within_1_percent_of_the_optimum_and_exact_is_a_lower_bound(study):

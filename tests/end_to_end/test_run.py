@@ -444,13 +444,13 @@ def test_two_explainers_that_say_the_same_get_the_same_scores(toy, made):
 def test_an_explainer_that_follows_from_another_is_not_computed_again_and_costs_what_it_would(toy, made, monkeypatch):
     few = ("explainer.lime_absolute.n_samples=100", "n_explain=12")
     alone = made(toy, "explainer=[lime_absolute,random]", *few)
-    explain, asked = explain_stage.explain, []
+    explain, asked = explain_stage.compute_explanations, []
 
     def told(job, *rest, **more):
         asked.append(job.name)
         return explain(job, *rest, **more)
 
-    monkeypatch.setattr(explain_stage, "explain", told)
+    monkeypatch.setattr(explain_stage, "compute_explanations", told)
     both = made(toy, "explainer=[lime,lime_absolute,random]", *few, "explainer.lime.n_samples=100")
     assert asked == ["random", "lime"]
     frames = [pd.read_parquet(folder / "explanations.parquet") for folder in (alone, both)]

@@ -14,7 +14,7 @@ import pytest
 
 from cfeval_cli.cli import data as data_command
 from cfeval_cli.errors import Failure, UserError
-from cfeval_cli.pipeline.context import to_explain
+from cfeval_cli.pipeline.context import select_explained_instances
 from cfeval_cli.report.page import build
 from cfeval_cli.results.read import read
 from tests import inside
@@ -230,7 +230,7 @@ def test_classes_in_another_order_are_doubted(toy, tmp_path, monkeypatch, caplog
 
 def test_an_explanation_file_that_covers_some_instances(toy, tmp_path, monkeypatch):
     plan = inside.planned(*toy.arguments[2:], folder=toy.folder / "conf")
-    ids = to_explain(plan.dataset.load(plan.settings.data_dir, 0), 0, 40).ids
+    ids = select_explained_instances(plan.dataset.load(plan.settings.data_dir, 0), 0, 40).ids
     frame = pd.DataFrame({"instance": ids, "size": 2.0, "colour": 1.0, "shape": -1.0, "weight": 0.0})
     frame[:30].to_csv(tmp_path / "some.csv", index=False)
     frame.rename(columns={"colour": "color"}).to_csv(tmp_path / "misspelt.csv", index=False)

@@ -11,7 +11,7 @@ from cfeval_cli.model.estimator import Estimator
 from cfeval_cli.model.logistic import Logistic
 from cfeval_cli.model.mlp import Mlp
 from cfeval_cli.model.tree import Tree
-from cfeval_cli.pipeline.model_checks import answers
+from cfeval_cli.pipeline.model_checks import evaluate_model
 from tests.problems import make_dataset, make_mixed, make_text
 
 RATES = {"learning_rate": {"tabular": 0.05, "text": 0.05}, "batch_size": {"tabular": 32, "text": 32}, "max_epochs": 4}
@@ -54,10 +54,10 @@ def test_changing_what_it_is_not_shown_moves_no_prediction(kind, blind):
     codes = dataset.test.codes.copy()
     for j in hidden:
         codes[:, j] = rng.integers(0, len(dataset.features[j].values), len(codes))
-    assert np.array_equal(answers(model, dataset, codes), answers(model, dataset, dataset.test.codes))
+    assert np.array_equal(evaluate_model(model, dataset, codes), evaluate_model(model, dataset, dataset.test.codes))
     for j in shown:
         codes[:, j] = rng.integers(0, len(dataset.features[j].values), len(codes))
-    assert not np.array_equal(answers(model, dataset, codes), answers(model, dataset, dataset.test.codes))
+    assert not np.array_equal(evaluate_model(model, dataset, codes), evaluate_model(model, dataset, dataset.test.codes))
     assert isinstance(settings, SupportsFeatureSubset) and ModelSpec.from_settings(dataset, settings).blind
     assert not ModelSpec.from_settings(dataset, KINDS[kind]()).blind
 

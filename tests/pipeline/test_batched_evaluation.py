@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from cfeval_cli.errors import Failure
-from cfeval_cli.pipeline.batched_evaluation import Together
+from cfeval_cli.pipeline.batched_evaluation import BatchedEvaluation
 
 WIDTH = 3
 
@@ -33,7 +33,7 @@ class Model:
 class Work:
     """A chain of questions, each of which depends on the answer to the one before."""
 
-    together: Together
+    together: BatchedEvaluation
     model: Model
     seed: int
     steps: int
@@ -43,7 +43,7 @@ class Work:
         rng, total = np.random.default_rng(self.seed), 0.0
         for _ in range(self.steps):
             codes = rng.integers(0, 9, (self.rows, WIDTH)) + int(abs(total) * 10)
-            total += float(self.together.ask(self.model, codes).sum())
+            total += float(self.together.evaluate(self.model, codes).sum())
         return self.seed, total
 
 
@@ -54,7 +54,7 @@ def works(together, model, seed=0, size=9, most=40):
 
 @pytest.mark.parametrize("seed", range(8))
 def test_the_results_are_those_of_each_alone_and_the_calls_as_many_as_the_longest_needs(seed):
-    model, together = Model(), Together()
+    model, together = Model(), BatchedEvaluation()
     todo = works(together, model, seed)
     alone = [work() for work in todo]
     rows, longest = sum(model.calls), max(work.steps for work in todo)
@@ -65,8 +65,8 @@ def test_the_results_are_those_of_each_alone_and_the_calls_as_many_as_the_longes
 
 
 def test_no_call_has_many_more_rows_than_one_of_them_asks_about(monkeypatch):
-    monkeypatch.setattr("cfeval_cli.pipeline.batched_evaluation._ROWS", 50)
-    model, together = Model(), Together()
+    monkeypatch.setattr("cfeval_cli.pipeline.batched_evaluation._MAX_ROWS", 50)
+    model, together = Model(), BatchedEvaluation()
     todo = works(together, model, 3, size=12)
     alone = [work() for work in todo]
     model.calls.clear()
@@ -75,11 +75,11 @@ def test_no_call_has_many_more_rows_than_one_of_them_asks_about(monkeypatch):
 
 
 def test_who_asks_what_the_model_refuses_is_told_so_and_nobody_else():
-    model, together = Model(refuses=77), Together()
+    model, together = Model(refuses=77), BatchedEvaluation()
 
     def bad():
         try:
-            return together.ask(model, np.full((2, WIDTH), 77))
+            return together.evaluate(model, np.full((2, WIDTH), 77))
         except ValueError as error:
             return str(error)
 
@@ -89,26 +89,26 @@ def test_who_asks_what_the_model_refuses_is_told_so_and_nobody_else():
 
 
 def test_an_answer_of_another_length_is_not_dealt_out():
-    model, together = Model(short=True), Together()
+    model, together = Model(short=True), BatchedEvaluation()
 
     def ask(size):
-        return len(together.ask(model, np.zeros((size, WIDTH), int)))
+        return len(together.evaluate(model, np.zeros((size, WIDTH), int)))
 
     assert together.run([lambda: ask(3), lambda: ask(4), lambda: ask(9)]) == [3, 4, 1]
 
 
 def test_what_is_raised_ends_all_of_it_and_the_next_begins_anew():
-    model, together, left = Model(), Together(), []
+    model, together, left = Model(), BatchedEvaluation(), []
 
     def waits():
         try:
-            together.ask(model, np.zeros((1, WIDTH), int))
-            together.ask(model, np.zeros((1, WIDTH), int))
+            together.evaluate(model, np.zeros((1, WIDTH), int))
+            together.evaluate(model, np.zeros((1, WIDTH), int))
         finally:
             left.append(True)
 
     def fails():
-        together.ask(model, np.zeros((1, WIDTH), int))
+        together.evaluate(model, np.zeros((1, WIDTH), int))
         raise Failure("that is enough")
 
     with pytest.raises(Failure, match="that is enough"):
@@ -139,14 +139,14 @@ def late(ask):
 def test_who_draws_from_a_generator_of_all_draws_what_it_would_alone(draws):
     """The first to wait sees it put back by the last, unless somebody looks."""
     state = np.random.get_state(), random.getstate()
-    model, together = Model(), Together()
+    model, together = Model(), BatchedEvaluation()
 
     def work(place):
         steps = 3 - place % 3
 
         def ask():
             codes = np.full((2, WIDTH), place)
-            return [float(together.ask(model, codes).sum()) for _ in range(steps)][-1]
+            return [float(together.evaluate(model, codes).sum()) for _ in range(steps)][-1]
 
         return draws(ask)
 
@@ -163,13 +163,13 @@ def test_who_draws_from_a_generator_of_all_draws_what_it_would_alone(draws):
 
 
 def test_each_keeps_the_context_that_it_set_and_threads_of_its_own_are_answered_at_once():
-    word, model, together = contextvars.ContextVar("word", default=""), Model(), Together()
+    word, model, together = contextvars.ContextVar("word", default=""), Model(), BatchedEvaluation()
 
     def work(place):
         word.set(f"{place}")
-        together.ask(model, np.zeros((1, WIDTH), int))
+        together.evaluate(model, np.zeros((1, WIDTH), int))
         told = []
-        thread = threading.Thread(target=lambda: told.append(together.ask(model, np.zeros((4, WIDTH), int))))
+        thread = threading.Thread(target=lambda: told.append(together.evaluate(model, np.zeros((4, WIDTH), int))))
         thread.start()
         thread.join()
         return word.get(), len(told[0])

@@ -1,4 +1,4 @@
-"""Bounds against brute force: every explanation of every instance, and every way to combine them."""
+"""FeatureSetBounds against brute force: every explanation of every instance, and every way to combine them."""
 
 from itertools import permutations, product
 
@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 
 from cfeval_cli.core import ABSENT, ModelSpec
 from cfeval_cli.pipeline import bounds
-from cfeval_cli.pipeline.bounds import Bounds, Goal, Pool, compute_bounds
-from cfeval_cli.pipeline.context import prepare
+from cfeval_cli.pipeline.bounds import FeatureSetBounds, Goal, Pool, compute_bounds
+from cfeval_cli.pipeline.context import create_context
 from tests.inside import planned
 from tests.problems import logit, make_dataset, make_linear, sigmoid
 
 
-def study(dataset, model, *overrides):
+def context(dataset, model, *overrides):
     plan = planned("cache=off", "n_jobs=1", "explainer=[random,lr]", *overrides)
-    return prepare(plan.applied(ModelSpec(dataset, type(model))), dataset, model)
+    return create_context(plan.applied(ModelSpec(dataset, type(model))), dataset, model)
 
 
 def truths(made):
@@ -65,7 +65,7 @@ def test_gold_is_shared_over_all_instances_and_over_those_whose_sets_differ(pool
     # one feature each, so that all sets of an instance differ
     features = np.concatenate([np.arange(size) for size in sizes])[:, None]
     made = Pool(member, features, {goal: (n, d)}, {"signed": gold})
-    line = Bounds(made, [goal], np.arange(len(sizes)), True).table().iloc[0]
+    line = FeatureSetBounds(made, [goal], np.arange(len(sizes)), True).table().iloc[0]
     ranges = [np.flatnonzero(member == i) for i in range(len(sizes))]
     ratios = {choice: n[list(choice)].sum() / d[list(choice)].sum() for choice in product(*ranges)}
     extreme = (max if better == "higher" else min)(ratios.values())
@@ -126,7 +126,7 @@ def by_hand(dataset, model, k):
 def test_all_sets_are_tried_and_scored_as_written_out(seed, k):
     dataset = make_dataset([2, 3, 2, 3], n=5, seed=seed, absent=0.2)
     model = make_linear(dataset, seed=seed + 1, dim=2)
-    done = study(dataset, model, f"k={k}", "distance.space=embedding")
+    done = context(dataset, model, f"k={k}", "distance.space=embedding")
     found = compute_bounds(done, truths(done), lambda _: None)
     hand = by_hand(dataset, model, k)
     able = [i for i, row in enumerate(dataset.test.codes) if (row != ABSENT).sum() >= k]
@@ -166,9 +166,9 @@ def test_greedy_says_so_and_is_never_better_than_all_sets(monkeypatch):
     dataset = make_dataset([3, 2, 3, 2, 2], n=12, seed=3)
     model = make_linear(dataset, seed=4)
     fixed = ("k=2", "removal=[zero,mask]", "metric=paper")  # what others have is drawn otherwise for texts
-    done = study(dataset, model, *fixed)
+    done = context(dataset, model, *fixed)
     truth = compute_bounds(done, truths(done), lambda _: None).table()
-    text = study(dataset, model, *fixed)
+    text = context(dataset, model, *fixed)
     object.__setattr__(text.dataset, "kind", "text")  # pairs are enumerated for tables only
     found = compute_bounds(text, truths(text), lambda _: None)
     greedy = found.table()
@@ -187,10 +187,10 @@ def test_greedy_says_so_and_is_never_better_than_all_sets(monkeypatch):
 def test_large_data_is_sampled_so_that_memory_stays_bounded(monkeypatch):
     dataset = make_dataset([2, 2, 2], n=30)
     model = make_linear(dataset)
-    assert len(compute_bounds(study(dataset, model, "bounds=7"), {}, lambda _: None).instances) == 7
+    assert len(compute_bounds(context(dataset, model, "bounds=7"), {}, lambda _: None).instances) == 7
     monkeypatch.setattr(bounds, "_MOST", 60)
-    assert len(compute_bounds(study(dataset, model, "k=2"), {}, lambda _: None).instances) == 10  # 6 ordered pairs each
-    whole = study(dataset, model)
+    assert len(compute_bounds(context(dataset, model, "k=2"), {}, lambda _: None).instances) == 10  # 6 pairs each
+    whole = context(dataset, model)
     monkeypatch.setattr(bounds, "_MOST", 1 << 19)
     expected = compute_bounds(whole, truths(whole), lambda _: None).table()
     monkeypatch.setattr(bounds, "_CHUNK", 7)

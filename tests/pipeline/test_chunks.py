@@ -16,9 +16,11 @@ from cfeval_cli.errors import Failure
 from cfeval_cli.executor.local import Local
 from cfeval_cli.explainer.lime import Lime
 from cfeval_cli.explainer.random import Random
-from cfeval_cli.pipeline import chunks, explain, search, truth
-from cfeval_cli.pipeline.chunks import Joined, Part, Work, map_chunks
-from cfeval_cli.pipeline.context import prepare
+from cfeval_cli.pipeline import chunks, truth
+from cfeval_cli.pipeline.chunks import ChunkedComputation, JoinedResults, UnitResult, compute_in_chunks
+from cfeval_cli.pipeline.context import create_context
+from cfeval_cli.pipeline.explanation_job import ExplanationJob, check_explanations, compute_explanations
+from cfeval_cli.pipeline.search_job import SearchJob, check_counterfactuals, find_counterfactuals
 from cfeval_cli.search.discrete import Discrete
 from tests import inside
 from tests.problems import choose_features, make_dataset, make_linear, predicted
@@ -64,8 +66,8 @@ class ExplainerResult:
 
     def compute(self, model, executor, cache):
         who, code = of_component(self.explainer), of_code(type(self.explainer))
-        job = explain.Job("x", self.explainer, Access.PROBABILITY, DATASET, model, who, code, "subject", 0, ROWS)
-        explain.check_sample(job, explain.explain(job, executor, cache, lambda _: None), 1e-6)
+        job = ExplanationJob("x", self.explainer, Access.PROBABILITY, DATASET, model, who, code, "subject", 0, ROWS)
+        check_explanations(job, compute_explanations(job, executor, cache, lambda _: None), 1e-6)
 
 
 class Searched:
@@ -74,9 +76,9 @@ class Searched:
     def compute(self, model, executor, cache):
         measure, model = Euclidean("onehot").fit(DATASET, model, self.access), self.model(model)
         features = choose_features(DATASET, 2, 0)
-        job = search.Job(Small(), DATASET, model, measure, self.access, 0, ROWS, features)
-        done = search.find(job, executor, cache, lambda _: None, section=Section("section", "label"))
-        search.check_sample(job, done, 1e-6)
+        job = SearchJob(Small(), DATASET, model, measure, self.access, 0, ROWS, features)
+        done = find_counterfactuals(job, executor, cache, lambda _: None, section=Section("section", "label"))
+        check_counterfactuals(job, done, 1e-6)
 
 
 class SearchedByLabels(Searched):
@@ -94,8 +96,8 @@ class TruthComputed:
     def compute(self, model, executor, cache):
         chosen = ("truth=[shapley,contrast]", "gold=contrast", "explainer=[random]", "reference=null")
         plan = inside.planned("cache=off", *chosen).applied(ModelSpec(DATASET, Model))
-        study = prepare(replace(plan, executor=executor), DATASET, model, cache)
-        truth.compute_truths(replace(study, rows=ROWS, identity="the same"), lambda _: None)
+        context = create_context(replace(plan, executor=executor), DATASET, model, cache)
+        truth.compute_truths(replace(context, rows=ROWS, subject_hash="the same"), lambda _: None)
 
 
 @pytest.mark.parametrize(
@@ -134,18 +136,20 @@ def test_an_explainer_that_does_not_declare_that_it_is_deterministic_is_not_comp
 
 def test_samples_are_seeded_small_and_of_both_origins():
     cached, others = np.arange(10), np.arange(10, 12)
-    drawn = chunks.draw_sample(0, "x", cached, others)
+    drawn = chunks.draw_verified_instances(0, "x", cached, others)
     assert {origin: len(places) for origin, places in drawn.items()} == {
         chunks.FROM_CACHE: 3,
         chunks.FROM_WORKERS: 2,
     }
-    again = chunks.draw_sample(0, "x", cached, others)
+    again = chunks.draw_verified_instances(0, "x", cached, others)
     assert all(np.array_equal(drawn[origin], again[origin]) for origin in drawn)
     assert any(
-        not np.array_equal(drawn[chunks.FROM_CACHE], chunks.draw_sample(seed, "x", cached, others)[chunks.FROM_CACHE])
+        not np.array_equal(
+            drawn[chunks.FROM_CACHE], chunks.draw_verified_instances(seed, "x", cached, others)[chunks.FROM_CACHE]
+        )
         for seed in range(1, 5)
     )
-    assert chunks.draw_sample(0, "x", cached[:0], others[:0]) == {}
+    assert chunks.draw_verified_instances(0, "x", cached[:0], others[:0]) == {}
 
 
 SIZE = 50
@@ -161,22 +165,24 @@ def square(shared, places):
         width = len(str(some.max(initial=0)))
         arrays = {"square": np.tile((some**2)[:, None], width), "half": some / 2}
         note = "small" if some.max(initial=0) < 10 else "large"
-        parts.append(Part(arrays, Cost(len(some), 1.0, 0.0, 0.0), note, shared.get(int(some[0]), "")))
+        parts.append(UnitResult(arrays, Cost(len(some), 1.0, 0.0, 0.0), note, shared.get(int(some[0]), "")))
     return parts
 
 
-def work(faults=(), section=SECTION, inputs=(IDS, INPUTS), step=4):
-    return Work("name", dict(faults), square, inputs, section, step, lambda size: [*range(3, size, 3), size])
+def work(faults=(), section=SECTION, inputs=(IDS, INPUTS), unit_size=4):
+    return ChunkedComputation(
+        "name", dict(faults), square, inputs, section, unit_size, lambda size: [*range(3, size, 3), size]
+    )
 
 
 def run(work, executor=HERE, cache=None, **options):
     advanced = []
-    done = map_chunks(work, executor, cache or Off(), advanced.append, scratch.Scratch(), **options)
+    done = compute_in_chunks(work, executor, cache or Off(), advanced.append, scratch.Scratch(), **options)
     assert sum(advanced) == len(work)
     return done
 
 
-def same(one: Joined, two: Joined):
+def same(one: JoinedResults, two: JoinedResults):
     arrays = all(np.array_equal(one.arrays[name], two.arrays[name]) for name in ("square", "half"))
     return arrays and (one.cost, one.notes, one.faults) == (two.cost, two.notes, two.faults)
 
@@ -195,8 +201,8 @@ def test_parts_are_joined_whoever_computed_them_and_whenever(tmp_path, monkeypat
     run(replace(work(), inputs=(IDS[20:32], INPUTS[20:32]), compute=later), cache=cache)
     mixed, warm = run(work(), WORKERS, cache), run(work(), cache=cache)
     assert same(mixed, plain) and same(warm, plain)
-    assert mixed.cached.tolist() == list(range(20, 32)) and not set(mixed.cached) & set(mixed.elsewhere)
-    assert len(warm.cached) == SIZE and len(warm.elsewhere) == 0
+    assert mixed.cached.tolist() == list(range(20, 32)) and not set(mixed.cached) & set(mixed.from_workers)
+    assert len(warm.cached) == SIZE and len(warm.from_workers) == 0
 
 
 def later(shared, places):
@@ -206,10 +212,10 @@ def later(shared, places):
 def test_a_unit_is_known_by_all_of_its_inputs():
     first = work()
     others = [(IDS + 1, INPUTS), (IDS, INPUTS + 1), (IDS.astype(np.int32), INPUTS), (IDS, INPUTS, INPUTS), (IDS,)]
-    keys = [work(inputs=inputs).keys([2])[0] for inputs in others]
-    assert len({*keys, *first.keys([2, 3]), *work(step=3).keys([2])}) == len(others) + 3
+    keys = [work(inputs=inputs).compute_keys([2])[0] for inputs in others]
+    assert len({*keys, *first.compute_keys([2, 3]), *work(unit_size=3).compute_keys([2])}) == len(others) + 3
     again = work(inputs=(IDS.copy(), np.asfortranarray(INPUTS)))
-    assert again.keys(range(13)) == first.keys(range(13))
+    assert again.compute_keys(range(13)) == first.compute_keys(range(13))
 
 
 def test_faults_are_reported_and_not_stored(tmp_path):
@@ -234,7 +240,7 @@ def test_what_is_no_part_is_computed_again(tmp_path):
     plain = run(work(), cache=cache)
     square, cost = np.zeros((4, 1)), np.zeros(4)
     odd = [{"square": square}, {"square": square[:2], "cost": cost}, {"cost": np.zeros(2)}, {"cost": np.array(1.0)}]
-    keys = work().keys(range(4))
+    keys = work().compute_keys(range(4))
     cache.put(SECTION, dict(zip(keys, odd, strict=True)))
     again = run(work(), cache=cache)
     assert same(again, plain) and again.cached.tolist() == list(range(16, SIZE))
@@ -244,8 +250,8 @@ def test_what_is_no_part_is_computed_again(tmp_path):
     "cost", [Cost(), Cost(2**53 - 1, 1 / 3, 1e9 / 7, 1e-300)], ids=["nothing", "much"]
 )  # fmt: skip
 def test_a_part_comes_back_to_the_bit(cost):
-    part = Part({"a": np.array([np.nan, -0.0])}, cost, "with ünusual words")
-    back = Part.load(part.save())
+    part = UnitResult({"a": np.array([np.nan, -0.0])}, cost, "with ünusual words")
+    back = UnitResult.from_cache_entry(part.to_cache_entry())
     assert (back.cost, back.note, back.fault) == (cost, part.note, "")
     assert back.arrays["a"].tobytes() == part.arrays["a"].tobytes()
 
@@ -284,12 +290,12 @@ def test_an_error_is_named_with_the_component(executor):
 
 def walk(shared, places):
     os.chdir(shared)
-    return [Part({"a": places}) for _ in range(0, len(places), 4)]
+    return [UnitResult({"a": places}) for _ in range(0, len(places), 4)]
 
 
 @pytest.mark.parametrize("executor", [HERE, WORKERS], ids=["here", "workers"])
 def test_work_leaves_the_current_folder_as_it_was(executor, tmp_path):
     before = Path.cwd()
-    done = run(Work("name", str(tmp_path), walk, (IDS,), SECTION, step=4), executor)
+    done = run(ChunkedComputation("name", str(tmp_path), walk, (IDS,), SECTION, unit_size=4), executor)
     assert done.arrays["a"].tolist() == list(range(SIZE)) and Path.cwd() == before
-    assert 0 not in done.elsewhere and (len(done.elsewhere) > 0) == (executor is WORKERS)
+    assert 0 not in done.from_workers and (len(done.from_workers) > 0) == (executor is WORKERS)

@@ -14,7 +14,7 @@ from cfeval_cli.explainer.shap import Shap
 from cfeval_cli.metric.comprehensiveness import Comprehensiveness
 from cfeval_cli.metric.counterfactual import Validity, ValiditySoft
 from cfeval_cli.metric.ground_truth import Recall
-from cfeval_cli.pipeline.circularity import cells, pairs
+from cfeval_cli.pipeline.circularity import find_circular_truths, mark_circular_rows
 from tests.problems import REMOVALS, TRUTHS, WAYS, make_dataset
 from tests.statistics.tables import tau
 
@@ -46,7 +46,7 @@ def plan(k=1):
 
 def test_explainers_are_made_for_what_they_estimate_or_maximise():
     table = order()
-    table = table[cells(plan(), make_dataset([2, 3]), table)]
+    table = table[mark_circular_rows(plan(), make_dataset([2, 3]), table)]
     assert set(table[["metric", "variant", "explainer"]].itertuples(index=False, name=None)) == {
         ("recall", "signed", "lr"), ("recall", "centered", "shap"), ("recall", "centered", "omission"),
         ("recall", "signed", "deleting"), ("comprehensiveness", "marginal", "omission"),
@@ -58,7 +58,7 @@ def test_explainers_are_made_for_what_they_estimate_or_maximise():
 def test_metrics_are_best_at_what_they_measure(k):
     soft = {("validity_soft", "probability", "contrast")} if k == 1 else set()
     erasure = {("comprehensiveness", "del", "signed"), ("comprehensiveness", "marginal", "centered")}
-    assert pairs(plan(k), order()) == erasure | soft
+    assert find_circular_truths(plan(k), order()) == erasure | soft
 
 
 def test_a_run_marks_them_and_leaves_them_out_of_every_tau_if_it_is_to(toy, made):

@@ -17,10 +17,11 @@ from cfeval_cli.core import (
     Score,
 )
 from cfeval_cli.errors import Failure
-from cfeval_cli.pipeline import explanations, robustness
-from cfeval_cli.pipeline import run as pipeline
-from cfeval_cli.pipeline.context import predicted, prepare
-from cfeval_cli.pipeline.evaluate import case_of, edits_of, scores_of
+from cfeval_cli.pipeline import explain, robustness
+from cfeval_cli.pipeline.context import create_context
+from cfeval_cli.pipeline.model_checks import compute_predictions
+from cfeval_cli.pipeline.score import create_metric_input, evaluate_metric
+from cfeval_cli.pipeline.search import find_explained, search_counterfactuals
 from tests.inside import planned
 from tests.problems import TRUTHS, importance, kept, labels, make_dataset, make_linear
 
@@ -39,21 +40,22 @@ def changed(plan, **settings):
 
 
 def test_instances_are_all_or_a_seeded_sample_with_what_the_model_says(plan):
-    study = prepare(plan, DATASET, MODEL)
+    context = create_context(plan, DATASET, MODEL)
     codes = DATASET.test.codes
-    assert (study.rows.codes == codes).all() and (study.rows.labels == labels(MODEL, codes)).all()
-    assert study.rows.probability == pytest.approx(kept(MODEL, codes, study.rows.labels))
-    assert study.probabilities == pytest.approx(MODEL.predict_proba(codes)) and study.identity is not None
-    assert set(study.measures) == {Access.LABEL, Access.PROBABILITY}
-    assert {name: way.reason for name, way in study.removals.items() if way.stand_ins is None} == {
+    assert (context.rows.codes == codes).all() and (context.rows.labels == labels(MODEL, codes)).all()
+    assert context.rows.probability == pytest.approx(kept(MODEL, codes, context.rows.labels))
+    assert context.probabilities == pytest.approx(MODEL.predict_proba(codes)) and context.subject_hash is not None
+    assert set(context.distances) == {Access.LABEL, Access.PROBABILITY}
+    assert {name: way.reason for name, way in context.removals.items() if way.stand_ins is None} == {
         "mask": "toy has no mask token"
     }
     some, again, other = (
-        prepare(changed(plan, n_explain=9, seed=seed), DATASET, MODEL).instances.ids.tolist() for seed in (0, 0, 1)
+        create_context(changed(plan, n_explain=9, seed=seed), DATASET, MODEL).instances.ids.tolist()
+        for seed in (0, 0, 1)
     )
     assert len(some) == 9 and some == sorted(some) == again != other
     for name in TRUTHS:
-        assert (study.truth(name) == importance(name, MODEL, DATASET, codes, study.rows.labels)).all()
+        assert (context.truth(name) == importance(name, MODEL, DATASET, codes, context.rows.labels)).all()
 
 
 class Says:
@@ -89,7 +91,7 @@ def only_labels(answer):
 )
 def test_probabilities_that_are_none_are_refused(answer, message):
     with pytest.raises(Failure, match=message):
-        predicted(Says(answer), DATASET, DATASET.test.codes)
+        compute_predictions(Says(answer), DATASET, DATASET.test.codes)
 
 
 @pytest.mark.parametrize(
@@ -105,7 +107,7 @@ def test_probabilities_that_are_none_are_refused(answer, message):
 )
 def test_classes_that_there_are_not_are_refused(answer, message):
     with pytest.raises(Failure, match=message):
-        predicted(only_labels(answer), DATASET, DATASET.test.codes)
+        compute_predictions(only_labels(answer), DATASET, DATASET.test.codes)
 
 
 def test_labels_alone_are_enough():
@@ -113,14 +115,14 @@ def test_labels_alone_are_enough():
         def predict(self, codes):
             return codes[:, 0] % 2
 
-    said, none = predicted(First(), DATASET, DATASET.test.codes)
+    said, none = compute_predictions(First(), DATASET, DATASET.test.codes)
     assert none is None and said.tolist() == [row[0] % 2 for row in DATASET.test.codes.tolist()]
 
 
 def test_a_model_of_three_classes_is_taken_at_its_word():
     three = replace(DATASET, classes=("a", "b", "c"))
     told = np.random.default_rng(0).dirichlet(np.ones(3), 30)
-    said, probabilities = predicted(Says(lambda n: told), three, DATASET.test.codes)
+    said, probabilities = compute_predictions(Says(lambda n: told), three, DATASET.test.codes)
     assert (said == told.argmax(axis=1)).all() and (probabilities == told).all()
 
 
@@ -128,18 +130,18 @@ FEATURES = np.tile([[0, 2]], (30, 1))
 
 
 def test_edits_are_found_at_each_level_and_counted(plan):
-    study = prepare(plan, DATASET, MODEL)
-    edits = edits_of(study, study.rows, FEATURES, "search.x.{level}", lambda _: None, keep=False)
+    context = create_context(plan, DATASET, MODEL)
+    edits = search_counterfactuals(context, context.rows, FEATURES, "search.x.{level}", lambda _: None, keep=False)
     assert set(edits) == {Access.LABEL, Access.PROBABILITY}
     assert edits[Access.LABEL].probability is None and edits[Access.PROBABILITY].probability is not None
     for found in edits.values():
-        assert (found.codes[:, 1] == study.rows.codes[:, 1]).all()
+        assert (found.codes[:, 1] == context.rows.codes[:, 1]).all()
         assert (found.labels == labels(MODEL, found.codes)).all()
-    assert all(study.ledger.rows[f"search.x.{level}"] > 30 for level in ("label", "probability"))
+    assert all(context.ledger.rows[f"search.x.{level}"] > 30 for level in ("label", "probability"))
 
 
 def test_a_metric_sees_no_more_than_it_declares(plan):
-    study = prepare(plan, DATASET, MODEL)
+    context = create_context(plan, DATASET, MODEL)
     seen = []
 
     class Curious(Metric):
@@ -153,16 +155,16 @@ def test_a_metric_sees_no_more_than_it_declares(plan):
             yield Score("all", np.ones(len(case)), np.ones(len(case)))
             yield AbsentScore("none", "no reason")
 
-    case = case_of(study, study.rows, FEATURES, np.ones(30, bool), {}, {})
+    case = create_metric_input(context, context.rows, FEATURES, np.ones(30, bool), {}, {})
     assert case.k == 2 and case.model.access is Access.NOTHING
     for metric in (Curious(Access.LABEL), Curious(Access.PROBABILITY), Curious(Access.WHITE_BOX, "truth")):
-        assert [result.variant for result in scores_of(study, case, metric, "metric.x")] == ["all", "none"]
+        assert [result.variant for result in evaluate_metric(context, case, metric, "metric.x")] == ["all", "none"]
     assert seen == [(Access.LABEL, True), (Access.PROBABILITY, False), (Access.NOTHING, False)]
     seen.clear()
     wants = Curious(Access.LABEL)
     wants.most = Access.GRADIENT
-    for able in (study, replace(study, plan=replace(plan, access=Access.PROBABILITY))):  # as much as one may
-        list(scores_of(able, case, wants, "metric.x"))
+    for able in (context, replace(context, plan=replace(plan, access=Access.PROBABILITY))):  # as much as one may
+        list(evaluate_metric(able, case, wants, "metric.x"))
     assert seen == [(Access.GRADIENT, False), (Access.PROBABILITY, False)]
 
 
@@ -174,43 +176,43 @@ def test_incomplete_explanations_are_skipped_filled_or_kept(plan):
         Explanation(features, np.where(features == NO_FEATURE, np.nan, 1.0)), Cost(), 0, {5: "failed"}
     )
     for how in ("skip", "random", "keep"):
-        study = prepare(changed(plan, incomplete=how), DATASET, MODEL)
-        chosen = explanations.select_top_k(study, "x", done)
+        context = create_context(changed(plan, incomplete=how), DATASET, MODEL)
+        chosen = explain.select_top_k(context, "x", done)
         assert (chosen[6:] == FEATURES[6:]).all() and (chosen[5] == NO_FEATURE).all()
         if how == "skip":
-            assert (chosen[:6] == NO_FEATURE).all() and len(pipeline.find_explained(chosen)) == 24
+            assert (chosen[:6] == NO_FEATURE).all() and len(find_explained(chosen)) == 24
         elif how == "keep":
-            assert (chosen == features).all() and len(pipeline.find_explained(chosen)) == 29
+            assert (chosen == features).all() and len(find_explained(chosen)) == 29
         else:
             assert (chosen[:5, 0] == 0).all() and set(chosen[:5, 1].tolist()) <= {1, 2}
-            assert (explanations.select_top_k(study, "x", done) == chosen).all()
+            assert (explain.select_top_k(context, "x", done) == chosen).all()
 
 
 def test_a_sample_is_explained_again_with_another_seed_and_searched_with_the_same():
     made = planned("cache=off", "n_jobs=1", "explainer=[random,lr,ladder]", "k=2", "noise=9")
     made = made.applied(ModelSpec(DATASET, type(MODEL)))
-    study = prepare(made, DATASET, MODEL)
-    part, rows = robustness.sample_instances(study)
+    context = create_context(made, DATASET, MODEL)
+    part, rows = robustness.sample_instances(context)
     assert rows.tolist() == sorted(set(rows.tolist())) and len(rows) == 9
-    assert rows.tolist() == robustness.sample_instances(study)[1].tolist()
-    assert list(part.plan.explainers) == ["random", "lr"] and part.ledger is not study.ledger  # no rung is asked again
+    assert rows.tolist() == robustness.sample_instances(context)[1].tolist()
+    assert list(part.plan.explainers) == ["random", "lr"] and part.ledger is not context.ledger
     for amount, many in ((0, 0), (1000, 30), ("auto", 7)):  # of 30
-        assert len(robustness.sample_instances(replace(study, plan=changed(made, noise=amount)))[1]) == many
-    truth = {name: study.truth(name) for name in made.truths}
+        assert len(robustness.sample_instances(replace(context, plan=changed(made, noise=amount)))[1]) == many
+    truth = {name: context.truth(name) for name in made.truths}
     steps = []
     second = robustness.repeat_explanations(part, {name: of[rows] for name, of in truth.items()}, steps.append)
-    assert sum(steps) == 18 and (part.instances.ids == study.instances.ids[rows]).all()
-    first = {name: explanations.explain_instances(study, name, {}, lambda _: None) for name in ("random", "lr")}
+    assert sum(steps) == 18 and (part.instances.ids == context.instances.ids[rows]).all()
+    first = {name: explain.explain_instances(context, name, {}, lambda _: None) for name in ("random", "lr")}
     same = {
         name: (second.explanations[name].explanation.scores == done.explanation.scores[rows]).all()
         for name, done in first.items()
     }
     assert same == {"random": False, "lr": True}
-    chosen = explanations.select_top_k(study, "lr", first["lr"])
-    edits = edits_of(study, study.rows, chosen, "search.lr.{level}", lambda _: None, keep=False)
+    chosen = explain.select_top_k(context, "lr", first["lr"])
+    edits = search_counterfactuals(context, context.rows, chosen, "search.lr.{level}", lambda _: None, keep=False)
     for level, found in edits.items():
         again = second.edits["lr"][level]
         assert (again.codes == found.codes[rows]).all() and (again.distance == found.distance[rows]).all()
-    assert set(second.scores.frame()["instance"]) == set(study.instances.ids[rows].tolist())
+    assert set(second.scores.frame()["instance"]) == set(context.instances.ids[rows].tolist())
     assert set(second.scores.frame()["explainer"]) == {"random", "lr"}
     assert part.ledger.rows["search"] > 0

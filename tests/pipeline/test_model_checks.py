@@ -9,8 +9,14 @@ import pytest
 
 from cfeval_cli.core import BlackBox, DeclaresOutputType, ModelSpec, Rows
 from cfeval_cli.errors import Failure
-from cfeval_cli.pipeline import model_checks
-from cfeval_cli.pipeline.model_checks import foreseen
+from cfeval_cli.pipeline.model_checks import (
+    check_model,
+    check_unchanged,
+    determine_model_spec,
+    evaluate_model,
+    find_accuracy_warnings,
+    get_tolerance,
+)
 from tests.problems import make_dataset, make_linear
 
 DATASET = make_dataset([3, 4, 2], n=30)
@@ -43,14 +49,14 @@ class Labels:
 
 def test_good_models_pass():
     for model in (make_linear(DATASET), Own(by_row), Labels(lambda codes: codes[:, 2])):
-        model_checks.try_out(model, DATASET, 0, 60)
+        check_model(model, DATASET, 0, 60)
     three = replace(DATASET, classes=("a", "b", "c"))
-    model_checks.try_out(Own(lambda codes: np.eye(3)[codes[:, 0]] * 0.7 + 0.1), three, 0, None)
+    check_model(Own(lambda codes: np.eye(3)[codes[:, 0]] * 0.7 + 0.1), three, 0, None)
 
 
 def start_of(model):
     """What a run stores of the model's answers before it explains."""
-    told = model_checks.answers(model, DATASET, DATASET.test.codes)
+    told = evaluate_model(model, DATASET, DATASET.test.codes)
     likely = told if hasattr(model, "predict_proba") else None
     return Rows(DATASET.test.ids, DATASET.test.codes, told.argmax(axis=1), None), likely
 
@@ -64,20 +70,20 @@ def test_a_model_that_changes_during_the_run_is_noticed(kind):
     before = Own(lambda codes: by_row(codes).astype(kind))
     rows, probabilities = start_of(before)
     tolerance = 1e-6 if kind is np.float64 else 1e-4
-    assert model_checks.tolerance_of(probabilities) == tolerance
-    model_checks.check_unchanged(before, DATASET, rows, probabilities, batch_size=7)
-    model_checks.check_unchanged(drifting(tolerance / 3), DATASET, rows, probabilities)
+    assert get_tolerance(probabilities) == tolerance
+    check_unchanged(before, DATASET, rows, probabilities, batch_size=7)
+    check_unchanged(drifting(tolerance / 3), DATASET, rows, probabilities)
     both = r"for instance \d+ it gave P\(\w+\) = 0\.\d+ and then 0\.\d+; \d+ of "
     with pytest.raises(Failure, match=f"the model changed during the run: {both}"):
-        model_checks.check_unchanged(drifting(3 * tolerance), DATASET, rows, probabilities)
+        check_unchanged(drifting(3 * tolerance), DATASET, rows, probabilities)
 
 
 def test_a_changed_label_is_noticed():
     rows, nothing = start_of(Labels(lambda codes: codes[:, 2]))
     assert nothing is None
-    model_checks.check_unchanged(Labels(lambda codes: codes[:, 2]), DATASET, rows, None)
+    check_unchanged(Labels(lambda codes: codes[:, 2]), DATASET, rows, None)
     with pytest.raises(Failure, match=r"it gave class (\w+) and then class (?!\1)\w+; "):
-        model_checks.check_unchanged(Labels(lambda codes: 1 - codes[:, 2]), DATASET, rows, None)
+        check_unchanged(Labels(lambda codes: 1 - codes[:, 2]), DATASET, rows, None)
 
 
 def with_row(codes, value):
@@ -124,7 +130,7 @@ def by_place(codes):
 )  # fmt: skip
 def test_bad_models_are_refused_in_one_message_with_the_row(answer, message):
     with pytest.raises(Failure, match=message):
-        model_checks.try_out(Own(answer), DATASET, 0, 60)
+        check_model(Own(answer), DATASET, 0, 60)
 
 
 @pytest.mark.parametrize(
@@ -141,14 +147,14 @@ def test_bad_models_are_refused_in_one_message_with_the_row(answer, message):
 )
 def test_bad_labels_are_refused(answer, message):
     with pytest.raises(Failure, match=message):
-        model_checks.try_out(Labels(answer), DATASET, 0, 60)
+        check_model(Labels(answer), DATASET, 0, 60)
 
 
 def test_a_model_that_hangs_is_given_up():
     with pytest.raises(
         Failure, match=r"gave no answer to 20 rows within 0\.05 s. If it needs more time, set timeout_model"
     ):
-        model_checks.try_out(Own(lambda codes: time.sleep(60)), DATASET, 0, 0.05)
+        check_model(Own(lambda codes: time.sleep(60)), DATASET, 0, 0.05)
 
 
 class SingleEdit(DeclaresOutputType):
@@ -166,13 +172,18 @@ class SingleEdit(DeclaresOutputType):
 
 
 def test_what_a_model_can_answer_is_found_out_within_the_same_limit():
-    told = foreseen(SimpleNamespace(model=SingleEdit(0), settings=SimpleNamespace(timeout_model=60)), DATASET)
+    told = determine_model_spec(
+        SimpleNamespace(model=SingleEdit(0), settings=SimpleNamespace(timeout_model=60)), DATASET
+    )
     assert told == ModelSpec(DATASET, Own)
     with pytest.raises(Failure, match="set timeout_model"):
-        foreseen(SimpleNamespace(model=SingleEdit(60), settings=SimpleNamespace(timeout_model=0.05)), DATASET)
+        determine_model_spec(
+            SimpleNamespace(model=SingleEdit(60), settings=SimpleNamespace(timeout_model=0.05)), DATASET
+        )
     plain = SimpleNamespace(fit=lambda dataset, seed: None)
     assert (
-        foreseen(SimpleNamespace(model=plain, settings=SimpleNamespace(timeout_model=None)), DATASET).kind is BlackBox
+        determine_model_spec(SimpleNamespace(model=plain, settings=SimpleNamespace(timeout_model=None)), DATASET).kind
+        is BlackBox
     )
 
 
@@ -184,15 +195,15 @@ def test_which_rows_are_tried_belongs_to_the_seed():
         return by_row(codes)
 
     for seed in (0, 0, 1):
-        model_checks.try_out(Own(remembers), DATASET, seed, None)
+        check_model(Own(remembers), DATASET, seed, None)
     first, again, other = seen[0], seen[8], seen[16]
     assert np.array_equal(first, again) and not np.array_equal(first, other)  # which may be another number of rows
 
 
 def test_a_model_that_is_worse_than_a_guess_is_doubted_not_refused(caplog):
-    assert model_checks.doubts({"test": 0.5}, DATASET) == [] and not caplog.text
-    (told,) = model_checks.doubts({"test": 0.123}, DATASET)
+    assert find_accuracy_warnings({"test": 0.5}, DATASET) == [] and not caplog.text
+    (told,) = find_accuracy_warnings({"test": 0.123}, DATASET)
     assert told.startswith("the model is right for 12.3% of the test rows, less often than a guess (50.0%).")
     assert "in another order than no, yes?" in told and told in caplog.text
     three = replace(DATASET, classes=("a", "b", "c"))
-    assert model_checks.doubts({"test": 0.34}, three) == [] and model_checks.doubts({"test": 0.33}, three)
+    assert find_accuracy_warnings({"test": 0.34}, three) == [] and find_accuracy_warnings({"test": 0.33}, three)

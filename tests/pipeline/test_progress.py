@@ -39,7 +39,7 @@ def test_speed_and_time_left_are_those_of_what_is_really_done(clock, caplog, kno
 
 def test_a_long_stage_is_announced_before_it_starts_with_the_settings_that_shorten_it(clock, caplog):
     shorten = "explainer.x.n_samples or n_explain"
-    with progress.Progress().stage("explain: x", 1000, progress.Estimate(shorten, 0.5)) as advance:
+    with progress.Progress().stage("explain: x", 1000, progress.TimeEstimate(shorten, 0.5)) as advance:
         advance(200)  # known from before
         assert caplog.messages == [f"explain: x: about 400 s in one process. To shorten it, lower {shorten}."]
         clock(5)
@@ -49,7 +49,7 @@ def test_a_long_stage_is_announced_before_it_starts_with_the_settings_that_short
 
 @pytest.mark.parametrize(("seconds", "announced"), [(0.01, False), (2.0, True)])
 def test_without_an_estimate_the_first_items_tell_how_long_a_stage_takes(clock, caplog, seconds, announced):
-    with progress.Progress().stage("search: x", 100, progress.Estimate("k")) as advance:
+    with progress.Progress().stage("search: x", 100, progress.TimeEstimate("k")) as advance:
         advance(0)
         clock(10 * seconds)
         advance(10)
@@ -58,7 +58,7 @@ def test_without_an_estimate_the_first_items_tell_how_long_a_stage_takes(clock, 
 
 def test_the_time_left_never_grows_while_a_chunk_is_waited_for(clock, caplog, monkeypatch):
     caplog.set_level(logging.INFO, "cfeval")
-    monkeypatch.setattr(progress, "_POLL", 0.001)
+    monkeypatch.setattr(progress, "_POLL_SECONDS", 0.001)
     with progress.Progress().stage("explain: x", 100) as advance:
         advance(0)
         clock(60)
@@ -76,8 +76,8 @@ def test_the_time_left_never_grows_while_a_chunk_is_waited_for(clock, caplog, mo
 @pytest.mark.parametrize("total", [None, 10])
 def test_one_long_call_is_not_silent(caplog, monkeypatch, total):
     caplog.set_level(logging.INFO, "cfeval")
-    monkeypatch.setattr(progress, "_EVERY", 0.02)
-    monkeypatch.setattr(progress, "_POLL", 0.01)
+    monkeypatch.setattr(progress, "_LINE_SECONDS", 0.02)
+    monkeypatch.setattr(progress, "_POLL_SECONDS", 0.01)
     with progress.Progress().stage("score", total):
         deadline = time.monotonic() + 60
         while "s elapsed" not in caplog.text and time.monotonic() < deadline:

@@ -11,10 +11,10 @@ import pytest
 from cfeval_cli.core import Cost, ExplainerResult, Explanation, ModelSpec
 from cfeval_cli.errors import Failure
 from cfeval_cli.model.linear import LinearModel
-from cfeval_cli.pipeline import explanations, reparametrisation
-from cfeval_cli.pipeline import run as pipeline
-from cfeval_cli.pipeline.context import prepare
-from cfeval_cli.pipeline.evaluate import edits_of
+from cfeval_cli.pipeline import explain, reparametrisation
+from cfeval_cli.pipeline.context import create_context
+from cfeval_cli.pipeline.score import compute_scores
+from cfeval_cli.pipeline.search import find_explained, search_counterfactuals
 from cfeval_cli.report.page import build
 from cfeval_cli.results.read import read
 from cfeval_cli.seeding import make_stream
@@ -38,7 +38,7 @@ TEXT = make_text(width=6, words=9, n=N, seed=2)
 class Ran:
     """A run in memory, up to its scores."""
 
-    study: object
+    context: object
     explained: dict
     chosen: dict
     edits: dict
@@ -47,30 +47,32 @@ class Ran:
 
     def found(self):
         return reparametrisation.compute_reparametrised_scores(
-            self.study, self.explained, self.chosen, self.edits, self.scores, lambda _: None
+            self.context, self.explained, self.chosen, self.edits, self.scores, lambda _: None
         )
 
     def of(self, found):
         return compute_findings(self.scores, self.order, Bootstrap(0, resamples=0), reparametrised=found)
 
 
-def searched(study, explained):
+def searched(context, explained):
     """Everything after the explanations, as a run does it."""
-    chosen = {name: explanations.select_top_k(study, name, done) for name, done in explained.items()}
+    chosen = {name: explain.select_top_k(context, name, done) for name, done in explained.items()}
     edits = {}
     for name, features in chosen.items():
-        rows = pipeline.find_explained(features)
-        edits[name] = edits_of(study, study.rows.take(rows), features[rows], "s.{level}", lambda _: None, keep=False)
-    truth = {name: study.truth(name) for name in study.plan.truths}
-    return Ran(study, explained, chosen, edits, *pipeline.score(study, truth, explained, chosen, edits))
+        rows = find_explained(features)
+        edits[name] = search_counterfactuals(
+            context, context.rows.take(rows), features[rows], "s.{level}", lambda _: None, keep=False
+        )
+    truth = {name: context.truth(name) for name in context.plan.truths}
+    return Ran(context, explained, chosen, edits, *compute_scores(context, truth, explained, chosen, edits))
 
 
 def ran(dataset, model, *overrides):
     fixed = ["cache=off", "n_jobs=1", "explainer=[random,omission,lr]", "reparametrisations=2"]
     plan = planned(*fixed, *unless([SCORED], overrides), *overrides)
-    study = prepare(plan.applied(ModelSpec(dataset, type(model))), dataset, model)
+    context = create_context(plan.applied(ModelSpec(dataset, type(model))), dataset, model)
     return searched(
-        study, {name: explanations.explain_instances(study, name, {}, lambda _: None) for name in plan.explainers}
+        context, {name: explain.explain_instances(context, name, {}, lambda _: None) for name in plan.explainers}
     )
 
 
@@ -93,10 +95,10 @@ def agreed(values, explainers, better, metric, variant, gold, agreement):
 
 def made_anew(run, changes, number):
     """The same explanations under explicitly built parameters, by everything that a run calls."""
-    study = run.study
-    rng = make_stream(study.plan.settings.seed, "reparametrisation", number)
-    model = study.model.reparametrise(study.dataset, changes, rng)
-    return searched(prepare(study.plan, study.dataset, model), run.explained)
+    context = run.context
+    rng = make_stream(context.plan.settings.seed, "reparametrisation", number)
+    model = context.model.reparametrise(context.dataset, changes, rng)
+    return searched(create_context(context.plan, context.dataset, model), run.explained)
 
 
 ONE = ["reparametrisations=1"]  # draw of each change, where two would show the same
@@ -118,7 +120,7 @@ IDS = [" ".join([dataset.kind, str(dim), *settings]) for dataset, dim, settings,
 def test_values_and_ranges_are_those_of_runs_made_anew(dataset, dim, settings, close):
     run = ran(dataset, random_linear(dataset, 7, dim), *settings)
     found = run.found()
-    changes = run.study.model.list_changes(padded=dataset.padded)
+    changes = run.context.model.list_changes(padded=dataset.padded)
     expected = {TOGETHER, *changes} if len(changes) > 1 else set(changes)
     assert set(found.changed) == expected and found.instances == len(dataset.test)
     base = values(run)
@@ -196,7 +198,7 @@ def test_nothing_that_only_predictions_decide_is_computed_again(monkeypatch):
               "truth=[contrast]", "gold=contrast")  # fmt: skip
     asked = []
     real = LinearModel.reparametrise
-    monkeypatch.setattr(LinearModel, "reparametrised", lambda *of: asked.append(of[2]) or real(*of))
+    monkeypatch.setattr(LinearModel, "reparametrise", lambda *of: asked.append(of[2]) or real(*of))
     found = run.found()
     assert {tuple(one) for one in asked} == {("constant",)}  # contrast asks for effects, and nothing for embeddings
     assert not any(moved(found).values())
@@ -211,7 +213,7 @@ def test_a_change_of_predictions_is_a_failure(monkeypatch):
         other = real(self, *of)
         return LinearModel(other.bias + 1e-6, other.weights, other.tables, other.means)
 
-    monkeypatch.setattr(LinearModel, "reparametrised", wrong)
+    monkeypatch.setattr(LinearModel, "reparametrise", wrong)
     with pytest.raises(Failure, match="changes a logit by 1e-06"):
         run.found()
 
@@ -222,7 +224,7 @@ def test_a_change_of_predictions_is_a_failure(monkeypatch):
         vars(bad)["_effects"] = effects
         return bad
 
-    monkeypatch.setattr(LinearModel, "reparametrised", inconsistent)
+    monkeypatch.setattr(LinearModel, "reparametrise", inconsistent)
     with pytest.raises(Failure, match="may change no prediction"):
         run.found()
 
@@ -254,7 +256,7 @@ def test_searches_that_have_to_be_repeated_are_fewer(monkeypatch):
 def test_distances_that_take_long_to_prepare_are_drawn_less_often(monkeypatch):
     run = ran(TABLE, random_linear(TABLE, 5, 4), "distance=mahalanobis", "reparametrisations=9")
     size = 5 * 4
-    assert run.study.plan.distance.preparing(TABLE, run.study.model, 2) == size * size * (N + size)
+    assert run.context.plan.distance.preparing(TABLE, run.context.model, 2) == size * size * (N + size)
     monkeypatch.setattr(reparametrisation, "_PREPARING", 3 * 4 * size * size * (N + size))
     assert run.found().changed["scale"].shape[0] == 3
     monkeypatch.setattr(reparametrisation, "_PREPARING", 1)
@@ -279,11 +281,11 @@ def test_explainers_that_name_nothing_have_no_values_and_nothing_fails():
     run = ran(TABLE, random_linear(TABLE, 0, 2), "removal=[zero,mean,marginal]")
     named = {name: ExplainerResult(Explanation(done.explanation.features * 0 - 1, done.explanation.scores), Cost(), 0)
              for name, done in run.explained.items()}  # fmt: skip
-    nobody = searched(run.study, named)
+    nobody = searched(run.context, named)
     found = nobody.found()
     assert all(np.isnan(found.values[i]).all() for i, row in enumerate(found.rows) if row[0] != "coverage")
     assert not found.moved().any() and nobody.of(found).invariance.empty
-    one = searched(run.study, {**named, "omission": run.explained["omission"]})
+    one = searched(run.context, {**named, "omission": run.explained["omission"]})
     moves = one.of(one.found()).metrics.set_index(["metric", "variant", "explainer"])["moves"]
     assert moves["c", "probability", "omission"] is True and moves["c", "probability", "lr"] is None
 

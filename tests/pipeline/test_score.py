@@ -8,10 +8,10 @@ import pandas as pd
 import pytest
 
 from cfeval_cli.core import NO_FEATURE, Cost, ExplainerResult, Explanation, ModelSpec, scratch
-from cfeval_cli.pipeline import explanations
-from cfeval_cli.pipeline.context import prepare
-from cfeval_cli.pipeline.evaluate import edits_of, find_explained
-from cfeval_cli.pipeline.score import score
+from cfeval_cli.pipeline import explain
+from cfeval_cli.pipeline.context import create_context
+from cfeval_cli.pipeline.score import compute_scores
+from cfeval_cli.pipeline.search import find_explained, search_counterfactuals
 from tests.inside import planned
 from tests.problems import make_dataset, random_linear
 
@@ -24,27 +24,27 @@ SETTINGS = ("cache=off", "n_jobs=1", "explainer=[random,omission,lr]", "metric=f
 def scored(silent):
     """Scores, summary and account of three explainers, of which one is silent about some instances."""
     plan = planned(*SETTINGS)
-    study = prepare(plan.applied(ModelSpec(DATASET, type(MODEL))), DATASET, MODEL)
-    explained = {
-        name: explanations.explain_instances(study, name, {}, lambda _: None) for name in study.plan.explainers
-    }
+    context = create_context(plan.applied(ModelSpec(DATASET, type(MODEL))), DATASET, MODEL)
+    explained = {name: explain.explain_instances(context, name, {}, lambda _: None) for name in context.plan.explainers}
     told = explained["lr"].explanation
     features = np.where(np.isin(np.arange(N), silent)[:, None], NO_FEATURE, told.features)
     explained["lr"] = ExplainerResult(Explanation(features, told.scores), Cost(), 0)
-    chosen = {name: explanations.select_top_k(study, name, done) for name, done in explained.items()}
+    chosen = {name: explain.select_top_k(context, name, done) for name, done in explained.items()}
     edits = {}
     for name, of in chosen.items():
         rows = find_explained(of)
-        edits[name] = edits_of(study, study.rows.take(rows), of[rows], "s.{level}", lambda _: None, keep=False)
-    truth = {name: study.truth(name) for name in study.plan.truths}
+        edits[name] = search_counterfactuals(
+            context, context.rows.take(rows), of[rows], "s.{level}", lambda _: None, keep=False
+        )
+    truth = {name: context.truth(name) for name in context.plan.truths}
     truth["contrast"] = np.where(np.arange(N)[:, None] % 3 == 0, np.nan, truth["contrast"])  # not known of all
-    found, summary = score(study, truth, explained, chosen, edits)
-    return found, summary, study
+    found, summary = compute_scores(context, truth, explained, chosen, edits)
+    return found, summary, context
 
 
 @pytest.mark.parametrize(("silent", "sizes"), [([], [21]), ([0, 5, *range(7, 14), 21], [7, 21]), (list(range(N)), [7])])
 def test_slabs_of_any_size_give_the_same_scores_remarks_and_costs(monkeypatch, silent, sizes):
-    whole, order, study = scored(silent)
+    whole, order, context = scored(silent)
     assert order["method"].str.contains("on a sample of").any()
     assert not (order["method"] + order["remark"]).str.contains("{", regex=False).any()
     assert len(whole) == len(whole.frame()) > 0 and (whole.ids == DATASET.test.ids).all()
@@ -53,7 +53,7 @@ def test_slabs_of_any_size_give_the_same_scores_remarks_and_costs(monkeypatch, s
         parts, rows, by_slabs = scored(silent)
         pd.testing.assert_frame_equal(parts.frame(), whole.frame(), check_exact=True)
         pd.testing.assert_frame_equal(rows, order, check_exact=True)
-        assert by_slabs.ledger.rows == study.ledger.rows
+        assert by_slabs.ledger.rows == context.ledger.rows
         pieces = pd.concat([parts.frame(start, start + 100) for start in range(0, len(parts), 100)])
         pd.testing.assert_frame_equal(pieces.reset_index(drop=True), whole.frame(), check_exact=True)
         some = np.array([0, 8, 21])
@@ -77,11 +77,12 @@ def test_metrics_are_asked_about_the_instances_of_a_slab_and_know_how_many_there
 
     monkeypatch.setattr(scratch, "_SLAB", 8)
     plan = planned(*SETTINGS)
-    study = prepare(plan.applied(ModelSpec(DATASET, type(MODEL))), DATASET, MODEL)
-    study = replace(study, plan=replace(study.plan, metrics={"coverage": Watching(study.plan.metrics["coverage"])}))
-    done = {"random": explanations.explain_instances(study, "random", {}, lambda _: None)}
-    chosen = {"random": explanations.select_top_k(study, "random", done["random"])}
-    found, _ = score(study, {}, done, chosen, {"random": {}})
+    context = create_context(plan.applied(ModelSpec(DATASET, type(MODEL))), DATASET, MODEL)
+    metrics = {"coverage": Watching(context.plan.metrics["coverage"])}
+    context = replace(context, plan=replace(context.plan, metrics=metrics))
+    done = {"random": explain.explain_instances(context, "random", {}, lambda _: None)}
+    chosen = {"random": explain.select_top_k(context, "random", done["random"])}
+    found, _ = compute_scores(context, {}, done, chosen, {"random": {}})
     assert seen == [(8, N), (8, N), (6, N)] and len(found) == N
 
 

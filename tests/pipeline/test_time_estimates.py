@@ -11,7 +11,7 @@ from cfeval_cli.explainer.integrated_gradients import IntegratedGradients
 from cfeval_cli.explainer.lime import Lime
 from cfeval_cli.explainer.omission import Omission
 from cfeval_cli.explainer.shap import Shap
-from cfeval_cli.pipeline.context import prepare
+from cfeval_cli.pipeline.context import create_context
 from cfeval_cli.pipeline.time_estimates import estimate_explainer, estimate_repetition, estimate_search
 from cfeval_cli.search.continuous import Continuous
 from cfeval_cli.search.discrete import Discrete
@@ -102,19 +102,19 @@ class BlackBox:
         return self.model.predict_proba(codes)
 
 
-def study(model, *overrides):
+def context(model, *overrides):
     plan = planned("cache=off", "n_jobs=1", *overrides)
-    return prepare(plan.applied(ModelSpec(TABLE, type(model))), TABLE, model)
+    return create_context(plan.applied(ModelSpec(TABLE, type(model))), TABLE, model)
 
 
 def test_the_settings_are_named_by_their_keys():
     model = random_linear(TABLE, 7, 3)
-    made = study(BlackBox(model), "explainer=[random,shap_kernel,omission]", "explainer.shap_kernel.n_samples=500")
+    made = context(BlackBox(model), "explainer=[random,shap_kernel,omission]", "explainer.shap_kernel.n_samples=500")
     seconds = len(TABLE.train) * 502 * 0.001  # background, sets of features
     assert estimate_explainer(made, "shap_kernel", 0.001) == (
         "explainer.shap_kernel.n_samples or explainer.shap_kernel.background or n_explain", seconds,
     )  # fmt: skip
-    assert estimate_explainer(made, "omission", 0.001).shorten == "explainer.omission.ways.marginal.draws or n_explain"
+    assert estimate_explainer(made, "omission", 0.001).settings == "explainer.omission.ways.marginal.draws or n_explain"
     assert estimate_explainer(made, "random", 0.001) == ("n_explain", None)
     features = choose_features(TABLE, 2, 0)
     assert estimate_search(made, features, 0.001) == ("k or n_explain", 81 * 0.001)
@@ -124,5 +124,5 @@ def test_the_settings_are_named_by_their_keys():
 
 
 def test_models_that_evaluate_edits_faster_than_rows_are_not_estimated_by_rows():
-    made = study(random_linear(TABLE, 7, 3), "explainer=[random,lr]")
+    made = context(random_linear(TABLE, 7, 3), "explainer=[random,lr]")
     assert estimate_search(made, choose_features(TABLE, 2, 0), 0.001) == ("k or n_explain", None)

@@ -11,7 +11,7 @@ from cfeval_cli.cache.disk import Disk
 from cfeval_cli.core import ModelSpec, TruthEstimate
 from cfeval_cli.executor.local import Local
 from cfeval_cli.pipeline import truth as truth_stage
-from cfeval_cli.pipeline.context import prepare
+from cfeval_cli.pipeline.context import create_context
 from cfeval_cli.pipeline.truth import compute_truths, select_instances
 from cfeval_cli.results import read as folders
 from cfeval_cli.truth.contrast import Contrast
@@ -28,7 +28,7 @@ def studied(model, dataset, *overrides):
         "truth.shapley.budget=60",
     )
     plan = planned("cache=off", "n_jobs=1", *chosen, *overrides).applied(ModelSpec(dataset, type(model)))
-    return prepare(plan, dataset, model)
+    return create_context(plan, dataset, model)
 
 
 @pytest.fixture(scope="module")
@@ -46,22 +46,22 @@ def same(one, two):
 
 def test_chunks_and_workers_give_what_one_call_gives(box, monkeypatch):
     model, dataset = box
-    study = studied(Twisted.of(model), dataset)
-    whole = compute_truths(study, lambda _: None)
+    context = studied(Twisted.of(model), dataset)
+    whole = compute_truths(context, lambda _: None)
     assert not whole["shapley"].method.startswith("exact") and whole["shapley"].error.shape == (40,)
     for name, known in whole.items():
-        assert np.array_equal(known.importance, study.truth(name))
+        assert np.array_equal(known.importance, context.truth(name))
     monkeypatch.setattr(truth_stage, "_CHUNK", 7)
     monkeypatch.setattr(truth_stage, "_SLAB", 9)
-    same(compute_truths(study, lambda _: None), whole)
-    two = replace(study, plan=replace(study.plan, executor=Local(n_jobs=2, min_seconds=0)))
+    same(compute_truths(context, lambda _: None), whole)
+    two = replace(context, plan=replace(context.plan, executor=Local(n_jobs=2, min_seconds=0)))
     same(compute_truths(two, lambda _: None), whole)
 
 
 def test_what_was_found_is_found_again_and_nothing_else(box, tmp_path, monkeypatch):
     model, dataset = box
-    study = studied(model, dataset)
-    kept = replace(study, cache=Disk(str(tmp_path)))
+    context = studied(model, dataset)
+    kept = replace(context, cache=Disk(str(tmp_path)))
     first = compute_truths(kept, lambda _: None)
     asked, compute = [], truth_stage._compute_chunk
 
@@ -73,18 +73,18 @@ def test_what_was_found_is_found_again_and_nothing_else(box, tmp_path, monkeypat
     same(compute_truths(kept, lambda _: None), first)
     # two are read off a tree; contrast was stored, and a sample is checked
     assert asked == [("shapley", 40), ("contrast", 3), ("responsibility", 40)]
-    other = replace(study, cache=kept.cache, plan=replace(study.plan, truths={"contrast": Contrast(budget=999)}))
+    other = replace(context, cache=kept.cache, plan=replace(context.plan, truths={"contrast": Contrast(budget=999)}))
     compute_truths(other, lambda _: None)
     assert {name for name, _ in asked[3:]} == {"contrast"} and len(asked) > 4  # another setting is another truth
 
 
 def test_values_of_which_some_are_sampled_have_errors_and_say_so(box, monkeypatch):
     model, dataset = box
-    study = studied(Twisted.of(model), dataset)
-    shapley = type(study.plan.truths["shapley"])
+    context = studied(Twisted.of(model), dataset)
+    shapley = type(context.plan.truths["shapley"])
 
     def found(self, dataset, client, rows):
-        is_first = rows.ids[0] == study.rows.ids[0]
+        is_first = rows.ids[0] == context.rows.ids[0]
         importance = np.ones(rows.codes.shape)
         return (
             TruthEstimate(importance)
@@ -93,7 +93,7 @@ def test_values_of_which_some_are_sampled_have_errors_and_say_so(box, monkeypatc
         )
 
     monkeypatch.setattr(shapley, "found", found)
-    known = compute_truths(study, lambda _: None)["shapley"]
+    known = compute_truths(context, lambda _: None)["shapley"]
     assert known.error.tolist() == [0] * 16 + [2] * 24 and known.method == "exact; sampled ünusually"
 
 
@@ -136,11 +136,11 @@ def test_a_run_on_a_tree_and_on_a_blind_model_has_tables_by_question(toy, made):
 def test_what_is_asked_is_asked_of_a_seeded_part_and_the_part_does_not_depend_on_the_rest(box):
     model, dataset = box
     whole = compute_truths(studied(Twisted.of(model), dataset, "reference=null"), lambda _: None)
-    study = studied(Twisted.of(model), dataset, "reference=20")
-    part = compute_truths(study, lambda _: None)
+    context = studied(Twisted.of(model), dataset, "reference=20")
+    part = compute_truths(context, lambda _: None)
     for name, known in part.items():
         there = np.flatnonzero(~np.isnan(known.importance).all(axis=1))
-        assert len(there) == 20 and np.array_equal(there, select_instances(study, study.plan.truths[name]))
+        assert len(there) == 20 and np.array_equal(there, select_instances(context, context.plan.truths[name]))
         assert np.array_equal(known.importance[there], whole[name].importance[there])
         assert known.method == whole[name].method
         assert known.error is None or np.array_equal(known.error[there], whole[name].error[there], equal_nan=True)
@@ -150,8 +150,8 @@ def test_what_is_asked_is_asked_of_a_seeded_part_and_the_part_does_not_depend_on
 
 def test_the_budget_takes_instances_away_and_what_is_too_dear_for_one_not_applicable_reason(box):
     model, dataset = box
-    study = studied(Twisted.of(model), dataset, "truth.budget=600")
-    assert len(select_instances(study, study.plan.truths["shapley"])) == 10  # of 60 rows each
+    context = studied(Twisted.of(model), dataset, "truth.budget=600")
+    assert len(select_instances(context, context.plan.truths["shapley"])) == 10  # of 60 rows each
     with_less = studied(Twisted.of(model), dataset, "truth.budget=59")
     assert "shapley" not in with_less.plan.truths
     assert "truth.budget=59" in with_less.plan.absent.truths["shapley"]

@@ -12,7 +12,7 @@ from cfeval_cli.core import Access, Metric
 from cfeval_cli.errors import Failure, refuse_exit, refuse_system_exit
 from cfeval_cli.executor.local import Local
 from cfeval_cli.explainer.random import Random
-from cfeval_cli.pipeline.time_limit import TooLong, within
+from cfeval_cli.pipeline.time_limit import TimeLimitExceeded, limit_time
 from tests.conftest import cfeval
 from tests.executor.functions import leave
 from tests.tables import QUICK, loans, predict_proba
@@ -164,7 +164,7 @@ def test_a_source_that_ends_the_process_is_a_failure_of_verify(tmp_path, monkeyp
 
 
 def test_a_time_limit_and_ctrl_c_are_not_turned_into_failures():
-    with pytest.raises(TooLong), within(0.01), refuse_system_exit():
+    with pytest.raises(TimeLimitExceeded), limit_time(0.01), refuse_system_exit():
         time.sleep(1)
     with pytest.raises(KeyboardInterrupt), refuse_exit():
         raise KeyboardInterrupt

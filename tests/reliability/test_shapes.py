@@ -5,7 +5,7 @@ import json
 import pandas as pd
 import pytest
 
-from cfeval_cli.pipeline import explain
+from cfeval_cli.pipeline import explanation_job
 from cfeval_cli.pipeline import run as pipeline
 from cfeval_cli.pipeline.progress import Progress
 from cfeval_cli.results.store import RunFolder
@@ -29,7 +29,7 @@ def lines(path):
 @pytest.mark.parametrize("kind", ["toy", "toy_text"])
 def test_metrics_are_equal(kind, request, tmp_path, monkeypatch):
     toy = request.getfixturevalue(kind)
-    monkeypatch.setattr(explain, "_CHUNK", 2)  # three of them, so that there is something for workers
+    monkeypatch.setattr(explanation_job, "_CHUNK", 2)  # three of them, so that there is something for workers
 
     def run(name, *words):
         folder = tmp_path / name

@@ -7,13 +7,11 @@ import pandas as pd
 import pytest
 
 from cfeval_cli.errors import UserError
-from cfeval_cli.pipeline import run as pipeline
 from cfeval_cli.results import store as write
 from cfeval_cli.results import validation as checked
 from cfeval_cli.results.read import read
 from cfeval_cli.results.store import RunFolder
 from tests.conftest import seal
-from tests.inside import planned
 
 SOME = ("explainer=[random,lr]", "n_explain=20")
 
@@ -159,19 +157,6 @@ def test_a_run_that_computed_nothing_takes_back_the_folders_it_made_and_no_other
         pass
     folder.discard()
     assert not path.exists() and (tmp_path / left).is_dir() and not any((tmp_path / left).iterdir())
-
-
-def test_results_beside_the_data_are_no_inputs_of_the_run(toy, tmp_path):
-    """`data init` writes `folder: "."`, which also holds outputs/: it grows with each job of a sweep."""
-    (tmp_path / "toy.csv").write_bytes((toy.folder / "data" / "toy.csv").read_bytes())
-    plan = planned("dataset=toy", f"+dataset.file.folder={tmp_path}", folder=toy.folder / "conf")
-    inputs = pipeline.hash_inputs(plan)
-    (tmp_path / "multirun" / "0").mkdir(parents=True)
-    (tmp_path / "multirun" / "0" / "run.json").write_text("{}")
-    assert pipeline.hash_inputs(plan) == inputs is not None
-    with (tmp_path / "toy.csv").open("a") as file:
-        file.write((tmp_path / "toy.csv").read_text().splitlines()[-1] + "\n")
-    assert pipeline.hash_inputs(plan) != inputs
 
 
 def test_a_complete_job_of_a_resumed_sweep_is_kept_whatever_is_known_of_its_inputs(tmp_path):

@@ -32,7 +32,13 @@ from cfeval_cli.explainer.decision_boundary import DecisionBoundary
 from cfeval_cli.explainer.lime import Lime
 from cfeval_cli.explainer.random import Random
 from cfeval_cli.pipeline import chunks
-from cfeval_cli.pipeline.explain import Job, _ends, check_sample, explain, wrong_with
+from cfeval_cli.pipeline.explanation_job import (
+    ExplanationJob,
+    _ends,
+    check_explanations,
+    compute_explanations,
+    wrong_with,
+)
 from tests.problems import make_dataset, make_linear, predicted
 
 DATASET = make_dataset([3, 4, 2, 3, 5], n=70, seed=3)
@@ -43,14 +49,14 @@ HERE = Local(n_jobs=1)
 
 def job(explainer, name="x", seed=0, dataset=DATASET, model=MODEL):
     who, what, code = of_component(explainer), of_subject(dataset, model), of_code(type(explainer))
-    return Job(name, explainer, explainer.access, dataset, model, who, code, what, seed, ROWS)
+    return ExplanationJob(name, explainer, explainer.access, dataset, model, who, code, what, seed, ROWS)
 
 
 def run(made, rows=slice(None), executor=HERE, cache=None):
     done = []
     rows = np.arange(70)[rows]
     some = replace(made, rows=made.rows.take(rows))
-    told = explain(some, executor, cache or Off(), done.append)
+    told = compute_explanations(some, executor, cache or Off(), done.append)
     assert sum(done) == len(rows) == len(told.explanation)
     return told
 
@@ -63,16 +69,16 @@ def same(a, b):
 @pytest.mark.parametrize("explainer", [Lime(n_samples=200), Anchor(), Random()], ids=str)
 def test_workers_and_cache_change_nothing_but_the_time(explainer, tmp_path):
     plain = run(job(explainer))
-    assert plain.known == 0 and len(plain.explanation) == 70
+    assert plain.n_cached == 0 and len(plain.explanation) == 70
     workers = run(job(explainer), executor=Local(2, min_seconds=0.0))
     assert same(plain, workers) and workers.cost.rows == plain.cost.rows
     cache = Disk(str(tmp_path))
     some = run(job(explainer), slice(5, 60, 3), cache=cache)
-    assert some.known == 0
+    assert some.n_cached == 0
     mixed = run(job(explainer), cache=cache)
-    assert same(mixed, plain) and mixed.known == len(range(5, 60, 3))
+    assert same(mixed, plain) and mixed.n_cached == len(range(5, 60, 3))
     warm = run(job(explainer), cache=cache)
-    assert same(warm, plain) and warm.known == 70
+    assert same(warm, plain) and warm.n_cached == 70
     if not isinstance(explainer, Anchor):  # of a chunk with others, an instance gets its share of the rows
         assert (mixed.cost.rows, warm.cost.rows) == (plain.cost.rows, plain.cost.rows)
     assert warm.cost.rows == mixed.cost.rows and warm.cost.seconds == pytest.approx(mixed.cost.seconds)
@@ -84,11 +90,11 @@ def test_what_is_put_aside_as_it_comes_in_is_what_would_stay_in_memory(tmp_path,
     assert len(set((plain.explanation.features != NO_FEATURE).sum(axis=1).tolist())) > 1
     monkeypatch.setattr(scratch, "_SLAB", 7)
     monkeypatch.setattr(chunks, "LOOKUP_INSTANCES", 9)
-    monkeypatch.setattr(chunks, "_HELD_BYTES", 40)
+    monkeypatch.setattr(chunks, "_MAX_BYTES_IN_MEMORY", 40)
     run(job(Anchor()), slice(3, 60, 4), cache=cache)
     mixed, warm = run(job(Anchor()), cache=cache), run(job(Anchor()), cache=cache)
     assert same(plain, mixed) and same(plain, warm) and same(plain, run(job(Anchor())))
-    assert (mixed.known, warm.known) == (len(range(3, 60, 4)), 70)
+    assert (mixed.n_cached, warm.n_cached) == (len(range(3, 60, 4)), 70)
 
 
 def test_an_explainer_can_take_the_samples_of_another():
@@ -119,14 +125,14 @@ def test_a_sample_of_cached_explanations_is_computed_again(explainer, tmp_path):
     mixed, warm = run(first, cache=other), run(first, cache=cache)
     assert mixed.cached.tolist() == list(range(5, 60, 3)) and len(warm.cached) == 70
     for done in (plain, mixed, warm):
-        check_sample(first, done, 1e-6)
+        check_explanations(first, done, 1e-6)
     if isinstance(explainer, Lime):  # which depends on the model: another one with the same cache key
         stale = replace(job(explainer, model=make_linear(DATASET, seed=5, scale=1)), subject_hash=first.subject_hash)
         with pytest.raises(
             Failure, match=r"explainer.x, instance \d+: the explanation from the cache gives .* a score of "
         ):
-            check_sample(stale, run(stale, cache=cache), 1e-6)
-        check_sample(stale, plain, 1e-6)  # nothing of it is from the cache
+            check_explanations(stale, run(stale, cache=cache), 1e-6)
+        check_explanations(stale, plain, 1e-6)  # nothing of it is from the cache
 
 
 def test_what_explanations_depend_on_makes_another_section(tmp_path):
@@ -141,10 +147,10 @@ def test_what_explanations_depend_on_makes_another_section(tmp_path):
         job(Lime(n_samples=50), dataset=make_dataset([3, 4, 2, 3, 5], n=70, seed=4)),
     ]
     assert len({one.section for one in [first, *others]}) == len(others) + 1
-    assert all(run(one, slice(0, 3), cache=cache).known == 0 for one in others)
-    assert run(job(Lime(n_samples=50)), slice(0, 3), cache=cache).known == 3
+    assert all(run(one, slice(0, 3), cache=cache).n_cached == 0 for one in others)
+    assert run(job(Lime(n_samples=50)), slice(0, 3), cache=cache).n_cached == 3
     flipped = replace(first, rows=replace(ROWS, labels=1 - ROWS.labels))  # another prediction is to be explained
-    assert run(flipped, cache=cache).known == 0
+    assert run(flipped, cache=cache).n_cached == 0
 
 
 @dataclass(frozen=True)
@@ -197,7 +203,7 @@ def test_each_chunk_is_kept_as_soon_as_it_is_there(tmp_path):
     cache = Disk(str(tmp_path))
     with pytest.raises(KeyboardInterrupt, match="broken"):
         run(job(Breaks()), cache=cache)
-    assert run(job(Breaks()), slice(0, 32), cache=cache).known == 32
+    assert run(job(Breaks()), slice(0, 32), cache=cache).n_cached == 32
 
 
 def test_an_explainer_without_plain_settings_or_a_word_on_what_it_depends_on_is_not_kept(tmp_path):
@@ -219,7 +225,7 @@ def test_an_explainer_without_plain_settings_or_a_word_on_what_it_depends_on_is_
     for made in (Odd(), Mute()):
         assert job(made).section.key is None
         run(job(made), cache=cache)
-        assert run(job(made), cache=cache).known == 0 and cache.sections() == []
+        assert run(job(made), cache=cache).n_cached == 0 and cache.sections() == []
 
 
 def test_a_source_that_was_changed_during_the_run_is_refused():
@@ -325,12 +331,12 @@ def test_what_goes_wrong_on_one_instance_is_recorded_and_the_rest_goes_on(way, e
     good = np.setdiff1d(np.arange(70), bad)
     assert np.array_equal(told.explanation.features[good, 0], DATASET.test.ids[good] % 4)
     again = run(replace(job(Faulty(way)), timeout=timeout), cache=cache)
-    assert again.known == 70 - len(bad) and again.faults == told.faults  # it is tried again, not remembered
+    assert again.n_cached == 70 - len(bad) and again.faults == told.faults  # it is tried again, not remembered
 
 
 def test_strict_stops_at_the_first():
     with pytest.raises(Failure, match=rf"explainer\.x, instance {DATASET.test.ids[3]}: ArithmeticError: cannot…"):
-        explain(job(Faulty("raises")), HERE, Off(), lambda _: None, strict=True)
+        compute_explanations(job(Faulty("raises")), HERE, Off(), lambda _: None, strict=True)
 
 
 def test_reasons_are_counted():
@@ -396,7 +402,7 @@ def test_an_instance_that_goes_wrong_does_not_take_down_those_beside_it():
             return explain
 
     made = replace(job(Picky(), model=model), subject_hash=None)
-    done = explain(replace(made, rows=ROWS.take(slice(0, 32))), HERE, Off(), lambda _: None)
+    done = compute_explanations(replace(made, rows=ROWS.take(slice(0, 32))), HERE, Off(), lambda _: None)
     assert set(done.faults) == {row for row in range(32) if ROWS.ids[row] % 5 == 0}
     assert all("not this one" in reason for reason in done.faults.values()) and len(model.calls) == 3  # four at first
 

@@ -12,7 +12,7 @@ from cfeval_cli.distance.euclidean import Euclidean
 from cfeval_cli.errors import Failure
 from cfeval_cli.executor.local import Local
 from cfeval_cli.pipeline import chunks
-from cfeval_cli.pipeline.search import Job, find
+from cfeval_cli.pipeline.search_job import SearchJob, find_counterfactuals
 from cfeval_cli.search.continuous import Continuous
 from cfeval_cli.search.discrete import Discrete
 from cfeval_cli.search.exact import Exact
@@ -44,11 +44,11 @@ class Small(Discrete):
 
 def job(search, access, rows=slice(None)):
     measure = Euclidean("embedding").fit(DATASET, MODEL, access)
-    return Job(search, DATASET, MODEL, measure, access, 0, ROWS.take(rows), FEATURES[rows])
+    return SearchJob(search, DATASET, MODEL, measure, access, 0, ROWS.take(rows), FEATURES[rows])
 
 
 def run(job, executor=HERE, cache=None, section=SECTION, advance=lambda _: None):
-    return find(job, executor, cache or Off(), advance, section=section)
+    return find_counterfactuals(job, executor, cache or Off(), advance, section=section)
 
 
 def edits(done):
@@ -82,7 +82,7 @@ def test_chunks_workers_and_cache_change_nothing(access, tmp_path):
     warm = run(job(Broken(), access), cache=cache)
     same(edits(warm), whole)
     assert warm.cost.rows == plain.cost.rows and first.cost.rows < plain.cost.rows
-    message = rf"search.{access.name.lower()} failed, AssertionError: all is known \(test_search.py:\d+\)"
+    message = rf"search.{access.name.lower()} failed, AssertionError: all is known \(test_search_job.py:\d+\)"
     with pytest.raises(Failure, match=message):
         run(replace(job(Broken(), access), features=FEATURES[:, ::-1]), cache=cache)
     with pytest.raises(Failure, match=message):
@@ -149,7 +149,7 @@ def test_no_search_changes_what_may_not_change(search, seed):
     measure = Euclidean("embedding").fit(dataset, model, access)
     asked = choose_features(dataset, 2, seed)
     rows = predicted(dataset, model)
-    found = edits(run(Job(search, dataset, model, measure, access, 0, rows, asked)))
+    found = edits(run(SearchJob(search, dataset, model, measure, access, 0, rows, asked)))
     for i, row in enumerate(dataset.test.codes):
         mine = [j for j in asked[i] if dataset.features[j].moves != "none"]
         assert [j for j in found.features[i] if j != NO_FEATURE] == mine
@@ -173,6 +173,6 @@ def test_a_search_that_breaks_a_constraint_is_a_failure():
     dataset = replace(numbers, features=features)
     measure = Euclidean("embedding").fit(dataset, model, Access.PROBABILITY)
     rows, features = predicted(dataset, model), choose_features(dataset, 1, 0)
-    careless = Job(Careless(), dataset, model, measure, Access.PROBABILITY, 0, rows, features)
+    careless = SearchJob(Careless(), dataset, model, measure, Access.PROBABILITY, 0, rows, features)
     with pytest.raises(Failure, match=r"Careless changed x\d as the dataset does not allow"):
         run(careless)

@@ -1,0 +1,49 @@
+"""The conclude stage: statistics of the scores of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pandas as pd
+
+from cfeval_cli.core import ExplainerResult
+from cfeval_cli.pipeline.circularity import find_circular_truths
+from cfeval_cli.pipeline.robustness import Robustness
+from cfeval_cli.settings.plan import Plan
+from cfeval_cli.statistics.bootstrap import DEFAULT_RESAMPLES, Bootstrap, choose_n_resamples
+from cfeval_cli.statistics.findings import CircularRelations, Findings, compute_findings
+from cfeval_cli.statistics.noise import Again
+from cfeval_cli.statistics.scores import Scores
+
+
+def create_bootstrap(plan: Plan, scores: Scores, summary: pd.DataFrame) -> Bootstrap:
+    """Return a bootstrap with as many resamples as the settings say, or as comparing the metrics requires."""
+    settings = plan.settings
+    if settings.resamples != "auto":
+        return Bootstrap(settings.seed, settings.resamples, settings.confidence)
+    is_compared = (summary["role"] == "judged") & (summary["note"] == "")
+    n_metrics = summary[is_compared].groupby(["metric", "variant"]).ngroups
+    n_resamples = choose_n_resamples(n_metrics, len(scores), len(summary))
+    return Bootstrap(settings.seed, n_resamples, settings.confidence, max_interval_resamples=DEFAULT_RESAMPLES)
+
+
+def draw_conclusions(
+    plan: Plan,
+    scores: Scores,
+    summary: pd.DataFrame,
+    explanations: Mapping[str, ExplainerResult],
+    robustness: Robustness,
+    bootstrap: Bootstrap,
+) -> Findings:
+    """Return the tables that follow from the scores: values with intervals, correlations, differences, robustness."""
+    settings = plan.settings
+    circular = CircularRelations(find_circular_truths(plan, summary), drop=settings.circular == "drop")
+    findings = compute_findings(
+        scores, summary, bootstrap, plan.ladder_gold, robustness.bounds, robustness.reparametrised, circular,
+        common=settings.support == "common",
+    )  # fmt: skip
+    if (repetition := robustness.repetition) is None:
+        return findings
+    again = Again(repetition.rows, repetition.evaluated.explanations, repetition.evaluated.scores)
+    return replace(findings, **again.tables(explanations, scores, summary, settings.k, bootstrap))
